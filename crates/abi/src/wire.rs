@@ -170,4 +170,13 @@ pub trait Codec<'a>: Sized {
         *v = self.order().bitfield64(word, widths, false);
         Ok(())
     }
+
+    /// [`bitfield`](Self::bitfield) of 32 bits; the widths must add up to 32.
+    #[inline]
+    fn bitfield32(&mut self, what: &'static str, widths: &[u32], v: &mut u32) -> Result<(), Self::Error> {
+        let mut word = self.order().bitfield32(*v, widths, true);
+        self.u32(what, &mut word)?;
+        *v = self.order().bitfield32(word, widths, false);
+        Ok(())
+    }
 }

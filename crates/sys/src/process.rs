@@ -1,0 +1,237 @@
+//! Starting a program so that events can be attached before its first instruction, and learning how it
+//! ended and what it used.
+
+use crate::Errno;
+use crate::signal::SignalSet;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// A child that has been forked but waits before its exec. Dropping it ends it.
+#[derive(Debug)]
+pub struct Held {
+    pid: i32,
+    go: OwnedFd,
+    failure: OwnedFd,
+}
+
+/// A running (or ended) child of this process. Dropping it leaves it alone.
+#[derive(Debug)]
+pub struct Child {
+    pid: i32,
+}
+
+/// What a child used, from `wait4(2)`; its own waited-for children included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time in user space.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+    /// Largest resident set of any of them, in bytes.
+    pub peak_rss_bytes: u64,
+    /// Page faults without I/O.
+    pub minor_faults: u64,
+    /// Page faults with I/O.
+    pub major_faults: u64,
+}
+
+/// Forks a child that will run `program` with `arguments` (the program's name first), found on the PATH
+/// as `execvp(3)` does, with this process's environment and standard files, once it is
+/// [released](Held::release).
+///
+/// `EINVAL`: a NUL byte within a name or argument. Failures of exec are told by `release`.
+pub fn spawn(program: &OsStr, arguments: &[OsString]) -> Result<Held, Errno> {
+    let c_string = |s: &OsStr| CString::new(s.as_bytes()).map_err(|_| Errno::EINVAL);
+    // Everything the child needs is made here: after fork it may not allocate.
+    let candidates = candidates(program).iter().map(|path| c_string(path)).collect::<Result<Vec<_>, _>>()?;
+    let arguments = arguments.iter().map(|arg| c_string(arg)).collect::<Result<Vec<_>, _>>()?;
+    let mut environment = Vec::new();
+    for (mut name, value) in std::env::vars_os() {
+        name.push("=");
+        name.push(value);
+        environment.push(CString::new(name.into_vec()).map_err(|_| Errno::EINVAL)?);
+    }
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (argv, envp) = (pointers(&arguments), pointers(&environment));
+    // A script without "#!" is given to the shell, as execvp(3) does: sh, the path, the arguments.
+    let shell = c"/bin/sh";
+    let mut shell_argv = argv.clone();
+    shell_argv.insert(0, shell.as_ptr());
+
+    let (wait, go) = pipe()?;
+    let (failure, report) = pipe()?;
+    let mask = SignalSet::empty();
+    // SAFETY: the child calls only async-signal-safe functions until it execs or exits.
+    let pid = Errno::check(unsafe { libc::fork() })?;
+    if pid != 0 {
+        return Ok(Held { pid, go, failure });
+    }
+
+    // The child. Its copies of our ends go first: the end of file on `wait` must mean that the parent is
+    // gone.
+    drop((go, failure));
+    // The child calls only async-signal-safe functions; `Errno::last` reads a thread-local number.
+    // SAFETY: plain numbers; Rust programs ignore SIGPIPE, the measured program expects the default.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    mask.restore();
+    let mut byte = 0u8;
+    let got = loop {
+        // SAFETY: one byte is read into a live byte.
+        let got = unsafe { libc::read(wait.as_raw_fd(), (&raw mut byte).cast(), 1) };
+        if got != -1 || Errno::last() != Errno::EINTR {
+            break got;
+        }
+    };
+    let mut answer = Errno::ENOENT;
+    if got == 1 {
+        for path in &candidates {
+            // SAFETY: null-terminated arrays of NUL-terminated strings, all alive.
+            unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+            let mut errno = Errno::last();
+            if errno == Errno::ENOEXEC {
+                shell_argv[1] = path.as_ptr();
+                // SAFETY: as above.
+                unsafe { libc::execve(shell.as_ptr(), shell_argv.as_ptr(), envp.as_ptr()) };
+                errno = Errno::last();
+            }
+            // A file that may not be executed is remembered, the search goes on.
+            let absent = [Errno::ENOENT, Errno::ENOTDIR].contains(&errno);
+            if !absent || answer == Errno::ENOENT {
+                answer = errno;
+            }
+            if !absent && errno != Errno::EACCES {
+                break;
+            }
+        }
+        // SAFETY: four bytes of a live int; a pipe takes them whole.
+        unsafe { libc::write(report.as_raw_fd(), (&raw const answer.0).cast(), size_of_val(&answer.0)) };
+    }
+    // SAFETY: ends the process without running the parent's exit handlers.
+    unsafe { libc::_exit(127) }
+}
+
+/// The files `execvp(3)` would try for this name.
+fn candidates(program: &OsStr) -> Vec<OsString> {
+    if program.is_empty() {
+        return Vec::new();
+    }
+    if program.as_bytes().contains(&b'/') {
+        return vec![program.to_owned()];
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    std::env::split_paths(&path)
+        .map(|dir| if dir.as_os_str().is_empty() { "./".into() } else { dir }.join(program).into_os_string())
+        .collect()
+}
+
+impl Held {
+    /// The process id: what events are attached to.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Lets the child exec and waits until it has. The error is exec's: `ENOENT` where no such program
+    /// was found, `EACCES` where it may not be executed, ...; the child is gone then.
+    pub fn release(self) -> Result<Child, Errno> {
+        // SAFETY: one live byte is written.
+        let sent = unsafe { libc::write(self.go.as_raw_fd(), [1u8].as_ptr().cast(), 1) };
+        if sent != 1 {
+            // The child was killed before; its end is told by `wait`.
+            return Ok(self.into_child());
+        }
+        let mut errno = 0i32;
+        let got = Errno::retry(|| {
+            // SAFETY: reads at most four bytes into a live int.
+            let got = unsafe { libc::read(self.failure.as_raw_fd(), (&raw mut errno).cast(), 4) };
+            if got == -1 { Err(Errno::last()) } else { Ok(got) }
+        })?;
+        // End of file: exec closed the other end.
+        if got == 0 { Ok(self.into_child()) } else { Err(Errno(errno)) }
+    }
+
+    fn into_child(mut self) -> Child {
+        // Nothing left for drop to end.
+        Child { pid: std::mem::take(&mut self.pid) }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.pid != 0 {
+            let child = Child { pid: self.pid };
+            // Not yet released: it has done nothing that a signal could spoil.
+            let _ = child.signal(libc::SIGKILL);
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Child {
+    /// The process id.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Sends it a signal. `ESRCH` once it has been waited for.
+    pub fn signal(&self, signal: i32) -> Result<(), Errno> {
+        // SAFETY: plain numbers.
+        Errno::check(unsafe { libc::kill(self.pid, signal) }).map(drop)
+    }
+
+    /// Waits for its end.
+    pub fn wait(&self) -> Result<(ExitStatus, Usage), Errno> {
+        self.wait4(0).map(|ended| ended.expect("a wait without WNOHANG ends with the child"))
+    }
+
+    /// How it ended, if it has.
+    pub fn try_wait(&self) -> Result<Option<(ExitStatus, Usage)>, Errno> {
+        self.wait4(libc::WNOHANG)
+    }
+
+    fn wait4(&self, options: i32) -> Result<Option<(ExitStatus, Usage)>, Errno> {
+        let mut status = 0;
+        // SAFETY: an all-zero rusage is a valid value of that plain struct.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        let pid = Errno::retry(|| {
+            // SAFETY: both pointers are to live values.
+            Errno::check(unsafe { libc::wait4(self.pid, &mut status, options, &mut usage) })
+        })?;
+        if pid == 0 {
+            return Ok(None);
+        }
+        let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+        let usage = Usage {
+            user: time(usage.ru_utime),
+            system: time(usage.ru_stime),
+            peak_rss_bytes: usage.ru_maxrss as u64 * 1024,
+            minor_faults: usage.ru_minflt as u64,
+            major_faults: usage.ru_majflt as u64,
+        };
+        Ok(Some((ExitStatus::from_raw(status), usage)))
+    }
+}
+
+/// A pipe whose ends close on exec: reading end, writing end.
+fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let mut ends = [0; 2];
+    // SAFETY: the pointer is to two live ints.
+    Errno::check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    // SAFETY: a fresh descriptor that nobody else has.
+    let reading = unsafe { OwnedFd::from_raw_fd(ends[0]) };
+    // SAFETY: likewise.
+    Ok((reading, unsafe { OwnedFd::from_raw_fd(ends[1]) }))
+}
+
+/// Whether a process or thread of this id exists (it may belong to someone else).
+pub fn exists(pid: i32) -> bool {
+    // SAFETY: signal 0 only checks.
+    pid > 0 && unsafe { libc::kill(pid, 0) } == 0
+        || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}

@@ -1,0 +1,62 @@
+//! What perfuse's own tests share.
+//!
+//! * [`suite!`] makes a test program whose tests may say, at run time and by name, what the machine
+//!   lacks: such a test is counted as ignored, never as passed.
+//! * [`Sandbox`] runs a test, or a program, as an unprivileged user, under a seccomp filter that
+//!   refuses `perf_event_open(2)`, or with lowered limits.
+//! * [`need`] asks the machine for what a test wants.
+//!
+//! Not published, and never part of a product.
+
+pub mod need;
+mod sandbox;
+
+use libtest_mimic::{Arguments, Completion, Trial};
+pub use sandbox::Sandbox;
+
+/// Why a test cannot run on this machine.
+#[derive(Clone, Debug)]
+pub struct Skip(pub String);
+
+impl Skip {
+    /// "needs `what`: `why it is not there`".
+    pub fn needs(what: &str, why: impl std::fmt::Display) -> Self {
+        Skip(format!("needs {what}: {why}"))
+    }
+}
+
+/// What a test function returns; a failure is a panic.
+pub type Outcome = Result<(), Skip>;
+
+/// A test of a [`suite!`]: its name and its function.
+pub type Test = (&'static str, fn() -> Outcome);
+
+/// Runs the tests as `cargo test` expects it of a test program, and exits. Called by [`suite!`].
+///
+/// A test that counts events of the whole machine, or watches what others do to it, wants no company:
+/// when any argument asks for a number of threads that number holds, else tests run one at a time.
+pub fn run(tests: &[Test]) -> ! {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(1);
+    let trials = tests.iter().map(|&(name, function)| {
+        Trial::ignorable_test(name, move || match function() {
+            Ok(()) => Ok(Completion::Completed),
+            Err(Skip(reason)) => {
+                eprintln!("skipped: {name}: {reason}");
+                Ok(Completion::ignored_with(reason))
+            }
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit()
+}
+
+/// The main function of a test program (`harness = false`): `suite! { this_holds, that_too }`, each the
+/// name of a `fn() -> Outcome`.
+#[macro_export]
+macro_rules! suite {
+    ($($test:ident),+ $(,)?) => {
+        fn main() {
+            $crate::run(&[$((stringify!($test), $test as fn() -> $crate::Outcome)),+])
+        }
+    };
+}

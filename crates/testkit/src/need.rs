@@ -1,0 +1,93 @@
+//! Questions to the machine. Each answers with what was asked for, or with the reason to skip.
+
+use crate::Skip;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The effective user is root.
+pub fn root() -> Result<(), Skip> {
+    // SAFETY: geteuid has no preconditions.
+    match unsafe { libc::geteuid() } {
+        0 => Ok(()),
+        uid => Err(Skip::needs("root", format_args!("running as uid {uid}"))),
+    }
+}
+
+/// A program of this name on the PATH.
+pub fn program(name: &str) -> Result<PathBuf, Skip> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file())
+        .ok_or_else(|| Skip::needs(name, "no such program on the PATH"))
+}
+
+/// Linux's own `perf`, able to run.
+pub fn perf() -> Result<PathBuf, Skip> {
+    let perf = program("perf")?;
+    let runs = Command::new(&perf).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    match runs {
+        Ok(status) if status.success() => Ok(perf),
+        _ => Err(Skip::needs("perf", "`perf --version` fails; is linux-perf installed?")),
+    }
+}
+
+/// The tracing file system; mounts it where root may.
+pub fn tracefs() -> Result<PathBuf, Skip> {
+    let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+    let found = || places.iter().map(Path::new).find(|dir| dir.join("events").is_dir());
+    if found().is_none() {
+        let mount = Command::new("mount").args(["-t", "tracefs", "tracefs", places[0]]).output();
+        if let Err(error) = mount {
+            return Err(Skip::needs("tracefs", error));
+        }
+    }
+    found().map(Path::to_path_buf).ok_or_else(|| Skip::needs("tracefs", "not mounted, and it cannot be"))
+}
+
+/// The number in a file under /proc/sys, such as `kernel/perf_event_paranoid`.
+pub fn sysctl(name: &str) -> Result<i64, Skip> {
+    let path = Path::new("/proc/sys").join(name);
+    let text = fs::read_to_string(&path).map_err(|e| Skip::needs(&path.display().to_string(), e))?;
+    text.trim().parse().map_err(|e| Skip::needs(&path.display().to_string(), e))
+}
+
+/// A hardware PMU of the cpu: any whose name does not belong to a software or platform PMU.
+pub fn hardware_pmu() -> Result<String, Skip> {
+    let devices = "/sys/bus/event_source/devices";
+    let names = fs::read_dir(devices).map_err(|e| Skip::needs("a hardware PMU", e))?;
+    names
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .find(|name| name.starts_with("cpu") || name.starts_with("armv"))
+        .ok_or_else(|| Skip::needs("a hardware PMU", format_args!("{devices} lists none")))
+}
+
+/// No hardware PMU: for tests of what then happens.
+pub fn no_hardware_pmu() -> Result<(), Skip> {
+    match hardware_pmu() {
+        Err(_) => Ok(()),
+        Ok(name) => Err(Skip::needs("a machine without a hardware PMU", format_args!("this one has {name}"))),
+    }
+}
+
+/// At least this many online cpus.
+pub fn cpus(count: usize) -> Result<(), Skip> {
+    let have = std::thread::available_parallelism().map_or(1, usize::from);
+    if have >= count {
+        return Ok(());
+    }
+    Err(Skip::needs(&format!("{count} cpus"), format_args!("there are {have}")))
+}
+
+/// Shared data outside the project, named by the environment variable `PERFUSE_SHARED`.
+pub fn shared(below: &str) -> Result<PathBuf, Skip> {
+    let root = std::env::var_os("PERFUSE_SHARED")
+        .ok_or_else(|| Skip::needs(below, "PERFUSE_SHARED names no folder"))?;
+    let path = Path::new(&root).join(below);
+    if path.exists() {
+        Ok(path)
+    } else {
+        Err(Skip::needs(below, format_args!("{} is absent", path.display())))
+    }
+}
