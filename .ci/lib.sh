@@ -112,3 +112,28 @@ deb_unpack() {
   rm -rf "$t"
   [ -n "$ok" ]
 }
+
+# build_std CRATE,...: makes cargo build the standard library for the target, since toolchains for
+# other targets are not assumed: sets the environment, and the array BUILD_STD of arguments for cargo.
+# The source is Debian's package rust-src, which must be of exactly rustc's version.
+build_std() {
+  local version src conf full
+  version=$(rustc --version | cut -d' ' -f2)
+  src=$CACHE/rust-src-$version
+  locked rust-src
+  if [ ! -e "$src" ]; then
+    apt_root "$(dpkg --print-architecture)" trixie trixie-backports sid experimental
+    conf=$REPLY
+    deb_versions "$conf" rust-src
+    full=$(grep -m 1 "^$version+" <<<"$REPLY" || true)
+    [ -n "$full" ] || skip "rust-src $version" "Debian has only ${REPLY//$'\n'/, }"
+    rm -rf "$src.new"
+    deb_unpack "$conf" "$src.new" "rust-src=$full" || skip "rust-src $version" "it cannot be downloaded"
+    mv "$src.new/usr/src/rustc-$version/library" "$src"
+    rm -rf "$src.new"
+  fi
+  unlocked
+  # The variable is cargo's own, for its tests; the other way is a copy of the toolchain's folder.
+  export RUSTC_BOOTSTRAP=1 __CARGO_TESTS_ONLY_SRC_ROOT=$src
+  BUILD_STD=(--config "unstable.build-std=[\"${1//,/\",\"}\"]")
+}
