@@ -1,0 +1,35 @@
+//! The command line: the program's own options and its subcommands. The options of a subcommand live in
+//! that subcommand's module.
+
+use crate::{doctor, generate, stat};
+use clap::Parser;
+
+/// Counts, samples, traces and explains programs with Linux perf_events.
+#[derive(Debug, Parser)]
+#[command(name = "perfuse", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) subcommand: Subcommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    /// Count events while a command runs, or in running processes, or on cpus
+    Stat(stat::Args),
+    /// Tell what this machine, kernel and user allow to measure, and why not the rest
+    Doctor(doctor::Args),
+    /// Write a completion script for a shell
+    Completions(generate::Completions),
+    /// Write the manual page, as roff
+    Man,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,66 @@
+//! How the program ends: the exit statuses, and what is said on standard error when it fails.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// What a subcommand returns: the exit status it asks for.
+pub(crate) type Result<T = ExitCode> = std::result::Result<T, Failure>;
+
+/// perfuse itself failed.
+pub(crate) const FAILED: u8 = 125;
+/// Why the program ends without having done what was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: u8,
+    /// What is printed after "perfuse: "; nothing is printed when it is empty.
+    text: String,
+}
+
+impl Failure {
+    /// A failure of perfuse itself, status 125.
+    pub(crate) fn new(text: impl Display) -> Self {
+        Failure { status: FAILED, text: text.to_string() }
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Output that nobody reads any more is no failure to talk about: the program ends quietly, with the
+    /// status that a shell gives to a program killed by SIGPIPE.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure { status: 128 + 13, text: String::new() },
+            _ => Failure::new(format_args!("cannot write: {error}")),
+        }
+    }
+}
+
+/// Prints what there is to say and makes the exit status.
+pub(crate) fn finish(result: Result) -> ExitCode {
+    let failure = match result {
+        Ok(status) => return status,
+        Err(failure) => failure,
+    };
+    if !failure.text.is_empty() {
+        // When standard error is gone there is no place left to complain.
+        let _ = writeln!(anstream::stderr(), "perfuse: {}", failure.text);
+    }
+    ExitCode::from(failure.status)
+}
+
+/// Makes a defect of this program end as a failure in one line instead of a panic message.
+pub(crate) fn tell_panics_plainly() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(|at| format!(" ({}:{})", at.file(), at.line()));
+        let payload = info.payload();
+        let what = payload.downcast_ref::<&str>().copied();
+        let what = what.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let _ = writeln!(
+            io::stderr(),
+            "perfuse: internal error: {}{}\nThis is a defect of perfuse; please report it.",
+            what.unwrap_or("no message"),
+            place.unwrap_or_default()
+        );
+        std::process::exit(FAILED.into());
+    }));
+}

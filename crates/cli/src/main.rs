@@ -1,0 +1,24 @@
+//! `perfuse`, the program: arguments in, text out. What is measured, and how, is the library's.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod doctor;
+mod exit;
+mod generate;
+mod stat;
+
+use clap::Parser;
+use cli::{Cli, Subcommand};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    exit::tell_panics_plainly();
+    let result = match Cli::parse().subcommand {
+        Subcommand::Stat(args) => stat::run(args),
+        Subcommand::Doctor(args) => doctor::run(args),
+        Subcommand::Completions(args) => generate::completions(args),
+        Subcommand::Man => generate::man(),
+    };
+    exit::finish(result)
+}
