@@ -2,3 +2,8 @@
 #![deny(unsafe_code)]
 
 pub use perfuse_abi as abi;
+
+pub mod diagnosis;
+mod error;
+
+pub use error::{Call, Error, Result, Subject};

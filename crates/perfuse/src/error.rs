@@ -1,0 +1,217 @@
+//! What every fallible function of this crate returns: which call was refused, with which errno, and
+//! why. The why is worked out when the error is made (see [`crate::diagnosis`]), because a minute
+//! later a sysctl, a limit or the watched process may be another.
+
+use crate::diagnosis::{Cause, Diagnosis};
+use perfuse_abi::{Attr, OpenFlags};
+use perfuse_sys::Errno;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A system call that failed, as far as its arguments matter for the reason.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Call {
+    /// `perf_event_open(2)`.
+    Open {
+        /// The event.
+        attr: Attr,
+        /// The thread, 0 for the caller, -1 for all; a descriptor with [`OpenFlags::PID_CGROUP`].
+        pid: i32,
+        /// The cpu, -1 for all.
+        cpu: i32,
+        /// Whether a group leader was given.
+        grouped: bool,
+        /// The last argument.
+        flags: OpenFlags,
+    },
+    /// `read(2)` of an event.
+    Read,
+    /// An ioctl of an event, by its code (see [`perfuse_abi::ioctl`]).
+    Ioctl(u32),
+    /// `mmap(2)` of a ring or of an AUX area.
+    Mmap {
+        /// Length: for a ring one page more than its data.
+        bytes: usize,
+        /// 0 for a ring, `aux_offset` for an AUX area.
+        offset: u64,
+    },
+    /// `poll(2)`.
+    Poll,
+    /// `prctl(2)`.
+    Prctl,
+    /// `fcntl(2)`.
+    Fcntl,
+    /// Starting a program to be measured.
+    Spawn {
+        /// Its name, as given.
+        program: OsString,
+    },
+    /// Waiting for a program, or sending it a signal.
+    Process,
+    /// A file of /proc, /sys, the tracing file system or a cgroup that was needed.
+    File {
+        /// Where it is, or ought to be.
+        path: PathBuf,
+    },
+}
+
+/// The event an error is about, as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Subject {
+    /// What to count.
+    pub attr: Attr,
+    /// The thread, 0 for the caller, -1 for all.
+    pub pid: i32,
+    /// The cpu, -1 for all.
+    pub cpu: i32,
+}
+
+impl Subject {
+    /// The event of `attr` on that thread and cpu.
+    pub fn new(attr: Attr, pid: i32, cpu: i32) -> Self {
+        Subject { attr, pid, cpu }
+    }
+}
+
+/// A refusal that explains itself.
+///
+/// `{}` prints one sentence: what was asked, what refused it and why. `{:#}` adds what would help, one
+/// line per remedy, most promising first.
+#[derive(Clone)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    call: Call,
+    subject: Option<Subject>,
+    errno: Errno,
+    diagnosis: Diagnosis,
+}
+
+impl Error {
+    /// Makes the error of `call` and finds the cause from the facts of this moment.
+    pub fn new(call: Call, errno: Errno) -> Self {
+        Self::make(call, None, errno)
+    }
+
+    /// [`new`](Self::new) for a call on an event that is already open: knowing which event it is often
+    /// decides between several causes.
+    pub fn on(subject: Subject, call: Call, errno: Errno) -> Self {
+        Self::make(call, Some(subject), errno)
+    }
+
+    fn make(call: Call, subject: Option<Subject>, errno: Errno) -> Self {
+        let subject = match call {
+            Call::Open { attr, pid, cpu, .. } => Some(Subject { attr, pid, cpu }),
+            _ => subject,
+        };
+        let diagnosis = crate::diagnosis::examine(&call, subject.as_ref(), errno);
+        Error(Box::new(Inner { call, subject, errno, diagnosis }))
+    }
+
+    /// What was asked.
+    pub fn call(&self) -> &Call {
+        &self.0.call
+    }
+
+    /// The event it was about, if it was about one.
+    pub fn subject(&self) -> Option<&Subject> {
+        self.0.subject.as_ref()
+    }
+
+    /// The kernel's answer.
+    pub fn errno(&self) -> Errno {
+        self.0.errno
+    }
+
+    /// What it means here and now.
+    pub fn diagnosis(&self) -> &Diagnosis {
+        &self.0.diagnosis
+    }
+
+    /// Short for the cause of the diagnosis.
+    pub fn cause(&self) -> &Cause {
+        &self.0.diagnosis.cause
+    }
+
+    /// Somebody who may do more (or another setting) would not be refused: a matter of rights or
+    /// limits, not of what the machine has.
+    pub fn is_permission(&self) -> bool {
+        self.cause().is_permission()
+    }
+
+    /// This machine or kernel cannot do it for anybody.
+    pub fn is_unsupported(&self) -> bool {
+        self.cause().is_unsupported()
+    }
+
+    /// The thread, process or cpu is gone.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.cause(), Cause::NoSuchTask | Cause::TaskExiting | Cause::CpuOffline)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { call, subject, errno, diagnosis } = &*self.0;
+        write!(f, "{}: {errno}: {}", asked(call, subject.as_ref()), diagnosis.explanation)?;
+        if f.alternate() {
+            diagnosis.remedies.iter().try_for_each(|remedy| write!(f, "\n  → {remedy}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    /// What `unwrap` prints: everything.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:#}")
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Error> for io::Error {
+    /// Keeps the kind that belongs to the errno; the explanation is the inner error.
+    fn from(error: Error) -> Self {
+        let kind = io::Error::from(error.errno()).kind();
+        io::Error::new(kind, error)
+    }
+}
+
+/// What was asked, as the start of a sentence.
+fn asked(call: &Call, subject: Option<&Subject>) -> String {
+    let event = subject.map_or_else(|| "an event".to_owned(), |s| crate::diagnosis::event_name(&s.attr));
+    match call {
+        Call::Open { pid, cpu, flags, .. } => {
+            let task = match pid {
+                _ if flags.contains(OpenFlags::PID_CGROUP) => " for a cgroup".to_owned(),
+                -1 => String::new(),
+                0 => " for this thread".to_owned(),
+                pid => format!(" for thread {pid}"),
+            };
+            let cpu = if *cpu == -1 { String::new() } else { format!(" on cpu {cpu}") };
+            format!("cannot open {event}{task}{cpu}")
+        }
+        Call::Read => format!("cannot read {event}"),
+        Call::Ioctl(code) => {
+            let name = perfuse_abi::ioctl::name(*code).map_or_else(|| format!("{code:#x}"), str::to_owned);
+            format!("ioctl {name} on {event} failed")
+        }
+        Call::Mmap { bytes, offset: 0 } => format!("cannot map a ring of {} KiB for {event}", bytes / 1024),
+        Call::Mmap { bytes, .. } => format!("cannot map an AUX area of {} KiB for {event}", bytes / 1024),
+        Call::Poll => format!("cannot wait for {event}"),
+        Call::Prctl => "prctl on this thread's events failed".to_owned(),
+        Call::Fcntl => format!("cannot set up signals of {event}"),
+        Call::Spawn { program } => format!("cannot run {}", program.to_string_lossy()),
+        Call::Process => "cannot follow the measured program".to_owned(),
+        Call::File { path } => format!("cannot use {}", path.display()),
+    }
+}
