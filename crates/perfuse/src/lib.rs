@@ -5,5 +5,6 @@ pub use perfuse_abi as abi;
 
 pub mod diagnosis;
 mod error;
+pub mod facts;
 
 pub use error::{Call, Error, Result, Subject};

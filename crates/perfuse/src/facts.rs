@@ -1,0 +1,371 @@
+//! What the running system says about itself, as far as it decides what `perf_event_open(2)` allows:
+//! settings, rights, limits, PMUs, and what kind of machine this is. Reading is done here; the texts
+//! are understood in [`parse`], which is tested with those of other machines.
+//!
+//! A file that is absent or unreadable is `None`. Nothing is guessed: a container without
+//! `/proc/sys/kernel/perf_event_paranoid` has no known level.
+
+pub mod parse;
+
+use parse::Flavour;
+use perfuse_abi::Release;
+use perfuse_sys::limits::Limit;
+use perfuse_sys::{Errno, limits};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Everything a diagnosis is made from. Gathered in well under a millisecond.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Facts {
+    /// `uname -r`.
+    pub release: String,
+    /// Whose kernel it is, as `/proc/version` tells.
+    pub flavour: Flavour,
+    /// The architecture this program was built for, such as `x86_64`.
+    pub arch: &'static str,
+    /// Bytes per page.
+    pub page_bytes: usize,
+    /// Effective user id.
+    pub uid: Option<u32>,
+    /// Effective capabilities.
+    pub capabilities: Option<Capabilities>,
+    /// Whether this is the initial user namespace: capabilities of any other do not count for
+    /// perf_events.
+    pub initial_user_namespace: Option<bool>,
+    /// `kernel.perf_event_paranoid`.
+    pub paranoid: Option<i64>,
+    /// `kernel.perf_event_mlock_kb`: KiB of ring per user and cpu beyond `RLIMIT_MEMLOCK`.
+    pub mlock_kib: Option<i64>,
+    /// `kernel.perf_event_max_sample_rate` in Hz.
+    pub max_sample_rate: Option<i64>,
+    /// `kernel.perf_cpu_time_max_percent`.
+    pub cpu_time_max_percent: Option<i64>,
+    /// `kernel.perf_event_max_stack`: frames per callchain.
+    pub max_stack: Option<i64>,
+    /// `kernel.kptr_restrict`.
+    pub kptr_restrict: Option<i64>,
+    /// `kernel.nmi_watchdog`: 1 takes a hardware counter of every cpu.
+    pub nmi_watchdog: Option<i64>,
+    /// `kernel.yama.ptrace_scope`.
+    pub ptrace_scope: Option<i64>,
+    /// `kernel.perf_user_access` (arm64).
+    pub user_access: Option<i64>,
+    /// Kernel lockdown: `none`, `integrity` or `confidentiality`.
+    pub lockdown: Option<String>,
+    /// Active security modules.
+    pub security_modules: Option<Vec<String>>,
+    /// Whether a seccomp filter is in force.
+    pub seccomp_filter: Option<bool>,
+    /// Whether the system call reaches a kernel that knows it, or what is answered in its place.
+    pub reachable: Result<(), Errno>,
+    /// `RLIMIT_NOFILE`.
+    pub open_files: Option<Limit>,
+    /// Descriptors this process has open.
+    pub open_now: Option<usize>,
+    /// `RLIMIT_MEMLOCK` in bytes.
+    pub locked_bytes: Option<Limit>,
+    /// Bytes that count towards `RLIMIT_MEMLOCK` for rings already (`VmPin`).
+    pub pinned_bytes: Option<u64>,
+    /// The PMUs of `/sys/bus/event_source/devices`, by name.
+    pub pmus: Option<Vec<Pmu>>,
+    /// Where the tracing file system is.
+    pub tracefs: Option<Tracefs>,
+    /// The cpus that are on.
+    pub online_cpus: Option<Vec<u32>>,
+    /// One more than the highest cpu number there can be.
+    pub possible_cpus: Option<u32>,
+    /// The processor's name.
+    pub cpu_model: Option<String>,
+    /// The hypervisor this runs on: a name, or `a hypervisor` where only that much is known. `None`
+    /// where no trace of one is found.
+    pub hypervisor: Option<String>,
+    /// The kind of container this runs in, such as `docker`; `None` where no trace of one is found.
+    pub container: Option<String>,
+    /// Where cgroups that events can be bound to are: version 2, or the version 1 hierarchy of the
+    /// perf_event controller.
+    pub cgroups: Option<PathBuf>,
+    /// Whether the kernel was built with these options, from `/boot/config-*` where that is readable.
+    pub config: Option<parse::KernelConfig>,
+}
+
+/// A PMU of `/sys/bus/event_source/devices`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pmu {
+    /// Its name there.
+    pub name: String,
+    /// The number for `attr.type`.
+    pub type_: u32,
+}
+
+impl Pmu {
+    /// A PMU with this name and number.
+    pub fn new(name: impl Into<String>, type_: u32) -> Self {
+        Pmu { name: name.into(), type_ }
+    }
+
+    /// Whether it counts a cpu's cycles and instructions.
+    pub fn is_cpu(&self) -> bool {
+        const PREFIXES: [&str; 4] = ["cpu_", "armv", "apple_", "cpum_cf"];
+        self.name == "cpu" || self.type_ == 4 || PREFIXES.iter().any(|prefix| self.name.starts_with(prefix))
+    }
+}
+
+/// The tracing file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tracefs {
+    /// Where it is mounted, or should be.
+    pub path: PathBuf,
+    /// Whether this user can list its events.
+    pub readable: bool,
+}
+
+/// A set of capabilities, as the kernel numbers them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities(pub u64);
+
+impl Capabilities {
+    /// Those that matter for perf_events, with their names.
+    pub const NAMES: [(Capabilities, &'static str); 6] = [
+        (Self::PERFMON, "CAP_PERFMON"),
+        (Self::SYS_ADMIN, "CAP_SYS_ADMIN"),
+        (Self::SYS_PTRACE, "CAP_SYS_PTRACE"),
+        (Self::IPC_LOCK, "CAP_IPC_LOCK"),
+        (Self::SYS_RESOURCE, "CAP_SYS_RESOURCE"),
+        (Self::KILL, "CAP_KILL"),
+    ];
+    /// Signals to anybody.
+    pub const KILL: Self = Self(1 << 5);
+    /// No limit of locked memory.
+    pub const IPC_LOCK: Self = Self(1 << 14);
+    /// Debugging anybody.
+    pub const SYS_PTRACE: Self = Self(1 << 19);
+    /// Nearly everything.
+    pub const SYS_ADMIN: Self = Self(1 << 21);
+    /// Raising limits.
+    pub const SYS_RESOURCE: Self = Self(1 << 24);
+    /// Measuring anything (Linux 5.8).
+    pub const PERFMON: Self = Self(1 << 38);
+
+    /// Whether it has all of `other`.
+    pub fn contains(self, other: Capabilities) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl fmt::Display for Capabilities {
+    /// The names of those that matter here, or "none".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> =
+            Self::NAMES.iter().filter(|(one, _)| self.contains(*one)).map(|(_, name)| *name).collect();
+        f.write_str(&if names.is_empty() { "none".to_owned() } else { names.join(", ") })
+    }
+}
+
+impl Facts {
+    /// Reads them now.
+    pub fn gather() -> Self {
+        let release = perfuse_sys::uname_release();
+        let version = read("/proc/version").unwrap_or_default();
+        let status = read("/proc/self/status").unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let tracefs = tracefs();
+        Facts {
+            flavour: parse::flavour(&version, &release),
+            arch: std::env::consts::ARCH,
+            page_bytes: perfuse_sys::page_size(),
+            uid: parse::effective_uid(&status),
+            capabilities: parse::status_hex(&status, "CapEff").map(Capabilities),
+            initial_user_namespace: initial_user_namespace(),
+            paranoid: sysctl("perf_event_paranoid"),
+            mlock_kib: sysctl("perf_event_mlock_kb"),
+            max_sample_rate: sysctl("perf_event_max_sample_rate"),
+            cpu_time_max_percent: sysctl("perf_cpu_time_max_percent"),
+            max_stack: sysctl("perf_event_max_stack"),
+            kptr_restrict: sysctl("kptr_restrict"),
+            nmi_watchdog: sysctl("nmi_watchdog"),
+            ptrace_scope: sysctl("yama/ptrace_scope"),
+            user_access: sysctl("perf_user_access"),
+            lockdown: read("/sys/kernel/security/lockdown").and_then(|text| parse::selected(&text)),
+            security_modules: read("/sys/kernel/security/lsm")
+                .map(|text| text.trim().split(',').map(str::to_owned).collect()),
+            seccomp_filter: parse::status_number(&status, "Seccomp").map(|mode| mode == 2),
+            reachable: perfuse_sys::perf_event_open_is_reachable(),
+            open_files: limits::open_files().ok(),
+            open_now: fs::read_dir("/proc/self/fd").ok().map(|fds| fds.count().saturating_sub(1)),
+            locked_bytes: limits::locked_bytes().ok(),
+            pinned_bytes: parse::status_number(&status, "VmPin").map(|kib| kib * 1024),
+            pmus: pmus(),
+            tracefs,
+            online_cpus: read("/sys/devices/system/cpu/online").and_then(|text| parse::cpu_list(&text)),
+            possible_cpus: read("/sys/devices/system/cpu/possible")
+                .and_then(|text| parse::cpu_list(&text)?.last().map(|last| last + 1)),
+            cpu_model: cpuinfo.as_deref().and_then(parse::cpu_model),
+            hypervisor: hypervisor(cpuinfo.as_deref().unwrap_or_default(), &release),
+            container: container(),
+            cgroups: read("/proc/self/mountinfo").and_then(|text| parse::event_cgroups(&text)),
+            config: read(format!("/boot/config-{release}")).map(|text| parse::KernelConfig::parse(&text)),
+            release,
+        }
+    }
+
+    /// A system about which nothing is known: the base for tests with another machine's facts.
+    pub fn unknown() -> Self {
+        Facts {
+            release: String::new(),
+            flavour: Flavour::Linux,
+            arch: std::env::consts::ARCH,
+            page_bytes: 4096,
+            uid: None,
+            capabilities: None,
+            initial_user_namespace: None,
+            paranoid: None,
+            mlock_kib: None,
+            max_sample_rate: None,
+            cpu_time_max_percent: None,
+            max_stack: None,
+            kptr_restrict: None,
+            nmi_watchdog: None,
+            ptrace_scope: None,
+            user_access: None,
+            lockdown: None,
+            security_modules: None,
+            seccomp_filter: None,
+            reachable: Ok(()),
+            open_files: None,
+            open_now: None,
+            locked_bytes: None,
+            pinned_bytes: None,
+            pmus: None,
+            tracefs: None,
+            online_cpus: None,
+            possible_cpus: None,
+            cpu_model: None,
+            hypervisor: None,
+            container: None,
+            cgroups: None,
+            config: None,
+        }
+    }
+
+    /// The running kernel's release in numbers.
+    pub fn kernel(&self) -> Option<Release> {
+        Release::parse(&self.release)
+    }
+
+    /// Whether this process has the capability where it counts: in the initial user namespace.
+    pub fn capable(&self, capability: Capabilities) -> bool {
+        self.capabilities.is_some_and(|own| own.contains(capability))
+            && self.initial_user_namespace.unwrap_or(true)
+    }
+
+    /// Whether this process is exempt from `perf_event_paranoid` (rule B-perm): `CAP_SYS_ADMIN`, or from
+    /// Linux 5.8 on `CAP_PERFMON`, in the initial user namespace.
+    pub fn may_monitor(&self) -> bool {
+        let perfmon_exists = self.kernel().is_none_or(|release| release >= Release::new(5, 8));
+        self.capable(Capabilities::SYS_ADMIN) || perfmon_exists && self.capable(Capabilities::PERFMON)
+    }
+
+    /// The level from which this kernel refuses perf_event_open altogether to users without privilege;
+    /// mainline has none (rule B-perm).
+    pub fn closed_level(&self) -> Option<i64> {
+        match self.flavour {
+            Flavour::Debian | Flavour::Android => Some(3),
+            Flavour::Ubuntu => Some(4),
+            _ => None,
+        }
+    }
+
+    /// The PMU with this `attr.type`.
+    pub fn pmu(&self, type_: u32) -> Option<&Pmu> {
+        self.pmus.iter().flatten().find(|pmu| pmu.type_ == type_)
+    }
+
+    /// The PMU of this name.
+    pub fn pmu_named(&self, name: &str) -> Option<&Pmu> {
+        self.pmus.iter().flatten().find(|pmu| pmu.name == name)
+    }
+
+    /// The PMUs that count cycles and instructions: none in many virtual machines, two kinds on hybrid
+    /// processors.
+    pub fn cpu_pmus(&self) -> impl Iterator<Item = &Pmu> {
+        self.pmus.iter().flatten().filter(|pmu| pmu.is_cpu())
+    }
+
+    /// How many bytes of ring one user may map on all cpus together before `RLIMIT_MEMLOCK` is charged
+    /// (rule F20).
+    pub fn ring_share_bytes(&self) -> Option<u64> {
+        let page_kib = self.page_bytes as u64 / 1024;
+        let pages = u64::try_from(self.mlock_kib?).unwrap_or(0) / page_kib.max(1);
+        Some(pages * self.online_cpus.as_ref()?.len() as u64 * self.page_bytes as u64)
+    }
+}
+
+/// The text of a file, if it can be had.
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A number below /proc/sys/kernel.
+fn sysctl(name: &str) -> Option<i64> {
+    read(Path::new("/proc/sys/kernel").join(name))?.trim().parse().ok()
+}
+
+/// The initial user namespace has a fixed inode number; without /proc/self/ns, the map of user ids tells
+/// most others apart.
+fn initial_user_namespace() -> Option<bool> {
+    match fs::read_link("/proc/self/ns/user") {
+        Ok(link) => Some(link.as_os_str() == "user:[4026531837]"),
+        Err(_) => read("/proc/self/uid_map").map(|text| parse::maps_every_id(&text)),
+    }
+}
+
+fn pmus() -> Option<Vec<Pmu>> {
+    let devices = fs::read_dir("/sys/bus/event_source/devices").ok()?;
+    let mut pmus: Vec<_> = devices
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let type_ = read(entry.path().join("type"))?.trim().parse().ok()?;
+            Some(Pmu { name: entry.file_name().to_string_lossy().into_owned(), type_ })
+        })
+        .collect();
+    pmus.sort_by_key(|pmu| pmu.type_);
+    Some(pmus)
+}
+
+fn tracefs() -> Option<Tracefs> {
+    let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
+    // Only its owner may look into it by default, so a mount counts even where `events` cannot be seen.
+    let mounts = read("/proc/self/mounts").unwrap_or_default();
+    let mounted = |place: &PathBuf| {
+        place.join("events").is_dir() || parse::is_mounted(&mounts, &place.to_string_lossy(), "tracefs")
+    };
+    let path = places.into_iter().find(mounted)?;
+    let readable = fs::read_dir(path.join("events")).is_ok();
+    Some(Tracefs { path, readable })
+}
+
+fn hypervisor(cpuinfo: &str, release: &str) -> Option<String> {
+    let clocks = read("/sys/devices/system/clocksource/clocksource0/available_clocksource");
+    let dmi = ["sys_vendor", "product_name"].map(|name| read(format!("/sys/class/dmi/id/{name}")));
+    let dmi = dmi.map(Option::unwrap_or_default).join(" ");
+    let device_tree = read("/proc/device-tree/hypervisor/compatible").unwrap_or_default();
+    let xen = read("/sys/hypervisor/type").unwrap_or_default();
+    parse::hypervisor(cpuinfo, release, &dmi, &clocks.unwrap_or_default(), &device_tree, &xen)
+}
+
+fn container() -> Option<String> {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let marks = parse::ContainerMarks {
+        docker_file: Path::new("/.dockerenv").exists(),
+        podman_file: read("/run/.containerenv"),
+        systemd: read("/run/systemd/container").or_else(|| std::env::var("container").ok()),
+        cgroup_of_init: read("/proc/1/cgroup").unwrap_or_default(),
+        mounts: read("/proc/self/mountinfo").unwrap_or_default(),
+        kubernetes: !variable("KUBERNETES_SERVICE_HOST").is_empty(),
+    };
+    parse::container(&marks)
+}
