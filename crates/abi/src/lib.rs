@@ -29,6 +29,10 @@ mod event;
 mod flags;
 pub mod ioctl;
 mod order;
+pub mod page;
+pub mod read;
+pub mod record;
+pub mod regs;
 mod release;
 pub mod wire;
 

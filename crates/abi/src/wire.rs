@@ -133,6 +133,17 @@ pub trait Codec<'a>: Sized {
         Ok(())
     }
 
+    /// A 64-bit number that is there only if `wanted`.
+    #[inline]
+    fn optional_u64(
+        &mut self,
+        wanted: bool,
+        what: &'static str,
+        v: &mut Option<u64>,
+    ) -> Result<(), Self::Error> {
+        self.optional(wanted, what, v, |c, v| c.u64(what, v))
+    }
+
     /// A signed 32-bit number.
     #[inline]
     fn i32(&mut self, what: &'static str, v: &mut i32) -> Result<(), Self::Error> {

@@ -59,6 +59,20 @@ impl Default for Text<'_> {
     }
 }
 
+impl<'a> From<&'a [u8]> for Text<'a> {
+    #[inline]
+    fn from(name: &'a [u8]) -> Self {
+        Text::new(name)
+    }
+}
+
+impl<'a> From<&'a str> for Text<'a> {
+    #[inline]
+    fn from(name: &'a str) -> Self {
+        Text::new(name.as_bytes())
+    }
+}
+
 impl PartialEq for Text<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.as_bytes() == other.as_bytes()
