@@ -1,0 +1,196 @@
+//! What is wrong with a list, and where.
+
+use crate::catalogue::Refusal;
+use crate::modifiers::{LETTERS, Modifiers, ModifiersError};
+use crate::names::known_names;
+use crate::nearest::nearest;
+use crate::tree::Span;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A list that has no meaning. `Display` is one line; [`explain`](Self::explain) shows the place too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventError {
+    text: String,
+    at: Span,
+    problem: Problem,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Something else should stand here.
+    Expected {
+        /// What should.
+        what: &'static str,
+        /// What does; empty at the end.
+        found: String,
+    },
+    /// A single quote that is never closed.
+    OpenQuote,
+    /// No event has this name.
+    UnknownEvent {
+        /// The name.
+        name: String,
+        /// Names like it.
+        nearest: Vec<String>,
+    },
+    /// A cache that does not do this.
+    ImpossibleCache,
+    /// A part of a cache event's name that is no operation and no result, or the second of its kind.
+    StrayCachePart,
+    /// Not a number, or too large.
+    BadNumber(String),
+    /// Wrong modifier letters.
+    Modifiers(ModifiersError),
+    /// The machine has no such tracepoint.
+    UnknownTracepoint {
+        /// As written.
+        name: String,
+        /// Names like it.
+        nearest: Vec<String>,
+    },
+    /// The machine's tracepoints cannot be looked at.
+    NoTracepoints {
+        /// As written.
+        name: String,
+        /// Why.
+        reason: String,
+        /// Events like it, if it may be a misspelt event with modifiers.
+        nearest: Vec<String>,
+    },
+    /// A term that this event does not take.
+    UnknownTerm(String),
+    /// A term that wants a value, or a value it does not take.
+    TermValue(String),
+    /// `pmu/terms/`, which this version does not read.
+    NamedPmu(String),
+}
+
+impl Problem {
+    pub(crate) fn unknown_event(name: &str) -> Self {
+        Problem::UnknownEvent { name: name.into(), nearest: nearest(name, known_names()) }
+    }
+
+    pub(crate) fn tracepoint(system: &str, name: &str, refusal: Refusal, known: &[String]) -> Self {
+        let full = alloc::format!("{system}:{name}");
+        // A misspelt event with modifiers looks like a tracepoint.
+        let mut events = match Modifiers::new(name) {
+            Ok(_) => nearest(system, known_names()),
+            Err(_) => Vec::new(),
+        };
+        events.iter_mut().for_each(|event| *event = alloc::format!("{event}:{name}"));
+        match refusal {
+            Refusal::Unreadable(reason) => Problem::NoTracepoints { name: full, reason, nearest: events },
+            Refusal::Unknown => {
+                let close = nearest(&full, known.iter().map(String::as_str));
+                Problem::UnknownTracepoint {
+                    name: full,
+                    nearest: if close.is_empty() { events } else { close },
+                }
+            }
+        }
+    }
+
+    /// Names that may have been meant.
+    pub fn nearest(&self) -> &[String] {
+        match self {
+            Problem::UnknownEvent { nearest, .. }
+            | Problem::UnknownTracepoint { nearest, .. }
+            | Problem::NoTracepoints { nearest, .. } => nearest,
+            _ => &[],
+        }
+    }
+}
+
+impl EventError {
+    pub(crate) fn new(text: &str, at: Span, problem: Problem) -> Self {
+        EventError { text: text.into(), at, problem }
+    }
+
+    /// What is wrong.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Where in the text, in bytes.
+    pub fn span(&self) -> Span {
+        self.at
+    }
+
+    /// The first wrong column, from 1, in characters.
+    pub fn column(&self) -> usize {
+        self.text[..self.at.start].chars().count() + 1
+    }
+
+    /// Several lines: what is wrong, the part of the list with a line of carets below the wrong part,
+    /// and the names that may have been meant.
+    pub fn explain(&self) -> String {
+        use fmt::Write;
+        let mut out = alloc::format!("{self}");
+        // At most this much of a long list, on either side.
+        const CONTEXT: usize = 30;
+        let before: Vec<char> = self.text[..self.at.start].chars().collect();
+        let wrong: Vec<char> = self.text[self.at.start..self.at.end].chars().take(2 * CONTEXT).collect();
+        let after: Vec<char> = self.text[self.at.end..].chars().collect();
+        let cut_before = before.len().saturating_sub(CONTEXT);
+        let cut_after = after.len().min(CONTEXT);
+        let line = |c: &char| if c.is_control() { ' ' } else { *c };
+        let (dots, tail) =
+            (if cut_before > 0 { "…" } else { "" }, if cut_after < after.len() { "…" } else { "" });
+        let shown: String =
+            before[cut_before..].iter().chain(&wrong).chain(&after[..cut_after]).map(line).collect();
+        let indent = before.len() - cut_before + dots.chars().count();
+        // Writing to a string does not fail.
+        let _ = write!(
+            out,
+            "\n  {dots}{shown}{tail}\n  {:indent$}{:^<width$}",
+            "",
+            "",
+            width = wrong.len().max(1)
+        );
+        if !self.problem.nearest().is_empty() {
+            let _ = write!(out, "\n  did you mean {}?", self.problem.nearest().join(", "));
+        }
+        out
+    }
+}
+
+impl fmt::Display for EventError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "column {}: {}", self.column(), self.problem)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Expected { what, found } if found.is_empty() => {
+                write!(f, "{what} is missing at the end")
+            }
+            Problem::Expected { what, found } => write!(f, "expected {what}, found '{found}'"),
+            Problem::OpenQuote => f.write_str("a quote is not closed"),
+            Problem::UnknownEvent { name, .. } => write!(f, "there is no event '{name}'"),
+            Problem::ImpossibleCache => f.write_str("no cpu counts this for that cache"),
+            Problem::StrayCachePart => f.write_str(
+                "expected an operation (load, store, prefetch) or a result (refs, misses), each at most once",
+            ),
+            Problem::BadNumber(text) => write!(f, "'{text}' is no number, or too large"),
+            Problem::Modifiers(error @ ModifiersError::Unknown(_)) => {
+                write!(f, "{error}; there are {LETTERS}")
+            }
+            Problem::Modifiers(error) => error.fmt(f),
+            Problem::UnknownTracepoint { name, .. } => write!(f, "there is no event or tracepoint '{name}'"),
+            Problem::NoTracepoints { name, reason, .. } => {
+                write!(f, "cannot look up the tracepoint '{name}': {reason}")
+            }
+            Problem::UnknownTerm(key) => write!(f, "the term '{key}' means nothing here"),
+            Problem::TermValue(key) => write!(f, "the term '{key}' wants another value"),
+            Problem::NamedPmu(name) => write!(f, "events of a named PMU ('{name}/.../') cannot be given yet"),
+        }
+    }
+}
+
+impl core::error::Error for EventError {}

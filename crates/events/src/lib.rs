@@ -1,0 +1,63 @@
+//! The event language: what people write after `-e`, parsed into plain data.
+//!
+//! ```
+//! use perfuse_events::{EventList, NoCatalogue};
+//!
+//! let list: EventList = "task-clock, {cycles,instructions:k}:u".parse()?;
+//! let sets = list.resolve(&NoCatalogue)?;
+//! assert_eq!(sets[1].events[1].name, "instructions:k");
+//! assert!(sets[1].events[0].exclude.kernel && !sets[1].events[1].exclude.kernel);
+//!
+//! let mut attr = perfuse_events::abi::Attr::default();
+//! sets[1].events[0].apply(&mut attr);
+//! assert!(attr.flags.contains(perfuse_events::abi::AttrFlags::EXCLUDE_KERNEL));
+//! # Ok::<(), perfuse_events::EventError>(())
+//! ```
+//!
+//! Three steps, each a module: the lexer finds words and their columns, the parser makes a tree
+//! ([`EventList`]) that prints back to what was read, and [`EventList::resolve`] turns the tree into
+//! [`EventSpec`]s, asking a [`Catalogue`] about the machine that is to be measured. Nothing but the
+//! catalogues of the running machine (feature `std`) touches that machine.
+//!
+//! # What is accepted
+//!
+//! ```text
+//! list      := item (',' item)*
+//! item      := [NAME] '{' event (',' event)* '}' [':' MODIFIERS]  |  event
+//! event     := (NAME | CACHE | 'r' HEX | TYPE ':' CONFIG | SYSTEM ':' TRACEPOINT) ['/' terms '/'] [':' MODIFIERS]
+//! CACHE     := cache [-op] [-result], op and result in either order
+//! terms     := [term (',' term)*]          term := KEY ['=' VALUE]
+//! MODIFIERS := letters of u k h G H p P I S D e W
+//! ```
+//!
+//! White space around words is ignored. Names of hardware, software, tool and cache events are taken in
+//! any case, as the newest `perf` does for its software events; tracepoints, modifiers and the `r` of a
+//! raw event are not. A list that perf accepts and this crate does too means the same to both; perf
+//! takes a second operation or result in a cache name and ignores it, which is an error here.
+#![cfg_attr(not(feature = "std"), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod cache;
+mod catalogue;
+mod error;
+mod lexer;
+#[cfg(feature = "std")]
+mod machine;
+mod modifiers;
+mod names;
+mod nearest;
+mod parser;
+mod spec;
+mod tree;
+
+pub use catalogue::{Catalogue, NoCatalogue, Refusal};
+pub use error::{EventError, Problem};
+#[cfg(feature = "std")]
+pub use machine::Tracefs;
+pub use modifiers::{Modifiers, ModifiersError};
+pub use names::{Tool, known_names};
+pub use perfuse_abi as abi;
+pub use spec::{EventSet, EventSpec, Exclude, Precise, Source, Unit};
+pub use tree::{Event, EventList, Group, Item, Span, Term, What};
