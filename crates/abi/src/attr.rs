@@ -115,6 +115,15 @@ impl Field {
         *Attr::SIZES.iter().find(|&&size| size >= end).expect("the table lies within the newest size")
     }
 
+    /// Gives the field in `to` the value it has in `from`.
+    pub fn copy(&self, from: &Attr, to: &mut Attr) {
+        let mut image = to.image(ByteOrder::Little);
+        let bytes = self.offset..self.offset + self.kind.size();
+        image[bytes.clone()].copy_from_slice(&from.image(ByteOrder::Little)[bytes]);
+        let written = to.layout(&mut Reader::new(&image, ByteOrder::Little));
+        written.expect("the image is as large as the layout");
+    }
+
     /// The value this field has in `attr`, zero-extended.
     pub fn get(&self, attr: &Attr) -> u64 {
         let bytes = &attr.image(ByteOrder::Little)[self.offset..][..self.kind.size()];

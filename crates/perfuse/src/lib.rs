@@ -1,10 +1,84 @@
-//! Linux perf_events for Rust programs.
+//! Linux perf_events for Rust programs: count, sample and trace, on your own thread or the whole
+//! machine, through one interface.
+//!
+//! ```
+//! use perfuse::{Counter, abi::Software};
+//!
+//! let mut faults = Counter::new(Software::PAGE_FAULTS)?;
+//! faults.enable()?;
+//! let touched = vec![1u8; 1 << 20];
+//! println!("{} page faults", faults.read()?.value);
+//! # drop(touched);
+//! # Ok::<(), perfuse::Error>(())
+//! ```
+//!
+//! * [`Counter`] counts one [`Event`] on one [`Target`]; [`Builder`] has the options, all of
+//!   `perf_event_attr` among them.
+//! * [`Group`] counts events together, so that their ratios are true.
+//! * [`CounterSet`] opens many events on a [`Scope`]: a [`Command`], a process with its threads, the
+//!   system, a cgroup.
+//! * [`Sampler`] reads records in place from a ring that many events share; [`abi::record`] takes them
+//!   apart.
+//! * [`UserCounter`] reads a counter without a system call.
+//!
+//! Three habits run through all of it. **Options adapt**: what is merely [preferred](Builder::prefer)
+//! steps down on a kernel that does not know it or a user who may not have it, and
+//! [`Counter::given_up`] tells; what is required fails. **Errors explain themselves**: an [`Error`]
+//! knows the call, the errno, the cause and what would help ([`diagnosis`]). **Counts say what they are
+//! worth**: [`Count::scaled`] tells an exact count from an estimate and from none at all.
+//!
+//! The kernel that answers is a [`kernel::Kernel`]: the running Linux unless another is given.
 #![deny(unsafe_code)]
 
 pub use perfuse_abi as abi;
+pub use perfuse_sys::poll::Readiness;
+pub use perfuse_sys::process::Usage;
+pub use perfuse_sys::signal::Owner as SignalOwner;
 
+mod aux;
+mod builder;
+mod command;
+mod count;
+mod counter;
 pub mod diagnosis;
 mod error;
+mod event;
 pub mod facts;
+mod group;
+mod handle;
+pub mod kernel;
+mod pmu;
+mod ring;
+mod sampler;
+mod scope;
+mod set;
+mod support;
+mod target;
+pub mod tracefs;
+mod user;
 
+pub use builder::{Builder, Clock, GivenUp, GivenUpWhy, Inherit};
+pub use command::{Command, HeldCommand, RunningCommand};
+pub use count::{Count, Scaled};
+pub use counter::Counter;
 pub use error::{Call, Error, Result, Subject};
+pub use event::{Event, ProbePlace};
+pub use group::{Counts, Group, Member};
+pub use pmu::{Config, Format, Pmu, online_cpus, parse_cpu_list};
+pub use ring::{Batch, Snapshot};
+pub use sampler::{Entry, Sampler, SamplerBatch, SamplerBuilder, SamplerSnapshot, Source, Wait};
+pub use scope::{Scope, Slot};
+pub use set::{CounterSet, SetEvent};
+pub use support::Support;
+pub use target::{Cgroup, Target, Thread};
+pub use user::UserCounter;
+
+/// Switches on every event the calling thread has opened, whatever it measures (`prctl(2)`).
+pub fn enable_own_events() -> Result<()> {
+    kernel::linux().prctl(true).map_err(|errno| Error::new(Call::Prctl, errno))
+}
+
+/// Switches off every event the calling thread has opened, whatever it measures (`prctl(2)`).
+pub fn disable_own_events() -> Result<()> {
+    kernel::linux().prctl(false).map_err(|errno| Error::new(Call::Prctl, errno))
+}

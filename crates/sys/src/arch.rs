@@ -22,20 +22,20 @@ pub fn timestamp() -> Option<u64> {
     }
 }
 
-/// Reads hardware counter `index - 1`, where `index` is the control page's field of that name. `None`
-/// on architectures without such an instruction.
+/// Reads a hardware counter: `rdpmc` on x86; on arm64 31 is the cycle counter and the others are event
+/// counters. `None` on architectures without such an instruction.
 ///
 /// # Safety
 /// Faults (SIGILL or SIGSEGV) unless the control page of an event mapped in this process said, within
-/// the same seqlock section, `cap_user_rdpmc` and this non-zero `index` (rule F34).
+/// the same seqlock section, `cap_user_rdpmc` and an `index` of `number + 1` (rule F34).
 #[inline]
-pub unsafe fn read_counter(index: u32) -> Option<u64> {
+pub unsafe fn read_counter(number: u32) -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
         let (low, high): (u32, u32);
         // SAFETY: the caller vouches that the counter may be read.
         unsafe {
-            core::arch::asm!("rdpmc", in("ecx") index.wrapping_sub(1), out("eax") low, out("edx") high,
+            core::arch::asm!("rdpmc", in("ecx") number, out("eax") low, out("edx") high,
                 options(nomem, nostack, preserves_flags));
         }
         Some(u64::from(high) << 32 | u64::from(low))
@@ -58,17 +58,17 @@ pub unsafe fn read_counter(index: u32) -> Option<u64> {
             };
         }
         let value: u64;
-        match index.wrapping_sub(1) {
+        match number {
             // SAFETY: the caller vouches that the cycle counter may be read.
             31 => unsafe { core::arch::asm!("mrs {}, pmccntr_el0", out(reg) value, options(nomem, nostack)) },
-            number => event_counters!(value, number, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20
+            _ => event_counters!(value, number, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20
                 21 22 23 24 25 26 27 28 29 30),
         }
         Some(value)
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
-        let _ = index;
+        let _ = number;
         None
     }
 }

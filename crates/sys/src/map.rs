@@ -5,7 +5,7 @@
 use crate::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// What may be done with a [`Mapping`]. For a ring it decides the mode too: the kernel overwrites what
 /// nobody can acknowledge by writing `data_tail` (rule F10).
@@ -81,6 +81,22 @@ impl Mapping {
         let word = self.word(offset, 4).cast();
         // SAFETY: as for `load_u64`.
         unsafe { AtomicU32::from_ptr(word) }.load(ordering)
+    }
+
+    /// Loads the `u16` at `offset`, which must be a multiple of 2 within the mapping.
+    #[inline]
+    pub fn load_u16(&self, offset: usize, ordering: Ordering) -> u16 {
+        let word = self.word(offset, 2).cast();
+        // SAFETY: as for `load_u64`.
+        unsafe { AtomicU16::from_ptr(word) }.load(ordering)
+    }
+
+    /// Copies whole words out, one by one: for memory that the kernel may be writing meanwhile, whose
+    /// content is then whatever it is. `offset` must be a multiple of 8 and the range within the mapping.
+    pub fn copy_words(&self, offset: usize, words: &mut [u64]) {
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = self.load_u64(offset + index * 8, Ordering::Relaxed);
+        }
     }
 
     /// Stores the `u64` at `offset`, which must be a multiple of 8 within the first page of a writable

@@ -1,0 +1,492 @@
+//! How an event is asked for, and how the asking adapts to what the kernel takes.
+//!
+//! A [`Builder`] keeps two attrs: what is *wanted*, and what is *required* at least. They differ in the
+//! preferences. When the kernel refuses the wanted one, preferences are given up, as few as possible,
+//! and the [`Counter`] says which and why.
+
+use crate::count::Count;
+use crate::counter::Counter;
+use crate::error::{Call, Error, Result, Subject};
+use crate::event::Event;
+use crate::handle::Handle;
+use crate::kernel::{Kernel, linux};
+use crate::support::Support;
+use crate::target::Target;
+use perfuse_abi::{Attr, AttrFlags, OpenFlags, ReadFormat, Release, SampleType};
+use perfuse_sys::Errno;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// A preference that had to be given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    /// What it was: the C name of a flag or field, such as `build_id` or `read_format LOST`; or "kernel
+    /// side" where only user space is counted.
+    pub what: String,
+    /// Why.
+    pub why: GivenUpWhy,
+}
+
+/// Why a preference had to be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GivenUpWhy {
+    /// The kernel does not know it; it came with this release.
+    UnknownToKernel(Release),
+    /// The kernel refused it, for this event or this user.
+    Refused(Errno),
+}
+
+impl fmt::Display for GivenUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.why {
+            GivenUpWhy::UnknownToKernel(since) => {
+                write!(f, "{} (this kernel does not know it; Linux {since} does)", self.what)
+            }
+            GivenUpWhy::Refused(errno) => write!(f, "{} (refused: {errno})", self.what),
+        }
+    }
+}
+
+/// Which privilege levels are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sides {
+    /// User space and kernel; where the kernel side is refused, user space, and that is said.
+    Prefer,
+    /// As the attr says.
+    Exactly,
+}
+
+/// Which tasks inherit an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inherit {
+    /// None.
+    No,
+    /// New threads of the process (Linux 5.13).
+    Threads,
+    /// New threads and child processes.
+    All,
+}
+
+/// A clock for the timestamps of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(i32)]
+pub enum Clock {
+    /// `CLOCK_REALTIME`; software events only.
+    Realtime = 0,
+    /// `CLOCK_MONOTONIC`.
+    Monotonic = 1,
+    /// `CLOCK_MONOTONIC_RAW`.
+    MonotonicRaw = 4,
+    /// `CLOCK_BOOTTIME`; software events only.
+    Boottime = 7,
+    /// `CLOCK_TAI`; software events only.
+    Tai = 11,
+}
+
+/// An event to be opened: what to count, for whom, and how.
+///
+/// By default the calling thread is measured, in user space and in the kernel, from the moment the
+/// counter is enabled. Where the kernel side is not allowed to this user, user space alone is counted,
+/// and [`Counter::given_up`] says so; say [`user_only`](Self::user_only) or
+/// [`user_and_kernel`](Self::user_and_kernel) to have it one way or not at all.
+///
+/// ```
+/// use perfuse::{Counter, Target, abi::Software};
+///
+/// let mut counter = Counter::builder(Software::TASK_CLOCK).target(Target::this_thread()).open()?;
+/// counter.enable()?;
+/// std::hint::black_box((0..10_000).sum::<u64>());
+/// counter.disable()?;
+/// assert!(counter.read()?.value > 0);
+/// # Ok::<(), perfuse::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pub(crate) kernel: Arc<dyn Kernel>,
+    pub(crate) event: Event,
+    pub(crate) target: Target,
+    wanted: Attr,
+    required: Attr,
+    sides: Sides,
+}
+
+impl Builder {
+    /// Counts `event` on the calling thread.
+    pub fn new(event: impl Into<Event>) -> Self {
+        let mut attr = Attr { read_format: Count::FORMAT, ..Attr::default() };
+        attr.flags = AttrFlags::DISABLED;
+        let mut required = attr;
+        required.read_format.remove(ReadFormat::LOST);
+        let target = Target::this_thread().into();
+        let sides = Sides::Prefer;
+        Builder { kernel: linux(), event: event.into(), target, wanted: attr, required, sides }
+    }
+
+    /// The kernel to ask, in place of the running Linux.
+    #[must_use]
+    pub fn kernel(mut self, kernel: Arc<dyn Kernel>) -> Self {
+        self.kernel = kernel;
+        self
+    }
+
+    /// Whom to measure.
+    #[must_use]
+    pub fn target(mut self, target: impl Into<Target>) -> Self {
+        self.target = target.into();
+        self
+    }
+
+    /// Changes the attr in any way: the door to everything that has no method here. Type and config
+    /// words come from the event and are set last; the size is managed.
+    #[must_use]
+    pub fn with(mut self, change: impl Fn(&mut Attr)) -> Self {
+        change(&mut self.wanted);
+        change(&mut self.required);
+        self
+    }
+
+    /// Like [`with`](Self::with), for what may be given up if the kernel refuses it.
+    ///
+    /// ```
+    /// use perfuse::{Counter, abi::{AttrFlags, Software}};
+    /// let counter = Counter::builder(Software::DUMMY)
+    ///     .prefer(|attr| attr.config4 = 1) // Linux 6.19
+    ///     .prefer(|attr| attr.flags |= AttrFlags::COMM_EXEC)
+    ///     .open()?;
+    /// for given_up in counter.given_up() {
+    ///     println!("measuring without {given_up}");
+    /// }
+    /// # Ok::<(), perfuse::Error>(())
+    /// ```
+    #[must_use]
+    pub fn prefer(mut self, change: impl FnOnce(&mut Attr)) -> Self {
+        change(&mut self.wanted);
+        self
+    }
+
+    fn flag(self, flag: AttrFlags, on: bool) -> Self {
+        self.with(|attr| attr.flags.set(flag, on))
+    }
+
+    /// Starts counting at once, in place of waiting for [`Counter::enable`].
+    #[must_use]
+    pub fn enabled(self, on: bool) -> Self {
+        self.flag(AttrFlags::DISABLED, !on)
+    }
+
+    /// Counts user space only. The usual choice without privileges.
+    #[must_use]
+    pub fn user_only(mut self) -> Self {
+        self.sides = Sides::Exactly;
+        self.flag(AttrFlags::EXCLUDE_USER, false).flag(KERNEL_SIDE, true)
+    }
+
+    /// Counts the kernel only. Needs `CAP_PERFMON` or `perf_event_paranoid` of 1 at most.
+    #[must_use]
+    pub fn kernel_only(mut self) -> Self {
+        self.sides = Sides::Exactly;
+        self.flag(AttrFlags::EXCLUDE_USER, true).flag(KERNEL_SIDE, false)
+    }
+
+    /// Counts both, or fails.
+    #[must_use]
+    pub fn user_and_kernel(mut self) -> Self {
+        self.sides = Sides::Exactly;
+        self.flag(AttrFlags::EXCLUDE_USER.union(KERNEL_SIDE), false)
+    }
+
+    /// Which tasks inherit the event from the measured one.
+    #[must_use]
+    pub fn inherit(self, inherit: Inherit) -> Self {
+        self.flag(AttrFlags::INHERIT, inherit != Inherit::No)
+            .flag(AttrFlags::INHERIT_THREAD, inherit == Inherit::Threads)
+    }
+
+    /// Must always be on the PMU; where that is impossible, reading fails.
+    #[must_use]
+    pub fn pinned(self, on: bool) -> Self {
+        self.flag(AttrFlags::PINNED, on)
+    }
+
+    /// Must be alone on the PMU.
+    #[must_use]
+    pub fn exclusive(self, on: bool) -> Self {
+        self.flag(AttrFlags::EXCLUSIVE, on)
+    }
+
+    /// Starts counting when the measured task execs.
+    #[must_use]
+    pub fn enable_on_exec(self, on: bool) -> Self {
+        self.flag(AttrFlags::ENABLE_ON_EXEC, on)
+    }
+
+    /// Leaves the measured task when it execs (Linux 5.13).
+    #[must_use]
+    pub fn remove_on_exec(self, on: bool) -> Self {
+        self.flag(AttrFlags::REMOVE_ON_EXEC, on)
+    }
+
+    /// Sends the measured thread a synchronous `SIGTRAP` at each overflow, with `data` as its
+    /// `si_perf_data` (Linux 5.13). Needs a period; implies [`remove_on_exec`](Self::remove_on_exec), as
+    /// the kernel demands.
+    #[must_use]
+    pub fn sigtrap(self, data: u64) -> Self {
+        self.flag(AttrFlags::SIGTRAP.union(AttrFlags::REMOVE_ON_EXEC), true).with(|attr| attr.sig_data = data)
+    }
+
+    /// Samples every `occurrences`.
+    #[must_use]
+    pub fn period(self, occurrences: u64) -> Self {
+        self.with(|attr| attr.set_period(occurrences))
+    }
+
+    /// Samples about `hz` times a second.
+    #[must_use]
+    pub fn frequency(self, hz: u64) -> Self {
+        self.with(|attr| attr.set_sample_freq(hz))
+    }
+
+    /// Adds fields to each sample.
+    #[must_use]
+    pub fn sample(self, fields: SampleType) -> Self {
+        self.with(|attr| attr.sample_type |= fields)
+    }
+
+    /// How near to the event a sample's instruction must be, 0 to 3.
+    #[must_use]
+    pub fn precise(self, level: u8) -> Self {
+        self.with(|attr| attr.flags = attr.flags.with_precise_ip(level))
+    }
+
+    /// The most precise level up to 3 that the kernel accepts for the event.
+    #[must_use]
+    pub fn most_precise(self) -> Self {
+        self.prefer(|attr| attr.flags = attr.flags.with_precise_ip(3))
+    }
+
+    /// The clock of timestamps (Linux 4.1).
+    #[must_use]
+    pub fn clock(self, clock: Clock) -> Self {
+        self.flag(AttrFlags::USE_CLOCKID, true).with(|attr| attr.clockid = clock as i32)
+    }
+
+    /// The attr as it would be asked for first.
+    pub fn attr(&self) -> Attr {
+        self.attrs().0
+    }
+
+    /// The wanted and the required attr, complete.
+    fn attrs(&self) -> (Attr, Attr) {
+        let (mut wanted, mut required) = (self.wanted, self.required);
+        if self.sides == Sides::Prefer && !self.event.is_kernel_only() {
+            required.flags |= KERNEL_SIDE;
+        }
+        for attr in [&mut wanted, &mut required] {
+            self.event.apply(attr);
+        }
+        (wanted, required)
+    }
+
+    /// Opens the event as a counter of its own.
+    pub fn open(&self) -> Result<Counter> {
+        self.open_in(None)
+    }
+
+    /// Opens the event, as a member of the group that `leader` leads if one is given.
+    pub(crate) fn open_in(&self, leader: Option<&Handle>) -> Result<Counter> {
+        let (wanted, required) = self.attrs();
+        let opening = Opening { builder: self, leader: leader.map(Handle::as_fd) };
+        let (fd, attr, given_up) = opening.adapt(wanted, required)?;
+        let (pid, cpu, _) = self.target.arguments();
+        let subject = Subject::new(attr, pid, cpu);
+        Ok(Counter::from_handle(Handle::new(self.kernel.clone(), fd, subject), self.event.clone(), given_up))
+    }
+}
+
+/// What not to count in order to leave the kernel side out.
+const KERNEL_SIDE: AttrFlags = AttrFlags::EXCLUDE_KERNEL.union(AttrFlags::EXCLUDE_HV);
+
+/// One difference between the wanted and the required attr, that can be given up by itself.
+#[derive(Clone, Copy, Debug)]
+struct Preference {
+    what: &'static str,
+    set: &'static str,
+    since: Release,
+    /// Whether the kernel knows it.
+    known: bool,
+    give_up: Step,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// These flags get the required values.
+    Flags(AttrFlags),
+    /// Likewise.
+    SampleType(SampleType),
+    /// Likewise.
+    ReadFormat(ReadFormat),
+    /// One level less.
+    Precise,
+    /// These bytes of the attr get the required values.
+    Field(&'static perfuse_abi::Field),
+}
+
+impl Preference {
+    fn apply(&self, attr: &mut Attr, required: &Attr) {
+        match self.give_up {
+            Step::Flags(bits) => attr.flags = attr.flags.difference(bits) | required.flags.intersection(bits),
+            Step::SampleType(bits) => {
+                attr.sample_type =
+                    attr.sample_type.difference(bits) | required.sample_type.intersection(bits);
+            }
+            Step::ReadFormat(bits) => {
+                attr.read_format =
+                    attr.read_format.difference(bits) | required.read_format.intersection(bits);
+            }
+            Step::Precise => {
+                let level = attr.flags.precise_ip();
+                let lower = level.saturating_sub(1).max(required.flags.precise_ip());
+                attr.flags = attr.flags.with_precise_ip(lower);
+            }
+            Step::Field(field) => field.copy(required, attr),
+        }
+    }
+
+    fn describe(&self) -> String {
+        match (self.set, self.what) {
+            ("", what) => what.to_owned(),
+            ("attr", what) => what.to_lowercase(),
+            (set, what) => format!("{set} {what}"),
+        }
+    }
+}
+
+/// All single differences, and for each whether `support` knows it.
+fn preferences(wanted: &Attr, required: &Attr, support: &Support) -> Vec<Preference> {
+    let mut all = Vec::new();
+    let mut flags = (wanted.flags ^ required.flags).difference(AttrFlags::PRECISE_IP_MASK);
+    if flags.intersects(KERNEL_SIDE) {
+        let give_up = Step::Flags(KERNEL_SIDE);
+        let since = Release::v2_6(31);
+        all.push(Preference { what: "kernel side", set: "", since, known: true, give_up });
+        flags.remove(KERNEL_SIDE);
+    }
+    for (what, flag) in flags.iter_names() {
+        let (since, known) = (flag.since(), support.flags.contains(flag));
+        all.push(Preference { what, set: "attr", since, known, give_up: Step::Flags(flag) });
+    }
+    for (what, flag) in (wanted.sample_type ^ required.sample_type).iter_names() {
+        let (since, known) = (flag.since(), support.sample_type.contains(flag));
+        all.push(Preference { what, set: "sample_type", since, known, give_up: Step::SampleType(flag) });
+    }
+    for (what, flag) in (wanted.read_format ^ required.read_format).iter_names() {
+        let (since, known) = (flag.since(), support.read_format.contains(flag));
+        all.push(Preference { what, set: "read_format", since, known, give_up: Step::ReadFormat(flag) });
+    }
+    for _ in required.flags.precise_ip()..wanted.flags.precise_ip() {
+        let since = Release::v2_6(35);
+        all.push(Preference { what: "precise_ip", set: "", since, known: true, give_up: Step::Precise });
+    }
+    let by_bits = ["flags", "sample_type", "read_format"];
+    for field in Attr::FIELDS.iter().filter(|field| !by_bits.contains(&field.name)) {
+        if field.get(wanted) != field.get(required) {
+            let known = support.attr_size >= field.attr_size();
+            let (what, since) = (field.name, field.since);
+            all.push(Preference { what, set: "", since, known, give_up: Step::Field(field) });
+        }
+    }
+    all
+}
+
+/// One opening of one event, in as many attempts as it takes.
+struct Opening<'a> {
+    builder: &'a Builder,
+    leader: Option<BorrowedFd<'a>>,
+}
+
+impl Opening<'_> {
+    fn attempt(&self, attr: &Attr) -> Result<OwnedFd, Errno> {
+        // A copy, since the kernel may write the size it knows. An older kernel takes the newest size as
+        // well, as long as the bytes it does not know are zero (rule A4).
+        let mut attr = *attr;
+        let (pid, cpu, flags) = self.builder.target.arguments();
+        let flags = flags | OpenFlags::FD_CLOEXEC;
+        self.builder.kernel.perf_event_open(&mut attr, pid, cpu, self.leader, flags)
+    }
+
+    fn error(&self, attr: Attr, errno: Errno) -> Error {
+        let (pid, cpu, flags) = self.builder.target.arguments();
+        let flags = flags | OpenFlags::FD_CLOEXEC;
+        Error::new(Call::Open { attr, pid, cpu, grouped: self.leader.is_some(), flags }, errno)
+    }
+
+    /// Opens with as much of `wanted` as the kernel takes, at least `required`.
+    fn adapt(&self, wanted: Attr, required: Attr) -> Result<(OwnedFd, Attr, Vec<GivenUp>)> {
+        let first = match self.attempt(&wanted) {
+            Ok(fd) => return Ok((fd, wanted, Vec::new())),
+            Err(errno) => errno,
+        };
+        // Only these may be about a preference; the others are about the target or the limits.
+        let about_attr = [
+            Errno::E2BIG,
+            Errno::EINVAL,
+            Errno::EOPNOTSUPP,
+            Errno::EACCES,
+            Errno::EPERM,
+            Errno::ENOSYS,
+            Errno::ENOENT,
+            Errno::EOVERFLOW,
+        ];
+        if !about_attr.contains(&first) || wanted == required {
+            return Err(self.error(wanted, first));
+        }
+        let all = preferences(&wanted, &required, self.builder.kernel.support());
+        let mut given_up = Vec::new();
+
+        // What the kernel does not know goes first, all at once.
+        let mut attr = wanted;
+        for preference in all.iter().filter(|preference| !preference.known) {
+            preference.apply(&mut attr, &required);
+            let why = GivenUpWhy::UnknownToKernel(preference.since);
+            given_up.push(GivenUp { what: preference.describe(), why });
+        }
+        if !given_up.is_empty() {
+            if let Ok(fd) = self.attempt(&attr) {
+                return Ok((fd, attr, given_up));
+            }
+        }
+
+        // Then without any of the rest. What fails now is refused for reasons of its own.
+        let left: Vec<_> = all.iter().filter(|preference| preference.known).collect();
+        let with = |kept: &[bool]| {
+            let mut attr = attr;
+            let dropped = left.iter().zip(kept).filter(|(_, kept)| !**kept);
+            dropped.for_each(|(preference, _)| preference.apply(&mut attr, &required));
+            attr
+        };
+        let mut kept = vec![false; left.len()];
+        let mut best = with(&kept);
+        let mut fd = self.attempt(&best).map_err(|errno| self.error(best, errno))?;
+
+        // And one after the other back in, as long as the kernel agrees.
+        for index in 0..left.len() {
+            kept[index] = true;
+            let attr = with(&kept);
+            match self.attempt(&attr) {
+                Ok(better) => {
+                    self.builder.kernel.close(std::mem::replace(&mut fd, better));
+                    best = attr;
+                }
+                Err(errno) => {
+                    kept[index] = false;
+                    let why = GivenUpWhy::Refused(errno);
+                    given_up.push(GivenUp { what: left[index].describe(), why });
+                }
+            }
+        }
+        Ok((fd, best, given_up))
+    }
+}

@@ -1,0 +1,120 @@
+//! A program to be measured from its first instruction to its last.
+
+use crate::error::{Call, Error, Result};
+use crate::target::Target;
+use perfuse_sys::Errno;
+use perfuse_sys::process::{self, Usage};
+use std::ffi::{OsStr, OsString};
+use std::process::ExitStatus;
+
+/// A program with its arguments.
+///
+/// ```
+/// use perfuse::{Command, Counter, Inherit, abi::Software};
+///
+/// let command = Command::new("true").hold()?;
+/// let faults = Counter::builder(Software::PAGE_FAULTS)
+///     .target(command.target())
+///     .inherit(Inherit::All)
+///     .enable_on_exec(true)
+///     .open()?;
+/// let (status, usage) = command.release()?.wait()?;
+/// println!("{status}: {} page faults, {:?} in user space", faults.read()?.value, usage.user);
+/// # Ok::<(), perfuse::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    program: OsString,
+    arguments: Vec<OsString>,
+}
+
+/// A child that waits before its exec, so that events can be attached. Dropping it ends it.
+#[derive(Debug)]
+pub struct HeldCommand {
+    held: process::Held,
+    program: OsString,
+}
+
+/// A program that is running or has ended. Dropping it leaves it alone.
+#[derive(Debug)]
+pub struct RunningCommand(process::Child);
+
+impl Command {
+    /// A program by name (looked up on the PATH) or path.
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
+        Command { program: program.as_ref().to_owned(), arguments: Vec::new() }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// The program's name, as given.
+    pub fn program(&self) -> &OsStr {
+        &self.program
+    }
+
+    /// Starts a child that will become the program when it is released.
+    pub fn hold(&self) -> Result<HeldCommand> {
+        let arguments: Vec<_> = std::iter::once(&self.program).chain(&self.arguments).cloned().collect();
+        let held = process::spawn(&self.program, &arguments);
+        let held = held.map_err(|errno| Error::new(Call::Spawn { program: self.program.clone() }, errno))?;
+        Ok(HeldCommand { held, program: self.program.clone() })
+    }
+}
+
+impl HeldCommand {
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.held.pid().unsigned_abs()
+    }
+
+    /// The child as the target of an event. Events want [`inherit`](crate::Builder::inherit) for what
+    /// the program starts in turn, and [`enable_on_exec`](crate::Builder::enable_on_exec).
+    pub fn target(&self) -> Target {
+        Target::thread(self.pid()).into()
+    }
+
+    /// Lets it run. Fails where there is no such program (`ENOENT`) or it cannot be executed (`EACCES`,
+    /// `ENOEXEC`, ...).
+    pub fn release(self) -> Result<RunningCommand> {
+        let HeldCommand { held, program } = self;
+        held.release().map(RunningCommand).map_err(|errno| Error::new(Call::Spawn { program }, errno))
+    }
+}
+
+impl RunningCommand {
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.0.pid().unsigned_abs()
+    }
+
+    /// Waits for its end: how it ended and what it used.
+    pub fn wait(&self) -> Result<(ExitStatus, Usage)> {
+        self.0.wait().map_err(failed)
+    }
+
+    /// How it ended, if it has.
+    pub fn try_wait(&self) -> Result<Option<(ExitStatus, Usage)>> {
+        self.0.try_wait().map_err(failed)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        self.0.signal(signal).map_err(failed)
+    }
+}
+
+fn failed(errno: Errno) -> Error {
+    Error::new(Call::Process, errno)
+}

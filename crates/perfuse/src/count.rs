@@ -1,0 +1,127 @@
+//! What a counter shows, and how far it may be believed.
+
+use perfuse_abi::ReadFormat;
+use perfuse_abi::read::{ReadEntry, ReadValues, Times, scale};
+use std::iter::Sum;
+use std::ops::{Add, Sub};
+
+/// One reading of one event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Occurrences (or ns, for the clocks) while the event was really counting.
+    pub value: u64,
+    /// Nanoseconds the event was enabled and its target running.
+    pub enabled_ns: u64,
+    /// Nanoseconds it was counting. Less than `enabled_ns` where events had to take turns.
+    pub running_ns: u64,
+    /// The event's id.
+    pub id: u64,
+    /// Records lost for want of room; `None` on kernels that do not tell (before Linux 6.0).
+    pub lost: Option<u64>,
+}
+
+/// A count as an estimate for the whole time, with what it is worth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scaled {
+    /// Counted all the time: exact.
+    Exact(u64),
+    /// Counted part of the time, extrapolated to all of it.
+    Estimate {
+        /// The extrapolated value.
+        value: u64,
+        /// The share of the time it was counting, between 0 and 1.
+        share: f64,
+    },
+    /// Enabled, but never counting: the value 0 means nothing. Other events hold the hardware, or the
+    /// group needs more counters than there are.
+    NeverRan,
+    /// Never enabled, or the target never ran: there was nothing to count.
+    NotEnabled,
+}
+
+impl Scaled {
+    /// The number to show, if there is one.
+    pub fn value(self) -> Option<u64> {
+        match self {
+            Scaled::Exact(value) | Scaled::Estimate { value, .. } => Some(value),
+            Scaled::NeverRan | Scaled::NotEnabled => None,
+        }
+    }
+}
+
+impl Count {
+    /// What is read by default: times, id and, where the kernel tells them, lost records.
+    pub(crate) const FORMAT: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED
+        .union(ReadFormat::TOTAL_TIME_RUNNING)
+        .union(ReadFormat::ID)
+        .union(ReadFormat::LOST);
+
+    pub(crate) fn new(entry: ReadEntry, times: Option<Times>) -> Self {
+        let times = times.unwrap_or_default();
+        Count {
+            value: entry.value,
+            enabled_ns: times.enabled_ns,
+            running_ns: times.running_ns,
+            id: entry.id.unwrap_or(0),
+            lost: entry.lost,
+        }
+    }
+
+    pub(crate) fn single(values: &ReadValues<'_>) -> Self {
+        Count::new(values.get(0).unwrap_or_default(), values.times())
+    }
+
+    /// The count extrapolated to the time it was enabled, with what that is worth.
+    ///
+    /// ```
+    /// use perfuse::{Count, Scaled};
+    /// let half = Count { value: 500, enabled_ns: 2_000, running_ns: 1_000, ..Count::default() };
+    /// assert_eq!(half.scaled(), Scaled::Estimate { value: 1_000, share: 0.5 });
+    /// assert_eq!(Count { running_ns: 0, ..half }.scaled(), Scaled::NeverRan);
+    /// ```
+    pub fn scaled(&self) -> Scaled {
+        let times = Times { enabled_ns: self.enabled_ns, running_ns: self.running_ns };
+        match scale(self.value, times) {
+            Some(_) if self.running_ns >= self.enabled_ns => Scaled::Exact(self.value),
+            Some(value) => Scaled::Estimate { value, share: self.running_ns as f64 / self.enabled_ns as f64 },
+            None if self.enabled_ns == 0 => Scaled::NotEnabled,
+            None => Scaled::NeverRan,
+        }
+    }
+}
+
+impl Add for Count {
+    type Output = Count;
+
+    /// Values and times of the same event on two targets. Keeps the id of the first.
+    fn add(self, other: Count) -> Count {
+        Count {
+            value: self.value.wrapping_add(other.value),
+            enabled_ns: self.enabled_ns.wrapping_add(other.enabled_ns),
+            running_ns: self.running_ns.wrapping_add(other.running_ns),
+            id: self.id,
+            lost: self.lost.zip(other.lost).map(|(a, b)| a.wrapping_add(b)),
+        }
+    }
+}
+
+impl Sub for Count {
+    type Output = Count;
+
+    /// What happened since an `earlier` reading of the same event.
+    fn sub(self, earlier: Count) -> Count {
+        Count {
+            value: self.value.wrapping_sub(earlier.value),
+            enabled_ns: self.enabled_ns.wrapping_sub(earlier.enabled_ns),
+            running_ns: self.running_ns.wrapping_sub(earlier.running_ns),
+            id: self.id,
+            lost: self.lost.zip(earlier.lost).map(|(a, b)| a.wrapping_sub(b)),
+        }
+    }
+}
+
+impl Sum for Count {
+    fn sum<I: Iterator<Item = Count>>(counts: I) -> Count {
+        counts.reduce(Add::add).unwrap_or_default()
+    }
+}

@@ -1,0 +1,207 @@
+//! One event that is counted.
+
+use crate::builder::{Builder, GivenUp, Inherit};
+use crate::count::Count;
+use crate::error::{Call, Result};
+use crate::event::Event;
+use crate::handle::Handle;
+use crate::kernel::Request;
+use crate::user::UserCounter;
+use perfuse_abi::read::ReadValues;
+use perfuse_abi::{Attr, AttrFlags, Breakpoint, IocFlags, ReadFormat};
+use perfuse_sys::Errno;
+use perfuse_sys::poll::{Readiness, poll};
+use perfuse_sys::signal::{self, Owner};
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// An open event. Closed on drop; the descriptor is closed on exec too.
+///
+/// ```
+/// use perfuse::{Counter, abi::Software};
+///
+/// let mut faults = Counter::new(Software::PAGE_FAULTS)?;
+/// faults.enable()?;
+/// let touched = vec![1u8; 1 << 20];
+/// println!("{} page faults", faults.read()?.value);
+/// # drop(touched);
+/// # Ok::<(), perfuse::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Counter {
+    pub(crate) handle: Handle,
+    event: Event,
+    given_up: Vec<GivenUp>,
+}
+
+impl Counter {
+    /// Opens `event` on the calling thread, not yet counting.
+    pub fn new(event: impl Into<Event>) -> Result<Self> {
+        Builder::new(event).open()
+    }
+
+    /// To choose the target and the rest.
+    pub fn builder(event: impl Into<Event>) -> Builder {
+        Builder::new(event)
+    }
+
+    pub(crate) fn from_handle(handle: Handle, event: Event, given_up: Vec<GivenUp>) -> Self {
+        Counter { handle, event, given_up }
+    }
+
+    /// What is counted.
+    pub fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// The attr the kernel accepted.
+    pub fn attr(&self) -> &Attr {
+        self.handle.attr()
+    }
+
+    /// The preferences that had to be given up on opening; usually none.
+    pub fn given_up(&self) -> &[GivenUp] {
+        &self.given_up
+    }
+
+    /// Starts counting, inherited copies included.
+    pub fn enable(&mut self) -> Result<()> {
+        self.handle.enable(IocFlags::empty())
+    }
+
+    /// Stops counting, inherited copies included.
+    pub fn disable(&mut self) -> Result<()> {
+        self.handle.disable(IocFlags::empty())
+    }
+
+    /// Sets the count to zero. The times go on, as do counts that exited children left behind.
+    pub fn reset(&mut self) -> Result<()> {
+        self.handle.reset(IocFlags::empty())
+    }
+
+    /// The count and its times.
+    ///
+    /// A pinned event that found no room on the PMU cannot be read: the error's errno is `ENODATA`, which
+    /// stands for the end of file that Linux returns.
+    #[inline]
+    pub fn read(&self) -> Result<Count> {
+        let format = self.attr().read_format;
+        if format.contains(ReadFormat::GROUP) {
+            return self.read_out_of_group();
+        }
+        let mut words = [0; 5];
+        let refused = |errno| Err(self.handle.error(Call::Read, errno));
+        match self.handle.read(&mut words) {
+            Ok(0) => refused(Errno::ENODATA),
+            Ok(filled) => match ReadValues::from_words(&words[..filled.min(words.len())], format) {
+                Ok(values) => Ok(Count::single(&values)),
+                Err(_) => refused(Errno::EIO),
+            },
+            Err(errno) => refused(errno),
+        }
+    }
+
+    /// For an attr that was changed to read the whole group through each member.
+    #[cold]
+    fn read_out_of_group(&self) -> Result<Count> {
+        let mut words = vec![0; 2048];
+        let filled = self.handle.read(&mut words).map_err(|errno| self.handle.error(Call::Read, errno))?;
+        let values = ReadValues::from_words(&words[..filled.min(words.len())], self.attr().read_format)
+            .map_err(|_| self.handle.error(Call::Read, Errno::EIO))?;
+        let id = self.id()?;
+        let own = values.entries().find(|entry| entry.id == Some(id)).or(values.get(0));
+        Ok(Count::new(own.unwrap_or_default(), values.times()))
+    }
+
+    /// The event's id, as it stands in records.
+    pub fn id(&self) -> Result<u64> {
+        self.handle.ioctl(Request::Id)
+    }
+
+    /// A new period; for an event with a frequency, a new frequency.
+    pub fn set_period(&mut self, period: u64) -> Result<()> {
+        self.handle.ioctl(Request::Period(period)).map(drop)
+    }
+
+    /// Lets the event overflow `overflows` more times and then switch itself off. Adds to what is left.
+    pub fn refresh(&mut self, overflows: i32) -> Result<()> {
+        self.handle.ioctl(Request::Refresh(overflows)).map(drop)
+    }
+
+    /// Counts only tracepoint hits that match, such as `prev_pid == 7 && next_comm ~ "rcu*"`; for a PMU
+    /// that traces, only these addresses. `EINVAL` where it is wrong or the event takes none.
+    pub fn set_filter(&mut self, filter: &str) -> Result<()> {
+        let code = perfuse_abi::ioctl::SET_FILTER;
+        let filter = CString::new(filter).map_err(|_| self.handle.error(Call::Ioctl(code), Errno::EINVAL))?;
+        self.handle.set_filter(&filter)
+    }
+
+    /// Runs a loaded BPF program at each hit or overflow.
+    pub fn set_bpf(&mut self, program: BorrowedFd<'_>) -> Result<()> {
+        self.handle.ioctl(Request::SetBpf(program)).map(drop)
+    }
+
+    /// Ids of the BPF programs on the event's tracepoint.
+    pub fn query_bpf(&self) -> Result<Vec<u32>> {
+        let mut ids = Vec::new();
+        self.handle.ioctl(Request::QueryBpf(&mut ids))?;
+        Ok(ids)
+    }
+
+    /// Moves a breakpoint.
+    pub fn move_breakpoint(&mut self, access: Breakpoint, addr: u64, len: u64) -> Result<()> {
+        let mut attr = *self.attr();
+        (attr.bp_type, attr.config1, attr.config2) = (access, addr, len);
+        self.handle.ioctl(Request::ModifyAttributes(&attr))?;
+        self.handle.subject.attr = attr;
+        self.event = Event::Breakpoint { access, addr, len };
+        Ok(())
+    }
+
+    /// Sends this event's records to the ring of another event on the same target, or (`None`) nowhere.
+    pub fn set_output(&mut self, ring: Option<&Counter>) -> Result<()> {
+        self.handle.ioctl(Request::SetOutput(ring.map(AsFd::as_fd))).map(drop)
+    }
+
+    /// Stops or resumes writing to the event's ring; what is not written meanwhile counts as lost.
+    pub fn pause_output(&mut self, pause: bool) -> Result<()> {
+        self.handle.ioctl(Request::PauseOutput(pause)).map(drop)
+    }
+
+    /// Sends `signal` to `owner` at each overflow, with the descriptor in `si_fd` and `POLL_IN` in
+    /// `si_code` (`POLL_HUP` for the last one of a [`refresh`](Self::refresh)).
+    pub fn deliver_signal(&mut self, owner: Owner, signal: i32) -> Result<()> {
+        let delivered = signal::deliver(self.as_fd(), owner, signal);
+        delivered.map_err(|errno| self.handle.error(Call::Fcntl, errno))
+    }
+
+    /// Waits until the event's ring asks to be read or its task is gone. An event without a ring shows a
+    /// hang-up at once.
+    pub fn poll(&self, timeout: Option<Duration>) -> Result<Readiness> {
+        let found = poll(&[self.as_fd()], timeout).map_err(|errno| self.handle.error(Call::Poll, errno))?;
+        Ok(found[0])
+    }
+
+    /// Maps the event's control page, so that the count can be read without a system call where the cpu
+    /// and the kernel allow it. `EINVAL` for an event that is inherited (rule F1).
+    pub fn into_user_counter(self) -> Result<UserCounter> {
+        UserCounter::new(self)
+    }
+
+    /// Whether new tasks of the measured one are counted too.
+    pub fn inherit(&self) -> Inherit {
+        match self.attr().flags {
+            flags if !flags.contains(AttrFlags::INHERIT) => Inherit::No,
+            flags if flags.contains(AttrFlags::INHERIT_THREAD) => Inherit::Threads,
+            _ => Inherit::All,
+        }
+    }
+}
+
+impl AsFd for Counter {
+    /// For poll, epoll and async runtimes. Reading and ioctls belong to the methods.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}

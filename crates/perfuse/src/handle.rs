@@ -1,0 +1,81 @@
+//! An open event: its descriptor, the kernel that serves it, and what was asked for. Counters, groups
+//! and samplers are made of these.
+
+use crate::error::{Call, Error, Result, Subject};
+use crate::kernel::{Kernel, Request};
+use perfuse_abi::{Attr, IocFlags};
+use perfuse_sys::{Errno, Mapping, Protection};
+use std::ffi::CStr;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(crate) struct Handle {
+    kernel: Arc<dyn Kernel>,
+    /// Given back to the kernel on drop.
+    fd: ManuallyDrop<OwnedFd>,
+    pub(crate) subject: Subject,
+}
+
+impl Handle {
+    pub(crate) fn new(kernel: Arc<dyn Kernel>, fd: OwnedFd, subject: Subject) -> Self {
+        Handle { kernel, fd: ManuallyDrop::new(fd), subject }
+    }
+
+    pub(crate) fn attr(&self) -> &Attr {
+        &self.subject.attr
+    }
+
+    /// The error of a call on this event.
+    #[cold]
+    pub(crate) fn error(&self, call: Call, errno: Errno) -> Error {
+        Error::on(self.subject, call, errno)
+    }
+
+    #[inline]
+    pub(crate) fn read(&self, words: &mut [u64]) -> Result<usize, Errno> {
+        self.kernel.read(self.as_fd(), words)
+    }
+
+    pub(crate) fn ioctl(&self, request: Request<'_>) -> Result<u64> {
+        let code = request.code();
+        self.kernel.ioctl(self.as_fd(), request).map_err(|errno| self.error(Call::Ioctl(code), errno))
+    }
+
+    pub(crate) fn enable(&self, flags: IocFlags) -> Result<()> {
+        self.ioctl(Request::Enable(flags)).map(drop)
+    }
+
+    pub(crate) fn disable(&self, flags: IocFlags) -> Result<()> {
+        self.ioctl(Request::Disable(flags)).map(drop)
+    }
+
+    pub(crate) fn reset(&self, flags: IocFlags) -> Result<()> {
+        self.ioctl(Request::Reset(flags)).map(drop)
+    }
+
+    pub(crate) fn set_filter(&self, filter: &CStr) -> Result<()> {
+        self.ioctl(Request::SetFilter(filter)).map(drop)
+    }
+
+    pub(crate) fn mmap(&self, bytes: usize, protection: Protection, offset: u64) -> Result<Mapping> {
+        let mapping = self.kernel.mmap(self.as_fd(), bytes, protection, offset);
+        mapping.map_err(|errno| self.error(Call::Mmap { bytes, offset }, errno))
+    }
+}
+
+impl AsFd for Handle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Handle {
+    #[allow(unsafe_code, reason = "moving the descriptor out of the value that is being dropped")]
+    fn drop(&mut self) {
+        // SAFETY: `fd` is not used again: the value is gone after this.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        self.kernel.close(fd);
+    }
+}

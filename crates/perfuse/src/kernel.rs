@@ -1,0 +1,180 @@
+//! The seam between measuring and the kernel that serves it: the system calls of `perf_event_open(2)`
+//! and of the descriptors it returns, as a trait. Everything above is written against it and does not
+//! know which kernel answers.
+
+use crate::support::Support;
+use perfuse_abi::{Attr, IocFlags, OpenFlags, ioctl as code};
+use perfuse_sys::{Errno, Mapping, Protection, ioctl, prctl};
+use std::ffi::CStr;
+use std::fmt::Debug;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+
+/// A perf_event subsystem. Descriptors are real ones in every implementation, so that they can be
+/// polled; every other call on an event's descriptor goes through the kernel that opened it.
+pub trait Kernel: Debug + Send + Sync {
+    /// What people call it: `Linux`.
+    fn name(&self) -> &str;
+
+    /// `perf_event_open(2)`. On `E2BIG` the size this kernel knows stands in `attr.size`.
+    fn perf_event_open(
+        &self,
+        attr: &mut Attr,
+        pid: i32,
+        cpu: i32,
+        group: Option<BorrowedFd<'_>>,
+        flags: OpenFlags,
+    ) -> Result<OwnedFd, Errno>;
+
+    /// [`perf_event_open`](Self::perf_event_open) with an attr of any size, as bytes in native order.
+    fn perf_event_open_bytes(&self, attr: &mut [u8], pid: i32, cpu: i32) -> Result<OwnedFd, Errno>;
+
+    /// `read(2)`: returns how many words were filled.
+    fn read(&self, event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno>;
+
+    /// `ioctl(2)`. Returns the event's id for [`Request::Id`], otherwise 0.
+    fn ioctl(&self, event: BorrowedFd<'_>, request: Request<'_>) -> Result<u64, Errno>;
+
+    /// `mmap(2)` of the control page and ring (offset 0), or of the AUX area.
+    fn mmap(
+        &self,
+        event: BorrowedFd<'_>,
+        len: usize,
+        protection: Protection,
+        offset: u64,
+    ) -> Result<Mapping, Errno>;
+
+    /// `prctl(2)`: switches every event of the calling thread on or off.
+    fn prctl(&self, enable: bool) -> Result<(), Errno>;
+
+    /// `close(2)`.
+    fn close(&self, event: OwnedFd) {
+        drop(event);
+    }
+
+    /// What of the interface this kernel knows, asked once.
+    fn support(&self) -> &Support;
+}
+
+/// An ioctl of an event with its argument.
+#[derive(Debug)]
+pub enum Request<'a> {
+    /// Switch on.
+    Enable(IocFlags),
+    /// Switch off.
+    Disable(IocFlags),
+    /// Allow more overflows.
+    Refresh(i32),
+    /// Set the count to zero.
+    Reset(IocFlags),
+    /// Set the period or frequency.
+    Period(u64),
+    /// Redirect records.
+    SetOutput(Option<BorrowedFd<'a>>),
+    /// Set a filter.
+    SetFilter(&'a CStr),
+    /// Get the id.
+    Id,
+    /// Attach a BPF program.
+    SetBpf(BorrowedFd<'a>),
+    /// Pause or resume the ring.
+    PauseOutput(bool),
+    /// List attached BPF programs.
+    QueryBpf(&'a mut Vec<u32>),
+    /// Move a breakpoint.
+    ModifyAttributes(&'a Attr),
+}
+
+impl Request<'_> {
+    /// The ioctl's number, see [`abi::ioctl`](perfuse_abi::ioctl).
+    pub fn code(&self) -> u32 {
+        match self {
+            Request::Enable(_) => code::ENABLE,
+            Request::Disable(_) => code::DISABLE,
+            Request::Refresh(_) => code::REFRESH,
+            Request::Reset(_) => code::RESET,
+            Request::Period(_) => code::PERIOD,
+            Request::SetOutput(_) => code::SET_OUTPUT,
+            Request::SetFilter(_) => code::SET_FILTER,
+            Request::Id => code::ID,
+            Request::SetBpf(_) => code::SET_BPF,
+            Request::PauseOutput(_) => code::PAUSE_OUTPUT,
+            Request::QueryBpf(_) => code::QUERY_BPF,
+            Request::ModifyAttributes(_) => code::MODIFY_ATTRIBUTES,
+        }
+    }
+}
+
+/// The running Linux kernel.
+#[derive(Debug, Default)]
+pub struct Linux {
+    support: OnceLock<Support>,
+}
+
+/// The running Linux kernel, shared by all who use it.
+pub fn linux() -> Arc<dyn Kernel> {
+    static LINUX: OnceLock<Arc<Linux>> = OnceLock::new();
+    LINUX.get_or_init(Arc::default).clone()
+}
+
+impl Kernel for Linux {
+    fn name(&self) -> &str {
+        "Linux"
+    }
+
+    fn perf_event_open(
+        &self,
+        attr: &mut Attr,
+        pid: i32,
+        cpu: i32,
+        group: Option<BorrowedFd<'_>>,
+        flags: OpenFlags,
+    ) -> Result<OwnedFd, Errno> {
+        perfuse_sys::perf_event_open(attr, pid, cpu, group, flags)
+    }
+
+    fn perf_event_open_bytes(&self, attr: &mut [u8], pid: i32, cpu: i32) -> Result<OwnedFd, Errno> {
+        perfuse_sys::perf_event_open_bytes(attr, pid, cpu, None, OpenFlags::FD_CLOEXEC)
+    }
+
+    #[inline]
+    fn read(&self, event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
+        perfuse_sys::read(event, words)
+    }
+
+    fn ioctl(&self, event: BorrowedFd<'_>, request: Request<'_>) -> Result<u64, Errno> {
+        match request {
+            Request::Enable(flags) => ioctl::enable(event, flags)?,
+            Request::Disable(flags) => ioctl::disable(event, flags)?,
+            Request::Refresh(overflows) => ioctl::refresh(event, overflows)?,
+            Request::Reset(flags) => ioctl::reset(event, flags)?,
+            Request::Period(period) => ioctl::period(event, period)?,
+            Request::SetOutput(target) => ioctl::set_output(event, target)?,
+            Request::SetFilter(filter) => ioctl::set_filter(event, filter)?,
+            Request::Id => return ioctl::id(event),
+            Request::SetBpf(program) => ioctl::set_bpf(event, program)?,
+            Request::PauseOutput(pause) => ioctl::pause_output(event, pause)?,
+            Request::QueryBpf(ids) => *ids = ioctl::query_bpf(event)?,
+            Request::ModifyAttributes(attr) => ioctl::modify_attributes(event, attr)?,
+        }
+        Ok(0)
+    }
+
+    fn mmap(
+        &self,
+        event: BorrowedFd<'_>,
+        len: usize,
+        protection: Protection,
+        offset: u64,
+    ) -> Result<Mapping, Errno> {
+        Mapping::new(event, len, protection, offset)
+    }
+
+    fn prctl(&self, enable: bool) -> Result<(), Errno> {
+        if enable { prctl::task_perf_events_enable() } else { prctl::task_perf_events_disable() }
+    }
+
+    fn support(&self) -> &Support {
+        self.support.get_or_init(|| Support::probe(self))
+    }
+}

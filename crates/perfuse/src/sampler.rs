@@ -1,0 +1,368 @@
+//! Events that leave records in a ring: samples, and what happens to the tasks they belong to.
+
+use crate::aux::AuxArea;
+use crate::builder::Builder;
+use crate::counter::Counter;
+use crate::error::{Call, Error, Result};
+use crate::kernel::Request;
+use crate::ring::{Batch, Ring, Snapshot};
+use crate::target::Target;
+use perfuse_abi::record::{Decoded, RawRecord, RecordFormat};
+use perfuse_abi::wire::Short;
+use perfuse_abi::{AttrFlags, ByteOrder, IocFlags, SampleType};
+use perfuse_sys::poll::poll;
+use perfuse_sys::{Errno, Protection};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// What a [`Sampler`] is made from: its events, its target and its ring.
+#[derive(Clone, Debug)]
+pub struct SamplerBuilder {
+    target: Target,
+    events: Vec<Builder>,
+    pages: usize,
+    exact: bool,
+    overwrite: bool,
+}
+
+impl Default for SamplerBuilder {
+    fn default() -> Self {
+        let target = Target::this_thread().into();
+        SamplerBuilder { target, events: Vec::new(), pages: 128, exact: false, overwrite: false }
+    }
+}
+
+impl SamplerBuilder {
+    /// Whom all events measure.
+    #[must_use]
+    pub fn target(mut self, target: impl Into<Target>) -> Self {
+        self.target = target.into();
+        self
+    }
+
+    /// Adds an event; its target is the sampler's. The first one owns the ring.
+    #[must_use]
+    pub fn event(mut self, event: Builder) -> Self {
+        self.events.push(event);
+        self
+    }
+
+    /// Size of the ring in pages, rounded up to a power of two; 128 (512 KiB, mostly) unless said
+    /// otherwise. Where the limits of locked memory do not allow as much, a smaller ring is taken;
+    /// [`Sampler::ring_bytes`] tells.
+    #[must_use]
+    pub fn pages(mut self, pages: usize) -> Self {
+        (self.pages, self.exact) = (pages, false);
+        self
+    }
+
+    /// Size of the ring in pages, this or none.
+    #[must_use]
+    pub fn exactly_pages(mut self, pages: usize) -> Self {
+        (self.pages, self.exact) = (pages, true);
+        self
+    }
+
+    /// Keeps the newest records in place of the oldest: a flight recorder, read with
+    /// [`Sampler::snapshot`] (Linux 4.7).
+    #[must_use]
+    pub fn overwrite(mut self, on: bool) -> Self {
+        self.overwrite = on;
+        self
+    }
+
+    /// Opens the events and maps the ring. Fails where one of them is refused.
+    pub fn open(&self) -> Result<Sampler> {
+        let mut members = Vec::with_capacity(self.events.len());
+        for event in &self.events {
+            let builder = event.clone().target(self.target.clone()).with(|attr| {
+                // Each record must tell its event, at a place that does not depend on the event.
+                attr.sample_type |= SampleType::IDENTIFIER;
+                attr.flags |= AttrFlags::SAMPLE_ID_ALL;
+                attr.flags.set(AttrFlags::WRITE_BACKWARD, self.overwrite);
+            });
+            let counter = builder.open()?;
+            let format = RecordFormat::of(counter.attr(), ByteOrder::NATIVE);
+            members.push(Source { id: counter.id()?, format, counter });
+        }
+        let Some((owner, others)) = members.split_first_mut() else {
+            let event = Builder::new(perfuse_abi::Software::DUMMY).attr();
+            let (pid, cpu, flags) = self.target.arguments();
+            return Err(Error::new(
+                Call::Open { attr: event, pid, cpu, grouped: false, flags },
+                Errno::EINVAL,
+            ));
+        };
+        let protection = if self.overwrite { Protection::Read } else { Protection::ReadWrite };
+        let mut pages = self.pages.clamp(1, 1 << 24).next_power_of_two();
+        let ring = loop {
+            match Ring::map(&owner.counter.handle, pages, protection) {
+                // The limit of locked memory, or of what can be had in one piece.
+                Err(error)
+                    if !self.exact && pages > 1 && [Errno::EPERM, Errno::ENOMEM].contains(&error.errno()) =>
+                {
+                    pages /= 2;
+                }
+                result => break result?,
+            }
+        };
+        for other in others {
+            other.counter.handle.ioctl(Request::SetOutput(Some(owner.counter.as_fd())))?;
+        }
+        Ok(Sampler { members, ring, aux: None })
+    }
+}
+
+/// Events that share one ring, and the ring.
+///
+/// ```
+/// use perfuse::{Counter, Sampler, abi::{SampleType, Software, record::Record}};
+///
+/// let mut sampler = Sampler::builder()
+///     .event(Counter::builder(Software::PAGE_FAULTS).period(1).sample(SampleType::IP | SampleType::ADDR))
+///     .open()?;
+/// sampler.enable()?;
+/// let touched = vec![1u8; 1 << 16];
+/// sampler.disable()?;
+/// for entry in sampler.batch().iter() {
+///     if let Record::Sample(sample) = entry.decode()?.record {
+///         println!("fault at {:#x} by {:#x}", sample.addr.unwrap_or(0), sample.ip.unwrap_or(0));
+///     }
+/// }
+/// # drop(touched);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Sampler {
+    /// The owner of the ring first.
+    members: Vec<Source>,
+    // Unmapped before the events are closed, the AUX area before the ring.
+    aux: Option<AuxArea>,
+    ring: Ring,
+}
+
+/// An event of a sampler: its counter and the layout of its records.
+#[derive(Debug)]
+pub struct Source {
+    id: u64,
+    format: RecordFormat,
+    counter: Counter,
+}
+
+impl Source {
+    /// The event's id, as records carry it.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How its records are laid out.
+    pub fn format(&self) -> &RecordFormat {
+        &self.format
+    }
+
+    /// The counter.
+    pub fn counter(&self) -> &Counter {
+        &self.counter
+    }
+
+    /// The counter, to change it.
+    pub fn counter_mut(&mut self) -> &mut Counter {
+        &mut self.counter
+    }
+}
+
+/// What [`Sampler::wait`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// There are records.
+    Records,
+    /// The time is over, and there are none.
+    TimedOut,
+    /// The measured task and all who inherited the event are gone, and every record has been read.
+    Ended,
+    /// A signal was handled meanwhile.
+    Interrupted,
+}
+
+impl Sampler {
+    /// To choose the events and the rest.
+    pub fn builder() -> SamplerBuilder {
+        SamplerBuilder::default()
+    }
+
+    /// The events, in the order they were given.
+    pub fn sources(&self) -> &[Source] {
+        &self.members
+    }
+
+    /// The events, to change them.
+    pub fn sources_mut(&mut self) -> &mut [Source] {
+        &mut self.members
+    }
+
+    /// Starts all events, one after the other.
+    pub fn enable(&mut self) -> Result<()> {
+        self.members.iter().try_for_each(|member| member.counter.handle.enable(IocFlags::empty()))
+    }
+
+    /// Stops all events, one after the other.
+    pub fn disable(&mut self) -> Result<()> {
+        self.members.iter().try_for_each(|member| member.counter.handle.disable(IocFlags::empty()))
+    }
+
+    /// Bytes of the ring.
+    pub fn ring_bytes(&self) -> usize {
+        self.ring.size()
+    }
+
+    /// The records that are there now, without waiting. Dropping the batch gives their room back.
+    ///
+    /// An [overwritten](SamplerBuilder::overwrite) ring has none: see [`snapshot`](Self::snapshot).
+    pub fn batch(&mut self) -> SamplerBatch<'_> {
+        SamplerBatch { records: self.ring.batch(), members: &self.members }
+    }
+
+    /// Waits until there are records. Whether the kernel wakes us at the first one or later is up to the
+    /// events' wake-up settings: at half the ring unless they say otherwise.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Wait> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            if self.ring.has_records() {
+                return Ok(Wait::Records);
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let owner = &self.members[0].counter;
+            let found = match poll(&[owner.as_fd()], left) {
+                Ok(found) => found[0],
+                Err(Errno::EINTR) => return Ok(Wait::Interrupted),
+                Err(errno) => return Err(owner.handle.error(Call::Poll, errno)),
+            };
+            // Records may have come between the look at the ring and the news that the task is gone.
+            if self.ring.has_records() {
+                return Ok(Wait::Records);
+            }
+            if found.hangup || found.error {
+                return Ok(Wait::Ended);
+            }
+            if left == Some(Duration::ZERO) {
+                return Ok(Wait::TimedOut);
+            }
+        }
+    }
+
+    /// Stops the ring, copies what it holds, and lets it go on: the newest records of an
+    /// [overwritten](SamplerBuilder::overwrite) ring. What happens meanwhile is lost.
+    pub fn snapshot(&mut self) -> Result<SamplerSnapshot<'_>> {
+        let owner = &self.members[0].counter.handle;
+        owner.ioctl(Request::PauseOutput(true))?;
+        let records = self.ring.snapshot();
+        owner.ioctl(Request::PauseOutput(false))?;
+        Ok(SamplerSnapshot { records, members: &self.members })
+    }
+
+    /// Maps an AUX area of `pages` (a power of two) for the first event, whose PMU must trace. With
+    /// `overwrite` the oldest trace data gives way. `EOPNOTSUPP` for other PMUs.
+    pub fn map_aux(&mut self, pages: usize, overwrite: bool) -> Result<()> {
+        let protection = if overwrite { Protection::Read } else { Protection::ReadWrite };
+        self.aux = Some(AuxArea::map(&self.members[0].counter.handle, &self.ring, pages, protection)?);
+        Ok(())
+    }
+
+    /// Bytes of the AUX area; 0 without one.
+    pub fn aux_bytes(&self) -> usize {
+        self.aux.as_ref().map_or(0, AuxArea::size)
+    }
+
+    /// Hands the trace data that arrived since the last call to `take`, in two parts where it lies across
+    /// the end of the area, and gives its room back. An overwritten area is handed over whole, with the
+    /// event switched off meanwhile. `None` without an area.
+    pub fn read_aux<T>(&mut self, take: impl FnOnce(&[u8], &[u8]) -> T) -> Result<Option<T>> {
+        let Some(aux) = &mut self.aux else { return Ok(None) };
+        let owner = &self.members[0].counter.handle;
+        if aux.is_overwritten() {
+            owner.disable(IocFlags::empty())?;
+        }
+        let result = aux.read(&mut self.ring, take);
+        if aux.is_overwritten() {
+            owner.enable(IocFlags::empty())?;
+        }
+        Ok(Some(result))
+    }
+}
+
+impl AsFd for Sampler {
+    /// The descriptor that becomes readable when the ring asks to be read: for epoll and async runtimes.
+    /// Linux reports each wake-up once, so read everything before waiting again.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.members[0].counter.as_fd()
+    }
+}
+
+/// A record with the event it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'b> {
+    /// Header and bytes.
+    pub raw: RawRecord<'b>,
+    /// Index of the event among [`Sampler::sources`].
+    pub source: usize,
+    format: &'b RecordFormat,
+}
+
+impl<'b> Entry<'b> {
+    fn new(raw: RawRecord<'b>, members: &'b [Source]) -> Self {
+        // With IDENTIFIER the id's place is the same in every event's records.
+        let id = members[0].format.id_of(&raw);
+        // A record without an id of ours is the ring's own.
+        let source = if members.len() == 1 { 0 } else { position(members, id).unwrap_or(0) };
+        Entry { raw, source, format: &members[source].format }
+    }
+
+    /// Takes the record apart.
+    #[inline]
+    pub fn decode(&self) -> Result<Decoded<'b>, Short> {
+        self.raw.decode(self.format)
+    }
+
+    /// When it was written, in ns of the event's clock; with [`SampleType::TIME`].
+    pub fn time_ns(&self) -> Option<u64> {
+        self.format.time_of(&self.raw)
+    }
+}
+
+fn position(members: &[Source], id: Option<u64>) -> Option<usize> {
+    let id = id?;
+    members.iter().position(|member| member.id == id)
+}
+
+/// What a sampler's ring held at one moment.
+#[derive(Debug)]
+pub struct SamplerBatch<'s> {
+    records: Batch<'s>,
+    members: &'s [Source],
+}
+
+impl<'s> SamplerBatch<'s> {
+    /// The records, oldest first. Each can be taken once.
+    pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
+        std::iter::from_fn(|| self.records.next().map(|raw| Entry::new(raw, self.members)))
+    }
+
+    /// The records without their events: the fastest way through.
+    pub fn raw(&self) -> &Batch<'s> {
+        &self.records
+    }
+}
+
+/// The newest records of an overwritten ring.
+#[derive(Debug)]
+pub struct SamplerSnapshot<'s> {
+    records: Snapshot,
+    members: &'s [Source],
+}
+
+impl SamplerSnapshot<'_> {
+    /// The records, newest first.
+    pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.records.iter().map(|raw| Entry::new(raw, self.members))
+    }
+}

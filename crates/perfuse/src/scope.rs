@@ -1,0 +1,111 @@
+//! What people mean by "measure this": a program with all it starts, a process with all its threads,
+//! the whole machine. A scope is the list of [`Target`]s that takes.
+
+use crate::command::HeldCommand;
+use crate::error::{Call, Error, Result};
+use crate::pmu::online_cpus;
+use crate::target::{Cgroup, Target};
+use perfuse_sys::Errno;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Targets that together are one thing to a person.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    slots: Vec<Slot>,
+    inherits: bool,
+}
+
+/// One target of a [`Scope`], with what tells it from the others.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// The target.
+    pub target: Target,
+    /// The process, if it is a thread of one that was asked for.
+    pub pid: Option<u32>,
+}
+
+impl Slot {
+    fn new(target: impl Into<Target>) -> Self {
+        Slot { target: target.into(), pid: None }
+    }
+
+    /// The cpu, if it is one.
+    pub fn cpu(&self) -> Option<u32> {
+        self.target.bound_cpu()
+    }
+
+    /// The thread, if it is one.
+    pub fn tid(&self) -> Option<u32> {
+        self.target.tid()
+    }
+}
+
+impl Scope {
+    /// A program and everything it starts.
+    pub fn command(command: &HeldCommand) -> Self {
+        Scope { slots: vec![Slot::new(command.target())], inherits: true }
+    }
+
+    /// These threads, and what they start from now on.
+    pub fn threads(tids: &[u32]) -> Self {
+        Scope { slots: tids.iter().map(|&tid| Slot::new(Target::thread(tid))).collect(), inherits: true }
+    }
+
+    /// These processes: all threads they have now, and what those start from now on. `ESRCH` where one
+    /// does not exist.
+    pub fn processes(pids: &[u32]) -> Result<Self> {
+        let mut slots = Vec::new();
+        for &pid in pids {
+            let dir = Path::new("/proc").join(pid.to_string()).join("task");
+            let entries = fs::read_dir(&dir).map_err(|error| no_such_process(pid, &dir, &error))?;
+            let tids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+            slots.extend(tids.map(|tid| Slot { pid: Some(pid), ..Slot::new(Target::thread(tid)) }));
+        }
+        Ok(Scope { slots, inherits: true })
+    }
+
+    /// Everything that runs on these cpus.
+    pub fn cpus(cpus: &[u32]) -> Self {
+        Scope { slots: cpus.iter().map(|&cpu| Slot::new(Target::cpu(cpu))).collect(), inherits: false }
+    }
+
+    /// Everything that runs on the machine: every cpu that is online now.
+    pub fn system() -> Self {
+        Self::cpus(&online_cpus())
+    }
+
+    /// The tasks of a cgroup, on these cpus.
+    pub fn cgroup(cgroup: &Cgroup, cpus: &[u32]) -> Self {
+        let slots = cpus.iter().map(|&cpu| Slot::new(Target::cgroup(cgroup, cpu))).collect();
+        Scope { slots, inherits: false }
+    }
+
+    /// The targets.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Whether events of this scope are to be inherited by what its tasks start.
+    pub fn inherits(&self) -> bool {
+        self.inherits
+    }
+
+    /// The same scope without what its tasks start.
+    #[must_use]
+    pub fn without_children(mut self) -> Self {
+        self.inherits = false;
+        self
+    }
+}
+
+/// The error for a process whose threads cannot be listed: told as the open that would have failed.
+fn no_such_process(pid: u32, dir: &Path, error: &io::Error) -> Error {
+    if error.kind() == io::ErrorKind::NotFound {
+        let attr = crate::Builder::new(perfuse_abi::Software::DUMMY).attr();
+        let (pid, cpu, flags) = Target::from(Target::thread(pid)).arguments();
+        return Error::new(Call::Open { attr, pid, cpu, grouped: false, flags }, Errno::ESRCH);
+    }
+    crate::tracefs::file_error(dir.to_path_buf(), Some(error))
+}

@@ -1,0 +1,122 @@
+//! What of the interface a kernel knows: learnt by asking it, never from its version, since vendors
+//! backport.
+
+use crate::kernel::Kernel;
+use perfuse_abi::{
+    Attr, AttrFlags, AuxAction, BranchSampleType, EventType, OpenFlags, ReadFormat, SampleType, Software,
+};
+use perfuse_sys::Errno;
+
+/// The parts of `perf_event_attr` a kernel accepts. A bit that is set here may still be refused for an
+/// event or a user; a bit that is not set is refused always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Support {
+    /// The size of the attr it knows; non-zero bytes beyond are `E2BIG`.
+    pub attr_size: u32,
+    /// Known members of the bit-field.
+    pub flags: AttrFlags,
+    /// Known sample fields.
+    pub sample_type: SampleType,
+    /// Known read formats.
+    pub read_format: ReadFormat,
+    /// Known branch filters.
+    pub branch_sample_type: BranchSampleType,
+    /// Known AUX actions.
+    pub aux_action: AuxAction,
+}
+
+impl Support {
+    /// Everything this library has a name for.
+    pub const EVERYTHING: Support = Support {
+        attr_size: Attr::SIZE_VER9,
+        flags: AttrFlags::all(),
+        sample_type: SampleType::all(),
+        read_format: ReadFormat::all(),
+        branch_sample_type: BranchSampleType::all(),
+        aux_action: AuxAction::all(),
+    };
+
+    /// Asks `kernel` by opening events that count nothing, one for each newer part of the interface. Where
+    /// it refuses even the plainest of them (a seccomp filter, say), nothing can be learnt and
+    /// everything counts as known: the refusal itself is then what people get to see.
+    pub fn probe(kernel: &dyn Kernel) -> Support {
+        let mut plain = Attr { config: Software::DUMMY.0, ..Attr::new(EventType::SOFTWARE) };
+        plain.flags = AttrFlags::DISABLED | AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+        let refused = |mut attr: Attr| {
+            let answer = kernel.perf_event_open(&mut attr, 0, -1, None, OpenFlags::FD_CLOEXEC);
+            match answer {
+                Ok(fd) => {
+                    kernel.close(fd);
+                    false
+                }
+                // Other errors come after the checks of known bits (rules A8 to A11, B3 on).
+                Err(errno) => errno == Errno::EINVAL || errno == Errno::E2BIG,
+            }
+        };
+        let Some(attr_size) = attr_size(kernel) else { return Self::EVERYTHING };
+
+        // An attr with nothing newer than the first ABI tells nothing about the rest, so only what came
+        // later is asked for, each together with what it requires.
+        let mut flags = AttrFlags::all();
+        for (_, flag) in AttrFlags::all().iter_names() {
+            let with = flag | plain.flags | required_by(flag);
+            if flag.since() > perfuse_abi::Release::v2_6(31) && refused(Attr { flags: with, ..plain }) {
+                flags.remove(flag);
+            }
+        }
+        let mut sample_type = SampleType::all();
+        for (_, flag) in SampleType::all().iter_names() {
+            let mut attr = Attr { sample_type: flag, ..plain };
+            // Fields that are checked together with the bit (rules A11 to A16).
+            attr.branch_sample_type = BranchSampleType::ANY | BranchSampleType::USER;
+            (attr.sample_regs_user, attr.sample_regs_intr) = (1, 1);
+            if flag.since() > perfuse_abi::Release::v2_6(31) && refused(attr) {
+                sample_type.remove(flag);
+            }
+        }
+        let mut read_format = ReadFormat::all();
+        if refused(Attr { read_format: ReadFormat::LOST, ..plain }) {
+            read_format.remove(ReadFormat::LOST);
+        }
+        let mut branch_sample_type = BranchSampleType::all();
+        for (_, flag) in BranchSampleType::all().iter_names() {
+            let branches = BranchSampleType::ANY | BranchSampleType::USER | flag;
+            let sample_type = SampleType::BRANCH_STACK;
+            if refused(Attr { sample_type, branch_sample_type: branches, ..plain }) {
+                branch_sample_type.remove(flag);
+            }
+        }
+        let mut aux_action = AuxAction::all();
+        for (_, flag) in AuxAction::all().iter_names() {
+            if refused(Attr { aux_action: flag, ..plain }) {
+                aux_action.remove(flag);
+            }
+        }
+        Support { attr_size, flags, sample_type, read_format, branch_sample_type, aux_action }
+    }
+}
+
+/// Other flags without which this one is refused (rules A19 and A21).
+fn required_by(flag: AttrFlags) -> AttrFlags {
+    match flag {
+        AttrFlags::INHERIT_THREAD => AttrFlags::INHERIT,
+        AttrFlags::SIGTRAP => AttrFlags::REMOVE_ON_EXEC,
+        _ => AttrFlags::empty(),
+    }
+}
+
+/// The size of the attr `kernel` knows: it tells when given a larger one that is not zero at its end
+/// (rule A4). `None` where it does not answer like that.
+fn attr_size(kernel: &dyn Kernel) -> Option<u32> {
+    let mut attr = [0u8; Attr::SIZE_MAX as usize];
+    attr[4..8].copy_from_slice(&Attr::SIZE_MAX.to_ne_bytes());
+    attr[Attr::SIZE_MAX as usize - 1] = 1;
+    match kernel.perf_event_open_bytes(&mut attr, 0, -1) {
+        Err(Errno::E2BIG) => Some(u32::from_ne_bytes([attr[4], attr[5], attr[6], attr[7]])),
+        Err(_) => None,
+        Ok(fd) => {
+            kernel.close(fd);
+            None
+        }
+    }
+}
