@@ -53,7 +53,12 @@ debian_mirror() {
   [ -z "$REPLY" ] || return 0
   command -v apt-get >/dev/null || skip "Debian packages" "there is no apt-get"
   [ -e "$KEYRING" ] || skip "Debian packages" "no debian-archive-keyring"
-  list=$(apt-get indextargets --format "\$(ORIGIN) \$(LABEL) \$(REPO_URI)" 'Created-By: Packages' 2>/dev/null || true)
+  targets() { apt-get indextargets --format "\$(ORIGIN) \$(LABEL) \$(REPO_URI)" 'Created-By: Packages' 2>/dev/null || true; }
+  list=$(targets)
+  if [ -z "$list" ] && [ "$(id -u)" = 0 ]; then # nothing is known before the first update
+    apt-get -o DPkg::Lock::Timeout=300 update -qq >/dev/null 2>&1 </dev/null || true
+    list=$(targets)
+  fi
   REPLY=$(sed -n 's/^Debian Debian //p' <<<"$list" | sed 's,/*$,,;q')
   [ -n "$REPLY" ] || skip "Debian packages" "apt knows no Debian mirror (run apt-get update?)"
 }
