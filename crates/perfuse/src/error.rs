@@ -2,7 +2,7 @@
 //! why. The why is worked out when the error is made (see [`crate::diagnosis`]), because a minute
 //! later a sysctl, a limit or the watched process may be another.
 
-use crate::diagnosis::{Cause, Diagnosis};
+use crate::diagnosis::{Cause, Diagnosis, Kind};
 use perfuse_abi::{Attr, OpenFlags};
 use perfuse_sys::Errno;
 use std::ffi::OsString;
@@ -137,8 +137,8 @@ impl Error {
     }
 
     /// Short for the cause of the diagnosis.
-    pub fn cause(&self) -> &Cause {
-        &self.0.diagnosis.cause
+    pub fn cause(&self) -> Cause {
+        self.0.diagnosis.cause
     }
 
     /// Somebody who may do more (or another setting) would not be refused: a matter of rights or
@@ -154,7 +154,7 @@ impl Error {
 
     /// The thread, process or cpu is gone.
     pub fn is_gone(&self) -> bool {
-        matches!(self.cause(), Cause::NoSuchTask | Cause::TaskExiting | Cause::CpuOffline)
+        self.cause().kind() == Kind::Gone
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod parse;
 
+use crate::pmu::parse_cpu_list;
 use parse::Flavour;
 use perfuse_abi::Release;
 use perfuse_sys::limits::Limit;
@@ -52,6 +53,8 @@ pub struct Facts {
     pub ptrace_scope: Option<i64>,
     /// `kernel.perf_user_access` (arm64).
     pub user_access: Option<i64>,
+    /// Whether `/proc/sys` is mounted so that nothing there can be changed, as containers do.
+    pub read_only_sysctls: Option<bool>,
     /// Kernel lockdown: `none`, `integrity` or `confidentiality`.
     pub lockdown: Option<String>,
     /// Active security modules.
@@ -172,7 +175,7 @@ impl Facts {
         let version = read("/proc/version").unwrap_or_default();
         let status = read("/proc/self/status").unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
-        let tracefs = tracefs();
+        let mounts = read("/proc/self/mountinfo");
         Facts {
             flavour: parse::flavour(&version, &release),
             arch: std::env::consts::ARCH,
@@ -189,6 +192,7 @@ impl Facts {
             nmi_watchdog: sysctl("nmi_watchdog"),
             ptrace_scope: sysctl("yama/ptrace_scope"),
             user_access: sysctl("perf_user_access"),
+            read_only_sysctls: mounts.as_deref().map(parse::read_only_sysctls),
             lockdown: read("/sys/kernel/security/lockdown").and_then(|text| parse::selected(&text)),
             security_modules: read("/sys/kernel/security/lsm")
                 .map(|text| text.trim().split(',').map(str::to_owned).collect()),
@@ -199,14 +203,14 @@ impl Facts {
             locked_bytes: limits::locked_bytes().ok(),
             pinned_bytes: parse::status_number(&status, "VmPin").map(|kib| kib * 1024),
             pmus: pmus(),
-            tracefs,
-            online_cpus: read("/sys/devices/system/cpu/online").and_then(|text| parse::cpu_list(&text)),
+            tracefs: tracefs(mounts.as_deref().unwrap_or_default()),
+            online_cpus: read("/sys/devices/system/cpu/online").and_then(|text| parse_cpu_list(&text)),
             possible_cpus: read("/sys/devices/system/cpu/possible")
-                .and_then(|text| parse::cpu_list(&text)?.last().map(|last| last + 1)),
+                .and_then(|text| parse_cpu_list(&text)?.last().map(|last| last + 1)),
             cpu_model: cpuinfo.as_deref().and_then(parse::cpu_model),
             hypervisor: hypervisor(cpuinfo.as_deref().unwrap_or_default(), &release),
-            container: container(),
-            cgroups: read("/proc/self/mountinfo").and_then(|text| parse::event_cgroups(&text)),
+            container: container(mounts.as_deref().unwrap_or_default()),
+            cgroups: mounts.as_deref().and_then(parse::event_cgroups),
             config: read(format!("/boot/config-{release}")).map(|text| parse::KernelConfig::parse(&text)),
             release,
         }
@@ -231,6 +235,7 @@ impl Facts {
             nmi_watchdog: None,
             ptrace_scope: None,
             user_access: None,
+            read_only_sysctls: None,
             lockdown: None,
             security_modules: None,
             seccomp_filter: None,
@@ -336,12 +341,11 @@ fn pmus() -> Option<Vec<Pmu>> {
     Some(pmus)
 }
 
-fn tracefs() -> Option<Tracefs> {
+fn tracefs(mountinfo: &str) -> Option<Tracefs> {
     let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
     // Only its owner may look into it by default, so a mount counts even where `events` cannot be seen.
-    let mounts = read("/proc/self/mounts").unwrap_or_default();
     let mounted = |place: &PathBuf| {
-        place.join("events").is_dir() || parse::is_mounted(&mounts, &place.to_string_lossy(), "tracefs")
+        place.join("events").is_dir() || parse::is_mounted(mountinfo, &place.to_string_lossy(), "tracefs")
     };
     let path = places.into_iter().find(mounted)?;
     let readable = fs::read_dir(path.join("events")).is_ok();
@@ -357,14 +361,14 @@ fn hypervisor(cpuinfo: &str, release: &str) -> Option<String> {
     parse::hypervisor(cpuinfo, release, &dmi, &clocks.unwrap_or_default(), &device_tree, &xen)
 }
 
-fn container() -> Option<String> {
+fn container(mountinfo: &str) -> Option<String> {
     let variable = |name| std::env::var(name).unwrap_or_default();
     let marks = parse::ContainerMarks {
         docker_file: Path::new("/.dockerenv").exists(),
         podman_file: read("/run/.containerenv"),
         systemd: read("/run/systemd/container").or_else(|| std::env::var("container").ok()),
         cgroup_of_init: read("/proc/1/cgroup").unwrap_or_default(),
-        mounts: read("/proc/self/mountinfo").unwrap_or_default(),
+        mounts: mountinfo.to_owned(),
         kubernetes: !variable("KUBERNETES_SERVICE_HOST").is_empty(),
     };
     parse::container(&marks)

@@ -31,6 +31,7 @@
 #![deny(unsafe_code)]
 
 pub use perfuse_abi as abi;
+pub use perfuse_sys::Errno;
 pub use perfuse_sys::poll::Readiness;
 pub use perfuse_sys::process::Usage;
 pub use perfuse_sys::signal::Owner as SignalOwner;

@@ -109,21 +109,6 @@ pub fn maps_every_id(uid_map: &str) -> bool {
     uid_map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// A list such as `0-3,7`, ascending. `None` for anything else.
-pub fn cpu_list(text: &str) -> Option<Vec<u32>> {
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        // No machine has more; a wrong text must not fill the memory.
-        if last > 1 << 20 {
-            return None;
-        }
-        cpus.extend(first..=last);
-    }
-    Some(cpus)
-}
-
 /// The processor's name in `/proc/cpuinfo`; arm64 names none.
 pub fn cpu_model(cpuinfo: &str) -> Option<String> {
     let value =
@@ -223,34 +208,49 @@ pub fn container(marks: &ContainerMarks) -> Option<String> {
     Some(name)
 }
 
-/// Whether a `/proc/self/mounts` has a file system of this type at this place.
-pub fn is_mounted(mounts: &str, place: &str, file_system: &str) -> bool {
-    mounts.lines().any(|line| {
-        let mut words = line.split(' ').skip(1);
-        words.next() == Some(place) && words.next() == Some(file_system)
+/// One line of `/proc/self/mountinfo`.
+struct Mount<'a> {
+    place: &'a str,
+    options: &'a str,
+    file_system: &'a str,
+    file_system_options: &'a str,
+}
+
+fn mounts(mountinfo: &str) -> impl Iterator<Item = Mount<'_>> {
+    mountinfo.lines().filter_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let (mut before, mut after) = (before.split(' ').skip(4), after.split(' '));
+        Some(Mount {
+            place: before.next()?,
+            options: before.next()?,
+            file_system: after.next()?,
+            file_system_options: after.nth(1)?,
+        })
     })
+}
+
+/// Whether a file system of this type is mounted at this place.
+pub fn is_mounted(mountinfo: &str, place: &str, file_system: &str) -> bool {
+    mounts(mountinfo).any(|mount| mount.place == place && mount.file_system == file_system)
+}
+
+/// Whether a read-only mount covers the kernel's settings, as in containers.
+pub fn read_only_sysctls(mountinfo: &str) -> bool {
+    // The last mount of a place is the one that is seen.
+    let covering =
+        mounts(mountinfo).filter(|mount| ["/proc", "/proc/sys", "/proc/sys/kernel"].contains(&mount.place));
+    covering.last().is_some_and(|mount| mount.options.split(',').any(|option| option == "ro"))
 }
 
 /// Where the cgroups that events can be bound to are mounted (rule B19): the version 1 hierarchy with
 /// the perf_event controller, or else version 2.
 pub fn event_cgroups(mountinfo: &str) -> Option<PathBuf> {
-    let mounts = mountinfo.lines().filter_map(|line| {
-        let (before, after) = line.split_once(" - ")?;
-        let place = before.split(' ').nth(4)?;
-        let mut after = after.split(' ');
-        Some((place, after.next()?, after.nth(1)?))
+    let of_version_1 = mounts(mountinfo).find(|mount| {
+        mount.file_system == "cgroup"
+            && mount.file_system_options.split(',').any(|option| option == "perf_event")
     });
-    let mut version_2 = None;
-    for (place, file_system, options) in mounts {
-        match file_system {
-            "cgroup" if options.split(',').any(|option| option == "perf_event") => {
-                return Some(PathBuf::from(place));
-            }
-            "cgroup2" => version_2 = Some(PathBuf::from(place)),
-            _ => {}
-        }
-    }
-    version_2
+    let mount = of_version_1.or_else(|| mounts(mountinfo).find(|mount| mount.file_system == "cgroup2"))?;
+    Some(PathBuf::from(mount.place))
 }
 
 #[cfg(test)]
@@ -290,16 +290,6 @@ mod tests {
         assert_eq!(state(status), Some('R'));
         assert_eq!(status_number(status, "Vm"), None);
         assert_eq!(effective_uid("Uid:\n"), None);
-    }
-
-    #[test]
-    fn lists_of_cpus() {
-        assert_eq!(cpu_list("0-3,7\n"), Some(vec![0, 1, 2, 3, 7]));
-        assert_eq!(cpu_list("0\n"), Some(vec![0]));
-        assert_eq!(cpu_list("\n"), Some(vec![]));
-        assert_eq!(cpu_list("0-99999999999"), None);
-        assert_eq!(cpu_list("0-4000000000"), None);
-        assert_eq!(cpu_list("all"), None);
     }
 
     #[test]
@@ -361,9 +351,13 @@ mod tests {
                   42 33 0:37 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n";
         assert_eq!(event_cgroups(v1), Some("/sys/fs/cgroup/perf_event".into()));
         assert_eq!(event_cgroups("not a mount\n"), None);
-        let mounts = "tracefs /sys/kernel/tracing tracefs rw,nosuid 0 0\n";
-        assert!(is_mounted(mounts, "/sys/kernel/tracing", "tracefs"));
-        assert!(!is_mounted(mounts, "/sys/kernel/debug/tracing", "tracefs"));
+        let traces = "52 24 0:11 / /sys/kernel/tracing rw,nosuid - tracefs tracefs rw\n";
+        assert!(is_mounted(traces, "/sys/kernel/tracing", "tracefs"));
+        assert!(!is_mounted(traces, "/sys/kernel/debug/tracing", "tracefs"));
+        let docker = "500 498 0:60 / /proc rw,nosuid - proc proc rw\n\
+                      509 500 0:60 /sys /proc/sys ro,nosuid - proc proc rw\n";
+        assert!(read_only_sysctls(docker));
+        assert!(!read_only_sysctls(traces));
     }
 
     #[test]
