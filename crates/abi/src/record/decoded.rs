@@ -1,8 +1,9 @@
 //! Every kind of record, taken apart.
 
 use super::{
-    Aux, BpfEvent, CallchainDeferred, Cgroup, Comm, Cpu, Header, Ksymbol, Lost, Misc, Mmap, Mmap2, MmapFile,
-    Namespaces, RawRecord, Read, RecordFormat, RecordType, Sample, SampleId, Task, TextPoke, Throttle, Tid,
+    Aux, BpfEvent, BuildId, CallchainDeferred, Cgroup, Comm, Cpu, Header, Ksymbol, Lost, Misc, Mmap, Mmap2,
+    MmapFile, Namespaces, RawRecord, Read, RecordFormat, RecordType, Sample, SampleId, Task, TextPoke,
+    Throttle, Tid,
 };
 use crate::wire::{Codec, Counter, EncodeError, Layout, Reader, Short, Sink, Writer};
 
@@ -94,65 +95,86 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// An empty record of a type, for a reader to fill.
+    /// Reads the body. Each arm assigns by itself, so that it writes no more than its own record.
     #[inline]
-    fn empty(kind: RecordType, misc: Misc) -> Self {
+    fn fill(
+        &mut self,
+        kind: RecordType,
+        misc: Misc,
+        c: &mut Reader<'a>,
+        format: &RecordFormat,
+    ) -> Result<(), Short> {
         match kind {
-            RecordType::MMAP => Record::Mmap(Mmap::default()),
-            RecordType::LOST => Record::Lost(Lost::default()),
-            RecordType::COMM => Record::Comm(Comm::default()),
-            RecordType::EXIT => Record::Exit(Task::default()),
-            RecordType::THROTTLE => Record::Throttle(Throttle::default()),
-            RecordType::UNTHROTTLE => Record::Unthrottle(Throttle::default()),
-            RecordType::FORK => Record::Fork(Task::default()),
-            RecordType::READ => Record::Read(Read::default()),
-            RecordType::SAMPLE => Record::Sample(Sample::default()),
+            RecordType::MMAP => *self = Record::Mmap(read(c)?),
+            RecordType::LOST => *self = Record::Lost(read(c)?),
+            RecordType::COMM => *self = Record::Comm(read(c)?),
+            RecordType::EXIT => *self = Record::Exit(read(c)?),
+            RecordType::THROTTLE => *self = Record::Throttle(read(c)?),
+            RecordType::UNTHROTTLE => *self = Record::Unthrottle(read(c)?),
+            RecordType::FORK => *self = Record::Fork(read(c)?),
+            RecordType::READ => {
+                let mut read = Read::default();
+                read.layout(c, format.read_format)?;
+                *self = Record::Read(read);
+            }
+            RecordType::SAMPLE => {
+                *self = Record::Sample(Sample::default());
+                if let Record::Sample(sample) = self {
+                    sample.fill(c, format)?;
+                }
+            }
             RecordType::MMAP2 => {
                 let has_build_id = misc.contains(Misc::MMAP_BUILD_ID);
                 let file =
-                    if has_build_id { MmapFile::BuildId(Default::default()) } else { MmapFile::default() };
-                Record::Mmap2(Mmap2 { file, ..Mmap2::default() })
+                    if has_build_id { MmapFile::BuildId(BuildId::default()) } else { MmapFile::default() };
+                let mut mmap = Mmap2 { file, ..Mmap2::default() };
+                mmap.layout(c)?;
+                *self = Record::Mmap2(mmap);
             }
-            RecordType::AUX => Record::Aux(Aux::default()),
-            RecordType::ITRACE_START => Record::ItraceStart(Tid::default()),
-            RecordType::LOST_SAMPLES => Record::LostSamples(0),
-            RecordType::SWITCH => Record::Switch,
-            RecordType::SWITCH_CPU_WIDE => Record::SwitchCpuWide(Tid::default()),
-            RecordType::NAMESPACES => Record::Namespaces(Namespaces::default()),
-            RecordType::KSYMBOL => Record::Ksymbol(Ksymbol::default()),
-            RecordType::BPF_EVENT => Record::BpfEvent(BpfEvent::default()),
-            RecordType::CGROUP => Record::Cgroup(Cgroup::default()),
-            RecordType::TEXT_POKE => Record::TextPoke(TextPoke::default()),
-            RecordType::AUX_OUTPUT_HW_ID => Record::AuxOutputHwId(0),
-            RecordType::CALLCHAIN_DEFERRED => Record::CallchainDeferred(CallchainDeferred::default()),
-            kind => Record::Unknown { kind, body: &[] },
+            RecordType::AUX => *self = Record::Aux(read(c)?),
+            RecordType::ITRACE_START => *self = Record::ItraceStart(read(c)?),
+            RecordType::LOST_SAMPLES => *self = Record::LostSamples(read(c)?),
+            RecordType::SWITCH => *self = Record::Switch,
+            RecordType::SWITCH_CPU_WIDE => *self = Record::SwitchCpuWide(read(c)?),
+            RecordType::NAMESPACES => *self = Record::Namespaces(read(c)?),
+            RecordType::KSYMBOL => *self = Record::Ksymbol(read(c)?),
+            RecordType::BPF_EVENT => *self = Record::BpfEvent(read(c)?),
+            RecordType::CGROUP => *self = Record::Cgroup(read(c)?),
+            RecordType::TEXT_POKE => *self = Record::TextPoke(read(c)?),
+            RecordType::AUX_OUTPUT_HW_ID => *self = Record::AuxOutputHwId(read(c)?),
+            RecordType::CALLCHAIN_DEFERRED => *self = Record::CallchainDeferred(read(c)?),
+            kind => {
+                let mut body: &[u8] = &[];
+                c.rest(&mut body)?;
+                *self = Record::Unknown { kind, body };
+            }
         }
+        Ok(())
     }
 
-    /// The body in both directions.
+    /// Writes the body.
     #[inline]
-    fn layout<C: Codec<'a>>(&mut self, c: &mut C, format: &RecordFormat) -> Result<(), C::Error> {
-        match self {
-            Record::Mmap(v) => v.layout(c),
-            Record::Lost(v) => v.layout(c),
-            Record::Comm(v) => v.layout(c),
-            Record::Exit(v) | Record::Fork(v) => v.layout(c),
-            Record::Throttle(v) | Record::Unthrottle(v) => v.layout(c),
-            Record::Read(v) => v.layout(c, format.read_format),
-            Record::Sample(v) => v.layout(c, format, false),
-            Record::Mmap2(v) => v.layout(c),
-            Record::Aux(v) => v.layout(c),
-            Record::ItraceStart(v) | Record::SwitchCpuWide(v) => v.layout(c),
-            Record::LostSamples(v) => c.u64("lost", v),
+    fn write<C: Codec<'a>>(&self, c: &mut C, format: &RecordFormat) -> Result<(), C::Error> {
+        match *self {
+            Record::Mmap(mut v) => v.layout(c),
+            Record::Lost(mut v) => v.layout(c),
+            Record::Comm(mut v) => v.layout(c),
+            Record::Exit(mut v) | Record::Fork(mut v) => v.layout(c),
+            Record::Throttle(mut v) | Record::Unthrottle(mut v) => v.layout(c),
+            Record::Read(mut v) => v.layout(c, format.read_format),
+            Record::Sample(mut v) => v.layout(c, format, false),
+            Record::Mmap2(mut v) => v.layout(c),
+            Record::Aux(mut v) => v.layout(c),
+            Record::ItraceStart(mut v) | Record::SwitchCpuWide(mut v) => v.layout(c),
+            Record::LostSamples(mut v) | Record::AuxOutputHwId(mut v) => v.layout(c),
             Record::Switch => Ok(()),
-            Record::Namespaces(v) => v.layout(c),
-            Record::Ksymbol(v) => v.layout(c),
-            Record::BpfEvent(v) => v.layout(c),
-            Record::Cgroup(v) => v.layout(c),
-            Record::TextPoke(v) => v.layout(c),
-            Record::AuxOutputHwId(v) => c.u64("hw_id", v),
-            Record::CallchainDeferred(v) => v.layout(c),
-            Record::Unknown { body, .. } => c.rest(body),
+            Record::Namespaces(mut v) => v.layout(c),
+            Record::Ksymbol(mut v) => v.layout(c),
+            Record::BpfEvent(mut v) => v.layout(c),
+            Record::Cgroup(mut v) => v.layout(c),
+            Record::TextPoke(mut v) => v.layout(c),
+            Record::CallchainDeferred(mut v) => v.layout(c),
+            Record::Unknown { mut body, .. } => c.rest(&mut body),
         }
     }
 }
@@ -185,35 +207,54 @@ fn has_trailer(kind: RecordType) -> bool {
     kind != RecordType::SAMPLE && kind.is_kernel()
 }
 
+/// A part of a record that has no choices.
+#[inline]
+fn read<'a, T: Layout<'a> + Default>(c: &mut Reader<'a>) -> Result<T, Short> {
+    let mut part = T::default();
+    part.layout(c)?;
+    Ok(part)
+}
+
+/// The body of a record without its trailer, and the trailer.
+#[inline]
+fn split_trailer<'a>(raw: &RawRecord<'a>, format: &RecordFormat) -> Result<(&'a [u8], SampleId), Short> {
+    let mut sample_id = SampleId::default();
+    if !has_trailer(raw.header.kind) {
+        return Ok((raw.body, sample_id));
+    }
+    let (available, needed) = (raw.body.len(), format.trailer_len());
+    let Some(start) = available.checked_sub(needed) else {
+        return Err(Short { what: "sample_id", offset: Header::SIZE, needed, available });
+    };
+    let (body, trailer) = raw.body.split_at(start);
+    sample_id.layout(&mut Reader::at(trailer, format.order, Header::SIZE + start), format)?;
+    Ok((body, sample_id))
+}
+
 impl<'a> Decoded<'a> {
     #[inline]
     pub(super) fn decode(raw: &RawRecord<'a>, format: &RecordFormat) -> Result<Self, Short> {
+        // One variable, filled in place and returned, saves copies of what is as large as a sample.
+        let mut result = Ok(Decoded::from(Record::Switch));
+        if let Ok(decoded) = &mut result {
+            if let Err(short) = decoded.fill(raw, format) {
+                result = Err(short);
+            }
+        }
+        result
+    }
+
+    /// Replaces this record by the one in `raw`: [`RawRecord::decode`] without moving the result. After
+    /// an error the content is that of no record.
+    #[inline]
+    pub fn fill(&mut self, raw: &RawRecord<'a>, format: &RecordFormat) -> Result<(), Short> {
         let Header { kind, misc, .. } = raw.header;
-        let mut decoded = Decoded { misc, ..Decoded::from(Record::empty(kind, misc)) };
-        let mut body = raw.body;
-        if has_trailer(kind) {
-            let trailer_len = format.trailer_len();
-            let Some((before, trailer)) = body.len().checked_sub(trailer_len).map(|at| body.split_at(at))
-            else {
-                let available = body.len();
-                return Err(Short {
-                    what: "sample_id",
-                    offset: Header::SIZE,
-                    needed: trailer_len,
-                    available,
-                });
-            };
-            body = before;
-            let mut reader = Reader::at(trailer, format.order, Header::SIZE + before.len());
-            decoded.sample_id.layout(&mut reader, format)?;
-        }
+        let (body, sample_id) = split_trailer(raw, format)?;
+        (self.misc, self.sample_id) = (misc, sample_id);
         let mut reader = Reader::at(body, format.order, Header::SIZE);
-        match &mut decoded.record {
-            Record::Sample(sample) => sample.decode(&mut reader, format)?,
-            record => record.layout(&mut reader, format)?,
-        }
-        decoded.extra = reader.remaining();
-        Ok(decoded)
+        self.record.fill(kind, misc, &mut reader, format)?;
+        self.extra = reader.remaining();
+        Ok(())
     }
 
     /// Bytes of the record, header included.
@@ -241,8 +282,8 @@ impl<'a> Decoded<'a> {
     #[inline]
     fn encode_body(&self, format: &RecordFormat, sink: &mut impl Sink) -> Result<(), EncodeError> {
         let mut writer = Writer::at(sink, format.order, Header::SIZE);
-        let (mut record, mut extra, mut sample_id) = (self.record, self.extra, self.sample_id);
-        record.layout(&mut writer, format)?;
+        let (mut extra, mut sample_id) = (self.extra, self.sample_id);
+        self.record.write(&mut writer, format)?;
         writer.rest(&mut extra)?;
         if has_trailer(self.record.kind()) { sample_id.layout(&mut writer, format) } else { Ok(()) }
     }

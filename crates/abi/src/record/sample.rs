@@ -64,31 +64,31 @@ pub struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Reads a sample, and leaves the reader behind it.
+    /// Reads a sample into an empty one, and leaves the reader behind it.
     ///
     /// An empty branch stack may have a `hw_idx` or not, and nothing before it tells. It has one if the
     /// record is then used up exactly, and otherwise has none if then the record is.
     #[inline]
-    pub(super) fn decode(&mut self, reader: &mut Reader<'a>, format: &RecordFormat) -> Result<(), Short> {
+    pub(super) fn fill(&mut self, reader: &mut Reader<'a>, format: &RecordFormat) -> Result<(), Short> {
         let uncertain = format.sample_type.contains(SampleType::BRANCH_STACK)
             && format.branch_sample_type.contains(BranchSampleType::HW_INDEX);
-        if uncertain { self.decode_either(reader, format) } else { self.layout(reader, format, false) }
+        if uncertain { self.fill_uncertain(reader, format) } else { self.layout(reader, format, true) }
     }
 
-    #[cold]
-    fn decode_either(&mut self, reader: &mut Reader<'a>, format: &RecordFormat) -> Result<(), Short> {
-        let attempt = |index_of_empty| {
-            let (mut sample, mut reader) = (Sample::default(), reader.clone());
-            let result = sample.layout(&mut reader, format, index_of_empty);
-            let is_exact = result.is_ok() && reader.remaining().is_empty();
-            (result, is_exact, sample, reader)
-        };
-        let with = attempt(true);
-        let without =
-            if with.1 { None } else { Some(attempt(false)).filter(|without| without.1 || with.0.is_err()) };
-        let (result, _, sample, rest) = without.filter(|without| without.0.is_ok()).unwrap_or(with);
-        (*self, *reader) = (sample, rest);
-        result
+    fn fill_uncertain(&mut self, reader: &mut Reader<'a>, format: &RecordFormat) -> Result<(), Short> {
+        let mut other = reader.clone();
+        let with = self.layout(reader, format, true);
+        let is_empty = self.branch_stack.is_some_and(|stack| stack.entries.is_empty());
+        if !is_empty || with.is_ok() && reader.remaining().is_empty() {
+            return with;
+        }
+        let mut sample = Sample::default();
+        let without = sample.layout(&mut other, format, false);
+        if without.is_ok() && (with.is_err() || other.remaining().is_empty()) {
+            (*self, *reader) = (sample, other);
+            return without;
+        }
+        with
     }
 
     /// The fields in both directions.
