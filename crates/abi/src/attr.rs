@@ -390,7 +390,7 @@ impl Attr {
         let mut attr = Attr::default();
         attr.layout(&mut Reader::new(&image, order))?;
         let size = if attr.size == 0 { needed } else { attr.size as usize };
-        if size < needed {
+        if size < needed || size > Self::SIZE_MAX as usize {
             return Err(AttrError::Size { size: attr.size });
         }
         let Some(own) = bytes.get(..size) else {
@@ -486,11 +486,14 @@ impl WireAttr<'_> {
         if size < Attr::SIZE_VER0 as usize || size > Attr::SIZE_MAX as usize {
             return Err(AttrError::Size { size: self.attr.size });
         }
-        let cut = |field: &&Field| field.offset + field.kind.size() > size && field.get(&self.attr) != 0;
-        if let Some(field) = Attr::FIELDS.iter().find(cut) {
-            return Err(AttrError::FieldBeyondSize { field: field.name, size: self.attr.size });
-        }
         let image = self.attr.image(order);
+        // A size may cut a field in the middle (rule A6): only bytes that are set are missed.
+        let dropped = (size..image.len()).find(|&byte| image[byte] != 0);
+        if let Some(byte) = dropped {
+            let holds = |field: &&Field| field.offset + field.kind.size() > byte;
+            let field = Attr::FIELDS.iter().find(holds).map_or("", |field| field.name);
+            return Err(AttrError::FieldBeyondSize { field, size: self.attr.size });
+        }
         let room_for_tail = size.saturating_sub(image.len());
         if self.tail.len() > room_for_tail {
             return Err(AttrError::FieldBeyondSize { field: "tail", size: self.attr.size });
@@ -701,8 +704,9 @@ mod tests {
         // Rule A6: the missing bytes are zero.
         let mut bytes = vec![0xff; 66];
         bytes[4..8].copy_from_slice(&66u32.to_le_bytes());
-        let attr = Attr::decode(&bytes, ByteOrder::Little).unwrap().attr;
-        assert_eq!((attr.config1, attr.config2), (u64::MAX, 0xffff));
+        let wire = Attr::decode(&bytes, ByteOrder::Little).unwrap();
+        assert_eq!((wire.attr.config1, wire.attr.config2), (u64::MAX, 0xffff));
+        assert_eq!(encoded(wire, ByteOrder::Little), bytes);
     }
 
     #[test]
