@@ -3,6 +3,7 @@
 
 use super::{Cause, Diagnosis, Open, Part, remedy};
 use perfuse_abi::{Attr, AttrFlags, BranchSampleType, Breakpoint, EventType, SampleType};
+use std::ops::Sub;
 
 /// The first check that fails, if one of these does.
 pub(super) fn first_violation(open: &Open<'_>) -> Option<Diagnosis> {
@@ -31,7 +32,7 @@ fn unknown_bits(open: &Open<'_>) -> Option<Diagnosis> {
             Diagnosis::new(Cause::UnknownBits, format!("{set} has bits without a meaning: {bits:#x}"))
         })
     };
-    let found = unknown("the flags argument", open.flags.iter_names().remaining().bits());
+    let found = unknown("the flags argument", unnamed(open.flags, open.flags.iter_names()).bits());
     if found.is_some() {
         return found;
     }
@@ -42,12 +43,18 @@ fn unknown_bits(open: &Open<'_>) -> Option<Diagnosis> {
             size_of::<Attr>()
         ));
     }
-    let named_flags = AttrFlags::PRECISE_IP_MASK;
-    let found = unknown("attr's bit-field", (attr.flags - named_flags).iter_names().remaining().bits())
+    let flags = attr.flags - AttrFlags::PRECISE_IP_MASK;
+    let found = unknown("attr's bit-field", unnamed(flags, flags.iter_names()).bits())
         .or_else(|| unknown("attr.__reserved_2", attr.reserved_2.into()))
-        .or_else(|| unknown("attr.aux_action", attr.aux_action.iter_names().remaining().bits().into()))
-        .or_else(|| unknown("attr.sample_type", attr.sample_type.iter_names().remaining().bits()))
-        .or_else(|| unknown("attr.read_format", attr.read_format.iter_names().remaining().bits()));
+        .or_else(|| {
+            unknown("attr.aux_action", unnamed(attr.aux_action, attr.aux_action.iter_names()).bits().into())
+        })
+        .or_else(|| {
+            unknown("attr.sample_type", unnamed(attr.sample_type, attr.sample_type.iter_names()).bits())
+        })
+        .or_else(|| {
+            unknown("attr.read_format", unnamed(attr.read_format, attr.read_format.iter_names()).bits())
+        });
     if found.is_some() {
         return found;
     }
@@ -70,6 +77,11 @@ fn unknown_bits(open: &Open<'_>) -> Option<Diagnosis> {
     Some(Diagnosis::new(Cause::TooNew, text).remedy(format!("do without {newest}, or boot a newer kernel")))
 }
 
+/// The bits of a set that have no name.
+pub(super) fn unnamed<F: Sub<Output = F>>(set: F, named: impl Iterator<Item = (&'static str, F)>) -> F {
+    named.fold(set, |left, (_, flag)| left - flag)
+}
+
 /// Whether "sample_type CGROUP" or "sigtrap" is the name of one of these flags.
 fn is_name_of<F>(what: &str, mut flags: impl Iterator<Item = (&'static str, F)>) -> bool {
     let last = what.rsplit(' ').next().unwrap_or(what);
@@ -82,7 +94,7 @@ fn contradiction(open: &Open<'_>) -> Option<Diagnosis> {
     let has = |flag| attr.flags.contains(flag);
     let sample = |field| attr.sample_type.contains(field);
     if sample(SampleType::BRANCH_STACK) {
-        let bits = attr.branch_sample_type.iter_names().remaining().bits();
+        let bits = unnamed(attr.branch_sample_type, attr.branch_sample_type.iter_names()).bits();
         if bits != 0 {
             let text = format!("attr.branch_sample_type has bits without a meaning: {bits:#x}");
             return Some(Diagnosis::new(Cause::UnknownBits, text));

@@ -109,7 +109,7 @@ impl Findings {
                 findings.on_cpu = Some(answer(&bare(attr), -1, cpu as i32, OpenFlags::empty()));
             }
             // With unknown open flags nothing but they is looked at (rule B1).
-            if errno != Errno::ENOENT && flags.iter_names().remaining().is_empty() {
+            if errno != Errno::ENOENT && super::attr::unnamed(*flags, flags.iter_names()).is_empty() {
                 findings.culprits = culprits(attr, *pid, *cpu, *grouped, *flags, errno);
             }
         }
