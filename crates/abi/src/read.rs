@@ -223,17 +223,18 @@ impl<'a> ReadValues<'a> {
     /// Event `index`; 0 is the event itself, or the leader of the group.
     #[inline]
     pub fn get(&self, index: usize) -> Option<ReadEntry> {
-        if index >= self.len() {
+        if index > 0 && !self.format.contains(ReadFormat::GROUP) {
             return None;
         }
         let (value, mut rest) = places(self.format, index);
+        let value = self.words.get(value)?;
         let mut next = |flag| {
             let word = if self.format.contains(flag) { self.words.get(rest) } else { None };
             rest += usize::from(word.is_some());
             word
         };
         let (id, lost) = (next(ReadFormat::ID), next(ReadFormat::LOST));
-        Some(ReadEntry { value: self.words.get(value)?, id, lost })
+        Some(ReadEntry { value, id, lost })
     }
 
     /// All events, the leader first.

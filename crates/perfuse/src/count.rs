@@ -56,6 +56,7 @@ impl Count {
         .union(ReadFormat::ID)
         .union(ReadFormat::LOST);
 
+    #[inline(always)]
     pub(crate) fn new(entry: ReadEntry, times: Option<Times>) -> Self {
         let times = times.unwrap_or_default();
         Count {
@@ -67,8 +68,11 @@ impl Count {
         }
     }
 
-    pub(crate) fn single(values: &ReadValues<'_>) -> Self {
-        Count::new(values.get(0).unwrap_or_default(), values.times())
+    /// The count of one event, from what `read(2)` returned; `None` if that is too short.
+    #[inline(always)]
+    pub(crate) fn single(words: &[u64], format: ReadFormat) -> Option<Self> {
+        let values = ReadValues::from_words(words, format).ok()?;
+        Some(Count::new(values.get(0)?, values.times()))
     }
 
     /// The count extrapolated to the time it was enabled, with what that is worth.

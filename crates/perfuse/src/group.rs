@@ -164,56 +164,57 @@ impl Group {
     /// `ECHILD`: the group inherits, and members were added or removed since a child was made that
     /// still lives (rule D12). `ENODATA`: the leader is pinned and found no room on the PMU.
     pub fn read(&self) -> Result<Counts> {
-        let mut words = Vec::new();
-        let mut counts = Counts { counts: Vec::with_capacity(self.ids.len()) };
-        self.read_with(&mut words, &mut counts)?;
+        let mut counts = Counts::default();
+        self.read_into(&mut counts)?;
         Ok(counts)
     }
 
-    /// [`read`](Self::read) into an earlier reading, whose memory is used again.
+    /// [`read`](Self::read) into an earlier reading, whose memory is used again: the way to read often.
     pub fn read_into(&self, counts: &mut Counts) -> Result<()> {
-        self.read_with(&mut Vec::new(), counts)
-    }
-
-    fn read_with(&self, long: &mut Vec<u64>, counts: &mut Counts) -> Result<()> {
-        counts.counts.clear();
+        let Counts { words, counts } = counts;
+        counts.clear();
         let Some(leader) = self.counters.first() else { return Ok(()) };
         let format = leader.attr().read_format;
-        let needed = len_for(format, self.counters.len()) / 8;
-        // Groups are small; their words fit here.
-        let mut short = [0; 64];
-        let words = match short.get_mut(..needed) {
-            Some(words) => words,
-            None => {
-                long.resize(needed, 0);
-                long.as_mut_slice()
-            }
-        };
+        words.resize(len_for(format, self.counters.len()) / 8, 0);
+        counts.reserve(self.counters.len());
         let refused = |errno| Err(leader.handle.error(Call::Read, errno));
-        let values = match leader.handle.read(words) {
+        let filled = match leader.handle.read(words) {
             Ok(0) => return refused(Errno::ENODATA),
-            Ok(filled) => match ReadValues::from_words(&words[..filled.min(needed)], format) {
-                Ok(values) => values,
-                Err(_) => return refused(Errno::EIO),
-            },
+            Ok(filled) => &words[..filled.min(words.len())],
             Err(errno) => return refused(errno),
         };
+        // The usual format as a constant, so that the compiler knows where everything is.
+        const USUAL: ReadFormat = Count::FORMAT.union(ReadFormat::GROUP);
+        let complete = match format {
+            USUAL => self.collect(filled, USUAL, counts),
+            format => self.collect(filled, format, counts),
+        };
+        complete.ok_or(()).or_else(|()| refused(Errno::EIO))
+    }
+
+    /// Gives each member its count; `None` if there are too few words.
+    #[inline(always)]
+    fn collect(&self, words: &[u64], format: ReadFormat, counts: &mut Vec<(Member, Count)>) -> Option<()> {
+        let values = ReadValues::from_words(words, format).ok()?;
         let times = values.times();
-        for (position, entry) in values.entries().enumerate() {
+        let mut in_order = self.ids.iter();
+        for entry in values.entries() {
             // In the order of opening, as a rule; by id where something was removed meanwhile.
-            let own = self.ids.get(position).filter(|(id, _)| Some(*id) == entry.id);
+            let own = in_order.next().filter(|(id, _)| Some(*id) == entry.id);
             let own = own.or_else(|| self.ids.iter().find(|(id, _)| Some(*id) == entry.id));
             if let Some((_, Some(member))) = own {
-                counts.counts.push((*member, Count::new(entry, times)));
+                counts.push((*member, Count::new(entry, times)));
             }
         }
-        Ok(())
+        Some(())
     }
 }
 
 /// The counts of a [`Group`], by member.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
+    /// As `read(2)` filled them.
+    words: Vec<u64>,
     counts: Vec<(Member, Count)>,
 }
 

@@ -1,0 +1,28 @@
+//! What perfuse costs. Every figure is a ratio: against the raw system call, against the simplest loop
+//! that could do the job, or against other crates and `perf`, taken in the same run in turns, so that
+//! the machine's moods hit all alike. Medians over the rounds.
+//!
+//! ```text
+//! cargo run --release --manifest-path benches/Cargo.toml            # all
+//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat
+//! ```
+
+mod drain;
+mod measure;
+mod read;
+mod stat;
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let all: [(&str, fn()); 4] = [
+        ("read", read::single),
+        ("group", read::group),
+        ("drain", drain::all),
+        ("stat", stat::whole_process),
+    ];
+    for (name, bench) in all {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            bench();
+        }
+    }
+}
