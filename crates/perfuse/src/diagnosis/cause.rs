@@ -173,6 +173,8 @@ causes! {
     BadPointer = "bad-pointer" Invalid;
     /// Members were added to or taken from the group after its task forked (rule D12).
     GroupChanged = "group-changed" Busy;
+    /// A pinned event found no room on the PMU and is in the error state (rule E1).
+    NoRoom = "no-room" Busy;
     /// Every debug register is taken (rule J22).
     BreakpointSlots = "breakpoint-slots" Busy;
     /// Somebody else uses a PMU that has room for one (rules B20, B33).

@@ -34,6 +34,11 @@ fn read(errno: Errno) -> Option<Diagnosis> {
             Diagnosis::new(Cause::ShortBuffer, "the buffer is smaller than what the event's read format returns")
                 .remedy("make room for every member of the group: members added later count too"),
         ),
+        // Rule E1: end of file, which the library turns into an errno.
+        Errno::ENODATA => Some(
+            Diagnosis::new(Cause::NoRoom, "a pinned event must always be on the PMU, and it found no room there")
+                .remedy("enable it again when others have freed a counter; or do without pinned"),
+        ),
         // Rule D12.
         Errno::ECHILD => Some(
             Diagnosis::new(
@@ -287,6 +292,9 @@ fn file(path: &Path, errno: Errno, facts: &Facts) -> Option<Diagnosis> {
             Some(Diagnosis::new(Cause::UnknownTracepoint, "this kernel has no such tracepoint"))
         }
         Errno::ENOENT | Errno::ENOTDIR => Some(Diagnosis::new(Cause::NoFile, "it does not exist")),
+        Errno::EINVAL => {
+            Some(Diagnosis::new(Cause::Unknown, "its content is not of the form it should have"))
+        }
         _ => None,
     }
 }

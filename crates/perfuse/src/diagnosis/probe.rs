@@ -159,9 +159,10 @@ fn bare(attr: &Attr) -> Attr {
 /// one that made the difference is the last of the reasons.
 fn culprits(attr: &Attr, pid: i32, cpu: i32, grouped: bool, flags: OpenFlags, errno: Errno) -> Vec<Part> {
     let refused = |attr: &Attr| answer(attr, pid, cpu, flags) == Err(errno);
-    // The leader's descriptor is not at hand: everything is tried without it.
-    if grouped && !refused(attr) {
-        return vec![Part::Group];
+    // The leader's descriptor is not at hand: everything is tried without it. Accepted without having
+    // been in a group, the request met a passing obstacle, and no part is to blame.
+    if !refused(attr) {
+        return if grouped { vec![Part::Group] } else { Vec::new() };
     }
     let parts = parts(attr);
     let alone = |part: &&Part| !refused(&without(attr, **part));
