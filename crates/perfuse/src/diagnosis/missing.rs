@@ -1,7 +1,7 @@
 //! ENOENT, EOPNOTSUPP, ENODEV, EBUSY and their like: what the machine, the kernel or the moment does
 //! not have.
 
-use super::probe::Part;
+use super::probe::{CgroupKind, Part};
 use super::{Cause, Diagnosis, Open, remedy};
 use perfuse_abi::{AttrFlags, EventType, Hardware, Release, SampleType, Software};
 
@@ -18,11 +18,7 @@ pub(super) fn enoent(open: &Open<'_>) -> Option<Diagnosis> {
     let Open { attr, facts, findings, .. } = open;
     // Rule B19 comes after the PMU was found.
     if open.is_cgroup() && findings.bare == Some(Ok(())) {
-        let text = "the cgroup belongs to a version 1 hierarchy without the perf_event controller";
-        let place = facts.cgroups.as_ref().map(|path| format!("use a cgroup below {}", path.display()));
-        let place =
-            place.unwrap_or_else(|| "mount the hierarchy: mount -t cgroup2 cgroup2 DIRECTORY".to_owned());
-        return Some(Diagnosis::new(Cause::CgroupHierarchy, text).remedy(place));
+        return Some(cgroup(open));
     }
     match attr.type_ {
         EventType::HARDWARE | EventType::HW_CACHE => {
@@ -72,6 +68,24 @@ pub(super) fn enoent(open: &Open<'_>) -> Option<Diagnosis> {
             None => unknown_pmu(open, type_),
         }),
     }
+}
+
+fn cgroup(open: &Open<'_>) -> Diagnosis {
+    let place = open.facts.cgroups.as_ref().map(|path| path.display().to_string());
+    if open.findings.cgroup == Some(CgroupKind::Version2) {
+        // A hierarchy of version 2 gets its controllers when the first of them is delegated.
+        let text = "no controller has been switched on in the cgroup tree since it was mounted, so perf_event is not \
+                    attached to it";
+        let place = place.unwrap_or_else(|| "/sys/fs/cgroup".to_owned());
+        let remedy = format!("echo +pids | sudo tee {place}/cgroup.subtree_control");
+        return Diagnosis::new(Cause::CgroupHierarchy, text).remedy(remedy);
+    }
+    let text = "the cgroup belongs to a version 1 hierarchy without the perf_event controller";
+    let remedy = match place {
+        Some(place) => format!("use a cgroup below {place}"),
+        None => "mount a hierarchy that has it: sudo mount -t cgroup2 cgroup2 DIRECTORY".to_owned(),
+    };
+    Diagnosis::new(Cause::CgroupHierarchy, text).remedy(remedy)
 }
 
 fn unknown_pmu(open: &Open<'_>, type_: u32) -> Diagnosis {
@@ -165,7 +179,7 @@ pub(super) fn esrch(open: &Open<'_>) -> Option<Diagnosis> {
 
 pub(super) fn ebadf(open: &Open<'_>) -> Option<Diagnosis> {
     // The leader comes first (rules B11, B19).
-    Some(if open.is_cgroup() && (!open.grouped || open.findings.cgroup == Some(false)) {
+    Some(if open.is_cgroup() && (!open.grouped || open.findings.cgroup == Some(CgroupKind::Other)) {
         Diagnosis::new(Cause::NotACgroup, "the descriptor is not that of a cgroup's directory")
             .remedy("open the directory of the cgroup for reading")
     } else {
@@ -207,6 +221,9 @@ pub(super) fn eopnotsupp(open: &Open<'_>) -> Option<Diagnosis> {
         Diagnosis::new(Cause::NoAux, format!("{pmu} has no AUX area for this (rule B18)"))
     } else if (attr.sample_regs_user | attr.sample_regs_intr) >> 32 != 0 && facts.arch.starts_with("x86") {
         Diagnosis::new(Cause::NoRegisters, format!("{pmu} cannot record vector registers (rule B16)"))
+    } else if helped(Part::Excludes) {
+        Diagnosis::new(Cause::NoExclude, format!("{pmu} cannot leave out all that exclude_* asks for"))
+            .remedy("drop the modifiers (:u, :k, :I, …)")
     } else if attr.sample_period != 0 && (unprobed || helped(Part::Sampling)) {
         Diagnosis::new(
             Cause::NoSampling,

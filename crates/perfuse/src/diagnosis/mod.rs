@@ -37,7 +37,7 @@ mod tests;
 
 pub use cause::{Cause, Kind};
 pub(crate) use name::event_name;
-pub use probe::{Findings, Part, Task};
+pub use probe::{CgroupKind, Findings, Part, Task};
 
 use crate::error::{Call, Subject};
 use crate::facts::Facts;
@@ -119,7 +119,7 @@ pub fn diagnose(
             let (pid, cpu, grouped, flags) = (*pid, *cpu, *grouped, *flags);
             open(&Open { attr, pid, cpu, grouped, flags, errno, facts, findings })
         }
-        _ => opened::diagnose(call, subject, errno, facts),
+        _ => opened::diagnose(call, subject, errno, facts, findings),
     };
     found.unwrap_or_else(|| common(errno, facts))
 }

@@ -1,6 +1,6 @@
 //! Calls on events that are open (read, ioctl, mmap), on the program that is measured, and on files.
 
-use super::{Cause, Diagnosis, remedy};
+use super::{Cause, Diagnosis, Findings, remedy};
 use crate::error::{Call, Subject};
 use crate::facts::{Capabilities, Facts};
 use perfuse_abi::{AttrFlags, ioctl as code};
@@ -12,13 +12,14 @@ pub(super) fn diagnose(
     subject: Option<&Subject>,
     errno: Errno,
     facts: &Facts,
+    findings: &Findings,
 ) -> Option<Diagnosis> {
     match call {
         Call::Read => read(errno),
         Call::Ioctl(code) => ioctl(*code, subject, errno, facts),
         Call::Mmap { bytes, offset: 0 } => ring(*bytes, subject, errno, facts),
         Call::Mmap { bytes, .. } => aux(*bytes, errno, facts),
-        Call::Spawn { program } => spawn(&program.to_string_lossy(), errno),
+        Call::Spawn { program } => spawn(&program.to_string_lossy(), findings.program.as_deref(), errno),
         Call::Process => (errno == Errno::ESRCH || errno == Errno::ECHILD).then(|| {
             Diagnosis::new(Cause::NoSuchTask, "the program has ended, or is not a child of this process")
         }),
@@ -247,18 +248,26 @@ fn aux(bytes: usize, errno: Errno, facts: &Facts) -> Option<Diagnosis> {
     }
 }
 
-fn spawn(program: &str, errno: Errno) -> Option<Diagnosis> {
+fn spawn(program: &str, found: Option<&Path>, errno: Errno) -> Option<Diagnosis> {
     let path = program.contains('/');
     Some(match errno {
         Errno::ENOENT if path => {
             Diagnosis::new(Cause::NoProgram, "there is no such file, or its interpreter is missing")
         }
         Errno::ENOENT => Diagnosis::new(Cause::NoProgram, "no such program on the PATH"),
-        Errno::EACCES if Path::new(program).is_dir() => {
+        // execvp(3): a folder of the PATH that may not be searched hides that the program is in none.
+        Errno::EACCES if found.is_none() => Diagnosis::new(
+            Cause::NoProgram,
+            "no such program on the PATH, as far as this user may search its folders",
+        ),
+        Errno::EACCES if found.is_some_and(Path::is_dir) => {
             Diagnosis::new(Cause::NotExecutable, "it is a directory")
         }
-        Errno::EACCES => Diagnosis::new(Cause::NotExecutable, "the file may not be executed by this user")
-            .remedy(format!("chmod +x {program}, if it is yours")),
+        Errno::EACCES => {
+            let file = found.unwrap_or(Path::new(program)).display();
+            Diagnosis::new(Cause::NotExecutable, "the file may not be executed by this user")
+                .remedy(format!("chmod +x {file}, if it is yours"))
+        }
         Errno::ENOEXEC => {
             Diagnosis::new(Cause::NotExecutable, "the file is no program for this machine, and no script")
         }

@@ -6,7 +6,9 @@ use crate::error::{Call, Subject};
 use crate::facts::{Facts, parse};
 use perfuse_abi::{Attr, AttrFlags, AuxAction, EventType, OpenFlags, ReadFormat, SampleType, Software};
 use perfuse_sys::Errno;
+use std::ffi::OsStr;
 use std::fs;
+use std::path::PathBuf;
 
 /// What the questions brought to light; empty where none was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,8 +27,22 @@ pub struct Findings {
     pub on_cpu: Option<Result<(), Errno>>,
     /// The parts without which the kernel's answer is another: the reasons, most specific first.
     pub culprits: Vec<Part>,
-    /// Whether the descriptor that was passed as cgroup is that of a cgroup's directory.
-    pub cgroup: Option<bool>,
+    /// Where a program that could not be run is, if it is anywhere on the PATH.
+    pub program: Option<PathBuf>,
+    /// What the descriptor that was passed as cgroup is.
+    pub cgroup: Option<CgroupKind>,
+}
+
+/// What a descriptor passed as cgroup turns out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CgroupKind {
+    /// The directory of a cgroup of version 2.
+    Version2,
+    /// The directory of a cgroup of version 1.
+    Version1,
+    /// Something else.
+    Other,
 }
 
 /// A thread other than the caller's.
@@ -83,12 +99,15 @@ impl Findings {
     /// Looks around for what `call` may have run into.
     pub fn gather(call: &Call, subject: Option<&Subject>, errno: Errno, facts: &Facts) -> Self {
         let mut findings = Findings::default();
+        if let Call::Spawn { program } = call {
+            findings.program = on_the_path(program);
+        }
         let Call::Open { attr, pid, cpu, grouped, flags } = call else { return findings };
         if facts.reachable.is_err() || errno == Errno::EMFILE || errno == Errno::ENFILE {
             return findings;
         }
         if flags.contains(OpenFlags::PID_CGROUP) {
-            findings.cgroup = Some(is_cgroup(*pid));
+            findings.cgroup = Some(cgroup_kind(*pid));
         } else if *pid > 0 {
             findings.task = Some(task(*pid));
         }
@@ -261,7 +280,21 @@ fn task(tid: i32) -> Task {
     }
 }
 
-/// Whether a descriptor is that of a directory with a cgroup's files.
-fn is_cgroup(fd: i32) -> bool {
-    fs::metadata(format!("/proc/self/fd/{fd}/cgroup.procs")).is_ok_and(|file| file.is_file())
+/// The first file of this name where execvp(3) looks; a name with a slash is a path.
+fn on_the_path(program: &OsStr) -> Option<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Some(PathBuf::from(program));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.exists())
+}
+
+/// Tells a descriptor by the files below it.
+fn cgroup_kind(fd: i32) -> CgroupKind {
+    let has = |name| fs::metadata(format!("/proc/self/fd/{fd}/{name}")).is_ok_and(|file| file.is_file());
+    match (has("cgroup.procs"), has("cgroup.controllers")) {
+        (true, true) => CgroupKind::Version2,
+        (true, false) => CgroupKind::Version1,
+        (false, _) => CgroupKind::Other,
+    }
 }

@@ -261,10 +261,11 @@ fn things_that_are_not_there() {
     expect(&enoent(switches, &old), Cause::TooNew, "");
     expect(&enoent(counter(EventType(8), 0), &root()), Cause::ProbePlace, "kallsyms");
     expect(&enoent(counter(EventType(9), 0), &root()), Cause::NoFile, "path");
-    let findings = Findings { bare: Some(Ok(())), cgroup: Some(true), ..Default::default() };
+    let of_version = |kind| Findings { bare: Some(Ok(())), cgroup: Some(kind), ..Default::default() };
     let call = open_at(faults(), 7, 0, OpenFlags::PID_CGROUP);
-    let diagnosis = diagnose(&call, None, Errno::ENOENT, &root(), &findings);
-    expect(&diagnosis, Cause::CgroupHierarchy, "cgroup2");
+    let cgroup = |kind| diagnose(&call, None, Errno::ENOENT, &root(), &of_version(kind));
+    expect(&cgroup(CgroupKind::Version1), Cause::CgroupHierarchy, "mount -t cgroup2");
+    expect(&cgroup(CgroupKind::Version2), Cause::CgroupHierarchy, "cgroup.subtree_control");
     let esrch = told(&open_at(faults(), 99, -1, OpenFlags::empty()), Errno::ESRCH, &root());
     expect(&esrch, Cause::NoSuchTask, "");
     let offline = told(&open_at(faults(), -1, 2, OpenFlags::empty()), Errno::ENODEV, &root());
