@@ -95,10 +95,17 @@ fn of_the_group(open: &Open<'_>) -> Option<Diagnosis> {
         let text = "pinned and exclusive are for group leaders (rule B28)";
         return Some(Diagnosis::new(Cause::Group, text).remedy("set them on the leader only"));
     }
-    let text = "it does not go with its group leader: thread, cpu, inherit and clock must be the same, there is \
-                one hardware PMU per group, the leader must not be a member itself, and all must fit the PMU's \
-                counters at once (rules B13, B28, B29)";
-    Some(Diagnosis::new(Cause::Group, text).remedy("open it as a group of its own"))
+    let mut text = "it does not go with its group leader: thread, cpu, inherit and clock must be the same, there \
+                    is one hardware PMU per group, the leader must not be a member itself, and all must fit the \
+                    PMU's counters at once (rules B13, B28, B29)"
+        .to_owned();
+    let mut diagnosis = Diagnosis::new(Cause::Group, "").remedy("open it as a group of its own");
+    if attr.flags.contains(AttrFlags::INHERIT) {
+        text += "; an inherited group may also have changed places with a child's copy (rule D20)";
+        diagnosis = diagnosis.remedy("build inherited groups before the task forks");
+    }
+    diagnosis.explanation = text;
+    Some(diagnosis)
 }
 
 /// What the probes found, where no rule explains it.
