@@ -3,7 +3,7 @@
 use super::{Cause, Diagnosis, Open, remedy};
 use crate::facts::parse::Flavour;
 use crate::facts::{Capabilities, Facts};
-use perfuse_abi::{AttrFlags, BranchSampleType, EventType, Release, SampleType};
+use perfuse_abi::{Attr, AttrFlags, BranchSampleType, EventType, Release, SampleType, Software};
 use perfuse_sys::Errno;
 
 /// The call did not reach the kernel: something in front of it answered.
@@ -74,7 +74,7 @@ fn unmet(open: &Open<'_>) -> Vec<Needs> {
     // Rules A11 and A11b.
     kernel(sample(SampleType::BRANCH_STACK) && kernel_branches, "branches of the kernel or hypervisor");
     // Rule B4; since 7.2 also for what shows the kernel in other ways.
-    kernel(!has(AttrFlags::EXCLUDE_KERNEL), "the kernel's part of the event");
+    kernel(!has(AttrFlags::EXCLUDE_KERNEL), KERNEL_PART);
     let newer = facts.kernel().is_some_and(|release| release >= Release::new(7, 2));
     let callchain = sample(SampleType::CALLCHAIN) && !has(AttrFlags::EXCLUDE_CALLCHAIN_KERNEL);
     kernel(newer && callchain, "kernel callchains");
@@ -97,6 +97,16 @@ fn unmet(open: &Open<'_>) -> Vec<Needs> {
         unmet.push(Needs { cause: Cause::ParanoidCpuWide, what: what.to_owned(), level: Some(0) });
     }
     unmet
+}
+
+const KERNEL_PART: &str = "the kernel's part of the event";
+
+/// Events with kernel registers always, of which nothing is left without the kernel (rules J1, J32).
+fn happens_in_the_kernel(attr: &Attr) -> bool {
+    const SWITCHES: [Software; 3] =
+        [Software::CONTEXT_SWITCHES, Software::CPU_MIGRATIONS, Software::CGROUP_SWITCHES];
+    attr.type_ == EventType::TRACEPOINT
+        || attr.type_ == EventType::SOFTWARE && SWITCHES.contains(&Software(attr.config))
 }
 
 pub(super) fn eacces(open: &Open<'_>) -> Option<Diagnosis> {
@@ -128,14 +138,17 @@ pub(super) fn eacces(open: &Open<'_>) -> Option<Diagnosis> {
     let text = format!(
         "kernel.perf_event_paranoid is {now}; for {rights} it must be {level} or lower to measure {what}"
     );
+    let only_the_kernel = unmet.iter().all(|needs| needs.what == KERNEL_PART);
+    let text = if only_the_kernel && happens_in_the_kernel(open.attr) {
+        format!("{text}; with exclude_kernel (:u) it would open and always count 0")
+    } else {
+        text
+    };
     let mut diagnosis = Diagnosis::new(hardest.cause, text);
-    if unmet.iter().all(|needs| needs.what == "the kernel's part of the event") {
-        diagnosis = diagnosis.remedy(match open.attr.type_ {
-            EventType::TRACEPOINT => {
-                "tracepoints fire in the kernel: with exclude_kernel (:u) they count 0".to_owned()
-            }
-            _ => "leave the kernel out: set exclude_kernel, the modifier :u".to_owned(),
-        });
+    if only_the_kernel {
+        if !happens_in_the_kernel(open.attr) {
+            diagnosis = diagnosis.remedy("leave the kernel out: set exclude_kernel, the modifier :u");
+        }
     } else if hardest.cause == Cause::ParanoidKernel {
         diagnosis = diagnosis.remedy(format!("leave out {what} (exclude_kernel, exclude_hv)"));
     } else if hardest.cause == Cause::ParanoidCpuWide && open.pid == -1 {

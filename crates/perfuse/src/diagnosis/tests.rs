@@ -102,6 +102,11 @@ fn expect(diagnosis: &Diagnosis, cause: Cause, remedy: &str) {
 fn a_user_and_the_paranoid_level() {
     let user = user();
     expect(&told(&open(cycles()), Errno::EACCES, &user), Cause::ParanoidKernel, ":u");
+    // Switches happen in the kernel: nothing is left of them without it.
+    let switches = counter(EventType::SOFTWARE, Software::CONTEXT_SWITCHES.0);
+    let diagnosis = told(&open(switches), Errno::EACCES, &user);
+    expect(&diagnosis, Cause::ParanoidKernel, "sudo sysctl kernel.perf_event_paranoid=1");
+    assert!(diagnosis.explanation.contains("always count 0"), "{diagnosis:#?}");
     // Whole cpus need level 0: leaving the kernel out, or level 1, would not help.
     let wide = told(&open_at(cycles(), -1, 0, OpenFlags::empty()), Errno::EACCES, &user);
     expect(&wide, Cause::ParanoidCpuWide, "your own processes");
