@@ -4,11 +4,11 @@
 use crate::Errno;
 use crate::signal::SignalSet;
 use std::ffi::{CString, OsStr, OsString};
-use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// A child that has been forked but waits before its exec. Dropping it ends it.
@@ -16,6 +16,8 @@ use std::time::Duration;
 pub struct Held {
     pid: i32,
     go: OwnedFd,
+    /// The child's end, kept open so that writing to a child that was killed is no SIGPIPE.
+    _wait: OwnedFd,
     failure: OwnedFd,
 }
 
@@ -65,13 +67,18 @@ pub fn spawn(program: &OsStr, arguments: &[OsString]) -> Result<Held, Errno> {
     let mut shell_argv = argv.clone();
     shell_argv.insert(0, shell.as_ptr());
 
+    let mask = SignalSet::empty();
+    // One at a time: a child forked by another thread meanwhile would keep `report` open as long as it
+    // is held, and so the release of this one waiting.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (wait, go) = pipe()?;
     let (failure, report) = pipe()?;
-    let mask = SignalSet::empty();
     // SAFETY: the child calls only async-signal-safe functions until it execs or exits.
     let pid = Errno::check(unsafe { libc::fork() })?;
     if pid != 0 {
-        return Ok(Held { pid, go, failure });
+        drop((report, alone));
+        return Ok(Held { pid, go, _wait: wait, failure });
     }
 
     // The child. Its copies of our ends go first: the end of file on `wait` must mean that the parent is
@@ -232,6 +239,6 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
 /// Whether a process or thread of this id exists (it may belong to someone else).
 pub fn exists(pid: i32) -> bool {
     // SAFETY: signal 0 only checks.
-    pid > 0 && unsafe { libc::kill(pid, 0) } == 0
-        || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+    pid > 0
+        && Errno::check(unsafe { libc::kill(pid, 0) }).map_or_else(|errno| errno == Errno::EPERM, |_| true)
 }

@@ -77,6 +77,17 @@ pub struct Signals {
     before: SignalSet,
 }
 
+/// A signal that [`Signals`] collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its number.
+    pub signal: i32,
+    /// `si_code`: for a signal of an event `POLL_IN` (1), or `POLL_HUP` (6) at the end of a refresh.
+    pub code: i32,
+    /// `si_fd`: for a signal of an event its descriptor.
+    pub fd: i32,
+}
+
 impl Signals {
     /// Blocks `signals` for the calling thread (and those it starts) and collects them.
     pub fn collect(signals: &[i32]) -> Result<Self, Errno> {
@@ -97,12 +108,13 @@ impl Signals {
     }
 
     /// The next signal that has arrived, without waiting.
-    pub fn next(&self) -> Option<i32> {
+    pub fn next(&self) -> Option<Received> {
         // SAFETY: an all-zero siginfo is a valid value of that plain struct.
         let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
         // SAFETY: pointer and length are those of a live struct.
         let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size_of_val(&info)) };
-        (got == size_of_val(&info) as isize).then_some(info.ssi_signo as i32)
+        let whole = got == size_of_val(&info) as isize;
+        whole.then_some(Received { signal: info.ssi_signo as i32, code: info.ssi_code, fd: info.ssi_fd })
     }
 }
 

@@ -5,11 +5,16 @@
 //! * [`Sandbox`] runs a test, or a program, as an unprivileged user, under a seccomp filter that
 //!   refuses `perf_event_open(2)`, or with lowered limits.
 //! * [`need`] asks the machine for what a test wants.
+//! * [`work`] does things with exactly known effects, [`bpf`] loads the smallest programs, and
+//!   [`signals`] catches what events send.
 //!
 //! Not published, and never part of a product.
 
+pub mod bpf;
 pub mod need;
 mod sandbox;
+pub mod signals;
+pub mod work;
 
 use libtest_mimic::{Arguments, Completion, Trial};
 pub use sandbox::Sandbox;

@@ -53,6 +53,42 @@ pub fn sysctl(name: &str) -> Result<i64, Skip> {
     text.trim().parse().map_err(|e| Skip::needs(&path.display().to_string(), e))
 }
 
+/// A file under /proc/sys with a certain number in it. Put back on drop, if it was changed.
+#[derive(Debug)]
+#[must_use = "the number is put back when this is dropped"]
+pub struct Sysctl {
+    path: PathBuf,
+    before: Option<String>,
+}
+
+impl Sysctl {
+    /// The number is `value`, or is made so in a virtual machine that exists for the tests (which says so
+    /// by the environment variable `PERFUSE_VM`): the settings of other machines are left alone.
+    pub fn is(name: &str, value: i64) -> Result<Self, Skip> {
+        let (found, path) = (sysctl(name)?, Path::new("/proc/sys").join(name));
+        if found == value {
+            return Ok(Sysctl { path, before: None });
+        }
+        let what = format!("{name} of {value}");
+        if std::env::var_os("PERFUSE_VM").is_none() {
+            return Err(Skip::needs(
+                &what,
+                format_args!("it is {found}, and tests do not change this machine"),
+            ));
+        }
+        fs::write(&path, value.to_string()).map_err(|error| Skip::needs(&what, error))?;
+        Ok(Sysctl { path, before: Some(found.to_string()) })
+    }
+}
+
+impl Drop for Sysctl {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = fs::write(&self.path, before);
+        }
+    }
+}
+
 /// A hardware PMU of the cpu: any whose name does not belong to a software or platform PMU.
 pub fn hardware_pmu() -> Result<String, Skip> {
     let devices = "/sys/bus/event_source/devices";
