@@ -9,7 +9,10 @@
 //! The crate is `no_std`, has no `unsafe`, performs no system call, and treats both byte orders alike:
 //! it is as useful on a Mac that reads a file from a big-endian router as in a kernel. What a newer
 //! kernel adds survives a round trip: unknown bits, unknown records and longer attributes are kept as
-//! they are.
+//! they are. Bytes are untrusted: decoding never panics and never looks beyond them.
+//!
+//! How a layout is written down is described in [`wire`]. Rules that are cited by a letter and a number,
+//! such as H15, are those of the project's `docs/semantics`.
 //!
 //! ```
 //! use perfuse_abi::{Attr, EventType, Software};
@@ -23,6 +26,10 @@
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod attr;
 mod event;

@@ -118,3 +118,42 @@ impl<'a> Codec<'a> for Reader<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Words;
+
+    #[test]
+    fn positions_are_counted_from_the_structure() {
+        let mut reader = Reader::at(&[1, 2, 3], ByteOrder::Little, 8);
+        let mut v = 0u16;
+        reader.u16("first", &mut v).unwrap();
+        assert_eq!((v, reader.position(), reader.remaining()), (0x0201, 10, &[3][..]));
+        let short = Short { what: "second", offset: 10, needed: 2, available: 1 };
+        assert_eq!(reader.u16("second", &mut v), Err(short));
+        assert_eq!(reader.remaining(), &[3], "what failed takes nothing");
+    }
+
+    #[test]
+    fn a_count_beyond_the_address_space_is_only_short() {
+        let mut reader = Reader::new(&[0; 16], ByteOrder::Little);
+        let mut words = Words::default();
+        for count in [3, 1 << 61, u64::MAX] {
+            assert!(reader.seq("words", count, &mut words).is_err());
+        }
+        reader.seq("words", 2, &mut words).unwrap();
+        assert_eq!(words.len(), 2);
+    }
+
+    #[test]
+    fn padding_ends_at_a_multiple_of_eight_or_with_the_bytes() {
+        let mut padding = Padding::default();
+        let mut reader = Reader::at(&[0; 9], ByteOrder::Little, 5);
+        reader.pad8(&mut padding).unwrap();
+        assert_eq!((reader.position(), padding.unusual()), (8, None));
+        let mut reader = Reader::at(&[0; 2], ByteOrder::Little, 5);
+        reader.pad8(&mut padding).unwrap();
+        assert_eq!((reader.position(), padding.unusual()), (7, Some(&[0, 0][..])));
+    }
+}

@@ -197,3 +197,50 @@ impl<T: Item> DoubleEndedIterator for SeqIter<'_, T> {
         item
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::format;
+    use std::vec::Vec;
+
+    const NATIVE: [u64; 3] = [1, 2, 0x0304];
+
+    /// The same sequence in its three forms.
+    fn forms(check: impl Fn(Words<'_>)) {
+        check(NATIVE[..].into());
+        for order in [ByteOrder::Little, ByteOrder::Big] {
+            let bytes: Vec<u8> = NATIVE.iter().flat_map(|&word| order.bytes64(word)).collect();
+            check(Seq::from_wire(&bytes, order));
+        }
+    }
+
+    #[test]
+    fn all_forms_are_the_same_sequence() {
+        forms(|words| {
+            assert_eq!(words, Words::from(&NATIVE[..]));
+            assert_eq!((words.len(), words.get(2), words.get(3)), (3, Some(0x0304), None));
+            assert!(words.iter().eq(NATIVE));
+            assert!(words.iter().rev().eq(NATIVE.into_iter().rev()));
+            assert_eq!(words.iter().len(), 3);
+            assert_eq!(format!("{words:?}"), "[1, 2, 772]");
+        });
+    }
+
+    #[test]
+    fn slices_are_cut_to_what_there_is() {
+        forms(|words| {
+            assert!(words.slice(1..2).iter().eq([2]));
+            assert!(words.slice(1..99).iter().eq([2, 0x0304]));
+            assert!(words.slice(7..9).is_empty());
+            assert_eq!(words.get(usize::MAX), None);
+        });
+    }
+
+    #[test]
+    fn an_incomplete_item_is_not_counted() {
+        let words = Words::from_wire(&[0, 0, 0, 0, 0, 0, 0, 5, 9, 9], ByteOrder::Big);
+        assert_eq!((words.len(), words.iter().collect::<Vec<_>>()), (1, [5].into()));
+        assert_eq!(words.iter().next_back(), Some(5));
+    }
+}

@@ -128,3 +128,37 @@ impl fmt::Debug for Padding<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::format;
+
+    #[test]
+    fn a_name_ends_at_its_nul_however_it_came() {
+        let texts = [
+            Text::new(b"sh"),
+            Text::new(b"sh\0x"),
+            Text::from_wire(b"sh\0\0\0\0\0\0"),
+            Text::from_wire(b"sh"),
+        ];
+        for text in texts {
+            assert_eq!((text, text.as_bytes()), (Text::from("sh"), &b"sh"[..]));
+        }
+    }
+
+    #[test]
+    fn names_that_are_not_utf_8_can_be_printed() {
+        let text = Text::new(b"a\xffb");
+        assert_eq!((text.to_str(), format!("{text}")), (None, "a\u{fffd}b".into()));
+        assert_eq!(format!("{text:?}"), r#""a\xffb""#);
+    }
+
+    #[test]
+    fn only_unusual_padding_is_kept() {
+        assert_eq!(Padding::found(&[0, 0], 2), Padding::default());
+        assert_eq!(Padding::found(&[0, 1], 2).unusual(), Some(&[0, 1][..]));
+        assert_eq!(Padding::found(&[0], 2).unusual(), Some(&[0][..]));
+        assert_eq!(format!("{:?} {:?}", Padding::default(), Padding::found(b"x", 1)), "zeros \"x\"");
+    }
+}

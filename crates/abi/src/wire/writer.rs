@@ -204,3 +204,46 @@ fn same_count(what: &'static str, expected: u64, found: usize) -> Result<(), Enc
     let found = found as u64;
     if expected == found { Ok(()) } else { Err(EncodeError::Count { what, expected, found }) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn a_full_slice_says_so() {
+        let mut storage = [0; 5];
+        let mut sink = SliceSink::new(&mut storage);
+        let mut writer = Writer::at(&mut sink, ByteOrder::Big, 8);
+        writer.u32("first", &mut 0x0102_0304).unwrap();
+        let error = writer.u32("second", &mut 5).unwrap_err();
+        assert_eq!(error.to_string(), "no room left: second at byte 12 needs 4 bytes, 1 are left");
+        assert_eq!(sink.filled(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn names_are_terminated_and_padded() {
+        for (name, padded) in [("", 8), ("1234567", 8), ("12345678", 16)] {
+            let mut out = Vec::new();
+            Writer::new(&mut out, ByteOrder::Little).text("name", &mut name.into()).unwrap();
+            assert_eq!((out.len(), &out[..name.len()], out[name.len()]), (padded, name.as_bytes(), 0));
+        }
+    }
+
+    #[test]
+    fn a_counter_counts_what_a_vec_gets() {
+        let (mut counter, mut out) = (Counter::default(), Vec::new());
+        let words = Seq::from(&[1u64, 2][..]);
+        Writer::new(&mut counter, ByteOrder::Little).seq("words", 2, &mut words.clone()).unwrap();
+        Writer::new(&mut out, ByteOrder::Little).seq("words", 2, &mut words.clone()).unwrap();
+        assert_eq!((counter.bytes, out.len()), (16, 16));
+    }
+
+    #[test]
+    fn a_length_that_another_field_contradicts_is_refused() {
+        let mut out = Vec::new();
+        let result = Writer::new(&mut out, ByteOrder::Little).bytes("data", 3, &mut &[1u8, 2][..]);
+        assert_eq!(result, Err(EncodeError::Count { what: "data", expected: 3, found: 2 }));
+        assert_eq!(result.unwrap_err().to_string(), "data must have 3 items and has 2");
+    }
+}
