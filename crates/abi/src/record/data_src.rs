@@ -106,7 +106,7 @@ impl DataSrc {
         MemHops(self.get(HOPS) as u8)
     }
 
-    /// The region of memory (Linux 7.1).
+    /// The region of memory (Linux 7.0).
     pub const fn region(self) -> MemRegion {
         MemRegion(self.get(REGION) as u8)
     }
@@ -318,13 +318,13 @@ named_numbers! {
         L3 = 3,
         /// Level 4.
         L4 = 4,
-        /// Miss handling buffer of level 2.
+        /// Miss handling buffer of level 2 (Linux 6.11).
         L2_MHB = 5,
-        /// Memory-side cache.
+        /// Memory-side cache (Linux 6.11).
         MSC = 6,
-        /// Level 0.
+        /// Level 0 (Linux 7.0).
         L0 = 7,
-        /// Uncached.
+        /// Uncached (Linux 6.6).
         UNC = 8,
         /// Memory behind CXL.
         CXL = 9,
@@ -358,7 +358,7 @@ named_numbers! {
 }
 
 named_numbers! {
-    /// Region of memory (Linux 7.1).
+    /// Region of memory (Linux 7.0).
     MemRegion(u8) "PERF_MEM_REGION_" {
         /// Not available.
         NA = 0,
