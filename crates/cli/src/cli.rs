@@ -15,7 +15,7 @@ pub(crate) struct Cli {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     /// Count events while a command runs, or in running processes, or on cpus
-    Stat(stat::Args),
+    Stat(Box<stat::Args>),
     /// Tell what this machine, kernel and user allow to measure, and why not the rest
     Doctor(doctor::Args),
     /// Write a completion script for a shell

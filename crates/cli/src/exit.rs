@@ -1,6 +1,6 @@
 //! How the program ends: the exit statuses, and what is said on standard error when it fails.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -9,6 +9,13 @@ pub(crate) type Result<T = ExitCode> = std::result::Result<T, Failure>;
 
 /// perfuse itself failed.
 pub(crate) const FAILED: u8 = 125;
+/// The command exists but cannot be executed.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// There is no such command.
+pub(crate) const NOT_FOUND: u8 = 127;
+/// The command line is wrong.
+const USAGE: u8 = 2;
+
 /// Why the program ends without having done what was asked.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -21,6 +28,29 @@ impl Failure {
     /// A failure of perfuse itself, status 125.
     pub(crate) fn new(text: impl Display) -> Self {
         Failure { status: FAILED, text: text.to_string() }
+    }
+
+    /// A wrong command line, status 2.
+    pub(crate) fn usage(text: impl Display) -> Self {
+        Failure::new(text).with_status(USAGE)
+    }
+
+    /// The same with another exit status.
+    pub(crate) fn with_status(self, status: u8) -> Self {
+        Failure { status, ..self }
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<perfuse::Error> for Failure {
+    /// With what would help.
+    fn from(error: perfuse::Error) -> Self {
+        Failure::new(format_args!("{error:#}"))
     }
 }
 

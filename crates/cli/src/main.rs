@@ -15,7 +15,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     exit::tell_panics_plainly();
     let result = match Cli::parse().subcommand {
-        Subcommand::Stat(args) => stat::run(args),
+        Subcommand::Stat(args) => stat::run(&args),
         Subcommand::Doctor(args) => doctor::run(args),
         Subcommand::Completions(args) => generate::completions(args),
         Subcommand::Man => generate::man(),

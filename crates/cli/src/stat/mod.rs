@@ -1,13 +1,42 @@
-//! `perfuse stat`: counts events while a command runs.
+//! `perfuse stat`: counts events while a command runs, in running processes, or on cpus.
+//!
+//! [`plan`] makes sense of the options, [`measure`] carries the plan out with the library's counters
+//! ([`counting`]) and makes a [`model::Report`], which [`text`], [`csv`], [`jsonl`] and [`json`] print.
+
+mod args;
+mod compat;
+mod control;
+mod counting;
+mod csv;
+mod derive;
+mod json;
+mod jsonl;
+mod measure;
+mod model;
+mod number;
+mod output;
+mod plan;
+mod statistics;
+mod table;
+mod text;
+mod topology;
 
 use crate::exit::Result;
+pub(crate) use args::Args;
+use control::Control;
+use model::Exit;
+use output::Output;
+use plan::Plan;
 use std::process::ExitCode;
 
-/// Options of `perfuse stat`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
-
 /// Runs the subcommand.
-pub(crate) fn run(_args: Args) -> Result {
-    Ok(ExitCode::SUCCESS)
+pub(crate) fn run(args: &Args) -> Result {
+    let plan = Plan::new(args)?;
+    let control = args.control.as_deref().map(Control::open).transpose()?;
+    let mut output = Output::open(args, plan.is_repeated())?;
+    let exit = measure::run(&plan, &mut output, control, args.verbose)?;
+    Ok(match exit {
+        Exit::Code(code) => ExitCode::from(code as u8),
+        Exit::Signal(signal) => ExitCode::from((128 + signal) as u8),
+    })
 }

@@ -1,0 +1,139 @@
+//! The options of `perfuse stat`. Letters and meanings are perf's where perf has them.
+
+use clap::{ArgAction, ColorChoice};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Options of `perfuse stat`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "perfuse stat [OPTIONS] [--] COMMAND [ARGS]...\n       \
+                      perfuse stat [OPTIONS] -p PID | -t TID | -a | -C CPUS [[--] COMMAND [ARGS]...]",
+    after_help = "Results go to standard error. The exit status is the command's: 128+n if signal n ended it; \
+                  125 if perfuse failed, 126 if the command cannot be executed, 127 if there is none."
+)]
+pub(crate) struct Args {
+    /// Events to count, as perf names them: cycles:u, {a,b}, LLC-load-misses, r1a8, sched:sched_switch
+    #[arg(short = 'e', long = "event", value_name = "LIST")]
+    pub(super) events: Vec<String>,
+
+    /// More events: caches (-d), TLBs (-d -d), prefetches (-d -d -d)
+    #[arg(short = 'd', long, action = ArgAction::Count)]
+    pub(super) detailed: u8,
+
+    /// Measure these processes, with their threads
+    #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["tid", "all_cpus", "cpu"])]
+    pub(super) pid: Vec<u32>,
+
+    /// Measure these threads
+    #[arg(short = 't', long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "cpu"])]
+    pub(super) tid: Vec<u32>,
+
+    /// Measure the whole system
+    #[arg(short = 'a', long)]
+    pub(super) all_cpus: bool,
+
+    /// Measure all that runs on these cpus, such as 0-3,8
+    #[arg(short = 'C', long, value_name = "CPUS")]
+    pub(super) cpu: Option<String>,
+
+    /// Measure the tasks of this cgroup, on all cpus or those of -C
+    #[arg(short = 'G', long, value_name = "CGROUP", conflicts_with_all = ["pid", "tid"])]
+    pub(super) cgroup: Option<String>,
+
+    /// Leave out what the measured tasks start
+    #[arg(short = 'i', long)]
+    pub(super) no_inherit: bool,
+
+    /// Run the command N times and show the spread; 0 repeats until Ctrl-C
+    #[arg(short = 'r', long, value_name = "N")]
+    pub(super) repeat: Option<u32>,
+
+    /// Count nothing: only time and memory
+    #[arg(short = 'n', long, conflicts_with = "events")]
+    pub(super) null: bool,
+
+    /// Report every so many milliseconds
+    #[arg(short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) interval_print: Option<u64>,
+
+    /// Stop after this many intervals
+    #[arg(long, value_name = "N", requires = "interval_print", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) interval_count: Option<u32>,
+
+    /// Stop after this many milliseconds, and end the command
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) timeout: Option<u64>,
+
+    /// Start counting after this many milliseconds; -1: when told so (--control)
+    #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    pub(super) delay: Option<i64>,
+
+    /// Take the commands enable and disable from a descriptor or fifo, and answer each with "ack"
+    #[arg(long, value_name = "fd:N[,ACK] | fifo:PATH[,ACK]")]
+    pub(super) control: Option<String>,
+
+    /// A row for each cpu
+    #[arg(short = 'A', long, group = "aggregation")]
+    pub(super) no_aggr: bool,
+
+    /// A row for each core
+    #[arg(long, group = "aggregation")]
+    pub(super) per_core: bool,
+
+    /// A row for each socket
+    #[arg(long, group = "aggregation")]
+    pub(super) per_socket: bool,
+
+    /// A row for each thread (with -p or -t)
+    #[arg(long, group = "aggregation")]
+    pub(super) per_thread: bool,
+
+    /// Show counts of part of the time as they are, not scaled to all of it
+    #[arg(long)]
+    pub(super) no_scale: bool,
+
+    /// Fields separated by this, as perf writes them
+    #[arg(short = 'x', long, value_name = "SEPARATOR", group = "format")]
+    pub(super) field_separator: Option<String>,
+
+    /// JSON lines with values as strings, as perf writes them
+    #[arg(short = 'j', long, group = "format")]
+    pub(super) json_output: bool,
+
+    /// One JSON object (schema perfuse.stat/1); with -I one more for each interval
+    #[arg(long, group = "format")]
+    pub(super) json: bool,
+
+    /// Write to this file in place of standard error; - is standard output
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+
+    /// Add to the file
+    #[arg(long, requires = "output")]
+    pub(super) append: bool,
+
+    /// Whole numbers in place of four digits
+    #[arg(short = 'B', long, overrides_with = "no_big_num")]
+    pub(super) big_num: bool,
+
+    /// Four digits, the default
+    #[arg(long)]
+    pub(super) no_big_num: bool,
+
+    /// Show how each event was opened
+    #[arg(short = 'v', long)]
+    pub(super) verbose: bool,
+
+    /// Leave out footnotes and hints
+    #[arg(short = 'q', long, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(super) color: ColorChoice,
+
+    /// The command to run
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub(super) command: Vec<OsString>,
+}

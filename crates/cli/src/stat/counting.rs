@@ -1,0 +1,322 @@
+//! The events of a plan, open on their targets: opened, switched, and read into the rows of a report.
+
+use super::model::{Aggregation, Missing, MissingKind, Outcome, Place, Reading};
+use super::plan::{Plan, Request, Start, Whom};
+use super::topology::Seat;
+use perfuse::diagnosis::Cause;
+use perfuse::{
+    Builder, Cgroup, Count, Counter, CounterSet, Error, Event, HeldCommand, Scope, SetEvent, Slot,
+};
+use perfuse_events::abi::{Attr, AttrFlags, EventType, Software};
+use perfuse_events::{EventSpec, Precise, Source};
+use std::fs;
+
+/// Open events.
+#[derive(Debug)]
+pub(super) struct Counting {
+    set: CounterSet,
+    /// For each event of the plan its place in the set; `None` for those the kernel does not count.
+    indices: Vec<Option<usize>>,
+    /// The rows, and for each target the one it belongs to.
+    places: Vec<Place>,
+    row_of_slot: Vec<usize>,
+    /// What was read at the end of the last interval, by event and target.
+    before: Vec<Vec<Count>>,
+    scale: bool,
+}
+
+/// What an event is called once it is open, and what its numbers leave out.
+#[derive(Debug)]
+pub(super) struct Description {
+    pub(super) name: String,
+    pub(super) lost_kernel_side: bool,
+    /// Only the kernel makes it happen, and the kernel is left out.
+    pub(super) impossible: bool,
+}
+
+impl Counting {
+    /// Opens the plan's events, switched off.
+    pub(super) fn open(plan: &Plan, command: Option<&HeldCommand>) -> Result<Self, Error> {
+        let scope = scope(plan, command)?;
+        let scope = if plan.inherit { scope } else { scope.without_children() };
+        let on_exec = plan.whom == Whom::Command && plan.start == Start::AtOnce;
+        let mut wanted = Vec::new();
+        let mut indices = Vec::new();
+        for Request { spec, group } in &plan.events {
+            let builder = builder(spec);
+            indices.push(builder.is_some().then_some(wanted.len()));
+            wanted.extend(
+                builder.map(|builder| SetEvent { builder: builder.enable_on_exec(on_exec), group: *group }),
+            );
+        }
+        let set = CounterSet::open(&scope, &wanted)?;
+        let mut places = Vec::new();
+        let mut row_of_slot = Vec::new();
+        for slot in set.slots() {
+            let place = place(plan.aggregation, slot);
+            let known = places.iter_mut().position(|known| joins(known, &place));
+            row_of_slot.push(known.unwrap_or(places.len()));
+            if known.is_none() {
+                places.push(place);
+            }
+        }
+        let before = Vec::new();
+        Ok(Counting { set, indices, places, row_of_slot, before, scale: plan.scale })
+    }
+
+    /// The rows each event has.
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Starts counting.
+    pub(super) fn enable(&mut self) -> Result<(), Error> {
+        self.set.enable()
+    }
+
+    /// Stops counting.
+    pub(super) fn disable(&mut self) -> Result<(), Error> {
+        self.set.disable()
+    }
+
+    /// The first refusal, if no event at all could be opened.
+    pub(super) fn refused_altogether(&self) -> Option<&Error> {
+        let any = (0..self.set.len()).any(|event| self.set.counters(event).next().is_some());
+        if any { None } else { (0..self.set.len()).find_map(|event| self.set.error(event)) }
+    }
+
+    /// Remarks on how each event was opened.
+    pub(super) fn remarks(&self, plan: &Plan) -> Vec<String> {
+        let remark = |(request, index): (&Request, &Option<usize>)| {
+            let name = &request.spec.name;
+            let Some(index) = *index else { return format!("{name}: measured by perfuse") };
+            if let Some(error) = self.set.error(index) {
+                return format!("{name}: {error}");
+            }
+            let Some((_, counter)) = self.set.counters(index).next() else {
+                return format!("{name}: its targets are gone");
+            };
+            let given_up: Vec<_> =
+                counter.given_up().iter().map(|given_up| format!("; without {given_up}")).collect();
+            format!("{name}: {}{}", counter.attr(), given_up.concat())
+        };
+        plan.events.iter().zip(&self.indices).map(remark).collect()
+    }
+
+    /// How an event of the plan is to be presented.
+    pub(super) fn describe(&self, plan: &Plan, event: usize) -> Description {
+        let name = plan.events[event].spec.name.clone();
+        let counter = self.indices[event].and_then(|index| self.set.counters(index).next());
+        let Some((_, counter)) = counter else {
+            return Description { name, lost_kernel_side: false, impossible: false };
+        };
+        let attr = counter.attr();
+        let without_kernel = attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
+        let lost_kernel_side =
+            without_kernel && counter.given_up().iter().any(|given| given.what == "kernel side");
+        // perf appends the modifier in the same way.
+        let name = match (lost_kernel_side, name.contains([':', '/'])) {
+            (false, _) => name,
+            (true, true) => name + "u",
+            (true, false) => name + ":u",
+        };
+        Description { name, lost_kernel_side, impossible: without_kernel && is_made_by_kernel(attr) }
+    }
+
+    /// The counts of an event since it was opened, one outcome per place.
+    pub(super) fn totals(&self, event: usize) -> Vec<Outcome> {
+        self.outcomes(event, |_, count| count)
+    }
+
+    /// The counts of all events since the last call, one outcome per event and place.
+    pub(super) fn since_last(&mut self) -> Vec<Vec<Outcome>> {
+        let events = self.indices.len();
+        let mut before = std::mem::take(&mut self.before);
+        before.resize_with(events, || vec![Count::default(); self.row_of_slot.len()]);
+        let outcomes = (0..events)
+            .map(|event| {
+                let last = &mut before[event];
+                self.outcomes(event, |slot, count| count - std::mem::replace(&mut last[slot], count))
+            })
+            .collect();
+        self.before = before;
+        outcomes
+    }
+
+    /// Reads an event on all targets; `change` sees each count with the index of its target.
+    fn outcomes(&self, event: usize, mut change: impl FnMut(usize, Count) -> Count) -> Vec<Outcome> {
+        let Some(index) = self.indices[event] else { return Vec::new() };
+        if let Some(error) = self.set.error(index) {
+            return vec![Outcome::Missing(refusal(error)); self.places.len()];
+        }
+        let mut rows: Vec<Result<Option<Reading>, Missing>> = vec![Ok(None); self.places.len()];
+        for (slot, counter) in self.set.counters(index) {
+            let row = &mut rows[self.row_of_slot[slot]];
+            match counter.read() {
+                Ok(count) => {
+                    if let Ok(sum) = row {
+                        let reading = self.reading(change(slot, count));
+                        *sum = Some(sum.map_or(reading, |sum| add(sum, reading)));
+                    }
+                }
+                Err(error) => *row = Err(refusal(&error)),
+            }
+        }
+        rows.into_iter()
+            .map(|row| match row {
+                Ok(Some(Reading { enabled_ns: 0, .. })) | Ok(None) => {
+                    Outcome::Missing(Missing::never_enabled())
+                }
+                Ok(Some(Reading { running_ns: 0, .. })) => Outcome::Missing(Missing::never_scheduled()),
+                Ok(Some(reading)) => Outcome::Counted(vec![reading]),
+                Err(missing) => Outcome::Missing(missing),
+            })
+            .collect()
+    }
+
+    fn reading(&self, count: Count) -> Reading {
+        let Count { value: raw, enabled_ns, running_ns, .. } = count;
+        let scaled = if self.scale { count.scaled().value() } else { None };
+        Reading { value: scaled.unwrap_or(raw), raw, enabled_ns, running_ns }
+    }
+}
+
+fn add(a: Reading, b: Reading) -> Reading {
+    Reading {
+        value: a.value.wrapping_add(b.value),
+        raw: a.raw.wrapping_add(b.raw),
+        enabled_ns: a.enabled_ns + b.enabled_ns,
+        running_ns: a.running_ns + b.running_ns,
+    }
+}
+
+fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, Error> {
+    let cgroup = plan.cgroup.as_deref().map(Cgroup::open).transpose()?;
+    Ok(match (&plan.whom, command, cgroup) {
+        (Whom::Processes(pids), ..) => Scope::processes(pids)?,
+        (Whom::Threads(tids), ..) => Scope::threads(tids),
+        (Whom::Cpus { cpus, .. }, _, Some(cgroup)) => Scope::cgroup(&cgroup, cpus),
+        (Whom::Cpus { cpus, .. }, ..) => Scope::cpus(cpus),
+        (Whom::Command, Some(command), _) => Scope::command(command),
+        // A plan for a command is never opened without one.
+        (Whom::Command, None, _) => Scope::threads(&[]),
+    })
+}
+
+/// What the library is asked for; `None` for what the kernel does not count.
+fn builder(spec: &EventSpec) -> Option<Builder> {
+    let mut attr = Attr::default();
+    if !spec.apply(&mut attr) {
+        return None;
+    }
+    let mut builder = Counter::builder(event(spec, attr));
+    let levels = AttrFlags::EXCLUDE_USER | AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+    if attr.flags.intersects(levels) {
+        // Chosen by the user; else the library leaves the kernel out where it has to.
+        builder = builder.user_and_kernel().with(|wanted| wanted.flags |= attr.flags & levels);
+    }
+    let rest = AttrFlags::EXCLUDE_IDLE | AttrFlags::EXCLUDE_HOST | AttrFlags::PINNED | AttrFlags::EXCLUSIVE;
+    builder = builder.with(|wanted| wanted.flags |= attr.flags & rest);
+    // Without modifiers guests are left out as perf does, but not every PMU can.
+    let guest = attr.flags & AttrFlags::EXCLUDE_GUEST;
+    builder = match spec.has_modifiers {
+        true => builder.with(|wanted| wanted.flags |= guest),
+        false => builder.prefer(|wanted| wanted.flags |= guest),
+    };
+    if let Precise::Level(level @ 1..) = spec.precise {
+        builder = builder.precise(level);
+    }
+    Some(builder)
+}
+
+fn event(spec: &EventSpec, attr: Attr) -> Event {
+    match spec.source {
+        Source::Kernel { type_: EventType::TRACEPOINT, config, .. } => {
+            Event::Tracepoint { id: config, name: spec.name.as_str().into() }
+        }
+        _ => Event::from(attr),
+    }
+}
+
+/// Switches happen in the kernel only, whoever causes them.
+fn is_made_by_kernel(attr: &Attr) -> bool {
+    let switches = [Software::CONTEXT_SWITCHES, Software::CPU_MIGRATIONS, Software::CGROUP_SWITCHES];
+    attr.type_ == EventType::SOFTWARE && switches.contains(&Software(attr.config))
+}
+
+fn place(aggregation: Aggregation, slot: &Slot) -> Place {
+    let seat = |slot: &Slot| slot.cpu().map(Seat::of).unwrap_or_default();
+    match aggregation {
+        Aggregation::Everything => Place::Everywhere,
+        Aggregation::Cpu => Place::Cpu(slot.cpu().unwrap_or(0)),
+        Aggregation::Core => {
+            let Seat { socket, die, core } = seat(slot);
+            Place::Core { socket, die, core, cpus: 1 }
+        }
+        Aggregation::Socket => Place::Socket { socket: seat(slot).socket, cpus: 1 },
+        Aggregation::Thread => {
+            let tid = slot.tid().unwrap_or(0);
+            let name = fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
+            Place::Thread { name: name.trim_end().to_owned(), tid }
+        }
+    }
+}
+
+/// Whether a target belongs to a row that is there already; counts it in if so.
+fn joins(known: &mut Place, new: &Place) -> bool {
+    match (known, new) {
+        (Place::Core { socket: a, die: b, core: c, cpus }, Place::Core { socket, die, core, .. })
+            if (*a, *b, *c) == (*socket, *die, *core) =>
+        {
+            *cpus += 1;
+            true
+        }
+        (Place::Socket { socket: a, cpus }, Place::Socket { socket, .. }) if a == socket => {
+            *cpus += 1;
+            true
+        }
+        (Place::Everywhere, Place::Everywhere) => true,
+        _ => false,
+    }
+}
+
+/// The library's diagnosis as a row's reason.
+fn refusal(error: &Error) -> Missing {
+    let diagnosis = error.diagnosis();
+    Missing {
+        kind: MissingKind::NotSupported,
+        short: in_a_few_words(diagnosis.cause, error),
+        cause: diagnosis.cause.name().to_owned(),
+        errno: error.errno().name().map(str::to_owned),
+        explanation: diagnosis.explanation.clone(),
+        remedies: diagnosis.remedies.clone(),
+    }
+}
+
+fn in_a_few_words(cause: Cause, error: &Error) -> String {
+    let words = match cause {
+        Cause::ParanoidKernel => "perf_event_paranoid keeps the kernel side closed",
+        Cause::ParanoidCpuWide => "perf_event_paranoid keeps whole cpus closed",
+        Cause::ParanoidClosed => "perf_event_paranoid allows nothing to this user",
+        Cause::ParanoidTracepoint => "perf_event_paranoid keeps raw tracepoints closed",
+        Cause::ForeignTask => "the process belongs to somebody else",
+        Cause::PrivilegedFeature => "needs CAP_PERFMON",
+        Cause::Seccomp => "a seccomp filter refuses the system call",
+        Cause::Lockdown => "kernel lockdown",
+        Cause::SecurityModule => "a security module refuses it",
+        Cause::OpenFiles | Cause::SystemFiles => "no descriptors left",
+        Cause::NoPerfEvents => "this kernel has no perf_events",
+        Cause::OtherKernel => "this is no Linux kernel: no perf_events",
+        Cause::NoHardwarePmu => "no hardware PMU here",
+        Cause::UnknownPmu => "no such PMU here",
+        Cause::UnknownEvent => "this PMU has no such event",
+        Cause::UnknownTracepoint => "no such tracepoint",
+        Cause::NoPrecise => "cannot be that precise",
+        Cause::NotPerTask => "this PMU counts whole cpus only (-a)",
+        Cause::Group => "does not go with its group",
+        Cause::NoSuchTask | Cause::TaskExiting => "no such process",
+        Cause::CpuOffline => "the cpu is offline",
+        _ => return format!("refused: {}", error.errno()),
+    };
+    words.to_owned()
+}

@@ -1,0 +1,173 @@
+//! Rates and ratios: what a count means next to the others of the same place.
+
+use super::model::{Event, Place, Report};
+use perfuse_events::Source;
+use perfuse_events::abi::{Cache, CacheEvent, CacheOp, CacheResult, EventType, Hardware, Software};
+
+/// A derived number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Metric {
+    pub(crate) kind: Kind,
+    /// `None` where what it is derived from was not counted.
+    pub(crate) value: Option<f64>,
+}
+
+/// What a derived number is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// CPU time by wall time.
+    CpusUsed,
+    /// Per second of CPU time.
+    PerSecond,
+    /// Cycles per ns of CPU time.
+    GigaHertz,
+    /// Instructions per cycle.
+    PerCycle,
+    /// The fraction of another event.
+    ShareOf(Whole),
+}
+
+/// What a share is a share of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whole {
+    Branches,
+    CacheReferences,
+    CyclesFrontend,
+    CyclesBackend,
+    Loads(Cache),
+}
+
+/// The metric of an event at a place; `None` where there is none to tell.
+pub(crate) fn metric(report: &Report, event: &Event, place: &Place) -> Option<Metric> {
+    let value = value_at(event, place)?;
+    let other = |source| of(report, place, source);
+    let hardware = |event: Hardware| other((EventType::HARDWARE, event.0));
+    let ratio = |whole: Option<f64>| whole.filter(|&whole| whole > 0.0).map(|whole| value / whole);
+    let share = |kind, whole| Some(Metric { kind: Kind::ShareOf(kind), value: ratio(whole) });
+    match source(event) {
+        Some((EventType::SOFTWARE, clock)) if is_clock(clock) => {
+            let wall = report.wall_ns().map(|wall| wall.mean);
+            return Some(Metric { kind: Kind::CpusUsed, value: ratio(wall) });
+        }
+        Some((EventType::HARDWARE, config)) => match Hardware(config) {
+            Hardware::INSTRUCTIONS => {
+                return Some(Metric { kind: Kind::PerCycle, value: ratio(hardware(Hardware::CPU_CYCLES)) });
+            }
+            Hardware::BRANCH_MISSES => {
+                return share(Whole::Branches, hardware(Hardware::BRANCH_INSTRUCTIONS));
+            }
+            Hardware::CACHE_MISSES => {
+                return share(Whole::CacheReferences, hardware(Hardware::CACHE_REFERENCES));
+            }
+            Hardware::STALLED_CYCLES_FRONTEND => {
+                return share(Whole::CyclesFrontend, hardware(Hardware::CPU_CYCLES));
+            }
+            Hardware::STALLED_CYCLES_BACKEND => {
+                return share(Whole::CyclesBackend, hardware(Hardware::CPU_CYCLES));
+            }
+            Hardware::CPU_CYCLES => {
+                return Some(Metric { kind: Kind::GigaHertz, value: ratio(clock_ns(report, place)) });
+            }
+            _ => {}
+        },
+        Some((EventType::HW_CACHE, config)) => {
+            let (cache, _) = CacheEvent::from_config(config);
+            if (cache.op, cache.result) == (CacheOp::READ, CacheResult::MISS) && cache.cache != Cache::NODE {
+                let all = CacheEvent { result: CacheResult::ACCESS, ..cache };
+                let loads = other((EventType::HW_CACHE, all.config()));
+                return share(Whole::Loads(cache.cache), loads);
+            }
+        }
+        _ => {}
+    }
+    let clock = clock_ns(report, place)?;
+    Some(Metric { kind: Kind::PerSecond, value: ratio(Some(clock / 1e9)) })
+}
+
+/// Stalled cycles per instruction: the one metric that is an event's second.
+pub(crate) fn stalled_per_instruction(report: &Report, event: &Event, place: &Place) -> Option<f64> {
+    let instructions = value_at(event, place).filter(|&value| value > 0.0)?;
+    if source(event)? != (EventType::HARDWARE, Hardware::INSTRUCTIONS.0) {
+        return None;
+    }
+    let stalled = [Hardware::STALLED_CYCLES_FRONTEND, Hardware::STALLED_CYCLES_BACKEND]
+        .into_iter()
+        .filter_map(|stalled| of(report, place, (EventType::HARDWARE, stalled.0)))
+        .fold(0.0, f64::max);
+    (stalled > 0.0).then_some(stalled / instructions)
+}
+
+fn source(event: &Event) -> Option<(EventType, u64)> {
+    match event.source {
+        Source::Kernel { type_, config, .. } => Some((type_, config)),
+        Source::Tool(_) => None,
+    }
+}
+
+fn is_clock(config: u64) -> bool {
+    [Software::CPU_CLOCK, Software::TASK_CLOCK].contains(&Software(config))
+}
+
+/// The mean value of an event at a place.
+fn value_at(event: &Event, place: &Place) -> Option<f64> {
+    event.rows.iter().find(|row| row.place == *place)?.spread().map(|spread| spread.mean)
+}
+
+/// The mean value of the first event that counts this there.
+fn of(report: &Report, place: &Place, wanted: (EventType, u64)) -> Option<f64> {
+    report
+        .events
+        .iter()
+        .filter(|event| source(event) == Some(wanted))
+        .find_map(|event| value_at(event, place))
+}
+
+/// CPU time at a place.
+fn clock_ns(report: &Report, place: &Place) -> Option<f64> {
+    [Software::TASK_CLOCK, Software::CPU_CLOCK]
+        .into_iter()
+        .find_map(|clock| of(report, place, (EventType::SOFTWARE, clock.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::samples::{counted, default_events, refused, report};
+    use super::*;
+
+    fn metrics(events: Vec<Event>) -> Vec<Option<(Kind, Option<f64>)>> {
+        let report = report(events);
+        let metric = |event| metric(&report, event, &Place::Everywhere).map(|m| (m.kind, m.value));
+        report.events.iter().map(metric).collect()
+    }
+
+    #[test]
+    fn the_default_events_explain_each_other() {
+        let found = metrics(default_events());
+        let rounded: Vec<_> =
+            found.iter().map(|m| (m.unwrap().0, (m.unwrap().1.unwrap() * 100.0).round())).collect();
+        assert_eq!(rounded[0], (Kind::CpusUsed, 192.0));
+        assert_eq!(rounded[1], (Kind::PerSecond, 22983.0));
+        assert_eq!(rounded[4], (Kind::GigaHertz, 386.0));
+        assert_eq!(rounded[5], (Kind::PerCycle, 241.0));
+        assert_eq!(rounded[7], (Kind::ShareOf(Whole::Branches), 1.0));
+    }
+
+    #[test]
+    fn without_a_basis_there_is_no_value() {
+        let found = metrics(vec![counted("instructions", &[5]), refused("cycles"), counted("cs", &[3])]);
+        assert_eq!(found, [Some((Kind::PerCycle, None)), None, None]);
+    }
+
+    #[test]
+    fn misses_are_a_share_of_their_loads() {
+        let found = metrics(vec![counted("l1d-misses", &[3]), counted("L1-dcache-loads", &[100])]);
+        assert_eq!(found[0], Some((Kind::ShareOf(Whole::Loads(Cache::L1D)), Some(0.03))));
+    }
+
+    #[test]
+    fn stalled_cycles_per_instruction() {
+        let report = report(vec![counted("instructions", &[100]), counted("stalled-cycles-backend", &[50])]);
+        assert_eq!(stalled_per_instruction(&report, &report.events[0], &Place::Everywhere), Some(0.5));
+        assert_eq!(stalled_per_instruction(&report, &report.events[1], &Place::Everywhere), None);
+    }
+}

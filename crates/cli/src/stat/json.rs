@@ -1,0 +1,277 @@
+//! `--json`: the measurement as one object (one a line with `-I`), schema `perfuse.stat/1`: numbers are
+//! numbers, times say their unit in the name, and what has no value has a reason.
+
+use super::derive::{self, Kind, Whole};
+use super::model::{Event, Exit, MissingKind, Place, Report, Row, Subject};
+use super::statistics::Spread;
+use perfuse_events::Unit;
+use perfuse_events::abi::Cache;
+use serde::Serialize;
+
+const SCHEMA: &str = "perfuse.stat/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    target: Target<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<IntervalOf>,
+    exit: Option<ExitOf>,
+    runs: usize,
+    wall_s: Option<Number>,
+    user_s: Option<Number>,
+    system_s: Option<Number>,
+    peak_rss_bytes: Option<Number>,
+    minor_faults: Option<Number>,
+    major_faults: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cgroup: Option<&'a str>,
+    events: Vec<Row_<'a>>,
+    warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Target<'a> {
+    Command(&'a [String]),
+    Processes(&'a [u32]),
+    Threads(&'a [u32]),
+    Cpus(&'a [u32]),
+}
+
+#[derive(Serialize)]
+struct IntervalOf {
+    /// When it ended, from the start.
+    at_s: f64,
+    length_s: f64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ExitOf {
+    Code(i32),
+    Signal(i32),
+}
+
+/// A number, or what several runs say about it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Number {
+    Whole(u64),
+    One(f64),
+    Several(Distribution),
+}
+
+#[derive(Serialize)]
+struct Distribution {
+    mean: f64,
+    /// Standard deviation of the runs.
+    sigma: f64,
+    /// Of the mean, with 95 % confidence.
+    interval95: (f64, f64),
+}
+
+#[derive(Serialize)]
+struct Row_<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<PlaceOf<'a>>,
+    unit: &'static str,
+    value: Option<Number>,
+    /// What the kernel counted, where the value is an estimate made from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw: Option<u64>,
+    scaled: bool,
+    enabled_ns: u64,
+    running_ns: u64,
+    metric: Option<Metric>,
+    #[serde(flatten)]
+    missing: Option<MissingOf<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum PlaceOf<'a> {
+    Cpu(u32),
+    Core { socket: u32, die: u32, core: u32, cpus: u32 },
+    Socket { socket: u32, cpus: u32 },
+    Thread { tid: u32, name: &'a str },
+}
+
+#[derive(Serialize)]
+struct Metric {
+    name: String,
+    value: f64,
+}
+
+#[derive(Serialize)]
+struct MissingOf<'a> {
+    reason: &'static str,
+    cause: &'a str,
+    errno: Option<&'a str>,
+    explanation: &'a str,
+    remedies: &'a [String],
+}
+
+/// One line with one object.
+pub(super) fn format(report: &Report) -> String {
+    let seconds = |spread: Option<Spread>| spread.map(|spread| number(spread, 1e9));
+    let whole = |spread: Option<Spread>| spread.map(|spread| number(spread, 1.0));
+    let document = Document {
+        schema: SCHEMA,
+        target: match &report.subject {
+            Subject::Command(words) => Target::Command(words),
+            Subject::Processes(pids) => Target::Processes(pids),
+            Subject::Threads(tids) => Target::Threads(tids),
+            Subject::Cpus { cpus, .. } => Target::Cpus(cpus),
+        },
+        interval: report.interval.map(|interval| IntervalOf {
+            at_s: interval.at_ns as f64 / 1e9,
+            length_s: report.wall_ns().map_or(0.0, |wall| wall.mean / 1e9),
+        }),
+        exit: report.exit.map(|exit| match exit {
+            Exit::Code(code) => ExitOf::Code(code),
+            Exit::Signal(signal) => ExitOf::Signal(signal),
+        }),
+        runs: report.runs.len(),
+        wall_s: seconds(report.wall_ns()),
+        user_s: seconds(report.usage(|usage| usage.user_ns)),
+        system_s: seconds(report.usage(|usage| usage.system_ns)),
+        peak_rss_bytes: whole(report.usage(|usage| usage.peak_rss_bytes)),
+        minor_faults: whole(report.usage(|usage| usage.minor_faults)),
+        major_faults: whole(report.usage(|usage| usage.major_faults)),
+        cgroup: report.cgroup.as_deref(),
+        events: report
+            .events
+            .iter()
+            .flat_map(|event| event.rows.iter().map(|row| self::row(report, event, row)))
+            .collect(),
+        warnings: &report.warnings,
+    };
+    // Plain data with string keys: nothing in it can fail to serialize.
+    serde_json::to_string(&document).unwrap_or_default() + "\n"
+}
+
+fn row<'a>(report: &Report, event: &'a Event, row: &'a Row) -> Row_<'a> {
+    let readings = row.readings();
+    let scaled = readings.iter().any(|reading| reading.value != reading.raw);
+    let mut warnings = Vec::new();
+    if event.impossible && row.missing().is_none() {
+        warnings.push("always zero in user space");
+    }
+    if event.lost_kernel_side {
+        warnings.push("user space only");
+    }
+    Row_ {
+        name: &event.name,
+        place: match &row.place {
+            Place::Everywhere => None,
+            Place::Cpu(cpu) => Some(PlaceOf::Cpu(*cpu)),
+            Place::Core { socket, die, core, cpus } => {
+                Some(PlaceOf::Core { socket: *socket, die: *die, core: *core, cpus: *cpus })
+            }
+            Place::Socket { socket, cpus } => Some(PlaceOf::Socket { socket: *socket, cpus: *cpus }),
+            Place::Thread { name, tid } => Some(PlaceOf::Thread { tid: *tid, name }),
+        },
+        unit: match event.unit {
+            Unit::Count => "count",
+            Unit::Nanoseconds => "ns",
+        },
+        value: row.spread().map(|spread| number(spread, 1.0)),
+        raw: if scaled && readings.len() == 1 { Some(readings[0].raw) } else { None },
+        scaled,
+        enabled_ns: readings.iter().map(|reading| reading.enabled_ns).sum(),
+        running_ns: readings.iter().map(|reading| reading.running_ns).sum(),
+        metric: derive::metric(report, event, &row.place)
+            .and_then(|metric| Some(Metric { name: metric_name(metric.kind), value: metric.value? })),
+        missing: row.missing().map(|missing| MissingOf {
+            reason: match missing.kind {
+                MissingKind::NotSupported => "unsupported",
+                MissingKind::NeverScheduled => "not_scheduled",
+                MissingKind::NeverEnabled => "not_enabled",
+            },
+            cause: &missing.cause,
+            errno: missing.errno.as_deref(),
+            explanation: if missing.explanation.is_empty() { &missing.short } else { &missing.explanation },
+            remedies: &missing.remedies,
+        }),
+        warnings,
+    }
+}
+
+/// In units of so many of the values' own.
+fn number(spread: Spread, unit: f64) -> Number {
+    match spread.interval95() {
+        Some((low, high)) => Number::Several(Distribution {
+            mean: spread.mean / unit,
+            sigma: spread.sigma / unit,
+            interval95: (low / unit, high / unit),
+        }),
+        None if unit == 1.0 && spread.mean.fract() == 0.0 => Number::Whole(spread.mean as u64),
+        None => Number::One(spread.mean / unit),
+    }
+}
+
+fn metric_name(kind: Kind) -> String {
+    let cache = |cache| match cache {
+        Cache::L1D => "l1_dcache_loads",
+        Cache::L1I => "l1_icache_loads",
+        Cache::DTLB => "dtlb_loads",
+        Cache::ITLB => "itlb_loads",
+        Cache::BPU => "branch_loads",
+        _ => "llc_loads",
+    };
+    match kind {
+        Kind::CpusUsed => "cpus_used".into(),
+        Kind::PerSecond => "per_cpu_second".into(),
+        Kind::GigaHertz => "ghz".into(),
+        Kind::PerCycle => "per_cycle".into(),
+        Kind::ShareOf(Whole::Branches) => "fraction_of_branches".into(),
+        Kind::ShareOf(Whole::CacheReferences) => "fraction_of_cache_references".into(),
+        Kind::ShareOf(Whole::CyclesFrontend | Whole::CyclesBackend) => "fraction_of_cycles".into(),
+        Kind::ShareOf(Whole::Loads(which)) => format!("fraction_of_{}", cache(which)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::samples::*;
+    use super::super::model::{Missing, Outcome};
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn parsed(report: &Report) -> Value {
+        serde_json::from_str(&format(report)).unwrap()
+    }
+
+    #[test]
+    fn numbers_are_numbers_and_every_null_has_a_reason() {
+        let never = event("LLC-loads", Outcome::Missing(Missing::never_scheduled()));
+        let value =
+            parsed(&report(vec![counted("cycles", &[8_912_034_551]), refused("instructions"), never]));
+        assert_eq!(value["schema"], "perfuse.stat/1");
+        assert_eq!(value["target"]["command"], json!(["./parse", "big.json"]));
+        assert_eq!(value["exit"], json!({"code": 0}));
+        assert_eq!(value["wall_s"], 1.204);
+        assert_eq!(value["peak_rss_bytes"], 3 << 20);
+        assert_eq!(value["events"][0]["value"], 8_912_034_551u64);
+        assert_eq!(value["events"][1]["value"], Value::Null);
+        assert_eq!(value["events"][1]["errno"], "ENOENT");
+        assert_eq!(value["events"][1]["reason"], "unsupported");
+        assert_eq!(value["events"][2]["reason"], "not_scheduled");
+        assert!(value["events"][2]["explanation"].as_str().unwrap().contains("never on the PMU"));
+    }
+
+    #[test]
+    fn estimates_and_repeats_say_what_they_are() {
+        let value = parsed(&report(vec![partly("cycles", &[1000], 2000, 1000)]));
+        assert_eq!(value["events"][0]["scaled"], true);
+        assert_eq!(value["events"][0]["raw"], 500);
+        let value = parsed(&report(vec![counted("faults", &[48, 50, 52])]));
+        assert_eq!(value["runs"], 3);
+        assert_eq!(value["events"][0]["value"]["sigma"], 2.0);
+        assert!(value["events"][0]["value"]["interval95"][0].as_f64().unwrap() < 46.0);
+    }
+}

@@ -1,0 +1,118 @@
+//! `-j`: perf's JSON, an object a line with its values as strings, byte for byte. Where perf 6.1 prints
+//! `(null)` for a unit it does not have, this prints an empty string.
+
+use super::compat;
+use super::derive;
+use super::model::{Event, Place, Report, Row};
+use serde_json::Value;
+use std::fmt::Write;
+
+/// All rows of a measurement or interval.
+pub(super) fn format(report: &Report, repeated: bool) -> String {
+    let mut out = String::new();
+    for (event, row) in compat::rows(report) {
+        let prefix = prefix(report, row);
+        let _ = writeln!(out, "{{{prefix}{}}}", members(report, event, row, repeated));
+        if let Some(stalled) = derive::stalled_per_instruction(report, event, &row.place) {
+            let _ = writeln!(
+                out,
+                "{{{prefix}\"metric-value\" : {stalled:.6}, \"metric-unit\" : \"stalled cycles per insn\"}}"
+            );
+        }
+    }
+    out
+}
+
+fn prefix(report: &Report, row: &Row) -> String {
+    let mut prefix = String::new();
+    if let Some(interval) = report.interval {
+        let (seconds, rest) = (interval.at_ns / 1_000_000_000, interval.at_ns % 1_000_000_000);
+        let _ = write!(prefix, "\"interval\" : {seconds}.{rest:09}, ");
+    }
+    let place = |key: &str, name: String| format!("\"{key}\" : {}, ", Value::from(name));
+    let number = format!("\"aggregate-number\" : {}, ", compat::cpus(row));
+    match &row.place {
+        Place::Everywhere => {}
+        Place::Cpu(cpu) => prefix += &place("cpu", cpu.to_string()),
+        Place::Core { .. } => prefix += &(place("core", compat::place(&row.place)) + &number),
+        Place::Socket { .. } => prefix += &(place("socket", compat::place(&row.place)) + &number),
+        Place::Thread { .. } => prefix += &place("thread", compat::place(&row.place)),
+    }
+    prefix
+}
+
+fn members(report: &Report, event: &Event, row: &Row, repeated: bool) -> String {
+    let (unit, scale) = compat::unit(event);
+    let spread = row.spread();
+    let value = match (&spread, row.missing()) {
+        (Some(spread), _) => format!("{:.6}", spread.mean * scale),
+        (None, missing) => missing.map_or("", |missing| compat::absent(missing.kind)).to_owned(),
+    };
+    let mut out = format!(
+        "\"counter-value\" : \"{value}\", \"unit\" : \"{unit}\", \"event\" : {}, ",
+        Value::from(event.name.as_str())
+    );
+    if let Some(cgroup) = &report.cgroup {
+        let _ = write!(out, "\"cgroup\" : {}, ", Value::from(cgroup.as_str()));
+    }
+    if repeated {
+        let _ = write!(out, "\"variance\" : {:.2}, ", spread.map_or(0.0, |spread| spread.error_percent()));
+    }
+    let (value, unit) = match compat::metric(report, event, row) {
+        Some(metric) => (metric.value.unwrap_or(0.0), metric.unit),
+        None => (0.0, String::new()),
+    };
+    let _ = write!(
+        out,
+        "\"event-runtime\" : {:.0}, \"pcnt-running\" : {:.2}, \"metric-value\" : {value:.6}, \"metric-unit\" : \"{unit}\"",
+        row.running_ns().floor(),
+        100.0 * row.share(),
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::samples::*;
+    use super::super::model::{Aggregation, Interval};
+    use super::*;
+
+    fn lines(report: &Report) -> Vec<String> {
+        format(report, report.is_repeated()).lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn perfs_lines() {
+        let lines = lines(&report(vec![
+            counted("task-clock", &[362_067]),
+            refused("cycles"),
+            counted("faults", &[49]),
+        ]));
+        assert_eq!(
+            lines,
+            [
+                r#"{"counter-value" : "0.362067", "unit" : "msec", "event" : "task-clock", "event-runtime" : 1000000, "pcnt-running" : 100.00, "metric-value" : 0.000301, "metric-unit" : "CPUs utilized"}"#,
+                r#"{"counter-value" : "<not supported>", "unit" : "", "event" : "cycles", "event-runtime" : 0, "pcnt-running" : 100.00, "metric-value" : 0.000000, "metric-unit" : ""}"#,
+                r#"{"counter-value" : "49.000000", "unit" : "", "event" : "faults", "event-runtime" : 1000000, "pcnt-running" : 100.00, "metric-value" : 135.334068, "metric-unit" : "K/sec"}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn every_line_is_json() {
+        let mut report =
+            report(vec![counted("instructions", &[10, 20]), counted("stalled-cycles-backend", &[5, 5])]);
+        report.interval = Some(Interval { at_ns: 1_000_000_001, first: false });
+        report.aggregation = Aggregation::Thread;
+        for event in &mut report.events {
+            event.name = "a \"quoted\" name".into();
+            event.rows[0].place = Place::Thread { name: "my\\prog".into(), tid: 7 };
+        }
+        let parsed: Vec<Value> =
+            lines(&report).iter().map(|line| serde_json::from_str(line).expect(line)).collect();
+        assert_eq!(parsed.len(), 3);
+        assert_eq!(parsed[0]["interval"], 1.000000001);
+        assert_eq!(parsed[0]["thread"], "my\\prog-7");
+        assert_eq!(parsed[0]["variance"], 33.33);
+    }
+}

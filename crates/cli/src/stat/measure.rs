@@ -1,0 +1,387 @@
+//! One measurement from beginning to end: the command is started, time passes, intervals are reported,
+//! orders and signals are obeyed, and at the end everything is read.
+
+use super::control::{Control, Order};
+use super::counting::{Counting, Description};
+use super::model::{
+    Event, Exit, Interval, Missing, MissingKind, Outcome, Place, Report, Row, Run, Subject, Usage,
+};
+use super::output::Output;
+use super::plan::{Plan, Start, Whom};
+use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND};
+use perfuse::{Command, HeldCommand, RunningCommand};
+use perfuse_events::{Source, Tool};
+use perfuse_sys::signal::{Received, SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM, Signals};
+use perfuse_sys::{Errno, poll, process};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+/// All runs of a plan. Reports intervals as they end, and the total.
+pub(super) fn run(
+    plan: &Plan,
+    output: &mut Output,
+    control: Option<Control>,
+    verbose: bool,
+) -> Result<Exit, Failure> {
+    let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD]);
+    let signals = signals.map_err(|errno| Failure::new(format_args!("cannot watch for signals: {errno}")))?;
+    let mut measuring = Measuring { plan, output, control, signals, verbose, asked_to_stop: 0 };
+    let mut total: Option<Report> = None;
+    let mut exit = Exit::Code(0);
+    let mut done = 0;
+    while plan.runs.is_none_or(|runs| done < runs) && measuring.asked_to_stop == 0 {
+        let ended = measuring.once()?;
+        done += 1;
+        if let Some(status) = ended.report.exit {
+            exit = status;
+        }
+        if ended.stopped_by_us && exit == Exit::Signal(SIGTERM) {
+            exit = Exit::Code(0);
+        }
+        total = Some(match total {
+            Some(total) => merge(total, ended.report),
+            None => ended.report,
+        });
+    }
+    if let Some(total) = total {
+        measuring.output.total(&total, plan.interval.is_some())?;
+    }
+    Ok(exit)
+}
+
+struct Measuring<'a> {
+    plan: &'a Plan,
+    output: &'a mut Output,
+    control: Option<Control>,
+    signals: Signals,
+    verbose: bool,
+    /// How often somebody wanted this to end.
+    asked_to_stop: u32,
+}
+
+/// The end of a run.
+struct Ended {
+    report: Report,
+    /// A time limit ended the command, not the command itself.
+    stopped_by_us: bool,
+}
+
+/// How long it took, and how the command ended.
+struct Course {
+    wall: Duration,
+    command: Option<(ExitStatus, process::Usage)>,
+    stopped_by_us: bool,
+}
+
+impl Measuring<'_> {
+    fn once(&mut self) -> Result<Ended, Failure> {
+        let plan = self.plan;
+        let held = (!plan.command.is_empty())
+            .then(|| Command::new(&plan.command[0]).args(&plan.command[1..]).hold());
+        let held = held.transpose()?;
+        let mut counting = Counting::open(plan, held.as_ref())?;
+        if self.verbose {
+            for remark in counting.remarks(plan) {
+                self.output.remark(&remark)?;
+            }
+        }
+        // A command is worth running for its time and memory alone; anything else is not.
+        if let (Some(error), false) = (counting.refused_altogether(), plan.whom == Whom::Command) {
+            return Err(Failure::from(error.clone()));
+        }
+        let course = self.course(&mut counting, held)?;
+        let outcomes = (0..plan.events.len()).map(|event| counting.totals(event)).collect();
+        let usage = course.command.filter(|_| plan.whom == Whom::Command).map(|(_, usage)| Usage {
+            user_ns: nanoseconds(usage.user),
+            system_ns: nanoseconds(usage.system),
+            peak_rss_bytes: usage.peak_rss_bytes,
+            minor_faults: usage.minor_faults,
+            major_faults: usage.major_faults,
+        });
+        let run = Run { wall_ns: nanoseconds(course.wall), usage };
+        let mut report = report(plan, &counting, run, outcomes);
+        report.exit = course.command.map(|(status, _)| exit(status));
+        report.warnings.extend(watchdog(&report));
+        Ok(Ended { report, stopped_by_us: course.stopped_by_us })
+    }
+
+    /// Lets the time of a run pass.
+    fn course(&mut self, counting: &mut Counting, held: Option<HeldCommand>) -> Result<Course, Failure> {
+        let plan = self.plan;
+        let start = Instant::now();
+        if plan.start == Start::AtOnce && plan.whom != Whom::Command {
+            counting.enable()?;
+        }
+        let child = held.map(start_command).transpose()?;
+        let mut enable_at = match plan.start {
+            Start::After(delay) => Some(start + delay),
+            _ => None,
+        };
+        let mut timeout_at = plan.timeout.map(|timeout| start + timeout);
+        let mut interval_ends = plan.interval.map(|interval| start + interval);
+        let mut interval_began = start;
+        let mut intervals = 0;
+        let mut stopped_by_us = false;
+        let mut command = None;
+        loop {
+            if let Some(child) = &child {
+                command = child.try_wait()?;
+                if command.is_some() {
+                    break;
+                }
+            } else if self.asked_to_stop > 0 || stopped_by_us || self.is_gone() {
+                break;
+            }
+            // Without a child to wait for, its end is looked for now and then.
+            let look = (child.is_none() && !matches!(plan.whom, Whom::Cpus { .. }))
+                .then(|| Instant::now() + Duration::from_millis(100));
+            let wake = [enable_at, timeout_at, interval_ends, look].into_iter().flatten().min();
+            self.wait(wake, counting, child.as_ref(), &mut stopped_by_us)?;
+
+            let now = Instant::now();
+            if enable_at.is_some_and(|at| now >= at) {
+                counting.enable()?;
+                enable_at = None;
+            }
+            if interval_ends.is_some_and(|at| now >= at) && !stopped_by_us {
+                self.interval(counting, start, interval_began, now, intervals == 0)?;
+                interval_began = now;
+                interval_ends =
+                    interval_ends.zip(plan.interval).map(|(at, interval)| (at + interval).max(now));
+                intervals += 1;
+                stopped_by_us |= plan.intervals == Some(intervals);
+                if stopped_by_us {
+                    end(child.as_ref());
+                    interval_ends = None;
+                }
+            }
+            if timeout_at.is_some_and(|at| now >= at) {
+                stopped_by_us = true;
+                end(child.as_ref());
+                timeout_at = None;
+            }
+        }
+        let now = Instant::now();
+        counting.disable()?;
+        if plan.interval.is_some() && plan.intervals.is_none_or(|wanted| intervals < wanted) {
+            self.interval(counting, start, interval_began, now, intervals == 0)?;
+        }
+        Ok(Course { wall: now - start, command, stopped_by_us })
+    }
+
+    /// Waits until something happens or `wake` has come, and deals with signals and orders.
+    fn wait(
+        &mut self,
+        wake: Option<Instant>,
+        counting: &mut Counting,
+        child: Option<&RunningCommand>,
+        stopped_by_us: &mut bool,
+    ) -> Result<(), Failure> {
+        let timeout = wake.map(|wake| wake.saturating_duration_since(Instant::now()));
+        let mut fds: Vec<BorrowedFd<'_>> = vec![self.signals.as_fd()];
+        fds.extend(self.control.as_ref().map(AsFd::as_fd));
+        match poll::poll(&fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(Failure::new(format_args!("cannot wait: {errno}"))),
+        }
+        while let Some(received) = self.signals.next() {
+            if received.signal != SIGCHLD {
+                self.asked_to_stop += 1;
+                stop(child, received, self.asked_to_stop);
+            }
+        }
+        let Some(control) = &mut self.control else { return Ok(()) };
+        let (orders, closed) = control.orders();
+        for order in orders {
+            match order {
+                Ok(Order::Enable) => counting.enable()?,
+                Ok(Order::Disable) => counting.disable()?,
+                Ok(Order::Ping) => {}
+                Ok(Order::Stop) => {
+                    *stopped_by_us = true;
+                    end(child);
+                }
+                Err(other) => {
+                    self.output.remark(&format!(
+                        "control: '{other}' is not an order; there are enable, disable, ping, stop"
+                    ))?;
+                    continue;
+                }
+            }
+            control.acknowledge();
+        }
+        if closed {
+            self.control = None;
+        }
+        Ok(())
+    }
+
+    /// Nothing of what is measured exists any more.
+    fn is_gone(&self) -> bool {
+        match &self.plan.whom {
+            Whom::Processes(ids) | Whom::Threads(ids) => {
+                !ids.iter().any(|&id| i32::try_from(id).is_ok_and(process::exists))
+            }
+            Whom::Command | Whom::Cpus { .. } => false,
+        }
+    }
+
+    fn interval(
+        &mut self,
+        counting: &mut Counting,
+        start: Instant,
+        began: Instant,
+        now: Instant,
+        first: bool,
+    ) -> Result<(), Failure> {
+        let outcomes = counting.since_last();
+        let run = Run { wall_ns: nanoseconds(now - began), usage: None };
+        let mut report = report(self.plan, counting, run, outcomes);
+        report.interval = Some(Interval { at_ns: nanoseconds(now - start), first });
+        self.output.interval(&report)
+    }
+}
+
+fn start_command(held: HeldCommand) -> Result<RunningCommand, Failure> {
+    held.release().map_err(|error| {
+        let status = if error.errno() == Errno::ENOENT { NOT_FOUND } else { NOT_EXECUTABLE };
+        Failure::from(error).with_status(status)
+    })
+}
+
+/// Passes a wish to stop on. The second time it is no longer a wish.
+fn stop(child: Option<&RunningCommand>, received: Received, times: u32) {
+    // `si_code` of a signal that the terminal sent, and then to the command as well.
+    const SI_KERNEL: i32 = 0x80;
+    let Some(child) = child else { return };
+    // One that has just ended needs no signal.
+    let _ = match times {
+        1 if received.code == SI_KERNEL => Ok(()),
+        1 => child.signal(received.signal),
+        _ => child.signal(SIGKILL),
+    };
+}
+
+/// Ends the command because its time is over.
+fn end(child: Option<&RunningCommand>) {
+    // One that has just ended needs no signal.
+    let _ = child.map(|child| child.signal(SIGTERM));
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, signal) => Exit::Signal(signal.unwrap_or(0)),
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A report of one run or interval.
+fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>>) -> Report {
+    let events = plan.events.iter().zip(outcomes).enumerate().map(|(index, (request, outcomes))| {
+        let spec = &request.spec;
+        let rows = match spec.source {
+            Source::Kernel { .. } => {
+                let places = counting.places().iter().cloned();
+                places.zip(outcomes).map(|(place, outcome)| Row { place, outcome }).collect()
+            }
+            Source::Tool(tool) => tool_rows(tool, counting.places(), &run),
+        };
+        let Description { name, lost_kernel_side, impossible } = counting.describe(plan, index);
+        Event { name, source: spec.source, unit: spec.unit(), impossible, lost_kernel_side, rows }
+    });
+    Report {
+        subject: match &plan.whom {
+            Whom::Command => Subject::Command(
+                plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            ),
+            Whom::Processes(pids) => Subject::Processes(pids.clone()),
+            Whom::Threads(tids) => Subject::Threads(tids.clone()),
+            Whom::Cpus { cpus, all } => Subject::Cpus { cpus: cpus.clone(), all: *all },
+        },
+        exit: None,
+        runs: vec![run],
+        interval: None,
+        aggregation: plan.aggregation,
+        cgroup: plan.cgroup.clone(),
+        events: events.collect(),
+        warnings: Vec::new(),
+    }
+}
+
+/// What this program measures itself, where perf shows it: once for all cpus, for every thread.
+fn tool_rows(tool: Tool, places: &[Place], run: &Run) -> Vec<Row> {
+    let value = match (tool, run.usage) {
+        (Tool::DurationTime, _) => Some(run.wall_ns),
+        (Tool::UserTime, usage) => usage.map(|usage| usage.user_ns),
+        (Tool::SystemTime, usage) => usage.map(|usage| usage.system_ns),
+    };
+    let outcome = match value {
+        Some(value) => {
+            let reading = super::model::Reading { value, raw: value, enabled_ns: value, running_ns: value };
+            Outcome::Counted(vec![reading])
+        }
+        None => Outcome::Missing(Missing::plain(
+            MissingKind::NeverEnabled,
+            "no-command",
+            "known only at the end of a command",
+        )),
+    };
+    let elsewhere =
+        Outcome::Missing(Missing::plain(MissingKind::NeverEnabled, "elsewhere", "shown once, above"));
+    let row = |(number, place): (usize, &Place)| {
+        let outcome = match place {
+            Place::Cpu(_) if number > 0 => return None,
+            Place::Core { .. } | Place::Socket { .. } if number > 0 => elsewhere.clone(),
+            _ => outcome.clone(),
+        };
+        Some(Row { place: place.clone(), outcome })
+    };
+    places.iter().enumerate().filter_map(row).collect()
+}
+
+/// Adds a run to those before.
+fn merge(mut total: Report, run: Report) -> Report {
+    if total.exit != run.exit {
+        let warning = "Not all runs ended in the same way; shown is how the last one did.".to_owned();
+        if !total.warnings.contains(&warning) {
+            total.warnings.push(warning);
+        }
+    }
+    total.exit = run.exit;
+    total.runs.extend(run.runs);
+    for (event, new) in total.events.iter_mut().zip(run.events) {
+        for (row, new) in event.rows.iter_mut().zip(new.rows) {
+            match (&mut row.outcome, new.outcome) {
+                (Outcome::Counted(readings), Outcome::Counted(more)) => readings.extend(more),
+                (outcome @ Outcome::Missing(_), new) => *outcome = new,
+                (Outcome::Counted(_), Outcome::Missing(_)) => {}
+            }
+        }
+    }
+    total
+}
+
+/// A counter that the kernel's own watchdog holds, told when it was missed.
+fn watchdog(report: &Report) -> Option<String> {
+    let hardware = |event: &&Event| match event.source {
+        Source::Kernel { type_, .. } => {
+            use perfuse_events::abi::EventType;
+            [EventType::HARDWARE, EventType::HW_CACHE, EventType::RAW].contains(&type_)
+        }
+        Source::Tool(_) => false,
+    };
+    let missed = |row: &Row| {
+        row.share() < 0.995 || row.missing().is_some_and(|m| m.kind == MissingKind::NeverScheduled)
+    };
+    if !report.events.iter().filter(hardware).flat_map(|event| &event.rows).any(missed) {
+        return None;
+    }
+    let on = std::fs::read_to_string("/proc/sys/kernel/nmi_watchdog").is_ok_and(|text| text.trim() == "1");
+    on.then(|| "The NMI watchdog holds a counter; to free it: sudo sysctl kernel.nmi_watchdog=0".to_owned())
+}

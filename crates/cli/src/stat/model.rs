@@ -1,0 +1,319 @@
+//! A finished measurement (or one interval of it) as plain data: what every output format is made from.
+//! Nothing here knows how the numbers were obtained or how they will look.
+
+use super::statistics::Spread;
+use perfuse_events::{Source, Unit};
+
+/// A measurement.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) subject: Subject,
+    /// How the command ended (the last one of several runs); `None` without a command, or while it runs.
+    pub(crate) exit: Option<Exit>,
+    /// One entry a run; the interval's for an interval.
+    pub(crate) runs: Vec<Run>,
+    /// Set for an interval of a measurement that goes on.
+    pub(crate) interval: Option<Interval>,
+    pub(crate) aggregation: Aggregation,
+    /// The cgroup measured.
+    pub(crate) cgroup: Option<String>,
+    pub(crate) events: Vec<Event>,
+    /// What the reader has to know about the whole.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A command with its arguments, and all it starts.
+    Command(Vec<String>),
+    Processes(Vec<u32>),
+    Threads(Vec<u32>),
+    /// These cpus; the flag tells that they are all.
+    Cpus {
+        cpus: Vec<u32>,
+        all: bool,
+    },
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+/// One run, as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) wall_ns: u64,
+    /// What the command used, if there was one and it was the subject.
+    pub(crate) usage: Option<Usage>,
+}
+
+/// What a command used, its children included.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Usage {
+    pub(crate) user_ns: u64,
+    pub(crate) system_ns: u64,
+    pub(crate) peak_rss_bytes: u64,
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
+}
+
+/// When an interval ended, from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interval {
+    pub(crate) at_ns: u64,
+    /// The first one of the measurement.
+    pub(crate) first: bool,
+}
+
+/// What one row stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aggregation {
+    Everything,
+    Cpu,
+    Core,
+    Socket,
+    Thread,
+}
+
+/// One event with its rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    /// As perf prints it.
+    pub(crate) name: String,
+    pub(crate) source: Source,
+    pub(crate) unit: Unit,
+    /// Counts user space only although the kernel alone makes this event happen: it is always zero.
+    pub(crate) impossible: bool,
+    /// The kernel side was asked for and refused.
+    pub(crate) lost_kernel_side: bool,
+    /// One per [`Place`], in order.
+    pub(crate) rows: Vec<Row>,
+}
+
+/// An event at a place.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) place: Place,
+    pub(crate) outcome: Outcome,
+}
+
+/// Where something was counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Everywhere,
+    Cpu(u32),
+    Core { socket: u32, die: u32, core: u32, cpus: u32 },
+    Socket { socket: u32, cpus: u32 },
+    Thread { name: String, tid: u32 },
+}
+
+/// What became of an event.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// It was counted, once a run; at least one entry.
+    Counted(Vec<Reading>),
+    Missing(Missing),
+}
+
+/// A count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// The value to show: scaled to the time enabled, unless that was not wanted.
+    pub(crate) value: u64,
+    /// The value the kernel counted.
+    pub(crate) raw: u64,
+    pub(crate) enabled_ns: u64,
+    pub(crate) running_ns: u64,
+}
+
+/// Why there is no count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) kind: MissingKind,
+    /// A few words.
+    pub(crate) short: String,
+    /// A stable word for scripts.
+    pub(crate) cause: String,
+    /// The errno's name.
+    pub(crate) errno: Option<String>,
+    /// Sentences, for a footnote; may be empty.
+    pub(crate) explanation: String,
+    /// What would help.
+    pub(crate) remedies: Vec<String>,
+}
+
+/// The two ways not to count that perf tells apart, and what lies behind the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MissingKind {
+    /// It could not be opened.
+    NotSupported,
+    /// It was open but never counted: other events held the hardware.
+    NeverScheduled,
+    /// It was open but never enabled, or what it measures never ran.
+    NeverEnabled,
+}
+
+impl Missing {
+    /// One that needs no explanation.
+    pub(crate) fn plain(kind: MissingKind, cause: &str, short: &str) -> Self {
+        Missing {
+            kind,
+            short: short.into(),
+            cause: cause.into(),
+            errno: None,
+            explanation: String::new(),
+            remedies: Vec::new(),
+        }
+    }
+
+    pub(crate) fn never_scheduled() -> Self {
+        Self::plain(MissingKind::NeverScheduled, "not-scheduled", "not counted: never on the PMU")
+    }
+
+    pub(crate) fn never_enabled() -> Self {
+        Self::plain(MissingKind::NeverEnabled, "not-enabled", "not counted: nothing ran while it was enabled")
+    }
+}
+
+impl Row {
+    /// The readings; empty when it was not counted.
+    pub(crate) fn readings(&self) -> &[Reading] {
+        match &self.outcome {
+            Outcome::Counted(readings) => readings,
+            Outcome::Missing(_) => &[],
+        }
+    }
+
+    /// The value with its spread over the runs.
+    pub(crate) fn spread(&self) -> Option<Spread> {
+        Spread::of(self.readings().iter().map(|reading| reading.value as f64))
+    }
+
+    /// Mean time it was counting.
+    pub(crate) fn running_ns(&self) -> f64 {
+        Spread::of(self.readings().iter().map(|reading| reading.running_ns as f64)).map_or(0.0, |s| s.mean)
+    }
+
+    /// The share of its time it was counting, over all runs.
+    pub(crate) fn share(&self) -> f64 {
+        let enabled: u64 = self.readings().iter().map(|reading| reading.enabled_ns).sum();
+        let running: u64 = self.readings().iter().map(|reading| reading.running_ns).sum();
+        if enabled == 0 { 1.0 } else { running as f64 / enabled as f64 }
+    }
+
+    pub(crate) fn missing(&self) -> Option<&Missing> {
+        match &self.outcome {
+            Outcome::Missing(missing) => Some(missing),
+            Outcome::Counted(_) => None,
+        }
+    }
+}
+
+impl Report {
+    /// Wall time with its spread over the runs.
+    pub(crate) fn wall_ns(&self) -> Option<Spread> {
+        Spread::of(self.runs.iter().map(|run| run.wall_ns as f64))
+    }
+
+    /// Something the command used, with its spread over the runs.
+    pub(crate) fn usage(&self, what: impl Fn(&Usage) -> u64) -> Option<Spread> {
+        Spread::of(self.runs.iter().filter_map(|run| run.usage.as_ref()).map(|usage| what(usage) as f64))
+    }
+
+    /// Whether several runs were made or asked for, so that there is a spread to show.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.runs.len() > 1
+    }
+
+    /// The places in order, as the events have them.
+    pub(crate) fn places(&self) -> Vec<&Place> {
+        let most = self.events.iter().map(|event| &event.rows).max_by_key(|rows| rows.len());
+        most.into_iter().flatten().map(|row| &row.place).collect()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    //! Hand-made measurements for the tests of the formats.
+
+    use super::*;
+    use perfuse_events::EventList;
+
+    /// An event by name, counted with these values (one a run) all of its time.
+    pub(crate) fn counted(name: &str, values: &[u64]) -> Event {
+        partly(name, values, 1_000_000, 1_000_000)
+    }
+
+    /// The same with times.
+    pub(crate) fn partly(name: &str, values: &[u64], enabled_ns: u64, running_ns: u64) -> Event {
+        let reading =
+            |&value| Reading { value, raw: value * running_ns / enabled_ns, enabled_ns, running_ns };
+        event(name, Outcome::Counted(values.iter().map(reading).collect()))
+    }
+
+    /// A hardware event where there is no PMU.
+    pub(crate) fn refused(name: &str) -> Event {
+        event(name, Outcome::Missing(no_pmu()))
+    }
+
+    pub(crate) fn no_pmu() -> Missing {
+        Missing {
+            kind: MissingKind::NotSupported,
+            short: "no hardware PMU here".into(),
+            cause: "no-hardware-pmu".into(),
+            errno: Some("ENOENT".into()),
+            explanation: "this virtual machine has no PMU".into(),
+            remedies: vec!["on the host: -cpu host,pmu=on".into()],
+        }
+    }
+
+    pub(crate) fn event(name: &str, outcome: Outcome) -> Event {
+        let list: EventList = name.parse().unwrap();
+        let spec = list.resolve(&perfuse_events::NoCatalogue).unwrap()[0].events[0].clone();
+        let rows = vec![Row { place: Place::Everywhere, outcome }];
+        let unit = spec.unit();
+        Event { name: spec.name, source: spec.source, unit, impossible: false, lost_kernel_side: false, rows }
+    }
+
+    /// `./parse big.json` with these events.
+    pub(crate) fn report(events: Vec<Event>) -> Report {
+        let runs =
+            events.iter().flat_map(|event| &event.rows).map(|row| row.readings().len()).max().unwrap_or(1);
+        let usage = Usage {
+            user_ns: 2_271_000_000,
+            system_ns: 34_000_000,
+            peak_rss_bytes: 3 << 20,
+            minor_faults: 282,
+            major_faults: 0,
+        };
+        let run = Run { wall_ns: 1_204_000_000, usage: Some(usage) };
+        Report {
+            subject: Subject::Command(vec!["./parse".into(), "big.json".into()]),
+            exit: Some(Exit::Code(0)),
+            runs: vec![run; runs.max(1)],
+            interval: None,
+            aggregation: Aggregation::Everything,
+            cgroup: None,
+            events,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The events of the default set on a machine with a PMU.
+    pub(crate) fn default_events() -> Vec<Event> {
+        vec![
+            counted("task-clock", &[2_310_400_000]),
+            counted("context-switches", &[531]),
+            counted("cpu-migrations", &[6]),
+            counted("page-faults", &[282]),
+            counted("cycles", &[8_912_034_551]),
+            counted("instructions", &[21_470_000_000]),
+            counted("branches", &[3_118_000_000]),
+            counted("branch-misses", &[41_270_000]),
+        ]
+    }
+}

@@ -1,0 +1,204 @@
+//! Where results go and in which format. Each report is written as soon as it exists.
+
+use super::args::Args;
+use super::model::Report;
+use super::text::{self, Glyphs};
+use super::{csv, json, jsonl};
+use crate::exit::Failure;
+use anstream::AutoStream;
+use clap::ColorChoice;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The results' way out.
+#[derive(Debug)]
+pub(super) struct Output {
+    place: Place,
+    format: Format,
+    /// A column for the spread, in perf's formats.
+    repeated: bool,
+    color: anstream::ColorChoice,
+}
+
+#[derive(Debug)]
+enum Place {
+    Stderr,
+    Stdout,
+    File(File),
+}
+
+#[derive(Debug)]
+enum Format {
+    Text(text::Options),
+    /// perf's `-x`.
+    Separated(String),
+    /// perf's `-j`.
+    JsonLines,
+    Json,
+}
+
+impl Output {
+    /// Opens the file, if one was named.
+    pub(super) fn open(args: &Args, repeated: bool) -> Result<Self, Failure> {
+        let place = match args.output.as_deref() {
+            None => Place::Stderr,
+            Some(path) if path == Path::new("-") => Place::Stdout,
+            Some(path) => Place::File(open_file(path, args.append)?),
+        };
+        let on_terminal = match &place {
+            Place::Stderr => io::stderr().is_terminal(),
+            Place::Stdout => io::stdout().is_terminal(),
+            Place::File(_) => false,
+        };
+        let format = if let Some(separator) = &args.field_separator {
+            Format::Separated(separator.replace("\\t", "\t"))
+        } else if args.json_output {
+            Format::JsonLines
+        } else if args.json {
+            Format::Json
+        } else {
+            Format::Text(text::Options {
+                glyphs: glyphs(),
+                exact: args.big_num,
+                quiet: args.quiet,
+                hints: on_terminal && !args.quiet,
+            })
+        };
+        let color = match args.color {
+            ColorChoice::Auto => anstream::ColorChoice::Auto,
+            ColorChoice::Always => anstream::ColorChoice::Always,
+            ColorChoice::Never => anstream::ColorChoice::Never,
+        };
+        let mut output = Output { place, format, repeated, color };
+        // perf's mark of a new measurement in a file that may hold several. JSON stays JSON.
+        if matches!((&output.place, &output.format), (Place::File(_), format) if !matches!(format, Format::Json))
+        {
+            output.write(&format!("# started on {}\n\n", date(SystemTime::now())))?;
+        }
+        Ok(output)
+    }
+
+    /// Writes an interval.
+    pub(super) fn interval(&mut self, report: &Report) -> Result<(), Failure> {
+        let text = match &self.format {
+            Format::Text(options) => {
+                let first = report.interval.is_some_and(|interval| interval.first);
+                text::table(report, options, first)
+            }
+            Format::Separated(separator) => csv::format(report, separator, self.repeated),
+            Format::JsonLines => jsonl::format(report, self.repeated),
+            Format::Json => json::format(report),
+        };
+        self.write(&text)
+    }
+
+    /// Writes the measurement as a whole, after all intervals.
+    pub(super) fn total(&mut self, report: &Report, had_intervals: bool) -> Result<(), Failure> {
+        let text = match &self.format {
+            Format::Text(options) => text::format(report, options),
+            // perf's formats have the intervals only.
+            Format::Separated(_) | Format::JsonLines if had_intervals => return Ok(()),
+            Format::Separated(separator) => csv::format(report, separator, self.repeated),
+            Format::JsonLines => jsonl::format(report, self.repeated),
+            Format::Json => json::format(report),
+        };
+        self.write(&text)
+    }
+
+    /// Writes a remark; in formats for machines there is no room for one.
+    pub(super) fn remark(&mut self, text: &str) -> Result<(), Failure> {
+        match self.format {
+            Format::Text(_) => self.write(&format!("# {text}\n")),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Failure> {
+        let color = self.color;
+        match &mut self.place {
+            Place::Stderr => send(&mut AutoStream::new(io::stderr().lock(), color), text),
+            Place::Stdout => send(&mut AutoStream::new(io::stdout().lock(), color), text),
+            Place::File(file) => send(&mut AutoStream::new(file, color), text),
+        }
+        .map_err(Failure::from)
+    }
+}
+
+fn send(stream: &mut impl Write, text: &str) -> io::Result<()> {
+    stream.write_all(text.as_bytes())?;
+    stream.flush()
+}
+
+fn open_file(path: &Path, append: bool) -> Result<File, Failure> {
+    let mut options = OpenOptions::new();
+    options.create(true).write(true).append(append).truncate(!append);
+    options.open(path).map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))
+}
+
+/// The alphabet of the locale.
+fn glyphs() -> &'static Glyphs {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .filter_map(std::env::var_os)
+        .find(|value| !value.is_empty())
+        .map(|value| value.to_string_lossy().to_ascii_lowercase());
+    match locale {
+        Some(locale) if locale.contains("utf-8") || locale.contains("utf8") => &text::UNICODE,
+        _ => &text::ASCII,
+    }
+}
+
+/// A date as `ctime(3)` writes it, in UTC: `Sat Nov 21 23:07:38 2026`.
+fn date(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [(&str, u64); 12] = [
+        ("Jan", 31),
+        ("Feb", 28),
+        ("Mar", 31),
+        ("Apr", 30),
+        ("May", 31),
+        ("Jun", 30),
+        ("Jul", 31),
+        ("Aug", 31),
+        ("Sep", 30),
+        ("Oct", 31),
+        ("Nov", 30),
+        ("Dec", 31),
+    ];
+    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let (mut year, mut day) = (1970, days);
+    while day >= 365 + u64::from(leap(year)) {
+        day -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let mut name = "";
+    for (month, length) in MONTHS {
+        name = month;
+        let length = length + u64::from(month == "Feb" && leap(year));
+        if day < length {
+            break;
+        }
+        day -= length;
+    }
+    let weekday = WEEKDAYS[(days % 7) as usize];
+    format!("{weekday} {name} {:2} {:02}:{:02}:{:02} {year}", day + 1, rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn dates() {
+        let at = |seconds| date(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(at(951_782_400), "Tue Feb 29 00:00:00 2000");
+        assert_eq!(at(1_795_302_458), "Sat Nov 21 23:07:38 2026");
+        assert_eq!(at(1_798_761_599), "Thu Dec 31 23:59:59 2026");
+    }
+}

@@ -1,0 +1,258 @@
+//! The options, checked: what is to be measured, and how.
+
+use super::args::Args;
+use super::model::Aggregation;
+use crate::exit::Failure;
+use perfuse::{online_cpus, parse_cpu_list};
+use perfuse_events::{EventList, EventSpec, Tracefs};
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+/// What is to be measured, and how.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) whom: Whom,
+    /// The command to run: what is measured, or what tells when to stop.
+    pub(super) command: Vec<OsString>,
+    pub(super) cgroup: Option<String>,
+    pub(super) aggregation: Aggregation,
+    pub(super) events: Vec<Request>,
+    /// How often the command is run; `None`: until interrupted.
+    pub(super) runs: Option<u32>,
+    pub(super) interval: Option<Duration>,
+    pub(super) intervals: Option<u32>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) start: Start,
+    pub(super) inherit: bool,
+    pub(super) scale: bool,
+}
+
+/// Who is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    Command,
+    Processes(Vec<u32>),
+    Threads(Vec<u32>),
+    Cpus { cpus: Vec<u32>, all: bool },
+}
+
+/// When counting starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    AtOnce,
+    After(Duration),
+    /// When the control channel says so.
+    WhenTold,
+}
+
+/// An event to count.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) spec: EventSpec,
+    /// Neighbours with the same number form a group.
+    pub(super) group: Option<u32>,
+}
+
+impl Plan {
+    pub(super) fn new(args: &Args) -> Result<Self, Failure> {
+        let whom = whom(args)?;
+        let on_cpus = matches!(whom, Whom::Cpus { .. });
+        let aggregation = match args {
+            Args { no_aggr: true, .. } => Aggregation::Cpu,
+            Args { per_core: true, .. } => Aggregation::Core,
+            Args { per_socket: true, .. } => Aggregation::Socket,
+            Args { per_thread: true, .. } => Aggregation::Thread,
+            _ => Aggregation::Everything,
+        };
+        match aggregation {
+            Aggregation::Cpu | Aggregation::Core | Aggregation::Socket if !on_cpus => {
+                return Err(Failure::usage("rows by cpu, core or socket need -a, -C or -G"));
+            }
+            Aggregation::Thread if !matches!(whom, Whom::Processes(_) | Whom::Threads(_)) => {
+                return Err(Failure::usage("--per-thread needs -p or -t"));
+            }
+            _ => {}
+        }
+        if args.repeat.is_some() && args.command.is_empty() {
+            return Err(Failure::usage("-r needs a command to repeat"));
+        }
+        Ok(Plan {
+            command: args.command.clone(),
+            cgroup: args.cgroup.as_deref().map(cgroup).transpose()?,
+            aggregation,
+            events: if args.null { Vec::new() } else { events(args, on_cpus)? },
+            runs: match args.repeat {
+                Some(0) => None,
+                times => Some(times.unwrap_or(1)),
+            },
+            interval: args.interval_print.map(Duration::from_millis),
+            intervals: args.interval_count,
+            timeout: args.timeout.map(Duration::from_millis),
+            start: match args.delay {
+                None | Some(0) => Start::AtOnce,
+                Some(ms) => {
+                    u64::try_from(ms).map_or(Start::WhenTold, |ms| Start::After(Duration::from_millis(ms)))
+                }
+            },
+            inherit: !args.no_inherit,
+            scale: !args.no_scale,
+            whom,
+        })
+    }
+
+    /// Several runs were asked for.
+    pub(super) fn is_repeated(&self) -> bool {
+        self.runs != Some(1)
+    }
+}
+
+fn whom(args: &Args) -> Result<Whom, Failure> {
+    if !args.pid.is_empty() {
+        return Ok(Whom::Processes(args.pid.clone()));
+    }
+    if !args.tid.is_empty() {
+        return Ok(Whom::Threads(args.tid.clone()));
+    }
+    if let Some(list) = &args.cpu {
+        let cpus = parse_cpu_list(list);
+        let cpus =
+            cpus.ok_or_else(|| Failure::usage(format_args!("-C wants cpus such as 0-3,8, not '{list}'")))?;
+        return Ok(Whom::Cpus { cpus, all: false });
+    }
+    if args.all_cpus || args.cgroup.is_some() {
+        return Ok(Whom::Cpus { cpus: online_cpus(), all: true });
+    }
+    if args.command.is_empty() {
+        return Err(Failure::usage("nothing to measure: give a command, or -p, -t, -a or -C (see --help)"));
+    }
+    Ok(Whom::Command)
+}
+
+/// perf takes a list with a cgroup for each event; here all events are measured in one.
+fn cgroup(list: &str) -> Result<String, Failure> {
+    let mut names = list.split(',').filter(|name| !name.is_empty());
+    let first = names.next().ok_or_else(|| Failure::usage("-G wants the name of a cgroup"))?;
+    if names.any(|name| name != first) {
+        return Err(Failure::usage("-G takes one cgroup at a time"));
+    }
+    Ok(first.to_owned())
+}
+
+/// Levels of detail: what is counted by default, and what each `-d` adds.
+const LEVELS: [&str; 4] = [
+    "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses",
+    "L1-dcache-loads,L1-dcache-load-misses,LLC-loads,LLC-load-misses",
+    "L1-icache-loads,L1-icache-load-misses,dTLB-loads,dTLB-load-misses,iTLB-loads,iTLB-load-misses",
+    "L1-dcache-prefetches,L1-dcache-prefetch-misses",
+];
+
+fn events(args: &Args, on_cpus: bool) -> Result<Vec<Request>, Failure> {
+    let mut lists = args.events.clone();
+    if lists.is_empty() {
+        lists.push(if on_cpus { "cpu-clock" } else { "task-clock" }.to_owned());
+        let levels = usize::from(args.detailed.min(3)) + 1;
+        let mut levels = LEVELS[..levels].iter();
+        lists.extend(levels.next().map(|list| (*list).to_owned()));
+        lists.extend(stalled_cycles());
+        lists.extend(levels.map(|list| (*list).to_owned()));
+    }
+    let catalogue = Tracefs::new();
+    let mut requests = Vec::new();
+    let mut groups = 0;
+    for list in lists {
+        let sets = list.parse().and_then(|list: EventList| list.resolve(&catalogue));
+        for set in sets.map_err(|error| Failure::usage(error.explain()))? {
+            groups += 1;
+            let group = (set.events.len() > 1).then_some(groups);
+            requests.extend(set.events.into_iter().map(|spec| Request { spec, group }));
+        }
+    }
+    Ok(requests)
+}
+
+/// The stalled-cycles events, of those cpus that name them.
+fn stalled_cycles() -> impl Iterator<Item = String> {
+    let names = ["stalled-cycles-frontend", "stalled-cycles-backend"];
+    let known = |name: &&str| Path::new("/sys/bus/event_source/devices/cpu/events").join(name).exists();
+    names.into_iter().filter(known).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Subcommand};
+    use clap::Parser;
+
+    fn plan(line: &str) -> Result<Plan, String> {
+        let cli = Cli::try_parse_from(["perfuse", "stat"].into_iter().chain(line.split_whitespace()));
+        match cli.map_err(|error| error.to_string())?.subcommand {
+            Subcommand::Stat(args) => Plan::new(&args).map_err(|failure| failure.to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_may_follow_two_dashes_or_not() {
+        for line in ["-e cs ls -l -e x", "-e cs -- ls -l -e x"] {
+            let plan = plan(line).unwrap();
+            assert_eq!(plan.command, ["ls", "-l", "-e", "x"]);
+            assert_eq!((plan.whom, plan.events.len()), (Whom::Command, 1));
+        }
+    }
+
+    #[test]
+    fn the_default_events_grow_with_detail() {
+        let count = |line: &str| {
+            let events = plan(line).unwrap().events;
+            events.iter().filter(|event| !event.spec.name.starts_with("stalled")).count()
+        };
+        assert_eq!(["true", "-d true", "-dd true", "-d -d -d true"].map(count), [8, 12, 18, 20]);
+        assert_eq!(plan("-a").unwrap().events[0].spec.name, "cpu-clock");
+        assert_eq!(plan("-n true").unwrap().events.len(), 0);
+    }
+
+    #[test]
+    fn groups_have_numbers() {
+        let events = plan("-e cs,{faults,cycles} -e {cs,faults} true").unwrap().events;
+        let groups: Vec<_> = events.iter().map(|event| event.group).collect();
+        assert_eq!(groups, [None, Some(2), Some(2), Some(3), Some(3)]);
+    }
+
+    #[test]
+    fn delays_and_repeats() {
+        assert_eq!(plan("-D -1 true").unwrap().start, Start::WhenTold);
+        assert_eq!(plan("-D 50 true").unwrap().start, Start::After(Duration::from_millis(50)));
+        assert_eq!(plan("-r 0 true").unwrap().runs, None);
+        assert_eq!(plan("-r 3 true").unwrap().runs, Some(3));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for line in [
+            "",
+            "-r 3",
+            "-r 3 -a",
+            "-A true",
+            "--per-core true",
+            "--per-thread true",
+            "--per-thread -a",
+            "-p 1 -a",
+            "-x , -j true",
+            "--append true",
+            "-e nonsense true",
+            "-C 3-1",
+            "-G a,b",
+            "--interval-count 3 true",
+            "-D -2 true",
+        ] {
+            assert!(plan(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_event_is_shown_with_what_was_meant() {
+        let error = plan("-e cs,cyclse true").unwrap_err();
+        assert!(error.contains("^^^^^^") && error.contains("did you mean cycles"), "{error}");
+    }
+}

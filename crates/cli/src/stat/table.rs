@@ -1,0 +1,143 @@
+//! Columns of text: aligned, styled, as wide as what stands in them.
+
+use anstyle::Style;
+
+/// A cell's text with how it looks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cell {
+    pub(super) text: String,
+    pub(super) style: Style,
+}
+
+impl Cell {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Cell { text: text.into(), style: Style::new() }
+    }
+
+    pub(super) fn styled(text: impl Into<String>, style: Style) -> Self {
+        Cell { text: text.into(), style }
+    }
+}
+
+/// Where a column's text stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Left,
+    Right,
+}
+
+/// A column: what separates it from the one before, its side, and its least width.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) gap: usize,
+    pub(super) side: Side,
+    pub(super) least: usize,
+}
+
+/// Rows of cells. A row may be shorter than the table; its last cell then takes the room that is left
+/// and makes no column wider.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) columns: Vec<Column>,
+    pub(super) rows: Vec<Vec<Cell>>,
+}
+
+/// A style around a text, nothing for plain text.
+pub(super) fn paint(text: &str, style: Style) -> String {
+    if style.is_plain() { text.to_owned() } else { format!("{style}{text}{style:#}") }
+}
+
+/// Characters of a text: good enough a width for the names that occur here.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+impl Table {
+    /// Lines, each ended by a line feed and without spaces before that.
+    pub(super) fn format(&self) -> String {
+        let widths = self.widths();
+        let mut out = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            // Spaces are written only when something follows them.
+            let mut pending = 0;
+            for (at, (cell, column)) in row.iter().zip(&self.columns).enumerate() {
+                let spans = at + 1 == row.len() && row.len() < self.columns.len();
+                let room = if spans { 0 } else { widths[at].saturating_sub(width(&cell.text)) };
+                pending += column.gap;
+                if column.side == Side::Right && !spans {
+                    pending += room;
+                }
+                if !cell.text.is_empty() {
+                    line.extend(std::iter::repeat_n(' ', pending));
+                    line += &paint(&cell.text, cell.style);
+                    pending = 0;
+                } else if column.side == Side::Right && !spans {
+                    continue;
+                }
+                if column.side == Side::Left {
+                    pending += room;
+                }
+            }
+            out += &line;
+            out.push('\n');
+        }
+        out
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.columns.iter().map(|column| column.least).collect();
+        for row in &self.rows {
+            let own = if row.len() < self.columns.len() { row.len().saturating_sub(1) } else { row.len() };
+            for (widest, cell) in widths.iter_mut().zip(&row[..own]) {
+                *widest = (*widest).max(width(&cell.text));
+            }
+        }
+        widths
+    }
+}
+
+/// Words in lines of at most `columns`: the first after `first`, the others after as many spaces.
+pub(super) fn wrap(first: &str, text: &str, columns: usize) -> String {
+    let indent = width(first);
+    let mut out = first.to_owned();
+    let mut at = indent;
+    for (number, word) in text.split_whitespace().enumerate() {
+        if number > 0 && at + 1 + width(word) > columns {
+            out += &format!("\n{:indent$}", "");
+            at = indent;
+        } else if number > 0 {
+            out.push(' ');
+            at += 1;
+        }
+        out += word;
+        at += width(word);
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align_and_lines_end_without_spaces() {
+        let column = |gap, side| Column { gap, side, least: 0 };
+        let cells = |texts: &[&str]| texts.iter().map(|&text| Cell::new(text)).collect();
+        let table = Table {
+            columns: vec![column(1, Side::Left), column(2, Side::Right), column(1, Side::Left)],
+            rows: vec![
+                cells(&["event", "count", ""]),
+                cells(&["cs", "7", "k"]),
+                cells(&["faults", "a long reason why not"]),
+            ],
+        };
+        assert_eq!(table.format(), " event   count\n cs          7 k\n faults  a long reason why not\n");
+    }
+
+    #[test]
+    fn text_wraps_under_its_start() {
+        assert_eq!(wrap("- ", "one two three", 9), "- one two\n  three\n");
+    }
+}

@@ -1,0 +1,23 @@
+//! Which core and socket a cpu belongs to. Read only when asked for.
+
+use std::fs;
+
+/// Where a cpu sits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Seat {
+    pub(super) socket: u32,
+    pub(super) die: u32,
+    pub(super) core: u32,
+}
+
+impl Seat {
+    /// Of this cpu; zeros where the system does not tell.
+    pub(super) fn of(cpu: u32) -> Self {
+        let number = |file: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}");
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.trim().parse().unwrap_or(0)
+        };
+        Seat { socket: number("physical_package_id"), die: number("die_id"), core: number("core_id") }
+    }
+}
