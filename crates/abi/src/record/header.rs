@@ -234,7 +234,7 @@ impl<'a> RawRecord<'a> {
     }
 
     /// Takes the record apart. Tells which field does not fit where in the record, counted from its
-    /// header.
+    /// header. [`Decoded::fill`] does the same without moving the result.
     #[inline]
     pub fn decode(&self, format: &RecordFormat) -> Result<Decoded<'a>, Short> {
         Decoded::decode(self, format)
