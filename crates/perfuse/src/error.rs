@@ -91,6 +91,8 @@ pub struct Error(Box<Inner>);
 struct Inner {
     call: Call,
     subject: Option<Subject>,
+    /// The event's name, where there is an event.
+    event: Option<String>,
     errno: Errno,
     diagnosis: Diagnosis,
 }
@@ -112,8 +114,8 @@ impl Error {
             Call::Open { attr, pid, cpu, .. } => Some(Subject { attr, pid, cpu }),
             _ => subject,
         };
-        let diagnosis = crate::diagnosis::examine(&call, subject.as_ref(), errno);
-        Error(Box::new(Inner { call, subject, errno, diagnosis }))
+        let (diagnosis, event) = crate::diagnosis::examine(&call, subject.as_ref(), errno);
+        Error(Box::new(Inner { call, subject, event, errno, diagnosis }))
     }
 
     /// What was asked.
@@ -134,6 +136,40 @@ impl Error {
     /// What it means here and now.
     pub fn diagnosis(&self) -> &Diagnosis {
         &self.0.diagnosis
+    }
+
+    /// What was attempted, in words: "cannot open cycles for this thread".
+    pub fn attempt(&self) -> String {
+        let Inner { call, event, .. } = &*self.0;
+        let event = event.as_deref().unwrap_or("an event");
+        match call {
+            Call::Open { pid, cpu, flags, .. } => {
+                let task = match pid {
+                    _ if flags.contains(OpenFlags::PID_CGROUP) => " for a cgroup".to_owned(),
+                    -1 => String::new(),
+                    0 => " for this thread".to_owned(),
+                    pid => format!(" for thread {pid}"),
+                };
+                let cpu = if *cpu == -1 { String::new() } else { format!(" on cpu {cpu}") };
+                format!("cannot open {event}{task}{cpu}")
+            }
+            Call::Read => format!("cannot read {event}"),
+            Call::Ioctl(code) => {
+                let name =
+                    perfuse_abi::ioctl::name(*code).map_or_else(|| format!("{code:#x}"), str::to_owned);
+                format!("ioctl {name} on {event} failed")
+            }
+            Call::Mmap { bytes, offset: 0 } => {
+                format!("cannot map a ring of {} KiB for {event}", bytes / 1024)
+            }
+            Call::Mmap { bytes, .. } => format!("cannot map an AUX area of {} KiB for {event}", bytes / 1024),
+            Call::Poll => format!("cannot wait for {event}"),
+            Call::Prctl => "prctl on this thread's events failed".to_owned(),
+            Call::Fcntl => format!("cannot set up signals of {event}"),
+            Call::Spawn { program } => format!("cannot run {}", program.to_string_lossy()),
+            Call::Process => "cannot follow the measured program".to_owned(),
+            Call::File { path } => format!("cannot use {}", path.display()),
+        }
     }
 
     /// Short for the cause of the diagnosis.
@@ -160,8 +196,9 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { call, subject, errno, diagnosis } = &*self.0;
-        write!(f, "{}: {errno}: {}", asked(call, subject.as_ref()), diagnosis.explanation)?;
+        // The C library's words for an errno ("No such file or directory") would mislead more than tell.
+        let Inner { errno, diagnosis, .. } = &*self.0;
+        write!(f, "{}: {} ({errno:?})", self.attempt(), diagnosis.explanation)?;
         if f.alternate() {
             diagnosis.remedies.iter().try_for_each(|remedy| write!(f, "\n  → {remedy}"))?;
         }
@@ -183,35 +220,5 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = io::Error::from(error.errno()).kind();
         io::Error::new(kind, error)
-    }
-}
-
-/// What was asked, as the start of a sentence.
-fn asked(call: &Call, subject: Option<&Subject>) -> String {
-    let event = subject.map_or_else(|| "an event".to_owned(), |s| crate::diagnosis::event_name(&s.attr));
-    match call {
-        Call::Open { pid, cpu, flags, .. } => {
-            let task = match pid {
-                _ if flags.contains(OpenFlags::PID_CGROUP) => " for a cgroup".to_owned(),
-                -1 => String::new(),
-                0 => " for this thread".to_owned(),
-                pid => format!(" for thread {pid}"),
-            };
-            let cpu = if *cpu == -1 { String::new() } else { format!(" on cpu {cpu}") };
-            format!("cannot open {event}{task}{cpu}")
-        }
-        Call::Read => format!("cannot read {event}"),
-        Call::Ioctl(code) => {
-            let name = perfuse_abi::ioctl::name(*code).map_or_else(|| format!("{code:#x}"), str::to_owned);
-            format!("ioctl {name} on {event} failed")
-        }
-        Call::Mmap { bytes, offset: 0 } => format!("cannot map a ring of {} KiB for {event}", bytes / 1024),
-        Call::Mmap { bytes, .. } => format!("cannot map an AUX area of {} KiB for {event}", bytes / 1024),
-        Call::Poll => format!("cannot wait for {event}"),
-        Call::Prctl => "prctl on this thread's events failed".to_owned(),
-        Call::Fcntl => format!("cannot set up signals of {event}"),
-        Call::Spawn { program } => format!("cannot run {}", program.to_string_lossy()),
-        Call::Process => "cannot follow the measured program".to_owned(),
-        Call::File { path } => format!("cannot use {}", path.display()),
     }
 }

@@ -10,7 +10,7 @@ pub mod parse;
 use crate::pmu::parse_cpu_list;
 use parse::Flavour;
 use perfuse_abi::Release;
-use perfuse_sys::limits::Limit;
+pub use perfuse_sys::limits::Limit;
 use perfuse_sys::{Errno, limits};
 use std::fmt;
 use std::fs;
@@ -32,6 +32,10 @@ pub struct Facts {
     pub uid: Option<u32>,
     /// Effective capabilities.
     pub capabilities: Option<Capabilities>,
+    /// Capabilities that root, or a program with file capabilities, can have here.
+    pub bounding: Option<Capabilities>,
+    /// Whether this process and its children can never gain privileges: sudo does not work.
+    pub no_new_privileges: Option<bool>,
     /// Whether this is the initial user namespace: capabilities of any other do not count for
     /// perf_events.
     pub initial_user_namespace: Option<bool>,
@@ -182,6 +186,8 @@ impl Facts {
             page_bytes: perfuse_sys::page_size(),
             uid: parse::effective_uid(&status),
             capabilities: parse::status_hex(&status, "CapEff").map(Capabilities),
+            bounding: parse::status_hex(&status, "CapBnd").map(Capabilities),
+            no_new_privileges: parse::status_number(&status, "NoNewPrivs").map(|set| set == 1),
             initial_user_namespace: initial_user_namespace(),
             paranoid: sysctl("perf_event_paranoid"),
             mlock_kib: sysctl("perf_event_mlock_kb"),
@@ -225,6 +231,8 @@ impl Facts {
             page_bytes: 4096,
             uid: None,
             capabilities: None,
+            bounding: None,
+            no_new_privileges: None,
             initial_user_namespace: None,
             paranoid: None,
             mlock_kib: None,
@@ -272,6 +280,15 @@ impl Facts {
     pub fn may_monitor(&self) -> bool {
         let perfmon_exists = self.kernel().is_none_or(|release| release >= Release::new(5, 8));
         self.capable(Capabilities::SYS_ADMIN) || perfmon_exists && self.capable(Capabilities::PERFMON)
+    }
+
+    /// Whether another user of this very place, namely root, has the capability where this one has not,
+    /// and can be reached by `sudo`.
+    pub fn root_has(&self, capability: Capabilities) -> bool {
+        self.uid != Some(0)
+            && self.bounding.is_some_and(|bounding| bounding.contains(capability))
+            && self.initial_user_namespace.unwrap_or(true)
+            && self.no_new_privileges != Some(true)
     }
 
     /// The level from which this kernel refuses perf_event_open altogether to users without privilege;

@@ -631,7 +631,7 @@ fn an_error_in_words() -> Outcome {
     let error = refusal(faults_with(|a| a.flags |= AttrFlags::INHERIT_THREAD));
     assert_eq!(
         error.to_string(),
-        "cannot open page-faults:u for this thread: EINVAL (Invalid argument): inherit_thread without inherit"
+        "cannot open page-faults:u for this thread: inherit_thread without inherit (EINVAL)"
     );
     assert_eq!(format!("{error:#}"), format!("{error}\n  → set inherit too"));
     let Call::Open { attr, pid: 0, cpu: -1, grouped: false, .. } = error.call() else {

@@ -24,7 +24,7 @@ pub enum Kind {
 
 /// Declares the causes with their kinds and their names for scripts.
 macro_rules! causes {
-    ($($(#[$doc:meta])+ $name:ident = $slug:literal $kind:ident;)+) => {
+    ($($(#[$doc:meta])+ $name:ident = $slug:literal $kind:ident $words:literal;)+) => {
         /// The reason behind an errno, as far as it can be told.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -43,6 +43,13 @@ macro_rules! causes {
                 }
             }
 
+            /// The cause in a few words, such as "no hardware PMU here"; a diagnosis has the details.
+            pub fn words(self) -> &'static str {
+                match self {
+                    $(Cause::$name => $words,)+
+                }
+            }
+
             /// What sort of reason it is.
             pub fn kind(self) -> Kind {
                 match self {
@@ -55,150 +62,150 @@ macro_rules! causes {
 
 causes! {
     /// `perf_event_paranoid` above 1 keeps users without privilege from measuring the kernel (rule B4).
-    ParanoidKernel = "paranoid-kernel" Permission;
+    ParanoidKernel = "paranoid-kernel" Permission "perf_event_paranoid keeps the kernel's side closed";
     /// `perf_event_paranoid` above 0 keeps them from measuring whole cpus and cgroups (rule B26).
-    ParanoidCpuWide = "paranoid-cpu-wide" Permission;
+    ParanoidCpuWide = "paranoid-cpu-wide" Permission "perf_event_paranoid keeps whole cpus closed";
     /// A distribution's level of `perf_event_paranoid` keeps them from everything.
-    ParanoidClosed = "paranoid-closed" Permission;
+    ParanoidClosed = "paranoid-closed" Permission "perf_event_paranoid allows this user nothing";
     /// `perf_event_paranoid` above -1 keeps them from raw tracepoint data (rule J31).
-    ParanoidTracepoint = "paranoid-tracepoint" Permission;
+    ParanoidTracepoint = "paranoid-tracepoint" Permission "perf_event_paranoid keeps raw tracepoint data closed";
     /// The thread belongs to somebody else, or may not be debugged (rule B25).
-    ForeignTask = "foreign-task" Permission;
+    ForeignTask = "foreign-task" Permission "the process belongs to somebody else";
     /// Only for `CAP_PERFMON`, whatever the settings: namespace records (rule B5), kprobes and uprobes
     /// (rule J50).
-    PrivilegedFeature = "privileged-feature" Permission;
+    PrivilegedFeature = "privileged-feature" Permission "needs CAP_PERFMON";
     /// A breakpoint in kernel memory needs `CAP_SYS_ADMIN` (rule J20).
-    KernelBreakpoint = "kernel-breakpoint" Permission;
+    KernelBreakpoint = "kernel-breakpoint" Permission "kernel memory needs CAP_SYS_ADMIN";
     /// A seccomp filter, or another guard in front of the kernel, answers the call.
-    Seccomp = "seccomp" Permission;
+    Seccomp = "seccomp" Permission "a seccomp filter refuses the system call";
     /// Kernel lockdown (rules B8, J52).
-    Lockdown = "lockdown" Permission;
+    Lockdown = "lockdown" Permission "kernel lockdown";
     /// A security module such as SELinux (rules B3, B22).
-    SecurityModule = "security-module" Permission;
+    SecurityModule = "security-module" Permission "a security module refuses it";
     /// A file that is needed may not be read.
-    FilePermission = "file-permission" Permission;
+    FilePermission = "file-permission" Permission "a file may not be read";
     /// Rings may lock no more memory (rule F20).
-    LockedMemory = "locked-memory" Limit;
+    LockedMemory = "locked-memory" Limit "the limit of locked memory";
     /// The process has as many descriptors as it may have.
-    OpenFiles = "open-files" Limit;
+    OpenFiles = "open-files" Limit "no descriptors left";
     /// The system has as many descriptors as it may have.
-    SystemFiles = "system-files" Limit;
+    SystemFiles = "system-files" Limit "no descriptors left in the system";
     /// The machine is out of memory, or the size is beyond what the kernel allocates.
-    Memory = "memory" Limit;
+    Memory = "memory" Limit "no memory left";
     /// `perf_event_max_sample_rate` (rule B6).
-    SampleRate = "sample-rate" Limit;
+    SampleRate = "sample-rate" Limit "above perf_event_max_sample_rate";
     /// `perf_event_max_stack` (rule B21).
-    StackDepth = "stack-depth" Limit;
+    StackDepth = "stack-depth" Limit "above perf_event_max_stack";
     /// A group of more members than one `read(2)` may return (rule B31).
-    GroupReadSize = "group-read-size" Limit;
+    GroupReadSize = "group-read-size" Limit "the group is too large to be read";
     /// The kernel was built without perf_events.
-    NoPerfEvents = "no-perf-events" Unsupported;
+    NoPerfEvents = "no-perf-events" Unsupported "this kernel has no perf_events";
     /// Another kernel (gVisor, WSL 1) answers the system calls and has no perf_events.
-    OtherKernel = "other-kernel" Unsupported;
+    OtherKernel = "other-kernel" Unsupported "no Linux kernel here: no perf_events";
     /// There is no PMU for cycles, instructions, caches and branches.
-    NoHardwarePmu = "no-hardware-pmu" Unsupported;
+    NoHardwarePmu = "no-hardware-pmu" Unsupported "no hardware PMU here";
     /// No PMU has this `attr.type`.
-    UnknownPmu = "unknown-pmu" Unsupported;
+    UnknownPmu = "unknown-pmu" Unsupported "no such PMU here";
     /// The PMU has no such event.
-    UnknownEvent = "unknown-event" Unsupported;
+    UnknownEvent = "unknown-event" Unsupported "the PMU has no such event";
     /// No tracepoint has this id (rule J30).
-    UnknownTracepoint = "unknown-tracepoint" Unsupported;
+    UnknownTracepoint = "unknown-tracepoint" Unsupported "no such tracepoint";
     /// The attr asks for something this kernel does not know yet (rules A4, A8 to A10).
-    TooNew = "too-new" Unsupported;
+    TooNew = "too-new" Unsupported "newer than this kernel";
     /// The event cannot record branches.
-    NoBranchStack = "no-branch-stack" Unsupported;
+    NoBranchStack = "no-branch-stack" Unsupported "cannot record branches";
     /// The event cannot sample as precisely as asked.
-    NoPrecise = "no-precise" Unsupported;
+    NoPrecise = "no-precise" Unsupported "cannot be that precise";
     /// The PMU has no overflow interrupt: it counts but cannot sample (rule B23).
-    NoSampling = "no-sampling" Unsupported;
+    NoSampling = "no-sampling" Unsupported "counts but cannot sample";
     /// The PMU has no AUX area, or not this use of it (rule B18).
-    NoAux = "no-aux" Unsupported;
+    NoAux = "no-aux" Unsupported "no AUX area";
     /// The PMU cannot record these registers (rules A13, B16).
-    NoRegisters = "no-registers" Unsupported;
+    NoRegisters = "no-registers" Unsupported "cannot record these registers";
     /// The PMU counts user space, kernel and hypervisor together only (rule B16).
-    NoExclude = "no-exclude" Unsupported;
+    NoExclude = "no-exclude" Unsupported "cannot leave out user space or kernel";
     /// The processor watches no memory, or not in this way (rule J20).
-    NoBreakpoints = "no-breakpoints" Unsupported;
+    NoBreakpoints = "no-breakpoints" Unsupported "no registers for such breakpoints";
     /// The PMU belongs to a package or the machine, not to tasks (rule B17).
-    NotPerTask = "not-per-task" Unsupported;
+    NotPerTask = "not-per-task" Unsupported "counts whole cpus only (-a)";
     /// Cgroups of this hierarchy have no events (rule B19).
-    CgroupHierarchy = "cgroup-hierarchy" Unsupported;
+    CgroupHierarchy = "cgroup-hierarchy" Unsupported "this cgroup tree has no events";
     /// A file that is needed does not exist: no tracing file system, an older kernel.
-    NoFile = "no-file" Unsupported;
+    NoFile = "no-file" Unsupported "a file does not exist";
     /// Bits of the open flags or of the attr that mean nothing (rules A8 to A11, B1).
-    UnknownBits = "unknown-bits" Invalid;
+    UnknownBits = "unknown-bits" Invalid "bits without a meaning";
     /// Fields of the attr that exclude, or require, each other (rules A11 to A21, B15).
-    Contradiction = "contradiction" Invalid;
+    Contradiction = "contradiction" Invalid "options that do not go together";
     /// A field is out of its range.
-    OutOfRange = "out-of-range" Invalid;
+    OutOfRange = "out-of-range" Invalid "a value out of range";
     /// No such cpu (rule B14).
-    NoSuchCpu = "no-such-cpu" Invalid;
+    NoSuchCpu = "no-such-cpu" Invalid "no such cpu";
     /// Neither a thread nor a cpu, or a cgroup without a cpu (rules B9, B14).
-    NoTarget = "no-target" Invalid;
+    NoTarget = "no-target" Invalid "nobody to measure";
     /// A clock that does not exist, or not for this kind of event (rule B24).
-    Clock = "clock" Invalid;
+    Clock = "clock" Invalid "no such clock for this event";
     /// The event does not go with its group leader (rules B13, B28, B29).
-    Group = "group" Invalid;
+    Group = "group" Invalid "does not go with its group";
     /// An event that uses an AUX area needs a leader that owns one (rule B32).
-    AuxLeader = "aux-leader" Invalid;
+    AuxLeader = "aux-leader" Invalid "needs a leader with an AUX area";
     /// The PMU has the event but not with these bits.
-    EventConfig = "event-config" Invalid;
+    EventConfig = "event-config" Invalid "the PMU does not take this config";
     /// A probe that cannot be placed there (rules J51, J52).
-    ProbePlace = "probe-place" Invalid;
+    ProbePlace = "probe-place" Invalid "cannot be probed there";
     /// A breakpoint of this type, length or alignment (rule J20).
-    BreakpointShape = "breakpoint-shape" Invalid;
+    BreakpointShape = "breakpoint-shape" Invalid "no breakpoint can be like that";
     /// A ring whose data pages are not a power of two (rule F5).
-    RingSize = "ring-size" Invalid;
+    RingSize = "ring-size" Invalid "not a size of a ring";
     /// An inherited event that is not bound to a cpu has no ring (rule F1).
-    RingInherit = "ring-inherit" Invalid;
+    RingInherit = "ring-inherit" Invalid "an inherited event needs a cpu to have a ring";
     /// The event's ring has another size, or it writes to the ring of another (rule F6).
-    RingTaken = "ring-taken" Invalid;
+    RingTaken = "ring-taken" Invalid "the event has a ring already";
     /// The AUX area does not follow from the control page (rule F9).
-    AuxArea = "aux-area" Invalid;
+    AuxArea = "aux-area" Invalid "not an AUX area";
     /// Records cannot be redirected like this (rule G30).
-    Redirection = "redirection" Invalid;
+    Redirection = "redirection" Invalid "records cannot go there";
     /// The event only counts, or its children are counted: no refresh, no period (rules C48, C49).
-    NotSampling = "not-sampling" Invalid;
+    NotSampling = "not-sampling" Invalid "for sampling events only";
     /// A filter the event does not understand or already has (rules J34, J40).
-    Filter = "filter" Invalid;
+    Filter = "filter" Invalid "no such filter";
     /// A BPF program that does not fit the event (rules K1, K10).
-    Bpf = "bpf" Invalid;
+    Bpf = "bpf" Invalid "the BPF program does not fit";
     /// The descriptor is not that of an event.
-    NotAnEvent = "not-an-event" Invalid;
+    NotAnEvent = "not-an-event" Invalid "not the descriptor of an event";
     /// The descriptor is not that of a cgroup's directory (rule B19).
-    NotACgroup = "not-a-cgroup" Invalid;
+    NotACgroup = "not-a-cgroup" Invalid "not a cgroup";
     /// Room for the answer was too small.
-    ShortBuffer = "short-buffer" Invalid;
+    ShortBuffer = "short-buffer" Invalid "too little room for the answer";
     /// Memory that cannot be read or written was passed.
-    BadPointer = "bad-pointer" Invalid;
+    BadPointer = "bad-pointer" Invalid "memory that cannot be used";
     /// Members were added to or taken from the group after its task forked (rule D12).
-    GroupChanged = "group-changed" Busy;
+    GroupChanged = "group-changed" Busy "the group changed after a fork";
     /// A pinned event found no room on the PMU and is in the error state (rule E1).
-    NoRoom = "no-room" Busy;
+    NoRoom = "no-room" Busy "no room on the PMU";
     /// Every debug register is taken (rule J22).
-    BreakpointSlots = "breakpoint-slots" Busy;
+    BreakpointSlots = "breakpoint-slots" Busy "every debug register is taken";
     /// Somebody else uses a PMU that has room for one (rules B20, B33).
-    ExclusivePmu = "exclusive-pmu" Busy;
+    ExclusivePmu = "exclusive-pmu" Busy "somebody else uses the PMU";
     /// A passing shortage.
-    TryAgain = "try-again" Busy;
+    TryAgain = "try-again" Busy "a passing shortage";
     /// A signal came first.
-    Interrupted = "interrupted" Other;
+    Interrupted = "interrupted" Other "interrupted by a signal";
     /// No such thread, or it has ended.
-    NoSuchTask = "no-such-task" Gone;
+    NoSuchTask = "no-such-task" Gone "no such process";
     /// The thread is ending.
-    TaskExiting = "task-exiting" Gone;
+    TaskExiting = "task-exiting" Gone "the process is ending";
     /// The cpu is offline (rule B27).
-    CpuOffline = "cpu-offline" Gone;
+    CpuOffline = "cpu-offline" Gone "the cpu is offline";
     /// The group leader's task has ended (rules B11, B28).
-    LeaderGone = "leader-gone" Gone;
+    LeaderGone = "leader-gone" Gone "the group leader's task has ended";
     /// The event's PMU is gone.
-    PmuGone = "pmu-gone" Gone;
+    PmuGone = "pmu-gone" Gone "the PMU is gone";
     /// No such program.
-    NoProgram = "no-program" Other;
+    NoProgram = "no-program" Other "no such program";
     /// The program may not or cannot be executed.
-    NotExecutable = "not-executable" Other;
+    NotExecutable = "not-executable" Other "cannot be executed";
     /// None of the reasons above is known to apply.
-    Unknown = "unknown" Other;
+    Unknown = "unknown" Other "refused";
 }
 
 impl Cause {

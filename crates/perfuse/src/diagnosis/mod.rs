@@ -93,8 +93,8 @@ impl Open<'_> {
     }
 }
 
-/// Looks at the machine, then thinks.
-pub(crate) fn examine(call: &Call, subject: Option<&Subject>, errno: Errno) -> Diagnosis {
+/// Looks at the machine, then thinks. Returns the name of the event too, as far as it is known.
+pub(crate) fn examine(call: &Call, subject: Option<&Subject>, errno: Errno) -> (Diagnosis, Option<String>) {
     // The answer lies in the errno itself: threads that end while they are being opened come by the
     // thousand and are expected.
     let facts = match (call, errno) {
@@ -102,7 +102,11 @@ pub(crate) fn examine(call: &Call, subject: Option<&Subject>, errno: Errno) -> D
         _ => Facts::gather(),
     };
     let findings = Findings::gather(call, subject, errno, &facts);
-    diagnose(call, subject, errno, &facts, &findings)
+    let name = subject.map(|subject| {
+        let pmu = facts.pmu(subject.attr.type_.0).map(|pmu| pmu.name.as_str());
+        name::name_with(&subject.attr, pmu)
+    });
+    (diagnose(call, subject, errno, &facts, &findings), name)
 }
 
 /// The reason for `errno`, on a system of which `facts` and `findings` are known. `subject` is the event

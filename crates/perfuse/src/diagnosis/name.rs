@@ -6,6 +6,11 @@ use perfuse_abi::{
 
 /// The event of `attr` in the words people know it by.
 pub(crate) fn event_name(attr: &Attr) -> String {
+    name_with(attr, None)
+}
+
+/// [`event_name`], where the name of the PMU is known.
+pub(super) fn name_with(attr: &Attr, pmu: Option<&str>) -> String {
     let plain = match attr.type_ {
         EventType::SOFTWARE => Software(attr.config).header_name().map(|name| words(name, "PERF_COUNT_SW_")),
         EventType::HARDWARE => {
@@ -29,7 +34,10 @@ pub(crate) fn event_name(attr: &Attr) -> String {
             };
             Some(format!("{what} watch at {:#x}", attr.bp_addr()))
         }
-        EventType(type_) => Some(format!("event {:#x} of PMU {type_}", attr.config)),
+        EventType(type_) => Some(match pmu {
+            Some(pmu) => format!("{pmu}/config={:#x}/", attr.config),
+            None => format!("event {:#x} of PMU {type_}", attr.config),
+        }),
     };
     let name = plain.unwrap_or_else(|| format!("event type {} config {:#x}", attr.type_.0, attr.config));
     let (user, kernel) =
@@ -96,5 +104,7 @@ mod tests {
         let mut attr = Attr::new(EventType::HARDWARE);
         attr.flags |= AttrFlags::EXCLUDE_KERNEL;
         assert_eq!(event_name(&attr), "cycles:u");
+        let attr = Attr { config: 17, ..Attr::new(EventType(10)) };
+        assert_eq!(name_with(&attr, Some("msr")), "msr/config=0x11/");
     }
 }

@@ -1,8 +1,8 @@
 //! Advice, fitted to whom it is given to: what a container's user can do is not what an administrator
 //! can do, and nobody is told what cannot help him.
 
-use crate::facts::Facts;
 use crate::facts::parse::Flavour;
+use crate::facts::{Capabilities, Facts};
 use perfuse_abi::Release;
 
 /// "on the host: " where settings of the kernel cannot be changed from here.
@@ -33,21 +33,37 @@ pub(super) fn privilege(facts: &Facts, full: bool) -> Vec<String> {
                 .to_owned(),
         ];
     }
-    match facts.container.as_deref() {
-        Some("kubernetes") => vec![format!(
-            "in the pod's container: securityContext: {{ capabilities: {{ add: [\"{name}\"] }} }}"
-        )],
-        Some(engine @ ("docker" | "podman")) => vec![format!("{engine} run --cap-add {name} …")],
-        Some("lxc") => vec![format!("drop {} from lxc.cap.drop", name.to_ascii_lowercase())],
-        Some(other) => vec![format!("give the {other} container CAP_{name}")],
-        None if facts.uid == Some(0) => {
-            vec![format!("give this process CAP_{name}, which its root has lost")]
-        }
-        None => {
-            let file = format!("sudo setcap cap_{}=ep PROGRAM, once", name.to_ascii_lowercase());
-            vec!["run it with sudo".to_owned(), file]
-        }
+    let capability = if perfmon { Capabilities::PERFMON } else { Capabilities::SYS_ADMIN };
+    let mut remedies = Vec::new();
+    if facts.root_has(capability) {
+        remedies.push("run it with sudo".to_owned());
     }
+    // In a container capabilities are given to its root.
+    let root = if facts.uid == Some(0) { "" } else { "--user root " };
+    match facts.container.as_deref() {
+        // Its root has the capability, so the container is not what is in the way.
+        Some(_) if facts.root_has(capability) => {}
+        Some("kubernetes") => remedies.push(format!(
+            "in the pod's container: securityContext: {{ capabilities: {{ add: [\"{name}\"] }} }}"
+        )),
+        Some(engine @ ("docker" | "podman")) => {
+            remedies.push(format!("{engine} run {root}--cap-add {name} …"));
+        }
+        Some("lxc") => remedies.push(format!("drop {} from lxc.cap.drop", name.to_ascii_lowercase())),
+        Some(other) => remedies.push(format!("give the {other} container CAP_{name}")),
+        None if facts.uid == Some(0) => {
+            remedies.push(format!("give this process CAP_{name}, which its root has lost"));
+        }
+        None if facts.no_new_privileges == Some(true) => {
+            remedies
+                .push("run it outside this sandbox, whose no_new_privs keeps sudo from working".to_owned());
+        }
+        None => {}
+    }
+    if facts.root_has(capability) {
+        remedies.push(format!("sudo setcap cap_{}=ep PROGRAM, once", name.to_ascii_lowercase()));
+    }
+    remedies
 }
 
 /// Ways past a seccomp filter.
@@ -118,10 +134,9 @@ pub(super) fn ring_memory(facts: &Facts, wanted: u64) -> Vec<String> {
     if facts.locked_bytes.is_some_and(|limit| limit.hard > limit.soft && limit.hard >= wanted) {
         remedies.push("raise the soft limit: ulimit -l $(ulimit -H -l)".to_owned());
     }
-    let cpus = facts.online_cpus.as_ref().map_or(1, Vec::len).max(1) as u64;
-    let share = facts.ring_share_bytes().unwrap_or(0) / 1024 / cpus;
-    let needed = share + wanted.div_ceil(1024);
-    remedies.push(sysctl(facts, "perf_event_mlock_kb", needed.next_power_of_two()));
+    // Each cpu has such a ring, and such a share.
+    let share = u64::try_from(facts.mlock_kib.unwrap_or(0)).unwrap_or(0);
+    remedies.push(sysctl(facts, "perf_event_mlock_kb", share + wanted.div_ceil(1024)));
     match facts.container.as_deref() {
         Some(engine @ ("docker" | "podman")) => {
             remedies.push(format!("{engine} run --cap-add IPC_LOCK …, or --ulimit memlock=-1"));

@@ -16,6 +16,8 @@ fn user() -> Facts {
     facts.arch = "x86_64";
     facts.uid = Some(1000);
     facts.capabilities = Some(Capabilities(0));
+    facts.bounding = Some(Capabilities(0x1ff_ffff_ffff));
+    facts.no_new_privileges = Some(false);
     facts.initial_user_namespace = Some(true);
     facts.paranoid = Some(2);
     facts.mlock_kib = Some(516);
@@ -55,6 +57,7 @@ fn guest() -> Facts {
 fn docker() -> Facts {
     Facts {
         capabilities: Some(Capabilities(0xa80425fb)),
+        bounding: Some(Capabilities(0xa80425fb)),
         container: Some("docker".into()),
         read_only_sysctls: Some(true),
         seccomp_filter: Some(true),
@@ -199,6 +202,14 @@ fn containers() {
     expect(&diagnosis, Cause::ParanoidKernel, ":u");
     assert_eq!(diagnosis.remedies[1], "on the host: sudo sysctl kernel.perf_event_paranoid=1");
     assert_eq!(diagnosis.remedies[2], "docker run --cap-add PERFMON …");
+    // A user of the container gets capabilities by way of its root; no sudo helps.
+    let inside = Facts { uid: Some(1000), capabilities: Some(Capabilities(0)), ..docker.clone() };
+    let diagnosis = told(&open(cycles()), Errno::EACCES, &inside);
+    assert_eq!(diagnosis.remedies[2..], ["docker run --user root --cap-add PERFMON …"], "{diagnosis:#?}");
+    // In a machine that only looks like one, its root can.
+    let machine = Facts { container: Some("docker".into()), ..user() };
+    let diagnosis = told(&open(cycles()), Errno::EACCES, &machine);
+    assert_eq!(diagnosis.remedies[2], "run it with sudo", "{diagnosis:#?}");
     // Rootless podman: every capability, in a namespace where they do not count.
     let podman = Facts {
         container: Some("podman".into()),
@@ -441,7 +452,7 @@ fn limits_come_with_their_numbers() {
         assert!(diagnosis.explanation.contains(number), "{number}: {diagnosis:#?}");
     }
     assert!(
-        diagnosis.remedies.contains(&"sudo sysctl kernel.perf_event_mlock_kb=8192".to_owned()),
+        diagnosis.remedies.contains(&"sudo sysctl kernel.perf_event_mlock_kb=4612".to_owned()),
         "{diagnosis:#?}"
     );
 }
