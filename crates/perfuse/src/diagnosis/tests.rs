@@ -362,7 +362,6 @@ fn fields_newer_than_the_kernel() {
     expect(&diagnosis, Cause::TooNew, "inherit_thread");
     assert!(diagnosis.explanation.contains("5.13") && diagnosis.explanation.contains("5.10.0-30-amd64"));
     // A vendor may have brought it back: the probes know better.
-    let mut attr = attr;
     attr.sample_type = SampleType::WEIGHT | SampleType::WEIGHT_STRUCT;
     let culprits = vec![Part::Sample(SampleType::WEIGHT_STRUCT)];
     let findings = Findings { culprits, ..Default::default() };
