@@ -2,7 +2,7 @@
 //! of 320 (the same with a piece of the stack).
 
 use crate::measure::{Contestant, compare};
-use perfuse::abi::record::Record;
+use perfuse::abi::record::{Decoded, Record};
 use perfuse::abi::{SampleType, Software};
 use perfuse::{Builder, Counter, Sampler};
 use perfuse_sys::{Mapping, Protection, page_size};
@@ -186,8 +186,10 @@ fn records(title: &str, faults: usize, stack: bool) {
             turn(faults, || {
                 let batch = decoded.batch();
                 let mut records = 0;
+                let mut place = Decoded::from(Record::Switch);
                 for entry in batch.iter() {
-                    if let Record::Sample(sample) = &black_box(entry.decode().unwrap()).record {
+                    entry.decode_into(&mut place).unwrap();
+                    if let Record::Sample(sample) = &black_box(&place).record {
                         black_box(sample.ip);
                     }
                     records += 1;

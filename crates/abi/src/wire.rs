@@ -87,8 +87,8 @@ pub trait Codec<'a>: Sized {
     /// The bytes up to the next multiple of 8.
     fn pad8(&mut self, v: &mut Padding<'a>) -> Result<(), Self::Error>;
 
-    /// A field that is there only if `wanted`. An unwanted one is left alone in both directions; a
-    /// writer refuses a wanted one that is `None`.
+    /// A field that is there only if `wanted`. A reader makes an unwanted one `None`; a writer leaves it
+    /// out whatever it is, and refuses a wanted one that is `None`.
     fn optional<T: Default>(
         &mut self,
         wanted: bool,

@@ -118,7 +118,10 @@ impl<'a> Record<'a> {
                 *self = Record::Read(read);
             }
             RecordType::SAMPLE => {
-                *self = Record::Sample(Sample::default());
+                // Every field of a sample is set by reading, so an earlier one need not be cleared.
+                if !matches!(self, Record::Sample(_)) {
+                    *self = Record::Sample(Sample::default());
+                }
                 if let Record::Sample(sample) = self {
                     sample.fill(c, format)?;
                 }

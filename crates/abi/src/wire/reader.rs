@@ -113,9 +113,11 @@ impl<'a> Codec<'a> for Reader<'a> {
         layout: impl FnOnce(&mut Self, &mut T) -> Result<(), Short>,
     ) -> Result<(), Short> {
         if wanted {
-            layout(self, v.insert(T::default()))?;
+            layout(self, v.insert(T::default()))
+        } else {
+            *v = None;
+            Ok(())
         }
-        Ok(())
     }
 }
 
