@@ -2,6 +2,7 @@
 
 use super::attr::first_violation;
 use super::{Cause, Diagnosis, Open, Part, remedy};
+use crate::facts::Pmu;
 use perfuse_abi::{Attr, AttrFlags, EventType, OpenFlags, Release, SampleType};
 use perfuse_sys::Errno;
 
@@ -95,12 +96,22 @@ fn of_the_group(open: &Open<'_>) -> Option<Diagnosis> {
         let text = "pinned and exclusive are for group leaders (rule B28)";
         return Some(Diagnosis::new(Cause::Group, text).remedy("set them on the leader only"));
     }
-    let mut text = "it does not go with its group leader: thread, cpu, inherit and clock must be the same, there \
-                    is one hardware PMU per group, the leader must not be a member itself, and all must fit the \
-                    PMU's counters at once (rules B13, B28, B29)"
-        .to_owned();
-    let mut diagnosis = Diagnosis::new(Cause::Group, "").remedy("open it as a group of its own");
-    if attr.flags.contains(AttrFlags::INHERIT) {
+    let hardware = attr.type_ == EventType::HARDWARE
+        || attr.type_ == EventType::HW_CACHE
+        || open.facts.pmu(attr.type_.0).is_some_and(Pmu::is_cpu);
+    let mut text = if hardware {
+        "the group does not fit the PMU's counters all at once, or the event differs from its leader in thread, cpu, \
+         inherit, clock or PMU (rules B13, B28, B29)"
+    } else {
+        "the event differs from its group leader in thread, cpu, inherit, clock or PMU, or the leader is a member \
+         itself (rules B13, B28, B29)"
+    }
+    .to_owned();
+    let mut diagnosis = Diagnosis::new(Cause::Group, "").remedy(match hardware {
+        true => "make the group smaller, or open the event by itself: the kernel then takes turns",
+        false => "open it as a group of its own",
+    });
+    if !hardware && attr.flags.contains(AttrFlags::INHERIT) {
         text += "; an inherited group may also have changed places with a child's copy (rule D20)";
         diagnosis = diagnosis.remedy("build inherited groups before the task forks");
     }

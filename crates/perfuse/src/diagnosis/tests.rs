@@ -434,7 +434,7 @@ fn pmus_that_cannot_do_that() {
     expect(&told(chain, Errno::EOVERFLOW, Findings::default()), Cause::StackDepth, "127");
     let grouped = Call::Open { attr: cycles(), pid: 0, cpu: -1, grouped: true, flags: OpenFlags::empty() };
     let diagnosis = diagnose(&grouped, None, Errno::EINVAL, &root(), &culprit(Part::Group));
-    expect(&diagnosis, Cause::Group, "its own");
+    expect(&diagnosis, Cause::Group, "smaller");
 }
 
 #[test]
