@@ -14,6 +14,7 @@ pub use perfuse_sys::limits::Limit;
 use perfuse_sys::{Errno, limits};
 use std::fmt;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Everything a diagnosis is made from. Gathered in well under a millisecond.
@@ -178,7 +179,8 @@ impl Facts {
         let release = perfuse_sys::uname_release();
         let version = read("/proc/version").unwrap_or_default();
         let status = read("/proc/self/status").unwrap_or_default();
-        let cpuinfo = read("/proc/cpuinfo");
+        // The first processor tells it all, and hundreds of them take long to write.
+        let cpuinfo = head("/proc/cpuinfo", 16 << 10);
         let mounts = read("/proc/self/mountinfo");
         Facts {
             flavour: parse::flavour(&version, &release),
@@ -329,6 +331,13 @@ impl Facts {
 /// The text of a file, if it can be had.
 fn read(path: impl AsRef<Path>) -> Option<String> {
     fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The first `limit` bytes of a file, if it can be had.
+fn head(path: &str, limit: u64) -> Option<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A number below /proc/sys/kernel.
