@@ -74,11 +74,18 @@ pub(super) fn seccomp(facts: &Facts) -> Vec<String> {
              Localhost profile that allows perf_event_open"
                 .to_owned(),
         ],
-        Some(engine @ ("docker" | "podman")) => vec![
-            format!("{engine} run --cap-add PERFMON … (newer default profiles then allow the call)"),
-            format!("{engine} run --security-opt seccomp=FILE …, with a profile that allows perf_event_open"),
-            format!("{engine} run --security-opt seccomp=unconfined …"),
-        ],
+        Some(engine @ ("docker" | "podman")) => {
+            // Newer default profiles allow the call to those who have the capability.
+            let capable = facts.capabilities.is_some_and(|own| own.contains(Capabilities::PERFMON));
+            let by_default = (!capable).then(|| {
+                format!("{engine} run --cap-add PERFMON … (newer default profiles then allow the call)")
+            });
+            let profile = format!(
+                "{engine} run --security-opt seccomp=FILE …, with a profile that allows perf_event_open"
+            );
+            let none = format!("{engine} run --security-opt seccomp=unconfined …");
+            by_default.into_iter().chain([profile, none]).collect()
+        }
         Some(other) => vec![format!("allow perf_event_open in the {other} container's seccomp profile")],
         None => vec![
             "allow perf_event_open where the filter comes from: a sandbox, a CI runner, or a systemd unit \
