@@ -85,6 +85,11 @@ impl Counting {
         if any { None } else { (0..self.set.len()).find_map(|event| self.set.error(event)) }
     }
 
+    /// Why an event of the plan could not be opened.
+    pub(super) fn error(&self, event: usize) -> Option<&Error> {
+        self.indices[event].and_then(|index| self.set.error(index))
+    }
+
     /// Remarks on how each event was opened.
     pub(super) fn remarks(&self, plan: &Plan) -> Vec<String> {
         let remark = |(request, index): (&Request, &Option<usize>)| {
@@ -204,7 +209,7 @@ fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, Error> {
 }
 
 /// What the library is asked for; `None` for what the kernel does not count.
-fn builder(spec: &EventSpec) -> Option<Builder> {
+pub(crate) fn builder(spec: &EventSpec) -> Option<Builder> {
     let mut attr = Attr::default();
     if !spec.apply(&mut attr) {
         return None;
@@ -295,10 +300,10 @@ fn refusal(error: &Error) -> Missing {
 
 fn in_a_few_words(cause: Cause, error: &Error) -> String {
     let words = match cause {
-        Cause::ParanoidKernel => "perf_event_paranoid keeps the kernel side closed",
-        Cause::ParanoidCpuWide => "perf_event_paranoid keeps whole cpus closed",
-        Cause::ParanoidClosed => "perf_event_paranoid allows nothing to this user",
-        Cause::ParanoidTracepoint => "perf_event_paranoid keeps raw tracepoints closed",
+        Cause::ParanoidKernel => "not allowed: perf_event_paranoid > 1",
+        Cause::ParanoidCpuWide => "not allowed: perf_event_paranoid > 0",
+        Cause::ParanoidClosed => "not allowed: perf_event_paranoid",
+        Cause::ParanoidTracepoint => "not allowed: perf_event_paranoid > -1",
         Cause::ForeignTask => "the process belongs to somebody else",
         Cause::PrivilegedFeature => "needs CAP_PERFMON",
         Cause::Seccomp => "a seccomp filter refuses the system call",

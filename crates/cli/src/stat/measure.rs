@@ -13,6 +13,7 @@ use perfuse::{Command, HeldCommand, RunningCommand};
 use perfuse_events::{Source, Tool};
 use perfuse_sys::signal::{Received, SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM, Signals};
 use perfuse_sys::{Errno, poll, process};
+use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -27,6 +28,9 @@ pub(super) fn run(
 ) -> Result<Exit, Failure> {
     let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD]);
     let signals = signals.map_err(|errno| Failure::new(format_args!("cannot watch for signals: {errno}")))?;
+    if plan.whom == Whom::Command {
+        output.goes_on_unread();
+    }
     let mut measuring = Measuring { plan, output, control, signals, verbose, asked_to_stop: 0 };
     let mut total: Option<Report> = None;
     let mut exit = Exit::Code(0);
@@ -115,6 +119,22 @@ impl Measuring<'_> {
             counting.enable()?;
         }
         let child = held.map(start_command).transpose()?;
+        let passed = self.pass(counting, child.as_ref(), start);
+        if passed.is_err() {
+            // Nobody waits for it any longer.
+            end(child.as_ref());
+        }
+        passed
+    }
+
+    /// Deals with all that happens from the start to the end of a run.
+    fn pass(
+        &mut self,
+        counting: &mut Counting,
+        child: Option<&RunningCommand>,
+        start: Instant,
+    ) -> Result<Course, Failure> {
+        let plan = self.plan;
         let mut enable_at = match plan.start {
             Start::After(delay) => Some(start + delay),
             _ => None,
@@ -126,7 +146,7 @@ impl Measuring<'_> {
         let mut stopped_by_us = false;
         let mut command = None;
         loop {
-            if let Some(child) = &child {
+            if let Some(child) = child {
                 command = child.try_wait()?;
                 if command.is_some() {
                     break;
@@ -138,7 +158,7 @@ impl Measuring<'_> {
             let look = (child.is_none() && !matches!(plan.whom, Whom::Cpus { .. }))
                 .then(|| Instant::now() + Duration::from_millis(100));
             let wake = [enable_at, timeout_at, interval_ends, look].into_iter().flatten().min();
-            self.wait(wake, counting, child.as_ref(), &mut stopped_by_us)?;
+            self.wait(wake, counting, child, &mut stopped_by_us)?;
 
             let now = Instant::now();
             if enable_at.is_some_and(|at| now >= at) {
@@ -153,13 +173,13 @@ impl Measuring<'_> {
                 intervals += 1;
                 stopped_by_us |= plan.intervals == Some(intervals);
                 if stopped_by_us {
-                    end(child.as_ref());
+                    end(child);
                     interval_ends = None;
                 }
             }
             if timeout_at.is_some_and(|at| now >= at) {
                 stopped_by_us = true;
-                end(child.as_ref());
+                end(child);
                 timeout_at = None;
             }
         }
@@ -221,9 +241,8 @@ impl Measuring<'_> {
     /// Nothing of what is measured exists any more.
     fn is_gone(&self) -> bool {
         match &self.plan.whom {
-            Whom::Processes(ids) | Whom::Threads(ids) => {
-                !ids.iter().any(|&id| i32::try_from(id).is_ok_and(process::exists))
-            }
+            Whom::Processes(pids) => !pids.iter().any(|&pid| has_running_thread(pid)),
+            Whom::Threads(tids) => !tids.iter().any(|tid| is_running(&format!("/proc/{tid}"))),
             Whom::Command | Whom::Cpus { .. } => false,
         }
     }
@@ -242,6 +261,20 @@ impl Measuring<'_> {
         report.interval = Some(Interval { at_ns: nanoseconds(now - start), first });
         self.output.interval(&report)
     }
+}
+
+/// A process may outlive its first thread.
+fn has_running_thread(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    threads.filter_map(Result::ok).any(|thread| is_running(&thread.path().to_string_lossy()))
+}
+
+/// The thread of this folder exists, and is more than an entry that its parent has not waited for.
+fn is_running(dir: &str) -> bool {
+    let stat = fs::read_to_string(format!("{dir}/stat")).unwrap_or_default();
+    // The state follows the name, which may contain anything.
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X' | 'x'))
 }
 
 fn start_command(held: HeldCommand) -> Result<RunningCommand, Failure> {
@@ -382,6 +415,6 @@ fn watchdog(report: &Report) -> Option<String> {
     if !report.events.iter().filter(hardware).flat_map(|event| &event.rows).any(missed) {
         return None;
     }
-    let on = std::fs::read_to_string("/proc/sys/kernel/nmi_watchdog").is_ok_and(|text| text.trim() == "1");
+    let on = fs::read_to_string("/proc/sys/kernel/nmi_watchdog").is_ok_and(|text| text.trim() == "1");
     on.then(|| "The NMI watchdog holds a counter; to free it: sudo sysctl kernel.nmi_watchdog=0".to_owned())
 }

@@ -175,7 +175,7 @@ impl Missing {
     }
 
     pub(crate) fn never_enabled() -> Self {
-        Self::plain(MissingKind::NeverEnabled, "not-enabled", "not counted: nothing ran while it was enabled")
+        Self::plain(MissingKind::NeverEnabled, "not-enabled", "nothing ran while it was enabled")
     }
 }
 

@@ -20,6 +20,10 @@ pub(super) struct Output {
     /// A column for the spread, in perf's formats.
     repeated: bool,
     color: anstream::ColorChoice,
+    /// A command is measured: it goes on even when nobody reads the results any more.
+    for_command: bool,
+    /// Nobody does.
+    unread: bool,
 }
 
 #[derive(Debug)]
@@ -71,13 +75,18 @@ impl Output {
             ColorChoice::Always => anstream::ColorChoice::Always,
             ColorChoice::Never => anstream::ColorChoice::Never,
         };
-        let mut output = Output { place, format, repeated, color };
+        let mut output = Output { place, format, repeated, color, for_command: false, unread: false };
         // perf's mark of a new measurement in a file that may hold several. JSON stays JSON.
         if matches!((&output.place, &output.format), (Place::File(_), format) if !matches!(format, Format::Json))
         {
             output.write(&format!("# started on {}\n\n", date(SystemTime::now())))?;
         }
         Ok(output)
+    }
+
+    /// From now on a command is measured.
+    pub(super) fn goes_on_unread(&mut self) {
+        self.for_command = true;
     }
 
     /// Writes an interval.
@@ -116,13 +125,22 @@ impl Output {
     }
 
     fn write(&mut self, text: &str) -> Result<(), Failure> {
+        if self.unread {
+            return Ok(());
+        }
         let color = self.color;
-        match &mut self.place {
+        let written = match &mut self.place {
             Place::Stderr => send(&mut AutoStream::new(io::stderr().lock(), color), text),
             Place::Stdout => send(&mut AutoStream::new(io::stdout().lock(), color), text),
             Place::File(file) => send(&mut AutoStream::new(file, color), text),
+        };
+        match written {
+            Err(error) if self.for_command && error.kind() == io::ErrorKind::BrokenPipe => {
+                self.unread = true;
+                Ok(())
+            }
+            written => written.map_err(Failure::from),
         }
-        .map_err(Failure::from)
     }
 }
 

@@ -315,7 +315,8 @@ fn used(report: &Report, options: &Options) -> String {
         parts.push(format!("{} faults with I/O", number::count(major.mean).joined()));
     }
     let lead = if report.is_repeated() { "mean " } else { "" };
-    format!("\n   {lead}{}\n", parts.join(&format!("  {}  ", options.glyphs.dot)))
+    let gap = if report.events.is_empty() { "" } else { "\n" };
+    format!("{gap}   {lead}{}\n", parts.join(&format!("  {}  ", options.glyphs.dot)))
 }
 
 fn footnotes(report: &Report, options: &Options) -> String {
@@ -356,7 +357,8 @@ fn footnotes(report: &Report, options: &Options) -> String {
             &format!(
                 "{impossible}: this 0 says nothing. The kernel itself makes these happen, and only user space was counted.",
             ),
-            &["without the modifier u, with the right to measure the kernel".to_owned()],
+            &["leave out the modifier u; that takes root, CAP_PERFMON or perf_event_paranoid <= 1"
+                .to_owned()],
         );
     }
     let scheduled =

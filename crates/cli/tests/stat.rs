@@ -1,0 +1,598 @@
+//! `perfuse stat` as its users run it: the real program on the running kernel, next to Linux's own perf
+//! where that is installed.
+
+use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+suite! {
+    the_commands_status_is_passed_on,
+    wrong_command_lines_are_told_apart,
+    the_commands_output_is_its_own,
+    an_event_that_cannot_be_counted_says_why,
+    a_zero_that_means_nothing_says_so,
+    ctrl_c_keeps_the_counts,
+    a_second_ctrl_c_kills,
+    intervals_end_with_the_command_or_their_number,
+    several_runs_show_their_spread,
+    results_go_to_a_file_and_are_appended,
+    a_time_limit_ends_the_command,
+    counting_can_be_delayed,
+    another_program_controls_the_counting,
+    a_running_process_is_measured,
+    the_whole_system_and_single_cpus_are_measured,
+    children_are_counted_unless_refused,
+    json_has_numbers_and_reasons,
+    an_unprivileged_user_gets_reasons_in_place_of_zeros,
+    a_seccomp_filter_is_named,
+    lines_have_the_shape_of_perfs,
+    counts_agree_with_perfs,
+    a_broken_pipe_ends_quietly,
+}
+
+/// A shell loop of some 50 ms.
+const BUSY: &str = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
+
+fn program() -> PathBuf {
+    std::env::var_os("PERFUSE_BIN").map_or_else(|| env!("CARGO_BIN_EXE_perfuse").into(), PathBuf::from)
+}
+
+/// `perfuse stat` with these arguments, in a locale of our choice.
+fn stat<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(program());
+    command.arg("stat").args(arguments);
+    plainly(&mut command);
+    command
+}
+
+fn plainly(command: &mut Command) {
+    command.env("LC_ALL", "C.UTF-8").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs it; what it wrote to standard error.
+fn results(arguments: &[&str]) -> String {
+    let output = output(&mut stat(arguments));
+    assert!(output.status.success(), "{arguments:?}: {:?} {}", output.status, text(&output.stderr));
+    text(&output.stderr)
+}
+
+/// The status a shell would show.
+fn status(arguments: &[&str]) -> i32 {
+    output(&mut stat(arguments)).status.code().expect("it ends by itself")
+}
+
+/// The row of an event: all words of the first line that begins with its name.
+fn row<'a>(text: &'a str, event: &str) -> Vec<&'a str> {
+    let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.into_iter()
+        .find(|words| words.first() == Some(&event))
+        .unwrap_or_else(|| panic!("no {event} in {text}"))
+}
+
+/// A directory of this test, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("perfuse-stat-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a temporary directory can be made");
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        Scratch(dir)
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A program that runs until the test ends.
+struct Running(Child);
+
+impl Running {
+    fn shell(script: &str) -> Self {
+        let child =
+            Command::new("sh").args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        Running(child.expect("the shell starts"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn send(signal: &str, pid: u32) {
+    let status = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status();
+    assert!(status.expect("kill runs").success());
+}
+
+/// Waits until the process has a child of its own that runs this program.
+fn wait_for_command(parent: u32, name: &str) {
+    let children = PathBuf::from(format!("/proc/{parent}/task/{parent}/children"));
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(10) {
+        let pids = fs::read_to_string(&children).unwrap_or_default();
+        let runs =
+            |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+        if pids.split_whitespace().any(runs) {
+            // The command may still be setting itself up.
+            std::thread::sleep(Duration::from_millis(100));
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{name} did not start");
+}
+
+fn the_commands_status_is_passed_on() -> Outcome {
+    assert_eq!(status(&["-e", "cs", "true"]), 0);
+    assert_eq!(status(&["-e", "cs", "--", "sh", "-c", "exit 7"]), 7);
+    assert_eq!(status(&["-e", "cs", "--", "sh", "-c", "kill -9 $$"]), 137);
+    assert_eq!(status(&["-n", "--", "sh", "-c", "exit 3"]), 3);
+    assert_eq!(status(&["--", "/nonexistent/program"]), 127);
+    assert_eq!(status(&["--", "no-such-program-anywhere"]), 127);
+    assert_eq!(status(&["--", "/etc/passwd"]), 126);
+    Ok(())
+}
+
+fn wrong_command_lines_are_told_apart() -> Outcome {
+    for wrong in
+        [&["--nonsense", "true"][..], &[], &["-e", "cyclse", "true"], &["-x,", "-j", "true"], &["-A", "true"]]
+    {
+        assert_eq!(status(wrong), 2, "{wrong:?}");
+    }
+    let output = output(&mut stat(["-e", "cs,cyclse", "true"]));
+    let text = text(&output.stderr);
+    assert!(
+        text.contains("column 4") && text.contains("     ^^^^^^") && text.contains("did you mean cycles"),
+        "{text}"
+    );
+    assert_eq!(status(&["-o", "/nonexistent/file", "true"]), 125);
+    Ok(())
+}
+
+fn the_commands_output_is_its_own() -> Outcome {
+    let output = output(&mut stat(["-e", "faults", "sh", "-c", "printf out; printf err >&2"]));
+    assert_eq!(text(&output.stdout), "out");
+    let results = text(&output.stderr);
+    assert!(results.starts_with("err"), "{results}");
+    assert!(row(&results, "faults")[1].parse::<u64>().expect("a number") > 0);
+    assert!(!results.contains('\x1b'), "no colours where there is no terminal");
+    assert!(!results.contains("next:"), "no hints where there is no terminal");
+    Ok(())
+}
+
+fn an_event_that_cannot_be_counted_says_why() -> Outcome {
+    need::no_hardware_pmu()?;
+    let text = results(&["true"]);
+    assert_eq!(row(&text, "cycles")[1], "—");
+    assert!(text.contains("no hardware PMU here"), "{text}");
+    assert!(text.contains("▲ cycles, instructions, branches, branch-misses: "), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    Ok(())
+}
+
+fn a_zero_that_means_nothing_says_so() -> Outcome {
+    let text = results(&["-e", "cs:u", "true"]);
+    assert!(text.contains("always 0 in user space"), "{text}");
+    Ok(())
+}
+
+fn ctrl_c_keeps_the_counts() -> Outcome {
+    let child =
+        stat(["-e", "task-clock,faults", "sleep", "60"]).stderr(Stdio::piped()).spawn().expect("it starts");
+    wait_for_command(child.id(), "sleep");
+    send("INT", child.id());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    let text = text(&output.stderr);
+    assert!(text.contains("killed by SIGINT"), "{text}");
+    assert!(row(&text, "faults")[1].parse::<u64>().expect("a number") > 0);
+
+    // What is measured is not ours to end; measuring it was a success.
+    let sleeper = Running::shell("exec sleep 60");
+    let mut command = stat(["-e", "duration_time", "-p", &sleeper.0.id().to_string()]);
+    let child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    std::thread::sleep(Duration::from_millis(300));
+    send("INT", child.id());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(self::text(&output.stderr).contains("duration_time"));
+    Ok(())
+}
+
+fn a_second_ctrl_c_kills() -> Outcome {
+    let mut command = stat(["-e", "cs", "sh", "-c", "trap '' INT; while :; do sleep 0.05; done"]);
+    let child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    wait_for_command(child.id(), "sh");
+    send("INT", child.id());
+    std::thread::sleep(Duration::from_millis(200));
+    send("INT", child.id());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(137), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("cs "));
+    Ok(())
+}
+
+fn intervals_end_with_the_command_or_their_number() -> Outcome {
+    let text = results(&["-I", "50", "-x,", "-e", "duration_time", "sleep", "0.18"]);
+    let times: Vec<f64> =
+        text.lines().map(|line| line.split(',').next().unwrap().trim().parse().expect("a time")).collect();
+    assert_eq!(times.len(), 4, "{text}");
+    assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{text}");
+    let start = Instant::now();
+    let text = results(&["-I", "50", "--interval-count", "2", "-x,", "-e", "duration_time", "sleep", "30"]);
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(start.elapsed() < Duration::from_secs(10));
+    // Intervals of busy time add up to the total.
+    let text = results(&["-I", "20", "--json", "-e", "faults", "sh", "-c", BUSY]);
+    let objects: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let (total, intervals) = objects.split_last().expect("there is a total");
+    let value = |object: &serde_json::Value| object["events"][0]["value"].as_u64().unwrap_or(0);
+    assert_eq!(intervals.iter().map(value).sum::<u64>(), value(total), "{text}");
+    Ok(())
+}
+
+fn several_runs_show_their_spread() -> Outcome {
+    let scratch = Scratch::new("runs");
+    let log = scratch.join("log");
+    let script = format!("echo run >> {}", log.display());
+    let text = results(&["-r", "4", "-e", "faults", "sh", "-c", &script]);
+    assert_eq!(fs::read_to_string(log).expect("it ran").lines().count(), 4);
+    assert!(text.contains("4 runs") && text.contains("σ") && text.contains("95 % interval"), "{text}");
+    assert!(text.contains('['), "{text}");
+    Ok(())
+}
+
+fn results_go_to_a_file_and_are_appended() -> Outcome {
+    let scratch = Scratch::new("file");
+    let file = scratch.join("results");
+    let path = file.to_str().expect("a plain path");
+    for extra in [&[][..], &["--append"], &["--append"]] {
+        let output = output(&mut stat([&["-o", path, "-x,", "-e", "faults"], extra, &["true"]].concat()));
+        assert_eq!(text(&output.stderr), "");
+    }
+    let content = fs::read_to_string(&file).expect("it was written");
+    assert_eq!(content.matches("# started on ").count(), 3, "{content}");
+    assert_eq!(content.matches(",,faults,").count(), 3, "{content}");
+    output(&mut stat(["-o", path, "--json", "-e", "faults", "true"]));
+    let content = fs::read_to_string(&file).expect("it was written");
+    assert!(serde_json::from_str::<serde_json::Value>(&content).is_ok(), "{content}");
+    let output = output(&mut stat(["-o", "-", "-x,", "-e", "faults", "true"]));
+    assert!(text(&output.stdout).contains(",,faults,"));
+    Ok(())
+}
+
+fn a_time_limit_ends_the_command() -> Outcome {
+    let start = Instant::now();
+    let text = results(&["--timeout", "150", "-e", "duration_time", "-x,", "sleep", "30"]);
+    let ns: f64 = text.split(',').next().unwrap().parse().expect("a number");
+    assert!((1.4e8..5e9).contains(&ns), "{text}");
+    assert!(start.elapsed() < Duration::from_secs(10));
+    Ok(())
+}
+
+fn counting_can_be_delayed() -> Outcome {
+    let all = results(&["-x,", "-e", "task-clock", "sh", "-c", BUSY]);
+    let late = results(&["-D", "100000", "-x,", "-e", "task-clock", "sh", "-c", BUSY]);
+    assert!(all.split(',').next().unwrap().parse::<f64>().expect("a number") > 1.0, "{all}");
+    assert!(late.starts_with("<not counted>,msec,task-clock,"), "{late}");
+    Ok(())
+}
+
+fn another_program_controls_the_counting() -> Outcome {
+    need::program("mkfifo")?;
+    let scratch = Scratch::new("control");
+    let (orders, acks) = (scratch.join("orders"), scratch.join("acks"));
+    assert!(Command::new("mkfifo").args([&orders, &acks]).status().expect("mkfifo runs").success());
+    let channel = format!("fifo:{},{}", orders.display(), acks.display());
+    let mut command = stat([
+        "-D",
+        "-1",
+        "--control",
+        &channel,
+        "-x,",
+        "-e",
+        "task-clock",
+        "sh",
+        "-c",
+        "while :; do :; done",
+    ]);
+    let child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    let open =
+        |path: &Path| fs::OpenOptions::new().read(true).write(true).open(path).expect("the fifo opens");
+    let (mut orders, mut acks) = (open(&orders), open(&acks));
+    wait_for_command(child.id(), "sh");
+    let mut order = |text: &str| {
+        orders.write_all(text.as_bytes()).expect("it listens");
+        let mut ack = [0; 5];
+        acks.read_exact(&mut ack).expect("it answers");
+        assert_eq!(&ack, b"ack\n\0");
+    };
+    order("enable\n");
+    std::thread::sleep(Duration::from_millis(200));
+    order("disable\n");
+    std::thread::sleep(Duration::from_millis(400));
+    order("stop\n");
+    let output = child.wait_with_output().expect("it ends");
+    let text = text(&output.stderr);
+    let ms: f64 = text.split(',').next().unwrap().parse().unwrap_or_else(|_| panic!("{text}"));
+    // On a busy machine the loop gets less than the 200 ms, never the 600 of its life.
+    assert!((1.0..400.0).contains(&ms), "{text}");
+    assert_eq!(output.status.code(), Some(0));
+    Ok(())
+}
+
+fn a_running_process_is_measured() -> Outcome {
+    let busy = Running::shell("while :; do :; done");
+    let pid = busy.0.id().to_string();
+    let text = results(&["-p", &pid, "-e", "task-clock", "-x,", "sleep", "0.2"]);
+    assert!(text.split(',').next().unwrap().parse::<f64>().is_ok_and(|ms| ms > 1.0), "{text}");
+    let text = results(&["-p", &pid, "--per-thread", "-e", "task-clock", "-x,", "--timeout", "100"]);
+    assert!(text.starts_with(&format!("sh-{pid},")), "{text}");
+    let text = results(&["-t", &pid, "-e", "task-clock", "-x,", "--timeout", "100"]);
+    assert!(text.contains("msec,task-clock"), "{text}");
+    // Its end is the end of the measurement.
+    let short = Running::shell("sleep 0.3");
+    let output =
+        output(&mut stat(["-p", &short.0.id().to_string(), "-e", "duration_time", "--timeout", "20000"]));
+    assert!(output.status.success());
+    assert_eq!(status(&["-p", "4194303", "-e", "cs"]), 125);
+    Ok(())
+}
+
+fn the_whole_system_and_single_cpus_are_measured() -> Outcome {
+    need::root()?;
+    let clock = |arguments: &[&str]| -> f64 {
+        let text = results(&[arguments, &["-x,", "-e", "cpu-clock", "sleep", "0.1"]].concat());
+        text.split(',').next().unwrap().parse().unwrap_or_else(|_| panic!("{text}"))
+    };
+    let cpus = std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
+    let (one, all) = (clock(&["-C", "0"]), clock(&["-a"]));
+    assert!((95.0..1000.0).contains(&one), "{one}");
+    assert!(all > 95.0 * cpus, "{all} on {cpus} cpus");
+    let rows = results(&["-a", "-A", "-x,", "-e", "cpu-clock", "sleep", "0.05"]);
+    assert!(rows.starts_with("CPU0,"), "{rows}");
+    assert!(rows.lines().count() >= cpus as usize, "{rows}");
+    let rows = results(&["-a", "--per-core", "-e", "cpu-clock", "sleep", "0.05"]);
+    assert!(rows.contains("S0-D0-C"), "{rows}");
+    Ok(())
+}
+
+fn children_are_counted_unless_refused() -> Outcome {
+    let script = "for i in 1 2 3 4 5 6 7 8; do /bin/true; done";
+    let faults = |arguments: &[&str]| -> u64 {
+        let text = results(&[arguments, &["-x,", "-e", "faults", "sh", "-c", script]].concat());
+        text.split(',').next().unwrap().parse().unwrap_or_else(|_| panic!("{text}"))
+    };
+    let (with, without) = (faults(&[]), faults(&["-i"]));
+    assert!(with > without + 100, "{with} with children, {without} without");
+    Ok(())
+}
+
+fn json_has_numbers_and_reasons() -> Outcome {
+    let text = results(&["--json", "-d", "sh", "-c", BUSY]);
+    let value: serde_json::Value = serde_json::from_str(&text).expect("one object");
+    assert_eq!(value["schema"], "perfuse.stat/1");
+    assert_eq!(value["target"]["command"][0], "sh");
+    assert!(value["wall_s"].as_f64().unwrap() > 0.001);
+    assert!(value["peak_rss_bytes"].as_u64().unwrap() > 100_000);
+    for event in value["events"].as_array().expect("a list") {
+        assert!(event["value"].is_number() || event["reason"].is_string(), "{event}");
+    }
+    Ok(())
+}
+
+/// The program where every user can run it.
+fn public_program(scratch: &Scratch) -> PathBuf {
+    let path = scratch.join("perfuse");
+    fs::copy(program(), &path).expect("the program can be copied");
+    path
+}
+
+fn in_sandbox(sandbox: Sandbox, program: &Path, arguments: &[&str]) -> Output {
+    let mut command = sandbox.command(program);
+    command.arg("stat").args(arguments).current_dir("/");
+    plainly(&mut command);
+    output(&mut command)
+}
+
+fn an_unprivileged_user_gets_reasons_in_place_of_zeros() -> Outcome {
+    need::root()?;
+    let paranoid = need::sysctl("kernel/perf_event_paranoid")?;
+    if paranoid != 2 {
+        return Err(Skip::needs("kernel.perf_event_paranoid = 2", paranoid));
+    }
+    let scratch = Scratch::new("nobody");
+    let program = public_program(&scratch);
+    let output = in_sandbox(Sandbox::new().unprivileged(), &program, &["true"]);
+    assert_eq!(output.status.code(), Some(0));
+    let results = text(&output.stderr);
+    assert_eq!(row(&results, "context-switches")[1], "—");
+    assert!(results.contains("perf_event_paranoid"), "{results}");
+    assert!(row(&results, "page-faults:u")[1].parse::<u64>().expect("a number") > 0);
+    assert!(results.contains("User space only"), "{results}");
+    assert!(results.lines().all(|line| line.chars().count() <= 80), "{results}");
+
+    let output = in_sandbox(Sandbox::new().unprivileged(), &program, &["-a", "true"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("perf_event_paranoid"));
+    Ok(())
+}
+
+fn a_seccomp_filter_is_named() -> Outcome {
+    let scratch = Scratch::new("seccomp");
+    let program = public_program(&scratch);
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        let sandbox = Sandbox::new().refusing_perf_event_open(errno);
+        let output = in_sandbox(sandbox, &program, &["sh", "-c", "exit 5"]);
+        assert_eq!(output.status.code(), Some(5), "the command runs all the same");
+        let results = text(&output.stderr);
+        assert_eq!(row(&results, "task-clock")[1], "—");
+        assert!(results.contains("seccomp"), "{results}");
+        assert!(results.contains("peak RSS"), "{results}");
+        let output = in_sandbox(sandbox, &program, &["-a", "-e", "cs", "true"]);
+        assert_eq!(output.status.code(), Some(125));
+        assert!(text(&output.stderr).contains("seccomp"));
+    }
+    Ok(())
+}
+
+/// Numbers replaced by what shape they have: `N`, or `N.` with as many `d` as there are decimals.
+fn shape(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line.chars().peekable();
+    while let Some(c) = rest.next() {
+        let in_a_name = out.ends_with(|last: char| last.is_ascii_alphabetic());
+        if !c.is_ascii_digit() || in_a_name {
+            out.push(c);
+            continue;
+        }
+        out.push('N');
+        while rest.next_if(char::is_ascii_digit).is_some() {}
+        if rest.next_if_eq(&'.').is_some() {
+            out.push('.');
+            while rest.next_if(char::is_ascii_digit).is_some() {
+                out.push('d');
+            }
+        }
+    }
+    // The prefix of a rate depends on the rate, and perf prints a null pointer in places.
+    for prefix in ["K/sec", "M/sec", "G/sec"] {
+        out = out.replace(prefix, "/sec");
+    }
+    out.trim_start().replace("(null)", "")
+}
+
+fn shapes(program: &Path, arguments: &[&str]) -> Vec<String> {
+    let mut command = Command::new(program);
+    command.arg("stat").args(arguments);
+    plainly(&mut command);
+    let output = output(&mut command);
+    let mut shapes: Vec<String> = text(&output.stderr).lines().map(shape).collect();
+    // How many intervals there are, and whether anything ran in each, is a matter of luck.
+    if arguments.contains(&"-I") {
+        let mut seen = Vec::new();
+        shapes.retain(|line| {
+            let new = !seen.contains(line) && !line.contains("<not counted>");
+            seen.push(line.clone());
+            new
+        });
+    }
+    shapes
+}
+
+fn lines_have_the_shape_of_perfs() -> Outcome {
+    need::root()?;
+    let perf = need::perf()?;
+    need::no_hardware_pmu()?;
+    let busy = Running::shell("while :; do /bin/true; done");
+    let pid = busy.0.id().to_string();
+    let events =
+        ["-e", "task-clock,cs:k,faults,minor-faults:u,cycles,L1-dcache-load-misses,r1a8,duration_time"];
+    let clockless = ["-e", "faults,cs"];
+    let command = ["sh", "-c", BUSY];
+    let sleep = ["sleep", "0.06"];
+    let cases: &[(&[&str], &[&str], &[&str])] = &[
+        (&[], &events, &command),
+        (&[], &[], &command),
+        (&["-d", "-d", "-d"], &[], &command),
+        (&[], &clockless, &command),
+        (&["-r", "3"], &events, &command),
+        (&["-r", "3"], &clockless, &command),
+        (&["-I", "20"], &["-e", "task-clock,cycles,duration_time"], &command),
+        (&["-a"], &events, &sleep),
+        (&["-a"], &[], &sleep),
+        (&["-C", "0"], &events, &sleep),
+        (&["-a", "-A"], &events, &sleep),
+        (&["-a", "--per-core"], &events, &sleep),
+        (&["-a", "--per-socket"], &events, &sleep),
+        (&["-a", "-A", "-I", "20"], &["-e", "cpu-clock,cycles"], &sleep),
+        (&["-a", "--per-core", "-I", "20"], &["-e", "cpu-clock,cycles"], &sleep),
+        (&["-p", &pid], &["-e", "task-clock,cs,cycles"], &sleep),
+        (&["-p", &pid, "--per-thread"], &["-e", "task-clock,cycles,duration_time"], &sleep),
+        (&["-D", "5"], &["-e", "task-clock"], &command),
+        (&["-n"], &[], &command),
+    ];
+    let program = program();
+    for format in [&["-x,"][..], &["-j"], &["-x", ";"], &["-x", "\\t"]] {
+        // A separator is a separator.
+        let cases = if format.len() > 1 { &cases[..1] } else { cases };
+        for (options, events, command) in cases {
+            let arguments = [format, options, events, command].concat();
+            // perf tells that it switches events on and off; that is no result.
+            let mut perfs = shapes(&perf, &arguments);
+            perfs.retain(|line| !line.starts_with("Events "));
+            assert_eq!(shapes(&program, &arguments), perfs, "{arguments:?}");
+        }
+    }
+    Ok(())
+}
+
+fn counts_agree_with_perfs() -> Outcome {
+    let perf = need::perf()?;
+    need::root()?;
+    let run = |program: &Path| -> Vec<f64> {
+        let mut command = Command::new(program);
+        command.args(["stat", "-x,", "-e", "task-clock,faults,cs", "sh", "-c", BUSY]);
+        plainly(&mut command);
+        let output = output(&mut command);
+        let value = |line: &str| line.split(',').next().unwrap().parse().unwrap_or_else(|_| panic!("{line}"));
+        text(&output.stderr).lines().map(value).collect()
+    };
+    // The least of several turns: what other programs take away differs from run to run.
+    let (mut ours, mut perfs) = (vec![f64::MAX; 3], vec![f64::MAX; 3]);
+    for _ in 0..15 {
+        for (least, program) in [(&mut perfs, &perf), (&mut ours, &program())] {
+            least.iter_mut().zip(run(program)).for_each(|(least, value)| *least = least.min(value));
+        }
+    }
+    let told = format!("ours {ours:?}, perf's {perfs:?}");
+    assert!((ours[0] / perfs[0] - 1.0).abs() < 0.1, "task-clock: {told}");
+    assert!((ours[1] - perfs[1]).abs() <= 5.0, "faults: {told}");
+    assert!((ours[2] - perfs[2]).abs() <= 3.0, "switches: {told}");
+    Ok(())
+}
+
+fn a_broken_pipe_ends_quietly() -> Outcome {
+    // A measured command goes on; its status counts.
+    let mut command =
+        stat(["-o", "-", "-I", "10", "-x,", "-e", "duration_time", "sh", "-c", "sleep 0.2; exit 4"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((text(&output.stderr).as_str(), output.status.code()), ("", Some(4)));
+    // Without one there is nothing to go on for.
+    let sleeper = Running::shell("exec sleep 60");
+    let pid = sleeper.0.id().to_string();
+    let mut command = stat(["-o", "-", "-I", "10", "-x,", "-e", "duration_time", "-p", &pid, "sleep", "60"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    drop(child.stdout.take());
+    let start = Instant::now();
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((text(&output.stderr).as_str(), output.status.code()), ("", Some(141)));
+    assert!(start.elapsed() < Duration::from_secs(10));
+    Ok(())
+}
