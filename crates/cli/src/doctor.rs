@@ -1,13 +1,51 @@
-//! `perfuse doctor`: what this machine, kernel and user allow to measure.
+//! `perfuse doctor`: what this machine, kernel and user allow to measure, found out by trying.
+
+mod checks;
+mod json;
+mod plan;
+mod report;
+mod settings;
+mod text;
 
 use crate::exit::Result;
+use perfuse::facts::Facts;
+use report::Report;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Options of `perfuse doctor`.
+///
+/// Without options the report is for people. The exit status is 0; with --for it is 0 if the plan would
+/// work and 1 if it would not.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Write one JSON object (schema perfuse.doctor/1) in place of text
+    #[arg(long)]
+    json: bool,
+    /// Try exactly the events of a perfuse command line, such as 'record -a -e cycles'
+    #[arg(long = "for", value_name = "COMMAND LINE")]
+    plan: Option<String>,
+}
 
 /// Runs the subcommand.
-pub(crate) fn run(_args: Args) -> Result {
+pub(crate) fn run(args: Args) -> Result {
+    if let Some(plan) = &args.plan {
+        return plan::run(plan, args.json);
+    }
+    let facts = Facts::gather();
+    let report = Report {
+        checks: checks::run(&facts),
+        settings: settings::list(&facts),
+        normal_user: settings::normal_user(&facts),
+        facts,
+    };
+    // Collected first: the report appears at once, and a reader that goes away cannot stop a check.
+    let mut bytes = Vec::new();
+    if args.json {
+        json::print(&mut bytes, &report)?;
+    } else {
+        text::print(&mut bytes, text::Script::of_the_locale(), &report)?;
+    }
+    anstream::stdout().write_all(&bytes)?;
     Ok(ExitCode::SUCCESS)
 }

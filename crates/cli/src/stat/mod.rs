@@ -16,6 +16,7 @@ mod model;
 mod number;
 mod output;
 mod plan;
+mod rehearse;
 mod statistics;
 mod table;
 mod text;
@@ -23,10 +24,12 @@ mod topology;
 
 use crate::exit::Result;
 pub(crate) use args::Args;
+pub(crate) use counting::builder;
 use control::Control;
 use model::Exit;
 use output::Output;
 use plan::Plan;
+pub(crate) use rehearse::{Rehearsed, rehearse};
 use std::process::ExitCode;
 
 /// Runs the subcommand.
