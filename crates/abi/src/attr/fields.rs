@@ -104,8 +104,8 @@ macro_rules! fields {
 }
 
 impl Attr {
-    /// Every member in order. The single flags of the bit-field are in [`AttrFlags::SINCE`], those of
-    /// `aux_action` in [`AuxAction::SINCE`].
+    /// Every member in order. The single flags of the bit-field are in [`AttrFlags::SINCE`](crate::AttrFlags::SINCE), those of
+    /// `aux_action` in [`AuxAction::SINCE`](crate::AuxAction::SINCE).
     pub const FIELDS: &'static [Field] = fields! {
         type_ "type" [] U32 Release::v2_6(31);
         size "size" [] U32 Release::v2_6(31);
