@@ -10,9 +10,10 @@ use std::ops::{Add, Sub};
 pub struct Count {
     /// Occurrences (or ns, for the clocks) while the event was really counting.
     pub value: u64,
-    /// Nanoseconds the event was enabled and its target running.
+    /// Nanoseconds the event was enabled and its target running. 0 where the attr's read format was
+    /// changed so that it does not tell.
     pub enabled_ns: u64,
-    /// Nanoseconds it was counting. Less than `enabled_ns` where events had to take turns.
+    /// Nanoseconds it was counting. Less than `enabled_ns` where events had to take turns. 0 likewise.
     pub running_ns: u64,
     /// The event's id.
     pub id: u64,
@@ -57,8 +58,7 @@ impl Count {
         .union(ReadFormat::LOST);
 
     #[inline(always)]
-    pub(crate) fn new(entry: ReadEntry, times: Option<Times>) -> Self {
-        let times = times.unwrap_or_default();
+    pub(crate) fn new(entry: ReadEntry, times: Times) -> Self {
         Count {
             value: entry.value,
             enabled_ns: times.enabled_ns,
@@ -72,10 +72,11 @@ impl Count {
     #[inline(always)]
     pub(crate) fn single(words: &[u64], format: ReadFormat) -> Option<Self> {
         let values = ReadValues::from_words(words, format).ok()?;
-        Some(Count::new(values.get(0)?, values.times()))
+        Some(Count::new(values.get(0)?, times_of(&values)))
     }
 
-    /// The count extrapolated to the time it was enabled, with what that is worth.
+    /// The count extrapolated to the time it was enabled, with what that is worth. Needs both times, which
+    /// are read unless the attr was changed.
     ///
     /// ```
     /// use perfuse::{Count, Scaled};
@@ -92,6 +93,13 @@ impl Count {
             None => Scaled::NeverRan,
         }
     }
+}
+
+/// The times in a reading; 0 for one that the read format does not have.
+#[inline(always)]
+pub(crate) fn times_of(values: &ReadValues<'_>) -> Times {
+    let (enabled, running) = (values.time_enabled(), values.time_running());
+    Times { enabled_ns: enabled.unwrap_or(0), running_ns: running.unwrap_or(0) }
 }
 
 impl Add for Count {

@@ -1,7 +1,7 @@
 //! One event that is counted.
 
 use crate::builder::{Builder, GivenUp, Inherit};
-use crate::count::Count;
+use crate::count::{Count, times_of};
 use crate::error::{Call, Result};
 use crate::event::Event;
 use crate::handle::Handle;
@@ -108,12 +108,16 @@ impl Counter {
     #[cold]
     fn read_out_of_group(&self) -> Result<Count> {
         let mut words = vec![0; 2048];
-        let filled = self.handle.read(&mut words).map_err(|errno| self.handle.error(Call::Read, errno))?;
-        let values = ReadValues::from_words(&words[..filled.min(words.len())], self.attr().read_format)
-            .map_err(|_| self.handle.error(Call::Read, Errno::EIO))?;
+        let refused = |errno| self.handle.error(Call::Read, errno);
+        let filled = match self.handle.read(&mut words).map_err(refused)? {
+            0 => return Err(refused(Errno::ENODATA)),
+            filled => &words[..filled.min(words.len())],
+        };
+        let values = ReadValues::from_words(filled, self.attr().read_format);
+        let values = values.map_err(|_| refused(Errno::EIO))?;
         let id = self.id()?;
         let own = values.entries().find(|entry| entry.id == Some(id)).or(values.get(0));
-        Ok(Count::new(own.unwrap_or_default(), values.times()))
+        Ok(Count::new(own.unwrap_or_default(), times_of(&values)))
     }
 
     /// The event's id, as it stands in records.

@@ -1,7 +1,7 @@
 //! Events that count together: on the PMU all at once or not at all, so that their ratios are true.
 
 use crate::builder::Builder;
-use crate::count::Count;
+use crate::count::{Count, times_of};
 use crate::counter::Counter;
 use crate::error::{Call, Result};
 use crate::event::Event;
@@ -10,6 +10,7 @@ use crate::target::Target;
 use perfuse_abi::read::{ReadValues, len_for};
 use perfuse_abi::{AttrFlags, IocFlags, ReadFormat};
 use perfuse_sys::Errno;
+use std::fmt;
 use std::ops::Index;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,7 +80,8 @@ impl Group {
         self
     }
 
-    /// Adds an event with the default options of [`Builder`]. The first one leads the group.
+    /// Adds an event with the default options of [`Builder`]. The first one leads the group. To a group
+    /// that is counting too: all members then pause for a moment.
     pub fn add(&mut self, event: impl Into<Event>) -> Result<Member> {
         self.add_built(Builder::new(event))
     }
@@ -87,11 +89,10 @@ impl Group {
     /// Adds an event with these options; its target is the group's. Options about being scheduled
     /// (`pinned`, `exclusive`) belong to the first.
     pub fn add_built(&mut self, builder: Builder) -> Result<Member> {
-        let format = ReadFormat::GROUP;
         let builder = builder
             .kernel(self.kernel.clone())
             .target(self.target.clone())
-            .with(|attr| attr.read_format |= format)
+            .with(|attr| attr.read_format |= ReadFormat::GROUP | ReadFormat::ID)
             // Siblings are created on: the leader switches the whole group. A sibling created off stays
             // off with some leaders (see the architecture notes).
             .enabled(!self.counters.is_empty());
@@ -100,9 +101,11 @@ impl Group {
         let member = Member::next();
         self.counters.push(counter);
         self.ids.push((id, Some(member)));
-        if self.enabled {
-            // A hardware event that joins a group of software events sets every state back to that of
-            // the opening (rule C36).
+        if self.enabled && self.ids.len() > 1 {
+            // From the start: a member on another software PMU than its leader is not taken along before
+            // the leader is scheduled again, and a hardware event that joins software events sets every
+            // state back to that of the opening (rule C36).
+            self.disable()?;
             self.enable()?;
         }
         Ok(member)
@@ -161,8 +164,8 @@ impl Group {
 
     /// All counts, taken at the same moment.
     ///
-    /// `ECHILD`: the group inherits, and members were added or removed since a child was made that
-    /// still lives (rule D12). `ENODATA`: the leader is pinned and found no room on the PMU.
+    /// `ECHILD`: the group inherits, and members were added since a child was made that still lives
+    /// (rule D12). `ENODATA`: the leader is pinned and found no room on the PMU.
     pub fn read(&self) -> Result<Counts> {
         let mut counts = Counts::default();
         self.read_into(&mut counts)?;
@@ -178,7 +181,14 @@ impl Group {
         words.resize(len_for(format, self.counters.len()) / 8, 0);
         counts.reserve(self.counters.len());
         let refused = |errno| Err(leader.handle.error(Call::Read, errno));
-        let filled = match leader.handle.read(words) {
+        let mut answer = leader.handle.read(words);
+        if answer == Err(Errno::ENOSPC) {
+            // A member that was removed here lives on while a forked process has its descriptor. No read
+            // returns more than this (rule B31).
+            words.resize(2048, 0);
+            answer = leader.handle.read(words);
+        }
+        let filled = match answer {
             Ok(0) => return refused(Errno::ENODATA),
             Ok(filled) => &words[..filled.min(words.len())],
             Err(errno) => return refused(errno),
@@ -196,7 +206,7 @@ impl Group {
     #[inline(always)]
     fn collect(&self, words: &[u64], format: ReadFormat, counts: &mut Vec<(Member, Count)>) -> Option<()> {
         let values = ReadValues::from_words(words, format).ok()?;
-        let times = values.times();
+        let times = times_of(&values);
         let mut in_order = self.ids.iter();
         for entry in values.entries() {
             // In the order of opening, as a rule; by id where something was removed meanwhile.
@@ -211,7 +221,7 @@ impl Group {
 }
 
 /// The counts of a [`Group`], by member.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Counts {
     /// As `read(2)` filled them.
     words: Vec<u64>,
@@ -228,6 +238,12 @@ impl Counts {
     /// All counts, in the order the members were added.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Member, &Count)> {
         self.counts.iter().map(|(member, count)| (*member, count))
+    }
+}
+
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
     }
 }
 

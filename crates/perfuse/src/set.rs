@@ -27,7 +27,8 @@ impl From<Builder> for SetEvent {
 /// Every event of a list, open on every target of a [`Scope`].
 ///
 /// An event that is refused does not disturb the others: it has an [error](Self::error) in place of
-/// counts. Where the first event of a group is refused, the next one leads.
+/// counts, or, where it was refused on some targets only, tells [which](Self::refused). Where the first
+/// event of a group is refused, the next one leads.
 ///
 /// ```
 /// use perfuse::{Command, Counter, CounterSet, Scope, abi::{Hardware, Software}};
@@ -54,10 +55,12 @@ pub struct CounterSet {
 /// One event on all targets.
 #[derive(Debug)]
 struct Opened {
-    /// As many as there are slots; `None` where the target was gone.
+    /// As many as there are slots; `None` where the target was gone, or refused.
     counters: Vec<Option<Counter>>,
-    /// Why there are none.
-    error: Option<Error>,
+    /// For each counter, whether a group leader switches it.
+    follows: Vec<bool>,
+    /// Where it was refused, and why. If the first target that is not gone refuses, no other is asked.
+    refused: Vec<(usize, Error)>,
 }
 
 impl CounterSet {
@@ -72,12 +75,10 @@ impl CounterSet {
             let _ = limits::raise_open_files();
         }
         let inherit = if scope.inherits() { Inherit::All } else { Inherit::No };
-        let mut opened: Vec<Opened> = events
-            .iter()
-            .map(|_| Opened { counters: Vec::with_capacity(slots.len()), error: None })
-            .collect();
+        let mut opened: Vec<Opened> = events.iter().map(|_| Opened::with_capacity(slots.len())).collect();
         for slot in &slots {
             let mut group = None;
+            let mut late = Vec::new();
             for (index, event) in events.iter().enumerate() {
                 // The leader of the group on this target: the first member that could be opened.
                 let leader = match (event.group, group) {
@@ -86,8 +87,16 @@ impl CounterSet {
                 };
                 let builder = event.builder.clone().target(slot.target.clone()).inherit(inherit);
                 let counter = match leader {
-                    _ if opened[index].error.is_some() => None,
-                    None => opened[index].take(builder.open())?,
+                    _ if opened[index].error().is_some() => None,
+                    None => {
+                        // A leader starts when its group is complete: siblings that come later may not
+                        // be taken along.
+                        let starts = !builder.attr().flags.contains(AttrFlags::DISABLED);
+                        let waits = starts && event.group.is_some();
+                        let builder = if waits { builder.enabled(false) } else { builder };
+                        late.extend(waits.then_some(index));
+                        opened[index].take(builder.open())?
+                    }
                     Some(leader) => {
                         // The leader switches and places the whole group.
                         let siblings_do_not = LEADER_ONLY.union(AttrFlags::ENABLE_ON_EXEC);
@@ -101,7 +110,11 @@ impl CounterSet {
                 if let (Some(number), None, true) = (event.group, leader, counter.is_some()) {
                     group = Some((number, index));
                 }
+                opened[index].follows.push(leader.is_some());
                 opened[index].counters.push(counter);
+            }
+            for index in late {
+                opened[index].counters.last_mut().and_then(Option::as_mut).map_or(Ok(()), Counter::enable)?;
             }
         }
         Ok(CounterSet { slots, events: opened })
@@ -122,9 +135,17 @@ impl CounterSet {
         self.events.is_empty()
     }
 
-    /// Why an event could not be opened.
+    /// Why an event could not be opened on any target.
     pub fn error(&self, event: usize) -> Option<&Error> {
-        self.events[event].error.as_ref()
+        self.events[event].error()
+    }
+
+    /// The targets on which an event was refused though others took it, by their index, and why: its
+    /// [total](Self::total) is without them. Targets that are gone are not among them.
+    pub fn refused(&self, event: usize) -> impl Iterator<Item = (usize, &Error)> {
+        let event = &self.events[event];
+        let some = event.error().is_none();
+        event.refused.iter().filter(move |_| some).map(|(slot, error)| (*slot, error))
     }
 
     /// An event's counter on one target; `None` where it could not be opened there.
@@ -138,7 +159,7 @@ impl CounterSet {
         counters.filter_map(|(slot, counter)| Some((slot, counter.as_ref()?)))
     }
 
-    /// Starts counting: every event or group that was opened switched off.
+    /// Starts counting.
     pub fn enable(&mut self) -> Result<()> {
         self.leaders().try_for_each(Counter::enable)
     }
@@ -159,7 +180,8 @@ impl CounterSet {
 
     /// Counters that are switched by themselves: siblings are created on and follow their leader.
     fn leaders(&mut self) -> impl Iterator<Item = &mut Counter> {
-        self.all().filter(|counter| counter.attr().flags.contains(AttrFlags::DISABLED))
+        let pairs = self.events.iter_mut().flat_map(|event| event.counters.iter_mut().zip(&event.follows));
+        pairs.filter(|(_, follows)| !**follows).filter_map(|(counter, _)| counter.as_mut())
     }
 
     /// An event's count over all targets.
@@ -169,15 +191,25 @@ impl CounterSet {
 }
 
 impl Opened {
-    /// Keeps an error that would meet the other targets as well. `Err` for what must end the whole.
+    fn with_capacity(slots: usize) -> Self {
+        let (counters, follows) = (Vec::with_capacity(slots), Vec::with_capacity(slots));
+        Opened { counters, follows, refused: Vec::new() }
+    }
+
+    /// The first refusal, where nothing else came of it.
+    fn error(&self) -> Option<&Error> {
+        let (_, error) = self.refused.first()?;
+        self.counters.iter().all(Option::is_none).then_some(error)
+    }
+
+    /// Keeps an error, unless the target is gone. `Err` for what must end the whole.
     fn take(&mut self, counter: Result<Counter>) -> Result<Option<Counter>> {
         match counter {
             Ok(counter) => Ok(Some(counter)),
             Err(error) if [Errno::EMFILE, Errno::ENFILE].contains(&error.errno()) => Err(error),
             Err(error) => {
-                let others_are_open = self.counters.iter().any(Option::is_some);
-                if !error.is_gone() && !others_are_open {
-                    self.error = Some(error);
+                if !error.is_gone() {
+                    self.refused.push((self.counters.len(), error));
                 }
                 Ok(None)
             }

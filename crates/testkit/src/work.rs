@@ -17,6 +17,9 @@ pub struct Pages {
     page: usize,
 }
 
+// SAFETY: the mapping belongs to the process, not to a thread.
+unsafe impl Send for Pages {}
+
 impl Pages {
     /// Maps `count` pages without touching them. Transparent huge pages are switched off for them, so
     /// that one fault serves one page.
