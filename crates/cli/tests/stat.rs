@@ -291,6 +291,7 @@ fn a_time_limit_ends_the_command() -> Outcome {
     let ns: f64 = text.split(',').next().unwrap().parse().expect("a number");
     assert!((1.4e8..5e9).contains(&ns), "{text}");
     assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(results(&["--timeout", "50", "-n", "sleep", "30"]).contains("  stopped  "));
     Ok(())
 }
 

@@ -298,30 +298,14 @@ fn refusal(error: &Error) -> Missing {
     }
 }
 
+/// Short enough for a row.
 fn in_a_few_words(cause: Cause, error: &Error) -> String {
-    let words = match cause {
-        Cause::ParanoidKernel => "not allowed: perf_event_paranoid > 1",
-        Cause::ParanoidCpuWide => "not allowed: perf_event_paranoid > 0",
-        Cause::ParanoidClosed => "not allowed: perf_event_paranoid",
-        Cause::ParanoidTracepoint => "not allowed: perf_event_paranoid > -1",
-        Cause::ForeignTask => "the process belongs to somebody else",
-        Cause::PrivilegedFeature => "needs CAP_PERFMON",
-        Cause::Seccomp => "a seccomp filter refuses the system call",
-        Cause::Lockdown => "kernel lockdown",
-        Cause::SecurityModule => "a security module refuses it",
-        Cause::OpenFiles | Cause::SystemFiles => "no descriptors left",
-        Cause::NoPerfEvents => "this kernel has no perf_events",
-        Cause::OtherKernel => "this is no Linux kernel: no perf_events",
-        Cause::NoHardwarePmu => "no hardware PMU here",
-        Cause::UnknownPmu => "no such PMU here",
-        Cause::UnknownEvent => "this PMU has no such event",
-        Cause::UnknownTracepoint => "no such tracepoint",
-        Cause::NoPrecise => "cannot be that precise",
-        Cause::NotPerTask => "this PMU counts whole cpus only (-a)",
-        Cause::Group => "does not go with its group",
-        Cause::NoSuchTask | Cause::TaskExiting => "no such process",
-        Cause::CpuOffline => "the cpu is offline",
-        _ => return format!("refused: {}", error.errno()),
-    };
-    words.to_owned()
+    match cause {
+        Cause::ParanoidKernel => "not allowed: perf_event_paranoid > 1".to_owned(),
+        Cause::ParanoidCpuWide => "not allowed: perf_event_paranoid > 0".to_owned(),
+        Cause::ParanoidTracepoint => "not allowed: perf_event_paranoid > -1".to_owned(),
+        Cause::ParanoidClosed => "not allowed: perf_event_paranoid".to_owned(),
+        Cause::Unknown => format!("refused: {}", error.errno()),
+        cause => cause.words().to_owned(),
+    }
 }

@@ -1,5 +1,6 @@
 //! `--json`: the measurement as one object (one a line with `-I`), schema `perfuse.stat/1`: numbers are
-//! numbers, times say their unit in the name, and what has no value has a reason.
+//! numbers, times say their unit in the name, and an event without a value has a reason. What does not
+//! apply (the exit of a measurement without a command, a metric) is left out.
 
 use super::derive::{self, Kind, Whole};
 use super::model::{Event, Exit, MissingKind, Place, Report, Row, Subject};
@@ -16,13 +17,19 @@ struct Document<'a> {
     target: Target<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interval: Option<IntervalOf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     exit: Option<ExitOf>,
     runs: usize,
     wall_s: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     user_s: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     system_s: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     peak_rss_bytes: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     minor_faults: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     major_faults: Option<Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<&'a str>,
@@ -51,6 +58,7 @@ struct IntervalOf {
 enum ExitOf {
     Code(i32),
     Signal(i32),
+    Stopped,
 }
 
 /// A number, or what several runs say about it.
@@ -84,6 +92,7 @@ struct Row_<'a> {
     scaled: bool,
     enabled_ns: u64,
     running_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     metric: Option<Metric>,
     #[serde(flatten)]
     missing: Option<MissingOf<'a>>,
@@ -134,6 +143,7 @@ pub(super) fn format(report: &Report) -> String {
         exit: report.exit.map(|exit| match exit {
             Exit::Code(code) => ExitOf::Code(code),
             Exit::Signal(signal) => ExitOf::Signal(signal),
+            Exit::Stopped => ExitOf::Stopped,
         }),
         runs: report.runs.len(),
         wall_s: seconds(report.wall_ns()),

@@ -10,7 +10,7 @@ use super::output::Output;
 use super::plan::{Plan, Start, Whom};
 use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND};
 use perfuse::{Command, HeldCommand, RunningCommand};
-use perfuse_events::{Source, Tool};
+use perfuse_events::{EventSpec, Source, Tool};
 use perfuse_sys::signal::{Received, SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM, Signals};
 use perfuse_sys::{Errno, poll, process};
 use std::fs;
@@ -36,17 +36,12 @@ pub(super) fn run(
     let mut exit = Exit::Code(0);
     let mut done = 0;
     while plan.runs.is_none_or(|runs| done < runs) && measuring.asked_to_stop == 0 {
-        let ended = measuring.once()?;
+        let report = measuring.once()?;
         done += 1;
-        if let Some(status) = ended.report.exit {
-            exit = status;
-        }
-        if ended.stopped_by_us && exit == Exit::Signal(SIGTERM) {
-            exit = Exit::Code(0);
-        }
+        exit = report.exit.unwrap_or(exit);
         total = Some(match total {
-            Some(total) => merge(total, ended.report),
-            None => ended.report,
+            Some(total) => merge(total, report),
+            None => report,
         });
     }
     if let Some(total) = total {
@@ -65,13 +60,6 @@ struct Measuring<'a> {
     asked_to_stop: u32,
 }
 
-/// The end of a run.
-struct Ended {
-    report: Report,
-    /// A time limit ended the command, not the command itself.
-    stopped_by_us: bool,
-}
-
 /// How long it took, and how the command ended.
 struct Course {
     wall: Duration,
@@ -80,7 +68,7 @@ struct Course {
 }
 
 impl Measuring<'_> {
-    fn once(&mut self) -> Result<Ended, Failure> {
+    fn once(&mut self) -> Result<Report, Failure> {
         let plan = self.plan;
         let held = (!plan.command.is_empty())
             .then(|| Command::new(&plan.command[0]).args(&plan.command[1..]).hold());
@@ -106,9 +94,12 @@ impl Measuring<'_> {
         });
         let run = Run { wall_ns: nanoseconds(course.wall), usage };
         let mut report = report(plan, &counting, run, outcomes);
-        report.exit = course.command.map(|(status, _)| exit(status));
+        report.exit = course.command.map(|(status, _)| match exit(status) {
+            Exit::Signal(SIGTERM) if course.stopped_by_us => Exit::Stopped,
+            exit => exit,
+        });
         report.warnings.extend(watchdog(&report));
-        Ok(Ended { report, stopped_by_us: course.stopped_by_us })
+        Ok(report)
     }
 
     /// Lets the time of a run pass.
@@ -321,7 +312,8 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
         let rows = match spec.source {
             Source::Kernel { .. } => {
                 let places = counting.places().iter().cloned();
-                places.zip(outcomes).map(|(place, outcome)| Row { place, outcome }).collect()
+                let row = |(place, outcome)| Row { place, outcome: explain_pinned(plan, spec, outcome) };
+                places.zip(outcomes).map(row).collect()
             }
             Source::Tool(tool) => tool_rows(tool, counting.places(), &run),
         };
@@ -344,6 +336,21 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
         cgroup: plan.cgroup.clone(),
         events: events.collect(),
         warnings: Vec::new(),
+    }
+}
+
+/// A command has run, so a pinned event that seems never to have been enabled found no room: once its
+/// task has ended, its error state does not show any more.
+fn explain_pinned(plan: &Plan, spec: &EventSpec, outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Missing(missing)
+            if missing.kind == MissingKind::NeverEnabled
+                && spec.pinned
+                && (&plan.whom, plan.start) == (&Whom::Command, Start::AtOnce) =>
+        {
+            Outcome::Missing(Missing::no_room())
+        }
+        outcome => outcome,
     }
 }
 

@@ -24,8 +24,8 @@ mod topology;
 
 use crate::exit::Result;
 pub(crate) use args::Args;
-pub(crate) use counting::builder;
 use control::Control;
+pub(crate) use counting::builder;
 use model::Exit;
 use output::Output;
 use plan::Plan;
@@ -40,6 +40,7 @@ pub(crate) fn run(args: &Args) -> Result {
     let exit = measure::run(&plan, &mut output, control, args.verbose)?;
     Ok(match exit {
         Exit::Code(code) => ExitCode::from(code as u8),
+        Exit::Stopped => ExitCode::SUCCESS,
         Exit::Signal(signal) => ExitCode::from((128 + signal) as u8),
     })
 }

@@ -41,6 +41,8 @@ pub(crate) enum Subject {
 pub(crate) enum Exit {
     Code(i32),
     Signal(i32),
+    /// A time limit was over, and perfuse ended it.
+    Stopped,
 }
 
 /// One run, as a whole.
@@ -172,6 +174,11 @@ impl Missing {
 
     pub(crate) fn never_scheduled() -> Self {
         Self::plain(MissingKind::NeverScheduled, "not-scheduled", "not counted: never on the PMU")
+    }
+
+    /// Of a pinned event: an event is either always on the PMU then, or in an error state.
+    pub(crate) fn no_room() -> Self {
+        Self::plain(MissingKind::NeverScheduled, "no-room", "pinned, and no counter was free")
     }
 
     pub(crate) fn never_enabled() -> Self {

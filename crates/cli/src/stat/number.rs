@@ -47,9 +47,9 @@ pub(crate) fn grouped(value: u64) -> String {
 }
 
 /// The largest of `steps` (size and name, ascending) that is not above the value as it will be shown.
-fn step<'a>(value: f64, steps: &[(f64, &'a str)]) -> (f64, &'a str) {
+fn step<'a>(value: f64, digits: i32, steps: &[(f64, &'a str)]) -> (f64, &'a str) {
     // 999 960 with four digits is 1.000 M.
-    let shown = value.abs() * (1.0 + 0.5e-4);
+    let shown = value.abs() * (1.0 + 0.5 * 10f64.powi(-digits));
     *steps.iter().rev().find(|(size, _)| shown >= *size).unwrap_or(&steps[0])
 }
 
@@ -61,13 +61,13 @@ pub(crate) fn count(value: f64) -> Quantity {
         let sign = if value < 0.0 { "-" } else { "" };
         return Quantity::new(format!("{sign}{}", grouped(value.abs() as u64)), "");
     }
-    let (size, prefix) = step(value, &SI);
+    let (size, prefix) = step(value, 4, &SI);
     Quantity::new(significant(value / size, 4), prefix)
 }
 
 /// A time in ns.
 pub(crate) fn time(ns: f64, glyphs: &Glyphs) -> Quantity {
-    let (size, unit) = step(ns, &time_units(glyphs));
+    let (size, unit) = step(ns, 4, &time_units(glyphs));
     Quantity::new(significant(ns / size, 4), unit)
 }
 
@@ -79,13 +79,13 @@ fn time_units(glyphs: &Glyphs) -> [(f64, &'static str); 4] {
 pub(crate) fn bytes(value: f64) -> String {
     let steps =
         [(1.0, "B"), (1024.0, "KiB"), (1048576.0, "MiB"), (1073741824.0, "GiB"), (1099511627776.0, "TiB")];
-    let (size, unit) = step(value, &steps);
+    let (size, unit) = step(value, 3, &steps);
     format!("{} {unit}", if size == 1.0 { format!("{value:.0}") } else { significant(value / size, 3) })
 }
 
 /// Something per second, or a frequency: three digits and a prefix.
 pub(crate) fn per(value: f64, unit: &str) -> String {
-    let (size, prefix) = step(value, &SI);
+    let (size, prefix) = step(value, 3, &SI);
     format!("{} {prefix}{unit}", significant(value / size, 3))
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn with_spread(
     in_ns: bool,
     glyphs: &Glyphs,
 ) -> (Quantity, String, String) {
-    let (size, unit) = if in_ns { step(mean, &time_units(glyphs)) } else { step(mean, &SI) };
+    let (size, unit) = if in_ns { step(mean, 4, &time_units(glyphs)) } else { step(mean, 4, &SI) };
     // Not more than six digits, however little the runs differ.
     let most = (5 - (mean / size).abs().max(1.0).log10().floor() as i32).max(0);
     let decimals = match sigma / size {
@@ -146,6 +146,7 @@ mod tests {
         assert_eq!(time(2_310_400_000.0, &ASCII).joined(), "2.310 s");
         assert_eq!(bytes(3.25 * 1048576.0), "3.25 MiB");
         assert_eq!(per(3.86e9, "Hz"), "3.86 GHz");
+        assert_eq!(per(999.6e6, "Hz"), "1.00 GHz");
         assert_eq!(per(230.1, "/s"), "230 /s");
         assert_eq!(grouped(1_234_567), "1 234 567");
     }

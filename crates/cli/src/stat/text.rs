@@ -78,6 +78,7 @@ pub(crate) fn head(report: &Report, options: &Options) -> String {
     match report.exit {
         Some(Exit::Code(code)) => facts.push(format!("exit {code}")),
         Some(Exit::Signal(signal)) => facts.push(format!("killed by {}", signal_name(signal))),
+        Some(Exit::Stopped) => facts.push("stopped".to_owned()),
         None => {}
     }
     if let (Some(wall), None) = (report.wall_ns(), report.interval) {
