@@ -520,6 +520,7 @@ fn lines_have_the_shape_of_perfs() -> Outcome {
         (&[], &events, &command),
         (&[], &[], &command),
         (&["-d", "-d", "-d"], &[], &command),
+        (&["-d"], &clockless, &command),
         (&[], &clockless, &command),
         (&["-r", "3"], &events, &command),
         (&["-r", "3"], &clockless, &command),

@@ -139,9 +139,12 @@ fn cgroup(list: &str) -> Result<String, Failure> {
     Ok(first.to_owned())
 }
 
-/// Levels of detail: what is counted by default, and what each `-d` adds.
-const LEVELS: [&str; 4] = [
-    "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses",
+/// What is counted by default, after a clock.
+const DEFAULT: &str =
+    "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
+
+/// What each `-d` adds.
+const DETAILED: [&str; 3] = [
     "L1-dcache-loads,L1-dcache-load-misses,LLC-loads,LLC-load-misses",
     "L1-icache-loads,L1-icache-load-misses,dTLB-loads,dTLB-load-misses,iTLB-loads,iTLB-load-misses",
     "L1-dcache-prefetches,L1-dcache-prefetch-misses",
@@ -151,12 +154,11 @@ fn events(args: &Args, on_cpus: bool) -> Result<Vec<Request>, Failure> {
     let mut lists = args.events.clone();
     if lists.is_empty() {
         lists.push(if on_cpus { "cpu-clock" } else { "task-clock" }.to_owned());
-        let levels = usize::from(args.detailed.min(3)) + 1;
-        let mut levels = LEVELS[..levels].iter();
-        lists.extend(levels.next().map(|list| (*list).to_owned()));
+        lists.push(DEFAULT.to_owned());
         lists.extend(stalled_cycles());
-        lists.extend(levels.map(|list| (*list).to_owned()));
     }
+    // As perf does, also in addition to -e.
+    lists.extend(DETAILED.iter().take(args.detailed.into()).map(|list| (*list).to_owned()));
     let catalogue = Tracefs::new();
     let mut requests = Vec::new();
     let mut groups = 0;
@@ -207,7 +209,10 @@ mod tests {
             let events = plan(line).unwrap().events;
             events.iter().filter(|event| !event.spec.name.starts_with("stalled")).count()
         };
-        assert_eq!(["true", "-d true", "-dd true", "-d -d -d true"].map(count), [8, 12, 18, 20]);
+        assert_eq!(
+            ["true", "-d true", "-dd true", "-d -d -d -d true", "-e cs -d true"].map(count),
+            [8, 12, 18, 20, 5]
+        );
         assert_eq!(plan("-a").unwrap().events[0].spec.name, "cpu-clock");
         assert_eq!(plan("-n true").unwrap().events.len(), 0);
     }
