@@ -437,13 +437,15 @@ impl Opening<'_> {
             Errno::EACCES,
             Errno::EPERM,
             Errno::ENOSYS,
-            Errno::ENOENT,
             Errno::EOVERFLOW,
         ];
         if !about_attr.contains(&first) || wanted == required {
             return Err(self.error(wanted, first));
         }
-        let all = preferences(&wanted, &required, self.builder.kernel.support());
+        // What a kernel does not know it refuses in two ways only; else there is no need to ask.
+        let unknown_possible = [Errno::E2BIG, Errno::EINVAL].contains(&first);
+        let support = if unknown_possible { self.builder.kernel.support() } else { &Support::EVERYTHING };
+        let all = preferences(&wanted, &required, support);
         let mut given_up = Vec::new();
 
         // What the kernel does not know goes first, all at once.
