@@ -22,7 +22,7 @@ pub(crate) struct Ring {
     start: usize,
     /// Bytes of data, a power of two.
     size: usize,
-    /// Where the user is; only we move it.
+    /// Where the user is; only we move it. In an overwritten ring: the head of the last snapshot.
     tail: u64,
     protection: Protection,
 }
@@ -57,11 +57,11 @@ impl Ring {
         self.map.load_u64(offset::DATA_HEAD, Acquire) != self.tail
     }
 
-    /// Everything that is there now. For a ring mapped for writing.
+    /// Everything that is there now; nothing for a ring that is overwritten, which has snapshots.
     pub(crate) fn batch(&mut self) -> Batch<'_> {
-        debug_assert!(self.protection == Protection::ReadWrite, "an overwritten ring has snapshots");
+        let writable = self.is_writable();
         // Acquire: the records are written before the head that makes them visible (rule G9).
-        let head = self.map.load_u64(offset::DATA_HEAD, Acquire);
+        let head = if writable { self.map.load_u64(offset::DATA_HEAD, Acquire) } else { self.tail };
         let mut unread = usize::try_from(head.wrapping_sub(self.tail)).unwrap_or(usize::MAX);
         if unread > self.size {
             // A head that no kernel publishes; nothing between here and there can be trusted.
@@ -81,7 +81,7 @@ impl Ring {
             joined: OnceCell::new(),
             corrupt: Cell::new(0),
             head,
-            map: &self.map,
+            map: writable.then_some(&self.map),
             tail: &mut self.tail,
         }
     }
@@ -89,8 +89,9 @@ impl Ring {
     /// A copy of what an overwritten ring holds, newest record first. The caller has paused the ring; a
     /// record that was being written at that moment may have destroyed the oldest ones, so the copy ends
     /// where it stops making sense.
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&mut self) -> Snapshot {
         let head = self.map.load_u64(offset::DATA_HEAD, Acquire);
+        self.tail = head;
         // Written backward from 0: what was ever written is -head.
         let written = usize::try_from(head.wrapping_neg()).unwrap_or(usize::MAX).min(self.size);
         let from = head as usize & (self.size - 1);
@@ -115,7 +116,8 @@ pub struct Batch<'r> {
     joined: OnceCell<Vec<u8>>,
     corrupt: Cell<usize>,
     head: u64,
-    map: &'r Mapping,
+    /// To give room back in; none for a ring that is overwritten.
+    map: Option<&'r Mapping>,
     tail: &'r mut u64,
 }
 
@@ -186,8 +188,10 @@ impl Drop for Batch<'_> {
     fn drop(&mut self) {
         let tail = self.head.wrapping_sub(self.unread_bytes() as u64);
         *self.tail = tail;
-        // Release: our reading is over before the kernel sees the room.
-        self.map.store_u64(offset::DATA_TAIL, tail, Release);
+        if let Some(map) = self.map {
+            // Release: our reading is over before the kernel sees the room.
+            map.store_u64(offset::DATA_TAIL, tail, Release);
+        }
     }
 }
 
@@ -302,7 +306,7 @@ mod tests {
         let mut data = vec![0; page];
         data[page - 16..].copy_from_slice(&record(16, 1));
         data[page - 40..page - 16].copy_from_slice(&record(24, 2));
-        let (ring, _file) = ring(&data, 40u64.wrapping_neg(), 0);
+        let (mut ring, _file) = ring(&data, 40u64.wrapping_neg(), 0);
         let newest_first: Vec<_> = ring.snapshot().iter().map(|r| r.body[0]).collect();
         assert_eq!(newest_first, [2, 1]);
     }

@@ -109,7 +109,7 @@ impl SamplerBuilder {
         for other in others {
             other.counter.handle.ioctl(Request::SetOutput(Some(owner.counter.as_fd())))?;
         }
-        Ok(Sampler { members, ring, aux: None })
+        Ok(Sampler { aux: None, ring, members })
     }
 }
 
@@ -134,11 +134,11 @@ impl SamplerBuilder {
 /// ```
 #[derive(Debug)]
 pub struct Sampler {
-    /// The owner of the ring first.
-    members: Vec<Source>,
-    // Unmapped before the events are closed, the AUX area before the ring.
+    // Dropped in this order: the AUX area is unmapped before the ring, both before the events are closed.
     aux: Option<AuxArea>,
     ring: Ring,
+    /// The owner of the ring first.
+    members: Vec<Source>,
 }
 
 /// An event of a sampler: its counter and the layout of its records.
@@ -223,7 +223,8 @@ impl Sampler {
     }
 
     /// Waits until there are records. Whether the kernel wakes us at the first one or later is up to the
-    /// events' wake-up settings: at half the ring unless they say otherwise.
+    /// events' wake-up settings: at half the ring unless they say otherwise. For an
+    /// [overwritten](SamplerBuilder::overwrite) ring: until there are newer ones than in the last snapshot.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Wait> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {

@@ -17,8 +17,9 @@ use std::sync::atomic::fence;
 /// [`read`](Self::read) takes tens of nanoseconds; in every other case it is [`Counter::read`].
 #[derive(Debug)]
 pub struct UserCounter {
-    counter: Counter,
+    // Unmapped before the counter is closed.
     page: Mapping,
+    counter: Counter,
     id: u64,
 }
 
@@ -26,7 +27,7 @@ impl UserCounter {
     pub(crate) fn new(counter: Counter) -> Result<Self> {
         let page = counter.handle.mmap(page_size(), Protection::Read, 0)?;
         let id = counter.id()?;
-        Ok(UserCounter { counter, page, id })
+        Ok(UserCounter { page, counter, id })
     }
 
     /// The counter itself, for its other methods.

@@ -748,9 +748,9 @@ fn overflows_trap_with_the_data_they_were_given() -> Outcome {
     counter.disable().expect("disable");
     assert_eq!(counter.read().expect("read").value, handler.count() as u64);
     let before = handler.count();
-    assert_eq!(counted(&mut counter, work), 8);
+    let count = counted(&mut counter, work);
     let caught = handler.caught().split_off(before);
-    assert_eq!(caught.len(), 8, "one signal for each fault");
+    assert_eq!((count, caught.len()), (8, 8), "one signal for each fault: {caught:x?}");
     for signal in caught {
         assert_eq!((signal.code, signal.perf_data, signal.perf_type), (TRAP_PERF, data, 1), "{signal:?}");
     }

@@ -56,6 +56,9 @@ impl Handler {
     pub fn install(signal: i32) -> Self {
         let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         COUNT.store(0, SeqCst);
+        // Written once, so that the handler causes no page faults of its own.
+        CODES.iter().for_each(|code| code.store(0, SeqCst));
+        WORDS.iter().flatten().for_each(|word| word.store(0, SeqCst));
         // SAFETY: an all-zero sigaction is a valid value of that plain struct.
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
         action.sa_sigaction = remember as *const () as usize;
