@@ -6,21 +6,20 @@ use crate::kernel::{Kernel, Request};
 use perfuse_abi::{Attr, IocFlags};
 use perfuse_sys::{Errno, Mapping, Protection};
 use std::ffi::CStr;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct Handle {
     kernel: Arc<dyn Kernel>,
-    /// Given back to the kernel on drop.
-    fd: ManuallyDrop<OwnedFd>,
+    /// There until it is given back to the kernel on drop.
+    fd: Option<OwnedFd>,
     pub(crate) subject: Subject,
 }
 
 impl Handle {
     pub(crate) fn new(kernel: Arc<dyn Kernel>, fd: OwnedFd, subject: Subject) -> Self {
-        Handle { kernel, fd: ManuallyDrop::new(fd), subject }
+        Handle { kernel, fd: Some(fd), subject }
     }
 
     pub(crate) fn attr(&self) -> &Attr {
@@ -67,15 +66,14 @@ impl Handle {
 
 impl AsFd for Handle {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.fd.as_ref().expect("the descriptor is there until drop").as_fd()
     }
 }
 
 impl Drop for Handle {
-    #[allow(unsafe_code, reason = "moving the descriptor out of the value that is being dropped")]
     fn drop(&mut self) {
-        // SAFETY: `fd` is not used again: the value is gone after this.
-        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        self.kernel.close(fd);
+        if let Some(fd) = self.fd.take() {
+            self.kernel.close(fd);
+        }
     }
 }

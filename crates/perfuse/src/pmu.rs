@@ -15,10 +15,11 @@ const DEVICES: &str = "/sys/bus/event_source/devices";
 
 /// A PMU of this machine.
 ///
-/// ```no_run
-/// use perfuse::{Counter, Pmu};
-/// let tsc = Pmu::named("msr")?.event("tsc")?;
-/// println!("{}", Counter::new(tsc)?.read()?.value);
+/// ```
+/// use perfuse::Pmu;
+/// for pmu in Pmu::all()? {
+///     println!("{} has type {:?} and names the events {:?}", pmu.name(), pmu.event_type(), pmu.events());
+/// }
 /// # Ok::<(), perfuse::Error>(())
 /// ```
 #[derive(Clone, Debug)]
