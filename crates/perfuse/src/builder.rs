@@ -12,7 +12,7 @@ use crate::handle::Handle;
 use crate::kernel::{Kernel, linux};
 use crate::support::Support;
 use crate::target::Target;
-use perfuse_abi::{Attr, AttrFlags, OpenFlags, ReadFormat, Release, SampleType};
+use perfuse_abi::{Attr, AttrFlags, Field, OpenFlags, ReadFormat, Release, SampleType};
 use perfuse_sys::Errno;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -116,13 +116,15 @@ pub struct Builder {
 impl Builder {
     /// Counts `event` on the calling thread.
     pub fn new(event: impl Into<Event>) -> Self {
+        let event = event.into();
         let mut attr = Attr { read_format: Count::FORMAT, ..Attr::default() };
         attr.flags = AttrFlags::DISABLED;
+        event.apply(&mut attr);
         let mut required = attr;
         required.read_format.remove(ReadFormat::LOST);
         let target = Target::this_thread().into();
         let sides = Sides::Prefer;
-        Builder { kernel: linux(), event: event.into(), target, wanted: attr, required, sides }
+        Builder { kernel: linux(), event, target, wanted: attr, required, sides }
     }
 
     /// The kernel to ask, in place of the running Linux.
@@ -139,8 +141,8 @@ impl Builder {
         self
     }
 
-    /// Changes the attr in any way: the door to everything that has no method here. Type and config
-    /// words come from the event and are set last; the size is managed.
+    /// Changes the attr in any way: the door to everything that has no method here. It starts with the type
+    /// and config words of the event.
     #[must_use]
     pub fn with(mut self, change: impl Fn(&mut Attr)) -> Self {
         change(&mut self.wanted);
@@ -280,12 +282,9 @@ impl Builder {
 
     /// The wanted and the required attr, complete.
     fn attrs(&self) -> (Attr, Attr) {
-        let (mut wanted, mut required) = (self.wanted, self.required);
+        let (wanted, mut required) = (self.wanted, self.required);
         if self.sides == Sides::Prefer && !self.event.is_kernel_only() {
             required.flags |= KERNEL_SIDE;
-        }
-        for attr in [&mut wanted, &mut required] {
-            self.event.apply(attr);
         }
         (wanted, required)
     }
@@ -315,32 +314,60 @@ struct Preference {
     what: &'static str,
     set: &'static str,
     since: Release,
-    /// Whether the kernel knows it.
-    known: bool,
     give_up: Step,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// These flags get the required values.
+    /// These flags, and the fields that go with them, get the required values.
     Flags(AttrFlags),
     /// Likewise.
     SampleType(SampleType),
-    /// Likewise.
+    /// These flags get the required values.
     ReadFormat(ReadFormat),
     /// One level less.
     Precise,
     /// These bytes of the attr get the required values.
-    Field(&'static perfuse_abi::Field),
+    Field(&'static Field),
+}
+
+/// The flag without which a field of the attr means nothing, or something else.
+fn owner(field: &Field) -> Option<Step> {
+    Some(match field.name {
+        "sample_period" => Step::Flags(AttrFlags::FREQ),
+        "wakeup_events" => Step::Flags(AttrFlags::WATERMARK),
+        "clockid" => Step::Flags(AttrFlags::USE_CLOCKID),
+        "sig_data" => Step::Flags(AttrFlags::SIGTRAP),
+        "branch_sample_type" => Step::SampleType(SampleType::BRANCH_STACK),
+        "sample_regs_user" => Step::SampleType(SampleType::REGS_USER),
+        "sample_stack_user" => Step::SampleType(SampleType::STACK_USER),
+        "sample_regs_intr" => Step::SampleType(SampleType::REGS_INTR),
+        "sample_max_stack" => Step::SampleType(SampleType::CALLCHAIN),
+        "aux_sample_size" => Step::SampleType(SampleType::AUX),
+        _ => return None,
+    })
+}
+
+/// The fields that go with any of these flags.
+fn owned(flags: AttrFlags, sample_type: SampleType) -> impl Iterator<Item = &'static Field> {
+    Attr::FIELDS.iter().filter(move |field| match owner(field) {
+        Some(Step::Flags(owner)) => flags.contains(owner),
+        Some(Step::SampleType(owner)) => sample_type.contains(owner),
+        _ => false,
+    })
 }
 
 impl Preference {
     fn apply(&self, attr: &mut Attr, required: &Attr) {
         match self.give_up {
-            Step::Flags(bits) => attr.flags = attr.flags.difference(bits) | required.flags.intersection(bits),
+            Step::Flags(bits) => {
+                attr.flags = attr.flags.difference(bits) | required.flags.intersection(bits);
+                owned(bits, SampleType::empty()).for_each(|field| field.copy(required, attr));
+            }
             Step::SampleType(bits) => {
                 attr.sample_type =
                     attr.sample_type.difference(bits) | required.sample_type.intersection(bits);
+                owned(AttrFlags::empty(), bits).for_each(|field| field.copy(required, attr));
             }
             Step::ReadFormat(bits) => {
                 attr.read_format =
@@ -355,47 +382,81 @@ impl Preference {
         }
     }
 
-    fn describe(&self) -> String {
-        match (self.set, self.what) {
+    /// Whether a kernel can answer with this errno because of it; the others are about the event, its
+    /// target, or limits.
+    fn may_be_the_reason(&self, errno: Errno) -> bool {
+        let is_field = matches!(self.give_up, Step::Field(_));
+        let is_format = matches!(self.give_up, Step::ReadFormat(_));
+        match errno {
+            Errno::E2BIG | Errno::EINVAL => true,
+            Errno::EACCES | Errno::EPERM => !is_format && !matches!(self.give_up, Step::Precise),
+            Errno::EOPNOTSUPP => !is_format,
+            Errno::ENOSYS => matches!(self.give_up, Step::SampleType(_)),
+            Errno::ENOENT | Errno::EOVERFLOW => is_field,
+            _ => false,
+        }
+    }
+
+    fn is_known(&self, support: &Support) -> bool {
+        match self.give_up {
+            Step::Flags(bits) => support.flags.contains(bits),
+            Step::SampleType(bits) => support.sample_type.contains(bits),
+            Step::ReadFormat(bits) => support.read_format.contains(bits),
+            Step::Precise => true,
+            Step::Field(field) => support.attr_size >= field.attr_size(),
+        }
+    }
+
+    fn given_up(&self, why: GivenUpWhy) -> GivenUp {
+        let what = match (self.set, self.what) {
             ("", what) => what.to_owned(),
             ("attr", what) => what.to_lowercase(),
             (set, what) => format!("{set} {what}"),
-        }
+        };
+        GivenUp { what, why }
     }
 }
 
-/// All single differences, and for each whether `support` knows it.
-fn preferences(wanted: &Attr, required: &Attr, support: &Support) -> Vec<Preference> {
+/// All single differences.
+fn preferences(wanted: &Attr, required: &Attr) -> Vec<Preference> {
+    /// Since ever: what is known to every kernel, or has no name here, so that only asking can tell.
+    const EVER: Release = Release::v2_6(31);
+    const NAMELESS: &str = "UNKNOWN BITS";
     let mut all = Vec::new();
+    let mut add = |set, what, since, give_up| all.push(Preference { what, set, since, give_up });
     let mut flags = (wanted.flags ^ required.flags).difference(AttrFlags::PRECISE_IP_MASK);
     if flags.intersects(KERNEL_SIDE) {
-        let give_up = Step::Flags(KERNEL_SIDE);
-        let since = Release::v2_6(31);
-        all.push(Preference { what: "kernel side", set: "", since, known: true, give_up });
+        add("", "kernel side", EVER, Step::Flags(KERNEL_SIDE));
         flags.remove(KERNEL_SIDE);
     }
-    for (what, flag) in flags.iter_names() {
-        let (since, known) = (flag.since(), support.flags.contains(flag));
-        all.push(Preference { what, set: "attr", since, known, give_up: Step::Flags(flag) });
+    let mut named = flags.iter_names();
+    named.by_ref().for_each(|(what, flag)| add("attr", what, flag.since(), Step::Flags(flag)));
+    if !named.remaining().is_empty() {
+        add("attr", NAMELESS, EVER, Step::Flags(*named.remaining()));
     }
-    for (what, flag) in (wanted.sample_type ^ required.sample_type).iter_names() {
-        let (since, known) = (flag.since(), support.sample_type.contains(flag));
-        all.push(Preference { what, set: "sample_type", since, known, give_up: Step::SampleType(flag) });
+    let sample_type = wanted.sample_type ^ required.sample_type;
+    let mut named = sample_type.iter_names();
+    named.by_ref().for_each(|(what, f)| add("sample_type", what, f.since(), Step::SampleType(f)));
+    if !named.remaining().is_empty() {
+        add("sample_type", NAMELESS, EVER, Step::SampleType(*named.remaining()));
     }
-    for (what, flag) in (wanted.read_format ^ required.read_format).iter_names() {
-        let (since, known) = (flag.since(), support.read_format.contains(flag));
-        all.push(Preference { what, set: "read_format", since, known, give_up: Step::ReadFormat(flag) });
+    let mut named = (wanted.read_format ^ required.read_format).iter_names();
+    named.by_ref().for_each(|(what, f)| add("read_format", what, f.since(), Step::ReadFormat(f)));
+    if !named.remaining().is_empty() {
+        add("read_format", NAMELESS, EVER, Step::ReadFormat(*named.remaining()));
     }
     for _ in required.flags.precise_ip()..wanted.flags.precise_ip() {
-        let since = Release::v2_6(35);
-        all.push(Preference { what: "precise_ip", set: "", since, known: true, give_up: Step::Precise });
+        add("", "precise_ip", Release::v2_6(35), Step::Precise);
     }
     let by_bits = ["flags", "sample_type", "read_format"];
     for field in Attr::FIELDS.iter().filter(|field| !by_bits.contains(&field.name)) {
-        if field.get(wanted) != field.get(required) {
-            let known = support.attr_size >= field.attr_size();
-            let (what, since) = (field.name, field.since);
-            all.push(Preference { what, set: "", since, known, give_up: Step::Field(field) });
+        let with_its_owner = match owner(field) {
+            Some(Step::Flags(owner)) => flags.contains(owner),
+            Some(Step::SampleType(owner)) => sample_type.contains(owner),
+            _ => false,
+        };
+        if field.get(wanted) != field.get(required) && !with_its_owner {
+            add("", field.name, field.since, Step::Field(field));
         }
     }
     all
@@ -429,66 +490,71 @@ impl Opening<'_> {
             Ok(fd) => return Ok((fd, wanted, Vec::new())),
             Err(errno) => errno,
         };
-        // Only these may be about a preference; the others are about the target or the limits.
-        let about_attr = [
-            Errno::E2BIG,
-            Errno::EINVAL,
-            Errno::EOPNOTSUPP,
-            Errno::EACCES,
-            Errno::EPERM,
-            Errno::ENOSYS,
-            Errno::EOVERFLOW,
-        ];
-        if !about_attr.contains(&first) || wanted == required {
-            return Err(self.error(wanted, first));
-        }
-        // What a kernel does not know it refuses in two ways only; else there is no need to ask.
-        let unknown_possible = [Errno::E2BIG, Errno::EINVAL].contains(&first);
-        let support = if unknown_possible { self.builder.kernel.support() } else { &Support::EVERYTHING };
-        let all = preferences(&wanted, &required, support);
-        let mut given_up = Vec::new();
-
-        // What the kernel does not know goes first, all at once.
-        let mut attr = wanted;
-        for preference in all.iter().filter(|preference| !preference.known) {
-            preference.apply(&mut attr, &required);
-            let why = GivenUpWhy::UnknownToKernel(preference.since);
-            given_up.push(GivenUp { what: preference.describe(), why });
-        }
-        if !given_up.is_empty() {
-            if let Ok(fd) = self.attempt(&attr) {
-                return Ok((fd, attr, given_up));
-            }
-        }
-
-        // Then without any of the rest. What fails now is refused for reasons of its own.
-        let left: Vec<_> = all.iter().filter(|preference| preference.known).collect();
-        let with = |kept: &[bool]| {
-            let mut attr = attr;
-            let dropped = left.iter().zip(kept).filter(|(_, kept)| !**kept);
+        let all = preferences(&wanted, &required);
+        let without = |dropped: &[bool]| {
+            let mut attr = wanted;
+            let dropped = all.iter().zip(dropped).filter(|(_, dropped)| **dropped);
             dropped.for_each(|(preference, _)| preference.apply(&mut attr, &required));
             attr
         };
-        let mut kept = vec![false; left.len()];
-        let mut best = with(&kept);
-        let mut fd = self.attempt(&best).map_err(|errno| self.error(best, errno))?;
+        let mut dropped = vec![false; all.len()];
+        let mut failed = vec![(wanted, first)];
+        let mut given_up = Vec::new();
+
+        // Without everything that may be the reason. The answer can then be another one.
+        let (mut fd, mut best) = loop {
+            let (attr, errno) = failed[failed.len() - 1];
+            let reasons = (0..all.len()).filter(|&i| !dropped[i] && all[i].may_be_the_reason(errno));
+            let mut reasons: Vec<_> = reasons.collect();
+            if reasons.is_empty() {
+                return Err(self.error(attr, errno));
+            }
+            // What the kernel does not know goes first, and for good.
+            if [Errno::E2BIG, Errno::EINVAL].contains(&errno) {
+                let support = self.builder.kernel.support();
+                let unknown = reasons.iter().copied().filter(|&i| !all[i].is_known(support));
+                let unknown: Vec<_> = unknown.collect();
+                let why = |i: usize| GivenUpWhy::UnknownToKernel(all[i].since);
+                given_up.extend(unknown.iter().map(|&i| all[i].given_up(why(i))));
+                if !unknown.is_empty() {
+                    reasons = unknown;
+                }
+            }
+            reasons.iter().for_each(|&i| dropped[i] = true);
+            let attr = without(&dropped);
+            match self.attempt(&attr) {
+                Ok(fd) => break (fd, attr),
+                Err(errno) => failed.push((attr, errno)),
+            }
+        };
 
         // And one after the other back in, as long as the kernel agrees.
-        for index in 0..left.len() {
-            kept[index] = true;
-            let attr = with(&kept);
-            match self.attempt(&attr) {
+        let support_is_asked = !given_up.is_empty();
+        for index in 0..all.len() {
+            let unknown = support_is_asked && !all[index].is_known(self.builder.kernel.support());
+            if !dropped[index] || unknown {
+                continue;
+            }
+            dropped[index] = false;
+            let attr = without(&dropped);
+            let answer = match failed.iter().find(|(known, _)| *known == attr) {
+                Some((_, errno)) => Err(*errno),
+                None => self.attempt(&attr),
+            };
+            match answer {
                 Ok(better) => {
                     self.builder.kernel.close(std::mem::replace(&mut fd, better));
                     best = attr;
                 }
                 Err(errno) => {
-                    kept[index] = false;
-                    let why = GivenUpWhy::Refused(errno);
-                    given_up.push(GivenUp { what: left[index].describe(), why });
+                    dropped[index] = true;
+                    failed.push((attr, errno));
+                    given_up.push(all[index].given_up(GivenUpWhy::Refused(errno)));
                 }
             }
         }
+        // Each level of precision is a preference of its own.
+        given_up.dedup();
         Ok((fd, best, given_up))
     }
 }

@@ -2,9 +2,11 @@
 //! and of the descriptors it returns, as a trait. Everything above is written against it and does not
 //! know which kernel answers.
 
+pub use perfuse_sys::{Errno, Mapping, Protection};
+
 use crate::support::Support;
 use perfuse_abi::{Attr, IocFlags, OpenFlags, ioctl as code};
-use perfuse_sys::{Errno, Mapping, Protection, ioctl, prctl};
+use perfuse_sys::{ioctl, prctl};
 use std::ffi::CStr;
 use std::fmt::Debug;
 use std::os::fd::{BorrowedFd, OwnedFd};

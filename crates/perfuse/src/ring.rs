@@ -33,9 +33,11 @@ impl Ring {
     pub(crate) fn map(event: &Handle, pages: usize, protection: Protection) -> Result<Self> {
         let map = event.mmap((pages + 1) * page_size(), protection, 0)?;
         let told = |at| usize::try_from(map.load_u64(at, Relaxed)).unwrap_or(0);
-        // Kernels before 4.1 do not tell; the data then follows the control page.
         let (mut start, mut size) = (told(offset::DATA_OFFSET), told(offset::DATA_SIZE));
-        if size == 0 || start.checked_add(size).is_none_or(|end| end > map.len()) || !size.is_power_of_two() {
+        let fits = start.checked_add(size).is_some_and(|end| end <= map.len());
+        let is_whole = start % page_size() == 0 && size >= page_size() && size.is_power_of_two();
+        // Kernels before 4.1 do not tell; the data then follows the control page.
+        if !fits || !is_whole {
             (start, size) = (page_size(), pages * page_size());
         }
         let tail = map.load_u64(offset::DATA_TAIL, Relaxed);
@@ -92,6 +94,10 @@ impl Ring {
     pub(crate) fn snapshot(&mut self) -> Snapshot {
         let head = self.map.load_u64(offset::DATA_HEAD, Acquire);
         self.tail = head;
+        if head % 8 != 0 {
+            // A head that no kernel publishes.
+            return Snapshot { bytes: Vec::new() };
+        }
         // Written backward from 0: what was ever written is -head.
         let written = usize::try_from(head.wrapping_neg()).unwrap_or(usize::MAX).min(self.size);
         let from = head as usize & (self.size - 1);

@@ -67,9 +67,16 @@ impl Support {
         let mut sample_type = SampleType::all();
         for (_, flag) in SampleType::all().iter_names() {
             let mut attr = Attr { sample_type: flag, ..plain };
-            // Fields that are checked together with the bit (rules A11 to A16).
-            attr.branch_sample_type = BranchSampleType::ANY | BranchSampleType::USER;
-            (attr.sample_regs_user, attr.sample_regs_intr) = (1, 1);
+            // Fields that are checked together with the bit (rules A11 to A16). An older kernel has no
+            // room for those of others.
+            match flag {
+                SampleType::BRANCH_STACK => {
+                    attr.branch_sample_type = BranchSampleType::ANY | BranchSampleType::USER;
+                }
+                SampleType::REGS_USER => attr.sample_regs_user = 1,
+                SampleType::REGS_INTR => attr.sample_regs_intr = 1,
+                _ => {}
+            }
             if flag.since() > perfuse_abi::Release::v2_6(31) && refused(attr) {
                 sample_type.remove(flag);
             }
@@ -86,11 +93,10 @@ impl Support {
                 branch_sample_type.remove(flag);
             }
         }
+        // They came together, and only this one is not refused for want of a group leader (rule B32).
         let mut aux_action = AuxAction::all();
-        for (_, flag) in AuxAction::all().iter_names() {
-            if refused(Attr { aux_action: flag, ..plain }) {
-                aux_action.remove(flag);
-            }
+        if refused(Attr { aux_action: AuxAction::START_PAUSED, ..plain }) {
+            aux_action.remove(AuxAction::START_PAUSED | AuxAction::PAUSE | AuxAction::RESUME);
         }
         Support { attr_size, flags, sample_type, read_format, branch_sample_type, aux_action }
     }

@@ -62,17 +62,16 @@ impl Sandbox {
     }
 
     /// Runs `body` under these conditions: the test program runs itself again for just this test. Call
-    /// it as the whole of the test named `test` in a [`suite!`](crate::suite).
-    pub fn within(self, test: &str, body: impl FnOnce() -> Outcome) -> Outcome {
+    /// it as the whole of the test named `test` in a [`suite!`](crate::suite). Who is unprivileged already
+    /// stays the same user.
+    pub fn within(mut self, test: &str, body: impl FnOnce() -> Outcome) -> Outcome {
         if std::env::var_os(WITHIN).is_some_and(|name| name == test) {
             return body().inspect_err(|Skip(reason)| {
                 eprintln!("{reason}");
                 exit(SKIPPED);
             });
         }
-        if self.unprivileged {
-            need::root()?;
-        }
+        self.unprivileged &= need::root().is_ok();
         // Through a descriptor, so that the folder of the program may be closed to the new user.
         let program = File::open("/proc/self/exe").expect("the running program can be opened");
         let path = format!("/proc/self/fd/{}", program.as_raw_fd());
