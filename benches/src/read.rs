@@ -65,7 +65,7 @@ pub fn group() {
     // Its group has a leader of its own, so three members make four counters.
     let kept1: Vec<_> = kinds[..3]
         .iter()
-        .map(|kind| perf_event::Builder::new().group(&mut peer1).kind(kind.clone()).build().unwrap())
+        .map(|kind| perf_event::Builder::new().group(&mut peer1).kind(*kind).build().unwrap())
         .collect();
     peer1.enable().unwrap();
 
