@@ -6,8 +6,8 @@ use perfuse::abi::{
 };
 use perfuse::kernel::{Kernel, Mapping, Protection, Request, linux};
 use perfuse::{
-    Builder, Count, Counter, CounterSet, Errno, Event, GivenUp, GivenUpWhy, Group, Inherit, Sampler, Scope, Support,
-    Target,
+    Builder, Count, Counter, CounterSet, Errno, Event, GivenUp, GivenUpWhy, Group, Inherit, Sampler, Scope,
+    Support, Target,
 };
 use perfuse_testkit::work::Pages;
 use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
