@@ -19,6 +19,7 @@
 //!   system, a cgroup.
 //! * [`Sampler`] reads records in place from a ring that many events share; [`abi::record`] takes them
 //!   apart.
+//! * [`SamplerSet`] does so for a whole [`Scope`], with one ring for each cpu.
 //! * [`UserCounter`] reads a counter without a system call.
 //!
 //! Three habits run through all of it. **Options adapt**: what is merely [preferred](Builder::prefer)
@@ -51,6 +52,7 @@ pub mod kernel;
 mod pmu;
 mod ring;
 mod sampler;
+mod sampler_set;
 mod scope;
 mod set;
 mod support;
@@ -67,7 +69,8 @@ pub use event::{Event, ProbePlace};
 pub use group::{Counts, Group, Member};
 pub use pmu::{Config, Format, Pmu, online_cpus, parse_cpu_list};
 pub use ring::{Batch, Snapshot};
-pub use sampler::{Entry, Sampler, SamplerBatch, SamplerBuilder, SamplerSnapshot, Source, Wait};
+pub use sampler::{Entry, RingOptions, Sampler, SamplerBatch, SamplerBuilder, SamplerSnapshot, Source, Wait};
+pub use sampler_set::{SamplerSet, SetSource};
 pub use scope::{Scope, Slot};
 pub use set::{CounterSet, SetEvent};
 pub use support::Support;

@@ -178,6 +178,12 @@ impl Batch<'_> {
         RawRecord::split(joined, ByteOrder::NATIVE).ok().map(|(record, _)| record)
     }
 
+    /// Everything that has not been taken yet, as bytes in two parts, the second one where the ring starts
+    /// again: for writers that pass records on as they are. A record may lie across the two.
+    pub fn take_bytes(&self) -> (&[u8], &[u8]) {
+        (self.first.take(), self.second.take())
+    }
+
     /// Bytes that have not been taken yet.
     pub fn unread_bytes(&self) -> usize {
         self.first.get().len() + self.second.get().len()

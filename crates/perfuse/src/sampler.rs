@@ -4,6 +4,7 @@ use crate::aux::AuxArea;
 use crate::builder::Builder;
 use crate::counter::Counter;
 use crate::error::{Call, Error, Result};
+use crate::handle::Handle;
 use crate::kernel::Request;
 use crate::ring::{Batch, Ring, Snapshot};
 use crate::target::Target;
@@ -20,15 +21,62 @@ use std::time::{Duration, Instant};
 pub struct SamplerBuilder {
     target: Target,
     events: Vec<Builder>,
-    pages: usize,
-    exact: bool,
-    overwrite: bool,
+    ring: RingOptions,
 }
 
 impl Default for SamplerBuilder {
     fn default() -> Self {
         let target = Target::this_thread().into();
-        SamplerBuilder { target, events: Vec::new(), pages: 128, exact: false, overwrite: false }
+        SamplerBuilder { target, events: Vec::new(), ring: RingOptions::default() }
+    }
+}
+
+/// Size and kind of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingOptions {
+    /// Data pages, rounded up to a power of two.
+    pub pages: usize,
+    /// This size or none; otherwise a smaller ring is taken where the limits of locked memory do not
+    /// allow as much.
+    pub exact: bool,
+    /// Whether the oldest records give way to the newest (Linux 4.7).
+    pub overwrite: bool,
+}
+
+impl Default for RingOptions {
+    /// 128 pages (512 KiB, mostly) or as many as there may be, read continuously.
+    fn default() -> Self {
+        RingOptions { pages: 128, exact: false, overwrite: false }
+    }
+}
+
+impl RingOptions {
+    /// The event as a ring of this kind needs it: each record must tell its event, at a place that does
+    /// not depend on the event.
+    pub(crate) fn prepare(&self, event: &Builder, target: Target) -> Builder {
+        let overwrite = self.overwrite;
+        event.clone().target(target).with(move |attr| {
+            attr.sample_type |= SampleType::IDENTIFIER;
+            attr.flags |= AttrFlags::SAMPLE_ID_ALL;
+            attr.flags.set(AttrFlags::WRITE_BACKWARD, overwrite);
+        })
+    }
+
+    /// Maps the ring of an event.
+    pub(crate) fn map(&self, event: &Handle) -> Result<Ring> {
+        let protection = if self.overwrite { Protection::Read } else { Protection::ReadWrite };
+        let mut pages = self.pages.clamp(1, 1 << 24).next_power_of_two();
+        loop {
+            match Ring::map(event, pages, protection) {
+                // The limit of locked memory, or of what can be had in one piece.
+                Err(error)
+                    if !self.exact && pages > 1 && [Errno::EPERM, Errno::ENOMEM].contains(&error.errno()) =>
+                {
+                    pages /= 2;
+                }
+                result => return result,
+            }
+        }
     }
 }
 
@@ -52,14 +100,14 @@ impl SamplerBuilder {
     /// [`Sampler::ring_bytes`] tells.
     #[must_use]
     pub fn pages(mut self, pages: usize) -> Self {
-        (self.pages, self.exact) = (pages, false);
+        (self.ring.pages, self.ring.exact) = (pages, false);
         self
     }
 
     /// Size of the ring in pages, this or none.
     #[must_use]
     pub fn exactly_pages(mut self, pages: usize) -> Self {
-        (self.pages, self.exact) = (pages, true);
+        (self.ring.pages, self.ring.exact) = (pages, true);
         self
     }
 
@@ -67,7 +115,7 @@ impl SamplerBuilder {
     /// [`Sampler::snapshot`] (Linux 4.7).
     #[must_use]
     pub fn overwrite(mut self, on: bool) -> Self {
-        self.overwrite = on;
+        self.ring.overwrite = on;
         self
     }
 
@@ -75,13 +123,7 @@ impl SamplerBuilder {
     pub fn open(&self) -> Result<Sampler> {
         let mut members = Vec::with_capacity(self.events.len());
         for event in &self.events {
-            let builder = event.clone().target(self.target.clone()).with(|attr| {
-                // Each record must tell its event, at a place that does not depend on the event.
-                attr.sample_type |= SampleType::IDENTIFIER;
-                attr.flags |= AttrFlags::SAMPLE_ID_ALL;
-                attr.flags.set(AttrFlags::WRITE_BACKWARD, self.overwrite);
-            });
-            let counter = builder.open()?;
+            let counter = self.ring.prepare(event, self.target.clone()).open()?;
             let format = RecordFormat::of(counter.attr(), ByteOrder::NATIVE);
             members.push(Source { id: counter.id()?, format, counter });
         }
@@ -93,19 +135,7 @@ impl SamplerBuilder {
                 Errno::EINVAL,
             ));
         };
-        let protection = if self.overwrite { Protection::Read } else { Protection::ReadWrite };
-        let mut pages = self.pages.clamp(1, 1 << 24).next_power_of_two();
-        let ring = loop {
-            match Ring::map(&owner.counter.handle, pages, protection) {
-                // The limit of locked memory, or of what can be had in one piece.
-                Err(error)
-                    if !self.exact && pages > 1 && [Errno::EPERM, Errno::ENOMEM].contains(&error.errno()) =>
-                {
-                    pages /= 2;
-                }
-                result => break result?,
-            }
-        };
+        let ring = self.ring.map(&owner.counter.handle)?;
         for other in others {
             other.counter.handle.ioctl(Request::SetOutput(Some(owner.counter.as_fd())))?;
         }
@@ -182,6 +212,8 @@ pub enum Wait {
     Ended,
     /// A signal was handled meanwhile.
     Interrupted,
+    /// Another of the descriptors waited for is ready (only [`SamplerSet`](crate::SamplerSet)).
+    Other,
 }
 
 impl Sampler {
