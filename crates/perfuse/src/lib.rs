@@ -31,6 +31,10 @@
 //! The kernel that answers is a [`kernel::Kernel`]: the running Linux unless another is given.
 #![deny(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use perfuse_abi as abi;
 pub use perfuse_sys::Errno;
 pub use perfuse_sys::poll::Readiness;

@@ -10,6 +10,10 @@
 //! The safe library with counters, groups and samplers is `perfuse`.
 #![cfg(any(target_os = "linux", target_os = "android"))]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod arch;
 mod errno;
 pub mod ioctl;
