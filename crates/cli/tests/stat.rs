@@ -480,11 +480,11 @@ fn shape(line: &str) -> String {
             }
         }
     }
-    // The prefix of a rate depends on the rate, and perf prints a null pointer in places.
+    // The prefix of a rate depends on the rate.
     for prefix in ["K/sec", "M/sec", "G/sec"] {
         out = out.replace(prefix, "/sec");
     }
-    out.trim_start().replace("(null)", "")
+    out.trim_start().to_owned()
 }
 
 fn shapes(program: &Path, arguments: &[&str]) -> Vec<String> {

@@ -1,5 +1,8 @@
-//! `-j`: perf's JSON, an object a line with its values as strings, byte for byte. Where perf 6.1 prints
-//! `(null)` for a unit it does not have, this prints an empty string.
+//! `-j`: perf's JSON, an object a line with its values as strings, byte for byte: that is what it is for.
+//!
+//! So it has perf's oddities too. A value without a metric has the metric 0 with the unit `(null)`, which
+//! is how the C library prints the null pointer that perf 6.1 passes on; an event without a value has the
+//! empty unit. Who reads perf's output knows both; for anybody else there is `--json`.
 
 use super::compat;
 use super::derive;
@@ -60,7 +63,8 @@ fn members(report: &Report, event: &Event, row: &Row, repeated: bool) -> String 
     }
     let (value, unit) = match compat::metric(report, event, row) {
         Some(metric) => (metric.value.unwrap_or(0.0), metric.unit),
-        None => (0.0, String::new()),
+        None if row.missing().is_some() => (0.0, String::new()),
+        None => (0.0, "(null)".to_owned()),
     };
     let _ = write!(
         out,
@@ -96,6 +100,12 @@ mod tests {
                 r#"{"counter-value" : "49.000000", "unit" : "", "event" : "faults", "event-runtime" : 1000000, "pcnt-running" : 100.00, "metric-value" : 135.334068, "metric-unit" : "K/sec"}"#,
             ]
         );
+    }
+
+    #[test]
+    fn a_value_without_a_metric_has_perfs_null_unit() {
+        let lines = lines(&report(vec![counted("faults", &[49])]));
+        assert!(lines[0].ends_with(r#""metric-value" : 0.000000, "metric-unit" : "(null)"}"#), "{}", lines[0]);
     }
 
     #[test]
