@@ -15,7 +15,7 @@ use crate::target::Target;
 use perfuse_abi::{Attr, AttrFlags, Field, OpenFlags, ReadFormat, Release, SampleType};
 use perfuse_sys::Errno;
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// A preference that had to be given up.
@@ -296,11 +296,16 @@ impl Builder {
 
     /// Opens the event, as a member of the group that `leader` leads if one is given.
     pub(crate) fn open_in(&self, leader: Option<&Handle>) -> Result<Counter> {
+        self.open_like(leader, None)
+    }
+
+    /// [`open_in`](Self::open_in), where `earlier` was refused before, perhaps for the same reason.
+    pub(crate) fn open_like(&self, leader: Option<&Handle>, earlier: Option<&Error>) -> Result<Counter> {
         let (wanted, required) = self.attrs();
-        let opening = Opening { builder: self, leader: leader.map(Handle::as_fd) };
+        let opening = Opening { builder: self, leader, earlier };
         let (fd, attr, given_up) = opening.adapt(wanted, required)?;
-        let (pid, cpu, _) = self.target.arguments();
-        let subject = Subject::new(attr, pid, cpu);
+        let (pid, cpu, flags) = self.target.arguments();
+        let subject = Subject::with_flags(attr, pid, cpu, flags);
         Ok(Counter::from_handle(Handle::new(self.kernel.clone(), fd, subject), self.event.clone(), given_up))
     }
 }
@@ -465,7 +470,9 @@ fn preferences(wanted: &Attr, required: &Attr) -> Vec<Preference> {
 /// One opening of one event, in as many attempts as it takes.
 struct Opening<'a> {
     builder: &'a Builder,
-    leader: Option<BorrowedFd<'a>>,
+    leader: Option<&'a Handle>,
+    /// What was refused before.
+    earlier: Option<&'a Error>,
 }
 
 impl Opening<'_> {
@@ -475,13 +482,14 @@ impl Opening<'_> {
         let mut attr = *attr;
         let (pid, cpu, flags) = self.builder.target.arguments();
         let flags = flags | OpenFlags::FD_CLOEXEC;
-        self.builder.kernel.perf_event_open(&mut attr, pid, cpu, self.leader, flags)
+        self.builder.kernel.perf_event_open(&mut attr, pid, cpu, self.leader.map(Handle::as_fd), flags)
     }
 
     fn error(&self, attr: Attr, errno: Errno) -> Error {
         let (pid, cpu, flags) = self.builder.target.arguments();
         let flags = flags | OpenFlags::FD_CLOEXEC;
-        Error::new(Call::Open { attr, pid, cpu, grouped: self.leader.is_some(), flags }, errno)
+        let leader = self.leader.map(|leader| Box::new(leader.subject));
+        Error::like(self.earlier, Call::Open { attr, pid, cpu, leader, flags }, errno)
     }
 
     /// Opens with as much of `wanted` as the kernel takes, at least `required`.

@@ -25,8 +25,8 @@ pub enum Call {
         pid: i32,
         /// The cpu, -1 for all.
         cpu: i32,
-        /// Whether a group leader was given.
-        grouped: bool,
+        /// The event that leads the group it was to join.
+        leader: Option<Box<Subject>>,
         /// The last argument.
         flags: OpenFlags,
     },
@@ -67,16 +67,31 @@ pub enum Call {
 pub struct Subject {
     /// What to count.
     pub attr: Attr,
-    /// The thread, 0 for the caller, -1 for all.
+    /// The thread, 0 for the caller, -1 for all; a descriptor for a cgroup.
     pub pid: i32,
     /// The cpu, -1 for all.
     pub cpu: i32,
+    /// It is bound to a cgroup.
+    pub cgroup: bool,
 }
 
 impl Subject {
     /// The event of `attr` on that thread and cpu.
     pub fn new(attr: Attr, pid: i32, cpu: i32) -> Self {
-        Subject { attr, pid, cpu }
+        Subject { attr, pid, cpu, cgroup: false }
+    }
+
+    /// [`new`](Self::new), where the open flags tell what `pid` is.
+    pub fn with_flags(attr: Attr, pid: i32, cpu: i32, flags: OpenFlags) -> Self {
+        Subject { attr, pid, cpu, cgroup: flags.contains(OpenFlags::PID_CGROUP) }
+    }
+
+    /// The event that was to be opened.
+    fn of(call: &Call) -> Option<Self> {
+        match *call {
+            Call::Open { attr, pid, cpu, flags, .. } => Some(Self::with_flags(attr, pid, cpu, flags)),
+            _ => None,
+        }
     }
 }
 
@@ -109,11 +124,31 @@ impl Error {
         Self::make(call, Some(subject), errno)
     }
 
-    fn make(call: Call, subject: Option<Subject>, errno: Errno) -> Self {
-        let subject = match call {
-            Call::Open { attr, pid, cpu, .. } => Some(Subject { attr, pid, cpu }),
-            _ => subject,
+    /// The error of `call`, which was refused like one before: with the same errno, for the same kind of
+    /// event and the same target. Where the cause was a property of the machine it still is, and is not
+    /// looked for again.
+    pub(crate) fn like(earlier: Option<&Error>, call: Call, errno: Errno) -> Self {
+        let subject = Subject::of(&call);
+        let same = |earlier: &&Error| {
+            let about = |a: Subject, b: Subject| {
+                (a.attr.type_, a.pid, a.cpu, a.cgroup) == (b.attr.type_, b.pid, b.cpu, b.cgroup)
+            };
+            earlier.cause() == Cause::NoHardwarePmu
+                && earlier.errno() == errno
+                && subject.zip(earlier.subject().copied()).is_some_and(|(a, b)| about(a, b))
         };
+        match earlier.filter(same) {
+            Some(earlier) => {
+                let event = subject.map(|subject| crate::diagnosis::event_name(&subject.attr));
+                let diagnosis = earlier.diagnosis().clone();
+                Error(Box::new(Inner { call, subject, event, errno, diagnosis }))
+            }
+            None => Self::new(call, errno),
+        }
+    }
+
+    fn make(call: Call, subject: Option<Subject>, errno: Errno) -> Self {
+        let subject = Subject::of(&call).or(subject);
         let (diagnosis, event) = crate::diagnosis::examine(&call, subject.as_ref(), errno);
         Error(Box::new(Inner { call, subject, event, errno, diagnosis }))
     }

@@ -5,16 +5,16 @@
 //! A file that is absent or unreadable is `None`. Nothing is guessed: a container without
 //! `/proc/sys/kernel/perf_event_paranoid` has no known level.
 
+mod machine;
 pub mod parse;
 
-use crate::pmu::parse_cpu_list;
+use crate::pmu::{Pmu, parse_cpu_list};
 use parse::Flavour;
-use perfuse_abi::Release;
+use perfuse_abi::{EventType, Release};
 pub use perfuse_sys::limits::Limit;
 use perfuse_sys::{Errno, limits};
 use std::fmt;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Everything a diagnosis is made from. Gathered in well under a millisecond.
@@ -76,7 +76,7 @@ pub struct Facts {
     pub locked_bytes: Option<Limit>,
     /// Bytes that count towards `RLIMIT_MEMLOCK` for rings already (`VmPin`).
     pub pinned_bytes: Option<u64>,
-    /// The PMUs of `/sys/bus/event_source/devices`, by name.
+    /// The PMUs of `/sys/bus/event_source/devices`, by type.
     pub pmus: Option<Vec<Pmu>>,
     /// Where the tracing file system is.
     pub tracefs: Option<Tracefs>,
@@ -96,29 +96,6 @@ pub struct Facts {
     pub cgroups: Option<PathBuf>,
     /// Whether the kernel was built with these options, from `/boot/config-*` where that is readable.
     pub config: Option<parse::KernelConfig>,
-}
-
-/// A PMU of `/sys/bus/event_source/devices`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Pmu {
-    /// Its name there.
-    pub name: String,
-    /// The number for `attr.type`.
-    pub type_: u32,
-}
-
-impl Pmu {
-    /// A PMU with this name and number.
-    pub fn new(name: impl Into<String>, type_: u32) -> Self {
-        Pmu { name: name.into(), type_ }
-    }
-
-    /// Whether it counts a cpu's cycles and instructions.
-    pub fn is_cpu(&self) -> bool {
-        const PREFIXES: [&str; 4] = ["cpu_", "armv", "apple_", "cpum_cf"];
-        self.name == "cpu" || self.type_ == 4 || PREFIXES.iter().any(|prefix| self.name.starts_with(prefix))
-    }
 }
 
 /// The tracing file system.
@@ -174,16 +151,14 @@ impl fmt::Display for Capabilities {
 }
 
 impl Facts {
-    /// Reads them now.
+    /// Reads them now; what cannot change while a process runs, only the first time.
     pub fn gather() -> Self {
-        let release = perfuse_sys::uname_release();
-        let version = read("/proc/version").unwrap_or_default();
+        let machine = machine::Machine::get();
         let status = read("/proc/self/status").unwrap_or_default();
-        // The first processor tells it all, and hundreds of them take long to write.
-        let cpuinfo = head("/proc/cpuinfo", 16 << 10);
         let mounts = read("/proc/self/mountinfo");
         Facts {
-            flavour: parse::flavour(&version, &release),
+            release: machine.release.clone(),
+            flavour: machine.flavour,
             arch: std::env::consts::ARCH,
             page_bytes: perfuse_sys::page_size(),
             uid: parse::effective_uid(&status),
@@ -202,8 +177,7 @@ impl Facts {
             user_access: sysctl("perf_user_access"),
             read_only_sysctls: mounts.as_deref().map(parse::read_only_sysctls),
             lockdown: read("/sys/kernel/security/lockdown").and_then(|text| parse::selected(&text)),
-            security_modules: read("/sys/kernel/security/lsm")
-                .map(|text| text.trim().split(',').map(str::to_owned).collect()),
+            security_modules: machine.security_modules.clone(),
             seccomp_filter: parse::status_number(&status, "Seccomp").map(|mode| mode == 2),
             reachable: perfuse_sys::perf_event_open_is_reachable(),
             open_files: limits::open_files().ok(),
@@ -213,14 +187,12 @@ impl Facts {
             pmus: pmus(),
             tracefs: tracefs(mounts.as_deref().unwrap_or_default()),
             online_cpus: read("/sys/devices/system/cpu/online").and_then(|text| parse_cpu_list(&text)),
-            possible_cpus: read("/sys/devices/system/cpu/possible")
-                .and_then(|text| parse_cpu_list(&text)?.last().map(|last| last + 1)),
-            cpu_model: cpuinfo.as_deref().and_then(parse::cpu_model),
-            hypervisor: hypervisor(cpuinfo.as_deref().unwrap_or_default(), &release),
-            container: container(mounts.as_deref().unwrap_or_default()),
+            possible_cpus: machine.possible_cpus,
+            cpu_model: machine.cpu_model.clone(),
+            hypervisor: machine.hypervisor.clone(),
+            container: machine.container.clone(),
             cgroups: mounts.as_deref().and_then(parse::event_cgroups),
-            config: read(format!("/boot/config-{release}")).map(|text| parse::KernelConfig::parse(&text)),
-            release,
+            config: machine.config.clone(),
         }
     }
 
@@ -304,13 +276,13 @@ impl Facts {
     }
 
     /// The PMU with this `attr.type`.
-    pub fn pmu(&self, type_: u32) -> Option<&Pmu> {
-        self.pmus.iter().flatten().find(|pmu| pmu.type_ == type_)
+    pub fn pmu(&self, type_: EventType) -> Option<&Pmu> {
+        self.pmus.iter().flatten().find(|pmu| pmu.event_type() == type_)
     }
 
     /// The PMU of this name.
     pub fn pmu_named(&self, name: &str) -> Option<&Pmu> {
-        self.pmus.iter().flatten().find(|pmu| pmu.name == name)
+        self.pmus.iter().flatten().find(|pmu| pmu.name() == name)
     }
 
     /// The PMUs that count cycles and instructions: none in many virtual machines, two kinds on hybrid
@@ -333,13 +305,6 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
     fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The first `limit` bytes of a file, if it can be had.
-fn head(path: &str, limit: u64) -> Option<String> {
-    let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 /// A number below /proc/sys/kernel.
 fn sysctl(name: &str) -> Option<i64> {
     read(Path::new("/proc/sys/kernel").join(name))?.trim().parse().ok()
@@ -355,15 +320,8 @@ fn initial_user_namespace() -> Option<bool> {
 }
 
 fn pmus() -> Option<Vec<Pmu>> {
-    let devices = fs::read_dir("/sys/bus/event_source/devices").ok()?;
-    let mut pmus: Vec<_> = devices
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let type_ = read(entry.path().join("type"))?.trim().parse().ok()?;
-            Some(Pmu { name: entry.file_name().to_string_lossy().into_owned(), type_ })
-        })
-        .collect();
-    pmus.sort_by_key(|pmu| pmu.type_);
+    let mut pmus = Pmu::list().ok()?;
+    pmus.sort_by_key(|pmu| pmu.event_type().0);
     Some(pmus)
 }
 
@@ -376,26 +334,4 @@ fn tracefs(mountinfo: &str) -> Option<Tracefs> {
     let path = places.into_iter().find(mounted)?;
     let readable = fs::read_dir(path.join("events")).is_ok();
     Some(Tracefs { path, readable })
-}
-
-fn hypervisor(cpuinfo: &str, release: &str) -> Option<String> {
-    let clocks = read("/sys/devices/system/clocksource/clocksource0/available_clocksource");
-    let dmi = ["sys_vendor", "product_name"].map(|name| read(format!("/sys/class/dmi/id/{name}")));
-    let dmi = dmi.map(Option::unwrap_or_default).join(" ");
-    let device_tree = read("/proc/device-tree/hypervisor/compatible").unwrap_or_default();
-    let xen = read("/sys/hypervisor/type").unwrap_or_default();
-    parse::hypervisor(cpuinfo, release, &dmi, &clocks.unwrap_or_default(), &device_tree, &xen)
-}
-
-fn container(mountinfo: &str) -> Option<String> {
-    let variable = |name| std::env::var(name).unwrap_or_default();
-    let marks = parse::ContainerMarks {
-        docker_file: Path::new("/.dockerenv").exists(),
-        podman_file: read("/run/.containerenv"),
-        systemd: read("/run/systemd/container").or_else(|| std::env::var("container").ok()),
-        cgroup_of_init: read("/proc/1/cgroup").unwrap_or_default(),
-        mounts: mountinfo.to_owned(),
-        kubernetes: !variable("KUBERNETES_SERVICE_HOST").is_empty(),
-    };
-    parse::container(&marks)
 }

@@ -8,6 +8,7 @@ use perfuse_abi::EventType;
 use perfuse_sys::Errno;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -22,10 +23,9 @@ const DEVICES: &str = "/sys/bus/event_source/devices";
 /// }
 /// # Ok::<(), perfuse::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pmu {
     name: String,
-    dir: PathBuf,
     type_: EventType,
 }
 
@@ -79,32 +79,43 @@ impl Format {
 }
 
 impl Pmu {
+    /// A PMU with this name and type, whether or not this machine has it.
+    pub fn new(name: impl Into<String>, type_: EventType) -> Self {
+        Pmu { name: name.into(), type_ }
+    }
+
     /// The PMU of this name; the error tells if there is none.
     pub fn named(name: &str) -> Result<Self> {
-        let dir = Path::new(DEVICES).join(name);
+        let path = Path::new(DEVICES).join(name).join("type");
         if name.is_empty() || name.contains('/') {
-            return Err(Error::new(Call::File { path: dir }, Errno::ENOENT));
+            return Err(Error::new(Call::File { path }, Errno::ENOENT));
         }
-        Self::at(dir, name.to_owned())
+        let text = read(path.clone())?;
+        let number = text.trim().parse().map_err(|_| Error::new(Call::File { path }, Errno::EINVAL))?;
+        Ok(Pmu::new(name, EventType(number)))
     }
 
     /// Every PMU of this machine, by name.
     pub fn all() -> Result<Vec<Self>> {
-        let entries = fs::read_dir(DEVICES).map_err(|e| file_error(DEVICES.into(), Some(&e)))?;
-        let mut names: Vec<_> =
-            entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-        names.sort();
-        // One that vanishes meanwhile is not there.
-        Ok(names.iter().filter_map(|name| Self::named(name).ok()).collect())
+        Self::list().map_err(|e| file_error(DEVICES.into(), Some(&e)))
     }
 
-    fn at(dir: PathBuf, name: String) -> Result<Self> {
-        let text = read(dir.join("type"))?;
-        let number = text
-            .trim()
-            .parse()
-            .map_err(|_| Error::new(Call::File { path: dir.join("type") }, Errno::EINVAL))?;
-        Ok(Pmu { name, dir, type_: EventType(number) })
+    /// [`all`](Self::all) with the plain error: a diagnosis, which looks at the PMUs, cannot begin with one.
+    pub(crate) fn list() -> io::Result<Vec<Self>> {
+        let mut pmus: Vec<_> = fs::read_dir(DEVICES)?
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                // One that vanishes meanwhile is not there.
+                let number = fs::read_to_string(entry.path().join("type")).ok()?.trim().parse().ok()?;
+                Some(Pmu::new(entry.file_name().into_string().ok()?, EventType(number)))
+            })
+            .collect();
+        pmus.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(pmus)
+    }
+
+    fn dir(&self) -> PathBuf {
+        Path::new(DEVICES).join(&self.name)
     }
 
     /// Its name.
@@ -117,24 +128,32 @@ impl Pmu {
         self.type_
     }
 
+    /// Whether it counts a cpu's cycles and instructions.
+    pub fn is_cpu(&self) -> bool {
+        const PREFIXES: [&str; 4] = ["cpu_", "armv", "apple_", "cpum_cf"];
+        self.name == "cpu"
+            || self.type_ == EventType::RAW
+            || PREFIXES.iter().any(|prefix| self.name.starts_with(prefix))
+    }
+
     /// The cpus on which its events are to be opened, if it says so: one for each thing it measures
     /// (`cpumask` of an uncore PMU), or all it belongs to (`cpus` of a hybrid core PMU).
     pub fn cpus(&self) -> Option<Vec<u32>> {
         ["cpumask", "cpus"]
             .iter()
-            .find_map(|file| parse_cpu_list(&fs::read_to_string(self.dir.join(file)).ok()?))
+            .find_map(|file| parse_cpu_list(&fs::read_to_string(self.dir().join(file)).ok()?))
     }
 
     /// Where the bits of a term go.
     pub fn format(&self, term: &str) -> Result<Format> {
-        let path = self.dir.join("format").join(term);
+        let path = self.dir().join("format").join(term);
         let text = read(path.clone())?;
         Format::parse(&text).ok_or_else(|| Error::new(Call::File { path }, Errno::EINVAL))
     }
 
     /// The events it names, with their terms as they stand there.
     pub fn events(&self) -> BTreeMap<String, String> {
-        let Ok(entries) = fs::read_dir(self.dir.join("events")) else { return BTreeMap::new() };
+        let Ok(entries) = fs::read_dir(self.dir().join("events")) else { return BTreeMap::new() };
         entries
             .filter_map(|entry| {
                 let entry = entry.ok()?;
@@ -148,7 +167,7 @@ impl Pmu {
 
     /// An event the PMU names.
     pub fn event(&self, name: &str) -> Result<Event> {
-        let path = self.dir.join("events").join(name);
+        let path = self.dir().join("events").join(name);
         let terms = read(path.clone())?;
         let mut config = Config::default();
         for term in terms.trim().split(',') {
@@ -179,7 +198,7 @@ impl Pmu {
         if self.format(term)?.apply(value, config) {
             return Ok(());
         }
-        Err(Error::new(Call::File { path: self.dir.join("format").join(term) }, Errno::ERANGE))
+        Err(Error::new(Call::File { path: self.dir().join("format").join(term) }, Errno::ERANGE))
     }
 
     fn make(&self, config: Config, name: &str) -> Event {

@@ -131,7 +131,7 @@ impl SamplerBuilder {
             let event = Builder::new(perfuse_abi::Software::DUMMY).attr();
             let (pid, cpu, flags) = self.target.arguments();
             return Err(Error::new(
-                Call::Open { attr: event, pid, cpu, grouped: false, flags },
+                Call::Open { attr: event, pid, cpu, leader: None, flags },
                 Errno::EINVAL,
             ));
         };

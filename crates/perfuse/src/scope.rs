@@ -105,7 +105,7 @@ fn no_such_process(pid: u32, dir: &Path, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::NotFound {
         let attr = crate::Builder::new(perfuse_abi::Software::DUMMY).attr();
         let (pid, cpu, flags) = Target::from(Target::thread(pid)).arguments();
-        return Error::new(Call::Open { attr, pid, cpu, grouped: false, flags }, Errno::ESRCH);
+        return Error::new(Call::Open { attr, pid, cpu, leader: None, flags }, Errno::ESRCH);
     }
     crate::tracefs::file_error(dir.to_path_buf(), Some(error))
 }

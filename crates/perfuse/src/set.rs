@@ -86,6 +86,8 @@ impl CounterSet {
                     _ => None,
                 };
                 let builder = event.builder.clone().target(slot.target.clone()).inherit(inherit);
+                let earlier = opened.iter().filter_map(|event| event.refused.last()).next_back();
+                let earlier = earlier.map(|(_, error)| error);
                 let counter = match leader {
                     _ if opened[index].error().is_some() => None,
                     None => {
@@ -95,7 +97,8 @@ impl CounterSet {
                         let waits = starts && event.group.is_some();
                         let builder = if waits { builder.enabled(false) } else { builder };
                         late.extend(waits.then_some(index));
-                        opened[index].take(builder.open())?
+                        let counter = builder.open_like(None, earlier);
+                        opened[index].take(counter)?
                     }
                     Some(leader) => {
                         // The leader switches and places the whole group.
@@ -103,7 +106,7 @@ impl CounterSet {
                         let builder = builder.enabled(true).with(|attr| attr.flags.remove(siblings_do_not));
                         let leader: &Opened = &opened[leader];
                         let leader = leader.counters.last().and_then(Option::as_ref).map(|c| &c.handle);
-                        let counter = builder.open_in(leader);
+                        let counter = builder.open_like(leader, earlier);
                         opened[index].take(counter)?
                     }
                 };

@@ -107,7 +107,7 @@ fn host(facts: &Facts) -> (Map<String, Value>, Map<String, Value>) {
         "perf_event_mlock_kb or the online cpus are unknown",
     );
     let pmus = facts.pmus.as_ref().map(|pmus| {
-        let pairs = pmus.iter().map(|pmu| (pmu.name.clone(), Value::from(pmu.type_)));
+        let pairs = pmus.iter().map(|pmu| (pmu.name().to_owned(), Value::from(pmu.event_type().0)));
         Value::Object(pairs.collect())
     });
     put("pmus", pmus.unwrap_or_default(), "/sys/bus/event_source/devices cannot be read");

@@ -290,22 +290,13 @@ fn refusal(error: &Error) -> Missing {
     let diagnosis = error.diagnosis();
     Missing {
         kind: MissingKind::NotSupported,
-        short: in_a_few_words(diagnosis.cause, error),
+        short: match diagnosis.cause {
+            Cause::Unknown => format!("{}: {}", diagnosis.cause.words(), error.errno()),
+            cause => cause.words().to_owned(),
+        },
         cause: diagnosis.cause.name().to_owned(),
         errno: error.errno().name().map(str::to_owned),
         explanation: diagnosis.explanation.clone(),
         remedies: diagnosis.remedies.clone(),
-    }
-}
-
-/// Short enough for a row.
-fn in_a_few_words(cause: Cause, error: &Error) -> String {
-    match cause {
-        Cause::ParanoidKernel => "not allowed: perf_event_paranoid > 1".to_owned(),
-        Cause::ParanoidCpuWide => "not allowed: perf_event_paranoid > 0".to_owned(),
-        Cause::ParanoidTracepoint => "not allowed: perf_event_paranoid > -1".to_owned(),
-        Cause::ParanoidClosed => "not allowed: perf_event_paranoid".to_owned(),
-        Cause::Unknown => format!("refused: {}", error.errno()),
-        cause => cause.words().to_owned(),
     }
 }

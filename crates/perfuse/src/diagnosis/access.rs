@@ -87,8 +87,8 @@ fn unmet(open: &Open<'_>) -> Vec<Needs> {
         unmet.push(Needs { cause: Cause::PrivilegedFeature, what, level: None });
     }
     // Rule J50.
-    if let Some(pmu) = facts.pmu(attr.type_.0).filter(|pmu| pmu.name == "kprobe" || pmu.name == "uprobe") {
-        let what = format!("{}s", pmu.name);
+    if let Some(pmu) = facts.pmu(attr.type_).filter(|pmu| pmu.name() == "kprobe" || pmu.name() == "uprobe") {
+        let what = format!("{}s", pmu.name());
         unmet.push(Needs { cause: Cause::PrivilegedFeature, what, level: None });
     }
     // Rule B26.
@@ -223,7 +223,7 @@ pub(super) fn eperm(open: &Open<'_>) -> Option<Diagnosis> {
     let monitor = facts.may_monitor();
     let confidential = facts.lockdown.as_deref() == Some("confidentiality");
     // Rules B8 and J52.
-    let kprobe = facts.pmu(attr.type_.0).is_some_and(|pmu| pmu.name == "kprobe");
+    let kprobe = facts.pmu(attr.type_).is_some_and(|pmu| pmu.name() == "kprobe");
     if confidential && (attr.sample_type.contains(SampleType::REGS_INTR) || kprobe) {
         let what = if kprobe { "kprobes" } else { "registers of the kernel" };
         let text = format!("kernel lockdown is in confidentiality mode, which protects {what}");

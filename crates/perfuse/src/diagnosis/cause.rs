@@ -62,13 +62,13 @@ macro_rules! causes {
 
 causes! {
     /// `perf_event_paranoid` above 1 keeps users without privilege from measuring the kernel (rule B4).
-    ParanoidKernel = "paranoid-kernel" Permission "perf_event_paranoid keeps the kernel's side closed";
+    ParanoidKernel = "paranoid-kernel" Permission "not allowed: perf_event_paranoid > 1";
     /// `perf_event_paranoid` above 0 keeps them from measuring whole cpus and cgroups (rule B26).
-    ParanoidCpuWide = "paranoid-cpu-wide" Permission "perf_event_paranoid keeps whole cpus closed";
+    ParanoidCpuWide = "paranoid-cpu-wide" Permission "not allowed: perf_event_paranoid > 0";
     /// A distribution's level of `perf_event_paranoid` keeps them from everything.
-    ParanoidClosed = "paranoid-closed" Permission "perf_event_paranoid allows this user nothing";
+    ParanoidClosed = "paranoid-closed" Permission "not allowed: perf_event_paranoid";
     /// `perf_event_paranoid` above -1 keeps them from raw tracepoint data (rule J31).
-    ParanoidTracepoint = "paranoid-tracepoint" Permission "perf_event_paranoid keeps raw tracepoint data closed";
+    ParanoidTracepoint = "paranoid-tracepoint" Permission "not allowed: perf_event_paranoid > -1";
     /// The thread belongs to somebody else, or may not be debugged (rule B25).
     ForeignTask = "foreign-task" Permission "the process belongs to somebody else";
     /// Only for `CAP_PERFMON`, whatever the settings: namespace records (rule B5), kprobes and uprobes

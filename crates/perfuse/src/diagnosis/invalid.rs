@@ -2,7 +2,8 @@
 
 use super::attr::first_violation;
 use super::{Cause, Diagnosis, Open, Part, remedy};
-use crate::facts::Pmu;
+use crate::error::Subject;
+use crate::pmu::Pmu;
 use perfuse_abi::{Attr, AttrFlags, EventType, OpenFlags, Release, SampleType};
 use perfuse_sys::Errno;
 
@@ -16,15 +17,15 @@ pub(super) fn einval(open: &Open<'_>) -> Option<Diagnosis> {
 /// Checks of the PMU (rules B16 to B18).
 fn of_the_pmu(open: &Open<'_>) -> Option<Diagnosis> {
     let Open { attr, facts, findings, .. } = open;
-    let pmu = facts.pmu(attr.type_.0);
-    let name = pmu.map_or("the PMU", |pmu| pmu.name.as_str());
-    if pmu.is_some_and(|pmu| pmu.name == "uprobe") {
+    let pmu = facts.pmu(attr.type_);
+    let name = pmu.map_or("the PMU", |pmu| pmu.name());
+    if pmu.is_some_and(|pmu| pmu.name() == "uprobe") {
         return Some(
             Diagnosis::new(Cause::ProbePlace, "the file cannot be probed there (rule J51)")
                 .remedy("give a regular file, and an offset within it where an instruction starts"),
         );
     }
-    if pmu.is_some_and(|pmu| pmu.name == "kprobe") {
+    if pmu.is_some_and(|pmu| pmu.name() == "kprobe") {
         return Some(
             Diagnosis::new(Cause::ProbePlace, "the kernel does not let this address be probed (rule J52)")
                 .remedy("probe another function: see /sys/kernel/debug/kprobes/blacklist"),
@@ -81,37 +82,35 @@ fn of_the_group(open: &Open<'_>) -> Option<Diagnosis> {
             .remedy("map the target first; redirect only events of the same cpu or thread"),
         );
     }
-    if !open.grouped {
+    let Some(leader) = open.leader else {
         // Rule B32.
         let text = "an event that uses an AUX area needs a group leader that has one";
         return needs_aux.then(|| {
             Diagnosis::new(Cause::AuxLeader, text)
                 .remedy("open it in the group of an AUX event such as intel_pt//")
         });
-    }
+    };
     if !findings.culprits.is_empty() && !findings.culprits.contains(&Part::Group) {
         return None;
+    }
+    if let Some((text, remedy)) = difference(open, leader) {
+        return Some(Diagnosis::new(Cause::Group, text).remedy(remedy));
     }
     if attr.flags.intersects(AttrFlags::PINNED | AttrFlags::EXCLUSIVE) {
         let text = "pinned and exclusive are for group leaders (rule B28)";
         return Some(Diagnosis::new(Cause::Group, text).remedy("set them on the leader only"));
     }
-    let hardware = attr.type_ == EventType::HARDWARE
-        || attr.type_ == EventType::HW_CACHE
-        || open.facts.pmu(attr.type_.0).is_some_and(Pmu::is_cpu);
-    let mut text = if hardware {
-        "the group does not fit the PMU's counters all at once, or the event differs from its leader in thread, cpu, \
-         inherit, clock or PMU (rules B13, B28, B29)"
-    } else {
-        "the event differs from its group leader in thread, cpu, inherit, clock or PMU, or the leader is a member \
-         itself (rules B13, B28, B29)"
+    if counts_on_the_cpu(open, attr) {
+        let text =
+            "the group does not fit the PMU's counters all at once, or has events of two PMUs (rule B29)";
+        let remedy = "make the group smaller, or open the event by itself: the kernel then takes turns";
+        return Some(Diagnosis::new(Cause::Group, text).remedy(remedy));
     }
-    .to_owned();
-    let mut diagnosis = Diagnosis::new(Cause::Group, "").remedy(match hardware {
-        true => "make the group smaller, or open the event by itself: the kernel then takes turns",
-        false => "open it as a group of its own",
-    });
-    if !hardware && attr.flags.contains(AttrFlags::INHERIT) {
+    let mut text = "the leader is a member of another group, or the group has events of two PMUs \
+                    (rules B28, B29)"
+        .to_owned();
+    let mut diagnosis = Diagnosis::new(Cause::Group, "").remedy("open it as a group of its own");
+    if attr.flags.contains(AttrFlags::INHERIT) {
         text += "; an inherited group may also have changed places with a child's copy (rule D20)";
         diagnosis = diagnosis.remedy("build inherited groups before the task forks");
     }
@@ -119,10 +118,67 @@ fn of_the_group(open: &Open<'_>) -> Option<Diagnosis> {
     Some(diagnosis)
 }
 
+/// What an event and its leader must have in common and have not, as far as it can be seen from
+/// outside, in the kernel's order; with what to do about it.
+fn difference(open: &Open<'_>, leader: &Subject) -> Option<(String, &'static str)> {
+    let attr = open.attr;
+    let has = |attr: &Attr, flag| attr.flags.contains(flag);
+    let (own, leads) = (has(attr, AttrFlags::INHERIT), has(&leader.attr, AttrFlags::INHERIT));
+    if own != leads && !open.is_cpu_wide() {
+        let which = if own {
+            "the event is inherited and its leader is not"
+        } else {
+            "the leader is inherited and the event is not"
+        };
+        return Some((format!("{which} (rule B13)"), "set inherit on both, or on neither"));
+    }
+    let clock = |attr: &Attr| has(attr, AttrFlags::USE_CLOCKID).then_some(attr.clockid);
+    if clock(attr) != clock(&leader.attr) {
+        return Some((
+            "the event and its group leader have different clocks (rule B28)".to_owned(),
+            "give all members the leader's clock",
+        ));
+    }
+    if open.cpu != leader.cpu {
+        let cpu =
+            |cpu: i32| if cpu == -1 { "on no particular cpu".to_owned() } else { format!("on cpu {cpu}") };
+        let text =
+            format!("the event counts {} and its group leader {} (rule B28)", cpu(open.cpu), cpu(leader.cpu));
+        return Some((text, "open a group for each cpu"));
+    }
+    if open.is_cgroup() && (!leader.cgroup || open.pid != leader.pid) {
+        let text = "the event counts another cgroup than its group leader (rule B19)";
+        return Some((text.to_owned(), "open a group for each cgroup"));
+    }
+    let whom = |pid| match pid {
+        -1 => "everything on its cpu".to_owned(),
+        0 => "this thread".to_owned(),
+        pid => format!("thread {pid}"),
+    };
+    // A cgroup's events, and those of 0 and of the caller's own number, have one context.
+    let unclear = open.pid >= 0 && leader.pid >= 0 && (open.pid == 0 || leader.pid == 0);
+    if open.pid != leader.pid && !open.is_cgroup() && !leader.cgroup && !unclear {
+        let text = format!(
+            "the event counts {} and its group leader {} (rule B28)",
+            whom(open.pid),
+            whom(leader.pid)
+        );
+        return Some((text, "open a group for each of them"));
+    }
+    None
+}
+
+/// Whether it takes one of a processor's counters.
+fn counts_on_the_cpu(open: &Open<'_>, attr: &Attr) -> bool {
+    attr.type_ == EventType::HARDWARE
+        || attr.type_ == EventType::HW_CACHE
+        || open.facts.pmu(attr.type_).is_some_and(Pmu::is_cpu)
+}
+
 /// What the probes found, where no rule explains it.
 fn by_elimination(open: &Open<'_>) -> Option<Diagnosis> {
     let Open { attr, facts, findings, .. } = open;
-    let name = facts.pmu(attr.type_.0).map_or("the kernel", |pmu| pmu.name.as_str());
+    let name = facts.pmu(attr.type_).map_or("the kernel", |pmu| pmu.name());
     Some(match *findings.culprits.first()? {
         Part::Group => return None,
         Part::Excludes => no_exclude(name),
@@ -186,12 +242,12 @@ pub(super) fn e2big(open: &Open<'_>) -> Option<Diagnosis> {
         );
     }
     // Rules J51 and J52.
-    if let Some(pmu) = facts.pmu(attr.type_.0).filter(|pmu| pmu.name == "kprobe" || pmu.name == "uprobe") {
-        let what = if pmu.name == "kprobe" { "function's name" } else { "path" };
+    if let Some(pmu) = facts.pmu(attr.type_).filter(|pmu| pmu.name() == "kprobe" || pmu.name() == "uprobe") {
+        let what = if pmu.name() == "kprobe" { "function's name" } else { "path" };
         return Some(Diagnosis::new(Cause::OutOfRange, format!("the {what} is too long")));
     }
     // Rule B31.
-    open.grouped.then(|| {
+    open.leader.is_some().then(|| {
         Diagnosis::new(Cause::GroupReadSize, "the group has more members than one read may return (16 KiB)")
             .remedy("split the group, or ask for less in read_format")
     })

@@ -3,6 +3,7 @@
 
 use super::probe::{CgroupKind, Part};
 use super::{Cause, Diagnosis, Open, remedy};
+use crate::pmu::Pmu;
 use perfuse_abi::{AttrFlags, EventType, Hardware, Release, SampleType, Software};
 
 pub(super) fn enosys(open: &Open<'_>) -> Option<Diagnosis> {
@@ -25,7 +26,7 @@ pub(super) fn enoent(open: &Open<'_>) -> Option<Diagnosis> {
             let (_, pmu) = Hardware::from_config(attr.config);
             match pmu {
                 EventType(0) => hardware(open),
-                EventType(type_) if facts.pmu(type_).is_some_and(|pmu| pmu.is_cpu()) => hardware(open),
+                type_ if facts.pmu(type_).is_some_and(Pmu::is_cpu) => hardware(open),
                 EventType(type_) => Some(unknown_pmu(open, type_)),
             }
         }
@@ -51,21 +52,21 @@ pub(super) fn enoent(open: &Open<'_>) -> Option<Diagnosis> {
                 ),
             })
         }
-        EventType(type_) => Some(match facts.pmu(type_) {
-            Some(pmu) if pmu.name == "kprobe" => {
+        type_ => Some(match facts.pmu(type_) {
+            Some(pmu) if pmu.name() == "kprobe" => {
                 Diagnosis::new(Cause::ProbePlace, "the kernel has no such function (rule J52)")
                     .remedy("look for its name in /proc/kallsyms; inlined functions have none")
             }
-            Some(pmu) if pmu.name == "uprobe" => {
+            Some(pmu) if pmu.name() == "uprobe" => {
                 Diagnosis::new(Cause::NoFile, "the file to be probed does not exist (rule J51)")
                     .remedy("give its path as this process sees it")
             }
             Some(pmu) => {
-                let text = format!("the PMU {} has no event {:#x}", pmu.name, attr.config);
-                let place = format!("its events: ls /sys/bus/event_source/devices/{}/events", pmu.name);
+                let text = format!("the PMU {} has no event {:#x}", pmu.name(), attr.config);
+                let place = format!("its events: ls /sys/bus/event_source/devices/{}/events", pmu.name());
                 Diagnosis::new(Cause::UnknownEvent, text).remedy(place)
             }
-            None => unknown_pmu(open, type_),
+            None => unknown_pmu(open, type_.0),
         }),
     }
 }
@@ -89,7 +90,7 @@ fn cgroup(open: &Open<'_>) -> Diagnosis {
 }
 
 fn unknown_pmu(open: &Open<'_>, type_: u32) -> Diagnosis {
-    let names: Vec<_> = open.facts.pmus.iter().flatten().map(|pmu| pmu.name.as_str()).collect();
+    let names: Vec<_> = open.facts.pmus.iter().flatten().map(|pmu| pmu.name()).collect();
     let text = format!("no PMU has type {type_}; there are: {}", names.join(", "));
     Diagnosis::new(Cause::UnknownPmu, text)
         .remedy("read the number from /sys/bus/event_source/devices/*/type; it changes from boot to boot")
@@ -97,11 +98,11 @@ fn unknown_pmu(open: &Open<'_>, type_: u32) -> Diagnosis {
 
 fn hardware(open: &Open<'_>) -> Option<Diagnosis> {
     let facts = open.facts;
-    let mut cpu_pmus = facts.cpu_pmus().map(|pmu| pmu.name.as_str()).peekable();
+    let mut cpu_pmus = facts.cpu_pmus().map(|pmu| pmu.name()).peekable();
     if cpu_pmus.peek().is_none() {
         // Without a list of PMUs nothing is known about them.
         let pmus = facts.pmus.as_ref()?;
-        let names: Vec<_> = pmus.iter().map(|pmu| pmu.name.as_str()).collect();
+        let names: Vec<_> = pmus.iter().map(|pmu| pmu.name()).collect();
         let why = match facts.hypervisor.as_deref() {
             Some(name) => {
                 let name = if name == "a hypervisor" { "the hypervisor" } else { name };
@@ -138,7 +139,7 @@ pub(super) fn enodev(open: &Open<'_>) -> Option<Diagnosis> {
             return Some(Diagnosis::new(Cause::CpuOffline, text).remedy(remedy));
         }
     }
-    if open.grouped {
+    if open.leader.is_some() {
         return Some(
             Diagnosis::new(
                 Cause::LeaderGone,
@@ -147,10 +148,10 @@ pub(super) fn enodev(open: &Open<'_>) -> Option<Diagnosis> {
             .remedy("open a new leader"),
         );
     }
-    match open.facts.pmu(open.attr.type_.0) {
+    match open.facts.pmu(open.attr.type_) {
         Some(pmu) if !pmu.is_cpu() => {
-            let text = format!("the PMU {} has nothing to count on cpu {} (rule B16)", pmu.name, open.cpu);
-            let place = format!("use a cpu of /sys/bus/event_source/devices/{}/cpumask", pmu.name);
+            let text = format!("the PMU {} has nothing to count on cpu {} (rule B16)", pmu.name(), open.cpu);
+            let place = format!("use a cpu of /sys/bus/event_source/devices/{}/cpumask", pmu.name());
             Some(Diagnosis::new(Cause::PmuGone, text).remedy(place))
         }
         _ => None,
@@ -179,7 +180,7 @@ pub(super) fn esrch(open: &Open<'_>) -> Option<Diagnosis> {
 
 pub(super) fn ebadf(open: &Open<'_>) -> Option<Diagnosis> {
     // The leader comes first (rules B11, B19).
-    Some(if open.is_cgroup() && (!open.grouped || open.findings.cgroup == Some(CgroupKind::Other)) {
+    Some(if open.is_cgroup() && (open.leader.is_none() || open.findings.cgroup == Some(CgroupKind::Other)) {
         Diagnosis::new(Cause::NotACgroup, "the descriptor is not that of a cgroup's directory")
             .remedy("open the directory of the cgroup for reading")
     } else {
@@ -189,9 +190,11 @@ pub(super) fn ebadf(open: &Open<'_>) -> Option<Diagnosis> {
 
 pub(super) fn eopnotsupp(open: &Open<'_>) -> Option<Diagnosis> {
     let Open { attr, facts, findings, .. } = open;
-    let pmu = facts.pmu(attr.type_.0).map_or_else(
+    let pmu = facts.pmu(attr.type_).map_or_else(
         || super::event_name(attr),
-        |pmu| if pmu.is_cpu() { "this processor's PMU".to_owned() } else { format!("the PMU {}", pmu.name) },
+        |pmu| {
+            if pmu.is_cpu() { "this processor's PMU".to_owned() } else { format!("the PMU {}", pmu.name()) }
+        },
     );
     let helped = |part| findings.culprits.contains(&part);
     let unprobed = findings.culprits.is_empty();
@@ -236,7 +239,7 @@ pub(super) fn eopnotsupp(open: &Open<'_>) -> Option<Diagnosis> {
 }
 
 pub(super) fn ebusy(open: &Open<'_>) -> Option<Diagnosis> {
-    let pmu = open.facts.pmu(open.attr.type_.0).map_or("this PMU", |pmu| pmu.name.as_str());
+    let pmu = open.facts.pmu(open.attr.type_).map_or("this PMU", |pmu| pmu.name());
     let text =
         format!("{pmu} is in use by others and has room for one kind of user at a time (rules B20, B33)");
     let mut diagnosis = Diagnosis::new(Cause::ExclusivePmu, text)

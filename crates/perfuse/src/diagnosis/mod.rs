@@ -8,15 +8,15 @@
 //! ```
 //! use perfuse::abi::{Attr, EventType, Hardware, OpenFlags};
 //! use perfuse::diagnosis::{Cause, Findings, diagnose};
-//! use perfuse::facts::{Facts, Pmu};
-//! use perfuse::{Call, Errno};
+//! use perfuse::facts::Facts;
+//! use perfuse::{Call, Errno, Pmu};
 //!
 //! // A virtual machine without a PMU: as its root, whatever perf_event_paranoid says.
 //! let mut facts = Facts::unknown();
-//! facts.pmus = Some(vec![Pmu::new("software", 1), Pmu::new("tracepoint", 2)]);
+//! facts.pmus = Some(vec![Pmu::new("software", EventType::SOFTWARE), Pmu::new("tracepoint", EventType::TRACEPOINT)]);
 //! facts.hypervisor = Some("KVM".to_owned());
 //! let attr = Attr { config: Hardware::CPU_CYCLES.0, ..Attr::new(EventType::HARDWARE) };
-//! let call = Call::Open { attr, pid: 0, cpu: -1, grouped: false, flags: OpenFlags::empty() };
+//! let call = Call::Open { attr, pid: 0, cpu: -1, leader: None, flags: OpenFlags::empty() };
 //!
 //! let diagnosis = diagnose(&call, None, Errno::ENOENT, &facts, &Findings::default());
 //! assert_eq!(diagnosis.cause, Cause::NoHardwarePmu);
@@ -76,7 +76,7 @@ struct Open<'a> {
     attr: &'a Attr,
     pid: i32,
     cpu: i32,
-    grouped: bool,
+    leader: Option<&'a Subject>,
     flags: OpenFlags,
     errno: Errno,
     facts: &'a Facts,
@@ -103,7 +103,7 @@ pub(crate) fn examine(call: &Call, subject: Option<&Subject>, errno: Errno) -> (
     };
     let findings = Findings::gather(call, subject, errno, &facts);
     let name = subject.map(|subject| {
-        let pmu = facts.pmu(subject.attr.type_.0).map(|pmu| pmu.name.as_str());
+        let pmu = facts.pmu(subject.attr.type_).map(|pmu| pmu.name());
         name::name_with(&subject.attr, pmu)
     });
     (diagnose(call, subject, errno, &facts, &findings), name)
@@ -119,9 +119,9 @@ pub fn diagnose(
     findings: &Findings,
 ) -> Diagnosis {
     let found = match call {
-        Call::Open { attr, pid, cpu, grouped, flags } => {
-            let (pid, cpu, grouped, flags) = (*pid, *cpu, *grouped, *flags);
-            open(&Open { attr, pid, cpu, grouped, flags, errno, facts, findings })
+        Call::Open { attr, pid, cpu, leader, flags } => {
+            let (pid, cpu, leader, flags) = (*pid, *cpu, leader.as_deref(), *flags);
+            open(&Open { attr, pid, cpu, leader, flags, errno, facts, findings })
         }
         _ => opened::diagnose(call, subject, errno, facts, findings),
     };

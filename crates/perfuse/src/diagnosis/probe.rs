@@ -102,7 +102,7 @@ impl Findings {
         if let Call::Spawn { program } = call {
             findings.program = on_the_path(program);
         }
-        let Call::Open { attr, pid, cpu, grouped, flags } = call else { return findings };
+        let Call::Open { attr, pid, cpu, leader, flags } = call else { return findings };
         if facts.reachable.is_err() || errno == Errno::EMFILE || errno == Errno::ENFILE {
             return findings;
         }
@@ -129,7 +129,7 @@ impl Findings {
             }
             // With unknown open flags nothing but they is looked at (rule B1).
             if errno != Errno::ENOENT && super::attr::unnamed(*flags, flags.iter_names()).is_empty() {
-                findings.culprits = culprits(attr, *pid, *cpu, *grouped, *flags, errno);
+                findings.culprits = culprits(attr, *pid, *cpu, leader.is_some(), *flags, errno);
             }
         }
         findings
@@ -139,7 +139,7 @@ impl Findings {
 /// kprobes and uprobes point to memory of the caller and change code even while they are switched off:
 /// they are not tried again.
 fn is_probe(type_: EventType, facts: &Facts) -> bool {
-    facts.pmu(type_.0).is_some_and(|pmu| pmu.name == "kprobe" || pmu.name == "uprobe")
+    facts.pmu(type_).is_some_and(|pmu| pmu.name() == "kprobe" || pmu.name() == "uprobe")
 }
 
 /// Opens `attr`, switched off, and closes it.

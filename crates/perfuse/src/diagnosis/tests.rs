@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::facts::parse::Flavour;
-use crate::facts::{Capabilities, Pmu, Tracefs};
+use crate::facts::{Capabilities, Tracefs};
+use crate::pmu::Pmu;
 use perfuse_abi::{
     AttrFlags, AuxAction, BranchSampleType, Breakpoint, EventType, Hardware, ReadFormat, SampleType,
     Software, ioctl as code,
@@ -31,7 +32,7 @@ fn user() -> Facts {
     let pmus =
         [("software", 1), ("tracepoint", 2), ("cpu", 4), ("breakpoint", 5), ("kprobe", 8), ("uprobe", 9)];
     let pmus = pmus.into_iter().chain([("msr", 10), ("uncore_imc", 11)]);
-    facts.pmus = Some(pmus.map(|(name, type_)| Pmu::new(name, type_)).collect());
+    facts.pmus = Some(pmus.map(|(name, type_)| Pmu::new(name, EventType(type_))).collect());
     facts.tracefs = Some(Tracefs { path: "/sys/kernel/tracing".into(), readable: false });
     facts.online_cpus = Some(vec![0, 1, 3]);
     facts.possible_cpus = Some(4);
@@ -46,8 +47,8 @@ fn root() -> Facts {
 fn guest() -> Facts {
     let mut facts = root();
     facts.pmus.iter_mut().flatten().for_each(|pmu| {
-        if pmu.name == "cpu" {
-            *pmu = Pmu::new("power", 12);
+        if pmu.name() == "cpu" {
+            *pmu = Pmu::new("power", EventType(12));
         }
     });
     facts.hypervisor = Some("Amazon EC2".into());
@@ -79,11 +80,16 @@ fn faults() -> Attr {
 
 /// `attr` for the calling thread.
 fn open(attr: Attr) -> Call {
-    Call::Open { attr, pid: 0, cpu: -1, grouped: false, flags: OpenFlags::empty() }
+    Call::Open { attr, pid: 0, cpu: -1, leader: None, flags: OpenFlags::empty() }
+}
+
+/// An event of the calling thread that joins a group.
+fn member(attr: Attr, leader: Subject) -> Call {
+    Call::Open { attr, pid: 0, cpu: -1, leader: Some(Box::new(leader)), flags: OpenFlags::empty() }
 }
 
 fn open_at(attr: Attr, pid: i32, cpu: i32, flags: OpenFlags) -> Call {
-    Call::Open { attr, pid, cpu, grouped: false, flags }
+    Call::Open { attr, pid, cpu, leader: None, flags }
 }
 
 fn told(call: &Call, errno: Errno, facts: &Facts) -> Diagnosis {
@@ -254,12 +260,12 @@ fn no_pmu() {
         "dmesg",
     );
     // arm64's PMU has a dynamic type.
-    let arm = Facts { pmus: Some(vec![Pmu::new("armv8_pmuv3", 8)]), arch: "aarch64", ..guest() };
+    let arm = Facts { pmus: Some(vec![Pmu::new("armv8_pmuv3", EventType(8))]), arch: "aarch64", ..guest() };
     let stalled = counter(EventType::HARDWARE, Hardware::STALLED_CYCLES_FRONTEND.0);
     let diagnosis = told(&open(stalled), Errno::ENOENT, &arm);
     expect(&diagnosis, Cause::UnknownEvent, "armv8_pmuv3/events");
     // Hybrid: one PMU of two, by type.
-    let hybrid = vec![Pmu::new("cpu_core", 4), Pmu::new("cpu_atom", 10)];
+    let hybrid = vec![Pmu::new("cpu_core", EventType(4)), Pmu::new("cpu_atom", EventType(10))];
     let hybrid = Facts { pmus: Some(hybrid), ..root() };
     let on = |type_| counter(EventType::HARDWARE, Hardware::REF_CPU_CYCLES.on_pmu(EventType(type_)));
     expect(&told(&open(on(10)), Errno::ENOENT, &hybrid), Cause::UnknownEvent, "cpu_core");
@@ -286,7 +292,7 @@ fn things_that_are_not_there() {
     expect(&esrch, Cause::NoSuchTask, "");
     let offline = told(&open_at(faults(), -1, 2, OpenFlags::empty()), Errno::ENODEV, &root());
     expect(&offline, Cause::CpuOffline, "cpu2/online");
-    let member = Call::Open { attr: faults(), pid: 0, cpu: -1, grouped: true, flags: OpenFlags::empty() };
+    let member = member(faults(), Subject::new(faults(), 0, -1));
     expect(&told(&member, Errno::ENODEV, &root()), Cause::LeaderGone, "leader");
     expect(&told(&member, Errno::EBADF, &root()), Cause::NotAnEvent, "");
     expect(
@@ -432,9 +438,54 @@ fn pmus_that_cannot_do_that() {
     chain.sample_type = SampleType::CALLCHAIN;
     chain.sample_max_stack = 1000;
     expect(&told(chain, Errno::EOVERFLOW, Findings::default()), Cause::StackDepth, "127");
-    let grouped = Call::Open { attr: cycles(), pid: 0, cpu: -1, grouped: true, flags: OpenFlags::empty() };
-    let diagnosis = diagnose(&grouped, None, Errno::EINVAL, &root(), &culprit(Part::Group));
-    expect(&diagnosis, Cause::Group, "smaller");
+}
+
+#[test]
+fn a_member_that_does_not_go_with_its_leader_hears_why() {
+    let culprits = Findings { culprits: vec![Part::Group], ..Default::default() };
+    let refused = |call| diagnose(&call, None, Errno::EINVAL, &root(), &culprits);
+    let thread = |attr| Subject::new(attr, 0, -1);
+    expect(&refused(member(cycles(), thread(cycles()))), Cause::Group, "smaller");
+
+    let with = |change: fn(&mut Attr)| {
+        let mut attr = faults();
+        change(&mut attr);
+        attr
+    };
+    let inherited = with(|attr| attr.flags |= AttrFlags::INHERIT);
+    let clocked = with(|attr| {
+        attr.flags |= AttrFlags::USE_CLOCKID;
+        attr.clockid = 1;
+    });
+    let pinned = with(|attr| attr.flags |= AttrFlags::PINNED);
+    let cgroup = |fd| Subject::with_flags(faults(), fd, 0, OpenFlags::PID_CGROUP);
+    let on = |leader: Subject, pid, cpu, flags| Call::Open {
+        attr: faults(),
+        pid,
+        cpu,
+        leader: Some(Box::new(leader)),
+        flags,
+    };
+    let none = OpenFlags::empty();
+    for (call, words) in [
+        (member(inherited, thread(faults())), "is inherited and its leader is not (rule B13)"),
+        (member(faults(), thread(inherited)), "the leader is inherited and the event is not (rule B13)"),
+        (member(clocked, thread(faults())), "different clocks (rule B28)"),
+        (member(pinned, thread(faults())), "pinned and exclusive are for group leaders (rule B28)"),
+        (on(Subject::new(faults(), -1, 1), -1, 0, none), "on cpu 0 and its group leader on cpu 1 (rule B28)"),
+        (on(thread(faults()), 0, 3, none), "on cpu 3 and its group leader on no particular cpu (rule B28)"),
+        (on(Subject::new(faults(), 7, -1), 8, -1, none), "thread 8 and its group leader thread 7 (rule B28)"),
+        (on(cgroup(5), 6, 0, OpenFlags::PID_CGROUP), "another cgroup than its group leader (rule B19)"),
+        (on(Subject::new(faults(), -1, 0), 6, 0, OpenFlags::PID_CGROUP), "another cgroup"),
+        // The caller may have been named by its number, and nothing else differs.
+        (on(Subject::new(faults(), 7, -1), 0, -1, none), "(rules B28, B29)"),
+        (on(cgroup(5), -1, 0, none), "(rules B28, B29)"),
+    ] {
+        let diagnosis = refused(call);
+        assert_eq!(diagnosis.cause, Cause::Group);
+        assert!(diagnosis.explanation.contains(words), "{diagnosis:#?}");
+        assert!(!diagnosis.remedies.is_empty(), "{diagnosis:#?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,80 @@
+//! What of the facts cannot change while a process runs: the kernel, the processor, and what kind of
+//! machine and container this is. Read once.
+
+use super::parse::{self, Flavour};
+use super::read;
+use crate::pmu::parse_cpu_list;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// See the fields of the same names of [`Facts`](super::Facts).
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) release: String,
+    pub(super) flavour: Flavour,
+    pub(super) security_modules: Option<Vec<String>>,
+    pub(super) possible_cpus: Option<u32>,
+    pub(super) cpu_model: Option<String>,
+    pub(super) hypervisor: Option<String>,
+    pub(super) container: Option<String>,
+    pub(super) config: Option<parse::KernelConfig>,
+}
+
+impl Machine {
+    /// This one.
+    pub(super) fn get() -> &'static Self {
+        static MACHINE: OnceLock<Machine> = OnceLock::new();
+        MACHINE.get_or_init(Self::read)
+    }
+
+    fn read() -> Self {
+        let release = perfuse_sys::uname_release();
+        let version = read("/proc/version").unwrap_or_default();
+        // The first processor tells it all, and hundreds of them take long to write.
+        let cpuinfo = head("/proc/cpuinfo", 16 << 10);
+        let mounts = read("/proc/self/mountinfo").unwrap_or_default();
+        Machine {
+            flavour: parse::flavour(&version, &release),
+            security_modules: read("/sys/kernel/security/lsm")
+                .map(|text| text.trim().split(',').map(str::to_owned).collect()),
+            possible_cpus: read("/sys/devices/system/cpu/possible")
+                .and_then(|text| parse_cpu_list(&text)?.last().map(|last| last + 1)),
+            cpu_model: cpuinfo.as_deref().and_then(parse::cpu_model),
+            hypervisor: hypervisor(cpuinfo.as_deref().unwrap_or_default(), &release),
+            container: container(&mounts),
+            config: read(format!("/boot/config-{release}")).map(|text| parse::KernelConfig::parse(&text)),
+            release,
+        }
+    }
+}
+
+/// The first `limit` bytes of a file, if it can be had.
+fn head(path: &str, limit: u64) -> Option<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn hypervisor(cpuinfo: &str, release: &str) -> Option<String> {
+    let clocks = read("/sys/devices/system/clocksource/clocksource0/available_clocksource");
+    let dmi = ["sys_vendor", "product_name"].map(|name| read(format!("/sys/class/dmi/id/{name}")));
+    let dmi = dmi.map(Option::unwrap_or_default).join(" ");
+    let device_tree = read("/proc/device-tree/hypervisor/compatible").unwrap_or_default();
+    let xen = read("/sys/hypervisor/type").unwrap_or_default();
+    parse::hypervisor(cpuinfo, release, &dmi, &clocks.unwrap_or_default(), &device_tree, &xen)
+}
+
+fn container(mountinfo: &str) -> Option<String> {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let marks = parse::ContainerMarks {
+        docker_file: Path::new("/.dockerenv").exists(),
+        podman_file: read("/run/.containerenv"),
+        systemd: read("/run/systemd/container").or_else(|| std::env::var("container").ok()),
+        cgroup_of_init: read("/proc/1/cgroup").unwrap_or_default(),
+        mounts: mountinfo.to_owned(),
+        kubernetes: !variable("KUBERNETES_SERVICE_HOST").is_empty(),
+    };
+    parse::container(&marks)
+}
