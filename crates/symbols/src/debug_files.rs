@@ -1,0 +1,198 @@
+//! Where programs and the debug files of stripped programs are kept: next to the program, under
+//! `/usr/lib/debug`, and in stores by build-id. The order is perf's. A file is taken only if its build-id is
+//! the wanted one, or, where there is none, if its checksum is the one that the program names.
+
+use crate::build_id::BuildId;
+use crate::elf::{DebugLink, Elf};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Where to look for programs, debug files and what the kernel tells.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Paths of programs and debug files are below this folder: the root of a copied system.
+    pub symfs: Option<PathBuf>,
+    /// The store that perf fills when it records: by default `~/.debug`.
+    pub build_id_store: Option<PathBuf>,
+    /// Folders of debug files: by default `/usr/lib/debug`.
+    pub debug_dirs: Vec<PathBuf>,
+    /// What debuginfod clients have downloaded: by default `~/.cache/debuginfod_client`.
+    pub debuginfod_cache: Option<PathBuf>,
+    /// Processes of the profile may still run: files are also looked for in their root folders, which
+    /// for containers is another one.
+    pub live: bool,
+    /// The kernel's ELF file, to be used instead of its list of symbols.
+    pub vmlinux: Option<PathBuf>,
+    /// A copy of `/proc/kallsyms`, to be used instead of the running kernel's.
+    pub kallsyms: Option<PathBuf>,
+    /// A file with the vdso, to be used instead of this process's.
+    pub vdso: Option<PathBuf>,
+}
+
+impl Default for Options {
+    /// The usual places, of the user whose environment this process has.
+    fn default() -> Self {
+        let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let home = folder("HOME");
+        let cache = folder("XDG_CACHE_HOME").or_else(|| Some(home.as_ref()?.join(".cache")));
+        Options {
+            symfs: None,
+            build_id_store: home.map(|home| home.join(".debug")),
+            debug_dirs: vec![PathBuf::from("/usr/lib/debug")],
+            debuginfod_cache: folder("DEBUGINFOD_CACHE_PATH")
+                .or_else(|| Some(cache?.join("debuginfod_client"))),
+            live: false,
+            vmlinux: None,
+            kallsyms: None,
+            vdso: None,
+        }
+    }
+}
+
+impl Options {
+    /// A path of the recorded system as one of this system.
+    pub(crate) fn under_root(&self, path: &Path) -> PathBuf {
+        match &self.symfs {
+            Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+            None => path.to_owned(),
+        }
+    }
+
+    /// Files in the store of perf that may have this build-id.
+    ///
+    /// `names` are what a file is called there, by what it is. Old stores have the file itself where new
+    /// ones have a folder.
+    pub(crate) fn stored(&self, id: &BuildId, names: &[&str]) -> Vec<PathBuf> {
+        let Some(store) = &self.build_id_store else { return Vec::new() };
+        let (folder, file) = id.store_name();
+        let entry = store.join(".build-id").join(folder).join(file);
+        let in_folder = names.iter().map(|name| entry.join(name));
+        in_folder.chain([entry.clone()]).collect()
+    }
+
+    /// Places where the debug file of a program may be. The program's path is that of the recorded system;
+    /// the flag tells places that only the name leads to.
+    fn debug_candidates(
+        &self,
+        path: Option<&Path>,
+        id: Option<&BuildId>,
+        link: Option<&DebugLink>,
+    ) -> Vec<(PathBuf, bool)> {
+        let mut places = Vec::new();
+        let folder = path.and_then(Path::parent);
+        if let (Some(folder), Some(link)) = (folder, link) {
+            places.push((self.under_root(&folder.join(&link.name)), true));
+            places.push((self.under_root(&folder.join(".debug").join(&link.name)), true));
+            for debug in &self.debug_dirs {
+                let inner = folder.strip_prefix("/").unwrap_or(folder);
+                places.push((self.under_root(&debug.join(inner).join(&link.name)), true));
+            }
+        }
+        if let Some(id) = id {
+            places.extend(self.stored(id, &["debug", "elf"]).into_iter().map(|path| (path, false)));
+        }
+        if let Some(path) = path.and_then(|path| path.strip_prefix("/").ok()) {
+            for debug in &self.debug_dirs {
+                let mut with_ending = debug.join(path).into_os_string();
+                with_ending.push(".debug");
+                places.push((self.under_root(Path::new(&with_ending)), false));
+                places.push((self.under_root(&debug.join(path)), false));
+            }
+        }
+        if let Some(id) = id {
+            let (folder, file) = id.store_name();
+            for debug in &self.debug_dirs {
+                let place = debug.join(".build-id").join(&folder).join(format!("{file}.debug"));
+                places.push((self.under_root(&place), false));
+            }
+            if let Some(cache) = &self.debuginfod_cache {
+                places.push((cache.join(id.to_string()).join("debuginfo"), false));
+            }
+        }
+        places
+    }
+
+    /// The debug file of a program: the first that is of the same build and that `wanted` likes.
+    pub(crate) fn find_debug_file(
+        &self,
+        path: Option<&Path>,
+        id: Option<&BuildId>,
+        link: Option<&DebugLink>,
+        wanted: impl Fn(&Elf) -> bool,
+    ) -> Option<(PathBuf, Elf)> {
+        self.debug_candidates(path, id, link).into_iter().find_map(|(place, by_name)| {
+            let elf = Elf::open(&place).ok()?;
+            if !wanted(&elf) {
+                return None;
+            }
+            let found = elf.build_id().ok().flatten();
+            let fits = match (id, found, link) {
+                (Some(id), Some(found), _) => found.matches(id),
+                (None, None, Some(link)) if by_name => crc_of(&place) == Some(link.crc),
+                _ => false,
+            };
+            fits.then_some((place, elf))
+        })
+    }
+}
+
+/// The CRC-32 (of ISO 3309, as in zip files) of what a file holds.
+fn crc_of(path: &Path) -> Option<u32> {
+    let table: [u32; 256] = std::array::from_fn(|index| {
+        (0..8).fold(index as u32, |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 })
+    });
+    let mut file = fs::File::open(path).ok()?;
+    let mut buffer = vec![0; 64 << 10];
+    let mut crc = !0u32;
+    loop {
+        match file.read(&mut buffer).ok()? {
+            0 => return Some(!crc),
+            got => {
+                for &byte in &buffer[..got] {
+                    crc = crc >> 8 ^ table[usize::from(crc as u8 ^ byte)];
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_the_order_of_perf() {
+        let options = Options {
+            build_id_store: Some("/home/u/.debug".into()),
+            debuginfod_cache: Some("/home/u/.cache/debuginfod_client".into()),
+            ..Options::default()
+        };
+        let id = "0123456789abcdef0123456789abcdef01234567".parse().expect("an id");
+        let link = DebugLink { name: "ls.debug".into(), crc: 1 };
+        let places = options.debug_candidates(Some(Path::new("/usr/bin/ls")), Some(&id), Some(&link));
+        let places: Vec<_> = places.iter().map(|(path, _)| path.to_str().expect("UTF-8")).collect();
+        assert_eq!(
+            places,
+            [
+                "/usr/bin/ls.debug",
+                "/usr/bin/.debug/ls.debug",
+                "/usr/lib/debug/usr/bin/ls.debug",
+                "/home/u/.debug/.build-id/01/23456789abcdef0123456789abcdef01234567/debug",
+                "/home/u/.debug/.build-id/01/23456789abcdef0123456789abcdef01234567/elf",
+                "/home/u/.debug/.build-id/01/23456789abcdef0123456789abcdef01234567",
+                "/usr/lib/debug/usr/bin/ls.debug",
+                "/usr/lib/debug/usr/bin/ls",
+                "/usr/lib/debug/.build-id/01/23456789abcdef0123456789abcdef01234567.debug",
+                "/home/u/.cache/debuginfod_client/0123456789abcdef0123456789abcdef01234567/debuginfo",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_copied_system_has_its_own_root() {
+        let options = Options { symfs: Some("/copy".into()), ..Options::default() };
+        assert_eq!(options.under_root(Path::new("/usr/bin/ls")), Path::new("/copy/usr/bin/ls"));
+    }
+}

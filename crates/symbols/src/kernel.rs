@@ -1,0 +1,326 @@
+//! The kernel's own list of its symbols, `/proc/kallsyms`, or a copy of one: the core, and each module
+//! (BPF programs and trampolines among them) apart. Sizes are not in it: a symbol ends where the next one
+//! of its part begins.
+
+use crate::error::{Error, Problem};
+use crate::image::{Image, for_each_line};
+use crate::missing::Missing;
+use crate::table::{Binding, Found, Kind, Symbol, SymbolId, SymbolTable, TableBuilder};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Longer lines are cut.
+const MAX_LINE: usize = 4096;
+/// How many modules are told apart.
+const MAX_MODULES: usize = 1 << 16;
+
+/// The symbols of a kernel and its modules.
+#[derive(Debug, Default)]
+pub struct KernelSymbols {
+    core: SymbolTable,
+    /// By name.
+    modules: Vec<Module>,
+    /// From which address on the next symbol is one of which part: 0 the core, else a module.
+    runs: Vec<(u64, u32)>,
+    text: Option<u64>,
+    stext: Option<u64>,
+}
+
+/// A loaded module, or what looks like one in kallsyms.
+#[derive(Debug)]
+pub struct Module {
+    /// Its name, without brackets.
+    pub name: String,
+    /// Where it is loaded, if /proc/modules told.
+    pub base: Option<u64>,
+    /// Its symbols.
+    pub symbols: SymbolTable,
+}
+
+/// Where a module is, by `/proc/modules`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedModule {
+    /// Its name.
+    pub name: String,
+    /// Where it begins; 0 if the kernel hides it.
+    pub base: u64,
+    /// How large it is, in bytes.
+    pub size: u64,
+}
+
+/// The module of a symbol; `None` is the core.
+pub type InModule<'a> = Option<&'a str>;
+
+impl KernelSymbols {
+    /// Those of the running kernel.
+    pub fn running() -> Result<Self, Missing> {
+        Self::open(Path::new("/proc/kallsyms"), Some(Path::new("/proc/modules")))
+    }
+
+    /// Those of a kallsyms file, and of the modules file that belongs to it.
+    pub fn open(kallsyms: &Path, modules: Option<&Path>) -> Result<Self, Missing> {
+        let failed = |path: &Path, error: io::Error| {
+            let file = path.to_string_lossy().into();
+            let problem = Problem::Io(error.kind());
+            Missing::from_error(path, Error { file, offset: 0, structure: "list of kernel symbols", problem })
+        };
+        // A kernel without modules has no such file.
+        let modules = modules.and_then(|path| File::open(path).ok());
+        let modules = modules.map_or(Ok(Vec::new()), read_modules);
+        let file = File::open(kallsyms).map_err(|error| failed(kallsyms, error))?;
+        Self::read(file, &modules.unwrap_or_default()).map_err(|error| failed(kallsyms, error))?.ok_or_else(
+            || {
+                let setting = fs::read_to_string("/proc/sys/kernel/kptr_restrict");
+                Missing::KernelHidden {
+                    path: kallsyms.to_owned(),
+                    kptr_restrict: setting.ok().and_then(|text| text.trim().parse().ok()),
+                }
+            },
+        )
+    }
+
+    /// From text in the form of kallsyms; `None` if all addresses are zero, which is how the kernel hides
+    /// them.
+    pub fn read(text: impl Read, modules: &[LoadedModule]) -> io::Result<Option<Self>> {
+        let mut core = TableBuilder::default();
+        let mut parts: Vec<(String, TableBuilder)> = Vec::new();
+        let mut numbers: HashMap<Vec<u8>, usize> = HashMap::new();
+        let (mut any, mut text_start, mut stext) = (false, None, None);
+        for_each_line(text, MAX_LINE, |line| {
+            let Some(entry) = entry(line) else { return };
+            any |= entry.address != 0;
+            let builder = match entry.module {
+                None => &mut core,
+                Some(module) => {
+                    let next = parts.len();
+                    let number = match numbers.get(module) {
+                        Some(&number) => number,
+                        None if next < MAX_MODULES => {
+                            numbers.insert(module.to_vec(), next);
+                            parts.push((
+                                String::from_utf8_lossy(module).into_owned(),
+                                TableBuilder::default(),
+                            ));
+                            next
+                        }
+                        None => return,
+                    };
+                    &mut parts[number].1
+                }
+            };
+            match entry.name {
+                b"_text" => text_start = text_start.or(Some(entry.address)),
+                b"_stext" => stext = stext.or(Some(entry.address)),
+                _ => {}
+            }
+            // More than a table takes cannot come from a kernel.
+            let _ = builder.push(entry.address, 0, entry.name, entry.binding, entry.kind);
+        })?;
+        if !any {
+            return Ok(None);
+        }
+        let mut modules: Vec<Module> = parts
+            .into_iter()
+            .map(|(name, builder)| {
+                let loaded = modules.iter().find(|loaded| loaded.name == name && loaded.base != 0);
+                let area = loaded.map(|loaded| loaded.base..loaded.base.saturating_add(loaded.size));
+                let symbols = builder.finish(area.as_slice());
+                Module { base: loaded.map(|loaded| loaded.base), name, symbols }
+            })
+            .collect();
+        modules.sort_by(|one, other| one.name.cmp(&other.name));
+        let core = core.finish(&[]);
+        let runs = runs(&core, &modules);
+        Ok(Some(KernelSymbols { core, modules, runs, text: text_start, stext }))
+    }
+
+    /// The symbol at an address of this kernel, of the core or of any module.
+    pub fn find(&self, address: u64) -> Option<(InModule<'_>, Found<'_>)> {
+        let run = self.runs.partition_point(|&(start, _)| start <= address).checked_sub(1)?;
+        match self.runs[run].1 as usize {
+            0 => Some((None, self.core.find(address)?)),
+            part => {
+                let module = &self.modules[part - 1];
+                Some((Some(&module.name), in_part(part, module.symbols.find(address)?)))
+            }
+        }
+    }
+
+    /// The symbol at an address of one module of this kernel.
+    pub fn find_in(&self, module: &str, address: u64) -> Option<Found<'_>> {
+        let number = self.modules.binary_search_by(|other| other.name.as_str().cmp(module)).ok()?;
+        Some(in_part(number + 1, self.modules[number].symbols.find(address)?))
+    }
+
+    /// The symbol with an id that one of the searches gave.
+    pub fn get(&self, id: SymbolId) -> Option<Symbol<'_>> {
+        let (part, index) = ((id.0 >> 32) as usize, id.0 as u32 as usize);
+        let table = match part.checked_sub(1) {
+            None => &self.core,
+            Some(number) => &self.modules.get(number)?.symbols,
+        };
+        Some(Symbol { id, ..table.get(index)? })
+    }
+
+    /// The symbols of the core.
+    pub fn core(&self) -> &SymbolTable {
+        &self.core
+    }
+
+    /// The modules by name.
+    pub fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    /// The address of `_text` or `_stext`, by which perf.data tells where a kernel was; of any other symbol
+    /// too, though that takes a search.
+    pub fn address_of(&self, name: &str) -> Option<u64> {
+        match name {
+            "_text" => self.text,
+            "_stext" => self.stext,
+            _ => address_in(&self.core, name),
+        }
+    }
+}
+
+/// Parts lie between one another: a BPF program may be anywhere among the modules.
+fn runs(core: &SymbolTable, modules: &[Module]) -> Vec<(u64, u32)> {
+    let parts = modules.iter().map(|module| &module.symbols).zip(1..);
+    let parts = parts.chain([(core, 0)]);
+    let mut runs: Vec<(u64, u32)> =
+        parts.flat_map(|(table, part)| table.iter().map(move |symbol| (symbol.start, part))).collect();
+    runs.sort_unstable();
+    runs.dedup_by_key(|&mut (_, part)| part);
+    runs.shrink_to_fit();
+    runs
+}
+
+/// The address of a symbol of this name.
+pub(crate) fn address_in(table: &SymbolTable, name: &str) -> Option<u64> {
+    table.iter().find(|symbol| symbol.raw_name == name.as_bytes()).map(|symbol| symbol.start)
+}
+
+fn in_part(part: usize, found: Found<'_>) -> Found<'_> {
+    let id = SymbolId((part as u64) << 32 | found.symbol.id.0);
+    Found { symbol: Symbol { id, ..found.symbol }, ..found }
+}
+
+/// The modules in text of the form of /proc/modules.
+pub fn read_modules(text: impl Read) -> io::Result<Vec<LoadedModule>> {
+    let mut modules = Vec::new();
+    for_each_line(text, MAX_LINE, |line| {
+        let line = String::from_utf8_lossy(line);
+        // name size users list-of-users state address
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [name, size, _, _, _, base, ..] = words[..] else { return };
+        let base = u64::from_str_radix(base.trim_start_matches("0x"), 16);
+        if let (Ok(size), Ok(base), true) = (size.parse(), base, modules.len() < MAX_MODULES) {
+            modules.push(LoadedModule { name: name.to_owned(), base, size });
+        }
+    })?;
+    Ok(modules)
+}
+
+struct Entry<'a> {
+    address: u64,
+    binding: Binding,
+    kind: Kind,
+    name: &'a [u8],
+    module: Option<&'a [u8]>,
+}
+
+/// A line: "address letter name", a tab and "[module]" if it is of one.
+fn entry(line: &[u8]) -> Option<Entry<'_>> {
+    let digits = line.iter().position(|&byte| byte == b' ').filter(|&digits| digits <= 16)?;
+    let mut address = 0u64;
+    for &byte in &line[..digits] {
+        address = address << 4 | u64::from((byte as char).to_digit(16)?);
+    }
+    let &[letter, b' ', ref rest @ ..] = &line[digits + 1..] else { return None };
+    let name_end = rest.iter().position(|byte| matches!(byte, b'\t' | b' ')).unwrap_or(rest.len());
+    let (name, after) = rest.split_at(name_end);
+    let module = after.trim_ascii().strip_prefix(b"[").and_then(|module| module.strip_suffix(b"]"));
+    if matches!(letter, b'A' | b'a' | b'U' | b'N') || name.is_empty() || name[0] == b'$' {
+        return None; // numbers, not addresses; marks of the assembler
+    }
+    let binding = match letter {
+        b'W' | b'w' | b'V' | b'v' => Binding::Weak,
+        letter if letter.is_ascii_uppercase() => Binding::Global,
+        _ => Binding::Local,
+    };
+    let kind = if matches!(letter, b'T' | b't' | b'W' | b'w') { Kind::Function } else { Kind::Object };
+    Some(Entry { address, binding, kind, name, module })
+}
+
+/// A kallsyms file kept with a build-id: it is read like any other, but has to be a regular file.
+pub(crate) fn open_copy(path: &Path) -> Result<KernelSymbols, Missing> {
+    let image = Image::open(path).map_err(|error| Missing::from_error(path, error))?;
+    match KernelSymbols::read(image.stream(), &[]) {
+        Ok(Some(symbols)) => Ok(symbols),
+        Ok(None) => Err(Missing::KernelHidden { path: path.to_owned(), kptr_restrict: None }),
+        Err(error) => {
+            let problem = Problem::Io(error.kind());
+            Err(Missing::from_error(path, image.error(0, "list of kernel symbols", problem)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KALLSYMS: &str = "\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81000100 t do_one_initcall
+ffffffff81000100 T do_one_initcall_global
+ffffffff81000200 W weak_one
+ffffffff81000200 t local_one
+ffffffff82000000 D some_data
+ffffffffc0001000 t helper\t[e1000]
+ffffffffc0001100 T entry\t[e1000]
+ffffffffc0009000 t bpf_prog_6deef7357e7b4530\t[bpf]
+nonsense
+ffffffffc00 t";
+
+    fn symbols() -> KernelSymbols {
+        let modules = read_modules("e1000 8192 1 - Live 0xffffffffc0001000\nbad\n".as_bytes()).expect("text");
+        KernelSymbols::read(KALLSYMS.as_bytes(), &modules).expect("text").expect("addresses")
+    }
+
+    #[test]
+    fn addresses_of_the_core_and_of_modules() {
+        let symbols = symbols();
+        for (address, expected) in [
+            (0xffffffff81000150u64, Some((None, "do_one_initcall_global", 0x50))),
+            (0xffffffff810001ff, Some((None, "do_one_initcall_global", 0xff))),
+            (0xffffffff81000201, Some((None, "local_one", 1))),
+            (0xffffffffc0001010, Some((Some("e1000"), "helper", 0x10))),
+            (0xffffffffc0002fff, Some((Some("e1000"), "entry", 0x1eff))),
+            (0xffffffffc0003000, None),
+            (0xffffffffc0009001, Some((Some("bpf"), "bpf_prog_6deef7357e7b4530", 1))),
+            (0x10, None),
+        ] {
+            let found = symbols.find(address);
+            let found = found.map(|(module, found)| (module, found.symbol.name().into_owned(), found.offset));
+            let expected = expected.map(|(module, name, offset)| (module, name.to_string(), offset));
+            assert_eq!(found, expected, "{address:#x}");
+        }
+        let (_, found) = symbols.find(0xffffffffc0001010).expect("found above");
+        assert_eq!(symbols.get(found.symbol.id), Some(found.symbol));
+        assert_eq!(symbols.find_in("e1000", 0xffffffffc0001010), Some(found));
+        assert_eq!(symbols.find_in("bpf", 0xffffffffc0001010), None);
+        assert_eq!(symbols.address_of("_stext"), Some(0xffffffff81000000));
+        assert_eq!(symbols.address_of("some_data"), Some(0xffffffff82000000));
+    }
+
+    #[test]
+    fn zeros_are_hidden_addresses() {
+        let hidden = "0000000000000000 T _text\n0000000000000000 T _stext\n";
+        assert!(KernelSymbols::read(hidden.as_bytes(), &[]).expect("text").is_none());
+        assert!(KernelSymbols::read(&b""[..], &[]).expect("text").is_none());
+    }
+}
