@@ -15,6 +15,7 @@ pub use perfuse_sys::limits::Limit;
 use perfuse_sys::{Errno, limits};
 use std::fmt;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Everything a diagnosis is made from. Gathered in well under a millisecond.
@@ -153,9 +154,9 @@ impl fmt::Display for Capabilities {
 impl Facts {
     /// Reads them now; what cannot change while a process runs, only the first time.
     pub fn gather() -> Self {
-        let machine = machine::Machine::get();
         let status = read("/proc/self/status").unwrap_or_default();
         let mounts = read("/proc/self/mountinfo");
+        let machine = machine::Machine::get(mounts.as_deref().unwrap_or_default());
         Facts {
             release: machine.release.clone(),
             flavour: machine.flavour,
@@ -192,7 +193,7 @@ impl Facts {
             hypervisor: machine.hypervisor.clone(),
             container: machine.container.clone(),
             cgroups: mounts.as_deref().and_then(parse::event_cgroups),
-            config: machine.config.clone(),
+            config: machine.config,
         }
     }
 
@@ -302,7 +303,10 @@ impl Facts {
 
 /// The text of a file, if it can be had.
 fn read(path: impl AsRef<Path>) -> Option<String> {
-    fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    // Files of /proc do not tell their size: with room for most of them, two reads do.
+    let mut bytes = Vec::with_capacity(8 << 10);
+    fs::File::open(path).ok()?.read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A number below /proc/sys/kernel.

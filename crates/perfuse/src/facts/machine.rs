@@ -23,18 +23,17 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// This one.
-    pub(super) fn get() -> &'static Self {
+    /// This one; `mounts` is what /proc/self/mountinfo says.
+    pub(super) fn get(mounts: &str) -> &'static Self {
         static MACHINE: OnceLock<Machine> = OnceLock::new();
-        MACHINE.get_or_init(Self::read)
+        MACHINE.get_or_init(|| Self::read(mounts))
     }
 
-    fn read() -> Self {
+    fn read(mounts: &str) -> Self {
         let release = perfuse_sys::uname_release();
         let version = read("/proc/version").unwrap_or_default();
         // The first processor tells it all, and hundreds of them take long to write.
         let cpuinfo = head("/proc/cpuinfo", 16 << 10);
-        let mounts = read("/proc/self/mountinfo").unwrap_or_default();
         Machine {
             flavour: parse::flavour(&version, &release),
             security_modules: read("/sys/kernel/security/lsm")
@@ -43,7 +42,7 @@ impl Machine {
                 .and_then(|text| parse_cpu_list(&text)?.last().map(|last| last + 1)),
             cpu_model: cpuinfo.as_deref().and_then(parse::cpu_model),
             hypervisor: hypervisor(cpuinfo.as_deref().unwrap_or_default(), &release),
-            container: container(&mounts),
+            container: container(mounts),
             config: read(format!("/boot/config-{release}")).map(|text| parse::KernelConfig::parse(&text)),
             release,
         }
@@ -52,7 +51,7 @@ impl Machine {
 
 /// The first `limit` bytes of a file, if it can be had.
 fn head(path: &str, limit: u64) -> Option<String> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(8 << 10);
     fs::File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
