@@ -59,6 +59,9 @@ impl Image {
         structure: &'static str,
     ) -> Result<(), Error> {
         self.check(offset, buffer.len() as u64, structure)?;
+        if buffer.is_empty() {
+            return Ok(()); // wherever that would be
+        }
         match &self.source {
             Source::File(file) => file
                 .read_exact_at(buffer, offset)
@@ -184,6 +187,7 @@ mod tests {
         let error = image.read(2, 2, 10, "thing").expect_err("past the end");
         assert_eq!(error.to_string(), "memory: thing at 0x2: needs 2 bytes, the file has 1 there");
         assert!(image.read(u64::MAX, 2, 10, "thing").is_err());
+        assert_eq!(image.read(u64::MAX, 0, 10, "thing").expect("nothing of it"), []);
         let error = image.read(0, 3, 2, "thing").expect_err("over the limit");
         assert_eq!(error.to_string(), "memory: thing at 0x0: 3 is more than the limit of 2");
     }

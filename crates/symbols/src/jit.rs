@@ -5,7 +5,7 @@
 pub(crate) mod dump;
 pub(crate) mod perf_map;
 
-use crate::table::{Found, Full, Symbol, SymbolId, name_at};
+use crate::table::{Found, Full, Symbol, SymbolId};
 use std::fmt;
 
 /// How many pieces of code are taken of one process, and how many bytes of names.
@@ -65,9 +65,10 @@ impl CodeMap {
         let code = self.codes.get(index).filter(|code| code.name != GONE)?;
         Some(Symbol {
             id: SymbolId(index as u64),
-            raw_name: name_at(&self.strings, code.name),
             start: code.start,
             size: code.end - code.start,
+            strings: &self.strings,
+            name: code.name,
         })
     }
 

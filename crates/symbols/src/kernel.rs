@@ -199,7 +199,7 @@ fn runs(core: &SymbolTable, modules: &[Module]) -> Vec<(u64, u32)> {
 
 /// The address of a symbol of this name.
 pub(crate) fn address_in(table: &SymbolTable, name: &str) -> Option<u64> {
-    table.iter().find(|symbol| symbol.raw_name == name.as_bytes()).map(|symbol| symbol.start)
+    table.iter().find(|symbol| symbol.raw_name() == name.as_bytes()).map(|symbol| symbol.start)
 }
 
 fn in_part(part: usize, found: Found<'_>) -> Found<'_> {

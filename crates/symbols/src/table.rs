@@ -39,16 +39,17 @@ pub enum Kind {
 }
 
 /// A symbol of a table.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Symbol<'a> {
     /// Tells it from all others of its [`Dso`](crate::Dso), and gets it back from there.
     pub id: SymbolId,
-    /// The name as it is in the file: mangled, and of any bytes.
-    pub raw_name: &'a [u8],
     /// Its first address, in the addresses of the file (for kernel and JIT code: of memory).
     pub start: u64,
     /// How many bytes it covers. Where the file does not say, up to the next symbol.
     pub size: u64,
+    /// The name is looked at only when it is wanted: it lies far away from all else.
+    pub(crate) strings: &'a [u8],
+    pub(crate) name: u32,
 }
 
 /// The identity of a symbol within its [`Dso`](crate::Dso) or table.
@@ -56,9 +57,14 @@ pub struct Symbol<'a> {
 pub struct SymbolId(pub u64);
 
 impl<'a> Symbol<'a> {
+    /// The name as it is in the file: mangled, and of any bytes.
+    pub fn raw_name(&self) -> &'a [u8] {
+        name_at(self.strings, self.name)
+    }
+
     /// The name as it is in the file; bytes that are not UTF-8 replaced.
     pub fn name(&self) -> Cow<'a, str> {
-        String::from_utf8_lossy(self.raw_name)
+        String::from_utf8_lossy(self.raw_name())
     }
 
     /// The name as its author wrote it, if it is a mangled Rust or C++ name, else as [`name`](Self::name).
@@ -66,6 +72,15 @@ impl<'a> Symbol<'a> {
         crate::demangle::demangle(self.name())
     }
 }
+
+impl PartialEq for Symbol<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        let numbers = |symbol: &Self| (symbol.id, symbol.start, symbol.size);
+        numbers(self) == numbers(other) && self.raw_name() == other.raw_name()
+    }
+}
+
+impl Eq for Symbol<'_> {}
 
 impl fmt::Debug for Symbol<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,9 +132,10 @@ impl SymbolTable {
     fn at(&self, index: usize) -> Symbol<'_> {
         Symbol {
             id: SymbolId(index as u64),
-            raw_name: name_at(&self.strings, self.names[index]),
             start: self.starts[index],
             size: u64::from(self.sizes[index]),
+            strings: &self.strings,
+            name: self.names[index],
         }
     }
 
@@ -190,7 +206,7 @@ impl std::error::Error for Full {}
 /// let found = table.find(0x1004).expect("main is there");
 /// assert_eq!((&*found.symbol.name(), found.offset), ("main", 4));
 /// assert_eq!(table.find(0x1030), None);
-/// assert_eq!(table.find(0x10ff).expect("it ends where the code ends").symbol.raw_name, b"no_size");
+/// assert_eq!(table.find(0x10ff).expect("it ends where the code ends").symbol.raw_name(), b"no_size");
 /// # Ok::<(), perfuse_symbols::Full>(())
 /// ```
 #[derive(Debug, Default)]

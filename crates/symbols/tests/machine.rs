@@ -114,7 +114,7 @@ fn libc_function(name: &[u8]) -> Result<usize, Skip> {
     let path = PathBuf::from(std::ffi::OsStr::from_bytes(&mapping.name));
     let elf = Elf::open(&path).expect("libc can be read");
     let table = elf.symbols().expect("libc has symbols");
-    let symbol = table.iter().find(|symbol| symbol.raw_name == name);
+    let symbol = table.iter().find(|symbol| symbol.raw_name() == name);
     let symbol = symbol.ok_or_else(|| Skip::needs("a usual C library", "it has other names"))?;
     let base = elf.address_of(mapping.offset).expect("it is mapped");
     Ok((symbol.start - base + mapping.start) as usize)
@@ -139,7 +139,7 @@ fn the_vdso() -> Outcome {
     for build_id in [None, Some(id)] {
         let dso = symbolizer.dso(&key.clone().with_build_id(build_id));
         let found = dso.find(Place::FileOffset(clock.start + 1 + mapping.offset)).expect("the clock");
-        assert_eq!((found.symbol.raw_name, found.offset), (clock.raw_name, 1));
+        assert_eq!((found.symbol.raw_name(), found.offset), (clock.raw_name(), 1));
         assert_eq!(dso.missing(), None);
     }
     Ok(())

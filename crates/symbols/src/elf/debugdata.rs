@@ -11,7 +11,7 @@ use std::io::Read;
 
 const MAX_COMPRESSED: u64 = 64 << 20;
 /// How much may come out, and how large a window may be asked for.
-const MAX_PLAIN: u64 = 512 << 20;
+const MAX_PLAIN: u64 = 128 << 20;
 const MAX_WINDOW: u32 = 64 << 20;
 
 impl Elf {
