@@ -5,7 +5,7 @@
 //! * [`perf_event_open`] and [`read`]; [`ioctl`]: the twelve ioctls; [`prctl`].
 //! * [`Mapping`]: the ring, control page and AUX area as shared memory.
 //! * [`arch`]: the time-stamp counter and performance counters, read in user space.
-//! * [`poll`], [`signal`], [`process`], [`limits`]: what measuring other programs takes.
+//! * [`poll`], [`signal`], [`process`], [`limits`], [`inherited`]: what measuring other programs takes.
 //!
 //! The safe library with counters, groups and samplers is `perfuse`.
 #![cfg(any(target_os = "linux", target_os = "android"))]
@@ -16,6 +16,7 @@ struct Readme;
 
 pub mod arch;
 mod errno;
+mod inherited;
 pub mod ioctl;
 pub mod limits;
 mod map;
@@ -26,6 +27,7 @@ pub mod process;
 pub mod signal;
 
 pub use errno::Errno;
+pub use inherited::inherited;
 pub use map::{Mapping, Protection};
 pub use open::{perf_event_open, perf_event_open_bytes, perf_event_open_is_reachable, read};
 pub use perfuse_abi as abi;

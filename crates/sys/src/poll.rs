@@ -42,3 +42,11 @@ pub fn poll(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Vec<Rea
         })
         .collect())
 }
+
+/// Whether a write to `fd` would not block: a small one, as far as pipes and sockets promise.
+pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: the pointer is to one live entry.
+    let found = unsafe { libc::poll(&mut entry, 1, 0) };
+    found == 1 && entry.revents & libc::POLLOUT != 0
+}

@@ -3,12 +3,14 @@
 use perfuse_sys::abi::{Attr, AttrFlags, EventType, OpenFlags, Software};
 use perfuse_sys::process::{Child, Held, exists, spawn};
 use perfuse_sys::signal::Signals;
-use perfuse_sys::{Errno, perf_event_open};
+use perfuse_sys::{Errno, inherited, perf_event_open, poll::is_writable};
 use perfuse_testkit::{Outcome, Sandbox, suite};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -286,6 +288,30 @@ fn descriptors_close_on_exec() -> Outcome {
     Ok(())
 }
 
+fn an_inherited_descriptor_is_taken_by_its_number() -> Outcome {
+    let (mut other, given) = UnixStream::pair().expect("a pair of sockets");
+    let own = inherited(given.as_raw_fd()).expect("it is open");
+    assert_ne!(own.as_raw_fd(), given.as_raw_fd());
+    let flags = fs::read_to_string(format!("/proc/self/fdinfo/{}", own.as_raw_fd())).expect("fdinfo");
+    let flags = flags.lines().find_map(|line| line.strip_prefix("flags:")).expect("flags").trim();
+    assert_ne!(i32::from_str_radix(flags, 8).expect("octal") & libc::O_CLOEXEC, 0, "{flags}");
+    // The same open file, beyond the life of the number.
+    drop(given);
+    let mut own = UnixStream::from(own);
+    own.write_all(b"hello").expect("the other end is open");
+    let mut bytes = [0; 5];
+    other.read_exact(&mut bytes).expect("it was written");
+    assert_eq!(&bytes, b"hello");
+    assert_eq!(inherited(-1).err(), Some(Errno::EBADF));
+    assert_eq!(inherited(1 << 28).err(), Some(Errno::EBADF));
+
+    assert!(is_writable(own.as_fd()));
+    own.set_nonblocking(true).expect("a socket");
+    while own.write(&[0; 4096]).is_ok() {}
+    assert!(!is_writable(own.as_fd()), "it is full");
+    Ok(())
+}
+
 fn existence_is_told_truly() -> Outcome {
     assert!(exists(std::process::id() as i32) && exists(1));
     for pid in [0, -1, i32::MIN, i32::MAX] {
@@ -319,6 +345,7 @@ suite! {
     a_held_child_ends_with_its_parent,
     a_child_starts_with_nothing_blocked,
     descriptors_close_on_exec,
+    an_inherited_descriptor_is_taken_by_its_number,
     existence_is_told_truly,
     somebody_elses_process_exists,
 }
