@@ -3,10 +3,11 @@
 use crate::builder::{Builder, Inherit};
 use crate::count::Count;
 use crate::counter::Counter;
-use crate::error::{Error, Result};
+use crate::error::{Call, Error, Result};
 use crate::group::LEADER_ONLY;
 use crate::scope::{Scope, Slot};
-use perfuse_abi::AttrFlags;
+use crate::target::{Cgroup, Target};
+use perfuse_abi::{AttrFlags, Software};
 use perfuse_sys::{Errno, limits};
 
 /// One event of a [`CounterSet`].
@@ -16,11 +17,13 @@ pub struct SetEvent {
     pub builder: Builder,
     /// Events that follow each other with the same number form a group on each target.
     pub group: Option<u32>,
+    /// On targets that are cpus: only the tasks of this cgroup are counted there. Refused on others.
+    pub cgroup: Option<Cgroup>,
 }
 
 impl From<Builder> for SetEvent {
     fn from(builder: Builder) -> Self {
-        SetEvent { builder, group: None }
+        SetEvent { builder, group: None, cgroup: None }
     }
 }
 
@@ -85,12 +88,17 @@ impl CounterSet {
                     (Some(own), Some((number, leader))) if own == number => Some(leader),
                     _ => None,
                 };
-                let builder = event.builder.clone().target(slot.target.clone()).inherit(inherit);
+                let target = match &event.cgroup {
+                    None => Ok(slot.target.clone()),
+                    Some(cgroup) => within(cgroup, slot),
+                };
+                let builder = target.map(|target| event.builder.clone().target(target).inherit(inherit));
                 let earlier = opened.iter().filter_map(|event| event.refused.last()).next_back();
                 let earlier = earlier.map(|(_, error)| error);
-                let counter = match leader {
+                let counter = match (builder, leader) {
                     _ if opened[index].error().is_some() => None,
-                    None => {
+                    (Err(error), _) => opened[index].take(Err(error))?,
+                    (Ok(builder), None) => {
                         // A leader starts when its group is complete: siblings that come later may not
                         // be taken along.
                         let starts = !builder.attr().flags.contains(AttrFlags::DISABLED);
@@ -100,7 +108,7 @@ impl CounterSet {
                         let counter = builder.open_like(None, earlier);
                         opened[index].take(counter)?
                     }
-                    Some(leader) => {
+                    (Ok(builder), Some(leader)) => {
                         // The leader switches and places the whole group.
                         let siblings_do_not = LEADER_ONLY.union(AttrFlags::ENABLE_ON_EXEC);
                         let builder = builder.enabled(true).with(|attr| attr.flags.remove(siblings_do_not));
@@ -172,6 +180,16 @@ impl CounterSet {
         self.leaders().try_for_each(Counter::disable)
     }
 
+    /// Starts one event of many, on all targets. A member of a group counts while its leader does.
+    pub fn enable_event(&mut self, event: usize) -> Result<()> {
+        self.events[event].counters.iter_mut().flatten().try_for_each(Counter::enable)
+    }
+
+    /// Stops one event of many, on all targets; the leader of a group stops the whole group.
+    pub fn disable_event(&mut self, event: usize) -> Result<()> {
+        self.events[event].counters.iter_mut().flatten().try_for_each(Counter::disable)
+    }
+
     /// Sets all counts to zero; the times go on.
     pub fn reset(&mut self) -> Result<()> {
         self.all().try_for_each(Counter::reset)
@@ -190,6 +208,19 @@ impl CounterSet {
     /// An event's count over all targets.
     pub fn total(&self, event: usize) -> Result<Count> {
         self.counters(event).map(|(_, counter)| counter.read()).sum()
+    }
+}
+
+/// The tasks of a cgroup, on the cpu that `slot` is.
+fn within(cgroup: &Cgroup, slot: &Slot) -> Result<Target> {
+    match (slot.tid(), slot.cpu()) {
+        (None, Some(cpu)) => Ok(Target::cgroup(cgroup, cpu)),
+        // What the kernel would say: a cgroup's tasks are counted cpu by cpu (rule B9).
+        _ => {
+            let attr = Builder::new(Software::DUMMY).attr();
+            let (pid, _, flags) = Target::cgroup(cgroup, 0).arguments();
+            Err(Error::new(Call::Open { attr, pid, cpu: -1, leader: None, flags }, Errno::EINVAL))
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! `docs/semantics`.
 
 use perfuse::abi::{AttrFlags, Breakpoint, ReadFormat, Software};
+use perfuse::diagnosis::Cause;
 use perfuse::{
     Builder, Cgroup, Command, Counter, CounterSet, Errno, Event, Inherit, Pmu, Scaled, Scope, SetEvent,
     SignalOwner, Target, online_cpus,
@@ -9,7 +10,7 @@ use perfuse::{
 use perfuse_testkit::bpf::{Program, ProgramType};
 use perfuse_testkit::signals::Handler;
 use perfuse_testkit::work::{Child, Pages, burn, switches, switches_so_far, system_calls, thread_time};
-use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
+use perfuse_testkit::{Outcome, OwnCgroup, Sandbox, Skip, need, suite};
 use std::cell::UnsafeCell;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
@@ -351,7 +352,11 @@ fn one_refused_event_leaves_the_others() -> Outcome {
 fn where_the_first_of_a_group_is_refused_the_next_leads() -> Outcome {
     let command = Command::new("sh").args(["-c", ":"]).hold().expect("a child");
     let events = [unknown_event(), faults()?, Counter::builder(Software::TASK_CLOCK).user_only(), faults()?];
-    let events = events.map(|builder| SetEvent { builder: builder.enable_on_exec(true), group: Some(1) });
+    let events = events.map(|builder| SetEvent {
+        builder: builder.enable_on_exec(true),
+        group: Some(1),
+        cgroup: None,
+    });
     let set = CounterSet::open(&Scope::command(&command), &events).expect("a set");
     command.release().expect("sh").wait().expect("its end");
     let leads = |index| set.counter(index, 0).map(|c| c.attr().flags.contains(AttrFlags::ENABLE_ON_EXEC));
@@ -366,7 +371,8 @@ fn where_the_first_of_a_group_is_refused_the_next_leads() -> Outcome {
 fn a_group_that_starts_by_itself_starts_whole() -> Outcome {
     // A leader of another software PMU that is already on would not take its siblings along.
     let clock = Counter::builder(Software::TASK_CLOCK).user_only();
-    let events = [clock, faults()?].map(|b| SetEvent { builder: b.enabled(true), group: Some(1) });
+    let events =
+        [clock, faults()?].map(|b| SetEvent { builder: b.enabled(true), group: Some(1), cgroup: None });
     let work = fifty_faults();
     work();
     let mut set = CounterSet::open(&Scope::threads(&[0]), &events).expect("a set");
@@ -381,7 +387,7 @@ fn a_group_that_starts_by_itself_starts_whole() -> Outcome {
 }
 
 fn groups_of_a_set_are_separate() -> Outcome {
-    let grouped = |number, builder| SetEvent { builder, group: Some(number) };
+    let grouped = |number, builder| SetEvent { builder, group: Some(number), cgroup: None };
     let events = [
         grouped(1, faults()?),
         grouped(1, faults()?),
@@ -475,45 +481,11 @@ fn the_whole_machine() -> Outcome {
     Ok(())
 }
 
-/// A cgroup of the test's own, removed on drop.
-struct OwnCgroup(PathBuf);
-
-impl OwnCgroup {
-    fn new() -> Result<Self, Skip> {
-        need::root()?;
-        let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
-        let tree = mounts.lines().find_map(|line| {
-            let words: Vec<_> = line.split(' ').collect();
-            (words[2] == "cgroup2").then(|| PathBuf::from(words[1]))
-        });
-        let tree = tree.ok_or_else(|| Skip::needs("cgroup v2", "not mounted"))?;
-        let path = tree.join(format!("perfuse-test-{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| Skip::needs("a cgroup", error))?;
-        Ok(OwnCgroup(path))
-    }
-
-    fn add(&self, pid: u32) {
-        fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("a process moves");
-    }
-}
-
-impl Drop for OwnCgroup {
-    fn drop(&mut self) {
-        // Its last process may still be on its way out.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
 fn a_cgroup_is_counted_and_nothing_else() -> Outcome {
     // Rules B19 and C34.
-    let own = OwnCgroup::new()?;
-    let cgroup = Cgroup::open(&own.0).expect("the folder");
-    assert_eq!(cgroup.path(), own.0);
+    let own = OwnCgroup::new("counting")?;
+    let cgroup = Cgroup::open(own.path()).expect("the folder");
+    assert_eq!(cgroup.path(), own.path());
     let event = Counter::builder(Software::PAGE_FAULTS).user_and_kernel();
     let scope = Scope::cgroup(&cgroup, &online_cpus());
     let mut set = CounterSet::open(&scope, &[event.clone().into()]).expect("a set");
@@ -528,7 +500,7 @@ fn a_cgroup_is_counted_and_nothing_else() -> Outcome {
     assert_eq!(set.total(0).expect("read").scaled(), Scaled::NotEnabled, "nobody is in it");
     let command = Command::new("sh").args(["-c", "true | true"]).hold().expect("a child");
     own.add(command.pid());
-    let task = event.target(command.target()).inherit(Inherit::All).enabled(true);
+    let task = event.clone().target(command.target()).inherit(Inherit::All).enabled(true);
     let task = task.open().expect("page faults");
     let before = set.total(0).expect("read").value;
     command.release().expect("sh").wait().expect("its end");
@@ -536,6 +508,27 @@ fn a_cgroup_is_counted_and_nothing_else() -> Outcome {
     let (in_cgroup, of_command) = (set.total(0).expect("read"), task.read().expect("read"));
     assert!(in_cgroup.enabled_ns > 0 && of_command.value > 0);
     assert_eq!(in_cgroup.value - before, of_command.value, "both saw the same program");
+
+    // Next to an event of everything, in one set.
+    let of = |cgroup: Option<&Cgroup>| SetEvent { cgroup: cgroup.cloned(), ..event.clone().into() };
+    let mut set = CounterSet::open(&Scope::system(), &[of(Some(&cgroup)), of(None)]).expect("a set");
+    set.enable().expect("enable");
+    work();
+    assert_eq!(set.total(0).expect("read").scaled(), Scaled::NotEnabled, "nobody is in it");
+    assert!(set.total(1).expect("read").value >= 50);
+    // One of the two alone.
+    set.disable_event(1).expect("disable");
+    let before = set.total(1).expect("read").value;
+    work();
+    assert_eq!(set.total(1).expect("read").value, before);
+    set.enable_event(1).expect("enable");
+    work();
+    assert!(set.total(1).expect("read").value >= before + 50);
+    // A cgroup's tasks are counted on cpus.
+    let set = CounterSet::open(&Scope::threads(&[0]), &[of(Some(&cgroup)), of(None)]).expect("a set");
+    let error = set.error(0).expect("a thread is no cpu");
+    assert_eq!((error.errno(), error.cause()), (Errno::EINVAL, Cause::NoTarget), "{error:#}");
+    assert!(set.error(1).is_none());
     Ok(())
 }
 

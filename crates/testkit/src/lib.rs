@@ -4,6 +4,7 @@
 //!   lacks: such a test is counted as ignored, never as passed.
 //! * [`Sandbox`] runs a test, or a program, as an unprivileged user, under a seccomp filter that
 //!   refuses `perf_event_open(2)`, or with lowered limits.
+//! * [`OwnCgroup`] is a cgroup for as long as a test runs.
 //! * [`need`] asks the machine for what a test wants.
 //! * [`work`] does things with exactly known effects, [`bpf`] loads the smallest programs, and
 //!   [`signals`] catches what events send.
@@ -11,12 +12,14 @@
 //! Not published, and never part of a product.
 
 pub mod bpf;
+mod cgroup;
 pub mod need;
 mod sandbox;
 pub mod signals;
 pub mod work;
 
 use libtest_mimic::{Arguments, Completion, Trial};
+pub use cgroup::OwnCgroup;
 pub use sandbox::Sandbox;
 
 /// Why a test cannot run on this machine.

@@ -1,5 +1,6 @@
 //! The options of `perfuse stat`. Letters and meanings are perf's where perf has them.
 
+use super::select::Selection;
 use clap::{ArgAction, ColorChoice};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,9 +14,9 @@ use std::path::PathBuf;
                   125 if perfuse failed, 126 if the command cannot be executed, 127 if there is none."
 )]
 pub(crate) struct Args {
-    /// Events to count, as perf names them: cycles:u, {a,b}, LLC-load-misses, r1a8, sched:sched_switch
-    #[arg(short = 'e', long = "event", value_name = "LIST")]
-    pub(super) events: Vec<String>,
+    /// `-e` and `-G`
+    #[command(flatten)]
+    pub(super) selection: Selection,
 
     /// More events: caches (-d), TLBs (-d -d), prefetches (-d -d -d)
     #[arg(short = 'd', long, action = ArgAction::Count)]
@@ -36,10 +37,6 @@ pub(crate) struct Args {
     /// Measure all that runs on these cpus, such as 0-3,8
     #[arg(short = 'C', long, value_name = "CPUS")]
     pub(super) cpu: Option<String>,
-
-    /// Measure the tasks of this cgroup, on all cpus or those of -C
-    #[arg(short = 'G', long, value_name = "CGROUP", conflicts_with_all = ["pid", "tid"])]
-    pub(super) cgroup: Option<String>,
 
     /// Leave out what the measured tasks start
     #[arg(short = 'i', long)]
@@ -69,7 +66,7 @@ pub(crate) struct Args {
     #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     pub(super) delay: Option<i64>,
 
-    /// Take the commands enable and disable from a descriptor or fifo, and answer each with "ack"
+    /// Take orders (enable, disable, evlist, ping, stop) from a descriptor or fifo, and answer with "ack"
     #[arg(long, value_name = "fd:N[,ACK] | fifo:PATH[,ACK]")]
     pub(super) control: Option<String>,
 
@@ -81,9 +78,17 @@ pub(crate) struct Args {
     #[arg(long, group = "aggregation")]
     pub(super) per_core: bool,
 
+    /// A row for each die
+    #[arg(long, group = "aggregation")]
+    pub(super) per_die: bool,
+
     /// A row for each socket
     #[arg(long, group = "aggregation")]
     pub(super) per_socket: bool,
+
+    /// A row for each NUMA node
+    #[arg(long, group = "aggregation")]
+    pub(super) per_node: bool,
 
     /// A row for each thread (with -p or -t)
     #[arg(long, group = "aggregation")]

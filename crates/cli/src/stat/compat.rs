@@ -10,7 +10,7 @@ use perfuse_events::{Source, Unit};
 pub(super) fn rows(report: &Report) -> Vec<(&Event, &Row)> {
     let by_event = report.events.iter().flat_map(|event| event.rows.iter().map(move |row| (event, row)));
     match report.aggregation {
-        Aggregation::Core | Aggregation::Socket => {
+        Aggregation::Core | Aggregation::Die | Aggregation::Socket | Aggregation::Node => {
             let all: Vec<_> = by_event.collect();
             let at = |place: &Place| {
                 all.iter().filter(|(_, row)| row.place == *place).copied().collect::<Vec<_>>()
@@ -32,7 +32,11 @@ pub(super) struct PerfMetric {
 
 /// The metric of a row.
 pub(super) fn metric(report: &Report, event: &Event, row: &Row) -> Option<PerfMetric> {
-    let metric = derive::metric(report, event, &row.place)?;
+    let Some(metric) = derive::metric(report, event, &row.place) else {
+        // perf divides by a clock that did not run, and makes that 0.
+        let idle = row.missing().is_none() && derive::has_idle_clock(report, event, &row.place);
+        return idle.then(|| PerfMetric { decimals: 3, value: Some(0.0), unit: "/sec".into() });
+    };
     let (decimals, factor, unit) = match metric.kind {
         Kind::CpusUsed => (3, 1.0, "CPUs utilized"),
         Kind::GigaHertz => (3, 1.0, "GHz"),
@@ -94,13 +98,13 @@ pub(super) fn absent(kind: MissingKind) -> &'static str {
     }
 }
 
-/// How many cpus a row is made of, for cores and sockets.
+/// How many cpus a row is made of, where it is made of several.
 pub(super) fn cpus(row: &Row) -> u32 {
-    match (&row.place, row.missing()) {
+    match row.missing() {
         // perf counts the cpus an event was opened on, and at least one.
-        (_, Some(missing)) if missing.kind == MissingKind::NotSupported => 1,
-        (Place::Core { cpus, .. } | Place::Socket { cpus, .. }, None) => *cpus,
-        _ => 0,
+        Some(missing) if missing.kind == MissingKind::NotSupported => 1,
+        Some(_) => 0,
+        None => row.targets,
     }
 }
 
@@ -109,15 +113,28 @@ pub(super) fn place(place: &Place) -> String {
     match place {
         Place::Everywhere => String::new(),
         Place::Cpu(cpu) => format!("CPU{cpu}"),
-        Place::Core { socket, die, core, .. } => format!("S{socket}-D{die}-C{core}"),
-        Place::Socket { socket, .. } => format!("S{socket}"),
+        Place::Core { socket, die, core } => format!("S{socket}-D{die}-C{core}"),
+        Place::Die { socket, die } => format!("S{socket}-D{die}"),
+        Place::Socket(socket) => format!("S{socket}"),
+        Place::Node(node) => format!("N{node}"),
         Place::Thread { name, tid } => format!("{name}-{tid}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::model::samples::*;
+    use super::super::model::{Missing, Outcome};
     use super::*;
+
+    #[test]
+    fn a_clock_that_did_not_run_makes_a_rate_of_zero() {
+        let idle = event("task-clock", Outcome::Missing(Missing::never_enabled()));
+        let report = report(vec![idle, counted("duration_time", &[7])]);
+        let of = |event: &Event| metric(&report, event, &event.rows[0]).map(|metric| metric.value);
+        assert_eq!(of(&report.events[0]), None);
+        assert_eq!(of(&report.events[1]), Some(Some(0.0)));
+    }
 
     #[test]
     fn rates_end_at_g() {

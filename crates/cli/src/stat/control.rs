@@ -1,11 +1,16 @@
 //! `--control`: another program switches counting on and off by writing lines, and reads "ack".
+//!
+//! The orders are perf's, understood as perf 6.1 understands them: what follows a space is an argument, an
+//! order that exists is answered even if nothing came of it, and `snapshot`, which concerns recording only,
+//! is not, nor is a line that is no order. Beyond perf, `stop` ends the measurement.
 
 use crate::exit::Failure;
+use perfuse_sys::{inherited, poll};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::time::Duration;
 
 /// An open control channel.
 #[derive(Debug)]
@@ -16,13 +21,31 @@ pub(super) struct Control {
     line: Vec<u8>,
 }
 
-/// A line that was understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a line says.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    Enable,
-    Disable,
+    /// Start or stop the events of a name, or all.
+    Switch {
+        on: bool,
+        name: Option<String>,
+    },
+    List(Listing),
     Stop,
     Ping,
+    /// Begins with an order, but goes on wrongly.
+    Malformed(String),
+    /// Not answered: of no use here, or no order at all.
+    Ignored(String),
+}
+
+/// How `evlist` is to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listing {
+    Names,
+    /// `-v`: how each event was opened.
+    Details,
+    /// `-g`: groups in braces.
+    Groups,
 }
 
 /// What perf writes: the string with its terminating zero.
@@ -36,34 +59,29 @@ impl Control {
             Some((commands, acks)) => (commands, Some(acks).filter(|acks| !acks.is_empty())),
             None => (names, None),
         };
-        let path = |name: &str| -> Result<PathBuf, Failure> {
-            match kind {
-                "fifo" if !name.is_empty() => Ok(name.into()),
-                // Through the file system: a descriptor by number cannot be had safely otherwise.
-                "fd" if name.parse::<u32>().is_ok() => Ok(format!("/proc/self/fd/{name}").into()),
+        let failed = |name: &str, error: std::io::Error| {
+            Failure::new(format_args!("--control {kind}:{name}: {error}"))
+        };
+        let open = |name: &str| -> Result<File, Failure> {
+            match (kind, name.parse()) {
+                ("fifo", _) if !name.is_empty() => fifo(name).map_err(|error| failed(name, error)),
+                ("fd", Ok(number)) => {
+                    inherited(number).map(File::from).map_err(|errno| failed(name, errno.into()))
+                }
                 _ => Err(Failure::usage(format_args!(
                     "--control wants fd:N[,ACK] or fifo:PATH[,ACK], not '{text}'"
                 ))),
             }
         };
-        let open = |name: &str| -> Result<File, Failure> {
-            let path = path(name)?;
-            // For reading and writing, so that a fifo opens without its other side and never ends.
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
-            let opened = options
-                .open(&path)
-                .or_else(|_| OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path));
-            opened.map_err(|error| Failure::new(format_args!("--control {kind}:{name}: {error}")))
-        };
         Ok(Control { commands: open(commands)?, acks: acks.map(open).transpose()?, line: Vec::new() })
     }
 
     /// Reads what has arrived. The flag tells that no more will come.
-    pub(super) fn orders(&mut self) -> (Vec<Result<Order, String>>, bool) {
+    pub(super) fn orders(&mut self) -> (Vec<Order>, bool) {
         let mut buffer = [0; 256];
         let mut orders = Vec::new();
-        loop {
+        // A descriptor that was given to us may be one that blocks, and is not ours to change.
+        while poll::poll(&[self.commands.as_fd()], Some(Duration::ZERO)).is_ok_and(|found| found[0].any()) {
             match self.commands.read(&mut buffer) {
                 Ok(0) => return (orders, true),
                 Ok(length) => {
@@ -75,15 +93,17 @@ impl Control {
                         }
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return (orders, error.kind() != ErrorKind::WouldBlock),
+                Err(error) if [ErrorKind::Interrupted, ErrorKind::WouldBlock].contains(&error.kind()) => {}
+                Err(_) => return (orders, true),
             }
         }
+        (orders, false)
     }
 
-    /// Answers an order that has been carried out. A reader that has gone away does not matter.
+    /// Answers an order that has been carried out. A reader that has gone away, or does not read, does
+    /// not matter.
     pub(super) fn acknowledge(&mut self) {
-        if let Some(acks) = &mut self.acks {
+        if let Some(acks) = self.acks.as_mut().filter(|acks| poll::is_writable(acks.as_fd())) {
             let _ = acks.write_all(ACK);
         }
     }
@@ -95,14 +115,35 @@ impl AsFd for Control {
     }
 }
 
-fn order(line: &[u8]) -> Result<Order, String> {
+/// For reading and writing, so that a fifo opens without its other side and never ends.
+fn fifo(path: &str) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+fn order(line: &[u8]) -> Order {
     let text = String::from_utf8_lossy(line);
-    match text.trim() {
-        "enable" => Ok(Order::Enable),
-        "disable" => Ok(Order::Disable),
-        "stop" => Ok(Order::Stop),
-        "ping" => Ok(Order::Ping),
-        other => Err(other.to_owned()),
+    let text = text.trim_end();
+    let argument = |word: &str| text.strip_prefix(word).map(|rest| (rest, rest.strip_prefix(' ')));
+    for (word, on) in [("enable", true), ("disable", false)] {
+        match argument(word) {
+            Some(("", _)) => return Order::Switch { on, name: None },
+            Some((_, Some(name))) => return Order::Switch { on, name: Some(name.trim().to_owned()) },
+            Some(_) => return Order::Malformed(text.to_owned()),
+            None => {}
+        }
+    }
+    match argument("evlist") {
+        Some(("", _)) => return Order::List(Listing::Names),
+        Some((_, Some("-v"))) => return Order::List(Listing::Details),
+        Some((_, Some("-g"))) => return Order::List(Listing::Groups),
+        Some(_) => return Order::Malformed(text.to_owned()),
+        None => {}
+    }
+    // perf looks at the beginning only.
+    match text {
+        _ if text.starts_with("stop") => Order::Stop,
+        _ if text.starts_with("ping") => Order::Ping,
+        _ => Order::Ignored(text.to_owned()),
     }
 }
 
@@ -112,14 +153,31 @@ mod tests {
 
     #[test]
     fn lines_are_orders() {
-        assert_eq!(order(b"enable"), Ok(Order::Enable));
-        assert_eq!(order(b"disable "), Ok(Order::Disable));
-        assert_eq!(order(b"evlist"), Err("evlist".into()));
+        let switch = |on, name: Option<&str>| Order::Switch { on, name: name.map(str::to_owned) };
+        for (line, expected) in [
+            ("enable", switch(true, None)),
+            ("disable ", switch(false, None)),
+            ("enable cs:u", switch(true, Some("cs:u"))),
+            ("disable sched:sched_switch", switch(false, Some("sched:sched_switch"))),
+            ("enablex", Order::Malformed("enablex".into())),
+            ("evlist", Order::List(Listing::Names)),
+            ("evlist -v", Order::List(Listing::Details)),
+            ("evlist -g", Order::List(Listing::Groups)),
+            ("evlist -x", Order::Malformed("evlist -x".into())),
+            ("ping", Order::Ping),
+            ("stop", Order::Stop),
+            ("snapshot", Order::Ignored("snapshot".into())),
+            ("sto", Order::Ignored("sto".into())),
+        ] {
+            assert_eq!(order(line.as_bytes()), expected, "{line}");
+        }
     }
 
     #[test]
     fn wrong_channels_are_refused() {
-        for text in ["", "fd:", "fd:x", "fifo:", "pipe:1", "fd:1,x"] {
+        for text in
+            ["", "fd:", "fd:x", "fifo:", "pipe:1", "fd:1,x", "fd:-1", "fd:99999", "fifo:/no/such/fifo"]
+        {
             assert!(Control::open(text).is_err(), "{text}");
         }
     }

@@ -2,13 +2,14 @@
 
 use super::model::{Aggregation, Missing, MissingKind, Outcome, Place, Reading};
 use super::plan::{Plan, Request, Start, Whom};
-use super::topology::Seat;
+use super::topology::{self, Seat};
 use perfuse::diagnosis::Cause;
 use perfuse::{
     Builder, Cgroup, Count, Counter, CounterSet, Error, Event, HeldCommand, Scope, SetEvent, Slot,
 };
 use perfuse_events::abi::{Attr, AttrFlags, EventType, Software};
 use perfuse_events::{EventSpec, Precise, Source};
+use std::collections::BTreeMap;
 use std::fs;
 
 /// Open events.
@@ -17,12 +18,14 @@ pub(super) struct Counting {
     set: CounterSet,
     /// For each event of the plan its place in the set; `None` for those the kernel does not count.
     indices: Vec<Option<usize>>,
-    /// The rows, and for each target the one it belongs to.
-    places: Vec<Place>,
+    /// The rows with their number of targets, and for each target the one it belongs to.
+    places: Vec<(Place, u32)>,
     row_of_slot: Vec<usize>,
     /// What was read at the end of the last interval, by event and target.
     before: Vec<Vec<Count>>,
     scale: bool,
+    /// Single events were started or stopped.
+    singly: bool,
 }
 
 /// What an event is called once it is open, and what its numbers leave out.
@@ -42,36 +45,60 @@ impl Counting {
         let on_exec = plan.whom == Whom::Command && plan.start == Start::AtOnce;
         let mut wanted = Vec::new();
         let mut indices = Vec::new();
-        for Request { spec, group } in &plan.events {
-            let builder = builder(spec);
-            indices.push(builder.is_some().then_some(wanted.len()));
-            wanted.extend(
-                builder.map(|builder| SetEvent { builder: builder.enable_on_exec(on_exec), group: *group }),
-            );
+        let mut cgroups: BTreeMap<&str, Cgroup> = BTreeMap::new();
+        for Request { spec, group, cgroup } in &plan.events {
+            let cgroup = match cgroup.as_deref().map(|name| (name, cgroups.get(name))) {
+                None => None,
+                Some((_, Some(open))) => Some(open.clone()),
+                Some((name, None)) => Some(cgroups.entry(name).or_insert(Cgroup::open(name)?).clone()),
+            };
+            let Some(builder) = builder(spec) else {
+                indices.push(None);
+                continue;
+            };
+            indices.push(Some(wanted.len()));
+            wanted.push(SetEvent { builder: builder.enable_on_exec(on_exec), group: *group, cgroup });
         }
         let set = CounterSet::open(&scope, &wanted)?;
         let mut places = Vec::new();
         let mut row_of_slot = Vec::new();
         for slot in set.slots() {
             let place = place(plan.aggregation, slot);
-            let known = places.iter_mut().position(|known| joins(known, &place));
-            row_of_slot.push(known.unwrap_or(places.len()));
+            let known = places.iter().position(|(known, _)| *known == place);
+            let row = known.unwrap_or(places.len());
             if known.is_none() {
-                places.push(place);
+                places.push((place, 0));
             }
+            places[row].1 += 1;
+            row_of_slot.push(row);
         }
         let before = Vec::new();
-        Ok(Counting { set, indices, places, row_of_slot, before, scale: plan.scale })
+        Ok(Counting { set, indices, places, row_of_slot, before, scale: plan.scale, singly: false })
     }
 
-    /// The rows each event has.
-    pub(super) fn places(&self) -> &[Place] {
+    /// The rows each event has, with their number of targets.
+    pub(super) fn places(&self) -> &[(Place, u32)] {
         &self.places
     }
 
-    /// Starts counting.
+    /// Starts counting, of single events that were stopped too.
     pub(super) fn enable(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.singly) {
+            (0..self.set.len()).try_for_each(|event| self.set.enable_event(event))?;
+        }
         self.set.enable()
+    }
+
+    /// Starts or stops the events of this name; `false` if there is none.
+    pub(super) fn switch(&mut self, plan: &Plan, name: &str, on: bool) -> Result<bool, Error> {
+        let is_it =
+            |&event: &usize| plan.events[event].spec.name == name || self.describe(plan, event).name == name;
+        let found: Vec<usize> = (0..self.indices.len()).filter(is_it).collect();
+        for index in found.iter().filter_map(|&event| self.indices[event]) {
+            if on { self.set.enable_event(index) } else { self.set.disable_event(index) }?;
+            self.singly = true;
+        }
+        Ok(!found.is_empty())
     }
 
     /// Stops counting.
@@ -196,15 +223,13 @@ fn add(a: Reading, b: Reading) -> Reading {
 }
 
 fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, Error> {
-    let cgroup = plan.cgroup.as_deref().map(Cgroup::open).transpose()?;
-    Ok(match (&plan.whom, command, cgroup) {
-        (Whom::Processes(pids), ..) => Scope::processes(pids)?,
-        (Whom::Threads(tids), ..) => Scope::threads(tids),
-        (Whom::Cpus { cpus, .. }, _, Some(cgroup)) => Scope::cgroup(&cgroup, cpus),
-        (Whom::Cpus { cpus, .. }, ..) => Scope::cpus(cpus),
-        (Whom::Command, Some(command), _) => Scope::command(command),
+    Ok(match (&plan.whom, command) {
+        (Whom::Processes(pids), _) => Scope::processes(pids)?,
+        (Whom::Threads(tids), _) => Scope::threads(tids),
+        (Whom::Cpus { cpus, .. }, _) => Scope::cpus(cpus),
+        (Whom::Command, Some(command)) => Scope::command(command),
         // A plan for a command is never opened without one.
-        (Whom::Command, None, _) => Scope::threads(&[]),
+        (Whom::Command, None) => Scope::threads(&[]),
     })
 }
 
@@ -256,32 +281,19 @@ fn place(aggregation: Aggregation, slot: &Slot) -> Place {
         Aggregation::Cpu => Place::Cpu(slot.cpu().unwrap_or(0)),
         Aggregation::Core => {
             let Seat { socket, die, core } = seat(slot);
-            Place::Core { socket, die, core, cpus: 1 }
+            Place::Core { socket, die, core }
         }
-        Aggregation::Socket => Place::Socket { socket: seat(slot).socket, cpus: 1 },
+        Aggregation::Die => {
+            let Seat { socket, die, .. } = seat(slot);
+            Place::Die { socket, die }
+        }
+        Aggregation::Socket => Place::Socket(seat(slot).socket),
+        Aggregation::Node => Place::Node(slot.cpu().map_or(0, topology::node)),
         Aggregation::Thread => {
             let tid = slot.tid().unwrap_or(0);
             let name = fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
             Place::Thread { name: name.trim_end().to_owned(), tid }
         }
-    }
-}
-
-/// Whether a target belongs to a row that is there already; counts it in if so.
-fn joins(known: &mut Place, new: &Place) -> bool {
-    match (known, new) {
-        (Place::Core { socket: a, die: b, core: c, cpus }, Place::Core { socket, die, core, .. })
-            if (*a, *b, *c) == (*socket, *die, *core) =>
-        {
-            *cpus += 1;
-            true
-        }
-        (Place::Socket { socket: a, cpus }, Place::Socket { socket, .. }) if a == socket => {
-            *cpus += 1;
-            true
-        }
-        (Place::Everywhere, Place::Everywhere) => true,
-        _ => false,
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) fn format(report: &Report, separator: &str, repeated: bool) -> String
         out.push('\n');
         if let Some(stalled) = derive::stalled_per_instruction(report, event, &row.place) {
             // perf gives the second metric of an event a line with empty fields.
-            let fields = if report.cgroup.is_some() { 5 } else { 4 };
+            let fields = if report.cgroups { 5 } else { 4 };
             let _ = writeln!(
                 out,
                 "{prefix}{}{separator}{stalled:.2}{separator}stalled cycles per insn",
@@ -36,7 +36,7 @@ fn prefix(report: &Report, row: &Row, separator: &str) -> String {
     }
     match row.place {
         Place::Everywhere => {}
-        Place::Core { .. } | Place::Socket { .. } => {
+        Place::Core { .. } | Place::Die { .. } | Place::Socket(_) | Place::Node(_) => {
             let _ =
                 write!(prefix, "{}{separator}{}{separator}", compat::place(&row.place), compat::cpus(row));
         }
@@ -54,7 +54,7 @@ fn fields(report: &Report, event: &Event, row: &Row, repeated: bool) -> Vec<Stri
         (None, missing) => missing.map_or("", |missing| compat::absent(missing.kind)).to_owned(),
     };
     let mut fields = vec![value, unit.to_owned(), event.name.clone()];
-    fields.extend(report.cgroup.clone());
+    fields.extend(report.cgroups.then(|| event.cgroup.clone().unwrap_or_default()));
     if repeated {
         fields.push(format!("{:.2}%", spread.map_or(0.0, |spread| spread.error_percent())));
     }
@@ -111,15 +111,17 @@ mod tests {
     fn prefixes_of_time_place_and_cgroup() {
         let mut report = report(vec![counted("cs", &[3]), refused("cycles")]);
         report.interval = Some(Interval { at_ns: 50_091_969, first: true });
-        report.cgroup = Some("/".into());
+        report.cgroups = true;
+        report.events[1].cgroup = Some("/".into());
         report.aggregation = Aggregation::Core;
         for event in &mut report.events {
-            event.rows[0].place = Place::Core { socket: 0, die: 0, core: 1, cpus: 2 };
+            event.rows[0].place = Place::Core { socket: 0, die: 0, core: 1 };
+            event.rows[0].targets = 2;
         }
         assert_eq!(
             lines(&report),
             [
-                "     0.050091969,S0-D0-C1,2,3,,cs,/,1000000,100.00,,",
+                "     0.050091969,S0-D0-C1,2,3,,cs,,1000000,100.00,,",
                 "     0.050091969,S0-D0-C1,1,<not supported>,,cycles,/,0,100.00,,"
             ]
         );

@@ -1,6 +1,6 @@
 //! Rates and ratios: what a count means next to the others of the same place.
 
-use super::model::{Event, Place, Report};
+use super::model::{Event, MissingKind, Place, Report, Row};
 use perfuse_events::Source;
 use perfuse_events::abi::{Cache, CacheEvent, CacheOp, CacheResult, EventType, Hardware, Software};
 
@@ -40,7 +40,7 @@ pub(crate) enum Whole {
 /// The metric of an event at a place; `None` where there is none to tell.
 pub(crate) fn metric(report: &Report, event: &Event, place: &Place) -> Option<Metric> {
     let value = value_at(event, place)?;
-    let other = |source| of(report, place, source);
+    let other = |source| of(report, event, place, source);
     let hardware = |event: Hardware| other((EventType::HARDWARE, event.0));
     let ratio = |whole: Option<f64>| whole.filter(|&whole| whole > 0.0).map(|whole| value / whole);
     let share = |kind, whole| Some(Metric { kind: Kind::ShareOf(kind), value: ratio(whole) });
@@ -66,7 +66,7 @@ pub(crate) fn metric(report: &Report, event: &Event, place: &Place) -> Option<Me
                 return share(Whole::CyclesBackend, hardware(Hardware::CPU_CYCLES));
             }
             Hardware::CPU_CYCLES => {
-                return Some(Metric { kind: Kind::GigaHertz, value: ratio(clock_ns(report, place)) });
+                return Some(Metric { kind: Kind::GigaHertz, value: ratio(clock_ns(report, event, place)) });
             }
             _ => {}
         },
@@ -80,7 +80,7 @@ pub(crate) fn metric(report: &Report, event: &Event, place: &Place) -> Option<Me
         }
         _ => {}
     }
-    let clock = clock_ns(report, place)?;
+    let clock = clock_ns(report, event, place)?;
     Some(Metric { kind: Kind::PerSecond, value: ratio(Some(clock / 1e9)) })
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn stalled_per_instruction(report: &Report, event: &Event, place: &Pl
     }
     let stalled = [Hardware::STALLED_CYCLES_FRONTEND, Hardware::STALLED_CYCLES_BACKEND]
         .into_iter()
-        .filter_map(|stalled| of(report, place, (EventType::HARDWARE, stalled.0)))
+        .filter_map(|stalled| of(report, event, place, (EventType::HARDWARE, stalled.0)))
         .fold(0.0, f64::max);
     (stalled > 0.0).then_some(stalled / instructions)
 }
@@ -113,20 +113,32 @@ fn value_at(event: &Event, place: &Place) -> Option<f64> {
     event.rows.iter().find(|row| row.place == *place)?.spread().map(|spread| spread.mean)
 }
 
-/// The mean value of the first event that counts this there.
-fn of(report: &Report, place: &Place, wanted: (EventType, u64)) -> Option<f64> {
+/// The mean value of the first event that counts this there, in the cgroup of `event`.
+fn of(report: &Report, event: &Event, place: &Place, wanted: (EventType, u64)) -> Option<f64> {
     report
         .events
         .iter()
-        .filter(|event| source(event) == Some(wanted))
-        .find_map(|event| value_at(event, place))
+        .filter(|other| source(other) == Some(wanted) && other.cgroup == event.cgroup)
+        .find_map(|other| value_at(other, place))
 }
 
-/// CPU time at a place.
-fn clock_ns(report: &Report, place: &Place) -> Option<f64> {
+/// CPU time at a place, in the cgroup of `event`.
+fn clock_ns(report: &Report, event: &Event, place: &Place) -> Option<f64> {
     [Software::TASK_CLOCK, Software::CPU_CLOCK]
         .into_iter()
-        .find_map(|clock| of(report, place, (EventType::SOFTWARE, clock.0)))
+        .find_map(|clock| of(report, event, place, (EventType::SOFTWARE, clock.0)))
+}
+
+/// Whether a clock was open in the cgroup of `event` and did not run at that place.
+pub(crate) fn has_idle_clock(report: &Report, event: &Event, place: &Place) -> bool {
+    let clock = |other: &&Event| {
+        matches!(source(other), Some((EventType::SOFTWARE, config)) if is_clock(config))
+            && other.cgroup == event.cgroup
+    };
+    let idle = |row: &Row| {
+        row.place == *place && row.missing().is_some_and(|missing| missing.kind != MissingKind::NotSupported)
+    };
+    report.events.iter().filter(clock).flat_map(|clock| &clock.rows).any(idle)
 }
 
 #[cfg(test)]
@@ -156,6 +168,15 @@ mod tests {
     fn without_a_basis_there_is_no_value() {
         let found = metrics(vec![counted("instructions", &[5]), refused("cycles"), counted("cs", &[3])]);
         assert_eq!(found, [Some((Kind::PerCycle, None)), None, None]);
+    }
+
+    #[test]
+    fn cgroups_explain_only_themselves() {
+        let mut events = vec![counted("cpu-clock", &[2_000_000]), counted("cs", &[3]), counted("cs", &[4])];
+        events[0].cgroup = Some("a".into());
+        events[2].cgroup = Some("a".into());
+        let kinds: Vec<_> = metrics(events).into_iter().map(|metric| metric.map(|(kind, _)| kind)).collect();
+        assert_eq!(kinds, [Some(Kind::CpusUsed), None, Some(Kind::PerSecond)]);
     }
 
     #[test]

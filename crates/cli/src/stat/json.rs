@@ -3,7 +3,7 @@
 //! apply (the exit of a measurement without a command, a metric) is left out.
 
 use super::derive::{self, Kind, Whole};
-use super::model::{Event, Exit, MissingKind, Place, Report, Row, Subject};
+use super::model::{Event, Exit, MissingKind, Place, Report, Row, Subject, Usage};
 use super::statistics::Spread;
 use perfuse_events::Unit;
 use perfuse_events::abi::Cache;
@@ -20,19 +20,17 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     exit: Option<ExitOf>,
     runs: usize,
-    wall_s: Option<Number>,
+    wall_s: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    user_s: Option<Number>,
+    user_s: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    system_s: Option<Number>,
+    system_s: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    peak_rss_bytes: Option<Number>,
+    peak_rss_bytes: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    minor_faults: Option<Number>,
+    minor_faults: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    major_faults: Option<Number>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cgroup: Option<&'a str>,
+    major_faults: Option<Value>,
     events: Vec<Row_<'a>>,
     warnings: &'a [String],
 }
@@ -64,14 +62,22 @@ enum ExitOf {
 /// A number, or what several runs say about it.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Number {
-    Whole(u64),
-    One(f64),
+enum Value {
+    One(Number),
     Several(Distribution),
 }
 
 #[derive(Serialize)]
+#[serde(untagged)]
+enum Number {
+    Whole(u64),
+    Fraction(f64),
+}
+
+#[derive(Serialize)]
 struct Distribution {
+    /// One a run, in order.
+    runs: Vec<Number>,
     mean: f64,
     /// Standard deviation of the runs.
     sigma: f64,
@@ -82,10 +88,13 @@ struct Distribution {
 #[derive(Serialize)]
 struct Row_<'a> {
     name: &'a str,
+    /// The cgroup whose tasks it counts, if not everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cgroup: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<PlaceOf<'a>>,
     unit: &'static str,
-    value: Option<Number>,
+    value: Option<Value>,
     /// What the kernel counted, where the value is an estimate made from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     raw: Option<u64>,
@@ -105,7 +114,9 @@ struct Row_<'a> {
 enum PlaceOf<'a> {
     Cpu(u32),
     Core { socket: u32, die: u32, core: u32, cpus: u32 },
+    Die { socket: u32, die: u32, cpus: u32 },
     Socket { socket: u32, cpus: u32 },
+    Node { node: u32, cpus: u32 },
     Thread { tid: u32, name: &'a str },
 }
 
@@ -126,8 +137,11 @@ struct MissingOf<'a> {
 
 /// One line with one object.
 pub(super) fn format(report: &Report) -> String {
-    let seconds = |spread: Option<Spread>| spread.map(|spread| number(spread, 1e9));
-    let whole = |spread: Option<Spread>| spread.map(|spread| number(spread, 1.0));
+    let wall: Vec<u64> = report.runs.iter().map(|run| run.wall_ns).collect();
+    let used = |what: fn(&Usage) -> u64, unit| {
+        let values: Vec<u64> = report.runs.iter().filter_map(|run| run.usage.as_ref()).map(what).collect();
+        value(&values, unit)
+    };
     let document = Document {
         schema: SCHEMA,
         target: match &report.subject {
@@ -146,13 +160,12 @@ pub(super) fn format(report: &Report) -> String {
             Exit::Stopped => ExitOf::Stopped,
         }),
         runs: report.runs.len(),
-        wall_s: seconds(report.wall_ns()),
-        user_s: seconds(report.usage(|usage| usage.user_ns)),
-        system_s: seconds(report.usage(|usage| usage.system_ns)),
-        peak_rss_bytes: whole(report.usage(|usage| usage.peak_rss_bytes)),
-        minor_faults: whole(report.usage(|usage| usage.minor_faults)),
-        major_faults: whole(report.usage(|usage| usage.major_faults)),
-        cgroup: report.cgroup.as_deref(),
+        wall_s: value(&wall, 1e9),
+        user_s: used(|usage| usage.user_ns, 1e9),
+        system_s: used(|usage| usage.system_ns, 1e9),
+        peak_rss_bytes: used(|usage| usage.peak_rss_bytes, 1.0),
+        minor_faults: used(|usage| usage.minor_faults, 1.0),
+        major_faults: used(|usage| usage.major_faults, 1.0),
         events: report
             .events
             .iter()
@@ -167,6 +180,7 @@ pub(super) fn format(report: &Report) -> String {
 fn row<'a>(report: &Report, event: &'a Event, row: &'a Row) -> Row_<'a> {
     let readings = row.readings();
     let scaled = readings.iter().any(|reading| reading.value != reading.raw);
+    let cpus = row.targets;
     let mut warnings = Vec::new();
     if event.impossible && row.missing().is_none() {
         warnings.push("always zero in user space");
@@ -176,20 +190,21 @@ fn row<'a>(report: &Report, event: &'a Event, row: &'a Row) -> Row_<'a> {
     }
     Row_ {
         name: &event.name,
+        cgroup: event.cgroup.as_deref(),
         place: match &row.place {
             Place::Everywhere => None,
             Place::Cpu(cpu) => Some(PlaceOf::Cpu(*cpu)),
-            Place::Core { socket, die, core, cpus } => {
-                Some(PlaceOf::Core { socket: *socket, die: *die, core: *core, cpus: *cpus })
-            }
-            Place::Socket { socket, cpus } => Some(PlaceOf::Socket { socket: *socket, cpus: *cpus }),
+            &Place::Core { socket, die, core } => Some(PlaceOf::Core { socket, die, core, cpus }),
+            &Place::Die { socket, die } => Some(PlaceOf::Die { socket, die, cpus }),
+            &Place::Socket(socket) => Some(PlaceOf::Socket { socket, cpus }),
+            &Place::Node(node) => Some(PlaceOf::Node { node, cpus }),
             Place::Thread { name, tid } => Some(PlaceOf::Thread { tid: *tid, name }),
         },
         unit: match event.unit {
             Unit::Count => "count",
             Unit::Nanoseconds => "ns",
         },
-        value: row.spread().map(|spread| number(spread, 1.0)),
+        value: value(&readings.iter().map(|reading| reading.value).collect::<Vec<_>>(), 1.0),
         raw: if scaled && readings.len() == 1 { Some(readings[0].raw) } else { None },
         scaled,
         enabled_ns: readings.iter().map(|reading| reading.enabled_ns).sum(),
@@ -211,17 +226,22 @@ fn row<'a>(report: &Report, event: &'a Event, row: &'a Row) -> Row_<'a> {
     }
 }
 
-/// In units of so many of the values' own.
-fn number(spread: Spread, unit: f64) -> Number {
-    match spread.interval95() {
-        Some((low, high)) => Number::Several(Distribution {
+/// In units of so many of the values' own; `None` without a value.
+fn value(values: &[u64], unit: f64) -> Option<Value> {
+    let number = |&value: &u64| match unit {
+        1.0 => Number::Whole(value),
+        unit => Number::Fraction(value as f64 / unit),
+    };
+    let spread = Spread::of(values.iter().map(|&value| value as f64))?;
+    Some(match spread.interval95() {
+        Some((low, high)) => Value::Several(Distribution {
+            runs: values.iter().map(number).collect(),
             mean: spread.mean / unit,
             sigma: spread.sigma / unit,
             interval95: (low / unit, high / unit),
         }),
-        None if unit == 1.0 && spread.mean.fract() == 0.0 => Number::Whole(spread.mean as u64),
-        None => Number::One(spread.mean / unit),
-    }
+        None => Value::One(number(&values[0])),
+    })
 }
 
 fn metric_name(kind: Kind) -> String {
@@ -250,9 +270,9 @@ mod tests {
     use super::super::model::samples::*;
     use super::super::model::{Missing, Outcome};
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::{Value as Json, json};
 
-    fn parsed(report: &Report) -> Value {
+    fn parsed(report: &Report) -> Json {
         serde_json::from_str(&format(report)).unwrap()
     }
 
@@ -267,7 +287,7 @@ mod tests {
         assert_eq!(value["wall_s"], 1.204);
         assert_eq!(value["peak_rss_bytes"], 3 << 20);
         assert_eq!(value["events"][0]["value"], 8_912_034_551u64);
-        assert_eq!(value["events"][1]["value"], Value::Null);
+        assert_eq!(value["events"][1]["value"], Json::Null);
         assert_eq!(value["events"][1]["errno"], "ENOENT");
         assert_eq!(value["events"][1]["reason"], "unsupported");
         assert_eq!(value["events"][2]["reason"], "not_scheduled");
@@ -281,6 +301,8 @@ mod tests {
         assert_eq!(value["events"][0]["raw"], 500);
         let value = parsed(&report(vec![counted("faults", &[48, 50, 52])]));
         assert_eq!(value["runs"], 3);
+        assert_eq!(value["events"][0]["value"]["runs"], json!([48, 50, 52]));
+        assert_eq!(value["wall_s"]["runs"], json!([1.204, 1.204, 1.204]));
         assert_eq!(value["events"][0]["value"]["sigma"], 2.0);
         assert!(value["events"][0]["value"]["interval95"][0].as_f64().unwrap() < 46.0);
     }

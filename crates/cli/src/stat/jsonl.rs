@@ -38,7 +38,9 @@ fn prefix(report: &Report, row: &Row) -> String {
         Place::Everywhere => {}
         Place::Cpu(cpu) => prefix += &place("cpu", cpu.to_string()),
         Place::Core { .. } => prefix += &(place("core", compat::place(&row.place)) + &number),
-        Place::Socket { .. } => prefix += &(place("socket", compat::place(&row.place)) + &number),
+        Place::Die { .. } => prefix += &(place("die", compat::place(&row.place)) + &number),
+        Place::Socket(_) => prefix += &(place("socket", compat::place(&row.place)) + &number),
+        Place::Node(_) => prefix += &(place("node", compat::place(&row.place)) + &number),
         Place::Thread { .. } => prefix += &place("thread", compat::place(&row.place)),
     }
     prefix
@@ -55,8 +57,8 @@ fn members(report: &Report, event: &Event, row: &Row, repeated: bool) -> String 
         "\"counter-value\" : \"{value}\", \"unit\" : \"{unit}\", \"event\" : {}, ",
         Value::from(event.name.as_str())
     );
-    if let Some(cgroup) = &report.cgroup {
-        let _ = write!(out, "\"cgroup\" : {}, ", Value::from(cgroup.as_str()));
+    if report.cgroups {
+        let _ = write!(out, "\"cgroup\" : {}, ", Value::from(event.cgroup.as_deref().unwrap_or("")));
     }
     if repeated {
         let _ = write!(out, "\"variance\" : {:.2}, ", spread.map_or(0.0, |spread| spread.error_percent()));
@@ -105,7 +107,11 @@ mod tests {
     #[test]
     fn a_value_without_a_metric_has_perfs_null_unit() {
         let lines = lines(&report(vec![counted("faults", &[49])]));
-        assert!(lines[0].ends_with(r#""metric-value" : 0.000000, "metric-unit" : "(null)"}"#), "{}", lines[0]);
+        assert!(
+            lines[0].ends_with(r#""metric-value" : 0.000000, "metric-unit" : "(null)"}"#),
+            "{}",
+            lines[0]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One measurement from beginning to end: the command is started, time passes, intervals are reported,
 //! orders and signals are obeyed, and at the end everything is read.
 
-use super::control::{Control, Order};
+use super::control::{Control, Listing, Order};
 use super::counting::{Counting, Description};
 use super::model::{
     Event, Exit, Interval, Missing, MissingKind, Outcome, Place, Report, Row, Run, Subject, Usage,
@@ -206,22 +206,18 @@ impl Measuring<'_> {
         let Some(control) = &mut self.control else { return Ok(()) };
         let (orders, closed) = control.orders();
         for order in orders {
-            match order {
-                Ok(Order::Enable) => counting.enable()?,
-                Ok(Order::Disable) => counting.disable()?,
-                Ok(Order::Ping) => {}
-                Ok(Order::Stop) => {
-                    *stopped_by_us = true;
-                    end(child);
-                }
-                Err(other) => {
-                    self.output.remark(&format!(
-                        "control: '{other}' is not an order; there are enable, disable, ping, stop"
-                    ))?;
-                    continue;
-                }
+            let is_stop = order == Order::Stop;
+            let (remarks, answer) = obey(order, self.plan, counting)?;
+            for remark in remarks {
+                self.output.remark(&remark)?;
             }
-            control.acknowledge();
+            if answer {
+                control.acknowledge();
+            }
+            if is_stop {
+                *stopped_by_us = true;
+                end(child);
+            }
         }
         if closed {
             self.control = None;
@@ -252,6 +248,36 @@ impl Measuring<'_> {
         report.interval = Some(Interval { at_ns: nanoseconds(now - start), first });
         self.output.interval(&report)
     }
+}
+
+/// Carries an order out: what there is to say about it, and whether it is to be answered.
+fn obey(order: Order, plan: &Plan, counting: &mut Counting) -> Result<(Vec<String>, bool), Failure> {
+    let names = || plan.events.iter().map(|request| request.spec.name.clone());
+    let remarks = match order {
+        Order::Switch { on: true, name: None } => counting.enable().map(|()| Vec::new())?,
+        Order::Switch { on: false, name: None } => counting.disable().map(|()| Vec::new())?,
+        Order::Switch { on, name: Some(name) } => match counting.switch(plan, &name, on)? {
+            true => Vec::new(),
+            false => vec![format!("control: there is no event '{name}'")],
+        },
+        Order::List(Listing::Names) => names().collect(),
+        Order::List(Listing::Details) => counting.remarks(plan),
+        Order::List(Listing::Groups) => {
+            let groups = plan.events.chunk_by(|a, b| a.group.is_some() && a.group == b.group);
+            let shown = groups.map(|group| {
+                let names: Vec<_> = group.iter().map(|request| &*request.spec.name).collect();
+                if group[0].group.is_some() { format!("{{{}}}", names.join(",")) } else { names.concat() }
+            });
+            shown.collect()
+        }
+        Order::Ping | Order::Stop => Vec::new(),
+        Order::Malformed(line) => vec![format!("control: '{line}' is not understood")],
+        Order::Ignored(line) => {
+            let known = "enable [EVENT], disable [EVENT], evlist [-v|-g], ping, stop";
+            return Ok((vec![format!("control: '{line}' is ignored; there are {known}")], false));
+        }
+    };
+    Ok((remarks, true))
 }
 
 /// A process may outlive its first thread.
@@ -312,13 +338,17 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
         let rows = match spec.source {
             Source::Kernel { .. } => {
                 let places = counting.places().iter().cloned();
-                let row = |(place, outcome)| Row { place, outcome: explain_pinned(plan, spec, outcome) };
+                let row = |((place, targets), outcome)| {
+                    let outcome = explain_pinned(plan, spec, outcome);
+                    Row { place, targets, outcome }
+                };
                 places.zip(outcomes).map(row).collect()
             }
             Source::Tool(tool) => tool_rows(tool, counting.places(), &run),
         };
         let Description { name, lost_kernel_side, impossible } = counting.describe(plan, index);
-        Event { name, source: spec.source, unit: spec.unit(), impossible, lost_kernel_side, rows }
+        let (source, unit, cgroup) = (spec.source, spec.unit(), request.cgroup.clone());
+        Event { name, source, unit, cgroup, impossible, lost_kernel_side, rows }
     });
     Report {
         subject: match &plan.whom {
@@ -333,7 +363,7 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
         runs: vec![run],
         interval: None,
         aggregation: plan.aggregation,
-        cgroup: plan.cgroup.clone(),
+        cgroups: plan.cgroups,
         events: events.collect(),
         warnings: Vec::new(),
     }
@@ -355,7 +385,7 @@ fn explain_pinned(plan: &Plan, spec: &EventSpec, outcome: Outcome) -> Outcome {
 }
 
 /// What this program measures itself, where perf shows it: once for all cpus, for every thread.
-fn tool_rows(tool: Tool, places: &[Place], run: &Run) -> Vec<Row> {
+fn tool_rows(tool: Tool, places: &[(Place, u32)], run: &Run) -> Vec<Row> {
     let value = match (tool, run.usage) {
         (Tool::DurationTime, _) => Some(run.wall_ns),
         (Tool::UserTime, usage) => usage.map(|usage| usage.user_ns),
@@ -374,13 +404,15 @@ fn tool_rows(tool: Tool, places: &[Place], run: &Run) -> Vec<Row> {
     };
     let elsewhere =
         Outcome::Missing(Missing::plain(MissingKind::NeverEnabled, "elsewhere", "shown once, above"));
-    let row = |(number, place): (usize, &Place)| {
+    let row = |(number, (place, targets)): (usize, &(Place, u32))| {
         let outcome = match place {
             Place::Cpu(_) if number > 0 => return None,
-            Place::Core { .. } | Place::Socket { .. } if number > 0 => elsewhere.clone(),
+            Place::Core { .. } | Place::Die { .. } | Place::Socket(_) | Place::Node(_) if number > 0 => {
+                elsewhere.clone()
+            }
             _ => outcome.clone(),
         };
-        Some(Row { place: place.clone(), outcome })
+        Some(Row { place: place.clone(), targets: *targets, outcome })
     };
     places.iter().enumerate().filter_map(row).collect()
 }

@@ -17,6 +17,7 @@ mod number;
 mod output;
 mod plan;
 mod rehearse;
+mod select;
 mod statistics;
 mod table;
 mod text;

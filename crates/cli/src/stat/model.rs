@@ -15,8 +15,8 @@ pub(crate) struct Report {
     /// Set for an interval of a measurement that goes on.
     pub(crate) interval: Option<Interval>,
     pub(crate) aggregation: Aggregation,
-    /// The cgroup measured.
-    pub(crate) cgroup: Option<String>,
+    /// Events have cgroups, at least some.
+    pub(crate) cgroups: bool,
     pub(crate) events: Vec<Event>,
     /// What the reader has to know about the whole.
     pub(crate) warnings: Vec<String>,
@@ -77,7 +77,9 @@ pub(crate) enum Aggregation {
     Everything,
     Cpu,
     Core,
+    Die,
     Socket,
+    Node,
     Thread,
 }
 
@@ -88,6 +90,8 @@ pub(crate) struct Event {
     pub(crate) name: String,
     pub(crate) source: Source,
     pub(crate) unit: Unit,
+    /// Only tasks of this cgroup were counted.
+    pub(crate) cgroup: Option<String>,
     /// Counts user space only although the kernel alone makes this event happen: it is always zero.
     pub(crate) impossible: bool,
     /// The kernel side was asked for and refused.
@@ -100,6 +104,8 @@ pub(crate) struct Event {
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) place: Place,
+    /// Of how many targets its count is the sum.
+    pub(crate) targets: u32,
     pub(crate) outcome: Outcome,
 }
 
@@ -108,9 +114,22 @@ pub(crate) struct Row {
 pub(crate) enum Place {
     Everywhere,
     Cpu(u32),
-    Core { socket: u32, die: u32, core: u32, cpus: u32 },
-    Socket { socket: u32, cpus: u32 },
-    Thread { name: String, tid: u32 },
+    Core {
+        socket: u32,
+        die: u32,
+        core: u32,
+    },
+    Die {
+        socket: u32,
+        die: u32,
+    },
+    Socket(u32),
+    /// A NUMA node.
+    Node(u32),
+    Thread {
+        name: String,
+        tid: u32,
+    },
 }
 
 /// What became of an event.
@@ -231,6 +250,12 @@ impl Report {
         Spread::of(self.runs.iter().filter_map(|run| run.usage.as_ref()).map(|usage| what(usage) as f64))
     }
 
+    /// The cgroup of all events, if they have the same.
+    pub(crate) fn common_cgroup(&self) -> Option<&str> {
+        let first = self.events.first()?.cgroup.as_deref()?;
+        self.events.iter().all(|event| event.cgroup.as_deref() == Some(first)).then_some(first)
+    }
+
     /// Whether several runs were made or asked for, so that there is a spread to show.
     pub(crate) fn is_repeated(&self) -> bool {
         self.runs.len() > 1
@@ -281,9 +306,10 @@ pub(crate) mod samples {
     pub(crate) fn event(name: &str, outcome: Outcome) -> Event {
         let list: EventList = name.parse().unwrap();
         let spec = list.resolve(&perfuse_events::NoCatalogue).unwrap()[0].events[0].clone();
-        let rows = vec![Row { place: Place::Everywhere, outcome }];
+        let rows = vec![Row { place: Place::Everywhere, targets: 1, outcome }];
         let unit = spec.unit();
-        Event { name: spec.name, source: spec.source, unit, impossible: false, lost_kernel_side: false, rows }
+        let (name, source) = (spec.name, spec.source);
+        Event { name, source, unit, cgroup: None, impossible: false, lost_kernel_side: false, rows }
     }
 
     /// `./parse big.json` with these events.
@@ -304,7 +330,7 @@ pub(crate) mod samples {
             runs: vec![run; runs.max(1)],
             interval: None,
             aggregation: Aggregation::Everything,
-            cgroup: None,
+            cgroups: false,
             events,
             warnings: Vec::new(),
         }

@@ -2,6 +2,7 @@
 
 use super::args::Args;
 use super::model::Aggregation;
+use super::select::Chosen;
 use crate::exit::Failure;
 use perfuse::{online_cpus, parse_cpu_list};
 use perfuse_events::{EventList, EventSpec, Tracefs};
@@ -15,7 +16,8 @@ pub(super) struct Plan {
     pub(super) whom: Whom,
     /// The command to run: what is measured, or what tells when to stop.
     pub(super) command: Vec<OsString>,
-    pub(super) cgroup: Option<String>,
+    /// Cgroups were named, be it for some events only.
+    pub(super) cgroups: bool,
     pub(super) aggregation: Aggregation,
     pub(super) events: Vec<Request>,
     /// How often the command is run; `None`: until interrupted.
@@ -52,6 +54,8 @@ pub(super) struct Request {
     pub(super) spec: EventSpec,
     /// Neighbours with the same number form a group.
     pub(super) group: Option<u32>,
+    /// Only tasks of this cgroup are counted.
+    pub(super) cgroup: Option<String>,
 }
 
 impl Plan {
@@ -61,25 +65,27 @@ impl Plan {
         let aggregation = match args {
             Args { no_aggr: true, .. } => Aggregation::Cpu,
             Args { per_core: true, .. } => Aggregation::Core,
+            Args { per_die: true, .. } => Aggregation::Die,
             Args { per_socket: true, .. } => Aggregation::Socket,
+            Args { per_node: true, .. } => Aggregation::Node,
             Args { per_thread: true, .. } => Aggregation::Thread,
             _ => Aggregation::Everything,
         };
         match aggregation {
-            Aggregation::Cpu | Aggregation::Core | Aggregation::Socket if !on_cpus => {
-                return Err(Failure::usage("rows by cpu, core or socket need -a, -C or -G"));
-            }
+            Aggregation::Everything => {}
             Aggregation::Thread if !matches!(whom, Whom::Processes(_) | Whom::Threads(_)) => {
                 return Err(Failure::usage("--per-thread needs -p or -t"));
             }
-            _ => {}
+            Aggregation::Thread => {}
+            _ if on_cpus => {}
+            _ => return Err(Failure::usage("rows by cpu, core, die, socket or node need -a, -C or -G")),
         }
         if args.repeat.is_some() && args.command.is_empty() {
             return Err(Failure::usage("-r needs a command to repeat"));
         }
         Ok(Plan {
             command: args.command.clone(),
-            cgroup: args.cgroup.as_deref().map(cgroup).transpose()?,
+            cgroups: args.selection.has_cgroups(),
             aggregation,
             events: if args.null { Vec::new() } else { events(args, on_cpus)? },
             runs: match args.repeat {
@@ -120,23 +126,13 @@ fn whom(args: &Args) -> Result<Whom, Failure> {
             cpus.ok_or_else(|| Failure::usage(format_args!("-C wants cpus such as 0-3,8, not '{list}'")))?;
         return Ok(Whom::Cpus { cpus, all: false });
     }
-    if args.all_cpus || args.cgroup.is_some() {
+    if args.all_cpus || args.selection.has_cgroups() {
         return Ok(Whom::Cpus { cpus: online_cpus(), all: true });
     }
     if args.command.is_empty() {
         return Err(Failure::usage("nothing to measure: give a command, or -p, -t, -a or -C (see --help)"));
     }
     Ok(Whom::Command)
-}
-
-/// perf takes a list with a cgroup for each event; here all events are measured in one.
-fn cgroup(list: &str) -> Result<String, Failure> {
-    let mut names = list.split(',').filter(|name| !name.is_empty());
-    let first = names.next().ok_or_else(|| Failure::usage("-G wants the name of a cgroup"))?;
-    if names.any(|name| name != first) {
-        return Err(Failure::usage("-G takes one cgroup at a time"));
-    }
-    Ok(first.to_owned())
 }
 
 /// What is counted by default, after a clock.
@@ -151,26 +147,71 @@ const DETAILED: [&str; 3] = [
 ];
 
 fn events(args: &Args, on_cpus: bool) -> Result<Vec<Request>, Failure> {
-    let mut lists = args.events.clone();
-    if lists.is_empty() {
-        lists.push(if on_cpus { "cpu-clock" } else { "task-clock" }.to_owned());
-        lists.push(DEFAULT.to_owned());
-        lists.extend(stalled_cycles());
-    }
-    // As perf does, also in addition to -e.
-    lists.extend(DETAILED.iter().take(args.detailed.into()).map(|list| (*list).to_owned()));
     let catalogue = Tracefs::new();
-    let mut requests = Vec::new();
-    let mut groups = 0;
-    for list in lists {
-        let sets = list.parse().and_then(|list: EventList| list.resolve(&catalogue));
-        for set in sets.map_err(|error| Failure::usage(error.explain()))? {
-            groups += 1;
-            let group = (set.events.len() > 1).then_some(groups);
-            requests.extend(set.events.into_iter().map(|spec| Request { spec, group }));
+    let mut requests = Requests::default();
+    if !args.selection.has_events() {
+        let clock = if on_cpus { "cpu-clock" } else { "task-clock" };
+        for list in [clock, DEFAULT].map(str::to_owned).into_iter().chain(stalled_cycles()) {
+            requests.add(&list, &catalogue)?;
+        }
+        add_details(&mut requests, args, &catalogue)?;
+    }
+    for chosen in &args.selection.0 {
+        match chosen {
+            Chosen::Events(list) => requests.add(list, &catalogue)?,
+            Chosen::Cgroups(list) => requests.bind(list)?,
         }
     }
-    Ok(requests)
+    if args.selection.has_events() {
+        // As in perf, after those of -e and outside of their cgroups.
+        add_details(&mut requests, args, &catalogue)?;
+    }
+    Ok(requests.all)
+}
+
+fn add_details(requests: &mut Requests, args: &Args, catalogue: &Tracefs) -> Result<(), Failure> {
+    DETAILED.iter().take(args.detailed.into()).try_for_each(|list| requests.add(list, catalogue))
+}
+
+/// Events as they are collected from the command line.
+#[derive(Default)]
+struct Requests {
+    all: Vec<Request>,
+    groups: u32,
+    /// How many cgroups were named, empty names included.
+    cgroups: usize,
+}
+
+impl Requests {
+    fn add(&mut self, list: &str, catalogue: &Tracefs) -> Result<(), Failure> {
+        let sets = list.parse().and_then(|list: EventList| list.resolve(catalogue));
+        for set in sets.map_err(|error| Failure::usage(error.explain()))? {
+            self.groups += 1;
+            let group = (set.events.len() > 1).then_some(self.groups);
+            self.all.extend(set.events.into_iter().map(|spec| Request { spec, group, cgroup: None }));
+        }
+        Ok(())
+    }
+
+    /// As in perf: one name is for all events so far; of several, the n-th is for the n-th event, counted
+    /// over all options.
+    fn bind(&mut self, list: &str) -> Result<(), Failure> {
+        if self.all.is_empty() {
+            return Err(Failure::usage("-G is for events before it: say -e first"));
+        }
+        for name in list.split(',') {
+            let Some(request) = self.all.get_mut(self.cgroups) else {
+                return Err(Failure::usage("-G names more cgroups than there are events before it"));
+            };
+            request.cgroup = Some(name.to_owned()).filter(|name| !name.is_empty());
+            self.cgroups += 1;
+        }
+        if self.cgroups == 1 {
+            let cgroup = self.all[0].cgroup.clone();
+            self.all.iter_mut().for_each(|request| request.cgroup.clone_from(&cgroup));
+        }
+        Ok(())
+    }
 }
 
 /// The stalled-cycles events, of those cpus that name them.
@@ -225,6 +266,31 @@ mod tests {
     }
 
     #[test]
+    fn cgroups_are_those_of_events_before_them() {
+        for (line, expected) in [
+            ("-e cs,faults -G a", "a a"),
+            ("-e cs,faults -G a,b", "a b"),
+            ("-e cs,faults,cpu-clock -G a,,b", "a - b"),
+            ("-e cs,faults -G ,b", "- b"),
+            ("-e cs,faults -G a,", "a -"),
+            ("-e cs -G a -e faults", "a -"),
+            ("-e cs -G a -e faults -G b", "a b"),
+            // perf counts names and events from the start, whatever options they stand in.
+            ("-e cs,faults -G a -e cpu-clock -G b", "a b -"),
+            ("-e cs,faults,cpu-clock -G a,b -e dummy -G a", "a b a -"),
+            ("-e {cs,faults} -G a/b", "a/b a/b"),
+            ("-e cs -G a -d", "a - - - -"),
+        ] {
+            let plan = plan(line).unwrap();
+            let bound: Vec<_> =
+                plan.events.iter().map(|event| event.cgroup.as_deref().unwrap_or("-")).collect();
+            assert_eq!(bound.join(" "), expected, "{line}");
+            assert!(plan.cgroups && matches!(plan.whom, Whom::Cpus { all: true, .. }), "{line}");
+        }
+        assert!(plan("-G a -d").unwrap().events.iter().all(|event| event.cgroup.as_deref() == Some("a")));
+    }
+
+    #[test]
     fn delays_and_repeats() {
         assert_eq!(plan("-D -1 true").unwrap().start, Start::WhenTold);
         assert_eq!(plan("-D 50 true").unwrap().start, Start::After(Duration::from_millis(50)));
@@ -247,7 +313,10 @@ mod tests {
             "--append true",
             "-e nonsense true",
             "-C 3-1",
-            "-G a,b",
+            "-e cs -G a,b",
+            "-G a -e cs",
+            "-e cs -G a -p 1",
+            "--per-node true",
             "--interval-count 3 true",
             "-D -2 true",
         ] {

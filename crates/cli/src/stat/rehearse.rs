@@ -32,7 +32,7 @@ pub(crate) fn rehearse(args: &Args) -> Result<Vec<Rehearsed>> {
         .map(|(index, request)| Rehearsed {
             event: request.spec.name.clone(),
             error: counting.error(index).cloned(),
-            required: !args.events.is_empty(),
+            required: args.selection.has_events(),
         })
         .collect())
 }

@@ -108,7 +108,7 @@ fn subject(report: &Report) -> String {
         Subject::Cpus { cpus, all: false } => format!("cpu {}", numbers(cpus)),
     };
     let subject: String = subject.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    match &report.cgroup {
+    match report.common_cgroup() {
         Some(cgroup) => format!("cgroup {cgroup} on {subject}"),
         None => subject,
     }
@@ -146,8 +146,12 @@ pub(crate) fn table(report: &Report, options: &Options, with_header: bool) -> St
         add("where", column(2, Side::Left, 5));
     }
     // Alone, events get room that makes reports look alike.
-    let alone = !repeated && !with_place && report.interval.is_none();
+    let with_cgroup = report.cgroups && report.common_cgroup().is_none();
+    let alone = !repeated && !with_place && !with_cgroup && report.interval.is_none();
     add("event", column(3, Side::Left, if alone { 20 } else { 14 }));
+    if with_cgroup {
+        add("cgroup", column(2, Side::Left, 6));
+    }
     add(if repeated { "mean" } else { "count" }, column(2, Side::Right, if alone { 8 } else { 7 }));
     add("", column(1, Side::Left, 2));
     if repeated {
@@ -172,6 +176,9 @@ pub(crate) fn table(report: &Report, options: &Options, with_header: bool) -> St
                 cells.push(Cell::new(place(&row.place)));
             }
             cells.push(Cell::new(&*event.name));
+            if with_cgroup {
+                cells.push(Cell::styled(event.cgroup.as_deref().unwrap_or("(any)"), DIM));
+            }
             cells.extend(row_cells(report, event, row, options, repeated, partial));
             table.rows.push(cells);
         }
@@ -246,8 +253,10 @@ fn place(place: &Place) -> String {
     match place {
         Place::Everywhere => String::new(),
         Place::Cpu(cpu) => format!("cpu {cpu}"),
-        Place::Core { socket, die, core, .. } => format!("S{socket}-D{die}-C{core}"),
-        Place::Socket { socket, .. } => format!("socket {socket}"),
+        Place::Core { socket, die, core } => format!("S{socket}-D{die}-C{core}"),
+        Place::Die { socket, die } => format!("S{socket}-D{die}"),
+        Place::Socket(socket) => format!("socket {socket}"),
+        Place::Node(node) => format!("node {node}"),
         Place::Thread { name, tid } => format!("{name} {tid}"),
     }
 }
@@ -544,7 +553,7 @@ mod tests {
     #[test]
     fn places_have_a_column() {
         for (aggregation, place, label) in [
-            (Aggregation::Core, Place::Core { socket: 0, die: 0, core: 1, cpus: 2 }, "  S0-D0-C1   cs"),
+            (Aggregation::Core, Place::Core { socket: 0, die: 0, core: 1 }, "  S0-D0-C1   cs"),
             (Aggregation::Thread, Place::Thread { name: "python3".into(), tid: 1498 }, "  python3 1498   cs"),
             (Aggregation::Cpu, Place::Cpu(1), "  cpu 1   cs"),
         ] {
@@ -555,6 +564,21 @@ mod tests {
             assert_fits(&text);
             assert!(text.contains(label), "{text}");
         }
+    }
+
+    #[test]
+    fn cgroups_have_a_column_unless_there_is_only_one() {
+        let mut report = report(vec![counted("cs", &[3]), counted("faults", &[5])]);
+        report.cgroups = true;
+        report.events[0].cgroup = Some("web".into());
+        let text = shown(&report, &PLAIN);
+        assert_fits(&text);
+        assert!(text.contains("   event           cgroup    count"), "{text}");
+        assert!(text.contains("   cs              web           3"), "{text}");
+        assert!(text.contains("   faults          (any)         5"), "{text}");
+        report.events[1].cgroup = Some("web".into());
+        let text = shown(&report, &PLAIN);
+        assert!(text.contains("cgroup web on ./parse") && !text.contains(" cgroup  "), "{text}");
     }
 
     #[test]

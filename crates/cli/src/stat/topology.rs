@@ -1,4 +1,4 @@
-//! Which core and socket a cpu belongs to. Read only when asked for.
+//! Which core, die, socket and NUMA node a cpu belongs to. Read only when asked for.
 
 use std::fs;
 
@@ -20,4 +20,11 @@ impl Seat {
         };
         Seat { socket: number("physical_package_id"), die: number("die_id"), core: number("core_id") }
     }
+}
+
+/// The NUMA node of a cpu; 0 where the system does not tell.
+pub(super) fn node(cpu: u32) -> u32 {
+    let entries = fs::read_dir(format!("/sys/devices/system/cpu/cpu{cpu}")).into_iter().flatten();
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| name.strip_prefix("node")?.parse().ok()).next().unwrap_or(0)
 }

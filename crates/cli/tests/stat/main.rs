@@ -1,6 +1,11 @@
 //! `perfuse stat` as its users run it: the real program on the running kernel, next to Linux's own perf
 //! where that is installed.
 
+mod control;
+mod perf;
+
+use control::*;
+use perf::*;
 use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
 use std::ffi::OsStr;
 use std::fs;
@@ -20,10 +25,14 @@ suite! {
     a_second_ctrl_c_kills,
     intervals_end_with_the_command_or_their_number,
     several_runs_show_their_spread,
+    json_has_every_run,
     results_go_to_a_file_and_are_appended,
     a_time_limit_ends_the_command,
     counting_can_be_delayed,
     another_program_controls_the_counting,
+    a_socket_controls_the_counting,
+    single_events_are_switched,
+    events_are_listed,
     a_running_process_is_measured,
     the_whole_system_and_single_cpus_are_measured,
     children_are_counted_unless_refused,
@@ -31,6 +40,8 @@ suite! {
     an_unprivileged_user_gets_reasons_in_place_of_zeros,
     a_seccomp_filter_is_named,
     lines_have_the_shape_of_perfs,
+    cgroups_are_perfs,
+    the_orders_are_perfs,
     counts_agree_with_perfs,
     a_broken_pipe_ends_quietly,
 }
@@ -266,6 +277,15 @@ fn several_runs_show_their_spread() -> Outcome {
     Ok(())
 }
 
+fn json_has_every_run() -> Outcome {
+    let text = results(&["-r", "3", "--json", "-e", "faults", "true"]);
+    let value: serde_json::Value = serde_json::from_str(&text).expect("one object");
+    for runs in [&value["events"][0]["value"]["runs"], &value["wall_s"]["runs"], &value["user_s"]["runs"]] {
+        assert_eq!(runs.as_array().map(Vec::len), Some(3), "{text}");
+    }
+    Ok(())
+}
+
 fn results_go_to_a_file_and_are_appended() -> Outcome {
     let scratch = Scratch::new("file");
     let file = scratch.join("results");
@@ -300,49 +320,6 @@ fn counting_can_be_delayed() -> Outcome {
     let late = results(&["-D", "100000", "-x,", "-e", "task-clock", "sh", "-c", BUSY]);
     assert!(all.split(',').next().unwrap().parse::<f64>().expect("a number") > 1.0, "{all}");
     assert!(late.starts_with("<not counted>,msec,task-clock,"), "{late}");
-    Ok(())
-}
-
-fn another_program_controls_the_counting() -> Outcome {
-    need::program("mkfifo")?;
-    let scratch = Scratch::new("control");
-    let (orders, acks) = (scratch.join("orders"), scratch.join("acks"));
-    assert!(Command::new("mkfifo").args([&orders, &acks]).status().expect("mkfifo runs").success());
-    let channel = format!("fifo:{},{}", orders.display(), acks.display());
-    let mut command = stat([
-        "-D",
-        "-1",
-        "--control",
-        &channel,
-        "-x,",
-        "-e",
-        "task-clock",
-        "sh",
-        "-c",
-        "while :; do :; done",
-    ]);
-    let child = command.stderr(Stdio::piped()).spawn().expect("it starts");
-    let open =
-        |path: &Path| fs::OpenOptions::new().read(true).write(true).open(path).expect("the fifo opens");
-    let (mut orders, mut acks) = (open(&orders), open(&acks));
-    wait_for_command(child.id(), "sh");
-    let mut order = |text: &str| {
-        orders.write_all(text.as_bytes()).expect("it listens");
-        let mut ack = [0; 5];
-        acks.read_exact(&mut ack).expect("it answers");
-        assert_eq!(&ack, b"ack\n\0");
-    };
-    order("enable\n");
-    std::thread::sleep(Duration::from_millis(200));
-    order("disable\n");
-    std::thread::sleep(Duration::from_millis(400));
-    order("stop\n");
-    let output = child.wait_with_output().expect("it ends");
-    let text = text(&output.stderr);
-    let ms: f64 = text.split(',').next().unwrap().parse().unwrap_or_else(|_| panic!("{text}"));
-    // On a busy machine the loop gets less than the 200 ms, never the 600 of its life.
-    assert!((1.0..400.0).contains(&ms), "{text}");
-    assert_eq!(output.status.code(), Some(0));
     Ok(())
 }
 
@@ -458,123 +435,6 @@ fn a_seccomp_filter_is_named() -> Outcome {
         assert_eq!(output.status.code(), Some(125));
         assert!(text(&output.stderr).contains("seccomp"));
     }
-    Ok(())
-}
-
-/// Numbers replaced by what shape they have: `N`, or `N.` with as many `d` as there are decimals.
-fn shape(line: &str) -> String {
-    let mut out = String::new();
-    let mut rest = line.chars().peekable();
-    while let Some(c) = rest.next() {
-        let in_a_name = out.ends_with(|last: char| last.is_ascii_alphabetic());
-        if !c.is_ascii_digit() || in_a_name {
-            out.push(c);
-            continue;
-        }
-        out.push('N');
-        while rest.next_if(char::is_ascii_digit).is_some() {}
-        if rest.next_if_eq(&'.').is_some() {
-            out.push('.');
-            while rest.next_if(char::is_ascii_digit).is_some() {
-                out.push('d');
-            }
-        }
-    }
-    // The prefix of a rate depends on the rate.
-    for prefix in ["K/sec", "M/sec", "G/sec"] {
-        out = out.replace(prefix, "/sec");
-    }
-    out.trim_start().to_owned()
-}
-
-fn shapes(program: &Path, arguments: &[&str]) -> Vec<String> {
-    let mut command = Command::new(program);
-    command.arg("stat").args(arguments);
-    plainly(&mut command);
-    let output = output(&mut command);
-    let mut shapes: Vec<String> = text(&output.stderr).lines().map(shape).collect();
-    // How many intervals there are, and whether anything ran in each, is a matter of luck.
-    if arguments.contains(&"-I") {
-        let mut seen = Vec::new();
-        shapes.retain(|line| {
-            let new = !seen.contains(line) && !line.contains("<not counted>");
-            seen.push(line.clone());
-            new
-        });
-    }
-    shapes
-}
-
-fn lines_have_the_shape_of_perfs() -> Outcome {
-    need::root()?;
-    let perf = need::perf()?;
-    need::no_hardware_pmu()?;
-    let busy = Running::shell("while :; do /bin/true; done");
-    let pid = busy.0.id().to_string();
-    let events =
-        ["-e", "task-clock,cs:k,faults,minor-faults:u,cycles,L1-dcache-load-misses,r1a8,duration_time"];
-    let clockless = ["-e", "faults,cs"];
-    let command = ["sh", "-c", BUSY];
-    let sleep = ["sleep", "0.06"];
-    let cases: &[(&[&str], &[&str], &[&str])] = &[
-        (&[], &events, &command),
-        (&[], &[], &command),
-        (&["-d", "-d", "-d"], &[], &command),
-        (&["-d"], &clockless, &command),
-        (&[], &clockless, &command),
-        (&["-r", "3"], &events, &command),
-        (&["-r", "3"], &clockless, &command),
-        (&["-I", "20"], &["-e", "task-clock,cycles,duration_time"], &command),
-        (&["-a"], &events, &sleep),
-        (&["-a"], &[], &sleep),
-        (&["-C", "0"], &events, &sleep),
-        (&["-a", "-A"], &events, &sleep),
-        (&["-a", "--per-core"], &events, &sleep),
-        (&["-a", "--per-socket"], &events, &sleep),
-        (&["-a", "-A", "-I", "20"], &["-e", "cpu-clock,cycles"], &sleep),
-        (&["-a", "--per-core", "-I", "20"], &["-e", "cpu-clock,cycles"], &sleep),
-        (&["-p", &pid], &["-e", "task-clock,cs,cycles"], &sleep),
-        (&["-p", &pid, "--per-thread"], &["-e", "task-clock,cycles,duration_time"], &sleep),
-        (&["-D", "5"], &["-e", "task-clock"], &command),
-        (&["-n"], &[], &command),
-    ];
-    let program = program();
-    for format in [&["-x,"][..], &["-j"], &["-x", ";"], &["-x", "\\t"]] {
-        // A separator is a separator.
-        let cases = if format.len() > 1 { &cases[..1] } else { cases };
-        for (options, events, command) in cases {
-            let arguments = [format, options, events, command].concat();
-            // perf tells that it switches events on and off; that is no result.
-            let mut perfs = shapes(&perf, &arguments);
-            perfs.retain(|line| !line.starts_with("Events "));
-            assert_eq!(shapes(&program, &arguments), perfs, "{arguments:?}");
-        }
-    }
-    Ok(())
-}
-
-fn counts_agree_with_perfs() -> Outcome {
-    let perf = need::perf()?;
-    need::root()?;
-    let run = |program: &Path| -> Vec<f64> {
-        let mut command = Command::new(program);
-        command.args(["stat", "-x,", "-e", "task-clock,faults,cs", "sh", "-c", BUSY]);
-        plainly(&mut command);
-        let output = output(&mut command);
-        let value = |line: &str| line.split(',').next().unwrap().parse().unwrap_or_else(|_| panic!("{line}"));
-        text(&output.stderr).lines().map(value).collect()
-    };
-    // The least of several turns: what other programs take away differs from run to run.
-    let (mut ours, mut perfs) = (vec![f64::MAX; 3], vec![f64::MAX; 3]);
-    for _ in 0..15 {
-        for (least, program) in [(&mut perfs, &perf), (&mut ours, &program())] {
-            least.iter_mut().zip(run(program)).for_each(|(least, value)| *least = least.min(value));
-        }
-    }
-    let told = format!("ours {ours:?}, perf's {perfs:?}");
-    assert!((ours[0] / perfs[0] - 1.0).abs() < 0.1, "task-clock: {told}");
-    assert!((ours[1] - perfs[1]).abs() <= 5.0, "faults: {told}");
-    assert!((ours[2] - perfs[2]).abs() <= 3.0, "switches: {told}");
     Ok(())
 }
 

@@ -1,0 +1,228 @@
+//! Next to Linux's own perf: what it prints, and what it counts.
+
+use super::*;
+use perfuse_testkit::OwnCgroup;
+use std::os::unix::net::UnixStream;
+
+/// Numbers replaced by what shape they have: `N`, or `N.` with as many `d` as there are decimals.
+fn shape(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line.chars().peekable();
+    while let Some(c) = rest.next() {
+        let in_a_name = out.ends_with(|last: char| last.is_ascii_alphabetic());
+        if !c.is_ascii_digit() || in_a_name {
+            out.push(c);
+            continue;
+        }
+        out.push('N');
+        while rest.next_if(char::is_ascii_digit).is_some() {}
+        if rest.next_if_eq(&'.').is_some() {
+            out.push('.');
+            while rest.next_if(char::is_ascii_digit).is_some() {
+                out.push('d');
+            }
+        }
+    }
+    // The prefix of a rate depends on the rate.
+    for prefix in ["K/sec", "M/sec", "G/sec"] {
+        out = out.replace(prefix, "/sec");
+    }
+    out.trim_start().to_owned()
+}
+
+fn shapes(program: &Path, arguments: &[&str]) -> Vec<String> {
+    let mut command = Command::new(program);
+    command.arg("stat").args(arguments);
+    plainly(&mut command);
+    let output = output(&mut command);
+    let mut shapes: Vec<String> = text(&output.stderr).lines().map(shape).collect();
+    // How many intervals there are, and whether anything ran in each, is a matter of luck.
+    if arguments.contains(&"-I") {
+        let mut seen = Vec::new();
+        shapes.retain(|line| {
+            let new = !seen.contains(line) && !line.contains("<not counted>");
+            seen.push(line.clone());
+            new
+        });
+    }
+    shapes
+}
+
+pub(super) fn lines_have_the_shape_of_perfs() -> Outcome {
+    need::root()?;
+    let perf = need::perf()?;
+    need::no_hardware_pmu()?;
+    let busy = Running::shell("while :; do /bin/true; done");
+    let pid = busy.0.id().to_string();
+    let events =
+        ["-e", "task-clock,cs:k,faults,minor-faults:u,cycles,L1-dcache-load-misses,r1a8,duration_time"];
+    let clockless = ["-e", "faults,cs"];
+    let command = ["sh", "-c", BUSY];
+    let sleep = ["sleep", "0.06"];
+    let cases: &[(&[&str], &[&str], &[&str])] = &[
+        (&[], &events, &command),
+        (&[], &[], &command),
+        (&["-d", "-d", "-d"], &[], &command),
+        (&["-d"], &clockless, &command),
+        (&[], &clockless, &command),
+        (&["-r", "3"], &events, &command),
+        (&["-r", "3"], &clockless, &command),
+        (&["-I", "20"], &["-e", "task-clock,cycles,duration_time"], &command),
+        (&["-a"], &events, &sleep),
+        (&["-a"], &[], &sleep),
+        (&["-C", "0"], &events, &sleep),
+        (&["-a", "-A"], &events, &sleep),
+        (&["-a", "--per-core"], &events, &sleep),
+        (&["-a", "--per-die"], &events, &sleep),
+        (&["-a", "--per-socket"], &events, &sleep),
+        (&["-a", "--per-node"], &events, &sleep),
+        (&["-a", "-A", "-I", "20"], &["-e", "cpu-clock,cycles"], &sleep),
+        (&["-a", "--per-core", "-I", "20"], &["-e", "cpu-clock,cycles"], &sleep),
+        (&["-p", &pid], &["-e", "task-clock,cs,cycles"], &sleep),
+        (&["-p", &pid, "--per-thread"], &["-e", "task-clock,cycles,duration_time"], &sleep),
+        (&["-D", "5"], &["-e", "task-clock"], &command),
+        (&["-n"], &[], &command),
+    ];
+    let program = program();
+    for format in [&["-x,"][..], &["-j"], &["-x", ";"], &["-x", "\\t"]] {
+        // A separator is a separator.
+        let cases = if format.len() > 1 { &cases[..1] } else { cases };
+        for (options, events, command) in cases {
+            let arguments = [format, options, events, command].concat();
+            // perf tells that it switches events on and off; that is no result.
+            let mut perfs = shapes(&perf, &arguments);
+            perfs.retain(|line| !line.starts_with("Events "));
+            assert_eq!(shapes(&program, &arguments), perfs, "{arguments:?}");
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn cgroups_are_perfs() -> Outcome {
+    need::root()?;
+    let perf = need::perf()?;
+    let (busy_group, idle_group) = (OwnCgroup::new("busy")?, OwnCgroup::new("idle")?);
+    let (busy_name, idle_name) = (busy_group.name(), idle_group.name());
+    // Busy on every cpu, so that no row is empty by chance.
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    let busy: Vec<Running> = (0..2 * cpus).map(|_| Running::shell("while :; do /bin/true; done")).collect();
+    busy.iter().for_each(|busy| busy_group.add(busy.0.id()));
+    let first = output(&mut stat(["-e", "faults", "-G", &busy_name, "-x,", "sleep", "0.2"]));
+    if text(&first.stderr).contains("not supported") {
+        return Err(Skip::needs("events of cgroups", "no controller was ever switched on in the tree"));
+    }
+    let program = program();
+    let (both, with_gap) = (format!("{busy_name},{idle_name}"), format!("{busy_name},,{busy_name}"));
+    let (alone, after) = (format!("{busy_name},"), format!(",{busy_name},"));
+    let three = "cpu-clock,faults,cs";
+    let cases: &[&[&str]] = &[
+        &["-a", "-e", three, "-G", &busy_name],
+        &["-a", "-e", three, "-G", &idle_name],
+        &["-a", "-e", "duration_time,cpu-clock,cs", "-G", &idle_name],
+        &["-a", "-e", three, "-G", &both],
+        &["-a", "-e", three, "-G", &with_gap],
+        &["-a", "-e", three, "-G", &alone],
+        &["-a", "-e", three, "-G", &after],
+        &["-a", "-e", "faults", "-G", &busy_name, "-e", "cpu-clock"],
+        &["-a", "-e", "faults,cs", "-G", &busy_name, "-e", "cpu-clock", "-G", &idle_name],
+        &["-a", "-e", "{faults,cs}", "-G", &busy_name],
+        &["-C", "0", "-e", three, "-G", &with_gap],
+        &["-a", "-A", "-e", "cpu-clock,faults", "-G", &alone],
+        &["-a", "--per-core", "-e", "cpu-clock,faults", "-G", &alone],
+        &["-a", "--per-socket", "-e", "cpu-clock,faults", "-G", &alone],
+        &["-a", "-r", "2", "-e", three, "-G", &busy_name],
+        &["-a", "-I", "50", "-e", "cpu-clock,faults", "-G", &alone],
+        &["-a", "-d", "-e", "cpu-clock", "-G", &busy_name],
+    ];
+    for format in ["-x,", "-j"] {
+        for case in cases {
+            let arguments = [&[format], *case, &["sleep", "0.2"]].concat();
+            assert_eq!(shapes(&program, &arguments), shapes(&perf, &arguments), "{arguments:?}");
+        }
+    }
+    for wrong in [&["-a", "-G", "x", "-e", "cs", "true"][..], &["-a", "-e", "cs", "-G", "a,b", "true"]] {
+        for program in [&program, &perf] {
+            let mut command = Command::new(program);
+            assert_ne!(output(command.arg("stat").args(wrong)).status.code(), Some(0), "{wrong:?}");
+        }
+    }
+    Ok(())
+}
+
+/// The orders of this list that are answered with an "ack", over a socket.
+fn answered(program: &Path, orders: &[&'static str]) -> Vec<&'static str> {
+    let (mut ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+    let mut command = Command::new(program);
+    command.args(["stat", "-D", "-1", "--control", "fd:0,0", "-e", "task-clock,faults,{cs,migrations}"]);
+    command.args(["sh", "-c", "exec sleep 60 </dev/null"]);
+    plainly(&mut command);
+    let child = command.stdin(std::os::fd::OwnedFd::from(theirs)).stderr(Stdio::null()).spawn();
+    let child = Running(child.expect("it starts"));
+    let mut is_answered = |order: &str| {
+        ours.write_all(format!("{order}\n").as_bytes()).expect("it listens");
+        ours.set_read_timeout(Some(Duration::from_secs(1))).expect("a socket");
+        let mut ack = [0; 5];
+        let answered = ours.read_exact(&mut ack).is_ok();
+        assert!(!answered || &ack == b"ack\n\0", "{ack:?}");
+        answered
+    };
+    assert!(is_answered("ping"));
+    let answered = orders.iter().copied().filter(|order| is_answered(order)).collect();
+    // perf waits for its command.
+    let children = format!("/proc/{0}/task/{0}/children", child.0.id());
+    let children = fs::read_to_string(children).unwrap_or_default();
+    children.split_whitespace().for_each(|pid| send("KILL", pid.parse().expect("a number")));
+    answered
+}
+
+pub(super) fn the_orders_are_perfs() -> Outcome {
+    let perf = need::perf()?;
+    need::root()?;
+    let orders = [
+        "enable",
+        "disable",
+        "enable faults",
+        "disable faults",
+        "disable cs",
+        "enable nosuch",
+        "enablex",
+        "evlist",
+        "evlist -v",
+        "evlist -g",
+        "evlist -x",
+        "ping",
+        "pingx",
+        "snapshot",
+        "sto",
+        "nonsense",
+        "",
+        "ping",
+    ];
+    assert_eq!(answered(&program(), &orders), answered(&perf, &orders));
+    Ok(())
+}
+
+pub(super) fn counts_agree_with_perfs() -> Outcome {
+    let perf = need::perf()?;
+    need::root()?;
+    let run = |program: &Path| -> Vec<f64> {
+        let mut command = Command::new(program);
+        command.args(["stat", "-x,", "-e", "task-clock,faults,cs", "sh", "-c", BUSY]);
+        plainly(&mut command);
+        let output = output(&mut command);
+        let value = |line: &str| line.split(',').next().unwrap().parse().unwrap_or_else(|_| panic!("{line}"));
+        text(&output.stderr).lines().map(value).collect()
+    };
+    // The least of several turns: what other programs take away differs from run to run.
+    let (mut ours, mut perfs) = (vec![f64::MAX; 3], vec![f64::MAX; 3]);
+    for _ in 0..15 {
+        for (least, program) in [(&mut perfs, &perf), (&mut ours, &program())] {
+            least.iter_mut().zip(run(program)).for_each(|(least, value)| *least = least.min(value));
+        }
+    }
+    let told = format!("ours {ours:?}, perf's {perfs:?}");
+    assert!((ours[0] / perfs[0] - 1.0).abs() < 0.1, "task-clock: {told}");
+    assert!((ours[1] - perfs[1]).abs() <= 5.0, "faults: {told}");
+    assert!((ours[2] - perfs[2]).abs() <= 3.0, "switches: {told}");
+    Ok(())
+}
