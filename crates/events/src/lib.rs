@@ -50,6 +50,7 @@ mod names;
 mod nearest;
 mod parser;
 mod spec;
+pub mod tracepoint;
 mod tree;
 
 pub use catalogue::{Catalogue, NoCatalogue, Refusal};

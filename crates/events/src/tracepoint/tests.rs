@@ -1,0 +1,99 @@
+//! Formats as kernels write them, and data made for them.
+
+use super::{FieldKind, Format, NoNames};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use perfuse_abi::ByteOrder;
+
+const COMMON: &str = "name: x
+ID: 7
+format:
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
+
+";
+
+fn printed(fields: &str, print: &str, data: &[u8]) -> String {
+    let text = format!("{COMMON}{fields}\n\nprint fmt: {print}\n");
+    let format = Format::parse(&text).expect("name and number");
+    let mut all = [7, 0, 0, 0, 1, 0, 0, 0].to_vec();
+    all.extend(data);
+    format.print(&all, ByteOrder::Little, &NoNames)
+}
+
+#[test]
+fn fields_of_all_kinds() {
+    let text = format!(
+        "{COMMON}\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;
+\tfield:__data_loc char[] name;\toffset:24;\tsize:4;\tsigned:0;
+\tfield:unsigned long args[6];\toffset:32;\tsize:48;\tsigned:0;
+\tfield:const void * call_site;\toffset:80;\tsize:8;\tsigned:0;
+\tfield:__rel_loc u8[] mask;\toffset:88;\tsize:4;\tsigned:0;\n"
+    );
+    let format = Format::parse(&text).expect("a format");
+    let kinds: Vec<_> = format.fields[2..].iter().map(|field| (field.name.as_str(), field.kind)).collect();
+    let dynamic = |element, text, relative| FieldKind::Dynamic { element, text, relative };
+    assert_eq!(
+        kinds,
+        [
+            ("comm", FieldKind::Text),
+            ("name", dynamic(1, true, false)),
+            ("args", FieldKind::Array(8)),
+            ("call_site", FieldKind::Number),
+            ("mask", dynamic(1, false, true)),
+        ]
+    );
+    assert!(!format.is_understood());
+}
+
+#[test]
+fn what_tracepoints_print() {
+    let a = "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:u32 b;\toffset:12;\tsize:4;\tsigned:0;";
+    let data = [0xfe, 0xff, 0xff, 0xff, 5, 0, 0, 0];
+    for (print, expected) in [
+        (r#""a=%d b=%u %%", REC->a, REC->b"#, "a=-2 b=5 %"),
+        (r#""%03d|%-4u|%4x|%#lx", REC->b, REC->b, REC->b, (unsigned long)REC->b"#, "005|5   |   5|0x5"),
+        (r#""%s", REC->a < 0 ? "minus" : "plus""#, "minus"),
+        (r#""%d", (REC->b + 1) * 2 << 1"#, "24"),
+        (r#""%s", __print_flags(REC->b, "|", { 1, "A" }, { 1 << 1, "B" }, { 0x4UL, "C" })"#, "A|C"),
+        (r#""%s", __print_flags(REC->b, "|", { 1, "A" })"#, "A|0x4"),
+        (r#""%s", __print_symbolic(REC->b, { 4, "four" }, { 5, "fi" "ve" })"#, "five"),
+        (r#""%s", __print_symbolic(REC->b, { 4, "four" })"#, "0x5"),
+        (r#""%u:%u", ((unsigned int) ((REC->b) >> 20)), (unsigned int)(REC->b & ((1U << 20) - 1))"#, "0:5"),
+        (r#""%s%s", !REC->b ? "x" : "", REC->b ? "+" : """#, "+"),
+    ] {
+        assert_eq!(printed(a, print, &data), expected, "{print}");
+    }
+}
+
+#[test]
+fn text_and_arrays_in_the_data() {
+    let fields = "\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;
+\tfield:u16 list[2];\toffset:12;\tsize:4;\tsigned:0;";
+    let data = [16, 0, 4, 0, 1, 0, 2, 0, b'a', b'b', 0, 0];
+    assert_eq!(printed(fields, r#""%s %d", __get_str(name), REC->list[1]"#, &data), "ab 2");
+    assert_eq!(printed(fields, r#""%s", __print_array(REC->list, 2, 2)"#, &data), "{0x1,0x2}");
+    assert_eq!(printed(fields, r#""%s", __print_hex(REC->list, 3)"#, &data), "01 00 02");
+}
+
+#[test]
+fn what_is_not_known_leaves_the_fields() {
+    let fields = "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;";
+    for print in [
+        r#""%s", strange_function(REC->a)"#,
+        r#""%d", REC->gone"#,
+        r#""%d", 1 / (REC->a - REC->a)"#,
+        r#""%d""#,
+        r#""%s", SOME_CONSTANT"#,
+        "nonsense",
+        "\"unterminated",
+    ] {
+        assert_eq!(printed(fields, print, &[3, 0, 0, 0]), "a=3", "{print}");
+    }
+    let deep = format!("\"%d\", {}1{}", "(".repeat(100_000), ")".repeat(100_000));
+    assert_eq!(printed(fields, &deep, &[3, 0, 0, 0]), "a=3");
+    let deep = format!("\"%d\", {}1", "!".repeat(100_000));
+    assert_eq!(printed(fields, &deep, &[3, 0, 0, 0]), "a=3");
+    assert_eq!(printed(fields, r#""%d", REC->a"#, &[]), "a=?", "data that is too short");
+}
