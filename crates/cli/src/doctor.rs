@@ -13,16 +13,22 @@ use report::Report;
 use std::io::Write;
 use std::process::ExitCode;
 
+const AFTER: &str = "\
+Examples:
+  perfuse doctor                             all, for people
+  perfuse doctor --for 'stat -a -e cycles'   would this work?
+  perfuse doctor --json                      for programs
+
+The exit status is 0; with --for it is 1 if the plan would not work.";
+
 /// Options of `perfuse doctor`.
-///
-/// Without options the report is for people. The exit status is 0; with --for it is 0 if the plan would
-/// work and 1 if it would not.
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER)]
 pub(crate) struct Args {
     /// Write one JSON object (schema perfuse.doctor/1) in place of text
     #[arg(long)]
     json: bool,
-    /// Try exactly the events of a perfuse command line, such as 'record -a -e cycles'
+    /// Try exactly the events of a perfuse command line, such as 'stat -a -e cycles'
     #[arg(long = "for", value_name = "COMMAND LINE")]
     plan: Option<String>,
 }

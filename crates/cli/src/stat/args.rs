@@ -5,13 +5,25 @@ use clap::{ArgAction, ColorChoice};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+const AFTER: &str = "\
+Examples:
+  perfuse stat -- make -j8             what did that cost?
+  perfuse stat -r 10 -- ./prog         ten runs, and how they differ
+  perfuse stat -e '{cycles,instructions},faults' -- ./prog
+  perfuse stat -p 1234 -I 1000         a running process, every second
+  perfuse stat -a --per-core sleep 5   the whole system for 5 seconds
+  perfuse stat -e cs -G web.slice      a cgroup, until Ctrl-C
+  perfuse stat --json -o out -- ./prog for programs
+
+Results go to standard error. The exit status is the command's: 128+n if signal n ended it; 125 if perfuse \
+failed, 126 if the command cannot be executed, 127 if there is none, 2 for a wrong command line.";
+
 /// Options of `perfuse stat`.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "perfuse stat [OPTIONS] [--] COMMAND [ARGS]...\n       \
                       perfuse stat [OPTIONS] -p PID | -t TID | -a | -C CPUS [[--] COMMAND [ARGS]...]",
-    after_help = "Results go to standard error. The exit status is the command's: 128+n if signal n ended it; \
-                  125 if perfuse failed, 126 if the command cannot be executed, 127 if there is none."
+    after_help = AFTER
 )]
 pub(crate) struct Args {
     /// `-e` and `-G`
