@@ -1,0 +1,238 @@
+//! Bytes of a file or a pipe, through one buffer of fixed size.
+
+use crate::error::{Error, Location, Problem};
+use std::io::{self, Read, Seek, SeekFrom};
+
+/// Enough for the largest record twice, little enough to stay in the cpu's second cache.
+const BUFFER: usize = 256 << 10;
+
+/// What bytes come from.
+pub(crate) trait Input: Send {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Goes to a place in the file; `false` if this is no file.
+    fn seek(&mut self, to: u64) -> io::Result<bool>;
+
+    /// The size of the file, if this is one.
+    fn len(&mut self) -> io::Result<Option<u64>>;
+}
+
+/// Something that can only be read.
+pub(crate) struct Piped<R>(pub(crate) R);
+
+impl<R: Read + Send> Input for Piped<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+
+    fn seek(&mut self, _: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn len(&mut self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+}
+
+/// Something in which one can seek.
+pub(crate) struct Seekable<F>(pub(crate) F);
+
+impl<F: Read + Seek + Send> Input for Seekable<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+
+    fn seek(&mut self, to: u64) -> io::Result<bool> {
+        self.0.seek(SeekFrom::Start(to)).map(|_| true)
+    }
+
+    fn len(&mut self) -> io::Result<Option<u64>> {
+        let here = self.0.stream_position()?;
+        let len = self.0.seek(SeekFrom::End(0))?;
+        self.0.seek(SeekFrom::Start(here))?;
+        Ok(Some(len))
+    }
+}
+
+/// A range of an [`Input`], read in order.
+pub(crate) struct Stream<'i> {
+    input: Box<dyn Input + 'i>,
+    part: u32,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Where `buffer[start]` is in the input.
+    offset: u64,
+    /// Where the range ends.
+    limit: u64,
+    /// Nothing more can be read.
+    at_end: bool,
+}
+
+impl<'i> Stream<'i> {
+    /// Reads `input` from where it is, which is its start.
+    pub(crate) fn new(input: impl Input + 'i, part: u32) -> Self {
+        Stream {
+            input: Box::new(input),
+            part,
+            buffer: vec![0; BUFFER],
+            start: 0,
+            end: 0,
+            offset: 0,
+            limit: u64::MAX,
+            at_end: false,
+        }
+    }
+
+    /// Where the next byte is.
+    #[inline]
+    pub(crate) fn location(&self) -> Location {
+        Location::at(self.part, self.offset)
+    }
+
+    /// Bytes of the range not read yet, if its end is known.
+    pub(crate) fn left(&self) -> Option<u64> {
+        (self.limit != u64::MAX).then(|| self.limit - self.offset)
+    }
+
+    /// The bytes at hand.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Passes over bytes at hand.
+    #[inline]
+    pub(crate) fn consume(&mut self, len: usize) {
+        self.start += len;
+        self.offset += len as u64;
+    }
+
+    /// Sees to it that at least `need` bytes are at hand, if there are as many, and tells how many are. The
+    /// buffer grows for what is longer than usual, no faster than bytes are found.
+    #[inline]
+    pub(crate) fn fill(&mut self, need: usize) -> Result<usize, Error> {
+        let available = self.end - self.start;
+        if available >= need || self.at_end { Ok(available) } else { self.refill(need) }
+    }
+
+    #[cold]
+    fn refill(&mut self, need: usize) -> Result<usize, Error> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        while self.end < need {
+            if self.end == self.buffer.len() {
+                self.buffer.resize(2 * self.end, 0);
+            }
+            let ahead = self.limit - self.offset - self.end as u64;
+            let room = (self.buffer.len() - self.end).min(usize::try_from(ahead).unwrap_or(usize::MAX));
+            let count = self.read_some(room)?;
+            if count == 0 {
+                self.at_end = true;
+                break;
+            }
+            self.end += count;
+        }
+        Ok(self.end)
+    }
+
+    fn read_some(&mut self, room: usize) -> Result<usize, Error> {
+        loop {
+            match self.input.read(&mut self.buffer[self.end..self.end + room]) {
+                Ok(count) => return Ok(count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let location = Location::at(self.part, self.offset + self.end as u64);
+                    return Err(Error::new(location, "file", error));
+                }
+            }
+        }
+    }
+
+    /// Passes over `len` bytes, of which there may be fewer; then nothing is left and the answer is how
+    /// many there were.
+    pub(crate) fn skip(&mut self, len: u64) -> Result<u64, Error> {
+        let at_hand = len.min((self.end - self.start) as u64);
+        self.consume(at_hand as usize);
+        let mut left = len - at_hand;
+        if left > BUFFER as u64 {
+            let file_len = self.input.len().map_err(|error| Error::new(self.location(), "file", error))?;
+            if let Some(file_len) = file_len {
+                let there = left.min(file_len.min(self.limit).saturating_sub(self.offset));
+                self.go(self.offset + there)?;
+                self.at_end = there < left;
+                return Ok(at_hand + there);
+            }
+        }
+        while left > 0 {
+            let available = self.fill(1)? as u64;
+            if available == 0 {
+                break;
+            }
+            self.consume(available.min(left) as usize);
+            left -= available.min(left);
+        }
+        Ok(len - left)
+    }
+
+    /// Continues at `offset`, up to `limit`. Fails if this is no file.
+    pub(crate) fn range(&mut self, offset: u64, limit: u64) -> Result<(), Error> {
+        self.go(offset)?;
+        self.limit = limit.max(offset);
+        self.at_end = false;
+        Ok(())
+    }
+
+    fn go(&mut self, offset: u64) -> Result<(), Error> {
+        match self.input.seek(offset) {
+            Ok(true) => {
+                (self.start, self.end, self.offset) = (0, 0, offset);
+                Ok(())
+            }
+            Ok(false) => Err(Error::new(self.location(), "file", Problem::NotSeekable)),
+            Err(error) => Err(Error::new(Location::at(self.part, offset), "file", error)),
+        }
+    }
+
+    /// Bytes from anywhere in the file; the stream stays where it is. Memory grows with what is really
+    /// there.
+    pub(crate) fn section(
+        &mut self,
+        structure: &'static str,
+        offset: u64,
+        size: u64,
+        limit: u64,
+    ) -> Result<Vec<u8>, Error> {
+        let location = Location::at(self.part, offset);
+        if size > limit {
+            return Err(Error::new(location, structure, Problem::TooLarge { size, limit }));
+        }
+        let error = |error: io::Error| Error::new(location, structure, error);
+        let back = self.offset + (self.end - self.start) as u64;
+        if !self.input.seek(offset).map_err(error)? {
+            return Err(Error::new(location, structure, Problem::NotSeekable));
+        }
+        let mut bytes = Vec::new();
+        let result = Reading(&mut *self.input).take(size).read_to_end(&mut bytes);
+        self.input.seek(back).map_err(error)?;
+        result.map_err(error)?;
+        let available = bytes.len() as u64;
+        if available < size {
+            return Err(Error::new(location, structure, Problem::Truncated { needed: size, available }));
+        }
+        Ok(bytes)
+    }
+
+    /// The size of the file, if this is one.
+    pub(crate) fn file_len(&mut self) -> Result<Option<u64>, Error> {
+        self.input.len().map_err(|error| Error::new(Location::at(self.part, 0), "file", error))
+    }
+}
+
+struct Reading<'s, 'i>(&'s mut (dyn Input + 'i));
+
+impl Read for Reading<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}

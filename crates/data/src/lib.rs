@@ -1,0 +1,39 @@
+//! perf.data, read.
+//!
+//! A recording is a sequence of records: those of the kernel, which [`perfuse_abi::record`] takes apart, and
+//! those of the tool ([`tool`]). Beside them stand the events ([`Events`]) and sections about the machine
+//! and the recording ([`feature`]). [`PerfData`] opens one in any of its forms and delivers the records in
+//! the order of the file; [`Ordered`] delivers them by time.
+//!
+//! Every layout that is not the kernel's is written down once, as in [`perfuse_abi::wire`], and serves both
+//! directions: [`feature::Section::encode`] and [`tool::ToolRecord::encode`] write what the reader reads.
+//!
+//! Reading is one sequential pass. What would let several threads take records apart is there: [`Events`]
+//! is shared freely and knows the layout of any record by its bytes alone.
+#![forbid(unsafe_code)]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+mod error;
+mod events;
+pub mod feature;
+mod header;
+mod input;
+mod layout;
+mod ordered;
+mod part;
+mod reader;
+mod record;
+pub mod tool;
+mod zstd;
+
+pub use error::{Error, Location, Problem};
+pub use events::{Event, Events};
+pub use header::{FeatureSet, FileHeader, FileSection};
+pub use layout::{AttrBytes, FileCodec, FileLayout, Str, Surroundings};
+pub use ordered::Ordered;
+pub use reader::{Form, Options, Payload, PerfData};
+pub use record::Entry;
+pub use zstd::ZstdError;
