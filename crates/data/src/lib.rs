@@ -27,6 +27,7 @@ mod part;
 mod reader;
 mod record;
 pub mod tool;
+pub mod session;
 mod zstd;
 
 pub use error::{Error, Location, Problem};

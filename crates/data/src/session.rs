@@ -1,0 +1,464 @@
+//! What was running, replayed: sideband records in, and for any moment the processes, threads and mappings
+//! out.
+//!
+//! [`Session`] is told each record in the order of time ([`Ordered`](crate::Ordered) gives that) and can be
+//! asked at any point what an address of a thread was then. It names things; what is in the files it names,
+//! such as symbols, is for others. Memory follows the number of distinct things, not of records: maps are
+//! shared between a process and its forked child until one of them changes.
+
+mod maps;
+mod objects;
+#[cfg(test)]
+mod tests;
+
+pub use maps::{Map, Maps};
+pub use objects::{Object, ObjectId, ObjectKind};
+
+use objects::Objects;
+use perfuse_abi::record::{
+    BuildId, CpuMode, Decoded, Ksymbol, KsymbolFlags, Misc, MmapFile, NamespaceLink, Record, Tid,
+};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// So many ended processes are remembered: their last samples may come after their end.
+const ENDED: usize = 4096;
+/// More processes, threads, cgroups and BPF programs than this are not told apart.
+const MOST: usize = 1 << 20;
+
+/// The name of a thread, as a number: [`Session::comm`] has the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CommId(pub u32);
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Thread {
+    /// Its process.
+    pub pid: u32,
+    /// The process that made it, if that was told.
+    pub parent: Option<u32>,
+    /// Its name.
+    pub comm: CommId,
+    /// Whether it ended.
+    pub ended: bool,
+    /// Its namespaces by [`Namespace`](perfuse_abi::record::Namespace), if they were told.
+    pub namespaces: Vec<NamespaceLink>,
+}
+
+/// Whose address it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Level {
+    /// The kernel's.
+    Kernel,
+    /// The program's.
+    User,
+    /// A guest's kernel's.
+    GuestKernel,
+    /// A program's in a guest.
+    GuestUser,
+    /// The hypervisor's.
+    Hypervisor,
+    /// It was not recorded.
+    Unknown,
+}
+
+impl Level {
+    /// That of a record's flags.
+    pub fn of(misc: Misc) -> Self {
+        match misc.cpu_mode() {
+            CpuMode::KERNEL => Level::Kernel,
+            CpuMode::USER => Level::User,
+            CpuMode::GUEST_KERNEL => Level::GuestKernel,
+            CpuMode::GUEST_USER => Level::GuestUser,
+            CpuMode::HYPERVISOR => Level::Hypervisor,
+            _ => Level::Unknown,
+        }
+    }
+
+    /// The letter that perf's reports show.
+    pub fn letter(self) -> char {
+        match self {
+            Level::Kernel => 'k',
+            Level::User => '.',
+            Level::GuestKernel => 'g',
+            Level::GuestUser => 'u',
+            Level::Hypervisor => 'H',
+            Level::Unknown => '?',
+        }
+    }
+}
+
+/// What an address was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The mapping it lies in.
+    pub map: Map,
+    /// Whether the mapping is one of the kernel's; then the address is what its symbols count by.
+    pub in_kernel: bool,
+    /// The address as the mapped object counts: an offset in a file, or the address itself.
+    pub place: u64,
+}
+
+/// A BPF program that was loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BpfProgram {
+    /// The hash of its instructions.
+    pub tag: [u8; 8],
+    /// Whether it is still loaded.
+    pub loaded: bool,
+}
+
+/// Processes, threads and mappings at the moment of the record that was told last.
+#[derive(Debug)]
+pub struct Session {
+    threads: HashMap<u32, Thread>,
+    /// The maps of each process.
+    maps: HashMap<u32, Arc<Maps>>,
+    kernel: Arc<Maps>,
+    guest_kernel: Arc<Maps>,
+    nothing: Arc<Maps>,
+    objects: Objects,
+    comms: Vec<Box<[u8]>>,
+    comm_ids: HashMap<Box<[u8]>, CommId>,
+    cgroups: HashMap<u64, Box<[u8]>>,
+    bpf: HashMap<u32, BpfProgram>,
+    ended: VecDeque<u32>,
+    text_pokes: u64,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        let mut session = Session {
+            threads: HashMap::new(),
+            maps: HashMap::new(),
+            kernel: Arc::default(),
+            guest_kernel: Arc::default(),
+            nothing: Arc::default(),
+            objects: Objects::default(),
+            comms: Vec::new(),
+            comm_ids: HashMap::new(),
+            cgroups: HashMap::new(),
+            bpf: HashMap::new(),
+            ended: VecDeque::new(),
+            text_pokes: 0,
+        };
+        let comm = session.intern(b"swapper");
+        let idle = Thread { pid: 0, parent: None, comm, ended: false, namespaces: Vec::new() };
+        session.threads.insert(0, idle);
+        session
+    }
+}
+
+impl Session {
+    /// With nothing but the idle task.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes in what a record tells; most samples tell nothing.
+    pub fn apply(&mut self, decoded: &Decoded<'_>) {
+        match &decoded.record {
+            Record::Sample(_) => {}
+            Record::Mmap(mmap) => {
+                let range = (mmap.addr, mmap.len, mmap.pgoff);
+                self.map(decoded.misc, mmap.tid, range, mmap.filename.as_bytes(), None, (0, 0));
+            }
+            Record::Mmap2(mmap) => {
+                let range = (mmap.addr, mmap.len, mmap.pgoff);
+                let build_id = match mmap.file {
+                    MmapFile::BuildId(id) => Some(id),
+                    MmapFile::Inode { .. } => None,
+                };
+                let rights = (mmap.prot, mmap.flags);
+                self.map(decoded.misc, mmap.tid, range, mmap.filename.as_bytes(), build_id, rights);
+            }
+            Record::Comm(comm) => {
+                let id = self.intern(comm.name.as_bytes());
+                if decoded.misc.contains(Misc::COMM_EXEC) {
+                    self.maps.remove(&comm.tid.pid);
+                }
+                if let Some(thread) = self.thread_mut(comm.tid) {
+                    thread.comm = id;
+                }
+            }
+            Record::Fork(task) => self.fork(task, !decoded.misc.contains(Misc::FORK_EXEC)),
+            Record::Exit(task) => self.exit(task.tid),
+            Record::Namespaces(namespaces) => {
+                let links = namespaces.links.iter().take(16).collect();
+                if let Some(thread) = self.thread_mut(namespaces.tid) {
+                    thread.namespaces = links;
+                }
+            }
+            Record::Ksymbol(symbol) => self.ksymbol(symbol),
+            Record::BpfEvent(event) => match event.kind.0 {
+                1 if self.bpf.len() < MOST => {
+                    self.bpf.insert(event.id, BpfProgram { tag: event.tag, loaded: true });
+                }
+                2 => {
+                    if let Some(program) = self.bpf.get_mut(&event.id) {
+                        program.loaded = false;
+                    }
+                }
+                _ => {}
+            },
+            Record::Cgroup(cgroup) if self.cgroups.len() < MOST => {
+                self.cgroups.insert(cgroup.id, cgroup.path.as_bytes().into());
+            }
+            Record::TextPoke(_) => self.text_pokes += 1,
+            _ => {}
+        }
+    }
+
+    /// What an address of a thread was. `None` if no mapping is known there, as for everything in a guest's
+    /// programs and the hypervisor, of which a recording tells no maps.
+    #[inline]
+    pub fn resolve(&self, pid: u32, tid: u32, level: Level, address: u64) -> Option<Resolved> {
+        let (maps, in_kernel) = match level {
+            Level::Kernel => (&*self.kernel, true),
+            Level::GuestKernel => (&*self.guest_kernel, true),
+            Level::User => (self.maps_of(pid, tid), false),
+            _ => return None,
+        };
+        if let Some(map) = maps.find(address) {
+            return Some(Resolved { map, in_kernel, place: map.place(address) });
+        }
+        // The page of system calls of old kernels is in the kernel's half, and runs as the program's.
+        if level == Level::User && address >> 63 != 0 {
+            let map = self.kernel.find(address)?;
+            return Some(Resolved { map, in_kernel: true, place: address });
+        }
+        None
+    }
+
+    /// The maps that user addresses of a thread are looked up in. Those of its process, which a thread that
+    /// was never told of has too.
+    #[inline]
+    pub fn maps_of(&self, pid: u32, tid: u32) -> &Maps {
+        let process = self.maps.get(&pid).or_else(|| self.maps.get(&self.threads.get(&tid)?.pid));
+        process.unwrap_or(&self.nothing)
+    }
+
+    /// The maps of the kernel: itself, its modules, BPF programs.
+    pub fn kernel_maps(&self) -> &Maps {
+        &self.kernel
+    }
+
+    /// A thread by its id.
+    pub fn thread(&self, tid: u32) -> Option<&Thread> {
+        self.threads.get(&tid)
+    }
+
+    /// All threads that are remembered, in no order.
+    pub fn threads(&self) -> impl Iterator<Item = (u32, &Thread)> {
+        self.threads.iter().map(|(&tid, thread)| (tid, thread))
+    }
+
+    /// The processes with maps, in no order.
+    pub fn processes(&self) -> impl Iterator<Item = (u32, &Maps)> {
+        self.maps.iter().map(|(&pid, maps)| (pid, &**maps))
+    }
+
+    /// The name that a thread has now; that of its process if it was never told of. `None` if neither was.
+    pub fn comm_of(&self, pid: u32, tid: u32) -> Option<CommId> {
+        self.threads.get(&tid).or_else(|| self.threads.get(&pid)).map(|thread| thread.comm)
+    }
+
+    /// The text of a name.
+    pub fn comm(&self, id: CommId) -> &[u8] {
+        self.comms.get(id.0 as usize).map_or(&[], |name| name)
+    }
+
+    /// What was mapped.
+    pub fn object(&self, id: ObjectId) -> &Object {
+        self.objects.get(id)
+    }
+
+    /// Everything that was mapped, in the order of its first mapping.
+    pub fn objects(&self) -> impl Iterator<Item = (ObjectId, &Object)> {
+        self.objects.iter()
+    }
+
+    /// Takes the build-id of a file by its name, as the sections and records of build-ids have it.
+    pub fn set_build_id(&mut self, name: &[u8], id: &[u8]) {
+        if let Some(id) = BuildId::new(id) {
+            self.objects.set_build_id(name, id);
+        }
+    }
+
+    /// The path of a cgroup.
+    pub fn cgroup(&self, id: u64) -> Option<&[u8]> {
+        self.cgroups.get(&id).map(|path| &**path)
+    }
+
+    /// A BPF program by the kernel's number.
+    pub fn bpf_program(&self, id: u32) -> Option<&BpfProgram> {
+        self.bpf.get(&id)
+    }
+
+    /// How often the kernel changed its code.
+    pub fn text_pokes(&self) -> u64 {
+        self.text_pokes
+    }
+
+    fn intern(&mut self, name: &[u8]) -> CommId {
+        if let Some(&id) = self.comm_ids.get(name) {
+            return id;
+        }
+        let id = CommId(self.comms.len() as u32);
+        if self.comms.len() < MOST {
+            self.comms.push(name.into());
+            self.comm_ids.insert(name.into(), id);
+        }
+        id
+    }
+
+    /// The thread, made if it is new; `None` if there are too many.
+    fn thread_mut(&mut self, tid: Tid) -> Option<&mut Thread> {
+        if !self.threads.contains_key(&tid.tid) {
+            if self.threads.len() >= MOST {
+                return None;
+            }
+            let comm = match self.threads.get(&tid.pid) {
+                Some(leader) => leader.comm,
+                None => self.intern(format!(":{}", tid.tid as i32).as_bytes()),
+            };
+            let thread = Thread { pid: tid.pid, parent: None, comm, ended: false, namespaces: Vec::new() };
+            self.threads.insert(tid.tid, thread);
+        }
+        let thread = self.threads.get_mut(&tid.tid)?;
+        thread.pid = tid.pid;
+        Some(thread)
+    }
+
+    fn fork(&mut self, task: &perfuse_abi::record::Task, clone_maps: bool) {
+        let parent = self.threads.get(&task.ptid).or_else(|| self.threads.get(&task.ppid));
+        let (comm, namespaces) = match parent {
+            Some(parent) => (Some(parent.comm), parent.namespaces.clone()),
+            None => (None, Vec::new()),
+        };
+        // The number may have been another's, who ended without a word.
+        self.threads.remove(&task.tid);
+        if task.pid != task.ppid {
+            self.maps.remove(&task.pid);
+            if clone_maps {
+                if let Some(maps) = self.maps.get(&task.ppid).cloned() {
+                    self.maps.insert(task.pid, maps);
+                }
+            }
+        }
+        if let Some(thread) = self.thread_mut(Tid { pid: task.pid, tid: task.tid }) {
+            thread.parent = Some(task.ppid);
+            thread.namespaces = namespaces;
+            if let Some(comm) = comm {
+                thread.comm = comm;
+            }
+        }
+    }
+
+    fn exit(&mut self, tid: u32) {
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        if std::mem::replace(&mut thread.ended, true) {
+            return;
+        }
+        self.ended.push_back(tid);
+        if self.ended.len() > ENDED {
+            let Some(oldest) = self.ended.pop_front() else { return };
+            // The number may be in use again.
+            if self.threads.get(&oldest).is_some_and(|thread| thread.ended) {
+                self.threads.remove(&oldest);
+                self.maps.remove(&oldest);
+            }
+        }
+    }
+
+    fn map(
+        &mut self,
+        misc: Misc,
+        tid: Tid,
+        (start, len, pgoff): (u64, u64, u64),
+        name: &[u8],
+        build_id: Option<BuildId>,
+        (prot, flags): (u32, u32),
+    ) {
+        let level = Level::of(misc);
+        let end = match len {
+            // Old perf did not know where the kernel ends.
+            0 if level == Level::Kernel => u64::MAX,
+            len => start.saturating_add(len),
+        };
+        if start >= end {
+            return;
+        }
+        let in_kernel = matches!(level, Level::Kernel | Level::GuestKernel);
+        let kind = match name.iter().position(|&byte| byte == b']') {
+            Some(end) if in_kernel && is_kernel_name(name) => {
+                let symbol = name[end + 1..].into();
+                ObjectKind::Kernel { symbol, address: pgoff }
+            }
+            _ if in_kernel => ObjectKind::Module { base: start },
+            _ => ObjectKind::User,
+        };
+        let name = match kind {
+            ObjectKind::Kernel { .. } => {
+                &name[..name.len() - name.iter().rev().position(|&b| b == b']').unwrap_or(0)]
+            }
+            _ => name,
+        };
+        let by_address = match kind {
+            ObjectKind::User => has_no_file(name),
+            _ => true,
+        };
+        let Some(object) = self.objects.intern(name, kind, build_id) else { return };
+        let map = Map { start, end, pgoff, object, prot, flags, by_address };
+        let maps = match level {
+            Level::Kernel => &mut self.kernel,
+            Level::GuestKernel => &mut self.guest_kernel,
+            Level::User | Level::Unknown => {
+                if self.maps.len() >= MOST && !self.maps.contains_key(&tid.pid) {
+                    return;
+                }
+                self.thread_mut(tid);
+                self.maps.entry(tid.pid).or_default()
+            }
+            Level::GuestUser | Level::Hypervisor => return,
+        };
+        Arc::make_mut(maps).insert(map);
+    }
+
+    fn ksymbol(&mut self, symbol: &Ksymbol<'_>) {
+        let kernel = Arc::make_mut(&mut self.kernel);
+        if symbol.flags.contains(KsymbolFlags::UNREGISTER) {
+            return kernel.remove(symbol.addr);
+        }
+        let (start, end) = (symbol.addr, symbol.addr.saturating_add(symbol.len.into()));
+        let kind = ObjectKind::KernelSymbol;
+        let Some(object) = self.objects.intern(symbol.name.as_bytes(), kind, None) else { return };
+        if start < end {
+            kernel.insert(Map { start, end, pgoff: start, object, prot: 0, flags: 0, by_address: true });
+        }
+    }
+}
+
+/// Whether this is the name of a kernel's own mapping, in a host or a guest.
+fn is_kernel_name(name: &[u8]) -> bool {
+    [&b"[kernel.kallsyms"[..], b"[kernel]", b"[guest.kernel.kallsyms"]
+        .iter()
+        .any(|start| name.starts_with(start))
+}
+
+/// Whether a mapping has nothing behind it in which an offset would mean something.
+fn has_no_file(name: &[u8]) -> bool {
+    let starts: [&[u8]; 9] = [
+        b"//anon",
+        b"/anon_hugepage",
+        b"/dev/zero",
+        b"/dev/ashmem",
+        b"/memfd:",
+        b"/SYSV",
+        b"[anon",
+        b"[heap]",
+        b"[stack",
+    ];
+    name.is_empty() || name == b"[vsyscall]" || starts.iter().any(|start| name.starts_with(start))
+}
