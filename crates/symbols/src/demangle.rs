@@ -11,63 +11,105 @@ const MAX_OUTPUT: usize = 16 << 10;
 /// So many pieces are written at most: names can be made to consist of endless empty pieces.
 const MAX_PIECES: usize = 256 << 10;
 
+/// How much of a C++ function's type is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Signatures {
+    /// The name alone, as perf shows it: `foo::bar`, for parts and copies that the compiler made too.
+    #[default]
+    Short,
+    /// With parameters, what a template returns, and what kind of part or copy it is: `foo::bar(int)`.
+    Full,
+}
+
 /// The readable form of a mangled Rust or C++ name, without a Rust name's hash; every other name as it is.
 ///
 /// ```
-/// use perfuse_symbols::demangle;
+/// use perfuse_symbols::{Signatures, demangle};
 ///
-/// assert_eq!(demangle("_ZN3std2io5Write9write_all17h0123456789abcdefE"), "std::io::Write::write_all");
-/// assert_eq!(demangle("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
-/// assert_eq!(demangle("_ZNSt6vectorIiSaIiEE9push_backERKi@plt"), "std::vector<int, std::allocator<int> >::push_back(int const&)@plt");
-/// assert_eq!(demangle("main"), "main");
+/// let short = |name| demangle(name, Signatures::Short);
+/// assert_eq!(short("_ZN3std2io5Write9write_all17h0123456789abcdefE"), "std::io::Write::write_all");
+/// assert_eq!(short("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
+/// assert_eq!(short("_ZN3foo3barEi@plt"), "foo::bar@plt");
+/// assert_eq!(short("main"), "main");
+/// assert_eq!(demangle("_ZN3foo3barEi.cold", Signatures::Full), "foo::bar(int) [clone .cold]");
 /// ```
-pub fn demangle<'a>(name: impl Into<Cow<'a, str>>) -> Cow<'a, str> {
+pub fn demangle<'a>(name: impl Into<Cow<'a, str>>, signatures: Signatures) -> Cow<'a, str> {
     let name = name.into();
-    match readable(&name) {
+    match readable(&name, signatures) {
         Some(readable) => Cow::Owned(readable),
         None => name,
     }
 }
 
-fn readable(name: &str) -> Option<String> {
+fn readable(name: &str, signatures: Signatures) -> Option<String> {
     if name.len() > MAX_INPUT {
         return None;
     }
     // "@plt" and symbol versions are not part of the name.
     let (mangled, suffix) = name.split_at(name.find('@').unwrap_or(name.len()));
-    let mut readable = rust(mangled).or_else(|| cpp(mangled))?;
+    let mut readable = rust(mangled, signatures).or_else(|| cpp(mangled, signatures))?;
     readable.push_str(suffix);
     Some(readable)
 }
 
-fn rust(name: &str) -> Option<String> {
-    if !name.starts_with("_R") && !is_legacy_rust(name) {
-        return None;
-    }
+fn rust(name: &str, signatures: Signatures) -> Option<String> {
+    // What follows the name after a dot was added by the compiler, as in ".llvm.1234".
+    let end = match name.starts_with("_R") {
+        true => name.find('.').unwrap_or(name.len()),
+        false => legacy_rust_end(name)?,
+    };
+    let name = if signatures == Signatures::Short { &name[..end] } else { name };
     let demangled = rustc_demangle::try_demangle(name).ok()?;
     Bounded::default().write(|output| write!(output, "{demangled:#}"))
 }
 
-/// Legacy Rust names are C++ names that end in a hash: "17h", 16 digits, "E". After a dot may follow what
-/// the compiler added, as in ".llvm.1234".
-fn is_legacy_rust(name: &str) -> bool {
-    let Some((_, hash)) = name.rsplit_once("17h").filter(|_| name.starts_with("_ZN")) else { return false };
-    let (digits, end) = hash.split_at_checked(16).unwrap_or(("", ""));
+/// Legacy Rust names are C++ names that end in a hash: "17h", 16 digits, "E". Where that end is.
+fn legacy_rust_end(name: &str) -> Option<usize> {
+    let start = name.rfind("17h").filter(|_| name.starts_with("_ZN"))?;
+    let (digits, rest) = name[start + 3..].split_at_checked(16)?;
     let hexadecimal = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    digits.len() == 16 && digits.bytes().all(hexadecimal) && (end == "E" || end.starts_with("E."))
+    let ends = rest == "E" || rest.starts_with("E.");
+    (ends && digits.bytes().all(hexadecimal)).then_some(start + 3 + 16 + 1)
 }
 
-fn cpp(name: &str) -> Option<String> {
+fn cpp(name: &str, signatures: Signatures) -> Option<String> {
     if !(name.starts_with("_Z") || name.starts_with("___Z")) {
         return None;
     }
+    if let Some((what, target)) = thunk(name) {
+        return Some(format!("{what} to {}", cpp(&target, signatures)?));
+    }
+    let options = cpp_demangle::DemangleOptions::new();
+    let (name, options) = match signatures {
+        Signatures::Short => (name.split('.').next().unwrap_or(name), options.no_params().no_return_type()),
+        Signatures::Full => (name, options),
+    };
     // A panic in the library must not be the end of a report; there is none known.
     std::panic::catch_unwind(|| {
         let symbol = cpp_demangle::Symbol::new(name).ok()?;
-        let options = cpp_demangle::DemangleOptions::new();
         Bounded::default().write(|output| symbol.structured_demangle(output, &options))
     })
     .ok()?
+    // An empty list of template arguments leaves a comma.
+    .map(|name| if name.contains(", >") { name.replace(", >", ">") } else { name })
+}
+
+/// The thunks that adjust `this` before they call a method: what they are, and the method's mangled name.
+fn thunk(name: &str) -> Option<(&'static str, String)> {
+    let number = |text: &'_ str| -> Option<usize> {
+        let digits = text.strip_prefix('n').unwrap_or(text);
+        let end = digits.find(|c: char| !c.is_ascii_digit()).filter(|&end| end > 0)?;
+        digits[end..].starts_with('_').then_some(text.len() - digits.len() + end + 1)
+    };
+    let (what, rest) = if let Some(rest) = name.strip_prefix("_ZTh") {
+        ("non-virtual thunk", &rest[number(rest)?..])
+    } else {
+        let rest = name.strip_prefix("_ZTv")?;
+        let rest = &rest[number(rest)?..];
+        ("virtual thunk", &rest[number(rest)?..])
+    };
+    // One thunk calls a method, not another thunk.
+    (!rest.starts_with('T')).then(|| (what, format!("_Z{rest}")))
 }
 
 /// Takes text up to a limit, then refuses more.
@@ -119,21 +161,48 @@ mod tests {
                 "<Test + 'static as foo::Bar<Test>>::bar",
             ),
             ("_RNvNtCs1234_7mycrate3foo3bar", "mycrate::foo::bar"),
+            ("_ZN3foo3barEv", "foo::bar"),
+            ("_ZN3foo3barEv.cold", "foo::bar"),
+            ("_ZNK5boost10shared_ptrI3FooEptEv", "boost::shared_ptr<Foo>::operator->"),
+            ("_ZN3foo3barEv@@VERSION_1", "foo::bar@@VERSION_1"),
+            ("_ZN4base4swapI3FooEEvRT_S3_", "base::swap<Foo>"),
+            ("_RNvNtCs1234_7mycrate3foo3bar.warm", "mycrate::foo::bar"),
+            ("_ZThn8_N3foo3barEv", "non-virtual thunk to foo::bar"),
+            ("_ZTv0_n24_N3foo3barEv", "virtual thunk to foo::bar"),
+            ("_ZN1mI1fJEE1gEv", "m<f>::g"),
+        ] {
+            assert_eq!(demangle(mangled, Signatures::Short), expected);
+        }
+        for (mangled, expected) in [
             ("_ZN3foo3barEv", "foo::bar()"),
             ("_ZN3foo3barEv.cold", "foo::bar() [clone .cold]"),
             ("_ZNK5boost10shared_ptrI3FooEptEv", "boost::shared_ptr<Foo>::operator->() const"),
-            ("_ZN3foo3barEv@@VERSION_1", "foo::bar()@@VERSION_1"),
+            ("_ZN4base4swapI3FooEEvRT_S3_", "void base::swap<Foo>(Foo&, Foo&)"),
+            ("_RNvNtCs1234_7mycrate3foo3bar", "mycrate::foo::bar"),
         ] {
-            assert_eq!(demangle(mangled), expected);
+            assert_eq!(demangle(mangled, Signatures::Full), expected);
         }
     }
 
     #[test]
     fn everything_else_stays() {
-        for name in
-            ["", "_", "_Z", "_R", "main", "_Zx", "__libc_start_main", "malloc@plt", "do_syscall_64", "é_Z"]
-        {
-            assert_eq!(demangle(name), name);
+        for name in [
+            "",
+            "_",
+            "_Z",
+            "_R",
+            "_ZTh",
+            "_ZThn",
+            "_ZTv0_",
+            "_ZThn8_Thn8_",
+            "main",
+            "_Zx",
+            "__libc_start_main",
+            "malloc@plt",
+            "do_syscall_64",
+            "é_Z",
+        ] {
+            assert_eq!(demangle(name, Signatures::Full), name);
         }
     }
 
@@ -145,14 +214,14 @@ mod tests {
         let mut pairs = "1a".to_string();
         (0..30).for_each(|_| pairs = format!("1pI{pairs}S_E"));
         for name in [doubling, nested, format!("_Z1f{pairs}"), format!("_Z{}", "N".repeat(30_000))] {
-            assert!(demangle(name.as_str()).len() <= MAX_INPUT + MAX_OUTPUT);
+            assert!(demangle(name.as_str(), Signatures::Full).len() <= MAX_INPUT + MAX_OUTPUT);
         }
     }
 
     proptest! {
         #[test]
         fn nothing_panics(name in "_(Z|ZN|R|RNv)[a-zA-Z0-9_$.]{0,60}") {
-            let _ = demangle(name.as_str());
+            let _ = demangle(name.as_str(), Signatures::Full);
         }
     }
 }

@@ -173,8 +173,8 @@ pub(crate) enum Code {
     File { layout: Layout, table: SymbolTable },
     /// Of addresses that are `shift` more than those of the table; offsets begin at `base`.
     Shifted { table: SymbolTable, shift: u64, base: u64 },
-    /// Of the kernel or one module, in the same way.
-    Kernel { symbols: Arc<KernelSymbols>, module: Option<String>, shift: u64, base: u64 },
+    /// Of the kernel or one module (by its place in the list of modules), in the same way.
+    Kernel { symbols: Arc<KernelSymbols>, module: Option<usize>, shift: u64, base: u64 },
     /// Of whatever a process made.
     Jit,
 }
@@ -207,7 +207,7 @@ impl Dso {
             Code::Nothing => None,
             Code::File { table, .. } | Code::Shifted { table, .. } => table.find(address),
             Code::Kernel { symbols, module: None, .. } => Some(symbols.find(address)?.1),
-            Code::Kernel { symbols, module: Some(module), .. } => symbols.find_in(module, address),
+            Code::Kernel { symbols, module: Some(module), .. } => symbols.find_in_numbered(*module, address),
             Code::Jit => self.jit.as_ref()?.find(address, time),
         }
     }

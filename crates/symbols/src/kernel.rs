@@ -84,7 +84,7 @@ impl KernelSymbols {
     /// From text in the form of kallsyms; `None` if all addresses are zero, which is how the kernel hides
     /// them.
     pub fn read(text: impl Read, modules: &[LoadedModule]) -> io::Result<Option<Self>> {
-        let mut core = TableBuilder::default();
+        let mut core = TableBuilder::with_last_names();
         let mut parts: Vec<(String, TableBuilder)> = Vec::new();
         let mut numbers: HashMap<Vec<u8>, usize> = HashMap::new();
         let (mut any, mut text_start, mut stext) = (false, None, None);
@@ -101,7 +101,7 @@ impl KernelSymbols {
                             numbers.insert(module.to_vec(), next);
                             parts.push((
                                 String::from_utf8_lossy(module).into_owned(),
-                                TableBuilder::default(),
+                                TableBuilder::with_last_names(),
                             ));
                             next
                         }
@@ -151,7 +151,12 @@ impl KernelSymbols {
     /// The symbol at an address of one module of this kernel.
     pub fn find_in(&self, module: &str, address: u64) -> Option<Found<'_>> {
         let number = self.modules.binary_search_by(|other| other.name.as_str().cmp(module)).ok()?;
-        Some(in_part(number + 1, self.modules[number].symbols.find(address)?))
+        self.find_in_numbered(number, address)
+    }
+
+    /// The same, by the module's place in [`modules`](Self::modules).
+    pub(crate) fn find_in_numbered(&self, number: usize, address: u64) -> Option<Found<'_>> {
+        Some(in_part(number + 1, self.modules.get(number)?.symbols.find(address)?))
     }
 
     /// The symbol with an id that one of the searches gave.
@@ -279,6 +284,8 @@ ffffffff81000100 t do_one_initcall
 ffffffff81000100 T do_one_initcall_global
 ffffffff81000200 W weak_one
 ffffffff81000200 t local_one
+ffffffff81000300 T memset
+ffffffff81000300 T __pi_memset
 ffffffff82000000 D some_data
 ffffffffc0001000 t helper\t[e1000]
 ffffffffc0001100 T entry\t[e1000]
@@ -298,6 +305,7 @@ ffffffffc00 t";
             (0xffffffff81000150u64, Some((None, "do_one_initcall_global", 0x50))),
             (0xffffffff810001ff, Some((None, "do_one_initcall_global", 0xff))),
             (0xffffffff81000201, Some((None, "local_one", 1))),
+            (0xffffffff81000301, Some((None, "__pi_memset", 1))),
             (0xffffffffc0001010, Some((Some("e1000"), "helper", 0x10))),
             (0xffffffffc0002fff, Some((Some("e1000"), "entry", 0x1eff))),
             (0xffffffffc0003000, None),

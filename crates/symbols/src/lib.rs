@@ -25,7 +25,7 @@ mod vdso;
 
 pub use build_id::{BuildId, BuildIdError};
 pub use debug_files::Options;
-pub use demangle::demangle;
+pub use demangle::{Signatures, demangle};
 pub use dso::{Dso, DsoKey, DsoKind, Place, Reference};
 pub use elf::{DebugLink, Elf};
 pub use error::{Error, Problem};

@@ -272,7 +272,7 @@ pub(crate) fn module(shared: &Shared, key: &DsoKey, base: u64) -> Loaded {
                 let now = symbols.modules()[number].base;
                 let shift = now.map_or(0, |now| if base == 0 { 0 } else { base.wrapping_sub(now) });
                 let base = base.wrapping_sub(shift);
-                let code = Code::Kernel { symbols, module: Some(name), shift, base };
+                let code = Code::Kernel { symbols, module: Some(number), shift, base };
                 return Loaded { code, ..Loaded::default() };
             }
             Missing::NoModule { name }

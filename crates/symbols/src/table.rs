@@ -2,6 +2,7 @@
 //! the file. Built once from whatever knows symbols, then asked millions of times. Which of several names
 //! of one address is shown follows what Linux perf shows.
 
+use crate::demangle::{Signatures, demangle};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -67,9 +68,10 @@ impl<'a> Symbol<'a> {
         String::from_utf8_lossy(self.raw_name())
     }
 
-    /// The name as its author wrote it, if it is a mangled Rust or C++ name, else as [`name`](Self::name).
+    /// The name as its author wrote it, without parameters, if it is a mangled Rust or C++ name, else as
+    /// [`name`](Self::name). With parameters it is had from [`demangle`].
     pub fn demangled(&self) -> Cow<'a, str> {
-        crate::demangle::demangle(self.name())
+        demangle(self.name(), Signatures::Short)
     }
 }
 
@@ -213,6 +215,7 @@ impl std::error::Error for Full {}
 pub struct TableBuilder {
     raw: Vec<Raw>,
     strings: Vec<u8>,
+    last_name: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -225,6 +228,12 @@ struct Raw {
 }
 
 impl TableBuilder {
+    /// Of several names of one address the last is taken, whatever it is: so it is with perf and the list
+    /// of the kernel.
+    pub(crate) fn with_last_names() -> Self {
+        TableBuilder { last_name: true, ..Self::default() }
+    }
+
     /// Adds a symbol. A size of 0 means that its end is not known.
     pub fn push(
         &mut self,
@@ -312,7 +321,7 @@ impl TableBuilder {
         raw.sort_unstable_by_key(|raw| (raw.start, raw.name));
         raw.dedup_by(|next, kept| {
             let same = next.start == kept.start;
-            if same && self.is_preferred(next, kept) {
+            if same && (self.last_name || self.is_preferred(next, kept)) {
                 *kept = *next;
             }
             same
@@ -340,7 +349,11 @@ impl TableBuilder {
         match facts(one).cmp(&facts(other)) {
             std::cmp::Ordering::Equal => {
                 let (one, other) = (self.name(one.name), self.name(other.name));
-                let underscores = |name: &[u8]| name.iter().take_while(|&&byte| byte == b'_').count();
+                let underscores = |name: &[u8]| match name {
+                    // Mangled names lose theirs when they are shown.
+                    [b'_', b'Z' | b'R', ..] => 0,
+                    _ => name.iter().take_while(|&&byte| byte == b'_').count(),
+                };
                 (underscores(other), one.len()) > (underscores(one), other.len())
             }
             order => order.is_gt(),
@@ -423,7 +436,7 @@ mod tests {
     #[test]
     fn of_several_names_the_one_that_perf_shows() {
         type Names = &'static [(&'static str, u64, Binding)];
-        let cases: [(Names, &str); 5] = [
+        let cases: [(Names, &str); 6] = [
             (
                 &[
                     ("weak_and_longer", 8, Weak),
@@ -434,6 +447,7 @@ mod tests {
             ),
             (&[("weak", 8, Weak), ("loc", 8, Local)], "loc"),
             (&[("cc", 8, Global), ("__cc_long", 8, Global), ("cc_long", 8, Global)], "cc_long"),
+            (&[("_ZN3foo3barEv", 8, Global), ("foo_bar", 8, Global)], "_ZN3foo3barEv"),
             (&[("without_size", 0, Global), ("dd", 8, Global)], "dd"),
             (&[("without_size", 0, Global), ("dd", 8, Weak)], "dd"),
         ];

@@ -67,7 +67,7 @@ fn every_class_and_byte_order() {
             assert_eq!(names(&table), ["2000+40 first", "2040+40 _ZN3foo3barEv", "20c0+40 open"]);
             assert_eq!(elf.address_of(0x1044), Some(0x2044));
             let found = table.find(0x2044).expect("found");
-            assert_eq!((found.symbol.demangled().as_ref(), found.offset), ("foo::bar()", 4));
+            assert_eq!((found.symbol.demangled().as_ref(), found.offset), ("foo::bar", 4));
         }
     }
 }
@@ -121,7 +121,7 @@ fn debug_files_are_found_by_build_id() {
         let debug = scratch.file(&place, &debug.bytes());
         let dso = Symbolizer::new(scratch.options()).dso(&key(&path));
         let found = dso.find(Place::FileOffset(0x1050)).unwrap_or_else(|| panic!("{place}"));
-        assert_eq!(found.symbol.demangled(), "foo::bar()");
+        assert_eq!(found.symbol.demangled(), "foo::bar");
         assert_eq!(dso.missing(), None);
         assert_eq!((&dso.debug_sources().binary, &dso.debug_sources().debug), (&Some(path), &Some(debug)));
     }
@@ -150,7 +150,7 @@ fn a_library_that_was_moved_by_prelinking() {
     scratch.file(&format!("debug/.build-id/{STORE}.debug"), &debug.bytes());
     let dso = Symbolizer::new(scratch.options()).dso(&key(&path));
     let found = dso.find(Place::FileOffset(0x1050)).expect("found");
-    assert_eq!((found.symbol.start, found.symbol.demangled().as_ref()), (0x7_2040, "foo::bar()"));
+    assert_eq!((found.symbol.start, found.symbol.demangled().as_ref()), (0x7_2040, "foo::bar"));
 }
 
 #[test]
@@ -216,6 +216,26 @@ fn a_kernel_list_that_perf_kept() {
     let kernel = Symbolizer::new(scratch.options()).dso(&key);
     let found = kernel.find(Place::Address(0xffff_ffff_9200_0041));
     assert_eq!(found.unwrap_or_else(|| panic!("{:?}", kernel.missing())).symbol.raw_name(), b"schedule");
+}
+
+#[test]
+fn a_module_in_a_list() {
+    let list =
+        "ffffffff81000000 T _text\nffffffffc0000000 t probe\t[e1000]\nffffffffc0000040 t remove\t[e1000]\n";
+    let scratch = Scratch::new("module-list");
+    let mut options = scratch.options();
+    options.kallsyms = Some(scratch.file("kallsyms", list.as_bytes()));
+    let symbolizer = Symbolizer::new(options);
+    let module = symbolizer.dso(&DsoKey::module("[e1000]", 0xffff_ffff_c000_0000));
+    let found = module.find(Place::Address(0xffff_ffff_c000_0044)).expect("found");
+    assert_eq!((&*found.symbol.name(), found.offset), ("remove", 4));
+    assert_eq!(module.symbol(found.symbol.id), Some(found.symbol));
+    assert_eq!(
+        symbolizer.dso(&DsoKey::kernel(None)).find(Place::Address(0xffff_ffff_c000_0044)),
+        Some(found)
+    );
+    let other = symbolizer.dso(&DsoKey::module("[ixgbe]", 0xffff_ffff_c000_0000));
+    assert_eq!(other.missing(), Some(&Missing::NoModule { name: "ixgbe".into() }));
 }
 
 #[test]
