@@ -4,21 +4,23 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml            # all
-//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat
+//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols
 //! ```
 
 mod drain;
 mod measure;
 mod read;
 mod stat;
+mod symbols;
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let all: [(&str, fn()); 4] = [
+    let all: [(&str, fn()); 5] = [
         ("read", read::single),
         ("group", read::group),
         ("drain", drain::all),
         ("stat", stat::whole_process),
+        ("symbols", symbols::all),
     ];
     for (name, bench) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
