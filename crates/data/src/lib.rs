@@ -27,6 +27,7 @@ mod part;
 mod reader;
 mod record;
 pub mod tool;
+mod writer;
 pub mod session;
 mod zstd;
 
@@ -37,4 +38,5 @@ pub use layout::{AttrBytes, FileCodec, FileLayout, Str, Surroundings};
 pub use ordered::Ordered;
 pub use reader::{Form, Options, Payload, PerfData};
 pub use record::Entry;
+pub use writer::{NewEvent, Writer};
 pub use zstd::ZstdError;
