@@ -1,8 +1,8 @@
 //! Rates and ratios: what a count means next to the others of the same place.
 
 use super::model::{Event, MissingKind, Place, Report, Row};
-use perfuse_events::Source;
 use perfuse_events::abi::{Cache, CacheEvent, CacheOp, CacheResult, EventType, Hardware, Software};
+use perfuse_events::{Exclude, Source};
 
 /// A derived number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,20 +113,26 @@ fn value_at(event: &Event, place: &Place) -> Option<f64> {
     event.rows.iter().find(|row| row.place == *place)?.spread().map(|spread| spread.mean)
 }
 
-/// The mean value of the first event that counts this there, in the cgroup of `event`.
+/// The mean value of the first event that counts this there, in the cgroup and on the side of `event`:
+/// the kernel's instructions have nothing to do with the cycles of user space.
 fn of(report: &Report, event: &Event, place: &Place, wanted: (EventType, u64)) -> Option<f64> {
-    report
-        .events
-        .iter()
-        .filter(|other| source(other) == Some(wanted) && other.cgroup == event.cgroup)
-        .find_map(|other| value_at(other, place))
+    // perf does not look at guests either: modifiers include them, and their absence does not.
+    let side = |event: &Event| Exclude { guest: false, ..event.exclude };
+    let same = |other: &&Event| {
+        source(other) == Some(wanted) && other.cgroup == event.cgroup && side(other) == side(event)
+    };
+    report.events.iter().filter(same).find_map(|other| value_at(other, place))
 }
 
-/// CPU time at a place, in the cgroup of `event`.
+/// CPU time at a place, in the cgroup of `event`. Clocks know no sides.
 fn clock_ns(report: &Report, event: &Event, place: &Place) -> Option<f64> {
-    [Software::TASK_CLOCK, Software::CPU_CLOCK]
-        .into_iter()
-        .find_map(|clock| of(report, event, place, (EventType::SOFTWARE, clock.0)))
+    let clock = |clock: Software| {
+        let is_it = |other: &&Event| {
+            source(other) == Some((EventType::SOFTWARE, clock.0)) && other.cgroup == event.cgroup
+        };
+        report.events.iter().filter(is_it).find_map(|clock| value_at(clock, place))
+    };
+    [Software::TASK_CLOCK, Software::CPU_CLOCK].into_iter().find_map(clock)
 }
 
 /// Whether a clock was open in the cgroup of `event` and did not run at that place.
@@ -177,6 +183,22 @@ mod tests {
         events[2].cgroup = Some("a".into());
         let kinds: Vec<_> = metrics(events).into_iter().map(|metric| metric.map(|(kind, _)| kind)).collect();
         assert_eq!(kinds, [Some(Kind::CpusUsed), None, Some(Kind::PerSecond)]);
+    }
+
+    #[test]
+    fn each_side_explains_itself() {
+        let values =
+            |events| -> Vec<_> { metrics(events).into_iter().map(|m| m.and_then(|m| m.1)).collect() };
+        let found = values(vec![
+            counted("task-clock:u", &[1_000_000_000]),
+            counted("cycles:u", &[100]),
+            counted("cycles:k", &[10]),
+            counted("instructions:k", &[40]),
+            counted("instructions:u", &[50]),
+            counted("instructions", &[90]),
+            counted("faults:k", &[3]),
+        ]);
+        assert_eq!(found[3..], [Some(4.0), Some(0.5), None, Some(3.0)]);
     }
 
     #[test]

@@ -347,8 +347,9 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
             Source::Tool(tool) => tool_rows(tool, counting.places(), &run),
         };
         let Description { name, lost_kernel_side, impossible } = counting.describe(plan, index);
-        let (source, unit, cgroup) = (spec.source, spec.unit(), request.cgroup.clone());
-        Event { name, source, unit, cgroup, impossible, lost_kernel_side, rows }
+        let (source, exclude, unit) = (spec.source, spec.exclude, spec.unit());
+        let cgroup = request.cgroup.clone();
+        Event { name, source, exclude, unit, cgroup, impossible, lost_kernel_side, rows }
     });
     Report {
         subject: match &plan.whom {

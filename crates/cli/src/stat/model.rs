@@ -2,7 +2,7 @@
 //! Nothing here knows how the numbers were obtained or how they will look.
 
 use super::statistics::Spread;
-use perfuse_events::{Source, Unit};
+use perfuse_events::{Exclude, Source, Unit};
 
 /// A measurement.
 #[derive(Clone, Debug)]
@@ -89,6 +89,8 @@ pub(crate) struct Event {
     /// As perf prints it.
     pub(crate) name: String,
     pub(crate) source: Source,
+    /// What its modifiers leave out.
+    pub(crate) exclude: Exclude,
     pub(crate) unit: Unit,
     /// Only tasks of this cgroup were counted.
     pub(crate) cgroup: Option<String>,
@@ -308,8 +310,8 @@ pub(crate) mod samples {
         let spec = list.resolve(&perfuse_events::NoCatalogue).unwrap()[0].events[0].clone();
         let rows = vec![Row { place: Place::Everywhere, targets: 1, outcome }];
         let unit = spec.unit();
-        let (name, source) = (spec.name, spec.source);
-        Event { name, source, unit, cgroup: None, impossible: false, lost_kernel_side: false, rows }
+        let (name, source, exclude) = (spec.name, spec.source, spec.exclude);
+        Event { name, source, exclude, unit, cgroup: None, impossible: false, lost_kernel_side: false, rows }
     }
 
     /// `./parse big.json` with these events.
