@@ -1,7 +1,7 @@
 //! The command line: the program's own options and its subcommands. The options of a subcommand live in
 //! that subcommand's module.
 
-use crate::{doctor, generate, stat};
+use crate::{doctor, generate, report, stat};
 use clap::Parser;
 
 /// Counts, samples, traces and explains programs with Linux perf_events.
@@ -16,6 +16,8 @@ pub(crate) struct Cli {
 pub(crate) enum Subcommand {
     /// Count events while a command runs, or in running processes, or on cpus
     Stat(Box<stat::Args>),
+    /// Show where the samples of a recording were
+    Report(Box<report::Args>),
     /// Tell what this machine, kernel and user allow to measure, and why not the rest
     Doctor(doctor::Args),
     /// Write a completion script for a shell

@@ -6,6 +6,8 @@ mod cli;
 mod doctor;
 mod exit;
 mod generate;
+mod recording;
+mod report;
 mod stat;
 
 use clap::Parser;
@@ -16,6 +18,7 @@ fn main() -> ExitCode {
     exit::tell_panics_plainly();
     let result = match Cli::parse().subcommand {
         Subcommand::Stat(args) => stat::run(&args),
+        Subcommand::Report(args) => report::run(&args),
         Subcommand::Doctor(args) => doctor::run(args),
         Subcommand::Completions(args) => generate::completions(args),
         Subcommand::Man => generate::man(),

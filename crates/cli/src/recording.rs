@@ -1,0 +1,219 @@
+//! What the subcommands that read a recording share: opening it, names of its events, its records in the
+//! order of time together with what was running then.
+
+pub(crate) mod dump;
+pub(crate) mod frames;
+pub(crate) mod hash;
+pub(crate) mod header;
+
+use crate::exit::Failure;
+use perfuse_abi::record::Decoded;
+use perfuse_abi::{EventType, Hardware, Software};
+use perfuse_data::feature::{Feature, FeatureId, Section};
+use perfuse_data::session::Session;
+use perfuse_data::{Entry, Event, Options, Ordered, PerfData};
+use std::fmt::Write;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Which recording.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Input {
+    /// The recording: a file, a folder of perf record --threads, or - for standard input
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    pub(crate) input: PathBuf,
+    /// Taken and ignored: perfuse does not ask who owns a file
+    #[arg(short, long, hide = true)]
+    force: bool,
+}
+
+impl Input {
+    pub(crate) fn open(&self) -> Result<PerfData<'static>, Failure> {
+        self.open_with(Options::default())
+    }
+
+    pub(crate) fn open_with(&self, options: Options) -> Result<PerfData<'static>, Failure> {
+        let opened = match self.input.as_os_str() == "-" {
+            true => PerfData::from_reader(std::io::stdin(), options),
+            false => PerfData::open_with(&self.input, options),
+        };
+        opened.map_err(|error| Failure::new(format_args!("{}: {error}", self.name())))
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.input.to_string_lossy().into_owned()
+    }
+}
+
+/// The name of an event: the recorded one, else one made of its attr.
+pub(crate) fn event_name(event: &Event) -> String {
+    if let Some(name) = &event.name {
+        return name.clone();
+    }
+    let attr = &event.attr;
+    let name = match attr.type_ {
+        EventType::HARDWARE => Hardware::from_config(attr.config).0.header_name(),
+        EventType::SOFTWARE => Software(attr.config).header_name(),
+        _ => None,
+    };
+    match name {
+        Some(name) => {
+            let name = name.trim_start_matches("PERF_COUNT_HW_").trim_start_matches("PERF_COUNT_SW_");
+            name.to_lowercase().replace('_', "-")
+        }
+        None => format!("{}:{:#x}", attr.type_.0, attr.config),
+    }
+}
+
+/// Reads all records by time, replays what they tell of processes, and hands each to `visit` after that.
+///
+/// Ends quietly where a recording is cut off or broken: what came before counts, and the place is said on
+/// standard error; the result is whether all was read.
+pub(crate) fn replay(
+    data: PerfData<'static>,
+    session: &mut Session,
+    mut visit: impl FnMut(&Entry<'_>, Option<&Decoded<'_>>, &mut Session) -> Result<(), Failure>,
+) -> Result<Ordered<'static>, Failure> {
+    let mut ordered = Ordered::new(data);
+    take_build_ids(ordered.data_mut(), session);
+    loop {
+        match ordered.next() {
+            Ok(Some(entry)) if entry.is_kernel() => match entry.decode() {
+                Ok(decoded) => {
+                    session.apply(&decoded);
+                    visit(&entry, Some(&decoded), session)?;
+                }
+                Err(error) => {
+                    complain(&error);
+                    visit(&entry, None, session)?;
+                }
+            },
+            Ok(Some(entry)) => {
+                if let Ok(perfuse_data::tool::Tool::BuildId(id)) = entry.tool().map(|record| record.tool) {
+                    session.set_build_id(id.name.as_bytes(), id.bytes());
+                }
+                visit(&entry, None, session)?;
+            }
+            Ok(None) => break,
+            Err(error) => complain(&error),
+        }
+    }
+    if ordered.late() > 0 {
+        say(&format!("{} records came later than younger ones", ordered.late()));
+    }
+    Ok(ordered)
+}
+
+fn take_build_ids(data: &mut PerfData<'_>, session: &mut Session) {
+    if let Ok(Some(Section { feature: Feature::BuildIds(ids), .. })) = data.feature(FeatureId::BUILD_ID) {
+        for id in ids {
+            session.set_build_id(id.name.as_bytes(), id.bytes());
+        }
+    }
+}
+
+/// A line on standard error.
+pub(crate) fn say(text: &str) {
+    // When standard error is gone there is no place left to complain.
+    let _ = writeln!(anstream::stderr(), "perfuse: {text}");
+}
+
+fn complain(error: &perfuse_data::Error) {
+    say(&format!("{error}; what can be read around it counts"));
+}
+
+/// Seconds and a fraction with so many digits.
+pub(crate) fn write_time(out: &mut String, time_ns: u64, digits: usize) {
+    let (seconds, fraction) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
+    let _ = match digits {
+        9 => write!(out, "{seconds:>5}.{fraction:09}"),
+        _ => write!(out, "{seconds:>5}.{:06}", fraction / 1000),
+    };
+}
+
+/// A span of time, from and to, in the form `[start],[stop]` of seconds. Both ends belong to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span(u64, u64);
+
+impl std::str::FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (start, end) = text.split_once(',').ok_or("start,end in seconds; either may be left out")?;
+        let parse = |text: &str, missing| match text.trim() {
+            "" => Ok(missing),
+            text => nanoseconds(text).ok_or(format!("'{text}' is no time in seconds")),
+        };
+        Ok(Span(parse(start, 0)?, parse(end, u64::MAX)?))
+    }
+}
+
+fn nanoseconds(text: &str) -> Option<u64> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let fraction = format!("{:0<9}", fraction.get(..9).unwrap_or(fraction));
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction.parse().ok()?)
+}
+
+/// Which samples count.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Filter {
+    /// Only samples of these commands
+    #[arg(long, visible_alias = "comms", value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) comm: Vec<String>,
+    /// Only samples of these processes
+    #[arg(long, value_name = "PID,...", value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    /// Only samples of these threads
+    #[arg(long, value_name = "TID,...", value_delimiter = ',')]
+    pub(crate) tid: Vec<u32>,
+    /// Only samples of these cpus, such as 0,2-4
+    #[arg(short = 'C', long, value_name = "CPUS")]
+    pub(crate) cpu: Option<Cpus>,
+    /// Only samples between two times in seconds: [START],[END]
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) time: Option<Span>,
+}
+
+/// Cpus as a list of ranges.
+#[derive(Clone, Debug)]
+pub(crate) struct Cpus(Vec<(u32, u32)>);
+
+impl std::str::FromStr for Cpus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+        };
+        let ranges = text.split(',').map(|part| range(part).ok_or(format!("'{part}' is no cpu")));
+        ranges.collect::<Result<_, _>>().map(Cpus)
+    }
+}
+
+impl Filter {
+    /// Whether a cpu and a time are among those wanted.
+    pub(crate) fn admits_moment(&self, cpu: Option<u32>, time: Option<u64>) -> bool {
+        let in_ranges = |cpus: &Cpus| {
+            cpu.is_some_and(|cpu| cpus.0.iter().any(|&(first, last)| (first..=last).contains(&cpu)))
+        };
+        let in_span = |span: &Span| time.is_some_and(|time| (span.0..=span.1).contains(&time));
+        self.cpu.as_ref().is_none_or(in_ranges) && self.time.as_ref().is_none_or(in_span)
+    }
+
+    /// Whether a thread is among those wanted.
+    pub(crate) fn admits_task(&self, pid: u32, tid: u32, comm: &[u8]) -> bool {
+        let listed = |list: &[u32], value| list.is_empty() || list.contains(&value);
+        listed(&self.pid, pid)
+            && listed(&self.tid, tid)
+            && (self.comm.is_empty() || self.comm.iter().any(|name| name.as_bytes() == comm))
+    }
+}
+
+/// The last part of a path.
+pub(crate) fn base_name(path: &str) -> &str {
+    match path.starts_with('/') {
+        true => Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path),
+        false => path,
+    }
+}

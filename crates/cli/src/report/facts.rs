@@ -1,0 +1,95 @@
+//! What a recording holds beside samples: how many records of each kind, tasks, mappings.
+
+use crate::exit::Result;
+use crate::recording::{self, Input};
+use perfuse_abi::record::RecordType;
+use perfuse_data::session::Session;
+use perfuse_data::tool::kind;
+use perfuse_data::{Options, PerfData};
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// The name that perf's statistics have for a kind of record.
+pub(crate) fn kind_name(of: RecordType) -> String {
+    match of.header_name().or_else(|| kind::name(of)) {
+        Some(name) => name.trim_start_matches("PERF_RECORD_").trim_start_matches("HEADER_").to_owned(),
+        None => format!("{}", of.0),
+    }
+}
+
+pub(super) fn stats(out: &mut impl Write, input: &Input) -> Result<()> {
+    let mut counts: BTreeMap<RecordType, u64> = BTreeMap::new();
+    let mut samples: Vec<u64> = Vec::new();
+    let mut data = input.open()?;
+    let mut count = |data: &mut PerfData<'_>, only: &[RecordType]| loop {
+        match data.next() {
+            Ok(Some(entry)) => {
+                if only.is_empty() || only.contains(&entry.kind()) {
+                    *counts.entry(entry.kind()).or_default() += 1;
+                }
+                if let (true, RecordType::SAMPLE, Some(index)) =
+                    (only.is_empty(), entry.kind(), entry.event_index())
+                {
+                    samples.resize(samples.len().max(index + 1), 0);
+                    samples[index] += 1;
+                }
+            }
+            Ok(None) => break,
+            Err(error) => recording::say(&error.to_string()),
+        }
+    };
+    count(&mut data, &[]);
+    // Compressed records are told of by a second reading, of what is really in the file.
+    if input.input.is_file() || input.input.is_dir() {
+        let mut raw = input.open_with(Options { unpack: false, ..Options::default() })?;
+        count(&mut raw, &[kind::COMPRESSED, kind::COMPRESSED2]);
+    }
+    let total: u64 = counts.values().sum();
+    writeln!(out, "\nAggregated stats:\n{:>16} events: {total:>10}", "TOTAL")?;
+    for (&of, &count) in &counts {
+        let percent = count as f64 * 100.0 / total.max(1) as f64;
+        writeln!(out, "{:>16} events: {count:>10}  ({percent:4.1}%)", kind_name(of))?;
+    }
+    for (index, &count) in samples.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let name = data.events().get(index).map_or(String::new(), recording::event_name);
+        writeln!(out, "{name} stats:\n{:>16} events: {count:>10}", "SAMPLE")?;
+    }
+    Ok(())
+}
+
+/// Threads under their parents; with what their processes have mapped.
+pub(super) fn tasks(out: &mut impl Write, input: &Input, with_maps: bool) -> Result<()> {
+    let mut session = Session::new();
+    recording::replay(input.open()?, &mut session, |_, _, _| Ok(()))?;
+    let mut children: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
+    for (tid, thread) in session.threads() {
+        let parent = match thread.parent {
+            _ if thread.pid != tid && session.thread(thread.pid).is_some() => Some(thread.pid),
+            Some(parent) if parent != tid && session.thread(parent).is_some() => Some(parent),
+            _ => None,
+        };
+        children.entry(parent).or_default().push(tid);
+    }
+    children.values_mut().for_each(|list| list.sort_unstable_by(|one, other| other.cmp(one)));
+    writeln!(out, "# {:>8} {:>8} {:>8}  comm", "pid", "tid", "ppid")?;
+    let mut left: Vec<(u32, usize)> =
+        children.remove(&None).unwrap_or_default().iter().map(|&tid| (tid, 0)).collect();
+    while let Some((tid, depth)) = left.pop() {
+        left.extend(children.remove(&Some(tid)).unwrap_or_default().iter().map(|&child| (child, depth + 1)));
+        let Some(thread) = session.thread(tid) else { continue };
+        let parent = thread.parent.map_or(-1, i64::from);
+        let comm = String::from_utf8_lossy(session.comm(thread.comm)).into_owned();
+        let comm = format!("{}{comm}", " ".repeat(depth.min(64)));
+        writeln!(out, "  {:>8} {tid:>8} {parent:>8} |{comm}", thread.pid)?;
+        if with_maps && thread.pid == tid {
+            for map in session.maps_of(tid, tid).iter() {
+                let right = |bit: u32, letter| if map.prot & bit != 0 { letter } else { '-' };
+                let shared = if map.flags & 1 != 0 { 's' } else { 'p' };
+                let name = String::from_utf8_lossy(&session.object(map.object).name).into_owned();
+                let rights = [right(1, 'r'), right(2, 'w'), right(4, 'x'), shared].iter().collect::<String>();
+                writeln!(out, "{:32}{:x}-{:x} {rights} {:08x} {name}", "", map.start, map.end, map.pgoff)?;
+            }
+        }
+    }
+    Ok(())
+}
