@@ -46,7 +46,7 @@ impl Counting {
         let mut wanted = Vec::new();
         let mut indices = Vec::new();
         let mut cgroups: BTreeMap<&str, Cgroup> = BTreeMap::new();
-        for Request { spec, group, cgroup } in &plan.events {
+        for Request { spec, group, cgroup, .. } in &plan.events {
             let cgroup = match cgroup.as_deref().map(|name| (name, cgroups.get(name))) {
                 None => None,
                 Some((_, Some(open))) => Some(open.clone()),
@@ -59,7 +59,19 @@ impl Counting {
             indices.push(Some(wanted.len()));
             wanted.push(SetEvent { builder: builder.enable_on_exec(on_exec), group: *group, cgroup });
         }
-        let set = CounterSet::open(&scope, &wanted)?;
+        let mut set = CounterSet::open(&scope, &wanted)?;
+        // Weak groups of which a member was refused are opened again, in single events.
+        let refused = |request: &Request, index: &Option<usize>| {
+            let error = index.and_then(|index| set.error(index));
+            request.weak && request.group.is_some() && error.is_some_and(|e| e.cause() == Cause::Group)
+        };
+        let broken = plan.events.iter().zip(&indices).filter(|(request, index)| refused(request, index));
+        let broken: Vec<_> = broken.map(|(request, _)| request.group).collect();
+        if !broken.is_empty() {
+            drop(set);
+            wanted.iter_mut().filter(|event| broken.contains(&event.group)).for_each(|e| e.group = None);
+            set = CounterSet::open(&scope, &wanted)?;
+        }
         let mut places = Vec::new();
         let mut row_of_slot = Vec::new();
         for slot in set.slots() {

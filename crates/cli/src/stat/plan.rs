@@ -54,6 +54,8 @@ pub(super) struct Request {
     pub(super) spec: EventSpec,
     /// Neighbours with the same number form a group.
     pub(super) group: Option<u32>,
+    /// Rather apart from the group than not at all.
+    pub(super) weak: bool,
     /// Only tasks of this cgroup are counted.
     pub(super) cgroup: Option<String>,
 }
@@ -188,7 +190,9 @@ impl Requests {
         for set in sets.map_err(|error| Failure::usage(error.explain()))? {
             self.groups += 1;
             let group = (set.events.len() > 1).then_some(self.groups);
-            self.all.extend(set.events.into_iter().map(|spec| Request { spec, group, cgroup: None }));
+            let weak = set.weak;
+            let requests = set.events.into_iter().map(|spec| Request { spec, group, weak, cgroup: None });
+            self.all.extend(requests);
         }
         Ok(())
     }

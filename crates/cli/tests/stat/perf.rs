@@ -139,6 +139,7 @@ pub(super) fn cgroups_are_perfs() -> Outcome {
         &["-a", "-e", "faults", "-G", &busy_name, "-e", "cpu-clock"],
         &["-a", "-e", "faults,cs", "-G", &busy_name, "-e", "cpu-clock", "-G", &idle_name],
         &["-a", "-e", "{faults,cs}", "-G", &busy_name],
+        &["-a", "-e", "{faults,cs}:W", "-G", &both],
         &["-C", "0", "-e", three, "-G", &with_gap],
         &["-a", "-A", "-e", "cpu-clock,faults", "-G", &alone],
         &["-a", "--per-core", "-e", "cpu-clock,faults", "-G", &alone],
