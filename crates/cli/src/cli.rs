@@ -1,7 +1,7 @@
 //! The command line: the program's own options and its subcommands. The options of a subcommand live in
 //! that subcommand's module.
 
-use crate::{doctor, generate, report, stat};
+use crate::{doctor, generate, listing, report, script, stat};
 use clap::Parser;
 
 /// Counts, samples, traces and explains programs with Linux perf_events.
@@ -18,6 +18,13 @@ pub(crate) enum Subcommand {
     Stat(Box<stat::Args>),
     /// Show where the samples of a recording were
     Report(Box<report::Args>),
+    /// Print each sample of a recording
+    Script(Box<script::Args>),
+    /// List the events of a recording
+    Evlist(listing::Evlist),
+    /// List the build-ids of a recording
+    #[command(name = "buildid-list")]
+    BuildidList(listing::BuildIds),
     /// Tell what this machine, kernel and user allow to measure, and why not the rest
     Doctor(doctor::Args),
     /// Write a completion script for a shell

@@ -6,8 +6,10 @@ mod cli;
 mod doctor;
 mod exit;
 mod generate;
+mod listing;
 mod recording;
 mod report;
+mod script;
 mod stat;
 
 use clap::Parser;
@@ -19,6 +21,9 @@ fn main() -> ExitCode {
     let result = match Cli::parse().subcommand {
         Subcommand::Stat(args) => stat::run(&args),
         Subcommand::Report(args) => report::run(&args),
+        Subcommand::Script(args) => script::run(&args),
+        Subcommand::Evlist(args) => listing::evlist(&args),
+        Subcommand::BuildidList(args) => listing::build_ids(&args),
         Subcommand::Doctor(args) => doctor::run(args),
         Subcommand::Completions(args) => generate::completions(args),
         Subcommand::Man => generate::man(),

@@ -5,16 +5,19 @@ pub(crate) mod dump;
 pub(crate) mod frames;
 pub(crate) mod hash;
 pub(crate) mod header;
+pub(crate) mod tracing;
 
 use crate::exit::Failure;
 use perfuse_abi::record::Decoded;
 use perfuse_abi::{EventType, Hardware, Software};
 use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::session::Session;
+use perfuse_data::tool::kind;
 use perfuse_data::{Entry, Event, Options, Ordered, PerfData};
 use std::fmt::Write;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use tracing::Formats;
 
 /// Which recording.
 #[derive(Clone, Debug, clap::Args)]
@@ -72,27 +75,34 @@ pub(crate) fn event_name(event: &Event) -> String {
 pub(crate) fn replay(
     data: PerfData<'static>,
     session: &mut Session,
-    mut visit: impl FnMut(&Entry<'_>, Option<&Decoded<'_>>, &mut Session) -> Result<(), Failure>,
+    mut visit: impl FnMut(&Entry<'_>, Option<&Decoded<'_>>, &Session, &Formats) -> Result<(), Failure>,
 ) -> Result<Ordered<'static>, Failure> {
     let mut ordered = Ordered::new(data);
     take_build_ids(ordered.data_mut(), session);
+    let mut formats = Formats::read(ordered.data_mut());
+    // In a pipe the formats of tracepoints follow a record, and are there when the next one is.
+    let mut expects_formats = false;
     loop {
+        if expects_formats && formats.is_empty() {
+            formats = Formats::read(ordered.data_mut());
+        }
         match ordered.next() {
             Ok(Some(entry)) if entry.is_kernel() => match entry.decode() {
                 Ok(decoded) => {
                     session.apply(&decoded);
-                    visit(&entry, Some(&decoded), session)?;
+                    visit(&entry, Some(&decoded), session, &formats)?;
                 }
                 Err(error) => {
                     complain(&error);
-                    visit(&entry, None, session)?;
+                    visit(&entry, None, session, &formats)?;
                 }
             },
             Ok(Some(entry)) => {
+                expects_formats |= entry.kind() == kind::HEADER_TRACING_DATA;
                 if let Ok(perfuse_data::tool::Tool::BuildId(id)) = entry.tool().map(|record| record.tool) {
                     session.set_build_id(id.name.as_bytes(), id.bytes());
                 }
-                visit(&entry, None, session)?;
+                visit(&entry, None, session, &formats)?;
             }
             Ok(None) => break,
             Err(error) => complain(&error),

@@ -234,7 +234,7 @@ fn plan(args: &Args, context_keys: Vec<Key>, keys: Vec<Key>, has_chains: bool) -
 fn collect(args: &Args, keys: &[Key], events: &mut Vec<EventProfile>, summary: &mut Summary) -> Result<()> {
     let (mut stack, mut values): (Vec<FrameId>, Vec<u64>) = Default::default();
     let Summary { lost, frames, session } = summary;
-    let ordered = recording::replay(args.input.open()?, session, |entry, decoded, session| {
+    let ordered = recording::replay(args.input.open()?, session, |entry, decoded, session, _| {
         let Some(decoded) = decoded else { return Ok(()) };
         let sample = match &decoded.record {
             Record::Sample(sample) => sample,

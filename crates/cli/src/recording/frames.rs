@@ -32,10 +32,8 @@ pub(crate) struct Frame {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Located {
     pub(crate) frame: FrameId,
-    #[expect(dead_code, reason = "for lines of single samples")]
     /// From the start of the symbol.
     pub(crate) offset: u64,
-    #[expect(dead_code, reason = "for lines of single samples")]
     /// The address as the object counts.
     pub(crate) place: u64,
 }

@@ -60,7 +60,7 @@ pub(super) fn stats(out: &mut impl Write, input: &Input) -> Result<()> {
 /// Threads under their parents; with what their processes have mapped.
 pub(super) fn tasks(out: &mut impl Write, input: &Input, with_maps: bool) -> Result<()> {
     let mut session = Session::new();
-    recording::replay(input.open()?, &mut session, |_, _, _| Ok(()))?;
+    recording::replay(input.open()?, &mut session, |_, _, _, _| Ok(()))?;
     let mut children: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
     for (tid, thread) in session.threads() {
         let parent = match thread.parent {

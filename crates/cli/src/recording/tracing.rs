@@ -1,0 +1,62 @@
+//! The formats of the tracepoints of a recording, by the number that is `attr.config` of their events.
+
+use perfuse_abi::ByteOrder;
+use perfuse_data::PerfData;
+use perfuse_data::feature::{Feature, FeatureId, Section};
+use perfuse_events::tracepoint::{Format, Names, NoNames};
+use std::collections::HashMap;
+
+/// Formats by number, and strings of the kernel by address.
+#[derive(Debug, Default)]
+pub(crate) struct Formats {
+    by_id: HashMap<u64, Format>,
+    texts: HashMap<u64, Vec<u8>>,
+}
+
+impl Formats {
+    /// Those of a recording; none if it has none.
+    pub(crate) fn read(data: &mut PerfData<'_>) -> Self {
+        let mut formats = Formats::default();
+        let Ok(Some(Section { feature: Feature::TracingData(tracing), .. })) =
+            data.feature(FeatureId::TRACING_DATA)
+        else {
+            return formats;
+        };
+        let all = tracing.systems.iter().flat_map(|system| &system.formats).chain(&tracing.ftrace_formats);
+        for text in all {
+            if let Some(format) = Format::parse(&String::from_utf8_lossy(text)) {
+                formats.by_id.insert(format.id, format);
+            }
+        }
+        for line in String::from_utf8_lossy(tracing.printk_formats).lines() {
+            // 0xffffffff81234567 : "text"
+            let Some((address, text)) = line.split_once(':') else { continue };
+            let Ok(address) = u64::from_str_radix(address.trim().trim_start_matches("0x"), 16) else {
+                continue;
+            };
+            let text = text.trim().trim_matches('"').replace("\\n", "");
+            formats.texts.insert(address, text.into_bytes());
+        }
+        formats
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// The text of a sample's raw data; `None` if the recording has no format for it.
+    pub(crate) fn print(&self, id: u64, raw: &[u8], order: ByteOrder) -> Option<String> {
+        let format = self.by_id.get(&id)?;
+        Some(format.print(raw, order, self))
+    }
+}
+
+impl Names for Formats {
+    fn symbol(&self, address: u64) -> Option<(String, u64)> {
+        NoNames.symbol(address)
+    }
+
+    fn text(&self, address: u64) -> Option<&[u8]> {
+        self.texts.get(&address).map(Vec::as_slice)
+    }
+}
