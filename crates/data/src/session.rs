@@ -313,8 +313,12 @@ impl Session {
         id
     }
 
-    /// The thread, made if it is new; `None` if there are too many.
+    /// The thread, made if it is new; `None` if there are too many, or if it is one whose number is gone.
     fn thread_mut(&mut self, tid: Tid) -> Option<&mut Thread> {
+        // A task that is ending has -1 for its number, and so has any other that is.
+        if tid.tid == u32::MAX {
+            return None;
+        }
         if !self.threads.contains_key(&tid.tid) {
             if self.threads.len() >= MOST {
                 return None;

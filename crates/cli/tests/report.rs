@@ -1,0 +1,143 @@
+//! `perfuse report` and `perfuse script`, the real program, on files that the real perf records, compared with
+//! what perf makes of them; and on a folder of recordings from elsewhere, which must not make it fall over.
+
+use perfuse_testkit::{Outcome, Skip, need};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+perfuse_testkit::suite! {
+    lines_of_samples_are_perfs,
+    lines_of_tracepoints_are_perfs,
+    statistics_are_perfs,
+    shares_are_perfs,
+    foreign_recordings_are_no_reason_to_panic,
+}
+
+fn perfuse(arguments: &[&str]) -> (String, String, Option<i32>) {
+    let path = std::env::var_os("PERFUSE_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_perfuse").into());
+    let output =
+        Command::new(path).args(arguments).stdin(Stdio::null()).output().expect("the program starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+fn perf(arguments: &[&str]) -> Result<String, Skip> {
+    let output =
+        Command::new(need::perf()?).args(arguments).stdin(Stdio::null()).output().expect("perf starts");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A recording that is gone with this.
+struct Recording(PathBuf);
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Recording {
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a name in UTF-8")
+    }
+}
+
+/// Records a shell that works with the real perf.
+fn record(name: &str, options: &[&str]) -> Result<Recording, Skip> {
+    let path = std::env::temp_dir().join(format!("perfuse-report-test-{}-{name}", std::process::id()));
+    let recording = Recording(path);
+    let command = ["--", "sh", "-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; ls / >/dev/null"];
+    let arguments = [&["record", "-q", "-o", recording.path()], options, &command].concat();
+    let output = Command::new(need::perf()?).args(arguments).output().expect("perf starts");
+    match output.status.success() {
+        true => Ok(recording),
+        false => Err(Skip::needs("a recording by perf", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// Where lines differ. Of two names for one address, either is right: the kernel has system calls twice.
+fn differences(ours: &str, theirs: &str) -> Vec<String> {
+    let plain = |line: &str| line.replace("__ia32_sys_", "__x64_sys_").trim_end().to_owned();
+    let (ours, theirs): (Vec<_>, Vec<_>) =
+        (ours.lines().map(plain).collect(), theirs.lines().map(plain).collect());
+    assert_eq!(ours.len(), theirs.len(), "number of lines");
+    let pairs = ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs);
+    pairs.map(|(ours, theirs)| format!("ours {ours}\nperf {theirs}")).collect()
+}
+
+fn lines_of_samples_are_perfs() -> Outcome {
+    for (name, options) in [("plain", &["-e", "cpu-clock"][..]), ("two", &["-e", "cpu-clock,page-faults"])] {
+        let recording = record(name, options)?;
+        let fields = ["-F", "comm,tid,time,event,ip,sym,dso"];
+        let ours = perfuse(&[&["script", "-i", recording.path()], &fields[..]].concat()).0;
+        let theirs = perf(&[&["script", "--no-inline", "-i", recording.path()], &fields[..]].concat())?;
+        assert!(!ours.is_empty());
+        let different = differences(&ours, &theirs);
+        // Where several symbols share an address, or perf finds none, names may differ; nothing else may.
+        assert!(different.len() * 20 <= ours.lines().count(), "{name}: {different:#?}");
+    }
+    Ok(())
+}
+
+fn lines_of_tracepoints_are_perfs() -> Outcome {
+    need::tracefs()?;
+    need::root()?;
+    for (name, event) in [("sched", "sched:*"), ("sys", "raw_syscalls:*")] {
+        let recording = record(name, &["-e", event])?;
+        let ours = perfuse(&["script", "-i", recording.path()]).0;
+        let theirs = perf(&["script", "-i", recording.path()])?;
+        assert!(!ours.is_empty());
+        let different = differences(&ours, &theirs);
+        assert!(different.is_empty(), "{name}: {different:#?}");
+    }
+    Ok(())
+}
+
+fn statistics_are_perfs() -> Outcome {
+    for (name, options) in [("stats", &["-e", "cpu-clock", "-g"][..]), ("zstd", &["-e", "cpu-clock", "-z"])] {
+        let recording = record(name, options)?;
+        let words = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| line.contains(" events: "));
+            lines.map(|line| line.split_whitespace().take(3).collect::<Vec<_>>().join(" ")).collect()
+        };
+        let ours = words(&perfuse(&["report", "--stats", "-i", recording.path()]).0);
+        let theirs = words(&perf(&["report", "--stats", "-i", recording.path()])?);
+        assert_eq!(ours, theirs, "{name}");
+    }
+    Ok(())
+}
+
+fn shares_are_perfs() -> Outcome {
+    let recording = record("shares", &["-e", "cpu-clock", "-g"])?;
+    let shares = |text: &str| -> Vec<String> {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let lines = text.lines().filter(|line| !line.starts_with('#')).map(words);
+        let mut shares: Vec<_> =
+            lines.filter(|words| words.len() >= 3).map(|words| words.join(" ")).collect();
+        shares.sort();
+        shares
+    };
+    let options =
+        ["report", "--stdio", "--no-children", "-g", "none", "-s", "comm,dso", "-i", recording.path()];
+    let ours = shares(&perfuse(&options).0);
+    assert!(!ours.is_empty());
+    assert_eq!(ours, shares(&perf(&options)?));
+    Ok(())
+}
+
+fn foreign_recordings_are_no_reason_to_panic() -> Outcome {
+    let folder = need::shared("corpus/files")?;
+    let mut count = 0;
+    for file in std::fs::read_dir(folder).expect("a folder") {
+        let path = file.expect("an entry").path();
+        let path = Path::new(&path).to_str().expect("a name in UTF-8").to_owned();
+        for what in [&["report", "-s", "comm,cpu", "--stats"][..], &["script", "-F", "comm,tid,time"]] {
+            let (_, errors, code) = perfuse(&[what, &["-i", &path]].concat());
+            assert!(!errors.contains("internal error"), "{what:?} {path}: {errors}");
+            assert!(matches!(code, Some(0 | 125)), "{what:?} {path}: {code:?}");
+            count += 1;
+        }
+    }
+    println!("{count} runs");
+    Ok(())
+}
