@@ -148,9 +148,9 @@ pub(super) fn cgroups_are_perfs() -> Outcome {
         &["-a", "-I", "50", "-e", "cpu-clock,faults", "-G", &alone],
         &["-a", "-d", "-e", "cpu-clock", "-G", &busy_name],
     ];
-    for format in ["-x,", "-j"] {
+    for (format, cases) in [("-x,", cases), ("-j", &cases[..5])] {
         for case in cases {
-            let arguments = [&[format], *case, &["sleep", "0.2"]].concat();
+            let arguments = [&[format], *case, &["sleep", "0.1"]].concat();
             assert_same_shapes(&program, &perf, &arguments);
         }
     }
