@@ -18,8 +18,8 @@ mod sandbox;
 pub mod signals;
 pub mod work;
 
-use libtest_mimic::{Arguments, Completion, Trial};
 pub use cgroup::OwnCgroup;
+use libtest_mimic::{Arguments, Completion, Trial};
 pub use sandbox::Sandbox;
 
 /// Why a test cannot run on this machine.
