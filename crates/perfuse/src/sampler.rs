@@ -130,10 +130,7 @@ impl SamplerBuilder {
         let Some((owner, others)) = members.split_first_mut() else {
             let event = Builder::new(perfuse_abi::Software::DUMMY).attr();
             let (pid, cpu, flags) = self.target.arguments();
-            return Err(Error::new(
-                Call::Open { attr: event, pid, cpu, leader: None, flags },
-                Errno::EINVAL,
-            ));
+            return Err(Error::new(Call::Open { attr: event, pid, cpu, leader: None, flags }, Errno::EINVAL));
         };
         let ring = self.ring.map(&owner.counter.handle)?;
         for other in others {
