@@ -54,7 +54,8 @@ mod tests {
         let page = String::from_utf8(page().unwrap()).unwrap();
         for subcommand in Cli::command().get_subcommands() {
             let name = subcommand.get_name();
-            assert!(page.contains(&format!("perfuse\\-{name}")), "{name}");
+            let page_name = format!("perfuse\\-{}", name.replace('-', "\\-"));
+            assert!(page.contains(&page_name), "{name}");
             let shown = subcommand.get_arguments().filter(|argument| !argument.is_hide_set());
             for option in shown.filter_map(clap::Arg::get_long) {
                 assert!(page.contains(&format!("\\-\\-{}", option.replace('-', "\\-"))), "{name} --{option}");

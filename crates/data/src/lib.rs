@@ -26,9 +26,9 @@ mod ordered;
 mod part;
 mod reader;
 mod record;
+pub mod session;
 pub mod tool;
 mod writer;
-pub mod session;
 mod zstd;
 
 pub use error::{Error, Location, Problem};
