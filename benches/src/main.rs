@@ -4,9 +4,10 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml            # all
-//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols
+//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data
 //! ```
 
+mod data;
 mod drain;
 mod measure;
 mod read;
@@ -15,12 +16,13 @@ mod symbols;
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let all: [(&str, fn()); 5] = [
+    let all: [(&str, fn()); 6] = [
         ("read", read::single),
         ("group", read::group),
         ("drain", drain::all),
         ("stat", stat::whole_process),
         ("symbols", symbols::all),
+        ("data", data::iterate),
     ];
     for (name, bench) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {

@@ -6,7 +6,7 @@ use perfuse_abi::{Attr, AttrError, ByteOrder, WireAttr};
 use std::fmt;
 
 /// A codec that can also do NUL-terminated names.
-pub trait FileCodec<'a>: Codec<'a> {
+pub(crate) trait FileCodec<'a>: Codec<'a> {
     /// A name and the NUL after it. A writer refuses a name with a NUL in it.
     fn c_string(&mut self, what: &'static str, v: &mut &'a [u8]) -> Result<(), Self::Error>;
 }
@@ -30,7 +30,7 @@ impl<'a, S: Sink> FileCodec<'a> for Writer<'_, S> {
 
 /// What the bytes of a section or record do not tell about themselves. Writers need none of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Surroundings {
+pub(crate) struct Surroundings {
     /// Where the bytes end, counted as [`Codec::position`] does.
     pub(crate) end: usize,
     /// How many cpus the machine could have ([`NrCpus::available`](crate::feature::NrCpus)).
@@ -48,7 +48,7 @@ impl Surroundings {
 }
 
 /// A layout of this crate: one function for both directions.
-pub trait FileLayout<'a>: Default {
+pub(crate) trait FileLayout<'a>: Default {
     /// Names the fields to `c` in order.
     fn layout<C: FileCodec<'a>>(&mut self, c: &mut C, around: &Surroundings) -> Result<(), C::Error>;
 }

@@ -1,9 +1,11 @@
-//! perf.data, read.
+//! perf.data, read and written.
 //!
 //! A recording is a sequence of records: those of the kernel, which [`perfuse_abi::record`] takes apart, and
 //! those of the tool ([`tool`]). Beside them stand the events ([`Events`]) and sections about the machine
 //! and the recording ([`feature`]). [`PerfData`] opens one in any of its forms and delivers the records in
 //! the order of the file; [`Ordered`] delivers them by time.
+//!
+//! [`session::Session`] replays the records; [`Writer`] makes a recording.
 //!
 //! Every layout that is not the kernel's is written down once, as in [`perfuse_abi::wire`], and serves both
 //! directions: [`feature::Section::encode`] and [`tool::ToolRecord::encode`] write what the reader reads.
@@ -34,9 +36,12 @@ mod zstd;
 pub use error::{Error, Location, Problem};
 pub use events::{Event, Events};
 pub use header::{FeatureSet, FileHeader, FileSection};
-pub use layout::{AttrBytes, FileCodec, FileLayout, Str, Surroundings};
+pub use layout::{AttrBytes, Str};
 pub use ordered::Ordered;
 pub use reader::{Form, Options, Payload, PerfData};
 pub use record::Entry;
 pub use writer::{NewEvent, Writer};
 pub use zstd::ZstdError;
+
+/// The crate that the kernel's records are from.
+pub use perfuse_abi as abi;

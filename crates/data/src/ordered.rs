@@ -5,11 +5,12 @@
 //! of turn n. So at each mark, everything up to the youngest time of the turn before it can be delivered in
 //! order, and no more than about two turns have to be kept.
 
-use crate::error::Error;
-use crate::error::Location;
+use crate::error::{Error, Location};
+use crate::part::Found;
 use crate::reader::PerfData;
 use crate::record::Entry;
 use crate::tool::kind;
+use perfuse_abi::record::Header;
 use std::collections::VecDeque;
 
 /// Bytes of records that are kept together.
@@ -28,11 +29,12 @@ pub struct Ordered<'i> {
     data: PerfData<'i>,
     limit: usize,
     chunks: Chunks,
-    /// Kept, in the order of the file but for a sorted start.
+    /// Kept: up to `delivered_count` what was delivered, up to `due` what is to be, oldest first; then in the
+    /// order of the file but for a sorted start.
     kept: Vec<Kept>,
     kept_bytes: usize,
-    /// To be delivered, oldest first.
-    due: VecDeque<Kept>,
+    delivered_count: usize,
+    due: usize,
     delivered: Option<Kept>,
     lanes: Vec<Lane>,
     youngest: u64,
@@ -50,8 +52,15 @@ struct Kept {
     time: u64,
     chunk: u64,
     start: u32,
-    len: u32,
+    header: Header,
     location: Location,
+}
+
+impl Kept {
+    /// Bytes of the record: one of the kernel, whose header tells.
+    fn len(&self) -> usize {
+        self.header.size.into()
+    }
 }
 
 /// How far one file of a directory was read.
@@ -81,7 +90,8 @@ impl<'i> Ordered<'i> {
             chunks: Chunks::default(),
             kept: Vec::new(),
             kept_bytes: 0,
-            due: VecDeque::new(),
+            delivered_count: 0,
+            due: 0,
             delivered: None,
             lanes: vec![Lane::default(); data.parts()],
             youngest: 0,
@@ -116,7 +126,9 @@ impl<'i> Ordered<'i> {
             self.chunks.release(delivered.chunk);
         }
         loop {
-            if let Some(kept) = self.due.pop_front() {
+            if self.delivered_count < self.due {
+                let kept = self.kept[self.delivered_count];
+                self.delivered_count += 1;
                 return Ok(Some(self.deliver(kept)));
             }
             if std::mem::take(&mut self.flush) {
@@ -126,19 +138,20 @@ impl<'i> Ordered<'i> {
             match self.step() {
                 Step::Kept => {}
                 Step::Now => return Ok(self.data.current()),
-                Step::End if !self.kept.is_empty() => self.make_due(u64::MAX),
+                Step::End if self.delivered_count < self.kept.len() => self.make_due(u64::MAX),
                 Step::End => return self.errors.pop_front().map_or(Ok(None), Err),
             }
         }
     }
 
     fn deliver(&mut self, kept: Kept) -> Entry<'_> {
-        self.kept_bytes -= cost(kept.len as usize);
+        self.kept_bytes -= cost(kept.len());
         self.late += u64::from(kept.time < self.last_time);
         self.last_time = self.last_time.max(kept.time);
         self.delivered = Some(kept);
-        let bytes = self.chunks.get(kept.chunk, kept.start as usize, kept.len as usize);
-        Entry::new(kept.location, bytes, self.data.events(), 0)
+        let bytes = self.chunks.get(kept.chunk, kept.start as usize, kept.len());
+        let found = Found { header: kept.header, location: kept.location };
+        Entry::new(found, bytes, self.data.events(), 0)
     }
 
     /// Reads a record, from the file of a directory that is behind the others.
@@ -166,13 +179,13 @@ impl<'i> Ordered<'i> {
             }
         };
         let (chunk, start) = self.chunks.push(entry.bytes());
-        let len = entry.bytes().len();
-        self.kept.push(Kept { time, chunk, start, len: len as u32, location: entry.location });
-        self.kept_bytes += cost(len);
+        let kept = Kept { time, chunk, start, header: entry.raw.header, location: entry.location };
+        self.kept.push(kept);
+        self.kept_bytes += cost(kept.len());
         self.lanes[part].time = time;
         self.youngest = self.youngest.max(time);
         if self.kept_bytes > self.limit {
-            self.kept.sort_by_key(|kept| kept.time);
+            self.sort();
             let middle = self.kept[self.kept.len() / 2].time;
             self.make_due(middle);
         }
@@ -186,10 +199,16 @@ impl<'i> Ordered<'i> {
 
     /// Makes everything due that is not younger than `time`.
     fn make_due(&mut self, time: u64) {
-        // Mostly sorted already; the sort is stable and makes use of that.
+        self.sort();
+        self.due = self.kept.partition_point(|kept| kept.time <= time);
+    }
+
+    /// Forgets what was delivered and sorts the rest, of which most is sorted already: the sort is stable and
+    /// makes use of that.
+    fn sort(&mut self) {
+        self.kept.drain(..self.delivered_count);
+        (self.delivered_count, self.due) = (0, 0);
         self.kept.sort_by_key(|kept| kept.time);
-        let count = self.kept.partition_point(|kept| kept.time <= time);
-        self.due.extend(self.kept.drain(..count));
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct Part<'i> {
     /// Tracing data that was read, and where it was.
     tracing: Option<(Location, Vec<u8>)>,
     is_done: bool,
+    /// The next record is not simply the next one in the buffer.
+    is_special: bool,
 }
 
 impl<'i> Part<'i> {
@@ -63,21 +65,50 @@ impl<'i> Part<'i> {
             tracing_len: 0,
             tracing: None,
             is_done: false,
+            is_special: false,
         }
     }
 
-    /// The next record; `None` at the end. After an error there is none.
+    /// The next record, if it is an uncompressed one of the kernel and the buffer has it: the common case.
     #[inline]
+    pub(crate) fn next_in_buffer(&mut self) -> Option<Found> {
+        let Held::Stream(len) = self.held else { return None };
+        if self.is_special {
+            return None;
+        }
+        let rest = self.stream.bytes().get(len..)?;
+        let mut header = Header::default();
+        header.layout(&mut Reader::new(rest, self.order)).ok()?;
+        let size = usize::from(header.size);
+        if !header.kind.is_kernel() || size < Header::SIZE || size > rest.len() {
+            return None;
+        }
+        self.stream.consume(len);
+        self.held = Held::Stream(size);
+        Some(Found { header, location: self.stream.location() })
+    }
+
+    /// The bytes of what [`next_in_buffer`](Self::next_in_buffer) found.
+    #[inline]
+    pub(crate) fn bytes_in_buffer(&self, found: Found) -> &[u8] {
+        &self.stream.bytes()[..usize::from(found.header.size)]
+    }
+
+    /// The next record; `None` at the end. After an error there is none.
     pub(crate) fn next(&mut self) -> Result<Option<Found>, Error> {
         if self.is_done {
             return Ok(None);
         }
+        if let Some(found) = self.next_in_buffer() {
+            return Ok(Some(found));
+        }
         let result = self.find();
         self.is_done = !matches!(result, Ok(Some(_)));
+        let has_more = self.payload | self.tracing_len > 0 || self.tracing.is_some();
+        self.is_special = self.is_done || has_more || self.decoder.is_some();
         result
     }
 
-    #[inline]
     fn find(&mut self) -> Result<Option<Found>, Error> {
         if let Held::Stream(len) = self.held {
             self.stream.consume(len);

@@ -61,7 +61,7 @@ pub struct PerfData<'i> {
     parts: Vec<Part<'i>>,
     current: usize,
     problems: Vec<Error>,
-    /// The record that was found last.
+    /// The record that [`next_of`](Self::next_of) found last.
     found: Option<Found>,
     /// Bytes of feature sections that came as records.
     streamed: u64,
@@ -317,6 +317,14 @@ impl<'i> PerfData<'i> {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "each record borrows the reader")]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, Error> {
+        if let Some(found) = self.parts.get_mut(self.current).and_then(Part::next_in_buffer) {
+            let bytes = self.parts[self.current].bytes_in_buffer(found);
+            return Ok(Some(Entry::new(found, bytes, &self.events, 0)));
+        }
+        self.next_slowly()
+    }
+
+    fn next_slowly(&mut self) -> Result<Option<Entry<'_>>, Error> {
         while self.current < self.parts.len() {
             match self.find(self.current)? {
                 Some(found) => return Ok(Some(self.entry(self.current, found))),
@@ -363,10 +371,10 @@ impl<'i> PerfData<'i> {
     #[inline]
     fn entry_of(&self, part: usize, found: Found) -> Entry<'_> {
         let part = &self.parts[part];
-        Entry::new(found.location, part.bytes(), &self.events, part.payload_left())
+        Entry::new(found, part.bytes(), &self.events, part.payload_left())
     }
 
-    /// The record that was delivered last, if nothing was read since.
+    /// The record that [`next_of`](Self::next_of) delivered last.
     pub(crate) fn current(&self) -> Option<Entry<'_>> {
         self.found.map(|found| self.entry_of(self.current, found))
     }

@@ -2,16 +2,16 @@
 
 use crate::error::{Error, Location, Problem};
 use crate::events::{Event, Events};
+use crate::part::Found;
 use crate::tool::ToolRecord;
 use perfuse_abi::record::{Decoded, Header, RawRecord, RecordFormat, RecordType};
-use perfuse_abi::wire::{Layout, Reader};
 
 /// A record of the recording. Borrows the reader's buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// Where it is.
     pub location: Location,
-    /// Its header and bytes.
+    /// Its header and what follows that.
     pub raw: RawRecord<'a>,
     bytes: &'a [u8],
     events: &'a Events,
@@ -19,17 +19,15 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The record that `bytes` are.
+    /// The record that `bytes` are, header included.
     #[inline]
-    pub(crate) fn new(location: Location, bytes: &'a [u8], events: &'a Events, payload: u64) -> Self {
-        let mut header = Header::default();
-        // Whoever found the record has seen its header.
-        let _whole = header.layout(&mut Reader::new(bytes, events.order()));
+    pub(crate) fn new(found: Found, bytes: &'a [u8], events: &'a Events, payload: u64) -> Self {
+        let Found { header, location } = found;
         let raw = RawRecord { header, body: bytes.get(Header::SIZE..).unwrap_or(&[]) };
         Entry { location, raw, bytes, events, payload }
     }
 
-    /// All its bytes: the header and what follows it.
+    /// All its bytes, header included.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
@@ -81,7 +79,8 @@ impl<'a> Entry<'a> {
         self.raw.decode(format).map_err(|short| self.error(short))
     }
 
-    /// The same as [`decode`](Self::decode), into a place that is used again and again.
+    /// The same as [`decode`](Self::decode), in place: what is as large as a sample costs as much to move as
+    /// to decode.
     #[inline]
     pub fn fill(&self, decoded: &mut Decoded<'a>) -> Result<(), Error> {
         let format = self.known_format()?;

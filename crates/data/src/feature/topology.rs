@@ -71,7 +71,7 @@ impl<'a> FileLayout<'a> for CpuTopology<'a> {
         c.optional(told.is_some() || has_cpus, "cpus", &mut self.cpus, |c, v| {
             c.seq("cores and packages", count, v)
         })?;
-        let has_dies = around.cpus > 0 && around.has(c, 4 + count * 4, false);
+        let has_dies = has_cpus && around.has(c, 4 + count * 4, false);
         c.optional(self.dies.is_some() || has_dies, "dies", &mut self.dies, |c, v| {
             list(c, "number of dies", &mut v.siblings, around)?;
             items(c, count, &mut v.of_cpu, |c, die| c.u32("die", die))

@@ -81,22 +81,20 @@ impl<'a> TracingData<'a> {
     fn prelude<C: FileCodec<'a>>(&mut self, c: &mut C) -> Result<(), C::Error> {
         let mut magic = *MAGIC;
         c.fixed("magic", &mut magic)?;
-        if &magic != MAGIC {
-            // There is no such error in a codec: a magic that is not there is missing bytes.
-            return c.bytes("magic of tracing data", u64::MAX, &mut { &[][..] });
-        }
+        expect(c, &magic == MAGIC, "magic of tracing data")?;
         c.c_string("version", &mut self.version)?;
         let mut big = u8::from(self.is_big_endian);
         c.u8("byte order", &mut big)?;
-        self.is_big_endian = big != 0;
+        expect(c, big < 2, "byte order")?;
+        self.is_big_endian = big == 1;
         c.u8("size of a long", &mut self.long_size)
     }
 
     fn files<C: FileCodec<'a>>(&mut self, c: &mut C, around: &Surroundings) -> Result<(), C::Error> {
         c.u32("page size", &mut self.page_size)?;
-        c.c_string("header_page", &mut &b"header_page"[..])?;
+        label(c, b"header_page", "header_page")?;
         bytes64(c, "header_page", &mut self.header_page)?;
-        c.c_string("header_event", &mut &b"header_event"[..])?;
+        label(c, b"header_event", "header_event")?;
         bytes64(c, "header_event", &mut self.header_event)?;
         let mut count = self.ftrace_formats.len() as u32;
         c.u32("number of ftrace formats", &mut count)?;
@@ -116,6 +114,18 @@ impl<'a> TracingData<'a> {
             bytes64(c, "saved_cmdlines", v)
         })
     }
+}
+
+/// A name that stands for itself.
+fn label<'a, C: FileCodec<'a>>(c: &mut C, name: &'static [u8], what: &'static str) -> Result<(), C::Error> {
+    let mut found = name;
+    c.c_string(what, &mut found)?;
+    expect(c, found == name, what)
+}
+
+/// Codecs know one error, missing bytes: what should be there and is not is as many as there cannot be.
+fn expect<'a, C: FileCodec<'a>>(c: &mut C, is_there: bool, what: &'static str) -> Result<(), C::Error> {
+    if is_there { Ok(()) } else { c.bytes(what, u64::MAX, &mut { &[][..] }) }
 }
 
 impl<'a> FileLayout<'a> for TracingData<'a> {
