@@ -7,6 +7,7 @@
 
 use crate::error::Result;
 use crate::handle::Handle;
+use crate::kernel::Request;
 use perfuse_abi::ByteOrder;
 use perfuse_abi::page::offset;
 use perfuse_abi::record::{Header, RawRecord};
@@ -88,10 +89,18 @@ impl Ring {
         }
     }
 
+    /// Stops the ring of `owner`, copies what it holds, and lets it go on.
+    pub(crate) fn paused_snapshot(&mut self, owner: &Handle) -> Result<Snapshot> {
+        owner.ioctl(Request::PauseOutput(true))?;
+        let snapshot = self.snapshot();
+        owner.ioctl(Request::PauseOutput(false))?;
+        Ok(snapshot)
+    }
+
     /// A copy of what an overwritten ring holds, newest record first. The caller has paused the ring; a
     /// record that was being written at that moment may have destroyed the oldest ones, so the copy ends
     /// where it stops making sense.
-    pub(crate) fn snapshot(&mut self) -> Snapshot {
+    fn snapshot(&mut self) -> Snapshot {
         let head = self.map.load_u64(offset::DATA_HEAD, Acquire);
         self.tail = head;
         if head % 8 != 0 {

@@ -283,10 +283,7 @@ impl Sampler {
     /// Stops the ring, copies what it holds, and lets it go on: the newest records of an
     /// [overwritten](SamplerBuilder::overwrite) ring. What happens meanwhile is lost.
     pub fn snapshot(&mut self) -> Result<SamplerSnapshot<'_>> {
-        let owner = &self.members[0].counter.handle;
-        owner.ioctl(Request::PauseOutput(true))?;
-        let records = self.ring.snapshot();
-        owner.ioctl(Request::PauseOutput(false))?;
+        let records = self.ring.paused_snapshot(&self.members[0].counter.handle)?;
         Ok(SamplerSnapshot { records, members: &self.members })
     }
 

@@ -1,7 +1,7 @@
 //! Events that leave records, on everything a [`Scope`] covers: one ring for each cpu, shared by all
 //! events and tasks. What recording a program with its children, or a whole machine, takes.
 
-use crate::builder::{Builder, GivenUp, Inherit};
+use crate::builder::{Builder, GivenUp};
 use crate::counter::Counter;
 use crate::error::{Call, Error, Result};
 use crate::kernel::Request;
@@ -86,12 +86,8 @@ impl SamplerSet {
     pub fn open(scope: &Scope, events: &[Builder], ring: RingOptions) -> Result<Self> {
         let cpus = online_cpus();
         let targets = targets(scope, &cpus);
-        let needed = (targets.len() * events.len()) as u64 + 64;
-        if limits::open_files().is_ok_and(|limit| limit.soft < needed) {
-            // Where that is refused, the opens tell.
-            let _ = limits::raise_open_files();
-        }
-        let inherit = if scope.inherits() { Inherit::All } else { Inherit::No };
+        limits::provide_open_files((targets.len() * events.len()) as u64 + 64);
+        let inherit = scope.inherit();
         let mut set = SamplerSet { rings: Vec::new(), sources: Vec::new(), events: Vec::new() };
         let mut gone = None;
         // The rings by cpu; a cpu number is small.
@@ -188,11 +184,7 @@ impl SamplerSet {
     /// Stops an overwritten ring, copies what it holds, and lets it go on.
     pub fn snapshot(&mut self, ring: usize) -> Result<Snapshot> {
         let CpuRing { ring, owner } = &mut self.rings[ring];
-        let owner = &self.sources[*owner].counter.handle;
-        owner.ioctl(Request::PauseOutput(true))?;
-        let snapshot = ring.snapshot();
-        owner.ioctl(Request::PauseOutput(false))?;
-        Ok(snapshot)
+        ring.paused_snapshot(&self.sources[*owner].counter.handle)
     }
 
     /// Waits until a ring asks to be read, or one of `others` is ready, or the time is over.

@@ -1,6 +1,7 @@
 //! What people mean by "measure this": a program with all it starts, a process with all its threads,
 //! the whole machine. A scope is the list of [`Target`]s that takes.
 
+use crate::builder::Inherit;
 use crate::command::HeldCommand;
 use crate::error::{Call, Error, Result};
 use crate::pmu::online_cpus;
@@ -90,6 +91,11 @@ impl Scope {
     /// Whether events of this scope are to be inherited by what its tasks start.
     pub fn inherits(&self) -> bool {
         self.inherits
+    }
+
+    /// How events of this scope are inherited.
+    pub(crate) fn inherit(&self) -> Inherit {
+        if self.inherits { Inherit::All } else { Inherit::No }
     }
 
     /// The same scope without what its tasks start.

@@ -1,6 +1,6 @@
 //! Many events on many targets: what counting a process with all its threads, or a whole machine, takes.
 
-use crate::builder::{Builder, Inherit};
+use crate::builder::Builder;
 use crate::count::Count;
 use crate::counter::Counter;
 use crate::error::{Call, Error, Result};
@@ -72,12 +72,8 @@ impl CounterSet {
     /// Fails as a whole only where descriptors run out; the soft limit is raised to the hard one before.
     pub fn open(scope: &Scope, events: &[SetEvent]) -> Result<Self> {
         let slots = scope.slots().to_vec();
-        let needed = slots.len() as u64 * events.len() as u64 + 64;
-        if limits::open_files().is_ok_and(|limit| limit.soft < needed) {
-            // Where that is refused, the opens tell.
-            let _ = limits::raise_open_files();
-        }
-        let inherit = if scope.inherits() { Inherit::All } else { Inherit::No };
+        limits::provide_open_files(slots.len() as u64 * events.len() as u64 + 64);
+        let inherit = scope.inherit();
         let mut opened: Vec<Opened> = events.iter().map(|_| Opened::with_capacity(slots.len())).collect();
         for slot in &slots {
             let mut group = None;

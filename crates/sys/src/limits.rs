@@ -45,3 +45,11 @@ pub fn raise_open_files() -> Result<u64, Errno> {
     }
     Ok(limit.hard)
 }
+
+/// Sees to it that `needed` descriptors can be open, as far as the hard limit lets it. Where it does not,
+/// the opens tell.
+pub fn provide_open_files(needed: u64) {
+    if open_files().is_ok_and(|limit| limit.soft < needed) {
+        let _ = raise_open_files();
+    }
+}
