@@ -1,7 +1,7 @@
 //! The command line: the program's own options and its subcommands. The options of a subcommand live in
 //! that subcommand's module.
 
-use crate::{doctor, generate, listing, report, script, stat};
+use crate::{doctor, generate, listing, record, report, script, stat};
 use clap::Parser;
 
 /// Counts, samples, traces and explains programs with Linux perf_events.
@@ -25,6 +25,8 @@ pub(crate) enum Subcommand {
     /// List the build-ids of a recording
     #[command(name = "buildid-list")]
     BuildidList(listing::BuildIds),
+    /// Sample a command while it runs, or running processes, or cpus, into a perf.data file
+    Record(Box<record::Args>),
     /// Tell what this machine, kernel and user allow to measure, and why not the rest
     Doctor(doctor::Args),
     /// Write a completion script for a shell

@@ -3,10 +3,12 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod common;
 mod doctor;
 mod exit;
 mod generate;
 mod listing;
+mod record;
 mod recording;
 mod report;
 mod script;
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
         Subcommand::Script(args) => script::run(&args),
         Subcommand::Evlist(args) => listing::evlist(&args),
         Subcommand::BuildidList(args) => listing::build_ids(&args),
+        Subcommand::Record(args) => record::run(&args),
         Subcommand::Doctor(args) => doctor::run(args),
         Subcommand::Completions(args) => generate::completions(args),
         Subcommand::Man => generate::man(),

@@ -1,17 +1,18 @@
 //! One measurement from beginning to end: the command is started, time passes, intervals are reported,
 //! orders and signals are obeyed, and at the end everything is read.
 
-use super::control::{Control, Listing, Order};
 use super::counting::{Counting, Description};
 use super::model::{
     Event, Exit, Interval, Missing, MissingKind, Outcome, Place, Report, Row, Run, Subject, Usage,
 };
 use super::output::Output;
 use super::plan::{Plan, Start, Whom};
-use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND};
+use crate::common::child::{self, has_running_thread, is_running};
+use crate::common::control::{Control, Listing, Order};
+use crate::exit::Failure;
 use perfuse::{Command, HeldCommand, RunningCommand};
 use perfuse_events::{EventSpec, Source, Tool};
-use perfuse_sys::signal::{Received, SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM, Signals};
+use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, Signals};
 use perfuse_sys::{Errno, poll, process};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -109,11 +110,11 @@ impl Measuring<'_> {
         if plan.start == Start::AtOnce && plan.whom != Whom::Command {
             counting.enable()?;
         }
-        let child = held.map(start_command).transpose()?;
+        let child = held.map(child::start).transpose()?;
         let passed = self.pass(counting, child.as_ref(), start);
         if passed.is_err() {
             // Nobody waits for it any longer.
-            end(child.as_ref());
+            child::end(child.as_ref());
         }
         passed
     }
@@ -164,13 +165,13 @@ impl Measuring<'_> {
                 intervals += 1;
                 stopped_by_us |= plan.intervals == Some(intervals);
                 if stopped_by_us {
-                    end(child);
+                    child::end(child);
                     interval_ends = None;
                 }
             }
             if timeout_at.is_some_and(|at| now >= at) {
                 stopped_by_us = true;
-                end(child);
+                child::end(child);
                 timeout_at = None;
             }
         }
@@ -200,7 +201,7 @@ impl Measuring<'_> {
         while let Some(received) = self.signals.next() {
             if received.signal != SIGCHLD {
                 self.asked_to_stop += 1;
-                stop(child, received, self.asked_to_stop);
+                child::stop(child, received, self.asked_to_stop);
             }
         }
         let Some(control) = &mut self.control else { return Ok(()) };
@@ -216,7 +217,7 @@ impl Measuring<'_> {
             }
             if is_stop {
                 *stopped_by_us = true;
-                end(child);
+                child::end(child);
             }
         }
         if closed {
@@ -278,46 +279,6 @@ fn obey(order: Order, plan: &Plan, counting: &mut Counting) -> Result<(Vec<Strin
         }
     };
     Ok((remarks, true))
-}
-
-/// A process may outlive its first thread.
-fn has_running_thread(pid: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
-    threads.filter_map(Result::ok).any(|thread| is_running(&thread.path().to_string_lossy()))
-}
-
-/// The thread of this folder exists, and is more than an entry that its parent has not waited for.
-fn is_running(dir: &str) -> bool {
-    let stat = fs::read_to_string(format!("{dir}/stat")).unwrap_or_default();
-    // The state follows the name, which may contain anything.
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X' | 'x'))
-}
-
-fn start_command(held: HeldCommand) -> Result<RunningCommand, Failure> {
-    held.release().map_err(|error| {
-        let status = if error.errno() == Errno::ENOENT { NOT_FOUND } else { NOT_EXECUTABLE };
-        Failure::from(error).with_status(status)
-    })
-}
-
-/// Passes a wish to stop on. The second time it is no longer a wish.
-fn stop(child: Option<&RunningCommand>, received: Received, times: u32) {
-    // `si_code` of a signal that the terminal sent, and then to the command as well.
-    const SI_KERNEL: i32 = 0x80;
-    let Some(child) = child else { return };
-    // One that has just ended needs no signal.
-    let _ = match times {
-        1 if received.code == SI_KERNEL => Ok(()),
-        1 => child.signal(received.signal),
-        _ => child.signal(SIGKILL),
-    };
-}
-
-/// Ends the command because its time is over.
-fn end(child: Option<&RunningCommand>) {
-    // One that has just ended needs no signal.
-    let _ = child.map(|child| child.signal(SIGTERM));
 }
 
 fn exit(status: ExitStatus) -> Exit {

@@ -5,7 +5,6 @@
 
 mod args;
 mod compat;
-mod control;
 mod counting;
 mod csv;
 mod derive;
@@ -23,15 +22,18 @@ mod table;
 mod text;
 mod topology;
 
+use crate::common::control::Control;
 use crate::exit::Result;
 pub(crate) use args::Args;
-use control::Control;
 pub(crate) use counting::builder;
 use model::Exit;
+pub(crate) use number::{bytes, grouped};
 use output::Output;
+pub(crate) use output::glyphs;
 use plan::Plan;
 pub(crate) use rehearse::{Rehearsed, rehearse};
 use std::process::ExitCode;
+pub(crate) use text::Glyphs;
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {

@@ -156,7 +156,7 @@ fn open_file(path: &Path, append: bool) -> Result<File, Failure> {
 }
 
 /// The alphabet of the locale.
-fn glyphs() -> &'static Glyphs {
+pub(crate) fn glyphs() -> &'static Glyphs {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
         .filter_map(std::env::var_os)

@@ -12,12 +12,12 @@ use perfuse_events::{Source, Unit};
 /// Characters that not every terminal has.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Glyphs {
-    dot: &'static str,
+    pub(crate) dot: &'static str,
     none: &'static str,
-    warning: &'static str,
+    pub(crate) warning: &'static str,
     sigma: &'static str,
     part: &'static str,
-    arrow: &'static str,
+    pub(crate) arrow: &'static str,
     ellipsis: &'static str,
     pub(super) micro_second: &'static str,
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// An open control channel.
 #[derive(Debug)]
-pub(super) struct Control {
+pub(crate) struct Control {
     commands: File,
     acks: Option<File>,
     /// What was read of a line that is not complete.
@@ -23,7 +23,7 @@ pub(super) struct Control {
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Start or stop the events of a name, or all.
     Switch {
         on: bool,
@@ -40,7 +40,7 @@ pub(super) enum Order {
 
 /// How `evlist` is to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listing {
+pub(crate) enum Listing {
     Names,
     /// `-v`: how each event was opened.
     Details,
@@ -53,7 +53,7 @@ const ACK: &[u8] = b"ack\n\0";
 
 impl Control {
     /// Opens what `--control` names.
-    pub(super) fn open(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn open(text: &str) -> Result<Self, Failure> {
         let (kind, names) = text.split_once(':').unwrap_or((text, ""));
         let (commands, acks) = match names.split_once(',') {
             Some((commands, acks)) => (commands, Some(acks).filter(|acks| !acks.is_empty())),
@@ -77,7 +77,7 @@ impl Control {
     }
 
     /// Reads what has arrived. The flag tells that no more will come.
-    pub(super) fn orders(&mut self) -> (Vec<Order>, bool) {
+    pub(crate) fn orders(&mut self) -> (Vec<Order>, bool) {
         let mut buffer = [0; 256];
         let mut orders = Vec::new();
         // A descriptor that was given to us may be one that blocks, and is not ours to change.
@@ -102,7 +102,7 @@ impl Control {
 
     /// Answers an order that has been carried out. A reader that has gone away, or does not read, does
     /// not matter.
-    pub(super) fn acknowledge(&mut self) {
+    pub(crate) fn acknowledge(&mut self) {
         if let Some(acks) = self.acks.as_mut().filter(|acks| poll::is_writable(acks.as_fd())) {
             let _ = acks.write_all(ACK);
         }

@@ -1,0 +1,48 @@
+//! The command that is measured, and processes that are: starting, stopping, and whether they still are.
+
+use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND};
+use perfuse::{HeldCommand, RunningCommand};
+use perfuse_sys::Errno;
+use perfuse_sys::signal::{Received, SIGKILL, SIGTERM};
+use std::fs;
+
+/// Lets a command run.
+pub(crate) fn start(held: HeldCommand) -> Result<RunningCommand, Failure> {
+    held.release().map_err(|error| {
+        let status = if error.errno() == Errno::ENOENT { NOT_FOUND } else { NOT_EXECUTABLE };
+        Failure::from(error).with_status(status)
+    })
+}
+
+/// Passes a wish to stop on. The second time it is no longer a wish.
+pub(crate) fn stop(child: Option<&RunningCommand>, received: Received, times: u32) {
+    // `si_code` of a signal that the terminal sent, and then to the command as well.
+    const SI_KERNEL: i32 = 0x80;
+    let Some(child) = child else { return };
+    // One that has just ended needs no signal.
+    let _ = match times {
+        1 if received.code == SI_KERNEL => Ok(()),
+        1 => child.signal(received.signal),
+        _ => child.signal(SIGKILL),
+    };
+}
+
+/// Ends the command because its time is over.
+pub(crate) fn end(child: Option<&RunningCommand>) {
+    // One that has just ended needs no signal.
+    let _ = child.map(|child| child.signal(SIGTERM));
+}
+
+/// A process may outlive its first thread.
+pub(crate) fn has_running_thread(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    threads.filter_map(Result::ok).any(|thread| is_running(&thread.path().to_string_lossy()))
+}
+
+/// The thread of this folder exists, and is more than an entry that its parent has not waited for.
+pub(crate) fn is_running(dir: &str) -> bool {
+    let stat = fs::read_to_string(format!("{dir}/stat")).unwrap_or_default();
+    // The state follows the name, which may contain anything.
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X' | 'x'))
+}

@@ -1,0 +1,198 @@
+//! The options of `perfuse record`. Letters and meanings are perf's where perf has them.
+
+use super::selection::{Compression, Selection};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Options of `perfuse record`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "perfuse record [OPTIONS] [--] COMMAND [ARGS]...\n       \
+                      perfuse record [OPTIONS] -p PID | -t TID | -a | -C CPUS [[--] COMMAND [ARGS]...]",
+    after_help = "Without -e, cycles are sampled 997 times a second, or the cpu-clock where there is no PMU. \
+                  The exit status is the command's: 128+n if signal n ended it; 125 if perfuse failed, 126 if \
+                  the command cannot be executed, 127 if there is none."
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) selection: Selection,
+
+    #[command(flatten)]
+    pub(super) compression: Compression,
+
+    /// Samples a second; max: as many as the kernel allows
+    #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count")]
+    pub(super) frequency: Option<String>,
+
+    /// One sample every so many events
+    #[arg(short = 'c', long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) count: Option<u64>,
+
+    /// Record call chains, by frame pointers
+    #[arg(short = 'g')]
+    pub(super) chains: bool,
+
+    /// Record call chains: by frame pointers, from copies of the stack, or by the hardware
+    #[arg(long, value_name = "fp|dwarf[,BYTES]|lbr")]
+    pub(super) call_graph: Option<String>,
+
+    /// Record these processes, with their threads
+    #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["tid", "all_cpus", "cpu"])]
+    pub(super) pid: Vec<u32>,
+
+    /// Record these threads
+    #[arg(short = 't', long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "cpu"])]
+    pub(super) tid: Vec<u32>,
+
+    /// Record the whole system
+    #[arg(short = 'a', long)]
+    pub(super) all_cpus: bool,
+
+    /// Record all that runs on these cpus, such as 0-3,8
+    #[arg(short = 'C', long, value_name = "CPUS")]
+    pub(super) cpu: Option<String>,
+
+    /// Record the tasks of this cgroup, on all cpus or those of -C
+    #[arg(short = 'G', long, value_name = "CGROUP", conflicts_with_all = ["pid", "tid"])]
+    pub(super) cgroup: Option<String>,
+
+    /// Leave out what the recorded tasks start
+    #[arg(short = 'i', long)]
+    pub(super) no_inherit: bool,
+
+    /// The same; rings are one for each cpu nevertheless
+    #[arg(long)]
+    pub(super) per_thread: bool,
+
+    /// Write to this file; - is standard output, in the form for pipes
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+
+    /// Start sampling after this many milliseconds; -1: when told so (--control)
+    #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    pub(super) delay: Option<i64>,
+
+    /// Take the commands enable, disable, stop and ping from a descriptor or fifo, and answer with "ack"
+    #[arg(long, value_name = "fd:N[,ACK] | fifo:PATH[,ACK]")]
+    pub(super) control: Option<String>,
+
+    /// Size of each cpu's ring: pages, or bytes with a suffix (B, K, M, G)
+    #[arg(short = 'm', long, value_name = "PAGES")]
+    pub(super) mmap_pages: Option<String>,
+
+    /// Clock of the times: monotonic (the default), monotonic_raw, realtime, boottime, tai; perf: the kernel's
+    #[arg(short = 'k', long, value_name = "CLOCK", default_value = "monotonic", hide_default_value = true)]
+    pub(super) clockid: String,
+
+    /// For perf's sake: build-ids are never put into a cache
+    #[arg(short = 'N', long)]
+    pub(super) no_buildid_cache: bool,
+
+    /// Leave build-ids out
+    #[arg(short = 'B', long)]
+    pub(super) no_buildid: bool,
+
+    /// For perf's sake: build-ids of all mapped files are always written
+    #[arg(long)]
+    pub(super) buildid_all: bool,
+
+    /// Record when tasks are switched in and out
+    #[arg(long)]
+    pub(super) switch_events: bool,
+
+    /// Record the namespaces of tasks
+    #[arg(long)]
+    pub(super) namespaces: bool,
+
+    /// Record cgroups
+    #[arg(long)]
+    pub(super) all_cgroups: bool,
+
+    /// Record the data addresses of samples
+    #[arg(short = 'd', long)]
+    pub(super) data: bool,
+
+    /// Record the weight of samples, such as a latency
+    #[arg(short = 'W', long)]
+    pub(super) weight: bool,
+
+    /// Record the physical data addresses of samples
+    #[arg(long)]
+    pub(super) phys_data: bool,
+
+    /// Record the size of the pages of data addresses
+    #[arg(long)]
+    pub(super) data_page_size: bool,
+
+    /// Record the raw bytes of samples
+    #[arg(short = 'R', long)]
+    pub(super) raw_samples: bool,
+
+    /// Record for how much of the time each event was counted
+    #[arg(long)]
+    pub(super) running_time: bool,
+
+    /// Count for each thread
+    #[arg(short = 's', long)]
+    pub(super) stat: bool,
+
+    /// Record the time of samples; always so
+    #[arg(short = 'T', long)]
+    pub(super) timestamp: bool,
+
+    /// Record the period of samples, also with -c
+    #[arg(short = 'P', long)]
+    pub(super) period: bool,
+
+    /// Record the cpu of samples
+    #[arg(long)]
+    pub(super) sample_cpu: bool,
+
+    /// Record the user side only
+    #[arg(long, conflicts_with = "all_kernel")]
+    pub(super) all_user: bool,
+
+    /// Record the kernel side only
+    #[arg(long)]
+    pub(super) all_kernel: bool,
+
+    /// Record the last taken branches
+    #[arg(short = 'b', long, conflicts_with = "branch_filter")]
+    pub(super) branch_any: bool,
+
+    /// Record the last branches of these kinds, such as any_call,u
+    #[arg(short = 'j', long, value_name = "KINDS")]
+    pub(super) branch_filter: Option<String>,
+
+    /// Keep the newest records in the rings, and write them at the end or on SIGUSR2
+    #[arg(long)]
+    pub(super) overwrite: bool,
+
+    /// Tell about tasks that run already at the end in place of the start
+    #[arg(long)]
+    pub(super) tail_synthesize: bool,
+
+    /// Go on in a new file on SIGUSR2, after this size (B, K, M, G) or time (s, m, h, d)
+    #[arg(long, value_name = "signal|SIZE|TIME", num_args = 0..=1, require_equals = true, default_missing_value = "signal")]
+    pub(super) switch_output: Option<String>,
+
+    /// Put the time into the file's name
+    #[arg(long)]
+    pub(super) timestamp_filename: bool,
+
+    /// Stop when this much is written
+    #[arg(long, value_name = "SIZE")]
+    pub(super) max_size: Option<String>,
+
+    /// Show how each event was opened
+    #[arg(short = 'v', long)]
+    pub(super) verbose: bool,
+
+    /// Say nothing unless something is wrong
+    #[arg(short = 'q', long, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+
+    /// The command to run
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub(super) command: Vec<OsString>,
+}

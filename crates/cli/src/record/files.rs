@@ -1,0 +1,134 @@
+//! Where a recording goes: its file, under which name at first and at the end, the one that was there
+//! before; or standard output.
+
+use super::plan::{Destination, Plan};
+use crate::exit::Failure;
+use perfuse_data::{NewEvent, Writer};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// An output that was opened.
+pub(super) struct Target {
+    pub(super) writer: Writer<File>,
+    /// `None` for standard output.
+    pub(super) path: Option<PathBuf>,
+    /// Where the file that was there before is now.
+    old: Option<PathBuf>,
+}
+
+/// The descriptor of standard output, kept for the recording alone: whatever else is written there, as by
+/// the recorded command, goes to standard error from now on.
+pub(super) fn take_standard_output() -> Result<File, Failure> {
+    use std::io::IsTerminal;
+    if io::stdout().is_terminal() {
+        return Err(Failure::usage("a recording is nothing for a terminal: -o - wants a pipe or a file"));
+    }
+    let failed = |error| Failure::new(format_args!("cannot use standard output: {error}"));
+    let file = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;
+    rustix::stdio::dup2_stdout(io::stderr()).map_err(|errno| failed(errno.into()))?;
+    Ok(file.into())
+}
+
+impl Target {
+    /// Starts a file.
+    pub(super) fn create(plan: &Plan, path: &Path, events: &[NewEvent]) -> Result<Self, Failure> {
+        let mut old = None;
+        if fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
+            let mut name = path.as_os_str().to_owned();
+            name.push(".old");
+            fs::rename(path, &name).map_err(|error| cannot("rename", path, &error))?;
+            old = Some(PathBuf::from(name));
+        }
+        let file = File::options().create(true).truncate(true).read(true).write(true).open(path);
+        let file = file.map_err(|error| cannot("write", path, &error))?;
+        let mut writer = Writer::file(file, events).map_err(|error| cannot("write", path, &error))?;
+        compress(plan, &mut writer)?;
+        Ok(Target { writer, path: Some(path.to_owned()), old })
+    }
+
+    /// Starts a stream.
+    pub(super) fn pipe(plan: &Plan, out: File, events: &[NewEvent]) -> Result<Self, Failure> {
+        let mut writer = Writer::pipe(out, events)?;
+        compress(plan, &mut writer)?;
+        Ok(Target { writer, path: None, old: None })
+    }
+
+    /// The writer, to complete or abandon its file; another that writes nowhere takes its place.
+    pub(super) fn take_writer(&mut self) -> Result<Writer<File>, Failure> {
+        let nowhere = File::options().write(true).open("/dev/null")?;
+        Ok(std::mem::replace(&mut self.writer, Writer::pipe(nowhere, &[])?))
+    }
+
+    /// Nothing was recorded after all: the files are as they were.
+    pub(super) fn undo(self) {
+        let Some(path) = &self.path else { return };
+        // Where that fails there is an empty recording, which does no harm.
+        let _ = match &self.old {
+            Some(old) => fs::rename(old, path),
+            None => fs::remove_file(path),
+        };
+    }
+}
+
+fn compress(plan: &Plan, writer: &mut Writer<File>) -> Result<(), Failure> {
+    match plan.compression {
+        Some(level) => Ok(writer.compress(level)?),
+        None => Ok(()),
+    }
+}
+
+/// What is to be written to first.
+pub(super) fn first_path(plan: &Plan) -> Option<PathBuf> {
+    match &plan.output {
+        Destination::File(path) => Some(path.clone()),
+        Destination::Pipe => None,
+    }
+}
+
+/// Gives a finished file the name with the time in it.
+pub(super) fn with_time(path: &Path) -> Result<PathBuf, Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (year, month, day) = date(now.as_secs() / 86400);
+    let seconds = now.as_secs() % 86400;
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(
+        ".{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}{:02}",
+        now.subsec_millis() / 10
+    ));
+    let name = PathBuf::from(name);
+    fs::rename(path, &name).map_err(|error| cannot("rename", path, &error))?;
+    Ok(name)
+}
+
+/// Year, month and day of a day since 1970.
+fn date(day: u64) -> (u64, u64, u64) {
+    // Years that begin in March have their leap day at the end.
+    let day = day + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let of_month = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + u64::from(month <= 2), month, of_month)
+}
+
+pub(super) fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format_args!("cannot {what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(date(0), (1970, 1, 1));
+        assert_eq!(date(11_016), (2000, 2, 29));
+        assert_eq!(date(20_778), (2026, 11, 21));
+    }
+}

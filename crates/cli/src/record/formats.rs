@@ -1,0 +1,72 @@
+//! The formats of the recorded tracepoints, which readers need to make sense of their raw bytes.
+
+use perfuse_data::feature::{System, TracingData};
+use perfuse_sys::page_size;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Copies of files of tracefs.
+#[derive(Debug, Default)]
+pub(super) struct Formats {
+    header_page: Vec<u8>,
+    header_event: Vec<u8>,
+    systems: BTreeMap<String, Vec<Vec<u8>>>,
+    printk: Vec<u8>,
+    comms: Vec<u8>,
+}
+
+impl Formats {
+    /// Of these tracepoints, `system:name`; `None` of none.
+    pub(super) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let mut names = names.into_iter().filter_map(|name| name.split_once(':')).peekable();
+        names.peek()?;
+        let root = perfuse::tracefs::root().ok()?;
+        let read = |name: &str| read(&root.join(name)).unwrap_or_default();
+        let mut formats = Formats {
+            header_page: read("events/header_page"),
+            header_event: read("events/header_event"),
+            printk: read("printk_formats"),
+            comms: read("saved_cmdlines"),
+            systems: BTreeMap::new(),
+        };
+        for (system, name) in names {
+            let format = read(&format!("events/{system}/{name}/format"));
+            let known = formats.systems.entry(system.to_owned()).or_default();
+            if !format.is_empty() && !known.contains(&format) {
+                known.push(format);
+            }
+        }
+        Some(formats)
+    }
+
+    pub(super) fn section(&self) -> TracingData<'_> {
+        let systems = self.systems.iter().map(|(name, formats)| System {
+            name: name.as_bytes(),
+            formats: formats.iter().map(Vec::as_slice).collect(),
+        });
+        TracingData {
+            page_size: page_size() as u32,
+            header_page: &self.header_page,
+            header_event: &self.header_event,
+            systems: systems.collect(),
+            printk_formats: &self.printk,
+            saved_cmdlines: Some(&self.comms),
+            ..TracingData::default()
+        }
+    }
+}
+
+/// Some of these files give everything to the first read, and nothing to later ones.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let mut room = vec![0; 64 << 10];
+    let mut bytes = Vec::new();
+    loop {
+        match file.read(&mut room)? {
+            0 => return Ok(bytes),
+            count => bytes.extend_from_slice(&room[..count]),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `perfuse record`: samples a command while it runs, running processes, or cpus, into a perf.data file.
+//!
+//! [`plan`] makes sense of the options, [`opening`] opens the events that [`attrs`] describes, [`session`]
+//! moves records from the rings to the file and deals with all that happens meanwhile, [`start`] writes what
+//! comes before the records ([`synthesis`]) and [`sections`] what comes after them.
+
+mod args;
+mod attrs;
+mod files;
+mod formats;
+mod live;
+mod machine;
+mod opening;
+mod plan;
+mod sections;
+mod selection;
+mod session;
+mod start;
+mod synthesis;
+mod tally;
+mod units;
+
+use crate::common::control::Control;
+use crate::exit::Result;
+pub(crate) use args::Args;
+use plan::{Destination, Plan};
+use session::Session;
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> Result {
+    let plan = Plan::new(args)?;
+    let control = args.control.as_deref().map(Control::open).transpose()?;
+    let stdout = (plan.output == Destination::Pipe).then(files::take_standard_output).transpose()?;
+    Session::run(&plan, control, stdout)
+}

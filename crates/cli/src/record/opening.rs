@@ -1,0 +1,241 @@
+//! Opening the events on whom they are to measure: the step from cycles to a clock where there is no PMU,
+//! threads that start meanwhile, filters, and what is said about all that.
+
+use super::attrs::{self, Wanted};
+use super::plan::{Chains, Destination, Plan, Request, Whom};
+use crate::exit::Failure;
+use perfuse::abi::{AttrFlags, EventType, Hardware, Software};
+use perfuse::{Cgroup, Error, HeldCommand, RingOptions, SamplerSet, Scope};
+use perfuse_events::{EventSpec, Precise, Source};
+use perfuse_sys::{Errno, ioctl, page_size};
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::fs;
+use std::os::fd::AsFd;
+
+/// Open events with their rings.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) set: SamplerSet,
+    /// The events of the set, without the one that only tells about tasks.
+    pub(super) requests: Vec<Request>,
+    /// Names of all events of the set.
+    pub(super) names: Vec<String>,
+    /// Index of the event that tells about tasks.
+    pub(super) tracker: usize,
+    /// What was given up or is not as one might think.
+    pub(super) remarks: Vec<String>,
+    /// How each event was opened.
+    pub(super) details: Vec<String>,
+}
+
+/// Opens what the plan asks for.
+pub(super) fn open(plan: &Plan, command: Option<&HeldCommand>) -> Result<Opened, Failure> {
+    let mut remarks = plan.remarks.clone();
+    let (requests, opened) = if plan.default_events {
+        let cycles = [default_event("cycles:P", EventType::HARDWARE, Hardware::CPU_CYCLES.0, Precise::Most)];
+        match attempt(plan, &cycles, command) {
+            Err(error) if error.is_unsupported() => {
+                remarks.push(instead(plan, &error));
+                let clock = [default_event(
+                    "cpu-clock",
+                    EventType::SOFTWARE,
+                    Software::CPU_CLOCK.0,
+                    Precise::Level(0),
+                )];
+                let opened = attempt(plan, &clock, command)?;
+                (clock.to_vec(), opened)
+            }
+            opened => (cycles.to_vec(), opened?),
+        }
+    } else {
+        let opened = attempt(plan, &plan.events, command)?;
+        (plan.events.clone(), opened)
+    };
+    let (set, Wanted { tracker, .. }, missed) = opened;
+    if missed {
+        remarks.push("threads came and went while they were looked for; some may not be recorded".to_owned());
+    }
+    let mut opened = Opened { set, requests, names: Vec::new(), tracker, remarks, details: Vec::new() };
+    opened.filter()?;
+    opened.describe(plan);
+    Ok(opened)
+}
+
+fn default_event(name: &str, type_: EventType, config: u64, precise: Precise) -> Request {
+    let mut spec = EventSpec::new(name, Source::Kernel { type_, config, more: [0; 3] });
+    spec.precise = precise;
+    Request { spec, filter: None }
+}
+
+fn instead(plan: &Plan, error: &Error) -> String {
+    let rate = match plan.rate {
+        super::plan::Rate::Frequency(hz) => format!("{hz} Hz"),
+        super::plan::Rate::Period(period) => format!("every {period} ns"),
+    };
+    let chains = match plan.chains {
+        None => "",
+        Some(Chains::FramePointers) => ", call chains by frame pointers",
+        Some(Chains::Stack(_)) => ", copies of the stack",
+        Some(Chains::LastBranches) => ", call chains from branches",
+    };
+    format!("cycles: {}; sampling cpu-clock instead, {rate}{chains}", error.cause().words())
+}
+
+/// Opens these events; the flag tells that threads may have been missed.
+fn attempt(
+    plan: &Plan,
+    requests: &[Request],
+    command: Option<&HeldCommand>,
+) -> Result<(SamplerSet, Wanted, bool), Error> {
+    /// Threads that start other threads all the time are never all known.
+    const ATTEMPTS: usize = 5;
+    let pages = plan.pages.unwrap_or_else(default_pages);
+    let bytes = pages.next_power_of_two() * page_size();
+    let ring = RingOptions { pages, exact: plan.pages.is_some(), overwrite: plan.overwrite };
+    let mut wanted = attrs::wanted(plan, requests, watermark(bytes));
+    for number in 1.. {
+        let before = threads(&plan.whom);
+        let scope = scope(plan, command)?;
+        let scope = if plan.inherit { scope } else { scope.without_children() };
+        let set = SamplerSet::open(&scope, &wanted.builders, ring)?;
+        if set.ring_bytes() < bytes && number < ATTEMPTS {
+            // The ring had to be smaller; its half is less too.
+            let smaller = attrs::wanted(plan, requests, watermark(set.ring_bytes()));
+            let was = watermark(bytes);
+            if set.attr(0).is_some_and(|attr| attr.wakeup_watermark() == Some(was)) {
+                drop(set);
+                wanted = smaller;
+                continue;
+            }
+        }
+        // A thread that started before its parent was attached is not inherited.
+        let missed = before != threads(&plan.whom);
+        if !missed || number >= ATTEMPTS {
+            return Ok((set, wanted, missed));
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+fn watermark(ring_bytes: usize) -> u32 {
+    u32::try_from(ring_bytes / 2).unwrap_or(u32::MAX)
+}
+
+/// 2 MiB, so that a busy tracepoint does not overrun the reader, but not gigabytes on a large machine.
+fn default_pages() -> usize {
+    let bytes = if perfuse::online_cpus().len() <= 16 { 2 << 20 } else { 512 << 10 };
+    bytes / page_size()
+}
+
+fn threads(whom: &Whom) -> BTreeSet<String> {
+    let Whom::Processes(pids) = whom else { return BTreeSet::new() };
+    let dirs = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok());
+    dirs.flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}
+
+fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, Error> {
+    let cgroup = plan.cgroup.as_deref().map(Cgroup::open).transpose()?;
+    Ok(match (&plan.whom, command, cgroup) {
+        (Whom::Processes(pids), ..) => Scope::processes(pids)?,
+        (Whom::Threads(tids), ..) => Scope::threads(tids),
+        (Whom::Cpus(cpus), _, Some(cgroup)) => Scope::cgroup(&cgroup, cpus),
+        (Whom::Cpus(cpus), ..) => Scope::cpus(cpus),
+        (Whom::Command, Some(command), _) => Scope::command(command),
+        // A plan for a command is never opened without one.
+        (Whom::Command, None, _) => Scope::threads(&[]),
+    })
+}
+
+impl Opened {
+    /// Puts the filters into the kernel.
+    fn filter(&self) -> Result<(), Failure> {
+        for (index, request) in self.requests.iter().enumerate() {
+            let Some(text) = &request.filter else { continue };
+            let name = &request.spec.name;
+            if !attrs::is_tracepoint(request) {
+                return Err(Failure::usage(format_args!("--filter is for tracepoints, and {name} is none")));
+            }
+            let filter = CString::new(text.as_str()).map_err(Failure::usage)?;
+            for source in self.set.sources().iter().filter(|source| source.event == index) {
+                ioctl::set_filter(source.counter().as_fd(), &filter).map_err(|errno| {
+                    let fields = fields_of(name).map(|fields| format!("; its fields: {fields}"));
+                    let why = match errno {
+                        Errno::EINVAL => "the kernel does not understand it".to_owned(),
+                        errno => errno.to_string(),
+                    };
+                    let fields = fields.unwrap_or_default();
+                    Failure::new(format_args!("--filter '{text}' for {name}: {why}{fields}"))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Names the events as what they are, and says what they are not.
+    fn describe(&mut self, plan: &Plan) {
+        let mut without_kernel = Vec::new();
+        let mut given_up = BTreeSet::new();
+        for (index, request) in self.requests.iter().enumerate() {
+            let mut name = request.spec.name.clone();
+            let kernel = |given: &perfuse::GivenUp| given.what == "kernel side";
+            if self.set.given_up(index).iter().any(kernel) {
+                without_kernel.push(name.clone());
+                // perf appends the modifier in the same way.
+                name += if name.contains([':', '/']) { "u" } else { ":u" };
+            }
+            self.names.push(name);
+        }
+        let events = self.names.len().max(self.tracker + 1);
+        if self.names.len() < events {
+            self.names.push("dummy:u".to_owned());
+        }
+        for index in 0..events {
+            let Some(attr) = self.set.attr(index) else { continue };
+            let gone = self.set.given_up(index);
+            let list: Vec<_> = gone.iter().map(|given| format!("; without {given}")).collect();
+            self.details.push(format!("{}: {attr}{}", self.names[index], list.concat()));
+            // What perf gives up silently as well is no news, unless asked for.
+            let asked = gone.iter().filter(|given| given.what != "kernel side" && given.what != "precise_ip");
+            given_up.extend(asked.map(ToString::to_string));
+        }
+        if plan.verbose || given_up.iter().any(|given| !given.contains("does not know")) {
+            self.remarks.extend(given_up.iter().map(|given| format!("recorded without {given}")));
+        }
+        if !without_kernel.is_empty() {
+            let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+            let to = if plan.output == Destination::Pipe { "" } else { " (perfuse doctor tells more)" };
+            self.remarks.push(format!(
+                "user side only: this user may not sample the kernel, perf_event_paranoid is {}{to}",
+                paranoid.trim()
+            ));
+        }
+        let size = self.set.ring_bytes();
+        let wished = plan.pages.unwrap_or_else(default_pages).next_power_of_two() * page_size();
+        if size < wished.min(128 * page_size()) && size > 0 {
+            self.remarks.push(format!(
+                "rings of {} KiB only, which is what this user may lock in memory; records may be lost",
+                size >> 10
+            ));
+        }
+    }
+
+    /// Whether the kernel's side is recorded.
+    pub(super) fn has_kernel(&self) -> bool {
+        (0..self.requests.len()).any(|index| {
+            self.set.attr(index).is_some_and(|attr| !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL))
+        })
+    }
+}
+
+/// The fields of a tracepoint, from its format.
+fn fields_of(name: &str) -> Option<String> {
+    let path = perfuse::tracefs::root().ok()?.join("events").join(name.replace(':', "/")).join("format");
+    let text = fs::read_to_string(path).ok()?;
+    let fields = text.lines().filter_map(|line| {
+        let declaration = line.trim().strip_prefix("field:")?.split(';').next()?;
+        let field = declaration.split_whitespace().last()?.split('[').next()?;
+        Some(field.trim_start_matches('*').to_owned())
+    });
+    Some(fields.collect::<Vec<_>>().join(", "))
+}

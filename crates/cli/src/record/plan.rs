@@ -1,0 +1,461 @@
+//! The options, checked: whom to record, which events, how, and where to.
+
+use super::args::Args;
+use super::units;
+use crate::exit::Failure;
+use perfuse::abi::{AttrFlags, BranchSampleType};
+use perfuse::{online_cpus, parse_cpu_list};
+use perfuse_events::{EventList, EventSpec, Tracefs};
+use perfuse_sys::page_size;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What is to be recorded, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) whom: Whom,
+    /// The command to run: what is recorded, or what tells when to stop.
+    pub(super) command: Vec<OsString>,
+    pub(super) cgroup: Option<String>,
+    pub(super) events: Vec<Request>,
+    /// Nothing was asked for: what can be had is recorded.
+    pub(super) default_events: bool,
+    pub(super) rate: Rate,
+    /// The rate was asked for.
+    pub(super) rate_given: bool,
+    pub(super) chains: Option<Chains>,
+    pub(super) start: Start,
+    pub(super) inherit: bool,
+    /// Pages of a ring, if asked for.
+    pub(super) pages: Option<usize>,
+    pub(super) overwrite: bool,
+    pub(super) tail_synthesize: bool,
+    pub(super) clock: Option<i32>,
+    pub(super) compression: Option<i32>,
+    pub(super) build_ids: bool,
+    pub(super) fields: Fields,
+    /// Flags of the event that tells about tasks.
+    pub(super) sideband: AttrFlags,
+    pub(super) branches: BranchSampleType,
+    pub(super) output: Destination,
+    pub(super) switch: Switch,
+    pub(super) timestamp_filename: bool,
+    pub(super) max_bytes: Option<u64>,
+    pub(super) verbose: bool,
+    pub(super) quiet: bool,
+    /// Remarks about options.
+    pub(super) remarks: Vec<String>,
+}
+
+/// Who is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    Command,
+    Processes(Vec<u32>),
+    Threads(Vec<u32>),
+    Cpus(Vec<u32>),
+}
+
+/// When sampling starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    AtOnce,
+    After(Duration),
+    /// When the control channel says so.
+    WhenTold,
+}
+
+/// An event to sample.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) spec: EventSpec,
+    pub(super) filter: Option<String>,
+}
+
+/// How often an event is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rate {
+    Frequency(u64),
+    Period(u64),
+}
+
+/// How call chains are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chains {
+    FramePointers,
+    /// From a copy of so many bytes of the stack.
+    Stack(u32),
+    LastBranches,
+}
+
+/// More about each sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fields {
+    pub(super) data: bool,
+    pub(super) weight: bool,
+    pub(super) physical: bool,
+    pub(super) page_size: bool,
+    pub(super) raw: bool,
+    pub(super) times: bool,
+    pub(super) cpu: bool,
+    pub(super) period: bool,
+    pub(super) cgroup: bool,
+    pub(super) per_thread_counts: bool,
+    /// `AttrFlags::EXCLUDE_*` for all events.
+    pub(super) exclude: AttrFlags,
+}
+
+/// Where the recording goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Destination {
+    File(PathBuf),
+    Pipe,
+}
+
+/// When to go on in a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Switch {
+    Never,
+    Signal,
+    Size(u64),
+    Every(Duration),
+}
+
+/// Samples a second, unless asked otherwise: a prime number, so that what the machine does in step with
+/// its clock is not missed or hit always.
+const HZ: u64 = 997;
+
+impl Plan {
+    pub(super) fn new(args: &Args) -> Result<Self, Failure> {
+        let mut remarks = Vec::new();
+        let whom = whom(args)?;
+        let rate = match (args.count, args.frequency.as_deref()) {
+            (Some(period), _) => Rate::Period(period),
+            (None, Some(text)) => Rate::Frequency(frequency(text, &mut remarks)?),
+            (None, None) => Rate::Frequency(HZ),
+        };
+        let mut sideband = AttrFlags::empty();
+        let chosen = [
+            (args.switch_events, AttrFlags::CONTEXT_SWITCH),
+            (args.namespaces, AttrFlags::NAMESPACES),
+            (args.all_cgroups, AttrFlags::CGROUP),
+        ];
+        chosen.iter().filter(|(on, _)| *on).for_each(|(_, flag)| sideband |= *flag);
+        let user_only = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+        let exclude = match (args.all_user, args.all_kernel) {
+            (true, _) => user_only,
+            (_, true) => AttrFlags::EXCLUDE_USER,
+            _ => AttrFlags::empty(),
+        };
+        let start = match args.delay {
+            None | Some(0) => Start::AtOnce,
+            Some(ms) => {
+                u64::try_from(ms).map_or(Start::WhenTold, |ms| Start::After(Duration::from_millis(ms)))
+            }
+        };
+        let output = match &args.output {
+            Some(path) if path.as_os_str() == "-" => Destination::Pipe,
+            Some(path) => Destination::File(path.clone()),
+            None => Destination::File("perf.data".into()),
+        };
+        let switch = args.switch_output.as_deref().map_or(Ok(Switch::Never), switch)?;
+        if output == Destination::Pipe
+            && (switch != Switch::Never || args.overwrite || args.timestamp_filename)
+        {
+            return Err(Failure::usage(
+                "a pipe is one stream: no --switch-output, --overwrite, --timestamp-filename",
+            ));
+        }
+        let on_cpus = matches!(whom, Whom::Cpus(_));
+        Ok(Plan {
+            command: args.command.clone(),
+            cgroup: args.cgroup.clone(),
+            events: events(args, &mut remarks)?,
+            default_events: args.selection.lists.is_empty(),
+            rate,
+            rate_given: args.count.is_some() || args.frequency.is_some(),
+            chains: chains(args)?,
+            start,
+            inherit: !args.no_inherit && !args.per_thread,
+            pages: args.mmap_pages.as_deref().map(pages).transpose()?,
+            overwrite: args.overwrite,
+            tail_synthesize: args.tail_synthesize || args.overwrite,
+            clock: clock(&args.clockid)?,
+            compression: args.compression.level,
+            build_ids: !args.no_buildid,
+            fields: Fields {
+                data: args.data,
+                weight: args.weight,
+                physical: args.phys_data,
+                page_size: args.data_page_size,
+                raw: args.raw_samples,
+                times: args.running_time,
+                cpu: args.sample_cpu || on_cpus || start != Start::AtOnce,
+                period: args.period,
+                cgroup: args.all_cgroups,
+                per_thread_counts: args.stat,
+                exclude,
+            },
+            sideband,
+            branches: branches(args)?,
+            output,
+            switch,
+            timestamp_filename: args.timestamp_filename || switch != Switch::Never,
+            max_bytes: args.max_size.as_deref().map(size).transpose()?,
+            verbose: args.verbose,
+            quiet: args.quiet,
+            remarks,
+            whom,
+        })
+    }
+}
+
+fn whom(args: &Args) -> Result<Whom, Failure> {
+    if !args.pid.is_empty() {
+        return Ok(Whom::Processes(args.pid.clone()));
+    }
+    if !args.tid.is_empty() {
+        return Ok(Whom::Threads(args.tid.clone()));
+    }
+    if let Some(list) = &args.cpu {
+        let cpus = parse_cpu_list(list);
+        let wrong = || Failure::usage(format_args!("-C wants cpus such as 0-3,8, not '{list}'"));
+        return Ok(Whom::Cpus(cpus.ok_or_else(wrong)?));
+    }
+    if args.all_cpus || args.cgroup.is_some() {
+        return Ok(Whom::Cpus(online_cpus()));
+    }
+    if args.command.is_empty() {
+        return Err(Failure::usage("nothing to record: give a command, or -p, -t, -a or -C (see --help)"));
+    }
+    Ok(Whom::Command)
+}
+
+/// The kernel refuses more than its limit; less is better than nothing.
+fn frequency(text: &str, remarks: &mut Vec<String>) -> Result<u64, Failure> {
+    let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok();
+    let limit = limit.and_then(|text| text.trim().parse::<u64>().ok()).filter(|&limit| limit > 0);
+    if text == "max" {
+        return limit.ok_or_else(|| Failure::new("the kernel does not tell how often it samples at most"));
+    }
+    let wrong = || Failure::usage(format_args!("-F wants samples a second, or max, not '{text}'"));
+    let hz: u64 = text.parse().ok().filter(|&hz| hz > 0).ok_or_else(wrong)?;
+    match limit {
+        Some(limit) if hz > limit => {
+            remarks.push(format!(
+                "{hz} Hz is more than this kernel allows: {limit} Hz; to allow more: \
+                 sudo sysctl kernel.perf_event_max_sample_rate={hz}"
+            ));
+            Ok(limit)
+        }
+        _ => Ok(hz),
+    }
+}
+
+fn events(args: &Args, remarks: &mut Vec<String>) -> Result<Vec<Request>, Failure> {
+    let catalogue = Tracefs::new();
+    let mut requests = Vec::new();
+    for listed in &args.selection.lists {
+        let sets = listed.events.parse().and_then(|list: EventList| list.resolve(&catalogue));
+        for set in sets.map_err(|error| Failure::usage(error.explain()))? {
+            if set.events.iter().any(|spec| spec.sample_read) {
+                return Err(Failure::usage(
+                    "the modifier S (values of the group in each sample) is not supported",
+                ));
+            }
+            if set.grouped && set.events.len() > 1 {
+                remarks.push("events in { } are sampled each by itself".to_owned());
+            }
+            let request = |spec| Request { spec, filter: listed.filter.clone() };
+            requests.extend(set.events.into_iter().map(request));
+        }
+    }
+    Ok(requests)
+}
+
+/// The kernel takes a multiple of 8 below 64 KiB.
+const STACK_BYTES: u32 = 8192;
+
+fn chains(args: &Args) -> Result<Option<Chains>, Failure> {
+    let Some(text) = &args.call_graph else {
+        return Ok(args.chains.then_some(Chains::FramePointers));
+    };
+    let (kind, size) = match text.split_once(',') {
+        Some((kind, size)) => (kind, Some(size)),
+        None => (text.as_str(), None),
+    };
+    let wrong =
+        || Failure::usage(format_args!("--call-graph wants fp, dwarf, dwarf,BYTES or lbr, not '{text}'"));
+    Ok(match (kind, size) {
+        ("fp", None) => Some(Chains::FramePointers),
+        ("lbr", None) => Some(Chains::LastBranches),
+        ("no", None) => None,
+        ("dwarf", None) => Some(Chains::Stack(STACK_BYTES)),
+        ("dwarf", Some(size)) => {
+            let bytes: u32 = size.parse().ok().filter(|&bytes| bytes > 0).ok_or_else(wrong)?;
+            let most = u32::from(u16::MAX) / 8 * 8;
+            if bytes > most {
+                return Err(Failure::usage(format_args!(
+                    "the kernel copies at most {most} bytes of a stack"
+                )));
+            }
+            Some(Chains::Stack(bytes.next_multiple_of(8)))
+        }
+        _ => return Err(wrong()),
+    })
+}
+
+/// Pages, or bytes with a suffix; a second number, for AUX areas, is of no use here.
+fn pages(text: &str) -> Result<usize, Failure> {
+    let first = text.split(',').next().unwrap_or_default();
+    let pages = match first.parse::<u64>() {
+        Ok(pages) => Some(pages),
+        Err(_) => units::size(first).map(|bytes| bytes.div_ceil(page_size() as u64)),
+    };
+    let pages =
+        pages.filter(|pages| (1..1 << 24).contains(pages)).and_then(|pages| usize::try_from(pages).ok());
+    pages.ok_or_else(|| Failure::usage(format_args!("-m wants pages, or bytes such as 4M, not '{text}'")))
+}
+
+fn size(text: &str) -> Result<u64, Failure> {
+    let wrong = || Failure::usage(format_args!("--max-size wants bytes such as 100M, not '{text}'"));
+    units::size(text).ok_or_else(wrong)
+}
+
+fn switch(text: &str) -> Result<Switch, Failure> {
+    let wrong = || {
+        Failure::usage(format_args!(
+            "--switch-output wants signal, a size such as 100M or a time such as 30s, not '{text}'"
+        ))
+    };
+    match text {
+        "signal" => Ok(Switch::Signal),
+        text => (units::time(text).map(Switch::Every))
+            .or_else(|| units::size(text).map(Switch::Size))
+            .ok_or_else(wrong),
+    }
+}
+
+/// The numbers of `clock_gettime(2)`; `None` is the kernel's own.
+fn clock(text: &str) -> Result<Option<i32>, Failure> {
+    let name = text.to_ascii_lowercase();
+    Ok(Some(match name.strip_prefix("clock_").unwrap_or(&name) {
+        "realtime" | "real" | "r" => 0,
+        "monotonic" | "mono" | "m" => 1,
+        "monotonic_raw" | "raw" => 4,
+        "boottime" | "boot" => 7,
+        "tai" => 11,
+        "perf" | "kernel" => return Ok(None),
+        number => number
+            .parse()
+            .map_err(|_| Failure::usage(format_args!("-k wants a clock such as monotonic, not '{text}'")))?,
+    }))
+}
+
+fn branches(args: &Args) -> Result<BranchSampleType, Failure> {
+    let mut all = BranchSampleType::empty();
+    if args.branch_any {
+        all |= BranchSampleType::ANY;
+    }
+    for name in args.branch_filter.iter().flat_map(|list| list.split(',')) {
+        all |= match name {
+            "any" => BranchSampleType::ANY,
+            "any_call" => BranchSampleType::ANY_CALL,
+            "any_ret" => BranchSampleType::ANY_RETURN,
+            "ind_call" => BranchSampleType::IND_CALL,
+            "ind_jmp" => BranchSampleType::IND_JUMP,
+            "call" => BranchSampleType::CALL,
+            "cond" => BranchSampleType::COND,
+            "in_tx" => BranchSampleType::IN_TX,
+            "no_tx" => BranchSampleType::NO_TX,
+            "abort_tx" => BranchSampleType::ABORT_TX,
+            "stack" => BranchSampleType::CALL_STACK,
+            "save_type" => BranchSampleType::TYPE_SAVE,
+            "hw_index" => BranchSampleType::HW_INDEX,
+            "priv" => BranchSampleType::PRIV_SAVE,
+            "counter" => BranchSampleType::COUNTERS,
+            "u" => BranchSampleType::USER,
+            "k" => BranchSampleType::KERNEL,
+            "hv" => BranchSampleType::HV,
+            _ => {
+                return Err(Failure::usage(format_args!(
+                    "-j does not know '{name}'; any, any_call, any_ret, ..."
+                )));
+            }
+        };
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::cli::{Cli, Subcommand};
+    use clap::Parser;
+
+    pub(in crate::record) fn args(line: &str) -> Result<Box<Args>, String> {
+        let cli = Cli::try_parse_from(["perfuse", "record"].into_iter().chain(line.split_whitespace()));
+        match cli.map_err(|error| error.to_string())?.subcommand {
+            Subcommand::Record(args) => Ok(args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn plan(line: &str) -> Result<Plan, String> {
+        Plan::new(&*args(line)?).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn rates() {
+        let rate = |line: &str| plan(line).unwrap().rate;
+        assert_eq!(rate("true"), Rate::Frequency(997));
+        assert_eq!(rate("-F 99 true"), Rate::Frequency(99));
+        assert_eq!(rate("-c 1000 true"), Rate::Period(1000));
+        for line in ["-F 0 true", "-F x true", "-c 0 true", "-F 1 -c 1 true"] {
+            assert!(plan(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn call_chains() {
+        let chains = |line: &str| plan(line).map(|plan| plan.chains);
+        assert_eq!(chains("true"), Ok(None));
+        assert_eq!(chains("-g true"), Ok(Some(Chains::FramePointers)));
+        assert_eq!(chains("--call-graph dwarf true"), Ok(Some(Chains::Stack(8192))));
+        assert_eq!(chains("--call-graph dwarf,1001 true"), Ok(Some(Chains::Stack(1008))));
+        assert_eq!(chains("--call-graph lbr true"), Ok(Some(Chains::LastBranches)));
+        assert!(chains("--call-graph dwarf,65536 true").is_err() && chains("--call-graph x true").is_err());
+    }
+
+    #[test]
+    fn outputs() {
+        assert_eq!(plan("true").unwrap().output, Destination::File("perf.data".into()));
+        assert_eq!(plan("-o - true").unwrap().output, Destination::Pipe);
+        let switch = |line: &str| plan(line).map(|plan| plan.switch);
+        assert_eq!(switch("--switch-output true"), Ok(Switch::Signal));
+        assert_eq!(switch("--switch-output=10M true"), Ok(Switch::Size(10 << 20)));
+        assert_eq!(switch("--switch-output=2m true"), Ok(Switch::Every(Duration::from_secs(120))));
+        assert!(switch("--switch-output=x true").is_err() && switch("--switch-output -o - true").is_err());
+    }
+
+    #[test]
+    fn rings_and_clocks() {
+        let pages = |line: &str| plan(line).map(|plan| plan.pages);
+        assert_eq!(pages("-m 8 true"), Ok(Some(8)));
+        assert_eq!(pages("-m 4M,2 true"), Ok(Some((4 << 20) / page_size())));
+        assert!(pages("-m 0 true").is_err() && pages("-m x true").is_err());
+        let clock = |line: &str| plan(line).map(|plan| plan.clock);
+        assert_eq!(clock("true"), Ok(Some(1)));
+        assert_eq!(clock("-k CLOCK_BOOTTIME true"), Ok(Some(7)));
+        assert_eq!(clock("-k perf true"), Ok(None));
+        assert!(clock("-k wall true").is_err());
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for line in ["", "-p 1 -a", "-e nonsense true", "-C 3-1", "-b -j any true", "-e {cs,faults}:S true"] {
+            assert!(plan(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Options whose meaning depends on their order or form: a `--filter` belongs to the `-e` before it, and
+//! `-z` takes its level without a space.
+
+use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
+
+/// What `-e` and `--filter` ask for, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Selection {
+    pub(super) lists: Vec<Listed>,
+}
+
+/// An `-e` with its filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) events: String,
+    pub(super) filter: Option<String>,
+}
+
+impl FromArgMatches for Selection {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let found = |id: &str| -> Vec<(usize, String)> {
+            let values = matches.get_many::<String>(id).into_iter().flatten().cloned();
+            matches.indices_of(id).into_iter().flatten().zip(values).collect()
+        };
+        let mut lists = Vec::new();
+        let mut filters = found("filter").into_iter().peekable();
+        let mut events = found("event").into_iter().peekable();
+        while let Some((_, list)) = events.next() {
+            let end = events.peek().map_or(usize::MAX, |(index, _)| *index);
+            let mut filter: Option<String> = None;
+            while let Some((_, text)) = filters.next_if(|(index, _)| *index < end) {
+                // Several of them all have to hold, as with perf.
+                filter = Some(match filter {
+                    Some(first) => format!("({first}) && ({text})"),
+                    None => text,
+                });
+            }
+            lists.push(Listed { events: list, filter });
+        }
+        Ok(Selection { lists })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl clap::Args for Selection {
+    fn augment_args(command: Command) -> Command {
+        let event = Arg::new("event").short('e').long("event").value_name("LIST").action(ArgAction::Append);
+        let filter = Arg::new("filter").long("filter").value_name("EXPRESSION").action(ArgAction::Append);
+        command
+            .arg(event.help(
+                "Events to sample, as perf names them: cycles:u, cpu-clock, page-faults, sched:sched_switch",
+            ))
+            .arg(
+                filter.requires("event").help(
+                    "Only hits of the tracepoints of the -e before it that match, such as prev_pid > 7",
+                ),
+            )
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// `-z`, with the level of zstd.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Compression {
+    pub(super) level: Option<i32>,
+}
+
+const DIGITS: [(&str, char); 10] = [
+    ("z0", '0'),
+    ("z1", '1'),
+    ("z2", '2'),
+    ("z3", '3'),
+    ("z4", '4'),
+    ("z5", '5'),
+    ("z6", '6'),
+    ("z7", '7'),
+    ("z8", '8'),
+    ("z9", '9'),
+];
+
+impl FromArgMatches for Compression {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut level = matches.get_one::<i32>("compress").copied();
+        // `-z12` is read as three flags, whose places tell the number.
+        let mut digits: Vec<(usize, char)> = Vec::new();
+        for (id, digit) in DIGITS {
+            if matches.get_count(id) > 0 {
+                digits.extend(matches.indices_of(id).into_iter().flatten().map(|index| (index, digit)));
+            }
+        }
+        digits.sort_unstable();
+        if !digits.is_empty() {
+            let number: String = digits.iter().map(|(_, digit)| digit).collect();
+            level = number.parse().ok();
+        }
+        match level {
+            Some(level) if !(1..=22).contains(&level) => {
+                let text = "the level of -z is 1 to 22\n";
+                Err(Error::raw(clap::error::ErrorKind::ValueValidation, text))
+            }
+            level => Ok(Compression { level }),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl clap::Args for Compression {
+    fn augment_args(command: Command) -> Command {
+        let compress = Arg::new("compress")
+            .short('z')
+            .long("compression-level")
+            .value_name("LEVEL")
+            .value_parser(clap::value_parser!(i32))
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("1")
+            .help("Compress what is recorded, with this level of zstd (1 to 22): -z or -z3");
+        DIGITS.iter().fold(command.arg(compress), |command, &(id, digit)| {
+            let flag = Arg::new(id).short(digit).action(ArgAction::Count).hide(true).requires("compress");
+            command.arg(flag)
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::tests::args;
+    use super::*;
+
+    fn listed(events: &str, filter: Option<&str>) -> Listed {
+        Listed { events: events.into(), filter: filter.map(Into::into) }
+    }
+
+    #[test]
+    fn a_filter_belongs_to_the_events_before_it() {
+        let lists = |line: &str| args(line).unwrap().selection.lists;
+        assert_eq!(lists("-e a --filter x -e b"), [listed("a", Some("x")), listed("b", None)]);
+        assert_eq!(lists("-e a -e b --filter x"), [listed("a", None), listed("b", Some("x"))]);
+        assert_eq!(lists("-e a --filter x --filter y true"), [listed("a", Some("(x) && (y)"))]);
+        assert!(args("--filter x true").is_err());
+    }
+
+    #[test]
+    fn the_level_needs_no_space() {
+        let level = |line: &str| args(line).unwrap().compression.level;
+        let lines = ["true", "-z true", "-z3 true", "-z12 true", "-z=7 true", "--compression-level=22 true"];
+        assert_eq!(lines.map(level), [None, Some(1), Some(3), Some(12), Some(7), Some(22)]);
+        assert_eq!(level("sort -z3"), None);
+        assert!(args("-z0 true").is_err() && args("-z23 true").is_err() && args("-3 true").is_err());
+    }
+}

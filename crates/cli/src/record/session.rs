@@ -1,0 +1,494 @@
+//! A recording from beginning to end: the command is started, records move from the rings to the file,
+//! signals and orders are obeyed, files follow one another, and at the end all is completed.
+
+use super::files::{self, Target};
+use super::live::{Live, Sums};
+use super::machine::Machine;
+use super::opening::{self, Opened};
+use super::plan::{Plan, Start, Switch, Whom};
+use super::sections::{self, Facts};
+use super::start;
+use super::tally::Tally;
+use crate::common::child::{self, has_running_thread, is_running};
+use crate::common::control::{Control, Order};
+use crate::exit::{FAILED, Failure};
+use perfuse::abi::ByteOrder;
+use perfuse::abi::record::{Decoded, Record, RecordFormat, SampleId, Tid};
+use perfuse::{Command, RunningCommand, Wait};
+use perfuse_data::NewEvent;
+use perfuse_data::tool::Tool;
+use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR2, Signals};
+use perfuse_sys::{Errno, poll};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitCode, ExitStatus};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long records wait in a ring that does not fill.
+const READ_EVERY: Duration = Duration::from_millis(100);
+
+pub(super) struct Session<'a> {
+    plan: &'a Plan,
+    opened: Opened,
+    events: Vec<NewEvent>,
+    format: RecordFormat,
+    facts: Facts,
+    machine: Looking,
+    target: Target,
+    /// Of the current file, and of all before it.
+    tally: Tally,
+    before: Sums,
+    live: Live,
+    signals: Signals,
+    control: Option<Control>,
+    child: Option<RunningCommand>,
+    /// How often somebody wanted this to end.
+    asked_to_stop: u32,
+    /// The command was ended from here.
+    ended_by_us: bool,
+    /// It is over without the command.
+    stop: bool,
+    switch_now: bool,
+}
+
+/// The machine is looked at while the command runs already.
+enum Looking {
+    Underway(JoinHandle<Machine>),
+    Done(Box<Machine>),
+}
+
+impl Looking {
+    fn done(&mut self) -> &Machine {
+        if let Looking::Underway(_) = self {
+            let before = std::mem::replace(self, Looking::Done(Box::default()));
+            if let Looking::Underway(thread) = before {
+                *self = Looking::Done(Box::new(thread.join().unwrap_or_default()));
+            }
+        }
+        match self {
+            Looking::Done(machine) => machine,
+            Looking::Underway(_) => unreachable!("it was waited for"),
+        }
+    }
+}
+
+impl<'a> Session<'a> {
+    /// Makes a recording.
+    pub(super) fn run(
+        plan: &'a Plan,
+        control: Option<Control>,
+        stdout: Option<File>,
+    ) -> Result<ExitCode, Failure> {
+        let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGUSR2]);
+        let signals =
+            signals.map_err(|errno| Failure::new(format_args!("cannot watch for signals: {errno}")))?;
+        let held = plan.command.split_first().map(|(program, rest)| Command::new(program).args(rest).hold());
+        let held = held.transpose()?;
+        let pid = held.as_ref().map(|held| held.pid());
+        let opened = opening::open(plan, held.as_ref())?;
+        let mut machine = Looking::Underway(std::thread::spawn(Machine::look));
+        let facts = Facts::new(plan, &opened);
+        let events = start::new_events(&opened);
+        let Some(attr) = opened.set.attr(opened.tracker) else {
+            return Err(Failure::new("what was to be recorded is gone"));
+        };
+        let format = RecordFormat::of(attr, ByteOrder::NATIVE);
+        let mut live = Live::new(plan, pid);
+        opened.remarks.iter().for_each(|remark| live.warn(remark));
+        if plan.verbose {
+            opened.details.iter().for_each(|detail| live.say(detail));
+        }
+        let target = match (stdout, files::first_path(plan)) {
+            (Some(out), _) => {
+                let mut target = Target::pipe(plan, out, &events)?;
+                let features = facts.features(plan, &opened, machine.done(), None);
+                target.writer.features(features)?;
+                target
+            }
+            (None, path) => Target::create(plan, &path.unwrap_or_default(), &events)?,
+        };
+        let (tally, before) = (Tally::default(), Sums::default());
+        let mut session = Session {
+            plan,
+            opened,
+            events,
+            format,
+            facts,
+            machine,
+            target,
+            tally,
+            before,
+            live,
+            signals,
+            control,
+            child: None,
+            asked_to_stop: 0,
+            ended_by_us: false,
+            stop: false,
+            switch_now: false,
+        };
+        session.begin(pid, true)?;
+        if plan.start == Start::AtOnce && plan.whom != Whom::Command {
+            session.opened.set.enable()?;
+        }
+        if let Some(held) = held {
+            match child::start(held) {
+                Ok(child) => session.child = Some(child),
+                Err(failure) => {
+                    session.target.undo();
+                    return Err(failure);
+                }
+            }
+        }
+        let passed = session.pass();
+        if passed.is_err() {
+            // Nobody waits for it any longer.
+            child::end(session.child.as_ref());
+        }
+        session.end(passed?)
+    }
+
+    /// What a file starts with.
+    fn begin(&mut self, child: Option<u32>, held: bool) -> Result<(), Failure> {
+        let written = start::describe(&self.opened, &mut self.target)
+            .and_then(|()| start::maps(&self.opened, self.plan, child, &mut self.target))
+            .and_then(|()| if self.plan.tail_synthesize { Ok(()) } else { self.synthesize(child, held) })
+            .and_then(|()| self.target.writer.tool(Tool::FinishedInit))
+            .and_then(|()| self.target.writer.flush());
+        written.map_err(|error| self.write_failed(&error))
+    }
+
+    fn synthesize(&mut self, child: Option<u32>, held: bool) -> io::Result<()> {
+        start::synthesize(&self.opened, self.plan, child, held, &mut self.tally, &mut self.target)
+    }
+
+    /// Deals with all that happens until the recording is over. Returns how the command ended.
+    fn pass(&mut self) -> Result<Option<ExitStatus>, Failure> {
+        let plan = self.plan;
+        let start = Instant::now();
+        let mut enable_at = match plan.start {
+            Start::After(delay) => Some(start + delay),
+            _ => None,
+        };
+        let mut switch_at = match plan.switch {
+            Switch::Every(time) => Some(start + time),
+            _ => None,
+        };
+        let mut look_at = start;
+        let status = loop {
+            self.drain()?;
+            if let Some(child) = &self.child {
+                if let Some((status, _)) = child.try_wait()? {
+                    break Some(status);
+                }
+            } else if self.asked_to_stop > 0 {
+                break None;
+            }
+            if self.stop || self.asked_to_stop > 2 {
+                break None;
+            }
+            let now = Instant::now();
+            if self.child.is_none() && now >= look_at {
+                if self.is_gone() {
+                    break None;
+                }
+                look_at = now + READ_EVERY;
+            }
+            if enable_at.is_some_and(|at| now >= at) {
+                self.opened.set.enable()?;
+                enable_at = None;
+            }
+            if let (Some(at), Switch::Every(time)) = (switch_at, plan.switch) {
+                if now >= at {
+                    self.switch_now = true;
+                    switch_at = Some(now + time);
+                }
+            }
+            let size = self.target.writer.len();
+            self.switch_now |= matches!(plan.switch, Switch::Size(most) if size >= most);
+            if std::mem::take(&mut self.switch_now) {
+                self.switch()?;
+            }
+            if plan.max_bytes.is_some_and(|most| self.before.bytes + size >= most) && !self.ended_by_us {
+                self.live.warn("the size of --max-size is reached");
+                self.finish_early();
+            }
+            self.live.show(self.sums());
+            let wake = [Some(now + READ_EVERY), enable_at, switch_at, self.live.due()];
+            self.wait(wake.into_iter().flatten().min().unwrap_or(now))?;
+        };
+        Ok(status)
+    }
+
+    fn finish_early(&mut self) {
+        self.ended_by_us = true;
+        self.stop = self.child.is_none();
+        child::end(self.child.as_ref());
+    }
+
+    /// Waits for records, or for something to happen, at most until `wake`.
+    fn wait(&mut self, wake: Instant) -> Result<(), Failure> {
+        let began = Instant::now();
+        let mut others: Vec<BorrowedFd<'_>> = vec![self.signals.as_fd()];
+        others.extend(self.control.as_ref().map(AsFd::as_fd));
+        let timeout = wake.saturating_duration_since(began);
+        match self.opened.set.wait(&others, Some(timeout))? {
+            Wait::Ended if self.child.is_none() && self.plan.start == Start::AtOnce => self.stop = true,
+            // A ring whose owner has ended does not block any more: the others are waited for alone.
+            Wait::TimedOut | Wait::Ended if began.elapsed() < timeout / 2 => {
+                let left = wake.saturating_duration_since(Instant::now());
+                match poll::poll(&others, Some(left)) {
+                    Ok(_) | Err(Errno::EINTR) => {}
+                    Err(errno) => return Err(Failure::new(format_args!("cannot wait: {errno}"))),
+                }
+            }
+            _ => {}
+        }
+        while let Some(received) = self.signals.next() {
+            match received.signal {
+                SIGCHLD => {}
+                SIGUSR2 => self.switch_now |= self.plan.switch != Switch::Never || self.plan.overwrite,
+                _ => {
+                    self.asked_to_stop += 1;
+                    child::stop(self.child.as_ref(), received, self.asked_to_stop);
+                }
+            }
+        }
+        self.obey()
+    }
+
+    /// Carries out what the control channel says.
+    fn obey(&mut self) -> Result<(), Failure> {
+        let Some(control) = &mut self.control else { return Ok(()) };
+        let (orders, closed) = control.orders();
+        for order in orders {
+            match order {
+                Order::Switch { on, name: None } if on => self.opened.set.enable()?,
+                Order::Switch { name: None, .. } => self.opened.set.disable()?,
+                Order::Ping => {}
+                Order::Stop => {
+                    (self.ended_by_us, self.stop) = (true, self.child.is_none());
+                    child::end(self.child.as_ref());
+                }
+                other => {
+                    let known = "enable, disable, ping, stop";
+                    self.live.warn(&format!("control: {other:?} is not obeyed; there are {known}"));
+                    continue;
+                }
+            }
+            control.acknowledge();
+        }
+        if closed {
+            self.control = None;
+        }
+        Ok(())
+    }
+
+    /// Nothing of what is recorded exists any more.
+    fn is_gone(&self) -> bool {
+        match &self.plan.whom {
+            Whom::Processes(pids) => !pids.iter().any(|&pid| has_running_thread(pid)),
+            Whom::Threads(tids) => !tids.iter().any(|tid| is_running(&format!("/proc/{tid}"))),
+            Whom::Command | Whom::Cpus(_) => false,
+        }
+    }
+
+    /// Moves what the rings hold to the output, each ring once.
+    fn drain(&mut self) -> Result<(), Failure> {
+        if self.plan.overwrite {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        let mut any = false;
+        for ring in 0..self.opened.set.rings() {
+            let batch = self.opened.set.batch(ring);
+            let (first, second) = batch.take_bytes();
+            if first.is_empty() && second.is_empty() {
+                continue;
+            }
+            any = true;
+            let whole = self.tally.look(first, second, &self.format);
+            let first = &first[..first.len().min(whole)];
+            let second = &second[..whole - first.len()];
+            result = result.and_then(|()| self.target.writer.records(&[first, second]));
+        }
+        if any {
+            result = result.and_then(|()| self.target.writer.tool(Tool::FinishedRound));
+            if self.target.path.is_none() {
+                // Whoever reads the pipe wants to see it.
+                result = result.and_then(|()| self.target.writer.flush());
+            }
+        }
+        result.map_err(|error| self.write_failed(&error))
+    }
+
+    /// Copies what rings that overwrite themselves hold, oldest first.
+    fn snapshot(&mut self) -> Result<(), Failure> {
+        for ring in 0..self.opened.set.rings() {
+            let snapshot = self.opened.set.snapshot(ring)?;
+            let mut records: Vec<_> = snapshot.iter().collect();
+            records.reverse();
+            let mut bytes = Vec::new();
+            for record in records {
+                bytes.extend(record.header.kind.0.to_ne_bytes());
+                bytes.extend(record.header.misc.bits().to_ne_bytes());
+                bytes.extend(record.header.size.to_ne_bytes());
+                bytes.extend_from_slice(record.body);
+            }
+            self.tally.look(&bytes, &[], &self.format);
+            self.target.writer.records(&[&bytes]).map_err(|error| self.write_failed(&error))?;
+        }
+        self.target.writer.tool(Tool::FinishedRound).map_err(|error| self.write_failed(&error))
+    }
+
+    fn sums(&self) -> Sums {
+        Sums {
+            samples: self.before.samples + self.tally.samples,
+            bytes: self.before.bytes + self.target.writer.len(),
+            lost: self.before.lost + self.tally.lost,
+        }
+    }
+
+    /// Goes on in a new file.
+    fn switch(&mut self) -> Result<(), Failure> {
+        let path = self.target.path.clone().unwrap_or_default();
+        if self.plan.overwrite {
+            self.snapshot()?;
+        } else {
+            self.drain()?;
+        }
+        self.before = self.sums();
+        let pid = self.child.as_ref().map(RunningCommand::pid);
+        // The old file has to have its last name before the new one takes the first.
+        self.complete()?;
+        self.target = Target::create(self.plan, &path, &self.events)?;
+        self.tally = Tally::default();
+        self.begin(pid, false)
+    }
+
+    /// Completes the current file. Afterwards there is only its name.
+    fn complete(&mut self) -> Result<(), Failure> {
+        if self.plan.tail_synthesize {
+            let pid = self.child.as_ref().map(RunningCommand::pid);
+            self.synthesize(pid, false).map_err(|error| self.write_failed(&error))?;
+        }
+        let compressed = self.target.writer.compressed();
+        let ids = match self.plan.build_ids && self.target.path.is_some() {
+            true => sections::build_ids(&self.tally, self.opened.has_kernel()),
+            false => Vec::new(),
+        };
+        let machine = self.machine.done();
+        let mut features = self.facts.features(self.plan, &self.opened, machine, compressed);
+        features.extend(sections::last(&self.tally, &ids));
+        let Some(path) = self.target.path.clone() else {
+            self.target.writer.flush().map_err(|error| self.write_failed(&error))?;
+            self.live.wrote(None, self.target.writer.len(), compressed);
+            return Ok(());
+        };
+        let finished = self.target.take_writer()?.finish(features);
+        let file = finished.map_err(|error| write_error(&path, self.before.bytes, &error))?;
+        let size = file.metadata().map_or(0, |metadata| metadata.len());
+        let path: PathBuf = if self.plan.timestamp_filename { files::with_time(&path)? } else { path };
+        self.live.wrote(Some(&path), size, compressed);
+        Ok(())
+    }
+
+    /// The recording is over.
+    fn end(mut self, status: Option<ExitStatus>) -> Result<ExitCode, Failure> {
+        self.opened.set.disable()?;
+        if self.plan.overwrite {
+            self.snapshot()?;
+        }
+        // Once more after everything is off.
+        self.drain()?;
+        self.drain()?;
+        let counted = self.lost_by_event()?;
+        let mut sums = self.sums();
+        sums.lost = sums.lost.max(counted) + self.tally.lost_samples;
+        let exit = status.map(|status| match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit {code}"),
+            (None, signal) => format!("killed by signal {}", signal.unwrap_or(0)),
+        });
+        let events = self.opened.requests.len();
+        self.live.summary(exit.as_deref(), sums, events);
+        self.complete()?;
+        if sums.lost > 0 {
+            let ring = crate::stat::bytes(self.opened.set.ring_bytes() as f64);
+            self.live.warn(&format!(
+                "{} records lost: rings of {ring} were full before they could be read; larger ones: -m 16M; \
+                 fewer records: a lower -F, a higher -c, --filter",
+                crate::stat::grouped(sums.lost)
+            ));
+        }
+        if self.tally.throttled > 0 {
+            let times = self.tally.throttled;
+            self.live
+                .warn(&format!("the kernel paused sampling {times} times: it took too much of its time"));
+        }
+        if self.tally.corrupt > 0 {
+            self.live.warn(&format!("{} bytes of the rings were no records", self.tally.corrupt));
+        }
+        Ok(match status.map(|status| (status.code(), status.signal())) {
+            None => ExitCode::SUCCESS,
+            Some((Some(code), _)) => ExitCode::from(code as u8),
+            Some((None, Some(SIGTERM))) if self.ended_by_us => ExitCode::SUCCESS,
+            Some((None, signal)) => ExitCode::from(signal.map_or(FAILED, |signal| (128 + signal) as u8)),
+        })
+    }
+
+    /// How many samples each event lost, read from the events, and written as records as perf does.
+    fn lost_by_event(&mut self) -> Result<u64, Failure> {
+        let mut sum = 0;
+        let mut records = Vec::new();
+        for source in self.opened.set.sources() {
+            // What cannot be read has nothing to tell.
+            let lost = source.counter().read().ok().and_then(|count| count.lost).unwrap_or(0);
+            if lost > 0 {
+                sum += lost;
+                records.push((source.event, source.id, source.cpu, lost));
+            }
+        }
+        for (event, id, cpu, lost) in records {
+            let Some(attr) = self.opened.set.attr(event) else { continue };
+            let format = RecordFormat::of(attr, ByteOrder::NATIVE);
+            let sample_id = SampleId {
+                tid: Some(Tid { pid: 0, tid: 0 }),
+                time: Some(0),
+                id: Some(id),
+                stream_id: Some(id),
+                cpu: Some(cpu.into()),
+                identifier: Some(id),
+            };
+            let record = Decoded { sample_id, ..Decoded::from(Record::LostSamples(lost)) };
+            let written = self.target.writer.record(&record, &format);
+            written.map_err(|error| self.write_failed(&error))?;
+        }
+        Ok(sum)
+    }
+
+    /// The error of writing, once everything that was written has been made readable.
+    fn write_failed(&mut self, error: &io::Error) -> Failure {
+        let size = self.target.writer.len();
+        if self.target.path.is_some() {
+            if let Ok(writer) = self.target.take_writer() {
+                // It was the other error that ended this.
+                let _ = writer.abandon();
+            }
+        }
+        match &self.target.path {
+            None if error.kind() == io::ErrorKind::BrokenPipe => Failure::from(io::Error::from(error.kind())),
+            None => Failure::new(format_args!("cannot write to standard output: {error}")),
+            Some(path) => write_error(path, size, error),
+        }
+    }
+}
+
+fn write_error(path: &std::path::Path, size: u64, error: &io::Error) -> Failure {
+    let size = crate::stat::bytes(size as f64);
+    let error = files::cannot("write", path, error);
+    Failure::new(format_args!("{error}, after {size}; what was written can be read"))
+}

@@ -1,0 +1,136 @@
+//! What a recording begins with: tool records about its events, and records about what was there before.
+
+use super::files::Target;
+use super::opening::Opened;
+use super::plan::{Plan, Whom};
+use super::synthesis::{Receiver, Synthesis, numbers};
+use super::tally::Tally;
+use perfuse::abi::record::{Decoded, RecordFormat};
+use perfuse::abi::wire::{Seq, Text};
+use perfuse_data::tool::{Cpu16, CpuMap, EventUpdate, IdIndex, IdIndexEntry, Thread, Tool, Update};
+use perfuse_data::{NewEvent, Writer};
+use perfuse_events::Unit;
+use std::fs::{self, File};
+use std::io;
+
+/// The events of a recording, as its file tells them.
+pub(super) fn new_events(opened: &Opened) -> Vec<NewEvent> {
+    let events = opened.names.iter().enumerate().filter_map(|(index, name)| {
+        let ids = opened.set.sources().iter().filter(|source| source.event == index).map(|source| source.id);
+        Some(NewEvent { attr: *opened.set.attr(index)?, name: name.clone(), ids: ids.collect() })
+    });
+    events.collect()
+}
+
+/// Records in the format of the event that tells about tasks.
+struct ToWriter<'a> {
+    writer: &'a mut Writer<File>,
+    format: RecordFormat,
+}
+
+impl Receiver for ToWriter<'_> {
+    fn take(&mut self, record: &Decoded<'_>) -> io::Result<()> {
+        match self.writer.record(record, &self.format) {
+            // A name of more than 64 KiB, say: better a recording without it than none.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            result => result,
+        }
+    }
+}
+
+/// Tool records about the events.
+pub(super) fn describe(opened: &Opened, target: &mut Target) -> io::Result<()> {
+    let writer = &mut target.writer;
+    let entries = opened.set.sources().iter().map(|source| IdIndexEntry {
+        id: source.id,
+        index: source.ring as u64,
+        cpu: u64::from(source.cpu),
+        tid: source.tid.map_or(u64::MAX, u64::from),
+    });
+    let entries: Vec<_> = entries.collect();
+    for entries in entries.chunks(2000) {
+        writer.tool(Tool::IdIndex(IdIndex { entries: Seq::from(entries), guests: None }))?;
+    }
+    for (index, request) in opened.requests.iter().enumerate() {
+        let id = opened.set.sources().iter().find(|source| source.event == index).map(|source| source.id);
+        let (Some(id), Unit::Nanoseconds) = (id, request.spec.unit()) else { continue };
+        let unit = Update::Unit(Text::new(b"msec"));
+        writer.tool(Tool::EventUpdate(EventUpdate { id, update: unit }))?;
+        writer.tool(Tool::EventUpdate(EventUpdate { id, update: Update::Scale(1e-6) }))?;
+    }
+    Ok(())
+}
+
+/// Who is measured, and on which cpus.
+pub(super) fn maps(opened: &Opened, plan: &Plan, child: Option<u32>, target: &mut Target) -> io::Result<()> {
+    /// As many as fit into a record.
+    const MOST: usize = 2700;
+    let tids: Vec<u32> = match &plan.whom {
+        Whom::Command => child.into_iter().collect(),
+        Whom::Threads(tids) => tids.clone(),
+        Whom::Processes(pids) => pids.iter().flat_map(|pid| numbers(&format!("/proc/{pid}/task"))).collect(),
+        Whom::Cpus(_) => Vec::new(),
+    };
+    let mut threads: Vec<_> = tids.iter().take(MOST).map(|&tid| thread(tid)).collect();
+    if threads.is_empty() {
+        threads.push(Thread { tid: u64::MAX, comm: [0; 16] });
+    }
+    target.writer.tool(Tool::ThreadMap(Seq::from(&threads[..])))?;
+    let cpus: Vec<_> = (0..opened.set.rings()).map(|ring| Cpu16(opened.set.cpu(ring) as u16)).collect();
+    target.writer.tool(Tool::CpuMap(CpuMap::Cpus(Seq::from(&cpus[..]))))
+}
+
+fn thread(tid: u32) -> Thread {
+    let name = fs::read(format!("/proc/{tid}/comm")).unwrap_or_default();
+    let mut comm = [0; 16];
+    let name = name.trim_ascii_end();
+    let len = name.len().min(15);
+    comm[..len].copy_from_slice(&name[..len]);
+    Thread { tid: u64::from(tid), comm }
+}
+
+/// Records about what runs already. `held`: the command has not started yet, so that all it has is a name.
+pub(super) fn synthesize(
+    opened: &Opened,
+    plan: &Plan,
+    child: Option<u32>,
+    held: bool,
+    tally: &mut Tally,
+    target: &mut Target,
+) -> io::Result<()> {
+    let Some(attr) = opened.set.attr(opened.tracker) else { return Ok(()) };
+    let format = RecordFormat::of(attr, perfuse::abi::ByteOrder::NATIVE);
+    let source = opened.set.sources().iter().find(|source| source.event == opened.tracker);
+    let mut receiver = ToWriter { writer: &mut target.writer, format };
+    let mut synthesis = Synthesis {
+        receiver: &mut receiver,
+        id: source.map_or(0, |source| source.id),
+        data_maps: super::attrs::needs_data_maps(plan),
+        namespaces: plan.sideband.contains(perfuse::abi::AttrFlags::NAMESPACES),
+        tally,
+    };
+    if opened.has_kernel() {
+        synthesis.kernel()?;
+    }
+    match &plan.whom {
+        Whom::Command => match child {
+            Some(child) if held => synthesis.name(child),
+            Some(child) => synthesis.families(&[child]),
+            None => Ok(()),
+        },
+        Whom::Processes(pids) => pids.iter().try_for_each(|&pid| synthesis.process(pid)),
+        Whom::Threads(tids) => {
+            let mut pids: Vec<u32> = tids.iter().map(|&tid| process_of(tid)).collect();
+            pids.sort_unstable();
+            pids.dedup();
+            pids.iter().try_for_each(|&pid| synthesis.process(pid))
+        }
+        Whom::Cpus(_) => synthesis.everything(),
+    }
+}
+
+fn process_of(tid: u32) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    line.and_then(|line| line.trim().parse().ok()).unwrap_or(tid)
+}

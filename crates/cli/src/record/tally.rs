@@ -1,0 +1,173 @@
+//! What goes by on the way from a ring to the file: how many samples, what was lost, from when to when,
+//! and which files were mapped. Headers are looked at in place; only maps are taken apart.
+
+use perfuse::abi::ByteOrder;
+use perfuse::abi::record::{Header, Misc, MmapFile, RawRecord, Record, RecordFormat, RecordType};
+use std::collections::BTreeMap;
+
+/// Sums over all that was recorded.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) samples: u64,
+    /// Records that found no room in a ring, as the kernel's own records tell.
+    pub(super) lost: u64,
+    /// Samples that the hardware lost.
+    pub(super) lost_samples: u64,
+    pub(super) throttled: u64,
+    /// Times of samples.
+    pub(super) first_ns: Option<u64>,
+    pub(super) last_ns: Option<u64>,
+    /// Mapped files by name, with the build-id if the kernel told.
+    pub(super) files: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Bytes that were no records.
+    pub(super) corrupt: u64,
+}
+
+impl Tally {
+    /// Looks at records as they lie in a ring, in two parts, and says how many bytes are whole records.
+    pub(super) fn look(&mut self, first: &[u8], second: &[u8], format: &RecordFormat) -> usize {
+        let total = first.len() + second.len();
+        let mut at = 0;
+        let mut last_sample = None;
+        while at + Header::SIZE <= total {
+            // Records are aligned to 8 bytes, so a header does not lie across the parts; a body may.
+            let rest = if at < first.len() { &first[at..] } else { &second[at - first.len()..] };
+            let Some(&[k0, k1, k2, k3, m0, m1, s0, s1]) = rest.first_chunk::<{ Header::SIZE }>() else {
+                break;
+            };
+            let size = usize::from(ByteOrder::NATIVE.u16([s0, s1]));
+            if size < Header::SIZE || at + size > total {
+                break;
+            }
+            let kind = RecordType(ByteOrder::NATIVE.u32([k0, k1, k2, k3]));
+            let header = Header {
+                kind,
+                misc: Misc::from_bits_retain(ByteOrder::NATIVE.u16([m0, m1])),
+                size: size as u16,
+            };
+            if kind == RecordType::SAMPLE {
+                self.samples += 1;
+                last_sample = Some((header, at));
+                if self.first_ns.is_none() {
+                    self.first_ns = with_body(first, second, header, at, |raw| format.time_of(&raw));
+                }
+            } else {
+                with_body(first, second, header, at, |raw| self.other(&raw, format));
+            }
+            at += size;
+        }
+        if let Some((header, at)) = last_sample {
+            let time = with_body(first, second, header, at, |raw| format.time_of(&raw));
+            self.last_ns = self.last_ns.max(time);
+            self.first_ns = self.first_ns.min(time.or(self.first_ns));
+        }
+        self.corrupt += (total - at) as u64;
+        at
+    }
+
+    fn other(&mut self, raw: &RawRecord<'_>, format: &RecordFormat) {
+        match raw.header.kind {
+            RecordType::LOST => self.lost += word(raw.body, 1),
+            RecordType::LOST_SAMPLES => self.lost_samples += word(raw.body, 0),
+            RecordType::THROTTLE => self.throttled += 1,
+            RecordType::MMAP | RecordType::MMAP2 => self.map(raw, format),
+            _ => {}
+        }
+    }
+
+    /// Remembers a file that is mapped.
+    fn map(&mut self, raw: &RawRecord<'_>, format: &RecordFormat) {
+        if raw.header.misc.contains(Misc::MMAP_DATA) {
+            return;
+        }
+        // A record that cannot be taken apart is none the less recorded.
+        let Ok(decoded) = raw.decode(format) else { return };
+        let (name, id) = match &decoded.record {
+            Record::Mmap(map) => (map.filename, None),
+            Record::Mmap2(map) => match &map.file {
+                MmapFile::BuildId(id) if (1..=20).contains(&id.size) => (map.filename, Some(id.as_bytes())),
+                _ => (map.filename, None),
+            },
+            _ => return,
+        };
+        self.file(name.as_bytes(), id);
+    }
+
+    /// Remembers a file; names in brackets and the like are none.
+    pub(super) fn file(&mut self, name: &[u8], id: Option<&[u8]>) {
+        let special = [&b"//"[..], b"/memfd:", b"/dev/", b"/SYSV", b"/[aio]"];
+        if !name.starts_with(b"/") || special.iter().any(|start| name.starts_with(start)) {
+            return;
+        }
+        match self.files.get_mut(name) {
+            Some(known) if known.is_none() => *known = id.map(<[u8]>::to_vec),
+            Some(_) => {}
+            None => drop(self.files.insert(name.to_vec(), id.map(<[u8]>::to_vec))),
+        }
+    }
+}
+
+/// Calls `f` with a record; one that lies across the parts is put together.
+fn with_body<T>(
+    first: &[u8],
+    second: &[u8],
+    header: Header,
+    at: usize,
+    f: impl FnOnce(RawRecord<'_>) -> T,
+) -> T {
+    let (start, end) = (at + Header::SIZE, at + usize::from(header.size));
+    if end <= first.len() {
+        f(RawRecord { header, body: &first[start..end] })
+    } else if start >= first.len() {
+        f(RawRecord { header, body: &second[start - first.len()..end - first.len()] })
+    } else {
+        let body = [&first[start..], &second[..end - first.len()]].concat();
+        f(RawRecord { header, body: &body })
+    }
+}
+
+/// A 64-bit word of a body; zero if it is not there.
+fn word(body: &[u8], index: usize) -> u64 {
+    let bytes = body.get(index * 8..).and_then(|rest| rest.first_chunk());
+    bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perfuse::abi::SampleType;
+
+    fn record(kind: u32, words: &[u64]) -> Vec<u8> {
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend(0u16.to_ne_bytes());
+        bytes.extend((8 + 8 * words.len() as u16).to_ne_bytes());
+        words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
+        bytes
+    }
+
+    #[test]
+    fn records_are_counted_wherever_the_ring_ends() {
+        let sample_type = SampleType::IDENTIFIER | SampleType::TIME;
+        let format = RecordFormat { sample_type, sample_id_all: true, ..RecordFormat::default() };
+        let stream =
+            [record(9, &[1, 100]), record(2, &[1, 5, 0, 1]), record(9, &[1, 300]), record(5, &[0; 3])]
+                .concat();
+        for cut in (0..=stream.len()).step_by(8) {
+            let mut tally = Tally::default();
+            assert_eq!(tally.look(&stream[..cut], &stream[cut..], &format), stream.len());
+            assert_eq!((tally.samples, tally.lost, tally.throttled), (2, 5, 1));
+            assert_eq!((tally.first_ns, tally.last_ns), (Some(100), Some(300)));
+            assert_eq!(tally.corrupt, 0);
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_not_passed_on() {
+        let mut stream = record(9, &[1, 100]);
+        let good = stream.len();
+        stream.extend([0; 16]);
+        let mut tally = Tally::default();
+        assert_eq!(tally.look(&stream, &[], &RecordFormat::default()), good);
+        assert_eq!(tally.corrupt, 16);
+    }
+}
