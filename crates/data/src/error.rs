@@ -1,6 +1,5 @@
 //! Where in a recording something is wrong, what it is, and why.
 
-use crate::zstd::ZstdError;
 use perfuse_abi::AttrError;
 use perfuse_abi::wire::Short;
 use std::{fmt, io};
@@ -91,7 +90,12 @@ pub enum Problem {
         limit: u64,
     },
     /// Compressed bytes are no zstd stream.
-    Zstd(ZstdError),
+    Zstd(io::Error),
+    /// Reading it needs something that the program was built without.
+    NotBuilt {
+        /// The feature of this crate that has it.
+        feature: &'static str,
+    },
     /// No event has the id, and there are several events whose records differ.
     NoEvent {
         /// The id, if there is one.
@@ -122,7 +126,10 @@ impl fmt::Display for Problem {
                 f.write_str("the attrs and data of this file can only be found in a file that can seek")
             }
             Problem::TooLarge { size, limit } => write!(f, "its size of {size} exceeds the limit of {limit}"),
-            Problem::Zstd(error) => error.fmt(f),
+            Problem::Zstd(error) => write!(f, "not a zstd stream: {error}"),
+            Problem::NotBuilt { feature } => {
+                write!(f, "this program was built without the feature \"{feature}\" that could read it")
+            }
             Problem::NoEvent { id: Some(id) } => write!(f, "no event has its id {id}"),
             Problem::NoEvent { id: None } => {
                 f.write_str("it does not tell which of the events it belongs to")
@@ -134,10 +141,9 @@ impl fmt::Display for Problem {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.problem {
-            Problem::Io(error) => Some(error),
+            Problem::Io(error) | Problem::Zstd(error) => Some(error),
             Problem::Short(error) => Some(error),
             Problem::Attr(error) => Some(error),
-            Problem::Zstd(error) => Some(error),
             _ => None,
         }
     }
@@ -158,11 +164,5 @@ impl From<Short> for Problem {
 impl From<AttrError> for Problem {
     fn from(error: AttrError) -> Self {
         Problem::Attr(error)
-    }
-}
-
-impl From<ZstdError> for Problem {
-    fn from(error: ZstdError) -> Self {
-        Problem::Zstd(error)
     }
 }

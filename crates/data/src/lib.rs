@@ -30,8 +30,9 @@ mod reader;
 mod record;
 pub mod session;
 pub mod tool;
+#[cfg_attr(not(feature = "compress"), path = "unpack/without.rs")]
+mod unpack;
 mod writer;
-mod zstd;
 
 pub use error::{Error, Location, Problem};
 pub use events::{Event, Events};
@@ -41,7 +42,6 @@ pub use ordered::Ordered;
 pub use reader::{Form, Options, Payload, PerfData};
 pub use record::Entry;
 pub use writer::{NewEvent, Writer};
-pub use zstd::ZstdError;
 
 /// The crate that the kernel's records are from.
 pub use perfuse_abi as abi;

@@ -5,7 +5,7 @@ use crate::error::{Error, Location, Problem};
 use crate::input::Stream;
 use crate::reader::Options;
 use crate::tool::kind;
-use crate::zstd::Decoder;
+use crate::unpack::Unpacker;
 use perfuse_abi::ByteOrder;
 use perfuse_abi::record::{Header, RecordType};
 use perfuse_abi::wire::{Layout, Reader};
@@ -35,7 +35,7 @@ pub(crate) struct Part<'i> {
     order: ByteOrder,
     options: Options,
     held: Held,
-    decoder: Option<Box<Decoder>>,
+    unpacker: Option<Box<Unpacker>>,
     /// The compressed record that is being unpacked.
     compressed: Location,
     /// Bytes taken from what is unpacked.
@@ -58,7 +58,7 @@ impl<'i> Part<'i> {
             order,
             options,
             held: Held::Stream(0),
-            decoder: None,
+            unpacker: None,
             compressed: Location::default(),
             unpacked: 0,
             payload: 0,
@@ -105,7 +105,7 @@ impl<'i> Part<'i> {
         let result = self.find();
         self.is_done = !matches!(result, Ok(Some(_)));
         let has_more = self.payload | self.tracing_len > 0 || self.tracing.is_some();
-        self.is_special = self.is_done || has_more || self.decoder.is_some();
+        self.is_special = self.is_done || has_more || self.unpacker.is_some();
         result
     }
 
@@ -113,7 +113,7 @@ impl<'i> Part<'i> {
         if let Held::Stream(len) = self.held {
             self.stream.consume(len);
         }
-        if self.decoder.is_some() {
+        if self.unpacker.is_some() {
             if let Some(found) = self.find_unpacked()? {
                 return Ok(Some(found));
             }
@@ -168,9 +168,9 @@ impl<'i> Part<'i> {
     #[cold]
     fn end(&mut self, available: usize) -> Result<Option<Found>, Error> {
         let location = self.stream.location();
-        if let Some(decoder) = &self.decoder {
-            let rest = decoder.output().len();
-            if rest > 0 || decoder.has_input() {
+        if let Some(unpacker) = &self.unpacker {
+            let rest = unpacker.output().len();
+            if rest > 0 || unpacker.is_open() {
                 let problem = Problem::Truncated { needed: rest as u64 + 1, available: rest as u64 };
                 let location = Location { unpacked: Some(self.unpacked), ..self.compressed };
                 return Err(Error::new(location, "compressed record", problem));
@@ -190,15 +190,15 @@ impl<'i> Part<'i> {
 
     /// The next record of what is unpacked, unpacking more as needed and possible.
     fn find_unpacked(&mut self) -> Result<Option<Found>, Error> {
-        let Some(decoder) = self.decoder.as_deref_mut() else { return Ok(None) };
+        let Some(unpacker) = self.unpacker.as_deref_mut() else { return Ok(None) };
         if let Held::Unpacked(len) = self.held {
-            decoder.take(len);
+            unpacker.take(len);
             self.unpacked += len as u64;
             self.held = Held::Unpacked(0);
         }
         let location = Location { unpacked: Some(self.unpacked), ..self.compressed };
         loop {
-            let output = decoder.output();
+            let output = unpacker.output();
             if output.len() >= Header::SIZE {
                 let mut header = Header::default();
                 let _whole = header.layout(&mut Reader::new(output, self.order));
@@ -211,7 +211,7 @@ impl<'i> Part<'i> {
                     return Ok(Some(Found { header, location }));
                 }
             }
-            match decoder.step() {
+            match unpacker.step() {
                 Ok(true) => {}
                 Ok(false) => return Ok(None),
                 Err(error) => return Err(Error::new(location, "compressed record", error)),
@@ -219,7 +219,7 @@ impl<'i> Part<'i> {
         }
     }
 
-    /// Hands a compressed record to the decoder, or delivers it if that is not wanted.
+    /// Hands a compressed record to be unpacked, or delivers it if that is not wanted.
     fn compressed(&mut self, header: Header) -> Result<Option<Found>, Error> {
         let location = self.stream.location();
         let (start, end, size) = if header.kind == kind::COMPRESSED {
@@ -234,8 +234,15 @@ impl<'i> Part<'i> {
             return Ok(Some(Found { header, location }));
         }
         self.compressed = location;
-        let decoder = self.decoder.get_or_insert_with(|| Box::new(Decoder::new()));
-        decoder.feed(&self.stream.bytes()[start..end]);
+        let unpacker = match &mut self.unpacker {
+            Some(unpacker) => unpacker,
+            none => {
+                let new = Unpacker::new();
+                let new = new.map_err(|problem| Error::new(location, "compressed record", problem))?;
+                none.insert(Box::new(new))
+            }
+        };
+        unpacker.feed(&self.stream.bytes()[start..end]);
         self.stream.consume(size);
         self.find_unpacked()
     }
@@ -316,8 +323,8 @@ impl<'i> Part<'i> {
     /// The bytes of the record that was found last, header included.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        match (self.held, &self.decoder) {
-            (Held::Unpacked(len), Some(decoder)) => decoder.output().get(..len).unwrap_or(&[]),
+        match (self.held, &self.unpacker) {
+            (Held::Unpacked(len), Some(unpacker)) => unpacker.output().get(..len).unwrap_or(&[]),
             (Held::Stream(len), _) | (Held::Unpacked(len), None) => {
                 self.stream.bytes().get(..len).unwrap_or(&[])
             }

@@ -1,0 +1,93 @@
+//! What compressed records contain: one zstd stream that goes through all of them, flushed at the end of
+//! each and never ended.
+//!
+//! Output is asked for in small steps and none is produced ahead, so that memory stays within the stream's
+//! window (zstd takes up to 128 MiB) and one step, whatever the bytes say.
+
+use crate::error::Problem;
+use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
+
+/// Bytes that a step produces at most: the most that a block of zstd's can.
+const STEP: usize = 128 << 10;
+
+/// A stream that comes in pieces.
+pub(crate) struct Unpacker {
+    decoder: Decoder<'static>,
+    /// Input not yet decoded, from `input_start` on.
+    input: Vec<u8>,
+    input_start: usize,
+    /// Output not yet taken: `output[start..end]`.
+    output: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// The last step filled all the room it had: there may be more without more input.
+    was_full: bool,
+    /// The input so far ends within a block or a header.
+    is_open: bool,
+}
+
+impl Unpacker {
+    pub(crate) fn new() -> Result<Self, Problem> {
+        let decoder = Decoder::new().map_err(Problem::Zstd)?;
+        Ok(Unpacker {
+            decoder,
+            input: Vec::new(),
+            input_start: 0,
+            output: Vec::new(),
+            start: 0,
+            end: 0,
+            was_full: false,
+            is_open: false,
+        })
+    }
+
+    /// Adds compressed bytes. They are decoded when [`step`](Self::step) asks for them.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.input.drain(..self.input_start);
+        self.input_start = 0;
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// Output that was not taken yet.
+    #[inline]
+    pub(crate) fn output(&self) -> &[u8] {
+        &self.output[self.start..self.end]
+    }
+
+    /// Takes `len` bytes of the output.
+    #[inline]
+    pub(crate) fn take(&mut self, len: usize) {
+        self.start = (self.start + len).min(self.end);
+    }
+
+    /// Whether the stream was cut off: it does not end where a block does.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Adds to the output. `false` if there is nothing to add before more is fed.
+    pub(crate) fn step(&mut self) -> Result<bool, Problem> {
+        let input = &self.input[self.input_start..];
+        if input.is_empty() && !self.was_full {
+            return Ok(false);
+        }
+        self.output.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        if self.output.len() < self.end + STEP {
+            self.output.resize(self.end + STEP, 0);
+        }
+        let mut input = InBuffer::around(input);
+        let mut output = OutBuffer::around(&mut self.output[self.end..]);
+        let hint = self.decoder.run(&mut input, &mut output).map_err(Problem::Zstd)?;
+        self.was_full = output.pos() == output.capacity();
+        self.input_start += input.pos();
+        self.end += output.pos();
+        // What the decoder wants next: at the end of a block the three bytes that the next starts with, at
+        // the end of the stream nothing.
+        self.is_open = !matches!(hint, 0 | 3);
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,33 @@
+//! In place of `unpack.rs` in a build without the feature `compress`: no decoder. Such a build delivers
+//! compressed records as they are, if asked to, and cannot read what is in them.
+
+use crate::error::Problem;
+
+/// There is no decoder, and no value of this type.
+pub(crate) enum Unpacker {}
+
+impl Unpacker {
+    pub(crate) fn new() -> Result<Self, Problem> {
+        Err(Problem::NotBuilt { feature: "compress" })
+    }
+
+    pub(crate) fn feed(&mut self, _: &[u8]) {
+        match *self {}
+    }
+
+    pub(crate) fn output(&self) -> &[u8] {
+        match *self {}
+    }
+
+    pub(crate) fn take(&mut self, _: usize) {
+        match *self {}
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn step(&mut self) -> Result<bool, Problem> {
+        match *self {}
+    }
+}
