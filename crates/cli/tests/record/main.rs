@@ -1,0 +1,141 @@
+//! `perfuse record` as its users run it: the real program on the running kernel. What it writes is read by
+//! perfuse's own reader, and by Linux's perf where that is installed; both must see the same.
+
+mod errors;
+mod perf;
+mod session;
+mod whom;
+
+use errors::*;
+use perf::*;
+use perfuse_data::feature::FeatureId;
+use perfuse_data::tool::kind;
+use perfuse_data::{Options, PerfData};
+use perfuse_events::abi::record::{Record, RecordType};
+use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
+use session::*;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use whom::*;
+
+suite! {
+    the_commands_status_is_passed_on,
+    a_command_that_cannot_run_leaves_no_file,
+    wrong_command_lines_are_told_apart,
+    samples_are_as_many_as_frequency_and_time_say,
+    perf_sees_the_same_records,
+    perf_sees_the_header,
+    forks_and_execs_are_told,
+    hundreds_of_threads_are_recorded,
+    a_running_process_is_recorded_with_its_threads,
+    the_whole_system_is_recorded,
+    call_chains_and_copies_of_the_stack,
+    compressed_recordings_hold_the_same,
+    a_pipe_is_a_recording_of_its_own,
+    tracepoints_are_filtered_and_formatted,
+    periods_and_several_events,
+    a_file_follows_a_file,
+    an_overwritten_ring_keeps_the_newest,
+    an_old_recording_is_kept,
+    ctrl_c_completes_the_file,
+    a_killed_recorder_leaves_a_readable_file,
+    a_full_disk_is_told_and_leaves_a_readable_file,
+    an_unprivileged_user_records_the_user_side,
+}
+
+/// A shell loop of some 100 ms.
+const BUSY: &str = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+
+fn program() -> PathBuf {
+    std::env::var_os("PERFUSE_BIN").map_or_else(|| env!("CARGO_BIN_EXE_perfuse").into(), PathBuf::from)
+}
+
+/// A folder for one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("perfuse-record-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).expect("the folder").flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn record(file: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command.arg("record").arg("-o").arg(file).args(arguments);
+    command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Records successfully; what was said.
+fn recorded(file: &Path, arguments: &[&str]) -> String {
+    let output = record(file, arguments).output().expect("the program starts");
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {:?} {said}", output.status);
+    assert!(said.contains("0 lost"), "{arguments:?}: {said}");
+    said
+}
+
+/// How many records of each type a recording has.
+fn counts(file: &Path) -> BTreeMap<u32, u64> {
+    counts_of(PerfData::open(file).expect("a recording"))
+}
+
+fn counts_of(mut data: PerfData<'_>) -> BTreeMap<u32, u64> {
+    let mut counts = BTreeMap::new();
+    while let Some(entry) = data.next().expect("whole records") {
+        if entry.is_kernel() {
+            entry.decode().expect("its event is known");
+        }
+        *counts.entry(entry.kind().0).or_insert(0) += 1;
+    }
+    counts
+}
+
+fn samples(file: &Path) -> u64 {
+    counts(file).get(&RecordType::SAMPLE.0).copied().unwrap_or(0)
+}
+
+/// What perf counts of a type, in all of the recording.
+fn perf_counts(file: &Path, name: &str) -> Result<u64, Skip> {
+    let output = Command::new(need::perf()?).args(["report", "--stats", "-i"]).arg(file).output();
+    let output = output.map_err(|error| Skip::needs("perf", error))?;
+    let stats = text(&output.stdout);
+    let line = stats.lines().find(|line| line.trim().starts_with(&format!("{name} events:")));
+    let number = line.and_then(|line| line.split(':').nth(1)?.split_whitespace().next()?.parse().ok());
+    Ok(number.unwrap_or_else(|| panic!("no {name} in {stats}{}", text(&output.stderr))))
+}
+
+fn perf(arguments: &[&str], file: &Path) -> Result<Output, Skip> {
+    let output =
+        Command::new(need::perf()?).args(arguments).arg("-i").arg(file).stdin(Stdio::null()).output();
+    output.map_err(|error| Skip::needs("perf", error))
+}

@@ -1,0 +1,78 @@
+//! Who is recorded: commands with what they start, running processes, the whole system.
+
+use super::*;
+
+pub(super) fn forks_and_execs_are_told() -> Outcome {
+    let folder = Folder::new("forks");
+    let file = folder.file("d");
+    recorded(&file, &["sh", "-c", "for i in 1 2 3 4 5; do env true; done; exec env true"]);
+    let mut data = PerfData::open(&file).expect("a recording");
+    let (mut forks, mut comms) = (0, Vec::new());
+    while let Some(entry) = data.next().expect("whole records") {
+        if !entry.is_kernel() {
+            continue;
+        }
+        match entry.decode().expect("known").record {
+            Record::Fork(_) => forks += 1,
+            Record::Comm(comm) => comms.push(text(comm.name.as_bytes())),
+            _ => {}
+        }
+    }
+    assert!(forks >= 5, "{forks}");
+    assert_eq!(comms.iter().filter(|name| *name == "true").count(), 6, "{comms:?}");
+    Ok(())
+}
+
+pub(super) fn hundreds_of_threads_are_recorded() -> Outcome {
+    const THREADS: usize = 300;
+    let folder = Folder::new("threads");
+    let file = folder.file("d");
+    let python = need::program("python3")?;
+    let script = format!(
+        "import threading\nts=[threading.Thread(target=lambda: sum(range(20000))) for _ in range({THREADS})]\n\
+         [t.start() for t in ts]\n[t.join() for t in ts]"
+    );
+    recorded(&file, &[&python.to_string_lossy(), "-c", &script]);
+    assert!(counts(&file)[&RecordType::FORK.0] >= THREADS as u64);
+    Ok(())
+}
+
+pub(super) fn a_running_process_is_recorded_with_its_threads() -> Outcome {
+    let folder = Folder::new("attach");
+    let file = folder.file("d");
+    let python = need::program("python3")?;
+    let script = "import threading,time\nend=time.time()+3\ndef f():\n while time.time()<end: pass\n\
+                  ts=[threading.Thread(target=f) for _ in range(4)]\n[t.start() for t in ts]\n[t.join() for t in ts]";
+    let mut process = Command::new(python).args(["-c", script]).spawn().expect("python starts");
+    sleep(Duration::from_millis(400));
+    recorded(&file, &["-e", "cpu-clock", "-p", &process.id().to_string(), "sleep", "0.4"]);
+    let _ = process.kill();
+    let _ = process.wait();
+    let mut data = PerfData::open(&file).expect("a recording");
+    let mut tids = BTreeMap::new();
+    let mut synthesized = 0;
+    while let Some(entry) = data.next().expect("whole records") {
+        if !entry.is_kernel() {
+            continue;
+        }
+        let decoded = entry.decode().expect("known");
+        match decoded.record {
+            Record::Sample(sample) => *tids.entry(sample.tid.map(|tid| tid.tid)).or_insert(0) += 1,
+            Record::Mmap2(_) if decoded.time() == Some(0) => synthesized += 1,
+            _ => {}
+        }
+    }
+    assert!(tids.len() >= 4 && synthesized > 3, "{tids:?} {synthesized}");
+    Ok(())
+}
+
+pub(super) fn the_whole_system_is_recorded() -> Outcome {
+    need::root()?;
+    let folder = Folder::new("system");
+    let file = folder.file("d");
+    recorded(&file, &["-a", "sleep", "0.3"]);
+    assert_eq!(perf_counts(&file, "SAMPLE")?, samples(&file));
+    let maps = counts(&file)[&RecordType::MMAP2.0];
+    assert!(maps > 5, "{maps}");
+    Ok(())
+}
