@@ -260,4 +260,9 @@ impl Index<Member> for Counts {
 }
 
 /// The scheduling flags that only a leader may have.
-pub(crate) const LEADER_ONLY: AttrFlags = AttrFlags::PINNED.union(AttrFlags::EXCLUSIVE);
+const LEADER_ONLY: AttrFlags = AttrFlags::PINNED.union(AttrFlags::EXCLUSIVE);
+
+/// The event as a member that follows its leader, which switches and places the whole group.
+pub(crate) fn sibling(event: Builder) -> Builder {
+    event.enabled(true).with(|attr| attr.flags.remove(LEADER_ONLY | AttrFlags::ENABLE_ON_EXEC))
+}

@@ -1,26 +1,35 @@
 //! Events that leave records, on everything a [`Scope`] covers: one ring for each cpu, shared by all
-//! events and tasks. What recording a program with its children, or a whole machine, takes.
+//! events and tasks, or one for each thread. What recording a program with its children, or a whole machine, takes.
 
-use crate::builder::{Builder, GivenUp};
+use crate::builder::{Builder, GivenUp, Inherit};
 use crate::counter::Counter;
 use crate::error::{Call, Error, Result};
+use crate::group::sibling;
 use crate::kernel::Request;
 use crate::pmu::online_cpus;
 use crate::ring::{Batch, Ring, Snapshot};
 use crate::sampler::{RingOptions, Wait};
-use crate::scope::Scope;
+use crate::scope::{Scope, Slot};
+use crate::set::{SetEvent, within};
 use crate::target::Target;
-use perfuse_abi::{Attr, AttrFlags, IocFlags};
+use perfuse_abi::{Attr, AttrFlags, IocFlags, ReadFormat, SampleType};
 use perfuse_sys::poll::poll;
 use perfuse_sys::{Errno, limits};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Every event of a list on every target of a [`Scope`], with a ring for each cpu.
+/// Every event of a list on every target of a [`Scope`], with a ring for each cpu, or for each thread where
+/// the scope is [by thread](Scope::by_thread).
 ///
 /// The kernel lets events of different tasks share a ring only if all are bound to its cpu (rule G31),
 /// and gives inherited events no ring otherwise (rule F1). So each task's event is opened once for every
 /// cpu.
+///
+/// Members of a group are on the PMU together and sample each by itself, unless their attrs say otherwise:
+/// one whose `sample_type` has `READ` and whose `read_format` has `GROUP` gives the values of all with each
+/// sample of the leader. Older kernels refuse that for events that are inherited; it is the inheritance that
+/// is then given up (Linux 6.13 can do both).
 ///
 /// ```
 /// use perfuse::{Command, Counter, RingOptions, SamplerSet, Scope, abi::{AttrFlags, Software}};
@@ -29,7 +38,7 @@ use std::time::{Duration, Instant};
 /// let event = Counter::builder(Software::DUMMY)
 ///     .enable_on_exec(true)
 ///     .with(|attr| attr.flags |= AttrFlags::TASK | AttrFlags::COMM | AttrFlags::MMAP);
-/// let mut set = SamplerSet::open(&Scope::command(&command), &[event], RingOptions::default())?;
+/// let mut set = SamplerSet::open(&Scope::command(&command), &[event.into()], RingOptions::default())?;
 /// command.release()?.wait()?;
 /// let records: usize = (0..set.rings()).map(|ring| set.batch(ring).iter().count()).sum();
 /// assert!(records >= 3, "a COMM, some MMAPs and an EXIT");
@@ -38,13 +47,13 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct SamplerSet {
     // Unmapped before the events are closed.
-    rings: Vec<CpuRing>,
+    rings: Vec<SetRing>,
     sources: Vec<SetSource>,
     events: Vec<SetEventInfo>,
 }
 
 #[derive(Debug)]
-struct CpuRing {
+struct SetRing {
     ring: Ring,
     /// Index of the source that owns it.
     owner: usize,
@@ -57,13 +66,15 @@ pub struct SetSource {
     pub event: usize,
     /// Index of its ring.
     pub ring: usize,
-    /// The cpu.
-    pub cpu: u32,
+    /// The cpu; `None` for a thread that is followed from cpu to cpu.
+    pub cpu: Option<u32>,
     /// The thread, unless the event is for everything on the cpu.
     pub tid: Option<u32>,
     /// The event's id, as records carry it.
     pub id: u64,
     counter: Counter,
+    /// A leader switches it.
+    follows: bool,
 }
 
 impl SetSource {
@@ -83,47 +94,54 @@ struct SetEventInfo {
 impl SamplerSet {
     /// Opens all events on all targets. Targets that are gone meanwhile are left out; `ESRCH` if all are.
     /// Fails where an event is refused, or descriptors run out (the soft limit is raised before).
-    pub fn open(scope: &Scope, events: &[Builder], ring: RingOptions) -> Result<Self> {
-        let cpus = online_cpus();
-        let targets = targets(scope, &cpus);
-        limits::provide_open_files((targets.len() * events.len()) as u64 + 64);
-        let inherit = scope.inherit();
+    pub fn open(scope: &Scope, events: &[SetEvent], ring: RingOptions) -> Result<Self> {
+        let slots = slots(scope);
+        limits::provide_open_files((slots.len() * events.len()) as u64 + 64);
         let mut set = SamplerSet { rings: Vec::new(), sources: Vec::new(), events: Vec::new() };
         let mut gone = None;
-        // The rings by cpu; a cpu number is small.
-        let mut by_cpu: Vec<Option<usize>> = Vec::new();
-        for (target, cpu) in targets {
+        let mut rings = BTreeMap::new();
+        for slot in &slots {
+            // The group that is being opened, and the source that leads it.
+            let mut group: Option<(u32, usize)> = None;
             for (index, event) in events.iter().enumerate() {
-                let counter = match ring.prepare(event, target.clone()).inherit(inherit).open() {
-                    Ok(counter) => counter,
-                    Err(error) if error.is_gone() => {
-                        gone = Some(error);
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                };
+                let leader = group.filter(|(number, _)| event.group == Some(*number));
+                let leader = leader.map(|(_, source)| &set.sources[source].counter.handle);
+                let counter =
+                    match prepare(event, slot, scope.inherit(), ring, leader.is_some())?.open_in(leader) {
+                        Ok(counter) => counter,
+                        Err(error) if error.is_gone() => {
+                            gone = Some(error);
+                            continue;
+                        }
+                        Err(error) => return Err(error),
+                    };
+                let follows = leader.is_some();
                 if set.events.len() == index {
                     set.events
                         .push(SetEventInfo { attr: *counter.attr(), given_up: counter.given_up().to_vec() });
                 }
-                let place = cpu as usize;
-                if by_cpu.len() <= place {
-                    by_cpu.resize(place + 1, None);
-                }
-                let number = match by_cpu[place] {
-                    Some(number) => {
-                        let owner = &set.sources[set.rings[number].owner].counter;
+                let (cpu, tid) = (slot.cpu(), slot.tid());
+                // A thread's events on one cpu go to the ring of that cpu.
+                let place = (cpu, tid.filter(|_| cpu.is_none()));
+                let number = match rings.get(&place) {
+                    Some(&number) => {
+                        let ring: &SetRing = &set.rings[number];
+                        let owner = &set.sources[ring.owner].counter;
                         counter.handle.ioctl(Request::SetOutput(Some(owner.as_fd())))?;
                         number
                     }
                     None => {
-                        set.rings
-                            .push(CpuRing { ring: ring.map(&counter.handle)?, owner: set.sources.len() });
-                        *by_cpu[place].insert(set.rings.len() - 1)
+                        let ring = ring.map(&counter.handle)?;
+                        set.rings.push(SetRing { ring, owner: set.sources.len() });
+                        rings.insert(place, set.rings.len() - 1);
+                        set.rings.len() - 1
                     }
                 };
-                let (id, tid) = (counter.id()?, target.tid());
-                set.sources.push(SetSource { event: index, ring: number, cpu, tid, id, counter });
+                if let (Some(number), false) = (event.group, follows) {
+                    group = Some((number, set.sources.len()));
+                }
+                let id = counter.id()?;
+                set.sources.push(SetSource { event: index, ring: number, cpu, tid, id, counter, follows });
             }
         }
         match gone {
@@ -152,8 +170,8 @@ impl SamplerSet {
         self.rings.len()
     }
 
-    /// The cpu of a ring.
-    pub fn cpu(&self, ring: usize) -> u32 {
+    /// The cpu of a ring; `None` for one of a thread.
+    pub fn cpu(&self, ring: usize) -> Option<u32> {
         self.sources[self.rings[ring].owner].cpu
     }
 
@@ -162,14 +180,15 @@ impl SamplerSet {
         self.rings.first().map_or(0, |ring| ring.ring.size())
     }
 
-    /// Starts every event that was opened switched off.
+    /// Starts every event that was opened switched off; members of a group with their leader.
     pub fn enable(&mut self) -> Result<()> {
         self.switchable().try_for_each(|source| source.counter.handle.enable(IocFlags::empty()))
     }
 
     /// Stops every event.
     pub fn disable(&mut self) -> Result<()> {
-        self.sources.iter().try_for_each(|source| source.counter.handle.disable(IocFlags::empty()))
+        let leaders = self.sources.iter().filter(|source| !source.follows);
+        leaders.map(|source| &source.counter.handle).try_for_each(|handle| handle.disable(IocFlags::empty()))
     }
 
     fn switchable(&self) -> impl Iterator<Item = &SetSource> {
@@ -183,7 +202,7 @@ impl SamplerSet {
 
     /// Stops an overwritten ring, copies what it holds, and lets it go on.
     pub fn snapshot(&mut self, ring: usize) -> Result<Snapshot> {
-        let CpuRing { ring, owner } = &mut self.rings[ring];
+        let SetRing { ring, owner } = &mut self.rings[ring];
         ring.paused_snapshot(&self.sources[*owner].counter.handle)
     }
 
@@ -213,17 +232,40 @@ impl SamplerSet {
     }
 }
 
-/// Each target of the scope with a cpu of its own.
-fn targets(scope: &Scope, cpus: &[u32]) -> Vec<(Target, u32)> {
-    let mut targets = Vec::new();
+/// The event as it is opened in this place.
+fn prepare(
+    event: &SetEvent,
+    slot: &Slot,
+    inherit: Inherit,
+    ring: RingOptions,
+    follows: bool,
+) -> Result<Builder> {
+    let target = match &event.cgroup {
+        None => slot.target.clone(),
+        Some(cgroup) => within(cgroup, slot)?,
+    };
+    let builder = ring.prepare(&event.builder, target).inherit(inherit);
+    let builder = if follows { sibling(builder) } else { builder };
+    let Attr { sample_type, read_format, .. } = builder.attr();
+    let reads_group = sample_type.contains(SampleType::READ) && read_format.contains(ReadFormat::GROUP);
+    if reads_group && inherit != Inherit::No {
+        let flags = builder.attr().flags;
+        return Ok(builder.inherit(Inherit::No).prefer(|attr| attr.flags = flags));
+    }
+    Ok(builder)
+}
+
+/// The targets of the scope, each with a cpu of its own unless threads are to have rings.
+fn slots(scope: &Scope) -> Vec<Slot> {
+    let cpus = online_cpus();
+    let mut slots = Vec::new();
     for slot in scope.slots() {
-        match (slot.cpu(), slot.tid()) {
-            (Some(cpu), _) => targets.push((slot.target.clone(), cpu)),
-            (None, Some(tid)) => {
-                targets.extend(cpus.iter().map(|&cpu| (Target::thread(tid).on_cpu(cpu), cpu)))
+        match slot.tid() {
+            Some(tid) if slot.cpu().is_none() && !scope.is_by_thread() => {
+                slots.extend(cpus.iter().map(|&cpu| Slot::new(Target::thread(tid).on_cpu(cpu))));
             }
-            (None, None) => {}
+            _ => slots.push(slot.clone()),
         }
     }
-    targets
+    slots
 }

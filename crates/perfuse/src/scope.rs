@@ -16,6 +16,7 @@ use std::path::Path;
 pub struct Scope {
     slots: Vec<Slot>,
     inherits: bool,
+    by_thread: bool,
 }
 
 /// One target of a [`Scope`], with what tells it from the others.
@@ -28,7 +29,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    fn new(target: impl Into<Target>) -> Self {
+    pub(crate) fn new(target: impl Into<Target>) -> Self {
         Slot { target: target.into(), pid: None }
     }
 
@@ -46,12 +47,13 @@ impl Slot {
 impl Scope {
     /// A program and everything it starts.
     pub fn command(command: &HeldCommand) -> Self {
-        Scope { slots: vec![Slot::new(command.target())], inherits: true }
+        Scope { slots: vec![Slot::new(command.target())], inherits: true, by_thread: false }
     }
 
     /// These threads, and what they start from now on.
     pub fn threads(tids: &[u32]) -> Self {
-        Scope { slots: tids.iter().map(|&tid| Slot::new(Target::thread(tid))).collect(), inherits: true }
+        let slots = tids.iter().map(|&tid| Slot::new(Target::thread(tid))).collect();
+        Scope { slots, inherits: true, by_thread: false }
     }
 
     /// These processes: all threads they have now, and what those start from now on. `ESRCH` where one
@@ -64,12 +66,13 @@ impl Scope {
             let tids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
             slots.extend(tids.map(|tid| Slot { pid: Some(pid), ..Slot::new(Target::thread(tid)) }));
         }
-        Ok(Scope { slots, inherits: true })
+        Ok(Scope { slots, inherits: true, by_thread: false })
     }
 
     /// Everything that runs on these cpus.
     pub fn cpus(cpus: &[u32]) -> Self {
-        Scope { slots: cpus.iter().map(|&cpu| Slot::new(Target::cpu(cpu))).collect(), inherits: false }
+        let slots = cpus.iter().map(|&cpu| Slot::new(Target::cpu(cpu))).collect();
+        Scope { slots, inherits: false, by_thread: false }
     }
 
     /// Everything that runs on the machine: every cpu that is online now.
@@ -80,7 +83,7 @@ impl Scope {
     /// The tasks of a cgroup, on these cpus.
     pub fn cgroup(cgroup: &Cgroup, cpus: &[u32]) -> Self {
         let slots = cpus.iter().map(|&cpu| Slot::new(Target::cgroup(cgroup, cpu))).collect();
-        Scope { slots, inherits: false }
+        Scope { slots, inherits: false, by_thread: false }
     }
 
     /// The targets.
@@ -103,6 +106,18 @@ impl Scope {
     pub fn without_children(mut self) -> Self {
         self.inherits = false;
         self
+    }
+
+    /// Each thread by itself: without what it starts, and, in a [`SamplerSet`](crate::SamplerSet), with one
+    /// ring for it, wherever it runs, in place of one for each cpu.
+    #[must_use]
+    pub fn by_thread(self) -> Self {
+        Scope { by_thread: true, ..self.without_children() }
+    }
+
+    /// Whether threads have rings of their own.
+    pub(crate) fn is_by_thread(&self) -> bool {
+        self.by_thread
     }
 }
 

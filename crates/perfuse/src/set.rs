@@ -4,20 +4,20 @@ use crate::builder::Builder;
 use crate::count::Count;
 use crate::counter::Counter;
 use crate::error::{Call, Error, Result};
-use crate::group::LEADER_ONLY;
+use crate::group::sibling;
 use crate::scope::{Scope, Slot};
 use crate::target::{Cgroup, Target};
 use perfuse_abi::{AttrFlags, Software};
 use perfuse_sys::{Errno, limits};
 
-/// One event of a [`CounterSet`].
+/// One event of a [`CounterSet`] or a [`SamplerSet`](crate::SamplerSet).
 #[derive(Clone, Debug)]
 pub struct SetEvent {
     /// What and how; target and inheritance are the scope's.
     pub builder: Builder,
     /// Events that follow each other with the same number form a group on each target.
     pub group: Option<u32>,
-    /// On targets that are cpus: only the tasks of this cgroup are counted there. Refused on others.
+    /// On targets that are cpus: only the tasks of this cgroup are measured there. Refused on others.
     pub cgroup: Option<Cgroup>,
 }
 
@@ -105,9 +105,7 @@ impl CounterSet {
                         opened[index].take(counter)?
                     }
                     (Ok(builder), Some(leader)) => {
-                        // The leader switches and places the whole group.
-                        let siblings_do_not = LEADER_ONLY.union(AttrFlags::ENABLE_ON_EXEC);
-                        let builder = builder.enabled(true).with(|attr| attr.flags.remove(siblings_do_not));
+                        let builder = sibling(builder);
                         let leader: &Opened = &opened[leader];
                         let leader = leader.counters.last().and_then(Option::as_ref).map(|c| &c.handle);
                         let counter = builder.open_like(leader, earlier);
@@ -208,7 +206,7 @@ impl CounterSet {
 }
 
 /// The tasks of a cgroup, on the cpu that `slot` is.
-fn within(cgroup: &Cgroup, slot: &Slot) -> Result<Target> {
+pub(crate) fn within(cgroup: &Cgroup, slot: &Slot) -> Result<Target> {
     match (slot.tid(), slot.cpu()) {
         (None, Some(cpu)) => Ok(Target::cgroup(cgroup, cpu)),
         // What the kernel would say: a cgroup's tasks are counted cpu by cpu (rule B9).

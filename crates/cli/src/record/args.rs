@@ -24,6 +24,10 @@ pub(crate) struct Args {
     #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count")]
     pub(super) frequency: Option<String>,
 
+    /// Fail if the kernel does not allow as many, in place of taking fewer
+    #[arg(long)]
+    pub(super) strict_freq: bool,
+
     /// One sample every so many events
     #[arg(short = 'c', long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) count: Option<u64>,
@@ -36,9 +40,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "fp|dwarf[,BYTES]|lbr")]
     pub(super) call_graph: Option<String>,
 
+    /// Of call chains, record the user side only
+    #[arg(long, conflicts_with = "kernel_callchains")]
+    pub(super) user_callchains: bool,
+
+    /// Of call chains, record the kernel side only
+    #[arg(long)]
+    pub(super) kernel_callchains: bool,
+
     /// Record these processes, with their threads
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["tid", "all_cpus", "cpu"])]
     pub(super) pid: Vec<u32>,
+
+    /// Record the processes of this user, by name or number
+    #[arg(short = 'u', long, value_name = "USER", conflicts_with_all = ["pid", "tid", "all_cpus", "cpu"])]
+    pub(super) uid: Option<String>,
 
     /// Record these threads
     #[arg(short = 't', long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "cpu"])]
@@ -52,15 +68,15 @@ pub(crate) struct Args {
     #[arg(short = 'C', long, value_name = "CPUS")]
     pub(super) cpu: Option<String>,
 
-    /// Record the tasks of this cgroup, on all cpus or those of -C
-    #[arg(short = 'G', long, value_name = "CGROUP", conflicts_with_all = ["pid", "tid"])]
+    /// Record the tasks of this cgroup, or of the n-th cgroup with the n-th event, on all cpus or those of -C
+    #[arg(short = 'G', long, value_name = "CGROUPS", conflicts_with_all = ["pid", "tid"])]
     pub(super) cgroup: Option<String>,
 
     /// Leave out what the recorded tasks start
     #[arg(short = 'i', long)]
     pub(super) no_inherit: bool,
 
-    /// The same; rings are one for each cpu nevertheless
+    /// The same, with a ring for each thread in place of each cpu
     #[arg(long)]
     pub(super) per_thread: bool,
 
@@ -96,6 +112,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) buildid_all: bool,
 
+    /// For perf's sake: maps carry build-ids where the kernel can
+    #[arg(long)]
+    pub(super) buildid_mmap: bool,
+
     /// Record when tasks are switched in and out
     #[arg(long)]
     pub(super) switch_events: bool,
@@ -124,13 +144,33 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) data_page_size: bool,
 
+    /// Record the size of the pages of code addresses
+    #[arg(long)]
+    pub(super) code_page_size: bool,
+
+    /// Record the flags of transactions
+    #[arg(long)]
+    pub(super) transaction: bool,
+
+    /// Record these registers at the sample, such as ip,sp; all without names; ? lists them
+    #[arg(short = 'I', long, value_name = "REGISTERS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(super) intr_regs: Option<String>,
+
+    /// The same of user space
+    #[arg(long, value_name = "REGISTERS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(super) user_regs: Option<String>,
+
     /// Record the raw bytes of samples
     #[arg(short = 'R', long)]
     pub(super) raw_samples: bool,
 
-    /// Record for how much of the time each event was counted
+    /// Record for how much of the time each event was counted, with the values of groups (modifier S)
     #[arg(long)]
     pub(super) running_time: bool,
+
+    /// Record totals only (-s), no samples
+    #[arg(short = 'n', long)]
+    pub(super) no_samples: bool,
 
     /// Count for each thread
     #[arg(short = 's', long)]
@@ -147,6 +187,10 @@ pub(crate) struct Args {
     /// Record the cpu of samples
     #[arg(long)]
     pub(super) sample_cpu: bool,
+
+    /// For perf's sake: records always tell their event
+    #[arg(long)]
+    pub(super) sample_identifier: bool,
 
     /// Record the user side only
     #[arg(long, conflicts_with = "all_kernel")]

@@ -1,42 +1,54 @@
 //! What the kernel is asked for: the attr of each event, as perf's for the same options, and the event
 //! that tells about tasks.
 //!
-//! Differences from perf: records always carry IDENTIFIER (one way to find their event, with any number of
-//! events), the clock is CLOCK_MONOTONIC, and rings wake the reader when they are half full.
+//! Differences from perf, on purpose: records always carry IDENTIFIER (one way to find their event, with any
+//! number of events) and the time, which is CLOCK_MONOTONIC; rings wake the reader when they are half full;
+//! maps carry build-ids where the kernel can; `inherit` is not set where it means nothing, on whole cpus; the
+//! event that tells about tasks counts the user side, so that everybody may have it.
 
 use super::plan::{Chains, Fields, Plan, Rate, Request, Start, Whom};
 use crate::stat;
+use perfuse::abi::regs::Arch;
 use perfuse::abi::{Attr, AttrFlags, BranchSampleType, EventType, ReadFormat, SampleType, Software};
-use perfuse::{Builder, Counter};
+use perfuse::{Builder, Cgroup, Counter, Error, SetEvent};
 use perfuse_events::{Exclude, Precise};
 
 /// The events to open, in order. The one at [`Wanted::tracker`] tells about tasks and maps.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
-    pub(super) builders: Vec<Builder>,
+    pub(super) events: Vec<SetEvent>,
     pub(super) tracker: usize,
 }
 
-/// Makes the builders. `watermark` is the number of bytes at which a ring wakes the reader.
-pub(super) fn wanted(plan: &Plan, requests: &[Request], watermark: u32) -> Wanted {
+/// Makes the events. `watermark` is the number of bytes at which a ring wakes the reader.
+pub(super) fn wanted(plan: &Plan, requests: &[Request], watermark: u32) -> Result<Wanted, Error> {
     // Sampling starts with the command: then its own event can tell about tasks too, from the same moment.
     let on_exec = plan.whom == Whom::Command && plan.start == Start::AtOnce;
-    let has_tracepoint = requests.iter().any(is_tracepoint);
-    let with_cpu = plan.fields.cpu || plan.fields.raw || has_tracepoint;
-    let mut builders: Vec<_> = requests
-        .iter()
-        .filter_map(|request| sampled(plan, request, with_cpu).map(|builder| (builder, request)))
-        .map(|(builder, _)| builder.enable_on_exec(on_exec))
-        .collect();
-    let tracker = if on_exec { 0 } else { builders.len() };
+    let mut events: Vec<SetEvent> = Vec::new();
+    for request in requests {
+        let Some(builder) = sampled(plan, request) else { continue };
+        let mut builder = builder.enable_on_exec(on_exec);
+        let leader = events.last().filter(|last| last.group.is_some() && last.group == request.group);
+        if let (Some(leader), true) = (leader, request.spec.sample_read) {
+            // Its values come with the samples of the leader, which it follows.
+            let sample_type = leader.builder.attr().sample_type;
+            builder = builder.period(0).with(|attr| attr.sample_type = sample_type);
+        }
+        let cgroup = request.cgroup.as_deref().map(Cgroup::open).transpose()?;
+        events.push(SetEvent { builder, group: request.group, cgroup });
+    }
+    let tracker = if on_exec { 0 } else { events.len() };
     if !on_exec {
         let fields = SampleType::IP | SampleType::TID | SampleType::TIME;
-        let fields = if with_cpu { fields | SampleType::CPU } else { fields };
-        let dummy = Counter::builder(Software::DUMMY).user_only().period(1).sample(fields).enabled(true);
-        builders.push(dummy.with(|attr| attr.read_format &= KEPT));
+        let fields = if plan.fields.cpu { fields | SampleType::CPU } else { fields };
+        // What happens before the command's exec is about us.
+        let held = plan.whom == Whom::Command;
+        let dummy = Counter::builder(Software::DUMMY).user_only().period(1).sample(fields);
+        let dummy = dummy.enabled(!held).enable_on_exec(held).with(|attr| attr.read_format &= KEPT);
+        events.push(dummy.into());
     }
-    for (index, builder) in builders.iter_mut().enumerate() {
-        let mut changed = builder.clone().with(|attr| {
+    for (index, event) in events.iter_mut().enumerate() {
+        let mut changed = event.builder.clone().with(|attr| {
             attr.set_wakeup_watermark(watermark);
             if let Some(clock) = plan.clock {
                 attr.flags |= AttrFlags::USE_CLOCKID;
@@ -46,9 +58,9 @@ pub(super) fn wanted(plan: &Plan, requests: &[Request], watermark: u32) -> Wante
         if index == tracker {
             changed = tracking(changed, plan);
         }
-        *builder = changed;
+        event.builder = changed;
     }
-    Wanted { builders, tracker }
+    Ok(Wanted { events, tracker })
 }
 
 /// Of the read format, what perf asks for too.
@@ -77,7 +89,7 @@ pub(super) fn is_tracepoint(request: &Request) -> bool {
 }
 
 /// An event that is sampled; `None` for what the kernel does not count.
-fn sampled(plan: &Plan, request: &Request, with_cpu: bool) -> Option<Builder> {
+fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     let fields = plan.fields;
     let mut builder = stat::builder(&request.spec)?;
     if !fields.exclude.is_empty() && request.spec.exclude == (Exclude { guest: true, ..Exclude::default() }) {
@@ -99,29 +111,49 @@ fn sampled(plan: &Plan, request: &Request, with_cpu: bool) -> Option<Builder> {
     let stack = matches!(plan.chains, Some(Chains::Stack(_)));
     let chosen = [
         (fields.period || tracepoint, SampleType::PERIOD),
-        (with_cpu, SampleType::CPU),
+        (fields.cpu || fields.raw || tracepoint, SampleType::CPU),
         (fields.raw || tracepoint, SampleType::RAW),
         (fields.data || stack, SampleType::ADDR | SampleType::DATA_SRC),
-        (fields.physical, SampleType::ADDR | SampleType::PHYS_ADDR),
-        (fields.page_size, SampleType::ADDR | SampleType::DATA_PAGE_SIZE),
-        (fields.times, SampleType::READ),
+        (fields.physical, SampleType::PHYS_ADDR),
+        (fields.page_size, SampleType::DATA_PAGE_SIZE),
+        (fields.code_page_size, SampleType::CODE_PAGE_SIZE),
+        (fields.transaction, SampleType::TRANSACTION),
+        (fields.user_regs != 0, SampleType::REGS_USER),
+        (fields.intr_regs != 0, SampleType::REGS_INTR),
+        (request.spec.sample_read, SampleType::READ),
         (fields.cgroup, SampleType::CGROUP),
     ];
     chosen.iter().filter(|(on, _)| *on).for_each(|(_, field)| sample |= *field);
-    builder = builder.sample(sample).with(move |attr| counts(attr, fields));
     if fields.weight {
-        // Newer kernels say more in the same eight bytes, and both at once are refused.
-        builder = builder.sample(SampleType::WEIGHT);
+        sample |= weight();
     }
-    builder = chains(builder, plan.chains);
+    builder = builder.sample(sample).with(|attr| {
+        counts(attr, fields, request);
+        attr.sample_regs_user = fields.user_regs;
+        attr.sample_regs_intr = fields.intr_regs;
+        if fields.no_samples {
+            attr.set_sample_freq(0);
+        }
+    });
+    builder = chains(builder, plan);
     let branches = plan.branches;
     if branches.is_empty() { Some(builder) } else { Some(builder.with(|attr| branch_stack(attr, branches))) }
 }
 
+/// The weight of a sample: with its parts, where the kernel knows them. It refuses both at once.
+fn weight() -> SampleType {
+    let parts = SampleType::WEIGHT_STRUCT;
+    let known = perfuse::kernel::linux().support().sample_type.contains(parts);
+    if known { parts } else { SampleType::WEIGHT }
+}
+
 /// What reading the event gives.
-fn counts(attr: &mut Attr, fields: Fields) {
+fn counts(attr: &mut Attr, fields: Fields, request: &Request) {
     if !(fields.per_thread_counts || fields.times) {
         attr.read_format &= KEPT;
+    }
+    if request.spec.sample_read && request.group.is_some() {
+        attr.read_format |= ReadFormat::GROUP;
     }
     attr.flags.set(AttrFlags::INHERIT_STAT, fields.per_thread_counts);
 }
@@ -142,14 +174,19 @@ fn branch_stack(attr: &mut Attr, branches: BranchSampleType) {
     }
 }
 
-fn chains(builder: Builder, chains: Option<Chains>) -> Builder {
-    match chains {
+fn chains(builder: Builder, plan: &Plan) -> Builder {
+    let sides = plan.fields.exclude_chains;
+    let builder = if plan.chains.is_some() { builder.with(|attr| attr.flags |= sides) } else { builder };
+    match plan.chains {
         None => builder,
         Some(Chains::FramePointers) => builder.sample(SampleType::CALLCHAIN),
         Some(Chains::Stack(bytes)) => builder.with(|attr| {
             attr.sample_type |= SampleType::CALLCHAIN | SampleType::REGS_USER | SampleType::STACK_USER;
             attr.flags |= AttrFlags::EXCLUDE_CALLCHAIN_USER;
-            attr.sample_regs_user = USER_REGISTERS;
+            attr.sample_regs_user = match plan.fields.user_regs {
+                0 => registers(),
+                chosen => chosen | place(),
+            };
             attr.sample_stack_user = bytes;
         }),
         Some(Chains::LastBranches) => builder.with(|attr| {
@@ -164,11 +201,12 @@ fn chains(builder: Builder, chains: Option<Chains>) -> Builder {
     }
 }
 
-/// Every register that unwinding may need: of x86-64 all but the segments ds, es, fs and gs.
-const USER_REGISTERS: u64 = if cfg!(target_arch = "x86_64") {
-    0xff_0fff
-} else if cfg!(target_arch = "aarch64") {
-    (1 << 33) - 1
-} else {
-    u32::MAX as u64
-};
+/// The registers without which nothing can be unwound.
+fn place() -> u64 {
+    Arch::NATIVE.map_or(0, |arch| 1 << arch.ip() | 1 << arch.sp())
+}
+
+/// Every register that unwinding may need.
+pub(super) fn registers() -> u64 {
+    Arch::NATIVE.map_or(u64::from(u32::MAX), Arch::general_mask)
+}

@@ -4,9 +4,10 @@
 use super::attrs::{self, Wanted};
 use super::plan::{Chains, Destination, Plan, Request, Whom};
 use crate::exit::Failure;
-use perfuse::abi::{AttrFlags, EventType, Hardware, Software};
-use perfuse::{Cgroup, Error, HeldCommand, RingOptions, SamplerSet, Scope};
-use perfuse_events::{EventSpec, Precise, Source};
+use perfuse::abi::{AttrFlags, EventType, Software};
+use perfuse::diagnosis::Cause;
+use perfuse::{Error, HeldCommand, RingOptions, SamplerSet, Scope};
+use perfuse_events::{EventSpec, Source};
 use perfuse_sys::{Errno, ioctl, page_size};
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -32,25 +33,21 @@ pub(super) struct Opened {
 /// Opens what the plan asks for.
 pub(super) fn open(plan: &Plan, command: Option<&HeldCommand>) -> Result<Opened, Failure> {
     let mut remarks = plan.remarks.clone();
-    let (requests, opened) = if plan.default_events {
-        let cycles = [default_event("cycles:P", EventType::HARDWARE, Hardware::CPU_CYCLES.0, Precise::Most)];
-        match attempt(plan, &cycles, command) {
-            Err(error) if error.is_unsupported() => {
-                remarks.push(instead(plan, &error));
-                let clock = [default_event(
-                    "cpu-clock",
-                    EventType::SOFTWARE,
-                    Software::CPU_CLOCK.0,
-                    Precise::Level(0),
-                )];
-                let opened = attempt(plan, &clock, command)?;
-                (clock.to_vec(), opened)
-            }
-            opened => (cycles.to_vec(), opened?),
+    let mut requests = plan.events.clone();
+    let opened = match attempt(plan, &requests, command) {
+        Err(error) if plan.default_events && error.is_unsupported() => {
+            remarks.push(instead(plan, &error));
+            requests.iter_mut().for_each(|request| request.spec = cpu_clock());
+            attempt(plan, &requests, command)?
         }
-    } else {
-        let opened = attempt(plan, &plan.events, command)?;
-        (plan.events.clone(), opened)
+        Err(error) if error.cause() == Cause::Group && requests.iter().any(|request| request.weak) => {
+            remarks.push(format!("groups of weak events are taken apart: {}", error.cause().words()));
+            for request in requests.iter_mut().filter(|request| request.weak) {
+                request.group = None;
+            }
+            attempt(plan, &requests, command)?
+        }
+        opened => opened?,
     };
     let (set, Wanted { tracker, .. }, missed) = opened;
     if missed {
@@ -62,10 +59,9 @@ pub(super) fn open(plan: &Plan, command: Option<&HeldCommand>) -> Result<Opened,
     Ok(opened)
 }
 
-fn default_event(name: &str, type_: EventType, config: u64, precise: Precise) -> Request {
-    let mut spec = EventSpec::new(name, Source::Kernel { type_, config, more: [0; 3] });
-    spec.precise = precise;
-    Request { spec, filter: None }
+fn cpu_clock() -> EventSpec {
+    let (type_, config) = (EventType::SOFTWARE, Software::CPU_CLOCK.0);
+    EventSpec::new("cpu-clock", Source::Kernel { type_, config, more: [0; 3] })
 }
 
 fn instead(plan: &Plan, error: &Error) -> String {
@@ -93,15 +89,16 @@ fn attempt(
     let pages = plan.pages.unwrap_or_else(default_pages);
     let bytes = pages.next_power_of_two() * page_size();
     let ring = RingOptions { pages, exact: plan.pages.is_some(), overwrite: plan.overwrite };
-    let mut wanted = attrs::wanted(plan, requests, watermark(bytes));
+    let mut wanted = attrs::wanted(plan, requests, watermark(bytes))?;
     for number in 1.. {
         let before = threads(&plan.whom);
         let scope = scope(plan, command)?;
         let scope = if plan.inherit { scope } else { scope.without_children() };
-        let set = SamplerSet::open(&scope, &wanted.builders, ring)?;
+        let scope = if plan.by_thread { scope.by_thread() } else { scope };
+        let set = SamplerSet::open(&scope, &wanted.events, ring)?;
         if set.ring_bytes() < bytes && number < ATTEMPTS {
             // The ring had to be smaller; its half is less too.
-            let smaller = attrs::wanted(plan, requests, watermark(set.ring_bytes()));
+            let smaller = attrs::wanted(plan, requests, watermark(set.ring_bytes()))?;
             let was = watermark(bytes);
             if set.attr(0).is_some_and(|attr| attr.wakeup_watermark() == Some(was)) {
                 drop(set);
@@ -135,15 +132,13 @@ fn threads(whom: &Whom) -> BTreeSet<String> {
 }
 
 fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, Error> {
-    let cgroup = plan.cgroup.as_deref().map(Cgroup::open).transpose()?;
-    Ok(match (&plan.whom, command, cgroup) {
-        (Whom::Processes(pids), ..) => Scope::processes(pids)?,
-        (Whom::Threads(tids), ..) => Scope::threads(tids),
-        (Whom::Cpus(cpus), _, Some(cgroup)) => Scope::cgroup(&cgroup, cpus),
-        (Whom::Cpus(cpus), ..) => Scope::cpus(cpus),
-        (Whom::Command, Some(command), _) => Scope::command(command),
+    Ok(match (&plan.whom, command) {
+        (Whom::Processes(pids), _) => Scope::processes(pids)?,
+        (Whom::Threads(tids), _) => Scope::threads(tids),
+        (Whom::Cpus(cpus), _) => Scope::cpus(cpus),
+        (Whom::Command, Some(command)) => Scope::command(command),
         // A plan for a command is never opened without one.
-        (Whom::Command, None, _) => Scope::threads(&[]),
+        (Whom::Command, None) => Scope::threads(&[]),
     })
 }
 

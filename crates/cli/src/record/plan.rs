@@ -1,11 +1,12 @@
 //! The options, checked: whom to record, which events, how, and where to.
 
 use super::args::Args;
-use super::units;
+use super::{attrs, units};
 use crate::exit::Failure;
-use perfuse::abi::{AttrFlags, BranchSampleType};
+use perfuse::abi::regs::Arch;
+use perfuse::abi::{AttrFlags, BranchSampleType, EventType, Hardware};
 use perfuse::{online_cpus, parse_cpu_list};
-use perfuse_events::{EventList, EventSpec, Tracefs};
+use perfuse_events::{EventList, EventSet, EventSpec, Precise, Source, Tracefs};
 use perfuse_sys::page_size;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,9 +18,8 @@ pub(super) struct Plan {
     pub(super) whom: Whom,
     /// The command to run: what is recorded, or what tells when to stop.
     pub(super) command: Vec<OsString>,
-    pub(super) cgroup: Option<String>,
     pub(super) events: Vec<Request>,
-    /// Nothing was asked for: what can be had is recorded.
+    /// No events were asked for: where there are no cycles, the clock will do.
     pub(super) default_events: bool,
     pub(super) rate: Rate,
     /// The rate was asked for.
@@ -27,6 +27,8 @@ pub(super) struct Plan {
     pub(super) chains: Option<Chains>,
     pub(super) start: Start,
     pub(super) inherit: bool,
+    /// Each thread with a ring of its own.
+    pub(super) by_thread: bool,
     /// Pages of a ring, if asked for.
     pub(super) pages: Option<usize>,
     pub(super) overwrite: bool,
@@ -71,6 +73,21 @@ pub(super) enum Start {
 pub(super) struct Request {
     pub(super) spec: EventSpec,
     pub(super) filter: Option<String>,
+    /// Neighbours with the same number form a group.
+    pub(super) group: Option<u32>,
+    /// What the group is called.
+    pub(super) group_name: Option<String>,
+    /// Rather apart from the group than not at all.
+    pub(super) weak: bool,
+    /// Only tasks of this cgroup are sampled.
+    pub(super) cgroup: Option<String>,
+}
+
+impl Request {
+    /// An event by itself.
+    pub(super) fn new(spec: EventSpec) -> Self {
+        Request { spec, filter: None, group: None, group_name: None, weak: false, cgroup: None }
+    }
 }
 
 /// How often an event is sampled.
@@ -96,6 +113,13 @@ pub(super) struct Fields {
     pub(super) weight: bool,
     pub(super) physical: bool,
     pub(super) page_size: bool,
+    pub(super) code_page_size: bool,
+    pub(super) transaction: bool,
+    /// Masks of registers.
+    pub(super) user_regs: u64,
+    pub(super) intr_regs: u64,
+    /// Only totals are recorded.
+    pub(super) no_samples: bool,
     pub(super) raw: bool,
     pub(super) times: bool,
     pub(super) cpu: bool,
@@ -104,6 +128,8 @@ pub(super) struct Fields {
     pub(super) per_thread_counts: bool,
     /// `AttrFlags::EXCLUDE_*` for all events.
     pub(super) exclude: AttrFlags,
+    /// Of call chains, the side that is left out.
+    pub(super) exclude_chains: AttrFlags,
 }
 
 /// Where the recording goes.
@@ -132,7 +158,7 @@ impl Plan {
         let whom = whom(args)?;
         let rate = match (args.count, args.frequency.as_deref()) {
             (Some(period), _) => Rate::Period(period),
-            (None, Some(text)) => Rate::Frequency(frequency(text, &mut remarks)?),
+            (None, Some(text)) => Rate::Frequency(frequency(text, args.strict_freq, &mut remarks)?),
             (None, None) => Rate::Frequency(HZ),
         };
         let mut sideband = AttrFlags::empty();
@@ -142,10 +168,14 @@ impl Plan {
             (args.all_cgroups, AttrFlags::CGROUP),
         ];
         chosen.iter().filter(|(on, _)| *on).for_each(|(_, flag)| sideband |= *flag);
-        let user_only = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
         let exclude = match (args.all_user, args.all_kernel) {
-            (true, _) => user_only,
+            (true, _) => AttrFlags::EXCLUDE_KERNEL,
             (_, true) => AttrFlags::EXCLUDE_USER,
+            _ => AttrFlags::empty(),
+        };
+        let exclude_chains = match (args.user_callchains, args.kernel_callchains) {
+            (true, _) => AttrFlags::EXCLUDE_CALLCHAIN_KERNEL,
+            (_, true) => AttrFlags::EXCLUDE_CALLCHAIN_USER,
             _ => AttrFlags::empty(),
         };
         let start = match args.delay {
@@ -170,14 +200,14 @@ impl Plan {
         let on_cpus = matches!(whom, Whom::Cpus(_));
         Ok(Plan {
             command: args.command.clone(),
-            cgroup: args.cgroup.clone(),
-            events: events(args, &mut remarks)?,
+            events: events(args)?,
             default_events: args.selection.lists.is_empty(),
             rate,
             rate_given: args.count.is_some() || args.frequency.is_some(),
             chains: chains(args)?,
             start,
             inherit: !args.no_inherit && !args.per_thread,
+            by_thread: args.per_thread,
             pages: args.mmap_pages.as_deref().map(pages).transpose()?,
             overwrite: args.overwrite,
             tail_synthesize: args.tail_synthesize || args.overwrite,
@@ -189,13 +219,19 @@ impl Plan {
                 weight: args.weight,
                 physical: args.phys_data,
                 page_size: args.data_page_size,
+                code_page_size: args.code_page_size,
+                transaction: args.transaction,
+                user_regs: args.user_regs.as_deref().map_or(Ok(0), registers)?,
+                intr_regs: args.intr_regs.as_deref().map_or(Ok(0), registers)?,
+                no_samples: args.no_samples,
                 raw: args.raw_samples,
                 times: args.running_time,
-                cpu: args.sample_cpu || on_cpus || start != Start::AtOnce,
+                cpu: args.sample_cpu || on_cpus,
                 period: args.period,
                 cgroup: args.all_cgroups,
                 per_thread_counts: args.stat,
                 exclude,
+                exclude_chains,
             },
             sideband,
             branches: branches(args)?,
@@ -215,6 +251,9 @@ fn whom(args: &Args) -> Result<Whom, Failure> {
     if !args.pid.is_empty() {
         return Ok(Whom::Processes(args.pid.clone()));
     }
+    if let Some(user) = &args.uid {
+        return Ok(Whom::Processes(processes_of(user)?));
+    }
     if !args.tid.is_empty() {
         return Ok(Whom::Threads(args.tid.clone()));
     }
@@ -233,7 +272,7 @@ fn whom(args: &Args) -> Result<Whom, Failure> {
 }
 
 /// The kernel refuses more than its limit; less is better than nothing.
-fn frequency(text: &str, remarks: &mut Vec<String>) -> Result<u64, Failure> {
+fn frequency(text: &str, strict: bool, remarks: &mut Vec<String>) -> Result<u64, Failure> {
     let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok();
     let limit = limit.and_then(|text| text.trim().parse::<u64>().ok()).filter(|&limit| limit > 0);
     if text == "max" {
@@ -243,35 +282,97 @@ fn frequency(text: &str, remarks: &mut Vec<String>) -> Result<u64, Failure> {
     let hz: u64 = text.parse().ok().filter(|&hz| hz > 0).ok_or_else(wrong)?;
     match limit {
         Some(limit) if hz > limit => {
-            remarks.push(format!(
+            let told = format!(
                 "{hz} Hz is more than this kernel allows: {limit} Hz; to allow more: \
                  sudo sysctl kernel.perf_event_max_sample_rate={hz}"
-            ));
+            );
+            if strict {
+                return Err(Failure::new(told));
+            }
+            remarks.push(told);
             Ok(limit)
         }
         _ => Ok(hz),
     }
 }
 
-fn events(args: &Args, remarks: &mut Vec<String>) -> Result<Vec<Request>, Failure> {
+fn events(args: &Args) -> Result<Vec<Request>, Failure> {
     let catalogue = Tracefs::new();
     let mut requests = Vec::new();
+    let mut groups = 0;
     for listed in &args.selection.lists {
         let sets = listed.events.parse().and_then(|list: EventList| list.resolve(&catalogue));
-        for set in sets.map_err(|error| Failure::usage(error.explain()))? {
-            if set.events.iter().any(|spec| spec.sample_read) {
-                return Err(Failure::usage(
-                    "the modifier S (values of the group in each sample) is not supported",
-                ));
-            }
-            if set.grouped && set.events.len() > 1 {
-                remarks.push("events in { } are sampled each by itself".to_owned());
-            }
-            let request = |spec| Request { spec, filter: listed.filter.clone() };
-            requests.extend(set.events.into_iter().map(request));
+        for EventSet { name, weak, events, .. } in sets.map_err(|error| Failure::usage(error.explain()))? {
+            groups += 1;
+            let group = (events.len() > 1).then_some(groups);
+            requests.extend(events.into_iter().map(|spec| Request {
+                filter: listed.filter.clone(),
+                group,
+                group_name: name.clone(),
+                weak,
+                ..Request::new(spec)
+            }));
         }
     }
+    if requests.is_empty() {
+        let source =
+            Source::Kernel { type_: EventType::HARDWARE, config: Hardware::CPU_CYCLES.0, more: [0; 3] };
+        requests
+            .push(Request::new(EventSpec { precise: Precise::Most, ..EventSpec::new("cycles:P", source) }));
+    }
+    if let Some(list) = &args.cgroup {
+        bind(list, &mut requests)?;
+    }
     Ok(requests)
+}
+
+/// One cgroup is for all events; of several, the n-th is for the n-th event.
+fn bind(list: &str, requests: &mut [Request]) -> Result<(), Failure> {
+    let names: Vec<_> = list.split(',').collect();
+    if names.len() > requests.len().max(1) {
+        return Err(Failure::usage("-G names more cgroups than there are events"));
+    }
+    for (index, request) in requests.iter_mut().enumerate() {
+        let name = if names.len() == 1 { names[0] } else { names.get(index).copied().unwrap_or_default() };
+        request.cgroup = Some(name.to_owned()).filter(|name| !name.is_empty());
+    }
+    Ok(())
+}
+
+/// What runs now for a user, given by name or number; without ourselves.
+fn processes_of(user: &str) -> Result<Vec<u32>, Failure> {
+    use std::os::unix::fs::MetadataExt;
+    let named = || {
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let mut lines = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        lines.find(|fields| fields.first() == Some(&user))?.get(2)?.parse().ok()
+    };
+    let wrong = || Failure::usage(format_args!("-u wants a user, by name or number, not '{user}'"));
+    let uid: u32 = user.parse().ok().or_else(named).ok_or_else(wrong)?;
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let own = all.filter(|entry| entry.metadata().is_ok_and(|metadata| metadata.uid() == uid));
+    let pids = own.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pids: Vec<u32> = pids.filter(|&pid| pid != std::process::id()).collect();
+    if pids.is_empty() {
+        return Err(Failure::new(format_args!("nothing runs for user {user}")));
+    }
+    Ok(pids)
+}
+
+/// Names of registers to their mask; no names are those that every sample can have.
+fn registers(list: &str) -> Result<u64, Failure> {
+    let number = |wanted: &str| {
+        let name = |number: u32| Arch::NATIVE.and_then(|arch| arch.name(number));
+        (0..64).find(|&number| name(number).is_some_and(|name| name.eq_ignore_ascii_case(wanted)))
+    };
+    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let mask = names.map(|name| number(name).map(|number| 1 << number).ok_or(name));
+    let mask = mask.reduce(|mask, bit| Ok(mask? | bit?)).unwrap_or_else(|| Ok(attrs::registers()));
+    mask.map_err(|name| {
+        let all = (0..64).filter(|number| attrs::registers() & (1 << number) != 0);
+        let all: Vec<_> = all.filter_map(|number| Arch::NATIVE?.name(number)).collect();
+        Failure::usage(format_args!("no register is called '{name}'; there are {}", all.join(", ")))
+    })
 }
 
 /// The kernel takes a multiple of 8 below 64 KiB.
@@ -453,8 +554,37 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn groups_and_cgroups() {
+        let events = |line: &str| plan(line).unwrap().events;
+        let groups: Vec<_> = events("-e cs,{faults,cycles}:S -e a{cs,faults}:W true")
+            .into_iter()
+            .map(|request| (request.group, request.group_name, request.weak, request.spec.sample_read))
+            .collect();
+        let named = Some("a".to_owned());
+        let [read, weak] = [(Some(2), None, false, true), (Some(3), named, true, false)];
+        assert_eq!(groups, [(None, None, false, false), read.clone(), read, weak.clone(), weak]);
+        for (line, expected) in [("-G a", "a a"), ("-G a,b", "a b"), ("-G ,b", "- b"), ("true", "- -")] {
+            let bound = events(&format!("-e cs,faults {line}"));
+            let bound: Vec<_> = bound.iter().map(|event| event.cgroup.as_deref().unwrap_or("-")).collect();
+            assert_eq!(bound.join(" "), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn registers_have_names() {
+        let (all, ip) = (attrs::registers(), Arch::NATIVE.map(|arch| 1 << arch.ip()));
+        let masks = |line: &str| plan(line).map(|plan| (plan.fields.intr_regs, plan.fields.user_regs));
+        assert_eq!(masks("-I true"), Ok((all, 0)));
+        if let Some(ip) = ip {
+            let name = if cfg!(target_arch = "x86_64") { "ip" } else { "pc" };
+            assert_eq!(masks(&format!("--user-regs={name} true")), Ok((0, ip)));
+        }
+        assert!(masks("-I=nonsense true").unwrap_err().contains("there are"));
+    }
+
+    #[test]
     fn contradictions_are_refused() {
-        for line in ["", "-p 1 -a", "-e nonsense true", "-C 3-1", "-b -j any true", "-e {cs,faults}:S true"] {
+        for line in ["", "-p 1 -a", "-e nonsense true", "-C 3-1", "-b -j any true", "-e cs -G a,b true"] {
             assert!(plan(line).is_err(), "{line}");
         }
     }

@@ -4,11 +4,11 @@
 use super::formats::Formats;
 use super::machine::Machine;
 use super::opening::Opened;
-use super::plan::{Chains, Plan};
+use super::plan::{Chains, Plan, Request};
 use super::tally::Tally;
 use perfuse::abi::record::{CpuMode, Misc};
 use perfuse_data::Str;
-use perfuse_data::feature::{BuildId, Clock, Compressed, Feature, SampleTime};
+use perfuse_data::feature::{BuildId, Clock, Compressed, Feature, Group, SampleTime};
 use perfuse_symbols::Elf;
 use perfuse_sys::page_size;
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
@@ -37,13 +37,17 @@ impl Facts {
     pub(super) fn features<'a>(
         &'a self,
         plan: &Plan,
-        opened: &Opened,
+        opened: &'a Opened,
         machine: &'a Machine,
         compressed: Option<(u64, u64)>,
     ) -> Vec<Feature<'a>> {
         let mut all = machine.features();
         all.push(Feature::Version(Str::new(concat!("perfuse ", env!("CARGO_PKG_VERSION")))));
         all.push(Feature::Cmdline(self.words.iter().map(Str::new).collect()));
+        let groups = groups(&opened.requests);
+        if !groups.is_empty() {
+            all.push(Feature::GroupDesc(groups));
+        }
         if let Some((resolution, clock)) = self.clock {
             all.push(Feature::ClockResolution(resolution));
             all.push(Feature::Clock(clock));
@@ -64,6 +68,20 @@ impl Facts {
         }
         all
     }
+}
+
+/// The groups that the events form.
+fn groups(requests: &[Request]) -> Vec<Group<'_>> {
+    let mut all = Vec::new();
+    let mut leader = 0;
+    for members in requests.chunk_by(|one, next| one.group.is_some() && one.group == next.group) {
+        if members.len() > 1 {
+            let name = members[0].group_name.as_deref().unwrap_or("{anon_group}");
+            all.push(Group { name: Str::new(name), leader, members: members.len() as u32 });
+        }
+        leader += members.len() as u32;
+    }
+    all
 }
 
 /// What is known at the end of a file only.

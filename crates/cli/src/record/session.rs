@@ -460,7 +460,7 @@ impl<'a> Session<'a> {
                 time: Some(0),
                 id: Some(id),
                 stream_id: Some(id),
-                cpu: Some(cpu.into()),
+                cpu: Some(cpu.unwrap_or(u32::MAX).into()),
                 identifier: Some(id),
             };
             let record = Decoded { sample_id, ..Decoded::from(Record::LostSamples(lost)) };

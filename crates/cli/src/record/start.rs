@@ -44,7 +44,7 @@ pub(super) fn describe(opened: &Opened, target: &mut Target) -> io::Result<()> {
     let entries = opened.set.sources().iter().map(|source| IdIndexEntry {
         id: source.id,
         index: source.ring as u64,
-        cpu: u64::from(source.cpu),
+        cpu: source.cpu.map_or(u64::MAX, u64::from),
         tid: source.tid.map_or(u64::MAX, u64::from),
     });
     let entries: Vec<_> = entries.collect();
@@ -76,7 +76,11 @@ pub(super) fn maps(opened: &Opened, plan: &Plan, child: Option<u32>, target: &mu
         threads.push(Thread { tid: u64::MAX, comm: [0; 16] });
     }
     target.writer.tool(Tool::ThreadMap(Seq::from(&threads[..])))?;
-    let cpus: Vec<_> = (0..opened.set.rings()).map(|ring| Cpu16(opened.set.cpu(ring) as u16)).collect();
+    /// Of rings that follow their thread.
+    const ANY: u16 = u16::MAX;
+    let cpus = (0..opened.set.rings()).map(|ring| opened.set.cpu(ring).map_or(ANY, |cpu| cpu as u16));
+    let mut cpus: Vec<_> = cpus.map(Cpu16).collect();
+    cpus.dedup();
     target.writer.tool(Tool::CpuMap(CpuMap::Cpus(Seq::from(&cpus[..]))))
 }
 

@@ -1,11 +1,13 @@
 //! `perfuse record` as its users run it: the real program on the running kernel. What it writes is read by
 //! perfuse's own reader, and by Linux's perf where that is installed; both must see the same.
 
+mod attrs;
 mod errors;
 mod perf;
 mod session;
 mod whom;
 
+use attrs::*;
 use errors::*;
 use perf::*;
 use perfuse_data::feature::FeatureId;
@@ -46,6 +48,9 @@ suite! {
     a_killed_recorder_leaves_a_readable_file,
     a_full_disk_is_told_and_leaves_a_readable_file,
     an_unprivileged_user_records_the_user_side,
+    attrs_are_perfs,
+    attrs_of_tracepoints_are_perfs,
+    attrs_of_groups_are_perfs,
 }
 
 /// A shell loop of some 100 ms.
