@@ -2,9 +2,102 @@
 
 use crate::error::{Error, Location, Problem};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
 
 /// Enough for the largest record twice, little enough to stay in the cpu's second cache.
-const BUFFER: usize = 256 << 10;
+pub(crate) const BUFFER: usize = 256 << 10;
+
+/// Buffers that are kept to be used again.
+const SPARE: usize = 64;
+
+/// Bytes that were read, or unpacked, of which a part is still to be looked at. Who wants to keep them
+/// [shares](Self::share) the buffer: then it is left alone, and the rest goes on in another one.
+pub(crate) struct Buffer {
+    bytes: Arc<[u8]>,
+    start: usize,
+    end: usize,
+    /// How often other bytes were put into it.
+    generation: u64,
+    spare: Vec<Arc<[u8]>>,
+}
+
+impl Buffer {
+    pub(crate) fn new() -> Self {
+        Buffer { bytes: zeros(BUFFER), start: 0, end: 0, generation: 0, spare: Vec::new() }
+    }
+
+    /// The bytes at hand.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Passes over bytes at hand.
+    #[inline]
+    pub(crate) fn consume(&mut self, len: usize) {
+        self.start += len;
+    }
+
+    /// How many bytes are at hand.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// A number that the buffer has until something else is put into it, and where in it the bytes at hand
+    /// start.
+    #[inline]
+    pub(crate) fn place(&self) -> (u64, usize) {
+        (self.generation, self.start)
+    }
+
+    /// Everything in the buffer, passed over or not, to be kept: the buffer itself, or a copy if little is in
+    /// it.
+    pub(crate) fn share(&self) -> Arc<[u8]> {
+        if self.end < self.bytes.len() / 2 { self.bytes[..self.end].into() } else { self.bytes.clone() }
+    }
+
+    /// Makes room for bytes behind those at hand: `room` of them, or as many as the buffer has if that is
+    /// more. [`extend`](Self::extend) then says how many there are.
+    pub(crate) fn room(&mut self, room: usize) -> &mut [u8] {
+        let rest = self.start..self.end;
+        let needed = rest.len() + room;
+        self.generation += 1;
+        match Arc::get_mut(&mut self.bytes) {
+            Some(bytes) if bytes.len() >= needed => bytes.copy_within(rest, 0),
+            _ => {
+                let fits = |spare: &Arc<[u8]>| spare.len() >= needed;
+                let spare = self.spare.pop().filter(fits);
+                let mut fresh = spare.unwrap_or_else(|| zeros(needed.next_power_of_two().max(BUFFER)));
+                Arc::make_mut(&mut fresh)[..rest.len()].copy_from_slice(&self.bytes[rest]);
+                self.bytes = fresh;
+            }
+        }
+        (self.start, self.end) = (0, self.end - self.start);
+        &mut Arc::make_mut(&mut self.bytes)[self.end..]
+    }
+
+    /// Counts bytes that were put into the [`room`](Self::room) among those at hand.
+    pub(crate) fn extend(&mut self, len: usize) {
+        self.end += len;
+    }
+
+    /// Passes over all bytes at hand.
+    pub(crate) fn clear(&mut self) {
+        (self.start, self.end) = (0, 0);
+    }
+
+    /// Takes a buffer back that was shared and is no longer needed.
+    pub(crate) fn recycle(&mut self, bytes: Arc<[u8]>) {
+        if self.spare.len() < SPARE && bytes.len() == BUFFER {
+            self.spare.push(bytes);
+        }
+    }
+}
+
+fn zeros(len: usize) -> Arc<[u8]> {
+    std::iter::repeat_n(0, len).collect()
+}
 
 /// What bytes come from.
 pub(crate) trait Input: Send {
@@ -58,10 +151,8 @@ impl<F: Read + Seek + Send> Input for Seekable<F> {
 pub(crate) struct Stream<'i> {
     input: Box<dyn Input + 'i>,
     part: u32,
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-    /// Where `buffer[start]` is in the input.
+    pub(crate) buffer: Buffer,
+    /// Where the next byte is in the input.
     offset: u64,
     /// Where the range ends.
     limit: u64,
@@ -75,9 +166,7 @@ impl<'i> Stream<'i> {
         Stream {
             input: Box::new(input),
             part,
-            buffer: vec![0; BUFFER],
-            start: 0,
-            end: 0,
+            buffer: Buffer::new(),
             offset: 0,
             limit: u64::MAX,
             at_end: false,
@@ -98,13 +187,13 @@ impl<'i> Stream<'i> {
     /// The bytes at hand.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.buffer[self.start..self.end]
+        self.buffer.bytes()
     }
 
     /// Passes over bytes at hand.
     #[inline]
     pub(crate) fn consume(&mut self, len: usize) {
-        self.start += len;
+        self.buffer.consume(len);
         self.offset += len as u64;
     }
 
@@ -112,47 +201,34 @@ impl<'i> Stream<'i> {
     /// buffer grows for what is longer than usual, no faster than bytes are found.
     #[inline]
     pub(crate) fn fill(&mut self, need: usize) -> Result<usize, Error> {
-        let available = self.end - self.start;
+        let available = self.buffer.len();
         if available >= need || self.at_end { Ok(available) } else { self.refill(need) }
     }
 
     #[cold]
     fn refill(&mut self, need: usize) -> Result<usize, Error> {
-        self.buffer.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
-        while self.end < need {
-            if self.end == self.buffer.len() {
-                self.buffer.resize(2 * self.end, 0);
-            }
-            let ahead = self.limit - self.offset - self.end as u64;
-            let room = (self.buffer.len() - self.end).min(usize::try_from(ahead).unwrap_or(usize::MAX));
-            let count = self.read_some(room)?;
-            if count == 0 {
-                self.at_end = true;
-                break;
-            }
-            self.end += count;
-        }
-        Ok(self.end)
-    }
-
-    fn read_some(&mut self, room: usize) -> Result<usize, Error> {
-        loop {
-            match self.input.read(&mut self.buffer[self.end..self.end + room]) {
-                Ok(count) => return Ok(count),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let location = Location::at(self.part, self.offset + self.end as u64);
-                    return Err(Error::new(location, "file", error));
+        while self.buffer.len() < need {
+            let end = self.offset + self.buffer.len() as u64;
+            let ahead = usize::try_from(self.limit - end).unwrap_or(usize::MAX);
+            let room = self.buffer.room(1);
+            let most = room.len().min(ahead);
+            match self.input.read(&mut room[..most]) {
+                Ok(0) => {
+                    self.at_end = true;
+                    break;
                 }
+                Ok(count) => self.buffer.extend(count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::new(Location::at(self.part, end), "file", error)),
             }
         }
+        Ok(self.buffer.len())
     }
 
     /// Passes over `len` bytes, of which there may be fewer; then nothing is left and the answer is how
     /// many there were.
     pub(crate) fn skip(&mut self, len: u64) -> Result<u64, Error> {
-        let at_hand = len.min((self.end - self.start) as u64);
+        let at_hand = len.min(self.buffer.len() as u64);
         self.consume(at_hand as usize);
         let mut left = len - at_hand;
         if left > BUFFER as u64 {
@@ -186,7 +262,8 @@ impl<'i> Stream<'i> {
     fn go(&mut self, offset: u64) -> Result<(), Error> {
         match self.input.seek(offset) {
             Ok(true) => {
-                (self.start, self.end, self.offset) = (0, 0, offset);
+                self.buffer.clear();
+                self.offset = offset;
                 Ok(())
             }
             Ok(false) => Err(Error::new(self.location(), "file", Problem::NotSeekable)),
@@ -208,7 +285,7 @@ impl<'i> Stream<'i> {
             return Err(Error::new(location, structure, Problem::TooLarge { size, limit }));
         }
         let error = |error: io::Error| Error::new(location, structure, error);
-        let back = self.offset + (self.end - self.start) as u64;
+        let back = self.offset + self.buffer.len() as u64;
         if !self.input.seek(offset).map_err(error)? {
             return Err(Error::new(location, structure, Problem::NotSeekable));
         }

@@ -4,17 +4,21 @@
 //! the end of each turn: what comes after the end of turn n + 1 is younger than all that came before the end
 //! of turn n. So at each mark, everything up to the youngest time of the turn before it can be delivered in
 //! order, and no more than about two turns have to be kept.
+//!
+//! What is kept of a record is its time and its place; its bytes stay in the buffer that they were read
+//! into. The records of a ring follow each other in a turn, so that sorting is merging a few sorted runs.
 
 use crate::error::{Error, Location};
-use crate::part::Found;
+use crate::input::BUFFER;
+use crate::part::{Found, Part};
 use crate::reader::PerfData;
 use crate::record::Entry;
 use crate::tool::kind;
-use perfuse_abi::record::Header;
+use perfuse_abi::ByteOrder;
+use perfuse_abi::record::{Header, RawRecord};
+use perfuse_abi::wire::{Layout, Reader};
 use std::collections::VecDeque;
-
-/// Bytes of records that are kept together.
-const CHUNK: usize = 256 << 10;
+use std::sync::Arc;
 
 /// The records of a recording by time.
 ///
@@ -28,14 +32,9 @@ const CHUNK: usize = 256 << 10;
 pub struct Ordered<'i> {
     data: PerfData<'i>,
     limit: usize,
-    chunks: Chunks,
-    /// Kept: up to `delivered_count` what was delivered, up to `due` what is to be, oldest first; then in the
-    /// order of the file but for a sorted start.
-    kept: Vec<Kept>,
-    kept_bytes: usize,
-    delivered_count: usize,
-    due: usize,
-    delivered: Option<Kept>,
+    kept: Kept,
+    /// Whether the recording marks its turns.
+    has_turns: bool,
     lanes: Vec<Lane>,
     youngest: u64,
     /// The youngest time before the last mark.
@@ -46,28 +45,14 @@ pub struct Ordered<'i> {
     errors: VecDeque<Error>,
 }
 
-/// A record that is kept: its time, and where its bytes are.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    time: u64,
-    chunk: u64,
-    start: u32,
-    header: Header,
-    location: Location,
-}
-
-impl Kept {
-    /// Bytes of the record: one of the kernel, whose header tells.
-    fn len(&self) -> usize {
-        self.header.size.into()
-    }
-}
-
 /// How far one file of a directory was read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lane {
     time: u64,
     is_done: bool,
+    /// The block that its last record is in, and the number of the buffer that this is.
+    block: u32,
+    buffer: Option<u64>,
 }
 
 /// What reading on led to.
@@ -84,16 +69,13 @@ impl<'i> Ordered<'i> {
     }
 
     /// Keeps at most about `limit` bytes of records.
-    pub fn with_limit(data: PerfData<'i>, limit: usize) -> Self {
+    pub fn with_limit(mut data: PerfData<'i>, limit: usize) -> Self {
+        let lanes = vec![Lane::default(); data.parts_mut().0.len()];
         Ordered {
             limit,
-            chunks: Chunks::default(),
-            kept: Vec::new(),
-            kept_bytes: 0,
-            delivered_count: 0,
-            due: 0,
-            delivered: None,
-            lanes: vec![Lane::default(); data.parts()],
+            kept: Kept::default(),
+            has_turns: lanes.len() == 1,
+            lanes,
             youngest: 0,
             safe: 0,
             last_time: 0,
@@ -120,45 +102,68 @@ impl<'i> Ordered<'i> {
     }
 
     /// The next record; `None` at the end. An error comes after all that was read before it.
+    #[inline]
     #[expect(clippy::should_implement_trait, reason = "each record borrows the reader")]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, Error> {
-        if let Some(delivered) = self.delivered.take() {
-            self.chunks.release(delivered.chunk);
-        }
+        if self.kept.has_due() { Ok(self.deliver()) } else { self.next_slowly() }
+    }
+
+    fn next_slowly(&mut self) -> Result<Option<Entry<'_>>, Error> {
         loop {
-            if self.delivered_count < self.due {
-                let kept = self.kept[self.delivered_count];
-                self.delivered_count += 1;
-                return Ok(Some(self.deliver(kept)));
+            if self.kept.has_due() {
+                return Ok(self.deliver());
             }
             if std::mem::take(&mut self.flush) {
-                self.end_turn();
+                self.make_due(self.safe);
+                self.safe = self.youngest;
                 continue;
             }
             match self.step() {
                 Step::Kept => {}
                 Step::Now => return Ok(self.data.current()),
-                Step::End if self.delivered_count < self.kept.len() => self.make_due(u64::MAX),
+                Step::End if !self.kept.keys.is_empty() => self.make_due(u64::MAX),
                 Step::End => return self.errors.pop_front().map_or(Ok(None), Err),
             }
         }
     }
 
-    fn deliver(&mut self, kept: Kept) -> Entry<'_> {
-        self.kept_bytes -= cost(kept.len());
-        self.late += u64::from(kept.time < self.last_time);
-        self.last_time = self.last_time.max(kept.time);
-        self.delivered = Some(kept);
-        let bytes = self.chunks.get(kept.chunk, kept.start as usize, kept.len());
-        let found = Found { header: kept.header, location: kept.location };
-        Entry::new(found, bytes, self.data.events(), 0)
+    #[inline]
+    fn deliver(&mut self) -> Option<Entry<'_>> {
+        let events = self.data.events();
+        let (time, found, bytes) = self.kept.pop(events.order())?;
+        self.late += u64::from(time < self.last_time);
+        self.last_time = self.last_time.max(time);
+        Some(Entry::new(found, bytes, events, 0))
     }
 
-    /// Reads a record, from the file of a directory that is behind the others.
+    /// Reads on in the file of a directory that is behind the others, until it is no longer, or something
+    /// else is to be done.
     fn step(&mut self) -> Step {
         let lanes = self.lanes.iter().enumerate().filter(|(_, lane)| !lane.is_done);
-        let Some((part, _)) = lanes.min_by_key(|(_, lane)| lane.time) else { return Step::End };
-        let has_turns = self.lanes.len() == 1;
+        let Some((part, _)) = lanes.clone().min_by_key(|(_, lane)| lane.time) else { return Step::End };
+        let others = lanes.filter(|(other, _)| *other != part);
+        let until = others.map(|(_, lane)| lane.time).min().unwrap_or(u64::MAX);
+        let lane = &mut self.lanes[part];
+        let (parts, events) = self.data.parts_mut();
+        let file = &mut parts[part];
+        while let Some(found) = file.next_in_buffer() {
+            let body = file.bytes_in_buffer(found).get(Header::SIZE..).unwrap_or(&[]);
+            let raw = RawRecord { header: found.header, body };
+            let time = events.format_of(&raw).and_then(|format| format.time_of(&raw));
+            if !time.is_some_and(|time| self.kept.keep(file, lane, found, time)) {
+                self.data.set_current(part, found);
+                return Step::Now;
+            }
+            self.youngest = self.youngest.max(lane.time);
+            if lane.time > until || self.kept.exceeds(self.limit) {
+                return self.kept();
+            }
+        }
+        self.step_slowly(part)
+    }
+
+    /// Reads one record.
+    fn step_slowly(&mut self, part: usize) -> Step {
         let entry = match self.data.next_of(part) {
             Ok(Some(entry)) => entry,
             Ok(None) => {
@@ -171,104 +176,182 @@ impl<'i> Ordered<'i> {
                 return Step::Kept;
             }
         };
-        let time = match entry.time() {
-            Some(time) if time != 0 && time != u64::MAX => time,
-            _ => {
-                self.flush = has_turns && entry.kind() == kind::FINISHED_ROUND;
-                return Step::Now;
-            }
+        let found = Found { header: entry.raw.header, location: entry.location };
+        let Some(time) = entry.time() else {
+            self.flush = self.has_turns && entry.kind() == kind::FINISHED_ROUND;
+            return Step::Now;
         };
-        let (chunk, start) = self.chunks.push(entry.bytes());
-        let kept = Kept { time, chunk, start, header: entry.raw.header, location: entry.location };
-        self.kept.push(kept);
-        self.kept_bytes += cost(kept.len());
-        self.lanes[part].time = time;
-        self.youngest = self.youngest.max(time);
-        if self.kept_bytes > self.limit {
-            self.sort();
-            let middle = self.kept[self.kept.len() / 2].time;
+        let lane = &mut self.lanes[part];
+        if !self.kept.keep(&self.data.parts_mut().0[part], lane, found, time) {
+            return Step::Now;
+        }
+        self.youngest = self.youngest.max(lane.time);
+        self.kept()
+    }
+
+    /// After a record was kept: delivers the older half if that was one too many.
+    fn kept(&mut self) -> Step {
+        if self.kept.exceeds(self.limit) {
+            self.kept.sort();
+            let middle = self.kept.keys.get(self.kept.keys.len() / 2).map_or(u64::MAX, |key| key.time);
             self.make_due(middle);
         }
         Step::Kept
     }
 
-    fn end_turn(&mut self) {
-        self.make_due(self.safe);
-        self.safe = self.youngest;
-    }
-
     /// Makes everything due that is not younger than `time`.
     fn make_due(&mut self, time: u64) {
-        self.sort();
-        self.due = self.kept.partition_point(|kept| kept.time <= time);
+        self.kept.sort();
+        self.kept.due = self.kept.keys.partition_point(|key| key.time <= time);
+        let (parts, _) = self.data.parts_mut();
+        self.kept.free(&self.lanes, |part, bytes| parts[part as usize].recycle(bytes));
+    }
+}
+
+/// A record that is kept: its time, and where its bytes are.
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    time: u64,
+    block: u32,
+    start: u32,
+}
+
+/// A buffer with records that are kept.
+#[derive(Debug)]
+struct Block {
+    bytes: Arc<[u8]>,
+    part: u32,
+    /// Records that were not delivered yet.
+    left: usize,
+    /// Where in the file what starts here is: for records that were read as they are once, for others at the
+    /// first of each compressed record.
+    locations: Vec<(u32, Location)>,
+}
+
+impl Block {
+    /// Notes where a record is. Those of a block come in its order.
+    #[inline]
+    fn note(&mut self, start: u32, location: Location) {
+        match self.locations.last() {
+            Some((_, last)) if last.unpacked.is_none() || last.offset == location.offset => {}
+            _ => self.locations.push((start, location)),
+        }
     }
 
-    /// Forgets what was delivered and sorts the rest, of which most is sorted already: the sort is stable and
-    /// makes use of that.
+    #[inline]
+    fn location(&self, start: u32) -> Location {
+        let after = match self.locations.len() {
+            1 => 1,
+            _ => self.locations.partition_point(|(at, _)| *at <= start),
+        };
+        let Some(&(at, Location { part, offset, unpacked })) = self.locations.get(after.wrapping_sub(1))
+        else {
+            return Location::default();
+        };
+        let beyond = u64::from(start.saturating_sub(at));
+        match unpacked {
+            None => Location { part, offset: offset + beyond, unpacked },
+            Some(unpacked) => Location { part, offset, unpacked: Some(unpacked + beyond) },
+        }
+    }
+}
+
+/// The records that are kept, and the buffers that they are in.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Up to `delivered` what was delivered, up to `due` what is to be, oldest first; then in the order of
+    /// the file but for a sorted start.
+    keys: Vec<Key>,
+    delivered: usize,
+    due: usize,
+    blocks: VecDeque<Block>,
+    /// Number of the first block.
+    first: u32,
+    /// Bytes of the records and their keys.
+    bytes: usize,
+    /// Bytes of the blocks.
+    held: usize,
+}
+
+impl Kept {
+    /// Keeps the record that was found last in a file, unless its time says nothing.
+    #[inline]
+    fn keep(&mut self, file: &Part<'_>, lane: &mut Lane, found: Found, time: u64) -> bool {
+        if time == 0 || time == u64::MAX {
+            return false;
+        }
+        let (buffer, start) = file.place();
+        let Ok(start) = u32::try_from(start) else { return false };
+        if lane.buffer != Some(buffer) {
+            (lane.buffer, lane.block) = (Some(buffer), self.add(file.share(), found.location.part));
+        }
+        let block = &mut self.blocks[lane.block.wrapping_sub(self.first) as usize];
+        block.left += 1;
+        block.note(start, found.location);
+        self.keys.push(Key { time, block: lane.block, start });
+        self.bytes += cost(found.header);
+        lane.time = time;
+        true
+    }
+
+    #[cold]
+    fn add(&mut self, bytes: Arc<[u8]>, part: u32) -> u32 {
+        self.held += bytes.len();
+        self.blocks.push_back(Block { bytes, part, left: 0, locations: Vec::new() });
+        self.first.wrapping_add(self.blocks.len() as u32 - 1)
+    }
+
+    /// Whether more is kept than should be. Blocks may be kept for the sake of a few late records.
+    #[inline]
+    fn exceeds(&self, limit: usize) -> bool {
+        self.bytes > limit || self.held / 2 > limit.max(4 * BUFFER)
+    }
+
+    #[inline]
+    fn has_due(&self) -> bool {
+        self.delivered < self.due
+    }
+
+    /// The next record that is due: where it is, its header, and its bytes.
+    #[inline]
+    fn pop(&mut self, order: ByteOrder) -> Option<(u64, Found, &[u8])> {
+        let Key { time, block, start } = *self.keys[..self.due].get(self.delivered)?;
+        self.delivered += 1;
+        let block = &mut self.blocks[block.wrapping_sub(self.first) as usize];
+        block.left -= 1;
+        let bytes = block.bytes.get(start as usize..).unwrap_or(&[]);
+        let mut header = Header::default();
+        let _whole = header.layout(&mut Reader::new(bytes, order));
+        self.bytes -= cost(header);
+        let found = Found { header, location: block.location(start) };
+        Some((time, found, bytes.get(..header.size.into()).unwrap_or(&[])))
+    }
+
+    /// Forgets what was delivered and sorts the rest, which is made of a few sorted runs: the sort is stable
+    /// and makes use of that.
     fn sort(&mut self) {
-        self.kept.drain(..self.delivered_count);
-        (self.delivered_count, self.due) = (0, 0);
-        self.kept.sort_by_key(|kept| kept.time);
+        self.keys.drain(..self.delivered);
+        (self.delivered, self.due) = (0, 0);
+        self.keys.sort_by_key(|key| key.time);
+    }
+
+    /// Hands out the buffers that nothing is left of, but for those that are still being read.
+    fn free(&mut self, lanes: &[Lane], mut recycle: impl FnMut(u32, Arc<[u8]>)) {
+        for (number, block) in (self.first..).zip(&mut self.blocks) {
+            let is_read = lanes.iter().any(|lane| lane.buffer.is_some() && lane.block == number);
+            if block.left == 0 && !is_read && !block.bytes.is_empty() {
+                self.held -= block.bytes.len();
+                recycle(block.part, std::mem::take(&mut block.bytes));
+            }
+        }
+        while self.blocks.front().is_some_and(|block| block.bytes.is_empty()) {
+            self.blocks.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
     }
 }
 
 /// What keeping a record costs, in bytes.
-fn cost(len: usize) -> usize {
-    len + size_of::<Kept>()
-}
-
-/// Bytes of records, freed together with their neighbours.
-#[derive(Debug, Default)]
-struct Chunks {
-    chunks: VecDeque<Chunk>,
-    /// Number of the first chunk.
-    first: u64,
-    spare: Vec<Vec<u8>>,
-}
-
-#[derive(Debug, Default)]
-struct Chunk {
-    bytes: Vec<u8>,
-    records: usize,
-}
-
-impl Chunks {
-    /// Keeps bytes, and says in which chunk and where.
-    fn push(&mut self, bytes: &[u8]) -> (u64, u32) {
-        let has_room = |chunk: &Chunk| chunk.bytes.len() + bytes.len() <= CHUNK;
-        if !self.chunks.back().is_some_and(has_room) {
-            let mut fresh = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK));
-            fresh.clear();
-            self.chunks.push_back(Chunk { bytes: fresh, records: 0 });
-            self.free();
-        }
-        let number = self.first + self.chunks.len() as u64 - 1;
-        let mut start = 0;
-        if let Some(last) = self.chunks.back_mut() {
-            start = last.bytes.len() as u32;
-            last.bytes.extend_from_slice(bytes);
-            last.records += 1;
-        }
-        (number, start)
-    }
-
-    fn get(&self, chunk: u64, start: usize, len: usize) -> &[u8] {
-        &self.chunks[(chunk - self.first) as usize].bytes[start..start + len]
-    }
-
-    fn release(&mut self, chunk: u64) {
-        self.chunks[(chunk - self.first) as usize].records -= 1;
-        self.free();
-    }
-
-    /// Frees the chunks at the start that nothing is left of; the last one is still being filled.
-    fn free(&mut self) {
-        while self.chunks.len() > 1 && self.chunks.front().is_some_and(|chunk| chunk.records == 0) {
-            let chunk = self.chunks.pop_front().unwrap_or_default();
-            self.first += 1;
-            if self.spare.len() < 4 {
-                self.spare.push(chunk.bytes);
-            }
-        }
-    }
+fn cost(header: Header) -> usize {
+    usize::from(header.size) + size_of::<Key>()
 }

@@ -2,7 +2,7 @@
 //! what they unpack to.
 
 use crate::error::{Error, Location, Problem};
-use crate::input::Stream;
+use crate::input::{Buffer, Stream};
 use crate::reader::Options;
 use crate::tool::kind;
 use crate::unpack::Unpacker;
@@ -10,6 +10,7 @@ use perfuse_abi::ByteOrder;
 use perfuse_abi::record::{Header, RecordType};
 use perfuse_abi::wire::{Layout, Reader};
 use std::io::{self, Read};
+use std::sync::Arc;
 
 /// A COMPRESSED2 record whose `header.size` overflowed is longer than 64 KiB by a little; nothing may claim
 /// to be much longer.
@@ -192,13 +193,13 @@ impl<'i> Part<'i> {
     fn find_unpacked(&mut self) -> Result<Option<Found>, Error> {
         let Some(unpacker) = self.unpacker.as_deref_mut() else { return Ok(None) };
         if let Held::Unpacked(len) = self.held {
-            unpacker.take(len);
+            unpacker.output_mut().consume(len);
             self.unpacked += len as u64;
             self.held = Held::Unpacked(0);
         }
         let location = Location { unpacked: Some(self.unpacked), ..self.compressed };
         loop {
-            let output = unpacker.output();
+            let output = unpacker.output().bytes();
             if output.len() >= Header::SIZE {
                 let mut header = Header::default();
                 let _whole = header.layout(&mut Reader::new(output, self.order));
@@ -323,12 +324,33 @@ impl<'i> Part<'i> {
     /// The bytes of the record that was found last, header included.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
+        let (Held::Stream(len) | Held::Unpacked(len)) = self.held;
+        self.buffer().bytes().get(..len).unwrap_or(&[])
+    }
+
+    /// A number for the bytes around the record that was found last, and where it starts in them.
+    #[inline]
+    pub(crate) fn place(&self) -> (u64, usize) {
+        let (generation, start) = self.buffer().place();
+        (generation * 2 + u64::from(matches!(self.held, Held::Unpacked(_))), start)
+    }
+
+    /// The bytes around the record that was found last, to be kept.
+    pub(crate) fn share(&self) -> Arc<[u8]> {
+        self.buffer().share()
+    }
+
+    #[inline]
+    fn buffer(&self) -> &Buffer {
         match (self.held, &self.unpacker) {
-            (Held::Unpacked(len), Some(unpacker)) => unpacker.output().get(..len).unwrap_or(&[]),
-            (Held::Stream(len), _) | (Held::Unpacked(len), None) => {
-                self.stream.bytes().get(..len).unwrap_or(&[])
-            }
+            (Held::Unpacked(_), Some(unpacker)) => unpacker.output(),
+            _ => &self.stream.buffer,
         }
+    }
+
+    /// Takes a buffer back that is no longer needed.
+    pub(crate) fn recycle(&mut self, bytes: Arc<[u8]>) {
+        self.stream.buffer.recycle(bytes);
     }
 
     /// Bytes that follow the current record, not counting those that were read.

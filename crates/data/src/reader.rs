@@ -334,9 +334,15 @@ impl<'i> PerfData<'i> {
         Ok(None)
     }
 
-    /// Number of files.
-    pub(crate) fn parts(&self) -> usize {
-        self.parts.len()
+    /// The files, and the events that tell how their records are laid out.
+    #[inline]
+    pub(crate) fn parts_mut(&mut self) -> (&mut [Part<'i>], &Events) {
+        (&mut self.parts, &self.events)
+    }
+
+    /// Makes what was found in a file the [`current`](Self::current) record.
+    pub(crate) fn set_current(&mut self, part: usize, found: Found) {
+        (self.current, self.found) = (part, Some(found));
     }
 
     /// The next record of one file.

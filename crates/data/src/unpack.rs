@@ -5,9 +5,10 @@
 //! window (zstd takes up to 128 MiB) and one step, whatever the bytes say.
 
 use crate::error::Problem;
+use crate::input::Buffer;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
-/// Bytes that a step produces at most: the most that a block of zstd's can.
+/// Room that a step has at least: for the most that a block of zstd's can produce.
 const STEP: usize = 128 << 10;
 
 /// A stream that comes in pieces.
@@ -16,10 +17,8 @@ pub(crate) struct Unpacker {
     /// Input not yet decoded, from `input_start` on.
     input: Vec<u8>,
     input_start: usize,
-    /// Output not yet taken: `output[start..end]`.
-    output: Vec<u8>,
-    start: usize,
-    end: usize,
+    /// Output not yet taken.
+    output: Buffer,
     /// The last step filled all the room it had: there may be more without more input.
     was_full: bool,
     /// The input so far ends within a block or a header.
@@ -33,9 +32,7 @@ impl Unpacker {
             decoder,
             input: Vec::new(),
             input_start: 0,
-            output: Vec::new(),
-            start: 0,
-            end: 0,
+            output: Buffer::new(),
             was_full: false,
             is_open: false,
         })
@@ -50,14 +47,14 @@ impl Unpacker {
 
     /// Output that was not taken yet.
     #[inline]
-    pub(crate) fn output(&self) -> &[u8] {
-        &self.output[self.start..self.end]
+    pub(crate) fn output(&self) -> &Buffer {
+        &self.output
     }
 
-    /// Takes `len` bytes of the output.
+    /// The same, to take from it.
     #[inline]
-    pub(crate) fn take(&mut self, len: usize) {
-        self.start = (self.start + len).min(self.end);
+    pub(crate) fn output_mut(&mut self) -> &mut Buffer {
+        &mut self.output
     }
 
     /// Whether the stream was cut off: it does not end where a block does.
@@ -71,17 +68,13 @@ impl Unpacker {
         if input.is_empty() && !self.was_full {
             return Ok(false);
         }
-        self.output.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
-        if self.output.len() < self.end + STEP {
-            self.output.resize(self.end + STEP, 0);
-        }
         let mut input = InBuffer::around(input);
-        let mut output = OutBuffer::around(&mut self.output[self.end..]);
+        let mut output = OutBuffer::around(self.output.room(STEP));
         let hint = self.decoder.run(&mut input, &mut output).map_err(Problem::Zstd)?;
         self.was_full = output.pos() == output.capacity();
         self.input_start += input.pos();
-        self.end += output.pos();
+        let produced = output.pos();
+        self.output.extend(produced);
         // What the decoder wants next: at the end of a block the three bytes that the next starts with, at
         // the end of the stream nothing.
         self.is_open = !matches!(hint, 0 | 3);

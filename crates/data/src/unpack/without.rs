@@ -2,6 +2,7 @@
 //! compressed records as they are, if asked to, and cannot read what is in them.
 
 use crate::error::Problem;
+use crate::input::Buffer;
 
 /// There is no decoder, and no value of this type.
 pub(crate) enum Unpacker {}
@@ -15,11 +16,11 @@ impl Unpacker {
         match *self {}
     }
 
-    pub(crate) fn output(&self) -> &[u8] {
+    pub(crate) fn output(&self) -> &Buffer {
         match *self {}
     }
 
-    pub(crate) fn take(&mut self, _: usize) {
+    pub(crate) fn output_mut(&mut self) -> &mut Buffer {
         match *self {}
     }
 
