@@ -58,13 +58,60 @@ impl Event {
     }
 }
 
+/// A number for each id. The kernel counts ids up, so that those of a recording are close to each other and
+/// a table has most of them.
+#[derive(Clone, Debug, Default)]
+struct Ids {
+    /// The id that the table starts with.
+    first: u64,
+    table: Vec<Option<u32>>,
+    others: HashMap<u64, u32>,
+    count: usize,
+}
+
+/// Ids below and above the first that the table has room for.
+const NEAR: u64 = 1 << 14;
+
+impl Ids {
+    /// Keeps what an id was given first.
+    fn insert(&mut self, id: u64, value: u32) {
+        if self.count == 0 {
+            self.first = id.saturating_sub(NEAR);
+        }
+        let place = id.wrapping_sub(self.first);
+        let is_new = if place >= 2 * NEAR {
+            let before = self.others.len();
+            self.others.entry(id).or_insert(value);
+            self.others.len() > before
+        } else {
+            if self.table.len() as u64 <= place {
+                self.table.resize(place as usize + 1, None);
+            }
+            let slot = &mut self.table[place as usize];
+            let is_new = slot.is_none();
+            slot.get_or_insert(value);
+            is_new
+        };
+        self.count += usize::from(is_new);
+    }
+
+    #[inline]
+    fn get(&self, id: u64) -> Option<u32> {
+        match self.table.get(usize::try_from(id.wrapping_sub(self.first)).ok()?) {
+            Some(value) => *value,
+            None if self.others.is_empty() => None,
+            None => self.others.get(&id).copied(),
+        }
+    }
+}
+
 /// All events of a recording, in the order of their attrs.
 #[derive(Clone, Debug)]
 pub struct Events {
     list: Vec<Event>,
     order: ByteOrder,
     /// Index of the event of each id.
-    by_id: HashMap<u64, u32>,
+    by_id: Ids,
     /// Each format once, at most [`FORMATS`].
     formats: Vec<RecordFormat>,
     /// What the ids belong to.
@@ -85,7 +132,7 @@ impl std::ops::Deref for Events {
 impl Events {
     pub(crate) fn new(order: ByteOrder) -> Self {
         let none = RecordFormat { order, ..RecordFormat::default() };
-        let (by_id, owners) = (HashMap::new(), HashMap::new());
+        let (by_id, owners) = (Ids::default(), HashMap::new());
         Events { list: Vec::new(), order, by_id, formats: Vec::new(), owners, none }
     }
 
@@ -97,7 +144,7 @@ impl Events {
 
     /// Adds an event, unless there are more than any recording has.
     pub(crate) fn push(&mut self, event: Event) -> Result<(), Problem> {
-        let (events, ids) = (self.list.len() as u64, (self.by_id.len() + event.ids.len()) as u64);
+        let (events, ids) = (self.list.len() as u64, (self.by_id.count + event.ids.len()) as u64);
         for (size, limit) in [(events, MOST_EVENTS), (ids, MOST_IDS)] {
             if size >= limit {
                 return Err(Problem::TooLarge { size, limit });
@@ -105,7 +152,7 @@ impl Events {
         }
         let index = self.list.len() as u32;
         for &id in &event.ids {
-            self.by_id.entry(id).or_insert(index);
+            self.by_id.insert(id, index);
         }
         if !self.formats.contains(&event.format) && self.formats.len() < FORMATS {
             self.formats.push(event.format);
@@ -117,7 +164,7 @@ impl Events {
     /// Index of the event with this id. Of two with the same id, the first.
     #[inline]
     pub fn by_id(&self, id: u64) -> Option<usize> {
-        self.by_id.get(&id).map(|&index| index as usize)
+        self.by_id.get(id).map(|index| index as usize)
     }
 
     /// The cpu, thread and ring that an id belongs to, if an ID_INDEX record told.
@@ -129,7 +176,14 @@ impl Events {
     /// is taken for one of the first event, whose layout it has.
     #[inline]
     pub fn event_of(&self, record: &RawRecord<'_>) -> Option<usize> {
-        if self.list.len() == 1 { Some(0) } else { self.search(record) }
+        match self.formats.as_slice() {
+            _ if self.list.len() == 1 => Some(0),
+            [only] => match only.id_of(record).and_then(|id| self.by_id(id)) {
+                Some(event) => Some(event),
+                None => self.search(record),
+            },
+            _ => self.search(record),
+        }
     }
 
     fn search(&self, record: &RawRecord<'_>) -> Option<usize> {
@@ -186,5 +240,25 @@ impl Events {
     pub(crate) fn set_owners(&mut self, entries: impl Iterator<Item = IdIndexEntry>) {
         let room = (MOST_IDS as usize).saturating_sub(self.owners.len());
         self.owners.extend(entries.take(room).map(|entry| (entry.id, entry)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_told_apart_wherever_they_are() {
+        let mut ids = Ids::default();
+        let all = [1 << 40, (1 << 40) + 3, (1 << 40) - 5, 0, 7, u64::MAX, (1 << 40) + 4 * NEAR];
+        for (value, &id) in (0..).zip(&all) {
+            assert_eq!(ids.get(id), None);
+            ids.insert(id, value);
+            ids.insert(id, 99);
+        }
+        for (value, &id) in (0..).zip(&all) {
+            assert_eq!(ids.get(id), Some(value));
+        }
+        assert_eq!((ids.count, ids.get(1), ids.get((1 << 40) + 1)), (all.len(), None, None));
     }
 }

@@ -102,12 +102,13 @@ impl<'i> Ordered<'i> {
     }
 
     /// The next record; `None` at the end. An error comes after all that was read before it.
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::should_implement_trait, reason = "each record borrows the reader")]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, Error> {
         if self.kept.has_due() { Ok(self.deliver()) } else { self.next_slowly() }
     }
 
+    #[inline(never)]
     fn next_slowly(&mut self) -> Result<Option<Entry<'_>>, Error> {
         loop {
             if self.kept.has_due() {
@@ -127,7 +128,7 @@ impl<'i> Ordered<'i> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn deliver(&mut self) -> Option<Entry<'_>> {
         let events = self.data.events();
         let (time, found, bytes) = self.kept.pop(events.order())?;
@@ -238,7 +239,7 @@ impl Block {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn location(&self, start: u32) -> Location {
         let after = match self.locations.len() {
             1 => 1,
@@ -275,7 +276,7 @@ struct Kept {
 
 impl Kept {
     /// Keeps the record that was found last in a file, unless its time says nothing.
-    #[inline]
+    #[inline(always)]
     fn keep(&mut self, file: &Part<'_>, lane: &mut Lane, found: Found, time: u64) -> bool {
         if time == 0 || time == u64::MAX {
             return false;
@@ -313,7 +314,7 @@ impl Kept {
     }
 
     /// The next record that is due: where it is, its header, and its bytes.
-    #[inline]
+    #[inline(always)]
     fn pop(&mut self, order: ByteOrder) -> Option<(u64, Found, &[u8])> {
         let Key { time, block, start } = *self.keys[..self.due].get(self.delivered)?;
         self.delivered += 1;

@@ -314,7 +314,7 @@ impl<'i> PerfData<'i> {
 
     /// The next record in the order of the file; in a directory, the files one after the other. `None` at
     /// the end. After an error, nothing more comes from the same file.
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::should_implement_trait, reason = "each record borrows the reader")]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, Error> {
         if let Some(found) = self.parts.get_mut(self.current).and_then(Part::next_in_buffer) {
@@ -324,6 +324,7 @@ impl<'i> PerfData<'i> {
         self.next_slowly()
     }
 
+    #[inline(never)]
     fn next_slowly(&mut self) -> Result<Option<Entry<'_>>, Error> {
         while self.current < self.parts.len() {
             match self.find(self.current)? {

@@ -20,7 +20,7 @@ pub struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// The record that `bytes` are, header included.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(found: Found, bytes: &'a [u8], events: &'a Events, payload: u64) -> Self {
         let Found { header, location } = found;
         let raw = RawRecord { header, body: bytes.get(Header::SIZE..).unwrap_or(&[]) };

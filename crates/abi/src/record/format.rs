@@ -84,9 +84,9 @@ impl RecordFormat {
     #[inline]
     pub fn id_of(&self, record: &RawRecord<'_>) -> Option<u64> {
         if self.sample_type.contains(SampleType::IDENTIFIER) {
-            self.word(record, 0, 0)
+            self.word(record, SampleType::empty(), SampleType::empty())
         } else if self.sample_type.contains(SampleType::ID) {
-            self.word(record, self.bytes_of(BEFORE_ID), self.bytes_of(AFTER_ID))
+            self.word(record, BEFORE_ID, AFTER_ID)
         } else {
             None
         }
@@ -96,20 +96,22 @@ impl RecordFormat {
     #[inline]
     pub fn time_of(&self, record: &RawRecord<'_>) -> Option<u64> {
         if self.sample_type.contains(SampleType::TIME) {
-            self.word(record, self.bytes_of(BEFORE_TIME), self.bytes_of(AFTER_TIME))
+            self.word(record, BEFORE_TIME, AFTER_TIME)
         } else {
             None
         }
     }
 
-    /// The word `before` bytes from the start of a sample, or with `after` bytes between it and the end
-    /// of another record.
+    /// The word behind the fields `before` in a sample, or with the fields `after` between it and the end of
+    /// another record.
     #[inline]
-    fn word(&self, record: &RawRecord<'_>, before: usize, after: usize) -> Option<u64> {
+    fn word(&self, record: &RawRecord<'_>, before: SampleType, after: SampleType) -> Option<u64> {
         let body = record.body;
         let start = match record.header.kind {
-            RecordType::SAMPLE => before,
-            kind if kind.is_kernel() && self.sample_id_all => body.len().checked_sub(after + 8)?,
+            RecordType::SAMPLE => self.bytes_of(before),
+            kind if kind.is_kernel() && self.sample_id_all => {
+                body.len().checked_sub(self.bytes_of(after) + 8)?
+            }
             _ => return None,
         };
         body.get(start..)?.first_chunk().map(|word| self.order.u64(*word))
