@@ -3,17 +3,20 @@
 
 pub(crate) mod dump;
 pub(crate) mod frames;
+pub(crate) mod groups;
 pub(crate) mod hash;
 pub(crate) mod header;
+mod names;
+pub(crate) mod registers;
 pub(crate) mod tracing;
 
 use crate::exit::Failure;
+pub(crate) use names::{event_name, event_names};
 use perfuse_abi::record::Decoded;
-use perfuse_abi::{EventType, Hardware, Software};
 use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::session::Session;
 use perfuse_data::tool::kind;
-use perfuse_data::{Entry, Event, Options, Ordered, PerfData};
+use perfuse_data::{Entry, Options, Ordered, PerfData};
 use std::fmt::Write;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -45,26 +48,6 @@ impl Input {
 
     pub(crate) fn name(&self) -> String {
         self.input.to_string_lossy().into_owned()
-    }
-}
-
-/// The name of an event: the recorded one, else one made of its attr.
-pub(crate) fn event_name(event: &Event) -> String {
-    if let Some(name) = &event.name {
-        return name.clone();
-    }
-    let attr = &event.attr;
-    let name = match attr.type_ {
-        EventType::HARDWARE => Hardware::from_config(attr.config).0.header_name(),
-        EventType::SOFTWARE => Software(attr.config).header_name(),
-        _ => None,
-    };
-    match name {
-        Some(name) => {
-            let name = name.trim_start_matches("PERF_COUNT_HW_").trim_start_matches("PERF_COUNT_SW_");
-            name.to_lowercase().replace('_', "-")
-        }
-        None => format!("{}:{:#x}", attr.type_.0, attr.config),
     }
 }
 
@@ -112,6 +95,24 @@ pub(crate) fn replay(
         say(&format!("{} records came later than younger ones", ordered.late()));
     }
     Ok(ordered)
+}
+
+/// A feature section, if the recording has it and it can be read.
+pub(crate) fn feature<'d>(data: &'d mut PerfData<'_>, id: FeatureId) -> Option<Feature<'d>> {
+    data.feature(id).ok().flatten().map(|section| section.feature)
+}
+
+/// A number as C's `%#x` has it: zero without prefix.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hex(pub(crate) u64);
+
+impl std::fmt::Display for Hex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            0 => f.write_str("0"),
+            number => write!(f, "{number:#x}"),
+        }
+    }
 }
 
 fn take_build_ids(data: &mut PerfData<'_>, session: &mut Session) {

@@ -141,9 +141,10 @@ pub(crate) fn run(args: &Args) -> Result {
     if args.header_only {
         // Nothing else was asked for.
     } else if args.dump_raw_trace {
-        recording::dump::print(&mut out, &args.input)?;
+        recording::dump::print(&mut out, &args.input, true)?;
+        facts::stats(&mut out, &args.input, true)?;
     } else if args.stats {
-        facts::stats(&mut out, &args.input)?;
+        facts::stats(&mut out, &args.input, false)?;
     } else if args.tasks || args.mmaps {
         facts::tasks(&mut out, &args.input, args.mmaps)?;
     } else {

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result {
         recording::header::print(&mut out, &args.input)?;
     }
     if args.dump_raw_trace {
-        recording::dump::print(&mut out, &args.input)?;
+        recording::dump::print(&mut out, &args.input, false)?;
     } else if !args.header_only {
         print(&mut out, args)?;
     }

@@ -52,6 +52,12 @@ impl<'a> Entry<'a> {
         if self.is_kernel() { self.events.event_of(&self.raw) } else { None }
     }
 
+    /// The events of the recording that are known by now.
+    #[inline]
+    pub fn events(&self) -> &'a Events {
+        self.events
+    }
+
     /// The event it belongs to.
     #[inline]
     pub fn event(&self) -> Option<&'a Event> {

@@ -140,10 +140,10 @@ impl<'a> Layout<'a> for UserStack<'a> {
     fn layout<C: Codec<'a>>(&mut self, c: &mut C) -> Result<(), C::Error> {
         let mut size = self.bytes.len() as u64;
         c.u64("user stack size", &mut size)?;
+        c.bytes("user stack", size, &mut self.bytes)?;
         if size == 0 {
             return Ok(());
         }
-        c.bytes("user stack", size, &mut self.bytes)?;
         c.u64("user stack dyn_size", &mut self.dyn_size)
     }
 }

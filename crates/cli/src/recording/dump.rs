@@ -1,208 +1,228 @@
-//! Every record of a recording with what is in it, in the order of the file.
+//! Every record of a recording with what is in it: the lines of `perf report -D`. This file walks over the
+//! records and prints their bytes; what is in them is printed by the modules below it.
 
-use super::{Input, say};
+pub(crate) mod kernel;
+mod sample;
+mod tool;
+
+use super::groups::Groups;
+use super::{Hex, Input, feature, say};
 use crate::exit::Result;
-use perfuse_abi::record::{Decoded, MmapFile, Record};
-use perfuse_data::Entry;
-use perfuse_data::session::Level;
+use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
+use perfuse_abi::{AttrFlags, SampleType};
+use perfuse_data::feature::{Feature, FeatureId, Section};
+use perfuse_data::session::{Level, Session};
+use perfuse_data::tool::{Tool, kind};
+use perfuse_data::{Entry, Event, Form, Ordered, PerfData};
 use std::fmt::Write as _;
 use std::io::Write;
 
-/// Dumps a recording.
-pub(crate) fn print(out: &mut impl Write, input: &Input) -> Result<()> {
+/// Dumps a recording, the records in the order of their times.
+pub(crate) fn print(out: &mut impl Write, input: &Input, with_tasks: bool) -> Result<()> {
     let mut data = input.open()?;
-    let name = input.name();
-    loop {
-        match data.next() {
-            Ok(Some(entry)) => record(out, &entry, &name)?,
-            Ok(None) => break,
-            Err(error) => say(&error.to_string()),
+    let is_pipe = matches!(data.form(), Form::Pipe);
+    let mut dump = Dump {
+        name: if is_pipe { "pipe".to_owned() } else { input.name() },
+        first_offset: if is_pipe { 16 } else { 0 },
+        machine: String::new(),
+        session: Session::new(),
+        groups: Groups::default(),
+        text: String::new(),
+        with_tasks,
+    };
+    let by_time = is_pipe || data.events().first().is_none_or(has_trailer);
+    if !by_time {
+        writeln!(out, "WARNING: No sample_id_all support, falling back to unordered processing")?;
+    }
+    if with_tasks {
+        writeln!(
+            out,
+            "# To display the perf.data header info, please use --header/--header-only options.\n#"
+        )?;
+    }
+    dump.machine = machine(&mut data);
+    super::take_build_ids(&mut data, &mut dump.session);
+    if by_time {
+        let mut ordered = Ordered::new(data);
+        loop {
+            match ordered.next() {
+                Ok(Some(entry)) => dump.entry(out, &entry, &Layout::of(&entry))?,
+                Ok(None) => break,
+                Err(error) => say(&error.to_string()),
+            }
+        }
+    } else {
+        loop {
+            match data.next() {
+                Ok(Some(entry)) => dump.entry(out, &entry, &Layout::of(&entry))?,
+                Ok(None) => break,
+                Err(error) => say(&error.to_string()),
+            }
         }
     }
     Ok(())
 }
 
-fn record(out: &mut impl Write, entry: &Entry<'_>, name: &str) -> Result<()> {
-    let (offset, header) = (entry.location.offset, entry.raw.header);
-    let kind = crate::report::kind_name(header.kind);
-    writeln!(out, "\n{offset:#x}@{name} [{:#x}]: event: {}", header.size, header.kind.0)?;
-    bytes(out, entry.bytes())?;
-    let text = if entry.is_kernel() {
-        match entry.decode() {
-            Ok(decoded) => {
-                let cpu = decoded.cpu().map_or(-1, |cpu| i64::from(cpu as i32));
-                let time = decoded.time().map_or(-1, |time| time as i64);
-                format!(
-                    "{cpu} {time} {offset:#x} [{:#x}]: PERF_RECORD_{kind}{}",
-                    header.size,
-                    body(entry, &decoded)
-                )
-            }
-            Err(error) => format!("{offset:#x} [{:#x}]: PERF_RECORD_{kind}: {error}", header.size),
-        }
-    } else {
-        match entry.tool() {
-            Ok(tool) => format!("0 0 {offset:#x} [{:#x}]: PERF_RECORD_{kind} {:?}", header.size, tool.tool),
-            Err(error) => format!("0 0 {offset:#x} [{:#x}]: PERF_RECORD_{kind}: {error}", header.size),
-        }
-    };
-    writeln!(out, "{text}")?;
-    Ok(())
+fn has_trailer(event: &Event) -> bool {
+    event.attr.flags.contains(AttrFlags::SAMPLE_ID_ALL)
 }
 
-fn bytes(out: &mut impl Write, bytes: &[u8]) -> Result<()> {
-    let mut line = String::new();
+/// What `uname -m` says where the recording was made; here, if it does not tell.
+fn machine(data: &mut PerfData<'_>) -> String {
+    match feature(data, FeatureId::ARCH) {
+        Some(Feature::Arch(name)) => name.to_string(),
+        _ => std::env::consts::ARCH.to_owned(),
+    }
+}
+
+/// What the events known by now have in common.
+struct Layout {
+    has_trailer: bool,
+    sample_type: SampleType,
+}
+
+impl Layout {
+    fn of(entry: &Entry<'_>) -> Self {
+        let events: &[Event] = entry.events();
+        // An event that this very record tells of is not known yet.
+        let newest = usize::from(entry.kind() == kind::HEADER_ATTR);
+        let events = &events[..events.len().saturating_sub(newest)];
+        let types = events.iter().map(|event| event.attr.sample_type);
+        Layout {
+            has_trailer: events.first().is_some_and(has_trailer),
+            sample_type: types.fold(SampleType::empty(), |all, more| all | more),
+        }
+    }
+}
+
+struct Dump {
+    name: String,
+    first_offset: u64,
+    machine: String,
+    session: Session,
+    groups: Groups,
+    text: String,
+    /// Whether to say whose each sample is.
+    with_tasks: bool,
+}
+
+impl Dump {
+    fn entry(&mut self, out: &mut impl Write, entry: &Entry<'_>, layout: &Layout) -> Result<()> {
+        let (header, text) = (entry.raw.header, &mut self.text);
+        let offset = Hex(entry.location.offset.saturating_sub(self.first_offset));
+        let size = Hex(header.size.into());
+        let decoded = if entry.is_kernel() { Some(entry.decode()) } else { None };
+        let _ = writeln!(text, "\n{offset}@{} [{size}]: event: {}", self.name, header.kind.0);
+        bytes(text, entry.bytes());
+        let (cpu, time) = match &decoded {
+            Some(Ok(decoded)) => (decoded.cpu().unwrap_or(u32::MAX), decoded.time().unwrap_or(u64::MAX)),
+            Some(Err(_)) => (u32::MAX, u64::MAX),
+            None => (0, 0),
+        };
+        if header.kind != RecordType::SAMPLE && !layout.has_trailer {
+            text.push_str("-1 -1 ");
+        } else {
+            if layout.sample_type.contains(SampleType::CPU) {
+                let _ = write!(text, "{cpu} ");
+            }
+            if layout.sample_type.contains(SampleType::TIME) {
+                let _ = write!(text, "{time} ");
+            }
+        }
+        let kind = kind_name(header.kind);
+        let _ = write!(text, "{offset} [{size}]: PERF_RECORD_{kind}");
+        match &decoded {
+            Some(Ok(decoded)) => {
+                self.session.apply(decoded);
+                self.kernel(entry, decoded);
+            }
+            Some(Err(error)) => {
+                let _ = writeln!(text, ": {error}");
+            }
+            None => match entry.tool() {
+                Ok(record) => {
+                    match &record.tool {
+                        Tool::BuildId(id) => self.session.set_build_id(id.name.as_bytes(), id.bytes()),
+                        Tool::HeaderFeature { id, bytes } => {
+                            let section = Section::decode(*id, bytes, entry.events().order(), 0);
+                            if let Ok(Section { feature: Feature::Arch(name), .. }) = section {
+                                self.machine = name.to_string();
+                            }
+                        }
+                        _ => {}
+                    }
+                    tool::write(text, &record.tool);
+                }
+                Err(error) => {
+                    let _ = writeln!(text, ": {error}");
+                }
+            },
+        }
+        out.write_all(self.text.as_bytes())?;
+        self.text.clear();
+        Ok(())
+    }
+
+    fn kernel(&mut self, entry: &Entry<'_>, decoded: &Decoded<'_>) {
+        let Record::Sample(sample) = &decoded.record else {
+            return kernel::write(&mut self.text, entry.event(), decoded);
+        };
+        let Some(event) = entry.event() else { return };
+        sample::write(&mut self.text, event, entry, decoded, sample, &self.machine);
+        if self.with_tasks {
+            let mut samples = 0;
+            self.groups.deliver(entry, sample, |_, _, _| samples += 1);
+            (0..samples).for_each(|_| self.task(decoded, sample));
+        }
+    }
+
+    /// Whose a sample is, and where.
+    fn task(&mut self, decoded: &Decoded<'_>, sample: &Sample<'_>) {
+        let (pid, tid) = sample.tid.map_or((u32::MAX, u32::MAX), |tid| (tid.pid, tid.tid));
+        let comm =
+            self.session.thread(tid).map(|thread| String::from_utf8_lossy(self.session.comm(thread.comm)));
+        let _ = match comm {
+            Some(comm) => writeln!(self.text, " ... thread: {comm}:{}", tid as i32),
+            None => writeln!(self.text, " ... thread: :{0}:{0}", tid as i32),
+        };
+        let level = Level::of(decoded.misc);
+        let found = self.session.resolve(pid, tid, level, sample.ip.unwrap_or(0));
+        let object = match found.filter(|found| !found.in_kernel || level != Level::User) {
+            Some(found) => String::from_utf8_lossy(&self.session.object(found.map.object).name),
+            None if level == Level::Hypervisor => "[hypervisor]".into(),
+            None => "<not found>".into(),
+        };
+        let _ = writeln!(self.text, " ...... dso: {object}");
+    }
+}
+
+/// The name of a kind of record in these lines.
+pub(crate) fn kind_name(kind: RecordType) -> String {
+    match crate::report::kind_name(kind) {
+        name if name.starts_with(|first: char| first.is_ascii_digit()) => "UNKNOWN".to_owned(),
+        name => name,
+    }
+}
+
+/// Bytes as numbers and letters, sixteen on a line.
+fn bytes(text: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let _ = writeln!(text, ".\n. ... raw event: size {} bytes", bytes.len());
     for (row, chunk) in bytes.chunks(16).enumerate() {
-        line.clear();
-        let _ = write!(line, ".  {:04x}: ", row * 16);
-        chunk.iter().for_each(|byte| {
-            let _ = write!(line, " {byte:02x}");
-        });
-        let _ = write!(line, "{:width$}  ", "", width = 3 * (16 - chunk.len()));
-        line.extend(chunk.iter().map(|&byte| match byte {
+        let _ = write!(text, ".  {:04x}: ", row * 16);
+        for &byte in chunk {
+            text.push(' ');
+            text.push(DIGITS[usize::from(byte >> 4)].into());
+            text.push(DIGITS[usize::from(byte & 15)].into());
+        }
+        text.extend(std::iter::repeat_n("   ", 16 - chunk.len()));
+        text.push_str("  ");
+        text.extend(chunk.iter().map(|&byte| match byte {
             b' '..=b'~' => char::from(byte),
             _ => '.',
         }));
-        writeln!(out, "{line}")?;
+        text.extend(std::iter::repeat_n(' ', 16 - chunk.len()));
+        text.push('\n');
     }
-    Ok(())
-}
-
-/// What is in a record, in perf's words; also for scripts that want to see more than samples.
-pub(crate) fn body(entry: &Entry<'_>, decoded: &Decoded<'_>) -> String {
-    let rights = |prot: u32, flags: u32| {
-        let right = |bit: u32, letter| if prot & bit != 0 { letter } else { '-' };
-        [right(1, 'r'), right(2, 'w'), right(4, 'x'), if flags & 1 != 0 { 's' } else { 'p' }]
-            .iter()
-            .collect::<String>()
-    };
-    match &decoded.record {
-        Record::Sample(sample) => {
-            let tid = sample.tid.unwrap_or_default();
-            let period = entry.event().map_or(0, |event| event.weight(sample));
-            let mut text = format!(
-                "(IP, {:#x}): {}/{}: {:#x} period: {period} addr: {:#x}",
-                decoded.misc.bits(),
-                tid.pid as i32,
-                tid.tid as i32,
-                sample.ip.unwrap_or(0),
-                sample.addr.unwrap_or(0)
-            );
-            if let Some(chain) = &sample.callchain {
-                let _ = write!(text, "\n... chain: nr:{}", chain.words.len());
-                for (index, word) in chain.words.iter().enumerate() {
-                    let _ = write!(text, "\n..... {index:2}: {word:016x}");
-                }
-            }
-            if let Some(stack) = &sample.branch_stack {
-                let _ = write!(text, "\n... branch stack: nr:{}", stack.entries.len());
-                for (index, branch) in stack.entries.iter().enumerate() {
-                    let _ = write!(
-                        text,
-                        "\n..... {index:2}: {:016x} -> {:016x} {:?}",
-                        branch.from, branch.to, branch.flags
-                    );
-                }
-            }
-            for (name, registers) in [("user", &sample.regs_user), ("intr", &sample.regs_intr)] {
-                let Some(registers) = registers else { continue };
-                let _ = write!(text, "\n... {name} regs: mask {:#x} abi {}", registers.mask, registers.abi.0);
-                for (register, value) in registers.iter() {
-                    let _ = write!(text, "\n.... {register:2} {value:#018x}");
-                }
-            }
-            if let Some(stack) = &sample.stack_user {
-                let _ = write!(
-                    text,
-                    "\n... ustack: size {}, offset {:#x}",
-                    stack.copied().len(),
-                    stack.bytes.len()
-                );
-            }
-            if let Some(values) = &sample.read {
-                let _ = write!(text, "\n... read {values:?}");
-            }
-            if let Some(weight) = &sample.weight {
-                let _ = write!(text, "\n... weight: {}", weight.bits());
-            }
-            if let Some(source) = &sample.data_src {
-                let _ = write!(text, "\n . data_src: {source:?}");
-            }
-            if let Some(address) = sample.phys_addr {
-                let _ = write!(text, "\n .. phys_addr: {address:#x}");
-            }
-            if let Some(cgroup) = sample.cgroup {
-                let _ = write!(text, "\n... cgroup: {cgroup}");
-            }
-            if let Some(size) = sample.data_page_size {
-                let _ = write!(text, "\n .. data page size: {size}");
-            }
-            if let Some(size) = sample.code_page_size {
-                let _ = write!(text, "\n .. code page size: {size}");
-            }
-            text
-        }
-        Record::Mmap(mmap) => {
-            let (pid, tid) = (mmap.tid.pid as i32, mmap.tid.tid as i32);
-            let kind = if Level::of(decoded.misc) == Level::Kernel || mmap.pgoff != 0 { 'x' } else { 'r' };
-            let kind =
-                if decoded.misc.contains(perfuse_abi::record::Misc::MMAP_DATA) { 'r' } else { 'x'.max(kind) };
-            format!(
-                " {pid}/{tid}: [{:#x}({:#x}) @ {:#x}]: {kind} {}",
-                mmap.addr, mmap.len, mmap.pgoff, mmap.filename
-            )
-        }
-        Record::Mmap2(mmap) => {
-            let (pid, tid) = (mmap.tid.pid as i32, mmap.tid.tid as i32);
-            let file = match mmap.file {
-                MmapFile::Inode { maj, min, ino, ino_generation } => {
-                    format!("{maj:02x}:{min:02x} {ino} {ino_generation}")
-                }
-                MmapFile::BuildId(id) => format!("<{id}>"),
-            };
-            let offset = if mmap.pgoff == 0 { "0".to_owned() } else { format!("{:#x}", mmap.pgoff) };
-            let rights = rights(mmap.prot, mmap.flags);
-            format!(
-                " {pid}/{tid}: [{:#x}({:#x}) @ {offset} {file}]: {rights} {}",
-                mmap.addr, mmap.len, mmap.filename
-            )
-        }
-        Record::Comm(comm) => {
-            let exec = if decoded.misc.contains(perfuse_abi::record::Misc::COMM_EXEC) { " exec" } else { "" };
-            format!("{exec}: {}:{}/{}", comm.name, comm.tid.pid as i32, comm.tid.tid as i32)
-        }
-        Record::Fork(task) | Record::Exit(task) => {
-            let [pid, tid, ppid, ptid] = [task.pid, task.tid, task.ppid, task.ptid].map(|id| id as i32);
-            format!("({pid}:{tid}):({ppid}:{ptid})")
-        }
-        Record::Lost(lost) => format!(" id:{}: lost:{}", lost.id, lost.lost),
-        Record::LostSamples(lost) => format!(" : lost samples {lost}"),
-        Record::Switch if decoded.misc.contains(perfuse_abi::record::Misc::SWITCH_OUT) => {
-            let preempt = decoded.misc.contains(perfuse_abi::record::Misc::SWITCH_OUT_PREEMPT);
-            format!(" OUT {}", if preempt { "preempt" } else { "" })
-        }
-        Record::Switch => " IN  ".to_owned(),
-        Record::SwitchCpuWide(tid) => {
-            let out = decoded.misc.contains(perfuse_abi::record::Misc::SWITCH_OUT);
-            let preempt = out && decoded.misc.contains(perfuse_abi::record::Misc::SWITCH_OUT_PREEMPT);
-            let (way, whom) = if out { ("OUT", "next") } else { ("IN ", "prev") };
-            let preempt = if preempt { "preempt" } else { "" };
-            let [pid, tid] = [tid.pid, tid.tid].map(|id| id as i32);
-            format!(" {way} {preempt}          {whom} pid/tid: {pid:>5}/{tid:<5}")
-        }
-        Record::Ksymbol(symbol) => {
-            let (flags, kind) = (symbol.flags.bits(), symbol.kind.0);
-            format!(
-                " addr {:x} len {} type {kind} flags {flags:#x} name {}",
-                symbol.addr, symbol.len, symbol.name
-            )
-        }
-        Record::BpfEvent(event) => format!(" type {}, flags {}, id {}", event.kind.0, event.flags, event.id),
-        Record::Cgroup(cgroup) => format!(" cgroup: {} {}", cgroup.id, cgroup.path),
-        Record::Throttle(_) | Record::Unthrottle(_) => String::new(),
-        Record::Aux(aux) => {
-            format!(" offset: {:#x} size: {:#x} flags: {:#x}", aux.offset, aux.size, aux.flags.bits())
-        }
-        other => format!(" {other:?}"),
-    }
+    text.push('\n');
 }

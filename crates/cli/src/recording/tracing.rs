@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// Formats by number, and strings of the kernel by address.
 #[derive(Debug, Default)]
 pub(crate) struct Formats {
-    by_id: HashMap<u64, Format>,
+    by_id: HashMap<u64, (String, Format)>,
     texts: HashMap<u64, Vec<u8>>,
 }
 
@@ -22,10 +22,13 @@ impl Formats {
         else {
             return formats;
         };
-        let all = tracing.systems.iter().flat_map(|system| &system.formats).chain(&tracing.ftrace_formats);
-        for text in all {
-            if let Some(format) = Format::parse(&String::from_utf8_lossy(text)) {
-                formats.by_id.insert(format.id, format);
+        let of_systems = tracing.systems.iter().map(|system| (system.name, &system.formats));
+        for (system, texts) in of_systems.chain([(&b"ftrace"[..], &tracing.ftrace_formats)]) {
+            for text in texts {
+                if let Some(format) = Format::parse(&String::from_utf8_lossy(text)) {
+                    let name = format!("{}:{}", String::from_utf8_lossy(system), format.name);
+                    formats.by_id.insert(format.id, (name, format));
+                }
             }
         }
         for line in String::from_utf8_lossy(tracing.printk_formats).lines() {
@@ -44,9 +47,14 @@ impl Formats {
         self.by_id.is_empty()
     }
 
+    /// The name of a tracepoint, with that of its system.
+    pub(crate) fn name(&self, id: u64) -> Option<&str> {
+        self.by_id.get(&id).map(|(name, _)| name.as_str())
+    }
+
     /// The text of a sample's raw data; `None` if the recording has no format for it.
     pub(crate) fn print(&self, id: u64, raw: &[u8], order: ByteOrder) -> Option<String> {
-        let format = self.by_id.get(&id)?;
+        let (_, format) = self.by_id.get(&id)?;
         Some(format.print(raw, order, self))
     }
 }

@@ -1,8 +1,9 @@
 //! What a recording holds beside samples: how many records of each kind, tasks, mappings.
 
 use crate::exit::Result;
+use crate::recording::groups::Groups;
 use crate::recording::{self, Input};
-use perfuse_abi::record::RecordType;
+use perfuse_abi::record::{Record, RecordType};
 use perfuse_data::session::Session;
 use perfuse_data::tool::kind;
 use perfuse_data::{Options, PerfData};
@@ -17,25 +18,31 @@ pub(crate) fn kind_name(of: RecordType) -> String {
     }
 }
 
-pub(super) fn stats(out: &mut impl Write, input: &Input) -> Result<()> {
+/// How many records of each kind there are. `is_quiet` if errors were told of already.
+pub(super) fn stats(out: &mut impl Write, input: &Input, is_quiet: bool) -> Result<()> {
     let mut counts: BTreeMap<RecordType, u64> = BTreeMap::new();
     let mut samples: Vec<u64> = Vec::new();
     let mut data = input.open()?;
+    let mut groups = Groups::default();
     let mut count = |data: &mut PerfData<'_>, only: &[RecordType]| loop {
         match data.next() {
             Ok(Some(entry)) => {
                 if only.is_empty() || only.contains(&entry.kind()) {
                     *counts.entry(entry.kind()).or_default() += 1;
                 }
-                if let (true, RecordType::SAMPLE, Some(index)) =
-                    (only.is_empty(), entry.kind(), entry.event_index())
-                {
-                    samples.resize(samples.len().max(index + 1), 0);
-                    samples[index] += 1;
+                if !only.is_empty() || entry.kind() != RecordType::SAMPLE {
+                    continue;
+                }
+                if let Ok(Record::Sample(sample)) = entry.decode().map(|decoded| decoded.record) {
+                    groups.deliver(&entry, &sample, |index, _, _| {
+                        samples.resize(samples.len().max(index + 1), 0);
+                        samples[index] += 1;
+                    });
                 }
             }
             Ok(None) => break,
-            Err(error) => recording::say(&error.to_string()),
+            Err(error) if only.is_empty() && !is_quiet => recording::say(&error.to_string()),
+            Err(_) => {}
         }
     };
     count(&mut data, &[]);
@@ -45,14 +52,14 @@ pub(super) fn stats(out: &mut impl Write, input: &Input) -> Result<()> {
         count(&mut raw, &[kind::COMPRESSED, kind::COMPRESSED2]);
     }
     let total: u64 = counts.values().sum();
-    writeln!(out, "\nAggregated stats:\n{:>16} events: {total:>10}", "TOTAL")?;
+    writeln!(out, "\nAggregated stats:\n{:>20} events: {total:>10}", "TOTAL")?;
     for (&of, &count) in &counts {
         let percent = count as f64 * 100.0 / total.max(1) as f64;
-        writeln!(out, "{:>16} events: {count:>10}  ({percent:4.1}%)", kind_name(of))?;
+        writeln!(out, "{:>20} events: {count:>10}  ({percent:4.1}%)", kind_name(of))?;
     }
-    for (index, &count) in samples.iter().enumerate().filter(|(_, count)| **count > 0) {
-        let name = data.events().get(index).map_or(String::new(), recording::event_name);
-        writeln!(out, "{name} stats:\n{:>16} events: {count:>10}", "SAMPLE")?;
+    let names = recording::event_names(&mut data);
+    for (name, &count) in names.iter().zip(&samples).filter(|(_, count)| **count > 0) {
+        writeln!(out, "{name} stats:\n{:>20} events: {count:>10}", "SAMPLE")?;
     }
     Ok(())
 }

@@ -72,7 +72,8 @@ impl Line {
             self.start(&fields, decoded, session, false);
         }
         let kind = crate::report::kind_name(entry.kind());
-        let _ = writeln!(self.text, "PERF_RECORD_{kind}{}", dump::body(entry, decoded));
+        let _ = write!(self.text, "PERF_RECORD_{kind}");
+        dump::kernel::body(&mut self.text, decoded);
     }
 
     pub(super) fn sample(
