@@ -88,9 +88,9 @@ fn lines(text: &str, is_big_endian: bool) -> Vec<String> {
             lines.push(format!("{}{}", &line[..at], &line[at + 7..]));
         } else if line.starts_with(" ...... dso: /tmp/perf-vdso.so-") {
             lines.push(" ...... dso: [vdso]".to_owned());
-        } else if !(line.starts_with('\t') && !line.starts_with("\t\t"))
-            && !(is_big_endian && (line.starts_with(".  ") || line.starts_with("... scale:")))
-        {
+        } else if line.starts_with('\t') && !line.starts_with("\t\t") {
+            // Of a trace's header.
+        } else if !is_big_endian || !(line.starts_with(".  ") || line.starts_with("... scale:")) {
             lines.push(line.to_owned());
         }
     }

@@ -57,8 +57,7 @@ pub(super) fn write(text: &mut String, tool: &Tool<'_>) {
         }
         Tool::CpuMap(cpus) => writeln!(text, ": {}\n: unhandled!", list(cpus)),
         Tool::StatConfig(terms) => {
-            let value =
-                |tag| terms.iter().filter(|term| term.tag == tag).next_back().map_or(0, |term| term.value);
+            let value = |tag| terms.iter().rfind(|term| term.tag == tag).map_or(0, |term| term.value);
             let (mode, scale, interval) = (value(0), value(2), value(1));
             let _ = writeln!(text, "\n... aggr_mode {mode}\n... scale     {scale}\n... interval  {interval}");
             writeln!(text, ": unhandled!")
