@@ -10,9 +10,11 @@ mod maps;
 mod objects;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use maps::{Map, Maps};
 pub use objects::{Object, ObjectId, ObjectKind};
+pub use text::KernelText;
 
 use objects::Objects;
 use perfuse_abi::record::{
@@ -76,6 +78,17 @@ impl Level {
         }
     }
 
+    /// What stands in place of an object where no mapping is known.
+    pub fn object_name(self) -> &'static str {
+        match self {
+            Level::Kernel => "[kernel]",
+            Level::GuestKernel => "[guest.kernel]",
+            Level::GuestUser => "[guest.user]",
+            Level::Hypervisor => "[hypervisor]",
+            Level::User | Level::Unknown => "[unknown]",
+        }
+    }
+
     /// The letter that perf's reports show.
     pub fn letter(self) -> char {
         match self {
@@ -124,7 +137,7 @@ pub struct Session {
     cgroups: HashMap<u64, Box<[u8]>>,
     bpf: HashMap<u32, BpfProgram>,
     ended: VecDeque<u32>,
-    text_pokes: u64,
+    text: KernelText,
 }
 
 impl Default for Session {
@@ -141,7 +154,7 @@ impl Default for Session {
             cgroups: HashMap::new(),
             bpf: HashMap::new(),
             ended: VecDeque::new(),
-            text_pokes: 0,
+            text: KernelText::default(),
         };
         let comm = session.intern(b"swapper");
         let idle = Thread { pid: 0, parent: None, comm, ended: false, namespaces: Vec::new() };
@@ -205,13 +218,16 @@ impl Session {
             Record::Cgroup(cgroup) if self.cgroups.len() < MOST => {
                 self.cgroups.insert(cgroup.id, cgroup.path.as_bytes().into());
             }
-            Record::TextPoke(_) => self.text_pokes += 1,
+            Record::TextPoke(poke) => self.text.poke(poke),
             _ => {}
         }
     }
 
     /// What an address of a thread was. `None` if no mapping is known there, as for everything in a guest's
-    /// programs and the hypervisor, of which a recording tells no maps.
+    /// programs and the hypervisor, of which a recording tells no maps: see [`Level::object_name`].
+    ///
+    /// This is where code was, which is all there is to know of what comes from a file. Where the process made
+    /// code itself ([`Maps::jit_dump`]), what was there also depends on the time of the sample.
     #[inline]
     pub fn resolve(&self, pid: u32, tid: u32, level: Level, address: u64) -> Option<Resolved> {
         let (maps, in_kernel) = match level {
@@ -296,9 +312,9 @@ impl Session {
         self.bpf.get(&id)
     }
 
-    /// How often the kernel changed its code.
-    pub fn text_pokes(&self) -> u64 {
-        self.text_pokes
+    /// What the kernel changed of its code up to now.
+    pub fn kernel_text(&self) -> &KernelText {
+        &self.text
     }
 
     fn intern(&mut self, name: &[u8]) -> CommId {
@@ -413,6 +429,7 @@ impl Session {
             ObjectKind::User => has_no_file(name),
             _ => true,
         };
+        let is_dump = kind == ObjectKind::User && is_jit_dump(name);
         let Some(object) = self.objects.intern(name, kind, build_id) else { return };
         let map = Map { start, end, pgoff, object, prot, flags, by_address };
         let maps = match level {
@@ -427,7 +444,11 @@ impl Session {
             }
             Level::GuestUser | Level::Hypervisor => return,
         };
-        Arc::make_mut(maps).insert(map);
+        let maps = Arc::make_mut(maps);
+        maps.insert(map);
+        if is_dump {
+            maps.set_jit_dump(object);
+        }
     }
 
     fn ksymbol(&mut self, symbol: &Ksymbol<'_>) {
@@ -449,6 +470,13 @@ fn is_kernel_name(name: &[u8]) -> bool {
     [&b"[kernel.kallsyms"[..], b"[kernel]", b"[guest.kernel.kallsyms"]
         .iter()
         .any(|start| name.starts_with(start))
+}
+
+/// Whether this is the name of a jitdump, which a compiler that follows perf's convention maps to tell of it.
+fn is_jit_dump(name: &[u8]) -> bool {
+    let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+    let number = file.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
+    number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }
 
 /// Whether a mapping has nothing behind it in which an offset would mean something.

@@ -41,6 +41,7 @@ const MOST: usize = 1 << 18;
 #[derive(Debug)]
 pub struct Maps {
     list: Vec<Map>,
+    jit_dump: Option<ObjectId>,
     id: u64,
 }
 
@@ -52,13 +53,13 @@ fn next_id() -> u64 {
 
 impl Default for Maps {
     fn default() -> Self {
-        Maps { list: Vec::new(), id: next_id() }
+        Maps { list: Vec::new(), jit_dump: None, id: next_id() }
     }
 }
 
 impl Clone for Maps {
     fn clone(&self) -> Self {
-        Maps { list: self.list.clone(), id: next_id() }
+        Maps { list: self.list.clone(), jit_dump: self.jit_dump, id: next_id() }
     }
 }
 
@@ -68,6 +69,21 @@ impl Maps {
     #[inline]
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The file `jit-PID.dump` in which the process, or the one it was forked from, tells of the code that it
+    /// makes: what is in memory without a file can be looked up there, by address and the time of the sample.
+    /// Such code changes while [`id`](Self::id) stays the same.
+    #[inline]
+    pub fn jit_dump(&self) -> Option<ObjectId> {
+        self.jit_dump
+    }
+
+    pub(super) fn set_jit_dump(&mut self, dump: ObjectId) {
+        if self.jit_dump != Some(dump) {
+            self.jit_dump = Some(dump);
+            self.id = next_id();
+        }
     }
 
     /// The mapping at an address.

@@ -2,7 +2,7 @@
 
 use super::{Level, Session};
 use perfuse_abi::record::{
-    Comm, CpuMode, Decoded, Ksymbol, KsymbolFlags, Misc, Mmap, Mmap2, Record, Task, Tid,
+    Comm, CpuMode, Decoded, Ksymbol, KsymbolFlags, Misc, Mmap, Mmap2, Record, Task, TextPoke, Tid,
 };
 use perfuse_abi::wire::Text;
 
@@ -149,4 +149,144 @@ fn kernel_modules_and_bpf_programs_come_and_go() {
     assert_eq!(at(&session, 0xffff_ffff_c000_1010), None);
     assert_eq!(session.resolve(5, 5, Level::Hypervisor, 0xffff_ffff_8100_0010), None);
     assert_eq!(session.resolve(5, 5, Level::GuestUser, 0x1000), None);
+}
+
+#[test]
+fn a_bpf_program_at_the_place_of_another_is_the_one_of_that_time() {
+    let mut session = Session::new();
+    let symbol = |name: &'static str, flags| {
+        let name = Text::new(name.as_bytes());
+        Record::Ksymbol(Ksymbol {
+            addr: 0xffff_ffff_c000_1000,
+            len: 0x100,
+            name,
+            flags,
+            ..Ksymbol::default()
+        })
+    };
+    let at = |session: &Session| {
+        let found = session.resolve(5, 5, Level::Kernel, 0xffff_ffff_c000_1010)?;
+        Some((found.map.object, session.object(found.map.object).name.to_vec()))
+    };
+    let mut seen = Vec::new();
+    for name in ["bpf_prog_one", "bpf_prog_two", "bpf_prog_one"] {
+        let before = session.kernel_maps().id();
+        tell(&mut session, Misc::empty(), symbol(name, KsymbolFlags::empty()));
+        let (object, found) = at(&session).expect("it is there");
+        assert_eq!(found, name.as_bytes());
+        seen.push(object);
+        assert_ne!(session.kernel_maps().id(), before, "what was found before no longer holds");
+        tell(&mut session, Misc::empty(), symbol(name, KsymbolFlags::UNREGISTER));
+        assert_eq!(at(&session), None);
+    }
+    assert!(seen[0] != seen[1] && seen[0] == seen[2]);
+    // One that replaces another whose end was not told.
+    tell(&mut session, Misc::empty(), symbol("bpf_prog_one", KsymbolFlags::empty()));
+    tell(&mut session, Misc::empty(), symbol("bpf_prog_two", KsymbolFlags::empty()));
+    assert_eq!(at(&session).map(|(object, _)| object), Some(seen[1]));
+}
+
+#[test]
+fn a_number_that_is_used_again_without_an_end_is_another_process() {
+    let mut session = Session::new();
+    comm(&mut session, 10, 10, "one", Misc::empty());
+    map(&mut session, 10, 0x1000, 0x1000, 0, "/one");
+    map(&mut session, 1, 0x9000, 0x1000, 0, "/init");
+    comm(&mut session, 1, 1, "init", Misc::empty());
+    fork(&mut session, (1, 1), (10, 10));
+    assert_eq!(at(&session, 10, 10, 0x1000), None);
+    assert_eq!(at(&session, 10, 10, 0x9000), some("/init", 0));
+    assert_eq!(session.comm_of(10, 10).map(|id| session.comm(id)), Some(&b"init"[..]));
+}
+
+#[test]
+fn when_a_thread_execs_the_whole_group_is_another_program() {
+    let mut session = Session::new();
+    comm(&mut session, 10, 10, "server", Misc::empty());
+    map(&mut session, 10, 0x1000, 0x1000, 0, "/server");
+    fork(&mut session, (10, 10), (10, 11));
+    // The thread that calls exec gets the number of the leader.
+    tell(&mut session, Misc::empty(), Record::Exit(Task { pid: 10, tid: 11, ..Task::default() }));
+    comm(&mut session, 10, 10, "helper", Misc::COMM_EXEC);
+    map(&mut session, 10, 0x5000, 0x1000, 0, "/helper");
+    assert_eq!(at(&session, 10, 11, 0x1000), None);
+    assert_eq!(at(&session, 10, 11, 0x5000), some("/helper", 0));
+    assert!(session.thread(11).is_some_and(|thread| thread.ended));
+}
+
+#[test]
+fn a_jitdump_belongs_to_the_maps_of_its_process() {
+    let mut session = Session::new();
+    let dump = |session: &Session, pid| {
+        let object = session.maps_of(pid, pid).jit_dump()?;
+        Some(String::from_utf8_lossy(&session.object(object).name).into_owned())
+    };
+    map(&mut session, 10, 0x1000, 0x1000, 0, "//anon");
+    for other in ["/tmp/jit-.dump", "/tmp/jit-1x.dump", "/tmp/xjit-1.dump", "/jit-1.dump/x"] {
+        map(&mut session, 10, 0x9000, 0x1000, 0, other);
+        assert_eq!(dump(&session, 10), None, "{other}");
+    }
+    let before = session.maps_of(10, 10).id();
+    map(&mut session, 10, 0x3000, 0x1000, 0, "/home/x/.debug/jit/jit-10.dump");
+    assert_ne!(session.maps_of(10, 10).id(), before);
+    assert_eq!(dump(&session, 10).as_deref(), Some("/home/x/.debug/jit/jit-10.dump"));
+    assert_eq!(at(&session, 10, 10, 0x1010), some("//anon", 0x1010));
+    // Unmapping it is not told; the child has its parent's code.
+    fork(&mut session, (10, 10), (11, 11));
+    assert_eq!(dump(&session, 11).as_deref(), Some("/home/x/.debug/jit/jit-10.dump"));
+    map(&mut session, 11, 0x3000, 0x1000, 0, "/tmp/jit-11.dump");
+    assert_eq!(dump(&session, 11).as_deref(), Some("/tmp/jit-11.dump"));
+    comm(&mut session, 10, 10, "java", Misc::COMM_EXEC);
+    assert_eq!(dump(&session, 10), None);
+}
+
+#[test]
+fn the_kernels_code_is_that_of_the_moment() {
+    let mut session = Session::new();
+    let poke = |session: &mut Session, addr, old, new| {
+        let poke = TextPoke { addr, old, new, ..TextPoke::default() };
+        tell(session, Misc::empty(), Record::TextPoke(poke));
+    };
+    let code = |session: &Session| {
+        let mut bytes = *b"ABCDEFGH";
+        let count = session.kernel_text().apply(0x1000, &mut bytes);
+        (String::from_utf8_lossy(&bytes).into_owned(), count)
+    };
+    assert_eq!(code(&session), ("ABCDEFGH".into(), 0));
+    poke(&mut session, 0x1002, b"CDE", b"123");
+    assert_eq!(code(&session), ("AB123FGH".into(), 3));
+    poke(&mut session, 0x1004, b"3F", b"89");
+    poke(&mut session, 0xfff, b"@A", b"!?");
+    poke(&mut session, 0x1008, b"I", b"i");
+    assert_eq!(code(&session), ("?B1289GH".into(), 5));
+    poke(&mut session, 0x1002, b"12", b"CD");
+    assert_eq!(code(&session), ("?BCD89GH".into(), 5));
+    poke(&mut session, 0x1006, b"", b"tramp");
+    assert_eq!(code(&session).0, "?BCD89tr");
+    poke(&mut session, 0x1006, b"tramp", b"");
+    assert_eq!(code(&session), ("?BCD89GH".into(), 5));
+    poke(&mut session, u64::MAX, b"", b"ab");
+    assert_eq!((session.kernel_text().apply(u64::MAX, &mut [0; 2]), session.kernel_text().pokes()), (0, 8));
+}
+
+#[test]
+fn what_has_no_maps_has_a_name() {
+    let mut session = Session::new();
+    let misc = Misc::empty().with_cpu_mode(CpuMode::GUEST_KERNEL);
+    let start = 0xffff_ffff_8100_0000;
+    let name = Text::new(b"[guest.kernel.kallsyms.77]_text");
+    let mmap = Mmap { tid: Tid { pid: 77, tid: 0 }, addr: start, len: 0x1000, pgoff: start, filename: name };
+    tell(&mut session, misc, Record::Mmap(mmap));
+    assert!(session.resolve(77, 77, Level::GuestKernel, start).is_some());
+    assert_eq!(session.resolve(77, 77, Level::Kernel, start), None, "the host's is not the guest's");
+    for (mode, name, letter) in [
+        (CpuMode::GUEST_KERNEL, "[guest.kernel]", 'g'),
+        (CpuMode::GUEST_USER, "[guest.user]", 'u'),
+        (CpuMode::HYPERVISOR, "[hypervisor]", 'H'),
+        (CpuMode(0), "[unknown]", '?'),
+    ] {
+        let level = Level::of(Misc::empty().with_cpu_mode(mode));
+        assert_eq!(session.resolve(77, 77, level, 0x1234), None);
+        assert_eq!((level.object_name(), level.letter()), (name, letter));
+    }
 }
