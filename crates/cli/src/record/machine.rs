@@ -1,10 +1,11 @@
 //! What the header of a recording tells about this machine, found out while the command runs.
 
+use super::pmus::Pmus;
 use perfuse::abi::wire::{Seq, Words};
-use perfuse::{Pmu, parse_cpu_list};
+use perfuse::parse_cpu_list;
 use perfuse_data::Str;
 use perfuse_data::feature::{
-    Cache, CacheLevel, CpuId, CpuTopology, Dies, Feature, MemNode, MemTopology, NrCpus, NumaNode, PmuMapping,
+    Cache, CacheLevel, CpuId, CpuTopology, Dies, Feature, MemNode, MemTopology, NrCpus, NumaNode,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +27,7 @@ pub(super) struct Machine {
     cpu_ids: Vec<CpuId>,
     die_ids: Vec<u32>,
     nodes: Vec<(u32, u64, u64, String)>,
-    pmus: Vec<(u32, String)>,
+    pmus: Pmus,
     caches: Vec<([u32; 4], [String; 3])>,
     block_size: u64,
     blocks: Vec<(u64, u64, Vec<u64>)>,
@@ -53,8 +54,7 @@ impl Machine {
         machine.cpu();
         machine.topology(available as u32);
         machine.nodes();
-        let pmus = Pmu::all().unwrap_or_default();
-        machine.pmus = pmus.iter().map(|pmu| (pmu.event_type().0, pmu.name().to_owned())).collect();
+        machine.pmus = Pmus::look();
         machine.caches(&online);
         machine
     }
@@ -170,9 +170,7 @@ impl Machine {
             cpus: Str::new(cpus.as_str()),
         });
         all.push(Feature::NumaTopology(nodes.collect()));
-        let pmus =
-            self.pmus.iter().map(|(kind, name)| PmuMapping { kind: *kind, name: Str::new(name.as_str()) });
-        all.push(Feature::PmuMappings(pmus.collect()));
+        all.extend(self.pmus.features());
         let levels =
             self.caches.iter().map(|([level, line_size, sets, ways], [kind, size, cpus])| CacheLevel {
                 level: *level,

@@ -12,6 +12,7 @@ mod live;
 mod machine;
 mod opening;
 mod plan;
+mod pmus;
 mod sections;
 mod selection;
 mod session;
