@@ -1,12 +1,14 @@
 //! `perfuse record` as its users run it: the real program on the running kernel. What it writes is read by
 //! perfuse's own reader, and by Linux's perf where that is installed; both must see the same.
 
+mod agree;
 mod attrs;
 mod errors;
 mod perf;
 mod session;
 mod whom;
 
+use agree::*;
 use attrs::*;
 use errors::*;
 use perf::*;
@@ -51,6 +53,13 @@ suite! {
     attrs_are_perfs,
     attrs_of_tracepoints_are_perfs,
     attrs_of_groups_are_perfs,
+    both_readers_agree,
+    both_readers_agree_about_groups,
+    both_readers_agree_about_call_chains,
+    both_readers_agree_about_the_system,
+    both_readers_agree_about_tracepoints,
+    both_readers_agree_about_pipes,
+    perf_finds_all_of_its_header,
 }
 
 /// A shell loop of some 100 ms.

@@ -1,0 +1,171 @@
+//! One recording of ours, two readers: what perf and perfuse print about it must be the same, line by line,
+//! and perf must have nothing to complain about.
+
+use super::*;
+
+/// What a reader printed about a recording, and nothing else said.
+fn read_by(reader: &mut Command, arguments: &[&str], file: &Path) -> String {
+    let output = reader.args(arguments).arg("-i").arg(file).stdin(Stdio::null()).output();
+    let output = output.expect("the reader starts");
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{arguments:?} {}: {said}", file.display());
+    text(&output.stdout)
+}
+
+/// The same question to both readers.
+fn both(arguments: &[&str], file: &Path) -> Result<[Vec<String>; 2], Skip> {
+    let theirs = read_by(&mut Command::new(need::perf()?), arguments, file);
+    let ours = read_by(Command::new(program()).env("LC_ALL", "C.UTF-8"), arguments, file);
+    Ok([theirs, ours].map(|text| text.lines().map(str::to_owned).collect()))
+}
+
+/// Both must give the same answer, after `alike` has made what may differ the same.
+fn agree(arguments: &[&str], file: &Path, alike: impl Fn(&str) -> Option<String>) -> Outcome {
+    let [theirs, ours] = both(arguments, file)?;
+    let lines = |lines: Vec<String>| lines.iter().filter_map(|line| alike(line)).collect::<Vec<_>>();
+    let (theirs, ours) = (lines(theirs), lines(ours));
+    assert!(!theirs.is_empty(), "{arguments:?}");
+    if let Some((theirs, ours)) = theirs.iter().zip(&ours).find(|(theirs, ours)| theirs != ours) {
+        panic!("{arguments:?} {}:\nperf    {theirs}\nperfuse {ours}", file.display());
+    }
+    assert_eq!(theirs.len(), ours.len(), "{arguments:?}");
+    Ok(())
+}
+
+/// Newer perfs name the numbers of an attr, add its zero config, and have wider columns.
+fn plainly(line: &str) -> Option<String> {
+    let mut words = line.replace(", config: 0x0 (PERF_COUNT_SW_CPU_CLOCK)", "");
+    while let Some((before, rest)) = words.split_once(" (PERF_") {
+        let after = rest.split_once(')').map_or("", |(_, after)| after);
+        words = format!("{before}{after}");
+    }
+    let tip = line.starts_with("# Tip:");
+    let words: Vec<_> = words.split_whitespace().collect();
+    (!tip).then(|| words.join(" "))
+}
+
+/// Symbols may be known to one reader only, or be called by another of their names.
+fn without_symbols(line: &str) -> Option<String> {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let hex = |word: &&str| word.len() >= 8 && word.bytes().all(|b| b.is_ascii_hexdigit());
+    // The lines of a call chain begin with it.
+    let address = if line.starts_with('\t') { Some(0) } else { words.iter().position(hex) };
+    let Some(address) = address else { return Some(words.join(" ")) };
+    let file = words.last().filter(|word| word.starts_with('(')).copied().unwrap_or_default();
+    Some(format!("{} {file}", words[..=address].join(" ")))
+}
+
+/// All that both can be asked about a recording.
+fn agree_about(file: &Path) -> Outcome {
+    for arguments in [&["evlist"][..], &["evlist", "-v"], &["evlist", "-F"], &["report", "--stats"]] {
+        agree(arguments, file, plainly)?;
+    }
+    agree(&["report", "-D"], file, plainly)?;
+    agree(&["script"], file, without_symbols)?;
+    // As many samples as there are.
+    let report = read_by(&mut Command::new(need::perf()?), &["report", "--stdio"], file);
+    assert!(report.contains("# Total Lost Samples: 0\n"), "{report}");
+    assert!(report.lines().any(|line| !line.is_empty() && !line.starts_with('#')), "{report}");
+    Ok(())
+}
+
+fn agree_about_all(name: &str, recordings: &[&str]) -> Outcome {
+    need::perf()?;
+    let folder = Folder::new(name);
+    for arguments in recordings {
+        let file = folder.file("d");
+        let options: Vec<_> = arguments.split(' ').filter(|word| !word.is_empty()).collect();
+        recorded(&file, &[&options[..], &["sh", "-c", BUSY]].concat());
+        agree_about(&file)?;
+        agree(&["buildid-list"], &file, plainly)?;
+    }
+    Ok(())
+}
+
+pub(super) fn both_readers_agree() -> Outcome {
+    agree_about_all(
+        "agree",
+        &[
+            "",
+            "-e cpu-clock -c 1000000",
+            "-e cpu-clock,page-faults,context-switches",
+            "-e cpu-clock -R -s",
+            "-e cpu-clock --per-thread",
+            "-e cpu-clock --switch-events --namespaces",
+            "-e cpu-clock -z",
+            "-e cpu-clock --overwrite",
+        ],
+    )
+}
+
+pub(super) fn both_readers_agree_about_groups() -> Outcome {
+    agree_about_all("agree-groups", &["-e {cpu-clock,page-faults}", "-e pair{cpu-clock,page-faults}"])
+}
+
+pub(super) fn both_readers_agree_about_call_chains() -> Outcome {
+    agree_about_all("agree-chains", &["-e cpu-clock -g", "-e cpu-clock,page-faults -g"])
+}
+
+pub(super) fn both_readers_agree_about_the_system() -> Outcome {
+    need::root()?;
+    agree_about_all("agree-system", &["-e cpu-clock -a"])
+}
+
+pub(super) fn both_readers_agree_about_tracepoints() -> Outcome {
+    need::root()?;
+    need::tracefs()?;
+    agree_about_all("agree-tracepoints", &["-e sched:sched_process_exec,sched:sched_switch -a"])
+}
+
+pub(super) fn both_readers_agree_about_pipes() -> Outcome {
+    need::perf()?;
+    let folder = Folder::new("agree-pipe");
+    let file = folder.file("d");
+    for events in ["cpu-clock", "{cpu-clock,page-faults}"] {
+        let mut command = record(Path::new("-"), &["-e", events, "sh", "-c", BUSY]);
+        let output = command.stdout(File::create(&file).expect("a file")).output().expect("it starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        agree_about(&file)?;
+    }
+    Ok(())
+}
+
+/// What perf tells in the header of its own recordings, it tells of ours.
+pub(super) fn perf_finds_all_of_its_header() -> Outcome {
+    let folder = Folder::new("all-of-header");
+    let (ours, theirs) = (folder.file("ours"), folder.file("theirs"));
+    let events = ["-k", "monotonic", "-e", "{cpu-clock,page-faults}", "sh", "-c", BUSY];
+    recorded(&ours, &events);
+    let mut perf = Command::new(need::perf()?);
+    let output = perf.args(["record", "--no-bpf-event", "-o"]).arg(&theirs).args(events).output();
+    assert!(output.is_ok_and(|output| output.status.success()));
+    let header = |file: &Path| -> Result<Vec<String>, Skip> {
+        let header = read_by(&mut Command::new(need::perf()?), &["report", "--header-only", "-I"], file);
+        // Of what changes from one recording to the next, the name.
+        let changes = [
+            "captured on",
+            "cmdline",
+            "data size",
+            "event",
+            "feat offset",
+            "missing features",
+            "perf version",
+            "pmu mappings",
+            "reference time",
+            "sample duration",
+            "time of first sample",
+            "time of last sample",
+        ];
+        let name = |line: &str| {
+            let line = line.trim_start_matches(['#', ' ']);
+            let changed = changes.iter().find(|name| line.starts_with(**name)).copied();
+            changed.unwrap_or(if line.contains("meminfo") { "meminfo" } else { line }).to_owned()
+        };
+        Ok(header.lines().map(name).collect())
+    };
+    let found = header(&ours)?;
+    for line in header(&theirs)? {
+        assert!(found.contains(&line), "{line}: {found:#?}");
+    }
+    Ok(())
+}
