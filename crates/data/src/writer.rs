@@ -234,8 +234,9 @@ impl<W: Write + Seek> Writer<W> {
     /// Whatever fails, and wherever a crash interrupts it, the records stay readable.
     pub fn finish(mut self, features: Vec<Feature<'_>>) -> io::Result<W> {
         let sections = self.sections(features)?;
-        self.output.flush()?;
+        let flushed = self.output.flush();
         self.write_data_size()?;
+        flushed?;
         let Some(mut header) = self.header else { return Ok(self.output.into_inner()) };
         let mut offset = header.data.offset + header.data.size;
         let out = self.output.get_mut();

@@ -102,10 +102,10 @@ impl Ring {
     /// where it stops making sense.
     fn snapshot(&mut self) -> Snapshot {
         let head = self.map.load_u64(offset::DATA_HEAD, Acquire);
-        self.tail = head;
+        let fresh = std::mem::replace(&mut self.tail, head).wrapping_sub(head);
         if head % 8 != 0 {
             // A head that no kernel publishes.
-            return Snapshot { bytes: Vec::new() };
+            return Snapshot { bytes: Vec::new(), fresh: 0 };
         }
         // Written backward from 0: what was ever written is -head.
         let written = usize::try_from(head.wrapping_neg()).unwrap_or(usize::MAX).min(self.size);
@@ -115,7 +115,8 @@ impl Ring {
         let (first, second) = words.split_at_mut(until_end / 8);
         self.map.copy_words(self.start + from, first);
         self.map.copy_words(self.start, second);
-        Snapshot { bytes: words.iter().flat_map(|word| word.to_ne_bytes()).collect() }
+        let bytes: Vec<_> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        Snapshot { fresh: usize::try_from(fresh).unwrap_or(usize::MAX).min(bytes.len()), bytes }
     }
 }
 
@@ -220,19 +221,29 @@ impl Drop for Batch<'_> {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     bytes: Vec<u8>,
+    /// How many of them, from the newest on, came after the snapshot before.
+    fresh: usize,
 }
 
 impl Snapshot {
     /// The records, newest first, up to the first that is no longer whole.
     pub fn iter(&self) -> impl Iterator<Item = RawRecord<'_>> {
-        let mut rest = self.bytes.as_slice();
-        std::iter::from_fn(move || {
-            let (record, after) = RawRecord::split(rest, ByteOrder::NATIVE).ok()?;
-            rest = after;
-            // What was never written is zero.
-            (record.header.kind.0 != 0).then_some(record)
-        })
+        records(&self.bytes)
     }
+
+    /// Those that no earlier snapshot of the ring has had, newest first.
+    pub fn fresh(&self) -> impl Iterator<Item = RawRecord<'_>> {
+        records(&self.bytes[..self.fresh])
+    }
+}
+
+fn records(mut rest: &[u8]) -> impl Iterator<Item = RawRecord<'_>> {
+    std::iter::from_fn(move || {
+        let (record, after) = RawRecord::split(rest, ByteOrder::NATIVE).ok()?;
+        rest = after;
+        // What was never written is zero.
+        (record.header.kind.0 != 0).then_some(record)
+    })
 }
 
 #[cfg(test)]
@@ -327,8 +338,13 @@ mod tests {
         let mut data = vec![0; page];
         data[page - 16..].copy_from_slice(&record(16, 1));
         data[page - 40..page - 16].copy_from_slice(&record(24, 2));
-        let (mut ring, _file) = ring(&data, 40u64.wrapping_neg(), 0);
+        let (mut ring, file) = ring(&data, 40u64.wrapping_neg(), 0);
         let newest_first: Vec<_> = ring.snapshot().iter().map(|r| r.body[0]).collect();
         assert_eq!(newest_first, [2, 1]);
+        file.write_all_at(&record(16, 3), (2 * page - 56) as u64).unwrap();
+        file.write_all_at(&56u64.wrapping_neg().to_ne_bytes(), offset::DATA_HEAD as u64).unwrap();
+        let later = ring.snapshot();
+        assert_eq!(later.iter().map(|r| r.body[0]).collect::<Vec<_>>(), [3, 2, 1]);
+        assert_eq!(later.fresh().map(|r| r.body[0]).collect::<Vec<_>>(), [3]);
     }
 }

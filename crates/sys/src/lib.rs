@@ -5,6 +5,7 @@
 //! * [`perf_event_open`] and [`read`]; [`ioctl`]: the twelve ioctls; [`prctl`].
 //! * [`Mapping`]: the ring, control page and AUX area as shared memory.
 //! * [`arch`]: the time-stamp counter and performance counters, read in user space.
+//! * [`bpf`]: which BPF programs are loaded.
 //! * [`poll`], [`signal`], [`process`], [`limits`], [`inherited`]: what measuring other programs takes.
 //!
 //! The safe library with counters, groups and samplers is `perfuse`.
@@ -15,6 +16,7 @@
 struct Readme;
 
 pub mod arch;
+pub mod bpf;
 mod errno;
 mod inherited;
 pub mod ioctl;

@@ -220,6 +220,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "signal|SIZE|TIME", num_args = 0..=1, require_equals = true, default_missing_value = "signal")]
     pub(super) switch_output: Option<String>,
 
+    /// Keep only so many of the files that --switch-output makes, the newest
+    #[arg(long, value_name = "FILES", requires = "switch_output", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    pub(super) switch_max_files: Option<usize>,
+
     /// Put the time into the file's name
     #[arg(long)]
     pub(super) timestamp_filename: bool,

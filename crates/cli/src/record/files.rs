@@ -7,6 +7,7 @@ use perfuse_data::{NewEvent, Writer};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,11 +43,20 @@ impl Target {
             fs::rename(path, &name).map_err(|error| cannot("rename", path, &error))?;
             old = Some(PathBuf::from(name));
         }
-        let file = File::options().create(true).truncate(true).read(true).write(true).open(path);
+        // Only the owner may read it: it holds parts of the recorded programs' memory.
+        let mut options = File::options();
+        let file = options.create(true).truncate(true).read(true).write(true).mode(0o600).open(path);
         let file = file.map_err(|error| cannot("write", path, &error))?;
-        let mut writer = Writer::file(file, events).map_err(|error| cannot("write", path, &error))?;
-        compress(plan, &mut writer)?;
-        Ok(Target { writer, path: Some(path.to_owned()), old })
+        match Writer::file(file, events) {
+            Ok(mut writer) => {
+                compress(plan, &mut writer)?;
+                Ok(Target { writer, path: Some(path.to_owned()), old })
+            }
+            Err(error) => {
+                put_back(path, old.as_deref());
+                Err(cannot("write", path, &error))
+            }
+        }
     }
 
     /// Starts a stream.
@@ -64,13 +74,19 @@ impl Target {
 
     /// Nothing was recorded after all: the files are as they were.
     pub(super) fn undo(self) {
-        let Some(path) = &self.path else { return };
-        // Where that fails there is an empty recording, which does no harm.
-        let _ = match &self.old {
-            Some(old) => fs::rename(old, path),
-            None => fs::remove_file(path),
-        };
+        if let Some(path) = &self.path {
+            put_back(path, self.old.as_deref());
+        }
     }
+}
+
+fn put_back(path: &Path, old: Option<&Path>) {
+    // A device, say, is none of ours. Where the rest fails there is an empty recording, which does no harm.
+    let _ = match old {
+        Some(old) => fs::rename(old, path),
+        None if fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) => fs::remove_file(path),
+        None => Ok(()),
+    };
 }
 
 fn compress(plan: &Plan, writer: &mut Writer<File>) -> Result<(), Failure> {

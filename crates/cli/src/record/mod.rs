@@ -6,8 +6,10 @@
 
 mod args;
 mod attrs;
+mod bpf;
 mod files;
 mod formats;
+mod kernel;
 mod live;
 mod machine;
 mod opening;

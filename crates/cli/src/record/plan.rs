@@ -43,6 +43,8 @@ pub(super) struct Plan {
     pub(super) output: Destination,
     pub(super) switch: Switch,
     pub(super) timestamp_filename: bool,
+    /// How many files of a switched output are kept.
+    pub(super) max_files: Option<usize>,
     pub(super) max_bytes: Option<u64>,
     pub(super) verbose: bool,
     pub(super) quiet: bool,
@@ -238,6 +240,7 @@ impl Plan {
             output,
             switch,
             timestamp_filename: args.timestamp_filename || switch != Switch::Never,
+            max_files: args.switch_max_files,
             max_bytes: args.max_size.as_deref().map(size).transpose()?,
             verbose: args.verbose,
             quiet: args.quiet,

@@ -1,6 +1,7 @@
 //! The feature sections of a recording: about the tool, the clock, the files that were mapped, and what
 //! [`machine`](super::machine) and [`formats`](super::formats) know.
 
+use super::bpf::Programs;
 use super::formats::Formats;
 use super::machine::Machine;
 use super::opening::Opened;
@@ -8,8 +9,8 @@ use super::plan::{Chains, Plan, Request};
 use super::tally::Tally;
 use perfuse::abi::record::{CpuMode, Misc};
 use perfuse_data::Str;
-use perfuse_data::feature::{BuildId, Clock, Compressed, Feature, Group, SampleTime};
-use perfuse_symbols::Elf;
+use perfuse_data::feature::{self, Clock, Compressed, Feature, Group, SampleTime};
+use perfuse_symbols::{BuildId, Elf};
 use perfuse_sys::page_size;
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 use std::ffi::OsStr;
@@ -84,43 +85,69 @@ fn groups(requests: &[Request]) -> Vec<Group<'_>> {
     all
 }
 
+/// The BPF programs that were seen.
+pub(super) fn programs(programs: &Programs) -> Vec<Feature<'_>> {
+    let (programs, types) = (programs.section(), programs.types());
+    let mut all = Vec::new();
+    if !programs.is_empty() {
+        all.push(Feature::BpfPrograms(programs));
+    }
+    if !types.is_empty() {
+        all.push(Feature::BpfTypes(types));
+    }
+    all
+}
+
 /// What is known at the end of a file only.
-pub(super) fn last<'a>(tally: &Tally, ids: &'a [(CpuMode, Vec<u8>, Vec<u8>)]) -> Vec<Feature<'a>> {
+pub(super) fn last<'a>(tally: &Tally, ids: &'a [Identified]) -> Vec<Feature<'a>> {
     let mut all = Vec::new();
     if let (Some(first_ns), Some(last_ns)) = (tally.first_ns, tally.last_ns) {
         all.push(Feature::SampleTime(SampleTime { first_ns, last_ns }));
     }
     if !ids.is_empty() {
-        let ids = ids.iter().map(|(mode, name, id)| {
-            let mut bytes = [0; 20];
-            bytes[..id.len()].copy_from_slice(id);
-            BuildId {
-                misc: Misc::empty().with_cpu_mode(*mode) | BuildId::HAS_LEN,
-                id: bytes,
-                len: id.len() as u8,
-                name: Str::new(name),
-                ..BuildId::default()
-            }
-        });
-        all.push(Feature::BuildIds(ids.collect()));
+        all.push(Feature::BuildIds(ids.iter().map(Identified::entry).collect()));
     }
     all
 }
 
-/// The build-ids of all files that were mapped, with the side they run on and their names.
-pub(super) fn build_ids(tally: &Tally, kernel: bool) -> Vec<(CpuMode, Vec<u8>, Vec<u8>)> {
+/// A file with its build-id.
+pub(super) struct Identified {
+    mode: CpuMode,
+    name: Vec<u8>,
+    id: BuildId,
+}
+
+impl Identified {
+    /// As recordings have it, in a section or in a record.
+    pub(super) fn entry(&self) -> feature::BuildId<'_> {
+        let bytes = self.id.as_bytes();
+        let mut id = [0; 20];
+        id[..bytes.len()].copy_from_slice(bytes);
+        let misc = Misc::empty().with_cpu_mode(self.mode) | feature::BuildId::HAS_LEN;
+        let (len, name) = (bytes.len() as u8, Str::new(&self.name));
+        feature::BuildId { misc, id, len, name, ..feature::BuildId::default() }
+    }
+}
+
+/// The build-ids of the kernel, its modules, the vdso, and all files that were mapped. Most are known from
+/// the kernel or from the start; few files have to be looked at, so there is no need to find out which of
+/// them have samples.
+pub(super) fn build_ids(tally: &Tally, kernel: bool) -> Vec<Identified> {
     let mut all = Vec::new();
+    let mut add = |mode, name: &[u8], id: Option<BuildId>| {
+        all.extend(id.map(|id| Identified { mode, name: name.to_vec(), id }));
+    };
     if kernel {
-        let id = perfuse_symbols::BuildId::of_running_kernel();
-        all.extend(id.map(|id| (CpuMode::KERNEL, b"[kernel.kallsyms]".to_vec(), id.as_bytes().to_vec())));
+        add(CpuMode::KERNEL, b"[kernel.kallsyms]", BuildId::of_running_kernel());
     }
+    tally.modules.iter().for_each(|(file, id)| add(CpuMode::KERNEL, file, Some(*id)));
+    let of = |elf: Result<Elf, _>| elf.ok()?.build_id().ok()?;
     for (name, told) in &tally.files {
-        let id = told.clone().or_else(|| {
-            let elf = Elf::open(Path::new(OsStr::from_bytes(name))).ok()?;
-            Some(elf.build_id().ok()??.as_bytes().to_vec())
-        });
-        all.extend(id.map(|id| (CpuMode::USER, name.clone(), id)));
+        let told = told.as_deref().and_then(BuildId::new);
+        add(CpuMode::USER, name, told.or_else(|| of(Elf::open(Path::new(OsStr::from_bytes(name))))));
     }
+    let vdso = perfuse_symbols::vdso_image().and_then(|image| Elf::from_bytes("[vdso]", image));
+    add(CpuMode::USER, b"[vdso]", of(vdso));
     all
 }
 

@@ -1,6 +1,9 @@
 //! A recording from beginning to end: the command is started, records move from the rings to the file,
-//! signals and orders are obeyed, files follow one another, and at the end all is completed.
+//! signals and orders are obeyed, files follow one another. How it is completed is in [`finish`].
 
+mod finish;
+
+use super::bpf::Programs;
 use super::files::{self, Target};
 use super::live::{Live, Sums};
 use super::machine::Machine;
@@ -11,18 +14,18 @@ use super::start;
 use super::tally::Tally;
 use crate::common::child::{self, has_running_thread, is_running};
 use crate::common::control::{Control, Order};
-use crate::exit::{FAILED, Failure};
+use crate::exit::Failure;
 use perfuse::abi::ByteOrder;
-use perfuse::abi::record::{Decoded, Record, RecordFormat, SampleId, Tid};
+use perfuse::abi::record::{RecordFormat, RecordType};
 use perfuse::{Command, RunningCommand, Wait};
 use perfuse_data::NewEvent;
 use perfuse_data::tool::Tool;
 use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR2, Signals};
 use perfuse_sys::{Errno, poll};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::thread::JoinHandle;
@@ -38,10 +41,15 @@ pub(super) struct Session<'a> {
     format: RecordFormat,
     facts: Facts,
     machine: Looking,
+    programs: Programs,
     target: Target,
     /// Of the current file, and of all before it.
     tally: Tally,
     before: Sums,
+    /// The records of earlier snapshots that were no samples.
+    told: Vec<u8>,
+    /// Names of the files that are complete.
+    files: VecDeque<PathBuf>,
     live: Live,
     signals: Signals,
     control: Option<Control>,
@@ -102,10 +110,15 @@ impl<'a> Session<'a> {
         if plan.verbose {
             opened.details.iter().for_each(|detail| live.say(detail));
         }
+        let mut programs = Programs::default();
+        if opened.has_kernel() {
+            programs.look();
+        }
         let target = match (stdout, files::first_path(plan)) {
             (Some(out), _) => {
                 let mut target = Target::pipe(plan, out, &events)?;
-                let features = facts.features(plan, &opened, machine.done(), None);
+                let mut features = facts.features(plan, &opened, machine.done(), None);
+                features.extend(sections::programs(&programs));
                 target.writer.features(features)?;
                 target
             }
@@ -119,9 +132,12 @@ impl<'a> Session<'a> {
             format,
             facts,
             machine,
+            programs,
             target,
             tally,
             before,
+            told: Vec::new(),
+            files: VecDeque::new(),
             live,
             signals,
             control,
@@ -131,7 +147,11 @@ impl<'a> Session<'a> {
             stop: false,
             switch_now: false,
         };
-        session.begin(pid, true)?;
+        session.warn_of_large_rings();
+        if let Err(failure) = session.begin(pid, true) {
+            session.target.undo();
+            return Err(failure);
+        }
         if plan.start == Start::AtOnce && plan.whom != Whom::Command {
             session.opened.set.enable()?;
         }
@@ -152,6 +172,17 @@ impl<'a> Session<'a> {
         session.end(passed?)
     }
 
+    /// A file that goes on after so many bytes is larger by what the rings hold until they are read.
+    fn warn_of_large_rings(&mut self) {
+        let held = (self.opened.set.rings() * self.opened.set.ring_bytes() / 2) as u64;
+        if matches!(self.plan.switch, Switch::Size(most) if most < held) {
+            let held = crate::stat::bytes(held as f64);
+            self.live.warn(&format!(
+                "the rings hold {held} until they are written: files may exceed the size of --switch-output"
+            ));
+        }
+    }
+
     /// What a file starts with.
     fn begin(&mut self, child: Option<u32>, held: bool) -> Result<(), Failure> {
         let written = start::describe(&self.opened, &mut self.target)
@@ -163,7 +194,15 @@ impl<'a> Session<'a> {
     }
 
     fn synthesize(&mut self, child: Option<u32>, held: bool) -> io::Result<()> {
-        start::synthesize(&self.opened, self.plan, child, held, &mut self.tally, &mut self.target)
+        start::synthesize(
+            &self.opened,
+            self.plan,
+            child,
+            held,
+            &self.programs,
+            &mut self.tally,
+            &mut self.target,
+        )
     }
 
     /// Deals with all that happens until the recording is over. Returns how the command ended.
@@ -316,6 +355,7 @@ impl<'a> Session<'a> {
             let second = &second[..whole - first.len()];
             result = result.and_then(|()| self.target.writer.records(&[first, second]));
         }
+        self.tally.programs.drain(..).for_each(|id| self.programs.add(id));
         if any {
             result = result.and_then(|()| self.target.writer.tool(Tool::FinishedRound));
             if self.target.path.is_none() {
@@ -326,23 +366,32 @@ impl<'a> Session<'a> {
         result.map_err(|error| self.write_failed(&error))
     }
 
-    /// Copies what rings that overwrite themselves hold, oldest first.
+    /// Copies what rings that overwrite themselves hold and no snapshot before had, oldest first.
     fn snapshot(&mut self) -> Result<(), Failure> {
+        // What the files before told about tasks holds for this one too.
+        let told = std::mem::take(&mut self.told);
+        let mut result = self.target.writer.records(&[&told]);
+        self.told = told;
         for ring in 0..self.opened.set.rings() {
             let snapshot = self.opened.set.snapshot(ring)?;
-            let mut records: Vec<_> = snapshot.iter().collect();
+            let mut records: Vec<_> = snapshot.fresh().collect();
             records.reverse();
             let mut bytes = Vec::new();
             for record in records {
+                let start = bytes.len();
                 bytes.extend(record.header.kind.0.to_ne_bytes());
                 bytes.extend(record.header.misc.bits().to_ne_bytes());
                 bytes.extend(record.header.size.to_ne_bytes());
                 bytes.extend_from_slice(record.body);
+                if record.header.kind != RecordType::SAMPLE {
+                    self.told.extend_from_slice(&bytes[start..]);
+                }
             }
             self.tally.look(&bytes, &[], &self.format);
-            self.target.writer.records(&[&bytes]).map_err(|error| self.write_failed(&error))?;
+            result = result.and_then(|()| self.target.writer.records(&[&bytes]));
         }
-        self.target.writer.tool(Tool::FinishedRound).map_err(|error| self.write_failed(&error))
+        result = result.and_then(|()| self.target.writer.tool(Tool::FinishedRound));
+        result.map_err(|error| self.write_failed(&error))
     }
 
     fn sums(&self) -> Sums {
@@ -364,131 +413,9 @@ impl<'a> Session<'a> {
         self.before = self.sums();
         let pid = self.child.as_ref().map(RunningCommand::pid);
         // The old file has to have its last name before the new one takes the first.
-        self.complete()?;
+        self.complete(true)?;
         self.target = Target::create(self.plan, &path, &self.events)?;
         self.tally = Tally::default();
         self.begin(pid, false)
     }
-
-    /// Completes the current file. Afterwards there is only its name.
-    fn complete(&mut self) -> Result<(), Failure> {
-        if self.plan.tail_synthesize {
-            let pid = self.child.as_ref().map(RunningCommand::pid);
-            self.synthesize(pid, false).map_err(|error| self.write_failed(&error))?;
-        }
-        let compressed = self.target.writer.compressed();
-        let ids = match self.plan.build_ids && self.target.path.is_some() {
-            true => sections::build_ids(&self.tally, self.opened.has_kernel()),
-            false => Vec::new(),
-        };
-        let machine = self.machine.done();
-        let mut features = self.facts.features(self.plan, &self.opened, machine, compressed);
-        features.extend(sections::last(&self.tally, &ids));
-        let Some(path) = self.target.path.clone() else {
-            self.target.writer.flush().map_err(|error| self.write_failed(&error))?;
-            self.live.wrote(None, self.target.writer.len(), compressed);
-            return Ok(());
-        };
-        let finished = self.target.take_writer()?.finish(features);
-        let file = finished.map_err(|error| write_error(&path, self.before.bytes, &error))?;
-        let size = file.metadata().map_or(0, |metadata| metadata.len());
-        let path: PathBuf = if self.plan.timestamp_filename { files::with_time(&path)? } else { path };
-        self.live.wrote(Some(&path), size, compressed);
-        Ok(())
-    }
-
-    /// The recording is over.
-    fn end(mut self, status: Option<ExitStatus>) -> Result<ExitCode, Failure> {
-        self.opened.set.disable()?;
-        if self.plan.overwrite {
-            self.snapshot()?;
-        }
-        // Once more after everything is off.
-        self.drain()?;
-        self.drain()?;
-        let counted = self.lost_by_event()?;
-        let mut sums = self.sums();
-        sums.lost = sums.lost.max(counted) + self.tally.lost_samples;
-        let exit = status.map(|status| match (status.code(), status.signal()) {
-            (Some(code), _) => format!("exit {code}"),
-            (None, signal) => format!("killed by signal {}", signal.unwrap_or(0)),
-        });
-        let events = self.opened.requests.len();
-        self.live.summary(exit.as_deref(), sums, events);
-        self.complete()?;
-        if sums.lost > 0 {
-            let ring = crate::stat::bytes(self.opened.set.ring_bytes() as f64);
-            self.live.warn(&format!(
-                "{} records lost: rings of {ring} were full before they could be read; larger ones: -m 16M; \
-                 fewer records: a lower -F, a higher -c, --filter",
-                crate::stat::grouped(sums.lost)
-            ));
-        }
-        if self.tally.throttled > 0 {
-            let times = self.tally.throttled;
-            self.live
-                .warn(&format!("the kernel paused sampling {times} times: it took too much of its time"));
-        }
-        if self.tally.corrupt > 0 {
-            self.live.warn(&format!("{} bytes of the rings were no records", self.tally.corrupt));
-        }
-        Ok(match status.map(|status| (status.code(), status.signal())) {
-            None => ExitCode::SUCCESS,
-            Some((Some(code), _)) => ExitCode::from(code as u8),
-            Some((None, Some(SIGTERM))) if self.ended_by_us => ExitCode::SUCCESS,
-            Some((None, signal)) => ExitCode::from(signal.map_or(FAILED, |signal| (128 + signal) as u8)),
-        })
-    }
-
-    /// How many samples each event lost, read from the events, and written as records as perf does.
-    fn lost_by_event(&mut self) -> Result<u64, Failure> {
-        let mut sum = 0;
-        let mut records = Vec::new();
-        for source in self.opened.set.sources() {
-            // What cannot be read has nothing to tell.
-            let lost = source.counter().read().ok().and_then(|count| count.lost).unwrap_or(0);
-            if lost > 0 {
-                sum += lost;
-                records.push((source.event, source.id, source.cpu, lost));
-            }
-        }
-        for (event, id, cpu, lost) in records {
-            let Some(attr) = self.opened.set.attr(event) else { continue };
-            let format = RecordFormat::of(attr, ByteOrder::NATIVE);
-            let sample_id = SampleId {
-                tid: Some(Tid { pid: 0, tid: 0 }),
-                time: Some(0),
-                id: Some(id),
-                stream_id: Some(id),
-                cpu: Some(cpu.unwrap_or(u32::MAX).into()),
-                identifier: Some(id),
-            };
-            let record = Decoded { sample_id, ..Decoded::from(Record::LostSamples(lost)) };
-            let written = self.target.writer.record(&record, &format);
-            written.map_err(|error| self.write_failed(&error))?;
-        }
-        Ok(sum)
-    }
-
-    /// The error of writing, once everything that was written has been made readable.
-    fn write_failed(&mut self, error: &io::Error) -> Failure {
-        let size = self.target.writer.len();
-        if self.target.path.is_some() {
-            if let Ok(writer) = self.target.take_writer() {
-                // It was the other error that ended this.
-                let _ = writer.abandon();
-            }
-        }
-        match &self.target.path {
-            None if error.kind() == io::ErrorKind::BrokenPipe => Failure::from(io::Error::from(error.kind())),
-            None => Failure::new(format_args!("cannot write to standard output: {error}")),
-            Some(path) => write_error(path, size, error),
-        }
-    }
-}
-
-fn write_error(path: &std::path::Path, size: u64, error: &io::Error) -> Failure {
-    let size = crate::stat::bytes(size as f64);
-    let error = files::cannot("write", path, error);
-    Failure::new(format_args!("{error}, after {size}; what was written can be read"))
 }

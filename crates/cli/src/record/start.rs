@@ -1,10 +1,12 @@
 //! What a recording begins with: tool records about its events, and records about what was there before.
 
+use super::bpf::Programs;
 use super::files::Target;
 use super::opening::Opened;
 use super::plan::{Plan, Whom};
-use super::synthesis::{Receiver, Synthesis, numbers};
+use super::synthesis::{KnownIds, Receiver, Synthesis, numbers};
 use super::tally::Tally;
+use perfuse::abi::AttrFlags;
 use perfuse::abi::record::{Decoded, RecordFormat};
 use perfuse::abi::wire::{Seq, Text};
 use perfuse_data::tool::{Cpu16, CpuMap, EventUpdate, IdIndex, IdIndexEntry, Thread, Tool, Update};
@@ -99,6 +101,7 @@ pub(super) fn synthesize(
     plan: &Plan,
     child: Option<u32>,
     held: bool,
+    programs: &Programs,
     tally: &mut Tally,
     target: &mut Target,
 ) -> io::Result<()> {
@@ -110,11 +113,16 @@ pub(super) fn synthesize(
         receiver: &mut receiver,
         id: source.map_or(0, |source| source.id),
         data_maps: super::attrs::needs_data_maps(plan),
-        namespaces: plan.sideband.contains(perfuse::abi::AttrFlags::NAMESPACES),
+        namespaces: plan.sideband.contains(AttrFlags::NAMESPACES),
+        build_ids: attr.flags.contains(AttrFlags::BUILD_ID).then(KnownIds::new),
         tally,
     };
     if opened.has_kernel() {
         synthesis.kernel()?;
+        synthesis.bpf(programs)?;
+    }
+    if attr.flags.contains(AttrFlags::CGROUP) {
+        synthesis.cgroups()?;
     }
     match &plan.whom {
         Whom::Command => match child {

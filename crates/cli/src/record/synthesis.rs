@@ -1,21 +1,29 @@
 //! Records about what was there before the recording: processes with their threads, names and maps, from
-//! /proc; the kernel and its modules. What ends while it is looked at is left out.
+//! /proc; cgroups. What ends while it is looked at is left out. [`kernel`](super::kernel) and
+//! [`bpf`](super::bpf) add the kernel's side.
 
 use super::tally::Tally;
 use perfuse::abi::record::{
-    Comm, Cpu, CpuMode, Decoded, Misc, Mmap, Mmap2, MmapFile, NamespaceLink, Namespaces, Record, SampleId,
-    Task, Tid,
+    BuildId, Cgroup, Comm, Cpu, CpuMode, Decoded, Misc, Mmap2, MmapFile, NamespaceLink, Namespaces, Record,
+    SampleId, Task, Tid,
 };
 use perfuse::abi::wire::{Seq, Text};
-use std::collections::BTreeMap;
+use perfuse_symbols::Elf;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Where synthesized records go.
 pub(super) trait Receiver {
     fn take(&mut self, record: &Decoded<'_>) -> io::Result<()>;
 }
+
+/// The build-ids of files, by device and inode.
+pub(super) type KnownIds = HashMap<(u32, u32, u64), Option<BuildId>>;
 
 /// Makes records for one recording.
 pub(super) struct Synthesis<'a, R> {
@@ -24,11 +32,13 @@ pub(super) struct Synthesis<'a, R> {
     pub(super) id: u64,
     pub(super) data_maps: bool,
     pub(super) namespaces: bool,
+    /// Maps tell build-ids in place of inodes.
+    pub(super) build_ids: Option<KnownIds>,
     pub(super) tally: &'a mut Tally,
 }
 
 impl<R: Receiver> Synthesis<'_, R> {
-    fn send(&mut self, record: Record<'_>, mode: CpuMode, flags: Misc) -> io::Result<()> {
+    pub(super) fn send(&mut self, record: Record<'_>, mode: CpuMode, flags: Misc) -> io::Result<()> {
         let zero = Tid { pid: 0, tid: 0 };
         let sample_id = SampleId {
             tid: Some(zero),
@@ -115,12 +125,14 @@ impl<R: Receiver> Synthesis<'_, R> {
                 continue;
             }
             let name = if map.name.is_empty() { &b"//anon"[..] } else { map.name };
+            let inode = MmapFile::Inode { maj: map.major, min: map.minor, ino: map.inode, ino_generation: 0 };
+            let id = if executable { self.build_id(pid, &map) } else { None };
             let record = Mmap2 {
                 tid: Tid { pid, tid: pid },
                 addr: map.start,
                 len: map.end - map.start,
                 pgoff: map.offset,
-                file: MmapFile::Inode { maj: map.major, min: map.minor, ino: map.inode, ino_generation: 0 },
+                file: id.map_or(inode, MmapFile::BuildId),
                 prot: map.prot,
                 flags: map.flags,
                 filename: Text::new(name),
@@ -128,30 +140,45 @@ impl<R: Receiver> Synthesis<'_, R> {
             let flags = if executable { Misc::empty() } else { Misc::MMAP_DATA };
             self.send(Record::Mmap2(record), CpuMode::USER, flags)?;
             if executable {
-                self.tally.file(name, None);
+                self.tally.file(name, id.as_ref().map(BuildId::as_bytes));
             }
         }
         Ok(())
     }
 
-    /// The kernel and its modules, as far as this user may know where they are.
-    pub(super) fn kernel(&mut self) -> io::Result<()> {
-        let modules = modules();
-        let Some((reference, text)) = kernel_text() else { return Ok(()) };
-        let first_module = modules.iter().map(|module| module.start).filter(|&start| start > text).min();
-        // The end of the image is not told everywhere; what follows it is.
-        let end = kernel_len().map(|len| text + len).or(first_module).unwrap_or(text | 0x3fff_ffff);
-        let name = format!("[kernel.kallsyms]{reference}");
-        let map = |addr, len, pgoff, name: &str| {
-            // The kernel is no process.
-            let tid = Tid { pid: u32::MAX, tid: 0 };
-            (tid, addr, len, pgoff, name.to_owned())
-        };
-        let mut maps = vec![map(text, end - text, text, &name)];
-        maps.extend(modules.iter().map(|module| map(module.start, module.len, 0, &module.file)));
-        for (tid, addr, len, pgoff, name) in maps {
-            let map = Mmap { tid, addr, len, pgoff, filename: Text::new(name.as_bytes()) };
-            self.send(Record::Mmap(map), CpuMode::KERNEL, Misc::empty())?;
+    /// The build-id of what is mapped, if its file is still the same. The process may have another view of
+    /// the file system than this one.
+    fn build_id(&mut self, pid: u32, map: &MapLine<'_>) -> Option<BuildId> {
+        let known = self.build_ids.as_mut()?;
+        if map.inode == 0 {
+            return None;
+        }
+        *known.entry((map.major, map.minor, map.inode)).or_insert_with(|| {
+            let path = [format!("/proc/{pid}/root").as_bytes(), map.name].concat();
+            let path = Path::new(OsStr::from_bytes(&path));
+            let same = fs::metadata(path).is_ok_and(|file| file.is_file() && file.ino() == map.inode);
+            let elf = Elf::open(path).ok().filter(|_| same)?;
+            BuildId::new(elf.build_id().ok()??.as_bytes())
+        })
+    }
+
+    /// All cgroups: their numbers in samples are those of their folders.
+    pub(super) fn cgroups(&mut self) -> io::Result<()> {
+        let Ok(root) = perfuse::Cgroup::open("/") else { return Ok(()) };
+        let root = root.path();
+        if root == Path::new("/") {
+            return Ok(()); // No cgroups are mounted.
+        }
+        let mut left = vec![root.to_owned()];
+        while let Some(folder) = left.pop() {
+            let Ok(metadata) = fs::metadata(&folder) else { continue };
+            let below = folder.strip_prefix(root).unwrap_or(&folder);
+            let path = [b"/", below.as_os_str().as_bytes()].concat();
+            let cgroup = Cgroup { id: metadata.ino(), path: Text::new(&path) };
+            self.send(Record::Cgroup(cgroup), CpuMode::default(), Misc::empty())?;
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            left.extend(folders.map(|entry| entry.path()));
         }
         Ok(())
     }
@@ -220,78 +247,6 @@ impl<'a> MapLine<'a> {
             name: fields.next().unwrap_or_default().trim_ascii_start(),
         })
     }
-}
-
-/// The symbol by which readers tell how far the kernel was moved, and its address. `None` where the
-/// addresses are hidden.
-fn kernel_text() -> Option<(&'static str, u64)> {
-    use std::io::Read;
-    // It is among the first; making the whole list takes the kernel a tenth of a second.
-    let mut file = fs::File::open("/proc/kallsyms").ok()?;
-    let (mut text, mut room) = (Vec::new(), [0; 8192]);
-    for _ in 0..64 {
-        let count = file.read(&mut room).ok()?;
-        text.extend_from_slice(&room[..count]);
-        let lines = text.split(|&byte| byte == b'\n');
-        let found = lines.filter_map(|line| std::str::from_utf8(line).ok()).find_map(|line| {
-            let mut fields = line.split(' ');
-            let address = u64::from_str_radix(fields.next()?, 16).ok()?;
-            let name = fields.nth(1)?;
-            let name = ["_text", "_stext"].into_iter().find(|known| *known == name)?;
-            Some((name, address))
-        });
-        if found.is_some() || count == 0 {
-            return found.filter(|(_, address)| *address != 0);
-        }
-    }
-    None
-}
-
-/// Bytes from the start of the kernel's code to the end of its data.
-fn kernel_len() -> Option<u64> {
-    let text = fs::read_to_string("/proc/iomem").ok()?;
-    let range = |name: &str| {
-        let line = text.lines().find(|line| line.ends_with(name))?;
-        let (start, end) = line.split(" : ").next()?.trim().split_once('-')?;
-        Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
-    };
-    let (start, _) = range("Kernel code")?;
-    let (_, end) = range("Kernel data")?;
-    // Those who may not know see zeros.
-    (start != 0 && end > start).then(|| end + 1 - start)
-}
-
-struct Module {
-    start: u64,
-    len: u64,
-    file: String,
-}
-
-/// The loaded modules, with their files where these are known.
-fn modules() -> Vec<Module> {
-    let Ok(text) = fs::File::open("/proc/modules") else { return Vec::new() };
-    let loaded = perfuse_symbols::read_modules(text).unwrap_or_default();
-    if loaded.is_empty() {
-        return Vec::new();
-    }
-    let root = format!("/lib/modules/{}", perfuse_sys::uname_release());
-    let list = fs::read_to_string(format!("{root}/modules.dep")).unwrap_or_default();
-    let files: BTreeMap<String, &str> = list
-        .lines()
-        .filter_map(|line| {
-            let path = line.split(':').next()?;
-            let name = path.rsplit('/').next()?.split(".ko").next()?;
-            Some((name.replace('-', "_"), path))
-        })
-        .collect();
-    let module = |module: &perfuse_symbols::LoadedModule| {
-        let file = match files.get(&module.name) {
-            Some(path) => format!("{root}/{path}"),
-            None => format!("[{}]", module.name),
-        };
-        Module { start: module.base, len: module.size, file }
-    };
-    loaded.iter().filter(|module| module.base != 0).map(module).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 //! and which files were mapped. Headers are looked at in place; only maps are taken apart.
 
 use perfuse::abi::ByteOrder;
-use perfuse::abi::record::{Header, Misc, MmapFile, RawRecord, Record, RecordFormat, RecordType};
+use perfuse::abi::record::{
+    BpfEventType, Decoded, Header, Misc, MmapFile, RawRecord, Record, RecordFormat, RecordType,
+};
+use perfuse_symbols::BuildId;
 use std::collections::BTreeMap;
 
 /// Sums over all that was recorded.
@@ -19,6 +22,10 @@ pub(super) struct Tally {
     pub(super) last_ns: Option<u64>,
     /// Mapped files by name, with the build-id if the kernel told.
     pub(super) files: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Modules of the kernel with build-ids, by file.
+    pub(super) modules: BTreeMap<Vec<u8>, BuildId>,
+    /// Ids of BPF programs that were loaded and nobody has looked at yet.
+    pub(super) programs: Vec<u32>,
     /// Bytes that were no records.
     pub(super) corrupt: u64,
 }
@@ -70,8 +77,15 @@ impl Tally {
             RecordType::LOST => self.lost += word(raw.body, 1),
             RecordType::LOST_SAMPLES => self.lost_samples += word(raw.body, 0),
             RecordType::THROTTLE => self.throttled += 1,
+            RecordType::BPF_EVENT => self.program(raw, format),
             RecordType::MMAP | RecordType::MMAP2 => self.map(raw, format),
             _ => {}
+        }
+    }
+
+    fn program(&mut self, raw: &RawRecord<'_>, format: &RecordFormat) {
+        if let Ok(Decoded { record: Record::BpfEvent(event), .. }) = raw.decode(format) {
+            self.programs.extend((event.kind == BpfEventType::PROG_LOAD).then_some(event.id));
         }
     }
 

@@ -1,0 +1,215 @@
+//! The part of `bpf(2)` that tells which BPF programs are loaded. It takes `CAP_SYS_ADMIN` (or `CAP_BPF`
+//! for some of it); others are refused with `EPERM`.
+
+use crate::Errno;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+const PROG_GET_NEXT_ID: libc::c_long = 11;
+const PROG_GET_FD_BY_ID: libc::c_long = 13;
+const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const BTF_GET_FD_BY_ID: libc::c_long = 19;
+
+/// The first bytes of `union bpf_attr`, which are all that these commands use.
+#[repr(C, align(8))]
+#[derive(Default)]
+struct Arguments([u32; 4]);
+
+/// # Safety
+/// What the arguments point to must be what the command wants there.
+unsafe fn bpf(command: libc::c_long, arguments: &mut Arguments) -> Result<i32, Errno> {
+    // SAFETY: the kernel reads and writes at most the size it is told of the live arguments; the caller
+    // vouches for what these point to.
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, command, &raw mut *arguments, size_of::<Arguments>() as libc::c_ulong)
+    };
+    Errno::check(result as libc::c_int)
+}
+
+/// The id of the program after this one; 0 is before the first. `ENOENT` after the last.
+pub fn next_program(id: u32) -> Result<u32, Errno> {
+    let mut arguments = Arguments([id, 0, 0, 0]);
+    // SAFETY: the arguments hold no pointers.
+    unsafe { bpf(PROG_GET_NEXT_ID, &mut arguments)? };
+    Ok(arguments.0[1])
+}
+
+/// Opens a program. `ENOENT` if it is gone.
+pub fn program(id: u32) -> Result<OwnedFd, Errno> {
+    open(PROG_GET_FD_BY_ID, id)
+}
+
+/// Opens the types (BTF) of programs. `ENOENT` if they are gone.
+pub fn types(id: u32) -> Result<OwnedFd, Errno> {
+    open(BTF_GET_FD_BY_ID, id)
+}
+
+fn open(command: libc::c_long, id: u32) -> Result<OwnedFd, Errno> {
+    let mut arguments = Arguments([id, 0, 0, 0]);
+    // SAFETY: the arguments hold no pointers.
+    let descriptor = unsafe { bpf(command, &mut arguments)? };
+    // SAFETY: the kernel has just made the descriptor, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// An array that belongs to a program, and where `struct bpf_prog_info` tells of it.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    pointer: usize,
+    count: usize,
+    item: Item,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Item {
+    Bytes(usize),
+    /// The kernel tells the size here.
+    ToldAt(usize),
+}
+
+/// What a program's arrays are, by their numbers in perf.data.
+pub mod array {
+    #![allow(missing_docs, reason = "the names are those of struct bpf_prog_info")]
+    pub const JITED_INSNS: usize = 0;
+    pub const XLATED_INSNS: usize = 1;
+    pub const MAP_IDS: usize = 2;
+    pub const JITED_KSYMS: usize = 3;
+    pub const JITED_FUNC_LENS: usize = 4;
+    pub const FUNC_INFO: usize = 5;
+    pub const LINE_INFO: usize = 6;
+    pub const JITED_LINE_INFO: usize = 7;
+    pub const PROG_TAGS: usize = 8;
+}
+
+/// By the numbers of [`array`].
+const PLACES: [Place; 9] = [
+    Place { pointer: 24, count: 16, item: Item::Bytes(1) },
+    Place { pointer: 32, count: 20, item: Item::Bytes(1) },
+    Place { pointer: 56, count: 52, item: Item::Bytes(4) },
+    Place { pointer: 112, count: 104, item: Item::Bytes(8) },
+    Place { pointer: 120, count: 108, item: Item::Bytes(4) },
+    Place { pointer: 136, count: 144, item: Item::ToldAt(132) },
+    Place { pointer: 152, count: 148, item: Item::ToldAt(172) },
+    Place { pointer: 160, count: 168, item: Item::ToldAt(176) },
+    Place { pointer: 184, count: 180, item: Item::Bytes(8) },
+];
+
+/// Bytes of `struct bpf_prog_info` that this crate asks for, all fields up to Linux 6.12.
+const INFO_SIZE: usize = 232;
+
+/// What the kernel tells about a program.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramInfo {
+    /// `struct bpf_prog_info`; its pointers are zero.
+    pub info: Vec<u8>,
+    /// The arrays, by the numbers of [`array`]; empty unless asked for.
+    pub arrays: [Vec<u8>; 9],
+}
+
+impl ProgramInfo {
+    /// The number at this offset of the info; 0 where this kernel has none.
+    pub fn u32(&self, at: usize) -> u32 {
+        word(&self.info, at)
+    }
+
+    /// Where the info has the pointer to an array.
+    pub fn pointer_at(array: usize) -> usize {
+        PLACES[array].pointer
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    word.map_or(0, |word| u32::from_ne_bytes(*word))
+}
+
+/// Asks about an open program, with these of its [arrays](array).
+pub fn program_info(program: BorrowedFd<'_>, arrays: &[usize]) -> Result<ProgramInfo, Errno> {
+    let mut info = [0; INFO_SIZE];
+    // How long the arrays are.
+    // SAFETY: the info holds no pointers.
+    let known = unsafe { object_info(program, &mut info)? };
+    let mut wish = [0; INFO_SIZE];
+    let mut found = ProgramInfo::default();
+    for &array in arrays {
+        let Place { pointer, count, item } = PLACES[array];
+        let size = match item {
+            Item::Bytes(size) => size,
+            Item::ToldAt(at) => word(&info, at) as usize,
+        };
+        let items = word(&info, count);
+        if items == 0 || size == 0 || pointer + 8 > known {
+            continue;
+        }
+        let room = &mut found.arrays[array];
+        room.resize(items as usize * size, 0);
+        wish[count..][..4].copy_from_slice(&items.to_ne_bytes());
+        wish[pointer..][..8].copy_from_slice(&(room.as_mut_ptr() as u64).to_ne_bytes());
+        if let Item::ToldAt(at) = item {
+            // The kernel refuses to copy items of another size than it has.
+            wish[at..][..4].copy_from_slice(&(size as u32).to_ne_bytes());
+        }
+    }
+    // SAFETY: every pointer of the info is to as many items as its count says, of the size that the kernel
+    // copies, and alive.
+    let known = unsafe { object_info(program, &mut wish)? };
+    PLACES.iter().for_each(|place| wish[place.pointer..][..8].fill(0));
+    found.info = wish[..known.min(INFO_SIZE)].to_vec();
+    Ok(found)
+}
+
+/// The types (BTF) themselves.
+pub fn type_bytes(types: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+    /// Of `struct bpf_btf_info` the pointer and the length.
+    const SIZE: usize = 12;
+    let mut info = [0; SIZE];
+    // SAFETY: the info holds no pointers.
+    unsafe { object_info(types, &mut info)? };
+    let mut bytes = vec![0; word(&info, 8) as usize];
+    info[..8].copy_from_slice(&(bytes.as_mut_ptr() as u64).to_ne_bytes());
+    // SAFETY: the pointer is to as many bytes as the length says.
+    unsafe { object_info(types, &mut info)? };
+    Ok(bytes)
+}
+
+/// Returns how many bytes of the info the kernel filled in.
+///
+/// # Safety
+/// The pointers in the info must be to as much writable memory as its counts say.
+unsafe fn object_info(object: BorrowedFd<'_>, info: &mut [u8]) -> Result<usize, Errno> {
+    let pointer = (info.as_mut_ptr() as u64).to_ne_bytes();
+    let size = u32::try_from(info.len()).map_err(|_| Errno::EINVAL)?;
+    let mut arguments = Arguments([object.as_raw_fd() as u32, size, word(&pointer, 0), word(&pointer, 4)]);
+    // SAFETY: the info is live and as long as told; the caller vouches for its pointers.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut arguments)? };
+    Ok(arguments.0[1] as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn loaded_programs_are_told_or_refused() {
+        let mut id = 0;
+        loop {
+            match next_program(id) {
+                Ok(next) => id = next,
+                Err(Errno::ENOENT | Errno::EPERM | Errno::ENOSYS) => return,
+                Err(errno) => panic!("{errno}"),
+            }
+            // It may have gone meanwhile.
+            let Ok(program) = program(id) else { continue };
+            let info = program_info(program.as_fd(), &[array::JITED_KSYMS, array::FUNC_INFO]).unwrap();
+            assert_eq!(info.u32(4), id);
+            assert_eq!(info.arrays[array::JITED_KSYMS].len(), info.u32(104) as usize * 8);
+        }
+    }
+
+    #[test]
+    fn what_is_no_program_is_refused() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(program_info(file.as_fd(), &[]).is_err() && type_bytes(file.as_fd()).is_err());
+        assert!(program(u32::MAX).is_err() && types(u32::MAX).is_err());
+    }
+}
