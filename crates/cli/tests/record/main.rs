@@ -4,27 +4,32 @@
 mod agree;
 mod attrs;
 mod errors;
+mod groups;
 mod perf;
 mod session;
+mod together;
 mod whom;
 
 use agree::*;
 use attrs::*;
 use errors::*;
+use groups::*;
 use perf::*;
 use perfuse_data::feature::FeatureId;
 use perfuse_data::tool::kind;
 use perfuse_data::{Options, PerfData};
 use perfuse_events::abi::record::{Record, RecordType};
-use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
+use perfuse_testkit::{Outcome, OwnCgroup, Sandbox, Skip, need, suite};
 use session::*;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use together::*;
 use whom::*;
 
 suite! {
@@ -60,6 +65,13 @@ suite! {
     both_readers_agree_about_tracepoints,
     both_readers_agree_about_pipes,
     perf_finds_all_of_its_header,
+    samples_of_a_leader_have_the_values_of_its_group,
+    values_of_groups_are_inherited_where_the_kernel_can,
+    members_sample_by_themselves_without_s,
+    weak_groups_stay_together_where_they_can,
+    each_event_has_its_cgroup,
+    both_recorders_find_the_same_shares,
+    a_recording_is_its_owners_alone,
 }
 
 /// A shell loop of some 100 ms.

@@ -136,3 +136,12 @@ pub(super) fn periods_and_several_events() -> Outcome {
     }
     Ok(())
 }
+
+pub(super) fn a_recording_is_its_owners_alone() -> Outcome {
+    let folder = Folder::new("mode");
+    let file = folder.file("d");
+    recorded(&file, &["true"]);
+    let mode = fs::metadata(&file).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "as perf's");
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Groups: events that are on the PMU together, and whose values come with each sample of their leader.
+
+use super::*;
+use perfuse_data::feature::Feature;
+
+/// The values of the group in each sample, by the thread it is of.
+fn group_values(file: &Path) -> BTreeMap<u32, Vec<Vec<u64>>> {
+    let mut data = PerfData::open(file).expect("a recording");
+    let mut all: BTreeMap<u32, Vec<Vec<u64>>> = BTreeMap::new();
+    while let Some(entry) = data.next().expect("whole records") {
+        if entry.kind() != RecordType::SAMPLE {
+            continue;
+        }
+        assert_eq!(entry.event_index(), Some(0), "only the leader samples");
+        let Record::Sample(sample) = entry.decode().expect("known").record else { panic!("a sample") };
+        let values = sample.read.expect("the values of the group");
+        let values = values.entries().map(|entry| entry.value).collect();
+        all.entry(sample.tid.map_or(0, |tid| tid.tid)).or_default().push(values);
+    }
+    all
+}
+
+pub(super) fn samples_of_a_leader_have_the_values_of_its_group() -> Outcome {
+    let folder = Folder::new("values");
+    let file = folder.file("d");
+    recorded(&file, &["-e", "{cpu-clock,page-faults,dummy}:S", "-F", "2000", "sh", "-c", BUSY]);
+    let values = group_values(&file);
+    let most = values.values().max_by_key(|values| values.len()).expect("samples");
+    assert!(most.len() > 30 && most.iter().all(|values| values.len() == 3), "{values:?}");
+    // Totals since the start: they grow, and the clock's is near to what it was asked for.
+    assert!(most.windows(2).all(|pair| pair[0][0] < pair[1][0] && pair[0][1] <= pair[1][1]), "{most:?}");
+    assert!(most.last().is_some_and(|last| last[1] > 20 && last[2] == 0), "{most:?}");
+    let report = text(&perf(&["report", "--stdio"], &file)?.stdout);
+    assert!(report.contains("'anon group { cpu-clock, page-faults, dummy }'"), "{report}");
+    Ok(())
+}
+
+pub(super) fn values_of_groups_are_inherited_where_the_kernel_can() -> Outcome {
+    let folder = Folder::new("inherited-values");
+    let file = folder.file("d");
+    let script = format!("({BUSY}) & {BUSY}; wait");
+    let said = recorded(&file, &["-e", "{cpu-clock,page-faults}:S", "-F", "2000", "sh", "-c", &script]);
+    let tasks = group_values(&file).len();
+    assert!(tasks >= 2 || said.contains("without inherit"), "{tasks}: {said}");
+    Ok(())
+}
+
+pub(super) fn members_sample_by_themselves_without_s() -> Outcome {
+    let folder = Folder::new("members");
+    let file = folder.file("d");
+    recorded(&file, &["-e", "both{cpu-clock,page-faults},dummy", "-c", "100000", "sh", "-c", BUSY]);
+    let mut data = PerfData::open(&file).expect("a recording");
+    let section = data.feature(FeatureId::GROUP_DESC).expect("a whole section").expect("one");
+    let Feature::GroupDesc(groups) = section.feature else { panic!("{section:?}") };
+    let [group] = &groups[..] else { panic!("{groups:?}") };
+    assert_eq!((group.name.to_string().as_str(), group.leader, group.members), ("both", 0, 2));
+    recorded(&file, &["-e", "{cpu-clock,page-faults}", "-c", "10", "sh", "-c", "exec env true"]);
+    let stats = text(&perf(&["report", "--stats"], &file)?.stdout);
+    assert!(stats.contains("cpu-clock stats:") && stats.contains("page-faults stats:"), "{stats}");
+    Ok(())
+}
+
+pub(super) fn weak_groups_stay_together_where_they_can() -> Outcome {
+    let folder = Folder::new("weak");
+    let file = folder.file("d");
+    recorded(&file, &["-e", "{cpu-clock,page-faults}:W", "sh", "-c", BUSY]);
+    let list = text(&perf(&["evlist", "-g"], &file)?.stdout);
+    assert!(list.contains("{cpu-clock,page-faults}"), "{list}");
+    Ok(())
+}
+
+pub(super) fn each_event_has_its_cgroup() -> Outcome {
+    need::root()?;
+    let cgroup = OwnCgroup::new("record")?;
+    let folder = Folder::new("cgroups");
+    let file = folder.file("d");
+    let path = cgroup.path().to_string_lossy().into_owned();
+    let script = format!("({BUSY}) & echo $! > {path}/cgroup.procs; {BUSY}; wait");
+    recorded(&file, &["-e", "cpu-clock,task-clock", "-G", &format!("{path},"), "sh", "-c", &script]);
+    let mut data = PerfData::open(&file).expect("a recording");
+    let mut tasks: [BTreeMap<u32, u64>; 2] = Default::default();
+    while let Some(entry) = data.next().expect("whole records") {
+        if entry.kind() == RecordType::SAMPLE {
+            let Record::Sample(sample) = entry.decode().expect("known").record else { panic!("a sample") };
+            let event = entry.event_index().expect("its event");
+            *tasks[event].entry(sample.tid.map_or(0, |tid| tid.tid)).or_default() += 1;
+        }
+    }
+    let [inside, everywhere] = tasks;
+    assert!(inside.len() == 1 && everywhere.len() > 1, "{inside:?} {everywhere:?}");
+    Ok(())
+}

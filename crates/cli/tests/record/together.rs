@@ -1,0 +1,86 @@
+//! perf and perfuse record one program at the same time: what they find must be the same, as far as chance
+//! allows.
+
+use super::*;
+
+/// Three functions that share the time 5 : 3 : 2 in every millisecond, for two seconds of it.
+const SHARES: [(&str, f64); 3] = [("five", 0.5), ("three", 0.3), ("two", 0.2)];
+const PROGRAM: &str = r#"
+    #include <time.h>
+    #define HOT(name, times) \
+        __attribute__((noinline)) void name(void) { for (volatile int i = 0; i < times; i++); }
+    HOT(five, 50000)
+    HOT(three, 30000)
+    HOT(two, 20000)
+    int main(void) {
+        while (clock() < 2 * CLOCKS_PER_SEC) { five(); three(); two(); }
+        return 0;
+    }
+"#;
+
+fn compiled(folder: &Folder) -> Result<PathBuf, Skip> {
+    let (source, program) = (folder.file("hot.c"), folder.file("hot"));
+    fs::write(&source, PROGRAM).expect("a file");
+    let status = Command::new(need::program("cc")?).args(["-O1", "-o"]).arg(&program).arg(&source).status();
+    match status {
+        Ok(status) if status.success() => Ok(program),
+        other => Err(Skip::needs("a C compiler that works", format!("{other:?}"))),
+    }
+}
+
+/// Samples by function, as a reader's `script` names them.
+fn functions(reader: &mut Command, file: &Path) -> BTreeMap<String, usize> {
+    let output = reader.args(["script", "-F", "ip,sym", "-i"]).arg(file).stdin(Stdio::null()).output();
+    let mut counts = BTreeMap::new();
+    for line in text(&output.expect("the reader starts").stdout).lines() {
+        let name = line.split_whitespace().nth(1).unwrap_or_default();
+        *counts.entry(name.to_owned()).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// How far a share of so many samples may be from the truth: five standard deviations of a binomial.
+fn bound(share: f64, samples: usize) -> f64 {
+    5.0 * (share * (1.0 - share) / samples as f64).sqrt()
+}
+
+pub(super) fn both_recorders_find_the_same_shares() -> Outcome {
+    let folder = Folder::new("together");
+    let program = compiled(&folder)?;
+    let (ours, theirs) = (folder.file("ours"), folder.file("theirs"));
+    let mut target = Command::new(program).spawn().expect("it starts");
+    let pid = target.id().to_string();
+    let arguments = ["-e", "cpu-clock", "-F", "997", "-p", &pid];
+    let mut perf = Command::new(need::perf()?);
+    perf.args(["record", "--no-bpf-event", "-q", "-o"]).arg(&theirs).args(arguments);
+    let mut perf = perf.spawn().expect("perf starts");
+    let output = record(&ours, &arguments).output().expect("it starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(perf.wait().is_ok_and(|status| status.success()) && target.wait().is_ok());
+
+    let by = |reader: fn() -> Result<Command, Skip>, file: &Path| -> Result<(Vec<f64>, usize), Skip> {
+        let counts = functions(&mut reader()?, file);
+        let count = |name: &str| counts.get(name).copied().unwrap_or(0);
+        let samples: usize = SHARES.iter().map(|(name, _)| count(name)).sum();
+        assert!(samples > 500, "{counts:?}");
+        Ok((SHARES.iter().map(|(name, _)| count(name) as f64 / samples as f64).collect(), samples))
+    };
+    let perf: fn() -> Result<Command, Skip> = || Ok(Command::new(need::perf()?));
+    let perfuse: fn() -> Result<Command, Skip> = || Ok(Command::new(self::program()));
+    let (theirs, their_number) = by(perf, &theirs)?;
+    for (reader, file) in [(perf, &ours), (perfuse, &ours)] {
+        let (shares, number) = by(reader, file)?;
+        for (index, (name, true_share)) in SHARES.into_iter().enumerate() {
+            let (one, other) = (shares[index], theirs[index]);
+            let fewer = number.min(their_number);
+            // The two recordings are independent: the error of a difference is larger by the root of two.
+            let allowed = bound(true_share, fewer) * 2f64.sqrt();
+            assert!(
+                (one - other).abs() < allowed,
+                "{name}: {one} and {other} of {number} and {their_number}"
+            );
+            assert!((one - true_share).abs() < bound(true_share, number) + 0.02, "{name}: {one} of {number}");
+        }
+    }
+    Ok(())
+}
