@@ -48,10 +48,10 @@ pub(super) fn both_recorders_find_the_same_shares() -> Outcome {
     let folder = Folder::new("together");
     let program = compiled(&folder)?;
     let (ours, theirs) = (folder.file("ours"), folder.file("theirs"));
+    let mut perf = Command::new(need::perf()?);
     let mut target = Command::new(program).spawn().expect("it starts");
     let pid = target.id().to_string();
     let arguments = ["-e", "cpu-clock", "-F", "997", "-p", &pid];
-    let mut perf = Command::new(need::perf()?);
     perf.args(["record", "--no-bpf-event", "-q", "-o"]).arg(&theirs).args(arguments);
     let mut perf = perf.spawn().expect("perf starts");
     let output = record(&ours, &arguments).output().expect("it starts");
