@@ -111,6 +111,8 @@ features! {
     CPU_DOMAIN_INFO = 32,
     /// ELF machine of the recorded machine.
     E_MACHINE = 33,
+    /// Bytes of a cache line.
+    CLN_SIZE = 34,
 }
 
 impl FeatureId {
@@ -203,6 +205,8 @@ pub enum Feature<'a> {
         /// `e_flags`
         flags: u32,
     },
+    /// [`FeatureId::CLN_SIZE`], in bytes
+    CacheLineSize(u32),
     /// Any other: of a newer perf, or of another tool. Also one that should have content and is empty: perf
     /// lists sections that it then cannot write, and ends those in a pipe with an empty one.
     Unknown {
@@ -304,6 +308,7 @@ feature_table! {
     HYBRID_TOPOLOGY => HybridTopology: |c, v, s| list(c, "number of PMUs", v, s),
     PMU_CAPS => PmuCaps: |c, v, s| list(c, "number of PMUs", v, s),
     CPU_DOMAIN_INFO => CpuDomains: |c, v, s| v.layout(c, s),
+    CLN_SIZE => CacheLineSize: |c, v, _| c.u32("size of a cache line", v),
 }
 
 impl Feature<'_> {

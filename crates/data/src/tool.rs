@@ -5,6 +5,7 @@
 
 mod cpu_map;
 mod records;
+mod schedstat;
 
 pub use cpu_map::{Cpu16, Cpu32, CpuMap};
 pub use records::{
@@ -12,6 +13,8 @@ pub use records::{
     EventUpdate, Guest, HeaderAttr, IdIndex, IdIndexEntry, Stat, StatConfigEntry, StatRound, Thread,
     TimeConv, TimeConvCap, Update,
 };
+
+pub use schedstat::{Balancing, CpuCounts, DomainCounts, SchedstatCpu, SchedstatDomain};
 
 use crate::feature::{BuildId, FeatureId};
 use crate::layout::{FileCodec, FileLayout, Surroundings};
@@ -86,9 +89,9 @@ pub mod kind {
         COMPRESSED2 = 83,
         /// Variables of a BPF program (perf 6.17).
         BPF_METADATA = 84,
-        /// Scheduler statistics of a cpu (perf 7.0); its fields are not known here.
+        /// Scheduler statistics of a cpu (perf 7.0).
         SCHEDSTAT_CPU = 85,
-        /// Scheduler statistics of a domain (perf 7.0); its fields are not known here.
+        /// Scheduler statistics of a domain (perf 7.0).
         SCHEDSTAT_DOMAIN = 86,
     }
 }
@@ -155,6 +158,10 @@ pub enum Tool<'a> {
     },
     /// [`kind::BPF_METADATA`]
     BpfMetadata(BpfMetadata<'a>),
+    /// [`kind::SCHEDSTAT_CPU`]
+    SchedstatCpu(SchedstatCpu<'a>),
+    /// [`kind::SCHEDSTAT_DOMAIN`]
+    SchedstatDomain(SchedstatDomain<'a>),
     /// Any other.
     Unknown {
         /// The type.
@@ -206,6 +213,8 @@ impl<'a> Tool<'a> {
             Tool::FinishedInit => kind::FINISHED_INIT,
             Tool::Compressed2 { .. } => kind::COMPRESSED2,
             Tool::BpfMetadata(_) => kind::BPF_METADATA,
+            Tool::SchedstatCpu(_) => kind::SCHEDSTAT_CPU,
+            Tool::SchedstatDomain(_) => kind::SCHEDSTAT_DOMAIN,
             Tool::Unknown { kind, .. } => *kind,
         }
     }
@@ -234,6 +243,8 @@ impl<'a> Tool<'a> {
             kind::FINISHED_INIT => Tool::FinishedInit,
             kind::COMPRESSED2 => Tool::Compressed2 { bytes: &[], padding: Padding::default() },
             kind::BPF_METADATA => Tool::BpfMetadata(BpfMetadata::default()),
+            kind::SCHEDSTAT_CPU => Tool::SchedstatCpu(SchedstatCpu::default()),
+            kind::SCHEDSTAT_DOMAIN => Tool::SchedstatDomain(SchedstatDomain::default()),
             kind => Tool::Unknown { kind, body: &[] },
         }
     }
@@ -282,6 +293,8 @@ impl<'a> Tool<'a> {
                 c.pad8(padding)
             }
             Tool::BpfMetadata(v) => v.layout(c, around),
+            Tool::SchedstatCpu(v) => v.layout(c, around),
+            Tool::SchedstatDomain(v) => v.layout(c, around),
             Tool::FinishedRound | Tool::FinishedInit => Ok(()),
             Tool::Unknown { body, .. } => c.rest(body),
         }

@@ -275,6 +275,7 @@ impl<'a> Source<'a> {
             }
             FeatureId::CPU_DOMAIN_INFO => Feature::CpuDomains(self.cpu_domains()),
             FeatureId::E_MACHINE => Feature::EMachine { machine: self.u32(), flags: self.u32() },
+            FeatureId::CLN_SIZE => Feature::CacheLineSize(self.u32()),
             id => Feature::Unknown { id, bytes: self.bytes() },
         }
     }
@@ -296,6 +297,50 @@ impl<'a> Source<'a> {
             2 => Update::Name(self.text()),
             3 => Update::Cpus(self.cpu_map()),
             _ => Update::Unknown { kind: 4 + self.below(9) as u64, bytes: self.bytes() },
+        }
+    }
+
+    fn cpu_counts(&mut self) -> CpuCounts {
+        CpuCounts {
+            yields: self.u32(),
+            legacy: self.u32(),
+            schedules: self.u32(),
+            idle: self.u32(),
+            wakeups: self.u32(),
+            local_wakeups: self.u32(),
+            run_ns: self.u64(),
+            wait_ns: self.u64(),
+            slices: self.u64(),
+        }
+    }
+
+    fn three(&mut self) -> [u32; 3] {
+        [self.u32(), self.u32(), self.u32()]
+    }
+
+    fn domain_counts(&mut self, version: u16) -> DomainCounts {
+        let mut balancing = || Balancing {
+            count: self.u32(),
+            balanced: self.u32(),
+            failed: self.u32(),
+            imbalance: self.u32(),
+            imbalances: (version >= 17).then(|| self.three()),
+            gained: self.u32(),
+            hot_gained: self.u32(),
+            no_busier_queue: self.u32(),
+            no_busier_group: self.u32(),
+        };
+        let (idle, busy, newly_idle) = (balancing(), balancing(), balancing());
+        DomainCounts {
+            idle,
+            busy,
+            newly_idle,
+            active: self.three(),
+            exec: self.three(),
+            fork: self.three(),
+            remote_wakeups: self.u32(),
+            affine_wakeups: self.u32(),
+            balancing_wakeups: self.u32(),
         }
     }
 
@@ -380,6 +425,20 @@ impl<'a> Source<'a> {
                 program: &self.pool.bytes[..512],
                 variables: self.slice(&self.pool.variables).into(),
             }),
+            kind::SCHEDSTAT_CPU => {
+                let (timestamp, cpu, version) = (self.u64(), self.u32(), 14 + self.below(5) as u16);
+                let counts = (15..=17).contains(&version).then(|| self.cpu_counts());
+                let other = if counts.is_none() { self.bytes() } else { &[] };
+                let padding = self.array();
+                Tool::SchedstatCpu(SchedstatCpu { timestamp, cpu, version, padding, counts, other })
+            }
+            kind::SCHEDSTAT_DOMAIN => {
+                let (timestamp, cpu, version) = (self.u64(), self.u32(), 14 + self.below(5) as u16);
+                let counts = (15..=17).contains(&version).then(|| self.domain_counts(version));
+                let other = if counts.is_none() { self.bytes() } else { &[] };
+                let domain = self.u16();
+                Tool::SchedstatDomain(SchedstatDomain { timestamp, cpu, version, domain, counts, other })
+            }
             kind => Tool::Unknown { kind, body: self.bytes() },
         }
     }
@@ -394,7 +453,7 @@ fn choices() -> impl Strategy<Value = Vec<u64>> {
 }
 
 fn feature_ids() -> impl Strategy<Value = FeatureId> {
-    let unknown = [0, 34, 128, 255].map(FeatureId);
+    let unknown = [0, 35, 128, 255].map(FeatureId);
     let all: Vec<_> = FeatureId::ALL.iter().copied().chain(unknown).collect();
     proptest::sample::select(all)
 }
@@ -507,4 +566,33 @@ fn an_error_names_the_field_that_is_short() {
     assert_eq!(error.to_string(), "types at byte 8 needs 4 bytes, 0 are left");
     let error = Section::decode(FeatureId::CMDLINE, &[0xff; 8], ByteOrder::Little, 0).unwrap_err();
     assert_eq!(error.to_string(), "string at byte 8 needs 4294967295 bytes, 0 are left");
+}
+
+/// The lines of a domain in `/proc/schedstat` of versions 15 and 17, as perf puts them into records.
+#[test]
+fn counts_of_a_scheduling_domain_are_found_where_each_version_has_them() {
+    for (version, count, idle, busy, active) in
+        [(15u16, 36u32, 0, 8, 24), (16, 36, 8, 0, 24), (17, 45, 11, 0, 33)]
+    {
+        let mut body = vec![0; 8];
+        body.extend([3, 0, 0, 0]);
+        body.extend(version.to_le_bytes());
+        body.extend([1, 0]);
+        (0..count).for_each(|n| body.extend(n.to_le_bytes()));
+        // The record has room for the counts of any version.
+        body.resize(200, 0);
+        let mut bytes = kind::SCHEDSTAT_DOMAIN.0.to_le_bytes().to_vec();
+        bytes.extend([0, 0, 208, 0]);
+        bytes.extend(&body);
+        let (raw, _) = RawRecord::split(&bytes, ByteOrder::Little).unwrap();
+        let record = ToolRecord::decode(&raw, ByteOrder::Little).unwrap();
+        let Tool::SchedstatDomain(SchedstatDomain { cpu: 3, domain: 1, counts: Some(counts), .. }) =
+            record.tool
+        else {
+            panic!("{record:?}");
+        };
+        assert_eq!((counts.idle.count, counts.busy.count, counts.active[0]), (idle, busy, active));
+        assert_eq!(counts.busy.imbalances, (version == 17).then_some([4, 5, 6]));
+        assert_eq!((counts.balancing_wakeups, record.extra.len()), (count - 1, 184 - 4 * count as usize));
+    }
 }
