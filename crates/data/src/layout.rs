@@ -116,6 +116,9 @@ static ZEROS: [u8; 64] = [0; 64];
 
 /// A string with a stated length that includes its NUL and padding. Compares by the text alone; padding
 /// found in a file is written again as it was.
+///
+/// The default is a string of no bytes, not even a NUL, which perf does not expect: for an empty text to be
+/// written there is `Str::new("")`.
 #[derive(Clone, Copy, Default)]
 pub struct Str<'a> {
     bytes: &'a [u8],

@@ -1,4 +1,4 @@
-//! perf.data, written: as a file or for a pipe, record after record while they are made.
+//! perf.data, written: as a file, for a pipe or as a directory, record after record while they are made.
 //!
 //! A file is written once from its start to its end. Its header says at first that the data goes on to the
 //! end of the file, which is what readers take from a recording that was interrupted, so whatever is there
@@ -15,15 +15,17 @@ mod output;
 use compress::Compressor;
 use output::Output;
 
-use crate::feature::{EventDesc, EventDescs, Feature, FeatureId, Section};
+use crate::feature::{AuxtraceEntry, AuxtraceIndex, EventDesc, EventDescs, Feature, FeatureId, Section};
 use crate::header::{FeatureSet, FileHeader, FileSection, MAGIC};
 use crate::layout::{AttrBytes, Str};
-use crate::tool::{HeaderAttr, Tool, ToolRecord};
+use crate::tool::{Auxtrace, HeaderAttr, Tool, ToolRecord};
 use perfuse_abi::record::{Decoded, Header, RecordFormat};
 use perfuse_abi::wire::{Layout, Padding, Words, Writer as WireWriter};
 use perfuse_abi::{Attr, ByteOrder, WireAttr};
 use std::fmt;
+use std::fs::{DirBuilder, File};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
 
 /// An event of a recording that is being written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,9 +60,16 @@ pub struct Writer<W> {
     /// `None` for a pipe.
     header: Option<FileHeader>,
     events: Vec<NewEvent>,
+    /// The file is one of a directory.
+    in_directory: bool,
+    /// The AUX data that was written to a file.
+    aux: Vec<AuxtraceEntry>,
     #[cfg(feature = "compress")]
     compressor: Option<Compressor>,
 }
+
+/// The version of directories that perf writes.
+const DIR_VERSION: u64 = 1;
 
 /// The attr's size in files: that of perf 5.13 to 6.2, because perf refuses attrs that are larger than its
 /// own, or more if the attr needs it.
@@ -91,6 +100,8 @@ impl<W: Write> Writer<W> {
             output: Output::new(out),
             header,
             events: events.to_vec(),
+            in_directory: false,
+            aux: Vec::new(),
             #[cfg(feature = "compress")]
             compressor: None,
         }
@@ -125,6 +136,26 @@ impl<W: Write> Writer<W> {
         self.output.put_with(|buffer| record.encode(ORDER, buffer).map_err(invalid))
     }
 
+    /// Writes AUX data, in as many parts as it came in: the record that tells of it, whose `size` is that of
+    /// the parts and some padding, and the data. It is not compressed. What decoders need to know is
+    /// told before, in [`Tool::AuxtraceInfo`].
+    pub fn aux(&mut self, record: Auxtrace, parts: &[&[u8]]) -> io::Result<()> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let padding = len.wrapping_neg() % 8;
+        let record = Auxtrace { size: (len + padding) as u64, ..record };
+        let mut bytes = Vec::new();
+        ToolRecord::from(Tool::Auxtrace(record)).encode(ORDER, &mut bytes).map_err(invalid)?;
+        let entry = AuxtraceEntry { offset: self.len(), size: bytes.len() as u64 };
+        let mut all = vec![bytes.as_slice()];
+        all.extend_from_slice(parts);
+        all.push(&[0; 7][..padding]);
+        self.output.write_at_once(&all)?;
+        if self.header.is_some() {
+            self.aux.push(entry);
+        }
+        Ok(())
+    }
+
     /// Writes feature sections as records, for a pipe; EVENT_DESC is added. One that does not fit into a
     /// record is left out; TRACING_DATA, BUILD_ID and what concerns files have records of their own there.
     pub fn features(&mut self, features: Vec<Feature<'_>>) -> io::Result<()> {
@@ -148,7 +179,7 @@ impl<W: Write> Writer<W> {
         self.flush()
     }
 
-    /// The sections as bytes in the order of their numbers, with EVENT_DESC.
+    /// The sections as bytes in the order of their numbers, with those that the writer knows itself.
     fn sections(&self, features: Vec<Feature<'_>>) -> io::Result<Vec<(FeatureId, Vec<u8>)>> {
         let size = attr_size(&self.events);
         let attrs = self.events.iter().map(|event| attr_bytes(&event.attr, size));
@@ -160,7 +191,10 @@ impl<W: Write> Writer<W> {
         });
         let descs = EventDescs { attr_size: size, events: events.collect() };
         let mut sections = vec![(FeatureId::EVENT_DESC, section_bytes(Feature::EventDesc(descs))?)];
-        for feature in features {
+        let aux = AuxtraceIndex { is_bare: false, records: self.aux.as_slice().into() };
+        let aux = (!self.aux.is_empty()).then_some(Feature::Auxtrace(aux));
+        let directory = self.in_directory.then_some(Feature::DirFormat(DIR_VERSION));
+        for feature in aux.into_iter().chain(directory).chain(features) {
             let id = feature.id();
             if id.0 < FeatureId::BITS && sections.iter().all(|(known, _)| *known != id) {
                 sections.push((id, section_bytes(feature)?));
@@ -199,6 +233,38 @@ impl<W: Write> Writer<W> {
     }
 }
 
+impl Writer<File> {
+    /// Starts a recording that is a new directory, with the file `data` in it: events, what concerns all, and
+    /// what the other files do not have. Those are [parts](Self::part).
+    pub fn directory(path: impl AsRef<Path>, events: &[NewEvent]) -> io::Result<Self> {
+        let path = path.as_ref();
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path)?;
+        let mut writer = Self::file(new_file(&path.join("data"))?, events)?;
+        writer.in_directory = true;
+        Ok(writer)
+    }
+
+    /// Starts the file `data.NUMBER` of a directory. It has records only, of any of the events, and is written
+    /// by whom it suits, such as a thread for each part. Numbers are to start with 0 and leave none out.
+    /// [`flush`](Self::flush) completes it.
+    pub fn part(directory: impl AsRef<Path>, number: u32) -> io::Result<Self> {
+        let file = new_file(&directory.as_ref().join(format!("data.{number}")))?;
+        Ok(Self::new(file, None, &[]))
+    }
+}
+
+/// A file that was not there before, for its owner alone: recordings tell what others do.
+fn new_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 impl<W: Write + Seek> Writer<W> {
     /// Starts a file: header, ids and attrs. The output must be empty and at its start.
     pub fn file(out: W, events: &[NewEvent]) -> io::Result<Self> {
@@ -229,7 +295,8 @@ impl<W: Write + Seek> Writer<W> {
         Ok(writer)
     }
 
-    /// Completes a file with its feature sections; EVENT_DESC is added. A pipe is only flushed.
+    /// Completes a file with its feature sections; EVENT_DESC, the index of AUX data and the format of a
+    /// directory are added. A pipe is only flushed.
     ///
     /// Whatever fails, and wherever a crash interrupts it, the records stay readable.
     pub fn finish(mut self, features: Vec<Feature<'_>>) -> io::Result<W> {

@@ -1,11 +1,14 @@
 //! Fresh recordings of Linux's own perf, read by both: the same number of records of each type as `perf
 //! report --stats`, and the same samples as `perf script`.
 
+#[path = "support/written.rs"]
+mod written;
+
 use perfuse_abi::AttrFlags;
 use perfuse_abi::record::{Record, RecordType};
 use perfuse_data::feature::{Feature, FeatureId};
-use perfuse_data::tool::kind;
-use perfuse_data::{Options, Ordered, PerfData};
+use perfuse_data::tool::{Auxtrace, Tool, kind};
+use perfuse_data::{Options, Ordered, PerfData, Writer};
 use perfuse_testkit::{Outcome, need, suite};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,6 +38,8 @@ suite! {
     counts_through_a_pipe,
     straight_from_a_pipe,
     sections_tell_the_machine,
+    perf_shows_the_sections_that_are_written,
+    perf_reads_written_files_pipes_and_directories,
 }
 
 const WORK: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; ls -R /usr/share >/dev/null; \
@@ -393,5 +398,96 @@ fn sections_tell_the_machine() -> Outcome {
     let section = data.feature(FeatureId::CPU_TOPOLOGY).expect("reads").expect("is there");
     let Feature::CpuTopology(topology) = section.feature else { panic!("{section:?}") };
     assert_eq!(topology.cpus.expect("cores").len(), cpus.available as usize);
+    Ok(())
+}
+
+/// All but formats of tracepoints: perf gives up where those are not all there.
+fn sections_for_perf() -> Vec<Feature<'static>> {
+    let mut sections = written::features();
+    sections.retain(|section| section.id() != FeatureId::TRACING_DATA);
+    sections
+}
+
+fn perf_shows_the_sections_that_are_written() -> Outcome {
+    need::perf()?;
+    let folder = Folder::new("written-sections");
+    let file = File::create(folder.0.join("perf.data")).expect("a file");
+    let mut writer = Writer::file(file, &written::events()).expect("starts");
+    writer.records(&[&written::comm(b"one", 1)]).expect("a record");
+    writer.finish(sections_for_perf()).expect("ends");
+    let text = text(&folder, &["report", "-i", "perf.data", "--header-only", "-I"]);
+    let expected = [
+        "# hostname : host",
+        "# os release : 6.1",
+        "# perf version : perfuse",
+        "# arch : x86_64",
+        "# nrcpus online : 2",
+        "# nrcpus avail : 2",
+        "# cpudesc : cpu",
+        "# cpuid : V,1,2,3",
+        "# total memory : 1048576 kB",
+        "# cmdline : perfuse record ",
+        "# event : name = cpu-clock, , id = { 11, 12 }",
+        "# event : name = page-faults:u, , id = { 13 }",
+        "# sibling sockets : 0-1",
+        "# sibling threads : 0",
+        "# CPU 1: Core ID 1, Die ID 0, Socket ID 0",
+        "# node0 meminfo  : total = 5 kB, free = 3 kB",
+        "# node0 cpu list : 0-1",
+        "# pmu mappings: software = 1",
+        "# contains samples with branch stack",
+        "# group: {cpu-clock,page-faults:u}",
+        "# contains stat data",
+        "# CPU cache info:",
+        "#  L1 Data ",
+        "# time of first sample : 0.000000",
+        "# sample duration :      0.000 ms",
+        "# memory nodes (nr 1, block size 0x8000000):",
+        "#    0 [256M]: 0,2",
+        "# clockid frequency: 1000 MHz",
+        "# bpf_prog_info 77:",
+        "# btf info of id 78",
+        "# compressed : Zstd, level = 1, ratio = 1",
+        "# cpu pmu capabilities: branches=32",
+        "# clockid: monotonic (1)",
+        "# cpu_atom cpu list : 0-1",
+        "# cpu_atom pmu capabilities: max_precise=3",
+    ];
+    let missing: Vec<_> =
+        expected.iter().filter(|&&line| !text.lines().any(|found| found.starts_with(line))).collect();
+    assert!(missing.is_empty(), "{missing:#?} in\n{text}");
+    Ok(())
+}
+
+fn perf_reads_written_files_pipes_and_directories() -> Outcome {
+    need::perf()?;
+    let folder = Folder::new("written");
+    let path = folder.0.join("perf.data");
+    let record = |n: u64| written::comm(b"a name", n);
+    // A pipe.
+    let mut pipe = Writer::pipe(File::create(&path).expect("a file"), &written::events()).expect("starts");
+    pipe.features(sections_for_perf()).expect("sections");
+    pipe.records(&[&record(1), &record(2)]).expect("records");
+    pipe.flush().expect("ends");
+    assert_eq!(their_counts(&folder), our_counts(&path));
+    // A file with the data of an AUX area.
+    let mut file = Writer::file(File::create(&path).expect("a file"), &written::events()).expect("starts");
+    file.aux(Auxtrace::default(), &[b"some data"]).expect("AUX data");
+    file.records(&[&record(2)]).expect("a record");
+    file.tool(Tool::FinishedRound).expect("a record");
+    file.finish(Vec::new()).expect("ends");
+    let counts = their_counts(&folder);
+    assert_eq!((counts.get("COMM"), counts.get("AUXTRACE")), (Some(&1), Some(&1)), "{counts:?}");
+    assert_eq!(counts, our_counts(&path));
+    std::fs::remove_file(&path).expect("the file goes");
+    // A directory.
+    let main = Writer::directory(&path, &written::events()).expect("starts");
+    for number in 0..2 {
+        let mut part = Writer::part(&path, number).expect("a part");
+        (0..10).for_each(|n| part.records(&[&record(1 + n)]).expect("a record"));
+        part.flush().expect("ends");
+    }
+    main.finish(Vec::new()).expect("ends");
+    assert_eq!(their_counts(&folder).get("COMM"), Some(&20));
     Ok(())
 }

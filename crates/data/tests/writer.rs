@@ -1,37 +1,17 @@
 //! What is written is what is read: sections, tool records and records of the kernel, in files and pipes,
 //! compressed or not, and whatever is left of a file that was cut off.
 
-use perfuse_abi::record::{Comm, Cpu, Decoded, Record, RecordFormat, RecordType, SampleId, Tid};
-use perfuse_abi::wire::{Seq, Text, Words};
-use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType};
+#[path = "support/written.rs"]
+mod written;
+
+use perfuse_abi::Attr;
+use perfuse_abi::record::RecordType;
+use perfuse_abi::wire::{Seq, Text};
 use perfuse_data::feature::*;
 use perfuse_data::tool::*;
-use perfuse_data::{NewEvent, Options, PerfData, Str, Writer};
-use std::io::{self, Cursor, Seek, SeekFrom, Write};
-
-fn events() -> Vec<NewEvent> {
-    let mut attr = Attr::new(EventType::SOFTWARE);
-    attr.sample_type = SampleType::IDENTIFIER | SampleType::TID | SampleType::TIME | SampleType::CPU;
-    attr.flags |= AttrFlags::SAMPLE_ID_ALL;
-    let event = |name: &str, ids: &[u64]| NewEvent { attr, name: name.into(), ids: ids.to_vec() };
-    vec![event("cpu-clock", &[11, 12]), event("page-faults:u", &[13])]
-}
-
-/// A COMM record as the kernel would leave it in a ring.
-fn comm(name: &[u8], time: u64) -> Vec<u8> {
-    let sample_id = SampleId {
-        tid: Some(Tid { pid: 1, tid: 2 }),
-        time: Some(time),
-        cpu: Some(Cpu::from(0)),
-        identifier: Some(12),
-        ..SampleId::default()
-    };
-    let record = Record::Comm(Comm { tid: Tid { pid: 1, tid: 2 }, name: Text::new(name) });
-    let format = RecordFormat::of(&events()[0].attr, ByteOrder::NATIVE);
-    let mut bytes = Vec::new();
-    Decoded { sample_id, ..Decoded::from(record) }.encode(&format, &mut bytes).unwrap();
-    bytes
-}
+use perfuse_data::{Options, Ordered, PerfData, Writer};
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use written::{comm, events, features};
 
 fn tools() -> Vec<Tool<'static>> {
     static ENTRIES: [IdIndexEntry; 2] = [
@@ -48,58 +28,6 @@ fn tools() -> Vec<Tool<'static>> {
         Tool::CpuMap(CpuMap::Cpus(Seq::from(&CPUS[..]))),
         Tool::FinishedInit,
         Tool::FinishedRound,
-    ]
-}
-
-fn features() -> Vec<Feature<'static>> {
-    static WORD: [u64; 1] = [0b101];
-    static CPU_IDS: [CpuId; 2] = [CpuId { core: 0, socket: 0 }, CpuId { core: 1, socket: 0 }];
-    let pair = || vec![Str::new("0"), Str::new("1")];
-    vec![
-        Feature::Hostname("host".into()),
-        Feature::OsRelease("6.1".into()),
-        Feature::Version("perfuse".into()),
-        Feature::Arch("x86_64".into()),
-        Feature::NrCpus(NrCpus { available: 2, online: 2 }),
-        Feature::CpuDesc("cpu".into()),
-        Feature::CpuId("V,1,2,3".into()),
-        Feature::TotalMem(1 << 20),
-        Feature::Cmdline(vec!["perfuse".into(), "record".into(), "".into()]),
-        Feature::CpuTopology(CpuTopology {
-            core_siblings: vec!["0-1".into()],
-            thread_siblings: pair(),
-            cpus: Some(Seq::from(&CPU_IDS[..])),
-            dies: Some(Dies { siblings: vec!["0-1".into()], of_cpu: vec![0, 0] }),
-        }),
-        Feature::NumaTopology(vec![NumaNode { node: 0, total_kib: 5, free_kib: 3, cpus: "0-1".into() }]),
-        Feature::PmuMappings(vec![PmuMapping { kind: 1, name: "software".into() }]),
-        Feature::GroupDesc(vec![Group { name: "{anon_group}".into(), leader: 0, members: 2 }]),
-        Feature::Cache(Cache {
-            levels: vec![CacheLevel { level: 1, line_size: 64, size: "32K".into(), ..CacheLevel::default() }],
-            ..Cache::default()
-        }),
-        Feature::SampleTime(SampleTime { first_ns: 1, last_ns: 9 }),
-        Feature::MemTopology(MemTopology {
-            block_size: 1 << 27,
-            nodes: vec![MemNode { node: 0, size: 3, bits: 3, set: Words::from(&WORD[..]) }],
-            ..MemTopology::default()
-        }),
-        Feature::ClockResolution(1),
-        Feature::Clock(Clock { clock_id: 1, wall_ns: 5, clock_ns: 6, ..Clock::default() }),
-        Feature::BranchStack,
-        Feature::Compressed(Compressed::default()),
-        Feature::BuildIds(vec![BuildId {
-            id: [7; 20],
-            len: 20,
-            misc: BuildId::HAS_LEN,
-            name: "/bin/x".into(),
-            ..BuildId::default()
-        }]),
-        Feature::TracingData(Box::new(TracingData {
-            systems: vec![System { name: b"sched", formats: vec![b"name: sched_switch\n"] }],
-            saved_cmdlines: Some(b"1 init\n"),
-            ..TracingData::default()
-        })),
     ]
 }
 
@@ -309,17 +237,127 @@ fn a_full_disk_leaves_whole_records() {
             self.0.seek(to)
         }
     }
-    for room in 430..700 {
+    for room in 430..1000 {
         let mut writer = Writer::file(Full(Cursor::new(Vec::new()), room), &events()).unwrap();
         let mut whole = 0;
         let start = writer.len() as usize;
         let record = comm(b"name", 1);
-        while writer.records(&[&record[..8], &record[8..]]).is_ok() {
-            whole += 1;
+        let mut taken = start;
+        loop {
+            // Every fourth is AUX data that looks like records.
+            let is_aux = whole % 4 == 3;
+            let result = match is_aux {
+                true => writer.aux(Auxtrace::default(), &[&record, &record]),
+                false => writer.records(&[&record[..8], &record[8..]]),
+            };
+            let len = if is_aux { 48 + 2 * record.len() } else { record.len() };
+            assert_eq!(result.is_ok(), taken + len <= room);
+            if result.is_err() {
+                break;
+            }
+            (whole, taken) = (whole + 1, taken + len);
         }
-        assert_eq!(whole, (room - start) / record.len());
         let (records, error) = all(writer.abandon().unwrap().0.get_ref());
         // A size of zero cannot be told from none.
         assert!(records.len() == whole && (error.is_none() || whole == 0), "{room}: {error:?}");
     }
+}
+
+/// A folder for one test's files, removed at its end.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("perfuse-data-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_directory_has_a_file_for_each_thread() {
+    let folder = Folder::new("directory");
+    let path = folder.0.join("perf.data");
+    let mut main = Writer::directory(&path, &events()).unwrap();
+    assert!(Writer::directory(&path, &events()).is_err(), "nothing is overwritten");
+    let parts: Vec<_> = (0..3u64)
+        .map(|number| {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                let mut part = Writer::part(&path, number as u32).unwrap();
+                #[cfg(feature = "compress")]
+                if number == 1 {
+                    part.compress(1).unwrap();
+                }
+                for n in 0..100 {
+                    part.records(&[&comm(b"part", 1 + 3 * n + number)]).unwrap();
+                }
+                part.flush().unwrap();
+            })
+        })
+        .collect();
+    main.records(&[&comm(b"main", 1)]).unwrap();
+    main.finish(features()).unwrap();
+    parts.into_iter().for_each(|part| part.join().unwrap());
+    let mut data = PerfData::open(&path).unwrap();
+    let format = data.feature(FeatureId::DIR_FORMAT).unwrap().map(|section| section.feature);
+    assert_eq!(format, Some(Feature::DirFormat(1)));
+    let mut ordered = Ordered::new(data);
+    let mut times = Vec::new();
+    while let Some(entry) = ordered.next().unwrap() {
+        times.push(entry.time().unwrap());
+    }
+    assert!(times.is_sorted() && times.len() == 301, "{times:?}");
+}
+
+#[test]
+fn aux_data_follows_its_record_and_has_an_index() {
+    let data: Vec<u8> = (0..100_003u32).map(|n| n as u8).collect();
+    let record =
+        |index| Auxtrace { offset: 4096, reference: 7, index, tid: 9, cpu: 1, ..Auxtrace::default() };
+    let info = Tool::AuxtraceInfo(AuxtraceInfo { kind: 1, ..AuxtraceInfo::default() });
+    let read = |mut recording: PerfData<'_>| {
+        let (mut found, mut places) = (Vec::new(), Vec::new());
+        while let Some(entry) = recording.next().unwrap() {
+            if let Tool::Auxtrace(record) = entry.tool().unwrap().tool {
+                places
+                    .push(AuxtraceEntry { offset: entry.location.offset, size: entry.bytes().len() as u64 });
+                assert_eq!(entry.payload_len(), record.size);
+                let mut bytes = Vec::new();
+                recording.payload().read_to_end(&mut bytes).unwrap();
+                found.push((record.index, bytes));
+            }
+        }
+        let index = recording.feature(FeatureId::AUXTRACE).unwrap().map(|section| match section.feature {
+            Feature::Auxtrace(index) => index.records.iter().collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        });
+        let padded = [&data[..], &[0; 5]].concat();
+        assert!(found == [(0, padded), (1, vec![]), (2, b"eight888".to_vec())]);
+        (places, index)
+    };
+    fn write<W: Write>(writer: &mut Writer<W>, info: Tool<'_>, all: [(Auxtrace, &[&[u8]]); 3]) {
+        writer.tool(info).unwrap();
+        for (record, parts) in all {
+            writer.aux(record, parts).unwrap();
+            writer.records(&[&comm(b"between", 1)]).unwrap();
+        }
+    }
+    let parts = [&data[..70_000], &data[70_000..]];
+    let all = [(record(0), &parts[..]), (record(1), &[]), (record(2), &[&b"eight888"[..]])];
+    let mut writer = Writer::file(Cursor::new(Vec::new()), &events()).unwrap();
+    write(&mut writer, info, all);
+    let file = writer.finish(features()).unwrap().into_inner();
+    let (places, index) = read(PerfData::from_seekable(Cursor::new(&file), Options::default()).unwrap());
+    assert_eq!(index, Some(places));
+    let mut pipe = Writer::pipe(Vec::new(), &events()).unwrap();
+    write(&mut pipe, info, all);
+    pipe.flush().unwrap();
+    assert_eq!(read(PerfData::from_reader(&pipe.get_ref()[..], Options::default()).unwrap()).1, None);
 }

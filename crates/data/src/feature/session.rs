@@ -153,7 +153,7 @@ impl<'a> FileLayout<'a> for Group<'a> {
 pub struct AuxtraceEntry {
     /// Where it is in the file.
     pub offset: u64,
-    /// Its size in bytes, with the data.
+    /// Its size in bytes, without the data that follows it.
     pub size: u64,
 }
 

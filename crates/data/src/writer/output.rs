@@ -41,8 +41,23 @@ impl<W: Write> Output<W> {
         if self.pending.len() > GATHER { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what was gathered, and then the parts.
+    /// Writes what was gathered, and then the parts, which together are whole records.
     pub(super) fn write(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        self.write_counting(parts, whole_records)
+    }
+
+    /// Writes what was gathered, and then the parts, which together are one record with what follows it: of
+    /// that, nothing is whole if not all of it was written.
+    pub(super) fn write_at_once(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        self.write(&[])?;
+        self.write_counting(parts, |_, _| 0)
+    }
+
+    fn write_counting(
+        &mut self,
+        parts: &[&[u8]],
+        count_whole: impl Fn(&[&[u8]], usize) -> usize,
+    ) -> io::Result<()> {
         if self.failed {
             return Err(io::Error::other("an earlier write failed"));
         }
@@ -58,7 +73,7 @@ impl<W: Write> Output<W> {
         self.whole = match &result {
             Ok(()) => self.written,
             Err(_) if first => 0,
-            Err(_) => self.whole + whole_records(&all, done) as u64,
+            Err(_) => self.whole + count_whole(&all, done) as u64,
         };
         self.failed = result.is_err();
         self.pending = pending;
