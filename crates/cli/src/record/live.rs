@@ -43,17 +43,14 @@ impl Live {
             (Whom::Threads(tids), _) => format!("thread {}", numbers(tids)),
             (Whom::Cpus(cpus), _) => format!("{} cpus", cpus.len()),
         };
-        let mut subject: String = subject.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        if subject.chars().count() > 40 {
-            subject = subject.chars().take(38).chain("..".chars()).collect();
-        }
+        let subject: String = subject.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let now = Instant::now();
         Live {
             glyphs: glyphs(),
             on: io::stderr().is_terminal() && !plan.quiet,
             quiet: plan.quiet,
             shown: false,
-            subject,
+            subject: shortened(&subject, 60),
             start: now,
             due: now + EVERY,
             before: (now, 0),
@@ -75,15 +72,20 @@ impl Live {
         let rate = (sums.samples - self.before.1.min(sums.samples)) as f64 / seconds.max(1e-3);
         let time = now - self.start;
         let lost = if sums.lost > 0 { format!("   lost {}", grouped(sums.lost)) } else { String::new() };
-        let line = format!(
-            "recording {}  {:02}:{:04.1}   {} samples   {} /s   {}{lost}   ^C stops",
-            self.subject,
+        let facts = format!(
+            "  {:02}:{:04.1}   {} samples   {} /s   {}{lost}   ^C stops",
             time.as_secs() / 60,
             time.as_secs_f64() % 60.0,
             grouped(sums.samples),
             grouped(rate.round() as u64),
             bytes(sums.bytes as f64),
         );
+        // A line that is wrapped could not be taken back.
+        let width = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+        let width = if width > 0 { width - 1 } else { 79 };
+        let subject =
+            shortened(&self.subject, width.saturating_sub("recording ".len() + facts.chars().count()));
+        let line: String = format!("recording {subject}{facts}").chars().take(width).collect();
         let _ = write!(io::stderr(), "\r\x1b[K{line}");
         self.shown = true;
         (self.due, self.before) = (now + EVERY, (now, sums.samples));
@@ -138,5 +140,13 @@ impl Live {
         };
         let name = path.map_or_else(|| "to standard output".to_owned(), |path| path.display().to_string());
         let _ = writeln!(anstream::stderr(), "wrote {name} ({}{ratio})", bytes(size as f64));
+    }
+}
+
+/// At most so many characters of a text.
+fn shortened(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
+        true => text.chars().take(most.saturating_sub(2)).chain("..".chars()).collect(),
+        false => text.to_owned(),
     }
 }

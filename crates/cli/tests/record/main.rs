@@ -4,6 +4,7 @@
 mod agree;
 mod attrs;
 mod errors;
+mod faults;
 mod groups;
 mod perf;
 mod session;
@@ -13,6 +14,7 @@ mod whom;
 use agree::*;
 use attrs::*;
 use errors::*;
+use faults::*;
 use groups::*;
 use perf::*;
 use perfuse_data::feature::FeatureId;
@@ -23,6 +25,7 @@ use perfuse_testkit::{Outcome, OwnCgroup, Sandbox, Skip, need, suite};
 use session::*;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -54,6 +57,21 @@ suite! {
     ctrl_c_completes_the_file,
     a_killed_recorder_leaves_a_readable_file,
     a_full_disk_is_told_and_leaves_a_readable_file,
+    a_disk_that_is_full_at_the_end_or_between_files,
+    a_killed_target_ends_the_recording,
+    a_reader_that_goes_away_ends_the_recording,
+    outputs_that_cannot_be_written_are_told,
+    orders_switch_sampling_on_and_end_it,
+    sampling_starts_after_a_delay,
+    a_recording_has_at_most_its_size,
+    only_so_many_files_are_kept,
+    a_signal_writes_what_overwritten_rings_hold,
+    a_line_is_shown_on_a_terminal,
+    a_recording_is_its_owners,
+    what_is_never_sampled_is_said,
+    loaded_bpf_programs_are_told,
+    cgroups_are_told,
+    what_runs_already_has_build_ids,
     an_unprivileged_user_records_the_user_side,
     attrs_are_perfs,
     attrs_of_tracepoints_are_perfs,

@@ -76,7 +76,7 @@ pub(super) fn an_old_recording_is_kept() -> Outcome {
 }
 
 /// Starts a recording of something long, and waits until its file grows.
-fn long_recording(file: &Path) -> std::process::Child {
+pub(super) fn long_recording(file: &Path) -> std::process::Child {
     // What an earlier recording left is no sign that this one runs.
     let _ = fs::remove_file(file);
     let child = record(file, &["-e", "cpu-clock", "-F", "5000", "sh", "-c", "while :; do :; done"]).spawn();
@@ -89,7 +89,7 @@ fn long_recording(file: &Path) -> std::process::Child {
     child
 }
 
-fn signal(pid: u32, name: &str) {
+pub(super) fn signal(pid: u32, name: &str) {
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
     assert!(status.is_ok_and(|status| status.success()));
 }
@@ -109,45 +109,173 @@ pub(super) fn ctrl_c_completes_the_file() -> Outcome {
     Ok(())
 }
 
-pub(super) fn a_killed_recorder_leaves_a_readable_file() -> Outcome {
-    let folder = Folder::new("killed");
-    let file = folder.file("d");
-    let child = long_recording(&file);
-    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap_or_default();
-    signal(child.id(), "KILL");
-    for child in children.split_whitespace() {
-        signal(child.parse().expect("a number"), "KILL");
+pub(super) fn orders_switch_sampling_on_and_end_it() -> Outcome {
+    let folder = Folder::new("orders");
+    let (file, orders, answers) = (folder.file("d"), folder.file("orders"), folder.file("answers"));
+    for fifo in [&orders, &answers] {
+        let made = Command::new(need::program("mkfifo")?).arg(fifo).status();
+        assert!(made.is_ok_and(|status| status.success()));
     }
-    let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.signal(), Some(9));
-    let mut data = PerfData::open(&file).expect("a recording");
-    let mut found = 0;
-    // The last record may have been cut off; all before it are there.
-    while let Ok(Some(entry)) = data.next() {
-        found += u64::from(entry.kind() == RecordType::SAMPLE);
-    }
-    assert!(found > 100, "{found}");
+    let control = format!("fifo:{},{}", orders.display(), answers.display());
+    let arguments = ["-e", "cpu-clock", "-F", "2000", "-D", "-1", "--control", &control, "sh", "-c"];
+    let mut command = record(&file, &[&arguments[..], &["while :; do :; done"]].concat());
+    let recorder = command.spawn().expect("it starts");
+    // Open both ways, so that it waits for nobody.
+    let open = |path| File::options().read(true).write(true).open(path).expect("a fifo");
+    let (mut orders, mut answers) = (open(&orders), open(&answers));
+    let mut tell = |order: &str| {
+        orders.write_all(order.as_bytes()).expect("it is heard");
+        let mut answer = [0; 5];
+        answers.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"ack\n\0");
+    };
+    tell("ping\n");
+    sleep(Duration::from_millis(300));
+    assert_eq!(samples_so_far(&file), 0, "nobody has switched it on");
+    tell("enable\n");
+    sleep(Duration::from_millis(300));
+    tell("disable\n");
+    tell("stop\n");
+    let output = recorder.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(samples(&file) > 20);
     Ok(())
 }
 
-pub(super) fn a_full_disk_is_told_and_leaves_a_readable_file() -> Outcome {
-    need::root()?;
-    let folder = Folder::new("full");
-    let disk = folder.file("disk");
-    fs::create_dir_all(&disk).expect("a folder");
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=128k", "none"]).arg(&disk).status();
-    if !mounted.is_ok_and(|status| status.success()) {
-        return Err(Skip::needs("a file system of its own", "mount is refused"));
+/// Of a file that is still written.
+fn samples_so_far(file: &Path) -> usize {
+    let mut data = PerfData::open(file).expect("a recording");
+    let mut found = 0;
+    while let Ok(Some(entry)) = data.next() {
+        found += usize::from(entry.kind() == RecordType::SAMPLE);
     }
-    let file = disk.join("d");
-    let output =
-        record(&file, &["-e", "cpu-clock", "-F", "20000", "-g", "sh", "-c", "while :; do :; done"]).output();
-    let output = output.expect("it starts");
-    let said = text(&output.stderr);
-    let found = samples(&file);
-    let _ = Command::new("umount").arg(&disk).status();
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains(&*file.to_string_lossy()) && said.contains("KiB"), "{said}");
-    assert!(found > 20, "{found}");
+    found
+}
+
+pub(super) fn sampling_starts_after_a_delay() -> Outcome {
+    let folder = Folder::new("delay");
+    let file = folder.file("d");
+    let times = |file: &Path| {
+        let mut data = PerfData::open(file).expect("a recording");
+        let (mut first_map, mut first_sample) = (None, None);
+        while let Some(entry) = data.next().expect("whole records") {
+            if !entry.is_kernel() {
+                continue;
+            }
+            let time = entry.decode().expect("known").time().filter(|&time| time > 0);
+            match entry.kind() {
+                RecordType::SAMPLE => first_sample = first_sample.or(time),
+                RecordType::MMAP2 => first_map = first_map.or(time),
+                _ => {}
+            }
+        }
+        (first_map.expect("a map"), first_sample.expect("a sample"))
+    };
+    recorded(&file, &["-e", "cpu-clock", "-D", "150", "sh", "-c", &[BUSY; 8].join(";")]);
+    let (map, sample) = times(&file);
+    assert!(sample >= map + 140_000_000, "{map} {sample}: what is mapped meanwhile is known");
+    Ok(())
+}
+
+pub(super) fn a_recording_has_at_most_its_size() -> Outcome {
+    let folder = Folder::new("size");
+    let file = folder.file("d");
+    let arguments = ["-e", "cpu-clock", "-F", "20000", "-m", "8", "--max-size", "50K", "sh", "-c"];
+    let said = recorded(&file, &[&arguments[..], &["while :; do :; done"]].concat());
+    assert!(said.contains("--max-size") && said.contains("stopped"), "{said}");
+    let size = fs::metadata(&file).expect("it").len();
+    assert!(size > 50 << 10 && size < 200 << 10, "{size}");
+    Ok(())
+}
+
+pub(super) fn only_so_many_files_are_kept() -> Outcome {
+    let folder = Folder::new("many");
+    let arguments = [
+        "--switch-output=40K",
+        "--switch-max-files",
+        "2",
+        "-m",
+        "8",
+        "-F",
+        "5000",
+        "-g",
+        "-e",
+        "cpu-clock",
+        "sh",
+        "-c",
+    ];
+    let said = recorded(&folder.file("d"), &[&arguments[..], &[&[BUSY; 5].join(";")]].concat());
+    assert!(said.matches("wrote ").count() > 2, "{said}");
+    let names = folder.names();
+    assert_eq!(names.len(), 2, "{names:?}");
+    names.iter().for_each(|name| assert!(said.contains(name.as_str()), "{name} in {said}"));
+    Ok(())
+}
+
+pub(super) fn a_signal_writes_what_overwritten_rings_hold() -> Outcome {
+    let folder = Folder::new("dump");
+    let file = folder.file("d");
+    let arguments = ["--overwrite", "-m", "8", "-F", "2000", "-e", "cpu-clock", "sh", "-c"];
+    let child = record(&file, &[&arguments[..], &["while :; do :; done"]].concat()).spawn();
+    let child = child.expect("it starts");
+    for files in 1..=2 {
+        sleep(Duration::from_millis(300));
+        signal(child.id(), "USR2");
+        let start = Instant::now();
+        while folder.names().iter().filter(|name| name.starts_with("d.20")).count() < files {
+            assert!(start.elapsed() < Duration::from_secs(20), "{:?}", folder.names());
+            sleep(Duration::from_millis(20));
+        }
+    }
+    signal(child.id(), "INT");
+    child.wait_with_output().expect("it ends");
+    let mut last = 0;
+    let mut names = folder.names();
+    assert_eq!(names.len(), 3, "{names:?}");
+    // The one without a time is the newest.
+    names.rotate_left(1);
+    for name in names {
+        let mut data = PerfData::open(folder.file(&name)).expect("a recording");
+        let (mut maps, mut times) = (0, Vec::new());
+        while let Some(entry) = data.next().expect("whole records") {
+            match entry.kind() {
+                RecordType::SAMPLE => times.extend(entry.decode().expect("known").time()),
+                RecordType::MMAP2 => maps += 1,
+                _ => {}
+            }
+        }
+        let first = times.iter().min().copied().unwrap_or(0);
+        assert!(maps >= 2 && first > last, "{name}: {maps} maps, from {first} on; before until {last}");
+        last = times.iter().max().copied().unwrap_or(0);
+    }
+    Ok(())
+}
+
+pub(super) fn a_line_is_shown_on_a_terminal() -> Outcome {
+    let folder = Folder::new("line");
+    let (file, log) = (folder.file("d"), folder.file("log"));
+    let line = format!(
+        "{} record -e cpu-clock -o {} sh -c '{}'",
+        program().display(),
+        file.display(),
+        [BUSY; 6].join(";")
+    );
+    let mut script = Command::new(need::program("script")?);
+    let status = script.args(["-qec", &line]).arg(&log).stdin(Stdio::null()).stdout(Stdio::null()).status();
+    assert!(status.is_ok_and(|status| status.success()));
+    let log = fs::read(&log).map(|log| text(&log)).expect("what was shown");
+    let line = log.split("\r\u{1b}[K").find(|line| line.starts_with("recording sh")).expect("a line");
+    for part in ["samples", "/s", "00:0", "iB", "^C stops"] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    Ok(())
+}
+
+pub(super) fn a_recording_is_its_owners() -> Outcome {
+    let folder = Folder::new("mode");
+    let file = folder.file("d");
+    recorded(&file, &["true"]);
+    let mode = fs::metadata(&file).expect("it").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
     Ok(())
 }

@@ -76,3 +76,80 @@ pub(super) fn the_whole_system_is_recorded() -> Outcome {
     assert!(maps > 5, "{maps}");
     Ok(())
 }
+
+pub(super) fn what_is_never_sampled_is_said() -> Outcome {
+    let folder = Folder::new("unseen");
+    let file = folder.file("d");
+    let script = "i=0; while [ $i -lt 2000 ]; do (:); i=$((i+1)); done";
+    let said = recorded(&file, &["-e", "cpu-clock", "-F", "997", "sh", "-c", script]);
+    assert!(said.contains("was not sampled"), "{said}");
+    let said = recorded(&file, &["-e", "cpu-clock", "-F", "997", "sh", "-c", BUSY]);
+    assert!(!said.contains("was not sampled"), "{said}");
+    Ok(())
+}
+
+/// Records of these types that were made up at the start, as text.
+fn synthesized(file: &Path, kinds: &[RecordType]) -> Vec<String> {
+    let mut data = PerfData::open(file).expect("a recording");
+    let mut found = Vec::new();
+    while let Some(entry) = data.next().expect("whole records") {
+        if kinds.contains(&entry.kind()) {
+            let decoded = entry.decode().expect("known");
+            found.extend((decoded.time() == Some(0)).then(|| format!("{:?}", decoded.record)));
+        }
+    }
+    found
+}
+
+pub(super) fn loaded_bpf_programs_are_told() -> Outcome {
+    use perfuse_testkit::bpf::{Program, ProgramType};
+    need::root()?;
+    let program = Program::returning(ProgramType::PerfEvent, 1)?;
+    let folder = Folder::new("bpf");
+    let file = folder.file("d");
+    recorded(&file, &["-a", "-e", "cpu-clock", "sleep", "0.1"]);
+    let records = synthesized(&file, &[RecordType::KSYMBOL, RecordType::BPF_EVENT]);
+    let id = format!("id: {},", program.id());
+    assert!(records.iter().any(|record| record.contains(&id)), "{id} in {records:?}");
+    assert!(records.iter().any(|record| record.contains("bpf_prog_")), "{records:?}");
+    let header = text(&perf(&["report", "--header-only", "-I"], &file)?.stdout);
+    assert!(header.contains(&format!("# bpf_prog_info {}: bpf_prog_", program.id())), "{header}");
+    Ok(())
+}
+
+pub(super) fn cgroups_are_told() -> Outcome {
+    need::root()?;
+    let folder = Folder::new("cgroups");
+    let file = folder.file("d");
+    recorded(&file, &["-a", "--all-cgroups", "-e", "cpu-clock", "sleep", "0.1"]);
+    let records = synthesized(&file, &[RecordType::CGROUP]);
+    assert!(!records.is_empty());
+    assert_eq!(perf_counts(&file, "CGROUP")?, counts(&file)[&RecordType::CGROUP.0]);
+    Ok(())
+}
+
+pub(super) fn what_runs_already_has_build_ids() -> Outcome {
+    let folder = Folder::new("ids");
+    let file = folder.file("d");
+    let mut process = Command::new("sleep").arg("10").spawn().expect("it starts");
+    sleep(Duration::from_millis(100));
+    recorded(&file, &["-e", "cpu-clock", "-p", &process.id().to_string(), "sleep", "0.1"]);
+    let _ = process.kill();
+    let _ = process.wait();
+    let maps = synthesized(&file, &[RecordType::MMAP2]);
+    if !maps.iter().any(|map| map.contains("BuildId(")) {
+        return Err(Skip::needs(
+            "a kernel that tells build-ids, and programs that have them",
+            "neither is seen",
+        ));
+    }
+    let ids = text(&perf(&["buildid-list"], &file)?.stdout);
+    assert!(ids.contains("libc") && ids.contains("[vdso]"), "{ids}");
+    // In a stream they are records.
+    let out = File::create(&file).expect("a file");
+    let status = record(Path::new("-"), &["-e", "cpu-clock", "true"]).stdout(out).status();
+    assert!(status.is_ok_and(|status| status.success()));
+    let stream = PerfData::from_reader(File::open(&file).expect("it"), Options::default()).expect("one");
+    assert!(counts_of(stream).contains_key(&kind::HEADER_BUILD_ID.0));
+    Ok(())
+}
