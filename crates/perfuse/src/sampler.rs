@@ -4,7 +4,6 @@ use crate::aux::AuxArea;
 use crate::builder::Builder;
 use crate::counter::Counter;
 use crate::error::{Call, Error, Result};
-use crate::handle::Handle;
 use crate::kernel::Request;
 use crate::ring::{Batch, Ring, Snapshot};
 use crate::target::Target;
@@ -62,12 +61,12 @@ impl RingOptions {
         })
     }
 
-    /// Maps the ring of an event.
-    pub(crate) fn map(&self, event: &Handle) -> Result<Ring> {
+    /// Maps rings of this kind with `attempt`, which gets their pages: as many as wanted, or what may be had.
+    pub(crate) fn map<T>(&self, mut attempt: impl FnMut(usize, Protection) -> Result<T>) -> Result<T> {
         let protection = if self.overwrite { Protection::Read } else { Protection::ReadWrite };
         let mut pages = self.pages.clamp(1, 1 << 24).next_power_of_two();
         loop {
-            match Ring::map(event, pages, protection) {
+            match attempt(pages, protection) {
                 // The limit of locked memory, or of what can be had in one piece.
                 Err(error)
                     if !self.exact && pages > 1 && [Errno::EPERM, Errno::ENOMEM].contains(&error.errno()) =>
@@ -132,7 +131,8 @@ impl SamplerBuilder {
             let (pid, cpu, flags) = self.target.arguments();
             return Err(Error::new(Call::Open { attr: event, pid, cpu, leader: None, flags }, Errno::EINVAL));
         };
-        let ring = self.ring.map(&owner.counter.handle)?;
+        let event = &owner.counter.handle;
+        let ring = self.ring.map(|pages, protection| Ring::map(event, pages, protection))?;
         for other in others {
             other.counter.handle.ioctl(Request::SetOutput(Some(owner.counter.as_fd())))?;
         }

@@ -99,6 +99,8 @@ impl SamplerSet {
         limits::provide_open_files((slots.len() * events.len()) as u64 + 64);
         let mut set = SamplerSet { rings: Vec::new(), sources: Vec::new(), events: Vec::new() };
         let mut gone = None;
+        // For each ring the source that owns it, and the rings by place.
+        let mut owners = Vec::new();
         let mut rings = BTreeMap::new();
         for slot in &slots {
             // The group that is being opened, and the source that leads it.
@@ -106,48 +108,51 @@ impl SamplerSet {
             for (index, event) in events.iter().enumerate() {
                 let leader = group.filter(|(number, _)| event.group == Some(*number));
                 let leader = leader.map(|(_, source)| &set.sources[source].counter.handle);
-                let counter =
-                    match prepare(event, slot, scope.inherit(), ring, leader.is_some())?.open_in(leader) {
-                        Ok(counter) => counter,
-                        Err(error) if error.is_gone() => {
-                            gone = Some(error);
-                            continue;
-                        }
-                        Err(error) => return Err(error),
-                    };
+                let builder = prepare(event, slot, scope.inherit(), ring, leader.is_some())?;
+                let counter = match builder.open_in(leader) {
+                    Ok(counter) => counter,
+                    Err(error) if error.is_gone() => {
+                        gone = Some(error);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
                 let follows = leader.is_some();
                 if set.events.len() == index {
                     set.events
                         .push(SetEventInfo { attr: *counter.attr(), given_up: counter.given_up().to_vec() });
                 }
-                let (cpu, tid) = (slot.cpu(), slot.tid());
-                // A thread's events on one cpu go to the ring of that cpu.
-                let place = (cpu, tid.filter(|_| cpu.is_none()));
-                let number = match rings.get(&place) {
-                    Some(&number) => {
-                        let ring: &SetRing = &set.rings[number];
-                        let owner = &set.sources[ring.owner].counter;
-                        counter.handle.ioctl(Request::SetOutput(Some(owner.as_fd())))?;
-                        number
-                    }
-                    None => {
-                        let ring = ring.map(&counter.handle)?;
-                        set.rings.push(SetRing { ring, owner: set.sources.len() });
-                        rings.insert(place, set.rings.len() - 1);
-                        set.rings.len() - 1
-                    }
-                };
                 if let (Some(number), false) = (event.group, follows) {
                     group = Some((number, set.sources.len()));
                 }
+                let (cpu, tid) = (slot.cpu(), slot.tid());
+                // A thread's events on one cpu go to the ring of that cpu.
+                let place = (cpu, tid.filter(|_| cpu.is_none()));
+                let ring = *rings.entry(place).or_insert_with(|| {
+                    owners.push(set.sources.len());
+                    owners.len() - 1
+                });
                 let id = counter.id()?;
-                set.sources.push(SetSource { event: index, ring: number, cpu, tid, id, counter, follows });
+                set.sources.push(SetSource { event: index, ring, cpu, tid, id, counter, follows });
             }
         }
-        match gone {
-            Some(error) if set.sources.is_empty() => Err(error),
-            _ => Ok(set),
+        if let (Some(error), true) = (gone, set.sources.is_empty()) {
+            return Err(error);
         }
+        // All in one size: what the first took of the limit would be missing for the last.
+        set.rings = ring.map(|pages, protection| {
+            let event = |owner: usize| &set.sources[owner].counter.handle;
+            let map = |&owner| Ok(SetRing { ring: Ring::map(event(owner), pages, protection)?, owner });
+            owners.iter().map(map).collect()
+        })?;
+        for (index, source) in set.sources.iter().enumerate() {
+            let owner = owners[source.ring];
+            if index != owner {
+                let owner = set.sources[owner].counter.as_fd();
+                source.counter.handle.ioctl(Request::SetOutput(Some(owner)))?;
+            }
+        }
+        Ok(set)
     }
 
     /// Each event on each target, in the order of opening.

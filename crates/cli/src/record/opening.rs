@@ -35,7 +35,8 @@ pub(super) fn open(plan: &Plan, command: Option<&HeldCommand>) -> Result<Opened,
     let mut remarks = plan.remarks.clone();
     let mut requests = plan.events.clone();
     let opened = match attempt(plan, &requests, command) {
-        Err(error) if plan.default_events && error.is_unsupported() => {
+        // The clock has no branches either: then it is the PMU that is missed.
+        Err(error) if plan.default_events && error.is_unsupported() && !needs_branches(plan) => {
             remarks.push(instead(plan, &error));
             requests.iter_mut().for_each(|request| request.spec = cpu_clock());
             attempt(plan, &requests, command)?
@@ -57,6 +58,10 @@ pub(super) fn open(plan: &Plan, command: Option<&HeldCommand>) -> Result<Opened,
     opened.filter()?;
     opened.describe(plan);
     Ok(opened)
+}
+
+fn needs_branches(plan: &Plan) -> bool {
+    !plan.branches.is_empty() || plan.chains == Some(Chains::LastBranches)
 }
 
 fn cpu_clock() -> EventSpec {
@@ -88,7 +93,7 @@ fn attempt(
     const ATTEMPTS: usize = 5;
     let pages = plan.pages.unwrap_or_else(default_pages);
     let bytes = pages.next_power_of_two() * page_size();
-    let ring = RingOptions { pages, exact: plan.pages.is_some(), overwrite: plan.overwrite };
+    let ring = RingOptions { pages, exact: false, overwrite: plan.overwrite };
     let mut wanted = attrs::wanted(plan, requests, watermark(bytes))?;
     for number in 1.. {
         let before = threads(&plan.whom);
@@ -207,10 +212,15 @@ impl Opened {
         }
         let size = self.set.ring_bytes();
         let wished = plan.pages.unwrap_or_else(default_pages).next_power_of_two() * page_size();
-        if size < wished.min(128 * page_size()) && size > 0 {
+        let missed = if plan.pages.is_some() { wished } else { wished.min(128 * page_size()) };
+        if (1..missed).contains(&size) {
+            let limit = fs::read_to_string("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or_default();
             self.remarks.push(format!(
-                "rings of {} KiB only, which is what this user may lock in memory; records may be lost",
-                size >> 10
+                "rings of {} KiB in place of {}, which is what this user may lock in memory \
+                 (perf_event_mlock_kb is {}); records may be lost",
+                size >> 10,
+                wished >> 10,
+                limit.trim()
             ));
         }
     }

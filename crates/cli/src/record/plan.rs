@@ -9,7 +9,7 @@ use perfuse::{online_cpus, parse_cpu_list};
 use perfuse_events::{EventList, EventSet, EventSpec, Precise, Source, Tracefs};
 use perfuse_sys::page_size;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What is to be recorded, and how.
@@ -251,6 +251,12 @@ impl Plan {
 }
 
 fn whom(args: &Args) -> Result<Whom, Failure> {
+    let gone = |kind: &str, ids: &[u32]| {
+        let gone = ids.iter().find(|id| !Path::new(&format!("/proc/{id}")).exists());
+        gone.map_or(Ok(()), |id| Err(Failure::new(format_args!("there is no {kind} {id}, or not any more"))))
+    };
+    gone("process", &args.pid)?;
+    gone("thread", &args.tid)?;
     if !args.pid.is_empty() {
         return Ok(Whom::Processes(args.pid.clone()));
     }
@@ -307,6 +313,10 @@ fn events(args: &Args) -> Result<Vec<Request>, Failure> {
         let sets = listed.events.parse().and_then(|list: EventList| list.resolve(&catalogue));
         for EventSet { name, weak, events, .. } in sets.map_err(|error| Failure::usage(error.explain()))? {
             groups += 1;
+            if let Some(spec) = events.iter().find(|spec| matches!(spec.source, Source::Tool(_))) {
+                let name = &spec.name;
+                return Err(Failure::usage(format_args!("{name} cannot be sampled; perfuse stat counts it")));
+            }
             let group = (events.len() > 1).then_some(groups);
             requests.extend(events.into_iter().map(|spec| Request {
                 filter: listed.filter.clone(),

@@ -35,3 +35,83 @@ pub(super) fn an_unprivileged_user_records_the_user_side() -> Outcome {
     );
     Ok(())
 }
+
+/// A recording that is refused: what is said, and that no file is left.
+fn refused(folder: &Folder, arguments: &[&str]) -> String {
+    let output = record(&folder.file("refused"), arguments).output().expect("it starts");
+    let said = text(&output.stderr);
+    assert!(matches!(output.status.code(), Some(2 | 125)), "{arguments:?}: {:?} {said}", output.status);
+    assert!(!folder.file("refused").exists(), "{arguments:?} left a file");
+    said
+}
+
+pub(super) fn what_is_wrong_is_said() -> Outcome {
+    let folder = Folder::new("wrong");
+    for (arguments, expected) in [
+        (&["-e", "cpu-clok", "true"][..], "did you mean cpu-clock?"),
+        (&["-e", "duration_time", "true"], "duration_time cannot be sampled; perfuse stat counts it"),
+        (&["-e", "cpu-clock", "--filter", "x > 1", "true"], "cpu-clock is none"),
+        (&["-p", "2147483646"], "there is no process 2147483646"),
+        (&["-t", "2147483646"], "there is no thread 2147483646"),
+        (&["-u", "no such user"], "no such user"),
+        (&["-I=ip,nonsense", "true"], "no register is called 'nonsense'; there are"),
+        (&["-F", "2000000000", "--strict-freq", "true"], "perf_event_max_sample_rate"),
+        (&["-C", "4000", "true"], "there is no cpu 4000"),
+    ] {
+        let said = refused(&folder, arguments);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+    Ok(())
+}
+
+pub(super) fn what_needs_a_pmu_says_so() -> Outcome {
+    need::no_hardware_pmu()?;
+    let folder = Folder::new("no-pmu");
+    // An event that is refused after others were opened: nothing is recorded, and it is the one that is told.
+    let said = refused(&folder, &["-e", "cpu-clock,cycles,page-faults", "true"]);
+    assert!(said.contains("cannot open cycles "), "{said}");
+    for arguments in [&["-b", "true"][..], &["--call-graph", "lbr", "true"]] {
+        let said = refused(&folder, arguments);
+        assert!(said.contains("cannot open cycles "), "{said}");
+    }
+    let said = refused(&folder, &["-e", "cpu-clock", "-j", "any_call,u", "true"]);
+    assert!(said.contains("cannot record branches"), "{said}");
+    Ok(())
+}
+
+pub(super) fn too_few_descriptors_are_told() -> Outcome {
+    need::root()?;
+    let folder = Folder::new("descriptors");
+    let file = folder.file("d");
+    let script =
+        "ulimit -n 14; exec \"$0\" record -o \"$1\" -a -e cpu-clock,page-faults,dummy,task-clock,cs true";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(program()).arg(&file).stdin(Stdio::null());
+    let output = command.output().expect("it starts");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("as many descriptors as it may have (limit 14)"), "{said}");
+    assert!(!file.exists());
+    Ok(())
+}
+
+pub(super) fn rings_are_as_large_as_the_user_may_lock() -> Outcome {
+    need::root()?;
+    let allowed_kib = need::sysctl("kernel/perf_event_mlock_kb")?;
+    if !(64..1 << 20).contains(&allowed_kib) || need::sysctl("kernel/perf_event_paranoid")? < 0 {
+        return Err(Skip::needs("a limit of locked memory", allowed_kib));
+    }
+    let folder = Folder::new("locked");
+    let program = folder.file("perfuse");
+    fs::copy(self::program(), &program).expect("a copy");
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).expect("a folder for all");
+    let script = "ulimit -l 0; exec \"$0\" record -e cpu-clock -m 256M -o \"$1\" true";
+    let mut command = Sandbox::new().unprivileged().command(Path::new("sh"));
+    command.args(["-c", script]).arg(&program).arg(folder.file("d"));
+    let output = command.env("LC_ALL", "C.UTF-8").output().expect("it starts");
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("KiB in place of 262144, which is what this user may lock in memory"), "{said}");
+    assert!(PerfData::open(folder.file("d")).is_ok());
+    Ok(())
+}

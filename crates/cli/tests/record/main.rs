@@ -89,6 +89,10 @@ suite! {
     weak_groups_stay_together_where_they_can,
     each_event_has_its_cgroup,
     both_recorders_find_the_same_shares,
+    what_is_wrong_is_said,
+    what_needs_a_pmu_says_so,
+    too_few_descriptors_are_told,
+    rings_are_as_large_as_the_user_may_lock,
     a_recording_is_its_owners_alone,
 }
 
