@@ -1,10 +1,13 @@
 //! Recordings from arbitrary bytes: reading never panics, never hangs, takes no memory that the bytes do not
 //! account for; what is taken apart can be written, and is then the bytes it came from.
 //!
-//! An input is a file. It is read as a file and as a pipe, unpacked and not, in its order and by time.
+//! An input is a file. It is read as a file and as a pipe, unpacked and not, in its order and by time; by
+//! time it is replayed into processes and maps.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use perfuse_data::abi::record::Record;
+use perfuse_data::session::{Level, Session};
 use perfuse_data::tool::kind;
 use perfuse_data::{Options, Ordered, PerfData};
 use std::io::{Cursor, Read};
@@ -68,6 +71,33 @@ fn records(mut data: PerfData<'_>) {
     let _ = format!("{:?} {:?}", data.events(), data.problems());
 }
 
+/// By time, into processes and maps.
+fn replay(data: PerfData<'_>) {
+    let mut ordered = Ordered::with_limit(data, 4096);
+    let mut session = Session::new();
+    for _ in 0..MOST {
+        match ordered.next() {
+            Ok(Some(entry)) => {
+                let Ok(decoded) = entry.decode() else { continue };
+                session.apply(&decoded);
+                let Record::Sample(sample) = &decoded.record else { continue };
+                let (tid, ip) = (sample.tid.unwrap_or_default(), sample.ip.unwrap_or_default());
+                if let Some(found) = session.resolve(tid.pid, tid.tid, Level::of(decoded.misc), ip) {
+                    assert!(found.map.start <= ip && ip < found.map.end);
+                    let _ = session.object(found.map.object);
+                }
+                session.kernel_text().apply(ip, &mut [0; 16]);
+            }
+            Ok(None) => break,
+            Err(_) => {}
+        }
+    }
+    for (_, maps) in session.processes() {
+        let maps: Vec<_> = maps.iter().collect();
+        assert!(maps.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    }
+}
+
 fuzz_target!(|bytes: &[u8]| {
     for options in [UNPACKED, PACKED] {
         if let Ok(data) = PerfData::from_seekable(Cursor::new(bytes), options) {
@@ -78,11 +108,6 @@ fuzz_target!(|bytes: &[u8]| {
         records(data);
     }
     if let Ok(data) = PerfData::from_seekable(Cursor::new(bytes), UNPACKED) {
-        let mut ordered = Ordered::with_limit(data, 4096);
-        for _ in 0..MOST {
-            if let Ok(None) = ordered.next() {
-                break;
-            }
-        }
+        replay(data);
     }
 });

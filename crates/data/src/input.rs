@@ -96,7 +96,7 @@ impl Buffer {
 }
 
 fn zeros(len: usize) -> Arc<[u8]> {
-    std::iter::repeat_n(0, len).collect()
+    vec![0; len].into()
 }
 
 /// What bytes come from.

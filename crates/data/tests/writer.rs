@@ -9,7 +9,7 @@ use perfuse_abi::record::RecordType;
 use perfuse_abi::wire::{Seq, Text};
 use perfuse_data::feature::*;
 use perfuse_data::tool::*;
-use perfuse_data::{Options, Ordered, PerfData, Writer};
+use perfuse_data::{Error, Options, Ordered, PerfData, Writer};
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 use written::{comm, events, features};
 
@@ -123,6 +123,70 @@ fn a_file_that_was_cut_off_anywhere_is_read_up_to_there() {
     // Before the first record, there is an error and no more.
     for cut in 0..data_at as usize {
         assert_eq!(all(&interrupted[..cut]).0, [], "cut at {cut}");
+    }
+}
+
+/// Everything that a reader delivers, in the order of the file or by time, with what unpacked records are in.
+fn delivered(data: Result<PerfData<'_>, Error>, by_time: bool) -> Vec<Vec<u8>> {
+    let (Ok(data), mut found) = (data, Vec::new()) else { return Vec::new() };
+    if by_time {
+        let mut ordered = Ordered::new(data);
+        while let Ok(Some(entry)) = ordered.next() {
+            found.push(entry.bytes().to_vec());
+        }
+    } else {
+        let mut data = data;
+        while let Ok(Some(entry)) = data.next() {
+            found.push(entry.bytes().to_vec());
+        }
+    }
+    found
+}
+
+#[test]
+fn a_recording_of_any_form_that_was_cut_off_gives_all_that_is_whole() {
+    fn fill<W: Write>(writer: &mut Writer<W>) {
+        for tool in tools() {
+            writer.tool(tool).unwrap();
+        }
+        for turn in 0..4u64 {
+            #[cfg(feature = "compress")]
+            if turn == 2 {
+                writer.compress(1).unwrap();
+            }
+            let records: Vec<_> = (0..6).map(|n| comm(b"cut", 1 + turn * 10 + (n * 5) % 7)).collect();
+            writer.records(&[&records.concat()]).unwrap();
+            writer.aux(Auxtrace::default(), &[b"some AUX data"]).unwrap();
+            writer.tool(Tool::FinishedRound).unwrap();
+        }
+        writer.flush().unwrap();
+    }
+    let mut file = Writer::file(Cursor::new(Vec::new()), &events()).unwrap();
+    fill(&mut file);
+    // Not finished: as it is after a crash.
+    let file = file.get_ref().get_ref().clone();
+    let mut pipe = Writer::pipe(Vec::new(), &events()).unwrap();
+    pipe.features(features()).unwrap();
+    fill(&mut pipe);
+    let pipe = pipe.get_ref().clone();
+    for bytes in [file, pipe] {
+        let read = |cut: usize, by_time| {
+            delivered(PerfData::from_seekable(Cursor::new(&bytes[..cut]), Options::default()), by_time)
+        };
+        let whole = read(bytes.len(), false);
+        assert!(whole.len() > 24 + tools().len());
+        let mut seen = 0;
+        for cut in 0..=bytes.len() {
+            let found = read(cut, false);
+            assert!(found == whole[..found.len()] && found.len() >= seen, "cut at {cut}");
+            seen = found.len();
+            // By time, the same records.
+            let (mut found, mut sorted) = (found, read(cut, true));
+            found.sort();
+            sorted.sort();
+            assert!(found == sorted, "cut at {cut}");
+        }
+        assert_eq!(seen, whole.len());
     }
 }
 
