@@ -83,10 +83,11 @@ pub(super) fn too_few_descriptors_are_told() -> Outcome {
     need::root()?;
     let folder = Folder::new("descriptors");
     let file = folder.file("d");
-    let script =
-        "ulimit -n 14; exec \"$0\" record -o \"$1\" -a -e cpu-clock,page-faults,dummy,task-clock,cs true";
-    let mut command = Command::new("sh");
-    command.args(["-c", script]).arg(program()).arg(&file).stdin(Stdio::null());
+    let mut command = Sandbox::new().open_files(14).command(program());
+    command
+        .args(["record", "-a", "-e", "cpu-clock,page-faults,dummy,task-clock,cs", "-o"])
+        .arg(&file)
+        .arg("true");
     let output = command.output().expect("it starts");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");
@@ -105,9 +106,8 @@ pub(super) fn rings_are_as_large_as_the_user_may_lock() -> Outcome {
     let program = folder.file("perfuse");
     fs::copy(self::program(), &program).expect("a copy");
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).expect("a folder for all");
-    let script = "ulimit -l 0; exec \"$0\" record -e cpu-clock -m 256M -o \"$1\" true";
-    let mut command = Sandbox::new().unprivileged().command(Path::new("sh"));
-    command.args(["-c", script]).arg(&program).arg(folder.file("d"));
+    let mut command = Sandbox::new().unprivileged().locked_bytes(0).command(&program);
+    command.args(["record", "-e", "cpu-clock", "-m", "256M", "-o"]).arg(folder.file("d")).arg("true");
     let output = command.env("LC_ALL", "C.UTF-8").output().expect("it starts");
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
