@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 ///
 /// Members of a group are on the PMU together and sample each by itself, unless their attrs say otherwise:
 /// one whose `sample_type` has `READ` and whose `read_format` has `GROUP` gives the values of all with each
-/// sample of the leader. Older kernels refuse that for events that are inherited; it is the inheritance that
-/// is then given up (Linux 6.13 can do both).
+/// sample of the leader, those of its task alone (rule D7). Older kernels refuse that for events that are
+/// inherited; it is the inheritance that is then given up (Linux 6.13 can do both).
 ///
 /// ```
 /// use perfuse::{Command, Counter, RingOptions, SamplerSet, Scope, abi::{AttrFlags, Software}};

@@ -158,18 +158,12 @@ fn counts(attr: &mut Attr, fields: Fields, request: &Request) {
     attr.flags.set(AttrFlags::INHERIT_STAT, fields.per_thread_counts);
 }
 
+/// Of which privilege levels is left to the kernel unless told: those that are sampled.
 fn branch_stack(attr: &mut Attr, branches: BranchSampleType) {
     attr.sample_type |= SampleType::BRANCH_STACK;
     attr.branch_sample_type |= branches;
-    let kinds = BranchSampleType::PLM_ALL;
-    // What is sampled decides, unless told; and privilege levels alone are no kind of branch.
-    if !branches.intersects(kinds) {
-        attr.branch_sample_type |= BranchSampleType::USER;
-        if !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) {
-            attr.branch_sample_type |= BranchSampleType::KERNEL;
-        }
-    }
-    if branches.difference(kinds).is_empty() {
+    // Privilege levels alone are no kind of branch.
+    if branches.difference(BranchSampleType::PLM_ALL).is_empty() {
         attr.branch_sample_type |= BranchSampleType::ANY;
     }
 }
@@ -191,7 +185,6 @@ fn chains(builder: Builder, plan: &Plan) -> Builder {
         }),
         Some(Chains::LastBranches) => builder.with(|attr| {
             attr.sample_type |= SampleType::CALLCHAIN | SampleType::BRANCH_STACK;
-            attr.flags |= AttrFlags::EXCLUDE_CALLCHAIN_USER;
             attr.branch_sample_type = BranchSampleType::USER
                 | BranchSampleType::CALL_STACK
                 | BranchSampleType::NO_CYCLES

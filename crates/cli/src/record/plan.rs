@@ -199,6 +199,10 @@ impl Plan {
                 "a pipe is one stream: no --switch-output, --overwrite, --timestamp-filename",
             ));
         }
+        let (chains, branches) = (chains(args)?, branches(args)?);
+        if chains == Some(Chains::LastBranches) && !branches.is_empty() {
+            return Err(Failure::usage("-b and -j want the branches that --call-graph lbr is made of"));
+        }
         let on_cpus = matches!(whom, Whom::Cpus(_));
         Ok(Plan {
             command: args.command.clone(),
@@ -206,7 +210,7 @@ impl Plan {
             default_events: args.selection.lists.is_empty(),
             rate,
             rate_given: args.count.is_some() || args.frequency.is_some(),
-            chains: chains(args)?,
+            chains,
             start,
             inherit: !args.no_inherit && !args.per_thread,
             by_thread: args.per_thread,
@@ -236,7 +240,7 @@ impl Plan {
                 exclude_chains,
             },
             sideband,
-            branches: branches(args)?,
+            branches,
             output,
             switch,
             timestamp_filename: args.timestamp_filename || switch != Switch::Never,
@@ -597,7 +601,15 @@ pub(super) mod tests {
 
     #[test]
     fn contradictions_are_refused() {
-        for line in ["", "-p 1 -a", "-e nonsense true", "-C 3-1", "-b -j any true", "-e cs -G a,b true"] {
+        for line in [
+            "",
+            "-p 1 -a",
+            "-e nonsense true",
+            "-C 3-1",
+            "-b -j any true",
+            "-e cs -G a,b true",
+            "-b --call-graph lbr true",
+        ] {
             assert!(plan(line).is_err(), "{line}");
         }
     }
