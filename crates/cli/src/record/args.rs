@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "perfuse record [OPTIONS] [--] COMMAND [ARGS]...\n       \
-                      perfuse record [OPTIONS] -p PID | -t TID | -a | -C CPUS [[--] COMMAND [ARGS]...]",
+                      perfuse record [OPTIONS] -p PID | -t TID | -u USER | -a | -C CPUS [[--] COMMAND [ARGS]...]",
     after_help = "Without -e, cycles are sampled 997 times a second, or the cpu-clock where there is no PMU. \
                   The exit status is the command's: 128+n if signal n ended it; 125 if perfuse failed, 126 if \
                   the command cannot be executed, 127 if there is none."

@@ -55,12 +55,17 @@ fn without_symbols(line: &str) -> Option<String> {
     Some(format!("{} {file}", words[..=address].join(" ")))
 }
 
-/// All that both can be asked about a recording.
-fn agree_about(file: &Path) -> Outcome {
+/// What both can be asked about the records of a recording.
+fn agree_about_records(file: &Path) -> Outcome {
     for arguments in [&["evlist"][..], &["evlist", "-v"], &["evlist", "-F"], &["report", "--stats"]] {
         agree(arguments, file, plainly)?;
     }
-    agree(&["report", "-D"], file, plainly)?;
+    agree(&["report", "-D"], file, plainly)
+}
+
+/// All that both can be asked about a recording.
+fn agree_about(file: &Path) -> Outcome {
+    agree_about_records(file)?;
     agree(&["script"], file, without_symbols)?;
     // As many samples as there are.
     let report = read_by(&mut Command::new(need::perf()?), &["report", "--stdio"], file);
@@ -104,6 +109,23 @@ pub(super) fn both_readers_agree_about_groups() -> Outcome {
 
 pub(super) fn both_readers_agree_about_call_chains() -> Outcome {
     agree_about_all("agree-chains", &["-e cpu-clock -g", "-e cpu-clock,page-faults -g"])
+}
+
+pub(super) fn both_readers_agree_about_large_samples() -> Outcome {
+    need::perf()?;
+    let folder = Folder::new("agree-large");
+    let file = folder.file("d");
+    for options in [
+        "--call-graph dwarf,4096",
+        "-d -W --phys-data --data-page-size --code-page-size",
+        "-I --user-regs",
+        "-g -e {cpu-clock,page-faults}:S",
+    ] {
+        let options: Vec<_> = options.split(' ').collect();
+        recorded(&file, &[&options[..], &["-F", "500", "sh", "-c", BUSY]].concat());
+        agree_about_records(&file)?;
+    }
+    Ok(())
 }
 
 pub(super) fn both_readers_agree_about_the_system() -> Outcome {
