@@ -147,8 +147,8 @@ impl<'i> Ordered<'i> {
         let lane = &mut self.lanes[part];
         let (parts, events) = self.data.parts_mut();
         let file = &mut parts[part];
-        while let Some(found) = file.next_in_buffer() {
-            let body = file.bytes_in_buffer(found).get(Header::SIZE..).unwrap_or(&[]);
+        while let Some(found) = file.next_in_buffer().or_else(|| file.next_in_unpacked()) {
+            let body = file.bytes().get(Header::SIZE..).unwrap_or(&[]);
             let raw = RawRecord { header: found.header, body };
             let time = events.format_of(&raw).and_then(|format| format.time_of(&raw));
             if !time.is_some_and(|time| self.kept.keep(file, lane, found, time)) {

@@ -77,16 +77,31 @@ impl<'i> Part<'i> {
         if self.is_special {
             return None;
         }
-        let rest = self.stream.bytes().get(len..)?;
+        let header = self.kernel_header(self.stream.bytes(), len)?;
+        self.stream.consume(len);
+        self.held = Held::Stream(header.size.into());
+        Some(Found { header, location: self.stream.location() })
+    }
+
+    /// The next record, if it is one of the kernel and has been unpacked.
+    #[inline]
+    pub(crate) fn next_in_unpacked(&mut self) -> Option<Found> {
+        let Held::Unpacked(len) = self.held else { return None };
+        let header = self.kernel_header(self.unpacker.as_deref()?.output().bytes(), len)?;
+        self.unpacker.as_deref_mut()?.output_mut().consume(len);
+        self.unpacked += len as u64;
+        self.held = Held::Unpacked(header.size.into());
+        Some(Found { header, location: Location { unpacked: Some(self.unpacked), ..self.compressed } })
+    }
+
+    /// The header at a place in a buffer, if it is that of a whole record of the kernel.
+    #[inline]
+    fn kernel_header(&self, bytes: &[u8], at: usize) -> Option<Header> {
+        let rest = bytes.get(at..)?;
         let mut header = Header::default();
         header.layout(&mut Reader::new(rest, self.order)).ok()?;
         let size = usize::from(header.size);
-        if !header.kind.is_kernel() || size < Header::SIZE || size > rest.len() {
-            return None;
-        }
-        self.stream.consume(len);
-        self.held = Held::Stream(size);
-        Some(Found { header, location: self.stream.location() })
+        (header.kind.is_kernel() && size >= Header::SIZE && size <= rest.len()).then_some(header)
     }
 
     /// The bytes of what [`next_in_buffer`](Self::next_in_buffer) found.
@@ -100,7 +115,7 @@ impl<'i> Part<'i> {
         if self.is_done {
             return Ok(None);
         }
-        if let Some(found) = self.next_in_buffer() {
+        if let Some(found) = self.next_in_buffer().or_else(|| self.next_in_unpacked()) {
             return Ok(Some(found));
         }
         let result = self.find();
@@ -350,7 +365,10 @@ impl<'i> Part<'i> {
 
     /// Takes a buffer back that is no longer needed.
     pub(crate) fn recycle(&mut self, bytes: Arc<[u8]>) {
-        self.stream.buffer.recycle(bytes);
+        match self.unpacker.as_deref_mut() {
+            Some(unpacker) => unpacker.output_mut().recycle(bytes),
+            None => self.stream.buffer.recycle(bytes),
+        }
     }
 
     /// Bytes that follow the current record, not counting those that were read.
