@@ -2,9 +2,7 @@
 //! order of time together with what was running then.
 
 pub(crate) mod dump;
-pub(crate) mod frames;
 pub(crate) mod groups;
-pub(crate) mod hash;
 pub(crate) mod header;
 mod names;
 pub(crate) mod registers;
@@ -19,7 +17,7 @@ use perfuse_data::tool::kind;
 use perfuse_data::{Entry, Options, Ordered, PerfData};
 use std::fmt::Write;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tracing::Formats;
 
 /// Which recording.
@@ -143,8 +141,13 @@ pub(crate) fn write_time(out: &mut String, time_ns: u64, digits: usize) {
 }
 
 /// A span of time, from and to, in the form `[start],[stop]` of seconds. Both ends belong to it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span(u64, u64);
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    from_ns: u64,
+    to_ns: u64,
+    /// As it was told.
+    pub(crate) text: String,
+}
 
 impl std::str::FromStr for Span {
     type Err = String;
@@ -155,7 +158,8 @@ impl std::str::FromStr for Span {
             "" => Ok(missing),
             text => nanoseconds(text).ok_or(format!("'{text}' is no time in seconds")),
         };
-        Ok(Span(parse(start, 0)?, parse(end, u64::MAX)?))
+        let (from_ns, to_ns) = (parse(start, 0)?, parse(end, u64::MAX)?);
+        Ok(Span { from_ns, to_ns, text: text.to_owned() })
     }
 }
 
@@ -208,7 +212,7 @@ impl Filter {
         let in_ranges = |cpus: &Cpus| {
             cpu.is_some_and(|cpu| cpus.0.iter().any(|&(first, last)| (first..=last).contains(&cpu)))
         };
-        let in_span = |span: &Span| time.is_some_and(|time| (span.0..=span.1).contains(&time));
+        let in_span = |span: &Span| time.is_some_and(|time| (span.from_ns..=span.to_ns).contains(&time));
         self.cpu.as_ref().is_none_or(in_ranges) && self.time.as_ref().is_none_or(in_span)
     }
 
@@ -218,13 +222,5 @@ impl Filter {
         listed(&self.pid, pid)
             && listed(&self.tid, tid)
             && (self.comm.is_empty() || self.comm.iter().any(|name| name.as_bytes() == comm))
-    }
-}
-
-/// The last part of a path.
-pub(crate) fn base_name(path: &str) -> &str {
-    match path.starts_with('/') {
-        true => Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path),
-        false => path,
     }
 }

@@ -1,22 +1,23 @@
 //! `perfuse report`: where the samples of a recording were, as text for people and pipes, or JSON.
 
-mod chains;
 mod facts;
 mod json;
-mod keys;
-mod profile;
+mod options;
+mod progress;
 mod text;
+mod tree;
 
-use crate::exit::{Failure, Result};
-use crate::recording::frames::{FrameId, Frames};
+use crate::exit::Result;
 use crate::recording::{self, Filter, Input};
-use chains::Style;
 pub(crate) use facts::kind_name;
-use keys::{Column, Key, Names};
-use perfuse_abi::record::{Record, Sample};
+use options::{List, Plan, Style, list_of_columns};
+use perfuse_abi::SampleType;
+use perfuse_abi::record::Record;
+use perfuse_data::Event;
 use perfuse_data::session::{Level, Session};
-use profile::Profile;
-use std::io::Write;
+use perfuse_profile::{Collector, Column, Entry, Frames, Key, Names, Order, Profile, Report};
+use progress::Progress;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 /// Options of `perfuse report`.
@@ -32,7 +33,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     filter: Filter,
     /// Only these objects, by name with or without folders
-    #[arg(long, visible_alias = "dsos", value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(short, long, visible_alias = "dsos", value_name = "NAME,...", value_delimiter = ',')]
     dso: Vec<String>,
     /// Only these functions
     #[arg(short = 'S', long, visible_alias = "symbols", value_name = "NAME,...", value_delimiter = ',')]
@@ -40,30 +41,60 @@ pub(crate) struct Args {
     /// Only functions with this in their name
     #[arg(long, value_name = "TEXT")]
     symbol_filter: Option<String>,
-    /// What to tell apart: comm, dso, symbol, pid, tid, cpu, cgroup, time, weight
-    #[arg(short, long, value_name = "KEY,...", default_value = "comm,dso,symbol", value_parser = list_of_keys)]
-    sort: KeyList,
-    /// Columns: overhead, overhead_children, sample, period, and what one can sort by
+    /// What to tell apart: comm, dso, symbol (default), pid, tgid, cpu, time, srcline, weight, cgroup, ...; with + in front, besides
+    #[arg(short, long, value_name = "KEY,...", value_parser = list_of_columns)]
+    sort: Option<List<Column>>,
+    /// Columns: overhead, overhead_children, sample, period, and what one can sort by; with + in front, besides
     #[arg(short = 'F', long, value_name = "FIELD,...", value_parser = list_of_columns)]
-    fields: Option<ColumnList>,
+    fields: Option<List<Column>>,
     /// Show the number of samples
     #[arg(short = 'n', long)]
     show_nr_samples: bool,
+    /// Show the occurrences of the event that samples stand for
+    #[arg(long)]
+    show_total_period: bool,
+    /// Show the shares in the kernel and in programs
+    #[arg(long)]
+    show_cpu_utilization: bool,
     /// Count what a function calls as its own too (default where there are callchains)
     #[arg(long, overrides_with = "no_children")]
     children: bool,
     /// Count only what is in the function itself
     #[arg(long, overrides_with = "children")]
     no_children: bool,
-    /// Call trees: graph, fractal, folded or none; with a least percentage; caller or callee first
-    #[arg(short = 'g', long, value_name = "STYLE[,PERCENT][,ORDER]", num_args = 0..=1, default_missing_value = "graph")]
+    /// Call trees: graph, fractal, flat, folded or none; a least percentage and a most number of branches; caller or callee first; function or address; percent, period or count
+    #[arg(short = 'g', long, value_name = "STYLE[,PERCENT[,NUMBER]][,ORDER][,KEY][,VALUE]", num_args = 0..=1, default_missing_value = "graph")]
     call_graph: Option<String>,
+    /// Call trees with the outermost caller first
+    #[arg(short = 'G', long)]
+    inverted: bool,
+    /// Take only so many frames of a callchain
+    #[arg(long, value_name = "NUMBER", default_value_t = u32::MAX, hide_default_value = true)]
+    max_stack: u32,
     /// Leave out entries below this many percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     percent_limit: f64,
+    /// Of what percentages are: of all samples, or relative to those that filters leave
+    #[arg(long, value_name = "HOW", default_value = "absolute", value_parser = ["absolute", "relative"])]
+    percentage: String,
+    /// The steps of the key time, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    time_quantum: u64,
+    /// Between columns, without padding
+    #[arg(short = 't', long, value_name = "TEXT")]
+    field_separator: Option<String>,
+    /// Widths of columns; 0 is as wide as needed
+    #[arg(short = 'w', long, value_name = "WIDTH,...", value_delimiter = ',')]
+    column_widths: Vec<usize>,
+    /// No lines that begin with #
+    #[arg(short, long)]
+    quiet: bool,
     /// Taken for perf's sake: the report is text
     #[arg(long, hide = true)]
     stdio: bool,
+    /// When to use colours: always, never, or auto on a terminal
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, default_value = "auto", default_missing_value = "always", value_parser = ["always", "never", "auto"])]
+    stdio_color: String,
     /// Show what the recording says of itself first
     #[arg(long)]
     header: bool,
@@ -93,48 +124,35 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Clone, Debug)]
-struct KeyList(Vec<Key>);
-#[derive(Clone, Debug)]
-struct ColumnList(Vec<Column>);
-
-fn list_of_keys(text: &str) -> std::result::Result<KeyList, String> {
-    keys::keys(text).map(KeyList)
-}
-
-fn list_of_columns(text: &str) -> std::result::Result<ColumnList, String> {
-    keys::columns(text).map(ColumnList)
-}
-
-/// An event and what was found of it.
-#[derive(Debug, Default)]
-struct EventProfile {
-    name: String,
-    profile: Profile,
-}
-
-/// What the options amount to.
-#[derive(Clone, Debug)]
-struct Plan {
-    context_keys: Vec<Key>,
+/// What was read: for each event a profile, and what all have in common.
+struct Read {
+    names: Vec<String>,
+    profiles: Vec<Profile>,
+    /// The keys that the contexts of the profiles have.
     keys: Vec<Key>,
-    columns: Vec<Column>,
-    children: bool,
-    style: Style,
-    least_percent: f64,
-    to_callees: bool,
-}
-
-/// What all events share.
-struct Summary {
-    lost: u64,
     frames: Frames,
     session: Session,
+    lost: u64,
+    machine: facts::Machine,
+}
+
+/// What is shown of an event.
+struct Shown<'s> {
+    name: &'s str,
+    samples: u64,
+    /// What percentages are of.
+    whole: u64,
+    report: &'s Report<'s>,
+    frames: &'s Frames,
+    names: Names<'s>,
+    /// In order, without those below the limit.
+    entries: Vec<&'s Entry>,
+    all: Vec<&'s Entry>,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     if args.header || args.header_only {
         recording::header::print(&mut out, &args.input)?;
     }
@@ -148,215 +166,151 @@ pub(crate) fn run(args: &Args) -> Result {
     } else if args.tasks || args.mmaps {
         facts::tasks(&mut out, &args.input, args.mmaps)?;
     } else {
-        profile_report(&mut out, args)?;
+        print(&mut out, args)?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn profile_report(out: &mut impl Write, args: &Args) -> Result<()> {
-    let columns = args.fields.as_ref().map(|list| list.0.as_slice());
-    let sort: Vec<Key> = match columns {
-        Some(columns) => {
-            let key = |column: &Column| if let Column::Key(key) = column { Some(*key) } else { None };
-            columns.iter().filter_map(key).collect()
+fn has_colour(args: &Args) -> bool {
+    match args.stdio_color.as_str() {
+        "always" => true,
+        "never" => false,
+        _ => {
+            let choice = anstream::AutoStream::choice(&std::io::stdout());
+            std::io::stdout().is_terminal() && choice != anstream::ColorChoice::Never
         }
-        None => args.sort.0.clone(),
-    };
-    let context_keys: Vec<Key> = sort.iter().copied().filter(|key| !key.is_of_frame()).collect();
-    let mut summary = Summary { lost: 0, frames: Frames::new(!args.no_demangle), session: Session::new() };
-    let mut events = Vec::new();
-    collect(args, &context_keys, &mut events, &mut summary)?;
-    let has_chains = events.iter().any(|event| event.profile.chains > 0);
-    let plan = plan(args, context_keys, sort, has_chains)?;
-    if args.json {
-        return json::print(out, args, &plan, &mut events, &summary);
     }
-    writeln!(out, "# Total Lost Samples: {}\n#", summary.lost)?;
-    for event in events.iter_mut().filter(|event| event.profile.samples > 0) {
-        text::print(out, args, &plan, event, &summary)?;
-    }
-    if events.iter().all(|event| event.profile.samples == 0) {
-        writeln!(out, "# The recording has no samples.")?;
-    }
-    text::missing(out, &summary.frames)
 }
 
-fn plan(args: &Args, context_keys: Vec<Key>, keys: Vec<Key>, has_chains: bool) -> Result<Plan> {
-    let children = has_chains && !args.no_children
-        || args.children
-        || args.fields.as_ref().is_some_and(|list| list.0.contains(&Column::Total));
-    let mut plan = Plan {
-        context_keys,
-        columns: Vec::new(),
-        keys,
-        children,
-        style: if has_chains { Style::Graph } else { Style::None },
-        least_percent: 0.5,
-        to_callees: children,
-    };
-    for word in args.call_graph.iter().flat_map(|text| text.split(',')) {
-        match word {
-            "graph" => plan.style = Style::Graph,
-            "fractal" => plan.style = Style::Fractal,
-            "folded" => plan.style = Style::Folded,
-            "none" => plan.style = Style::None,
-            "caller" => plan.to_callees = true,
-            "callee" => plan.to_callees = false,
-            // What perf takes besides, and what is the only way here.
-            "function" | "percent" | "flat" => {}
-            number => match number.parse() {
-                Ok(percent) => plan.least_percent = percent,
-                Err(_) => {
-                    let known = "graph, fractal, folded, none, caller, callee or a percentage";
-                    return Err(Failure::usage(format_args!("-g '{number}': not one of {known}")));
-                }
-            },
-        }
+fn print(out: &mut impl Write, args: &Args) -> Result<()> {
+    let (read, plan) = read(args)?;
+    if args.json {
+        return json::print(out, args, &plan, &read);
     }
-    if !has_chains {
-        plan.style = Style::None;
+    if !args.quiet {
+        text::head(out, args, &plan, read.lost)?;
     }
-    plan.columns = match &args.fields {
-        Some(list) => list.0.clone(),
-        None => {
-            let mut columns = Vec::new();
-            columns.extend(plan.children.then_some(Column::Total));
-            columns.push(Column::Own);
-            columns.extend(args.show_nr_samples.then_some(Column::Samples));
-            columns.extend(plan.keys.iter().map(|&key| Column::Key(key)));
-            columns
-        }
-    };
-    Ok(plan)
+    let mut is_empty = true;
+    for (name, profile) in read.names.iter().zip(&read.profiles).filter(|(_, profile)| profile.samples > 0) {
+        is_empty = false;
+        with_shown(args, &plan, &read, name, profile, |shown| text::print(out, args, &plan, shown))?;
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    if is_empty {
+        writeln!(out, "# The recording has no samples.")?;
+    }
+    text::missing(out, &read.frames)
 }
 
 /// Reads all samples.
-fn collect(args: &Args, keys: &[Key], events: &mut Vec<EventProfile>, summary: &mut Summary) -> Result<()> {
-    let (mut stack, mut values): (Vec<FrameId>, Vec<u64>) = Default::default();
-    let Summary { lost, frames, session } = summary;
-    let ordered = recording::replay(args.input.open()?, session, |entry, decoded, session, _| {
+fn read(args: &Args) -> Result<(Read, Plan)> {
+    let mut session = Session::new();
+    let mut progress = Progress::new(&args.input.input);
+    let data = args.input.open()?;
+    let mut collecting: Option<(Plan, Collector)> = None;
+    let mut lost = 0;
+    let has_chains = |event: &Event| event.attr.sample_type.contains(SampleType::CALLCHAIN);
+    // The events of a file are known from the start, those of a pipe at the first sample.
+    if !data.events().is_empty() {
+        collecting = Some(prepare(args, data.events().iter().any(has_chains))?);
+    }
+    let mut ordered = recording::replay(data, &mut session, |entry, decoded, session, _| {
+        progress.at(entry.location.offset);
         let Some(decoded) = decoded else { return Ok(()) };
         let sample = match &decoded.record {
             Record::Sample(sample) => sample,
-            Record::Lost(record) => {
-                *lost += record.lost;
+            other => {
+                lost += match other {
+                    Record::Lost(record) => record.lost,
+                    Record::LostSamples(count) => *count,
+                    _ => 0,
+                };
+                if let Some((_, collector)) = &mut collecting {
+                    collector.session_changed();
+                }
                 return Ok(());
             }
-            Record::LostSamples(count) => {
-                *lost += count;
-                return Ok(());
-            }
-            _ => return Ok(()),
         };
-        let Some(index) = entry.event_index() else { return Ok(()) };
-        while events.len() <= index {
-            events.push(EventProfile::default());
-        }
-        let tid = sample.tid.unwrap_or_default();
-        let comm = session.comm_of(tid.pid, tid.tid);
-        let comm_text = comm.map_or(&b""[..], |comm| session.comm(comm));
-        let filter = &args.filter;
-        let cpu = sample.cpu.map(|cpu| cpu.cpu);
-        let weight = entry.event().map_or(1, |event| event.weight(sample));
-        let profile = &mut events[index].profile;
-        if !filter.admits_moment(cpu, sample.time) {
+        let (Some(index), Some(event)) = (entry.event_index(), entry.event()) else { return Ok(()) };
+        if !args.filter.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time) {
             return Ok(());
         }
-        profile.samples += 1;
-        profile.weight += weight;
-        if !filter.admits_task(tid.pid, tid.tid, comm_text) {
-            return Ok(());
-        }
-        values.clear();
-        let comm = u64::from(comm.unwrap_or_default().0);
-        values.extend(keys.iter().map(|key| match key {
-            Key::Comm => comm,
-            Key::Pid => u64::from(tid.pid) << 32 | comm,
-            Key::Tid => u64::from(tid.tid) << 32 | comm,
-            Key::Cpu => cpu.map_or(u64::MAX, u64::from),
-            Key::Cgroup => sample.cgroup.unwrap_or(0),
-            Key::Time => sample.time.unwrap_or(0) / 1000 * 1000,
-            Key::Weight => sample.weight.map_or(0, |weight| weight.bits()),
-            Key::Dso | Key::Symbol => 0,
-        }));
-        let root = profile.context(&values);
-        stack.clear();
-        stack_of(frames, session, sample, Level::of(decoded.misc), &mut stack);
-        profile.chains += u64::from(sample.callchain.is_some());
-        profile.add(root, &stack, weight);
+        let (_, collector) = match &mut collecting {
+            Some(collecting) => collecting,
+            empty => empty.insert(prepare(args, has_chains(event))?),
+        };
+        collector.add(index, session, sample, Level::of(decoded.misc), event.weight(sample));
         Ok(())
     })?;
-    for (index, event) in ordered.data().events().iter().enumerate() {
-        if events.len() <= index {
-            events.push(EventProfile::default());
-        }
-        events[index].name = recording::event_name(event);
-    }
-    Ok(())
+    progress.finish();
+    let (plan, collector) = match collecting {
+        Some(collecting) => collecting,
+        None => prepare(args, false)?,
+    };
+    let names = ordered.data().events().iter().map(recording::event_name).collect();
+    let machine = facts::Machine::read(ordered.data_mut());
+    let keys = collector.keys().to_vec();
+    let (profiles, frames) = collector.finish();
+    Ok((Read { names, profiles, keys, frames, session, lost, machine }, plan))
 }
 
-/// The frames of a sample, innermost first. A callchain begins with where the sample was.
-fn stack_of(
-    frames: &mut Frames,
-    session: &Session,
-    sample: &Sample<'_>,
-    level: Level,
-    stack: &mut Vec<FrameId>,
-) {
-    let tid = sample.tid.unwrap_or_default();
-    let leaf = frames.locate(session, tid.pid, tid.tid, level, sample.ip.unwrap_or(0)).frame;
-    stack.push(leaf);
-    if let Some(chain) = &sample.callchain {
-        let mut is_first = true;
-        frames.chain(session, (tid.pid, tid.tid), level, chain, |located, _| {
-            if !std::mem::take(&mut is_first) {
-                stack.push(located.frame);
-            }
-        });
-    }
+fn prepare(args: &Args, has_chains: bool) -> Result<(Plan, Collector)> {
+    let plan = Plan::new(args, has_chains)?;
+    let by_address = plan.graph.by_address || plan.keys.iter().any(|key| key.is_of_address());
+    let frames = Frames::new(!args.no_demangle).by_address(by_address);
+    let collector = Collector::new(collect_plan(args, &plan), frames);
+    Ok((plan, collector))
 }
 
-/// The entries to show, most expensive first, and how many there were.
-fn entries(
+/// What to collect for a report.
+fn collect_plan(args: &Args, plan: &Plan) -> perfuse_profile::Plan {
+    let mut collected = perfuse_profile::Plan::new(&plan.keys);
+    collected.chains = plan.children || plan.graph.style != Style::None;
+    collected.max_stack = if args.max_stack == u32::MAX { usize::MAX } else { args.max_stack as usize };
+    collected.time_step_ns = args.time_quantum * 1_000_000;
+    collected.filter.comms.clone_from(&args.filter.comm);
+    collected.filter.pids.clone_from(&args.filter.pid);
+    collected.filter.tids.clone_from(&args.filter.tid);
+    collected.filter.objects.clone_from(&args.dso);
+    collected.filter.symbols.clone_from(&args.symbol);
+    collected
+}
+
+/// Sums a profile up, and hands it over with its entries in order.
+fn with_shown<R>(
     args: &Args,
     plan: &Plan,
-    tree: &profile::Tree<'_>,
-    names: &Names<'_>,
-) -> (Vec<profile::Entry>, usize) {
-    let frames = names.frames;
-    let mut objects = std::collections::HashMap::new();
-    let (by_symbol, by_object) = (plan.keys.contains(&Key::Symbol), plan.keys.contains(&Key::Dso));
-    let entries = tree.entries(|frame| match (by_symbol, by_object) {
-        (true, _) => frame.0,
-        (false, false) => 0,
-        (false, true) => {
-            let next = objects.len() as u32;
-            *objects.entry(frames.short_object(frames.get(frame).object)).or_insert(next)
+    read: &Read,
+    name: &str,
+    profile: &Profile,
+    work: impl FnOnce(&Shown<'_>) -> R,
+) -> R {
+    let order = Order::new(plan.graph.caller_first, plan.children);
+    let report = Report::new(profile, &read.frames, &plan.keys, order);
+    let names = Names::new(&read.frames, &read.session, profile, &read.keys);
+    let is_relative = args.percentage == "relative";
+    let (samples, whole) = match is_relative {
+        true => {
+            let counted =
+                |sum: (u64, u64), entry: &Entry| (sum.0 + entry.self_samples, sum.1 + entry.self_weight);
+            report.entries.iter().fold((0, 0), counted)
         }
-    });
-    let whole = tree.profile.weight.max(1) as f64;
-    let rank = |entry: &profile::Entry| if plan.children { entry.total_weight } else { entry.self_weight };
-    let mut shown: Vec<_> = entries
-        .into_iter()
-        .filter(|entry| plan.children || entry.self_samples > 0)
-        .filter(|entry| is_wanted(args, frames, entry))
-        .collect();
-    let count = shown.len();
-    shown.retain(|entry| rank(entry) as f64 * 100.0 / whole >= args.percent_limit);
-    shown.sort_by_cached_key(|entry| {
-        let keys: Vec<_> = plan.keys.iter().map(|&key| names.text(entry, key)).collect();
-        (std::cmp::Reverse((rank(entry), entry.self_weight)), keys)
-    });
-    (shown, count)
-}
-
-fn is_wanted(args: &Args, frames: &Frames, entry: &profile::Entry) -> bool {
-    let frame = frames.get(entry.frame);
-    let symbol = frame.symbol.as_deref().unwrap_or("");
-    let object =
-        |name: &String| name == frames.object(frame.object) || name == frames.short_object(frame.object);
-    (args.dso.is_empty() || args.dso.iter().any(object))
-        && (args.symbol.is_empty() || args.symbol.iter().any(|name| name == symbol))
-        && args.symbol_filter.as_ref().is_none_or(|part| symbol.contains(part.as_str()))
+        false => (profile.samples, profile.weight),
+    };
+    let has_name = |entry: &&Entry| {
+        let symbol = read.frames.get(entry.frame).symbol.as_deref().unwrap_or("");
+        args.symbol_filter.as_ref().is_none_or(|part| symbol.contains(part.as_str()))
+    };
+    let is_shown = |entry: &&Entry| plan.children || entry.self_samples > 0;
+    let mut all: Vec<&Entry> = report.entries.iter().filter(is_shown).filter(has_name).collect();
+    let trees = (plan.graph.style != Style::None).then_some(order);
+    names.sort(&mut all, &plan.sort, trees);
+    let rank = |entry: &Entry| if plan.children { entry.total_weight } else { entry.self_weight };
+    let is_enough = |entry: &&Entry| rank(entry) as f64 * 100.0 / whole.max(1) as f64 >= args.percent_limit;
+    let entries = all.iter().copied().filter(is_enough).collect();
+    let frames = &read.frames;
+    work(&Shown { name, samples, whole, report: &report, frames, names, entries, all })
 }

@@ -4,12 +4,12 @@ mod fields;
 mod line;
 
 use crate::exit::Result;
-use crate::recording::frames::Frames;
 use crate::recording::{self, Filter, Input};
 use fields::Fields;
 use line::Line;
 use perfuse_abi::record::{Record, RecordType};
 use perfuse_data::session::Session;
+use perfuse_profile::Frames;
 use std::io::Write;
 use std::process::ExitCode;
 

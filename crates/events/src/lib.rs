@@ -59,6 +59,7 @@ pub use error::{EventError, Problem};
 pub use machine::Tracefs;
 pub use modifiers::{Modifiers, ModifiersError};
 pub use names::{Tool, known_names};
+pub use nearest::nearest;
 pub use perfuse_abi as abi;
 pub use spec::{EventSet, EventSpec, Exclude, Precise, Source, Unit};
 pub use tree::{Event, EventList, Group, Item, Span, Term, What};

@@ -8,7 +8,11 @@ const OFFERED: usize = 3;
 
 /// The names closest to `wrong`, best first, at most three, none that is far away. A name that `wrong`
 /// is a substantial part of counts as close.
-pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+///
+/// ```
+/// assert_eq!(perfuse_events::nearest("cyclse", ["cycles", "faults"]), ["cycles"]);
+/// ```
+pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let wrong = wrong.to_ascii_lowercase();
     let limit = (wrong.chars().count() / 3).clamp(1, 4);
     let mut close: Vec<(usize, &str)> = known

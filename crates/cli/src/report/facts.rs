@@ -4,6 +4,7 @@ use crate::exit::Result;
 use crate::recording::groups::Groups;
 use crate::recording::{self, Input};
 use perfuse_abi::record::{Record, RecordType};
+use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::session::Session;
 use perfuse_data::tool::kind;
 use perfuse_data::{Options, PerfData};
@@ -15,6 +16,52 @@ pub(crate) fn kind_name(of: RecordType) -> String {
     match of.header_name().or_else(|| kind::name(of)) {
         Some(name) => name.trim_start_matches("PERF_RECORD_").trim_start_matches("HEADER_").to_owned(),
         None => format!("{}", of.0),
+    }
+}
+
+/// What the recording says of where and how it was made.
+#[derive(Debug, Default, serde::Serialize)]
+pub(super) struct Machine {
+    hostname: Option<String>,
+    os_release: Option<String>,
+    arch: Option<String>,
+    cpu: Option<String>,
+    cpus_online: Option<u32>,
+    cpus_available: Option<u32>,
+    memory_kib: Option<u64>,
+    perf_version: Option<String>,
+    command: Option<Vec<String>>,
+    first_sample_ns: Option<u64>,
+    last_sample_ns: Option<u64>,
+}
+
+impl Machine {
+    pub(super) fn read(data: &mut PerfData<'_>) -> Self {
+        let mut machine = Machine::default();
+        let ids: Vec<FeatureId> = data.features().collect();
+        for id in ids {
+            let Ok(Some(section)) = data.feature(id) else { continue };
+            match section.feature {
+                Feature::Hostname(text) => machine.hostname = Some(text.to_string()),
+                Feature::OsRelease(text) => machine.os_release = Some(text.to_string()),
+                Feature::Arch(text) => machine.arch = Some(text.to_string()),
+                Feature::CpuDesc(text) => machine.cpu = Some(text.to_string()),
+                Feature::NrCpus(cpus) => {
+                    (machine.cpus_online, machine.cpus_available) = (Some(cpus.online), Some(cpus.available));
+                }
+                Feature::TotalMem(kib) => machine.memory_kib = Some(kib),
+                Feature::Version(text) => machine.perf_version = Some(text.to_string()),
+                Feature::Cmdline(words) => {
+                    machine.command = Some(words.iter().map(ToString::to_string).collect());
+                }
+                Feature::SampleTime(time) => {
+                    (machine.first_sample_ns, machine.last_sample_ns) =
+                        (Some(time.first_ns), Some(time.last_ns));
+                }
+                _ => {}
+            }
+        }
+        machine
     }
 }
 

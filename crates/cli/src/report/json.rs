@@ -1,81 +1,165 @@
-//! A report as one JSON object, schema `perfuse.report/1`.
+//! A report as one JSON object, schema `perfuse.report/1`. It is written entry by entry, not built first.
 
-use super::keys::{Key, Names};
-use super::{Args, EventProfile, Plan, Summary};
+use super::options::{Plan, Style};
+use super::{Args, Read, Shown, tree};
 use crate::exit::{Failure, Result};
-use serde_json::{Map, Value, json};
+use perfuse_profile::{Branch, Entry, Frames, Key, Profile};
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde_json::json;
 use std::io::Write;
 
-pub(super) fn print(
-    out: &mut impl Write,
-    args: &Args,
-    plan: &Plan,
-    events: &mut [EventProfile],
-    summary: &Summary,
-) -> Result<()> {
-    let events: Vec<Value> = events.iter_mut().map(|event| of_event(args, plan, event, summary)).collect();
-    let missing: Vec<Value> =
-        summary.frames.missing().map(|(name, reason)| json!({"object": name, "reason": reason})).collect();
-    let sort: Vec<_> = plan.keys.iter().map(|key| key.name()).collect();
-    let report = json!({
-        "schema": "perfuse.report/1",
-        "input": args.input.name(),
-        "sort": sort,
-        "lost_samples": summary.lost,
-        "events": events,
-        "missing_symbols": missing,
-    });
-    serde_json::to_writer(&mut *out, &report).map_err(|error| match error.io_error_kind() {
-        Some(kind) => Failure::from(std::io::Error::from(kind)),
-        None => Failure::new(error),
+pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, read: &Read) -> Result<()> {
+    serde_json::to_writer(&mut *out, &Document { args, plan, read }).map_err(|error| {
+        match error.io_error_kind() {
+            Some(kind) => Failure::from(std::io::Error::from(kind)),
+            None => Failure::new(error),
+        }
     })?;
     writeln!(out)?;
     Ok(())
 }
 
-fn of_event(args: &Args, plan: &Plan, event: &mut EventProfile, summary: &Summary) -> Value {
-    let tree = event.profile.finish();
-    let profile = tree.profile;
-    let names = Names {
-        frames: &summary.frames,
-        session: &summary.session,
-        context_keys: &plan.context_keys,
-        contexts: &profile.contexts,
-    };
-    let (entries, count) = super::entries(args, plan, &tree, &names);
-    let rows: Vec<Value> = entries
-        .iter()
-        .map(|entry| {
-            let mut row = Map::new();
-            row.insert("self_period".into(), entry.self_weight.into());
-            row.insert("self_samples".into(), entry.self_samples.into());
-            if plan.children {
-                row.insert("total_period".into(), entry.total_weight.into());
-                row.insert("total_samples".into(), entry.total_samples.into());
-            }
-            let frame = summary.frames.get(entry.frame);
-            for &key in &plan.keys {
-                let value = match key {
-                    Key::Symbol => frame.symbol.as_deref().map_or(Value::Null, Value::from),
-                    Key::Dso => summary.frames.object(frame.object).into(),
-                    _ => names.text(entry, key).trim().into(),
-                };
-                row.insert(key.name().into(), value);
-                if key == Key::Symbol {
-                    row.insert("level".into(), frame.level.letter().to_string().into());
-                    if frame.symbol.is_none() {
-                        row.insert("address".into(), frame.address.into());
-                    }
+struct Document<'d> {
+    args: &'d Args,
+    plan: &'d Plan,
+    read: &'d Read,
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let Document { args, plan, read } = *self;
+        let graph = &plan.graph;
+        let sort: Vec<_> = plan.keys.iter().map(|key| key.name()).collect();
+        let call_graph = (graph.style != Style::None).then(|| {
+            json!({
+                "order": if graph.caller_first { "caller" } else { "callee" },
+                "relative": graph.style == Style::Fractal,
+                "least_percent": graph.least_percent,
+            })
+        });
+        let missing: Vec<_> =
+            read.frames.missing().map(|(name, reason)| json!({"object": name, "reason": reason})).collect();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("schema", "perfuse.report/1")?;
+        map.serialize_entry("input", &args.input.name())?;
+        map.serialize_entry("recording", &read.machine)?;
+        map.serialize_entry("sort", &sort)?;
+        map.serialize_entry("children", &plan.children)?;
+        map.serialize_entry("call_graph", &call_graph)?;
+        map.serialize_entry("lost_samples", &read.lost)?;
+        map.serialize_entry("events", &EventList(self))?;
+        map.serialize_entry("missing_symbols", &missing)?;
+        map.end()
+    }
+}
+
+struct EventList<'d>(&'d Document<'d>);
+
+impl Serialize for EventList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let Document { args, plan, read } = *self.0;
+        let empty = Profile::default();
+        let mut seq = serializer.serialize_seq(Some(read.names.len()))?;
+        for (index, name) in read.names.iter().enumerate() {
+            let profile = read.profiles.get(index).unwrap_or(&empty);
+            super::with_shown(args, plan, read, name, profile, |shown| {
+                seq.serialize_element(&EventOf { plan, shown })
+            })?;
+        }
+        seq.end()
+    }
+}
+
+struct EventOf<'d> {
+    plan: &'d Plan,
+    shown: &'d Shown<'d>,
+}
+
+impl Serialize for EventOf<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let shown = self.shown;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", shown.name)?;
+        map.serialize_entry("samples", &shown.samples)?;
+        map.serialize_entry("period", &shown.whole)?;
+        map.serialize_entry("entries_in_all", &shown.all.len())?;
+        map.serialize_entry("entries", &Rows(self))?;
+        map.end()
+    }
+}
+
+struct Rows<'d>(&'d EventOf<'d>);
+
+impl Serialize for Rows<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.shown.entries.iter().map(|entry| Row { of: self.0, entry }))
+    }
+}
+
+struct Row<'d> {
+    of: &'d EventOf<'d>,
+    entry: &'d Entry,
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let (EventOf { plan, shown }, entry) = (self.of, self.entry);
+        let frame = shown.frames.get(entry.frame);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("self_period", &entry.self_weight)?;
+        map.serialize_entry("self_samples", &entry.self_samples)?;
+        if plan.children {
+            map.serialize_entry("total_period", &entry.total_weight)?;
+            map.serialize_entry("total_samples", &entry.total_samples)?;
+        }
+        for &key in &plan.keys {
+            match key {
+                Key::Symbol => {
+                    map.serialize_entry("symbol", &frame.symbol)?;
+                    let address = frame.symbol.is_none().then(|| shown.names.address(entry));
+                    map.serialize_entry("address", &address)?;
+                    map.serialize_entry("level", &entry.level.letter())?;
                 }
+                Key::Dso => map.serialize_entry("dso", shown.frames.object(frame.object))?,
+                // The thread with the name it had last.
+                Key::Pid | Key::Tgid => {
+                    map.serialize_entry(key.name(), &shown.names.number(entry, key))?;
+                    map.serialize_entry("thread", shown.names.text(entry, key).trim_start())?;
+                }
+                key => match shown.names.number(entry, key) {
+                    Some(number) => map.serialize_entry(key.name(), &number)?,
+                    None => map.serialize_entry(key.name(), &shown.names.text(entry, key))?,
+                },
             }
-            Value::Object(row)
-        })
-        .collect();
-    json!({
-        "name": event.name,
-        "samples": profile.samples,
-        "period": profile.weight,
-        "entries": rows,
-        "entries_in_all": count,
-    })
+        }
+        if plan.graph.style != Style::None {
+            let top = tree::branches(&plan.graph, plan.children, shown, entry);
+            map.serialize_entry("callchains", &Branches(&top.branches, shown.frames, plan.graph.by_address))?;
+        }
+        map.end()
+    }
+}
+
+struct Branches<'d>(&'d [Branch], &'d Frames, bool);
+
+impl Serialize for Branches<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|branch| BranchOf(branch, self.1, self.2)))
+    }
+}
+
+struct BranchOf<'d>(&'d Branch, &'d Frames, bool);
+
+impl Serialize for BranchOf<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let BranchOf(branch, frames, by_address) = *self;
+        let names: Vec<String> =
+            branch.frames.iter().map(|&frame| tree::name(frames, frame, by_address)).collect();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("frames", &names)?;
+        map.serialize_entry("period", &branch.weight)?;
+        map.serialize_entry("samples", &branch.samples)?;
+        map.serialize_entry("branches", &Branches(&branch.branches, frames, by_address))?;
+        map.end()
+    }
 }

@@ -1,92 +1,140 @@
-//! A report as text: comment lines, a header, columns of fixed width, trees under them.
+//! A report as text, as perf writes it: comment lines, a header, columns of fixed width, trees under them.
 
-use super::chains::{Drawing, Style};
-use super::keys::{Column, Names};
-use super::profile::Entry;
-use super::{Args, EventProfile, Plan, Summary};
+use super::options::{Plan, Style};
+use super::tree::Drawing;
+use super::{Args, Shown};
 use crate::exit::Result;
-use crate::recording::frames::Frames;
+use perfuse_profile::{Column, Entry, Frames, Key};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
 /// On a terminal whose width is not told, lines are cut here.
 const WIDTH: usize = 80;
 
-pub(super) fn print(
-    out: &mut impl Write,
-    args: &Args,
-    plan: &Plan,
-    event: &mut EventProfile,
-    summary: &Summary,
-) -> Result<()> {
-    let name = event.name.clone();
-    let tree = event.profile.finish();
-    let profile = tree.profile;
-    let names = Names {
-        frames: &summary.frames,
-        session: &summary.session,
-        context_keys: &plan.context_keys,
-        contexts: &profile.contexts,
-    };
-    let (entries, count) = super::entries(args, plan, &tree, &names);
-    writeln!(out, "# Samples: {} of event '{name}'", profile.samples)?;
-    writeln!(out, "# Event count (approx.): {}\n#", profile.weight)?;
-    let titles: Vec<&str> = plan.columns.iter().map(|&column| title(column, plan)).collect();
-    let cell = |entry: &Entry, column| cell(entry, column, &names, profile.weight);
-    let mut widths: Vec<usize> = titles.iter().map(|title| title.len()).collect();
-    let rows: Vec<Vec<String>> = entries
-        .iter()
-        .map(|entry| plan.columns.iter().map(|&column| cell(entry, column)).collect())
-        .collect();
-    for row in &rows {
-        for (width, text) in widths.iter_mut().zip(row) {
-            *width = (*width).max(text.chars().count());
+/// How percentages stand out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paint(pub(super) bool);
+
+impl Paint {
+    /// Red from 5 % on, green from 0.5 % on.
+    pub(super) fn percent(self, out: &mut String, percent: f64, text: &str) {
+        let colour = match percent.abs() {
+            percent if percent >= 5.0 => "\x1b[31m",
+            percent if percent >= 0.5 => "\x1b[32m",
+            _ => "",
+        };
+        let _ = match (self.0, colour) {
+            (false, _) | (_, "") => write!(out, "{text}"),
+            _ => write!(out, "{colour}{text}\x1b[m"),
+        };
+    }
+}
+
+/// Takes lines, and cuts those that are longer than the terminal.
+struct Lines<'o, W> {
+    out: &'o mut W,
+    limit: Option<usize>,
+    cut: usize,
+}
+
+impl<W: Write> Lines<'_, W> {
+    fn put(&mut self, line: &str) -> Result<()> {
+        let line = line.trim_end_matches(' ');
+        match self.limit.and_then(|limit| cut_at(line, limit)) {
+            Some(end) => {
+                self.cut += 1;
+                let reset = if line[..end].contains('\x1b') { "\x1b[m" } else { "" };
+                writeln!(self.out, "{}…{reset}", &line[..end])?;
+            }
+            None => writeln!(self.out, "{line}")?,
+        }
+        Ok(())
+    }
+}
+
+/// Where a line that is too long is cut, so that it and a mark fit. Colours take no room.
+fn cut_at(line: &str, limit: usize) -> Option<usize> {
+    let (mut width, mut cut, mut in_colour) = (0, None, false);
+    for (at, letter) in line.char_indices() {
+        match letter {
+            '\x1b' => in_colour = true,
+            'm' if in_colour => in_colour = false,
+            _ if in_colour => {}
+            _ => {
+                if width == limit - 1 {
+                    cut = Some(at);
+                }
+                width += 1;
+            }
         }
     }
-    let line = |texts: &[&str]| {
-        let mut line = String::new();
-        for (index, (text, &width)) in texts.iter().zip(&widths).enumerate() {
-            let between = if index > 0 { "  " } else { "" };
-            let _ = match plan.columns[index] {
-                Column::Key(_) => write!(line, "{between}{text:<width$}"),
-                _ => write!(line, "{between}{text:>width$}"),
+    if width > limit { cut } else { None }
+}
+
+pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Shown<'_>) -> Result<()> {
+    let separator = args.field_separator.as_deref();
+    let elided = elided(args, plan);
+    let columns: Vec<Column> =
+        plan.columns.iter().copied().filter(|column| !elided.iter().any(|(of, _)| of == column)).collect();
+    if !args.quiet {
+        let (number, unit) = in_thousands(shown.samples);
+        let span = match &args.filter.time {
+            Some(span) => format!(" (time slices: {})", span.text),
+            None => String::new(),
+        };
+        writeln!(out, "# Samples: {number}{unit} of event '{}'{span}", shown.name)?;
+        writeln!(out, "# Event count (approx.): {}\n#", shown.whole)?;
+    }
+    let titles: Vec<String> = columns.iter().map(|&column| title(column, plan)).collect();
+    let widths = widths(args, &columns, &titles, shown);
+    let paint = Paint(super::has_colour(args));
+    let limit = (separator.is_none() && std::io::stdout().is_terminal()).then(terminal_width);
+    let mut lines = Lines { out, limit, cut: 0 };
+    if !args.quiet {
+        let mut line = String::from("# ");
+        for (index, (title, width)) in titles.iter().zip(&widths).enumerate() {
+            let width = width.whole;
+            let between = if index > 0 { separator.unwrap_or("  ") } else { "" };
+            let _ = match (separator, columns[index]) {
+                (Some(_), _) => write!(line, "{between}{}", title.trim_start()),
+                (None, Column::Key(_)) => write!(line, "{between}{title:<width$}"),
+                (None, _) => write!(line, "{between}{title:>width$}"),
             };
         }
-        line.trim_end().to_owned()
-    };
-    let dots: Vec<String> = widths.iter().map(|&width| ".".repeat(width)).collect();
-    let limit = std::io::stdout().is_terminal().then(terminal_width);
-    let mut cut = 0;
-    let mut put = |out: &mut dyn Write, line: String| match limit {
-        Some(limit) if line.chars().count() > limit => {
-            cut += 1;
-            let start: String = line.chars().take(limit.saturating_sub(1)).collect();
-            writeln!(out, "{start}…")
-        }
-        _ => writeln!(out, "{line}"),
-    };
-    put(out, format!("# {}", line(&titles)))?;
-    put(out, format!("# {}", line(&dots.iter().map(String::as_str).collect::<Vec<_>>())))?;
-    writeln!(out, "#")?;
-    let drawing = Drawing {
-        frames: &summary.frames,
-        style: plan.style,
-        least_percent: plan.least_percent,
-        total: profile.weight.max(1),
-        to_callees: plan.to_callees,
-    };
-    for (entry, row) in entries.iter().zip(&rows) {
-        put(out, format!("  {}", line(&row.iter().map(String::as_str).collect::<Vec<_>>())))?;
-        if plan.style != Style::None {
-            let mut text = String::new();
-            drawing.draw(&mut text, &tree, entry);
-            out.write_all(text.as_bytes())?;
+        lines.put(&line)?;
+        if separator.is_none() {
+            let dots: Vec<String> = widths.iter().map(|width| ".".repeat(width.whole)).collect();
+            lines.put(&format!("# {}", dots.join("  ")))?;
+            lines.put("#")?;
         }
     }
-    writeln!(out)?;
-    if count > entries.len() {
-        let limit = args.percent_limit;
-        writeln!(out, "# {} of {count} entries shown; the others are below {limit} %", entries.len())?;
+    let drawing = Drawing::new(plan, shown, paint, separator);
+    let (mut line, mut tree) = (String::new(), String::new());
+    for entry in &shown.entries {
+        line.clear();
+        for (index, (&column, &width)) in columns.iter().zip(&widths).enumerate() {
+            match separator {
+                Some(separator) if index > 0 => line.push_str(separator),
+                Some(_) => {}
+                None => line.push_str("  "),
+            }
+            cell(&mut line, entry, column, width, shown, paint, separator);
+        }
+        lines.put(&line)?;
+        if plan.graph.style != Style::None {
+            tree.clear();
+            drawing.draw(&mut tree, entry);
+            lines.out.write_all(tree.as_bytes())?;
+        }
+    }
+    let cut = lines.cut;
+    if args.quiet {
+        return Ok(());
+    }
+    writeln!(out, "\n")?;
+    if shown.all.len() > shown.entries.len() {
+        let (limit, count) = (args.percent_limit, shown.entries.len());
+        writeln!(out, "# {count} of {} entries shown; the others are below {limit} %", shown.all.len())?;
     }
     if cut > 0 {
         writeln!(out, "# {cut} lines were cut to the terminal; into a pipe they are whole")?;
@@ -94,29 +142,147 @@ pub(super) fn print(
     Ok(())
 }
 
+/// What stands above all tables.
+pub(super) fn head(out: &mut impl Write, args: &Args, plan: &Plan, lost: u64) -> Result<()> {
+    if !args.header {
+        writeln!(out, "# What the recording says of itself is shown by --header or --header-only.\n#")?;
+    }
+    for (column, value) in elided(args, plan) {
+        writeln!(out, "# {}: {value}", column.key().map_or("", Key::name))?;
+    }
+    writeln!(out, "#\n# Total Lost Samples: {lost}\n#")?;
+    Ok(())
+}
+
+/// What is the same for all, because only that was asked for, and stands above the table instead.
+fn elided<'a>(args: &'a Args, plan: &Plan) -> Vec<(Column, &'a str)> {
+    let lists = [(Key::Dso, &args.dso), (Key::Comm, &args.filter.comm), (Key::Symbol, &args.symbol)];
+    let single = lists.into_iter().filter_map(|(key, list)| match &list[..] {
+        [only] if plan.keys.contains(&key) => Some((Column::Key(key), only.as_str())),
+        _ => None,
+    });
+    let elided: Vec<_> = single.collect();
+    // Something must be left.
+    if elided.len() == plan.keys.len() { Vec::new() } else { elided }
+}
+
+/// A number as perf writes it above a table, cut to thousands.
+fn in_thousands(number: u64) -> (u64, char) {
+    let mut result = (number, ' ');
+    for unit in ['K', 'M', 'G'] {
+        if result.0 > 1000 {
+            result = (result.0 / 1000, unit);
+        }
+    }
+    result
+}
+
 fn terminal_width() -> usize {
     std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).unwrap_or(WIDTH).max(20)
 }
 
-fn title(column: Column, plan: &Plan) -> &'static str {
+fn title(column: Column, plan: &Plan) -> String {
     match column {
         Column::Total => "Children",
-        Column::Own if plan.columns.contains(&Column::Total) => "    Self",
+        Column::Own if plan.says_self => "Self",
         Column::Own => "Overhead",
-        Column::Samples => "     Samples",
-        Column::Period => "      Period",
+        Column::OwnKernel => "sys",
+        Column::OwnUser => "usr",
+        Column::OwnGuestKernel => "guest sys",
+        Column::OwnGuestUser => "guest usr",
+        Column::Samples => "Samples",
+        Column::Period => "Period",
         Column::Key(key) => key.title(),
+        _ => "",
     }
+    .to_owned()
 }
 
-fn cell(entry: &Entry, column: Column, names: &Names<'_>, whole: u64) -> String {
-    let percent = |weight: u64| format!("{:.2}%", weight as f64 * 100.0 / whole.max(1) as f64);
+/// How wide a column is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Width {
+    /// As was asked for, or as wide as its longest text.
+    told: usize,
+    /// With its title, if that is not cut.
+    whole: usize,
+}
+
+/// What a column takes: as much as its longest text, unless it was told.
+fn widths(args: &Args, columns: &[Column], titles: &[String], shown: &Shown<'_>) -> Vec<Width> {
+    let has_unresolved = shown.all.iter().any(|entry| shown.frames.get(entry.frame).symbol.is_none());
+    let mut widths = Vec::with_capacity(columns.len());
+    for (index, (&column, title)) in columns.iter().zip(titles).enumerate() {
+        let told = args.column_widths.get(index).copied().filter(|&width| width > 0);
+        let natural = || match column {
+            Column::Key(key) => {
+                let least = match key {
+                    Key::Dso if has_unresolved && args.dso.is_empty() => 16,
+                    Key::Weight | Key::LocalWeight | Key::Time => 12,
+                    _ => 3,
+                };
+                let texts = shown.all.iter().map(|entry| shown.names.text(entry, key));
+                texts.map(|text| text.chars().count()).max().unwrap_or(0).max(least)
+            }
+            Column::Samples | Column::Period => 12,
+            _ => 8,
+        };
+        // Shares are never narrower than their titles; keys are as narrow as was asked for.
+        widths.push(match (told, column.key()) {
+            (Some(told), Some(_)) => Width { told, whole: told },
+            (Some(told), None) => Width { told, whole: told.max(title.len()) },
+            (None, _) => {
+                let whole = natural().max(title.len());
+                Width { told: whole, whole }
+            }
+        });
+    }
+    widths
+}
+
+fn cell(
+    line: &mut String,
+    entry: &Entry,
+    column: Column,
+    width: Width,
+    shown: &Shown<'_>,
+    paint: Paint,
+    separator: Option<&str>,
+) {
+    let Width { told, whole: width } = if separator.is_some() { Width::default() } else { width };
+    let mut percent = |weight: u64| {
+        let percent = weight as f64 * 100.0 / shown.whole.max(1) as f64;
+        let text = match separator {
+            Some(_) => format!("{percent:.2}%"),
+            None => format!(" {percent:>digits$.2}%", digits = told.saturating_sub(2)),
+        };
+        paint.percent(line, percent, &text);
+        line.extend(std::iter::repeat_n(' ', width.saturating_sub(text.len())));
+    };
     match column {
         Column::Total => percent(entry.total_weight),
         Column::Own => percent(entry.self_weight),
-        Column::Samples => entry.self_samples.to_string(),
-        Column::Period => entry.self_weight.to_string(),
-        Column::Key(key) => names.text(entry, key),
+        Column::OwnKernel | Column::OwnUser | Column::OwnGuestKernel | Column::OwnGuestUser => {
+            percent(entry.self_in(column));
+        }
+        Column::Samples | Column::Period => {
+            let number = if column == Column::Samples { entry.self_samples } else { entry.self_weight };
+            let _ = write!(line, "{number:>told$}");
+            line.extend(std::iter::repeat_n(' ', width.saturating_sub(told)));
+        }
+        Column::Key(key) => {
+            let text = shown.names.text(entry, key);
+            match separator.and_then(|text| text.chars().next()) {
+                // What separates columns must not be in them.
+                Some(separator) => line.extend(text.chars().map(|c| if c == separator { '.' } else { c })),
+                None if key == Key::SymbolSize => {
+                    let _ = write!(line, "{text:>width$}");
+                }
+                None => {
+                    let _ = write!(line, "{:<width$}", text.chars().take(width).collect::<String>());
+                }
+            }
+        }
+        _ => {}
     }
 }
 

@@ -2,13 +2,13 @@
 
 use super::fields::{Field, Fields};
 use crate::exit::Result;
-use crate::recording::frames::{Frames, Located};
 use crate::recording::tracing::Formats;
 use crate::recording::{dump, write_time};
 use perfuse_abi::EventType;
 use perfuse_abi::record::{Decoded, Sample};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::{Entry, Event};
+use perfuse_profile::{Frames, Located};
 use std::fmt::Write as _;
 use std::io::Write;
 

@@ -1,0 +1,55 @@
+//! A line on standard error that tells how far a long reading is, when somebody is there to see it.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Shorter work goes without.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How often the clock is looked at, in bytes.
+const STEP: u64 = 4 << 20;
+
+pub(super) struct Progress {
+    size: u64,
+    next: u64,
+    start: Instant,
+    is_shown: bool,
+}
+
+impl Progress {
+    /// For reading a file; nothing is shown for what is no file, or without a terminal.
+    pub(super) fn new(path: &Path) -> Self {
+        let size = path.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len());
+        let size = size.filter(|_| std::io::stderr().is_terminal()).unwrap_or(0);
+        let next = if size > 0 { 0 } else { u64::MAX };
+        Progress { size, next, start: Instant::now(), is_shown: false }
+    }
+
+    /// Reading came to a place in the file.
+    #[inline]
+    pub(super) fn at(&mut self, offset: u64) {
+        if offset >= self.next {
+            self.show(offset);
+        }
+    }
+
+    #[cold]
+    fn show(&mut self, offset: u64) {
+        self.next = offset + STEP;
+        if self.start.elapsed() < PATIENCE {
+            return;
+        }
+        self.is_shown = true;
+        let percent = offset.min(self.size) as f64 * 100.0 / self.size as f64;
+        let mut err = std::io::stderr();
+        let _ = write!(err, "\rreading {} of {} MB, {percent:.0} %", offset >> 20, self.size >> 20);
+        let _ = err.flush();
+    }
+
+    /// Takes the line away.
+    pub(super) fn finish(&mut self) {
+        if self.is_shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Addresses become frames: an object and a symbol in it. Each frame is kept once and is a number; what an
+//! address of some maps is, is worked out once.
+
+use crate::hash::FastMap;
+use perfuse_abi::record::{Callchain, CallchainContext};
+use perfuse_data::session::{Level, Map, ObjectKind, Session};
+use perfuse_symbols::{BuildId, Dso, DsoKey, Place, Reference, Symbolizer};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Addresses that are remembered; then they are worked out again.
+const MOST_ADDRESSES: usize = 1 << 22;
+
+/// The number of a [`Frame`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameId(pub u32);
+
+/// A function, or an address where none is known.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Frame {
+    /// The object it is in, a number that [`Frames::object`] takes; 0 is none.
+    pub object: u32,
+    /// The function, demangled; where none is known, nothing.
+    pub symbol: Option<Box<str>>,
+    /// The start of the function; where none is known, the address, in the object's own counting.
+    pub address: u64,
+    /// The address in the process, where no function is known or frames are kept by address.
+    pub ip: u64,
+    /// From the start of the function, if frames are kept by address.
+    pub offset: u64,
+    /// Bytes of the function; 0 where none is known.
+    pub size: u64,
+    /// Whose code it is.
+    pub level: Level,
+}
+
+/// What an address is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Located {
+    /// The frame.
+    pub frame: FrameId,
+    /// From the start of the symbol.
+    pub offset: u64,
+    /// The address as the object counts.
+    pub place: u64,
+}
+
+struct Object {
+    name: Box<str>,
+    short: Box<str>,
+    /// The number that objects with the same short name have in common.
+    alias: u32,
+    /// In which order the recording told of it.
+    order: u32,
+    dso: Option<Arc<Dso>>,
+}
+
+/// What tells one frame from another: the object, its symbol if it has one, and an address.
+type Identity = (u32, Option<u64>, u64);
+
+/// All frames of a recording, and what leads from addresses to them.
+pub struct Frames {
+    symbolizer: Symbolizer,
+    objects: Vec<Object>,
+    /// By the session's number of the object, and the process for memory without a file.
+    object_ids: FastMap<(u32, u32), u32>,
+    /// By short name, the first object of it.
+    aliases: HashMap<Box<str>, u32>,
+    frames: Vec<Frame>,
+    frame_ids: FastMap<Identity, FrameId>,
+    /// By the state of the maps, and address.
+    addresses: FastMap<(u64, u64), Located>,
+    demangle: bool,
+    by_address: bool,
+}
+
+impl Frames {
+    /// With names demangled, or as they are in the files.
+    pub fn new(demangle: bool) -> Self {
+        let unknown = "[unknown]";
+        let none = Object { name: unknown.into(), short: unknown.into(), alias: 0, order: 0, dso: None };
+        Frames {
+            symbolizer: Symbolizer::default(),
+            objects: vec![none],
+            object_ids: FastMap::default(),
+            aliases: HashMap::from([(unknown.into(), 0)]),
+            frames: Vec::new(),
+            frame_ids: FastMap::default(),
+            addresses: FastMap::default(),
+            demangle,
+            by_address: false,
+        }
+    }
+
+    /// Keeps frames by address rather than by function.
+    #[must_use]
+    pub fn by_address(self, by_address: bool) -> Self {
+        Frames { by_address, ..self }
+    }
+
+    /// A frame by its number.
+    #[inline]
+    pub fn get(&self, id: FrameId) -> &Frame {
+        &self.frames[id.0 as usize]
+    }
+
+    /// How many frames there are: their numbers begin at 0.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Name of an object: its path.
+    pub fn object(&self, object: u32) -> &str {
+        &self.objects[object as usize].name
+    }
+
+    /// The name that reports show: without folders.
+    pub fn short_object(&self, object: u32) -> &str {
+        &self.objects[object as usize].short
+    }
+
+    /// The same number for all objects that reports show by the same name.
+    pub(crate) fn alias(&self, object: u32) -> u32 {
+        self.objects[object as usize].alias
+    }
+
+    /// Orders objects as the recording told of them.
+    pub(crate) fn order(&self, object: u32) -> u32 {
+        self.objects[object as usize].order
+    }
+
+    /// Why an object's symbols are missing, of those that were asked for any.
+    pub fn missing(&self) -> impl Iterator<Item = (&str, String)> {
+        let with_reason = |object: &Object| object.dso.as_ref()?.missing().map(ToString::to_string);
+        self.objects.iter().filter_map(move |object| Some((&*object.name, with_reason(object)?)))
+    }
+
+    /// What an address of a thread is now.
+    #[inline]
+    pub fn locate(&mut self, session: &Session, pid: u32, tid: u32, level: Level, ip: u64) -> Located {
+        let maps = match level {
+            Level::User => session.maps_of(pid, tid).id(),
+            Level::Kernel => session.kernel_maps().id(),
+            _ => 0,
+        };
+        self.locate_in(session, (pid, tid), maps, level, ip)
+    }
+
+    /// The same when the number of the maps is known.
+    #[inline]
+    pub(crate) fn locate_in(
+        &mut self,
+        session: &Session,
+        (pid, tid): (u32, u32),
+        maps: u64,
+        level: Level,
+        ip: u64,
+    ) -> Located {
+        let key = (maps << 3 | level as u64, ip);
+        if let Some(located) = self.addresses.get(&key) {
+            return *located;
+        }
+        let located = self.work_out(session, pid, tid, level, ip);
+        if self.addresses.len() >= MOST_ADDRESSES {
+            self.addresses.clear();
+        }
+        self.addresses.insert(key, located);
+        located
+    }
+
+    fn work_out(&mut self, session: &Session, pid: u32, tid: u32, level: Level, ip: u64) -> Located {
+        let mut new = Frame { object: 0, symbol: None, address: ip, ip, offset: 0, size: 0, level };
+        let Some(found) = session.resolve(pid, tid, level, ip) else {
+            let frame = self.intern((0, None, ip), || new);
+            return Located { frame, offset: 0, place: ip };
+        };
+        let place = found.place;
+        let object = self.object_of(session, &found.map, pid);
+        new.object = object;
+        new.address = place;
+        new.level = if found.in_kernel && level == Level::User { Level::Kernel } else { level };
+        if session.object(found.map.object).kind == ObjectKind::KernelSymbol {
+            new.symbol = Some(self.objects[object as usize].name.clone());
+            (new.address, new.size) = (found.map.start, found.map.end - found.map.start);
+            let offset = ip - found.map.start;
+            let frame = self.of_function(new, 0, offset);
+            return Located { frame, offset, place };
+        }
+        let dso = self.objects[object as usize].dso.clone();
+        let where_ = if found.map.by_address { Place::Address(place) } else { Place::FileOffset(place) };
+        match dso.as_deref().and_then(|dso| dso.find(where_)) {
+            Some(found) => {
+                let symbol = found.symbol;
+                let name = if self.demangle { symbol.demangled() } else { symbol.name() };
+                new.symbol = Some(name.into());
+                (new.address, new.size) = (symbol.start, symbol.size);
+                let frame = self.of_function(new, symbol.id.0, found.offset);
+                Located { frame, offset: found.offset, place }
+            }
+            None => {
+                let frame = self.intern((object, None, ip), || new);
+                Located { frame, offset: 0, place }
+            }
+        }
+    }
+
+    fn of_function(&mut self, new: Frame, symbol: u64, offset: u64) -> FrameId {
+        let (ip, offset) = if self.by_address { (new.ip, offset) } else { (0, 0) };
+        self.intern((new.object, Some(symbol), ip), || Frame { ip, offset, ..new })
+    }
+
+    fn intern(&mut self, identity: Identity, make: impl FnOnce() -> Frame) -> FrameId {
+        let next = FrameId(self.frames.len() as u32);
+        *self.frame_ids.entry(identity).or_insert_with(|| {
+            self.frames.push(make());
+            next
+        })
+    }
+
+    fn object_of(&mut self, session: &Session, map: &Map, pid: u32) -> u32 {
+        let object = session.object(map.object);
+        let is_user = object.kind == ObjectKind::User;
+        let key = (map.object.0, if is_user && map.by_address { pid } else { 0 });
+        if let Some(&known) = self.object_ids.get(&key) {
+            return known;
+        }
+        let build_id = object.build_id.and_then(|id| BuildId::new(id.as_bytes()));
+        let path = OsStr::from_bytes(&object.name);
+        let dso_key = match &object.kind {
+            ObjectKind::Kernel { symbol, address } => {
+                let symbol = String::from_utf8_lossy(symbol).into_owned();
+                let reference = (!symbol.is_empty()).then_some(Reference { symbol, address: *address });
+                Some(DsoKey::kernel(reference))
+            }
+            ObjectKind::Module { base } => Some(DsoKey::module(path, *base)),
+            ObjectKind::User => Some(DsoKey::of_map(&object.name, pid)),
+            _ => None,
+        };
+        let dso = dso_key.map(|key| self.symbolizer.dso(&key.with_build_id(build_id)));
+        let name = String::from_utf8_lossy(&object.name).into_owned();
+        let short = if is_user { short_name(&name, pid) } else { base_name(&name).to_owned() };
+        let id = self.objects.len() as u32;
+        let alias = *self.aliases.entry(short.as_str().into()).or_insert(id);
+        let order = map.object.0;
+        self.objects.push(Object { name: name.into(), short: short.into(), alias, order, dso });
+        self.object_ids.insert(key, id);
+        id
+    }
+
+    /// The frames of a callchain, callee first; what is no address is left out.
+    pub fn chain(
+        &mut self,
+        session: &Session,
+        (pid, tid): (u32, u32),
+        level: Level,
+        chain: &Callchain<'_>,
+        mut visit: impl FnMut(Located, u64),
+    ) {
+        let mut level = Some(level);
+        for word in chain.words.iter() {
+            if let Some(context) = CallchainContext::of(word) {
+                level = level_of(context);
+            } else if let Some(level) = level {
+                visit(self.locate(session, pid, tid, level, word), word);
+            }
+        }
+    }
+}
+
+/// Whose addresses follow a marker in a callchain. `None` where a cookie follows that is no address.
+pub(crate) fn level_of(context: CallchainContext) -> Option<Level> {
+    Some(match context {
+        CallchainContext::KERNEL => Level::Kernel,
+        CallchainContext::USER => Level::User,
+        CallchainContext::HV => Level::Hypervisor,
+        CallchainContext::GUEST_KERNEL => Level::GuestKernel,
+        CallchainContext::GUEST_USER => Level::GuestUser,
+        CallchainContext::USER_DEFERRED => return None,
+        _ => Level::Unknown,
+    })
+}
+
+/// How reports name what is mapped in a process: code without a file is the process's own.
+fn short_name(name: &str, pid: u32) -> String {
+    let made_at_run_time = ["//anon", "/dev/zero", "/anon_hugepage"];
+    let begins = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
+    if begins(&made_at_run_time) { format!("[JIT] tid {pid}") } else { base_name(name).to_owned() }
+}
+
+/// The last part of a path.
+fn base_name(path: &str) -> &str {
+    match path.starts_with('/') {
+        true => Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path),
+        false => path,
+    }
+}
+
+#[cfg(test)]
+impl Frames {
+    /// A frame at an address.
+    pub(crate) fn intern_for_test(&mut self, ip: u64) {
+        let new = Frame { object: 0, symbol: None, address: ip, ip, offset: 0, size: 0, level: Level::User };
+        self.intern((0, None, ip), || new);
+    }
+}
