@@ -4,25 +4,30 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml            # all
-//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data
+//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data record
 //! ```
 
 mod data;
 mod drain;
 mod measure;
 mod read;
+mod record;
 mod stat;
 mod symbols;
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let all: [(&str, fn()); 6] = [
+    if let [record::WORK, kind, amount] = wanted.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        return record::work(kind, amount.parse().expect("a number"));
+    }
+    let all: [(&str, fn()); 7] = [
         ("read", read::single),
         ("group", read::group),
         ("drain", drain::all),
         ("stat", stat::whole_process),
         ("symbols", symbols::all),
         ("data", data::iterate),
+        ("record", record::all),
     ];
     for (name, bench) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {

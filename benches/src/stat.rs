@@ -7,22 +7,7 @@ use std::time::Instant;
 
 /// `true` alone, under `perfuse stat` and under `perf stat`.
 pub fn whole_process() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let built = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args(["build", "--release", "--package", "perfuse-cli", "--message-format=json"])
-        .current_dir(root)
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("cargo runs");
-    assert!(built.status.success(), "perfuse builds");
-    let messages = String::from_utf8_lossy(&built.stdout).into_owned();
-    let perfuse = messages
-        .split("\"executable\":\"")
-        .skip(1)
-        .filter_map(|rest| rest.split('"').next())
-        .find(|path| path.ends_with("/perfuse"))
-        .expect("cargo names the program")
-        .to_owned();
+    let perfuse = perfuse();
     // Kept open so that no run pays for patching kernel code at the first event of a kind.
     let _kept: Vec<_> = [perfuse::abi::Software::PAGE_FAULTS, perfuse::abi::Software::CONTEXT_SWITCHES]
         .map(|event| perfuse::Counter::new(event).ok())
@@ -49,4 +34,24 @@ pub fn whole_process() {
         println!("skipped: perf stat true: no perf on the PATH");
     }
     compare("a whole command", 101, contestants);
+}
+
+/// Builds the program, and says where it is.
+pub fn perfuse() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let built = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+        .args(["build", "--release", "--package", "perfuse-cli", "--message-format=json"])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo runs");
+    assert!(built.status.success(), "perfuse builds");
+    let messages = String::from_utf8_lossy(&built.stdout).into_owned();
+    messages
+        .split("\"executable\":\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .find(|path| path.ends_with("/perfuse"))
+        .expect("cargo names the program")
+        .to_owned()
 }
