@@ -72,6 +72,11 @@ pub(crate) struct Args {
     #[arg(short = 'G', long, value_name = "CGROUPS", conflicts_with_all = ["pid", "tid"])]
     pub(super) cgroup: Option<String>,
 
+    /// Sample whole cpus, and keep what belongs to the command or the processes and what they start: sees
+    /// processes too short for clocks of their own, and any number of threads, but takes the rights of -a
+    #[arg(long, conflicts_with_all = ["tid", "all_cpus", "cpu", "cgroup", "no_inherit", "per_thread", "overwrite"])]
+    pub(super) follow: bool,
+
     /// Leave out what the recorded tasks start
     #[arg(short = 'i', long)]
     pub(super) no_inherit: bool,

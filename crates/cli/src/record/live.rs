@@ -38,6 +38,12 @@ impl Live {
         let numbers = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let subject = match (&plan.whom, pid) {
             (Whom::Command, Some(pid)) => format!("{} [pid {pid}]", words.join(" ")),
+            (Whom::Cpus(_), Some(pid)) if plan.follow.as_ref().is_some_and(Vec::is_empty) => {
+                format!("{} [pid {pid}]", words.join(" "))
+            }
+            (Whom::Cpus(_), _) if plan.follow.as_ref().is_some_and(|pids| !pids.is_empty()) => {
+                format!("process {}", numbers(plan.follow.as_deref().unwrap_or_default()))
+            }
             (Whom::Command, None) => words.join(" "),
             (Whom::Processes(pids), _) => format!("process {}", numbers(pids)),
             (Whom::Threads(tids), _) => format!("thread {}", numbers(tids)),

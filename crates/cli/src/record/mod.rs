@@ -8,6 +8,7 @@ mod args;
 mod attrs;
 mod bpf;
 mod files;
+mod follow;
 mod formats;
 mod kernel;
 mod live;

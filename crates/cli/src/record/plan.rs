@@ -16,6 +16,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) whom: Whom,
+    /// Of what the cpus record, only these processes, or the command, are kept, with what they start.
+    pub(super) follow: Option<Vec<u32>>,
     /// The command to run: what is recorded, or what tells when to stop.
     pub(super) command: Vec<OsString>,
     pub(super) events: Vec<Request>,
@@ -203,8 +205,20 @@ impl Plan {
         if chains == Some(Chains::LastBranches) && !branches.is_empty() {
             return Err(Failure::usage("-b and -j want the branches that --call-graph lbr is made of"));
         }
+        let mut exclude = exclude;
+        let (mut whom, mut follow) = (whom, None);
+        if args.follow {
+            follow = Some(match whom {
+                Whom::Processes(pids) => pids,
+                _ => Vec::new(),
+            });
+            whom = Whom::Cpus(online_cpus());
+            // Nobody who is followed is idle.
+            exclude |= AttrFlags::EXCLUDE_IDLE;
+        }
         let on_cpus = matches!(whom, Whom::Cpus(_));
         Ok(Plan {
+            follow,
             command: args.command.clone(),
             events: events(args)?,
             default_events: args.selection.lists.is_empty(),

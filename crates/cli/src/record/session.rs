@@ -5,12 +5,14 @@ mod finish;
 
 use super::bpf::Programs;
 use super::files::{self, Target};
+use super::follow::Follow;
 use super::live::{Live, Sums};
 use super::machine::Machine;
 use super::opening::{self, Opened};
 use super::plan::{Plan, Start, Switch, Whom};
 use super::sections::{self, Facts};
 use super::start;
+use super::synthesis::numbers;
 use super::tally::Tally;
 use crate::common::child::{self, has_running_thread, is_running};
 use crate::common::control::{Control, Order};
@@ -39,6 +41,7 @@ pub(super) struct Session<'a> {
     opened: Opened,
     events: Vec<NewEvent>,
     format: RecordFormat,
+    follow: Option<Follow>,
     facts: Facts,
     machine: Looking,
     programs: Programs,
@@ -105,6 +108,11 @@ impl<'a> Session<'a> {
             return Err(Failure::new("what was to be recorded is gone"));
         };
         let format = RecordFormat::of(attr, ByteOrder::NATIVE);
+        // Whoever starts from now on has a record of it.
+        let follow = plan.follow.as_ref().map(|pids| match pid {
+            Some(pid) if pids.is_empty() => Follow::command(pid),
+            _ => Follow::threads(pids.iter().flat_map(|pid| numbers(&format!("/proc/{pid}/task")))),
+        });
         let mut live = Live::new(plan, pid);
         opened.remarks.iter().for_each(|remark| live.warn(remark));
         if plan.verbose {
@@ -130,6 +138,7 @@ impl<'a> Session<'a> {
             opened,
             events,
             format,
+            follow,
             facts,
             machine,
             programs,
@@ -332,7 +341,10 @@ impl<'a> Session<'a> {
         match &self.plan.whom {
             Whom::Processes(pids) => !pids.iter().any(|&pid| has_running_thread(pid)),
             Whom::Threads(tids) => !tids.iter().any(|tid| is_running(&format!("/proc/{tid}"))),
-            Whom::Command | Whom::Cpus(_) => false,
+            Whom::Command | Whom::Cpus(_) => {
+                let followed = self.plan.follow.as_ref();
+                followed.is_some_and(|pids| !pids.iter().any(|&pid| has_running_thread(pid)))
+            }
         }
     }
 
@@ -350,10 +362,22 @@ impl<'a> Session<'a> {
                 continue;
             }
             any = true;
+            if let Some(follow) = &mut self.follow {
+                let kept = follow.pick(first, second, &self.format);
+                self.tally.look(&kept, &[], &self.format);
+                result = result.and_then(|()| self.target.writer.records(&[&kept]));
+                continue;
+            }
             let whole = self.tally.look(first, second, &self.format);
             let first = &first[..first.len().min(whole)];
             let second = &second[..whole - first.len()];
             result = result.and_then(|()| self.target.writer.records(&[first, second]));
+        }
+        if let Some(follow) = &mut self.follow {
+            let kept = follow.next_pass(&self.format);
+            self.tally.look(&kept, &[], &self.format);
+            result = result.and_then(|()| self.target.writer.records(&[&kept]));
+            any = follow.round_is_over();
         }
         self.tally.programs.drain(..).for_each(|id| self.programs.add(id));
         if any {

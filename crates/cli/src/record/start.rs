@@ -137,7 +137,12 @@ pub(super) fn synthesize(
             pids.dedup();
             pids.iter().try_for_each(|&pid| synthesis.process(pid))
         }
-        Whom::Cpus(_) => synthesis.everything(),
+        Whom::Cpus(_) => match (&plan.follow, child) {
+            (None, _) => synthesis.everything(),
+            (Some(pids), Some(child)) if pids.is_empty() && held => synthesis.name(child),
+            (Some(pids), Some(child)) if pids.is_empty() => synthesis.families(&[child]),
+            (Some(pids), _) => synthesis.families(pids),
+        },
     }
 }
 

@@ -71,6 +71,8 @@ suite! {
     what_is_never_sampled_is_said,
     loaded_bpf_programs_are_told,
     cgroups_are_told,
+    processes_of_a_moment_are_followed,
+    thousands_of_threads_need_few_descriptors,
     what_runs_already_has_build_ids,
     an_unprivileged_user_records_the_user_side,
     attrs_are_perfs,

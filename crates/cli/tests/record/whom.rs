@@ -153,3 +153,51 @@ pub(super) fn what_runs_already_has_build_ids() -> Outcome {
     assert!(counts_of(stream).contains_key(&kind::HEADER_BUILD_ID.0));
     Ok(())
 }
+
+pub(super) fn processes_of_a_moment_are_followed() -> Outcome {
+    need::root()?;
+    let folder = Folder::new("follow");
+    let file = folder.file("d");
+    // Each subshell lives for less than a period; all are the work of this one command.
+    let script = "i=0; while [ $i -lt 3000 ]; do (:); i=$((i+1)); done; cat /proc/$$/stat";
+    let mut command = record(&file, &["--follow", "-e", "cpu-clock", "-F", "997", "sh", "-c", script]);
+    let output = command.stdout(Stdio::piped()).output().expect("it starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let stat = text(&output.stdout);
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks: u64 = fields[11..15].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
+    let expected = ticks as f64 / 100.0 * 997.0;
+    let found = samples(&file) as f64;
+    assert!(found > 0.7 * expected - 30.0 && found < 1.3 * expected + 40.0, "{found}, not about {expected}");
+    assert!(counts(&file)[&RecordType::FORK.0] >= 3000);
+    let comms = text(&perf(&["report", "--stdio", "--sort", "comm"], &file)?.stdout);
+    let names = comms.lines().filter(|line| line.contains('%')).count();
+    assert!(names > 0 && !comms.contains("swapper") && !comms.contains("perfuse"), "{comms}");
+    Ok(())
+}
+
+pub(super) fn thousands_of_threads_need_few_descriptors() -> Outcome {
+    need::root()?;
+    let folder = Folder::new("crowd");
+    let file = folder.file("d");
+    let python = need::program("python3")?;
+    let script = "import threading,time\nthreading.stack_size(65536)\nend=time.time()+20\n\
+                  ts=[threading.Thread(target=time.sleep,args=(20,),daemon=True) for _ in range(2000)]\n\
+                  [t.start() for t in ts]\nprint('ready',flush=True)\nwhile time.time()<end: pass";
+    let mut process =
+        Command::new(python).args(["-c", script]).stdout(Stdio::piped()).spawn().expect("python starts");
+    let mut ready = [0; 5];
+    process.stdout.as_mut().expect("a pipe").read_exact(&mut ready).expect("it runs");
+    let pid = process.id().to_string();
+    let mut command = Sandbox::new().open_files(64).command(program());
+    command
+        .args(["record", "-e", "cpu-clock", "--follow", "-p", &pid, "-o"])
+        .arg(&file)
+        .args(["--", "sleep", "0.5"]);
+    let output = command.output().expect("it starts");
+    let _ = process.kill();
+    let _ = process.wait();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(samples(&file) > 50 && counts(&file)[&RecordType::COMM.0] >= 2000);
+    Ok(())
+}

@@ -160,7 +160,7 @@ impl Session<'_> {
         (missing > ENOUGH && missing > 0.1 * expected).then(|| {
             format!(
                 "{:.0} % of the time was not sampled: processes and threads that end before their first sample \
-                 is due have none; a higher -F sees more of them, -a all",
+                 is due have none; --follow sees them",
                 100.0 * missing / expected
             )
         })

@@ -1,0 +1,213 @@
+//! `--follow`: of all that whole cpus record, what belongs to some tasks and to all that these start.
+//!
+//! Events of a task start anew in every child, so that one which ends before its first sample is due is never
+//! sampled; events of a cpu go on whoever runs there. Who belongs to whom is told by the records of forks.
+//!
+//! A fork is recorded on one cpu and the child's first sample perhaps on another, whose ring may be read
+//! first. So what belongs to nobody known waits until all rings have been read once more. Were it still
+//! unknown then, it would have been recorded before the fork.
+
+use perfuse::abi::ByteOrder;
+use perfuse::abi::record::{Misc, RawRecord, RecordFormat, RecordType};
+use std::collections::HashSet;
+
+/// Tasks that are followed.
+#[derive(Debug, Default)]
+pub(super) struct Follow {
+    tids: HashSet<u32>,
+    /// The command, until it is executed: what it does before is done by this program.
+    awaited: Option<u32>,
+    /// Records of tasks that were not known: of the pass before, and of this one.
+    older: Vec<u8>,
+    newer: Vec<u8>,
+    /// Tasks that have ended, likewise; others may still have records of them.
+    gone: [Vec<u32>; 2],
+    passes: u64,
+}
+
+/// Whose a record is.
+enum Owner {
+    /// The whole cpu's.
+    Nobody,
+    Task(u32),
+    /// A fork: the parent's, and it tells of a child.
+    Parent {
+        parent: u32,
+        child: u32,
+    },
+}
+
+impl Follow {
+    /// Follows the threads of processes that run.
+    pub(super) fn threads(tids: impl IntoIterator<Item = u32>) -> Self {
+        Follow { tids: tids.into_iter().collect(), ..Follow::default() }
+    }
+
+    /// Follows a command from its start on.
+    pub(super) fn command(pid: u32) -> Self {
+        Follow { awaited: Some(pid), ..Follow::default() }
+    }
+
+    /// The records that are to be kept, of those from one ring.
+    pub(super) fn pick(&mut self, first: &[u8], second: &[u8], format: &RecordFormat) -> Vec<u8> {
+        let joined;
+        let mut rest = first;
+        if !second.is_empty() {
+            joined = [first, second].concat();
+            rest = &joined;
+        }
+        let mut kept = Vec::new();
+        while let Ok((record, after)) = RawRecord::split(rest, ByteOrder::NATIVE) {
+            let bytes = &rest[..rest.len() - after.len()];
+            rest = after;
+            if self.is_followed(&record, format) {
+                kept.extend_from_slice(bytes);
+            } else {
+                self.newer.extend_from_slice(bytes);
+            }
+        }
+        kept
+    }
+
+    /// All rings have been read: returns what is to be kept of what waited for that.
+    pub(super) fn next_pass(&mut self, format: &RecordFormat) -> Vec<u8> {
+        let waited = std::mem::replace(&mut self.older, std::mem::take(&mut self.newer));
+        let records = || {
+            let mut rest = waited.as_slice();
+            std::iter::from_fn(move || {
+                let (record, after) = RawRecord::split(rest, ByteOrder::NATIVE).ok()?;
+                let bytes = &rest[..rest.len() - after.len()];
+                rest = after;
+                Some((record, bytes))
+            })
+        };
+        // Children of children may come in any order.
+        loop {
+            let before = self.tids.len();
+            for (record, _) in records().filter(|(record, _)| record.header.kind == RecordType::FORK) {
+                self.is_followed(&record, format);
+            }
+            if self.tids.len() == before {
+                break;
+            }
+        }
+        let mut kept = Vec::new();
+        for (record, bytes) in records() {
+            if self.is_followed(&record, format) {
+                kept.extend_from_slice(bytes);
+            }
+        }
+        let [older, newer] = &mut self.gone;
+        for tid in older.drain(..) {
+            self.tids.remove(&tid);
+        }
+        std::mem::swap(older, newer);
+        self.passes += 1;
+        kept
+    }
+
+    /// Nothing that comes later belongs before what has been kept: readers may sort it.
+    pub(super) fn round_is_over(&self) -> bool {
+        self.passes % 2 == 0
+    }
+
+    fn is_followed(&mut self, record: &RawRecord<'_>, format: &RecordFormat) -> bool {
+        match owner(record, format) {
+            Owner::Nobody => true,
+            Owner::Parent { parent, child } => {
+                let followed = self.tids.contains(&parent);
+                if followed {
+                    self.tids.insert(child);
+                    // The number is used again.
+                    self.gone.iter_mut().for_each(|gone| gone.retain(|&tid| tid != child));
+                }
+                followed
+            }
+            Owner::Task(tid) => {
+                let executed = record.header.kind == RecordType::COMM
+                    && record.header.misc.contains(Misc::COMM_EXEC)
+                    && self.awaited == Some(tid);
+                if executed {
+                    self.awaited = None;
+                    self.tids.insert(tid);
+                }
+                let followed = self.tids.contains(&tid);
+                if followed && record.header.kind == RecordType::EXIT {
+                    self.gone[1].push(tid);
+                }
+                followed
+            }
+        }
+    }
+}
+
+fn owner(record: &RawRecord<'_>, format: &RecordFormat) -> Owner {
+    let word = |at: usize| {
+        let word = record.body.get(at..).and_then(|rest| rest.first_chunk());
+        word.map_or(0, |word| u32::from_ne_bytes(*word))
+    };
+    match record.header.kind {
+        // Behind the identifier and the address come the process and the thread.
+        RecordType::SAMPLE => Owner::Task(word(20)),
+        RecordType::COMM | RecordType::MMAP | RecordType::MMAP2 | RecordType::NAMESPACES => {
+            Owner::Task(word(4))
+        }
+        RecordType::FORK => Owner::Parent { parent: word(12), child: word(8) },
+        RecordType::EXIT => Owner::Task(word(8)),
+        RecordType::SWITCH | RecordType::SWITCH_CPU_WIDE => {
+            let tid = record.decode(format).ok().and_then(|decoded| decoded.sample_id.tid);
+            tid.map_or(Owner::Nobody, |tid| Owner::Task(tid.tid))
+        }
+        _ => Owner::Nobody,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: RecordType, misc: Misc, words: &[u32]) -> Vec<u8> {
+        let mut bytes = kind.0.to_ne_bytes().to_vec();
+        bytes.extend(misc.bits().to_ne_bytes());
+        bytes.extend((8 + 4 * words.len() as u16).to_ne_bytes());
+        words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
+        bytes
+    }
+
+    fn sample(tid: u32) -> Vec<u8> {
+        record(RecordType::SAMPLE, Misc::empty(), &[0, 0, 0, 0, tid, tid])
+    }
+
+    fn fork(parent: u32, child: u32) -> Vec<u8> {
+        record(RecordType::FORK, Misc::empty(), &[child, parent, child, parent, 0, 0])
+    }
+
+    #[test]
+    fn children_are_followed_whatever_is_read_first() {
+        let format = RecordFormat::default();
+        let mut follow = Follow::threads([1]);
+        // A grandchild's sample and the fork of it are read before the fork of the child.
+        let kept = follow.pick(&[sample(3), fork(2, 3), sample(9), sample(1)].concat(), &[], &format);
+        assert_eq!(kept, sample(1));
+        assert!(follow.next_pass(&format).is_empty());
+        assert_eq!(follow.pick(&fork(1, 2), &[], &format), fork(1, 2));
+        assert_eq!(follow.next_pass(&format), [sample(3), fork(2, 3)].concat());
+        assert!(follow.round_is_over());
+        assert!(follow.next_pass(&format).is_empty());
+    }
+
+    #[test]
+    fn a_command_is_followed_from_its_exec_to_its_end() {
+        let format = RecordFormat::default();
+        let mut follow = Follow::command(5);
+        let exec = record(RecordType::COMM, Misc::COMM_EXEC, &[5, 5]);
+        let exit = record(RecordType::EXIT, Misc::empty(), &[5, 1, 5, 1, 0, 0]);
+        let stream = [sample(5), exec.clone(), sample(5), exit.clone()].concat();
+        let kept = follow.pick(&stream[..40], &stream[40..], &format);
+        assert_eq!(kept, [exec, sample(5), exit].concat());
+        for _ in 0..2 {
+            follow.next_pass(&format);
+        }
+        assert!(follow.pick(&sample(5), &[], &format).is_empty());
+    }
+}
