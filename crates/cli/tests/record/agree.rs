@@ -32,7 +32,7 @@ fn agree(arguments: &[&str], file: &Path, alike: impl Fn(&str) -> Option<String>
     Ok(())
 }
 
-/// Newer perfs name the numbers of an attr, add its zero config, and have wider columns.
+/// Newer perfs name the numbers of an attr, add its zero config, and have wider columns. Bits come in any order.
 fn plainly(line: &str) -> Option<String> {
     let mut words = line.replace(", config: 0x0 (PERF_COUNT_SW_CPU_CLOCK)", "");
     while let Some((before, rest)) = words.split_once(" (PERF_") {
@@ -40,13 +40,22 @@ fn plainly(line: &str) -> Option<String> {
         words = format!("{before}{after}");
     }
     let tip = line.starts_with("# Tip:");
-    let words: Vec<_> = words.split_whitespace().collect();
+    let sorted = |word: &str| {
+        let mut bits: Vec<_> = word.trim_end_matches(',').split('|').collect();
+        bits.sort_unstable();
+        bits.join("|")
+    };
+    let words: Vec<_> = words.split_whitespace().map(sorted).collect();
     (!tip).then(|| words.join(" "))
 }
 
 /// Symbols may be known to one reader only, or be called by another of their names.
 fn without_symbols(line: &str) -> Option<String> {
     let words: Vec<_> = line.split_whitespace().collect();
+    // A task without a number has ended, and any name is a guess.
+    if words.get(1) == Some(&"-1") {
+        return None;
+    }
     let hex = |word: &&str| word.len() >= 8 && word.bytes().all(|b| b.is_ascii_hexdigit());
     // The lines of a call chain begin with it.
     let address = if line.starts_with('\t') { Some(0) } else { words.iter().position(hex) };
