@@ -1,4 +1,5 @@
-//! Groups: events that are on the PMU together, and whose values come with each sample of their leader.
+//! Groups: events that are on the PMU together, and whose values come with each sample of their leader. And
+//! whose rings their records are in.
 
 use super::*;
 use perfuse_data::feature::Feature;
@@ -88,5 +89,31 @@ pub(super) fn each_event_has_its_cgroup() -> Outcome {
     }
     let [inside, everywhere] = tasks;
     assert!(inside.len() == 1 && everywhere.len() > 1, "{inside:?} {everywhere:?}");
+    Ok(())
+}
+
+pub(super) fn threads_have_rings_of_their_own() -> Outcome {
+    let folder = Folder::new("per-thread");
+    let file = folder.file("d");
+    let python = need::program("python3")?;
+    let script = "import threading\ndef f():\n while True: pass\n\
+                  for _ in range(3): threading.Thread(target=f, daemon=True).start()\nprint(flush=True)\nf()";
+    let mut process =
+        Command::new(python).args(["-c", script]).stdout(Stdio::piped()).spawn().expect("python");
+    let mut line = [0];
+    process.stdout.take().expect("a pipe").read_exact(&mut line).expect("it runs");
+    let pid = process.id().to_string();
+    let events = "{cpu-clock,page-faults},task-clock";
+    recorded(&file, &["-e", events, "--per-thread", "-p", &pid, "sleep", "0.5"]);
+    process.kill().and_then(|()| process.wait()).expect("it ends");
+    // Four threads with three events and the one that tells about tasks, on no cpu in particular.
+    let dump = text(&perf(&["report", "-D"], &file)?.stdout);
+    let sources: Vec<_> = dump.lines().filter(|line| line.starts_with(" ... id:")).collect();
+    assert_eq!(sources.len(), 4 * 4, "{sources:?}");
+    assert!(sources.iter().all(|source| source.contains("cpu: -1")), "{sources:?}");
+    let rings: Vec<_> = sources.iter().filter(|source| source.contains("idx: 3 ")).collect();
+    assert_eq!(rings.len(), 4, "{sources:?}");
+    assert!(dump.contains("PERF_RECORD_CPU_MAP: -1"));
+    assert_eq!(perf_counts(&file, "SAMPLE")?, samples(&file));
     Ok(())
 }

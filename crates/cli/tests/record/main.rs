@@ -92,6 +92,7 @@ suite! {
     weak_groups_stay_together_where_they_can,
     each_event_has_its_cgroup,
     both_recorders_find_the_same_shares,
+    threads_have_rings_of_their_own,
     what_is_wrong_is_said,
     what_needs_a_pmu_says_so,
     too_few_descriptors_are_told,
