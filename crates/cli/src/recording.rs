@@ -6,6 +6,7 @@ pub(crate) mod groups;
 pub(crate) mod header;
 mod names;
 pub(crate) mod registers;
+pub(crate) mod text;
 pub(crate) mod tracing;
 
 use crate::exit::Failure;
@@ -15,7 +16,6 @@ use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::session::Session;
 use perfuse_data::tool::kind;
 use perfuse_data::{Entry, Options, Ordered, PerfData};
-use std::fmt::Write;
 use std::io::Write as _;
 use std::path::PathBuf;
 use tracing::Formats;
@@ -129,15 +129,6 @@ pub(crate) fn say(text: &str) {
 
 fn complain(error: &perfuse_data::Error) {
     say(&format!("{error}; what can be read around it counts"));
-}
-
-/// Seconds and a fraction with so many digits.
-pub(crate) fn write_time(out: &mut String, time_ns: u64, digits: usize) {
-    let (seconds, fraction) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
-    let _ = match digits {
-        9 => write!(out, "{seconds:>5}.{fraction:09}"),
-        _ => write!(out, "{seconds:>5}.{:06}", fraction / 1000),
-    };
 }
 
 /// A span of time, from and to, in the form `[start],[stop]` of seconds. Both ends belong to it.

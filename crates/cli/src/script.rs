@@ -1,15 +1,23 @@
 //! `perfuse script`: a line for each sample, in perf's form.
 
+mod extras;
 mod fields;
 mod line;
+mod places;
 
 use crate::exit::Result;
+use crate::recording::groups::Groups;
+use crate::recording::tracing::Formats;
 use crate::recording::{self, Filter, Input};
 use fields::Fields;
-use line::Line;
-use perfuse_abi::record::{Record, RecordType};
-use perfuse_data::session::Session;
+use line::{Clock, Format, Lines, One};
+use perfuse_abi::EventType;
+use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
+use perfuse_data::session::{Level, Session};
+use perfuse_data::tool::kind;
+use perfuse_data::{Entry, Event};
 use perfuse_profile::Frames;
+use places::{Places, Space};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -23,15 +31,30 @@ pub(crate) struct Args {
     input: Input,
     #[command(flatten)]
     filter: Filter,
-    /// What to print of each sample: comm, tid, pid, time, cpu, period, event, addr, ip, sym, symoff, dso, brstack, trace ...; with + or - in front, more or less than by default
+    /// What to print of each sample: comm, tid, pid, time, cpu, period, event, addr, ip, sym, symoff, dso, brstack, trace ...; with + or - in front, more or less than by default; with hw:, sw:, trace: ... in front, only for events of that type
     #[arg(short = 'F', long, value_name = "FIELD,...", allow_hyphen_values = true, value_parser = fields::parse)]
-    fields: Option<fields::Asked>,
+    fields: Vec<fields::Asked>,
+    /// Only samples in these objects, by name with or without folders
+    #[arg(long, visible_alias = "dsos", value_name = "NAME,...", value_delimiter = ',')]
+    dso: Vec<String>,
+    /// Only samples in these functions
+    #[arg(short = 'S', long, visible_alias = "symbol", value_name = "NAME,...", value_delimiter = ',')]
+    symbols: Vec<String>,
     /// Times with nine digits
     #[arg(long)]
     ns: bool,
+    /// Times since the first line
+    #[arg(long, conflicts_with = "deltatime")]
+    reltime: bool,
+    /// Times since the line before
+    #[arg(long)]
+    deltatime: bool,
     /// Do not print callchains
     #[arg(short = 'G', long)]
     hide_call_graph: bool,
+    /// At most so many frames of a callchain
+    #[arg(long, value_name = "N", default_value_t = 127)]
+    max_stack: usize,
     /// Show what the recording says of itself first
     #[arg(long)]
     header: bool,
@@ -62,6 +85,9 @@ pub(crate) struct Args {
     /// Also print changes of the kernel's code
     #[arg(long)]
     show_text_poke_events: bool,
+    /// Also print where perf had emptied all of its buffers
+    #[arg(long)]
+    show_round_events: bool,
     /// Print every record, with what is in it
     #[arg(short = 'D', long)]
     dump_raw_trace: bool,
@@ -89,39 +115,113 @@ pub(crate) fn run(args: &Args) -> Result {
 }
 
 fn print(out: &mut impl Write, args: &Args) -> Result<()> {
-    let data = args.input.open()?;
+    let mut data = args.input.open()?;
     let mut session = Session::new();
-    let digits = if args.ns { 9 } else { 6 };
-    // The names of events are aligned; those in a pipe are not known yet.
-    let name_width = data.events().iter().map(|event| recording::event_name(event).len()).max().unwrap_or(0);
-    let mut lines = Line::new(Frames::new(!args.no_demangle), digits, args.hide_call_graph, name_width);
+    let clock = match (args.reltime, args.deltatime) {
+        (true, _) => Clock::SinceStart,
+        (_, true) => Clock::SinceLast,
+        _ => Clock::Recorded,
+    };
+    let format = Format { nanoseconds: args.ns, clock, max_stack: args.max_stack };
+    let mut lines = Lines::new(Places::new(Frames::new(!args.no_demangle)), format);
+    lines.machine = recording::dump::machine(&mut data);
     let mut fields: Vec<Option<Fields>> = Vec::new();
+    let mut groups = Groups::default();
     recording::replay(data, &mut session, |entry, decoded, session, formats| {
-        let Some(decoded) = decoded else { return Ok(()) };
-        let tid = decoded.tid().unwrap_or_default();
-        let comm = session.comm_of(tid.pid, tid.tid);
-        let comm = comm.map_or(&b""[..], |comm| session.comm(comm));
-        let wanted = args.filter.admits_moment(decoded.cpu(), decoded.time())
-            && args.filter.admits_task(tid.pid, tid.tid, comm);
-        if !wanted {
-            return Ok(());
-        }
-        let Record::Sample(sample) = &decoded.record else {
-            if shows(args, entry.kind()) {
-                lines.side(entry, decoded, session, entry.event().map(|event| Fields::of(event, None)));
-                lines.write(out)?;
+        let Some(decoded) = decoded else {
+            if args.show_round_events && entry.kind() == kind::FINISHED_ROUND {
+                lines.plain("PERF_RECORD_FINISHED_ROUND");
             }
             return Ok(());
         };
-        let (Some(index), Some(event)) = (entry.event_index(), entry.event()) else { return Ok(()) };
-        while fields.len() <= index {
-            fields.push(None);
+        let Record::Sample(sample) = &decoded.record else {
+            if shows(args, entry.kind()) && args.filter.admits_moment(decoded.cpu(), None) {
+                let index = entry.event_index();
+                let fields =
+                    index.map(|index| fields_of(&mut fields, index, entry, args, formats)).transpose()?;
+                lines.side(entry, decoded, session, fields);
+            }
+            return lines.flush_much(out);
+        };
+        if !is_wanted(args, decoded, sample, session, &mut lines.places) {
+            return Ok(());
         }
-        let fields = fields[index].get_or_insert_with(|| Fields::of(event, args.fields.as_ref()));
-        lines.sample(event, fields, decoded, sample, session, formats);
-        lines.write(out)
+        let mut result = Ok(());
+        groups.deliver(entry, sample, |index, event, period| {
+            if lines.name_width == 0 {
+                lines.name_width =
+                    entry.events().iter().map(|event| name(event, formats).len()).max().unwrap_or(0);
+            }
+            match fields_of(&mut fields, index, entry, args, formats) {
+                Ok(fields) if fields.is_empty() => {}
+                Ok(fields) => lines.sample(&One { event, fields, period, decoded, sample, session, formats }),
+                Err(error) => result = Err(error),
+            }
+        });
+        result?;
+        lines.flush_much(out)
     })?;
-    Ok(())
+    lines.flush(out)
+}
+
+/// The fields of an event's lines, worked out once.
+fn fields_of<'f>(
+    known: &'f mut Vec<Option<Fields>>,
+    index: usize,
+    entry: &Entry<'_>,
+    args: &Args,
+    formats: &Formats,
+) -> Result<&'f Fields> {
+    if known.len() <= index {
+        known.resize(index + 1, None);
+    }
+    match &mut known[index] {
+        Some(fields) => Ok(fields),
+        unknown => {
+            let event = &entry.events()[index];
+            let fields = Fields::of(event, name(event, formats), &args.fields, !args.hide_call_graph)?;
+            Ok(unknown.insert(fields))
+        }
+    }
+}
+
+/// The name of an event; of a tracepoint in a pipe, that of its format.
+fn name(event: &Event, formats: &Formats) -> String {
+    let traced = formats.name(event.attr.config);
+    match (&event.name, traced.filter(|_| event.attr.type_ == EventType::TRACEPOINT)) {
+        (None, Some(name)) => name.to_owned(),
+        _ => recording::event_name(event),
+    }
+}
+
+fn is_wanted(
+    args: &Args,
+    decoded: &Decoded<'_>,
+    sample: &Sample<'_>,
+    session: &Session,
+    places: &mut Places,
+) -> bool {
+    let tid = sample.tid.unwrap_or_default();
+    let filter = &args.filter;
+    if !filter.admits_moment(decoded.cpu(), sample.time) {
+        return false;
+    }
+    if !(filter.comm.is_empty() && filter.pid.is_empty() && filter.tid.is_empty()) {
+        let comm = session.comm_of(tid.pid, tid.tid).map_or(&b""[..], |comm| session.comm(comm));
+        if !filter.admits_task(tid.pid, tid.tid, comm) {
+            return false;
+        }
+    }
+    if args.dso.is_empty() && args.symbols.is_empty() {
+        return true;
+    }
+    let space = Space::of(session, tid.pid, tid.tid);
+    let located = places.locate(&space, Level::of(decoded.misc), sample.ip.unwrap_or(0));
+    let frame = places.frames.get(located.frame);
+    let object = [places.frames.object(frame.object), places.frames.short_object(frame.object)];
+    (args.dso.is_empty() || args.dso.iter().any(|name| object.contains(&name.as_str())))
+        && (args.symbols.is_empty()
+            || args.symbols.iter().any(|name| Some(name.as_str()) == frame.symbol.as_deref()))
 }
 
 /// Whether records of this kind are to be printed too.

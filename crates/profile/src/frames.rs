@@ -170,7 +170,7 @@ impl Frames {
         if let Some(located) = self.addresses.get(&key) {
             return *located;
         }
-        let located = self.work_out(session, pid, tid, level, ip);
+        let located = self.locate_once(session, pid, tid, level, ip);
         if self.addresses.len() >= MOST_ADDRESSES {
             self.addresses.clear();
         }
@@ -178,7 +178,8 @@ impl Frames {
         located
     }
 
-    fn work_out(&mut self, session: &Session, pid: u32, tid: u32, level: Level, ip: u64) -> Located {
+    /// The same as [`locate`](Self::locate), not remembered: for those who remember what they make of it.
+    pub fn locate_once(&mut self, session: &Session, pid: u32, tid: u32, level: Level, ip: u64) -> Located {
         let mut new = Frame { object: 0, symbol: None, address: ip, ip, offset: 0, size: 0, level };
         let Some(found) = session.resolve(pid, tid, level, ip) else {
             let frame = self.intern((0, None, ip), || new);

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map with a fast hash.
-pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Fast>>;
+pub type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Fast>>;
 
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// The hash of a [`FastMap`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fast(u64);
+pub struct Fast(u64);
 
 impl Fast {
     #[inline]

@@ -22,5 +22,6 @@ pub use collect::{Collector, Plan, Profile};
 pub use entries::{Entry, Report};
 pub use filter::Filter;
 pub use frames::{Frame, FrameId, Frames, Located};
+pub use hash::{Fast, FastMap};
 pub use keys::{Column, Key};
 pub use names::Names;

@@ -5,6 +5,8 @@ pub(crate) mod kernel;
 mod sample;
 mod tool;
 
+pub(crate) use sample::page_size;
+
 use super::groups::Groups;
 use super::{Hex, Input, feature, say};
 use crate::exit::Result;
@@ -68,7 +70,7 @@ fn has_trailer(event: &Event) -> bool {
 }
 
 /// What `uname -m` says where the recording was made; here, if it does not tell.
-fn machine(data: &mut PerfData<'_>) -> String {
+pub(crate) fn machine(data: &mut PerfData<'_>) -> String {
     match feature(data, FeatureId::ARCH) {
         Some(Feature::Arch(name)) => name.to_string(),
         _ => std::env::consts::ARCH.to_owned(),

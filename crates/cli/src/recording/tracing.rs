@@ -3,7 +3,7 @@
 use perfuse_abi::ByteOrder;
 use perfuse_data::PerfData;
 use perfuse_data::feature::{Feature, FeatureId, Section};
-use perfuse_events::tracepoint::{Format, Names, NoNames};
+use perfuse_events::tracepoint::{Format, Names};
 use std::collections::HashMap;
 
 /// Formats by number, and strings of the kernel by address.
@@ -52,19 +52,32 @@ impl Formats {
         self.by_id.get(&id).map(|(name, _)| name.as_str())
     }
 
-    /// The text of a sample's raw data; `None` if the recording has no format for it.
-    pub(crate) fn print(&self, id: u64, raw: &[u8], order: ByteOrder) -> Option<String> {
+    /// The text of a sample's raw data; `None` if the recording has no format for it. `symbol` tells the
+    /// symbol of the kernel at an address, and how far into it that is.
+    pub(crate) fn print(
+        &self,
+        id: u64,
+        raw: &[u8],
+        order: ByteOrder,
+        symbol: &dyn Fn(u64) -> Option<(String, u64)>,
+    ) -> Option<String> {
         let (_, format) = self.by_id.get(&id)?;
-        Some(format.print(raw, order, self))
+        Some(format.print(raw, order, &Known { formats: self, symbol }))
     }
 }
 
-impl Names for Formats {
+/// The names that a recording and its kernel know.
+struct Known<'a> {
+    formats: &'a Formats,
+    symbol: &'a dyn Fn(u64) -> Option<(String, u64)>,
+}
+
+impl Names for Known<'_> {
     fn symbol(&self, address: u64) -> Option<(String, u64)> {
-        NoNames.symbol(address)
+        (self.symbol)(address)
     }
 
     fn text(&self, address: u64) -> Option<&[u8]> {
-        self.texts.get(&address).map(Vec::as_slice)
+        self.formats.texts.get(&address).map(Vec::as_slice)
     }
 }

@@ -1,58 +1,151 @@
-//! Which fields a line has: those of perf for the kind of event, or those asked for.
+//! Which fields a line has: those of perf for the type of event, or those asked for.
 
+use crate::exit::{Failure, Result};
 use perfuse_abi::{EventType, SampleType};
 use perfuse_data::Event;
 
-/// Every name that `-F` takes, in the order of the line.
-pub(super) const NAMES: [&str; 19] = [
-    "comm",
-    "pid",
-    "tid",
-    "cpu",
-    "time",
-    "period",
-    "event",
-    "trace",
-    "addr",
-    "data_src",
-    "weight",
-    "phys_addr",
-    "ip",
-    "sym",
-    "symoff",
-    "dso",
-    "brstack",
-    "iregs",
-    "uregs",
-];
+macro_rules! fields {
+    ($($field:ident = $name:literal),+ $(,)?) => {
+        /// A field of a line.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Field {
+            $($field),+
+        }
+
+        const ALL: &[(Field, &str)] = &[$((Field::$field, $name)),+];
+    };
+}
+
+fields! {
+    Comm = "comm",
+    Tid = "tid",
+    Pid = "pid",
+    Time = "time",
+    Cpu = "cpu",
+    Event = "event",
+    Trace = "trace",
+    Ip = "ip",
+    Sym = "sym",
+    Dso = "dso",
+    Addr = "addr",
+    Symoff = "symoff",
+    Period = "period",
+    Iregs = "iregs",
+    Uregs = "uregs",
+    Brstack = "brstack",
+    Brstacksym = "brstacksym",
+    Brstackoff = "brstackoff",
+    DataSrc = "data_src",
+    Weight = "weight",
+    BpfOutput = "bpf-output",
+    PhysAddr = "phys_addr",
+    Misc = "misc",
+    DataPageSize = "data_page_size",
+    CodePageSize = "code_page_size",
+    InsLat = "ins_lat",
+    Cgroup = "cgroup",
+    RetireLat = "retire_lat",
+    // Of instruction traces, which are not decoded: there is nothing to print.
+    Flags = "flags",
+    Insn = "insn",
+    Insnlen = "insnlen",
+    Ipc = "ipc",
+    Synth = "synth",
+}
+
+/// A set of fields, a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Set(u64);
+
+impl Set {
+    const fn of(fields: &[Field]) -> Self {
+        let (mut bits, mut index) = (0, 0);
+        while index < fields.len() {
+            bits |= 1 << fields[index] as u64;
+            index += 1;
+        }
+        Set(bits)
+    }
+
+    const fn has(self, field: Field) -> bool {
+        self.0 & 1 << field as u64 != 0
+    }
+}
+
+/// The types of events that `-F` tells apart.
+const TYPES: [&str; 7] = ["hw", "sw", "trace", "cache", "raw", "break", "synth"];
+
+fn type_of(event: &Event) -> &'static str {
+    match event.attr.type_ {
+        EventType::HARDWARE => "hw",
+        EventType::SOFTWARE => "sw",
+        EventType::TRACEPOINT => "trace",
+        EventType::HW_CACHE => "cache",
+        EventType::RAW => "raw",
+        EventType::BREAKPOINT => "break",
+        _ => "other",
+    }
+}
+
+fn defaults(kind: &str) -> Set {
+    use Field::*;
+    const COMMON: &[Field] = &[Comm, Tid, Cpu, Time, Event];
+    const PLACE: &[Field] = &[Ip, Sym, Symoff, Dso, Period];
+    const MEMORY: &[Field] = &[Addr, DataSrc, Weight, PhysAddr, DataPageSize, CodePageSize, InsLat];
+    let of = |lists: &[&[Field]]| Set(lists.iter().fold(0, |bits, list| bits | Set::of(list).0));
+    match kind {
+        "trace" => of(&[COMMON, &[Trace]]),
+        "sw" => of(&[COMMON, PLACE, &[BpfOutput]]),
+        "raw" => of(&[COMMON, PLACE, MEMORY]),
+        _ => of(&[COMMON, PLACE]),
+    }
+}
+
+/// Fields of which some types of events have none: they are left out there without a word.
+fn is_of_type(field: Field, kind: &str) -> bool {
+    match field {
+        Field::Trace => kind == "trace",
+        Field::BpfOutput => matches!(kind, "sw" | "trace"),
+        _ => true,
+    }
+}
 
 /// What was asked for with `-F`.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// Only for this type of events.
     kind: Option<&'static str>,
-    plus: Vec<&'static str>,
-    minus: Vec<&'static str>,
+    set: Set,
+    plus: Set,
+    minus: Set,
     is_change: bool,
 }
 
-/// `[hw|sw|trace|raw|cache:]FIELD,...`, each field with a plus or minus to change what is there anyway.
-pub(super) fn parse(text: &str) -> Result<Asked, String> {
-    let kinds = ["hw", "sw", "trace", "raw", "cache"];
+/// `[hw|sw|trace|raw|cache|break:]FIELD,...`, each field with a plus or minus to change what is there anyway.
+pub(super) fn parse(text: &str) -> std::result::Result<Asked, String> {
     let (kind, rest) = match text.split_once(':') {
         Some((kind, rest)) => {
-            let known = kinds.iter().find(|known| **known == kind);
-            (Some(*known.ok_or(format!("'{kind}:' is none of {}", kinds.join(", ")))?), rest)
+            let known = TYPES.iter().find(|known| **known == kind);
+            (Some(*known.ok_or(format!("'{kind}:' is none of {}", TYPES.join(", ")))?), rest)
         }
         None => (None, text),
     };
-    let mut asked = Asked { kind, plus: Vec::new(), minus: Vec::new(), is_change: false };
+    let mut asked = Asked { kind, set: Set(0), plus: Set(0), minus: Set(0), is_change: false };
     for word in rest.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         let name = word.trim_start_matches(['+', '-']);
-        let known = NAMES.iter().find(|known| **known == name);
-        let name = *known.ok_or(format!("'{name}' is no field; there are {}", NAMES.join(", ")))?;
+        let known = ALL.iter().find(|(_, known)| *known == name);
+        let names = || ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+        let (field, _) = known.ok_or_else(|| format!("'{name}' is no field; there are {}", names()))?;
+        let bit = Set::of(&[*field]).0;
+        match word.as_bytes()[0] {
+            b'+' => asked.plus.0 |= bit,
+            b'-' => asked.minus.0 |= bit,
+            _ => asked.set.0 |= bit,
+        }
         asked.is_change |= name.len() < word.len();
-        if word.starts_with('-') { asked.minus.push(name) } else { asked.plus.push(name) }
+    }
+    if asked.is_change && asked.set.0 != 0 {
+        return Err("fields with and without + or - do not go together".to_owned());
     }
     Ok(asked)
 }
@@ -60,79 +153,102 @@ pub(super) fn parse(text: &str) -> Result<Asked, String> {
 /// The fields of an event's lines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
-    /// One bit for each of [`NAMES`].
-    set: u32,
+    set: Set,
     pub(super) name: String,
-}
-
-fn bit(name: &str) -> u32 {
-    NAMES.iter().position(|known| *known == name).map_or(0, |at| 1 << at)
+    /// Whether its samples have callchains that are to be printed.
+    pub(super) has_chains: bool,
 }
 
 impl Fields {
-    pub(super) fn of(event: &Event, asked: Option<&Asked>) -> Self {
-        let kind = event.attr.type_;
-        let kind_name = match kind {
-            EventType::HARDWARE => "hw",
-            EventType::SOFTWARE => "sw",
-            EventType::TRACEPOINT => "trace",
-            EventType::HW_CACHE => "cache",
-            _ => "raw",
-        };
-        let mut names = vec!["comm", "tid", "cpu", "time", "event"];
-        match kind {
-            EventType::TRACEPOINT => names.push("trace"),
-            _ => names.push("period"),
+    /// `is_deep` if callchains are wanted.
+    pub(super) fn of(event: &Event, name: String, asked: &[Asked], is_deep: bool) -> Result<Self> {
+        let (kind, sample_type) = (type_of(event), event.attr.sample_type);
+        let has_chains = is_deep && sample_type.contains(SampleType::CALLCHAIN);
+        let (mut set, mut wanted) = (defaults(kind), Set(0));
+        if kind == "trace" && has_chains && asked.iter().all(|asked| asked.is_change) {
+            set.0 |= Set::of(&[Field::Ip, Field::Sym, Field::Symoff, Field::Dso]).0;
         }
-        let has = |flag| event.attr.sample_type.contains(flag);
-        if kind != EventType::TRACEPOINT || has(SampleType::CALLCHAIN) {
-            names.extend(["ip", "sym", "symoff", "dso"]);
-        }
-        if has(SampleType::ADDR) && kind != EventType::TRACEPOINT {
-            names.push("addr");
-        }
-        if has(SampleType::DATA_SRC) && kind != EventType::TRACEPOINT {
-            names.push("data_src");
-        }
-        if let Some(asked) = asked.filter(|asked| asked.kind.is_none_or(|kind| kind == kind_name)) {
+        for asked in asked.iter().filter(|asked| asked.kind.is_none_or(|only| only == kind)) {
             if !asked.is_change {
-                names.clear();
+                (set, wanted) = (asked.set, asked.set);
             }
-            names.extend(&asked.plus);
-            names.retain(|name| !asked.minus.contains(name));
+            set = Set((set.0 | asked.plus.0) & !asked.minus.0);
+            wanted = Set((wanted.0 | asked.plus.0) & !asked.minus.0);
         }
-        let set = names.into_iter().map(bit).fold(0, |set, bit| set | bit);
-        Fields { set, name: crate::recording::event_name(event) }
+        let before = set;
+        for &(field, field_name) in ALL.iter().filter(|(field, _)| before.has(*field)) {
+            let needed = needs(field);
+            if needed.is_empty() || sample_type.intersects(needed) {
+                if !is_of_type(field, kind) {
+                    set.0 &= !Set::of(&[field]).0;
+                }
+                continue;
+            }
+            if wanted.has(field) {
+                return Err(Failure::new(format_args!(
+                    "the samples of {name} do not have what '{field_name}' prints: record with {}",
+                    how_to_record(field)
+                )));
+            }
+            set.0 &= !Set::of(&[field]).0;
+        }
+        Ok(Fields { set, name, has_chains })
+    }
+
+    /// Whether nothing is printed of these events.
+    pub(super) fn is_empty(&self) -> bool {
+        self.set.0 == 0
     }
 
     #[inline]
-    pub(super) fn has(&self, index: Field) -> bool {
-        self.set & 1 << index as u32 != 0
+    pub(super) fn has(&self, field: Field) -> bool {
+        self.set.has(field)
+    }
+
+    /// What of a place is printed, as a small number.
+    pub(super) fn style(&self) -> usize {
+        usize::from(self.has(Field::Sym))
+            | usize::from(self.has(Field::Symoff)) << 1
+            | usize::from(self.has(Field::Dso)) << 2
     }
 }
 
-/// The places in [`NAMES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
-    Comm,
-    Pid,
-    Tid,
-    Cpu,
-    Time,
-    Period,
-    Event,
-    Trace,
-    Addr,
-    DataSrc,
-    Weight,
-    PhysAddr,
-    Ip,
-    Sym,
-    Symoff,
-    Dso,
-    Brstack,
-    Iregs,
-    Uregs,
+/// What samples must have, one of these.
+fn needs(field: Field) -> SampleType {
+    match field {
+        Field::Ip => SampleType::IP,
+        Field::Sym | Field::Dso | Field::Symoff => SampleType::IP | SampleType::ADDR,
+        Field::Pid | Field::Tid => SampleType::TID,
+        Field::Time => SampleType::TIME,
+        Field::Cpu => SampleType::CPU,
+        Field::Addr => SampleType::ADDR,
+        Field::DataSrc => SampleType::DATA_SRC,
+        Field::Weight => SampleType::WEIGHT | SampleType::WEIGHT_STRUCT,
+        Field::InsLat | Field::RetireLat => SampleType::WEIGHT_STRUCT,
+        Field::Iregs => SampleType::REGS_INTR,
+        Field::Uregs => SampleType::REGS_USER,
+        Field::PhysAddr => SampleType::PHYS_ADDR,
+        Field::DataPageSize => SampleType::DATA_PAGE_SIZE,
+        Field::CodePageSize => SampleType::CODE_PAGE_SIZE,
+        Field::Cgroup => SampleType::CGROUP,
+        _ => SampleType::empty(),
+    }
+}
+
+fn how_to_record(field: Field) -> &'static str {
+    match field {
+        Field::Time => "-T",
+        Field::Cpu => "--sample-cpu",
+        Field::Addr | Field::DataSrc => "-d",
+        Field::Weight | Field::InsLat | Field::RetireLat => "-W",
+        Field::Iregs => "--intr-regs",
+        Field::Uregs => "--user-regs",
+        Field::PhysAddr => "--phys-data",
+        Field::DataPageSize => "--data-page-size",
+        Field::CodePageSize => "--code-page-size",
+        Field::Cgroup => "--all-cgroups",
+        _ => "the event's defaults",
+    }
 }
 
 #[cfg(test)]
@@ -140,17 +256,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_places_agree() {
-        assert_eq!(NAMES[Field::Comm as usize], "comm");
-        assert_eq!(NAMES[Field::Trace as usize], "trace");
-        assert_eq!(NAMES[Field::Symoff as usize], "symoff");
-        assert_eq!(NAMES[Field::Uregs as usize], "uregs");
-    }
-
-    #[test]
     fn unknown_fields_are_refused() {
         assert!(parse("comm,nonsense").is_err_and(|text| text.contains("nonsense")));
         assert!(parse("foo:comm").is_err());
-        assert!(parse("+brstack,-dso").is_ok_and(|asked| asked.is_change && asked.minus == ["dso"]));
+        assert!(parse("comm,+ip").is_err());
+        assert!(parse("+brstack,-dso").is_ok_and(|asked| asked.is_change && asked.minus.has(Field::Dso)));
     }
 }

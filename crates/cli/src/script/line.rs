@@ -1,63 +1,160 @@
 //! The lines themselves, in the columns that programs which read perf's lines expect.
 
+use super::extras;
 use super::fields::{Field, Fields};
+use super::places::{Places, Space};
 use crate::exit::Result;
+use crate::recording::dump;
+use crate::recording::text::Text;
 use crate::recording::tracing::Formats;
-use crate::recording::{dump, write_time};
-use perfuse_abi::EventType;
-use perfuse_abi::record::{Decoded, Sample};
+use perfuse_abi::record::{Callchain, CallchainContext, Decoded, Misc, Record, RecordType, Sample, Weight};
+use perfuse_abi::{BranchSampleType, EventType, Software};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::{Entry, Event};
-use perfuse_profile::{Frames, Located};
-use std::fmt::Write as _;
+use std::cell::RefCell;
 use std::io::Write;
 
-pub(super) struct Line {
-    text: String,
-    frames: Frames,
-    digits: usize,
-    hide_chains: bool,
-    name_width: usize,
+/// How times are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Clock {
+    /// As they are in the recording.
+    #[default]
+    Recorded,
+    /// Since the first line.
+    SinceStart,
+    /// Since the line before.
+    SinceLast,
 }
 
-impl Line {
-    pub(super) fn new(frames: Frames, digits: usize, hide_chains: bool, name_width: usize) -> Self {
-        Line { text: String::new(), frames, digits, hide_chains, name_width }
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Format {
+    pub(super) nanoseconds: bool,
+    pub(super) clock: Clock,
+    pub(super) max_stack: usize,
+}
+
+pub(super) struct Lines {
+    text: Text,
+    pub(super) places: Places,
+    format: Format,
+    first_time: Option<u64>,
+    last_time: Option<u64>,
+    /// Width of the events' names; known with the first sample.
+    pub(super) name_width: usize,
+    /// What `uname -m` said where the recording was made.
+    pub(super) machine: String,
+    /// Width of what was printed of data sources so far.
+    source_width: usize,
+}
+
+/// A sample, and what it is one of.
+pub(super) struct One<'a> {
+    pub(super) event: &'a Event,
+    pub(super) fields: &'a Fields,
+    pub(super) period: u64,
+    pub(super) decoded: &'a Decoded<'a>,
+    pub(super) sample: &'a Sample<'a>,
+    pub(super) session: &'a Session,
+    pub(super) formats: &'a Formats,
+}
+
+impl Lines {
+    pub(super) fn new(places: Places, format: Format) -> Self {
+        Lines {
+            text: Text::default(),
+            places,
+            format,
+            first_time: None,
+            last_time: None,
+            name_width: 0,
+            machine: String::new(),
+            source_width: 0,
+        }
     }
 
-    pub(super) fn write(&mut self, out: &mut impl Write) -> Result<()> {
-        out.write_all(self.text.as_bytes())?;
-        self.text.clear();
+    /// Hands over what is complete, when it is much.
+    pub(super) fn flush_much(&mut self, out: &mut impl Write) -> Result<()> {
+        if self.text.0.len() >= 1 << 16 { self.flush(out) } else { Ok(()) }
+    }
+
+    /// Hands over what is complete.
+    pub(super) fn flush(&mut self, out: &mut impl Write) -> Result<()> {
+        out.write_all(&self.text.0)?;
+        self.text.0.clear();
         Ok(())
     }
 
     /// Who, where and when.
-    fn start(&mut self, fields: &Fields, decoded: &Decoded<'_>, session: &Session, narrow: bool) {
+    fn start(&mut self, fields: &Fields, decoded: &Decoded<'_>, kind: RecordType, session: &Session) {
         let text = &mut self.text;
-        let tid = decoded.tid().unwrap_or_default();
-        if fields.has(Field::Comm) {
-            let comm = session.comm_of(tid.pid, tid.tid);
-            let known = comm.map(|comm| String::from_utf8_lossy(session.comm(comm)));
-            let comm = known.unwrap_or_else(|| format!(":{}", tid.tid as i32).into());
-            let _ = if narrow { write!(text, "{comm} ") } else { write!(text, "{comm:>16} ") };
-        }
-        let _ = match (fields.has(Field::Pid), fields.has(Field::Tid)) {
-            _ if decoded.tid().is_none() => Ok(()),
-            (true, true) => write!(text, "{:>7}/{:<7} ", tid.pid as i32, tid.tid as i32),
-            (true, false) => write!(text, "{:>7} ", tid.pid as i32),
-            (false, true) => write!(text, "{:>5} ", tid.tid as i32),
-            (false, false) => Ok(()),
+        let (pid, tid) = decoded.tid().map_or((u32::MAX, u32::MAX), |tid| (tid.pid, tid.tid));
+        // The name is that of the task the record is about.
+        let named = match &decoded.record {
+            Record::Comm(comm) => comm.tid.tid,
+            Record::Fork(task) | Record::Exit(task) => task.tid,
+            Record::Mmap(mmap) => mmap.tid.tid,
+            Record::Mmap2(mmap) => mmap.tid.tid,
+            Record::Namespaces(namespaces) => namespaces.tid.tid,
+            _ => tid,
         };
-        if let (true, Some(cpu)) = (fields.has(Field::Cpu), decoded.cpu()) {
-            let _ = write!(text, "[{:03}] ", cpu as i32);
+        if fields.has(Field::Comm) {
+            let width = if fields.has(Field::Ip) && fields.has_chains { 0 } else { 16 };
+            match session.thread(named) {
+                Some(thread) => text.right(session.comm(thread.comm), width),
+                None => text.right(format!(":{}", named as i32).as_bytes(), width),
+            }
+            text.push(" ");
         }
-        if let (true, Some(time)) = (fields.has(Field::Time), decoded.time()) {
-            let start = text.len();
-            write_time(text, time, self.digits);
-            let missing = if self.digits == 6 { 12usize.saturating_sub(text.len() - start) } else { 0 };
-            (0..missing).for_each(|_| text.insert(start, ' '));
-            text.push_str(": ");
+        match (fields.has(Field::Pid), fields.has(Field::Tid)) {
+            (true, true) => {
+                text.id(pid, 5);
+                text.push("/");
+                text.left((tid as i32).to_string().as_bytes(), 5);
+                text.push(" ");
+            }
+            (true, false) => {
+                text.id(pid, 5);
+                text.push(" ");
+            }
+            (false, true) => {
+                text.id(tid, 5);
+                text.push(" ");
+            }
+            (false, false) => {}
         }
+        if fields.has(Field::Cpu) {
+            text.push("[");
+            match decoded.cpu() {
+                Some(cpu) if cpu as i32 >= 0 => text.zeros(cpu.into(), 3),
+                _ => text.push("-01"),
+            }
+            text.push("] ");
+        }
+        if fields.has(Field::Misc) {
+            misc(text, decoded.misc, kind);
+        }
+        if fields.has(Field::Time) {
+            self.time(decoded.time().unwrap_or(u64::MAX));
+        }
+    }
+
+    fn time(&mut self, time: u64) {
+        let time = match self.format.clock {
+            Clock::Recorded => time,
+            Clock::SinceStart => time.wrapping_sub(*self.first_time.get_or_insert(time)),
+            Clock::SinceLast => time.wrapping_sub(self.last_time.replace(time).unwrap_or(time)),
+        };
+        let (seconds, fraction) = (time / 1_000_000_000, time % 1_000_000_000);
+        if self.format.nanoseconds {
+            self.text.decimal(seconds, 5);
+            self.text.push(".");
+            self.text.zeros(fraction, 9);
+        } else {
+            self.text.decimal(seconds, 5);
+            self.text.push(".");
+            self.text.zeros(fraction / 1000, 6);
+        }
+        self.text.push(": ");
     }
 
     /// A record that is no sample.
@@ -66,123 +163,199 @@ impl Line {
         entry: &Entry<'_>,
         decoded: &Decoded<'_>,
         session: &Session,
-        fields: Option<Fields>,
+        fields: Option<&Fields>,
     ) {
         if let Some(fields) = fields {
-            self.start(&fields, decoded, session, false);
+            self.start(fields, decoded, entry.kind(), session);
         }
-        let kind = crate::report::kind_name(entry.kind());
-        let _ = write!(self.text, "PERF_RECORD_{kind}");
-        dump::kernel::body(&mut self.text, decoded);
+        let mut line = format!("PERF_RECORD_{}", dump::kind_name(entry.kind()));
+        dump::kernel::body(&mut line, decoded);
+        self.text.push(line);
     }
 
-    pub(super) fn sample(
-        &mut self,
-        event: &Event,
-        fields: &Fields,
-        decoded: &Decoded<'_>,
-        sample: &Sample<'_>,
-        session: &Session,
-        formats: &Formats,
-    ) {
-        let chain = sample.callchain.as_ref().filter(|_| !self.hide_chains && fields.has(Field::Ip));
-        self.start(fields, decoded, session, chain.is_some());
-        let (text, level) = (&mut self.text, Level::of(decoded.misc));
-        let tid = sample.tid.unwrap_or_default();
-        let number = |name, value: Option<u64>, text: &mut String| {
-            if let (true, Some(value)) = (fields.has(name), value) {
-                let _ = write!(text, "{value:>16x} ");
-            }
-        };
+    /// A line of its own.
+    pub(super) fn plain(&mut self, line: &str) {
+        self.text.push(line);
+        self.text.push("\n");
+    }
+
+    pub(super) fn sample(&mut self, one: &One<'_>) {
+        let One { event, fields, decoded, sample, session, .. } = *one;
+        self.start(fields, decoded, RecordType::SAMPLE, session);
+        let Lines { text, places, .. } = self;
         if fields.has(Field::Period) {
-            let _ = write!(text, "{:>10} ", event.weight(sample));
+            text.decimal(one.period, 10);
+            text.push(" ");
         }
         if fields.has(Field::Event) {
-            let _ = write!(text, "{:>width$}: ", fields.name, width = self.name_width);
+            text.right(fields.name.as_bytes(), self.name_width);
+            text.push(": ");
         }
-        if fields.has(Field::Trace) && event.attr.type_ == EventType::TRACEPOINT {
-            let raw = sample.raw.map_or(&[][..], |raw| raw.as_bytes());
-            match formats.print(event.attr.config, raw, event.format.order) {
-                Some(line) => text.push_str(&line),
-                None => raw.iter().for_each(|byte| {
-                    let _ = write!(text, "{byte:02x} ");
-                }),
+        let tid = sample.tid.unwrap_or_default();
+        let space = Space::of(session, tid.pid, tid.tid);
+        let level = Level::of(decoded.misc);
+        if let (true, EventType::TRACEPOINT, Some(raw)) =
+            (fields.has(Field::Trace), event.attr.type_, &sample.raw)
+        {
+            let places = RefCell::new(&mut *places);
+            let symbol = |address| places.borrow_mut().kernel_symbol(&space, address);
+            match one.formats.print(event.attr.config, raw.as_bytes(), event.format.order, &symbol) {
+                Some(line) => text.push(line),
+                None => extras::bytes(text, raw.as_bytes()),
             }
         }
-        number(Field::Addr, sample.addr, text);
-        number(Field::DataSrc, sample.data_src.map(|source| source.0), text);
-        if let (true, Some(weight)) = (fields.has(Field::Weight), sample.weight) {
-            let _ = write!(text, "{:>16} ", weight.bits());
-        }
-        number(Field::PhysAddr, sample.phys_addr, text);
-        if let Some(chain) = chain {
-            text.push('\n');
-            let mut chain_text = std::mem::take(text);
-            let mut located = Vec::with_capacity(chain.words.len());
-            let task = (tid.pid, tid.tid);
-            self.frames.chain(session, task, level, chain, |frame, _| located.push(frame));
-            for located in located {
-                let _ = write!(chain_text, "\t{:>16x}", located.place);
-                self.place(&mut chain_text, fields, located);
-                chain_text.push('\n');
-            }
-            self.text = chain_text;
-        } else if fields.has(Field::Ip) || fields.has(Field::Sym) {
-            let mut place = std::mem::take(text);
-            let ip = sample.ip.unwrap_or(0);
-            place.push(' ');
-            if fields.has(Field::Ip) {
-                let _ = write!(place, "{ip:>16x}");
-            }
-            let located = self.frames.locate(session, tid.pid, tid.tid, level, ip);
-            self.place(&mut place, fields, located);
-            self.text = place;
-        }
-        let text = &mut self.text;
-        if let (true, Some(stack)) = (fields.has(Field::Brstack), &sample.branch_stack) {
-            for branch in stack.entries.iter() {
-                let flags = branch.flags;
-                let way = match (flags.mispred(), flags.predicted()) {
-                    (true, _) => 'M',
-                    (_, true) => 'P',
-                    _ => '-',
-                };
-                let (transaction, abort) =
-                    (if flags.in_tx() { 'X' } else { '-' }, if flags.abort() { 'A' } else { '-' });
-                let (from, to, cycles) = (branch.from, branch.to, flags.cycles());
-                let _ = write!(text, " {from:#x}/{to:#x}/{way}/{transaction}/{abort}/{cycles} ");
+        let style = fields.style();
+        if let (true, Some(address)) = (fields.has(Field::Addr), sample.addr) {
+            text.hex(address, 16);
+            if tells_code(event) {
+                let level = places.level_of(&space, level, address);
+                places.place(text, style, &space, level, address);
             }
         }
-        for (field, registers) in [(Field::Iregs, &sample.regs_intr), (Field::Uregs, &sample.regs_user)] {
-            if let (true, Some(registers)) = (fields.has(field), registers) {
-                let _ = write!(text, " ABI:{}", registers.abi.0);
-                for (register, value) in registers.iter() {
-                    let _ = write!(text, " r{register}:{value:#x}");
-                }
+        if let (true, Some(source)) = (fields.has(Field::DataSrc), sample.data_src) {
+            let start = text.0.len();
+            extras::data_source(text, source);
+            self.source_width = self.source_width.max(text.0.len() - start);
+            text.spaces(self.source_width - (text.0.len() - start));
+        }
+        if let Some(weight) = sample.weight {
+            let (first, second, third) = match weight {
+                Weight::Full(weight) => (weight, 0, 0),
+                Weight::Struct { var1, var2, var3 } => (var1.into(), var2, var3),
+            };
+            let numbers =
+                [(Field::Weight, first), (Field::InsLat, second.into()), (Field::RetireLat, third.into())];
+            for (_, number) in numbers.iter().filter(|(field, _)| fields.has(*field)) {
+                text.decimal(*number, 16);
             }
         }
-        text.push('\n');
-    }
-
-    /// Function and object.
-    fn place(&self, text: &mut String, fields: &Fields, located: Located) {
-        let frame = self.frames.get(located.frame);
-        if fields.has(Field::Sym) {
-            match &frame.symbol {
-                Some(name) => {
-                    text.push(' ');
-                    text.push_str(name);
-                    if fields.has(Field::Symoff) {
-                        let _ = write!(text, "+{:#x}", located.offset);
+        if let (true, Some(id)) = (fields.has(Field::Cgroup), sample.cgroup) {
+            text.push(" ");
+            text.push(session.cgroup(id).unwrap_or(b"unknown"));
+        }
+        if fields.has(Field::Ip) {
+            match sample.callchain.as_ref().filter(|_| fields.has_chains) {
+                Some(chain) => {
+                    text.push("\n");
+                    let most = self.format.max_stack;
+                    match called(event, sample, chain) {
+                        Some(words) => frames(text, places, style, &space, level, words, most),
+                        None => frames(text, places, style, &space, level, chain.words.iter(), most),
                     }
                 }
-                None => text.push_str(" [unknown]"),
+                None => {
+                    let address = sample.ip.unwrap_or(0);
+                    text.push(" ");
+                    text.hex(address, 16);
+                    places.place(text, style, &space, level, address);
+                }
             }
         }
-        if fields.has(Field::Dso) {
-            text.push_str(" (");
-            text.push_str(self.frames.object(frame.object));
-            text.push(')');
+        if fields.has(Field::Iregs) {
+            extras::registers(text, sample.regs_intr.as_ref(), &self.machine);
+        }
+        if fields.has(Field::Uregs) {
+            extras::registers(text, sample.regs_user.as_ref(), &self.machine);
+        }
+        if let Some(stack) = &sample.branch_stack {
+            extras::branches(text, places, fields, &space, level, stack);
+        }
+        let is_bpf =
+            event.attr.type_ == EventType::SOFTWARE && Software(event.attr.config) == Software::BPF_OUTPUT;
+        if let (true, true, Some(raw)) = (is_bpf, fields.has(Field::BpfOutput), &sample.raw) {
+            extras::bpf_output(text, raw.as_bytes());
+        }
+        if fields.has(Field::Insnlen) {
+            text.push(" ilen: 0");
+        }
+        if let (true, Some(address)) = (fields.has(Field::PhysAddr), sample.phys_addr) {
+            text.hex(address, 16);
+        }
+        let sizes =
+            [(Field::DataPageSize, sample.data_page_size), (Field::CodePageSize, sample.code_page_size)];
+        for (field, size) in sizes {
+            if let (true, Some(size)) = (fields.has(field), size) {
+                text.push(" ");
+                text.push(dump::page_size(size));
+            }
+        }
+        text.push("\n");
+    }
+}
+
+/// Whether the address of an event's samples is looked up as well.
+fn tells_code(event: &Event) -> bool {
+    let faults = [Software::PAGE_FAULTS, Software::PAGE_FAULTS_MIN, Software::PAGE_FAULTS_MAJ];
+    event.attr.type_ == EventType::SOFTWARE && faults.contains(&Software(event.attr.config))
+}
+
+/// The flags of a record's header, as letters.
+fn misc(text: &mut Text, misc: Misc, kind: RecordType) {
+    let start = text.0.len();
+    let bits = misc.bits();
+    for (mode, letter) in [(1, "K"), (2, "U"), (3, "H"), (4, "G"), (5, "g")] {
+        if bits & mode == mode {
+            text.push(letter);
+        }
+    }
+    match kind {
+        RecordType::MMAP | RecordType::MMAP2 if misc.contains(Misc::MMAP_DATA) => text.push("M"),
+        RecordType::COMM if misc.contains(Misc::COMM_EXEC) => text.push("E"),
+        RecordType::SWITCH | RecordType::SWITCH_CPU_WIDE if misc.contains(Misc::SWITCH_OUT) => {
+            text.push("S");
+            if misc.contains(Misc::SWITCH_OUT_PREEMPT) {
+                text.push("p");
+            }
+        }
+        _ => {}
+    }
+    text.spaces(6usize.saturating_sub(text.0.len() - start).max(1));
+}
+
+/// The callchain of a sample whose branch stack is the hardware's call stack: that has the program's part.
+fn called<'a>(
+    event: &Event,
+    sample: &'a Sample<'_>,
+    chain: &'a Callchain<'_>,
+) -> Option<impl Iterator<Item = u64> + 'a> {
+    if !event.attr.branch_sample_type.contains(BranchSampleType::CALL_STACK) {
+        return None;
+    }
+    let stack = sample.branch_stack.as_ref()?;
+    let newest = stack.entries.get(0)?;
+    let is_user = |word| CallchainContext::of(word) == Some(CallchainContext::USER);
+    let user = chain.words.iter().position(is_user)?;
+    let froms = stack.entries.iter().map(|branch| branch.from);
+    Some(chain.words.iter().take(user + 1).chain([newest.to]).chain(froms))
+}
+
+/// The frames of a callchain, callee first; what is no address tells whose the next are.
+fn frames(
+    text: &mut Text,
+    places: &mut Places,
+    style: usize,
+    space: &Space<'_>,
+    level: Level,
+    words: impl Iterator<Item = u64>,
+    most: usize,
+) {
+    let (mut level, mut left, mut is_deferred) = (level, most, false);
+    for word in words {
+        if let Some(context) = CallchainContext::of(word) {
+            is_deferred = context == CallchainContext::USER_DEFERRED;
+            level = match context {
+                CallchainContext::KERNEL => Level::Kernel,
+                CallchainContext::USER => Level::User,
+                CallchainContext::HV => Level::Hypervisor,
+                CallchainContext::GUEST_KERNEL => Level::GuestKernel,
+                CallchainContext::GUEST_USER => Level::GuestUser,
+                _ => Level::Unknown,
+            };
+        } else if left == 0 {
+            break;
+        } else if !is_deferred {
+            left -= 1;
+            places.frame(text, style, space, level, word);
         }
     }
 }

@@ -6,6 +6,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use perfuse_abi::ByteOrder;
 
 /// Longer widths in formats are cut.
@@ -334,31 +335,64 @@ fn size<'r, 's>(
 fn pointer(out: &mut String, kind: &str, value: &Value<'_>, scope: &Scope<'_>) -> Option<()> {
     let bits = match value {
         Value::Number { bits, .. } => *bits,
-        Value::Bytes(bytes) => {
-            let _ = match kind {
-                "I4" | "i4" => {
-                    let [a, b, c, d] = *bytes.first_chunk()?;
-                    write!(out, "{a}.{b}.{c}.{d}")
-                }
-                "M" | "m" => {
-                    for (index, byte) in bytes.first_chunk::<6>()?.iter().enumerate() {
-                        let colon = if index > 0 && kind == "M" { ":" } else { "" };
-                        let _ = write!(out, "{colon}{byte:02x}");
-                    }
-                    Ok(())
-                }
-                _ => return None,
-            };
-            return Some(());
-        }
+        Value::Bytes(bytes) => return address(out, kind, bytes, scope.order),
     };
     let symbol = matches!(kind, "S" | "s" | "F" | "f" | "B").then(|| scope.names.symbol(bits)).flatten();
     let _ = match symbol {
         Some((name, offset)) if matches!(kind, "S" | "F" | "B") => write!(out, "{name}+{offset:#x}"),
         Some((name, _)) => out.write_str(&name),
+        None if bits == 0 && kind.is_empty() => out.write_str("(nil)"),
         None => write!(out, "{bits:#x}"),
     };
     Some(())
+}
+
+/// Bytes that are an address of the network or a UUID.
+fn address(out: &mut String, kind: &str, bytes: &[u8], order: ByteOrder) -> Option<()> {
+    match kind {
+        "I4" | "i4" => push(out, Ipv4Addr::from(*bytes.first_chunk()?)),
+        "I6c" => push(out, Ipv6Addr::from(*bytes.first_chunk::<16>()?)),
+        "I6" | "i6" => groups(out, bytes.get(..16)?, 2, if kind == "I6" { ":" } else { "" }),
+        "M" | "m" => groups(out, bytes.get(..6)?, 1, if kind == "M" { ":" } else { "" }),
+        "U" | "Ub" => {
+            let bytes: &[u8; 16] = bytes.first_chunk()?;
+            let [first, rest] = [&bytes[..4], &bytes[4..10]];
+            groups(out, first, 4, "");
+            out.push('-');
+            groups(out, rest, 2, "-");
+            out.push('-');
+            groups(out, &bytes[10..], 6, "");
+        }
+        _ if kind.starts_with("IS") => {
+            let port = u16::from_be_bytes(*bytes.get(2..)?.first_chunk()?);
+            let with_port = kind.contains('p');
+            match load(bytes.get(..2)?, order) {
+                2 => push(out, Ipv4Addr::from(*bytes.get(4..)?.first_chunk()?)),
+                10 if with_port => {
+                    let _ = write!(out, "[{}]", Ipv6Addr::from(*bytes.get(8..)?.first_chunk::<16>()?));
+                }
+                10 => push(out, Ipv6Addr::from(*bytes.get(8..)?.first_chunk::<16>()?)),
+                _ => return None,
+            }
+            if with_port {
+                let _ = write!(out, ":{port}");
+            }
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn push(out: &mut String, shown: impl core::fmt::Display) {
+    let _ = write!(out, "{shown}");
+}
+
+/// Bytes in hexadecimal, so many together.
+fn groups(out: &mut String, bytes: &[u8], together: usize, between: &str) {
+    for (index, byte) in bytes.iter().enumerate() {
+        let sign = if index > 0 && index % together == 0 { between } else { "" };
+        let _ = write!(out, "{sign}{byte:02x}");
+    }
 }
 
 #[derive(Default)]

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Expressions may be nested so deep.
-const DEPTH: u32 = 64;
+const DEPTH: u32 = 192;
 
 #[derive(Clone, Debug)]
 pub(super) enum Expr {
@@ -64,7 +64,7 @@ impl Print {
     /// `None` if there is something in it that is not known.
     pub(super) fn parse(text: &str, fields: &[Field]) -> Option<Self> {
         let tokens = words(text)?;
-        let mut parser = Parser { tokens: &tokens, fields, depth: 0 };
+        let mut parser = Parser { tokens: &tokens, fields, depth: 0, in_list: false };
         let format = parser.texts()?;
         let mut arguments = Vec::new();
         while parser.sign(",") {
@@ -78,6 +78,8 @@ struct Parser<'t> {
     tokens: &'t [Token],
     fields: &'t [Field],
     depth: u32,
+    /// Whether this is the value of a name.
+    in_list: bool,
 }
 
 /// The operators from the loosest to the tightest.
@@ -147,13 +149,21 @@ impl Parser<'_> {
         result
     }
 
+    /// Operators of this level and tighter ones.
     fn binary(&mut self, level: usize) -> Option<Expr> {
-        let Some(signs) = LEVELS.get(level) else { return self.unary() };
-        let mut left = self.binary(level + 1)?;
-        while let Some(sign) = signs.iter().find(|sign| self.sign(sign)) {
-            left = Expr::Binary(sign, Box::new(left), Box::new(self.binary(level + 1)?));
+        let mut left = self.unary()?;
+        while let Some((found, sign)) = self.operator(level) {
+            left = Expr::Binary(sign, Box::new(left), Box::new(self.binary(found + 1)?));
         }
         Some(left)
+    }
+
+    fn operator(&mut self, level: usize) -> Option<(usize, &'static str)> {
+        let Some(Token::Sign(next)) = self.tokens.first() else { return None };
+        let found = (level..LEVELS.len()).find(|&level| LEVELS[level].contains(next))?;
+        let sign = *next;
+        self.tokens = &self.tokens[1..];
+        Some((found, sign))
     }
 
     fn unary(&mut self) -> Option<Expr> {
@@ -202,6 +212,12 @@ impl Parser<'_> {
                 }
                 Expr::Text(text)
             }
+            Token::Sign("(") if matches!(self.tokens, [Token::Name(name), Token::Sign(")"), ..] if name == "REC") =>
+            {
+                self.tokens = &self.tokens[2..];
+                self.expect("->")?;
+                Expr::Field(self.field()?)
+            }
             Token::Sign("(") => {
                 let inner = self.expression()?;
                 self.expect(")")?;
@@ -210,6 +226,9 @@ impl Parser<'_> {
             Token::Name(name) if name == "REC" => {
                 self.expect("->")?;
                 Expr::Field(self.field()?)
+            }
+            Token::Name(name) if self.tokens.first() != Some(&Token::Sign("(")) => {
+                constant(&name, self.in_list)
             }
             Token::Name(name) => self.call(&name)?,
             Token::Sign(_) => return None,
@@ -287,13 +306,35 @@ impl Parser<'_> {
         let mut names = Vec::new();
         while self.sign(",") {
             self.expect("{")?;
-            let value = self.expression()?;
+            self.in_list = true;
+            let value = self.expression();
+            self.in_list = false;
+            let value = value?;
             self.expect(",")?;
-            names.push((value, self.texts()?));
+            match self.tokens.first() {
+                Some(Token::Text(_)) => names.push((value, self.texts()?)),
+                // A null pointer ends some lists.
+                _ => drop(self.expression()?),
+            }
             self.expect("}")?;
         }
         Some(names)
     }
+}
+
+/// A constant of the kernel that its format names and does not tell: for perf most are zero, and in lists
+/// of names not what is looked for.
+fn constant(name: &str, in_list: bool) -> Expr {
+    const SOFTIRQS: [&str; 10] =
+        ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+    let softirq = name.strip_suffix("_SOFTIRQ");
+    Expr::Number(match softirq.and_then(|name| SOFTIRQS.iter().position(|known| *known == name)) {
+        Some(number) => number as u64,
+        None if name == "HRTIMER_NORESTART" => 0,
+        None if name == "HRTIMER_RESTART" => 1,
+        None if in_list => u64::MAX,
+        None => 0,
+    })
 }
 
 fn cast_to(names: &[&str]) -> Option<Cast> {
@@ -315,6 +356,7 @@ fn cast_to(names: &[&str]) -> Option<Cast> {
         ["s16" | "__s16"] => known(2, true),
         ["u8" | "__u8" | "uint8_t"] => known(1, false),
         ["s8" | "__s8"] => known(1, true),
+        [name] if name.starts_with("__kernel_") || name.ends_with("flags_t") => known(4, false),
         _ if !names.iter().all(|name| known_words.contains(name)) && !has("struct") => None,
         _ if has("long") => known(8, signed),
         _ if has("short") => known(2, signed),

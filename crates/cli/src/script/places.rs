@@ -1,0 +1,179 @@
+//! The text of places in programs. What is printed of an address of some maps is made once and copied from
+//! then on: a recording has millions of addresses, and few different ones.
+
+use crate::recording::text::Text;
+use perfuse_data::session::{Level, Session};
+use perfuse_profile::{FastMap, Frames, Located};
+
+/// Bytes of text that are kept; then it is made again.
+const MOST_BYTES: usize = 32 << 20;
+
+/// What of a place is printed, with an own cache each: symbol, offset, object, and whether it is a frame of
+/// a callchain on a line of its own.
+const STYLES: usize = 16;
+const SYMBOL: usize = 1;
+const OFFSET: usize = 2;
+const OBJECT: usize = 4;
+const CHAIN: usize = 8;
+
+pub(super) struct Places {
+    pub(super) frames: Frames,
+    caches: [Cache; STYLES],
+}
+
+#[derive(Default)]
+struct Cache {
+    /// By the state of the maps, and address.
+    known: FastMap<(u64, u64), (u32, u32)>,
+    text: Text,
+}
+
+/// The address space of a sample.
+#[derive(Clone, Copy)]
+pub(super) struct Space<'s> {
+    session: &'s Session,
+    pid: u32,
+    tid: u32,
+    user: u64,
+    kernel: u64,
+}
+
+impl<'s> Space<'s> {
+    pub(super) fn of(session: &'s Session, pid: u32, tid: u32) -> Self {
+        let (user, kernel) = (session.maps_of(pid, tid).id(), session.kernel_maps().id());
+        Space { session, pid, tid, user, kernel }
+    }
+
+    fn key(&self, level: Level) -> u64 {
+        let maps = match level {
+            Level::User => self.user,
+            Level::Kernel => self.kernel,
+            _ => 0,
+        };
+        maps << 3 | level as u64
+    }
+}
+
+impl Places {
+    pub(super) fn new(frames: Frames) -> Self {
+        Places { frames, caches: Default::default() }
+    }
+
+    pub(super) fn locate(&mut self, space: &Space<'_>, level: Level, address: u64) -> Located {
+        // An address of the kernel is none of a program's.
+        let level = if level == Level::User && address >> 63 == 1 { Level::Unknown } else { level };
+        self.frames.locate_once(space.session, space.pid, space.tid, level, address)
+    }
+
+    /// Whose an address in data or of a branch is, in a sample of `level`: what is not mapped there is
+    /// looked for in the other half.
+    pub(super) fn level_of(&self, space: &Space<'_>, level: Level, address: u64) -> Level {
+        let is_known = space.session.resolve(space.pid, space.tid, level, address).is_some();
+        match level {
+            Level::User if !is_known && address >> 63 == 1 => Level::Kernel,
+            Level::Kernel if !is_known && address >> 63 == 0 => Level::User,
+            level => level,
+        }
+    }
+
+    /// The symbol of the kernel at an address, and how far into it that is.
+    pub(super) fn kernel_symbol(&mut self, space: &Space<'_>, address: u64) -> Option<(String, u64)> {
+        let located = self.locate(space, Level::Kernel, address);
+        let name = self.frames.get(located.frame).symbol.as_deref()?;
+        Some((name.to_owned(), located.offset))
+    }
+
+    /// The frame of a callchain: a line of its own.
+    #[inline]
+    pub(super) fn frame(
+        &mut self,
+        out: &mut Text,
+        style: usize,
+        space: &Space<'_>,
+        level: Level,
+        address: u64,
+    ) {
+        self.copy(out, style | CHAIN, space, level, address);
+    }
+
+    /// The place of a sample, after its address.
+    #[inline]
+    pub(super) fn place(
+        &mut self,
+        out: &mut Text,
+        style: usize,
+        space: &Space<'_>,
+        level: Level,
+        address: u64,
+    ) {
+        self.copy(out, style, space, level, address);
+    }
+
+    #[inline]
+    fn copy(&mut self, out: &mut Text, style: usize, space: &Space<'_>, level: Level, address: u64) {
+        let key = (space.key(level), address);
+        let cache = &self.caches[style];
+        let (start, end) = match cache.known.get(&key) {
+            Some(&known) => known,
+            None => self.make(style, key, space, level, address),
+        };
+        out.push(&self.caches[style].text.0[start as usize..end as usize]);
+    }
+
+    #[cold]
+    fn make(
+        &mut self,
+        style: usize,
+        key: (u64, u64),
+        space: &Space<'_>,
+        level: Level,
+        address: u64,
+    ) -> (u32, u32) {
+        let located = self.locate(space, level, address);
+        let cache = &mut self.caches[style];
+        if cache.text.0.len() > MOST_BYTES {
+            cache.text.0.clear();
+            cache.known.clear();
+        }
+        let start = cache.text.0.len() as u32;
+        let text = &mut cache.text;
+        if style & CHAIN != 0 {
+            text.push("\t");
+            text.hex(located.place, 16);
+        }
+        write(text, &self.frames, located, style);
+        if style & CHAIN != 0 {
+            text.push("\n");
+        }
+        let known = (start, text.0.len() as u32);
+        cache.known.insert(key, known);
+        known
+    }
+}
+
+fn write(text: &mut Text, frames: &Frames, located: Located, style: usize) {
+    let frame = frames.get(located.frame);
+    if style & SYMBOL != 0 {
+        text.push(" ");
+        symbol(text, frames, located, style & OFFSET != 0);
+    }
+    if style & OBJECT != 0 {
+        text.push(" (");
+        text.push(frames.object(frame.object));
+        text.push(")");
+    }
+}
+
+/// A symbol, perhaps with the offset from its start.
+pub(super) fn symbol(text: &mut Text, frames: &Frames, located: Located, with_offset: bool) {
+    match &frames.get(located.frame).symbol {
+        Some(name) => {
+            text.push(&**name);
+            if with_offset {
+                text.push("+0x");
+                text.hex(located.offset, 0);
+            }
+        }
+        None => text.push("[unknown]"),
+    }
+}
