@@ -92,6 +92,50 @@ fn cpp(name: &str, signatures: Signatures) -> Option<String> {
     .ok()?
     // An empty list of template arguments leaves a comma.
     .map(|name| if name.contains(", >") { name.replace(", >", ">") } else { name })
+    .map(|name| {
+        if name.contains(['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) { literals(&name) } else { name }
+    })
+}
+
+/// Numbers among template arguments as C++ writes them: `8u` for `(unsigned int)8`.
+fn literals(name: &str) -> String {
+    const TYPES: [(&str, &str); 6] = [
+        ("(unsigned int)", "u"),
+        ("(int)", ""),
+        ("(unsigned long)", "ul"),
+        ("(long)", "l"),
+        ("(unsigned long long)", "ull"),
+        ("(long long)", "ll"),
+    ];
+    let (mut out, mut rest) = (String::with_capacity(name.len()), name);
+    while let Some(at) = rest.find('(') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let digits = |text: &str| {
+            let sign = usize::from(text.starts_with('-'));
+            let digits = text[sign..].bytes().take_while(u8::is_ascii_digit).count();
+            if digits > 0 { sign + digits } else { 0 }
+        };
+        if let Some(bit) = rest.strip_prefix("(bool)").filter(|rest| rest.starts_with(['0', '1'])) {
+            out.push_str(if bit.starts_with('1') { "true" } else { "false" });
+            rest = &bit[1..];
+            continue;
+        }
+        let known = TYPES.iter().find_map(|(kind, suffix)| Some((rest.strip_prefix(kind)?, suffix)));
+        match known.map(|(number, suffix)| (number, suffix, digits(number))) {
+            Some((number, suffix, len)) if len > 0 => {
+                out.push_str(&number[..len]);
+                out.push_str(suffix);
+                rest = &number[len..];
+            }
+            _ => {
+                out.push('(');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
 }
 
 /// The thunks that adjust `this` before they call a method: what they are, and the method's mangled name.
@@ -149,6 +193,12 @@ impl Write for Bounded {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn literals_are_those_of_the_language() {
+        let before = "a<(unsigned int)8, (bool)1, (int)-3, (unsigned long)0>::b(int) const (long)";
+        assert_eq!(literals(before), "a<8u, true, -3, 0ul>::b(int) const (long)");
+    }
     use proptest::prelude::*;
 
     #[test]
