@@ -91,7 +91,7 @@ fn attempt(
 ) -> Result<(SamplerSet, Wanted, bool), Error> {
     /// Threads that start other threads all the time are never all known.
     const ATTEMPTS: usize = 5;
-    let pages = plan.pages.unwrap_or_else(default_pages);
+    let pages = plan.pages.unwrap_or_else(|| default_pages(plan));
     let bytes = pages.next_power_of_two() * page_size();
     let ring = RingOptions { pages, exact: false, overwrite: plan.overwrite };
     let mut wanted = attrs::wanted(plan, requests, watermark(bytes))?;
@@ -124,10 +124,13 @@ fn watermark(ring_bytes: usize) -> u32 {
     u32::try_from(ring_bytes / 2).unwrap_or(u32::MAX)
 }
 
-/// 2 MiB, so that a busy tracepoint does not overrun the reader, but not gigabytes on a large machine.
-fn default_pages() -> usize {
-    let bytes = if perfuse::online_cpus().len() <= 16 { 2 << 20 } else { 512 << 10 };
-    bytes / page_size()
+/// Some milliseconds of a busy tracepoint, or of copies of stacks, fit in: the reader may have to wait for a
+/// cpu. All rings together take no more than 32 MiB, as long as each has what perf's have.
+fn default_pages(plan: &Plan) -> usize {
+    let share = (32 << 20) / perfuse::online_cpus().len().next_power_of_two();
+    let bytes = share.clamp(512 << 10, 4 << 20);
+    let with_stacks = matches!(plan.chains, Some(Chains::Stack(_)));
+    bytes * (1 + usize::from(with_stacks)) / page_size()
 }
 
 fn threads(whom: &Whom) -> BTreeSet<String> {
@@ -211,7 +214,7 @@ impl Opened {
             ));
         }
         let size = self.set.ring_bytes();
-        let wished = plan.pages.unwrap_or_else(default_pages).next_power_of_two() * page_size();
+        let wished = plan.pages.unwrap_or_else(|| default_pages(plan)).next_power_of_two() * page_size();
         let missed = if plan.pages.is_some() { wished } else { wished.min(128 * page_size()) };
         if (1..missed).contains(&size) {
             let limit = fs::read_to_string("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or_default();
