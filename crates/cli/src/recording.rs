@@ -41,7 +41,23 @@ impl Input {
             true => PerfData::from_reader(std::io::stdin(), options),
             false => PerfData::open_with(&self.input, options),
         };
-        opened.map_err(|error| Failure::new(format_args!("{}: {error}", self.name())))
+        opened.map_err(|error| Failure::new(format_args!("{}: {}", self.name(), self.why_not(&error))))
+    }
+
+    /// Why it cannot be opened, and what would help.
+    fn why_not(&self, error: &perfuse_data::Error) -> String {
+        match std::fs::File::open(&self.input).and_then(|file| file.metadata()) {
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
+                "no such file; `perfuse record COMMAND` makes a perf.data, -i names another".to_owned()
+            }
+            Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
+                "this user may not read it; its owner, or root, can".to_owned()
+            }
+            Ok(metadata) if metadata.is_file() && metadata.len() == 0 => {
+                "an empty file: nothing was recorded".to_owned()
+            }
+            _ => error.to_string(),
+        }
     }
 
     pub(crate) fn name(&self) -> String {

@@ -3,11 +3,12 @@
 use crate::chains::Order;
 use crate::collect::Profile;
 use crate::entries::Entry;
-use crate::frames::Frames;
+use crate::frames::{FrameId, Frames};
 use crate::keys::{Column, Key};
 use perfuse_data::session::{CommId, Session};
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::fmt::Write;
 
 /// Turns entries of a profile into text.
 #[derive(Clone, Copy)]
@@ -48,47 +49,72 @@ impl<'n> Names<'n> {
     }
 
     /// What a key is for an entry.
-    pub fn text(&self, entry: &Entry, key: Key) -> Cow<'n, str> {
+    pub fn text(&self, entry: &Entry, key: Key) -> String {
+        let mut text = String::new();
+        self.write(&mut text, entry, key);
+        text
+    }
+
+    /// Writes what a key is for an entry.
+    pub fn write(&self, out: &mut String, entry: &Entry, key: Key) {
         let frame = self.frames.get(entry.frame);
         let value = || self.value(entry, key);
-        let text = match key {
-            Key::Comm => return self.comm(value() as u32),
-            Key::Dso => return Cow::Borrowed(self.frames.short_object(frame.object)),
+        // Writing to a string does not fail.
+        let _ = match key {
+            Key::Comm => {
+                out.push_str(&self.comm(value() as u32));
+                Ok(())
+            }
+            Key::Dso => {
+                out.push_str(self.frames.short_object(frame.object));
+                Ok(())
+            }
             Key::Symbol => {
-                let letter = entry.level.letter();
+                out.push_str(match entry.level.letter() {
+                    '.' => "[.] ",
+                    'k' => "[k] ",
+                    'g' => "[g] ",
+                    'u' => "[u] ",
+                    'H' => "[H] ",
+                    _ => "[?] ",
+                });
                 match &frame.symbol {
-                    Some(name) => format!("[{letter}] {name}"),
+                    Some(name) => {
+                        out.push_str(name);
+                        Ok(())
+                    }
                     None => match self.address(entry) {
-                        0 => format!("[{letter}] {:016}", 0),
-                        address => format!("[{letter}] {address:#018x}"),
+                        0 => write!(out, "{:016}", 0),
+                        address => write!(out, "{address:#018x}"),
                     },
                 }
             }
-            Key::Pid | Key::Tgid => format!("{:>7}:{}", value() as i32, self.comm_of(value())),
+            Key::Pid | Key::Tgid => write!(out, "{:>7}:{}", value() as i32, self.comm_of(value())),
             Key::Cpu => match value() {
-                u64::MAX => "-001".to_owned(),
-                cpu => format!("{cpu:03}"),
+                u64::MAX => write!(out, "-001"),
+                cpu => write!(out, "{cpu:03}"),
             },
             Key::Cgroup => match (value(), self.session.cgroup(value())) {
-                (_, Some(path)) => return String::from_utf8_lossy(path),
-                (0, None) => "N/A".to_owned(),
-                (id, None) => format!("unknown[{id}]"),
+                (_, Some(path)) => write!(out, "{}", String::from_utf8_lossy(path)),
+                (0, None) => write!(out, "N/A"),
+                (id, None) => write!(out, "unknown[{id}]"),
             },
-            Key::Time => format!("{}.{:06}", value() / 1_000_000_000, value() % 1_000_000_000 / 1000),
-            Key::Addr | Key::PhysDaddr => format!("{:#018x}", value()),
-            Key::DataPageSize | Key::CodePageSize => page_size(value()),
-            Key::Weight => (value() * entry.self_samples).to_string(),
-            Key::LocalWeight | Key::LocalInsLat | Key::Transaction => value().to_string(),
+            Key::Time => write!(out, "{}.{:06}", value() / 1_000_000_000, value() % 1_000_000_000 / 1000),
+            Key::Addr | Key::PhysDaddr => write!(out, "{:#018x}", value()),
+            Key::DataPageSize | Key::CodePageSize => write!(out, "{}", page_size(value())),
+            Key::Weight => write!(out, "{}", value() * entry.self_samples),
+            Key::LocalWeight | Key::LocalInsLat | Key::Transaction => write!(out, "{}", value()),
             Key::Srcline => match &frame.symbol {
-                Some(name) => format!("{name}+{}", frame.offset),
-                None if frame.object == 0 => "??:0".to_owned(),
-                None => format!("{}[{:x}]", self.frames.short_object(frame.object), self.address(entry)),
+                Some(name) => write!(out, "{name}+{}", frame.offset),
+                None if frame.object == 0 => write!(out, "??:0"),
+                None => {
+                    write!(out, "{}[{:x}]", self.frames.short_object(frame.object), self.address(entry))
+                }
             },
-            Key::Srcfile => String::new(),
-            Key::SymbolSize if frame.symbol.is_some() => frame.size.to_string(),
-            Key::SymbolSize => "unknown".to_owned(),
+            Key::Srcfile => Ok(()),
+            Key::SymbolSize if frame.symbol.is_some() => write!(out, "{}", frame.size),
+            Key::SymbolSize => write!(out, "unknown"),
         };
-        Cow::Owned(text)
     }
 
     /// What a key is for an entry, as a number where it is one.
@@ -104,15 +130,45 @@ impl<'n> Names<'n> {
     /// Sorts entries by columns in this order: numbers with the largest first, keys with the smallest. With
     /// an order of call trees, callers of one thread stand above their callees.
     pub fn sort(&self, entries: &mut [&Entry], columns: &[Column], trees: Option<Order>) {
+        let ranks = self.ranks(entries);
         entries.sort_by(|one, other| {
-            let shown = columns.iter().map(|&column| self.compare(one, other, column, trees));
+            let shown = columns.iter().map(|&column| self.compare(one, other, column, trees, &ranks));
             let exact = columns.iter().filter_map(|column| column.key());
-            let exact = exact.map(|key| self.compare_exactly(one, other, key));
+            let exact = exact.map(|key| self.compare_exactly(one, other, key, &ranks));
             shown.chain(exact).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
         });
     }
 
-    fn compare(&self, one: &Entry, other: &Entry, column: Column, trees: Option<Order>) -> Ordering {
+    /// The place of each frame among all names, so that names need not be compared again and again. What
+    /// has no name comes last.
+    fn ranks(&self, entries: &[&Entry]) -> Vec<u32> {
+        let mut frames: Vec<u32> = entries.iter().map(|entry| entry.frame.0).collect();
+        frames.sort_unstable();
+        frames.dedup();
+        let name = |&frame: &u32| self.frames.get(FrameId(frame)).symbol.as_deref();
+        frames.sort_by(|one, other| match (name(one), name(other)) {
+            (Some(one), Some(other)) => one.cmp(other),
+            (one, other) => other.is_some().cmp(&one.is_some()),
+        });
+        let mut ranks = vec![0; self.frames.len()];
+        let (mut rank, mut last) = (0, None);
+        for frame in &frames {
+            if last != Some(name(frame)) {
+                (rank, last) = (rank + 1, Some(name(frame)));
+            }
+            ranks[*frame as usize] = rank;
+        }
+        ranks
+    }
+
+    fn compare(
+        &self,
+        one: &Entry,
+        other: &Entry,
+        column: Column,
+        trees: Option<Order>,
+        ranks: &[u32],
+    ) -> Ordering {
         match column {
             Column::Total => {
                 let by_weight = other.total_weight.cmp(&one.total_weight);
@@ -129,18 +185,23 @@ impl<'n> Names<'n> {
             }
             Column::Own | Column::Period => other.self_weight.cmp(&one.self_weight),
             Column::Samples => other.self_samples.cmp(&one.self_samples),
-            Column::Key(key) => self.compare_keys(one, other, key),
+            Column::Key(key) => self.compare_keys(one, other, key, ranks),
             column => other.self_in(column).cmp(&one.self_in(column)),
         }
     }
 
-    fn compare_keys(&self, one: &Entry, other: &Entry, key: Key) -> Ordering {
+    fn compare_keys(&self, one: &Entry, other: &Entry, key: Key, ranks: &[u32]) -> Ordering {
         match key {
             Key::Symbol => {
-                let name = |entry: &Entry| self.frames.get(entry.frame).symbol.as_deref();
-                match (name(one), name(other)) {
-                    (Some(one), Some(other)) => one.cmp(other),
-                    (one, other) => other.is_some().cmp(&one.is_some()),
+                let rank = |entry: &Entry| ranks[entry.frame.0 as usize];
+                rank(one).cmp(&rank(other))
+            }
+            Key::Comm => {
+                let (one, other) = (self.value(one, key), self.value(other, key));
+                if one == other {
+                    Ordering::Equal
+                } else {
+                    self.comm(one as u32).cmp(&self.comm(other as u32))
                 }
             }
             Key::Dso => {
@@ -148,7 +209,8 @@ impl<'n> Names<'n> {
                 let (one, other) = (object(one), object(other));
                 let names = || self.frames.short_object(one).cmp(self.frames.short_object(other));
                 // What is in no object comes last.
-                (one == 0).cmp(&(other == 0)).then_with(names)
+                let by_name = || if one == other { Ordering::Equal } else { names() };
+                (one == 0).cmp(&(other == 0)).then_with(by_name)
             }
             _ => match (self.number(one, key), self.number(other, key)) {
                 (Some(one), Some(other)) => one.cmp(&other),
@@ -158,7 +220,7 @@ impl<'n> Names<'n> {
     }
 
     /// Tells apart what reads the same.
-    fn compare_exactly(&self, one: &Entry, other: &Entry, key: Key) -> Ordering {
+    fn compare_exactly(&self, one: &Entry, other: &Entry, key: Key, ranks: &[u32]) -> Ordering {
         match key {
             Key::Symbol => {
                 let place = |entry: &Entry| {
@@ -170,7 +232,7 @@ impl<'n> Names<'n> {
                 };
                 place(one).cmp(&place(other))
             }
-            _ => self.compare_keys(one, other, key),
+            _ => self.compare_keys(one, other, key, ranks),
         }
     }
 }

@@ -113,12 +113,13 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
     for entry in &shown.entries {
         line.clear();
         for (index, (&column, &width)) in columns.iter().zip(&widths).enumerate() {
+            let is_last = index + 1 == columns.len();
             match separator {
                 Some(separator) if index > 0 => line.push_str(separator),
                 Some(_) => {}
                 None => line.push_str("  "),
             }
-            cell(&mut line, entry, column, width, shown, paint, separator);
+            cell(&mut line, entry, column, width, shown, paint, separator, is_last);
         }
         lines.put(&line)?;
         if plan.graph.style != Style::None {
@@ -220,8 +221,13 @@ fn widths(args: &Args, columns: &[Column], titles: &[String], shown: &Shown<'_>)
                     Key::Weight | Key::LocalWeight | Key::Time => 12,
                     _ => 3,
                 };
-                let texts = shown.all.iter().map(|entry| shown.names.text(entry, key));
-                texts.map(|text| text.chars().count()).max().unwrap_or(0).max(least)
+                let mut text = String::new();
+                let longest = shown.all.iter().map(|entry| {
+                    text.clear();
+                    shown.names.write(&mut text, entry, key);
+                    if text.is_ascii() { text.len() } else { text.chars().count() }
+                });
+                longest.max().unwrap_or(0).max(least)
             }
             Column::Samples | Column::Period => 12,
             _ => 8,
@@ -239,6 +245,7 @@ fn widths(args: &Args, columns: &[Column], titles: &[String], shown: &Shown<'_>)
     widths
 }
 
+#[expect(clippy::too_many_arguments, reason = "what a cell depends on")]
 fn cell(
     line: &mut String,
     entry: &Entry,
@@ -247,6 +254,7 @@ fn cell(
     shown: &Shown<'_>,
     paint: Paint,
     separator: Option<&str>,
+    is_last: bool,
 ) {
     let Width { told, whole: width } = if separator.is_some() { Width::default() } else { width };
     let mut percent = |weight: u64| {
@@ -270,15 +278,26 @@ fn cell(
             line.extend(std::iter::repeat_n(' ', width.saturating_sub(told)));
         }
         Column::Key(key) => {
-            let text = shown.names.text(entry, key);
+            let start = line.len();
+            shown.names.write(line, entry, key);
             match separator.and_then(|text| text.chars().next()) {
                 // What separates columns must not be in them.
-                Some(separator) => line.extend(text.chars().map(|c| if c == separator { '.' } else { c })),
-                None if key == Key::SymbolSize => {
-                    let _ = write!(line, "{text:>width$}");
+                Some(separator) if line[start..].contains(separator) => {
+                    let text = line[start..].replace(separator, ".");
+                    line.replace_range(start.., &text);
                 }
+                Some(_) => {}
                 None => {
-                    let _ = write!(line, "{:<width$}", text.chars().take(width).collect::<String>());
+                    let text = &line[start..];
+                    let length = if text.is_ascii() { text.len() } else { text.chars().count() };
+                    if length > width {
+                        let end = text.char_indices().nth(width).map_or(text.len(), |(at, _)| at);
+                        line.truncate(start + end);
+                    } else if key == Key::SymbolSize {
+                        line.insert_str(start, &" ".repeat(width - length));
+                    } else if !is_last {
+                        line.extend(std::iter::repeat_n(' ', width - length));
+                    }
                 }
             }
         }
