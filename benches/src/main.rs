@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml            # all
-//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data record
+//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data record report
 //! ```
 
 mod data;
@@ -12,6 +12,7 @@ mod drain;
 mod measure;
 mod read;
 mod record;
+mod report;
 mod stat;
 mod symbols;
 
@@ -20,7 +21,7 @@ fn main() {
     if let [record::WORK, kind, amount] = wanted.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return record::work(kind, amount.parse().expect("a number"));
     }
-    let all: [(&str, fn()); 7] = [
+    let all: [(&str, fn()); 8] = [
         ("read", read::single),
         ("group", read::group),
         ("drain", drain::all),
@@ -28,6 +29,7 @@ fn main() {
         ("symbols", symbols::all),
         ("data", data::iterate),
         ("record", record::all),
+        ("report", report::all),
     ];
     for (name, bench) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
