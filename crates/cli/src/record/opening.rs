@@ -199,11 +199,20 @@ impl Opened {
             let list: Vec<_> = gone.iter().map(|given| format!("; without {given}")).collect();
             self.details.push(format!("{}: {attr}{}", self.names[index], list.concat()));
             // What perf gives up silently as well is no news, unless asked for.
-            let asked = gone.iter().filter(|given| given.what != "kernel side" && given.what != "precise_ip");
+            let silent = ["kernel side", "precise_ip", "inherit"];
+            let asked = gone.iter().filter(|given| !silent.contains(&&*given.what));
             given_up.extend(asked.map(ToString::to_string));
         }
         if plan.verbose || given_up.iter().any(|given| !given.contains("does not know")) {
             self.remarks.extend(given_up.iter().map(|given| format!("recorded without {given}")));
+        }
+        let inherit = |given: &perfuse::GivenUp| given.what == "inherit";
+        if (0..events).any(|index| self.set.given_up(index).iter().any(inherit)) {
+            self.remarks.push(
+                "what the recorded tasks start is left out: this kernel refuses the values of groups (modifier S) \
+                 for it; Linux 6.13 can"
+                    .to_owned(),
+            );
         }
         if !without_kernel.is_empty() {
             let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
