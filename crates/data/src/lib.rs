@@ -10,8 +10,8 @@
 //! Every layout that is not the kernel's is written down once, as in [`perfuse_abi::wire`], and serves both
 //! directions: [`feature::Section::encode`] and [`tool::ToolRecord::encode`] write what the reader reads.
 //!
-//! Reading is one sequential pass. What would let several threads take records apart is there: [`Events`]
-//! is shared freely and knows the layout of any record by its bytes alone.
+//! Reading is one sequential pass. It costs less than what is done with the records, and threads that share
+//! this out, each with a reader of its own, do not end sooner: what they find has to be put together again.
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]
