@@ -180,7 +180,7 @@ impl Session {
             Record::Mmap2(mmap) => {
                 let range = (mmap.addr, mmap.len, mmap.pgoff);
                 let build_id = match mmap.file {
-                    MmapFile::BuildId(id) => Some(id),
+                    MmapFile::BuildId(id) => Some(id).filter(BuildId::is_plausible),
                     MmapFile::Inode { .. } => None,
                 };
                 let rights = (mmap.prot, mmap.flags);

@@ -174,6 +174,16 @@ impl BuildId {
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.size)).unwrap_or(&self.bytes)
     }
+
+    /// Whether this looks like a build-id. While one event asks for build-ids, kernels set
+    /// [`Misc::MMAP_BUILD_ID`](super::Misc::MMAP_BUILD_ID) also in the mappings of events that did not: those
+    /// have a device and an inode where the flag promises a build-id.
+    pub fn is_plausible(&self) -> bool {
+        let rest = self.bytes.get(usize::from(self.size)..);
+        self.size > 0
+            && self.reserved == [0; 3]
+            && rest.is_some_and(|rest| rest.iter().all(|&byte| byte == 0))
+    }
 }
 
 impl fmt::Display for BuildId {

@@ -2,7 +2,8 @@
 
 use super::{Level, Session};
 use perfuse_abi::record::{
-    Comm, CpuMode, Decoded, Ksymbol, KsymbolFlags, Misc, Mmap, Mmap2, Record, Task, TextPoke, Tid,
+    BuildId, Comm, CpuMode, Decoded, Ksymbol, KsymbolFlags, Misc, Mmap, Mmap2, MmapFile, Record, Task,
+    TextPoke, Tid,
 };
 use perfuse_abi::wire::Text;
 
@@ -288,5 +289,26 @@ fn what_has_no_maps_has_a_name() {
         let level = Level::of(Misc::empty().with_cpu_mode(mode));
         assert_eq!(session.resolve(77, 77, level, 0x1234), None);
         assert_eq!((level.object_name(), level.letter()), (name, letter));
+    }
+}
+
+#[test]
+fn an_inode_in_place_of_a_build_id_is_none() {
+    let mut session = Session::new();
+    let real = BuildId::new(&[7; 20]).unwrap();
+    // Devices 254:0 and 8:1, inodes and generations.
+    let other = |major: u8, minor: u8| {
+        let mut bytes = [0; 20];
+        (bytes[0], bytes[4], bytes[12]) = (minor, 0x73, 9);
+        BuildId { size: major, reserved: [0; 3], bytes }
+    };
+    let ids = [(real, true), (other(254, 0), false), (other(8, 1), false), (BuildId::default(), false)];
+    for (number, (id, is_one)) in (0..).zip(ids) {
+        let (tid, addr) = (Tid { pid: 5, tid: 5 }, 0x1000 * (number + 1));
+        let (filename, file) = (Text::new(b"/bin/x"), MmapFile::BuildId(id));
+        let mmap = Mmap2 { tid, addr, len: 0x1000, filename, file, ..Mmap2::default() };
+        tell(&mut session, Misc::empty().with_cpu_mode(CpuMode::USER), Record::Mmap2(mmap));
+        let found = session.resolve(5, 5, Level::User, addr).expect("it is mapped");
+        assert_eq!(session.object(found.map.object).build_id.is_some(), is_one, "{id:?}");
     }
 }
