@@ -1,8 +1,8 @@
 //! `perfuse record`: samples a command while it runs, running processes, or cpus, into a perf.data file.
 //!
-//! [`plan`] makes sense of the options, [`opening`] opens the events that [`attrs`] describes, [`session`]
-//! moves records from the rings to the file and deals with all that happens meanwhile, [`start`] writes what
-//! comes before the records ([`synthesis`]) and [`sections`] what comes after them.
+//! [`plan`] makes sense of the options (their [`words`]), [`opening`] opens the events that [`attrs`]
+//! describes, [`session`] moves records from the rings to the file and deals with all that happens meanwhile,
+//! [`start`] writes what comes before the records ([`synthesis`]) and [`sections`] what comes after them.
 
 mod args;
 mod attrs;
@@ -23,6 +23,7 @@ mod start;
 mod synthesis;
 mod tally;
 mod units;
+mod words;
 
 use crate::common::control::Control;
 use crate::exit::Result;
