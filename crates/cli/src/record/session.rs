@@ -101,6 +101,9 @@ impl<'a> Session<'a> {
         let held = held.transpose()?;
         let pid = held.as_ref().map(|held| held.pid());
         let opened = opening::open(plan, held.as_ref())?;
+        // Rings have to be read in time, also where all cpus are busy. Not everybody may go first; the command
+        // is a process of its own already and does not.
+        let _ = rustix::process::setpriority_process(None, -20);
         let mut machine = Looking::Underway(std::thread::spawn(Machine::look));
         let facts = Facts::new(plan, &opened);
         let events = start::new_events(&opened);
