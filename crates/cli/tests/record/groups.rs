@@ -3,11 +3,13 @@
 
 use super::*;
 use perfuse_data::feature::Feature;
+use std::collections::BTreeSet;
 
-/// The values of the group in each sample, by the thread it is of.
-fn group_values(file: &Path) -> BTreeMap<u32, Vec<Vec<u64>>> {
+/// The values of the group in each sample, by the thread it is of and the id of the leader, which is another
+/// one on each cpu.
+fn group_values(file: &Path) -> BTreeMap<(u32, Option<u64>), Vec<Vec<u64>>> {
     let mut data = PerfData::open(file).expect("a recording");
-    let mut all: BTreeMap<u32, Vec<Vec<u64>>> = BTreeMap::new();
+    let mut all: BTreeMap<_, Vec<Vec<u64>>> = BTreeMap::new();
     while let Some(entry) = data.next().expect("whole records") {
         if entry.kind() != RecordType::SAMPLE {
             continue;
@@ -15,8 +17,9 @@ fn group_values(file: &Path) -> BTreeMap<u32, Vec<Vec<u64>>> {
         assert_eq!(entry.event_index(), Some(0), "only the leader samples");
         let Record::Sample(sample) = entry.decode().expect("known").record else { panic!("a sample") };
         let values = sample.read.expect("the values of the group");
+        let leader = values.entries().next().and_then(|entry| entry.id);
         let values = values.entries().map(|entry| entry.value).collect();
-        all.entry(sample.tid.map_or(0, |tid| tid.tid)).or_default().push(values);
+        all.entry((sample.tid.map_or(0, |tid| tid.tid), leader)).or_default().push(values);
     }
     all
 }
@@ -41,7 +44,8 @@ pub(super) fn values_of_groups_are_inherited_where_the_kernel_can() -> Outcome {
     let file = folder.file("d");
     let script = format!("({BUSY}) & {BUSY}; wait");
     let said = recorded(&file, &["-e", "{cpu-clock,page-faults}:S", "-F", "2000", "sh", "-c", &script]);
-    let tasks = group_values(&file).len();
+    let tasks: BTreeSet<u32> = group_values(&file).into_keys().map(|(tid, _)| tid).collect();
+    let tasks = tasks.len();
     assert!(tasks >= 2 || said.contains("what the recorded tasks start is left out"), "{tasks}: {said}");
     Ok(())
 }
