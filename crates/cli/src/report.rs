@@ -101,6 +101,9 @@ pub(crate) struct Args {
     /// Show only what the recording says of itself
     #[arg(long)]
     header_only: bool,
+    /// With the header, also what is long in it: topology, caches, memory
+    #[arg(short = 'I', long)]
+    show_info: bool,
     /// Show only how many records of each kind there are
     #[arg(long)]
     stats: bool,
@@ -154,7 +157,7 @@ struct Shown<'s> {
 pub(crate) fn run(args: &Args) -> Result {
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     if args.header || args.header_only {
-        recording::header::print(&mut out, &args.input)?;
+        recording::header::print(&mut out, &args.input, args.show_info)?;
     }
     if args.header_only {
         // Nothing else was asked for.

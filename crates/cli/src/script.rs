@@ -61,6 +61,9 @@ pub(crate) struct Args {
     /// Show only what the recording says of itself
     #[arg(long)]
     header_only: bool,
+    /// With the header, also what is long in it: topology, caches, memory
+    #[arg(short = 'I', long)]
+    show_info: bool,
     /// Also print where mappings were made
     #[arg(long)]
     show_mmap_events: bool,
@@ -103,7 +106,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result {
     let mut out = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     if args.header || args.header_only {
-        recording::header::print(&mut out, &args.input)?;
+        recording::header::print(&mut out, &args.input, args.show_info)?;
     }
     if args.dump_raw_trace {
         recording::dump::print(&mut out, &args.input, false)?;

@@ -1,4 +1,5 @@
-//! `perfuse script`, the real program, on files that the real perf records: every line must be perf's.
+//! `perfuse script`, and what lists and describes recordings, the real program, on files that the real perf
+//! records: every line must be perf's.
 
 use perfuse_testkit::{Outcome, Skip, need};
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ perfuse_testkit::suite! {
     a_pipe_is_read_as_a_file,
     what_was_not_recorded_is_told,
     a_closed_pipe_ends_it_quietly,
+    headers_and_lists_are_perfs,
 }
 
 /// A recording that is gone with this.
@@ -238,5 +240,40 @@ fn a_closed_pipe_ends_it_quietly() -> Outcome {
     let mut command = Command::new("sh");
     let output = command.args(["-c", script]).arg(program()).arg(recording.path()).output().expect("a shell");
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+fn headers_and_lists_are_perfs() -> Outcome {
+    for (name, options) in [
+        ("one", &["-e", "cpu-clock"][..]),
+        ("grouped", &["-e", "{cpu-clock,page-faults}:S,task-clock:u"]),
+        ("clock", &["-k", "monotonic", "-e", "cpu-clock", "-g"]),
+    ] {
+        let recording = Recording::of(name, options)?;
+        for what in [
+            &["report", "--header-only"][..],
+            &["report", "--header-only", "-I"],
+            &["evlist"],
+            &["evlist", "-v"],
+            &["evlist", "-F"],
+            &["evlist", "-g"],
+            &["evlist", "--trace-fields"],
+            &["buildid-list"],
+        ] {
+            let arguments = [what, &["-i", recording.path()]].concat();
+            let run = |program: PathBuf| {
+                let mut command = Command::new(program);
+                // perf shows when the recording was made in the local time.
+                command.args(&arguments).env("TZ", "UTC").stdin(Stdio::null());
+                let output = command.output().expect("it starts");
+                let text = String::from_utf8_lossy(&output.stdout).into_owned();
+                // What is missing depends on what each knows, and of a wall clock perf shows more.
+                let differs = ["# missing features", "# Tip:", "# clockid", "# reference time"];
+                let lines = text.lines().filter(|line| !differs.iter().any(|start| line.starts_with(start)));
+                lines.map(str::to_owned).collect::<Vec<_>>()
+            };
+            assert_eq!(run(program()), run(need::perf()?), "{name} {what:?}");
+        }
+    }
     Ok(())
 }

@@ -1,35 +1,60 @@
-//! What a recording says of the machine and of itself, as comment lines.
+//! What a recording says of the machine and of itself, as comment lines: those of `perf report --header`.
 
-use super::Input;
+use super::dump::page_size as unit;
+use super::{Input, event_names};
 use crate::exit::Result;
-use perfuse_data::feature::{Feature, FeatureId};
-use perfuse_data::{Form, PerfData};
+use perfuse_abi::Attr;
+use perfuse_data::feature::{Capability, CpuTopology, Feature, FeatureId, MemNode};
+use perfuse_data::{Event, Form};
 use std::io::Write;
 
-/// Prints everything the header tells. In a pipe it comes among the records, so those are read.
-pub(crate) fn print(out: &mut impl Write, input: &Input) -> Result<()> {
+/// Prints everything the header tells; what is long only if `full`. In a pipe it comes among the records,
+/// so those are read.
+pub(crate) fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
     let mut data = input.open()?;
     if matches!(data.form(), Form::Pipe) {
         while let Ok(Some(_)) = data.next() {}
     }
     writeln!(out, "# ========")?;
+    let changed = std::fs::metadata(&input.input).and_then(|metadata| metadata.modified());
+    if let Some(since) = changed.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()) {
+        writeln!(out, "# captured on    : {}", date(since.as_secs()))?;
+    }
     if let Form::File(header) = *data.form() {
+        writeln!(out, "# header version : 1")?;
         writeln!(out, "# data offset    : {}", header.data.offset)?;
         writeln!(out, "# data size      : {}", header.data.size)?;
         writeln!(out, "# feat offset    : {}", header.data.offset.wrapping_add(header.data.size))?;
     }
+    let names = event_names(&mut data);
     let ids: Vec<FeatureId> = data.features().collect();
-    for id in ids {
-        match data.feature(id) {
-            Ok(Some(section)) => feature(out, id, &section.feature)?,
-            Ok(None) => {}
-            Err(error) => writeln!(out, "# {id}: {error}")?,
+    for &id in &ids {
+        match (id, data.feature(id)) {
+            (FeatureId::EVENT_DESC, _) => events(out, data.events(), &names)?,
+            (FeatureId::GROUP_DESC, Ok(Some(section))) => {
+                if let Feature::GroupDesc(list) = section.feature {
+                    for group in list {
+                        let name = group.name.to_string().replace("{anon_group}", "");
+                        let members = names.iter().skip(group.leader as usize).take(group.members as usize);
+                        let members: Vec<&str> = members.map(String::as_str).collect();
+                        writeln!(out, "# group: {name}{{{}}}", members.join(","))?;
+                    }
+                }
+            }
+            (_, Ok(Some(section))) if full || !is_long(id) => feature(out, id, &section.feature)?,
+            (_, Ok(Some(_))) => writeln!(out, "# {id} info available, use -I to display")?,
+            (_, Ok(None)) => {}
+            (_, Err(error)) => writeln!(out, "# {id}: {error}")?,
         }
     }
-    for event in data.events().iter() {
-        writeln!(out, "# event : name = {}, id = {:?}, {}", super::event_name(event), event.ids, event.attr)?;
+    if matches!(data.form(), Form::Pipe) && !ids.contains(&FeatureId::EVENT_DESC) {
+        events(out, data.events(), &names)?;
     }
-    missing(out, &data)?;
+    write!(out, "# missing features: ")?;
+    for id in FeatureId::ALL.iter().filter(|id| !ids.contains(id)) {
+        write!(out, "{id} ")?;
+    }
+    writeln!(out)?;
     for problem in data.problems() {
         writeln!(out, "# problem : {problem}")?;
     }
@@ -37,12 +62,72 @@ pub(crate) fn print(out: &mut impl Write, input: &Input) -> Result<()> {
     Ok(())
 }
 
-fn missing(out: &mut impl Write, data: &PerfData<'_>) -> Result<()> {
-    let there: Vec<FeatureId> = data.features().collect();
-    let missing = FeatureId::ALL.iter().filter(|id| !there.contains(id));
-    let names: Vec<String> = missing.map(ToString::to_string).collect();
-    writeln!(out, "# missing features: {}", names.join(" "))?;
+/// The fields of an attr that are not zero, as `name: value` with what is wanted for the colon.
+pub(crate) fn attr_text(attr: &Attr, between: &str) -> String {
+    let text = attr.to_string();
+    let mut fields: Vec<String> = Vec::new();
+    for part in text.split(", ") {
+        match fields.last_mut() {
+            // The comma stood in a pair of braces.
+            Some(last) if last.starts_with('{') && !last.contains('}') => {
+                last.push_str(", ");
+                last.push_str(part);
+            }
+            _ => fields.push(part.to_owned()),
+        }
+    }
+    let field = |field: String| {
+        let (name, value) = field.split_once(": ")?;
+        // perf 6.1 has no names of types and events here, and leaves out what is zero.
+        let value = value.split(" (").next().unwrap_or(value);
+        let value = if name == "sample_type" { sample_type(value) } else { value.to_owned() };
+        (!["type", "config"].contains(&name) || !["0", "0x0"].contains(&value.as_str()))
+            .then(|| format!("{name}{between}{value}"))
+    };
+    fields.into_iter().filter_map(field).collect::<Vec<_>>().join(", ")
+}
+
+/// The names of a sample type in perf's order, which is not that of the bits.
+fn sample_type(names: &str) -> String {
+    const LATE: [&str; 10] = [
+        "IDENTIFIER",
+        "REGS_INTR",
+        "DATA_SRC",
+        "WEIGHT",
+        "PHYS_ADDR",
+        "AUX",
+        "CGROUP",
+        "DATA_PAGE_SIZE",
+        "CODE_PAGE_SIZE",
+        "WEIGHT_STRUCT",
+    ];
+    let mut names: Vec<&str> = names.split('|').collect();
+    names.sort_by_key(|name| LATE.iter().position(|late| late == name).map_or(0, |place| place + 1));
+    names.join("|")
+}
+
+fn events(out: &mut impl Write, events: &[Event], names: &[String]) -> Result<()> {
+    for (event, name) in events.iter().zip(names) {
+        write!(out, "# event : name = {name}, ")?;
+        if !event.ids.is_empty() {
+            let ids: Vec<String> = event.ids.iter().map(ToString::to_string).collect();
+            write!(out, ", id = {{ {} }}", ids.join(", "))?;
+        }
+        writeln!(out, ", {}", attr_text(&event.attr, " = "))?;
+    }
     Ok(())
+}
+
+/// Whether perf shows this only when asked for more.
+fn is_long(id: FeatureId) -> bool {
+    [
+        FeatureId::CPU_TOPOLOGY,
+        FeatureId::NUMA_TOPOLOGY,
+        FeatureId::CACHE,
+        FeatureId::MEM_TOPOLOGY,
+        FeatureId::HYBRID_TOPOLOGY,
+    ]
+    .contains(&id)
 }
 
 fn feature(out: &mut impl Write, id: FeatureId, feature: &Feature<'_>) -> Result<()> {
@@ -58,16 +143,29 @@ fn feature(out: &mut impl Write, id: FeatureId, feature: &Feature<'_>) -> Result
         Feature::CpuId(text) => writeln!(out, "# cpuid : {text}")?,
         Feature::TotalMem(kib) => writeln!(out, "# total memory : {kib} kB")?,
         Feature::Cmdline(words) => {
-            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-            writeln!(out, "# cmdline : {}", words.join(" "))?;
+            write!(out, "# cmdline : ")?;
+            for word in words {
+                write!(out, "{} ", word.to_string().replace('\'', "\\'"))?;
+            }
+            writeln!(out)?;
+        }
+        Feature::CpuTopology(topology) => cpus(out, topology)?,
+        Feature::NumaTopology(nodes) => {
+            for node in nodes {
+                let (number, total, free) = (node.node, node.total_kib, node.free_kib);
+                writeln!(out, "# node{number} meminfo  : total = {total} kB, free = {free} kB")?;
+                writeln!(out, "# node{number} cpu list : {}", node.cpus)?;
+            }
         }
         Feature::PmuMappings(pmus) => {
             let pmus: Vec<String> = pmus.iter().map(|pmu| format!("{} = {}", pmu.name, pmu.kind)).collect();
             writeln!(out, "# pmu mappings: {}", pmus.join(", "))?;
         }
-        Feature::GroupDesc(groups) => {
-            for group in groups {
-                writeln!(out, "# group: {} leader {} members {}", group.name, group.leader, group.members)?;
+        Feature::Cache(cache) => {
+            writeln!(out, "# CPU cache info:")?;
+            for level in &cache.levels {
+                let (kind, size) = (level.kind.to_string(), level.size.to_string());
+                writeln!(out, "#  L{} {kind:<15} {size:>8} [{}]", level.level, level.cpus)?;
             }
         }
         Feature::SampleTime(time) => {
@@ -77,26 +175,140 @@ fn feature(out: &mut impl Write, id: FeatureId, feature: &Feature<'_>) -> Result
             let span = time.last_ns.saturating_sub(time.first_ns);
             writeln!(out, "# sample duration : {:10.3} ms", span as f64 / 1e6)?;
         }
-        Feature::ClockResolution(ns) => writeln!(out, "# clockid resolution : {ns} ns")?,
+        Feature::MemTopology(memory) => {
+            let (count, size) = (memory.nodes.len(), memory.block_size);
+            writeln!(out, "# memory nodes (nr {count}, block size {size:#x}):")?;
+            for node in &memory.nodes {
+                let (ranges, count) = blocks(node);
+                writeln!(out, "#  {:3} [{}]: {ranges}", node.node, unit(size.saturating_mul(count)))?;
+            }
+        }
+        Feature::ClockResolution(ns) => {
+            writeln!(out, "# clockid frequency: {} MHz", ns.saturating_mul(1000))?;
+        }
+        Feature::DirFormat(version) => writeln!(out, "# directory data version : {version}")?,
         Feature::Clock(clock) => {
-            writeln!(
-                out,
-                "# clockid : {}, wall clock {} ns at {} ns",
-                clock.clock_id, clock.wall_ns, clock.clock_ns
-            )?;
+            let (id, wall, then) = (clock.clock_id, clock.wall_ns, clock.clock_ns);
+            writeln!(out, "# clockid : {id}, wall clock {wall} ns at {then} ns")?;
         }
         Feature::Compressed(how) => {
-            let ratio = how.ratio;
-            writeln!(
-                out,
-                "# compressed : {}, level = {}, ratio = {ratio}",
-                if how.kind == 1 { "Zstd" } else { "?" },
-                how.level
-            )?;
+            let (kind, level, ratio) = (if how.kind == 1 { "Zstd" } else { "Unknown" }, how.level, how.ratio);
+            writeln!(out, "# compressed : {kind}, level = {level}, ratio = {ratio}")?;
         }
-        Feature::EventDesc(_) | Feature::BuildIds(_) | Feature::Stat => {}
+        Feature::CpuPmuCaps(caps) => capabilities(out, "cpu", caps)?,
+        Feature::PmuCaps(pmus) => {
+            for pmu in pmus {
+                capabilities(out, &pmu.pmu.to_string(), &pmu.caps)?;
+            }
+        }
+        Feature::HybridTopology(nodes) => {
+            writeln!(out, "# hybrid cpu system:")?;
+            for node in nodes {
+                writeln!(out, "# {} cpu list : {}", node.pmu, node.cpus)?;
+            }
+        }
+        Feature::BpfTypes(types) => {
+            for of_program in types {
+                writeln!(out, "# btf info of id {}", of_program.id)?;
+            }
+        }
+        Feature::EventDesc(_) | Feature::BuildIds(_) | Feature::TracingData(_) | Feature::GroupDesc(_) => {}
+        Feature::BpfPrograms(_) => {}
+        Feature::Stat => writeln!(out, "# contains stat data")?,
+        Feature::Auxtrace(_) => writeln!(out, "# contains AUX area data (e.g. instruction trace)")?,
         Feature::BranchStack => writeln!(out, "# contains samples with branch stack")?,
         _ => writeln!(out, "# {id} info available")?,
     }
     Ok(())
+}
+
+fn capabilities(out: &mut impl Write, pmu: &str, caps: &[Capability<'_>]) -> Result<()> {
+    let caps: Vec<String> = caps.iter().map(|cap| format!("{}={}", cap.name, cap.value)).collect();
+    let caps = if caps.is_empty() { "not available".to_owned() } else { caps.join(", ") };
+    writeln!(out, "# {pmu} pmu capabilities: {caps}")?;
+    Ok(())
+}
+
+fn cpus(out: &mut impl Write, topology: &CpuTopology<'_>) -> Result<()> {
+    let dies = topology.dies.as_ref();
+    for list in &topology.core_siblings {
+        writeln!(out, "# sibling sockets : {list}")?;
+    }
+    for list in dies.iter().flat_map(|dies| &dies.siblings) {
+        writeln!(out, "# sibling dies    : {list}")?;
+    }
+    for list in &topology.thread_siblings {
+        writeln!(out, "# sibling threads : {list}")?;
+    }
+    let Some(ids) = &topology.cpus else {
+        let what = if dies.is_some() { "Core ID, Die ID" } else { "Core ID" };
+        writeln!(out, "# {what} and Socket ID information is not available")?;
+        return Ok(());
+    };
+    for (cpu, id) in ids.iter().enumerate() {
+        let (core, socket) = (id.core as i32, id.socket as i32);
+        match dies.and_then(|dies| dies.of_cpu.get(cpu)) {
+            Some(die) => {
+                let die = *die as i32;
+                writeln!(out, "# CPU {cpu}: Core ID {core}, Die ID {die}, Socket ID {socket}")?;
+            }
+            None => writeln!(out, "# CPU {cpu}: Core ID {core}, Socket ID {socket}")?,
+        }
+    }
+    Ok(())
+}
+
+/// The blocks of memory that a node has, as ranges, and how many they are.
+fn blocks(node: &MemNode<'_>) -> (String, u64) {
+    let has = |bit: u64| node.set.get((bit / 64) as usize).is_some_and(|word| word >> (bit % 64) & 1 == 1);
+    let bits = node.bits.min(node.set.len() as u64 * 64);
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for bit in (0..bits).filter(|&bit| has(bit)) {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == bit => *last = bit,
+            _ => ranges.push((bit, bit)),
+        }
+    }
+    let text = |&(first, last): &(u64, u64)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    let count = ranges.iter().map(|(first, last)| last - first + 1).sum();
+    (ranges.iter().map(text).collect::<Vec<_>>().join(","), count)
+}
+
+/// A moment as C's `asctime` has it, in universal time.
+fn date(seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (mut days, time) = (seconds / 86400, seconds % 86400);
+    let weekday = DAYS[(days % 7) as usize];
+    let mut year = 1970;
+    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let mut month = 0;
+    let len = |month: usize| match month {
+        1 => 28 + u64::from(is_leap(year)),
+        3 | 5 | 8 | 10 => 30,
+        _ => 31,
+    };
+    while days >= len(month) {
+        days -= len(month);
+        month += 1;
+    }
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    format!("{weekday} {} {:>2} {hour:02}:{minute:02}:{second:02} {year}", MONTHS[month], days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn dates_are_those_of_c() {
+        assert_eq!(super::date(0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(super::date(1_709_210_096), "Thu Feb 29 12:34:56 2024");
+        assert_eq!(super::date(4_102_444_799), "Thu Dec 31 23:59:59 2099");
+    }
 }

@@ -52,6 +52,13 @@ impl Formats {
         self.by_id.get(&id).map(|(name, _)| name.as_str())
     }
 
+    /// The names of a tracepoint's own fields.
+    pub(crate) fn fields(&self, id: u64) -> Option<String> {
+        let (_, format) = self.by_id.get(&id)?;
+        let names = format.fields.iter().map(|field| field.name.as_str());
+        Some(names.filter(|name| !name.starts_with("common_")).collect::<Vec<_>>().join(","))
+    }
+
     /// The text of a sample's raw data; `None` if the recording has no format for it. `symbol` tells the
     /// symbol of the kernel at an address, and how far into it that is.
     pub(crate) fn print(
