@@ -83,6 +83,19 @@ fn agree_about(file: &Path) -> Outcome {
     Ok(())
 }
 
+/// How much of it each program and file has. Equal shares come in any order.
+fn agree_about_shares(file: &Path) -> Outcome {
+    let shares = both(&["report", "--stdio", "--sort", "comm,dso"], file)?.map(|lines| {
+        let lines = lines.iter().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let mut lines: Vec<_> = lines.filter_map(|line| plainly(line)).collect();
+        lines.sort();
+        lines
+    });
+    assert!(!shares[0].is_empty());
+    assert_eq!(shares[0], shares[1], "{}", file.display());
+    Ok(())
+}
+
 fn agree_about_all(name: &str, recordings: &[&str]) -> Outcome {
     need::perf()?;
     let folder = Folder::new(name);
@@ -92,6 +105,17 @@ fn agree_about_all(name: &str, recordings: &[&str]) -> Outcome {
         recorded(&file, &[&options[..], &["sh", "-c", BUSY]].concat());
         agree_about(&file)?;
         agree(&["buildid-list"], &file, plainly)?;
+    }
+    Ok(())
+}
+
+pub(super) fn both_readers_agree_about_reports() -> Outcome {
+    need::perf()?;
+    let folder = Folder::new("agree-shares");
+    let file = folder.file("d");
+    for options in [&[][..], &["-z"], &["--per-thread"], &["--overwrite"], &["-e", "cpu-clock,task-clock"]] {
+        recorded(&file, &[&["-e", "cpu-clock"], options, &["sh", "-c", BUSY]].concat());
+        agree_about_shares(&file)?;
     }
     Ok(())
 }
@@ -108,12 +132,16 @@ pub(super) fn both_readers_agree() -> Outcome {
             "-e cpu-clock --switch-events --namespaces",
             "-e cpu-clock -z",
             "-e cpu-clock --overwrite",
+            "-e cpu-clock -d -W --phys-data",
         ],
     )
 }
 
 pub(super) fn both_readers_agree_about_groups() -> Outcome {
-    agree_about_all("agree-groups", &["-e {cpu-clock,page-faults}", "-e pair{cpu-clock,page-faults}"])
+    agree_about_all(
+        "agree-groups",
+        &["-e {cpu-clock,page-faults}", "-e pair{cpu-clock,page-faults}", "-e {cpu-clock,page-faults}:S"],
+    )
 }
 
 pub(super) fn both_readers_agree_about_call_chains() -> Outcome {

@@ -81,6 +81,7 @@ suite! {
     both_readers_agree,
     both_readers_agree_about_groups,
     both_readers_agree_about_call_chains,
+    both_readers_agree_about_reports,
     both_readers_agree_about_large_samples,
     both_readers_agree_about_the_system,
     both_readers_agree_about_tracepoints,
