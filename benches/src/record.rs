@@ -175,7 +175,7 @@ fn start(perfuse: &str, recorders: &[Recorder]) {
 
 /// How much slower recorded programs are.
 fn slow_down(recorders: &[Recorder]) {
-    let programs = [("cpu", 150_000_000), ("calls", 2_000_000), ("forks", 800)];
+    let programs = [("cpu", 60_000_000), ("calls", 1_000_000), ("forks", 400)];
     let options: [(&str, &[&str]); 5] = [
         ("997 Hz", &["-F", "997"]),
         ("4000 Hz", &["-F", "4000"]),
@@ -191,7 +191,7 @@ fn slow_down(recorders: &[Recorder]) {
                 let options = options.clone();
                 Contestant::timed(recorder.name, move || recorder.run(&options, kind, amount).ns)
             }));
-            compare(&format!("record: time of a program: {kind}, {name}"), 7, contestants);
+            compare(&format!("record: time of a program: {kind}, {name}"), 9, contestants);
         }
     }
 }
