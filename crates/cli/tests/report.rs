@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 perfuse_testkit::suite! {
     statistics_are_perfs,
     reports_are_perfs,
+    json_is_the_report,
+    what_cannot_be_done_is_explained,
     foreign_recordings_are_no_reason_to_panic,
 }
 
@@ -155,6 +157,40 @@ fn reports_are_perfs() -> Outcome {
         let share = |entry: &Vec<String>| entry[0].split(' ').next().map(str::to_owned);
         let in_order = ours.iter().map(share).eq(theirs.iter().map(share));
         assert!(in_order || !odd.is_empty(), "{options}: order");
+    }
+    Ok(())
+}
+
+fn json_is_the_report() -> Outcome {
+    let recording = record("json", &["-e", "cpu-clock", "-g"])?;
+    let text = perfuse(&["report", "--json", "-s", "comm,sym", "-i", recording.path()]).0;
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(report["schema"], "perfuse.report/1");
+    assert!(report["recording"]["hostname"].is_string());
+    let event = &report["events"][0];
+    let entries = event["entries"].as_array().expect("entries");
+    let sum: u64 = entries.iter().filter_map(|entry| entry["self_samples"].as_u64()).sum();
+    assert_eq!(event["samples"].as_u64(), Some(sum));
+    let first = &entries[0];
+    assert!(first["total_period"].as_u64() >= first["self_period"].as_u64());
+    assert!(first["callchains"].as_array().is_some_and(|chains| !chains.is_empty()));
+    Ok(())
+}
+
+fn what_cannot_be_done_is_explained() -> Outcome {
+    let empty =
+        Recording(std::env::temp_dir().join(format!("perfuse-report-test-{}-empty", std::process::id())));
+    std::fs::write(&empty.0, b"").expect("a file");
+    for (arguments, words, status) in [
+        (&["-i", "/nowhere/perf.data"][..], "no such file; `perfuse record COMMAND`", 125),
+        (&["-i", empty.path()], "an empty file", 125),
+        (&["-i", env!("CARGO_MANIFEST_PATH")], "not a perf.data file", 125),
+        (&["-s", "symbl"], "did you mean symbol", 2),
+        (&["-g", "sideways", "-i", empty.path()], "an empty file", 125),
+    ] {
+        let (_, errors, code) = perfuse(&[&["report"], arguments].concat());
+        assert!(errors.contains(words), "{arguments:?}: {errors}");
+        assert_eq!(code, Some(status), "{arguments:?}");
     }
     Ok(())
 }

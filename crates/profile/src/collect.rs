@@ -140,7 +140,9 @@ impl Collector {
             profile.tree.close();
             profile
         };
-        (self.profiles.into_iter().map(close).collect(), self.frames)
+        let Collector { profiles, mut frames, .. } = self;
+        frames.forget_addresses();
+        (profiles.into_iter().map(close).collect(), frames)
     }
 
     #[inline]

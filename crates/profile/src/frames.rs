@@ -109,6 +109,11 @@ impl Frames {
         &self.frames[id.0 as usize]
     }
 
+    /// Forgets what addresses are; the frames stay.
+    pub(crate) fn forget_addresses(&mut self) {
+        self.addresses = FastMap::default();
+    }
+
     /// How many frames there are: their numbers begin at 0.
     pub fn len(&self) -> usize {
         self.frames.len()

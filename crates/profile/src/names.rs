@@ -225,12 +225,14 @@ impl<'n> Names<'n> {
             Key::Symbol => {
                 let place = |entry: &Entry| {
                     let frame = self.frames.get(entry.frame);
-                    let is_known = frame.symbol.is_some();
-                    let address = if is_known { frame.address } else { self.address(entry) };
-                    let object = if is_known { self.frames.short_object(frame.object) } else { "" };
-                    (!is_known, object, address, frame.size)
+                    let address = if frame.symbol.is_some() { frame.address } else { self.address(entry) };
+                    (address, frame.size)
                 };
-                place(one).cmp(&place(other))
+                let by_place = || place(one).cmp(&place(other));
+                match self.frames.get(one.frame).symbol {
+                    Some(_) => self.compare_keys(one, other, Key::Dso, ranks).then_with(by_place),
+                    None => by_place(),
+                }
             }
             _ => self.compare_keys(one, other, key, ranks),
         }
