@@ -9,7 +9,7 @@ use perfuse_abi::record::RecordType;
 use perfuse_abi::wire::{Seq, Text};
 use perfuse_data::feature::*;
 use perfuse_data::tool::*;
-use perfuse_data::{Error, Options, Ordered, PerfData, Writer};
+use perfuse_data::{Error, Location, Options, Ordered, PerfData, Writer};
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 use written::{comm, events, features};
 
@@ -126,18 +126,18 @@ fn a_file_that_was_cut_off_anywhere_is_read_up_to_there() {
     }
 }
 
-/// Everything that a reader delivers, in the order of the file or by time, with what unpacked records are in.
-fn delivered(data: Result<PerfData<'_>, Error>, by_time: bool) -> Vec<Vec<u8>> {
+/// Everything that a reader delivers, in the order of the file or by time, and where it was.
+fn delivered(data: Result<PerfData<'_>, Error>, by_time: bool) -> Vec<(Location, Vec<u8>)> {
     let (Ok(data), mut found) = (data, Vec::new()) else { return Vec::new() };
     if by_time {
         let mut ordered = Ordered::new(data);
         while let Ok(Some(entry)) = ordered.next() {
-            found.push(entry.bytes().to_vec());
+            found.push((entry.location, entry.bytes().to_vec()));
         }
     } else {
         let mut data = data;
         while let Ok(Some(entry)) = data.next() {
-            found.push(entry.bytes().to_vec());
+            found.push((entry.location, entry.bytes().to_vec()));
         }
     }
     found
