@@ -32,6 +32,7 @@ extern crate std;
 struct Readme;
 
 mod attr;
+mod errno;
 mod event;
 mod flags;
 pub mod ioctl;
@@ -44,6 +45,7 @@ mod release;
 pub mod wire;
 
 pub use attr::{Attr, AttrError, Field, FieldKind, Requirement, WireAttr};
+pub use errno::Errno;
 pub use event::{Breakpoint, Cache, CacheEvent, CacheOp, CacheResult, EventType, Hardware, Software};
 pub use flags::{
     AttrFlags, AuxAction, AuxFlags, BranchSampleType, IocFlags, OpenFlags, ReadFormat, SampleType, Txn,

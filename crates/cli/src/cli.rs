@@ -1,7 +1,7 @@
 //! The command line: the program's own options and its subcommands. The options of a subcommand live in
 //! that subcommand's module.
 
-use crate::{doctor, generate, listing, record, report, script, stat};
+use crate::{doctor, generate, listing, record, report, script, sim, stat};
 use clap::Parser;
 
 /// Counts, samples, traces and explains programs with Linux perf_events.
@@ -27,6 +27,8 @@ pub(crate) enum Subcommand {
     BuildidList(listing::BuildIds),
     /// Sample a command while it runs, or running processes, or cpus, into a perf.data file
     Record(Box<record::Args>),
+    /// Play scenarios on a simulated machine
+    Sim(sim::Args),
     /// Tell what this machine, kernel and user allow to measure, and why not the rest
     Doctor(doctor::Args),
     /// Write a completion script for a shell

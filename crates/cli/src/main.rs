@@ -12,6 +12,7 @@ mod record;
 mod recording;
 mod report;
 mod script;
+mod sim;
 mod stat;
 
 use clap::Parser;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Subcommand::Evlist(args) => listing::evlist(&args),
         Subcommand::BuildidList(args) => listing::build_ids(&args),
         Subcommand::Record(args) => record::run(&args),
+        Subcommand::Sim(args) => sim::run(&args),
         Subcommand::Doctor(args) => doctor::run(args),
         Subcommand::Completions(args) => generate::completions(args),
         Subcommand::Man => generate::man(),

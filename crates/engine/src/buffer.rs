@@ -1,0 +1,405 @@
+//! Buffers: rings with their mappings and accounts, and the rules of `mmap(2)`, `poll(2)` and output
+//! redirection (sections F, G).
+
+use crate::engine::Engine;
+use crate::event::{EventKey, State};
+use crate::host::{Capability, Host, LockLimit, Memory, SecurityStep};
+use crate::ring::{Ring, RingOptions};
+use crate::slab::Key;
+use crate::sync::{Ordering, fence};
+use crate::task::TaskId;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use perfuse_abi::page::{Capabilities, MmapPage, offset};
+use perfuse_abi::{AttrFlags, Errno};
+
+/// Names a buffer.
+pub(crate) type BufferKey = Key<Buffer>;
+
+/// A ring that events share.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pub(crate) ring: Ring,
+    /// Pages of data.
+    pages: usize,
+    /// Mappings of all its events.
+    mappings: u32,
+    /// Events that write to it.
+    events: Vec<EventKey>,
+    charge: Charge,
+    aux: Option<Aux>,
+}
+
+#[derive(Debug)]
+struct Aux {
+    memory: Arc<dyn Memory>,
+    offset: u64,
+    pages: usize,
+    mappings: u32,
+    handle: u64,
+    pmu: crate::pmu::PmuId,
+    charge: Charge,
+}
+
+/// Whose account a buffer's pages are on (rule F20).
+#[derive(Clone, Copy, Debug)]
+struct Charge {
+    user: u32,
+    user_pages: u64,
+    space: u64,
+    space_pages: u64,
+}
+
+/// What a caller of `mmap(2)` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapRequest {
+    /// Length in pages, rounded up.
+    pub pages: usize,
+    /// Offset in bytes; 0 for the ring, else the AUX area.
+    pub offset: u64,
+    /// `MAP_SHARED`.
+    pub shared: bool,
+    /// `PROT_WRITE`: the reader will move the tail.
+    pub writable: bool,
+}
+
+impl MapRequest {
+    /// A writable ring with so many pages of data.
+    pub fn ring(data_pages: usize) -> Self {
+        MapRequest { pages: data_pages + 1, offset: 0, shared: true, writable: true }
+    }
+}
+
+/// What `poll(2)` tells: `EPOLL*` bits.
+const POLLERR: u32 = 8;
+const POLLHUP: u32 = 0x10;
+
+/// From so many data pages on the kernel has no room for their list (rule F8).
+const MOST_PAGES: usize = 1 << 19;
+
+impl Engine {
+    /// `mmap(2)` of an event's descriptor: the memory to be shown (rules F1 to F9).
+    pub fn mmap(
+        &mut self,
+        host: &mut dyn Host,
+        caller: TaskId,
+        event: EventKey,
+        now: u64,
+        request: MapRequest,
+    ) -> Result<Arc<dyn Memory>, Errno> {
+        let own = self.events.get(event).ok_or(Errno::EBADF)?;
+        if own.has(AttrFlags::INHERIT) && own.cpu.is_none() || !request.shared {
+            return Err(Errno::EINVAL);
+        }
+        host.security(caller, SecurityStep::Read)?;
+        if own.state <= State::Revoked {
+            return Err(Errno::ENODEV);
+        }
+        if request.offset != 0 {
+            return self.mmap_aux(host, caller, event, request);
+        }
+        let pages = request.pages.checked_sub(1).ok_or(Errno::EINVAL)?;
+        if pages != 0 && !pages.is_power_of_two() {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(key) = own.buffer {
+            let mapped = own.mappings > 0;
+            let buffer = &mut self.buffers[key];
+            if buffer.pages != pages {
+                return Err(Errno::EINVAL);
+            }
+            if !mapped {
+                return Err(Errno::EBUSY);
+            }
+            buffer.mappings += 1;
+            let memory = buffer.ring.memory().clone();
+            self.events[event].mappings += 1;
+            return Ok(memory);
+        }
+        let charge = self.charge(host, caller, request.pages as u64)?;
+        if pages >= MOST_PAGES {
+            return Err(Errno::ENOMEM);
+        }
+        let memory = host.allocate(caller, request.pages)?;
+        let own = &self.events[event];
+        let options = RingOptions {
+            overwrite: !request.writable,
+            backward: own.has(AttrFlags::WRITE_BACKWARD),
+            watermark: own.attr().wakeup_watermark(),
+        };
+        let ring = Ring::new(memory.clone(), self.config.page_bytes, options);
+        self.pay(charge, true);
+        let buffer = Buffer { ring, pages, mappings: 1, events: Vec::from([event]), charge, aux: None };
+        let key = self.buffers.insert(|_| buffer);
+        let own = &mut self.events[event];
+        (own.buffer, own.mappings) = (Some(key), 1);
+        self.start_page(key);
+        self.update_page(event, now);
+        Ok(memory)
+    }
+
+    fn mmap_aux(
+        &mut self,
+        host: &mut dyn Host,
+        caller: TaskId,
+        event: EventKey,
+        request: MapRequest,
+    ) -> Result<Arc<dyn Memory>, Errno> {
+        let page = self.config.page_bytes as u64;
+        let key = self.events[event].buffer.ok_or(Errno::EINVAL)?;
+        let buffer = &self.buffers[key];
+        let wrong = |is: bool| if is { Err(Errno::EINVAL) } else { Ok(()) };
+        let told = buffer.ring.word(offset::AUX_OFFSET).load(Ordering::Acquire);
+        let size = buffer.ring.word(offset::AUX_SIZE).load(Ordering::Acquire);
+        wrong(told < (1 + buffer.pages as u64) * page)?;
+        wrong(told != request.offset)?;
+        wrong(buffer.aux.as_ref().is_some_and(|aux| aux.offset != request.offset))?;
+        wrong(size != request.pages as u64 * page)?;
+        wrong(buffer.aux.as_ref().is_some_and(|aux| aux.pages != request.pages))?;
+        wrong(!request.pages.is_power_of_two())?;
+        wrong(buffer.mappings == 0)?;
+        if let Some(aux) = &mut self.buffers[key].aux {
+            aux.mappings += 1;
+            return Ok(aux.memory.clone());
+        }
+        let charge = self.charge(host, caller, request.pages as u64)?;
+        let pmu = self.events[event].pmu;
+        let driver = self.pmus.driver(pmu).ok_or(Errno::ENODEV)?;
+        let handle = driver.setup_aux(&self.events[event].hw, request.pages, !request.writable)?;
+        let memory = match host.allocate(caller, request.pages) {
+            Ok(memory) => memory,
+            Err(errno) => {
+                driver.free_aux(handle);
+                return Err(errno);
+            }
+        };
+        self.pay(charge, true);
+        let aux = Aux {
+            memory: memory.clone(),
+            offset: request.offset,
+            pages: request.pages,
+            mappings: 1,
+            handle,
+            pmu,
+            charge,
+        };
+        self.buffers[key].aux = Some(aux);
+        Ok(memory)
+    }
+
+    /// A mapping of an event's AUX area is gone (rule F44).
+    pub fn munmap_aux(&mut self, event: EventKey, now: u64) {
+        let Some(key) = self.events.get(event).and_then(|event| event.buffer) else { return };
+        let Some(aux) = &mut self.buffers[key].aux else { return };
+        aux.mappings -= 1;
+        if aux.mappings > 0 {
+            return;
+        }
+        let pmu = aux.pmu;
+        for writer in self.buffers[key].events.clone() {
+            if let (true, Some(cpu)) = (self.events[writer].pmu == pmu, self.events[writer].on) {
+                self.drive(writer, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
+            }
+        }
+        if let Some(aux) = self.buffers[key].aux.take() {
+            self.pay(aux.charge, false);
+            if let Some(driver) = self.pmus.driver(aux.pmu) {
+                driver.free_aux(aux.handle);
+            }
+        }
+    }
+
+    /// A mapping of an event's ring is gone. The last one of an event takes the buffer from it, the last
+    /// one of a buffer takes it from all (rule F12).
+    pub fn munmap(&mut self, event: EventKey, now: u64) {
+        let Some(own) = self.events.get_mut(event) else { return };
+        let (Some(key), true) = (own.buffer, own.mappings > 0) else { return };
+        own.mappings -= 1;
+        let last = own.mappings == 0;
+        let buffer = &mut self.buffers[key];
+        buffer.mappings -= 1;
+        let gone = buffer.mappings == 0;
+        if last {
+            self.set_buffer(event, None);
+            self.wake(event);
+        }
+        if gone {
+            for other in self.buffers[key].events.clone() {
+                self.set_buffer(other, None);
+                self.wake(other);
+            }
+            if let Some(buffer) = self.buffers.remove(key) {
+                self.pay(buffer.charge, false);
+            }
+        }
+        if last && !self.events[event].open {
+            self.release(event, now);
+        }
+    }
+
+    /// All mappings of an event become useless.
+    pub(crate) fn unmap_all(&mut self, event: EventKey, now: u64) {
+        while self.events.get(event).is_some_and(|event| event.mappings > 0) {
+            self.munmap(event, now);
+        }
+    }
+
+    /// Whether a caller may lock so many pages more (rule F20).
+    fn charge(&self, host: &dyn Host, caller: TaskId, pages: u64) -> Result<Charge, Errno> {
+        let LockLimit { user, pages: limit, space } = host.lock_limit(caller);
+        let online = self.cpus.iter().filter(|cpu| cpu.online).count() as u64;
+        let kilobytes = (self.config.page_bytes / 1024).max(1) as u64;
+        let free = u64::try_from(self.sysctls.mlock_kb).unwrap_or(0) / kilobytes * online;
+        let used = self.locked.get(&user).copied().unwrap_or(0).min(free);
+        let extra = (used + pages).saturating_sub(free);
+        let pinned = self.pinned.get(&space).copied().unwrap_or(0);
+        let over = pinned + extra > limit;
+        if over && self.sysctls.paranoid > -1 && !host.capable(caller, Capability::IpcLock) {
+            return Err(Errno::EPERM);
+        }
+        Ok(Charge { user, user_pages: pages - extra, space, space_pages: extra })
+    }
+
+    fn pay(&mut self, charge: Charge, locks: bool) {
+        let user = self.locked.entry(charge.user).or_default();
+        let space = self.pinned.entry(charge.space).or_default();
+        for (account, pages) in [(user, charge.user_pages), (space, charge.space_pages)] {
+            *account = if locks { *account + pages } else { account.saturating_sub(pages) };
+        }
+    }
+
+    fn set_buffer(&mut self, event: EventKey, buffer: Option<BufferKey>) {
+        if let Some(old) = self.events[event].buffer {
+            if let Some(old) = self.buffers.get_mut(old) {
+                old.events.retain(|&other| other != event);
+            }
+        }
+        self.events[event].buffer = buffer;
+        if let Some(new) = buffer {
+            self.buffers[new].events.push(event);
+        }
+    }
+
+    /// Whether an event's records may go to the buffer of another (rule G30).
+    pub(crate) fn check_output(&self, event: EventKey, target: EventKey) -> Result<(), Errno> {
+        let (own, other) = (&self.events[event], self.events.get(target).ok_or(Errno::EBADF)?);
+        let clock =
+            |event: &crate::event::Event| event.has(AttrFlags::USE_CLOCKID).then_some(event.attr().clockid);
+        let wrong = event == target
+            || own.cpu != other.cpu
+            // Without a context there is nobody to be the same as.
+            || other.cpu.is_none() && own.task != other.task
+            || clock(own) != clock(other)
+            || own.has(AttrFlags::WRITE_BACKWARD) != other.has(AttrFlags::WRITE_BACKWARD)
+            || own.mappings > 0
+            || other.buffer.is_none();
+        if wrong { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+
+    /// Sends the records of an event to the buffer another has now, or nowhere (rules G30, G32).
+    pub(crate) fn redirect(&mut self, event: EventKey, target: Option<EventKey>, _now: u64) {
+        let buffer = target.and_then(|target| self.events[target].buffer);
+        let had = self.events[event].buffer.is_some();
+        self.set_buffer(event, buffer);
+        if had && buffer.is_none() {
+            self.wake(event);
+        }
+    }
+
+    /// Rule C55.
+    pub(crate) fn pause_output(&mut self, event: EventKey, pause: bool) -> Result<(), Errno> {
+        let key = self.events[event].buffer.ok_or(Errno::EINVAL)?;
+        if self.buffers[key].ring.pause(pause) { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+
+    /// What `poll(2)` of an event's descriptor answers, as `EPOLL*` bits (rules G20 to G24).
+    pub fn poll(&mut self, event: EventKey) -> u32 {
+        let Some(own) = self.events.get(event) else { return POLLERR };
+        if own.state <= State::Revoked {
+            return POLLERR;
+        }
+        if own.state <= State::Exit && own.children.is_empty() {
+            return POLLHUP;
+        }
+        if own.state == State::Error && own.has(AttrFlags::PINNED) {
+            return POLLERR;
+        }
+        match own.buffer {
+            None => POLLHUP,
+            Some(buffer) => self.buffers[buffer].ring.take_poll(),
+        }
+    }
+
+    /// Wakes all who read a buffer (rule G18).
+    pub(crate) fn wake_readers(&mut self, key: BufferKey) {
+        for event in self.buffers[key].events.clone() {
+            self.wake(event);
+        }
+    }
+
+    fn start_page(&mut self, key: BufferKey) {
+        let ring = &self.buffers[key].ring;
+        let size = pair(MmapPage::HEADER_SIZE, 0);
+        ring.word(offset::SIZE).store(size, Ordering::Relaxed);
+        let mut capabilities =
+            MmapPage { capabilities: Capabilities::BIT0_IS_DEPRECATED, ..MmapPage::default() };
+        ring.word(offset::CAPABILITIES)
+            .store(native(&mut capabilities, offset::CAPABILITIES), Ordering::Relaxed);
+    }
+
+    /// Brings the control page of an event up to date (rules F31 to F33).
+    pub(crate) fn update_page(&mut self, event: EventKey, now: u64) {
+        let Some(own) = self.events.get(event) else { return };
+        // Only who mapped it: others share the ring, not the page.
+        let (Some(key), true) = (own.buffer, own.mappings > 0) else { return };
+        let driver = self.pmus.get(own.pmu).driver.as_deref();
+        let index = match own.state {
+            State::Active => driver.and_then(|pmu| pmu.event_idx(&own.hw)).map_or(0, |index| index + 1),
+            _ => 0,
+        };
+        let count = own.hw.count.wrapping_add(own.child_count);
+        let value = if index > 0 { count.wrapping_sub(own.hw.prev) } else { count };
+        let times = self.times_of(event, now);
+        let (enabled, running) = (times.enabled + own.child_enabled, times.running + own.child_running);
+        let ring = &self.buffers[key].ring;
+        let word = ring.word(offset::LOCK);
+        let lock = first_half(word.load(Ordering::Relaxed));
+        let old_index = second_half(word.load(Ordering::Relaxed));
+        word.store(pair(lock.wrapping_add(1), old_index), Ordering::Relaxed);
+        fence(Ordering::Release);
+        ring.word(offset::OFFSET).store(value, Ordering::Relaxed);
+        ring.word(offset::TIME_ENABLED).store(enabled, Ordering::Relaxed);
+        ring.word(offset::TIME_RUNNING).store(running, Ordering::Relaxed);
+        word.store(pair(lock.wrapping_add(2), index), Ordering::Release);
+    }
+}
+
+/// Two 32-bit fields as the word they share in memory.
+fn pair(first: u32, second: u32) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&first.to_ne_bytes());
+    bytes[4..].copy_from_slice(&second.to_ne_bytes());
+    u64::from_ne_bytes(bytes)
+}
+
+fn halves(word: u64) -> [u32; 2] {
+    let bytes = word.to_ne_bytes();
+    [0, 4].map(|at| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
+}
+
+fn first_half(word: u64) -> u32 {
+    halves(word)[0]
+}
+
+fn second_half(word: u64) -> u32 {
+    halves(word)[1]
+}
+
+/// A word of a control page as this machine has it in memory.
+fn native(page: &mut MmapPage, at: usize) -> u64 {
+    use perfuse_abi::wire::{Layout, Writer};
+    let mut bytes = Vec::with_capacity(1088);
+    let written = page.layout(&mut Writer::new(&mut bytes, perfuse_abi::ByteOrder::NATIVE));
+    debug_assert!(written.is_ok(), "a page has a fixed layout");
+    bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
+}

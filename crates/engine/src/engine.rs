@@ -1,0 +1,294 @@
+//! The subsystem as a whole: what it holds, how it is made, and the small steps that all others share.
+
+use crate::buffer::{Buffer, BufferKey};
+use crate::context::{Clock, Context, ContextKey, Whose};
+use crate::cpu::Cpu;
+use crate::effect::{Effect, Notice};
+use crate::event::{Event, EventKey, State, Times};
+use crate::host::CgroupId;
+use crate::pmu::{Cx, Hw, Pmu, PmuId, Registry};
+use crate::pmus;
+use crate::sample::Scratch;
+use crate::sideband::Gates;
+use crate::slab::Slab;
+use crate::sysctl::Sysctls;
+use crate::task::{Task, TaskId};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use perfuse_abi::regs::Arch;
+use perfuse_abi::{Attr, Errno};
+
+/// The machine that the subsystem is for. What a kernel is compiled with, so to say.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Number of cpus; all are online at first.
+    pub cpus: u32,
+    /// Ticks a second.
+    pub hz: u32,
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Size of the attr it knows: 136 is that of Linux 6.18.
+    pub attr_size: u32,
+    /// The architecture, which decides what registers there are.
+    pub arch: Arch,
+    /// Breakpoints each cpu has.
+    pub breakpoints: u32,
+    /// The first address that is the kernel's.
+    pub task_size: u64,
+}
+
+impl Default for Config {
+    /// A small x86-64 machine with Linux 6.18.
+    fn default() -> Self {
+        Config {
+            cpus: 1,
+            hz: 250,
+            page_bytes: 4096,
+            attr_size: Attr::SIZE_VER8,
+            arch: Arch::X86_64,
+            breakpoints: 4,
+            task_size: 0x7fff_ffff_f000,
+        }
+    }
+}
+
+impl Config {
+    /// Nanoseconds between ticks.
+    pub fn tick_ns(&self) -> u64 {
+        1_000_000_000 / u64::from(self.hz)
+    }
+}
+
+/// The perf_event subsystem of one machine.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) config: Config,
+    pub(crate) sysctls: Sysctls,
+    pub(crate) pmus: Registry,
+    pub(crate) events: Slab<Event>,
+    pub(crate) contexts: Slab<Context>,
+    pub(crate) buffers: Slab<Buffer>,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) tasks: BTreeMap<TaskId, Task>,
+    /// The parent of each cgroup that is not the root.
+    pub(crate) cgroup_parents: BTreeMap<CgroupId, CgroupId>,
+    pub(crate) effects: Vec<Effect>,
+    /// The last id that was given (rule: one counter for all events).
+    pub(crate) last_id: u64,
+    pub(crate) last_sequence: u64,
+    pub(crate) gates: Gates,
+    /// Pages that each user has locked in buffers (rule F20).
+    pub(crate) locked: BTreeMap<u32, u64>,
+    /// Pages charged to address spaces.
+    pub(crate) pinned: BTreeMap<u64, u64>,
+    pub(crate) breakpoints: pmus::breakpoint::Slots,
+    /// What has to be added to the records' clock for another one, by its `clockid`.
+    pub(crate) clocks: BTreeMap<i32, i64>,
+    pub(crate) scratch: Scratch,
+}
+
+impl Engine {
+    /// A machine with the PMUs that every kernel has: `software` (1), `tracepoint` (2), `breakpoint` (5),
+    /// `cpu_clock` (6) and `task_clock` (7).
+    pub fn new(config: Config) -> Self {
+        let mut contexts = Slab::new();
+        let cpus = (0..config.cpus).map(|cpu| Cpu::new(contexts.insert(|_| Context::new(Whose::Cpu(cpu)))));
+        let cpus = cpus.collect();
+        let mut engine = Engine {
+            sysctls: Sysctls::new(&config),
+            pmus: Registry::default(),
+            events: Slab::new(),
+            contexts,
+            buffers: Slab::new(),
+            cpus,
+            tasks: BTreeMap::new(),
+            cgroup_parents: BTreeMap::new(),
+            effects: Vec::new(),
+            last_id: 0,
+            last_sequence: 0,
+            gates: Gates::default(),
+            locked: BTreeMap::new(),
+            pinned: BTreeMap::new(),
+            breakpoints: pmus::breakpoint::Slots::new(config.cpus, config.breakpoints),
+            clocks: BTreeMap::new(),
+            scratch: Scratch::default(),
+            config,
+        };
+        for pmu in pmus::built_in(&engine.config) {
+            let registered = engine.register(pmu);
+            debug_assert!(registered.is_ok(), "the types of built-in PMUs are free at first");
+        }
+        engine
+    }
+
+    /// The machine.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Registers a PMU; its type is the one it asks for, or the next free one. `EEXIST` if its name or
+    /// its type is taken.
+    pub fn register(&mut self, pmu: Box<dyn Pmu>) -> Result<PmuId, Errno> {
+        // One tick, and at least a millisecond (rule C25).
+        let interval = (1000 / u64::from(self.config.hz)).max(1) * 1_000_000;
+        self.pmus.add(pmu, interval)
+    }
+
+    /// The state of an event; `None` once it is gone.
+    pub fn state(&self, event: EventKey) -> Option<State> {
+        self.events.get(event).map(|event| event.state)
+    }
+
+    /// The cpu that an event counts on.
+    pub fn counts_on(&self, event: EventKey) -> Option<u32> {
+        self.events.get(event).and_then(|event| event.on)
+    }
+
+    /// The leader and the siblings of the group that an event is in.
+    pub fn group(&self, event: EventKey) -> Vec<EventKey> {
+        if self.events.get(event).is_some() { self.group_of(event) } else { Vec::new() }
+    }
+
+    /// The id of an event, as records carry it.
+    pub fn id(&self, event: EventKey) -> Option<u64> {
+        self.events.get(event).map(|event| event.id)
+    }
+
+    /// What there is to do for the host since it asked last.
+    pub fn effects(&mut self) -> impl Iterator<Item = Effect> + '_ {
+        self.effects.drain(..)
+    }
+
+    /// Tells how far a clock of `clock_gettime(2)` is ahead of the clock of records, in ns.
+    pub fn set_clock(&mut self, clockid: i32, ahead_ns: i64) {
+        self.clocks.insert(clockid, ahead_ns);
+    }
+
+    pub(crate) fn wake(&mut self, event: EventKey) {
+        self.effects.push(Effect::Wake(event));
+    }
+
+    pub(crate) fn signal(&mut self, event: EventKey, notice: Notice) {
+        if self.events[event].asynchronous {
+            self.effects.push(Effect::Signal(event, notice));
+        }
+    }
+
+    /// The effective state of an event (rule C31).
+    pub(crate) fn effective_state(&self, event: EventKey) -> State {
+        let event = &self.events[event];
+        let leader = self.events.get(event.leader).map_or(event.state, |leader| leader.state);
+        if leader <= State::Off { leader } else { event.state }
+    }
+
+    /// What the clock shows that an event's times follow.
+    pub(crate) fn clock_of(&self, event: EventKey, now: u64) -> u64 {
+        match self.events[event].clock() {
+            None => self.events[event].times.stamp,
+            Some(Clock::Context(context)) => self.contexts[context].clock.at(now),
+            Some(Clock::Cgroup { cpu, cgroup }) => {
+                self.cpus[cpu as usize].cgroups.get(&cgroup).map_or(0, |clock| clock.at(now))
+            }
+        }
+    }
+
+    /// Brings the times of an event up to date (rule C32).
+    pub(crate) fn update_times(&mut self, event: EventKey, now: u64) {
+        self.events[event].times = self.times_of(event, now);
+    }
+
+    /// The times of an event now.
+    pub(crate) fn times_of(&self, event: EventKey, now: u64) -> Times {
+        let (clock, state) = (self.clock_of(event, now), self.effective_state(event));
+        self.events[event].times.at(clock, state)
+    }
+
+    /// Changes an event's state, with its times, and those of siblings who depend on it (rule C32).
+    pub(crate) fn set_state(&mut self, event: EventKey, state: State, now: u64) {
+        let before = self.events[event].state;
+        if before == state {
+            return;
+        }
+        self.update_times(event, now);
+        if (before <= State::Off) != (state <= State::Off) {
+            for sibling in self.events[event].siblings.clone() {
+                self.update_times(sibling, now);
+            }
+        }
+        self.events[event].state = state;
+    }
+
+    /// Calls the driver of an event, as far as both still exist.
+    pub(crate) fn drive<R>(
+        &mut self,
+        event: EventKey,
+        cpu: u32,
+        now: u64,
+        call: impl FnOnce(&mut dyn Pmu, &mut Cx<'_>, &mut Hw) -> R,
+    ) -> Option<R> {
+        let context = self.events[event].context;
+        let context_now = context.map_or(now, |context| self.contexts[context].clock.at(now));
+        let event = &mut self.events[event];
+        let place = &mut self.cpus[cpu as usize];
+        let driver = self.pmus.driver(event.pmu)?;
+        let (timers, listeners) = (&mut place.timers, &mut place.listeners);
+        let mut cx = Cx { cpu, now, context_now, timers, listeners, effects: &mut self.effects };
+        Some(call(driver, &mut cx, &mut event.hw))
+    }
+
+    /// Brings the count of an event up to date.
+    pub(crate) fn update_count(&mut self, event: EventKey, now: u64) {
+        if let (State::Active, Some(cpu)) = (self.events[event].state, self.events[event].on) {
+            self.drive(event, cpu, now, |pmu, cx, hw| pmu.read(cx, hw));
+        }
+    }
+
+    /// Where a context is on a cpu: a cpu's own always is there, a task's while the task runs.
+    pub(crate) fn cpu_of(&self, context: ContextKey) -> Option<u32> {
+        match self.contexts[context].whose {
+            Whose::Cpu(cpu) => self.cpus[cpu as usize].online.then_some(cpu),
+            Whose::Task(task) => {
+                let cpu = self.tasks.get(&task)?.on?;
+                (self.cpus[cpu as usize].task_context == Some(context)).then_some(cpu)
+            }
+            Whose::Nobody => None,
+        }
+    }
+
+    /// The cgroup of a task with all it lies in, the innermost first.
+    pub(crate) fn cgroups_of(&self, task: Option<TaskId>) -> Vec<CgroupId> {
+        let mut next = task.and_then(|task| self.tasks.get(&task)).map(|task| task.cgroup);
+        let mut all = Vec::new();
+        while let Some(cgroup) = next {
+            // A ring of parents would be the host's mistake.
+            if all.contains(&cgroup) {
+                break;
+            }
+            all.push(cgroup);
+            next = self.cgroup_parents.get(&cgroup).copied();
+        }
+        all
+    }
+
+    /// Whether an event may run on a cpu now: its own, and with a task of its cgroup.
+    pub(crate) fn matches(&self, event: EventKey, cpu: u32) -> bool {
+        let event = &self.events[event];
+        if event.cpu.is_some_and(|own| own != cpu) {
+            return false;
+        }
+        let current = self.cpus[cpu as usize].current;
+        event.cgroup.is_none_or(|cgroup| self.cgroups_of(current).contains(&cgroup))
+    }
+
+    /// The leader and the siblings of the group that an event is in.
+    pub(crate) fn group_of(&self, event: EventKey) -> Vec<EventKey> {
+        let leader = self.events[event].leader;
+        let siblings = self.events[leader].siblings.iter().copied();
+        core::iter::once(leader).chain(siblings).collect()
+    }
+
+    pub(crate) fn buffer_of(&self, event: EventKey) -> Option<BufferKey> {
+        self.events[self.events[event].original()].buffer
+    }
+}

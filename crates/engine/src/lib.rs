@@ -1,0 +1,77 @@
+//! The perf_event subsystem of an operating system kernel, as a library.
+//!
+//! What Linux does between `perf_event_open(2)` and the records in a ring is done here: attrs are checked
+//! in the kernel's order, events live in contexts of tasks and cpus, groups get counters in turns, times
+//! are kept, samples and side-band records are written, tasks inherit. The specification is the
+//! project's `docs/semantics.md`; comments cite its rules as "rule C12".
+//!
+//! **It has no world.** The engine performs no I/O, has no clock and no threads, and knows a cpu, a task
+//! or a page fault only because its *host* told it. A host
+//!
+//! - tells what happens: [`Engine::switch`], [`Engine::fork`], [`Engine::exec`], [`Engine::exit`],
+//!   [`Engine::software`], [`Engine::mapped`], [`Engine::tick`], and calls [`Engine::expire`] at
+//!   [`Engine::deadline`]; each call says on which cpu, and when;
+//! - hands on the calls of programs: [`Engine::open`], [`Engine::ioctl`], [`Engine::read`],
+//!   [`Engine::mmap`], [`Engine::poll`], [`Engine::close`];
+//! - answers a few questions about permissions and names ([`Host`]);
+//! - carries out [`Effect`]s: wakes readers, sends signals, programs debug registers;
+//! - brings PMUs of its own ([`Pmu`]).
+//!
+//! So every behaviour can be tested at full speed and replayed exactly. Given the same calls the engine
+//! does the same.
+//!
+//! What it is not: it does not run on several threads at once (give it to one, or lock it); only the
+//! [`Ring`](ring::Ring) is shared with readers while it is written.
+#![cfg_attr(not(loom), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod attr;
+mod buffer;
+mod context;
+mod cpu;
+mod effect;
+mod engine;
+mod event;
+mod host;
+mod ioctl;
+mod moment;
+mod open;
+mod overflow;
+mod pmu;
+mod pmus;
+mod read;
+pub mod ring;
+mod sample;
+mod sched;
+mod sideband;
+mod slab;
+mod sync;
+mod sysctl;
+mod sysfs;
+mod task;
+
+pub use attr::UserMemory;
+pub use buffer::MapRequest;
+pub use effect::{Effect, Notice, Trap, Watch};
+pub use engine::{Config, Engine};
+pub use event::{EventKey, State};
+pub use host::{Access, Capability, CgroupId, Host, LockLimit, Memory, PidNamespace, SecurityStep};
+pub use ioctl::{AttrMemory, Ioctl};
+pub use moment::{Moment, Place, Registers};
+pub use open::OpenArguments;
+pub use perfuse_abi as abi;
+pub use pmu::{
+    Cx, Description, Hw, Overflow, Pmu, PmuCaps, PmuId, PmuInfo, SysfsFile, THROTTLED, TaskContext,
+    Transaction, Whom,
+};
+pub use pmus::tracepoint::{Filter, FilterMaker};
+pub use sample::Facts;
+pub use sideband::Mapping;
+pub use slab::Key;
+pub use sync::AtomicU64;
+pub use sysctl::Sysctl;
+pub use task::{CloneFlags, Leaving, TaskFacts, TaskId};

@@ -1,0 +1,370 @@
+//! Occurrences, overflows, throttling, the frequency mode, ticks and timers (section I).
+
+use crate::effect::{Effect, Notice, Trap};
+use crate::engine::Engine;
+use crate::event::{EventKey, State};
+use crate::moment::Moment;
+use crate::pmu::{Overflow, PmuId, THROTTLED};
+use crate::sample::Facts;
+use alloc::vec::Vec;
+use perfuse_abi::{AttrFlags, EventType, SampleType, Software};
+
+impl Engine {
+    /// A software event happened `count` times at once on a cpu: it counts for the running task and for
+    /// the cpu (rules J1 to J3). `addr`: the address of a page fault.
+    ///
+    /// Clocks are not told this way; they have timers.
+    pub fn software(
+        &mut self,
+        cpu: u32,
+        now: u64,
+        which: Software,
+        count: u64,
+        addr: u64,
+        moment: &dyn Moment,
+    ) {
+        let facts = Facts { addr: Some(addr), ..Facts::new(moment) };
+        self.occur(cpu, now, EventType::SOFTWARE, which.0, count, &facts);
+    }
+
+    /// Whether anybody on a cpu counts this, so that a host need not tell for nothing.
+    pub fn listens(&self, cpu: u32, type_: EventType, config: u64) -> bool {
+        self.cpus[cpu as usize].listeners.hears(type_, config)
+    }
+
+    /// Something happened `count` times: all that listen on the cpu hear of it, the newest first (rule
+    /// H4).
+    pub(crate) fn occur(
+        &mut self,
+        cpu: u32,
+        now: u64,
+        type_: EventType,
+        config: u64,
+        count: u64,
+        facts: &Facts<'_>,
+    ) {
+        for event in self.cpus[cpu as usize].listeners.of(type_, config) {
+            self.occurrence(event, cpu, now, count, facts);
+        }
+    }
+
+    /// One event counts (rule I3).
+    pub(crate) fn occurrence(&mut self, event: EventKey, cpu: u32, now: u64, count: u64, facts: &Facts<'_>) {
+        let own = &mut self.events[event];
+        let user = facts.moment.is_user();
+        if own.hw.stopped
+            || user && own.has(AttrFlags::EXCLUDE_USER)
+            || !user && own.has(AttrFlags::EXCLUDE_KERNEL)
+        {
+            return;
+        }
+        own.hw.count = own.hw.count.wrapping_add(count);
+        if !own.is_sampling() {
+            return;
+        }
+        let freq = own.is_freq();
+        if own.attr().sample_type.contains(SampleType::PERIOD) && !freq {
+            self.overflow(event, cpu, now, facts, Some(count), false);
+        } else if count == 1 && own.hw.sample_period == 1 && !freq {
+            self.overflow(event, cpu, now, facts, None, false);
+        } else {
+            own.hw.period_left = own.hw.period_left.wrapping_add(count as i64);
+            if own.hw.period_left < 0 {
+                return;
+            }
+            let period = own.hw.last_period;
+            let overflows = own.hw.next_period();
+            for number in 0..overflows {
+                if self.overflow(event, cpu, now, facts, Some(period), number > 0) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// An event overflowed (rule I1). `throttle`: it may be throttled for it. Returns whether it is to
+    /// stop.
+    pub(crate) fn overflow(
+        &mut self,
+        event: EventKey,
+        cpu: u32,
+        now: u64,
+        facts: &Facts<'_>,
+        period: Option<u64>,
+        throttle: bool,
+    ) -> bool {
+        let own = &self.events[event];
+        if own.state != State::Active {
+            return true;
+        }
+        // A counter that only counts has come round (rule N3).
+        if !own.is_sampling() {
+            return false;
+        }
+        let period = period.unwrap_or(own.hw.last_period);
+        let mut stop = self.account_interrupt(event, cpu, now, throttle);
+        let mut notice = Notice::In;
+        let mut over = false;
+        let own = &mut self.events[event];
+        if own.limit != 0 {
+            own.limit = own.limit.wrapping_sub(1);
+            if own.limit == 0 {
+                (stop, over, notice) = (true, true, Notice::Hup);
+            }
+        }
+        if own.has(AttrFlags::SIGTRAP) && !own.pending_trap {
+            if let Some(task) = self.cpus[cpu as usize].current {
+                own.pending_trap = true;
+                // Rule I31: what the kernel did for a user who may not look at it has no address.
+                let hidden = own.has(AttrFlags::EXCLUDE_KERNEL) && !facts.moment.is_user();
+                let addr = if hidden { 0 } else { facts.addr.unwrap_or(0) };
+                let (data, type_) = (own.attr().sig_data, own.asked_type);
+                self.effects.push(Effect::Trap(Trap { task, event, addr, data, type_ }));
+            }
+        }
+        self.write_sample(event, cpu, now, facts, period);
+        let original = self.events[event].original();
+        self.signal(original, notice);
+        if over {
+            // The group of a leader, or a sibling alone (rule I2).
+            self.disable_event(event, now);
+        }
+        stop
+    }
+
+    /// The thread has got its SIGTRAP; the next overflow sends another (rule I30).
+    pub fn trap_delivered(&mut self, event: EventKey) {
+        if let Some(event) = self.events.get_mut(event) {
+            event.pending_trap = false;
+        }
+    }
+
+    /// Counts an interrupt in this tick (rules I10 to I12, I16). Returns whether the event was throttled.
+    fn account_interrupt(&mut self, event: EventKey, cpu: u32, now: u64, throttle: bool) -> bool {
+        let ticks = self.cpus[cpu as usize].ticks;
+        let most = self.sysctls.max_samples_per_tick;
+        let tick_ns = self.config.tick_ns();
+        let own = &mut self.events[event];
+        if own.hw.tick == ticks {
+            own.hw.interrupts = own.hw.interrupts.saturating_add(1);
+        } else {
+            (own.hw.tick, own.hw.interrupts) = (ticks, 1);
+        }
+        let throttled = throttle && own.hw.interrupts >= most;
+        if throttled {
+            self.cpus[cpu as usize].throttled = true;
+            self.throttle_group(event, cpu, now);
+        }
+        let own = &mut self.events[event];
+        if own.is_freq() {
+            let delta = now.saturating_sub(own.hw.freq_stamp);
+            own.hw.freq_stamp = now;
+            let count = own.hw.last_period;
+            if delta > 0 && delta < 2 * tick_ns {
+                self.adjust_period(event, delta, count);
+            }
+        }
+        throttled
+    }
+
+    fn throttle_group(&mut self, event: EventKey, cpu: u32, now: u64) {
+        for member in self.group_of(event) {
+            if self.events[member].state == State::Active {
+                self.drive(member, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
+                self.events[member].hw.interrupts = THROTTLED;
+                if self.events[member].is_leader() {
+                    self.log_throttle(member, true, cpu, now);
+                }
+            }
+        }
+    }
+
+    /// Rule I13. `skip` is started by the caller.
+    pub(crate) fn unthrottle_group(&mut self, event: EventKey, skip: Option<EventKey>, cpu: u32, now: u64) {
+        for member in self.group_of(event) {
+            if self.events[member].state == State::Active {
+                self.events[member].hw.interrupts = 0;
+                if skip != Some(member) {
+                    self.drive(member, cpu, now, |pmu, cx, hw| pmu.start(cx, hw, false));
+                }
+                if self.events[member].is_leader() {
+                    self.log_throttle(member, false, cpu, now);
+                }
+            }
+        }
+    }
+
+    /// Brings the period nearer to the frequency that is wanted (rule I18).
+    fn adjust_period(&mut self, event: EventKey, nsec: u64, count: u64) {
+        let hw = &mut self.events[event].hw;
+        let target = target_period(nsec, hw.attr.sample_period, count);
+        let difference = target.wrapping_sub(hw.sample_period) as i64;
+        let step =
+            if difference >= 0 { difference.saturating_add(7) } else { difference.saturating_sub(7) } / 8;
+        hw.sample_period = hw.sample_period.wrapping_add(step as u64).max(1);
+        if hw.period_left > (hw.sample_period as i64).saturating_mul(8) {
+            hw.period_left = 0;
+        }
+    }
+
+    /// The cpu's tick: throttled events go on (rule I13), frequencies are adjusted (I17).
+    pub fn tick(&mut self, cpu: u32, now: u64) {
+        let place = &mut self.cpus[cpu as usize];
+        place.ticks += 1;
+        place.throttled = false;
+        let contexts = [Some(place.context), place.task_context];
+        for context in contexts.into_iter().flatten() {
+            for event in self.contexts[context].newest_first() {
+                let own = &self.events[event];
+                if own.state != State::Active || own.on != Some(cpu) {
+                    continue;
+                }
+                if own.hw.interrupts == THROTTLED {
+                    let freq = own.is_freq();
+                    self.unthrottle_group(event, freq.then_some(event), cpu, now);
+                }
+                if !self.events[event].is_freq() {
+                    continue;
+                }
+                self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
+                let hw = &mut self.events[event].hw;
+                let delta = hw.count.wrapping_sub(hw.freq_count);
+                hw.freq_count = hw.count;
+                if delta as i64 > 0 {
+                    let tick = self.config.tick_ns();
+                    self.adjust_period(event, tick, delta);
+                }
+                self.drive(event, cpu, now, |pmu, cx, hw| pmu.start(cx, hw, delta > 0));
+            }
+        }
+    }
+
+    /// When the engine wants to be called next for a cpu: [`expire`](Self::expire).
+    pub fn deadline(&self, cpu: u32) -> Option<u64> {
+        let place = &self.cpus[cpu as usize];
+        let rotations = place.pmus.values().filter_map(|pmu| pmu.rotate_at);
+        rotations.chain(place.timers.next()).min()
+    }
+
+    /// Does what is due on a cpu: rotation, and the timers of clock events. `moment`: what the cpu was
+    /// doing.
+    pub fn expire(&mut self, cpu: u32, now: u64, moment: &dyn Moment) {
+        let due = |pmu: &(PmuId, u64)| pmu.1 <= now;
+        let place = &self.cpus[cpu as usize];
+        let rotations = place.pmus.iter().filter_map(|(id, pmu)| Some((*id, pmu.rotate_at?)));
+        for (pmu, _) in rotations.filter(due).collect::<Vec<_>>() {
+            self.rotate(cpu, pmu, now);
+        }
+        // A timer that is set again for now or earlier waits for the next call.
+        let mut left = self.cpus[cpu as usize].timers.len();
+        while let Some((_, event)) = self.cpus[cpu as usize].timers.due(now) {
+            self.timer(event, cpu, now, moment);
+            left = left.saturating_sub(1);
+            if left == 0 {
+                break;
+            }
+        }
+    }
+
+    fn timer(&mut self, event: EventKey, cpu: u32, now: u64, moment: &dyn Moment) {
+        if self.events.get(event).is_none_or(|event| event.state != State::Active) {
+            return;
+        }
+        let overflowed = self.drive(event, cpu, now, |pmu, cx, hw| pmu.timer(cx, hw)).unwrap_or(false);
+        let pmu = self.events[event].pmu;
+        let hw = &self.events[event].hw;
+        let driver = self.pmus.get(pmu).driver.as_deref();
+        let skips = driver.is_none_or(|pmu| pmu.skips(hw, moment.is_user(), moment.is_idle()));
+        if !overflowed || skips {
+            return;
+        }
+        let facts = Facts::new(moment);
+        if self.overflow(event, cpu, now, &facts, None, true) {
+            self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
+        }
+    }
+
+    /// A PMU interrupts a cpu. `took_ns`: how long the handling of the last one took, if the host knows
+    /// (rule I24).
+    pub fn interrupt(&mut self, pmu: PmuId, cpu: u32, now: u64, took_ns: Option<u64>, moment: &dyn Moment) {
+        let mut over: Vec<Overflow> = Vec::new();
+        if let Some(driver) = self.pmus.driver(pmu) {
+            driver.interrupt(cpu, now, &mut over);
+        }
+        for Overflow { event, addr, exact_ip } in over {
+            if self.events.get(event).is_none() {
+                continue;
+            }
+            self.drive(event, cpu, now, |pmu, cx, hw| pmu.overflowed(cx, hw));
+            let facts = Facts { addr: Some(addr), exact_ip, ..Facts::new(moment) };
+            if self.overflow(event, cpu, now, &facts, None, true) {
+                self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
+            }
+        }
+        if let Some(took) = took_ns {
+            self.sample_took(cpu, took);
+        }
+    }
+
+    /// Fewer samples are allowed where they take too long (rule I24).
+    fn sample_took(&mut self, cpu: u32, took_ns: u64) {
+        let place = &mut self.cpus[cpu as usize];
+        place.sample_ns = place.sample_ns - place.sample_ns / 128 + took_ns;
+        let average = place.sample_ns / 128;
+        let tick = self.config.tick_ns();
+        if let Some(rate) = self.sysctls.limit_rate(average, tick, self.config.hz) {
+            self.effects.push(Effect::RateLowered { max_sample_rate: rate });
+        }
+    }
+}
+
+/// `count · 10⁹ / (nsec · frequency)` in 64 bits, as exact as the kernel has it (rule I18).
+fn target_period(nsec: u64, frequency: u64, count: u64) -> u64 {
+    let bits = |value: u64| 64 - value.leading_zeros();
+    let (mut nsec, mut frequency, mut count, mut second) = (nsec, frequency, count, 1_000_000_000u64);
+    // Halves the larger of two, and says so to the lengths.
+    let halve = |a: &mut u64, b: &mut u64| {
+        if bits(*a) > bits(*b) {
+            *a >>= 1;
+        } else {
+            *b >>= 1;
+        }
+    };
+    while bits(count) + bits(second) > 64 && bits(nsec) + bits(frequency) > 64 {
+        halve(&mut nsec, &mut frequency);
+        halve(&mut second, &mut count);
+    }
+    let (dividend, divisor);
+    if bits(count) + bits(second) > 64 {
+        let mut under = nsec * frequency;
+        while bits(count) + bits(second) > 64 {
+            halve(&mut second, &mut count);
+            under >>= 1;
+        }
+        (dividend, divisor) = (count * second, under);
+    } else {
+        let mut over = count * second;
+        while bits(nsec) + bits(frequency) > 64 {
+            halve(&mut nsec, &mut frequency);
+            over >>= 1;
+        }
+        (dividend, divisor) = (over, nsec * frequency);
+    }
+    dividend.checked_div(divisor).unwrap_or(dividend)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::target_period;
+
+    #[test]
+    fn the_target_is_the_rate_over_the_frequency() {
+        assert_eq!(target_period(1_000_000, 1000, 1_000_000), 1_000_000);
+        assert_eq!(target_period(4_000_000, 1000, 4_000_000), 1_000_000);
+        assert_eq!(target_period(0, 1000, 5), 5_000_000_000);
+        let large = target_period(4_000_000, 1000, 1 << 50);
+        let exact = (1u128 << 50) * 1_000_000_000 / 4_000_000_000;
+        // Halving what is too large for 64 bits costs some precision, as it does the kernel.
+        assert!(u128::from(large).abs_diff(exact) < exact / 10_000, "{large} {exact}");
+    }
+}

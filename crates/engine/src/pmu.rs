@@ -1,0 +1,479 @@
+//! PMUs: the trait that drivers implement, what they see of an event, and the registry.
+
+use crate::cpu::{Listeners, Timers};
+use crate::effect::Effect;
+use crate::event::EventKey;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use perfuse_abi::{Attr, AttrFlags, Errno, EventType};
+
+/// Bits of what a PMU can and cannot do (rule N6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PmuCaps {
+    /// It cannot interrupt, so cannot sample.
+    pub no_interrupt: bool,
+    /// Its interrupts are no NMIs: all clocks can be used (rule B24).
+    pub no_nmi: bool,
+    /// Samples can have the registers from bit 32 on.
+    pub extended_regs: bool,
+    /// Only one event at a time (rules B20, B33).
+    pub exclusive: bool,
+    /// It writes an instruction trace.
+    pub itrace: bool,
+    /// It cannot leave anything out.
+    pub no_exclude: bool,
+    /// Its output can go to an AUX area.
+    pub aux_output: bool,
+    /// Types HARDWARE and HW_CACHE with its number in the upper half of config mean it.
+    pub extended_hw_type: bool,
+    /// Its AUX trace can be paused.
+    pub aux_pause: bool,
+}
+
+/// What kind of context a PMU's events live in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskContext {
+    /// They never run out of counters.
+    Software,
+    /// They compete for counters.
+    Hardware,
+    /// There are none of tasks: an uncore PMU (rule B17).
+    None,
+}
+
+/// What a PMU shows of itself under `/sys/bus/event_source/devices/NAME` (rule M1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// `format/*`: names of terms and their places, such as `("event", "config:0-7")`.
+    pub format: Vec<(Cow<'static, str>, Cow<'static, str>)>,
+    /// `events/*`: names of events and their terms, also `NAME.unit` and `NAME.scale`.
+    pub events: Vec<(Cow<'static, str>, Cow<'static, str>)>,
+    /// `caps/*`.
+    pub caps: Vec<(Cow<'static, str>, Cow<'static, str>)>,
+    /// `cpumask`: the cpus it is to be opened on.
+    pub cpumask: Option<Vec<u32>>,
+    /// `nr_addr_filters`.
+    pub address_filters: u32,
+}
+
+/// What a PMU is, told once when it is registered.
+#[derive(Clone, Debug)]
+pub struct PmuInfo {
+    /// The directory in sysfs; empty for one that has none.
+    pub name: Cow<'static, str>,
+    /// The type it must have; `None` for the next free one.
+    pub type_: Option<EventType>,
+    /// What it can do.
+    pub caps: PmuCaps,
+    /// Its kind of contexts.
+    pub context: TaskContext,
+    /// What sysfs shows.
+    pub description: Description,
+}
+
+impl PmuInfo {
+    /// A PMU with counters.
+    pub fn hardware(name: impl Into<Cow<'static, str>>) -> Self {
+        PmuInfo {
+            name: name.into(),
+            type_: None,
+            caps: PmuCaps::default(),
+            context: TaskContext::Hardware,
+            description: Description::default(),
+        }
+    }
+}
+
+/// What a driver sees of an event, and keeps of it (the kernel's `hw_perf_event`).
+#[derive(Clone, Debug)]
+pub struct Hw {
+    /// The event.
+    pub event: EventKey,
+    /// Its attr. `sample_period` is what was asked for; see the field of that name here.
+    pub attr: Attr,
+    /// Its config as the driver wants it.
+    pub config: u64,
+    /// The count.
+    pub count: u64,
+    /// What the counter showed when it was read last.
+    pub prev: u64,
+    /// The number of the counter, for the control page (rule F32).
+    pub index: Option<u32>,
+    /// Occurrences between overflows, now.
+    pub sample_period: u64,
+    /// The period that was being counted down when the event overflowed.
+    pub last_period: u64,
+    /// What is left of the period.
+    pub period_left: i64,
+    /// Not counting although it is on a cpu: throttled, or stopped by a driver.
+    pub stopped: bool,
+    /// Overflows in this tick; [`THROTTLED`] while it is.
+    pub interrupts: u64,
+    pub(crate) tick: u64,
+    pub(crate) freq_stamp: u64,
+    pub(crate) freq_count: u64,
+    /// For the driver's use.
+    pub data: [u64; 2],
+}
+
+/// [`Hw::interrupts`] of a throttled event.
+pub const THROTTLED: u64 = u64::MAX;
+
+impl Hw {
+    pub(crate) fn new(event: EventKey, attr: &Attr) -> Self {
+        // Rules I7 and I15.
+        let freq = attr.flags.contains(AttrFlags::FREQ) && attr.sample_period != 0;
+        let period = if freq { 1 } else { attr.sample_period };
+        Hw {
+            event,
+            attr: *attr,
+            config: attr.config,
+            count: 0,
+            prev: 0,
+            index: None,
+            sample_period: period,
+            last_period: period,
+            period_left: period as i64,
+            stopped: true,
+            interrupts: 0,
+            tick: 0,
+            freq_stamp: 0,
+            freq_count: 0,
+            data: [0; 2],
+        }
+    }
+
+    /// Whether it samples.
+    pub fn is_sampling(&self) -> bool {
+        self.attr.sample_period != 0
+    }
+
+    /// What is left of the period before the next overflow, of a counter that has told all it counted in
+    /// `period_left`; a new period begins where it is used up (rule N2).
+    pub fn start_period(&mut self) -> u64 {
+        let period = self.sample_period.min(i64::MAX as u64) as i64;
+        if self.period_left <= -period {
+            self.period_left = period;
+            self.last_period = self.sample_period;
+        } else if self.period_left <= 0 {
+            self.period_left += period;
+            self.last_period = self.sample_period;
+        }
+        self.period_left.max(1) as u64
+    }
+
+    /// Starts the next period, whatever came too late counted (rule I4): how many periods were over.
+    pub(crate) fn next_period(&mut self) -> u64 {
+        let period = self.last_period;
+        self.last_period = self.sample_period;
+        if self.period_left < 0 || period == 0 {
+            return 0;
+        }
+        let left = self.period_left as u64;
+        let over = (period + left) / period;
+        self.period_left = left as i64 - (over * period) as i64;
+        over
+    }
+}
+
+/// What a driver can do while it is called.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    /// The cpu.
+    pub cpu: u32,
+    /// The time, on the clock of records.
+    pub now: u64,
+    /// The clock of the event's context: stands still while the task does not run.
+    pub context_now: u64,
+    pub(crate) timers: &'a mut Timers,
+    pub(crate) listeners: &'a mut Listeners,
+    pub(crate) effects: &'a mut Vec<Effect>,
+}
+
+impl Cx<'_> {
+    /// Calls the event's [`Pmu::timer`] at this time; replaces what was asked for before.
+    pub fn set_timer(&mut self, event: EventKey, at: u64) {
+        self.timers.set(event, at);
+    }
+
+    /// Takes the timer back; when it would have come.
+    pub fn cancel_timer(&mut self, event: EventKey) -> Option<u64> {
+        self.timers.cancel(event)
+    }
+
+    /// From now on the event hears of occurrences of this PMU type and config on this cpu.
+    pub(crate) fn listen(&mut self, type_: EventType, config: u64, event: EventKey) {
+        self.listeners.add(type_, config, event);
+    }
+
+    pub(crate) fn stop_listening(&mut self, type_: EventType, config: u64, event: EventKey) {
+        self.listeners.remove(type_, config, event);
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+}
+
+/// Who an event is to be opened on.
+#[derive(Clone, Copy, Debug)]
+pub struct Whom {
+    /// For a task.
+    pub task: bool,
+    /// The cpu, or -1.
+    pub cpu: i32,
+    /// The caller may look at the kernel in every way (`CAP_PERFMON`).
+    pub perfmon: bool,
+    /// The caller has `CAP_SYS_ADMIN`.
+    pub admin: bool,
+    /// A copy for a child task: permissions were checked for the original.
+    pub inherited: bool,
+}
+
+/// Which transaction begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    /// The events of a group are added.
+    Add,
+    /// The events of a group are read.
+    Read,
+}
+
+/// An event that a PMU saw overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow {
+    /// The event.
+    pub event: EventKey,
+    /// The address of the data, if the hardware tells.
+    pub addr: u64,
+    /// The instruction pointer is exact.
+    pub exact_ip: bool,
+}
+
+/// A source of events. The methods have the names and contracts of `struct pmu` (rules N1 to N6).
+///
+/// Only [`info`](Self::info), [`event_init`](Self::event_init), [`add`](Self::add), [`del`](Self::del)
+/// and [`read`](Self::read) must be written; a PMU that samples has [`interrupt`](Self::interrupt) or
+/// [`timer`](Self::timer) too.
+pub trait Pmu: fmt::Debug + Send {
+    /// What it is.
+    fn info(&self) -> PmuInfo;
+
+    /// Takes an event or refuses it: `ENOENT` not mine, `ENODEV` mine but absent, `EBUSY` in use,
+    /// `EINVAL` wrong, `EOPNOTSUPP` cannot do that, `EACCES` not for you. `group` holds those members of
+    /// its group that this PMU has already, the leader first.
+    fn event_init(&mut self, hw: &mut Hw, whom: &Whom, group: &[&Hw]) -> Result<(), Errno>;
+
+    /// The event is gone.
+    fn event_destroy(&mut self, hw: &mut Hw) {
+        let _ = hw;
+    }
+
+    /// Puts the event on a cpu, counting at once unless `start` is false. An error where there is no
+    /// room.
+    fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno>;
+
+    /// Takes it away, its count up to date.
+    fn del(&mut self, cx: &mut Cx<'_>, hw: &mut Hw);
+
+    /// Goes on counting. `reload`: with a new period.
+    fn start(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, reload: bool) {
+        let _ = (cx, reload);
+        hw.stopped = false;
+    }
+
+    /// Stops counting; the event keeps its place.
+    fn stop(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
+        self.read(cx, hw);
+        hw.stopped = true;
+    }
+
+    /// Brings the count up to date.
+    fn read(&mut self, cx: &mut Cx<'_>, hw: &mut Hw);
+
+    /// The following adds or reads belong together.
+    fn start_txn(&mut self, cpu: u32, transaction: Transaction) {
+        let _ = (cpu, transaction);
+    }
+
+    /// They are complete. An error takes them all back.
+    fn commit_txn(&mut self, cpu: u32) -> Result<(), Errno> {
+        let _ = cpu;
+        Ok(())
+    }
+
+    /// They are not to be.
+    fn cancel_txn(&mut self, cpu: u32) {
+        let _ = cpu;
+    }
+
+    /// Everything of this PMU pauses on a cpu while its events change.
+    fn disable(&mut self, cpu: u32) {
+        let _ = cpu;
+    }
+
+    /// And goes on.
+    fn enable(&mut self, cpu: u32) {
+        let _ = cpu;
+    }
+
+    /// Tasks changed on a cpu.
+    fn sched_task(&mut self, cpu: u32, comes: bool) {
+        let _ = (cpu, comes);
+    }
+
+    /// The cpu's interrupt came: which events overflowed. [`overflowed`](Self::overflowed) is called for
+    /// each.
+    fn interrupt(&mut self, cpu: u32, now: u64, over: &mut Vec<Overflow>) {
+        let _ = (cpu, now, over);
+    }
+
+    /// An event that [`interrupt`](Self::interrupt) named: brings its count up to date and starts its
+    /// next period (rule N2).
+    fn overflowed(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
+        self.read(cx, hw);
+    }
+
+    /// A timer of [`Cx::set_timer`] is due; whether the event overflowed.
+    fn timer(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) -> bool {
+        let _ = (cx, hw);
+        false
+    }
+
+    /// Whether samples at this moment are left out: of a timer that counts on through kernel and user,
+    /// say (rule I21).
+    fn skips(&self, hw: &Hw, user: bool, idle: bool) -> bool {
+        let _ = (hw, user, idle);
+        false
+    }
+
+    /// The number of the counter for the control page, if users may read it (rule F32).
+    fn event_idx(&self, hw: &Hw) -> Option<u32> {
+        let _ = hw;
+        None
+    }
+
+    /// Whether a period can be had (rule C49).
+    fn check_period(&self, hw: &Hw, period: u64) -> Result<(), Errno> {
+        let _ = (hw, period);
+        Ok(())
+    }
+
+    /// Changes what a breakpoint watches (rule C51); others refuse.
+    fn modify(&mut self, hw: &mut Hw, attr: &Attr, whom: &Whom) -> Result<(), Errno> {
+        let _ = (hw, attr, whom);
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// Sets a filter: of a tracepoint's fields, or of addresses (rules C52, J34, J40).
+    fn set_filter(&mut self, hw: &mut Hw, text: &str) -> Result<(), Errno> {
+        let _ = (hw, text);
+        Err(Errno::EINVAL)
+    }
+
+    /// Makes an AUX area of so many pages: the driver's own handle (rule F9).
+    fn setup_aux(&mut self, hw: &Hw, pages: usize, overwrite: bool) -> Result<u64, Errno> {
+        let _ = (hw, pages, overwrite);
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// The AUX area is gone.
+    fn free_aux(&mut self, handle: u64) {
+        let _ = handle;
+    }
+
+    /// What only the PMU of tracepoints has.
+    #[doc(hidden)]
+    fn tracepoints(&mut self) -> Option<&mut dyn crate::pmus::tracepoint::Tracepoints> {
+        None
+    }
+}
+
+/// Names a registered PMU. Its order is that of registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PmuId(pub(crate) u32);
+
+/// A registered PMU.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub(crate) info: PmuInfo,
+    pub(crate) type_: EventType,
+    pub(crate) mux_interval_ns: u64,
+    /// `None` once it was removed.
+    pub(crate) driver: Option<Box<dyn Pmu>>,
+}
+
+/// All PMUs.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    all: Vec<Registered>,
+}
+
+/// The first type that is given away.
+const FIRST_DYNAMIC: u32 = 6;
+
+impl Registry {
+    /// Registers a PMU: `EEXIST` if its type or its name is taken.
+    pub(crate) fn add(&mut self, driver: Box<dyn Pmu>, mux_interval_ns: u64) -> Result<PmuId, Errno> {
+        let info = driver.info();
+        let taken = |type_: EventType| self.living().any(|(_, pmu)| pmu.type_ == type_);
+        if !info.name.is_empty() && self.living().any(|(_, pmu)| pmu.info.name == info.name) {
+            return Err(Errno::EEXIST);
+        }
+        let type_ = match info.type_ {
+            Some(type_) if taken(type_) => return Err(Errno::EEXIST),
+            Some(type_) => type_,
+            None => {
+                let free = (FIRST_DYNAMIC..).map(EventType).find(|&type_| !taken(type_));
+                free.ok_or(Errno::ENOSPC)?
+            }
+        };
+        self.all.push(Registered { info, type_, mux_interval_ns, driver: Some(driver) });
+        Ok(PmuId(self.all.len() as u32 - 1))
+    }
+
+    pub(crate) fn remove(&mut self, id: PmuId) -> Option<Box<dyn Pmu>> {
+        self.all[id.0 as usize].driver.take()
+    }
+
+    /// Those that are there, oldest first.
+    pub(crate) fn living(&self) -> impl DoubleEndedIterator<Item = (PmuId, &Registered)> {
+        let all = self.all.iter().enumerate().filter(|(_, pmu)| pmu.driver.is_some());
+        all.map(|(index, pmu)| (PmuId(index as u32), pmu))
+    }
+
+    pub(crate) fn by_type(&self, type_: EventType) -> Option<PmuId> {
+        self.living().find(|(_, pmu)| pmu.type_ == type_).map(|(id, _)| id)
+    }
+
+    pub(crate) fn by_name(&self, name: &str) -> Option<PmuId> {
+        self.living().find(|(_, pmu)| pmu.info.name == name).map(|(id, _)| id)
+    }
+
+    pub(crate) fn get(&self, id: PmuId) -> &Registered {
+        &self.all[id.0 as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, id: PmuId) -> &mut Registered {
+        &mut self.all[id.0 as usize]
+    }
+
+    /// The driver; `None` for a PMU that is gone.
+    pub(crate) fn driver(&mut self, id: PmuId) -> Option<&mut (dyn Pmu + 'static)> {
+        self.all[id.0 as usize].driver.as_deref_mut()
+    }
+}
+
+/// A file below a PMU's directory, with what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SysfsFile {
+    /// Relative to the PMU's directory.
+    pub path: String,
+    /// The content, with its newline.
+    pub text: String,
+    /// Permission bits.
+    pub mode: u32,
+}

@@ -1,0 +1,368 @@
+//! Writing records: samples with their fields (section H), and the trailer of all others.
+
+use crate::engine::Engine;
+use crate::event::EventKey;
+use crate::moment::{Moment, Registers};
+use crate::task::TaskId;
+use alloc::vec::Vec;
+use perfuse_abi::read::ReadValues;
+use perfuse_abi::record::{
+    BranchEntry, BranchStack, Callchain, CallchainContext, Cpu, CpuMode, DataSrc, Decoded, Lost, Misc, Raw,
+    Record, Regs, RegsAbi, Sample, SampleId, Tid, UserStack, Weight,
+};
+use perfuse_abi::wire::Seq;
+use perfuse_abi::{AttrFlags, SampleType, Txn};
+
+/// What is known of an occurrence besides the moment.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    /// The moment.
+    pub moment: &'a dyn Moment,
+    /// The address of the data.
+    pub addr: Option<u64>,
+    /// The data of a tracepoint.
+    pub raw: Option<&'a [u8]>,
+    /// The instruction pointer is exact.
+    pub exact_ip: bool,
+    /// What the access cost.
+    pub weight: Option<Weight>,
+    /// Where the data came from.
+    pub data_src: Option<DataSrc>,
+    /// About the transaction.
+    pub transaction: Txn,
+    /// The last branches, the newest first, with the hardware's index.
+    pub branches: Option<(&'a [BranchEntry], Option<u64>)>,
+}
+
+impl<'a> Facts<'a> {
+    /// Nothing is known but the moment.
+    pub fn new(moment: &'a dyn Moment) -> Self {
+        Facts {
+            moment,
+            addr: None,
+            raw: None,
+            exact_ip: false,
+            weight: None,
+            data_src: None,
+            transaction: Txn::empty(),
+            branches: None,
+        }
+    }
+}
+
+impl core::fmt::Debug for Facts<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Facts")
+            .field("ip", &self.moment.ip())
+            .field("addr", &self.addr)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Room that is used again for each record.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    words: Vec<u64>,
+    chain: Vec<u64>,
+    user: Vec<u64>,
+    interrupted: Vec<u64>,
+    stack: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+/// The fields of a sample that are one word.
+const WORDS: SampleType = SampleType::IDENTIFIER
+    .union(SampleType::IP)
+    .union(SampleType::TID)
+    .union(SampleType::TIME)
+    .union(SampleType::ADDR)
+    .union(SampleType::ID)
+    .union(SampleType::STREAM_ID)
+    .union(SampleType::CPU)
+    .union(SampleType::PERIOD)
+    .union(SampleType::WEIGHT)
+    .union(SampleType::WEIGHT_STRUCT)
+    .union(SampleType::DATA_SRC)
+    .union(SampleType::TRANSACTION)
+    .union(SampleType::PHYS_ADDR)
+    .union(SampleType::CGROUP)
+    .union(SampleType::DATA_PAGE_SIZE)
+    .union(SampleType::CODE_PAGE_SIZE);
+
+impl Engine {
+    /// The clock of an event's records.
+    pub(crate) fn record_time(&self, event: EventKey, now: u64) -> u64 {
+        let event = &self.events[event];
+        if !event.has(AttrFlags::USE_CLOCKID) {
+            return now;
+        }
+        let ahead = self.clocks.get(&event.attr().clockid).copied().unwrap_or(0);
+        now.wrapping_add_signed(ahead)
+    }
+
+    /// The trailer of a record that an event gets (rule H43).
+    fn sample_id(&self, event: EventKey, cpu: u32, now: u64, task: Option<TaskId>) -> SampleId {
+        let original = self.events[self.events[event].original()].id;
+        SampleId {
+            tid: Some(self.tid_for(event, task)),
+            time: Some(self.record_time(event, now)),
+            id: Some(original),
+            stream_id: Some(self.events[event].id),
+            cpu: Some(Cpu::from(cpu)),
+            identifier: Some(original),
+        }
+    }
+
+    /// Writes a record other than a sample to the buffer of an event.
+    pub(crate) fn write_record(
+        &mut self,
+        event: EventKey,
+        record: Record<'_>,
+        misc: Misc,
+        cpu: u32,
+        now: u64,
+    ) {
+        let task = self.cpus[cpu as usize].current;
+        self.write_record_of(event, record, misc, cpu, now, task);
+    }
+
+    pub(crate) fn write_record_of(
+        &mut self,
+        event: EventKey,
+        record: Record<'_>,
+        misc: Misc,
+        cpu: u32,
+        now: u64,
+        task: Option<TaskId>,
+    ) {
+        if self.buffer_of(event).is_none() {
+            return;
+        }
+        let sample_id = self.sample_id(event, cpu, now, task);
+        let decoded = Decoded { misc, sample_id, ..Decoded::from(record) };
+        let mut bytes = core::mem::take(&mut self.scratch.bytes);
+        bytes.clear();
+        let fits = decoded.encode(&self.events[event].format(), &mut bytes).is_ok();
+        self.output(event, fits.then_some(&bytes), sample_id, None);
+        self.scratch.bytes = bytes;
+    }
+
+    /// Puts the bytes of a record into the buffer (rules G1 to G9). One that is too long for a header
+    /// (`None`) is lost (rule G12).
+    fn output(
+        &mut self,
+        event: EventKey,
+        bytes: Option<&Vec<u8>>,
+        sample_id: SampleId,
+        wakeup_events: Option<u32>,
+    ) {
+        let original = self.events[event].original();
+        let Some(key) = self.events[original].buffer else { return };
+        let format = self.events[event].format();
+        let id = self.events[original].id;
+        let ring = &self.buffers[key].ring;
+        let lost_bytes = 24 + format.trailer_len();
+        let slot = match bytes {
+            Some(bytes) => ring.begin(bytes.len(), lost_bytes),
+            None => Err(crate::ring::Full),
+        };
+        let (Ok(mut slot), Some(bytes)) = (slot, bytes) else {
+            if !ring.is_empty() {
+                self.events[original].lost += 1;
+            }
+            return;
+        };
+        if let Some(lost) = slot.lost() {
+            let record = Record::Lost(Lost { id, lost });
+            let decoded = Decoded { sample_id, ..Decoded::from(record) };
+            let mut told = Vec::with_capacity(lost_bytes);
+            let encoded = decoded.encode(&format, &mut told);
+            debug_assert!(encoded.is_ok(), "a small record");
+            slot.put(&told);
+        }
+        slot.put(bytes);
+        if let Some(every) = wakeup_events {
+            ring.count_sample(every);
+        }
+        if slot.finish() {
+            self.wake_readers(key);
+        }
+    }
+
+    /// Writes a sample (rules H1 to H31).
+    pub(crate) fn write_sample(
+        &mut self,
+        event: EventKey,
+        cpu: u32,
+        now: u64,
+        facts: &Facts<'_>,
+        period: u64,
+    ) {
+        if self.buffer_of(event).is_none() {
+            return;
+        }
+        let mut scratch = core::mem::take(&mut self.scratch);
+        let attr = *self.events[event].attr();
+        let wants = |field| attr.sample_type.contains(field);
+        let moment = facts.moment;
+        let task = self.cpus[cpu as usize].current;
+        let sample_id = self.sample_id(event, cpu, now, task);
+        let read = if wants(SampleType::READ) {
+            self.values(event, now, false, &mut scratch.words).unwrap_or_default()
+        } else {
+            ReadValues::default()
+        };
+        if wants(SampleType::CALLCHAIN) {
+            scratch.chain.clear();
+            self.callchain(event, task, moment, &mut scratch.chain);
+        }
+        let user_abi = registers(moment, Registers::User, attr.sample_regs_user, &mut scratch.user);
+        let abi = registers(moment, Registers::Interrupted, attr.sample_regs_intr, &mut scratch.interrupted);
+        let mut sample = Sample {
+            identifier: sample_id.identifier,
+            ip: Some(moment.ip()),
+            tid: sample_id.tid,
+            time: sample_id.time,
+            addr: Some(facts.addr.unwrap_or(0)),
+            id: sample_id.id,
+            stream_id: sample_id.stream_id,
+            cpu: sample_id.cpu,
+            period: Some(period),
+            read: Some(read),
+            callchain: Some(Callchain { words: scratch.chain[..].into() }),
+            raw: Some(Raw::new(facts.raw.unwrap_or(&[]))),
+            branch_stack: Some(branches(facts)),
+            regs_user: Some(Regs {
+                abi: user_abi,
+                mask: attr.sample_regs_user,
+                words: scratch.user[..].into(),
+            }),
+            stack_user: None,
+            weight: Some(match facts.weight {
+                Some(weight) => weight,
+                None if wants(SampleType::WEIGHT_STRUCT) => Weight::Struct { var1: 0, var2: 0, var3: 0 },
+                None => Weight::Full(0),
+            }),
+            data_src: Some(facts.data_src.unwrap_or(DataSrc::NA)),
+            transaction: Some(facts.transaction),
+            regs_intr: Some(Regs { abi, mask: attr.sample_regs_intr, words: scratch.interrupted[..].into() }),
+            phys_addr: Some(if wants(SampleType::PHYS_ADDR) {
+                moment.physical(facts.addr.unwrap_or(0))
+            } else {
+                0
+            }),
+            cgroup: Some(task.and_then(|task| self.tasks.get(&task)).map_or(1, |task| task.cgroup.0)),
+            data_page_size: Some(match facts.addr {
+                Some(addr) if wants(SampleType::DATA_PAGE_SIZE) => moment.page_size(addr),
+                _ => 0,
+            }),
+            code_page_size: Some(if wants(SampleType::CODE_PAGE_SIZE) {
+                moment.page_size(moment.ip())
+            } else {
+                0
+            }),
+            aux: Some(&[]),
+        };
+        let mut stack = core::mem::take(&mut scratch.stack);
+        if wants(SampleType::STACK_USER) {
+            stack.clear();
+            let before = self.bytes_before_stack(event, &sample);
+            let copied = user_stack(moment, attr.sample_stack_user, before, &mut stack);
+            sample.stack_user = Some(UserStack { bytes: &stack, dyn_size: copied });
+        }
+        let mode = if moment.is_user() { CpuMode::USER } else { CpuMode::KERNEL };
+        let exact = if facts.exact_ip { Misc::EXACT_IP } else { Misc::empty() };
+        let misc = exact.with_cpu_mode(mode);
+        let decoded = Decoded { misc, ..Decoded::from(Record::Sample(sample)) };
+        let mut bytes = core::mem::take(&mut scratch.bytes);
+        bytes.clear();
+        let fits = decoded.encode(&self.events[event].format(), &mut bytes).is_ok();
+        let every = attr.wakeup_events();
+        self.output(event, fits.then_some(&bytes), sample_id, every);
+        (scratch.bytes, scratch.stack) = (bytes, stack);
+        self.scratch = scratch;
+    }
+
+    /// Rules H10 to H13.
+    fn callchain(&self, event: EventKey, task: Option<TaskId>, moment: &dyn Moment, chain: &mut Vec<u64>) {
+        let own = &self.events[event];
+        let most = usize::from(own.attr().sample_max_stack);
+        let mut contexts = usize::try_from(self.sysctls.max_contexts_per_stack).unwrap_or(0);
+        let foreign = own.task.is_some() && own.task != task;
+        let kernel = !own.has(AttrFlags::EXCLUDE_CALLCHAIN_KERNEL) && !moment.is_user();
+        let user = !own.has(AttrFlags::EXCLUDE_CALLCHAIN_USER) && moment.has_user() && !foreign;
+        let mut left = most;
+        let parts = [(kernel, CallchainContext::KERNEL), (user, CallchainContext::USER)];
+        for (wanted, marker) in parts {
+            if !wanted || contexts == 0 {
+                continue;
+            }
+            contexts -= 1;
+            chain.push(marker.0);
+            let before = chain.len();
+            if marker == CallchainContext::KERNEL {
+                moment.kernel_chain(left, chain);
+            } else {
+                moment.user_chain(left, chain);
+            }
+            // Whatever a host gives, no more than was asked for.
+            chain.truncate(before + left);
+            left -= chain.len() - before;
+        }
+    }
+
+    /// What of a sample was measured before the stack is cut to fit (rule H20).
+    fn bytes_before_stack(&self, event: EventKey, sample: &Sample<'_>) -> usize {
+        let kind = self.events[event].attr().sample_type;
+        let words = kind.intersection(WORDS).bits().count_ones() as usize;
+        let mut bytes = 8 + words * 8;
+        let mut add = |field, len: usize| bytes += if kind.contains(field) { len } else { 0 };
+        add(SampleType::READ, self.read_len(event));
+        add(SampleType::CALLCHAIN, sample.callchain.map_or(0, |chain| 8 + chain.words.len() * 8));
+        add(SampleType::RAW, sample.raw.map_or(0, |raw| 4 + raw.size()));
+        let branches = |stack: BranchStack<'_>| 8 + stack.entries.len() * 24;
+        add(SampleType::BRANCH_STACK, sample.branch_stack.map_or(0, branches));
+        add(SampleType::REGS_USER, sample.regs_user.map_or(0, |regs| 8 + regs.words.len() * 8));
+        bytes
+    }
+}
+
+fn registers(moment: &dyn Moment, which: Registers, mask: u64, words: &mut Vec<u64>) -> RegsAbi {
+    words.clear();
+    let abi = moment.registers(which);
+    if abi != RegsAbi::ABI_NONE {
+        words.extend((0..64).filter(|bit| mask >> bit & 1 != 0).map(|bit| moment.register(which, bit)));
+    }
+    abi
+}
+
+fn branches<'a>(facts: &Facts<'a>) -> BranchStack<'a> {
+    match facts.branches {
+        None => BranchStack::default(),
+        Some((entries, hw_idx)) => {
+            BranchStack { hw_idx, entries: Seq::from(entries), ..BranchStack::default() }
+        }
+    }
+}
+
+/// Copies the stack into `bytes`, which get the size that rule H20 gives; how much could be copied.
+fn user_stack(moment: &dyn Moment, wanted: u32, before: usize, bytes: &mut Vec<u8>) -> u64 {
+    const MOST: u64 = u16::MAX as u64;
+    if !moment.has_user() {
+        return 0;
+    }
+    let mut size = u64::from(wanted).min(MOST).min(moment.user_stack_left());
+    let header = before as u64 + 16;
+    if header + size > MOST {
+        size = MOST.saturating_sub(header + 8).next_multiple_of(8);
+    }
+    let size = size as usize / 8 * 8;
+    moment.user_stack(size, bytes);
+    bytes.truncate(size);
+    let copied = bytes.len() as u64;
+    bytes.resize(size, 0);
+    copied
+}
+
+/// Numbers of nobody.
+pub(crate) const NOBODY: Tid = Tid { pid: 0, tid: 0 };

@@ -1,0 +1,469 @@
+//! Who counts: contexts and groups go on the cpu and off it (rules C10 to C20), in transactions, in
+//! turns (C25 to C29).
+
+use crate::context::{ContextKey, Kind, Kinds, Whose};
+use crate::effect::Notice;
+use crate::engine::Engine;
+use crate::event::{EventKey, State};
+use crate::pmu::{PmuId, THROTTLED, Transaction};
+use alloc::vec::Vec;
+use perfuse_abi::{AttrFlags, Errno};
+
+impl Engine {
+    /// Puts a context's groups on a cpu, as far as they are not there (rule C10). `pmu`: only of this one.
+    pub(crate) fn sched_in(
+        &mut self,
+        context: ContextKey,
+        cpu: u32,
+        pmu: Option<PmuId>,
+        kinds: Kinds,
+        now: u64,
+    ) {
+        if self.contexts[context].events.is_empty() {
+            return;
+        }
+        let own = &mut self.contexts[context];
+        own.clock.start(now);
+        let had = own.scheduled;
+        own.scheduled = Kinds { pinned: had.pinned | kinds.pinned, flexible: had.flexible | kinds.flexible };
+        for kind in [Kind::Pinned, Kind::Flexible] {
+            if kinds.has(kind) && !had.has(kind) {
+                for pmu in self.pmus_of(context, pmu) {
+                    self.pass(context, cpu, pmu, kind, now);
+                }
+            }
+        }
+    }
+
+    fn pmus_of(&self, context: ContextKey, only: Option<PmuId>) -> Vec<PmuId> {
+        let all = self.contexts[context].pmus.keys().copied();
+        all.filter(|pmu| only.is_none_or(|only| only == *pmu)).collect()
+    }
+
+    /// One pass: all groups of a kind of one PMU get their turn (rules C11, C12).
+    fn pass(&mut self, context: ContextKey, cpu: u32, pmu: PmuId, kind: Kind, now: u64) {
+        let cgroups = match self.contexts[context].whose {
+            Whose::Cpu(_) => self.cgroups_of(self.cpus[cpu as usize].current),
+            _ => Vec::new(),
+        };
+        let whose = self.contexts[context].whose;
+        let leaders = self.contexts[context].groups(kind).for_cpu(whose, cpu, pmu, &cgroups);
+        let mut room = true;
+        for leader in leaders {
+            if self.events[leader].state <= State::Off || self.events[leader].state == State::Active {
+                continue;
+            }
+            if !self.matches(leader, cpu) {
+                continue;
+            }
+            if self.may_go_on(context, leader, cpu, pmu, kind, room)
+                && self.group_sched_in(leader, cpu, now).is_ok()
+            {
+                self.contexts[context].pmu(pmu).active(kind).push(leader);
+            }
+            if self.events[leader].state == State::Inactive {
+                room = false;
+                match kind {
+                    Kind::Pinned => {
+                        self.set_state(leader, State::Error, now);
+                        self.signal(leader, Notice::Err);
+                        self.wake(leader);
+                    }
+                    Kind::Flexible => {
+                        self.contexts[context].pmu(pmu).rotate_necessary = true;
+                        let due = now + self.pmus.get(pmu).mux_interval_ns;
+                        self.cpus[cpu as usize].pmu(pmu).rotate_at.get_or_insert(due);
+                        self.update_page(leader, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Rule C12, steps 1 to 3.
+    fn may_go_on(
+        &mut self,
+        context: ContextKey,
+        leader: EventKey,
+        cpu: u32,
+        pmu: PmuId,
+        kind: Kind,
+        room: bool,
+    ) -> bool {
+        if self.events[leader].software_group {
+            return true;
+        }
+        if self.cpus[cpu as usize].pmu(pmu).exclusive {
+            return false;
+        }
+        let alone = self.events[leader].has(AttrFlags::EXCLUSIVE);
+        if alone && !self.contexts[context].pmu(pmu).active(kind).is_empty() {
+            return false;
+        }
+        room
+    }
+
+    /// All members or none (rule C13).
+    fn group_sched_in(&mut self, leader: EventKey, cpu: u32, now: u64) -> Result<(), Errno> {
+        let place = self.events[leader].place;
+        let txn = |engine: &mut Engine, call: &mut dyn FnMut(&mut dyn crate::pmu::Pmu)| {
+            if let Some(pmu) = engine.pmus.driver(place) {
+                call(pmu);
+            }
+        };
+        txn(self, &mut |pmu| pmu.start_txn(cpu, Transaction::Add));
+        let members = self.group_of(leader);
+        let mut result = Ok(());
+        let mut tried = 0;
+        for &member in &members {
+            result = self.event_sched_in(member, cpu, now);
+            if result.is_err() {
+                break;
+            }
+            tried += 1;
+        }
+        if result.is_ok() {
+            txn(self, &mut |pmu| result = pmu.commit_txn(cpu));
+            if result.is_ok() {
+                members.iter().for_each(|&member| self.update_page(member, now));
+                return Ok(());
+            }
+        }
+        // Siblings first, then the leader.
+        for &member in members[..tried].iter().skip(1) {
+            self.event_sched_out(member, now);
+        }
+        if tried > 0 {
+            self.event_sched_out(leader, now);
+        }
+        txn(self, &mut |pmu| pmu.cancel_txn(cpu));
+        result
+    }
+
+    /// Rule C14.
+    fn event_sched_in(&mut self, event: EventKey, cpu: u32, now: u64) -> Result<(), Errno> {
+        if self.events[event].state <= State::Off {
+            return Ok(());
+        }
+        self.events[event].on = Some(cpu);
+        self.set_state(event, State::Active, now);
+        if self.events[event].hw.interrupts == THROTTLED {
+            self.events[event].hw.interrupts = 0;
+            if self.events[event].is_leader() {
+                self.log_throttle(event, false, cpu, now);
+            }
+        }
+        let added =
+            self.drive(event, cpu, now, |pmu, cx, hw| pmu.add(cx, hw, true)).unwrap_or(Err(Errno::ENODEV));
+        if let Err(errno) = added {
+            self.set_state(event, State::Inactive, now);
+            self.events[event].on = None;
+            return Err(errno);
+        }
+        let (place, software) = (self.events[event].place, self.events[event].software);
+        let exclusive = self.events[event].has(AttrFlags::EXCLUSIVE);
+        let own = self.cpus[cpu as usize].pmu(place);
+        own.active += usize::from(!software);
+        own.exclusive |= exclusive;
+        Ok(())
+    }
+
+    /// Takes one event off its cpu.
+    pub(crate) fn event_sched_out(&mut self, event: EventKey, now: u64) {
+        let (State::Active, Some(cpu)) = (self.events[event].state, self.events[event].on) else { return };
+        if let (true, Some(context)) = (self.events[event].is_leader(), self.events[event].context) {
+            let (place, kind) = (self.events[event].place, Kind::of(&self.events[event]));
+            self.contexts[context].pmu(place).active(kind).retain(|&other| other != event);
+        }
+        self.drive(event, cpu, now, |pmu, cx, hw| pmu.del(cx, hw));
+        let own = &mut self.events[event];
+        own.on = None;
+        let state = if core::mem::take(&mut own.pending_disable) { State::Off } else { State::Inactive };
+        let (place, software, exclusive) = (own.place, own.software, own.has(AttrFlags::EXCLUSIVE));
+        self.set_state(event, state, now);
+        let pmu = self.cpus[cpu as usize].pmu(place);
+        pmu.active -= usize::from(!software);
+        if exclusive || pmu.active == 0 {
+            pmu.exclusive = false;
+        }
+        self.update_page(event, now);
+    }
+
+    /// Takes a group off its cpu.
+    pub(crate) fn group_sched_out(&mut self, leader: EventKey, now: u64) {
+        if self.events[leader].state == State::Active {
+            self.group_of(leader).into_iter().for_each(|member| self.event_sched_out(member, now));
+        }
+    }
+
+    /// Takes a context's groups off its cpu. `pmu`: only of this one.
+    pub(crate) fn sched_out(&mut self, context: ContextKey, pmu: Option<PmuId>, kinds: Kinds, now: u64) {
+        let own = &mut self.contexts[context];
+        let had = own.scheduled;
+        own.scheduled =
+            Kinds { pinned: had.pinned & !kinds.pinned, flexible: had.flexible & !kinds.flexible };
+        let changed = Kinds { pinned: had.pinned & kinds.pinned, flexible: had.flexible & kinds.flexible };
+        for pmu in self.pmus_of(context, pmu) {
+            self.pmu_sched_out(context, pmu, changed, now);
+        }
+        // Only now: what is taken off counts its times up to this moment.
+        let own = &mut self.contexts[context];
+        if own.scheduled == Kinds::default() {
+            own.clock.stop(now);
+        }
+    }
+
+    fn pmu_sched_out(&mut self, context: ContextKey, pmu: PmuId, kinds: Kinds, now: u64) {
+        for kind in [Kind::Pinned, Kind::Flexible] {
+            if kinds.has(kind) {
+                for leader in self.contexts[context].pmu(pmu).active(kind).clone() {
+                    self.group_sched_out(leader, now);
+                }
+            }
+        }
+        if kinds.flexible {
+            self.contexts[context].pmu(pmu).rotate_necessary = false;
+        }
+    }
+
+    /// Everybody of equal and lower priority gets a new turn (rule C17): because of groups of `kind` of
+    /// the cpu's context, or of the running task's.
+    pub(crate) fn resched(&mut self, cpu: u32, pmu: Option<PmuId>, kind: Kind, of_cpu: bool, now: u64) {
+        let kinds = Kinds { pinned: kind == Kind::Pinned, flexible: true };
+        let (own, task) = (self.cpus[cpu as usize].context, self.cpus[cpu as usize].task_context);
+        if let Some(task) = task {
+            self.sched_out(task, pmu, kinds, now);
+        }
+        if of_cpu {
+            self.sched_out(own, pmu, kinds, now);
+        } else if kinds.pinned {
+            self.sched_out(own, pmu, Kinds::FLEXIBLE, now);
+        }
+        self.sched_in_all(cpu, pmu, now);
+    }
+
+    /// All passes in their order (rule C10).
+    pub(crate) fn sched_in_all(&mut self, cpu: u32, pmu: Option<PmuId>, now: u64) {
+        let (own, task) = (self.cpus[cpu as usize].context, self.cpus[cpu as usize].task_context);
+        let pinned = Kinds { pinned: true, flexible: false };
+        for kinds in [pinned, Kinds::FLEXIBLE] {
+            self.sched_in(own, cpu, pmu, kinds, now);
+            if let Some(task) = task {
+                self.sched_in(task, cpu, pmu, kinds, now);
+            }
+        }
+    }
+
+    /// The time of a PMU's turns on a cpu is over (rules C25 to C28).
+    pub(crate) fn rotate(&mut self, cpu: u32, pmu: PmuId, now: u64) {
+        let (own, task) = (self.cpus[cpu as usize].context, self.cpus[cpu as usize].task_context);
+        let task = task.filter(|&task| self.contexts[task].pmus.contains_key(&pmu));
+        let needs = |engine: &Engine, context: ContextKey| {
+            engine.contexts[context].pmus.get(&pmu).is_some_and(|pmu| pmu.rotate_necessary)
+        };
+        let of_cpu = needs(self, own);
+        let of_task = task.filter(|&task| needs(self, task));
+        if !of_cpu && of_task.is_none() {
+            self.cpus[cpu as usize].pmu(pmu).rotate_at = None;
+            return;
+        }
+        let next = now + self.pmus.get(pmu).mux_interval_ns;
+        self.cpus[cpu as usize].pmu(pmu).rotate_at = Some(next);
+        let task_event = of_task.and_then(|task| self.event_to_rotate(task, cpu, pmu));
+        let cpu_event = if of_cpu { self.event_to_rotate(own, cpu, pmu) } else { None };
+        let moved = task.filter(|_| task_event.is_some() || cpu_event.is_some());
+        if let Some(task) = moved {
+            self.pmu_sched_out(task, pmu, Kinds::FLEXIBLE, now);
+        }
+        if let Some(event) = cpu_event {
+            self.pmu_sched_out(own, pmu, Kinds::FLEXIBLE, now);
+            self.move_to_end(own, event);
+            self.pass(own, cpu, pmu, Kind::Flexible, now);
+        }
+        if let (Some(task), Some(event)) = (task, task_event) {
+            self.move_to_end(task, event);
+        }
+        if let Some(task) = moved {
+            self.pass(task, cpu, pmu, Kind::Flexible, now);
+        }
+    }
+
+    fn event_to_rotate(&mut self, context: ContextKey, cpu: u32, pmu: PmuId) -> Option<EventKey> {
+        let own = &mut self.contexts[context];
+        let turn = own.pmu(pmu);
+        turn.rotate_necessary = false;
+        let active = turn.flexible_active.first().copied();
+        active.or_else(|| own.flexible.first(own.whose, cpu, pmu))
+    }
+
+    fn move_to_end(&mut self, context: ContextKey, leader: EventKey) {
+        let own = &mut self.contexts[context];
+        let event = &mut self.events[leader];
+        own.flexible.remove(&event.order());
+        event.group_index = own.flexible.next_index();
+        own.flexible.insert(event.order(), leader);
+    }
+
+    /// Puts an event into a context (rule C17).
+    pub(crate) fn install(&mut self, context: ContextKey, event: EventKey, now: u64) {
+        self.attach(context, event, now);
+        if let Some(cpu) = self.cpu_of_or_join(context, now) {
+            let kind = Kind::of(&self.events[self.events[event].leader]);
+            let place = self.events[event].place;
+            let of_cpu = !self.contexts[context].is_task();
+            self.resched(cpu, Some(place), kind, of_cpu, now);
+        }
+    }
+
+    /// Where a context is on a cpu. A task that runs and has got its first event joins its cpu now.
+    pub(crate) fn cpu_of_or_join(&mut self, context: ContextKey, now: u64) -> Option<u32> {
+        if let Whose::Task(task) = self.contexts[context].whose {
+            let cpu = self.tasks.get(&task)?.on?;
+            let place = &mut self.cpus[cpu as usize];
+            if place.task_context.is_none() && place.current == Some(task) {
+                place.task_context = Some(context);
+                self.contexts[context].clock.start(now);
+            }
+        }
+        self.cpu_of(context)
+    }
+
+    /// Adds an event to the lists of a context and of its group; nothing moves.
+    pub(crate) fn attach(&mut self, context: ContextKey, event: EventKey, now: u64) {
+        self.last_sequence += 1;
+        let sequence = self.last_sequence;
+        let own = &mut self.events[event];
+        (own.context, own.sequence) = (Some(context), sequence);
+        own.times.stamp = 0;
+        let stamp = self.clock_of(event, now);
+        self.events[event].times.stamp = stamp;
+        let (leader, place) = (self.events[event].leader, self.events[event].place);
+        let holder = &mut self.contexts[context];
+        holder.events.insert(sequence, event);
+        holder.generation += 1;
+        holder.cloned_from = None;
+        holder.pmu(place).events += 1;
+        if leader == event {
+            self.add_group(context, event);
+        } else if !self.events[leader].siblings.contains(&event) {
+            let software = self.events[event].software;
+            let leader = &mut self.events[leader];
+            leader.siblings.push(event);
+            leader.group_generation += 1;
+            leader.software_group &= software;
+        }
+        self.hear_sideband(event);
+    }
+
+    /// Gives a leader its place among the groups.
+    pub(crate) fn add_group(&mut self, context: ContextKey, leader: EventKey) {
+        let kind = Kind::of(&self.events[leader]);
+        let groups = self.contexts[context].groups(kind);
+        self.events[leader].group_index = groups.next_index();
+        groups.insert(self.events[leader].order(), leader);
+    }
+
+    /// Takes an event out of its context; its state becomes `state` unless it is worse already.
+    /// `ungroup`: out of its group too (rules C39 to C42).
+    pub(crate) fn detach(&mut self, event: EventKey, state: State, ungroup: bool, now: u64) {
+        let Some(context) = self.events[event].context else { return };
+        self.event_sched_out(event, now);
+        let state = state.min(self.events[event].state);
+        self.set_state(event, state, now);
+        if ungroup {
+            self.ungroup(event, now);
+        }
+        let own = &self.events[event];
+        let (sequence, place, kind) = (own.sequence, own.place, Kind::of(own));
+        let order = own.is_leader().then(|| own.order());
+        let holder = &mut self.contexts[context];
+        if let Some(order) = order {
+            if holder.groups(kind).all().any(|leader| leader == event) {
+                holder.groups(kind).remove(&order);
+            }
+        }
+        holder.events.remove(&sequence);
+        holder.generation += 1;
+        holder.cloned_from = None;
+        let turn = holder.pmu(place);
+        turn.events -= 1;
+        if turn.events == 0 {
+            holder.pmus.remove(&place);
+        }
+        if holder.events.is_empty() {
+            holder.clock.stop(now);
+            holder.scheduled = Kinds::default();
+        }
+        self.stop_hearing_sideband(event);
+        // Times are final: without a context no clock moves them.
+        self.events[event].context = None;
+        self.update_page(event, now);
+    }
+
+    /// Dissolves the group of a leader, or takes a sibling out of its group.
+    pub(crate) fn ungroup(&mut self, event: EventKey, now: u64) {
+        let leader = self.events[event].leader;
+        if leader != event {
+            self.update_times(event, now);
+            let leader = &mut self.events[leader];
+            leader.siblings.retain(|&other| other != event);
+            leader.group_generation += 1;
+            self.events[event].leader = event;
+            return;
+        }
+        let software_group = self.events[event].software_group;
+        for sibling in self.events[event].siblings.clone() {
+            self.update_times(sibling, now);
+            let own = &mut self.events[sibling];
+            own.leader = sibling;
+            own.software_group = software_group;
+            let (context, active) = (own.context, own.state == State::Active);
+            let (place, kind) = (own.place, Kind::of(own));
+            if let Some(context) = context {
+                self.add_group(context, sibling);
+                if active {
+                    self.contexts[context].pmu(place).active(kind).push(sibling);
+                }
+            }
+        }
+        let own = &mut self.events[event];
+        own.siblings.clear();
+        own.group_generation += 1;
+    }
+
+    /// `PERF_EVENT_IOC_DISABLE` of one event (rule C45).
+    pub(crate) fn disable_event(&mut self, event: EventKey, now: u64) {
+        if self.events[event].state < State::Inactive {
+            return;
+        }
+        if self.events[event].is_leader() {
+            self.group_sched_out(event, now);
+        } else {
+            self.event_sched_out(event, now);
+        }
+        self.set_state(event, State::Off, now);
+        self.update_page(event, now);
+    }
+
+    /// `PERF_EVENT_IOC_ENABLE` of one event (rule C46).
+    pub(crate) fn enable_event(&mut self, event: EventKey, now: u64) {
+        let state = self.events[event].state;
+        if state >= State::Inactive || state < State::Error {
+            return;
+        }
+        let Some(context) = self.events[event].context else { return };
+        if state == State::Error {
+            self.set_state(event, State::Off, now);
+        }
+        self.set_state(event, State::Inactive, now);
+        let Some(cpu) = self.cpu_of_or_join(context, now) else { return };
+        let leader = self.events[event].leader;
+        if self.matches(event, cpu) && (leader == event || self.events[leader].state == State::Active) {
+            let kind = Kind::of(&self.events[leader]);
+            let place = self.events[event].place;
+            let of_cpu = !self.contexts[context].is_task();
+            self.resched(cpu, Some(place), kind, of_cpu, now);
+        }
+        self.update_page(event, now);
+    }
+}

@@ -1,0 +1,544 @@
+//! Tasks: what the engine is told about them, and what their lives mean for events: switches, fork, exec,
+//! exit (section D), cgroups and cpus that go.
+
+use crate::context::{Context, ContextKey, Kind, Kinds, Whose};
+use crate::engine::Engine;
+use crate::event::{EventKey, State};
+use crate::host::{CgroupId, PidNamespace};
+use crate::moment::Moment;
+use crate::open::Plan;
+use crate::pmu::Whom;
+use crate::sample::Facts;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use perfuse_abi::record::{NamespaceLink, Tid};
+use perfuse_abi::{AttrFlags, Errno, EventType, SampleType, Software};
+
+/// A task, by a number that the host never gives twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub u64);
+
+/// What the engine has to know about a new task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskFacts {
+    /// Process and thread.
+    pub tid: Tid,
+    /// Its cgroup.
+    pub cgroup: CgroupId,
+    /// It has no user memory.
+    pub kernel: bool,
+}
+
+impl TaskFacts {
+    /// A user task in the root cgroup.
+    pub fn new(pid: u32, tid: u32) -> Self {
+        TaskFacts { tid: Tid { pid, tid }, cgroup: CgroupId(1), kernel: false }
+    }
+}
+
+/// How a task was made (`clone(2)`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloneFlags {
+    /// `CLONE_THREAD`.
+    pub thread: bool,
+    /// `CLONE_CLEAR_SIGHAND`.
+    pub clear_sighand: bool,
+}
+
+/// How a task was switched out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// It waits.
+    Sleeps,
+    /// It could go on.
+    Preempted,
+}
+
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) facts: TaskFacts,
+    pub(crate) context: Option<ContextKey>,
+    /// The cpu it runs on.
+    pub(crate) on: Option<u32>,
+    /// Where it ran last.
+    pub(crate) last: Option<u32>,
+    pub(crate) exiting: bool,
+    /// Its numbers in namespaces other than the first.
+    pub(crate) seen: BTreeMap<PidNamespace, Tid>,
+    pub(crate) namespaces: Option<[NamespaceLink; 7]>,
+}
+
+impl Engine {
+    /// A task that is there already, before anything is measured.
+    pub fn add_task(&mut self, task: TaskId, facts: TaskFacts) {
+        let own = Task {
+            facts,
+            context: None,
+            on: None,
+            last: None,
+            exiting: false,
+            seen: BTreeMap::new(),
+            namespaces: None,
+        };
+        self.tasks.insert(task, own);
+    }
+
+    /// A cgroup exists, within another.
+    pub fn add_cgroup(&mut self, cgroup: CgroupId, parent: CgroupId) {
+        self.cgroup_parents.insert(cgroup, parent);
+    }
+
+    /// A task moves to another cgroup.
+    pub fn move_to_cgroup(&mut self, task: TaskId, cgroup: CgroupId, now: u64) {
+        let Some(own) = self.tasks.get_mut(&task) else { return };
+        own.facts.cgroup = cgroup;
+        if let Some(cpu) = own.on {
+            self.cgroup_switch(cpu, now);
+        }
+    }
+
+    /// The cpu stops running one task and starts another; `None` is the idle task. `moment`: the
+    /// scheduler, in kernel mode.
+    pub fn switch(
+        &mut self,
+        cpu: u32,
+        now: u64,
+        leaving: Leaving,
+        next: Option<TaskId>,
+        moment: &dyn Moment,
+    ) {
+        let previous = self.cpus[cpu as usize].current;
+        if previous == next {
+            return;
+        }
+        let facts = Facts { addr: Some(0), ..Facts::new(moment) };
+        self.occur(cpu, now, EventType::SOFTWARE, Software::CONTEXT_SWITCHES.0, 1, &facts);
+        let groups = (self.cgroups_of(previous), self.cgroups_of(next));
+        let changes = groups.0.first() != groups.1.first();
+        if changes {
+            self.occur(cpu, now, EventType::SOFTWARE, Software::CGROUP_SWITCHES.0, 1, &facts);
+        }
+        self.switch_record(cpu, now, previous, next, Some(leaving));
+        let outgoing = self.cpus[cpu as usize].task_context;
+        let incoming = next.and_then(|next| self.tasks.get(&next)).and_then(|next| next.context);
+        let swapped = match (outgoing, incoming, previous, next) {
+            (Some(from), Some(to), Some(previous), Some(next)) => {
+                self.swap_clones(from, to, previous, next, now)
+            }
+            _ => false,
+        };
+        if let (Some(context), false) = (outgoing, swapped) {
+            self.sched_out(context, None, Kinds::ALL, now);
+        }
+        if let Some(previous) = previous.and_then(|task| self.tasks.get_mut(&task)) {
+            previous.on = None;
+        }
+        let place = &mut self.cpus[cpu as usize];
+        place.current = next;
+        if !swapped {
+            place.task_context = None;
+        }
+        for pmu in self.pmus.living().map(|(id, _)| id).collect::<Vec<_>>() {
+            if let Some(driver) = self.pmus.driver(pmu) {
+                driver.sched_task(cpu, next.is_some());
+            }
+        }
+        if changes {
+            self.cgroup_switch(cpu, now);
+        }
+        let Some(task) = next else { return };
+        let Some(own) = self.tasks.get_mut(&task) else { return };
+        let migrated = own.last.is_some_and(|last| last != cpu);
+        (own.on, own.last) = (Some(cpu), Some(cpu));
+        if let (Some(context), false) = (own.context, swapped) {
+            if !self.contexts[context].events.is_empty() {
+                self.cpus[cpu as usize].task_context = Some(context);
+                // Rule C19: who is pinned goes before the cpu's flexible ones.
+                if !self.contexts[context].pinned.is_empty() {
+                    let wide = self.cpus[cpu as usize].context;
+                    self.sched_out(wide, None, Kinds::FLEXIBLE, now);
+                }
+                self.sched_in_all(cpu, None, now);
+            }
+        }
+        self.switch_record(cpu, now, previous, next, None);
+        if migrated {
+            self.occur(cpu, now, EventType::SOFTWARE, Software::CPU_MIGRATIONS.0, 1, &facts);
+        }
+    }
+
+    /// Other cgroups than before have a task on the cpu (rules C21, C34).
+    fn cgroup_switch(&mut self, cpu: u32, now: u64) {
+        let wide = self.cpus[cpu as usize].context;
+        let any = self.contexts[wide].events.values().any(|&event| self.events[event].cgroup.is_some());
+        if any {
+            // Times first: they follow the clocks that change now.
+            for event in self.contexts[wide].newest_first() {
+                if self.events[event].cgroup.is_some() {
+                    self.update_times(event, now);
+                }
+            }
+            self.sched_out(wide, None, Kinds::ALL, now);
+        }
+        self.cgroup_clocks(cpu, now);
+        if any {
+            self.sched_in_all(cpu, None, now);
+        }
+    }
+
+    /// Starts and stops the clocks of cgroups on a cpu.
+    pub(crate) fn cgroup_clocks(&mut self, cpu: u32, now: u64) {
+        let current = self.cgroups_of(self.cpus[cpu as usize].current);
+        let clocks = &mut self.cpus[cpu as usize].cgroups;
+        for (cgroup, clock) in clocks.iter_mut() {
+            if !current.contains(cgroup) {
+                clock.stop(now);
+            }
+        }
+        current.into_iter().for_each(|cgroup| clocks.entry(cgroup).or_default().start(now));
+    }
+
+    /// Clone contexts are exchanged in place of being scheduled (rule D20).
+    fn swap_clones(
+        &mut self,
+        from: ContextKey,
+        to: ContextKey,
+        previous: TaskId,
+        next: TaskId,
+        now: u64,
+    ) -> bool {
+        let (out, into) = (&self.contexts[from], &self.contexts[to]);
+        let clones = match (out.cloned_from, into.cloned_from) {
+            (_, Some((parent, generation))) if parent == from => generation == out.generation,
+            (Some((parent, generation)), _) if parent == to => generation == into.generation,
+            (Some(a), Some(b)) => a == b,
+            _ => false,
+        };
+        let steady = |context: &Context| {
+            !context.events.values().any(|&event| {
+                let event = &self.events[event];
+                let reads = event.attr().sample_type.contains(SampleType::READ);
+                event.has(AttrFlags::INHERIT) && reads || event.pending_trap
+            })
+        };
+        if !clones || out.events.is_empty() || !steady(out) || !steady(into) {
+            return false;
+        }
+        // Each task keeps its own values, where anybody asks for them (rule D20).
+        let pairs: Vec<_> = out.events.values().copied().zip(into.events.values().copied()).collect();
+        let stat = pairs.iter().any(|(event, _)| self.events[*event].has(AttrFlags::INHERIT_STAT));
+        if stat {
+            for (a, b) in pairs {
+                self.update_count(a, now);
+                self.update_times(a, now);
+                let values = |engine: &Engine, key: EventKey| {
+                    let event = &engine.events[key];
+                    (event.hw.count, event.times.enabled, event.times.running)
+                };
+                let (first, second) = (values(self, a), values(self, b));
+                for (key, (count, enabled, running)) in [(a, second), (b, first)] {
+                    let event = &mut self.events[key];
+                    event.hw.count = count;
+                    (event.times.enabled, event.times.running) = (enabled, running);
+                }
+            }
+        }
+        self.contexts[from].whose = Whose::Task(next);
+        self.contexts[to].whose = Whose::Task(previous);
+        for (task, context) in [(previous, to), (next, from)] {
+            if let Some(task) = self.tasks.get_mut(&task) {
+                task.context = Some(context);
+            }
+        }
+        true
+    }
+
+    /// A task made another one (rules D1 to D7). An error undoes all, and fails the fork (rule D4).
+    pub fn fork(
+        &mut self,
+        parent: TaskId,
+        child: TaskId,
+        facts: TaskFacts,
+        flags: CloneFlags,
+        cpu: u32,
+        now: u64,
+    ) -> Result<(), Errno> {
+        self.add_task(child, facts);
+        let namespaces = self.tasks.get(&parent).and_then(|parent| parent.namespaces);
+        if let Some(own) = self.tasks.get_mut(&child) {
+            own.namespaces = namespaces;
+        }
+        if let Err(errno) = self.inherit(parent, child, flags, now) {
+            self.forget(child, now);
+            self.tasks.remove(&child);
+            return Err(errno);
+        }
+        self.fork_record(parent, child, cpu, now);
+        Ok(())
+    }
+
+    fn inherit(&mut self, parent: TaskId, child: TaskId, flags: CloneFlags, now: u64) -> Result<(), Errno> {
+        let Some(source) = self.tasks.get(&parent).and_then(|task| task.context) else { return Ok(()) };
+        let groups = &self.contexts[source];
+        let leaders: Vec<EventKey> = groups.pinned.all().chain(groups.flexible.all()).collect();
+        let mut all = true;
+        let mut any = false;
+        for leader in leaders {
+            let own = &self.events[leader];
+            let original = &self.events[own.original()];
+            let skipped = !own.has(AttrFlags::INHERIT)
+                || own.has(AttrFlags::INHERIT_THREAD) && !flags.thread
+                || own.has(AttrFlags::SIGTRAP) && flags.clear_sighand
+                // Being closed, or its PMU gone (rule D4).
+                || original.state <= State::Revoked;
+            if skipped {
+                all = false;
+                continue;
+            }
+            any = true;
+            let mut copy = None;
+            for member in self.group_of(leader) {
+                let key = self.inherit_event(member, child, copy, now)?;
+                copy = copy.or(Some(key));
+            }
+            if let Some(copy) = copy {
+                self.events[copy].group_generation = self.events[leader].group_generation;
+            }
+        }
+        let target = self.tasks.get(&child).and_then(|task| task.context);
+        if let (Some(target), true, true) = (target, all, any) {
+            // A copy of a copy has the same source.
+            let source = match self.contexts[source].cloned_from {
+                Some(from) => from,
+                None => (source, self.contexts[source].generation),
+            };
+            self.contexts[target].cloned_from = Some(source);
+        }
+        Ok(())
+    }
+
+    fn inherit_event(
+        &mut self,
+        event: EventKey,
+        child: TaskId,
+        leader: Option<EventKey>,
+        now: u64,
+    ) -> Result<EventKey, Errno> {
+        let context = self.task_context(child)?;
+        let original = self.events[event].original();
+        let own = &self.events[original];
+        let (attr, cpu, state, place) = (*own.attr(), own.cpu, own.state, self.events[event].place);
+        let period = self.events[event].hw.sample_period;
+        let freq = own.is_freq();
+        let (namespace, group_software) = (own.namespace, self.events[event].software_group);
+        let type_ = own.asked_type;
+        let whom = Whom { task: true, cpu: -1, perfmon: true, admin: true, inherited: true };
+        let plan = Plan {
+            attr,
+            task: Some(child),
+            cpu,
+            leader,
+            cgroup: None,
+            parent: Some(original),
+            owner: None,
+            whom,
+        };
+        let copy = self.create(plan)?;
+        let new = &mut self.events[copy];
+        new.state = if state >= State::Inactive { State::Inactive } else { State::Off };
+        (new.place, new.namespace, new.asked_type) = (place, namespace, type_);
+        new.software_group = group_software;
+        if freq {
+            (new.hw.sample_period, new.hw.last_period) = (period, period);
+            new.hw.period_left = period as i64;
+        }
+        self.events[original].children.push(copy);
+        self.gate(copy, true);
+        self.attach(context, copy, now);
+        Ok(copy)
+    }
+
+    /// A task replaced its program (rules D40 to D44). `fresh`: the process may no longer be looked at by
+    /// who measured it (rule D43).
+    pub fn exec(&mut self, task: TaskId, cpu: u32, now: u64, comm: &[u8], fresh: bool) {
+        let Some(context) = self.tasks.get(&task).and_then(|task| task.context) else {
+            self.comm(task, cpu, now, comm, true);
+            return;
+        };
+        if fresh {
+            self.end_context(task, now);
+            self.comm(task, cpu, now, comm, true);
+            return;
+        }
+        let mut enabled = None;
+        for event in self.contexts[context].newest_first() {
+            let own = &mut self.events[event];
+            if !own.has(AttrFlags::ENABLE_ON_EXEC) {
+                continue;
+            }
+            own.hw.attr.flags.remove(AttrFlags::ENABLE_ON_EXEC);
+            if own.state < State::Inactive && own.state >= State::Error {
+                let kind = Kind::of(own);
+                self.set_state(event, State::Inactive, now);
+                enabled = Some(match enabled {
+                    Some(Kind::Pinned) => Kind::Pinned,
+                    _ => kind,
+                });
+            }
+        }
+        if let Some(kind) = enabled {
+            self.contexts[context].cloned_from = None;
+            self.contexts[context].generation += 1;
+            if let Some(cpu) = self.cpu_of_or_join(context, now) {
+                self.resched(cpu, None, kind, false, now);
+            }
+        }
+        for event in self.contexts[context].newest_first() {
+            if self.events.get(event).is_some_and(|event| event.has(AttrFlags::REMOVE_ON_EXEC)) {
+                self.exit_event(event, true, now);
+            }
+        }
+        self.comm(task, cpu, now, comm, true);
+    }
+
+    /// A task ends (rules D30 to D32).
+    pub fn exit(&mut self, task: TaskId, parent: Option<TaskId>, cpu: u32, now: u64) {
+        for event in self.events.keys().collect::<Vec<_>>() {
+            if self.events[event].owner == Some(task) {
+                self.events[event].owner = None;
+            }
+        }
+        if let Some(own) = self.tasks.get_mut(&task) {
+            own.exiting = true;
+        }
+        self.leave(task, now);
+        self.exit_record(task, parent, cpu, now, true);
+        self.end_events(task, now);
+        self.exit_record(task, parent, cpu, now, false);
+        let place = &mut self.cpus[cpu as usize];
+        if place.current == Some(task) {
+            place.task_context = None;
+        }
+    }
+
+    /// Takes a task's context off its cpu.
+    fn leave(&mut self, task: TaskId, now: u64) {
+        if let Some(context) = self.tasks.get(&task).and_then(|task| task.context) {
+            self.sched_out(context, None, Kinds::ALL, now);
+            for place in &mut self.cpus {
+                if place.task_context == Some(context) {
+                    place.task_context = None;
+                }
+            }
+        }
+    }
+
+    /// All events of a task's context are over.
+    fn end_events(&mut self, task: TaskId, now: u64) {
+        let Some(context) = self.tasks.get_mut(&task).and_then(|task| task.context.take()) else { return };
+        self.contexts[context].whose = Whose::Nobody;
+        for event in self.contexts[context].newest_first() {
+            self.exit_event(event, false, now);
+        }
+        self.contexts.remove(context);
+    }
+
+    fn end_context(&mut self, task: TaskId, now: u64) {
+        self.leave(task, now);
+        self.end_events(task, now);
+    }
+
+    /// What one event measured is over. `ungroup`: its group goes on without it (rule D42).
+    fn exit_event(&mut self, event: EventKey, ungroup: bool, now: u64) {
+        let Some(own) = self.events.get(event) else { return };
+        let parent = own.parent;
+        self.update_times(event, now);
+        self.detach(event, State::Exit, ungroup || parent.is_some(), now);
+        match parent {
+            None => self.wake(event),
+            Some(parent) => {
+                if self.events[event].has(AttrFlags::INHERIT_STAT) {
+                    self.read_record(event, now);
+                }
+                self.fold(event, parent);
+                self.wake(parent);
+            }
+        }
+    }
+
+    /// A child's values become its original's (rule D11).
+    fn fold(&mut self, child: EventKey, parent: EventKey) {
+        let own = &self.events[child];
+        let (count, times) = (own.hw.count, own.times);
+        let (folded_enabled, folded_running) = (own.child_enabled, own.child_running);
+        if let Some(parent) = self.events.get_mut(parent) {
+            parent.child_count = parent.child_count.wrapping_add(count);
+            parent.child_enabled += times.enabled + folded_enabled;
+            parent.child_running += times.running + folded_running;
+            parent.children.retain(|&other| other != child);
+        }
+        self.gate(child, false);
+        self.destroy(child);
+    }
+
+    /// The task is gone for good: its numbers are asked for no more.
+    pub fn reap(&mut self, task: TaskId, now: u64) {
+        self.forget(task, now);
+        self.tasks.remove(&task);
+    }
+
+    fn forget(&mut self, task: TaskId, now: u64) {
+        self.end_context(task, now);
+    }
+
+    /// A cpu goes offline: its events are over, though they can be read (rule C22).
+    pub fn cpu_offline(&mut self, cpu: u32, now: u64) {
+        let context = self.cpus[cpu as usize].context;
+        for event in self.contexts[context].newest_first() {
+            self.update_times(event, now);
+            self.detach(event, State::Off, true, now);
+        }
+        self.cpus[cpu as usize].online = false;
+    }
+
+    /// A cpu comes back.
+    pub fn cpu_online(&mut self, cpu: u32) {
+        self.cpus[cpu as usize].online = true;
+    }
+
+    /// A PMU is removed: its events end as revoked (rule M3).
+    pub fn unregister(&mut self, pmu: crate::pmu::PmuId, now: u64) {
+        for event in self.events.keys().collect::<Vec<_>>() {
+            if self.events.get(event).is_some_and(|event| event.pmu == pmu) {
+                self.update_times(event, now);
+                self.detach(event, State::Revoked, true, now);
+                self.set_state(event, State::Revoked, now);
+                self.unmap_all(event, now);
+                self.wake(event);
+            }
+        }
+        self.pmus.remove(pmu);
+    }
+
+    /// Tells the numbers of a task as a pid namespace sees them; zeros where it is not visible (rule H1).
+    pub fn set_seen_from(&mut self, task: TaskId, namespace: PidNamespace, tid: Tid) {
+        if let Some(own) = self.tasks.get_mut(&task) {
+            own.seen.insert(namespace, tid);
+        }
+    }
+
+    /// Tells the namespaces of a task, which its children will have too.
+    pub fn know_namespaces(&mut self, task: TaskId, links: [NamespaceLink; 7]) {
+        if let Some(own) = self.tasks.get_mut(&task) {
+            own.namespaces = Some(links);
+        }
+    }
+}
+
+impl core::ops::Deref for Task {
+    type Target = TaskFacts;
+
+    fn deref(&self) -> &TaskFacts {
+        &self.facts
+    }
+}

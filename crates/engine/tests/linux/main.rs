@@ -1,0 +1,43 @@
+//! Linux and the engine, asked the same: sequences of calls are made on the running kernel and on the
+//! engine, and every answer must be the same. Where the two differ, Linux is right.
+//!
+//! The calls are drawn by a generator with a fixed seed, so a failure can be played again:
+//! `PERFUSE_SEED=n` plays only the sequence n.
+
+mod calls;
+#[path = "../shared/machine.rs"]
+mod machine;
+#[path = "../shared/random.rs"]
+mod random;
+
+use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
+
+suite! {
+    calls_of_root_are_answered_alike,
+    calls_of_others_are_answered_alike,
+}
+
+fn calls_of_root_are_answered_alike() -> Outcome {
+    need::root()?;
+    of_linux_6_18()?;
+    need::no_hardware_pmu()?;
+    calls::compare(true)
+}
+
+fn calls_of_others_are_answered_alike() -> Outcome {
+    of_linux_6_18()?;
+    need::no_hardware_pmu()?;
+    Sandbox::new().unprivileged().within("calls_of_others_are_answered_alike", || calls::compare(false))
+}
+
+/// The engine is that of Linux 6.18, and settings are taken to be the defaults.
+fn of_linux_6_18() -> Result<(), Skip> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if !release.starts_with("6.18.") {
+        return Err(Skip::needs("Linux 6.18", release.trim()));
+    }
+    match need::sysctl("kernel/perf_event_paranoid")? {
+        2 => Ok(()),
+        other => Err(Skip::needs("kernel.perf_event_paranoid = 2", other)),
+    }
+}

@@ -1,0 +1,333 @@
+//! A machine for tests: a host that allows everything unless told otherwise, a clock that is set by hand,
+//! and a PMU with a settable number of counters.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use perfuse_engine::abi::record::{Decoded, RawRecord, RecordFormat, Records};
+use perfuse_engine::abi::wire::{Layout, Writer};
+use perfuse_engine::abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, ReadFormat, Software};
+use perfuse_engine::{
+    Access, AtomicU64, Capability, CgroupId, Config, Cx, Engine, EventKey, Host, Hw, Ioctl, Leaving,
+    LockLimit, MapRequest, Memory, OpenArguments, Place, Pmu, PmuInfo, TaskFacts, TaskId, Transaction, Whom,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub(crate) const PAGE: usize = 4096;
+
+/// Answers of the world.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) privileged: bool,
+    pub(crate) may_trace: bool,
+    pub(crate) tasks: BTreeMap<u32, TaskId>,
+    pub(crate) descriptors: BTreeMap<i32, EventKey>,
+    pub(crate) cgroups: BTreeMap<i32, CgroupId>,
+    pub(crate) limit: LockLimit,
+    pub(crate) out_of_descriptors: bool,
+}
+
+impl Host for World {
+    fn capable(&self, _caller: TaskId, _capability: Capability) -> bool {
+        self.privileged
+    }
+
+    fn may_access(&self, _caller: TaskId, _target: TaskId, _access: Access) -> bool {
+        self.may_trace
+    }
+
+    fn find_task(&self, _caller: TaskId, pid: u32) -> Option<TaskId> {
+        self.tasks.get(&pid).copied()
+    }
+
+    fn event_of(&self, _caller: TaskId, fd: i32) -> Option<EventKey> {
+        self.descriptors.get(&fd).copied()
+    }
+
+    fn reserve_descriptor(&mut self, _caller: TaskId) -> Result<(), Errno> {
+        if self.out_of_descriptors { Err(Errno::EMFILE) } else { Ok(()) }
+    }
+
+    fn cgroup_of(&self, _caller: TaskId, fd: i32) -> Result<CgroupId, Errno> {
+        self.cgroups.get(&fd).copied().ok_or(Errno::EBADF)
+    }
+
+    fn lock_limit(&self, _caller: TaskId) -> LockLimit {
+        self.limit
+    }
+
+    fn allocate(&mut self, _caller: TaskId, pages: usize) -> Result<Arc<dyn Memory>, Errno> {
+        Ok(Arc::new((0..pages * PAGE / 8).map(|_| AtomicU64::new(0)).collect::<Vec<_>>()))
+    }
+}
+
+/// The machine.
+pub(crate) struct Machine {
+    pub(crate) engine: Engine,
+    pub(crate) world: World,
+    pub(crate) now: u64,
+    next_fd: i32,
+}
+
+pub(crate) const ME: TaskId = TaskId(100);
+pub(crate) const USER: Place = Place { user: true, ip: 0x40_1000 };
+pub(crate) const KERNEL: Place = Place { user: false, ip: 0xffff_ffff_8100_0000 };
+
+impl Machine {
+    /// With so many cpus; the task [`ME`] runs on cpu 0.
+    pub(crate) fn new(cpus: u32) -> Self {
+        let mut engine = Engine::new(Config { cpus, ..Config::default() });
+        engine.add_task(ME, TaskFacts::new(100, 100));
+        let world = World {
+            privileged: true,
+            may_trace: true,
+            tasks: BTreeMap::from([(100, ME)]),
+            descriptors: BTreeMap::new(),
+            cgroups: BTreeMap::new(),
+            limit: LockLimit { user: 1000, pages: u64::MAX, space: 1 },
+            out_of_descriptors: false,
+        };
+        let mut machine = Machine { engine, world, now: 1_000_000, next_fd: 3 };
+        machine.switch(0, Some(ME));
+        machine
+    }
+
+    pub(crate) fn task(&mut self, pid: u32) -> TaskId {
+        let task = TaskId(u64::from(pid));
+        self.engine.add_task(task, TaskFacts::new(pid, pid));
+        self.world.tasks.insert(pid, task);
+        task
+    }
+
+    pub(crate) fn switch(&mut self, cpu: u32, next: Option<TaskId>) {
+        self.engine.switch(cpu, self.now, Leaving::Preempted, next, &KERNEL);
+    }
+
+    /// Time passes; timers come when they are due.
+    pub(crate) fn pass(&mut self, ns: u64) {
+        let end = self.now + ns;
+        loop {
+            let cpus = 0..self.engine.config().cpus;
+            let next = cpus.filter_map(|cpu| Some((self.engine.deadline(cpu)?, cpu))).min();
+            match next {
+                Some((at, cpu)) if at <= end => {
+                    self.now = at.max(self.now);
+                    self.engine.expire(cpu, self.now, &USER);
+                }
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+
+    pub(crate) fn open_as(
+        &mut self,
+        caller: TaskId,
+        attr: &Attr,
+        arguments: OpenArguments,
+    ) -> Result<i32, Errno> {
+        self.open_bytes(caller, &mut image(attr), arguments)
+    }
+
+    pub(crate) fn open_bytes(
+        &mut self,
+        caller: TaskId,
+        bytes: &mut Vec<u8>,
+        arguments: OpenArguments,
+    ) -> Result<i32, Errno> {
+        let key = self.engine.open(&mut self.world, caller, self.now, bytes, arguments)?;
+        let fd = self.next_fd;
+        self.next_fd += 1;
+        self.world.descriptors.insert(fd, key);
+        Ok(fd)
+    }
+
+    pub(crate) fn open(&mut self, attr: &Attr, arguments: OpenArguments) -> Result<i32, Errno> {
+        self.open_as(ME, attr, arguments)
+    }
+
+    /// On the caller, in a group.
+    pub(crate) fn join(&mut self, attr: &Attr, leader: i32) -> Result<i32, Errno> {
+        self.open(attr, OpenArguments { group_fd: leader, ..OpenArguments::default() })
+    }
+
+    pub(crate) fn key(&self, fd: i32) -> EventKey {
+        self.world.descriptors[&fd]
+    }
+
+    pub(crate) fn close(&mut self, fd: i32) {
+        let key = self.world.descriptors.remove(&fd).expect("an open descriptor");
+        self.engine.close(key, self.now);
+    }
+
+    pub(crate) fn ioctl(&mut self, fd: i32, ioctl: Ioctl<'_>) -> Result<u64, Errno> {
+        let key = self.key(fd);
+        self.engine.ioctl(&mut self.world, ME, key, self.now, ioctl)
+    }
+
+    pub(crate) fn enable(&mut self, fd: i32) {
+        self.ioctl(fd, Ioctl::Enable { group: false }).expect("it never fails");
+    }
+
+    pub(crate) fn disable(&mut self, fd: i32) {
+        self.ioctl(fd, Ioctl::Disable { group: false }).expect("it never fails");
+    }
+
+    /// The words that `read(2)` gives.
+    pub(crate) fn words(&mut self, fd: i32) -> Result<Vec<u64>, Errno> {
+        let mut bytes = Vec::new();
+        let key = self.key(fd);
+        self.engine.read(key, self.now, 1 << 16, &mut bytes)?;
+        Ok(bytes.chunks(8).map(|word| u64::from_ne_bytes(word.try_into().expect("a word"))).collect())
+    }
+
+    /// Value, time enabled, time running; the event has to have both times.
+    pub(crate) fn times(&mut self, fd: i32) -> (u64, u64, u64) {
+        let words = self.words(fd).expect("it can be read");
+        (words[0], words[1], words[2])
+    }
+
+    pub(crate) fn count(&mut self, fd: i32) -> u64 {
+        self.words(fd).expect("it can be read")[0]
+    }
+
+    pub(crate) fn fault(&mut self, cpu: u32, count: u64) {
+        for _ in 0..count {
+            self.engine.software(cpu, self.now, Software::PAGE_FAULTS, 1, 0x7000, &USER);
+        }
+    }
+
+    pub(crate) fn map(&mut self, fd: i32, pages: usize) -> Reader {
+        self.try_map(fd, pages).expect("it can be mapped")
+    }
+
+    pub(crate) fn try_map(&mut self, fd: i32, pages: usize) -> Option<Reader> {
+        let key = self.key(fd);
+        let memory = self.engine.mmap(&mut self.world, ME, key, self.now, MapRequest::ring(pages));
+        memory.ok().map(|memory| Reader { memory, tail: 0 })
+    }
+}
+
+/// The bytes of an attr as it lies in memory.
+pub(crate) fn image(attr: &Attr) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut attr = *attr;
+    attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).expect("room");
+    let size = if attr.size == 0 { 64 } else { attr.size as usize };
+    bytes.resize(size.max(bytes.len()), 0);
+    bytes
+}
+
+/// An attr of the size that the engine knows, with both times.
+pub(crate) fn attr(type_: EventType, config: u64) -> Attr {
+    Attr {
+        config,
+        size: Attr::SIZE_VER8,
+        read_format: ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING,
+        ..Attr::new(type_)
+    }
+}
+
+pub(crate) fn software(which: Software) -> Attr {
+    attr(EventType::SOFTWARE, which.0)
+}
+
+pub(crate) fn with(mut attr: Attr, flags: AttrFlags) -> Attr {
+    attr.flags |= flags;
+    attr
+}
+
+/// Reads a ring.
+pub(crate) struct Reader {
+    pub(crate) memory: Arc<dyn Memory>,
+    tail: u64,
+}
+
+impl Reader {
+    pub(crate) fn head(&self) -> u64 {
+        self.memory.words()[1024 / 8].load(Ordering::Acquire)
+    }
+
+    /// All bytes since the last time; the room is given back.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        let words = &self.memory.words()[PAGE / 8..];
+        let head = self.head();
+        let range = (self.tail / 8)..(head / 8);
+        let bytes =
+            range.flat_map(|at| words[at as usize & (words.len() - 1)].load(Ordering::Relaxed).to_ne_bytes());
+        let bytes = bytes.collect();
+        self.tail = head;
+        self.memory.words()[1032 / 8].store(head, Ordering::Release);
+        bytes
+    }
+}
+
+/// The records in bytes.
+pub(crate) fn records(bytes: &[u8]) -> Vec<RawRecord<'_>> {
+    Records::new(bytes, ByteOrder::NATIVE).map(|record| record.expect("a whole record")).collect()
+}
+
+/// All records decoded in the format of one event.
+pub(crate) fn decoded<'a>(bytes: &'a [u8], attr: &Attr) -> Vec<Decoded<'a>> {
+    let format = RecordFormat::of(attr, ByteOrder::NATIVE);
+    records(bytes).iter().map(|record| record.decode(&format).expect("it is of the event")).collect()
+}
+
+/// A PMU with so many counters for each cpu; each counts a nanosecond as one.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    pub(crate) counters: usize,
+    taken: BTreeMap<u32, Vec<EventKey>>,
+}
+
+impl Counters {
+    pub(crate) fn new(counters: usize) -> Self {
+        Counters { counters, taken: BTreeMap::new() }
+    }
+}
+
+impl Pmu for Counters {
+    fn info(&self) -> PmuInfo {
+        PmuInfo { type_: Some(EventType::RAW), ..PmuInfo::hardware("cpu") }
+    }
+
+    fn event_init(&mut self, hw: &mut Hw, _whom: &Whom, group: &[&Hw]) -> Result<(), Errno> {
+        let types = [EventType::HARDWARE, EventType::RAW];
+        if !types.contains(&hw.attr.type_) {
+            return Err(Errno::ENOENT);
+        }
+        if group.len() >= self.counters { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+
+    fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno> {
+        let taken = self.taken.entry(cx.cpu).or_default();
+        if taken.len() >= self.counters {
+            return Err(Errno::EAGAIN);
+        }
+        taken.push(hw.event);
+        hw.stopped = !start;
+        hw.prev = cx.now;
+        Ok(())
+    }
+
+    fn del(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
+        self.read(cx, hw);
+        hw.stopped = true;
+        self.taken.entry(cx.cpu).or_default().retain(|&event| event != hw.event);
+    }
+
+    fn start(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, _reload: bool) {
+        hw.prev = cx.now;
+        hw.stopped = false;
+    }
+
+    fn read(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
+        if !hw.stopped {
+            hw.count += cx.now - hw.prev;
+            hw.prev = cx.now;
+        }
+    }
+
+    fn start_txn(&mut self, _cpu: u32, _transaction: Transaction) {}
+}

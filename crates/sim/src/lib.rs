@@ -1,0 +1,34 @@
+//! A deterministic machine to run the perf_event subsystem on.
+//!
+//! [`Machine`] has cpus, tasks that follow [programs](Program), a scheduler and a PMU with counters and
+//! constraints; it drives a [`perfuse_engine::Engine`] through the same door as a real host. Given the
+//! same setup and the same calls, everything happens again in the same nanosecond.
+//!
+//! ```
+//! use perfuse_engine::OpenArguments;
+//! use perfuse_engine::abi::{Attr, EventType, Hardware};
+//! use perfuse_sim::{Machine, Setup, Step, program};
+//!
+//! let mut machine = Machine::new(Setup::default());
+//! let rates = [3000, 0, 0, 0, 0, 0, 0, 0, 0, 0]; // 3 cycles a ns
+//! machine.know(program("work", vec![Step::Compute { ns: 1_000_000, kernel: false, rates }]));
+//! let task = machine.spawn("work").unwrap();
+//! let cycles = Attr { config: Hardware::CPU_CYCLES.0, ..Attr::new(EventType::HARDWARE) };
+//! let fd = machine.open(task, &cycles, OpenArguments::default()).unwrap();
+//! machine.run_until(2_000_000);
+//! assert_eq!(machine.read(fd).unwrap(), [3_000_000]);
+//! ```
+#![forbid(unsafe_code)]
+
+mod hardware;
+mod machine;
+mod program;
+mod reader;
+pub mod scenario;
+mod world;
+
+pub use hardware::{KINDS, NAMES, PmuModel, Rates};
+pub use machine::{Machine, Setup, Turn, program};
+pub use program::{Program, Step};
+pub use reader::Reader;
+pub use world::World;
