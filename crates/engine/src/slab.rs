@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 
-/// Names an entry of a [`Slab`].
+/// Names an entry of a table. Entries that come later never have the same key.
 pub struct Key<T> {
     index: u32,
     generation: u32,

@@ -253,7 +253,7 @@ impl std::error::Error for Error {}
 impl From<Error> for io::Error {
     /// Keeps the kind that belongs to the errno; the explanation is the inner error.
     fn from(error: Error) -> Self {
-        let kind = io::Error::from(error.errno()).kind();
+        let kind = perfuse_sys::io_error(error.errno()).kind();
         io::Error::new(kind, error)
     }
 }

@@ -22,7 +22,7 @@ unsafe fn bpf(command: libc::c_long, arguments: &mut Arguments) -> Result<i32, E
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command, &raw mut *arguments, size_of::<Arguments>() as libc::c_ulong)
     };
-    Errno::check(result as libc::c_int)
+    crate::errno::check(result as libc::c_int)
 }
 
 /// The id of the program after this one; 0 is before the first. `ENOENT` after the last.

@@ -9,7 +9,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// fifo or a socket, which cannot be opened again by a path below `/proc/self/fd`.
 pub fn inherited(number: i32) -> Result<OwnedFd, Errno> {
     // SAFETY: F_DUPFD_CLOEXEC takes the least number wanted, and touches no memory.
-    let fd = Errno::check(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) })?;
+    let fd = crate::errno::check(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) })?;
     // SAFETY: the kernel has just made it, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 /// Calls ioctl with a plain number.
 fn number(fd: BorrowedFd<'_>, code: u32, argument: libc::c_ulong) -> Result<(), Errno> {
     // SAFETY: the codes used with this function take their argument by value.
-    Errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), code as _, argument) }).map(drop)
+    crate::errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), code as _, argument) }).map(drop)
 }
 
 /// `PERF_EVENT_IOC_ENABLE`: switches on the event and its inherited copies, or the whole group.
@@ -37,7 +37,8 @@ pub fn refresh(fd: BorrowedFd<'_>, overflows: i32) -> Result<(), Errno> {
 /// kernel takes a pointer.
 pub fn period(fd: BorrowedFd<'_>, period: u64) -> Result<(), Errno> {
     // SAFETY: the pointer is to a live u64, which the kernel reads.
-    Errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), code::PERIOD as _, &raw const period) }).map(drop)
+    crate::errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), code::PERIOD as _, &raw const period) })
+        .map(drop)
 }
 
 /// `PERF_EVENT_IOC_SET_OUTPUT`: sends records to the ring of `target`, or to none (rule G30).
@@ -49,14 +50,15 @@ pub fn set_output(fd: BorrowedFd<'_>, target: Option<BorrowedFd<'_>>) -> Result<
 /// `PERF_EVENT_IOC_SET_FILTER`: a tracepoint filter or address filters; shorter than a page.
 pub fn set_filter(fd: BorrowedFd<'_>, filter: &CStr) -> Result<(), Errno> {
     // SAFETY: the pointer is to a NUL-terminated string, which the kernel reads.
-    Errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), code::SET_FILTER as _, filter.as_ptr()) }).map(drop)
+    crate::errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), code::SET_FILTER as _, filter.as_ptr()) })
+        .map(drop)
 }
 
 /// `PERF_EVENT_IOC_ID`: the event's id, as it stands in samples.
 pub fn id(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     let mut id = 0u64;
     // SAFETY: the pointer is to a live u64, which the kernel writes.
-    Errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), code::ID as _, &raw mut id) })?;
+    crate::errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), code::ID as _, &raw mut id) })?;
     Ok(id)
 }
 
@@ -80,7 +82,7 @@ pub fn query_bpf(fd: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
         // SAFETY: the pointer is to `2 + room` words, as the first word tells the kernel.
         let result = unsafe { libc::ioctl(fd.as_raw_fd(), code::QUERY_BPF as _, query.as_mut_ptr()) };
         let attached = query[1] as usize;
-        match Errno::check(result) {
+        match crate::errno::check(result) {
             // The kernel says how many there are; programs may be attached meanwhile.
             Err(Errno::ENOSPC) if attached > room => room = attached,
             Err(errno) => return Err(errno),
@@ -103,6 +105,6 @@ pub fn modify_attributes(fd: BorrowedFd<'_>, attr: &Attr) -> Result<(), Errno> {
     // The kernel may write the size it knows back, so it gets a copy.
     let mut attr = *attr;
     // SAFETY: the pointer is to a live attr that holds at least `size` bytes.
-    Errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), code::MODIFY_ATTRIBUTES as _, &raw mut attr) })
+    crate::errno::check(unsafe { libc::ioctl(fd.as_raw_fd(), code::MODIFY_ATTRIBUTES as _, &raw mut attr) })
         .map(drop)
 }

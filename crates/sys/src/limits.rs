@@ -20,7 +20,7 @@ type Resource = libc::c_int;
 fn get(resource: Resource) -> Result<Limit, Errno> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live rlimit.
-    Errno::check(unsafe { libc::getrlimit(resource, &mut limit) })?;
+    crate::errno::check(unsafe { libc::getrlimit(resource, &mut limit) })?;
     Ok(Limit { soft: limit.rlim_cur as u64, hard: limit.rlim_max as u64 })
 }
 
@@ -47,7 +47,7 @@ pub fn raise_open_files() -> Result<u64, Errno> {
 fn set_open_files(count: u64) -> Result<(), Errno> {
     let limit = libc::rlimit { rlim_cur: count as _, rlim_max: count as _ };
     // SAFETY: the pointer is to a live rlimit.
-    Errno::check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(drop)
+    crate::errno::check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(drop)
 }
 
 /// Sees to it that `needed` descriptors can be open, as far as the hard limit lets it; root may raise that

@@ -43,7 +43,7 @@ impl Mapping {
         let start =
             unsafe { libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, fd.as_raw_fd(), offset) };
         if start == libc::MAP_FAILED {
-            return Err(Errno::last());
+            return Err(crate::errno::last());
         }
         let start = NonNull::new(start.cast()).ok_or(Errno::ENOMEM)?;
         Ok(Mapping { start, len, protection })

@@ -64,7 +64,7 @@ unsafe fn open(
     let group = group.map_or(-1, |fd| fd.as_raw_fd());
     // SAFETY: the caller vouches for the pointer; the other arguments are plain numbers.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attr, pid, cpu, group, flags.bits()) };
-    let fd = Errno::check(fd as libc::c_int)?;
+    let fd = crate::errno::check(fd as libc::c_int)?;
     // SAFETY: the kernel just gave us this descriptor, nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -79,7 +79,7 @@ pub fn perf_event_open_is_reachable() -> Result<(), Errno> {
     // SAFETY: the attr is not looked at (rule B1), and null would be an EFAULT at worst.
     let result =
         unsafe { libc::syscall(libc::SYS_perf_event_open, std::ptr::null_mut::<u8>(), 0, -1, -1, u64::MAX) };
-    match Errno::check(result as libc::c_int) {
+    match crate::errno::check(result as libc::c_int) {
         Err(Errno::EINVAL) => Ok(()),
         Err(errno) => Err(errno),
         Ok(fd) => {
@@ -96,5 +96,5 @@ pub fn perf_event_open_is_reachable() -> Result<(), Errno> {
 pub fn read(fd: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
     // SAFETY: the pointer and the length in bytes are those of a live slice.
     let bytes = unsafe { libc::read(fd.as_raw_fd(), words.as_mut_ptr().cast(), size_of_val(words)) };
-    if bytes < 0 { Err(Errno::last()) } else { Ok(bytes as usize / size_of::<u64>()) }
+    if bytes < 0 { Err(crate::errno::last()) } else { Ok(bytes as usize / size_of::<u64>()) }
 }

@@ -31,7 +31,7 @@ pub fn poll(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Vec<Rea
     // Rounded up, so that a short wait is never a busy one.
     let millis = timeout.map_or(-1, |t| i32::try_from(t.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX));
     // SAFETY: pointer and length are those of a live vector.
-    Errno::check(unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, millis) })?;
+    crate::errno::check(unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, millis) })?;
     let has = |entry: &libc::pollfd, bit| entry.revents & bit != 0;
     Ok(set
         .iter()

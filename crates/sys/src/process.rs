@@ -75,7 +75,7 @@ pub fn spawn(program: &OsStr, arguments: &[OsString]) -> Result<Held, Errno> {
     let (wait, go) = pipe()?;
     let (failure, report) = pipe()?;
     // SAFETY: the child calls only async-signal-safe functions until it execs or exits.
-    let pid = Errno::check(unsafe { libc::fork() })?;
+    let pid = crate::errno::check(unsafe { libc::fork() })?;
     if pid != 0 {
         drop((report, alone));
         return Ok(Held { pid, go, _wait: wait, failure });
@@ -92,7 +92,7 @@ pub fn spawn(program: &OsStr, arguments: &[OsString]) -> Result<Held, Errno> {
     let got = loop {
         // SAFETY: one byte is read into a live byte.
         let got = unsafe { libc::read(wait.as_raw_fd(), (&raw mut byte).cast(), 1) };
-        if got != -1 || Errno::last() != Errno::EINTR {
+        if got != -1 || crate::errno::last() != Errno::EINTR {
             break got;
         }
     };
@@ -101,12 +101,12 @@ pub fn spawn(program: &OsStr, arguments: &[OsString]) -> Result<Held, Errno> {
         for path in &candidates {
             // SAFETY: null-terminated arrays of NUL-terminated strings, all alive.
             unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
-            let mut errno = Errno::last();
+            let mut errno = crate::errno::last();
             if errno == Errno::ENOEXEC {
                 shell_argv[1] = path.as_ptr();
                 // SAFETY: as above.
                 unsafe { libc::execve(shell.as_ptr(), shell_argv.as_ptr(), envp.as_ptr()) };
-                errno = Errno::last();
+                errno = crate::errno::last();
             }
             // A file that may not be executed is remembered, the search goes on.
             let absent = [Errno::ENOENT, Errno::ENOTDIR].contains(&errno);
@@ -154,10 +154,10 @@ impl Held {
             return Ok(self.into_child());
         }
         let mut errno = 0i32;
-        let got = Errno::retry(|| {
+        let got = crate::errno::retry(|| {
             // SAFETY: reads at most four bytes into a live int.
             let got = unsafe { libc::read(self.failure.as_raw_fd(), (&raw mut errno).cast(), 4) };
-            if got == -1 { Err(Errno::last()) } else { Ok(got) }
+            if got == -1 { Err(crate::errno::last()) } else { Ok(got) }
         })?;
         // End of file: exec closed the other end.
         if got == 0 { Ok(self.into_child()) } else { Err(Errno(errno)) }
@@ -189,7 +189,7 @@ impl Child {
     /// Sends it a signal. `ESRCH` once it has been waited for.
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
         // SAFETY: plain numbers.
-        Errno::check(unsafe { libc::kill(self.pid, signal) }).map(drop)
+        crate::errno::check(unsafe { libc::kill(self.pid, signal) }).map(drop)
     }
 
     /// Waits for its end.
@@ -206,9 +206,9 @@ impl Child {
         let mut status = 0;
         // SAFETY: an all-zero rusage is a valid value of that plain struct.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        let pid = Errno::retry(|| {
+        let pid = crate::errno::retry(|| {
             // SAFETY: both pointers are to live values.
-            Errno::check(unsafe { libc::wait4(self.pid, &mut status, options, &mut usage) })
+            crate::errno::check(unsafe { libc::wait4(self.pid, &mut status, options, &mut usage) })
         })?;
         if pid == 0 {
             return Ok(None);
@@ -229,7 +229,7 @@ impl Child {
 fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     let mut ends = [0; 2];
     // SAFETY: the pointer is to two live ints.
-    Errno::check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    crate::errno::check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
     // SAFETY: a fresh descriptor that nobody else has.
     let reading = unsafe { OwnedFd::from_raw_fd(ends[0]) };
     // SAFETY: likewise.
@@ -240,5 +240,6 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
 pub fn exists(pid: i32) -> bool {
     // SAFETY: signal 0 only checks.
     pid > 0
-        && Errno::check(unsafe { libc::kill(pid, 0) }).map_or_else(|errno| errno == Errno::EPERM, |_| true)
+        && crate::errno::check(unsafe { libc::kill(pid, 0) })
+            .map_or_else(|errno| errno == Errno::EPERM, |_| true)
 }

@@ -37,21 +37,23 @@ pub fn deliver(fd: BorrowedFd<'_>, owner: Owner, signal: i32) -> Result<(), Errn
     };
     let owner = OwnerEx { kind, pid };
     // SAFETY: F_SETOWN_EX reads a struct of two ints, which lives through the call.
-    Errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), F_SETOWN_EX, &raw const owner) })?;
+    crate::errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), F_SETOWN_EX, &raw const owner) })?;
     // SAFETY: F_SETSIG takes a number.
-    Errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), F_SETSIG, signal) })?;
+    crate::errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), F_SETSIG, signal) })?;
     // SAFETY: F_GETFL takes nothing.
-    let flags = Errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    let flags = crate::errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
     // SAFETY: F_SETFL takes a number.
-    Errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_ASYNC) }).map(drop)
+    crate::errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_ASYNC) })
+        .map(drop)
 }
 
 /// Stops the signals of [`deliver`].
 pub fn stop_delivery(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: F_GETFL takes nothing.
-    let flags = Errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    let flags = crate::errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
     // SAFETY: F_SETFL takes a number.
-    Errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags & !libc::O_ASYNC) }).map(drop)
+    crate::errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags & !libc::O_ASYNC) })
+        .map(drop)
 }
 
 // Not in the libc crate for every target; the same numbers on all architectures (fcntl(2)).
@@ -97,7 +99,7 @@ impl Signals {
         // SAFETY: the pointer is to a live signal set.
         let fd = unsafe { libc::signalfd(-1, &set.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         // SAFETY: a fresh descriptor that nobody else has.
-        let fd = Errno::check(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let fd = crate::errno::check(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
         match fd {
             Ok(fd) => Ok(Signals { fd, before }),
             Err(errno) => {

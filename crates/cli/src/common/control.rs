@@ -65,9 +65,9 @@ impl Control {
         let open = |name: &str| -> Result<File, Failure> {
             match (kind, name.parse()) {
                 ("fifo", _) if !name.is_empty() => fifo(name).map_err(|error| failed(name, error)),
-                ("fd", Ok(number)) => {
-                    inherited(number).map(File::from).map_err(|errno| failed(name, errno.into()))
-                }
+                ("fd", Ok(number)) => inherited(number)
+                    .map(File::from)
+                    .map_err(|errno| failed(name, perfuse_sys::io_error(errno))),
                 _ => Err(Failure::usage(format_args!(
                     "--control wants fd:N[,ACK] or fifo:PATH[,ACK], not '{text}'"
                 ))),
