@@ -99,10 +99,11 @@ impl Chaos {
             }
             5..=9 if !self.fds.is_empty() => self.ioctl(),
             10 if !self.fds.is_empty() => {
-                let fd = self.random.of(&self.fds);
-                if let Some(reader) = self.machine.try_map(fd, self.random.of(&[1, 2, 8])) {
-                    self.readers.push((fd, reader));
-                }
+                let (fd, pages) = (self.random.of(&self.fds), self.random.of(&[1, 2, 8]));
+                // A ring has one reader.
+                let mapped = self.readers.iter().any(|(other, _)| *other == fd);
+                let reader = if mapped { None } else { self.machine.try_map(fd, pages) };
+                self.readers.extend(reader.map(|reader| (fd, reader)));
             }
             11 if !self.readers.is_empty() => {
                 let at = self.random.below(self.readers.len());
