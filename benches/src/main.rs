@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml            # all
-//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data record report
+//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data record report script
 //! ```
 
 mod data;
@@ -21,7 +21,7 @@ fn main() {
     if let [record::WORK, kind, amount] = wanted.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return record::work(kind, amount.parse().expect("a number"));
     }
-    let all: [(&str, fn()); 8] = [
+    let all: [(&str, fn()); 9] = [
         ("read", read::single),
         ("group", read::group),
         ("drain", drain::all),
@@ -30,6 +30,7 @@ fn main() {
         ("data", data::iterate),
         ("record", record::all),
         ("report", report::all),
+        ("script", report::script),
     ];
     for (name, bench) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {

@@ -196,10 +196,10 @@ impl Frames {
         new.address = place;
         new.level = if found.in_kernel && level == Level::User { Level::Kernel } else { level };
         if session.object(found.map.object).kind == ObjectKind::KernelSymbol {
-            new.symbol = Some(self.objects[object as usize].name.clone());
+            let name = self.objects[object as usize].name.clone();
             (new.address, new.size) = (found.map.start, found.map.end - found.map.start);
             let offset = ip - found.map.start;
-            let frame = self.of_function(new, 0, offset);
+            let frame = self.of_function(new, 0, offset, || name);
             return Located { frame, offset, place };
         }
         let dso = self.objects[object as usize].dso.clone();
@@ -207,10 +207,12 @@ impl Frames {
         match dso.as_deref().and_then(|dso| dso.find(where_)) {
             Some(found) => {
                 let symbol = found.symbol;
-                let name = if self.demangle { symbol.demangled() } else { symbol.name() };
-                new.symbol = Some(name.into());
                 (new.address, new.size) = (symbol.start, symbol.size);
-                let frame = self.of_function(new, symbol.id.0, found.offset);
+                let demangle = self.demangle;
+                // A name is made only of a function that is new: that is what takes time.
+                let frame = self.of_function(new, symbol.id.0, found.offset, || {
+                    if demangle { symbol.demangled().into() } else { symbol.name().into() }
+                });
                 Located { frame, offset: found.offset, place }
             }
             None => {
@@ -220,9 +222,15 @@ impl Frames {
         }
     }
 
-    fn of_function(&mut self, new: Frame, symbol: u64, offset: u64) -> FrameId {
+    fn of_function(
+        &mut self,
+        new: Frame,
+        symbol: u64,
+        offset: u64,
+        name: impl FnOnce() -> Box<str>,
+    ) -> FrameId {
         let (ip, offset) = if self.by_address { (new.ip, offset) } else { (0, 0) };
-        self.intern((new.object, Some(symbol), ip), || Frame { ip, offset, ..new })
+        self.intern((new.object, Some(symbol), ip), || Frame { symbol: Some(name()), ip, offset, ..new })
     }
 
     fn intern(&mut self, identity: Identity, make: impl FnOnce() -> Frame) -> FrameId {
