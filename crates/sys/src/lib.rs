@@ -28,11 +28,11 @@ pub mod prctl;
 pub mod process;
 pub mod signal;
 
+pub use errno::io_error;
 pub use inherited::inherited;
 pub use map::{Mapping, Protection};
 pub use open::{perf_event_open, perf_event_open_bytes, perf_event_open_is_reachable, read};
 pub use perfuse_abi as abi;
-pub use errno::io_error;
 pub use perfuse_abi::Errno;
 
 /// The kernel's page size in bytes.
