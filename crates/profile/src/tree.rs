@@ -16,9 +16,11 @@ pub(crate) struct Node {
     pub(crate) samples: u32,
     /// The thread of the first sample that came by.
     pub(crate) thread: u32,
+    /// The oldest child. Most nodes have no other, and then it lies next to them.
+    first: u32,
 }
 
-/// Nodes, each younger than its parent, and what finds the child of a node by its frame.
+/// Nodes, each younger than its parent, and what finds the other children of a node by their frame.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
@@ -40,13 +42,32 @@ fn hash(parent: u32, frame: u32) -> u64 {
 impl Tree {
     pub(crate) fn root(&mut self, context: u32, thread: u32) -> u32 {
         let root = self.nodes.len() as u32;
-        self.nodes.push(Node { parent: NONE, frame: context, weight: 0, samples: 0, thread });
+        self.nodes.push(Node { parent: NONE, frame: context, weight: 0, samples: 0, thread, first: NONE });
         root
     }
 
     /// The child of a node with a frame, made if there is none.
     #[inline]
     pub(crate) fn child(&mut self, parent: u32, frame: FrameId, thread: u32) -> u32 {
+        let first = self.nodes[parent as usize].first;
+        if first == NONE {
+            let index = self.push(parent, frame, thread);
+            self.nodes[parent as usize].first = index;
+            return index;
+        }
+        if self.nodes[first as usize].frame == frame.0 {
+            return first;
+        }
+        self.other_child(parent, frame, thread)
+    }
+
+    fn push(&mut self, parent: u32, frame: FrameId, thread: u32) -> u32 {
+        let index = self.nodes.len() as u32;
+        self.nodes.push(Node { parent, frame: frame.0, weight: 0, samples: 0, thread, first: NONE });
+        index
+    }
+
+    fn other_child(&mut self, parent: u32, frame: FrameId, thread: u32) -> u32 {
         if self.taken * 4 >= self.slots.len() * 3 {
             self.grow();
         }
@@ -67,8 +88,7 @@ impl Tree {
             }
             place = (place + 1) & mask;
         }
-        let index = self.nodes.len() as u32;
-        self.nodes.push(Node { parent, frame: frame.0, weight: 0, samples: 0, thread });
+        let index = self.push(parent, frame, thread);
         self.slots[place] = tag << 32 | u64::from(index);
         self.taken += 1;
         index
@@ -80,7 +100,10 @@ impl Tree {
         self.slots.clear();
         self.slots.shrink_to_fit();
         self.slots = vec![FREE; size];
-        for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.parent != NONE) {
+        let is_other = |index: usize, node: &Node| {
+            node.parent != NONE && self.nodes[node.parent as usize].first != index as u32
+        };
+        for (index, node) in self.nodes.iter().enumerate().filter(|&(index, node)| is_other(index, node)) {
             let hash = hash(node.parent, node.frame);
             let mut place = hash as usize & (size - 1);
             while self.slots[place] != FREE {
