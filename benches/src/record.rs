@@ -110,10 +110,10 @@ impl Recorder {
         while let Some(entry) = data.next().expect("whole records") {
             records += 1;
             samples += u64::from(entry.kind() == RecordType::SAMPLE);
-            if entry.kind() == RecordType::LOST_SAMPLES {
-                if let Record::LostSamples(count) = entry.decode().expect("known").record {
-                    lost += count;
-                }
+            if entry.kind() == RecordType::LOST_SAMPLES
+                && let Record::LostSamples(count) = entry.decode().expect("known").record
+            {
+                lost += count;
             }
         }
         (records, samples, lost)

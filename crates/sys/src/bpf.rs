@@ -80,7 +80,7 @@ pub mod array {
     pub const PROG_TAGS: usize = 8;
 }
 
-/// By the numbers of [`array`].
+/// By the numbers of [`mod@array`].
 const PLACES: [Place; 9] = [
     Place { pointer: 24, count: 16, item: Item::Bytes(1) },
     Place { pointer: 32, count: 20, item: Item::Bytes(1) },
@@ -101,7 +101,7 @@ const INFO_SIZE: usize = 232;
 pub struct ProgramInfo {
     /// `struct bpf_prog_info`; its pointers are zero.
     pub info: Vec<u8>,
-    /// The arrays, by the numbers of [`array`]; empty unless asked for.
+    /// The arrays, by the numbers of [`mod@array`]; empty unless asked for.
     pub arrays: [Vec<u8>; 9],
 }
 
@@ -122,7 +122,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     word.map_or(0, |word| u32::from_ne_bytes(*word))
 }
 
-/// Asks about an open program, with these of its [arrays](array).
+/// Asks about an open program, with these of its [arrays](mod@array).
 pub fn program_info(program: BorrowedFd<'_>, arrays: &[usize]) -> Result<ProgramInfo, Errno> {
     let mut info = [0; INFO_SIZE];
     // How long the arrays are.
