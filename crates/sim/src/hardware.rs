@@ -60,7 +60,7 @@ pub struct PmuModel {
     pub fixed: Vec<usize>,
     /// For a kind, which of the general counters can count it; all, where nothing is said.
     pub only_on: BTreeMap<usize, Vec<usize>>,
-    /// Bits of a counter.
+    /// Bits of a counter, 2 to 64.
     pub width: u32,
     /// One in so many attempts to put an event on a counter fails; 0: none.
     pub refuses_one_in: u64,
@@ -146,6 +146,15 @@ impl SimPmu {
         (SimPmu { model, hardwares, running, attempts: 0, seed }, watcher)
     }
 
+    /// What a counter shows: it has only so many bits.
+    fn shown(&self, cpu: u32, hw: &Hw) -> u64 {
+        self.total(cpu, hw.config as usize, modes(hw)) as u64 & self.mask()
+    }
+
+    fn mask(&self) -> u64 {
+        u64::MAX >> (64 - self.model.width)
+    }
+
     /// What has happened on a cpu, of what an event counts.
     fn total(&self, cpu: u32, kind: usize, modes: [bool; MODES]) -> u128 {
         lock(&self.hardwares).total(cpu, kind, modes) / 1000
@@ -161,7 +170,9 @@ impl SimPmu {
     fn arm(&mut self, cpu: u32, hw: &mut Hw) {
         let (kind, modes) = (hw.config as usize, modes(hw));
         let now = self.total(cpu, kind, modes);
-        let left = if hw.is_sampling() { hw.start_period() } else { 1 << (self.model.width - 1) };
+        // Half of what the counter can hold, so that it is read before it wraps twice (rule N2).
+        let half = 1 << (self.model.width - 1);
+        let left = if hw.is_sampling() { hw.start_period().min(half) } else { half };
         for running in
             lock(&self.running)[cpu as usize].iter_mut().filter(|running| running.event == hw.event)
         {
@@ -269,7 +280,7 @@ impl Pmu for SimPmu {
 
     fn start(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, _reload: bool) {
         hw.stopped = false;
-        hw.prev = self.total(cx.cpu, hw.config as usize, modes(hw)) as u64;
+        hw.prev = self.shown(cx.cpu, hw);
         self.arm(cx.cpu, hw);
     }
 
@@ -285,8 +296,8 @@ impl Pmu for SimPmu {
         if hw.stopped {
             return;
         }
-        let now = self.total(cx.cpu, hw.config as usize, modes(hw)) as u64;
-        let delta = now.wrapping_sub(hw.prev);
+        let now = self.shown(cx.cpu, hw);
+        let delta = now.wrapping_sub(hw.prev) & self.mask();
         hw.count = hw.count.wrapping_add(delta);
         hw.period_left = hw.period_left.wrapping_sub(delta as i64);
         hw.prev = now;

@@ -25,10 +25,11 @@ mod machine;
 mod program;
 mod reader;
 pub mod scenario;
+mod tracing;
 mod world;
 
 pub use hardware::{KINDS, NAMES, PmuModel, Rates};
-pub use machine::{Machine, Setup, Turn, program};
+pub use machine::{Machine, Notices, ROOT, Setup, Turn, program};
 pub use program::{Program, Step};
 pub use reader::Reader;
 pub use world::World;

@@ -2,13 +2,14 @@
 
 use crate::hardware::{PmuModel, Rates, SimPmu, Watcher};
 use crate::program::{Cursor, Program, Step};
+use crate::reader::Reader;
 use crate::world::World;
 use perfuse_engine::abi::record::{MmapFile, RegsAbi};
 use perfuse_engine::abi::wire::{Layout, Writer};
 use perfuse_engine::abi::{Attr, ByteOrder, Errno, EventType, Software};
 use perfuse_engine::{
-    CloneFlags, Config, Effect, Engine, EventKey, Ioctl, Leaving, MapRequest, Mapping, Moment, OpenArguments,
-    PmuId, Registers, State, TaskFacts, TaskId, Trap, Watch,
+    CgroupId, CloneFlags, Config, Effect, Engine, EventKey, Ioctl, Leaving, MapRequest, Mapping, Moment,
+    Notice, OpenArguments, PmuId, Registers, State, TaskFacts, TaskId, Trap, Watch,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -26,12 +27,27 @@ pub struct Setup {
     pub pmu: Option<PmuModel>,
     /// From which all chance comes.
     pub seed: u64,
+    /// How long the interrupt of a sample takes, which the kernel limits (rule I24).
+    pub sample_ns: Option<u64>,
+    /// After so many steps the machine stands still: whatever it is made to do comes to an end.
+    pub budget: u64,
+    /// Tasks there may be at once.
+    pub most_tasks: usize,
 }
 
 impl Default for Setup {
     /// One cpu with a PMU of four counters.
     fn default() -> Self {
-        Setup { cpus: 1, hz: 250, slice_ns: 4_000_000, pmu: Some(PmuModel::default()), seed: 1 }
+        Setup {
+            cpus: 1,
+            hz: 250,
+            slice_ns: 4_000_000,
+            pmu: Some(PmuModel::default()),
+            seed: 1,
+            sample_ns: None,
+            budget: u64::MAX,
+            most_tasks: 4096,
+        }
     }
 }
 
@@ -52,8 +68,24 @@ pub struct Machine {
     watches: BTreeMap<EventKey, Watch>,
     /// Signals that events sent to tasks.
     pub traps: Vec<(u64, Trap)>,
+    /// What was told of each event, by its id; what copies in child tasks tell is told of the original.
+    pub notices: BTreeMap<u64, Notices>,
+    used: u64,
     /// Who ran where, from when on.
     pub schedule: Vec<Turn>,
+}
+
+/// How often something was told of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Notices {
+    /// Those who wait for it were woken.
+    pub wakes: u64,
+    /// A signal that there is something to read, or that it failed (rule G26).
+    pub signals: u64,
+    /// A signal that it is over.
+    pub hups: u64,
+    /// SIGTRAP (rule I30).
+    pub traps: u64,
 }
 
 /// A task got a cpu.
@@ -79,7 +111,10 @@ struct SimCpu {
 #[derive(Debug)]
 struct SimTask {
     pid: u32,
+    process: u32,
+    cgroup: CgroupId,
     name: String,
+    program: String,
     cursor: Cursor,
     /// What is left of the step at hand.
     left_ns: Option<u64>,
@@ -99,6 +134,9 @@ struct Doing {
     place: u64,
     pid: u32,
 }
+
+/// The cgroup that everybody is in who is in no other.
+pub const ROOT: CgroupId = CgroupId(1);
 
 /// Where programs lie, and the kernel.
 const TEXT: u64 = 0x40_0000;
@@ -165,6 +203,7 @@ impl Machine {
             let id = engine.register(Box::new(pmu)).expect("the type is free on a new machine");
             (id, watcher)
         });
+        engine.set_filter_maker(crate::tracing::filter);
         let cpus = (0..setup.cpus).map(|_| SimCpu { next_tick: tick, ..SimCpu::default() }).collect();
         Machine {
             engine,
@@ -178,6 +217,8 @@ impl Machine {
             pmu,
             watches: BTreeMap::new(),
             traps: Vec::new(),
+            notices: BTreeMap::new(),
+            used: 0,
             schedule: Vec::new(),
         }
     }
@@ -205,20 +246,39 @@ impl Machine {
     /// Starts a task with a program that is known.
     pub fn spawn(&mut self, program: &str) -> Option<TaskId> {
         let program = self.programs.get(program)?.clone();
-        let task = self.new_task(&program, None);
+        if self.tasks.len() >= self.setup.most_tasks {
+            return None;
+        }
+        let task = self.new_task(&program, None, None);
         let pid = self.tasks[&task].pid;
-        self.engine.add_task(task, TaskFacts::new(pid, pid));
+        let cgroup = self.tasks[&task].cgroup;
+        self.engine.add_task(task, TaskFacts { cgroup, ..TaskFacts::new(pid, pid) });
         self.make_ready(task);
         Some(task)
     }
 
-    fn new_task(&mut self, program: &Program, parent: Option<TaskId>) -> TaskId {
+    /// The living tasks that run a program, oldest first.
+    pub fn running(&self, program: &str) -> impl Iterator<Item = TaskId> {
+        let all = self.tasks.iter().filter(move |(_, task)| task.program == program);
+        all.map(|(id, _)| *id).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Whether a task has not ended.
+    pub fn lives(&self, task: TaskId) -> bool {
+        self.tasks.contains_key(&task)
+    }
+
+    fn new_task(&mut self, program: &Program, parent: Option<TaskId>, process: Option<u32>) -> TaskId {
         let pid = self.next_pid;
+        let inherited = parent.and_then(|parent| self.tasks.get(&parent)).map(|parent| parent.cgroup);
         self.next_pid += 1;
         let task = TaskId(pid.into());
         let own = SimTask {
             pid,
+            process: process.unwrap_or(pid),
+            cgroup: program.cgroup.or(inherited).unwrap_or(ROOT),
             name: program.name.clone(),
+            program: program.name.clone(),
             cursor: Cursor::new(program.steps.clone()),
             left_ns: None,
             on: program.on,
@@ -265,12 +325,53 @@ impl Machine {
         Ok(words.map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect())
     }
 
-    /// Maps the ring of an event.
-    pub fn map(&mut self, fd: i32, data_pages: usize) -> Result<crate::reader::Reader, Errno> {
+    /// Maps the ring of an event, for `caller`.
+    pub fn map(&mut self, caller: TaskId, fd: i32, request: MapRequest) -> Result<Reader, Errno> {
         let event = self.event(fd).ok_or(Errno::EBADF)?;
-        let request = MapRequest::ring(data_pages);
-        let memory = self.engine.mmap(&mut self.world, TaskId(0), event, self.now, request)?;
-        Ok(crate::reader::Reader::new(memory, self.world.page_bytes))
+        let memory = self.engine.mmap(&mut self.world, caller, event, self.now, request)?;
+        self.carry_out();
+        Ok(Reader::new(memory, self.world.page_bytes))
+    }
+
+    /// Unmaps it.
+    pub fn unmap(&mut self, fd: i32) -> Result<(), Errno> {
+        let event = self.event(fd).ok_or(Errno::EBADF)?;
+        self.engine.munmap(event, self.now);
+        self.carry_out();
+        Ok(())
+    }
+
+    /// What `poll(2)` answers.
+    pub fn poll(&mut self, fd: i32) -> Result<u32, Errno> {
+        Ok(self.engine.poll(self.event(fd).ok_or(Errno::EBADF)?))
+    }
+
+    /// `prctl(2)` of a task: its events are switched on or off (rule C57).
+    pub fn prctl(&mut self, caller: TaskId, enable: bool) {
+        self.engine.prctl(caller, enable, self.now);
+        self.carry_out();
+    }
+
+    /// Makes a cgroup; its descriptor.
+    pub fn make_cgroup(&mut self, parent: CgroupId) -> (CgroupId, i32) {
+        let cgroup = CgroupId(ROOT.0 + 1 + self.world.cgroups.len() as u64);
+        self.engine.add_cgroup(cgroup, parent);
+        let fd = self.world.install_cgroup(cgroup);
+        (cgroup, fd)
+    }
+
+    /// Moves a task to another cgroup.
+    pub fn move_to_cgroup(&mut self, task: TaskId, cgroup: CgroupId) {
+        if let Some(own) = self.tasks.get_mut(&task) {
+            own.cgroup = cgroup;
+        }
+        self.engine.move_to_cgroup(task, cgroup, self.now);
+        self.carry_out();
+    }
+
+    /// The state of an event.
+    pub fn state(&self, fd: i32) -> Option<State> {
+        self.event(fd).and_then(|event| self.engine.state(event))
     }
 
     /// Closes a descriptor.
@@ -283,7 +384,7 @@ impl Machine {
 
     /// Whether an event counts now.
     pub fn is_active(&self, fd: i32) -> bool {
-        self.event(fd).and_then(|event| self.engine.state(event)) == Some(State::Active)
+        self.state(fd) == Some(State::Active)
     }
 
     /// A cpu goes, with whom it ran.
@@ -295,6 +396,44 @@ impl Machine {
             self.make_ready(task);
         }
         self.carry_out();
+    }
+
+    /// A cpu comes back.
+    pub fn plug(&mut self, cpu: u32) {
+        let tick = self.engine.config().tick_ns();
+        let own = &mut self.cpus[cpu as usize];
+        own.offline = false;
+        own.next_tick = (self.now / tick + 1) * tick;
+        self.engine.cpu_online(cpu);
+        self.carry_out();
+    }
+
+    /// The PMU goes for good.
+    pub fn remove_pmu(&mut self) -> bool {
+        let Some((pmu, _)) = self.pmu.take() else { return false };
+        self.engine.unregister(pmu, self.now);
+        self.carry_out();
+        true
+    }
+
+    /// Whether it stands still because its [budget](Setup::budget) is used up.
+    pub fn is_exhausted(&self) -> bool {
+        self.used >= self.setup.budget
+    }
+
+    /// Uses some of the budget; how much there was to use.
+    fn spend(&mut self, steps: u64) -> u64 {
+        let spent = steps.min(self.setup.budget - self.used.min(self.setup.budget));
+        self.used += spent;
+        spent
+    }
+
+    fn notice(&mut self, event: EventKey, note: impl FnOnce(&mut Notices)) {
+        // The id is that of the original.
+        let id = self.engine.ioctl(&mut self.world, TaskId(0), event, self.now, Ioctl::Id);
+        if let Ok(id) = id {
+            note(self.notices.entry(id).or_default());
+        }
     }
 
     /// Does what the engine asked for.
@@ -309,11 +448,15 @@ impl Machine {
                 }
                 Effect::Trap(trap) => {
                     self.traps.push((self.now, trap));
+                    self.notice(trap.event, |notices| notices.traps += 1);
                     // Tasks here take every signal at once.
                     self.engine.trap_delivered(trap.event);
                 }
-                // Readers look when they like.
-                Effect::Wake(_) | Effect::Signal(..) | Effect::RateLowered { .. } => {}
+                // Readers look when they like; it is only told.
+                Effect::Wake(event) => self.notice(event, |notices| notices.wakes += 1),
+                Effect::Signal(event, Notice::Hup) => self.notice(event, |notices| notices.hups += 1),
+                Effect::Signal(event, _) => self.notice(event, |notices| notices.signals += 1),
+                Effect::RateLowered { .. } => {}
             }
         }
     }
@@ -371,6 +514,10 @@ impl Machine {
     pub fn run_until(&mut self, end: u64) {
         loop {
             self.settle();
+            if self.is_exhausted() {
+                return;
+            }
+            self.spend(1);
             let next = self.next_moment().map_or(end, |next| next.clamp(self.now, end));
             self.advance(next - self.now);
             if self.now >= end {
@@ -398,10 +545,30 @@ impl Machine {
                 }
                 moved |= self.quick_step(cpu);
             }
-            if !moved {
+            moved |= self.balance();
+            if !moved || self.spend(1) == 0 {
                 return;
             }
         }
+    }
+
+    /// A cpu that has nothing to do takes a task that waits elsewhere.
+    fn balance(&mut self) -> bool {
+        let idle = |cpu: &SimCpu| cpu.current.is_none() && cpu.queue.is_empty() && !cpu.offline;
+        let Some(to) = self.cpus.iter().position(idle) else { return false };
+        let free = |task: &&TaskId| self.tasks[*task].on.is_none_or(|on| on as usize == to);
+        let found = self.cpus.iter().enumerate().find_map(|(from, cpu)| {
+            // Who runs nowhere yet will run where it waits.
+            cpu.current?;
+            Some((from, *cpu.queue.iter().find(free)?))
+        });
+        let Some((from, task)) = found else { return false };
+        self.cpus[from].queue.retain(|other| *other != task);
+        self.cpus[to].queue.push(task);
+        if let Some(own) = self.tasks.get_mut(&task) {
+            own.cpu = to as u32;
+        }
+        true
     }
 
     /// Does the step at hand of a cpu's task, if it takes no time.
@@ -433,8 +600,8 @@ impl Machine {
         let now = self.now;
         match step {
             Some(Step::Fault { count, major, addr }) => {
-                for number in 0..count {
-                    let addr = addr + number * 4096;
+                for number in 0..self.spend(count) {
+                    let addr = addr.wrapping_add(number.wrapping_mul(4096));
                     let kind = if major { Software::PAGE_FAULTS_MAJ } else { Software::PAGE_FAULTS_MIN };
                     self.engine.software(cpu, now, Software::PAGE_FAULTS, 1, addr, &doing);
                     self.engine.software(cpu, now, kind, 1, addr, &doing);
@@ -442,17 +609,20 @@ impl Machine {
             }
             Some(Step::Sleep(ns)) => {
                 if let Some(own) = self.tasks.get_mut(&task) {
-                    own.wakes_at = Some(now + ns);
+                    own.wakes_at = Some(now.saturating_add(ns));
                 }
                 self.put(cpu, None, Leaving::Sleeps);
             }
             Some(Step::Start { program, thread }) => self.start(task, cpu, &program, thread),
-            Some(Step::Exec(name)) => {
+            Some(Step::Prctl(enable)) => self.engine.prctl(task, enable, now),
+            Some(Step::Enter(cgroup)) => self.move_to_cgroup(task, cgroup),
+            Some(Step::Exec { program: name, fresh }) => {
                 if let (Some(own), Some(program)) = (self.tasks.get_mut(&task), self.programs.get(&name)) {
                     own.cursor = Cursor::new(program.steps.clone());
                     own.name.clone_from(&name);
+                    own.program.clone_from(&name);
                 }
-                self.engine.exec(task, cpu, now, name.as_bytes(), false);
+                self.engine.exec(task, cpu, now, name.as_bytes(), fresh);
             }
             Some(Step::Comm(name)) => {
                 self.engine.comm(task, cpu, now, name.as_bytes(), false);
@@ -474,8 +644,9 @@ impl Machine {
                 self.engine.mapped(task, cpu, now, &mapping);
             }
             Some(Step::Touch { addr, len, write }) => self.touch(cpu, addr, len, write, &doing),
-            Some(Step::Tracepoint { id, count }) => {
-                self.engine.tracepoint(cpu, now, id, count, &[], &doing);
+            Some(Step::Tracepoint { id, count, value }) => {
+                let record = crate::tracing::record(id, pid, value);
+                self.engine.tracepoint(cpu, now, id, count, &record, &doing);
             }
             _ => {}
         }
@@ -485,11 +656,15 @@ impl Machine {
 
     fn start(&mut self, parent: TaskId, cpu: u32, program: &str, thread: bool) {
         let Some(program) = self.programs.get(program).cloned() else { return };
-        let child = self.new_task(&program, Some(parent));
-        let pid = self.tasks[&child].pid;
-        let process = if thread { self.tasks[&parent].pid } else { pid };
+        if self.tasks.len() >= self.setup.most_tasks {
+            return;
+        }
+        let process = if thread { Some(self.tasks[&parent].process) } else { None };
+        let child = self.new_task(&program, Some(parent), process);
+        let (pid, process) = (self.tasks[&child].pid, self.tasks[&child].process);
         let flags = CloneFlags { thread, clear_sighand: false };
-        let facts = TaskFacts::new(process, pid);
+        let cgroup = self.tasks[&child].cgroup;
+        let facts = TaskFacts { cgroup, ..TaskFacts::new(process, pid) };
         if self.engine.fork(parent, child, facts, flags, cpu, self.now).is_err() {
             self.tasks.remove(&child);
             return;
@@ -521,8 +696,8 @@ impl Machine {
             let kind = watch.kind;
             watch.cpu == cpu
                 && (kind & 2 != 0 && write || kind & 1 != 0 && !write)
-                && addr < watch.addr + watch.len
-                && watch.addr < addr + len
+                && addr < watch.addr.saturating_add(watch.len)
+                && watch.addr < addr.saturating_add(len)
         };
         let events: Vec<EventKey> = self.watches.values().filter(hit).map(|watch| watch.event).collect();
         for event in events {
@@ -550,12 +725,13 @@ impl Machine {
             moments.push(own.next_tick);
             moments.extend(self.engine.deadline(cpu));
             let Some(task) = own.current.and_then(|task| self.tasks.get(&task)) else { continue };
-            moments.extend(task.left_ns.map(|left| self.now + left));
+            moments.extend(task.left_ns.map(|left| self.now.saturating_add(left)));
             if !own.queue.is_empty() {
                 moments.push(own.slice_ends);
             }
             if let (Some((kernel, rates)), Some((_, watcher))) = (self.working(cpu), &self.pmu) {
-                moments.extend(watcher.next_overflow(cpu, kernel, &rates).map(|ns| self.now + ns));
+                moments
+                    .extend(watcher.next_overflow(cpu, kernel, &rates).map(|ns| self.now.saturating_add(ns)));
             }
         }
         moments.into_iter().min()
@@ -585,7 +761,7 @@ impl Machine {
             let doing = self.doing(cpu);
             if let (Some((kernel, rates)), Some((pmu, watcher))) = (self.working(cpu), &self.pmu) {
                 if watcher.next_overflow(cpu, kernel, &rates) == Some(0) {
-                    self.engine.interrupt(*pmu, cpu, now, None, &doing);
+                    self.engine.interrupt(*pmu, cpu, now, self.setup.sample_ns, &doing);
                 }
             }
             if self.engine.deadline(cpu).is_some_and(|at| at <= now) {
@@ -633,5 +809,5 @@ impl Machine {
 
 /// A program of these steps.
 pub fn program(name: &str, steps: Vec<Step>) -> Program {
-    Program { name: name.to_owned(), steps: Rc::from(steps), on: None }
+    Program { name: name.to_owned(), steps: Rc::from(steps), on: None, cgroup: None }
 }

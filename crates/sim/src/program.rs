@@ -1,6 +1,7 @@
 //! What tasks do: programs of steps.
 
 use crate::hardware::Rates;
+use perfuse_engine::CgroupId;
 use std::rc::Rc;
 
 /// One step of a program.
@@ -36,7 +37,16 @@ pub enum Step {
     /// Waits until all it started have ended.
     Wait,
     /// Becomes another program.
-    Exec(String),
+    Exec {
+        /// The program's name.
+        program: String,
+        /// It is one of another user, whom those who measured the task may not look at (rule D43).
+        fresh: bool,
+    },
+    /// Switches the events that it opened on or off: `prctl(2)`.
+    Prctl(bool),
+    /// Goes to a cgroup.
+    Enter(CgroupId),
     /// Calls itself something else.
     Comm(String),
     /// Maps memory.
@@ -65,6 +75,8 @@ pub enum Step {
         id: u64,
         /// Its weight.
         count: u64,
+        /// What its record says.
+        value: u64,
     },
     /// Does steps several times.
     Repeat(u64, Rc<[Step]>),
@@ -81,6 +93,8 @@ pub struct Program {
     pub steps: Rc<[Step]>,
     /// The only cpu it may run on.
     pub on: Option<u32>,
+    /// The cgroup it starts in; that of its parent.
+    pub cgroup: Option<CgroupId>,
 }
 
 /// Where a task stands in its program.

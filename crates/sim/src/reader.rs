@@ -18,18 +18,50 @@ impl Reader {
         Reader { memory, page_bytes, tail: 0 }
     }
 
+    fn head(&self) -> u64 {
+        self.memory.words()[offset::DATA_HEAD / 8].load(Ordering::Acquire)
+    }
+
+    fn word(&self, at: u64) -> u64 {
+        let data = &self.memory.words()[self.page_bytes / 8..];
+        data[(at / 8) as usize & (data.len() - 1)].load(Ordering::Relaxed)
+    }
+
     /// The bytes of all records since the last time.
     pub fn take(&mut self) -> Vec<u8> {
-        let words = self.memory.words();
-        let head = words[offset::DATA_HEAD / 8].load(Ordering::Acquire);
-        let data = &words[self.page_bytes / 8..];
+        let head = self.head();
         let mut bytes = Vec::new();
         while self.tail != head {
-            let at = (self.tail / 8) as usize & (data.len() - 1);
-            bytes.extend(data[at].load(Ordering::Relaxed).to_ne_bytes());
+            bytes.extend(self.word(self.tail).to_ne_bytes());
             self.tail = self.tail.wrapping_add(8);
         }
-        words[offset::DATA_TAIL / 8].store(head, Ordering::Release);
+        self.memory.words()[offset::DATA_TAIL / 8].store(head, Ordering::Release);
         bytes
+    }
+
+    /// The bytes of the records in a ring that is written backward, newest first (rule G11). They stay
+    /// there.
+    pub fn look_back(&self) -> Vec<u8> {
+        let len = (self.memory.words().len() * 8 - self.page_bytes) as u64;
+        let head = self.head();
+        // As much as was written, and no more than there is.
+        let most = head.wrapping_neg().min(len);
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < most {
+            let at = head.wrapping_add(bytes.len() as u64);
+            // The size is the last two bytes of the header.
+            let header = self.word(at).to_ne_bytes();
+            let size = u64::from(u16::from_ne_bytes([header[6], header[7]]));
+            if size < 8 || bytes.len() as u64 + size > most {
+                break;
+            }
+            (0..size / 8).for_each(|word| bytes.extend(self.word(at.wrapping_add(word * 8)).to_ne_bytes()));
+        }
+        bytes
+    }
+
+    /// What a field of the control page says, by its offset.
+    pub fn page(&self, offset: usize) -> u64 {
+        self.memory.words()[offset / 8].load(Ordering::Acquire)
     }
 }

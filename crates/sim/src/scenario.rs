@@ -22,16 +22,20 @@
 //! A line is a statement; `#` begins a remark. Blocks end with `end`. `docs/scenarios.md` of the project
 //! describes all statements.
 
+mod check;
 mod parse;
 mod play;
+mod records;
 mod show;
+mod words;
 
 use crate::machine::Setup;
 use crate::program::Program;
 use perfuse_abi::{Attr, Errno};
+use perfuse_engine::{State, Sysctl};
 use std::fmt;
 
-pub use play::{Outcome, play};
+pub use play::{BUDGET, Outcome, play, play_within};
 
 /// A scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +44,8 @@ pub struct Scenario {
     pub setup: Setup,
     /// Ids of its tracepoints.
     pub tracepoints: Vec<u64>,
+    /// Its cgroups in order: the name, and the place of the parent among them.
+    pub cgroups: Vec<(String, Option<usize>)>,
     /// Its programs.
     pub programs: Vec<Program>,
     /// What is done, in order.
@@ -58,9 +64,14 @@ pub struct Line {
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
-    /// `start PROGRAM`
-    Start(String),
-    /// `open NAME EVENT [on PROGRAM] [cpu N] [group NAME] ...`
+    /// `start PROGRAM [as NAME]`
+    Start {
+        /// The program.
+        program: String,
+        /// What the task is called; the same as the program if nothing is said.
+        name: String,
+    },
+    /// `open NAME EVENT [on TASK] [cpu N] [group NAME] ...`
     Open(Box<Open>),
     /// `at TIME ACTION`, or an action at once.
     Do {
@@ -68,16 +79,13 @@ pub enum Statement {
         at: Option<u64>,
         /// What.
         action: Action,
+        /// `fails ERRNO`
+        fails: Option<Errno>,
     },
     /// `run TIME`: for so long.
     Run(u64),
-    /// `expect NAME VALUE`, `expect NAME LOW..HIGH`, `expect NAME ERRNO`
-    Expect {
-        /// The event.
-        event: String,
-        /// What it reads as.
-        expected: Expected,
-    },
+    /// `expect ...`
+    Expect(Expect),
     /// `show counts`, `show records [NAME]`, `show schedule`
     Show(Show),
 }
@@ -89,14 +97,46 @@ pub struct Open {
     pub name: String,
     /// What is asked for.
     pub attr: Attr,
-    /// The program whose first task is measured.
-    pub program: Option<String>,
+    /// Whom it measures.
+    pub on: On,
     /// The cpu.
-    pub cpu: Option<u32>,
+    pub cpu: Option<i32>,
     /// The event that leads.
     pub group: Option<String>,
+    /// The event whose ring it uses.
+    pub output: Option<String>,
+    /// The task that opens it; nobody of the machine.
+    pub by: Option<String>,
     /// Pages of its ring.
     pub ring: Option<usize>,
+    /// Its ring is mapped without the right to write, so that the oldest records are overwritten.
+    pub overwrite: bool,
+    /// How often its ring is read.
+    pub reads: Reads,
+    /// `O_ASYNC` is set.
+    pub signals: bool,
+}
+
+/// Whom an event measures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum On {
+    /// All.
+    All,
+    /// A task, or the first of a program.
+    Task(String),
+    /// A cgroup, by its place.
+    Cgroup(usize),
+    /// This process number.
+    Pid(i32),
+}
+
+/// When a ring is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Each so many ns, and before anything is expected or shown.
+    Every(u64),
+    /// When `drain` says so.
+    Never,
 }
 
 /// What can be done to an event, or to the machine.
@@ -112,23 +152,131 @@ pub enum Action {
     Refresh(String, i32),
     /// `period NAME N`
     Period(String, u64),
+    /// `output NAME OTHER`, `output NAME none`
+    Output(String, Option<String>),
+    /// `pause NAME`, `resume NAME`
+    Pause(String, bool),
+    /// `filter NAME TEXT`
+    Filter(String, String),
+    /// `modify NAME EVENT`
+    Modify(String, Box<Attr>),
+    /// `map NAME PAGES [read-only]`
+    Map(String, usize, bool),
+    /// `unmap NAME`
+    Unmap(String),
     /// `close NAME`
     Close(String),
     /// `drain NAME`: reads its ring.
     Drain(String),
-    /// `unplug CPU`
-    Unplug(u32),
+    /// `unplug CPU`, `plug CPU`
+    Plug(u32, bool),
+    /// `remove-pmu`
+    RemovePmu,
+    /// `set FILE VALUE`
+    Set(Sysctl, String),
+    /// `mux-interval MS`
+    MuxInterval(u64),
+    /// `privileged`, `unprivileged`
+    Privileged(bool),
+    /// `may-trace`, `may-not-trace`
+    MayTrace(bool),
+    /// `locked-memory PAGES`
+    LockedMemory(u64),
+    /// `descriptors N`
+    Descriptors(usize),
+    /// `prctl TASK enable`, `prctl TASK disable`
+    Prctl(String, bool),
+    /// `move TASK CGROUP`, by its place; the root if none.
+    Move(String, Option<usize>),
 }
 
-/// What an event is expected to read as.
+/// What is expected.
 #[derive(Clone, Debug, PartialEq)]
+pub enum Expect {
+    /// `expect NAME[.FIELD][+NAME[.FIELD]...] VALUE`
+    Value(Vec<Quantity>, Expected),
+    /// `expect NAME ERRNO`: it could not be opened, or cannot be read.
+    Refused(String, Errno),
+    /// `expect NAME error`: it reads as the end of the file.
+    EndOfFile(String),
+    /// `expect NAME state STATE`
+    State(String, State),
+    /// `expect NAME poll in|hup|err|nothing`
+    Poll(String, u32),
+    /// `expect NAME group VALUE...`: what a group reads as, the leader first.
+    Group(String, Vec<Expected>),
+    /// `expect active 110 NAME NAME NAME`
+    Active(Vec<(String, bool)>),
+    /// `expect records NAME KIND VALUE`
+    Records(String, RecordName, Expected),
+    /// `expect order NAME KIND[*N]... [...]`; the flag: more may follow.
+    Order(String, Vec<(RecordName, u64)>, bool),
+    /// `expect record NAME KIND N|last [FIELD=VALUE]...`
+    Record {
+        /// The event.
+        event: String,
+        /// The kind.
+        kind: RecordName,
+        /// Which of that kind, from 1; the last one if none.
+        which: Option<u64>,
+        /// What is in it.
+        fields: Vec<(String, FieldValue)>,
+    },
+    /// `expect sysctl FILE VALUE`
+    Sysctl(Sysctl, String),
+}
+
+/// A kind of record; `None`: all.
+pub type RecordName = Option<perfuse_abi::record::RecordType>;
+
+/// A number of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quantity {
+    /// The event.
+    pub event: String,
+    /// Which number.
+    pub field: Field,
+}
+
+/// The numbers of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// What it counted.
+    Value,
+    /// Nanoseconds that it was enabled.
+    Enabled,
+    /// Nanoseconds that it counted.
+    Running,
+    /// Records that were lost.
+    Lost,
+    /// How often those who wait for it were woken.
+    Wakes,
+    /// Signals that there is something to read.
+    Signals,
+    /// Signals that it is over.
+    Hups,
+    /// SIGTRAPs.
+    Traps,
+    /// Where in the ring the next record comes.
+    Head,
+}
+
+/// A value, or a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// Between these, both included.
     Between(u64, u64),
-    /// It could not be opened.
-    Refused(Errno),
-    /// It is in the error state.
-    Error,
+    /// What the sum of these is.
+    Same(Vec<Quantity>),
+}
+
+/// What is in a field of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldValue {
+    /// A number between these.
+    Between(u64, u64),
+    /// The process number of a task.
+    Text(String),
 }
 
 /// What to print.

@@ -22,10 +22,13 @@ pub struct World {
     pub descriptor_limit: usize,
     /// Memory that may be locked, in pages.
     pub locked_pages: u64,
-    /// Attempts to get memory fail.
-    pub out_of_memory: bool,
+    /// Memory for rings that there is, in pages.
+    pub free_pages: usize,
     pub(crate) page_bytes: usize,
 }
+
+/// Descriptors of cgroups are beyond those of events.
+const FIRST_CGROUP: i32 = 1 << 24;
 
 impl World {
     pub(crate) fn new(page_bytes: usize) -> Self {
@@ -36,14 +39,21 @@ impl World {
             cgroups: BTreeMap::new(),
             descriptor_limit: usize::MAX,
             locked_pages: u64::MAX,
-            out_of_memory: false,
+            free_pages: 1 << 16,
             page_bytes,
         }
     }
 
+    /// Gives a cgroup the lowest free descriptor of its own.
+    pub(crate) fn install_cgroup(&mut self, cgroup: CgroupId) -> i32 {
+        let fd = FIRST_CGROUP + self.cgroups.len() as i32;
+        self.cgroups.insert(fd, cgroup);
+        fd
+    }
+
     /// Gives an event the lowest free descriptor.
     pub(crate) fn install(&mut self, event: EventKey) -> i32 {
-        let fd = (3..).find(|fd| !self.descriptors.contains_key(fd)).unwrap_or(i32::MAX);
+        let fd = (3..FIRST_CGROUP).find(|fd| !self.descriptors.contains_key(fd)).unwrap_or(i32::MAX);
         self.descriptors.insert(fd, event);
         fd
     }
@@ -79,9 +89,7 @@ impl Host for World {
     }
 
     fn allocate(&mut self, _caller: TaskId, pages: usize) -> Result<Arc<dyn Memory>, Errno> {
-        if self.out_of_memory {
-            return Err(Errno::ENOMEM);
-        }
+        self.free_pages = self.free_pages.checked_sub(pages).ok_or(Errno::ENOMEM)?;
         let words = pages * self.page_bytes / size_of::<u64>();
         Ok(Arc::new((0..words).map(|_| AtomicU64::new(0)).collect::<Vec<_>>()))
     }

@@ -39,16 +39,45 @@ fn what_happens_happens_again() {
 #[test]
 fn mistakes_are_told_with_their_line() {
     for (text, problem) in [
-        ("frobnicate", "line 1: 'frobnicate' is no statement"),
+        ("frobnicate", "line 1: no statement is called 'frobnicate': there are machine, "),
+        ("opne c cycles", "line 1: no statement is called 'opne': do you mean 'open'? there are "),
         ("machine\n cpus x\nend", "line 2: the number of cpus is a number, not 'x'"),
+        ("machine\n cpus 1000\nend", "line 2: the number of cpus is 1 to 256, not 1000"),
+        (
+            "machine\n conters 2\nend",
+            "line 2: nothing of a machine is called 'conters': do you mean 'counters'?",
+        ),
         ("machine\n cpus 2", "line 2: the machine has no 'end'"),
-        ("\nstart worker", "line 2: there is no program 'worker'"),
+        (
+            "program p\n compute 1ms cycle=3\nend",
+            "line 2: the hardware does not know 'cycle': do you mean 'cycles'?",
+        ),
+        ("\nstart worker", "line 2: no program is called 'worker'"),
+        ("program worker\nend\nstart woker", "line 3: no program is called 'woker': do you mean 'worker'?"),
         ("open a cyles", "line 1: "),
-        ("enable a", "line 1: no event 'a' is open here"),
+        ("open a cycles pined", "line 1: an event has no 'pined': do you mean 'pinned'?"),
+        ("open a cycles perid=3", "line 1: an event has no 'perid': do you mean 'period'?"),
+        ("open a cycles sample=TIM", "line 1: samples have no 'TIM': do you mean 'TID'?"),
+        ("open records cycles", "line 1: an event cannot be called 'records'"),
+        ("enable a", "line 1: no event is open as 'a'"),
+        ("open a cycles on nobody", "line 1: no task or program is called 'nobody'"),
         ("run 5", "line 1: a time is a number with ns, us, ms or s, not '5'"),
         ("run 5ms 6", "line 1: '6' is too much here"),
+        ("run 99999999s", "line 1: '99999999s' is too long"),
+        (
+            "set perf_event_paranoi 2",
+            "line 1: no file is called 'perf_event_paranoi': do you mean 'perf_event_paranoid'?",
+        ),
+        ("open a cycles\nexpect a.enabld 3", "line 2: an event has no 'enabld': do you mean 'enabled'?"),
+        ("open a cycles\nexpect a state actve", "line 2: no state is called 'actve': do you mean 'active'?"),
+        (
+            "open a cycles\nexpect records a SAMPL 3",
+            "line 2: no records are called 'SAMPL': do you mean 'SAMPLE'?",
+        ),
+        ("open a cycles\nenable a fails EINVALL", "line 2: 'EINVALL' is no errno"),
+        ("open a cycles cpu 0\nexpect a x", "line 2: a value is a number, not 'x'"),
     ] {
         let error = text.parse::<Scenario>().expect_err(text).to_string();
-        assert!(error.starts_with(problem), "{error}");
+        assert!(error.starts_with(problem), "{text}: {error}");
     }
 }

@@ -1,10 +1,12 @@
 //! Plays a scenario.
 
-use super::{Action, Expected, Line, Open, Scenario, Show, Statement, show};
-use crate::machine::Machine;
+use super::parse::cgroup_id;
+use super::{Action, Line, On, Open, Reads, Scenario, Show, Statement, show};
+use crate::machine::{Machine, ROOT, Setup};
 use crate::reader::Reader;
-use perfuse_abi::{Attr, Errno};
-use perfuse_engine::{Ioctl, OpenArguments, TaskId};
+use perfuse_abi::wire::{Layout, Writer};
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, OpenFlags};
+use perfuse_engine::{AttrMemory, Ioctl, MapRequest, OpenArguments, TaskId};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -15,7 +17,7 @@ pub struct Outcome {
     pub text: String,
     /// Expectations that were met.
     pub met: usize,
-    /// Those that were not: line and what was found.
+    /// Those that were not, and what could not be done: line and what was found.
     pub failed: Vec<(usize, String)>,
 }
 
@@ -25,7 +27,12 @@ pub(super) struct Watched {
     pub(super) name: String,
     pub(super) attr: Attr,
     pub(super) fd: Result<i32, Errno>,
+    /// The id, which outlives the descriptor.
+    pub(super) id: u64,
     pub(super) reader: Option<Reader>,
+    reads: Reads,
+    overwrite: bool,
+    by: TaskId,
     /// All that was read from its ring.
     pub(super) bytes: Vec<u8>,
     /// Whether it counted, at each look.
@@ -42,25 +49,48 @@ pub(super) struct Stage {
     pub(super) looks: Vec<u64>,
     look_every: u64,
     /// What is to be done later.
-    later: Vec<(u64, usize, Action)>,
+    later: Vec<Later>,
+    /// Bytes of all records.
+    kept: usize,
+}
+
+#[derive(Debug)]
+struct Later {
+    at: u64,
+    line: usize,
+    action: Action,
+    fails: Option<Errno>,
 }
 
 /// How many looks a diagram has.
 const LOOKS: u64 = 72;
 
+/// Steps after which a scenario is given up.
+pub const BUDGET: u64 = 20_000_000;
+
+/// Bytes of records that are kept.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Who does what no task of the machine does.
+const OUTSIDE: TaskId = TaskId(0);
+
 /// Plays a scenario to its end.
 pub fn play(scenario: &Scenario) -> Outcome {
-    let mut machine = Machine::new(scenario.setup.clone());
+    play_within(scenario, BUDGET)
+}
+
+/// Plays a scenario to its end, or until the machine has done so many steps.
+pub fn play_within(scenario: &Scenario, budget: u64) -> Outcome {
+    let mut machine = Machine::new(Setup { budget, ..scenario.setup.clone() });
     scenario.programs.iter().for_each(|program| machine.know(program.clone()));
     scenario.tracepoints.iter().for_each(|id| machine.declare_tracepoint(*id));
-    let whole: u64 = scenario
-        .statements
-        .iter()
-        .map(|line| match line.statement {
-            Statement::Run(ns) => ns,
-            _ => 0,
-        })
-        .sum();
+    for (_, parent) in &scenario.cgroups {
+        machine.make_cgroup(parent.map_or(ROOT, cgroup_id));
+    }
+    let whole = scenario.statements.iter().fold(0, |whole: u64, line| match line.statement {
+        Statement::Run(ns) => whole.saturating_add(ns),
+        _ => whole,
+    });
     let mut stage = Stage {
         machine,
         tasks: BTreeMap::new(),
@@ -68,43 +98,57 @@ pub fn play(scenario: &Scenario) -> Outcome {
         looks: Vec::new(),
         look_every: (whole / LOOKS).max(1),
         later: Vec::new(),
+        kept: 0,
     };
     let mut outcome = Outcome::default();
     // What is to happen at a time is known before that time is run through.
     for Line { number, statement } in &scenario.statements {
-        if let Statement::Do { at: Some(at), action } = statement {
-            stage.later.push((*at, *number, action.clone()));
+        if let Statement::Do { at: Some(at), action, fails } = statement {
+            stage.later.push(Later { at: *at, line: *number, action: action.clone(), fails: *fails });
         }
     }
-    stage.later.sort_by_key(|(at, number, _)| (*at, *number));
+    stage.later.sort_by_key(|later| (later.at, later.line));
     for Line { number, statement } in &scenario.statements {
         stage.perform(*number, statement, &mut outcome);
+        if stage.machine.is_exhausted() {
+            outcome.failed.push((*number, format!("this needs more than {budget} steps: given up")));
+            return outcome;
+        }
+    }
+    for later in &stage.later {
+        outcome.failed.push((later.line, "that time never came".to_owned()));
+    }
+    if stage.kept >= MOST_BYTES {
+        outcome.failed.push((0, "there were more records than can be kept".to_owned()));
     }
     outcome
 }
 
 impl Stage {
     fn perform(&mut self, number: usize, statement: &Statement, outcome: &mut Outcome) {
-        match statement {
-            Statement::Start(name) => {
-                if let Some(task) = self.machine.spawn(name) {
-                    self.tasks.entry(name.clone()).or_insert(task);
+        let done = match statement {
+            Statement::Start { program, name } => match self.machine.spawn(program) {
+                Some(task) => {
+                    self.tasks.insert(name.clone(), task);
+                    Ok(())
                 }
-            }
-            Statement::Open(open) => self.open(open),
-            Statement::Do { at: Some(_), .. } => {}
-            Statement::Do { at: None, action } => {
-                if let Err(problem) = self.act(action) {
-                    outcome.failed.push((number, problem));
-                }
-            }
-            Statement::Run(ns) => self.run(*ns, outcome),
-            Statement::Expect { event, expected } => match self.compare(event, expected) {
-                Ok(()) => outcome.met += 1,
-                Err(found) => outcome.failed.push((number, found)),
+                None => Err("there are too many tasks".to_owned()),
             },
+            Statement::Open(open) => self.open(open),
+            Statement::Do { at: Some(_), .. } => Ok(()),
+            Statement::Do { at: None, action, fails } => self.act(action, *fails),
+            Statement::Run(ns) => {
+                self.run(*ns, outcome);
+                Ok(())
+            }
+            Statement::Expect(expect) => {
+                self.read_rings(true);
+                let checked = self.check(expect);
+                outcome.met += usize::from(checked.is_ok());
+                checked
+            }
             Statement::Show(what) => {
-                self.drain_all();
+                self.read_rings(true);
                 let text = match what {
                     Show::Counts => show::counts(self),
                     Show::Records(event) => show::records(self, event.as_deref()),
@@ -112,50 +156,119 @@ impl Stage {
                 };
                 // Writing to a string does not fail.
                 let _ = write!(outcome.text, "{text}");
+                Ok(())
             }
+        };
+        if let Err(problem) = done {
+            outcome.failed.push((number, problem));
         }
     }
 
-    fn open(&mut self, open: &Open) {
-        let task = open.program.as_ref().and_then(|name| self.tasks.get(name)).copied();
-        let group = open.group.as_ref().and_then(|name| self.find(name)).and_then(|event| event.fd.ok());
-        let arguments = OpenArguments {
-            pid: task.map_or(-1, |task| task.0 as i32),
-            cpu: open.cpu.map_or(-1, |cpu| cpu as i32),
-            group_fd: group.unwrap_or(-1),
-            ..OpenArguments::default()
+    /// A task by its name, or the first that runs a program of this name.
+    pub(super) fn task(&self, name: &str) -> Option<TaskId> {
+        let named = self.tasks.get(name).copied();
+        named.or_else(|| self.machine.running(name).next())
+    }
+
+    fn open(&mut self, open: &Open) -> Result<(), String> {
+        let missing = |name: &str| format!("no task '{name}' is there");
+        let pid = match &open.on {
+            On::All => -1,
+            On::Task(name) => self.task(name).ok_or_else(|| missing(name))?.0 as i32,
+            On::Cgroup(place) => {
+                let wanted = cgroup_id(*place);
+                let found = self.machine.world.cgroups.iter().find(|(_, cgroup)| **cgroup == wanted);
+                found.map_or(-1, |(fd, _)| *fd)
+            }
+            On::Pid(pid) => *pid,
         };
-        let fd = self.machine.open(TaskId(0), &open.attr, arguments);
-        let reader = match (open.ring, fd) {
-            (Some(pages), Ok(fd)) => self.machine.map(fd, pages).ok(),
-            _ => None,
+        let by = match &open.by {
+            Some(name) => self.task(name).ok_or_else(|| missing(name))?,
+            None => OUTSIDE,
         };
-        let active = vec![false; self.looks.len()];
-        let (name, attr) = (open.name.clone(), open.attr);
-        self.events.push(Watched { name, attr, fd, reader, bytes: Vec::new(), active });
+        let fd_of = |name: &Option<String>| -> Result<i32, String> {
+            let Some(name) = name else { return Ok(-1) };
+            // The descriptor of one that was refused is not open.
+            Ok(self.find(name).and_then(|event| event.fd.ok()).unwrap_or(i32::MAX))
+        };
+        let (group, output) = (fd_of(&open.group)?, fd_of(&open.output)?);
+        let mut flags = OpenFlags::empty();
+        if matches!(open.on, On::Cgroup(_)) {
+            flags |= OpenFlags::PID_CGROUP;
+        }
+        let arguments = OpenArguments { pid, cpu: open.cpu.unwrap_or(-1), group_fd: group, flags };
+        let fd = self.machine.open(by, &open.attr, arguments);
+        let mut watched = Watched {
+            name: open.name.clone(),
+            attr: open.attr,
+            fd,
+            id: 0,
+            reader: None,
+            reads: open.reads,
+            overwrite: open.overwrite,
+            by,
+            bytes: Vec::new(),
+            active: vec![false; self.looks.len()],
+        };
+        let mut result = Ok(());
+        if let Ok(fd) = fd {
+            watched.id = self.machine.ioctl(fd, Ioctl::Id).unwrap_or(0);
+            if let (true, Some(event)) = (open.signals, self.machine.event(fd)) {
+                self.machine.engine.set_async(event, true);
+            }
+            if output != -1 {
+                let target = self.machine.event(output);
+                let done = self.machine.ioctl(fd, Ioctl::SetOutput(target));
+                result = done.map(drop).map_err(|errno| format!("its output goes nowhere: {errno}"));
+            }
+            if let Some(pages) = open.ring {
+                match self.machine.map(by, fd, ring(pages, open.overwrite)) {
+                    Ok(reader) => watched.reader = Some(reader),
+                    Err(errno) => result = Err(format!("its ring cannot be mapped: {errno}")),
+                }
+            }
+        }
+        self.events.push(watched);
+        result
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&Watched> {
         self.events.iter().find(|event| event.name == name)
     }
 
+    /// The descriptor of an event that is open.
+    pub(super) fn fd(&self, name: &str) -> Result<i32, String> {
+        let event = self.find(name).ok_or_else(|| format!("no event '{name}' is open yet"))?;
+        event.fd.map_err(|errno| format!("{name} was refused: {errno}"))
+    }
+
     fn run(&mut self, ns: u64, outcome: &mut Outcome) {
-        let end = self.machine.now() + ns;
+        let end = self.machine.now().saturating_add(ns);
+        let after = |now: u64, every: u64| (now / every + 1) * every;
         loop {
             let now = self.machine.now();
-            let next_look = (now / self.look_every + 1) * self.look_every;
-            let next_action = self.later.first().map_or(u64::MAX, |(at, ..)| *at).max(now);
-            let next = next_look.min(next_action).min(end);
+            let next_look = after(now, self.look_every);
+            let reads = self.events.iter().filter_map(|event| match (event.reads, &event.reader) {
+                (Reads::Every(every), Some(_)) => Some(after(now, every)),
+                _ => None,
+            });
+            let next_read = reads.min().unwrap_or(end);
+            let next_action = self.later.first().map_or(u64::MAX, |later| later.at).max(now);
+            let next = next_look.min(next_read).min(next_action).min(end);
             self.machine.run_until(next);
-            while self.later.first().is_some_and(|(at, ..)| *at <= next) {
-                let (_, number, action) = self.later.remove(0);
-                if let Err(problem) = self.act(&action) {
-                    outcome.failed.push((number, problem));
+            if self.machine.is_exhausted() {
+                return;
+            }
+            while self.later.first().is_some_and(|later| later.at <= next) {
+                let Later { line, action, fails, .. } = self.later.remove(0);
+                if let Err(problem) = self.act(&action, fails) {
+                    outcome.failed.push((line, problem));
                 }
             }
             if next == next_look {
                 self.look();
             }
+            self.read_rings(false);
             if next == end {
                 return;
             }
@@ -168,65 +281,143 @@ impl Stage {
         for event in &mut self.events {
             event.active.push(event.fd.is_ok_and(|fd| machine.is_active(fd)));
         }
-        self.drain_all();
     }
 
-    fn drain_all(&mut self) {
-        for event in &mut self.events {
-            if let Some(reader) = &mut event.reader {
-                event.bytes.extend(reader.take());
+    /// Reads the rings whose turn it is; all that are read at all, if `now`.
+    fn read_rings(&mut self, now: bool) {
+        let at = self.machine.now();
+        for place in 0..self.events.len() {
+            let due = match self.events[place].reads {
+                Reads::Every(every) => now || at % every == 0,
+                Reads::Never => false,
+            };
+            if due {
+                self.read_ring(place);
             }
         }
     }
 
-    fn act(&mut self, action: &Action) -> Result<(), String> {
-        if let Action::Unplug(cpu) = action {
-            if *cpu >= self.machine.setup().cpus {
-                return Err(format!("there is no cpu {cpu}"));
+    fn read_ring(&mut self, place: usize) {
+        let event = &mut self.events[place];
+        let Some(reader) = &mut event.reader else { return };
+        if event.overwrite && event.attr.flags.contains(AttrFlags::WRITE_BACKWARD) {
+            event.bytes = reader.look_back();
+        } else if !event.overwrite {
+            let bytes = reader.take();
+            if self.kept < MOST_BYTES {
+                self.kept += bytes.len();
+                event.bytes.extend(bytes);
             }
-            self.machine.unplug(*cpu);
-            return Ok(());
         }
-        let name = action.event().map_or("", String::as_str);
-        let fd = self.find(name).ok_or_else(|| format!("no event '{name}' is open"))?.fd;
-        let fd = fd.map_err(|errno| format!("{name} could not be opened: {errno}"))?;
-        let answer = match action {
-            Action::Enable(_, group) => self.machine.ioctl(fd, Ioctl::Enable { group: *group }),
-            Action::Disable(_, group) => self.machine.ioctl(fd, Ioctl::Disable { group: *group }),
-            Action::Reset(_, group) => self.machine.ioctl(fd, Ioctl::Reset { group: *group }),
-            Action::Refresh(_, more) => self.machine.ioctl(fd, Ioctl::Refresh(*more)),
-            Action::Period(_, period) => self.machine.ioctl(fd, Ioctl::Period(*period)),
-            Action::Close(_) => self.machine.close(fd).map(|()| 0),
-            Action::Drain(_) => {
-                self.drain_all();
-                Ok(0)
-            }
-            Action::Unplug(_) => Ok(0),
-        };
-        answer.map(drop).map_err(|errno| format!("{action:?}: {errno}"))
     }
 
-    fn compare(&mut self, name: &str, expected: &Expected) -> Result<(), String> {
-        let fd = self.find(name).ok_or_else(|| format!("no event '{name}' is open"))?.fd;
-        let found = match fd {
-            Err(errno) if *expected == Expected::Refused(errno) => return Ok(()),
-            Err(errno) => return Err(format!("{name} was refused: {errno}")),
-            Ok(fd) => self.machine.read(fd).map_err(|errno| format!("{name} cannot be read: {errno}"))?,
-        };
-        match (found.first(), expected) {
-            (None, Expected::Error) => Ok(()),
-            (None, _) => Err(format!("{name} is in the error state")),
-            (Some(value), Expected::Between(low, high)) if (low..=high).contains(&value) => Ok(()),
-            (Some(value), Expected::Between(low, high)) if low == high => {
-                Err(format!("{name} is {value}, not {low}"))
-            }
-            (Some(value), Expected::Between(low, high)) => {
-                Err(format!("{name} is {value}, not {low}..{high}"))
-            }
-            (Some(value), Expected::Refused(errno)) => {
-                Err(format!("{name} was opened and is {value}; it should have been refused: {errno}"))
-            }
-            (Some(value), Expected::Error) => Err(format!("{name} is {value}, and not in the error state")),
+    fn act(&mut self, action: &Action, fails: Option<Errno>) -> Result<(), String> {
+        let done = self.try_action(action)?;
+        match (done, fails) {
+            (Ok(()), None) => Ok(()),
+            (Ok(()), Some(errno)) => Err(format!("it was done; it should have failed: {errno}")),
+            (Err(found), Some(errno)) if found == errno => Ok(()),
+            (Err(found), Some(errno)) => Err(format!("it failed: {found}, and not: {errno}")),
+            (Err(found), None) => Err(format!("it failed: {found}")),
         }
     }
+
+    /// What came of an action; the outer error is one of the scenario.
+    fn try_action(&mut self, action: &Action) -> Result<Result<(), Errno>, String> {
+        let task =
+            |stage: &Stage, name: &str| stage.task(name).ok_or_else(|| format!("no task '{name}' is there"));
+        let machine = &mut self.machine;
+        match action {
+            Action::Plug(cpu, true) => machine.plug(*cpu),
+            Action::Plug(cpu, false) => machine.unplug(*cpu),
+            Action::RemovePmu => {
+                if !machine.remove_pmu() {
+                    return Err("there is no PMU".to_owned());
+                }
+            }
+            Action::Set(file, value) => return Ok(machine.engine.set_sysctl(*file, value)),
+            Action::MuxInterval(ms) => {
+                let (pmu, _) = machine.engine.pmu_by_name("cpu").ok_or("there is no PMU")?;
+                return Ok(machine.engine.set_mux_interval_ms(pmu, *ms));
+            }
+            Action::Privileged(privileged) => machine.world.privileged = *privileged,
+            Action::MayTrace(may) => machine.world.may_trace = *may,
+            Action::LockedMemory(pages) => machine.world.locked_pages = *pages,
+            Action::Descriptors(most) => machine.world.descriptor_limit = *most,
+            Action::Prctl(name, enable) => {
+                let task = task(self, name)?;
+                self.machine.prctl(task, *enable);
+            }
+            Action::Move(name, cgroup) => {
+                let task = task(self, name)?;
+                self.machine.move_to_cgroup(task, cgroup.map_or(ROOT, cgroup_id));
+            }
+            Action::Enable(name, group) => return self.ioctl(name, Ioctl::Enable { group: *group }),
+            Action::Disable(name, group) => return self.ioctl(name, Ioctl::Disable { group: *group }),
+            Action::Reset(name, group) => return self.ioctl(name, Ioctl::Reset { group: *group }),
+            Action::Refresh(name, more) => return self.ioctl(name, Ioctl::Refresh(*more)),
+            Action::Period(name, period) => return self.ioctl(name, Ioctl::Period(*period)),
+            Action::Pause(name, pause) => return self.ioctl(name, Ioctl::PauseOutput(*pause)),
+            Action::Filter(name, text) => return self.ioctl(name, Ioctl::SetFilter(text)),
+            Action::Output(name, target) => {
+                let target = match target {
+                    None => None,
+                    Some(target) => self.machine.event(self.fd(target)?),
+                };
+                return self.ioctl(name, Ioctl::SetOutput(target));
+            }
+            Action::Modify(name, attr) => {
+                // All that is not the breakpoint stays as it is (rule C51).
+                let mut whole = self.find(name).map_or(**attr, |event| event.attr);
+                (whole.type_, whole.bp_type) = (attr.type_, attr.bp_type);
+                (whole.config1, whole.config2) = (attr.config1, attr.config2);
+                whole.flags.set(AttrFlags::DISABLED, attr.flags.contains(AttrFlags::DISABLED));
+                let mut bytes = Vec::new();
+                whole.size = whole.size.min(self.machine.engine.config().attr_size);
+                whole
+                    .layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE))
+                    .map_err(|error| format!("{error:?}"))?;
+                return self.ioctl(name, Ioctl::ModifyAttributes(&mut AttrMemory(&mut bytes)));
+            }
+            Action::Map(name, pages, read_only) => {
+                let fd = self.fd(name)?;
+                let caller = self.find(name).map_or(OUTSIDE, |event| event.by);
+                let mapped = self.machine.map(caller, fd, ring(*pages, *read_only));
+                return Ok(mapped.map(|reader| {
+                    // A second mapping shows the same; who reads already goes on.
+                    if let Some(event) = self.events.iter_mut().find(|event| event.name == *name) {
+                        event.overwrite |= *read_only && event.reader.is_none();
+                        event.reader.get_or_insert(reader);
+                    }
+                }));
+            }
+            Action::Unmap(name) => {
+                let fd = self.fd(name)?;
+                self.read_rings(true);
+                if let Some(event) = self.events.iter_mut().find(|event| event.name == *name) {
+                    event.reader = None;
+                }
+                return Ok(self.machine.unmap(fd));
+            }
+            Action::Close(name) => {
+                let fd = self.fd(name)?;
+                return Ok(self.machine.close(fd));
+            }
+            Action::Drain(name) => {
+                if let Some(place) = self.events.iter().position(|event| event.name == *name) {
+                    self.read_ring(place);
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn ioctl(&mut self, name: &str, ioctl: Ioctl<'_>) -> Result<Result<(), Errno>, String> {
+        let fd = self.fd(name)?;
+        Ok(self.machine.ioctl(fd, ioctl).map(drop))
+    }
+}
+
+fn ring(pages: usize, read_only: bool) -> MapRequest {
+    MapRequest { writable: !read_only, ..MapRequest::ring(pages) }
 }

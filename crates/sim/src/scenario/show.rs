@@ -1,8 +1,9 @@
 //! What a scenario shows: counts, records, and a diagram of who ran and what counted.
 
+use super::check::line;
 use super::play::Stage;
-use perfuse_abi::record::{Decoded, Record, RecordFormat, RecordType, Records};
-use perfuse_abi::{ByteOrder, ReadFormat};
+use super::records;
+use perfuse_abi::read::ReadValues;
 use perfuse_engine::TaskId;
 use std::fmt::Write;
 
@@ -16,10 +17,10 @@ pub(super) fn counts(stage: &mut Stage) -> String {
             Err(errno) => [format!("{errno:?}"), String::new(), String::new(), String::new()],
             Ok(words) if words.is_empty() => ["error state", "", "", ""].map(str::to_owned),
             Ok(words) => {
-                // In a group the number of members comes first, and the value after the times.
-                let group = attr.read_format.contains(ReadFormat::GROUP);
-                let (value, enabled, running) =
-                    if group { (words[3], words[1], words[2]) } else { (words[0], words[1], words[2]) };
+                let values = ReadValues::from_words(&words, attr.read_format).ok();
+                let value = values.and_then(|values| values.get(0)).map_or(0, |entry| entry.value);
+                let enabled = values.and_then(|values| values.time_enabled()).unwrap_or(0);
+                let running = values.and_then(|values| values.time_running()).unwrap_or(0);
                 let share = match (running * 100).checked_div(enabled) {
                     Some(share) => format!("{share} %"),
                     None => "-".to_owned(),
@@ -50,78 +51,25 @@ fn table(rows: &[[String; 5]]) -> String {
     text
 }
 
-fn time(ns: u64) -> String {
+/// A time in ms.
+pub(super) fn time(ns: u64) -> String {
     format!("{}.{:03} ms", ns / 1_000_000, ns / 1000 % 1000)
 }
 
 /// The records of rings.
 pub(super) fn records(stage: &Stage, only: Option<&str>) -> String {
     let mut text = String::new();
-    for event in stage.events.iter().filter(|event| event.reader.is_some()) {
+    for event in stage.events.iter().filter(|event| !event.bytes.is_empty() || event.reader.is_some()) {
         if only.is_some_and(|only| only != event.name) {
             continue;
         }
-        let format = RecordFormat::of(&event.attr, ByteOrder::NATIVE);
+        // Writing to a string does not fail.
         let _ = writeln!(text, "records of {}:", event.name);
-        for record in Records::new(&event.bytes, ByteOrder::NATIVE) {
-            match record
-                .map_err(|error| error.to_string())
-                .and_then(|record| record.decode(&format).map_err(|error| error.to_string()))
-            {
-                Ok(decoded) => {
-                    let _ = writeln!(text, "  {}", line(&decoded));
-                }
-                Err(error) => {
-                    let _ = writeln!(text, "  {error}");
-                }
-            }
+        for seen in records::of(event) {
+            let _ = writeln!(text, "  {}", seen.as_ref().map_or_else(Clone::clone, line));
         }
     }
     text
-}
-
-fn kind(kind: RecordType) -> String {
-    kind.header_name()
-        .map_or_else(|| kind.0.to_string(), |name| name.trim_start_matches("PERF_RECORD_").to_owned())
-}
-
-/// A record in one line: what is there, by name.
-fn line(decoded: &Decoded<'_>) -> String {
-    let mut line = kind(decoded.record.kind());
-    if let Some(at) = decoded.time() {
-        let _ = write!(line, " at {}", time(at));
-    }
-    let Record::Sample(sample) = decoded.record else {
-        let _ = write!(line, " {:?}", decoded.record);
-        return line;
-    };
-    if let Some(tid) = sample.tid {
-        let _ = write!(line, " {}/{}", tid.pid, tid.tid);
-    }
-    for (name, value) in [("ip", sample.ip), ("addr", sample.addr)] {
-        if let Some(value) = value {
-            let _ = write!(line, " {name} {value:#x}");
-        }
-    }
-    for (name, value) in
-        [("id", sample.id.or(sample.identifier)), ("stream", sample.stream_id), ("period", sample.period)]
-    {
-        if let Some(value) = value {
-            let _ = write!(line, " {name} {value}");
-        }
-    }
-    if let Some(cpu) = sample.cpu {
-        let _ = write!(line, " cpu {}", cpu.cpu);
-    }
-    if let Some(read) = sample.read {
-        let values: Vec<_> = read.entries().map(|entry| entry.value.to_string()).collect();
-        let _ = write!(line, " values {}", values.join(" "));
-    }
-    if let Some(chain) = sample.callchain {
-        let ips: Vec<_> = chain.words.iter().map(|ip| format!("{ip:#x}")).collect();
-        let _ = write!(line, " chain {}", ips.join(" "));
-    }
-    line
 }
 
 /// Time from left to right: who ran on each cpu, and when each event counted.
