@@ -44,6 +44,7 @@ pub type Test = (&'static str, fn() -> Outcome);
 /// A test that counts events of the whole machine, or watches what others do to it, wants no company:
 /// when any argument asks for a number of threads that number holds, else tests run one at a time.
 pub fn run(tests: &[Test]) -> ! {
+    heed_interrupts();
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(1);
     let trials = tests.iter().map(|&(name, function)| {
@@ -56,6 +57,15 @@ pub fn run(tests: &[Test]) -> ! {
         })
     });
     libtest_mimic::run(&arguments, trials.collect()).exit()
+}
+
+/// A shell starts programs in the background with interrupts ignored, and what they start ignores them
+/// too; programs under test shall not.
+fn heed_interrupts() {
+    for signal in [libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: the default action is always a valid one.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 /// The main function of a test program (`harness = false`): `suite! { this_holds, that_too }`, each the
