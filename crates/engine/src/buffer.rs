@@ -6,11 +6,12 @@ use crate::event::{EventKey, State};
 use crate::host::{Capability, Host, LockLimit, Memory, SecurityStep};
 use crate::ring::{Ring, RingOptions};
 use crate::slab::Key;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 use crate::task::TaskId;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use perfuse_abi::page::{Capabilities, MmapPage, offset};
+use perfuse_abi::page::{Capabilities, MmapPage, TimeConversion, offset};
+use perfuse_abi::regs::Arch;
 use perfuse_abi::{AttrFlags, Errno};
 
 /// Names a buffer.
@@ -78,6 +79,12 @@ const POLLHUP: u32 = 0x10;
 const MOST_PAGES: usize = 1 << 19;
 
 impl Engine {
+    /// Offers in control pages how to turn cycles into the clock of records, from their next update on
+    /// (rule F35); `None`: does not (rule F36). The conversion's `offset_ns` is made by each update.
+    pub fn set_user_clock(&mut self, clock: Option<TimeConversion>) {
+        self.user_clock = clock;
+    }
+
     /// `mmap(2)` of an event's descriptor: the memory to be shown (rules F1 to F9).
     pub fn mmap(
         &mut self,
@@ -92,6 +99,9 @@ impl Engine {
             return Err(Errno::EINVAL);
         }
         host.security(caller, SecurityStep::Read)?;
+        if request.pages > i32::MAX as usize {
+            return Err(Errno::ENOMEM);
+        }
         if own.state <= State::Revoked {
             return Err(Errno::ENODEV);
         }
@@ -133,7 +143,6 @@ impl Engine {
         let key = self.buffers.insert(|_| buffer);
         let own = &mut self.events[event];
         (own.buffer, own.mappings) = (Some(key), 1);
-        self.start_page(key);
         self.update_page(event, now);
         Ok(memory)
     }
@@ -285,23 +294,26 @@ impl Engine {
         let (own, other) = (&self.events[event], self.events.get(target).ok_or(Errno::EBADF)?);
         let clock =
             |event: &crate::event::Event| event.has(AttrFlags::USE_CLOCKID).then_some(event.attr().clockid);
+        let writes_aux = |event: &crate::event::Event| self.pmus.get(event.pmu).info.caps.aux;
         let wrong = event == target
             || own.cpu != other.cpu
             // Without a context there is nobody to be the same as.
             || other.cpu.is_none() && own.task != other.task
             || clock(own) != clock(other)
             || own.has(AttrFlags::WRITE_BACKWARD) != other.has(AttrFlags::WRITE_BACKWARD)
+            || writes_aux(own) && writes_aux(other) && own.pmu != other.pmu
             || own.mappings > 0
             || other.buffer.is_none();
         if wrong { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
-    /// Sends the records of an event to the buffer another has now, or nowhere (rules G30, G32).
-    pub(crate) fn redirect(&mut self, event: EventKey, target: Option<EventKey>, _now: u64) {
+    /// Sends the records of an event to the buffer another has now, or nowhere (rules G30, G32). Who
+    /// waited for what it had hears of it (rule G25).
+    pub(crate) fn redirect(&mut self, event: EventKey, target: Option<EventKey>) {
         let buffer = target.and_then(|target| self.events[target].buffer);
         let had = self.events[event].buffer.is_some();
         self.set_buffer(event, buffer);
-        if had && buffer.is_none() {
+        if had {
             self.wake(event);
         }
     }
@@ -337,69 +349,41 @@ impl Engine {
         }
     }
 
-    fn start_page(&mut self, key: BufferKey) {
-        let ring = &self.buffers[key].ring;
-        let size = pair(MmapPage::HEADER_SIZE, 0);
-        ring.word(offset::SIZE).store(size, Ordering::Relaxed);
-        let mut capabilities =
-            MmapPage { capabilities: Capabilities::BIT0_IS_DEPRECATED, ..MmapPage::default() };
-        ring.word(offset::CAPABILITIES)
-            .store(native(&mut capabilities, offset::CAPABILITIES), Ordering::Relaxed);
-    }
-
-    /// Brings the control page of an event up to date (rules F31 to F33).
+    /// Brings the control page of an event's ring up to date (rules F30 to F36). All who write to a ring
+    /// share its page, so it shows who was updated last.
     pub(crate) fn update_page(&mut self, event: EventKey, now: u64) {
         let Some(own) = self.events.get(event) else { return };
-        // Only who mapped it: others share the ring, not the page.
-        let (Some(key), true) = (own.buffer, own.mappings > 0) else { return };
+        let Some(key) = own.buffer else { return };
         let driver = self.pmus.get(own.pmu).driver.as_deref();
-        let index = match own.state {
-            State::Active => driver.and_then(|pmu| pmu.event_idx(&own.hw)).map_or(0, |index| index + 1),
-            _ => 0,
-        };
+        let width = driver.and_then(|pmu| pmu.user_width(&own.hw));
+        let index = driver.filter(|_| width.is_some() && own.state == State::Active);
+        let index = index.and_then(|pmu| pmu.event_idx(&own.hw)).map_or(0, |index| index + 1);
         let count = own.hw.count.wrapping_add(own.child_count);
         let value = if index > 0 { count.wrapping_sub(own.hw.prev) } else { count };
         let times = self.times_of(event, now);
-        let (enabled, running) = (times.enabled + own.child_enabled, times.running + own.child_running);
-        let ring = &self.buffers[key].ring;
-        let word = ring.word(offset::LOCK);
-        let lock = first_half(word.load(Ordering::Relaxed));
-        let old_index = second_half(word.load(Ordering::Relaxed));
-        word.store(pair(lock.wrapping_add(1), old_index), Ordering::Relaxed);
-        fence(Ordering::Release);
-        ring.word(offset::OFFSET).store(value, Ordering::Relaxed);
-        ring.word(offset::TIME_ENABLED).store(enabled, Ordering::Relaxed);
-        ring.word(offset::TIME_RUNNING).store(running, Ordering::Relaxed);
-        word.store(pair(lock.wrapping_add(2), index), Ordering::Release);
+        let mut capabilities = Capabilities::BIT0_IS_DEPRECATED;
+        capabilities.set(Capabilities::USER_RDPMC, width.is_some());
+        let mut page = MmapPage {
+            index,
+            offset: value as i64,
+            time_enabled: times.enabled + own.child_enabled,
+            time_running: times.running + own.child_running,
+            pmc_width: width.unwrap_or(0),
+            size: MmapPage::HEADER_SIZE,
+            ..MmapPage::default()
+        };
+        if let Some(clock) = &self.user_clock {
+            let same = !own.has(AttrFlags::USE_CLOCKID) || self.config.arch != Arch::X86_64;
+            capabilities |= Capabilities::USER_TIME;
+            capabilities.set(Capabilities::USER_TIME_ZERO, same);
+            capabilities.set(Capabilities::USER_TIME_SHORT, clock.short.is_some());
+            (page.time_shift, page.time_mult) = (clock.shift, clock.mult);
+            page.time_offset = clock.zero_ns.wrapping_sub(now);
+            page.time_zero = if same { clock.zero_ns } else { 0 };
+            let short = clock.short.unwrap_or_default();
+            (page.time_cycles, page.time_mask) = (short.cycles, short.mask);
+        }
+        page.capabilities = capabilities;
+        self.buffers[key].ring.show(&page);
     }
-}
-
-/// Two 32-bit fields as the word they share in memory.
-fn pair(first: u32, second: u32) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[..4].copy_from_slice(&first.to_ne_bytes());
-    bytes[4..].copy_from_slice(&second.to_ne_bytes());
-    u64::from_ne_bytes(bytes)
-}
-
-fn halves(word: u64) -> [u32; 2] {
-    let bytes = word.to_ne_bytes();
-    [0, 4].map(|at| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
-}
-
-fn first_half(word: u64) -> u32 {
-    halves(word)[0]
-}
-
-fn second_half(word: u64) -> u32 {
-    halves(word)[1]
-}
-
-/// A word of a control page as this machine has it in memory.
-fn native(page: &mut MmapPage, at: usize) -> u64 {
-    use perfuse_abi::wire::{Layout, Writer};
-    let mut bytes = Vec::with_capacity(1088);
-    let written = page.layout(&mut Writer::new(&mut bytes, perfuse_abi::ByteOrder::NATIVE));
-    debug_assert!(written.is_ok(), "a page has a fixed layout");
-    bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }

@@ -16,6 +16,7 @@ use crate::task::{Task, TaskId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use perfuse_abi::page::TimeConversion;
 use perfuse_abi::regs::Arch;
 use perfuse_abi::{Attr, Errno};
 
@@ -85,6 +86,7 @@ pub struct Engine {
     pub(crate) breakpoints: pmus::breakpoint::Slots,
     /// What has to be added to the records' clock for another one, by its `clockid`.
     pub(crate) clocks: BTreeMap<i32, i64>,
+    pub(crate) user_clock: Option<TimeConversion>,
     pub(crate) scratch: Scratch,
 }
 
@@ -112,6 +114,7 @@ impl Engine {
             pinned: BTreeMap::new(),
             breakpoints: pmus::breakpoint::Slots::new(config.cpus, config.breakpoints),
             clocks: BTreeMap::new(),
+            user_clock: None,
             scratch: Scratch::default(),
             config,
         };

@@ -12,7 +12,8 @@ use perfuse_abi::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CgroupId(pub u64);
 
-/// A pid namespace, as the host numbers them.
+/// A pid namespace, as the host numbers them; 0 is the first one, whose numbers
+/// [`TaskFacts`](crate::TaskFacts) have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PidNamespace(pub u64);
 

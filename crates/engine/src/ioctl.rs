@@ -83,7 +83,7 @@ impl Engine {
                     None if self.events[event].mappings > 0 => return Err(Errno::EINVAL),
                     None => {}
                 }
-                self.redirect(event, target, now);
+                self.redirect(event, target);
             }
             Ioctl::PauseOutput(pause) => self.pause_output(event, pause)?,
             Ioctl::SetFilter(text) => self.set_filter(event, text)?,
@@ -253,7 +253,7 @@ impl Engine {
         } else {
             self.ungroup(event, now);
         }
-        self.redirect(event, None, now);
+        self.redirect(event, None);
         self.gate(event, false);
         self.destroy(event);
     }

@@ -27,6 +27,11 @@ pub trait Moment {
         false
     }
 
+    /// A virtual machine's guest ran (rule H2).
+    fn is_guest(&self) -> bool {
+        false
+    }
+
     /// The current task has user memory: is no kernel thread.
     fn has_user(&self) -> bool {
         true

@@ -450,7 +450,7 @@ impl Engine {
         }
         // From here on nothing fails.
         if let Some(output) = output {
-            self.redirect(key, Some(output), now);
+            self.redirect(key, Some(output));
         }
         if let (Some(leader), Some(place)) = (leader, moved) {
             self.move_group(leader, place, now);

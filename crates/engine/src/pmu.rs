@@ -25,7 +25,9 @@ pub struct PmuCaps {
     pub itrace: bool,
     /// It cannot leave anything out.
     pub no_exclude: bool,
-    /// Its output can go to an AUX area.
+    /// It writes to an AUX area: has [`setup_aux`](Pmu::setup_aux).
+    pub aux: bool,
+    /// Its output can go to another PMU's AUX area.
     pub aux_output: bool,
     /// Types HARDWARE and HW_CACHE with its number in the upper half of config mean it.
     pub extended_hw_type: bool,
@@ -350,10 +352,16 @@ pub trait Pmu: fmt::Debug + Send {
         false
     }
 
-    /// The number of the counter for the control page, if users may read it (rule F32).
-    fn event_idx(&self, hw: &Hw) -> Option<u32> {
+    /// Bits of the counter, if users may read it themselves (rule F34).
+    fn user_width(&self, hw: &Hw) -> Option<u16> {
         let _ = hw;
         None
+    }
+
+    /// The number of the counter, for the control page, while the event counts (rule F32). What the
+    /// counter shows is then to be [`Hw::count`] once [`Hw::prev`] is taken away and this added.
+    fn event_idx(&self, hw: &Hw) -> Option<u32> {
+        hw.index
     }
 
     /// Whether a period can be had (rule C49).

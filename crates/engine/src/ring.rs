@@ -7,9 +7,9 @@
 //! outside the ring.
 
 use crate::host::Memory;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 use alloc::sync::Arc;
-use perfuse_abi::page::offset;
+use perfuse_abi::page::{MmapPage, offset};
 
 /// Bytes of a word.
 const WORD: usize = 8;
@@ -108,6 +108,34 @@ impl Ring {
         &self.memory.words()[offset / WORD]
     }
 
+    /// Shows the fields of the control page that come before the reserved ones, but `lock`, which is odd
+    /// meanwhile: a reader takes none of it half done (rule F31). One writer at a time.
+    pub fn show(&self, page: &MmapPage) {
+        let words = self.memory.words();
+        let set = |at: usize, value: u64| words[at / WORD].store(value, Ordering::Relaxed);
+        let lock = &words[offset::LOCK / WORD];
+        let was = lock.load(Ordering::Relaxed).to_ne_bytes();
+        let version = u32::from_ne_bytes([was[0], was[1], was[2], was[3]]);
+        let index = u32::from_ne_bytes([was[4], was[5], was[6], was[7]]);
+        lock.store(pair(version.wrapping_add(1), index), Ordering::Relaxed);
+        fence(Ordering::Release);
+        let bits = page.capabilities.bits();
+        // Linux has them as bit fields.
+        let bits = if cfg!(target_endian = "big") { bits.reverse_bits() } else { bits };
+        let short = u32::from_ne_bytes(halves(page.pmc_width.to_ne_bytes(), page.time_shift.to_ne_bytes()));
+        set(offset::OFFSET, page.offset as u64);
+        set(offset::TIME_ENABLED, page.time_enabled);
+        set(offset::TIME_RUNNING, page.time_running);
+        set(offset::CAPABILITIES, bits);
+        set(offset::PMC_WIDTH, pair(short, page.time_mult));
+        set(offset::TIME_OFFSET, page.time_offset);
+        set(offset::TIME_ZERO, page.time_zero);
+        set(offset::SIZE, pair(page.size, 0));
+        set(offset::TIME_CYCLES, page.time_cycles);
+        set(offset::TIME_MASK, page.time_mask);
+        lock.store(pair(version.wrapping_add(2), page.index), Ordering::Release);
+    }
+
     /// The shared memory.
     pub fn memory(&self) -> &Arc<dyn Memory> {
         &self.memory
@@ -143,13 +171,18 @@ impl Ring {
         used.wrapping_neg().wrapping_sub(1) & (self.len() as u64 - 1)
     }
 
+    /// A record is lost that could not be written at all.
+    pub fn lose(&self) {
+        if self.words > 0 {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Makes room for a record of `bytes`, a multiple of 8 (rules G2 to G7). If records were lost, there
     /// is room before it for `lost_bytes` that tell so.
     pub fn begin(&self, bytes: usize, lost_bytes: usize) -> Result<Slot<'_>, Full> {
         if self.paused.load(Ordering::Relaxed) != 0 {
-            if self.words > 0 {
-                self.lost.fetch_add(1, Ordering::Relaxed);
-            }
+            self.lose();
             return Err(Full);
         }
         let tells = self.lost.load(Ordering::Relaxed) > 0;
@@ -212,6 +245,18 @@ impl Ring {
     pub fn take_poll(&self) -> u32 {
         self.poll.swap(0, Ordering::Relaxed) as u32
     }
+}
+
+/// Two 32-bit fields as the word they share in memory.
+fn pair(first: u32, second: u32) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&first.to_ne_bytes());
+    bytes[4..].copy_from_slice(&second.to_ne_bytes());
+    u64::from_ne_bytes(bytes)
+}
+
+fn halves(first: [u8; 2], second: [u8; 2]) -> [u8; 4] {
+    [first[0], first[1], second[0], second[1]]
 }
 
 impl Slot<'_> {

@@ -1,5 +1,6 @@
 //! Writing records: samples with their fields (section H), and the trailer of all others.
 
+use crate::effect::Notice;
 use crate::engine::Engine;
 use crate::event::EventKey;
 use crate::moment::{Moment, Registers};
@@ -148,7 +149,8 @@ impl Engine {
     }
 
     /// Puts the bytes of a record into the buffer (rules G1 to G9). One that is too long for a header
-    /// (`None`) is lost (rule G12).
+    /// (`None`) is lost, where Linux writes a torn one (rule G12). `wakeup_events`: it is a sample, and
+    /// so many of them wake the reader (rule G15).
     fn output(
         &mut self,
         event: EventKey,
@@ -164,7 +166,10 @@ impl Engine {
         let lost_bytes = 24 + format.trailer_len();
         let slot = match bytes {
             Some(bytes) => ring.begin(bytes.len(), lost_bytes),
-            None => Err(crate::ring::Full),
+            None => {
+                ring.lose();
+                Err(crate::ring::Full)
+            }
         };
         let (Ok(mut slot), Some(bytes)) = (slot, bytes) else {
             if !ring.is_empty() {
@@ -186,6 +191,10 @@ impl Engine {
         }
         if slot.finish() {
             self.wake_readers(key);
+            // A sample's overflow signals anyway (rule G26).
+            if wakeup_events.is_none() {
+                self.signal(original, Notice::In);
+            }
         }
     }
 
@@ -270,15 +279,23 @@ impl Engine {
             let copied = user_stack(moment, attr.sample_stack_user, before, &mut stack);
             sample.stack_user = Some(UserStack { bytes: &stack, dyn_size: copied });
         }
-        let mode = if moment.is_user() { CpuMode::USER } else { CpuMode::KERNEL };
+        let mode = match (
+            moment.is_guest() && !self.events[event].has(AttrFlags::EXCLUDE_GUEST),
+            moment.is_user(),
+        ) {
+            (false, true) => CpuMode::USER,
+            (false, false) => CpuMode::KERNEL,
+            (true, true) => CpuMode::GUEST_USER,
+            (true, false) => CpuMode::GUEST_KERNEL,
+        };
         let exact = if facts.exact_ip { Misc::EXACT_IP } else { Misc::empty() };
         let misc = exact.with_cpu_mode(mode);
         let decoded = Decoded { misc, ..Decoded::from(Record::Sample(sample)) };
         let mut bytes = core::mem::take(&mut scratch.bytes);
         bytes.clear();
         let fits = decoded.encode(&self.events[event].format(), &mut bytes).is_ok();
-        let every = attr.wakeup_events();
-        self.output(event, fits.then_some(&bytes), sample_id, every);
+        let every = attr.wakeup_events().unwrap_or(0);
+        self.output(event, fits.then_some(&bytes), sample_id, Some(every));
         (scratch.bytes, scratch.stack) = (bytes, stack);
         self.scratch = scratch;
     }

@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::event::{Event, EventKey, State};
+use crate::host::PidNamespace;
 use crate::sample::NOBODY;
 use crate::task::{Leaving, TaskId};
 use alloc::collections::BTreeMap;
@@ -162,12 +163,11 @@ impl Engine {
         }
     }
 
-    /// FORK, to those of the parent and of the cpu.
+    /// FORK, to those of the parent and of the cpu; NAMESPACES then.
     pub(crate) fn fork_record(&mut self, parent: TaskId, child: TaskId, cpu: u32, now: u64) {
-        if !self.gates.open(TASKS) {
-            return;
-        }
-        for event in self.listeners(cpu, Some(parent), |event| event.attr().flags.intersects(HEARS_TASKS)) {
+        let hears = |event: &Event| event.attr().flags.intersects(HEARS_TASKS);
+        let all = if self.gates.open(TASKS) { self.listeners(cpu, Some(parent), hears) } else { Vec::new() };
+        for event in all {
             let (old, new) = (self.tid_for(event, Some(parent)), self.tid_for(event, Some(child)));
             let time = self.record_time(event, now);
             let task = Task { pid: new.pid, ppid: old.pid, tid: new.tid, ptid: old.tid, time };
@@ -205,7 +205,8 @@ impl Engine {
 
     /// READ: what a child's event counted (inherit_stat).
     pub(crate) fn read_record(&mut self, event: EventKey, now: u64) {
-        let (task, cpu) = (self.events[event].task, self.events[event].cpu.unwrap_or(0));
+        let task = self.events[event].task;
+        let cpu = task.and_then(|task| self.tasks.get(&task)).and_then(|task| task.last).unwrap_or(0);
         let tid = self.tid_for(event, task);
         let mut words = Vec::new();
         if let Ok(values) = self.values(event, now, false, &mut words) {
@@ -213,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// A task has a new name (rule H: COMM). `exec`: because of a new program.
+    /// A task has a new name (COMM). `exec`: because of a new program.
     pub fn comm(&mut self, task: TaskId, cpu: u32, now: u64, name: &[u8], exec: bool) {
         let misc = if exec { Misc::COMM_EXEC } else { Misc::empty() };
         let name = &name[..name.len().min(15)];
@@ -256,6 +257,7 @@ impl Engine {
 
     /// The namespaces of a task changed, or the task is new.
     pub fn set_namespaces(&mut self, task: TaskId, cpu: u32, now: u64, links: &[NamespaceLink; 7]) {
+        self.know_namespaces(task, *links);
         self.tell(cpu, now, AttrFlags::NAMESPACES, Misc::empty(), |engine, event| {
             let tid = engine.tid_for(event, Some(task));
             Record::Namespaces(Namespaces { tid, links: Seq::from(&links[..]) })
@@ -292,13 +294,15 @@ impl Engine {
         });
     }
 
-    /// The numbers of a task as the opener of an event sees them (rule H1).
+    /// The numbers of a task as the opener of an event sees them: zeros if he does not, the highest if
+    /// there is no such task any longer (rule H1).
     pub(crate) fn tid_for(&self, event: EventKey, task: Option<TaskId>) -> Tid {
         let Some(task) = task else { return NOBODY };
         let namespace = self.events[event].namespace;
         match self.tasks.get(&task) {
             None => Tid { pid: u32::MAX, tid: u32::MAX },
-            Some(own) => own.seen.get(&namespace).copied().unwrap_or(own.facts.tid),
+            Some(own) if namespace == PidNamespace::default() => own.facts.tid,
+            Some(own) => own.seen.get(&namespace).copied().unwrap_or(NOBODY),
         }
     }
 }

@@ -263,10 +263,11 @@ impl Engine {
         cpu: u32,
         now: u64,
     ) -> Result<(), Errno> {
+        let seen = self.tasks.remove(&child).map(|task| task.seen).unwrap_or_default();
         self.add_task(child, facts);
         let namespaces = self.tasks.get(&parent).and_then(|parent| parent.namespaces);
         if let Some(own) = self.tasks.get_mut(&child) {
-            own.namespaces = namespaces;
+            (own.namespaces, own.seen) = (namespaces, seen);
         }
         if let Err(errno) = self.inherit(parent, child, flags, now) {
             self.forget(child, now);
@@ -520,7 +521,8 @@ impl Engine {
         self.pmus.remove(pmu);
     }
 
-    /// Tells the numbers of a task as a pid namespace sees them; zeros where it is not visible (rule H1).
+    /// Tells the numbers of a task as a pid namespace other than the first sees them (rule H1). Of a child
+    /// this can be told before the [`fork`](Self::fork), after [`add_task`](Self::add_task).
     pub fn set_seen_from(&mut self, task: TaskId, namespace: PidNamespace, tid: Tid) {
         if let Some(own) = self.tasks.get_mut(&task) {
             own.seen.insert(namespace, tid);

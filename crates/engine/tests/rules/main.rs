@@ -1,6 +1,9 @@
 //! The rules of `docs/semantics.md`, played on a machine made for tests. Each file is a field of them;
 //! each test cites the rules it is about.
 
+mod accounting;
 mod counting;
 #[path = "../shared/machine.rs"]
 mod machine;
+mod mmap;
+mod userpage;

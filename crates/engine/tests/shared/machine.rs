@@ -198,6 +198,18 @@ impl Machine {
         }
     }
 
+    /// Sends the records of one event to the ring of another.
+    pub(crate) fn redirect(&mut self, fd: i32, target: Option<i32>) -> Result<u64, Errno> {
+        let target = target.map(|fd| self.key(fd));
+        self.ioctl(fd, Ioctl::SetOutput(target))
+    }
+
+    /// What `poll(2)` answers.
+    pub(crate) fn poll(&mut self, fd: i32) -> u32 {
+        let key = self.key(fd);
+        self.engine.poll(key)
+    }
+
     pub(crate) fn map(&mut self, fd: i32, pages: usize) -> Reader {
         self.try_map(fd, pages).expect("it can be mapped")
     }
@@ -205,7 +217,7 @@ impl Machine {
     pub(crate) fn try_map(&mut self, fd: i32, pages: usize) -> Option<Reader> {
         let key = self.key(fd);
         let memory = self.engine.mmap(&mut self.world, ME, key, self.now, MapRequest::ring(pages));
-        memory.ok().map(|memory| Reader { memory, tail: 0 })
+        memory.ok().map(Reader::of)
     }
 }
 
@@ -245,6 +257,21 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    pub(crate) fn of(memory: Arc<dyn Memory>) -> Self {
+        Reader { memory, tail: 0 }
+    }
+
+    /// All data, as it lies there.
+    pub(crate) fn data(&self) -> Vec<u8> {
+        let words = &self.memory.words()[PAGE / 8..];
+        words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
+    }
+
+    /// Tells the engine how far it was read, whatever was read.
+    pub(crate) fn set_tail(&self, tail: u64) {
+        self.memory.words()[1032 / 8].store(tail, Ordering::Release);
+    }
+
     pub(crate) fn head(&self) -> u64 {
         self.memory.words()[1024 / 8].load(Ordering::Acquire)
     }
