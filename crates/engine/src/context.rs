@@ -17,8 +17,6 @@ pub(crate) type ContextKey = Key<Context>;
 pub(crate) enum Whose {
     Cpu(u32),
     Task(TaskId),
-    /// The task has ended.
-    Nobody,
 }
 
 /// Pinned groups come before flexible ones (rule C2).

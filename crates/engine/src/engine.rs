@@ -255,7 +255,6 @@ impl Engine {
                 let cpu = self.tasks.get(&task)?.on?;
                 (self.cpus[cpu as usize].task_context == Some(context)).then_some(cpu)
             }
-            Whose::Nobody => None,
         }
     }
 
@@ -289,6 +288,14 @@ impl Engine {
         let leader = self.events[event].leader;
         let siblings = self.events[leader].siblings.iter().copied();
         core::iter::once(leader).chain(siblings).collect()
+    }
+
+    /// The task that an event measures now: clone contexts change hands (rule D20).
+    pub(crate) fn target_of(&self, event: EventKey) -> Option<TaskId> {
+        match self.contexts[self.events[event].context?].whose {
+            Whose::Task(task) => Some(task),
+            Whose::Cpu(_) => None,
+        }
     }
 
     pub(crate) fn buffer_of(&self, event: EventKey) -> Option<BufferKey> {

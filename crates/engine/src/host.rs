@@ -121,6 +121,8 @@ pub enum SecurityStep {
     Open,
     /// Opening, as the kernel is to be looked at.
     Kernel,
+    /// Opening, as registers of the kernel are to be seen: lockdown answers `EPERM` (rule B8).
+    Registers,
     /// Opening, as whole cpus are to be looked at.
     Cpu,
     /// Opening a tracepoint with its data.

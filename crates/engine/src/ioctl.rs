@@ -186,8 +186,8 @@ impl Engine {
         now: u64,
         memory: &mut dyn UserMemory,
     ) -> Result<(), Errno> {
-        let max_stack = u16::try_from(self.sysctls.max_stack).unwrap_or(u16::MAX);
-        let attr = attr::copy(memory, &self.config, max_stack, &mut || self.allow_kernel(host, caller))?;
+        let default = self.sysctls.stack_default();
+        let attr = attr::copy(memory, &self.config, default, &mut || self.allow_kernel(host, caller))?;
         let own = &self.events[event];
         if attr.type_ != own.attr().type_ {
             return Err(Errno::EINVAL);
@@ -200,22 +200,21 @@ impl Engine {
             cpu: own.cpu.map_or(-1, |cpu| cpu as i32),
             perfmon: host.capable(caller, Capability::Perfmon),
             admin: host.capable(caller, Capability::SysAdmin),
+            raw: Ok(()),
             inherited: false,
         };
         let mut members = Vec::from([event]);
         members.extend(&self.events[event].children);
         for member in members {
             self.events[member].hw.attr.sig_data = attr.sig_data;
-            let was_on = self.events[member].state >= State::Inactive;
             self.disable_event(member, now);
             let pmu = self.events[member].pmu;
             let modified = match self.pmus.driver(pmu) {
                 Some(driver) => driver.modify(&mut self.events[member].hw, &attr, &whom),
                 None => Err(Errno::ENODEV),
             };
-            // What was there goes on where the new is wrong.
-            let on = if modified.is_ok() { !attr.flags.contains(AttrFlags::DISABLED) } else { was_on };
-            if on {
+            // What was there stays where the new is wrong, and goes on as its attr says.
+            if !self.events[member].has(AttrFlags::DISABLED) {
                 self.enable_event(member, now);
             }
             modified?;

@@ -68,7 +68,8 @@ pub use pmu::{
     Cx, Description, Hw, Overflow, Pmu, PmuCaps, PmuId, PmuInfo, SysfsFile, THROTTLED, TaskContext,
     Transaction, Whom,
 };
-pub use pmus::tracepoint::{Filter, FilterMaker};
+pub use pmus::probe::{ProbePmu, Probes};
+pub use pmus::tracepoint::{Filter, FilterMaker, Hit};
 pub use sample::Facts;
 pub use sideband::Mapping;
 pub use slab::Key;

@@ -78,8 +78,9 @@ impl Engine {
         if !FLAGS.contains(flags) {
             return Err(Errno::EINVAL);
         }
-        let max_stack = u16::try_from(self.sysctls.max_stack).unwrap_or(u16::MAX);
-        let attr = attr::copy(attr, &self.config, max_stack, &mut || self.allow_kernel(host, caller))?;
+        let attr = attr::copy(attr, &self.config, self.sysctls.stack_default(), &mut || {
+            self.allow_kernel(host, caller)
+        })?;
         let has = |flag| attr.flags.contains(flag);
         host.security(caller, SecurityStep::Open)?;
         if !has(AttrFlags::EXCLUDE_KERNEL) {
@@ -97,6 +98,9 @@ impl Engine {
         }
         if attr.sample_type.contains(SampleType::PHYS_ADDR) {
             self.allow_kernel(host, caller)?;
+        }
+        if attr.sample_type.contains(SampleType::REGS_INTR) {
+            host.security(caller, SecurityStep::Registers)?;
         }
         let of_cgroup = flags.contains(OpenFlags::PID_CGROUP);
         if of_cgroup && (pid == -1 || cpu == -1) {
@@ -140,6 +144,7 @@ impl Engine {
             cpu,
             perfmon: host.capable(caller, Capability::Perfmon),
             admin: host.capable(caller, Capability::SysAdmin),
+            raw: self.allow_raw(host, caller),
             inherited: false,
         };
         let plan =
@@ -159,6 +164,22 @@ impl Engine {
             return Err(Errno::EACCES);
         }
         host.security(caller, SecurityStep::Kernel)
+    }
+
+    /// *Cpu permission* (section B).
+    fn allow_cpu(&self, host: &dyn Host, caller: TaskId) -> Result<(), Errno> {
+        if self.sysctls.paranoid > 0 && !host.capable(caller, Capability::Perfmon) {
+            return Err(Errno::EACCES);
+        }
+        host.security(caller, SecurityStep::Cpu)
+    }
+
+    /// *Tracepoint permission* (section B).
+    pub(crate) fn allow_raw(&self, host: &dyn Host, caller: TaskId) -> Result<(), Errno> {
+        if self.sysctls.paranoid > -1 && !host.capable(caller, Capability::Perfmon) {
+            return Err(Errno::EPERM);
+        }
+        host.security(caller, SecurityStep::Tracepoint)
     }
 
     /// Allocates an event and finds its PMU (rules B15, B16).
@@ -371,10 +392,7 @@ impl Engine {
             let pmu = self.events[key].pmu;
             let other = |other: EventKey| {
                 let other_event = &self.events[other];
-                other != key
-                    && other_event.pmu == pmu
-                    && other_event.context.is_some()
-                    && other_event.task.is_some() != task.is_some()
+                other != key && other_event.pmu == pmu && other_event.task.is_some() != task.is_some()
             };
             if self.events.keys().any(other) {
                 return Err(Errno::EBUSY);
@@ -395,17 +413,10 @@ impl Engine {
         {
             return Err(Errno::EINVAL);
         }
-        if attr.type_ == EventType::TRACEPOINT
-            && attr.sample_type.contains(SampleType::RAW)
-            && self.sysctls.paranoid > -1
-            && !host.capable(caller, Capability::Perfmon)
-        {
-            return Err(Errno::EPERM);
-        }
         if let Some(task) = task {
             self.allow_task(host, caller, task, has(AttrFlags::SIGTRAP))?;
-        } else if self.sysctls.paranoid > 0 && !host.capable(caller, Capability::Perfmon) {
-            return Err(Errno::EACCES);
+        } else {
+            self.allow_cpu(host, caller)?;
         }
         let context = match (task, cpu) {
             (Some(task), _) => self.task_context(task)?,
@@ -433,8 +444,11 @@ impl Engine {
             }
         }
         if attr::needs_aux_leader(&attr) {
-            let itrace = |leader: EventKey| self.pmus.get(self.events[leader].pmu).info.caps.itrace;
-            if !leader.is_some_and(itrace) {
+            let traces = |leader: EventKey| {
+                let caps = self.pmus.get(self.events[leader].pmu).info.caps;
+                caps.itrace && (!moves || caps.aux_pause)
+            };
+            if !leader.is_some_and(traces) {
                 return Err(Errno::EINVAL);
             }
         }

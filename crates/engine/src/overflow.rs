@@ -48,16 +48,26 @@ impl Engine {
         }
     }
 
-    /// One event counts (rule I3).
+    /// One event hears of an occurrence in a mode that it may leave out (rule J2).
     pub(crate) fn occurrence(&mut self, event: EventKey, cpu: u32, now: u64, count: u64, facts: &Facts<'_>) {
-        let own = &mut self.events[event];
+        let own = &self.events[event];
         let user = facts.moment.is_user();
-        if own.hw.stopped
-            || user && own.has(AttrFlags::EXCLUDE_USER)
-            || !user && own.has(AttrFlags::EXCLUDE_KERNEL)
-        {
-            return;
+        let left_out = if user { AttrFlags::EXCLUDE_USER } else { AttrFlags::EXCLUDE_KERNEL };
+        if !own.hw.stopped && !own.has(left_out) {
+            self.count_occurrence(event, cpu, now, count, facts);
         }
+    }
+
+    /// One event counts (rules I3, I4).
+    pub(crate) fn count_occurrence(
+        &mut self,
+        event: EventKey,
+        cpu: u32,
+        now: u64,
+        count: u64,
+        facts: &Facts<'_>,
+    ) {
+        let own = &mut self.events[event];
         own.hw.count = own.hw.count.wrapping_add(count);
         if !own.is_sampling() {
             return;
@@ -214,29 +224,36 @@ impl Engine {
         place.throttled = false;
         let contexts = [Some(place.context), place.task_context];
         for context in contexts.into_iter().flatten() {
-            for event in self.contexts[context].newest_first() {
-                let own = &self.events[event];
-                if own.state != State::Active || own.on != Some(cpu) {
-                    continue;
-                }
-                if own.hw.interrupts == THROTTLED {
-                    let freq = own.is_freq();
-                    self.unthrottle_group(event, freq.then_some(event), cpu, now);
-                }
-                if !self.events[event].is_freq() {
-                    continue;
-                }
-                self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
-                let hw = &mut self.events[event].hw;
-                let delta = hw.count.wrapping_sub(hw.freq_count);
-                hw.freq_count = hw.count;
-                if delta as i64 > 0 {
-                    let tick = self.config.tick_ns();
-                    self.adjust_period(event, tick, delta);
-                }
-                self.drive(event, cpu, now, |pmu, cx, hw| pmu.start(cx, hw, delta > 0));
+            // The leaders of the groups that are on the cpu.
+            let turns = self.contexts[context].pmus.values();
+            let active = turns.flat_map(|turn| turn.pinned_active.iter().chain(&turn.flexible_active));
+            for event in active.copied().collect::<Vec<_>>() {
+                self.tick_event(event, cpu, now);
             }
         }
+    }
+
+    fn tick_event(&mut self, event: EventKey, cpu: u32, now: u64) {
+        let own = &self.events[event];
+        if own.state != State::Active || own.on != Some(cpu) {
+            return;
+        }
+        let freq = own.is_freq();
+        if own.hw.interrupts == THROTTLED {
+            self.unthrottle_group(event, freq.then_some(event), cpu, now);
+        }
+        if !freq {
+            return;
+        }
+        self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
+        let hw = &mut self.events[event].hw;
+        let delta = hw.count.wrapping_sub(hw.freq_count);
+        hw.freq_count = hw.count;
+        if delta as i64 > 0 {
+            let tick = self.config.tick_ns();
+            self.adjust_period(event, tick, delta);
+        }
+        self.drive(event, cpu, now, |pmu, cx, hw| pmu.start(cx, hw, delta as i64 > 0));
     }
 
     /// When the engine wants to be called next for a cpu: [`expire`](Self::expire).

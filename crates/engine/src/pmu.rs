@@ -117,6 +117,8 @@ pub struct Hw {
     pub(crate) tick: u64,
     pub(crate) freq_stamp: u64,
     pub(crate) freq_count: u64,
+    /// It makes sense only as a member of its leader's group, and fails without it (rule C40).
+    pub needs_leader: bool,
     /// For the driver's use.
     pub data: [u64; 2],
 }
@@ -144,6 +146,7 @@ impl Hw {
             tick: 0,
             freq_stamp: 0,
             freq_count: 0,
+            needs_leader: false,
             data: [0; 2],
         }
     }
@@ -167,6 +170,15 @@ impl Hw {
         self.period_left.max(1) as u64
     }
 
+    /// The event comes to a cpu and counts occurrences down to its period; what is over by then is no sample
+    /// (rule I7).
+    pub(crate) fn begin_periods(&mut self) {
+        if self.is_sampling() {
+            self.last_period = self.sample_period;
+            self.next_period();
+        }
+    }
+
     /// Starts the next period, whatever came too late counted (rule I4): how many periods were over.
     pub(crate) fn next_period(&mut self) -> u64 {
         let period = self.last_period;
@@ -176,7 +188,8 @@ impl Hw {
         }
         let left = self.period_left as u64;
         let over = (period + left) / period;
-        self.period_left = left as i64 - (over * period) as i64;
+        // A period may take 63 bits.
+        self.period_left = left.wrapping_sub(over.wrapping_mul(period)) as i64;
         over
     }
 }
@@ -231,6 +244,8 @@ pub struct Whom {
     pub perfmon: bool,
     /// The caller has `CAP_SYS_ADMIN`.
     pub admin: bool,
+    /// Whether the caller may have the data that tracepoints record.
+    pub raw: Result<(), Errno>,
     /// A copy for a child task: permissions were checked for the original.
     pub inherited: bool,
 }
@@ -263,6 +278,11 @@ pub struct Overflow {
 pub trait Pmu: fmt::Debug + Send {
     /// What it is.
     fn info(&self) -> PmuInfo;
+
+    /// It is registered, with this type.
+    fn registered(&mut self, type_: EventType) {
+        let _ = type_;
+    }
 
     /// Takes an event or refuses it: `ENOENT` not mine, `ENODEV` mine but absent, `EBUSY` in use,
     /// `EINVAL` wrong, `EOPNOTSUPP` cannot do that, `EACCES` not for you. `group` holds those members of
@@ -425,7 +445,7 @@ const FIRST_DYNAMIC: u32 = 6;
 
 impl Registry {
     /// Registers a PMU: `EEXIST` if its type or its name is taken.
-    pub(crate) fn add(&mut self, driver: Box<dyn Pmu>, mux_interval_ns: u64) -> Result<PmuId, Errno> {
+    pub(crate) fn add(&mut self, mut driver: Box<dyn Pmu>, mux_interval_ns: u64) -> Result<PmuId, Errno> {
         let info = driver.info();
         let taken = |type_: EventType| self.living().any(|(_, pmu)| pmu.type_ == type_);
         if !info.name.is_empty() && self.living().any(|(_, pmu)| pmu.info.name == info.name) {
@@ -439,6 +459,7 @@ impl Registry {
                 free.ok_or(Errno::ENOSPC)?
             }
         };
+        driver.registered(type_);
         self.all.push(Registered { info, type_, mux_interval_ns, driver: Some(driver) });
         Ok(PmuId(self.all.len() as u32 - 1))
     }

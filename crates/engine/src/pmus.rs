@@ -2,6 +2,7 @@
 
 pub(crate) mod breakpoint;
 mod clock;
+pub(crate) mod probe;
 mod software;
 pub(crate) mod tracepoint;
 

@@ -13,7 +13,7 @@ impl Engine {
     /// where a group and the copies of it in child tasks have not the same members (rule D12).
     pub fn read(&mut self, event: EventKey, now: u64, room: usize, bytes: &mut Vec<u8>) -> Result<(), Errno> {
         bytes.clear();
-        if self.events[event].state == State::Error {
+        if self.events.get(event).ok_or(Errno::EBADF)?.state == State::Error {
             return Ok(());
         }
         if room < self.read_len(event) {

@@ -305,7 +305,8 @@ impl Engine {
         let own = &self.events[event];
         let most = usize::from(own.attr().sample_max_stack);
         let mut contexts = usize::try_from(self.sysctls.max_contexts_per_stack).unwrap_or(0);
-        let foreign = own.task.is_some() && own.task != task;
+        let target = self.target_of(event);
+        let foreign = target.is_some() && target != task;
         let kernel = !own.has(AttrFlags::EXCLUDE_CALLCHAIN_KERNEL) && !moment.is_user();
         let user = !own.has(AttrFlags::EXCLUDE_CALLCHAIN_USER) && moment.has_user() && !foreign;
         let mut left = most;

@@ -414,6 +414,10 @@ impl Engine {
         let software_group = self.events[event].software_group;
         for sibling in self.events[event].siblings.clone() {
             self.update_times(sibling, now);
+            if self.events[sibling].hw.needs_leader {
+                self.event_sched_out(sibling, now);
+                self.set_state(sibling, State::Error, now);
+            }
             let own = &mut self.events[sibling];
             own.leader = sibling;
             own.software_group = software_group;
@@ -452,6 +456,11 @@ impl Engine {
             return;
         }
         let Some(context) = self.events[event].context else { return };
+        // Rule C40: without its group it stays where it is.
+        let own = &self.events[event];
+        if state == State::Error && own.hw.needs_leader && own.is_leader() {
+            return;
+        }
         if state == State::Error {
             self.set_state(event, State::Off, now);
         }

@@ -204,8 +204,7 @@ impl Engine {
     }
 
     /// READ: what a child's event counted (inherit_stat).
-    pub(crate) fn read_record(&mut self, event: EventKey, now: u64) {
-        let task = self.events[event].task;
+    pub(crate) fn read_record(&mut self, event: EventKey, task: Option<TaskId>, now: u64) {
         let cpu = task.and_then(|task| self.tasks.get(&task)).and_then(|task| task.last).unwrap_or(0);
         let tid = self.tid_for(event, task);
         let mut words = Vec::new();

@@ -80,6 +80,12 @@ impl Sysctls {
         };
     }
 
+    /// What an attr gets that leaves `sample_max_stack` open: as much of the setting as its 16 bits hold, as
+    /// Linux has it (rule A15).
+    pub(crate) fn stack_default(&self) -> u16 {
+        self.max_stack as u16
+    }
+
     /// Lowers the rate where samples take `average` ns (rule I24); the new one.
     pub(crate) fn limit_rate(&mut self, average: u64, tick_ns: u64, hz: u32) -> Option<u32> {
         if self.allowed_ns == 0 || average <= self.allowed_ns {

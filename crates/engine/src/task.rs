@@ -60,6 +60,8 @@ pub(crate) struct Task {
     pub(crate) context: Option<ContextKey>,
     /// The cpu it runs on.
     pub(crate) on: Option<u32>,
+    /// Who made it.
+    pub(crate) parent: Option<TaskId>,
     /// Where it ran last.
     pub(crate) last: Option<u32>,
     pub(crate) exiting: bool,
@@ -75,6 +77,7 @@ impl Engine {
             facts,
             context: None,
             on: None,
+            parent: None,
             last: None,
             exiting: false,
             seen: BTreeMap::new(),
@@ -226,9 +229,8 @@ impl Engine {
         }
         // Each task keeps its own values, where anybody asks for them (rule D20).
         let pairs: Vec<_> = out.events.values().copied().zip(into.events.values().copied()).collect();
-        let stat = pairs.iter().any(|(event, _)| self.events[*event].has(AttrFlags::INHERIT_STAT));
-        if stat {
-            for (a, b) in pairs {
+        for (a, b) in pairs {
+            if self.events[a].has(AttrFlags::INHERIT_STAT) {
                 self.update_count(a, now);
                 self.update_times(a, now);
                 let values = |engine: &Engine, key: EventKey| {
@@ -267,7 +269,7 @@ impl Engine {
         self.add_task(child, facts);
         let namespaces = self.tasks.get(&parent).and_then(|parent| parent.namespaces);
         if let Some(own) = self.tasks.get_mut(&child) {
-            (own.namespaces, own.seen) = (namespaces, seen);
+            (own.namespaces, own.seen, own.parent) = (namespaces, seen, Some(parent));
         }
         if let Err(errno) = self.inherit(parent, child, flags, now) {
             self.forget(child, now);
@@ -327,13 +329,14 @@ impl Engine {
     ) -> Result<EventKey, Errno> {
         let context = self.task_context(child)?;
         let original = self.events[event].original();
+        // Whether it is on is a matter of the task that forks; the original may have ended (rule D3).
+        let state = self.events[event].state;
         let own = &self.events[original];
-        let (attr, cpu, state, place) = (*own.attr(), own.cpu, own.state, self.events[event].place);
-        let period = self.events[event].hw.sample_period;
-        let freq = own.is_freq();
+        let (attr, cpu, place) = (*own.attr(), own.cpu, self.events[event].place);
+        let (freq, period) = (own.is_freq(), own.hw.sample_period);
         let (namespace, group_software) = (own.namespace, self.events[event].software_group);
         let type_ = own.asked_type;
-        let whom = Whom { task: true, cpu: -1, perfmon: true, admin: true, inherited: true };
+        let whom = Whom { task: true, cpu: -1, perfmon: true, admin: true, raw: Ok(()), inherited: true };
         let plan = Plan {
             attr,
             task: Some(child),
@@ -362,15 +365,18 @@ impl Engine {
     /// A task replaced its program (rules D40 to D44). `fresh`: the process may no longer be looked at by
     /// who measured it (rule D43).
     pub fn exec(&mut self, task: TaskId, cpu: u32, now: u64, comm: &[u8], fresh: bool) {
-        let Some(context) = self.tasks.get(&task).and_then(|task| task.context) else {
-            self.comm(task, cpu, now, comm, true);
-            return;
-        };
-        if fresh {
-            self.end_context(task, now);
-            self.comm(task, cpu, now, comm, true);
-            return;
+        if let Some(context) = self.tasks.get(&task).and_then(|task| task.context) {
+            self.exec_events(context, now);
         }
+        self.comm(task, cpu, now, comm, true);
+        if fresh {
+            let parent = self.tasks.get(&task).and_then(|task| task.parent);
+            self.end_measuring(task, parent, cpu, now);
+        }
+    }
+
+    /// What exec means for each event of a task (rules D41, D42).
+    fn exec_events(&mut self, context: ContextKey, now: u64) {
         let mut enabled = None;
         for event in self.contexts[context].newest_first() {
             let own = &mut self.events[event];
@@ -399,27 +405,27 @@ impl Engine {
                 self.exit_event(event, true, now);
             }
         }
-        self.comm(task, cpu, now, comm, true);
     }
 
     /// A task ends (rules D30 to D32).
     pub fn exit(&mut self, task: TaskId, parent: Option<TaskId>, cpu: u32, now: u64) {
+        if let Some(own) = self.tasks.get_mut(&task) {
+            own.exiting = true;
+        }
+        self.end_measuring(task, parent, cpu, now);
+    }
+
+    /// The events of a task end, with the records that tell so, and it owns none any longer (rule D30).
+    fn end_measuring(&mut self, task: TaskId, parent: Option<TaskId>, cpu: u32, now: u64) {
         for event in self.events.keys().collect::<Vec<_>>() {
             if self.events[event].owner == Some(task) {
                 self.events[event].owner = None;
             }
         }
-        if let Some(own) = self.tasks.get_mut(&task) {
-            own.exiting = true;
-        }
         self.leave(task, now);
         self.exit_record(task, parent, cpu, now, true);
         self.end_events(task, now);
         self.exit_record(task, parent, cpu, now, false);
-        let place = &mut self.cpus[cpu as usize];
-        if place.current == Some(task) {
-            place.task_context = None;
-        }
     }
 
     /// Takes a task's context off its cpu.
@@ -437,29 +443,24 @@ impl Engine {
     /// All events of a task's context are over.
     fn end_events(&mut self, task: TaskId, now: u64) {
         let Some(context) = self.tasks.get_mut(&task).and_then(|task| task.context.take()) else { return };
-        self.contexts[context].whose = Whose::Nobody;
         for event in self.contexts[context].newest_first() {
             self.exit_event(event, false, now);
         }
         self.contexts.remove(context);
     }
 
-    fn end_context(&mut self, task: TaskId, now: u64) {
-        self.leave(task, now);
-        self.end_events(task, now);
-    }
-
     /// What one event measured is over. `ungroup`: its group goes on without it (rule D42).
     fn exit_event(&mut self, event: EventKey, ungroup: bool, now: u64) {
         let Some(own) = self.events.get(event) else { return };
         let parent = own.parent;
+        let task = self.target_of(event);
         self.update_times(event, now);
         self.detach(event, State::Exit, ungroup || parent.is_some(), now);
         match parent {
             None => self.wake(event),
             Some(parent) => {
                 if self.events[event].has(AttrFlags::INHERIT_STAT) {
-                    self.read_record(event, now);
+                    self.read_record(event, task, now);
                 }
                 self.fold(event, parent);
                 self.wake(parent);
@@ -489,7 +490,8 @@ impl Engine {
     }
 
     fn forget(&mut self, task: TaskId, now: u64) {
-        self.end_context(task, now);
+        self.leave(task, now);
+        self.end_events(task, now);
     }
 
     /// A cpu goes offline: its events are over, though they can be read (rule C22).

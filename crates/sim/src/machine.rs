@@ -8,7 +8,7 @@ use perfuse_engine::abi::record::{MmapFile, RegsAbi};
 use perfuse_engine::abi::wire::{Layout, Writer};
 use perfuse_engine::abi::{Attr, ByteOrder, Errno, EventType, Software};
 use perfuse_engine::{
-    CgroupId, CloneFlags, Config, Effect, Engine, EventKey, Ioctl, Leaving, MapRequest, Mapping, Moment,
+    CgroupId, CloneFlags, Config, Effect, Engine, EventKey, Hit, Ioctl, Leaving, MapRequest, Mapping, Moment,
     Notice, OpenArguments, PmuId, Registers, State, TaskFacts, TaskId, Trap, Watch,
 };
 use std::collections::BTreeMap;
@@ -646,7 +646,8 @@ impl Machine {
             Some(Step::Touch { addr, len, write }) => self.touch(cpu, addr, len, write, &doing),
             Some(Step::Tracepoint { id, count, value }) => {
                 let record = crate::tracing::record(id, pid, value);
-                self.engine.tracepoint(cpu, now, id, count, &record, &doing);
+                let hit = Hit { count, ..Hit::new(id, &record) };
+                self.engine.tracepoint(cpu, now, &hit, &doing);
             }
             _ => {}
         }

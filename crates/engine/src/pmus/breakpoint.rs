@@ -145,10 +145,7 @@ impl Pmu for BreakpointPmu {
     }
 
     fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno> {
-        if hw.is_sampling() {
-            hw.last_period = hw.sample_period;
-            hw.next_period();
-        }
+        hw.begin_periods();
         hw.stopped = !start;
         let (kind, addr, len) = (hw.attr.bp_type.0, hw.attr.bp_addr(), hw.attr.bp_len());
         cx.effect(Effect::Watch(Watch { cpu: cx.cpu, event: hw.event, kind, addr, len }));

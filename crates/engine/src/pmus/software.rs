@@ -41,11 +41,7 @@ impl Pmu for SoftwarePmu {
     }
 
     fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno> {
-        if hw.is_sampling() {
-            hw.last_period = hw.sample_period;
-            // What this finds over is not a sample (rule I7).
-            hw.next_period();
-        }
+        hw.begin_periods();
         hw.stopped = !start;
         cx.listen(EventType::SOFTWARE, hw.attr.config, hw.event);
         Ok(())

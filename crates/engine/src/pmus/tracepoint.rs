@@ -2,14 +2,16 @@
 //! [`Engine::tracepoint`](crate::Engine::tracepoint).
 
 use crate::engine::Engine;
+use crate::event::EventKey;
 use crate::moment::Moment;
 use crate::pmu::{Cx, Description, Hw, Pmu, PmuCaps, PmuInfo, TaskContext, Whom};
 use crate::sample::Facts;
+use crate::task::TaskId;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::fmt;
-use perfuse_abi::{Errno, EventType, SampleType};
+use perfuse_abi::{AttrFlags, Errno, EventType, SampleType};
 
 /// A filter of a tracepoint's records, made by the host from its text: whether a record passes.
 pub type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
@@ -21,8 +23,9 @@ pub type FilterMaker = fn(id: u64, text: &str) -> Result<Filter, Errno>;
 #[derive(Default)]
 pub(crate) struct TracepointPmu {
     pub(crate) maker: Option<FilterMaker>,
-    filters: BTreeMap<crate::event::EventKey, Filter>,
-    known: alloc::collections::BTreeSet<u64>,
+    filters: BTreeMap<EventKey, Filter>,
+    /// Whether anybody may have the data of each, for tasks that he may measure.
+    known: BTreeMap<u64, bool>,
 }
 
 impl fmt::Debug for TracepointPmu {
@@ -42,14 +45,17 @@ impl Pmu for TracepointPmu {
         }
     }
 
-    fn event_init(&mut self, hw: &mut Hw, _whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
         if hw.attr.type_ != EventType::TRACEPOINT {
             return Err(Errno::ENOENT);
         }
         if hw.attr.sample_type.contains(SampleType::BRANCH_STACK) {
             return Err(Errno::EOPNOTSUPP);
         }
-        if self.known.contains(&hw.attr.config) { Ok(()) } else { Err(Errno::EINVAL) }
+        let open = *self.known.get(&hw.attr.config).ok_or(Errno::EINVAL)?;
+        // Rule J31.
+        let data = hw.attr.sample_type.contains(SampleType::RAW);
+        if data && !whom.inherited && !(open && whom.task) { whom.raw } else { Ok(()) }
     }
 
     fn event_destroy(&mut self, hw: &mut Hw) {
@@ -57,10 +63,7 @@ impl Pmu for TracepointPmu {
     }
 
     fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno> {
-        if hw.is_sampling() {
-            hw.last_period = hw.sample_period;
-            hw.next_period();
-        }
+        hw.begin_periods();
         hw.stopped = !start;
         cx.listen(EventType::TRACEPOINT, hw.attr.config, hw.event);
         Ok(())
@@ -90,25 +93,25 @@ impl Pmu for TracepointPmu {
 /// What the engine wants of the tracepoint PMU beyond what all PMUs do.
 pub trait Tracepoints {
     /// A tracepoint exists from now on.
-    fn declare(&mut self, id: u64);
+    fn declare(&mut self, id: u64, open: bool);
 
     /// How filters are made.
     fn set_filter_maker(&mut self, maker: FilterMaker);
 
     /// Whether a record passes the filter of an event.
-    fn passes(&self, event: crate::event::EventKey, record: &[u8]) -> bool;
+    fn passes(&self, event: EventKey, record: &[u8]) -> bool;
 }
 
 impl Tracepoints for TracepointPmu {
-    fn declare(&mut self, id: u64) {
-        self.known.insert(id);
+    fn declare(&mut self, id: u64, open: bool) {
+        self.known.insert(id, open);
     }
 
     fn set_filter_maker(&mut self, maker: FilterMaker) {
         self.maker = Some(maker);
     }
 
-    fn passes(&self, event: crate::event::EventKey, record: &[u8]) -> bool {
+    fn passes(&self, event: EventKey, record: &[u8]) -> bool {
         self.filters.get(&event).is_none_or(|filter| filter(record))
     }
 }
@@ -122,7 +125,15 @@ impl Engine {
     /// A tracepoint with this id exists.
     pub fn declare_tracepoint(&mut self, id: u64) {
         if let Some(tracepoints) = self.tracepoints() {
-            tracepoints.declare(id);
+            tracepoints.declare(id, false);
+        }
+    }
+
+    /// A tracepoint exists whose data anybody may have of tasks that he may measure: that of a system call
+    /// (rule J31).
+    pub fn declare_open_tracepoint(&mut self, id: u64) {
+        if let Some(tracepoints) = self.tracepoints() {
+            tracepoints.declare(id, true);
         }
     }
 
@@ -133,22 +144,64 @@ impl Engine {
         }
     }
 
-    /// A tracepoint was hit on a cpu (rules J32, J33): `record` is what it recorded, with its common
-    /// header; `count` its weight, 1 for most.
-    pub fn tracepoint(
-        &mut self,
-        cpu: u32,
-        now: u64,
-        id: u64,
-        count: u64,
-        record: &[u8],
-        moment: &dyn Moment,
-    ) {
-        let facts = Facts { addr: Some(0), raw: Some(record), ..Facts::new(moment) };
-        for event in self.cpus[cpu as usize].listeners.of(EventType::TRACEPOINT, id) {
-            if self.tracepoints().is_none_or(|tracepoints| tracepoints.passes(event, record)) {
-                self.occurrence(event, cpu, now, count, &facts);
+    /// A tracepoint was hit on a cpu (rules J32, J33).
+    pub fn tracepoint(&mut self, cpu: u32, now: u64, hit: &Hit<'_>, moment: &dyn Moment) {
+        self.trace(EventType::TRACEPOINT, cpu, now, hit, moment);
+        let target = hit.target.filter(|&target| self.cpus[cpu as usize].current != Some(target));
+        let context = target.and_then(|target| self.tasks.get(&target)).and_then(|task| task.context);
+        let Some(context) = context else { return };
+        let facts = hit.facts(moment);
+        // Those bound to this very cpu hear of what happens to their task.
+        for event in self.contexts[context].newest_first() {
+            let own = &self.events[event];
+            let heard = own.attr().type_ == EventType::TRACEPOINT
+                && own.attr().config == hit.id
+                && own.cpu == Some(cpu)
+                && !own.has(AttrFlags::SIGTRAP);
+            if heard && self.passes(event, hit, moment) {
+                self.count_occurrence(event, cpu, now, hit.count, &facts);
             }
         }
+    }
+
+    /// Tells all on a cpu who listen to this type and number.
+    pub(super) fn trace(&mut self, type_: EventType, cpu: u32, now: u64, hit: &Hit<'_>, moment: &dyn Moment) {
+        let facts = hit.facts(moment);
+        for event in self.cpus[cpu as usize].listeners.of(type_, hit.id) {
+            if !self.events[event].hw.stopped && self.passes(event, hit, moment) {
+                self.count_occurrence(event, cpu, now, hit.count, &facts);
+            }
+        }
+    }
+
+    /// Whether an event counts a hit: in kernel mode unless it leaves that out, in user mode always; and if
+    /// its filter lets it pass (rules J32, J34, J50).
+    fn passes(&mut self, event: EventKey, hit: &Hit<'_>, moment: &dyn Moment) -> bool {
+        let left_out = !moment.is_user() && self.events[event].has(AttrFlags::EXCLUDE_KERNEL);
+        !left_out && self.tracepoints().is_none_or(|tracepoints| tracepoints.passes(event, hit.record))
+    }
+}
+
+/// A hit of a tracepoint or a probe.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hit<'a> {
+    /// The tracepoint's id, or the probe's number.
+    pub id: u64,
+    /// Its weight: 1 for most.
+    pub count: u64,
+    /// What was recorded, with its common header.
+    pub record: &'a [u8],
+    /// The task it is about, where that is another than the one that runs: who is woken, say (rule J33).
+    pub target: Option<TaskId>,
+}
+
+impl<'a> Hit<'a> {
+    /// One hit of a tracepoint.
+    pub fn new(id: u64, record: &'a [u8]) -> Self {
+        Hit { id, count: 1, record, target: None }
+    }
+
+    fn facts(&self, moment: &'a dyn Moment) -> Facts<'a> {
+        Facts { addr: Some(0), raw: Some(self.record), ..Facts::new(moment) }
     }
 }

@@ -2,8 +2,10 @@
 //! each test cites the rules it is about.
 
 mod accounting;
+mod attr;
 mod counting;
 #[path = "../shared/machine.rs"]
 mod machine;
 mod mmap;
+mod open;
 mod userpage;

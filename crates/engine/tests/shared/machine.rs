@@ -7,8 +7,9 @@ use perfuse_engine::abi::record::{Decoded, RawRecord, RecordFormat, Records};
 use perfuse_engine::abi::wire::{Layout, Writer};
 use perfuse_engine::abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, ReadFormat, Software};
 use perfuse_engine::{
-    Access, AtomicU64, Capability, CgroupId, Config, Cx, Engine, EventKey, Host, Hw, Ioctl, Leaving,
-    LockLimit, MapRequest, Memory, OpenArguments, Place, Pmu, PmuInfo, TaskFacts, TaskId, Transaction, Whom,
+    Access, AtomicU64, Capability, CgroupId, CloneFlags, Config, Cx, Engine, EventKey, Host, Hw, Ioctl,
+    Leaving, LockLimit, MapRequest, Memory, OpenArguments, Place, Pmu, PmuInfo, SecurityStep, State, Sysctl,
+    TaskFacts, TaskId, Transaction, Whom,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(crate) struct World {
     pub(crate) cgroups: BTreeMap<i32, CgroupId>,
     pub(crate) limit: LockLimit,
     pub(crate) out_of_descriptors: bool,
+    /// What a security module refuses, with `EPERM`.
+    pub(crate) refused: Option<SecurityStep>,
 }
 
 impl Host for World {
@@ -55,6 +58,10 @@ impl Host for World {
 
     fn lock_limit(&self, _caller: TaskId) -> LockLimit {
         self.limit
+    }
+
+    fn security(&self, _caller: TaskId, step: SecurityStep) -> Result<(), Errno> {
+        if self.refused == Some(step) { Err(Errno::EPERM) } else { Ok(()) }
     }
 
     fn allocate(&mut self, _caller: TaskId, pages: usize) -> Result<Arc<dyn Memory>, Errno> {
@@ -87,6 +94,7 @@ impl Machine {
             cgroups: BTreeMap::new(),
             limit: LockLimit { user: 1000, pages: u64::MAX, space: 1 },
             out_of_descriptors: false,
+            refused: None,
         };
         let mut machine = Machine { engine, world, now: 1_000_000, next_fd: 3 };
         machine.switch(0, Some(ME));
@@ -150,6 +158,54 @@ impl Machine {
     /// On the caller, in a group.
     pub(crate) fn join(&mut self, attr: &Attr, leader: i32) -> Result<i32, Errno> {
         self.open(attr, OpenArguments { group_fd: leader, ..OpenArguments::default() })
+    }
+
+    /// On all tasks of a cpu.
+    pub(crate) fn wide(&mut self, attr: &Attr, cpu: i32) -> Result<i32, Errno> {
+        self.open(attr, OpenArguments { pid: -1, cpu, ..OpenArguments::default() })
+    }
+
+    /// On the caller, alone; it works.
+    pub(crate) fn own(&mut self, attr: &Attr) -> i32 {
+        self.open(attr, OpenArguments::default()).expect("it can be opened")
+    }
+
+    /// What opening it on the caller is refused with.
+    pub(crate) fn refusal(&mut self, attr: &Attr) -> Option<Errno> {
+        self.open(attr, OpenArguments::default()).err()
+    }
+
+    pub(crate) fn sysctl(&mut self, which: Sysctl, text: &str) {
+        self.engine.set_sysctl(which, text).expect("it can be set");
+    }
+
+    pub(crate) fn state(&self, fd: i32) -> Option<State> {
+        self.engine.state(self.key(fd))
+    }
+
+    pub(crate) fn poll(&mut self, fd: i32) -> u32 {
+        let key = self.key(fd);
+        self.engine.poll(key)
+    }
+
+    /// The caller forks; both live.
+    pub(crate) fn fork(&mut self, parent: TaskId, pid: u32, flags: CloneFlags) -> Result<TaskId, Errno> {
+        let child = TaskId(u64::from(pid));
+        let facts = TaskFacts::new(if flags.thread { parent.0 as u32 } else { pid }, pid);
+        self.engine.fork(parent, child, facts, flags, 0, self.now)?;
+        self.world.tasks.insert(pid, child);
+        Ok(child)
+    }
+
+    /// A task runs on cpu 0, has page faults, and makes room for [`ME`] again.
+    pub(crate) fn faults_of(&mut self, task: TaskId, count: u64) {
+        self.switch(0, Some(task));
+        self.fault(0, count);
+        self.switch(0, Some(ME));
+    }
+
+    pub(crate) fn exit(&mut self, task: TaskId) {
+        self.engine.exit(task, None, 0, self.now);
     }
 
     pub(crate) fn key(&self, fd: i32) -> EventKey {
@@ -305,25 +361,31 @@ pub(crate) fn decoded<'a>(bytes: &'a [u8], attr: &Attr) -> Vec<Decoded<'a>> {
 #[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) counters: usize,
+    /// What it is: a hardware PMU named `cpu` of type RAW unless said otherwise.
+    pub(crate) info: PmuInfo,
+    /// Events with this config need their leader.
+    pub(crate) dependent: Option<u64>,
     taken: BTreeMap<u32, Vec<EventKey>>,
 }
 
 impl Counters {
     pub(crate) fn new(counters: usize) -> Self {
-        Counters { counters, taken: BTreeMap::new() }
+        let info = PmuInfo { type_: Some(EventType::RAW), ..PmuInfo::hardware("cpu") };
+        Counters { counters, info, dependent: None, taken: BTreeMap::new() }
     }
 }
 
 impl Pmu for Counters {
     fn info(&self) -> PmuInfo {
-        PmuInfo { type_: Some(EventType::RAW), ..PmuInfo::hardware("cpu") }
+        self.info.clone()
     }
 
     fn event_init(&mut self, hw: &mut Hw, _whom: &Whom, group: &[&Hw]) -> Result<(), Errno> {
-        let types = [EventType::HARDWARE, EventType::RAW];
-        if !types.contains(&hw.attr.type_) {
+        let own = self.info.type_ == Some(hw.attr.type_);
+        if !own && (self.info.name != "cpu" || hw.attr.type_ != EventType::HARDWARE) {
             return Err(Errno::ENOENT);
         }
+        hw.needs_leader = self.dependent == Some(hw.attr.config);
         if group.len() >= self.counters { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
