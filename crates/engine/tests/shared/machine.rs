@@ -183,11 +183,6 @@ impl Machine {
         self.engine.state(self.key(fd))
     }
 
-    pub(crate) fn poll(&mut self, fd: i32) -> u32 {
-        let key = self.key(fd);
-        self.engine.poll(key)
-    }
-
     /// The caller forks; both live.
     pub(crate) fn fork(&mut self, parent: TaskId, pid: u32, flags: CloneFlags) -> Result<TaskId, Errno> {
         let child = TaskId(u64::from(pid));
