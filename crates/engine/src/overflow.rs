@@ -309,12 +309,13 @@ impl Engine {
             driver.interrupt(cpu, now, &mut over);
         }
         for Overflow { event, addr, exact_ip } in over {
-            if self.events.get(event).is_none() {
-                continue;
-            }
+            // One before it in this interrupt may have throttled its group.
+            let Some(own) = self.events.get(event).filter(|event| !event.hw.stopped) else { continue };
+            // Rule I5: the period that is over, not the one that begins.
+            let period = own.hw.last_period;
             self.drive(event, cpu, now, |pmu, cx, hw| pmu.overflowed(cx, hw));
             let facts = Facts { addr: Some(addr), exact_ip, ..Facts::new(moment) };
-            if self.overflow(event, cpu, now, &facts, None, true) {
+            if self.overflow(event, cpu, now, &facts, Some(period), true) {
                 self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
             }
         }

@@ -27,7 +27,9 @@ pub struct Setup {
     pub pmu: Option<PmuModel>,
     /// From which all chance comes.
     pub seed: u64,
-    /// How long the interrupt of a sample takes, which the kernel limits (rule I24).
+    /// How long after an interrupt of the PMU the next one comes at the earliest.
+    pub interrupt_ns: u64,
+    /// How long the interrupt of a sample takes, as is told to the kernel, which limits it (rule I24).
     pub sample_ns: Option<u64>,
     /// After so many steps the machine stands still: whatever it is made to do comes to an end.
     pub budget: u64,
@@ -44,6 +46,7 @@ impl Default for Setup {
             slice_ns: 4_000_000,
             pmu: Some(PmuModel::default()),
             seed: 1,
+            interrupt_ns: 1000,
             sample_ns: None,
             budget: u64::MAX,
             most_tasks: 4096,
@@ -105,6 +108,8 @@ struct SimCpu {
     current: Option<TaskId>,
     slice_ends: u64,
     next_tick: u64,
+    /// No interrupt of the PMU comes before.
+    quiet_until: u64,
     offline: bool,
 }
 
@@ -731,8 +736,8 @@ impl Machine {
                 moments.push(own.slice_ends);
             }
             if let (Some((kernel, rates)), Some((_, watcher))) = (self.working(cpu), &self.pmu) {
-                moments
-                    .extend(watcher.next_overflow(cpu, kernel, &rates).map(|ns| self.now.saturating_add(ns)));
+                let overflow = watcher.next_overflow(cpu, kernel, &rates);
+                moments.extend(overflow.map(|ns| self.now.saturating_add(ns).max(own.quiet_until)));
             }
         }
         moments.into_iter().min()
@@ -761,7 +766,9 @@ impl Machine {
             }
             let doing = self.doing(cpu);
             if let (Some((kernel, rates)), Some((pmu, watcher))) = (self.working(cpu), &self.pmu) {
-                if watcher.next_overflow(cpu, kernel, &rates) == Some(0) {
+                let due = self.cpus[cpu as usize].quiet_until <= now;
+                if due && watcher.next_overflow(cpu, kernel, &rates) == Some(0) {
+                    self.cpus[cpu as usize].quiet_until = now + self.setup.interrupt_ns;
                     self.engine.interrupt(*pmu, cpu, now, self.setup.sample_ns, &doing);
                 }
             }

@@ -48,12 +48,13 @@ struct Parser<'t> {
 }
 
 /// What a machine is described with.
-const MACHINE: [&str; 13] = [
+const MACHINE: [&str; 14] = [
     "cpus",
     "hz",
     "slice",
     "seed",
     "sample-time",
+    "interrupt-time",
     "tracepoint",
     "no-pmu",
     "counters",
@@ -302,6 +303,7 @@ impl<'t> Parser<'t> {
                 "seed" => setup.seed = words.number("the seed")?,
                 "slice" => setup.slice_ns = words.time()?.max(1000),
                 "sample-time" => setup.sample_ns = Some(words.time()?),
+                "interrupt-time" => setup.interrupt_ns = words.time()?.max(1),
                 "tracepoint" => self.scenario.tracepoints.push(words.number("the id")?),
                 "counters" => pmu.counters = words.small("the number of counters", 0, 64)? as usize,
                 "width" => pmu.width = words.small("the number of bits", 8, 64)? as u32,
