@@ -313,7 +313,9 @@ impl Engine {
             let Some(own) = self.events.get(event).filter(|event| !event.hw.stopped) else { continue };
             // Rule I5: the period that is over, not the one that begins.
             let period = own.hw.last_period;
-            self.drive(event, cpu, now, |pmu, cx, hw| pmu.overflowed(cx, hw));
+            if self.drive(event, cpu, now, |pmu, cx, hw| pmu.overflowed(cx, hw)) != Some(true) {
+                continue;
+            }
             let facts = Facts { addr: Some(addr), exact_ip, ..Facts::new(moment) };
             if self.overflow(event, cpu, now, &facts, Some(period), true) {
                 self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));

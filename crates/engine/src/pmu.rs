@@ -354,9 +354,10 @@ pub trait Pmu: fmt::Debug + Send {
     }
 
     /// An event that [`interrupt`](Self::interrupt) named: brings its count up to date and starts its
-    /// next period (rule N2).
-    fn overflowed(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
+    /// next period (rule N2). Whether its period is over: a counter of few bits comes round before.
+    fn overflowed(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) -> bool {
         self.read(cx, hw);
+        true
     }
 
     /// A timer of [`Cx::set_timer`] is due; whether the event overflowed.

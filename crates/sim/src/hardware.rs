@@ -313,9 +313,11 @@ impl Pmu for SimPmu {
         }
     }
 
-    fn overflowed(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
+    fn overflowed(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) -> bool {
         self.read(cx, hw);
+        let over = hw.period_left <= 0;
         self.arm(cx.cpu, hw);
+        over
     }
 
     fn event_idx(&self, hw: &Hw) -> Option<u32> {
