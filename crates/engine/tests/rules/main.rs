@@ -8,4 +8,8 @@ mod counting;
 mod machine;
 mod mmap;
 mod open;
+mod output;
+mod poll;
+mod ring;
 mod userpage;
+mod wakeup;

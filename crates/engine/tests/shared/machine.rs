@@ -249,6 +249,11 @@ impl Machine {
         }
     }
 
+    /// A page fault at an address.
+    pub(crate) fn fault_at(&mut self, cpu: u32, addr: u64) {
+        self.engine.software(cpu, self.now, Software::PAGE_FAULTS, 1, addr, &USER);
+    }
+
     /// Sends the records of one event to the ring of another.
     pub(crate) fn redirect(&mut self, fd: i32, target: Option<i32>) -> Result<u64, Errno> {
         let target = target.map(|fd| self.key(fd));
@@ -316,6 +321,12 @@ impl Reader {
     pub(crate) fn data(&self) -> Vec<u8> {
         let words = &self.memory.words()[PAGE / 8..];
         words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
+    }
+
+    /// So many bytes upward from the head, of a ring that is written backward.
+    pub(crate) fn newest(&self, len: usize) -> Vec<u8> {
+        let (data, head) = (self.data(), self.head());
+        (0..len as u64).map(|at| data[head.wrapping_add(at) as usize & (data.len() - 1)]).collect()
     }
 
     /// Tells the engine how far it was read, whatever was read.
