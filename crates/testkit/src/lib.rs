@@ -5,7 +5,7 @@
 //! * [`Sandbox`] runs a test, or a program, as an unprivileged user, under a seccomp filter that
 //!   refuses `perf_event_open(2)`, or with lowered limits.
 //! * [`OwnCgroup`] is a cgroup for as long as a test runs.
-//! * [`need`] asks the machine for what a test wants.
+//! * [`need`] asks the machine for what a test wants; [`perf`] runs Linux's own.
 //! * [`work`] does things with exactly known effects, [`bpf`] loads the smallest programs, and
 //!   [`signals`] catches what events send.
 //!
@@ -14,6 +14,7 @@
 pub mod bpf;
 mod cgroup;
 pub mod need;
+pub mod perf;
 mod sandbox;
 pub mod signals;
 pub mod work;

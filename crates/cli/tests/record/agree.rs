@@ -4,9 +4,7 @@
 use super::*;
 
 /// What a reader printed about a recording, and nothing else said.
-fn read_by(reader: &mut Command, arguments: &[&str], file: &Path) -> String {
-    let output = reader.args(arguments).arg("-i").arg(file).stdin(Stdio::null()).output();
-    let output = output.expect("the reader starts");
+fn printed(output: &Output, arguments: &[&str], file: &Path) -> String {
     let said = text(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{arguments:?} {}: {said}", file.display());
     text(&output.stdout)
@@ -14,9 +12,11 @@ fn read_by(reader: &mut Command, arguments: &[&str], file: &Path) -> String {
 
 /// The same question to both readers.
 fn both(arguments: &[&str], file: &Path) -> Result<[Vec<String>; 2], Skip> {
-    let theirs = read_by(&mut Command::new(need::perf()?), arguments, file);
-    let ours = read_by(Command::new(program()).env("LC_ALL", "C.UTF-8"), arguments, file);
-    Ok([theirs, ours].map(|text| text.lines().map(str::to_owned).collect()))
+    let theirs = perf(arguments, file)?;
+    let mut ours = Command::new(program());
+    ours.args(arguments).arg("-i").arg(file).env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    let ours = ours.output().expect("the program starts");
+    Ok([theirs, ours].map(|output| printed(&output, arguments, file).lines().map(str::to_owned).collect()))
 }
 
 /// Both must give the same answer, after `alike` has made what may differ the same.
@@ -77,7 +77,8 @@ fn agree_about(file: &Path) -> Outcome {
     agree_about_records(file)?;
     agree(&["script"], file, without_symbols)?;
     // As many samples as there are.
-    let report = read_by(&mut Command::new(need::perf()?), &["report", "--stdio"], file);
+    let arguments = ["report", "--stdio"];
+    let report = printed(&perf(&arguments, file)?, &arguments, file);
     assert!(report.contains("# Total Lost Samples: 0\n"), "{report}");
     assert!(report.lines().any(|line| !line.is_empty() && !line.starts_with('#')), "{report}");
     Ok(())
@@ -195,11 +196,10 @@ pub(super) fn perf_finds_all_of_its_header() -> Outcome {
     let (ours, theirs) = (folder.file("ours"), folder.file("theirs"));
     let events = ["-k", "monotonic", "-e", "{cpu-clock,page-faults}", "sh", "-c", BUSY];
     recorded(&ours, &events);
-    let mut perf = Command::new(need::perf()?);
-    let output = perf.args(["record", "--no-bpf-event", "-o"]).arg(&theirs).args(events).output();
-    assert!(output.is_ok_and(|output| output.status.success()));
+    perf_records(&theirs, QUICKLY, &events)?;
     let header = |file: &Path| -> Result<Vec<String>, Skip> {
-        let header = read_by(&mut Command::new(need::perf()?), &["report", "--header-only", "-I"], file);
+        let arguments = ["report", "--header-only", "-I"];
+        let header = printed(&perf(&arguments, file)?, &arguments, file);
         // Of what changes from one recording to the next, the name.
         let changes = [
             "captured on",

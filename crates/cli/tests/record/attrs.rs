@@ -40,9 +40,6 @@ fn comparable(members: &[String]) -> Vec<String> {
     kept.map(bits).collect()
 }
 
-/// perf waits for a second at the end, unless it need not watch out for BPF programs.
-const QUICKLY: &str = "--no-bpf-event";
-
 /// Records the same with both, and compares all events but the dummies.
 fn same(folder: &Folder, arguments: &[&str]) -> Result<(), Skip> {
     same_next_to(folder, QUICKLY, arguments)
@@ -51,10 +48,7 @@ fn same(folder: &Folder, arguments: &[&str]) -> Result<(), Skip> {
 fn same_next_to(folder: &Folder, how: &str, arguments: &[&str]) -> Result<(), Skip> {
     let (ours, theirs) = (folder.file("ours"), folder.file("theirs"));
     recorded(&ours, arguments);
-    let mut perf = Command::new(need::perf()?);
-    let output = perf.args(["record", how, "-o"]).arg(&theirs).args(arguments).output();
-    let output = output.map_err(|error| Skip::needs("perf", error))?;
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    perf_records(&theirs, how, arguments)?;
     let events = |file: &Path| -> Result<Vec<_>, Skip> {
         let mut events = evlist(file)?;
         events.retain(|(name, _)| !name.starts_with("dummy"));

@@ -21,7 +21,7 @@ use perfuse_data::feature::FeatureId;
 use perfuse_data::tool::kind;
 use perfuse_data::{Options, PerfData};
 use perfuse_events::abi::record::{Record, RecordType};
-use perfuse_testkit::{Outcome, OwnCgroup, Sandbox, Skip, need, suite};
+use perfuse_testkit::{Outcome, OwnCgroup, Sandbox, Skip, need, perf as linux, suite};
 use session::*;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -179,16 +179,21 @@ fn samples(file: &Path) -> u64 {
 
 /// What perf counts of a type, in all of the recording.
 fn perf_counts(file: &Path, name: &str) -> Result<u64, Skip> {
-    let output = Command::new(need::perf()?).args(["report", "--stats", "-i"]).arg(file).output();
-    let output = output.map_err(|error| Skip::needs("perf", error))?;
+    let output = perf(&["report", "--stats"], file)?;
     let stats = text(&output.stdout);
     let line = stats.lines().find(|line| line.trim().starts_with(&format!("{name} events:")));
     let number = line.and_then(|line| line.split(':').nth(1)?.split_whitespace().next()?.parse().ok());
     Ok(number.unwrap_or_else(|| panic!("no {name} in {stats}{}", text(&output.stderr))))
 }
 
+/// What perf says of a recording.
 fn perf(arguments: &[&str], file: &Path) -> Result<Output, Skip> {
-    let output =
-        Command::new(need::perf()?).args(arguments).arg("-i").arg(file).stdin(Stdio::null()).output();
-    output.map_err(|error| Skip::needs("perf", error))
+    linux::output(linux::command(arguments)?.arg("-i").arg(file))
 }
+
+/// Records with perf. It waits for a second at the end, unless it need not watch out for BPF programs.
+fn perf_records(file: &Path, how: &str, arguments: &[&str]) -> Outcome {
+    linux::succeeds(linux::command(&["record", how, "-o"])?.arg(file).args(arguments)).map(drop)
+}
+
+const QUICKLY: &str = "--no-bpf-event";

@@ -198,6 +198,8 @@ pub(super) fn thousands_of_threads_need_few_descriptors() -> Outcome {
     let _ = process.kill();
     let _ = process.wait();
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(samples(&file) > 50 && counts(&file)[&RecordType::COMM.0] >= 2000);
+    // How many depends on what else the machine does.
+    let (samples, comms) = (samples(&file), counts(&file)[&RecordType::COMM.0]);
+    assert!(samples > 0 && comms >= 2000, "{samples} {comms}");
     Ok(())
 }
