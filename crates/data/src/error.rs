@@ -12,7 +12,7 @@ pub struct Location {
     /// Bytes from the start of the file.
     pub offset: u64,
     /// For what was compressed, bytes into what the file's compressed records contain; `offset` is then
-    /// that of the compressed record it starts in.
+    /// that of the last compressed record that was needed to read it, in which it may only end.
     pub unpacked: Option<u64>,
 }
 

@@ -189,7 +189,9 @@ impl Session {
             Record::Comm(comm) => {
                 let id = self.intern(comm.name.as_bytes());
                 if decoded.misc.contains(Misc::COMM_EXEC) {
-                    self.maps.remove(&comm.tid.pid);
+                    if let Some(old) = self.maps.remove(&comm.tid.pid) {
+                        self.maps.insert(comm.tid.pid, Arc::new(Maps::after_exec(old)));
+                    }
                 }
                 if let Some(thread) = self.thread_mut(comm.tid) {
                     thread.comm = id;
@@ -430,8 +432,10 @@ impl Session {
             _ => true,
         };
         let is_dump = kind == ObjectKind::User && is_jit_dump(name);
+        let is_vdso = kind == ObjectKind::User && name == b"[vdso]";
         let Some(object) = self.objects.intern(name, kind, build_id) else { return };
-        let map = Map { start, end, pgoff, object, prot, flags, by_address };
+        let pid = if in_kernel { 0 } else { tid.pid };
+        let map = Map { start, end, pgoff, object, pid, prot, flags, by_address };
         let maps = match level {
             Level::Kernel => &mut self.kernel,
             Level::GuestKernel => &mut self.guest_kernel,
@@ -445,22 +449,32 @@ impl Session {
             Level::GuestUser | Level::Hypervisor => return,
         };
         let maps = Arc::make_mut(maps);
-        maps.insert(map);
+        maps.insert(map, is_vdso);
         if is_dump {
-            maps.set_jit_dump(object);
+            maps.set_jit_dump(map);
         }
     }
 
     fn ksymbol(&mut self, symbol: &Ksymbol<'_>) {
         let kernel = Arc::make_mut(&mut self.kernel);
         if symbol.flags.contains(KsymbolFlags::UNREGISTER) {
-            return kernel.remove(symbol.addr);
+            return kernel.remove_symbol(symbol.addr);
         }
         let (start, end) = (symbol.addr, symbol.addr.saturating_add(symbol.len.into()));
         let kind = ObjectKind::KernelSymbol;
         let Some(object) = self.objects.intern(symbol.name.as_bytes(), kind, None) else { return };
         if start < end {
-            kernel.insert(Map { start, end, pgoff: start, object, prot: 0, flags: 0, by_address: true });
+            let (pid, prot, flags) = (0, 0, 0);
+            kernel.insert_symbol(Map {
+                start,
+                end,
+                pgoff: start,
+                object,
+                pid,
+                prot,
+                flags,
+                by_address: true,
+            });
         }
     }
 }

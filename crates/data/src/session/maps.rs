@@ -1,6 +1,8 @@
 //! The mappings of one address space, sorted, never overlapping.
 
 use super::ObjectId;
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A mapping.
@@ -15,6 +17,8 @@ pub struct Map {
     pub pgoff: u64,
     /// What is mapped.
     pub object: ObjectId,
+    /// The process that mapped it: that of the maps, or one that it was forked from. 0 for the kernel.
+    pub pid: u32,
     /// Rights, as for mmap(2). 0 if they were not told.
     pub prot: u32,
     /// Flags, as for mmap(2). 0 if they were not told.
@@ -38,28 +42,39 @@ impl Map {
 const MOST: usize = 1 << 18;
 
 /// The mappings of a process, or of the kernel.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Maps {
     list: Vec<Map>,
-    jit_dump: Option<ObjectId>,
-    id: u64,
+    /// What the kernel told of its own making. It lies over the list, which is whole again when it is gone.
+    symbols: Vec<Map>,
+    before_exec: Option<BeforeExec>,
+    jit_dump: Option<Map>,
+    id: Id,
+}
+
+/// What was mapped before an exec. Until the new program runs, the kernel's callchains and samples end where
+/// the old one called exec.
+#[derive(Clone, Debug)]
+struct BeforeExec {
+    maps: Arc<Maps>,
+    /// The vdso was mapped, which is the last thing before the new program runs.
+    is_last: bool,
 }
 
 /// A number that no other maps, and no earlier state of these, have.
-fn next_id() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
+#[derive(Debug)]
+struct Id(u64);
 
-impl Default for Maps {
+impl Default for Id {
     fn default() -> Self {
-        Maps { list: Vec::new(), jit_dump: None, id: next_id() }
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Id(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-impl Clone for Maps {
+impl Clone for Id {
     fn clone(&self) -> Self {
-        Maps { list: self.list.clone(), jit_dump: self.jit_dump, id: next_id() }
+        Id::default()
     }
 }
 
@@ -68,74 +83,118 @@ impl Maps {
     /// address holds as long as the number is the same.
     #[inline]
     pub fn id(&self) -> u64 {
-        self.id
+        self.id.0
     }
 
-    /// The file `jit-PID.dump` in which the process, or the one it was forked from, tells of the code that it
+    /// The mapping of the file `jit-PID.dump` in which the process, or the one it was forked from, tells of the code that it
     /// makes: what is in memory without a file can be looked up there, by address and the time of the sample.
     /// Such code changes while [`id`](Self::id) stays the same.
     #[inline]
-    pub fn jit_dump(&self) -> Option<ObjectId> {
+    pub fn jit_dump(&self) -> Option<Map> {
         self.jit_dump
     }
 
-    pub(super) fn set_jit_dump(&mut self, dump: ObjectId) {
+    pub(super) fn set_jit_dump(&mut self, dump: Map) {
         if self.jit_dump != Some(dump) {
             self.jit_dump = Some(dump);
-            self.id = next_id();
+            self.id = Id::default();
         }
     }
 
     /// The mapping at an address.
     #[inline]
     pub fn find(&self, address: u64) -> Option<Map> {
-        let index = self.list.partition_point(|map| map.start <= address).checked_sub(1)?;
-        Some(self.list[index]).filter(|map| address < map.end)
+        if let Some(symbol) = find(&self.symbols, address) {
+            return Some(symbol);
+        }
+        find(&self.list, address).or_else(|| self.before_exec.as_ref()?.maps.find(address))
     }
 
-    /// All of them by address.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Map> {
-        self.list.iter()
+    /// All of them by address; those of what the kernel told of its own making, which lie over others, last.
+    pub fn iter(&self) -> impl Iterator<Item = &Map> {
+        self.list.iter().chain(&self.symbols)
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.list.len()
+        self.list.len() + self.symbols.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.len() == 0
     }
 
-    /// Adds a mapping. What lies under it is gone; of mappings that it covers in part, the rest stays.
-    pub(super) fn insert(&mut self, new: Map) {
-        let first = self.list.partition_point(|map| map.end <= new.start);
-        let after = first + self.list[first..].partition_point(|map| map.start < new.end);
-        if first + 1 == after && self.list[first] == new {
-            return; // told again
+    /// Adds a mapping, perhaps that of the vdso. What lies under it is gone; of mappings that it covers in
+    /// part, the rest stays.
+    pub(super) fn insert(&mut self, new: Map, is_vdso: bool) {
+        match &mut self.before_exec {
+            // The new program maps something.
+            Some(before) if before.is_last && !is_vdso => self.before_exec = None,
+            Some(before) => before.is_last |= is_vdso,
+            None => {}
         }
-        let mut pieces = Vec::with_capacity(3);
-        if let Some(before) = self.list[first..after].first().filter(|map| map.start < new.start) {
-            pieces.push(Map { end: new.start, ..*before });
+        let is_new = put(&mut self.list, Some(new), new.start..new.end);
+        let is_over = put(&mut self.symbols, None, new.start..new.end);
+        if is_new || is_over {
+            self.id = Id::default();
         }
-        pieces.push(new);
-        if let Some(behind) = self.list[first..after].last().filter(|map| map.end > new.end) {
-            let pgoff = behind.pgoff.wrapping_add(new.end - behind.start);
-            pieces.push(Map { start: new.end, pgoff, ..*behind });
-        }
-        if self.list.len() + pieces.len() - (after - first) > MOST {
-            return;
-        }
-        self.list.splice(first..after, pieces);
-        self.id = next_id();
     }
 
-    /// Takes the mapping away that begins at an address.
-    pub(super) fn remove(&mut self, start: u64) {
-        if let Ok(index) = self.list.binary_search_by_key(&start, |map| map.start) {
-            self.list.remove(index);
-            self.id = next_id();
+    /// Adds code that the kernel made, over what is mapped there.
+    pub(super) fn insert_symbol(&mut self, new: Map) {
+        if put(&mut self.symbols, Some(new), new.start..new.end) {
+            self.id = Id::default();
         }
     }
+
+    /// Takes the code that the kernel made away that begins at an address.
+    pub(super) fn remove_symbol(&mut self, start: u64) {
+        if let Ok(index) = self.symbols.binary_search_by_key(&start, |map| map.start) {
+            self.symbols.remove(index);
+            self.id = Id::default();
+        }
+    }
+
+    /// The maps of a process that called exec: what was there is looked at where nothing new is, until the new
+    /// program maps something itself.
+    pub(super) fn after_exec(old: Arc<Maps>) -> Self {
+        let maps = match &old.before_exec {
+            Some(before) if old.is_empty() => before.maps.clone(),
+            Some(_) => Arc::new(Maps { before_exec: None, ..Maps::clone(&old) }),
+            None => old,
+        };
+        Maps { before_exec: Some(BeforeExec { maps, is_last: false }), ..Maps::default() }
+    }
+}
+
+#[inline]
+fn find(list: &[Map], address: u64) -> Option<Map> {
+    let index = list.partition_point(|map| map.start <= address).checked_sub(1)?;
+    Some(list[index]).filter(|map| address < map.end)
+}
+
+/// Puts a mapping, or none, into a range of a list; of those that lie there only in part, the rest stays.
+/// Says whether anything changed.
+fn put(list: &mut Vec<Map>, new: Option<Map>, range: Range<u64>) -> bool {
+    let first = list.partition_point(|map| map.end <= range.start);
+    let after = first + list[first..].partition_point(|map| map.start < range.end);
+    let is_told_again = first + 1 == after && new == Some(list[first]);
+    if is_told_again || first == after && new.is_none() {
+        return false;
+    }
+    let mut pieces = Vec::with_capacity(3);
+    if let Some(before) = list[first..after].first().filter(|map| map.start < range.start) {
+        pieces.push(Map { end: range.start, ..*before });
+    }
+    pieces.extend(new);
+    if let Some(behind) = list[first..after].last().filter(|map| map.end > range.end) {
+        let pgoff = behind.pgoff.wrapping_add(range.end - behind.start);
+        pieces.push(Map { start: range.end, pgoff, ..*behind });
+    }
+    if list.len() + pieces.len() - (after - first) > MOST {
+        return false;
+    }
+    list.splice(first..after, pieces);
+    true
 }

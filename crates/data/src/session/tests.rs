@@ -55,12 +55,31 @@ fn a_child_has_its_parents_maps_until_it_changes_them() {
 fn exec_clears_the_maps_and_names_the_task() {
     let mut session = Session::new();
     map(&mut session, 10, 0x1000, 0x1000, 0, "/bin/sh");
+    map(&mut session, 10, 0x8000, 0x1000, 0, "/lib/libc.so");
     comm(&mut session, 10, 10, "ls", Misc::COMM_EXEC);
-    assert_eq!(at(&session, 10, 10, 0x1000), None);
-    map(&mut session, 10, 0x1000, 0x1000, 0, "/bin/ls");
+    assert_eq!(session.maps_of(10, 10).len(), 0);
+    assert_eq!(at(&session, 10, 10, 0x8010), some("/lib/libc.so", 0x10), "it is still in its call of exec");
+    map(&mut session, 10, 0x1000, 0x800, 0, "/bin/ls");
     assert_eq!(at(&session, 10, 10, 0x1000), some("/bin/ls", 0));
+    map(&mut session, 10, 0x3000, 0x1000, 0, "/lib/ld.so");
+    map(&mut session, 10, 0x6000, 0x1000, 0, "[vdso]");
+    assert_eq!(at(&session, 10, 10, 0x8010), some("/lib/libc.so", 0x10), "the kernel is not done yet");
+    map(&mut session, 10, 0x9000, 0x1000, 0, "/lib/libc.so");
+    assert_eq!(at(&session, 10, 10, 0x8010), None, "the new program maps its libraries");
+    assert_eq!(at(&session, 10, 10, 0x1900), None);
     comm(&mut session, 10, 10, "renamed", Misc::empty());
     assert_eq!(at(&session, 10, 10, 0x1000), some("/bin/ls", 0), "a new name alone changes nothing");
+}
+
+#[test]
+fn of_one_exec_after_another_only_the_last_program_is_remembered() {
+    let mut session = Session::new();
+    for (name, start) in [("/one", 0x1000), ("/two", 0x2000), ("/three", 0x3000)] {
+        comm(&mut session, 10, 10, name, Misc::COMM_EXEC);
+        map(&mut session, 10, start, 0x1000, 0, name);
+    }
+    let found = [0x1000, 0x2000, 0x3000].map(|ip| at(&session, 10, 10, ip));
+    assert_eq!(found, [None, some("/two", 0), some("/three", 0)]);
 }
 
 #[test]
@@ -147,7 +166,9 @@ fn kernel_modules_and_bpf_programs_come_and_go() {
     assert_eq!(at(&session, 0xffff_ffff_c000_0fff).as_deref(), Some("[e1000]"));
     let gone = Ksymbol { flags: KsymbolFlags::UNREGISTER, ..symbol };
     tell(&mut session, Misc::empty(), Record::Ksymbol(gone));
-    assert_eq!(at(&session, 0xffff_ffff_c000_1010), None);
+    let resolved = session.resolve(5, 5, Level::Kernel, 0xffff_ffff_c000_1010).expect("the module is there");
+    assert_eq!(&*session.object(resolved.map.object).name, b"[e1000]");
+    assert_eq!(resolved.map.end - resolved.map.start, 0x4000, "it is whole again");
     assert_eq!(session.resolve(5, 5, Level::Hypervisor, 0xffff_ffff_8100_0010), None);
     assert_eq!(session.resolve(5, 5, Level::GuestUser, 0x1000), None);
 }
@@ -209,7 +230,9 @@ fn when_a_thread_execs_the_whole_group_is_another_program() {
     // The thread that calls exec gets the number of the leader.
     tell(&mut session, Misc::empty(), Record::Exit(Task { pid: 10, tid: 11, ..Task::default() }));
     comm(&mut session, 10, 10, "helper", Misc::COMM_EXEC);
-    map(&mut session, 10, 0x5000, 0x1000, 0, "/helper");
+    for (start, name) in [(0x5000, "/helper"), (0x7000, "[vdso]"), (0x9000, "/lib")] {
+        map(&mut session, 10, start, 0x1000, 0, name);
+    }
     assert_eq!(at(&session, 10, 11, 0x1000), None);
     assert_eq!(at(&session, 10, 11, 0x5000), some("/helper", 0));
     assert!(session.thread(11).is_some_and(|thread| thread.ended));
@@ -219,7 +242,7 @@ fn when_a_thread_execs_the_whole_group_is_another_program() {
 fn a_jitdump_belongs_to_the_maps_of_its_process() {
     let mut session = Session::new();
     let dump = |session: &Session, pid| {
-        let object = session.maps_of(pid, pid).jit_dump()?;
+        let object = session.maps_of(pid, pid).jit_dump()?.object;
         Some(String::from_utf8_lossy(&session.object(object).name).into_owned())
     };
     map(&mut session, 10, 0x1000, 0x1000, 0, "//anon");
