@@ -245,7 +245,7 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
             Some(collecting) => collecting,
             empty => empty.insert(prepare(args, has_chains(event))?),
         };
-        collector.add(index, session, sample, Level::of(decoded.misc), event.weight(sample));
+        collector.add((index, &event.attr), session, sample, Level::of(decoded.misc), event.weight(sample));
         Ok(())
     })?;
     progress.finish();

@@ -146,7 +146,8 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             }
             return lines.flush_much(out);
         };
-        if !is_wanted(args, decoded, sample, session, &mut lines.places) {
+        let Some(event) = entry.event() else { return Ok(()) };
+        if !is_wanted(args, decoded, (event, sample), session, &mut lines.places) {
             return Ok(());
         }
         let mut result = Ok(());
@@ -200,7 +201,7 @@ fn name(event: &Event, formats: &Formats) -> String {
 fn is_wanted(
     args: &Args,
     decoded: &Decoded<'_>,
-    sample: &Sample<'_>,
+    (event, sample): (&Event, &Sample<'_>),
     session: &Session,
     places: &mut Places,
 ) -> bool {
@@ -218,7 +219,7 @@ fn is_wanted(
     if args.dso.is_empty() && args.symbols.is_empty() {
         return true;
     }
-    let space = Space::of(session, tid.pid, tid.tid);
+    let space = Space::of(session, &event.attr, sample);
     let located = places.locate(&space, Level::of(decoded.misc), sample.ip.unwrap_or(0));
     let frame = places.frames.get(located.frame);
     let object = [places.frames.object(frame.object), places.frames.short_object(frame.object)];

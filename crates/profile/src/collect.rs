@@ -4,10 +4,11 @@
 use crate::filter::Filter;
 #[cfg(test)]
 use crate::frames::FrameId;
-use crate::frames::{Frames, level_of};
+use crate::frames::{Frames, Moment, level_of};
 use crate::hash::{FastMap, Fingerprint};
 use crate::keys::Key;
 use crate::tree::{NONE, Tree};
+use perfuse_abi::Attr;
 use perfuse_abi::record::{CallchainContext, Sample};
 use perfuse_data::session::{Level, Session};
 
@@ -73,6 +74,8 @@ struct Task {
     comm: u32,
     maps: u64,
     is_wanted: bool,
+    /// Whether the process tells of code that it makes.
+    makes_code: bool,
 }
 
 /// A callchain that was taken apart, so that the next one need not be where they are the same.
@@ -81,12 +84,16 @@ struct Recent {
     event: usize,
     root: u32,
     maps: (u64, u64),
+    /// How much code the process had made.
+    code: u64,
     words: Vec<u64>,
     /// For each word, whose address it is and the node it led to.
     nodes: Vec<(Option<Level>, u32)>,
 }
 
 const TASKS: usize = 256;
+/// Callchains that are remembered of processes that make code; then they are taken apart again.
+const MOST_SEEN: usize = 1 << 20;
 const RECENT: usize = 64;
 
 /// Takes samples in.
@@ -156,17 +163,25 @@ impl Collector {
         let comm = session.comm_of(pid, tid);
         let is_wanted = self.plan.filter.admits_task(pid, tid, comm.map_or(&[], |comm| session.comm(comm)));
         let comm = comm.unwrap_or_default().0;
-        let maps = session.maps_of(pid, tid).id();
-        let task = Task { tid, pid, moment: self.moment, comm, maps, is_wanted };
+        let maps = session.maps_of(pid, tid);
+        let (maps, makes_code) = (maps.id(), maps.jit_dump().is_some());
+        let task = Task { tid, pid, moment: self.moment, comm, maps, is_wanted, makes_code };
         self.tasks[place] = task;
         task
     }
 
-    /// Adds a sample of an event. `level` says whose its address is.
+    /// Adds a sample of an event, which has this index and attr. `level` says whose the sample's address is.
     #[inline]
-    pub fn add(&mut self, event: usize, session: &Session, sample: &Sample<'_>, level: Level, weight: u64) {
-        let tid = sample.tid.unwrap_or_default();
-        let task = self.task(session, tid.pid, tid.tid);
+    pub fn add(
+        &mut self,
+        (event, attr): (usize, &Attr),
+        session: &Session,
+        sample: &Sample<'_>,
+        level: Level,
+        weight: u64,
+    ) {
+        let at = Moment::of(attr, sample);
+        let task = self.task(session, at.pid, at.tid);
         if self.profiles.len() <= event {
             self.profiles.resize_with(event + 1, Profile::default);
         }
@@ -192,11 +207,20 @@ impl Collector {
         if let (true, Some(chain)) = (self.plan.chains, &sample.callchain) {
             chain.words.iter().for_each(|word| print.add(word));
         }
+        let code = match task.makes_code {
+            true => self.frames.code_time(session, at).map_or(0, |(_, known)| known),
+            false => 0,
+        };
+        print.add(code);
         let print = print.finish();
         let node = match self.seen.get(&print) {
             Some(&node) => node,
             None => {
-                let node = self.node_of(event, session, sample, level, task);
+                let node = self.node_of(event, session, sample, level, task, (at, code));
+                // Where code changes all the time, hardly anything comes twice.
+                if task.makes_code && self.seen.len() >= MOST_SEEN {
+                    self.seen.clear();
+                }
                 self.seen.insert(print, node);
                 node
             }
@@ -216,9 +240,9 @@ impl Collector {
         sample: &Sample<'_>,
         level: Level,
         task: Task,
+        (at, code): (Moment, u64),
     ) -> u32 {
         let Collector { plan, frames, .. } = self;
-        let ids = (task.pid, task.tid);
         let maps_of = |level, maps, kernel| match level {
             Level::User => maps,
             Level::Kernel => kernel,
@@ -226,7 +250,7 @@ impl Collector {
         };
         let maps = (task.maps, self.kernel_maps);
         let ip = sample.ip.unwrap_or(0);
-        let leaf = frames.locate_in(session, ids, maps_of(level, maps.0, maps.1), level, ip).frame;
+        let leaf = frames.locate_in(session, at, maps_of(level, maps.0, maps.1), level, ip).frame;
         if !plan.filter.admits_frame(frames, leaf) {
             return NONE;
         }
@@ -257,17 +281,17 @@ impl Collector {
         }
         // What lies further out is often the same as the last time.
         let recent = &mut self.recent[task.maps as usize % RECENT];
-        let is_like = (recent.event, recent.root, recent.maps) == (event, root, maps);
+        let is_like = (recent.event, recent.root, recent.maps, recent.code) == (event, root, maps, code);
         let pairs = words.iter().rev().zip(recent.words.iter().rev());
         let mut same = if is_like { pairs.take_while(|(one, other)| one == other).count() } else { 0 };
         let mut levels = Vec::with_capacity(words.len());
-        let mut at = Some(start);
+        let mut marked = Some(start);
         for word in words.iter() {
             if let Some(context) = CallchainContext::of(*word) {
-                at = level_of(context);
+                marked = level_of(context);
                 levels.push(None);
             } else {
-                levels.push(at);
+                levels.push(marked);
             }
         }
         // Addresses mean the same only under the same marker, which may lie before what is the same.
@@ -280,12 +304,12 @@ impl Collector {
         for (&word, &level) in words.iter().zip(&levels).rev().skip(same) {
             if let Some(level) = level {
                 let maps = maps_of(level, maps.0, maps.1);
-                let frame = frames.locate_in(session, ids, maps, level, word).frame;
+                let frame = frames.locate_in(session, at, maps, level, word).frame;
                 node = profile.tree.child(node, frame, task.tid);
             }
             fresh.push((level, node));
         }
-        (recent.event, recent.root, recent.maps) = (event, root, maps);
+        (recent.event, recent.root, recent.maps, recent.code) = (event, root, maps, code);
         let kept = recent.words.len() - same;
         recent.nodes.splice(..kept, fresh.into_iter().rev());
         recent.words.clear();

@@ -2,7 +2,8 @@
 //! address of some maps is, is worked out once.
 
 use crate::hash::FastMap;
-use perfuse_abi::record::{Callchain, CallchainContext};
+use perfuse_abi::record::{CallchainContext, Sample};
+use perfuse_abi::{Attr, AttrFlags};
 use perfuse_data::session::{Level, Map, ObjectKind, Session};
 use perfuse_symbols::{BuildId, Dso, DsoKey, Place, Reference, Symbolizer};
 use std::collections::HashMap;
@@ -48,6 +49,31 @@ pub struct Located {
     pub offset: u64,
     /// The address as the object counts.
     pub place: u64,
+    /// Whether it is so at this time only: the process tells what code it makes, and may make other code there.
+    pub is_timed: bool,
+}
+
+/// A thread at a moment: what its addresses are depends on this.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Its process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The time, on the clock that compilers tell of their code by. The last moment there is if it is not known.
+    pub time: u64,
+}
+
+impl Moment {
+    /// That of a sample of an event. Its time counts if it was recorded by the monotonic clock.
+    #[inline]
+    pub fn of(attr: &Attr, sample: &Sample<'_>) -> Self {
+        const CLOCK_MONOTONIC: i32 = 1;
+        let tid = sample.tid.unwrap_or_default();
+        let is_known = attr.flags.contains(AttrFlags::USE_CLOCKID) && attr.clockid == CLOCK_MONOTONIC;
+        let time = sample.time.filter(|_| is_known).unwrap_or(u64::MAX);
+        Moment { pid: tid.pid, tid: tid.tid, time }
+    }
 }
 
 struct Object {
@@ -67,14 +93,16 @@ type Identity = (u32, Option<u64>, u64);
 pub struct Frames {
     symbolizer: Symbolizer,
     objects: Vec<Object>,
-    /// By the session's number of the object, and the process for memory without a file.
-    object_ids: FastMap<(u32, u32), u32>,
+    /// By the session's number of the object, and for memory without a file the process, and whether it is code.
+    object_ids: FastMap<(u32, u32, u32), u32>,
     /// By short name, the first object of it.
     aliases: HashMap<Box<str>, u32>,
     frames: Vec<Frame>,
     frame_ids: FastMap<Identity, FrameId>,
     /// By the state of the maps, and address.
     addresses: FastMap<(u64, u64), Located>,
+    /// By process and file, the jitdumps that were read, and whether their times are those of samples.
+    dumps: FastMap<(u32, u32), bool>,
     demangle: bool,
     by_address: bool,
 }
@@ -92,6 +120,7 @@ impl Frames {
             frames: Vec::new(),
             frame_ids: FastMap::default(),
             addresses: FastMap::default(),
+            dumps: FastMap::default(),
             demangle,
             by_address: false,
         }
@@ -150,23 +179,32 @@ impl Frames {
         self.objects.iter().filter_map(move |object| Some((&*object.name, with_reason(object)?)))
     }
 
-    /// What an address of a thread is now.
+    /// The time by which code that the process makes is looked up, and how much of that code there is then;
+    /// nothing for a process that does not tell of any. Takes its jitdump in when it is first seen.
     #[inline]
-    pub fn locate(&mut self, session: &Session, pid: u32, tid: u32, level: Level, ip: u64) -> Located {
-        let maps = match level {
-            Level::User => session.maps_of(pid, tid).id(),
-            Level::Kernel => session.kernel_maps().id(),
-            _ => 0,
-        };
-        self.locate_in(session, (pid, tid), maps, level, ip)
+    pub(crate) fn code_time(&mut self, session: &Session, at: Moment) -> Option<(u64, u64)> {
+        let dump = session.maps_of(at.pid, at.tid).jit_dump()?;
+        let time = self.take_dump(session, &dump, dump.pid, at.time);
+        Some((time, self.symbolizer.jit_known_at(dump.pid, time)))
     }
 
-    /// The same when the number of the maps is known.
+    /// Takes a jitdump in for the memory that a process mapped, once. Gives the time to look there.
+    fn take_dump(&mut self, session: &Session, dump: &Map, pid: u32, time: u64) -> u64 {
+        let Frames { symbolizer, dumps, .. } = self;
+        let has_time = *dumps.entry((pid, dump.object.0)).or_insert_with(|| {
+            let path = Path::new(OsStr::from_bytes(&session.object(dump.object).name));
+            // One that is not there is no worse than none: the memory stays without names, which is told.
+            symbolizer.add_jitdump(pid, path).is_ok_and(|added| !added.header.has_processor_time())
+        });
+        if has_time { time } else { u64::MAX }
+    }
+
+    /// What an address of a thread is when the number of the maps is known.
     #[inline]
     pub(crate) fn locate_in(
         &mut self,
         session: &Session,
-        (pid, tid): (u32, u32),
+        at: Moment,
         maps: u64,
         level: Level,
         ip: u64,
@@ -175,7 +213,10 @@ impl Frames {
         if let Some(located) = self.addresses.get(&key) {
             return *located;
         }
-        let located = self.locate_once(session, pid, tid, level, ip);
+        let located = self.locate(session, at, level, ip);
+        if located.is_timed {
+            return located;
+        }
         if self.addresses.len() >= MOST_ADDRESSES {
             self.addresses.clear();
         }
@@ -183,15 +224,16 @@ impl Frames {
         located
     }
 
-    /// The same as [`locate`](Self::locate), not remembered: for those who remember what they make of it.
-    pub fn locate_once(&mut self, session: &Session, pid: u32, tid: u32, level: Level, ip: u64) -> Located {
+    /// What an address of a thread is at a moment. Not remembered: for those who remember what they make of it.
+    pub fn locate(&mut self, session: &Session, at: Moment, level: Level, ip: u64) -> Located {
+        let Moment { pid, tid, .. } = at;
         let mut new = Frame { object: 0, symbol: None, address: ip, ip, offset: 0, size: 0, level };
         let Some(found) = session.resolve(pid, tid, level, ip) else {
             let frame = self.intern((0, None, ip), || new);
-            return Located { frame, offset: 0, place: ip };
+            return Located { frame, offset: 0, place: ip, is_timed: false };
         };
         let place = found.place;
-        let object = self.object_of(session, &found.map, pid);
+        let object = self.object_of(session, &found.map);
         new.object = object;
         new.address = place;
         new.level = if found.in_kernel && level == Level::User { Level::Kernel } else { level };
@@ -200,11 +242,15 @@ impl Frames {
             (new.address, new.size) = (found.map.start, found.map.end - found.map.start);
             let offset = ip - found.map.start;
             let frame = self.of_function(new, 0, offset, || name);
-            return Located { frame, offset, place };
+            return Located { frame, offset, place, is_timed: false };
         }
+        let is_made = found.map.by_address && !found.in_kernel;
+        let dump = session.maps_of(pid, tid).jit_dump().filter(|_| is_made);
+        let is_timed = dump.is_some();
+        let time = dump.map_or(u64::MAX, |dump| self.take_dump(session, &dump, found.map.pid, at.time));
         let dso = self.objects[object as usize].dso.clone();
         let where_ = if found.map.by_address { Place::Address(place) } else { Place::FileOffset(place) };
-        match dso.as_deref().and_then(|dso| dso.find(where_)) {
+        match dso.as_deref().and_then(|dso| dso.find_at(where_, time)) {
             Some(found) => {
                 let symbol = found.symbol;
                 (new.address, new.size) = (symbol.start, symbol.size);
@@ -213,11 +259,11 @@ impl Frames {
                 let frame = self.of_function(new, symbol.id.0, found.offset, || {
                     if demangle { symbol.demangled().into() } else { symbol.name().into() }
                 });
-                Located { frame, offset: found.offset, place }
+                Located { frame, offset: found.offset, place, is_timed }
             }
             None => {
                 let frame = self.intern((object, None, ip), || new);
-                Located { frame, offset: 0, place }
+                Located { frame, offset: 0, place, is_timed }
             }
         }
     }
@@ -241,10 +287,12 @@ impl Frames {
         })
     }
 
-    fn object_of(&mut self, session: &Session, map: &Map, pid: u32) -> u32 {
+    fn object_of(&mut self, session: &Session, map: &Map) -> u32 {
         let object = session.object(map.object);
-        let is_user = object.kind == ObjectKind::User;
-        let key = (map.object.0, if is_user && map.by_address { pid } else { 0 });
+        let (is_user, pid) = (object.kind == ObjectKind::User, map.pid);
+        let is_own = is_user && map.by_address;
+        let is_made = is_own && is_code(map) && is_made_at_run_time(&object.name);
+        let key = (map.object.0, if is_own { pid } else { 0 }, u32::from(is_made));
         if let Some(&known) = self.object_ids.get(&key) {
             return known;
         }
@@ -261,33 +309,20 @@ impl Frames {
             _ => None,
         };
         let dso = dso_key.map(|key| self.symbolizer.dso(&key.with_build_id(build_id)));
-        let name = String::from_utf8_lossy(&object.name).into_owned();
-        let short = if is_user { short_name(&name, pid) } else { base_name(&name).to_owned() };
+        let (name, short) = match is_made {
+            true => (format!("/tmp/perf-{pid}.map"), format!("[JIT] tid {pid}")),
+            false => {
+                let name = String::from_utf8_lossy(&object.name).into_owned();
+                let short = base_name(&name).to_owned();
+                (name, short)
+            }
+        };
         let id = self.objects.len() as u32;
         let alias = *self.aliases.entry(short.as_str().into()).or_insert(id);
         let order = map.object.0;
         self.objects.push(Object { name: name.into(), short: short.into(), alias, order, dso });
         self.object_ids.insert(key, id);
         id
-    }
-
-    /// The frames of a callchain, callee first; what is no address is left out.
-    pub fn chain(
-        &mut self,
-        session: &Session,
-        (pid, tid): (u32, u32),
-        level: Level,
-        chain: &Callchain<'_>,
-        mut visit: impl FnMut(Located, u64),
-    ) {
-        let mut level = Some(level);
-        for word in chain.words.iter() {
-            if let Some(context) = CallchainContext::of(word) {
-                level = level_of(context);
-            } else if let Some(level) = level {
-                visit(self.locate(session, pid, tid, level, word), word);
-            }
-        }
     }
 }
 
@@ -304,11 +339,17 @@ pub(crate) fn level_of(context: CallchainContext) -> Option<Level> {
     })
 }
 
-/// How reports name what is mapped in a process: code without a file is the process's own.
-fn short_name(name: &str, pid: u32) -> String {
-    let made_at_run_time = ["//anon", "/dev/zero", "/anon_hugepage"];
-    let begins = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
-    if begins(&made_at_run_time) { format!("[JIT] tid {pid}") } else { base_name(name).to_owned() }
+/// Whether code may run in a mapping. Old kernels did not tell the rights of what is not data.
+fn is_code(map: &Map) -> bool {
+    const PROT_EXEC: u32 = 4;
+    map.prot == 0 || map.prot & PROT_EXEC != 0
+}
+
+/// Whether code in memory of this name was made by the process itself, which reports show as perf does: as what is
+/// in the file of its names.
+fn is_made_at_run_time(name: &[u8]) -> bool {
+    let starts: [&[u8]; 6] = [b"//anon", b"/dev/zero", b"/anon_hugepage", b"/SYSV", b"[stack", b"[heap]"];
+    starts.iter().any(|start| name.starts_with(start))
 }
 
 /// The last part of a path.

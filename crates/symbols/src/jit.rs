@@ -60,6 +60,11 @@ impl CodeMap {
         Some(Found { symbol, offset: address - symbol.start })
     }
 
+    /// How much of the code is known at a time: where this is the same, so is what is found.
+    pub fn known_at(&self, time: u64) -> usize {
+        self.codes.partition_point(|code| code.from <= time)
+    }
+
     /// The code with this number, counted by time.
     pub fn get(&self, index: usize) -> Option<Symbol<'_>> {
         let code = self.codes.get(index).filter(|code| code.name != GONE)?;
@@ -186,6 +191,7 @@ mod tests {
         builder.push(100, 100, 10, b"old").expect("room");
         builder.push(150, 100, 20, b"new").expect("room");
         let map = builder.finish();
+        assert_eq!([9, 10, 19, 20, u64::MAX].map(|time| map.known_at(time)), [0, 1, 1, 2, 2]);
         assert_found(&map, 160, 9, None);
         assert_found(&map, 160, 10, Some(("old", 60)));
         assert_found(&map, 160, 20, Some(("new", 10)));

@@ -142,6 +142,13 @@ impl Symbolizer {
         Err(why.unwrap_or(Missing::NoFile { tried: vec![path.to_owned()] }))
     }
 
+    /// How much of the code in jitdumps of a process there is at a time: where this is the same, so is what
+    /// [`Dso::find_at`] finds in its anonymous memory.
+    pub fn jit_known_at(&self, pid: u32, time: u64) -> u64 {
+        let jit = lock(&self.jits).get(&pid).cloned();
+        jit.map_or(0, |jit| jit.dumps().map(|map| map.known_at(time) as u64).sum())
+    }
+
     /// Forgets what is known of code that a process made at run time, so that maps which have grown are
     /// read again. DSOs of the process that were given out before go on with what they know.
     pub fn forget_jit(&self, pid: u32) {

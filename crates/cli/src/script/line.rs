@@ -191,8 +191,7 @@ impl Lines {
             text.right(fields.name.as_bytes(), self.name_width);
             text.push(": ");
         }
-        let tid = sample.tid.unwrap_or_default();
-        let space = Space::of(session, tid.pid, tid.tid);
+        let space = Space::of(session, &event.attr, sample);
         let level = Level::of(decoded.misc);
         if let (true, EventType::TRACEPOINT, Some(raw)) =
             (fields.has(Field::Trace), event.attr.type_, &sample.raw)

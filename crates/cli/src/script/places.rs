@@ -2,8 +2,10 @@
 //! then on: a recording has millions of addresses, and few different ones.
 
 use crate::recording::text::Text;
+use perfuse_abi::Attr;
+use perfuse_abi::record::Sample;
 use perfuse_data::session::{Level, Session};
-use perfuse_profile::{FastMap, Frames, Located};
+use perfuse_profile::{FastMap, Frames, Located, Moment};
 
 /// Bytes of text that are kept; then it is made again.
 const MOST_BYTES: usize = 32 << 20;
@@ -32,16 +34,16 @@ struct Cache {
 #[derive(Clone, Copy)]
 pub(super) struct Space<'s> {
     session: &'s Session,
-    pid: u32,
-    tid: u32,
+    at: Moment,
     user: u64,
     kernel: u64,
 }
 
 impl<'s> Space<'s> {
-    pub(super) fn of(session: &'s Session, pid: u32, tid: u32) -> Self {
-        let (user, kernel) = (session.maps_of(pid, tid).id(), session.kernel_maps().id());
-        Space { session, pid, tid, user, kernel }
+    pub(super) fn of(session: &'s Session, attr: &Attr, sample: &Sample<'_>) -> Self {
+        let at = Moment::of(attr, sample);
+        let (user, kernel) = (session.maps_of(at.pid, at.tid).id(), session.kernel_maps().id());
+        Space { session, at, user, kernel }
     }
 
     fn key(&self, level: Level) -> u64 {
@@ -62,13 +64,13 @@ impl Places {
     pub(super) fn locate(&mut self, space: &Space<'_>, level: Level, address: u64) -> Located {
         // An address of the kernel is none of a program's.
         let level = if level == Level::User && address >> 63 == 1 { Level::Unknown } else { level };
-        self.frames.locate_once(space.session, space.pid, space.tid, level, address)
+        self.frames.locate(space.session, space.at, level, address)
     }
 
     /// Whose an address in data or of a branch is, in a sample of `level`: what is not mapped there is
     /// looked for in the other half.
     pub(super) fn level_of(&self, space: &Space<'_>, level: Level, address: u64) -> Level {
-        let is_known = space.session.resolve(space.pid, space.tid, level, address).is_some();
+        let is_known = space.session.resolve(space.at.pid, space.at.tid, level, address).is_some();
         match level {
             Level::User if !is_known && address >> 63 == 1 => Level::Kernel,
             Level::Kernel if !is_known && address >> 63 == 0 => Level::User,
@@ -113,41 +115,43 @@ impl Places {
     fn copy(&mut self, out: &mut Text, style: usize, space: &Space<'_>, level: Level, address: u64) {
         let key = (space.key(level), address);
         let cache = &self.caches[style];
-        let (start, end) = match cache.known.get(&key) {
-            Some(&known) => known,
-            None => self.make(style, key, space, level, address),
-        };
-        out.push(&self.caches[style].text.0[start as usize..end as usize]);
+        match cache.known.get(&key) {
+            Some(&(start, end)) => out.push(&cache.text.0[start as usize..end as usize]),
+            None => self.make(out, style, key, space, level, address),
+        }
     }
 
     #[cold]
     fn make(
         &mut self,
+        out: &mut Text,
         style: usize,
         key: (u64, u64),
         space: &Space<'_>,
         level: Level,
         address: u64,
-    ) -> (u32, u32) {
+    ) {
         let located = self.locate(space, level, address);
-        let cache = &mut self.caches[style];
-        if cache.text.0.len() > MOST_BYTES {
-            cache.text.0.clear();
-            cache.known.clear();
-        }
-        let start = cache.text.0.len() as u32;
-        let text = &mut cache.text;
+        let before = out.0.len();
         if style & CHAIN != 0 {
-            text.push("\t");
-            text.hex(located.place, 16);
+            out.push("\t");
+            out.hex(located.place, 16);
         }
-        write(text, &self.frames, located, style);
+        write(out, &self.frames, located, style);
         if style & CHAIN != 0 {
-            text.push("\n");
+            out.push("\n");
         }
-        let known = (start, text.0.len() as u32);
-        cache.known.insert(key, known);
-        known
+        if located.is_timed {
+            return;
+        }
+        let Cache { known, text } = &mut self.caches[style];
+        if text.0.len() > MOST_BYTES {
+            text.0.clear();
+            known.clear();
+        }
+        let start = text.0.len() as u32;
+        text.push(&out.0[before..]);
+        known.insert(key, (start, text.0.len() as u32));
     }
 }
 
