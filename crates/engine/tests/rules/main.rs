@@ -4,6 +4,8 @@
 mod accounting;
 mod attr;
 mod counting;
+mod inherit;
+mod ioctl;
 #[path = "../shared/machine.rs"]
 mod machine;
 mod mmap;
@@ -11,5 +13,7 @@ mod open;
 mod output;
 mod poll;
 mod ring;
+mod sched;
+mod state;
 mod userpage;
 mod wakeup;
