@@ -11,7 +11,7 @@ pub(crate) mod tracing;
 
 use crate::exit::Failure;
 pub(crate) use names::{event_name, event_names};
-use perfuse_abi::record::Decoded;
+use perfuse_abi::record::{Decoded, Record};
 use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::session::Session;
 use perfuse_data::tool::kind;
@@ -84,16 +84,19 @@ pub(crate) fn replay(
             formats = Formats::read(ordered.data_mut());
         }
         match ordered.next() {
-            Ok(Some(entry)) if entry.is_kernel() => match entry.decode() {
-                Ok(decoded) => {
-                    session.apply(&decoded);
-                    visit(&entry, Some(&decoded), session, &formats)?;
+            Ok(Some(entry)) if entry.is_kernel() => {
+                let mut decoded = Decoded::from(Record::Switch);
+                match entry.fill(&mut decoded) {
+                    Ok(()) => {
+                        session.apply(&decoded);
+                        visit(&entry, Some(&decoded), session, &formats)?;
+                    }
+                    Err(error) => {
+                        complain(&error);
+                        visit(&entry, None, session, &formats)?;
+                    }
                 }
-                Err(error) => {
-                    complain(&error);
-                    visit(&entry, None, session, &formats)?;
-                }
-            },
+            }
             Ok(Some(entry)) => {
                 expects_formats |= entry.kind() == kind::HEADER_TRACING_DATA;
                 if let Ok(perfuse_data::tool::Tool::BuildId(id)) = entry.tool().map(|record| record.tool) {

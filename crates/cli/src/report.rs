@@ -6,6 +6,7 @@ mod options;
 mod progress;
 mod text;
 mod tree;
+mod workers;
 
 use crate::exit::Result;
 use crate::recording::{self, Filter, Input};

@@ -3,9 +3,10 @@
 
 use crate::entries::{Entry, Report};
 use crate::frames::{FrameId, Frames};
-use crate::hash::FastMap;
+use crate::hash::{FastMap, FastSet};
+use crate::tree::Sum;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 
 /// Frames without a fork between them, and what comes after them.
 #[derive(Clone, Debug, Default)]
@@ -59,8 +60,6 @@ impl Order {
     }
 }
 
-type Sum = (u64, u64);
-
 fn add(one: Sum, other: Sum) -> Sum {
     (one.0 + other.0, one.1 + other.1)
 }
@@ -97,7 +96,7 @@ struct Builder<'r> {
     to_own: FastMap<u32, Sum>,
     /// The same, from the outermost node of the entry on only.
     excluded: FastMap<u32, Sum>,
-    is_own: HashSet<u32>,
+    is_own: FastSet<u32>,
 }
 
 /// The callchains of an entry as a tree. The branches of the result are where they begin.
@@ -109,7 +108,7 @@ pub fn chains(report: &Report<'_>, frames: &Frames, entry: &Entry, order: Order,
         heaviest_first: order.heaviest_first,
         to_own: FastMap::default(),
         excluded: FastMap::default(),
-        is_own: HashSet::new(),
+        is_own: FastSet::default(),
     };
     let items = builder.start(entry, order);
     builder.top(items)
@@ -118,9 +117,9 @@ pub fn chains(report: &Report<'_>, frames: &Frames, entry: &Entry, order: Order,
 impl Builder<'_> {
     fn start(&mut self, entry: &Entry, order: Order) -> Vec<Item> {
         let report = self.report;
-        let own_sum = |node: u32| (report.node(node).weight, u64::from(report.node(node).samples));
+        let own_sum = |node: u32| report.own(node);
         let is_apart = |node: u32| report.is_apart[report.node(node).frame as usize];
-        let has_samples = |&(node, _): &(u32, bool)| report.node(node).samples > 0 && !is_apart(node);
+        let has_samples = |&(node, _): &(u32, bool)| own_sum(node).1 > 0 && !is_apart(node);
         let own = || {
             let alike = report.nodes_of(entry).filter(has_samples).map(|(node, _)| node);
             alike.chain(entry.apart.iter().copied())
@@ -132,14 +131,14 @@ impl Builder<'_> {
             }
             (false, true) => {
                 let mut sums: FastMap<u32, Sum> =
-                    report.nodes_of(entry).map(|(node, _)| (node, report.sums[node as usize])).collect();
+                    report.nodes_of(entry).map(|(node, _)| (node, report.sum(node))).collect();
                 for (node, _) in report.nodes_of(entry).filter(|(_, outermost)| !outermost) {
                     let mut callers = std::iter::successors(Some(report.node(node).parent), |&caller| {
                         (!report.is_root(caller)).then(|| report.node(caller).parent)
                     });
                     if let Some(above) = callers.find(|caller| sums.contains_key(caller)) {
                         let sum = sums.entry(above).or_default();
-                        *sum = without(*sum, report.sums[node as usize]);
+                        *sum = without(*sum, report.sum(node));
                     }
                 }
                 let apart = entry.apart.iter().map(|&node| (node, own_sum(node)));
@@ -162,7 +161,7 @@ impl Builder<'_> {
                     let outer = || report.nodes_of(entry).filter(|(_, outermost)| *outermost);
                     let alike = report.nodes_of(entry).filter(has_samples);
                     self.excluded.extend(alike.map(|(node, _)| (node, own_sum(node))));
-                    let outermost: HashSet<u32> = outer().map(|(node, _)| node).collect();
+                    let outermost: FastSet<u32> = outer().map(|(node, _)| node).collect();
                     spread(&mut self.excluded, |node| {
                         (!outermost.contains(&node)).then(|| report.node(node).parent)
                     });
@@ -176,13 +175,13 @@ impl Builder<'_> {
 
     fn inwards(&self, node: u32) -> Item {
         let excluded = self.excluded.get(&node).copied().unwrap_or_default();
-        Item { node, sum: without(self.report.sums[node as usize], excluded), way: Way::In }
+        Item { node, sum: without(self.report.sum(node), excluded), way: Way::In }
     }
 
     /// Of callchains that came to a node, those that end there.
     fn own(&self, item: &Item) -> Sum {
         let node = self.report.node(item.node);
-        let own = (node.weight, u64::from(node.samples));
+        let own = self.report.own(item.node);
         match item.way {
             Way::Out if self.report.is_root(node.parent) => item.sum,
             Way::Out => (0, 0),

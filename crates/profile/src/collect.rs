@@ -226,9 +226,7 @@ impl Collector {
             }
         };
         if node != NONE {
-            let node = &mut self.profiles[event].tree.nodes[node as usize];
-            node.weight += weight;
-            node.samples = node.samples.saturating_add(1);
+            self.profiles[event].tree.add(node, weight);
         }
     }
 
@@ -250,7 +248,7 @@ impl Collector {
         };
         let maps = (task.maps, self.kernel_maps);
         let ip = sample.ip.unwrap_or(0);
-        let leaf = frames.locate_in(session, at, maps_of(level, maps.0, maps.1), level, ip).frame;
+        let leaf = frames.frame_at(session, at, maps_of(level, maps.0, maps.1), level, ip);
         if !plan.filter.admits_frame(frames, leaf) {
             return NONE;
         }
@@ -304,7 +302,7 @@ impl Collector {
         for (&word, &level) in words.iter().zip(&levels).rev().skip(same) {
             if let Some(level) = level {
                 let maps = maps_of(level, maps.0, maps.1);
-                let frame = frames.locate_in(session, at, maps, level, word).frame;
+                let frame = frames.frame_at(session, at, maps, level, word);
                 node = profile.tree.child(node, frame, task.tid);
             }
             fresh.push((level, node));
@@ -324,8 +322,7 @@ impl Profile {
     pub(crate) fn add_stack(&mut self, frames: &[u32], weight: u64) {
         let root = self.root(&[], 0);
         let node = frames.iter().rev().fold(root, |node, &frame| self.tree.child(node, FrameId(frame), 0));
-        self.tree.nodes[node as usize].weight += weight;
-        self.tree.nodes[node as usize].samples += 1;
+        self.tree.add(node, weight);
         self.samples += 1;
         self.weight += weight;
     }

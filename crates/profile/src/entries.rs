@@ -6,7 +6,7 @@ use crate::collect::Profile;
 use crate::frames::{FrameId, Frames};
 use crate::hash::FastMap;
 use crate::keys::{Column, Key};
-use crate::tree::{NONE, Node};
+use crate::tree::{NONE, Node, Sum};
 use perfuse_data::session::Level;
 
 /// A line of a report.
@@ -51,9 +51,10 @@ pub struct Entry {
 pub struct Report<'p> {
     /// The profile.
     pub profile: &'p Profile,
-    /// Weight and samples in and under each node.
-    pub(crate) sums: Vec<(u64, u64)>,
-    first_child: Vec<u32>,
+    /// Weight in and under each node.
+    weights: Vec<u64>,
+    /// Samples in and under each node, as far as that can count.
+    samples: Vec<u32>,
     next_child: Vec<u32>,
     /// The entries, in no order.
     pub entries: Vec<Entry>,
@@ -72,6 +73,7 @@ pub(crate) const LEVELS: [Level; 4] = [Level::Kernel, Level::User, Level::GuestK
 struct Groups {
     /// For each frame, that of the entry it is in as the place of a sample, and as a caller.
     numbers: Vec<(u32, u32)>,
+    count: u32,
 }
 
 impl Groups {
@@ -105,9 +107,14 @@ impl Groups {
             let next = known.len() as u32;
             *known.entry(key).or_insert(next)
         };
-        let numbers =
-            (0..frames.len() as u32).map(|id| (number(FrameId(id), true), number(FrameId(id), false)));
-        Groups { numbers: numbers.collect() }
+        let pair = |id: u32| {
+            let of = frames.get(FrameId(id));
+            let as_leaf = number(FrameId(id), true);
+            let is_alike = of.symbol.is_some() || of.address == of.ip;
+            (as_leaf, if is_alike { as_leaf } else { number(FrameId(id), false) })
+        };
+        let numbers = (0..frames.len() as u32).map(pair).collect();
+        Groups { numbers, count: known.len() as u32 }
     }
 }
 
@@ -115,29 +122,31 @@ impl<'p> Report<'p> {
     /// Makes the entries of a profile by keys. The order of call trees decides what an address outside of
     /// all maps is taken for.
     pub fn new(profile: &'p Profile, frames: &Frames, keys: &[Key], order: Order) -> Self {
-        let nodes = &profile.tree.nodes;
+        let (tree, nodes) = (&profile.tree, &profile.tree.nodes);
         let count = nodes.len();
-        let mut sums: Vec<(u64, u64)> = nodes.iter().map(|node| (node.weight, node.samples.into())).collect();
-        let (mut first_child, mut next_child) = (vec![NONE; count], vec![NONE; count]);
+        let (mut weights, mut samples) = (vec![0u64; count], vec![0u32; count]);
+        let (mut last_seen, mut next_child) = (vec![NONE; count], vec![NONE; count]);
         let mut heights = vec![1u16; count];
         // A node is younger than its parent.
         for index in (0..count).rev() {
+            let own = tree.own(index as u32);
+            weights[index] += own.0;
+            samples[index] = samples[index].saturating_add(own.1.try_into().unwrap_or(u32::MAX));
             let parent = nodes[index].parent;
             if parent != NONE {
-                let (weight, samples) = sums[index];
-                let sum = &mut sums[parent as usize];
-                *sum = (sum.0 + weight, sum.1 + samples);
-                next_child[index] = first_child[parent as usize];
-                first_child[parent as usize] = index as u32;
-                let height = heights[index].saturating_add(1);
-                heights[parent as usize] = heights[parent as usize].max(height);
+                let parent = parent as usize;
+                weights[parent] += weights[index];
+                samples[parent] = samples[parent].saturating_add(samples[index]);
+                next_child[index] = std::mem::replace(&mut last_seen[parent], index as u32);
+                heights[parent] = heights[parent].max(heights[index].saturating_add(1));
             }
         }
+        drop(last_seen);
         let groups = Groups::new(frames, keys);
         let mut report = Report {
             profile,
-            sums,
-            first_child,
+            weights,
+            samples,
             next_child,
             entries: Vec::new(),
             next: vec![NONE; count],
@@ -151,13 +160,21 @@ impl<'p> Report<'p> {
 
     pub(crate) fn children(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         let some = |index: u32| (index != NONE).then_some(index);
-        std::iter::successors(some(self.first_child[node as usize]), move |&at| {
-            some(self.next_child[at as usize])
-        })
+        std::iter::successors(some(self.node(node).first), move |&at| some(self.next_child[at as usize]))
     }
 
     pub(crate) fn node(&self, node: u32) -> &Node {
         &self.profile.tree.nodes[node as usize]
+    }
+
+    /// What was sampled at a node, not further in.
+    pub(crate) fn own(&self, node: u32) -> Sum {
+        self.profile.tree.own(node)
+    }
+
+    /// What was sampled at a node and further in.
+    pub(crate) fn sum(&self, node: u32) -> Sum {
+        (self.weights[node as usize], self.samples[node as usize].into())
     }
 
     pub(crate) fn is_root(&self, node: u32) -> bool {
@@ -174,14 +191,14 @@ impl<'p> Report<'p> {
     /// Walks the tree from the roots, so that for each entry it is known whether the walk is under a node of
     /// it.
     fn fill(&mut self, frames: &Frames, groups: &Groups, heights: &[u16]) {
-        let mut numbers: FastMap<(u32, u32), u32> = FastMap::default();
+        // The entry of each group of frames in the context that the walk is in; smaller ones were of others.
+        let mut numbers = vec![NONE; groups.count as usize];
         // How many nodes of each entry are on the way from the root to where the walk is.
         let mut on_path: Vec<u32> = Vec::new();
         let mut walk: Vec<(u32, u32, u32)> = Vec::new();
-        for root in 0..self.profile.tree.nodes.len() as u32 {
-            if !self.is_root(root) {
-                continue;
-            }
+        let tree = &self.profile.tree;
+        for &root in &tree.roots {
+            let of_others = self.entries.len() as u32;
             let context = self.node(root).frame;
             walk.extend(self.children(root).map(|child| (child, NONE, 1)));
             while let Some((index, leaving, depth)) = walk.pop() {
@@ -193,19 +210,19 @@ impl<'p> Report<'p> {
                 let (as_leaf, as_caller) = groups.numbers[node.frame as usize];
                 let mut find = |entries: &mut Vec<Entry>, group: u32, is_leaf: bool| {
                     let new = entries.len() as u32;
-                    let number = *numbers.entry((context, group)).or_insert(new);
-                    if number == new {
+                    let number = &mut numbers[group as usize];
+                    if *number == NONE || *number < of_others {
+                        *number = new;
                         entries.push(Entry::new(frames, context, &node));
                         on_path.push(0);
                     }
-                    let entry = &mut entries[number as usize];
+                    let entry = &mut entries[*number as usize];
                     entry.is_leaf |= is_leaf;
-                    if index < entry.oldest {
-                        (entry.oldest, entry.thread) = (index, node.thread);
-                    }
-                    number
+                    entry.oldest = entry.oldest.min(index);
+                    *number
                 };
-                let is_leaf = node.samples > 0;
+                let own = tree.own(index);
+                let is_leaf = own.1 > 0;
                 let caller = find(&mut self.entries, as_caller, is_leaf && as_leaf == as_caller);
                 let leaf = match is_leaf {
                     true => find(&mut self.entries, as_leaf, true),
@@ -215,15 +232,15 @@ impl<'p> Report<'p> {
                     let is_new = leaf != caller && on_path[leaf as usize] == 0;
                     let level = frames.get(FrameId(node.frame)).level;
                     let entry = &mut self.entries[leaf as usize];
-                    entry.self_weight += node.weight;
-                    entry.self_samples += u64::from(node.samples);
+                    entry.self_weight += own.0;
+                    entry.self_samples += own.1;
                     if let Some(at) = LEVELS.iter().position(|&one| one == level) {
-                        entry.self_levels[at] += node.weight;
+                        entry.self_levels[at] += own.0;
                     }
                     (entry.depth, entry.reach) = (entry.depth.max(depth), entry.reach.max(depth));
                     if is_new {
-                        entry.total_weight += node.weight;
-                        entry.total_samples += u64::from(node.samples);
+                        entry.total_weight += own.0;
+                        entry.total_samples += own.1;
                     }
                     if leaf != caller {
                         entry.apart.push(index);
@@ -231,9 +248,8 @@ impl<'p> Report<'p> {
                 }
                 let entry = &mut self.entries[caller as usize];
                 if on_path[caller as usize] == 0 {
-                    let (weight, samples) = self.sums[index as usize];
-                    entry.total_weight += weight;
-                    entry.total_samples += samples;
+                    entry.total_weight += self.weights[index as usize];
+                    entry.total_samples += u64::from(self.samples[index as usize]);
                     entry.depth = entry.depth.max(heights[index as usize].into());
                     self.outermost[index as usize] = true;
                 }
@@ -244,6 +260,9 @@ impl<'p> Report<'p> {
                 walk.push((index, caller, depth));
                 walk.extend(self.children(index).map(|child| (child, NONE, depth + 1)));
             }
+        }
+        for entry in &mut self.entries {
+            entry.thread = tree.thread(entry.oldest);
         }
     }
 }
@@ -293,7 +312,7 @@ impl Entry {
             self_levels: [0; 4],
             total_weight: 0,
             total_samples: 0,
-            thread: node.thread,
+            thread: 0,
             oldest: NONE,
             first: NONE,
             apart: Vec::new(),

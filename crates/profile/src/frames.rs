@@ -100,7 +100,7 @@ pub struct Frames {
     frames: Vec<Frame>,
     frame_ids: FastMap<Identity, FrameId>,
     /// By the state of the maps, and address.
-    addresses: FastMap<(u64, u64), Located>,
+    addresses: FastMap<(u64, u64), FrameId>,
     /// By process and file, the jitdumps that were read, and whether their times are those of samples.
     dumps: FastMap<(u32, u32), bool>,
     demangle: bool,
@@ -199,29 +199,29 @@ impl Frames {
         if has_time { time } else { u64::MAX }
     }
 
-    /// What an address of a thread is when the number of the maps is known.
+    /// The frame that an address of a thread is, when the number of the maps is known.
     #[inline]
-    pub(crate) fn locate_in(
+    pub(crate) fn frame_at(
         &mut self,
         session: &Session,
         at: Moment,
         maps: u64,
         level: Level,
         ip: u64,
-    ) -> Located {
+    ) -> FrameId {
         let key = (maps << 3 | level as u64, ip);
-        if let Some(located) = self.addresses.get(&key) {
-            return *located;
+        if let Some(&frame) = self.addresses.get(&key) {
+            return frame;
         }
         let located = self.locate(session, at, level, ip);
         if located.is_timed {
-            return located;
+            return located.frame;
         }
         if self.addresses.len() >= MOST_ADDRESSES {
             self.addresses.clear();
         }
-        self.addresses.insert(key, located);
-        located
+        self.addresses.insert(key, located.frame);
+        located.frame
     }
 
     /// What an address of a thread is at a moment. Not remembered: for those who remember what they make of it.

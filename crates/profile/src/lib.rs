@@ -15,6 +15,7 @@ mod frames;
 mod hash;
 mod keys;
 mod names;
+mod sorted;
 mod tree;
 
 pub use chains::{Branch, Least, Order, chains};

@@ -1,19 +1,17 @@
-//! What the keys of an entry are as text, and in which order entries are shown.
+//! What the keys of an entry are as text.
 
-use crate::chains::Order;
 use crate::collect::Profile;
 use crate::entries::Entry;
-use crate::frames::{FrameId, Frames};
-use crate::keys::{Column, Key};
+use crate::frames::Frames;
+use crate::keys::Key;
 use perfuse_data::session::{CommId, Session};
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::fmt::Write;
 
 /// Turns entries of a profile into text.
 #[derive(Clone, Copy)]
 pub struct Names<'n> {
-    frames: &'n Frames,
+    pub(crate) frames: &'n Frames,
     session: &'n Session,
     profile: &'n Profile,
     /// The keys that contexts have values of, in order.
@@ -26,7 +24,8 @@ impl<'n> Names<'n> {
         Names { frames, session, profile, keys }
     }
 
-    fn value(&self, entry: &Entry, key: Key) -> u64 {
+    /// The value of a key that is the whole sample's.
+    pub(crate) fn value(&self, entry: &Entry, key: Key) -> u64 {
         let at = self.keys.iter().position(|&other| other == key);
         let values = &self.profile.contexts[entry.context as usize];
         at.and_then(|at| values.get(at)).copied().unwrap_or(0)
@@ -117,124 +116,18 @@ impl<'n> Names<'n> {
         };
     }
 
+    /// Whether a key is a number for entries.
+    pub(crate) fn is_number(&self, key: Key) -> bool {
+        !matches!(key, Key::Comm | Key::Dso | Key::Symbol | Key::Cgroup | Key::Srcline | Key::Srcfile)
+    }
+
     /// What a key is for an entry, as a number where it is one.
     pub fn number(&self, entry: &Entry, key: Key) -> Option<u64> {
         match key {
-            Key::Comm | Key::Dso | Key::Symbol | Key::Cgroup | Key::Srcline | Key::Srcfile => None,
+            _ if !self.is_number(key) => None,
             Key::SymbolSize => Some(self.frames.get(entry.frame).size),
             Key::Cpu if self.value(entry, key) == u64::MAX => None,
             _ => Some(self.value(entry, key)),
-        }
-    }
-
-    /// Sorts entries by columns in this order: numbers with the largest first, keys with the smallest. With
-    /// an order of call trees, callers of one thread stand above their callees.
-    pub fn sort(&self, entries: &mut [&Entry], columns: &[Column], trees: Option<Order>) {
-        let ranks = self.ranks(entries);
-        entries.sort_by(|one, other| {
-            let shown = columns.iter().map(|&column| self.compare(one, other, column, trees, &ranks));
-            let exact = columns.iter().filter_map(|column| column.key());
-            let exact = exact.map(|key| self.compare_exactly(one, other, key, &ranks));
-            shown.chain(exact).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
-        });
-    }
-
-    /// The place of each frame among all names, so that names need not be compared again and again. What
-    /// has no name comes last.
-    fn ranks(&self, entries: &[&Entry]) -> Vec<u32> {
-        let mut frames: Vec<u32> = entries.iter().map(|entry| entry.frame.0).collect();
-        frames.sort_unstable();
-        frames.dedup();
-        let name = |&frame: &u32| self.frames.get(FrameId(frame)).symbol.as_deref();
-        frames.sort_by(|one, other| match (name(one), name(other)) {
-            (Some(one), Some(other)) => one.cmp(other),
-            (one, other) => other.is_some().cmp(&one.is_some()),
-        });
-        let mut ranks = vec![0; self.frames.len()];
-        let (mut rank, mut last) = (0, None);
-        for frame in &frames {
-            if last != Some(name(frame)) {
-                (rank, last) = (rank + 1, Some(name(frame)));
-            }
-            ranks[*frame as usize] = rank;
-        }
-        ranks
-    }
-
-    fn compare(
-        &self,
-        one: &Entry,
-        other: &Entry,
-        column: Column,
-        trees: Option<Order>,
-        ranks: &[u32],
-    ) -> Ordering {
-        match column {
-            Column::Total => {
-                let by_weight = other.total_weight.cmp(&one.total_weight);
-                by_weight.then_with(|| match trees {
-                    Some(order) => {
-                        let by_depth = match order.caller_first {
-                            true => other.depth.cmp(&one.depth),
-                            false => one.reach.cmp(&other.reach),
-                        };
-                        one.thread.cmp(&other.thread).then(by_depth)
-                    }
-                    None => Ordering::Equal,
-                })
-            }
-            Column::Own | Column::Period => other.self_weight.cmp(&one.self_weight),
-            Column::Samples => other.self_samples.cmp(&one.self_samples),
-            Column::Key(key) => self.compare_keys(one, other, key, ranks),
-            column => other.self_in(column).cmp(&one.self_in(column)),
-        }
-    }
-
-    fn compare_keys(&self, one: &Entry, other: &Entry, key: Key, ranks: &[u32]) -> Ordering {
-        match key {
-            Key::Symbol => {
-                let rank = |entry: &Entry| ranks[entry.frame.0 as usize];
-                rank(one).cmp(&rank(other))
-            }
-            Key::Comm => {
-                let (one, other) = (self.value(one, key), self.value(other, key));
-                if one == other {
-                    Ordering::Equal
-                } else {
-                    self.comm(one as u32).cmp(&self.comm(other as u32))
-                }
-            }
-            Key::Dso => {
-                let object = |entry: &Entry| self.frames.get(entry.frame).object;
-                let (one, other) = (object(one), object(other));
-                let names = || self.frames.short_object(one).cmp(self.frames.short_object(other));
-                // What is in no object comes last.
-                let by_name = || if one == other { Ordering::Equal } else { names() };
-                (one == 0).cmp(&(other == 0)).then_with(by_name)
-            }
-            _ => match (self.number(one, key), self.number(other, key)) {
-                (Some(one), Some(other)) => one.cmp(&other),
-                _ => self.text(one, key).cmp(&self.text(other, key)),
-            },
-        }
-    }
-
-    /// Tells apart what reads the same.
-    fn compare_exactly(&self, one: &Entry, other: &Entry, key: Key, ranks: &[u32]) -> Ordering {
-        match key {
-            Key::Symbol => {
-                let place = |entry: &Entry| {
-                    let frame = self.frames.get(entry.frame);
-                    let address = if frame.symbol.is_some() { frame.address } else { self.address(entry) };
-                    (address, frame.size)
-                };
-                let by_place = || place(one).cmp(&place(other));
-                match self.frames.get(one.frame).symbol {
-                    Some(_) => self.compare_keys(one, other, Key::Dso, ranks).then_with(by_place),
-                    None => by_place(),
-                }
-            }
-            _ => self.compare_keys(one, other, key, ranks),
         }
     }
 }

@@ -5,25 +5,29 @@ use crate::frames::FrameId;
 
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A node of the tree.
+/// A node of the tree. There are many: what few of them have is kept apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) parent: u32,
     /// The frame; of a root, the number of its context.
     pub(crate) frame: u32,
-    /// What was sampled here, not further in.
-    pub(crate) weight: u64,
-    pub(crate) samples: u32,
-    /// The thread of the first sample that came by.
-    pub(crate) thread: u32,
     /// The oldest child. Most nodes have no other, and then it lies next to them.
-    first: u32,
+    pub(crate) first: u32,
+    /// Where in [`Tree::own`] is what was sampled here, not further in.
+    own: u32,
 }
+
+/// Weight and number of samples.
+pub(crate) type Sum = (u64, u64);
 
 /// Nodes, each younger than its parent, and what finds the other children of a node by their frame.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
+    pub(crate) roots: Vec<u32>,
+    own: Vec<Sum>,
+    /// From which node on they were made for the samples of which thread.
+    threads: Vec<(u32, u32)>,
     /// A power of two of places, at most three quarters of them taken: the number of a node below, and
     /// above it a part of its hash. A node is at the first free place after the one that its hash names.
     slots: Vec<u64>,
@@ -41,8 +45,8 @@ fn hash(parent: u32, frame: u32) -> u64 {
 
 impl Tree {
     pub(crate) fn root(&mut self, context: u32, thread: u32) -> u32 {
-        let root = self.nodes.len() as u32;
-        self.nodes.push(Node { parent: NONE, frame: context, weight: 0, samples: 0, thread, first: NONE });
+        let root = self.push(NONE, FrameId(context), thread);
+        self.roots.push(root);
         root
     }
 
@@ -63,8 +67,35 @@ impl Tree {
 
     fn push(&mut self, parent: u32, frame: FrameId, thread: u32) -> u32 {
         let index = self.nodes.len() as u32;
-        self.nodes.push(Node { parent, frame: frame.0, weight: 0, samples: 0, thread, first: NONE });
+        self.nodes.push(Node { parent, frame: frame.0, first: NONE, own: NONE });
+        if self.threads.last().is_none_or(|&(_, last)| last != thread) {
+            self.threads.push((index, thread));
+        }
         index
+    }
+
+    /// The thread of the first sample that came by a node.
+    pub(crate) fn thread(&self, node: u32) -> u32 {
+        let after = self.threads.partition_point(|&(from, _)| from <= node);
+        self.threads.get(after.wrapping_sub(1)).map_or(0, |&(_, thread)| thread)
+    }
+
+    /// Counts a sample at a node.
+    #[inline]
+    pub(crate) fn add(&mut self, node: u32, weight: u64) {
+        let node = &mut self.nodes[node as usize];
+        if node.own == NONE {
+            node.own = self.own.len() as u32;
+            self.own.push((0, 0));
+        }
+        let own = &mut self.own[node.own as usize];
+        *own = (own.0 + weight, own.1 + 1);
+    }
+
+    /// What was sampled at a node, not further in.
+    #[inline]
+    pub(crate) fn own(&self, node: u32) -> Sum {
+        self.own.get(self.nodes[node as usize].own as usize).copied().unwrap_or_default()
     }
 
     fn other_child(&mut self, parent: u32, frame: FrameId, thread: u32) -> u32 {
@@ -118,6 +149,7 @@ impl Tree {
         self.slots = Vec::new();
         self.taken = 0;
         self.nodes.shrink_to_fit();
+        self.own.shrink_to_fit();
     }
 }
 
@@ -134,5 +166,7 @@ mod tests {
         assert_eq!(first, again);
         assert_ne!(tree.child(first[7], FrameId(7), 0), first[7]);
         assert_eq!(tree.nodes.len(), 5002);
+        tree.child(root, FrameId(6000), 3);
+        assert_eq!((tree.thread(5001), tree.thread(5002)), (0, 3));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::options::{Plan, Style};
 use super::tree::Drawing;
-use super::{Args, Shown};
+use super::{Args, Shown, workers};
 use crate::exit::Result;
 use perfuse_profile::{Column, Entry, Frames, Key};
 use std::fmt::Write as _;
@@ -109,26 +109,37 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
         }
     }
     let drawing = Drawing::new(plan, shown, paint, separator);
-    let (mut line, mut tree) = (String::new(), String::new());
-    for entry in &shown.entries {
-        line.clear();
-        for (index, (&column, &width)) in columns.iter().zip(&widths).enumerate() {
-            let is_last = index + 1 == columns.len();
-            match separator {
-                Some(separator) if index > 0 => line.push_str(separator),
-                Some(_) => {}
-                None => line.push_str("  "),
+    let render = |entries: &[&Entry]| -> Result<(Vec<u8>, usize)> {
+        let mut text = Vec::new();
+        let mut lines = Lines { out: &mut text, limit, cut: 0 };
+        let (mut line, mut tree) = (String::new(), String::new());
+        for entry in entries {
+            line.clear();
+            for (index, (&column, &width)) in columns.iter().zip(&widths).enumerate() {
+                let is_last = index + 1 == columns.len();
+                match separator {
+                    Some(separator) if index > 0 => line.push_str(separator),
+                    Some(_) => {}
+                    None => line.push_str("  "),
+                }
+                cell(&mut line, entry, column, width, shown, paint, separator, is_last);
             }
-            cell(&mut line, entry, column, width, shown, paint, separator, is_last);
+            lines.put(&line)?;
+            if plan.graph.style != Style::None {
+                tree.clear();
+                drawing.draw(&mut tree, entry);
+                lines.out.extend_from_slice(tree.as_bytes());
+            }
         }
-        lines.put(&line)?;
-        if plan.graph.style != Style::None {
-            tree.clear();
-            drawing.draw(&mut tree, entry);
-            lines.out.write_all(tree.as_bytes())?;
-        }
-    }
-    let cut = lines.cut;
+        let cut = lines.cut;
+        Ok((text, cut))
+    };
+    let mut cut = lines.cut;
+    workers::in_order(&shown.entries, render, |rendered| {
+        let (text, more) = rendered?;
+        cut += more;
+        Ok(out.write_all(&text)?)
+    })?;
     if args.quiet {
         return Ok(());
     }
@@ -221,13 +232,21 @@ fn widths(args: &Args, columns: &[Column], titles: &[String], shown: &Shown<'_>)
                     Key::Weight | Key::LocalWeight | Key::Time => 12,
                     _ => 3,
                 };
-                let mut text = String::new();
-                let longest = shown.all.iter().map(|entry| {
-                    text.clear();
-                    shown.names.write(&mut text, entry, key);
-                    if text.is_ascii() { text.len() } else { text.chars().count() }
+                let longest = |entries: &[&Entry]| {
+                    let mut text = String::new();
+                    let lengths = entries.iter().map(|entry| {
+                        text.clear();
+                        shown.names.write(&mut text, entry, key);
+                        if text.is_ascii() { text.len() } else { text.chars().count() }
+                    });
+                    lengths.max().unwrap_or(0)
+                };
+                let mut whole = least;
+                let known = workers::in_order(&shown.all, longest, |length| {
+                    whole = whole.max(length);
+                    Ok(())
                 });
-                longest.max().unwrap_or(0).max(least)
+                known.map_or(least, |()| whole)
             }
             Column::Samples | Column::Period => 12,
             _ => 8,
