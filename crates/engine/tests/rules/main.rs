@@ -6,14 +6,17 @@ mod attr;
 mod counting;
 mod inherit;
 mod ioctl;
+mod kinds;
 #[path = "../shared/machine.rs"]
 mod machine;
 mod mmap;
 mod open;
 mod output;
+mod overflow;
 mod poll;
 mod ring;
 mod sched;
+mod settings;
 mod state;
 mod userpage;
 mod wakeup;
