@@ -1,6 +1,7 @@
 //! Buffers: rings with their mappings and accounts, and the rules of `mmap(2)`, `poll(2)` and output
 //! redirection (sections F, G).
 
+use crate::aux::{Area, Door};
 use crate::engine::Engine;
 use crate::event::{EventKey, State};
 use crate::host::{Capability, Host, LockLimit, Memory, SecurityStep};
@@ -33,7 +34,7 @@ pub(crate) struct Buffer {
 
 #[derive(Debug)]
 struct Aux {
-    memory: Arc<dyn Memory>,
+    area: Area,
     offset: u64,
     pages: usize,
     mappings: u32,
@@ -49,6 +50,20 @@ struct Charge {
     user_pages: u64,
     space: u64,
     space_pages: u64,
+}
+
+impl Buffer {
+    /// Its AUX area.
+    pub(crate) fn area(&self) -> Option<&Area> {
+        self.aux.as_ref().map(|aux| &aux.area)
+    }
+
+    /// The AUX area, to write to.
+    pub(crate) fn door(&mut self) -> Option<Door<'_>> {
+        let Buffer { ring, aux, .. } = self;
+        let area = &mut aux.as_mut()?.area;
+        Some(Door { area, tail: ring.word(offset::AUX_TAIL) })
+    }
 }
 
 /// What a caller of `mmap(2)` asks for.
@@ -169,7 +184,10 @@ impl Engine {
         wrong(buffer.mappings == 0)?;
         if let Some(aux) = &mut self.buffers[key].aux {
             aux.mappings += 1;
-            return Ok(aux.memory.clone());
+            let memory = aux.area.memory.clone();
+            self.buffers[key].mappings += 1;
+            self.events[event].mappings += 1;
+            return Ok(memory);
         }
         let charge = self.charge(host, caller, request.pages as u64)?;
         let pmu = self.events[event].pmu;
@@ -183,16 +201,19 @@ impl Engine {
             }
         };
         self.pay(charge, true);
-        let aux = Aux {
-            memory: memory.clone(),
-            offset: request.offset,
-            pages: request.pages,
-            mappings: 1,
-            handle,
-            pmu,
-            charge,
+        let size = request.pages as u64 * page;
+        let overwrite = !request.writable;
+        // Rule F41.
+        let watermark = match u64::from(self.events[event].attr().aux_watermark) {
+            0 => size / 2,
+            bytes => bytes,
         };
+        let area = Area { memory: memory.clone(), size, overwrite, watermark, head: 0, wakeup: 0 };
+        let aux =
+            Aux { area, offset: request.offset, pages: request.pages, mappings: 1, handle, pmu, charge };
         self.buffers[key].aux = Some(aux);
+        self.buffers[key].mappings += 1;
+        self.events[event].mappings += 1;
         Ok(memory)
     }
 
@@ -201,10 +222,15 @@ impl Engine {
         let Some(key) = self.events.get(event).and_then(|event| event.buffer) else { return };
         let Some(aux) = &mut self.buffers[key].aux else { return };
         aux.mappings -= 1;
-        if aux.mappings > 0 {
-            return;
+        if aux.mappings == 0 {
+            self.free_aux(key, now);
         }
-        let pmu = aux.pmu;
+        self.munmap(event, now);
+    }
+
+    /// Rule F44: who writes to an AUX area stops before it goes.
+    fn free_aux(&mut self, key: BufferKey, now: u64) {
+        let Some(pmu) = self.buffers[key].aux.as_ref().map(|aux| aux.pmu) else { return };
         for writer in self.buffers[key].events.clone() {
             if let (true, Some(cpu)) = (self.events[writer].pmu == pmu, self.events[writer].on) {
                 self.drive(writer, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
@@ -233,6 +259,7 @@ impl Engine {
             self.wake(event);
         }
         if gone {
+            self.free_aux(key, now);
             for other in self.buffers[key].events.clone() {
                 self.set_buffer(other, None);
                 self.wake(other);

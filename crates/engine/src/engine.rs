@@ -1,5 +1,6 @@
 //! The subsystem as a whole: what it holds, how it is made, and the small steps that all others share.
 
+use crate::aux::Note;
 use crate::buffer::{Buffer, BufferKey};
 use crate::context::{Clock, Context, ContextKey, Whose};
 use crate::cpu::Cpu;
@@ -88,6 +89,10 @@ pub struct Engine {
     pub(crate) clocks: BTreeMap<i32, i64>,
     pub(crate) user_clock: Option<TimeConversion>,
     pub(crate) scratch: Scratch,
+    /// What the driver that is called wants written.
+    pub(crate) notes: Vec<Note>,
+    /// Events that are to be switched off as soon as nothing moves.
+    pub(crate) to_disable: Vec<EventKey>,
 }
 
 impl Engine {
@@ -116,6 +121,8 @@ impl Engine {
             clocks: BTreeMap::new(),
             user_clock: None,
             scratch: Scratch::default(),
+            notes: Vec::new(),
+            to_disable: Vec::new(),
             config,
         };
         for pmu in pmus::built_in(&engine.config) {
@@ -232,12 +239,21 @@ impl Engine {
     ) -> Option<R> {
         let context = self.events[event].context;
         let context_now = context.map_or(now, |context| self.contexts[context].clock.at(now));
+        let traces = self.pmus.get(self.events[event].pmu).info.caps.aux;
+        let buffer = if traces { self.buffer_of(event) } else { None };
+        let aux = buffer.and_then(|key| self.buffers[key].door());
+        let key = event;
         let event = &mut self.events[event];
         let place = &mut self.cpus[cpu as usize];
         let driver = self.pmus.driver(event.pmu)?;
         let (timers, listeners) = (&mut place.timers, &mut place.listeners);
-        let mut cx = Cx { cpu, now, context_now, timers, listeners, effects: &mut self.effects };
-        Some(call(driver, &mut cx, &mut event.hw))
+        let (effects, notes) = (&mut self.effects, &mut self.notes);
+        let mut cx = Cx { cpu, now, context_now, timers, listeners, effects, notes, aux };
+        let result = call(driver, &mut cx, &mut event.hw);
+        if !self.notes.is_empty() {
+            self.write_notes(key, cpu, now);
+        }
+        Some(result)
     }
 
     /// Brings the count of an event up to date.

@@ -84,6 +84,8 @@ pub struct Event {
     /// A SIGTRAP is on its way.
     pub(crate) pending_trap: bool,
     pub(crate) lost: u64,
+    /// Its trace was announced.
+    pub(crate) itrace_started: bool,
 
     pub(crate) buffer: Option<BufferKey>,
     /// Mappings of its descriptor.

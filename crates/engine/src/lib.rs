@@ -30,6 +30,7 @@ extern crate alloc;
 extern crate std;
 
 mod attr;
+mod aux;
 mod buffer;
 mod context;
 mod cpu;
@@ -55,6 +56,7 @@ mod sysfs;
 mod task;
 
 pub use attr::UserMemory;
+pub use aux::AuxRoom;
 pub use buffer::MapRequest;
 pub use effect::{Effect, Notice, Trap, Watch};
 pub use engine::{Config, Engine};

@@ -231,6 +231,7 @@ impl Engine {
             pending_disable: false,
             pending_trap: false,
             lost: 0,
+            itrace_started: false,
             buffer: None,
             mappings: 0,
             asynchronous: false,
@@ -463,6 +464,7 @@ impl Engine {
             }
         }
         // From here on nothing fails.
+        self.events[key].hw.needs_leader |= attr::needs_aux_leader(&attr);
         if let Some(output) = output {
             self.redirect(key, Some(output));
         }

@@ -113,6 +113,7 @@ impl Engine {
         }
         let period = period.unwrap_or(own.hw.last_period);
         let mut stop = self.account_interrupt(event, cpu, now, throttle);
+        self.pause_aux(event, cpu, now, true);
         let mut notice = Notice::In;
         let mut over = false;
         let own = &mut self.events[event];
@@ -135,6 +136,7 @@ impl Engine {
         self.write_sample(event, cpu, now, facts, period);
         let original = self.events[event].original();
         self.signal(original, notice);
+        self.pause_aux(event, cpu, now, false);
         if over {
             // The group of a leader, or a sibling alone (rule I2).
             self.disable_event(event, now);
@@ -231,6 +233,7 @@ impl Engine {
                 self.tick_event(event, cpu, now);
             }
         }
+        self.settle(now);
     }
 
     fn tick_event(&mut self, event: EventKey, cpu: u32, now: u64) {
@@ -281,6 +284,7 @@ impl Engine {
                 break;
             }
         }
+        self.settle(now);
     }
 
     fn timer(&mut self, event: EventKey, cpu: u32, now: u64, moment: &dyn Moment) {
@@ -324,6 +328,7 @@ impl Engine {
         if let Some(took) = took_ns {
             self.sample_took(cpu, took);
         }
+        self.settle(now);
     }
 
     /// Fewer samples are allowed where they take too long (rule I24).

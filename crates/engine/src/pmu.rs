@@ -1,5 +1,6 @@
 //! PMUs: the trait that drivers implement, what they see of an event, and the registry.
 
+use crate::aux::{Door, Note};
 use crate::cpu::{Listeners, Timers};
 use crate::effect::Effect;
 use crate::event::EventKey;
@@ -8,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use perfuse_abi::{Attr, AttrFlags, Errno, EventType};
+use perfuse_abi::{Attr, AttrFlags, AuxAction, Errno, EventType};
 
 /// Bits of what a PMU can and cannot do (rule N6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +113,8 @@ pub struct Hw {
     pub period_left: i64,
     /// Not counting although it is on a cpu: throttled, or stopped by a driver.
     pub stopped: bool,
+    /// The trace is paused.
+    pub aux_paused: bool,
     /// Overflows in this tick; [`THROTTLED`] while it is.
     pub interrupts: u64,
     pub(crate) tick: u64,
@@ -142,6 +145,7 @@ impl Hw {
             last_period: period,
             period_left: period as i64,
             stopped: true,
+            aux_paused: attr.aux_action.contains(AuxAction::START_PAUSED),
             interrupts: 0,
             tick: 0,
             freq_stamp: 0,
@@ -206,6 +210,8 @@ pub struct Cx<'a> {
     pub(crate) timers: &'a mut Timers,
     pub(crate) listeners: &'a mut Listeners,
     pub(crate) effects: &'a mut Vec<Effect>,
+    pub(crate) notes: &'a mut Vec<Note>,
+    pub(crate) aux: Option<Door<'a>>,
 }
 
 impl Cx<'_> {
@@ -407,6 +413,19 @@ pub trait Pmu: fmt::Debug + Send {
     fn setup_aux(&mut self, hw: &Hw, pages: usize, overwrite: bool) -> Result<u64, Errno> {
         let _ = (hw, pages, overwrite);
         Err(Errno::EOPNOTSUPP)
+    }
+
+    /// An overflow in the group pauses the trace, or lets it go on (rule F45). [`Hw::aux_paused`] is set
+    /// already, and is at the start as `aux_start_paused` says.
+    fn aux_pause(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, pause: bool) {
+        let _ = (cx, hw, pause);
+    }
+
+    /// Where the trace is now, as [`AuxRoom::head`](crate::AuxRoom::head) counts: samples can have the
+    /// bytes before it (rule H31).
+    fn aux_head(&self, hw: &Hw) -> Option<u64> {
+        let _ = hw;
+        None
     }
 
     /// The AUX area is gone.

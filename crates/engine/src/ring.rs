@@ -236,9 +236,14 @@ impl Ring {
         }
         let wake = wakeup != self.wakeup.load(Ordering::Relaxed);
         if wake {
-            self.poll.store(READABLE, Ordering::Relaxed);
+            self.readable();
         }
         wake
+    }
+
+    /// There is something to read, if not in the ring itself.
+    pub(crate) fn readable(&self) {
+        self.poll.store(READABLE, Ordering::Relaxed);
     }
 
     /// What `poll(2)` finds, once (rule G24).

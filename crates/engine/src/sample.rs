@@ -68,6 +68,7 @@ pub(crate) struct Scratch {
     user: Vec<u64>,
     interrupted: Vec<u64>,
     stack: Vec<u8>,
+    aux: Vec<u8>,
     bytes: Vec<u8>,
 }
 
@@ -290,13 +291,22 @@ impl Engine {
         };
         let exact = if facts.exact_ip { Misc::EXACT_IP } else { Misc::empty() };
         let misc = exact.with_cpu_mode(mode);
+        let format = self.events[event].format();
+        let mut aux = core::mem::take(&mut scratch.aux);
+        aux.clear();
+        if wants(SampleType::AUX) {
+            // What is measured before has an AUX field without bytes.
+            let before = Decoded::from(Record::Sample(sample)).encoded_len(&format).unwrap_or(usize::MAX);
+            self.aux_sample(event, usize::from(u16::MAX).saturating_sub(before), &mut aux);
+            sample.aux = Some(&aux);
+        }
         let decoded = Decoded { misc, ..Decoded::from(Record::Sample(sample)) };
         let mut bytes = core::mem::take(&mut scratch.bytes);
         bytes.clear();
-        let fits = decoded.encode(&self.events[event].format(), &mut bytes).is_ok();
+        let fits = decoded.encode(&format, &mut bytes).is_ok();
         let every = attr.wakeup_events().unwrap_or(0);
         self.output(event, fits.then_some(&bytes), sample_id, Some(every));
-        (scratch.bytes, scratch.stack) = (bytes, stack);
+        (scratch.bytes, scratch.stack, scratch.aux) = (bytes, stack, aux);
         self.scratch = scratch;
     }
 

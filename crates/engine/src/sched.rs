@@ -153,6 +153,7 @@ impl Engine {
                 self.log_throttle(event, false, cpu, now);
             }
         }
+        self.tell_itrace(event, cpu, now);
         let added =
             self.drive(event, cpu, now, |pmu, cx, hw| pmu.add(cx, hw, true)).unwrap_or(Err(Errno::ENODEV));
         if let Err(errno) = added {
@@ -252,6 +253,7 @@ impl Engine {
                 self.sched_in(task, cpu, pmu, kinds, now);
             }
         }
+        self.settle(now);
     }
 
     /// The time of a PMU's turns on a cpu is over (rules C25 to C28).

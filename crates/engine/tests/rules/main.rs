@@ -3,6 +3,7 @@
 
 mod accounting;
 mod attr;
+mod aux;
 mod counting;
 mod inherit;
 mod ioctl;
