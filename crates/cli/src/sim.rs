@@ -11,7 +11,7 @@ use std::process::ExitCode;
 #[command(after_help = "A scenario describes a machine, programs, events and what is done to them:\n\n  \
                   program worker\n    compute 10ms cycles=3000\n  end\n  start worker\n  open c cycles on worker\n  \
                   run 20ms\n  expect c 30000000\n  show counts\n\n\
-                  The exit status is 1 if an expectation was not met.")]
+                  The exit status is 1 if something was not as expected. docs/scenarios.md has all statements.")]
 pub(crate) struct Args {
     /// Files with scenarios; - is standard input
     #[arg(value_name = "FILE", required = true)]

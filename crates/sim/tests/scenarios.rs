@@ -81,3 +81,17 @@ fn mistakes_are_told_with_their_line() {
         assert!(error.starts_with(problem), "{text}: {error}");
     }
 }
+
+#[test]
+fn the_documents_examples_are_scenarios() {
+    let text =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/scenarios.md")).expect("it");
+    let examples: Vec<&str> =
+        text.split("```scenario\n").skip(1).map(|rest| rest.split("```").next().unwrap_or("")).collect();
+    assert!(examples.len() > 4);
+    for example in examples {
+        let scenario: Scenario = example.parse().unwrap_or_else(|error| panic!("{error}\n{example}"));
+        let outcome = play(&scenario);
+        assert!(outcome.failed.is_empty() && outcome.met > 0, "{:?}\n{example}", outcome.failed);
+    }
+}
