@@ -65,6 +65,8 @@ pub struct PerfData<'i> {
     found: Option<Found>,
     /// Bytes of feature sections that came as records.
     streamed: u64,
+    /// How many events EVENT_DESC names; in a pipe it may come before they do.
+    named_events: usize,
 }
 
 /// Problems with what is beside the records are kept up to this number.
@@ -143,6 +145,7 @@ impl<'i> PerfData<'i> {
             problems: Vec::new(),
             found: None,
             streamed: 0,
+            named_events: 0,
         };
         match size {
             FileHeader::PIPE_SIZE => {}
@@ -236,7 +239,10 @@ impl<'i> PerfData<'i> {
         };
         let Some(bytes) = result else { return };
         match Section::decode(FeatureId::EVENT_DESC, &bytes, self.order(), 0) {
-            Ok(Section { feature: Feature::EventDesc(descs), .. }) => self.events.describe(&descs),
+            Ok(Section { feature: Feature::EventDesc(descs), .. }) => {
+                self.named_events = descs.events.len();
+                self.events.describe(&descs);
+            }
             Ok(_) => {}
             Err(short) => self.note(Error::new(Location::default(), "EVENT_DESC", short)),
         }
@@ -445,6 +451,9 @@ impl<'i> PerfData<'i> {
             Ok(_) => Ok(()),
             Err(short) => Err(short.into()),
         };
+        if found.header.kind == kind::HEADER_ATTR && self.events.len() == self.named_events {
+            self.describe();
+        }
         if let Err(problem) = result {
             self.note(Error::new(found.location, kind::name(found.header.kind).unwrap_or("record"), problem));
         }
