@@ -22,9 +22,18 @@ pub(crate) fn stop(child: Option<&RunningCommand>, received: Received, times: u3
     // One that has just ended needs no signal.
     let _ = match times {
         1 if received.code == SI_KERNEL => Ok(()),
+        // What a script starts in the background ignores SIGINT from its birth.
+        1 if ignores(child.pid(), received.signal) => child.signal(SIGTERM),
         1 => child.signal(received.signal),
         _ => child.signal(SIGKILL),
     };
+}
+
+fn ignores(pid: u32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// Ends the command because its time is over.
