@@ -3,6 +3,7 @@
 
 use super::plan::{Destination, Plan};
 use crate::exit::Failure;
+use crate::recording::header::local_time;
 use perfuse_data::{NewEvent, Writer};
 use std::fs::{self, File};
 use std::io;
@@ -107,44 +108,14 @@ pub(super) fn first_path(plan: &Plan) -> Option<PathBuf> {
 /// Gives a finished file the name with the time in it.
 pub(super) fn with_time(path: &Path) -> Result<PathBuf, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (year, month, day) = date(now.as_secs() / 86400);
-    let seconds = now.as_secs() % 86400;
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let time = local_time(now).strftime("%Y%m%d%H%M%S");
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(
-        ".{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}{:02}",
-        now.subsec_millis() / 10
-    ));
+    name.push(format!(".{time}{:02}", now.subsec_millis() / 10));
     let name = PathBuf::from(name);
     fs::rename(path, &name).map_err(|error| cannot("rename", path, &error))?;
     Ok(name)
 }
 
-/// Year, month and day of a day since 1970.
-fn date(day: u64) -> (u64, u64, u64) {
-    // Years that begin in March have their leap day at the end.
-    let day = day + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let of_month = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + u64::from(month <= 2), month, of_month)
-}
-
 pub(super) fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::new(format_args!("cannot {what} {}: {error}", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates() {
-        assert_eq!(date(0), (1970, 1, 1));
-        assert_eq!(date(11_016), (2000, 2, 29));
-        assert_eq!(date(20_778), (2026, 11, 21));
-    }
 }

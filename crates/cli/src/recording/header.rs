@@ -7,9 +7,10 @@ use perfuse_abi::Attr;
 use perfuse_data::feature::{Capability, CpuTopology, Feature, FeatureId, MemNode};
 use perfuse_data::{Event, Form};
 use std::io::Write;
+use std::time::Duration;
 
 /// Prints everything the header tells; what is long only if `full`. In a pipe it comes among the records,
-/// so those are read.
+/// so those are read, and the header itself tells nothing, which perf shows as zeros.
 pub(crate) fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
     let mut data = input.open()?;
     if matches!(data.form(), Form::Pipe) {
@@ -18,13 +19,19 @@ pub(crate) fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<(
     writeln!(out, "# ========")?;
     let changed = std::fs::metadata(&input.input).and_then(|metadata| metadata.modified());
     if let Some(since) = changed.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()) {
-        writeln!(out, "# captured on    : {}", date(since.as_secs()))?;
+        writeln!(out, "# captured on    : {}", local_time(since).strftime("%a %b %e %H:%M:%S %Y"))?;
     }
-    if let Form::File(header) = *data.form() {
-        writeln!(out, "# header version : 1")?;
-        writeln!(out, "# data offset    : {}", header.data.offset)?;
-        writeln!(out, "# data size      : {}", header.data.size)?;
-        writeln!(out, "# feat offset    : {}", header.data.offset.wrapping_add(header.data.size))?;
+    let (start, size) = match *data.form() {
+        Form::File(header) => (header.data.offset, header.data.size),
+        Form::Pipe => (0, 0),
+    };
+    writeln!(out, "# header version : 1")?;
+    writeln!(out, "# data offset    : {start}")?;
+    writeln!(out, "# data size      : {size}")?;
+    writeln!(out, "# feat offset    : {}", start.wrapping_add(size))?;
+    let is_pipe = matches!(data.form(), Form::Pipe);
+    if is_pipe {
+        writeln!(out, "# ========\n#")?;
     }
     let names = event_names(&mut data);
     let ids: Vec<FeatureId> = data.features().collect();
@@ -47,18 +54,22 @@ pub(crate) fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<(
             (_, Err(error)) => writeln!(out, "# {id}: {error}")?,
         }
     }
-    if matches!(data.form(), Form::Pipe) && !ids.contains(&FeatureId::EVENT_DESC) {
+    if is_pipe && !ids.contains(&FeatureId::EVENT_DESC) {
         events(out, data.events(), &names)?;
     }
-    write!(out, "# missing features: ")?;
-    for id in FeatureId::ALL.iter().filter(|id| !ids.contains(id)) {
-        write!(out, "{id} ")?;
+    if !is_pipe {
+        write!(out, "# missing features: ")?;
+        for id in FeatureId::ALL.iter().filter(|id| !ids.contains(id)) {
+            write!(out, "{id} ")?;
+        }
+        writeln!(out)?;
     }
-    writeln!(out)?;
     for problem in data.problems() {
         writeln!(out, "# problem : {problem}")?;
     }
-    writeln!(out, "# ========\n#")?;
+    if !is_pipe {
+        writeln!(out, "# ========\n#")?;
+    }
     Ok(())
 }
 
@@ -188,8 +199,17 @@ fn feature(out: &mut impl Write, id: FeatureId, feature: &Feature<'_>) -> Result
         }
         Feature::DirFormat(version) => writeln!(out, "# directory data version : {version}")?,
         Feature::Clock(clock) => {
-            let (id, wall, then) = (clock.clock_id, clock.wall_ns, clock.clock_ns);
-            writeln!(out, "# clockid : {id}, wall clock {wall} ns at {then} ns")?;
+            let name = clock_name(clock.clock_id);
+            writeln!(out, "# clockid: {name} ({})", clock.clock_id)?;
+            let wall = local_time(Duration::from_nanos(clock.wall_ns)).strftime("%Y-%m-%d %H:%M:%S");
+            let second = 1_000_000_000;
+            let micros = clock.wall_ns % second / 1000;
+            let (wall_s, clock_s) = (clock.wall_ns / second, clock.clock_ns / second);
+            writeln!(
+                out,
+                "# reference time: {wall}.{micros:06} = {wall_s}.{micros:06} (TOD) = {clock_s}.{:09} ({name})",
+                clock.clock_ns % second
+            )?;
         }
         Feature::Compressed(how) => {
             let (kind, level, ratio) = (if how.kind == 1 { "Zstd" } else { "Unknown" }, how.level, how.ratio);
@@ -276,39 +296,20 @@ fn blocks(node: &MemNode<'_>) -> (String, u64) {
     (ranges.iter().map(text).collect::<Vec<_>>().join(","), count)
 }
 
-/// A moment as C's `asctime` has it, in universal time.
-fn date(seconds: u64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (mut days, time) = (seconds / 86400, seconds % 86400);
-    let weekday = DAYS[(days % 7) as usize];
-    let mut year = 1970;
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
+fn clock_name(id: u32) -> &'static str {
+    match id {
+        0 => "realtime",
+        1 => "monotonic",
+        4 => "monotonic_raw",
+        7 => "boottime",
+        11 => "tai",
+        _ => "(not found)",
     }
-    let mut month = 0;
-    let len = |month: usize| match month {
-        1 => 28 + u64::from(is_leap(year)),
-        3 | 5 | 8 | 10 => 30,
-        _ => 31,
-    };
-    while days >= len(month) {
-        days -= len(month);
-        month += 1;
-    }
-    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    format!("{weekday} {} {:>2} {hour:02}:{minute:02}:{second:02} {year}", MONTHS[month], days + 1)
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn dates_are_those_of_c() {
-        assert_eq!(super::date(0), "Thu Jan  1 00:00:00 1970");
-        assert_eq!(super::date(1_709_210_096), "Thu Feb 29 12:34:56 2024");
-        assert_eq!(super::date(4_102_444_799), "Thu Dec 31 23:59:59 2099");
-    }
+/// The time of day where this is read, of a moment since 1970.
+pub(crate) fn local_time(since: Duration) -> jiff::Zoned {
+    let moment = i64::try_from(since.as_secs()).ok();
+    let moment = moment.and_then(|seconds| jiff::Timestamp::new(seconds, since.subsec_nanos() as i32).ok());
+    moment.unwrap_or_default().to_zoned(jiff::tz::TimeZone::system())
 }
