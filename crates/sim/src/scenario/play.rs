@@ -15,7 +15,7 @@ use std::fmt::Write;
 pub struct Outcome {
     /// What it showed.
     pub text: String,
-    /// Expectations that were met.
+    /// Expectations that were met; that something fails is one.
     pub met: usize,
     /// Those that were not, and what could not be done: line and what was found.
     pub failed: Vec<(usize, String)>,
@@ -136,7 +136,11 @@ impl Stage {
             },
             Statement::Open(open) => self.open(open),
             Statement::Do { at: Some(_), .. } => Ok(()),
-            Statement::Do { at: None, action, fails } => self.act(action, *fails),
+            Statement::Do { at: None, action, fails } => {
+                let done = self.act(action, *fails);
+                outcome.met += usize::from(fails.is_some() && done.is_ok());
+                done
+            }
             Statement::Run(ns) => {
                 self.run(*ns, outcome);
                 Ok(())
@@ -261,8 +265,9 @@ impl Stage {
             }
             while self.later.first().is_some_and(|later| later.at <= next) {
                 let Later { line, action, fails, .. } = self.later.remove(0);
-                if let Err(problem) = self.act(&action, fails) {
-                    outcome.failed.push((line, problem));
+                match self.act(&action, fails) {
+                    Ok(()) => outcome.met += usize::from(fails.is_some()),
+                    Err(problem) => outcome.failed.push((line, problem)),
                 }
             }
             if next == next_look {
