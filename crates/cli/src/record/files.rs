@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An output that was opened.
 pub(super) struct Target {
@@ -105,13 +105,17 @@ pub(super) fn first_path(plan: &Plan) -> Option<PathBuf> {
     }
 }
 
-/// Gives a finished file the name with the time in it.
+/// Gives a finished file the name with the time in it; a name that is taken is that of a little later.
 pub(super) fn with_time(path: &Path) -> Result<PathBuf, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let time = local_time(now).strftime("%Y%m%d%H%M%S");
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{time}{:02}", now.subsec_millis() / 10));
-    let name = PathBuf::from(name);
+    let later = (0..).map(|steps| now + steps * Duration::from_millis(10));
+    let mut names = later.map(|time| {
+        let mut name = path.as_os_str().to_owned();
+        let clock = local_time(time).strftime("%Y%m%d%H%M%S");
+        name.push(format!(".{clock}{:02}", time.subsec_millis() / 10));
+        PathBuf::from(name)
+    });
+    let name = names.find(|name| !name.exists()).unwrap_or_default();
     fs::rename(path, &name).map_err(|error| cannot("rename", path, &error))?;
     Ok(name)
 }

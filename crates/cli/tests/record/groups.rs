@@ -33,7 +33,9 @@ pub(super) fn samples_of_a_leader_have_the_values_of_its_group() -> Outcome {
     assert!(most.len() > 30 && most.iter().all(|values| values.len() == 3), "{values:?}");
     // Totals since the start: they grow, and the clock's is near to what it was asked for.
     assert!(most.windows(2).all(|pair| pair[0][0] < pair[1][0] && pair[0][1] <= pair[1][1]), "{most:?}");
-    assert!(most.last().is_some_and(|last| last[1] > 20 && last[2] == 0), "{most:?}");
+    assert!(most.last().is_some_and(|last| last[2] == 0), "{most:?}");
+    // Faults are counted where they happen: perhaps on another cpu than most of the samples.
+    assert!(values.values().flatten().any(|values| values[1] > 20), "{values:?}");
     let report = text(&perf(&["report", "--stdio"], &file)?.stdout);
     assert!(report.contains("'anon group { cpu-clock, page-faults, dummy }'"), "{report}");
     Ok(())
