@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml            # all
-//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data record report script
+//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data record report script sim
 //! ```
 
 mod data;
@@ -13,6 +13,7 @@ mod measure;
 mod read;
 mod record;
 mod report;
+mod sim;
 mod stat;
 mod symbols;
 
@@ -21,7 +22,7 @@ fn main() {
     if let [record::WORK, kind, amount] = wanted.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return record::work(kind, amount.parse().expect("a number"));
     }
-    let all: [(&str, fn()); 9] = [
+    let all: [(&str, fn()); 10] = [
         ("read", read::single),
         ("group", read::group),
         ("drain", drain::all),
@@ -31,6 +32,7 @@ fn main() {
         ("record", record::all),
         ("report", report::all),
         ("script", report::script),
+        ("sim", sim::all),
     ];
     for (name, bench) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {

@@ -426,6 +426,11 @@ impl Machine {
         self.used >= self.setup.budget
     }
 
+    /// How many steps it has done: things that happen, and quick steps of programs.
+    pub fn steps(&self) -> u64 {
+        self.used
+    }
+
     /// Uses some of the budget; how much there was to use.
     fn spend(&mut self, steps: u64) -> u64 {
         let spent = steps.min(self.setup.budget - self.used.min(self.setup.budget));
