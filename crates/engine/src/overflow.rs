@@ -313,20 +313,31 @@ impl Engine {
             driver.interrupt(cpu, now, &mut over);
         }
         for Overflow { event, addr, exact_ip } in over {
-            // One before it in this interrupt may have throttled its group.
-            let Some(own) = self.events.get(event).filter(|event| !event.hw.stopped) else { continue };
-            // Rule I5: the period that is over, not the one that begins.
-            let period = own.hw.last_period;
-            if self.drive(event, cpu, now, |pmu, cx, hw| pmu.overflowed(cx, hw)) != Some(true) {
-                continue;
-            }
-            let facts = Facts { addr: Some(addr), exact_ip, ..Facts::new(moment) };
-            if self.overflow(event, cpu, now, &facts, Some(period), true) {
-                self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
-            }
+            self.counter_overflowed(
+                event,
+                cpu,
+                now,
+                &Facts { addr: Some(addr), exact_ip, ..Facts::new(moment) },
+            );
         }
         if let Some(took) = took_ns {
             self.sample_took(cpu, took);
+        }
+        self.settle(now);
+    }
+
+    /// One event's counter overflowed, of a PMU whose hardware tells more than
+    /// [`interrupt`](Self::interrupt) can pass on: branches, weights, sources of data.
+    pub fn counter_overflowed(&mut self, event: EventKey, cpu: u32, now: u64, facts: &Facts<'_>) {
+        // One before it in this interrupt may have throttled its group.
+        let Some(own) = self.events.get(event).filter(|event| !event.hw.stopped) else { return };
+        // Rule I5: the period that is over, not the one that begins.
+        let period = own.hw.last_period;
+        if self.drive(event, cpu, now, |pmu, cx, hw| pmu.overflowed(cx, hw)) != Some(true) {
+            return;
+        }
+        if self.overflow(event, cpu, now, facts, Some(period), true) {
+            self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
         }
         self.settle(now);
     }

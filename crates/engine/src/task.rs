@@ -149,7 +149,11 @@ impl Engine {
         if changes {
             self.cgroup_switch(cpu, now);
         }
-        let Some(task) = next else { return };
+        let Some(task) = next else {
+            // The idle task comes like any other.
+            self.switch_record(cpu, now, previous, None, None);
+            return;
+        };
         let Some(own) = self.tasks.get_mut(&task) else { return };
         let migrated = own.last.is_some_and(|last| last != cpu);
         (own.on, own.last) = (Some(cpu), Some(cpu));

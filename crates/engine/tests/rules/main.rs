@@ -15,7 +15,10 @@ mod open;
 mod output;
 mod overflow;
 mod poll;
+#[path = "../shared/random.rs"]
+mod random;
 mod ring;
+mod sample;
 mod sched;
 mod settings;
 mod state;

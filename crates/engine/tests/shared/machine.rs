@@ -8,8 +8,8 @@ use perfuse_engine::abi::wire::{Layout, Writer};
 use perfuse_engine::abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, ReadFormat, Software};
 use perfuse_engine::{
     Access, AtomicU64, Capability, CgroupId, CloneFlags, Config, Cx, Engine, EventKey, Host, Hw, Ioctl,
-    Leaving, LockLimit, MapRequest, Memory, OpenArguments, Place, Pmu, PmuInfo, SecurityStep, State, Sysctl,
-    TaskFacts, TaskId, Transaction, Whom,
+    Leaving, LockLimit, MapRequest, Memory, OpenArguments, PidNamespace, Place, Pmu, PmuInfo, SecurityStep,
+    State, Sysctl, TaskFacts, TaskId, Transaction, Whom,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ pub(crate) struct World {
     pub(crate) descriptors: BTreeMap<i32, EventKey>,
     pub(crate) cgroups: BTreeMap<i32, CgroupId>,
     pub(crate) limit: LockLimit,
+    pub(crate) namespace: PidNamespace,
     pub(crate) out_of_descriptors: bool,
     /// What a security module refuses, with `EPERM`.
     pub(crate) refused: Option<SecurityStep>,
@@ -54,6 +55,10 @@ impl Host for World {
 
     fn cgroup_of(&self, _caller: TaskId, fd: i32) -> Result<CgroupId, Errno> {
         self.cgroups.get(&fd).copied().ok_or(Errno::EBADF)
+    }
+
+    fn namespace_of(&self, _caller: TaskId) -> PidNamespace {
+        self.namespace
     }
 
     fn lock_limit(&self, _caller: TaskId) -> LockLimit {
@@ -93,6 +98,7 @@ impl Machine {
             descriptors: BTreeMap::new(),
             cgroups: BTreeMap::new(),
             limit: LockLimit { user: 1000, pages: u64::MAX, space: 1 },
+            namespace: PidNamespace::default(),
             out_of_descriptors: false,
             refused: None,
         };
