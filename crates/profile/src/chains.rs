@@ -3,10 +3,9 @@
 
 use crate::entries::{Entry, Report};
 use crate::frames::{FrameId, Frames};
-use crate::hash::{FastMap, FastSet};
+use crate::hash::FastMap;
 use crate::tree::Sum;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// Frames without a fork between them, and what comes after them.
 #[derive(Clone, Debug, Default)]
@@ -92,11 +91,61 @@ struct Builder<'r> {
     frames: &'r Frames,
     least: Least,
     heaviest_first: bool,
-    /// Under each node on the way to one of them, the samples in the entry itself.
-    to_own: FastMap<u32, Sum>,
-    /// The same, from the outermost node of the entry on only.
-    excluded: FastMap<u32, Sum>,
-    is_own: FastSet<u32>,
+    /// The samples in the entry itself.
+    to_own: Under,
+    /// Of those, the ones that are in the samples under the entry too.
+    excluded: Under,
+}
+
+/// Samples of some nodes, by the places of the nodes.
+#[derive(Debug, Default)]
+struct Under {
+    /// The nodes by their places.
+    nodes: Vec<(u32, u32)>,
+    /// The sum of all before each node, and of all.
+    sums: Vec<Sum>,
+}
+
+impl Under {
+    fn new(report: &Report<'_>, nodes: impl Iterator<Item = u32>) -> Self {
+        let mut nodes: Vec<(u32, u32)> = nodes.map(|node| (report.span(node).0, node)).collect();
+        nodes.sort_unstable();
+        let mut sum = (0, 0);
+        let mut sums = vec![sum];
+        sums.extend(nodes.iter().map(|&(_, node)| {
+            sum = add(sum, report.own(node));
+            sum
+        }));
+        Under { nodes, sums }
+    }
+
+    /// What there is at a node and under it.
+    fn sum(&self, (from, to): (u32, u32)) -> Sum {
+        let first = self.nodes.partition_point(|&(place, _)| place < from);
+        let count = self.nodes[first..].partition_point(|&(place, _)| place < to);
+        if count == 0 { (0, 0) } else { without(self.sums[first + count], self.sums[first]) }
+    }
+
+    fn has(&self, (from, _): (u32, u32)) -> bool {
+        self.nodes.binary_search_by_key(&from, |&(place, _)| place).is_ok()
+    }
+
+    /// The outermost callers of the nodes.
+    fn top(&self, report: &Report<'_>) -> Vec<u32> {
+        let (mut top, mut end) = (Vec::new(), 0);
+        for &(_, node) in self.nodes.iter() {
+            // What lies under the last one has no other.
+            if report.span(node).0 >= end {
+                let outwards = std::iter::successors(Some(node), |&node| {
+                    let parent = report.node(node).parent;
+                    (!report.is_root(parent)).then_some(parent)
+                });
+                top.extend(outwards.last().inspect(|&node| end = report.span(node).1));
+            }
+        }
+        top.sort_unstable();
+        top
+    }
 }
 
 /// The callchains of an entry as a tree. The branches of the result are where they begin.
@@ -106,9 +155,8 @@ pub fn chains(report: &Report<'_>, frames: &Frames, entry: &Entry, order: Order,
         frames,
         least,
         heaviest_first: order.heaviest_first,
-        to_own: FastMap::default(),
-        excluded: FastMap::default(),
-        is_own: FastSet::default(),
+        to_own: Under::default(),
+        excluded: Under::default(),
     };
     let items = builder.start(entry, order);
     builder.top(items)
@@ -147,25 +195,14 @@ impl Builder<'_> {
                 items.extend(all.into_iter().map(|(node, sum)| Item { node, sum, way: Way::Out }));
             }
             (true, with_callees) => {
-                for node in own() {
-                    self.to_own.insert(node, own_sum(node));
-                    self.is_own.insert(node);
-                }
-                let top = spread(&mut self.to_own, |node| {
-                    let parent = report.node(node).parent;
-                    (!report.is_root(parent)).then_some(parent)
-                });
-                let to_own = |&node: &u32| Item { node, sum: self.to_own[&node], way: Way::ToOwn };
-                items.extend(top.iter().map(to_own));
+                self.to_own = Under::new(report, own());
+                let top = self.to_own.top(report);
+                items.extend(top.into_iter().map(|node| self.to_own(node)));
                 if with_callees {
-                    let outer = || report.nodes_of(entry).filter(|(_, outermost)| *outermost);
                     let alike = report.nodes_of(entry).filter(has_samples);
-                    self.excluded.extend(alike.map(|(node, _)| (node, own_sum(node))));
-                    let outermost: FastSet<u32> = outer().map(|(node, _)| node).collect();
-                    spread(&mut self.excluded, |node| {
-                        (!outermost.contains(&node)).then(|| report.node(node).parent)
-                    });
-                    items.extend(outer().map(|(node, _)| self.inwards(node)));
+                    self.excluded = Under::new(report, alike.map(|(node, _)| node));
+                    let outer = report.nodes_of(entry).filter(|(_, outermost)| *outermost);
+                    items.extend(outer.map(|(node, _)| self.inwards(node)));
                 }
             }
         }
@@ -174,8 +211,12 @@ impl Builder<'_> {
     }
 
     fn inwards(&self, node: u32) -> Item {
-        let excluded = self.excluded.get(&node).copied().unwrap_or_default();
+        let excluded = self.excluded.sum(self.report.span(node));
         Item { node, sum: without(self.report.sum(node), excluded), way: Way::In }
+    }
+
+    fn to_own(&self, node: u32) -> Item {
+        Item { node, sum: self.to_own.sum(self.report.span(node)), way: Way::ToOwn }
     }
 
     /// Of callchains that came to a node, those that end there.
@@ -186,9 +227,9 @@ impl Builder<'_> {
             Way::Out if self.report.is_root(node.parent) => item.sum,
             Way::Out => (0, 0),
             // Those of the entry itself are told from the outermost caller on.
-            Way::In if self.is_own.contains(&item.node) => (0, 0),
-            Way::ToOwn if !self.is_own.contains(&item.node) => (0, 0),
-            Way::In | Way::ToOwn => own,
+            Way::In | Way::ToOwn if own.1 == 0 => own,
+            way if self.to_own.has(self.report.span(item.node)) == (way == Way::ToOwn) => own,
+            Way::In | Way::ToOwn => (0, 0),
         }
     }
 
@@ -212,9 +253,7 @@ impl Builder<'_> {
                 }
                 Way::In => next.extend(self.report.children(item.node).map(|child| self.inwards(child))),
                 Way::ToOwn => {
-                    let known = |child: u32| Some((child, *self.to_own.get(&child)?));
-                    let children = self.report.children(item.node).filter_map(known);
-                    next.extend(children.map(|(node, sum)| Item { node, sum, way: Way::ToOwn }));
+                    next.extend(self.report.children(item.node).map(|child| self.to_own(child)));
                 }
             }
         }
@@ -281,27 +320,4 @@ impl Builder<'_> {
             return branch;
         }
     }
-}
-
-/// Adds what there is at each node to the nodes above it, as far as `above` tells of one; returns the
-/// nodes where it does not.
-fn spread(sums: &mut FastMap<u32, Sum>, above: impl Fn(u32) -> Option<u32>) -> Vec<u32> {
-    // A node is younger than its parent, so the youngest has all it will have.
-    let mut left: BinaryHeap<u32> = sums.keys().copied().collect();
-    let mut top = Vec::new();
-    while let Some(node) = left.pop() {
-        let sum = sums[&node];
-        match above(node) {
-            Some(parent) => {
-                let known = sums.entry(parent).or_insert_with(|| {
-                    left.push(parent);
-                    (0, 0)
-                });
-                *known = add(*known, sum);
-            }
-            None => top.push(node),
-        }
-    }
-    top.reverse();
-    top
 }

@@ -56,6 +56,9 @@ pub struct Report<'p> {
     /// Samples in and under each node, as far as that can count.
     samples: Vec<u32>,
     next_child: Vec<u32>,
+    /// The place of each node in a walk from the roots inwards, and that of the first node after those under
+    /// it.
+    spans: Vec<(u32, u32)>,
     /// The entries, in no order.
     pub entries: Vec<Entry>,
     /// The next node of the same entry.
@@ -148,6 +151,7 @@ impl<'p> Report<'p> {
             weights,
             samples,
             next_child,
+            spans: vec![(0, 0); count],
             entries: Vec::new(),
             next: vec![NONE; count],
             outermost: vec![false; count],
@@ -177,6 +181,11 @@ impl<'p> Report<'p> {
         (self.weights[node as usize], self.samples[node as usize].into())
     }
 
+    /// The places of a node and of those under it, in a walk from the roots inwards: from, and up to.
+    pub(crate) fn span(&self, node: u32) -> (u32, u32) {
+        self.spans[node as usize]
+    }
+
     pub(crate) fn is_root(&self, node: u32) -> bool {
         self.node(node).parent == NONE
     }
@@ -196,6 +205,7 @@ impl<'p> Report<'p> {
         // How many nodes of each entry are on the way from the root to where the walk is.
         let mut on_path: Vec<u32> = Vec::new();
         let mut walk: Vec<(u32, u32, u32)> = Vec::new();
+        let mut place = 0;
         let tree = &self.profile.tree;
         for &root in &tree.roots {
             let of_others = self.entries.len() as u32;
@@ -204,8 +214,11 @@ impl<'p> Report<'p> {
             while let Some((index, leaving, depth)) = walk.pop() {
                 if leaving != NONE {
                     on_path[leaving as usize] -= 1;
+                    self.spans[index as usize].1 = place;
                     continue;
                 }
+                self.spans[index as usize].0 = place;
+                place += 1;
                 let node = *self.node(index);
                 let (as_leaf, as_caller) = groups.numbers[node.frame as usize];
                 let mut find = |entries: &mut Vec<Entry>, group: u32, is_leaf: bool| {

@@ -1,14 +1,11 @@
 //! Hashes for keys that are numbers and come from no adversary that gains by collisions: [`FastMap`], one
 //! multiplication a word; and [`Fingerprint`], long enough to stand for what it was made of.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map with a fast hash.
 pub type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Fast>>;
-
-/// A set with the same hash.
-pub(crate) type FastSet<K> = HashSet<K, BuildHasherDefault<Fast>>;
 
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
