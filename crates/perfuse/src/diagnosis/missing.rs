@@ -114,7 +114,9 @@ fn hardware(open: &Open<'_>) -> Option<Diagnosis> {
             "{why}: there is no cpu PMU among {}; no sysctl or capability helps",
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
         );
-        return Some(Diagnosis::new(Cause::NoHardwarePmu, text).remedies(remedy::hardware_pmu(facts)));
+        return Some(
+            Diagnosis::new(Cause::NoHardwarePmu, text).remedies(remedy::hardware_pmu(facts, open.attr)),
+        );
     }
     let names: Vec<_> = cpu_pmus.collect();
     let what = if open.attr.type_ == EventType::RAW { "raw event" } else { "event" };

@@ -3,7 +3,7 @@
 
 use crate::facts::parse::Flavour;
 use crate::facts::{Capabilities, Facts};
-use perfuse_abi::Release;
+use perfuse_abi::{Attr, Release, SampleType};
 
 /// "on the host: " where settings of the kernel cannot be changed from here.
 fn elsewhere(facts: &Facts) -> &'static str {
@@ -95,8 +95,8 @@ pub(super) fn seccomp(facts: &Facts) -> Vec<String> {
     }
 }
 
-/// Ways to a PMU for cycles and instructions.
-pub(super) fn hardware_pmu(facts: &Facts) -> Vec<String> {
+/// Ways to a PMU for cycles and instructions, and what an event could do without one.
+pub(super) fn hardware_pmu(facts: &Facts, attr: &Attr) -> Vec<String> {
     let own = match facts.hypervisor.as_deref() {
         Some("VMware") => Some("in the virtual machine's settings: virtualize CPU performance counters"),
         Some("Hyper-V") => Some("on the host: Set-VMProcessor NAME -Perfmon @(\"pmu\")"),
@@ -108,12 +108,11 @@ pub(super) fn hardware_pmu(facts: &Facts) -> Vec<String> {
         Some(_) => Some("pick a machine type with a virtual PMU, or bare metal (often *.metal)"),
         None => Some("look for the reason in: dmesg | grep -i -e perf -e pmu"),
     };
-    own.map(str::to_owned).into_iter().chain([instead()]).collect()
-}
-
-/// What works without hardware.
-pub(super) fn instead() -> String {
-    "use software events: task-clock, page-faults, context-switches; sample by cpu-clock".to_owned()
+    let instead = match attr.sample_type.contains(SampleType::BRANCH_STACK) {
+        true => "nothing else records branches; samples by cpu-clock can have callchains",
+        false => "use software events: task-clock, page-faults, context-switches; sample by cpu-clock",
+    };
+    own.into_iter().chain([instead]).map(str::to_owned).collect()
 }
 
 /// Raises the limit of descriptors to `needed` or more.
