@@ -493,7 +493,7 @@ impl<'t> Parser<'t> {
             }
             "modify" => Action::Modify(event, Box::new(self.modified(words)?)),
             "map" => {
-                let pages = words.number("the number of pages")? as usize;
+                let pages = words.small("the number of pages", 0, 1 << 20)? as usize;
                 Action::Map(event, pages, words.take("read-only"))
             }
             "unmap" => Action::Unmap(event),
