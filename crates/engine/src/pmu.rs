@@ -494,6 +494,11 @@ impl Registry {
         all.map(|(index, pmu)| (PmuId(index as u32), pmu))
     }
 
+    /// The drivers of those.
+    pub(crate) fn drivers(&mut self) -> impl Iterator<Item = &mut Box<dyn Pmu>> {
+        self.all.iter_mut().filter_map(|pmu| pmu.driver.as_mut())
+    }
+
     pub(crate) fn by_type(&self, type_: EventType) -> Option<PmuId> {
         self.living().find(|(_, pmu)| pmu.type_ == type_).map(|(id, _)| id)
     }

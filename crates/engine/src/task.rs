@@ -116,8 +116,8 @@ impl Engine {
         }
         let facts = Facts { addr: Some(0), ..Facts::new(moment) };
         self.occur(cpu, now, EventType::SOFTWARE, Software::CONTEXT_SWITCHES.0, 1, &facts);
-        let groups = (self.cgroups_of(previous), self.cgroups_of(next));
-        let changes = groups.0.first() != groups.1.first();
+        let cgroup = |task: Option<TaskId>| Some(self.tasks.get(&task?)?.cgroup);
+        let changes = cgroup(previous) != cgroup(next);
         if changes {
             self.occur(cpu, now, EventType::SOFTWARE, Software::CGROUP_SWITCHES.0, 1, &facts);
         }
@@ -141,11 +141,7 @@ impl Engine {
         if !swapped {
             place.task_context = None;
         }
-        for pmu in self.pmus.living().map(|(id, _)| id).collect::<Vec<_>>() {
-            if let Some(driver) = self.pmus.driver(pmu) {
-                driver.sched_task(cpu, next.is_some());
-            }
-        }
+        self.pmus.drivers().for_each(|driver| driver.sched_task(cpu, next.is_some()));
         if changes {
             self.cgroup_switch(cpu, now);
         }
