@@ -46,6 +46,7 @@ impl Engine {
         for event in self.cpus[cpu as usize].listeners.of(type_, config) {
             self.occurrence(event, cpu, now, count, facts);
         }
+        self.settle(now);
     }
 
     /// One event hears of an occurrence in a mode that it may leave out (rule J2).
@@ -133,15 +134,28 @@ impl Engine {
                 self.effects.push(Effect::Trap(Trap { task, event, addr, data, type_ }));
             }
         }
+        if over {
+            self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
+        }
         self.write_sample(event, cpu, now, facts, period);
         let original = self.events[event].original();
         self.signal(original, notice);
         self.pause_aux(event, cpu, now, false);
         if over {
-            // The group of a leader, or a sibling alone (rule I2).
-            self.disable_event(event, now);
+            self.events[event].pending_disable = true;
+            self.used_up.push(event);
         }
         stop
+    }
+
+    /// Switches off who has used up his overflows: the group of a leader, or a sibling alone (rule I2). All
+    /// have heard of the occurrence by then, members of the group too.
+    pub(crate) fn settle(&mut self, now: u64) {
+        for event in core::mem::take(&mut self.used_up) {
+            if self.events.get_mut(event).is_some_and(|event| core::mem::take(&mut event.pending_disable)) {
+                self.disable_event(event, now);
+            }
+        }
     }
 
     /// The thread has got its SIGTRAP; the next overflow sends another (rule I30).
@@ -303,6 +317,7 @@ impl Engine {
         if self.overflow(event, cpu, now, &facts, None, true) {
             self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
         }
+        self.settle(now);
     }
 
     /// A PMU interrupts a cpu. `took_ns`: how long the handling of the last one took, if the host knows
@@ -320,6 +335,7 @@ impl Engine {
                 &Facts { addr: Some(addr), exact_ip, ..Facts::new(moment) },
             );
         }
+        self.settle(now);
         if let Some(took) = took_ns {
             self.sample_took(cpu, took);
         }

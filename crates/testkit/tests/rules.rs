@@ -90,22 +90,22 @@ fn tests() -> BTreeMap<String, BTreeSet<String>> {
     for path in found {
         let text = fs::read_to_string(&path).unwrap();
         let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
-        // A comment may break a list of rules.
-        let joined = text.replace("\n/// ", " ").replace("\n    // ", " ").replace("\n# ", " ");
         if path.extension().is_some_and(|ending| ending == "scenario") {
-            cite(&joined, &stem);
+            // A comment may break a list of rules.
+            cite(&text.replace("\n# ", " "), &stem);
             continue;
         }
         // What is before a function's name belongs to it, as far as it is a comment right above.
         let (mut name, mut above) = (String::new(), String::new());
-        for line in joined.lines() {
+        for line in text.lines() {
             let code = line.trim_start();
             match code.strip_prefix("fn ").and_then(|rest| rest.split_once('(')) {
                 Some((function, _)) if !line.starts_with(' ') => {
                     name = format!("{stem}::{function}");
                     cite(&std::mem::take(&mut above), &name);
                 }
-                _ if line.starts_with("///") || line.starts_with("#[") => above.push_str(line),
+                _ if line.starts_with("///") => above.push_str(&line[3..]),
+                _ if line.starts_with("#[") => {}
                 _ => {
                     above.clear();
                     if !name.is_empty() {

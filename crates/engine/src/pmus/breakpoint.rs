@@ -141,12 +141,14 @@ impl Pmu for BreakpointPmu {
         if hw.attr.type_ != EventType::BREAKPOINT {
             return Err(Errno::ENOENT);
         }
+        hw.stopped = false;
         self.parse(&hw.attr, whom)
     }
 
     fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno> {
         hw.begin_periods();
-        hw.stopped = !start;
+        // Who was stopped stays so until somebody starts him (rule C48).
+        hw.stopped |= !start;
         let (kind, addr, len) = (hw.attr.bp_type.0, hw.attr.bp_addr(), hw.attr.bp_len());
         cx.effect(Effect::Watch(Watch { cpu: cx.cpu, event: hw.event, kind, addr, len }));
         Ok(())
@@ -154,7 +156,6 @@ impl Pmu for BreakpointPmu {
 
     fn del(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
         cx.effect(Effect::Unwatch { cpu: cx.cpu, event: hw.event });
-        hw.stopped = true;
     }
 
     fn read(&mut self, _cx: &mut Cx<'_>, _hw: &mut Hw) {}
@@ -177,8 +178,16 @@ impl Pmu for BreakpointPmu {
 impl Engine {
     /// A watchpoint was hit on a cpu (rule J23).
     pub fn breakpoint(&mut self, event: EventKey, cpu: u32, now: u64, moment: &dyn Moment) {
-        let Some(own) = self.events.get(event) else { return };
-        let facts = Facts { addr: Some(own.attr().bp_addr()), ..Facts::new(moment) };
-        self.occurrence(event, cpu, now, 1, &facts);
+        self.breakpoints(&[event], cpu, now, moment);
+    }
+
+    /// Several watchpoints were hit by one access.
+    pub fn breakpoints(&mut self, hit: &[EventKey], cpu: u32, now: u64, moment: &dyn Moment) {
+        for &event in hit {
+            let Some(own) = self.events.get(event).filter(|event| event.on == Some(cpu)) else { continue };
+            let facts = Facts { addr: Some(own.attr().bp_addr()), ..Facts::new(moment) };
+            self.occurrence(event, cpu, now, 1, &facts);
+        }
+        self.settle(now);
     }
 }

@@ -74,6 +74,7 @@ impl Pmu for ProbePmu {
         if hw.attr.sample_type.contains(SampleType::BRANCH_STACK) {
             return Err(Errno::EOPNOTSUPP);
         }
+        hw.stopped = false;
         hw.config = self.probes.set(&hw.attr, hw.attr.config & 1 != 0)?;
         self.set.insert(hw.event, hw.config);
         Ok(())
@@ -87,14 +88,14 @@ impl Pmu for ProbePmu {
 
     fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno> {
         hw.begin_periods();
-        hw.stopped = !start;
+        // Who was stopped stays so until somebody starts him (rule C48).
+        hw.stopped |= !start;
         cx.listen(self.type_, hw.config, hw.event);
         Ok(())
     }
 
     fn del(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
         cx.stop_listening(self.type_, hw.config, hw.event);
-        hw.stopped = true;
     }
 
     fn read(&mut self, _cx: &mut Cx<'_>, _hw: &mut Hw) {}

@@ -52,6 +52,7 @@ impl Pmu for TracepointPmu {
         if hw.attr.sample_type.contains(SampleType::BRANCH_STACK) {
             return Err(Errno::EOPNOTSUPP);
         }
+        hw.stopped = false;
         let open = *self.known.get(&hw.attr.config).ok_or(Errno::EINVAL)?;
         // Rule J31.
         let data = hw.attr.sample_type.contains(SampleType::RAW);
@@ -64,14 +65,14 @@ impl Pmu for TracepointPmu {
 
     fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno> {
         hw.begin_periods();
-        hw.stopped = !start;
+        // Who was stopped stays so until somebody starts him (rule C48).
+        hw.stopped |= !start;
         cx.listen(EventType::TRACEPOINT, hw.attr.config, hw.event);
         Ok(())
     }
 
     fn del(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
         cx.stop_listening(EventType::TRACEPOINT, hw.attr.config, hw.event);
-        hw.stopped = true;
     }
 
     fn read(&mut self, _cx: &mut Cx<'_>, _hw: &mut Hw) {}
@@ -162,22 +163,25 @@ impl Engine {
                 self.count_occurrence(event, cpu, now, hit.count, &facts);
             }
         }
+        self.settle(now);
     }
 
     /// Tells all on a cpu who listen to this type and number.
     pub(super) fn trace(&mut self, type_: EventType, cpu: u32, now: u64, hit: &Hit<'_>, moment: &dyn Moment) {
         let facts = hit.facts(moment);
         for event in self.cpus[cpu as usize].listeners.of(type_, hit.id) {
-            if !self.events[event].hw.stopped && self.passes(event, hit, moment) {
+            if self.passes(event, hit, moment) {
                 self.count_occurrence(event, cpu, now, hit.count, &facts);
             }
         }
+        self.settle(now);
     }
 
     /// Whether an event counts a hit: in kernel mode unless it leaves that out, in user mode always; and if
     /// its filter lets it pass (rules J32, J34, J50).
     fn passes(&mut self, event: EventKey, hit: &Hit<'_>, moment: &dyn Moment) -> bool {
-        let left_out = !moment.is_user() && self.events[event].has(AttrFlags::EXCLUDE_KERNEL);
+        let own = &self.events[event];
+        let left_out = own.hw.stopped || !moment.is_user() && own.has(AttrFlags::EXCLUDE_KERNEL);
         !left_out && self.tracepoints().is_none_or(|tracepoints| tracepoints.passes(event, hit.record))
     }
 }

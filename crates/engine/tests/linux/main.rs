@@ -5,6 +5,7 @@
 //! `PERFUSE_SEED=n` plays only the sequence n.
 
 mod calls;
+mod counts;
 #[path = "../shared/machine.rs"]
 mod machine;
 #[path = "../shared/random.rs"]
@@ -15,6 +16,8 @@ use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
 suite! {
     calls_of_root_are_answered_alike,
     calls_of_others_are_answered_alike,
+    hits_are_counted_and_recorded_alike,
+    hits_of_others_are_counted_and_recorded_alike,
 }
 
 fn calls_of_root_are_answered_alike() -> Outcome {
@@ -28,6 +31,18 @@ fn calls_of_others_are_answered_alike() -> Outcome {
     of_linux_6_18()?;
     need::no_hardware_pmu()?;
     Sandbox::new().unprivileged().within("calls_of_others_are_answered_alike", || calls::compare(false))
+}
+
+fn hits_are_counted_and_recorded_alike() -> Outcome {
+    need::root()?;
+    of_linux_6_18()?;
+    counts::compare(true)
+}
+
+fn hits_of_others_are_counted_and_recorded_alike() -> Outcome {
+    of_linux_6_18()?;
+    let test = "hits_of_others_are_counted_and_recorded_alike";
+    Sandbox::new().unprivileged().within(test, || counts::compare(false))
 }
 
 /// The engine is that of Linux 6.18, and settings are taken to be the defaults.

@@ -344,6 +344,12 @@ impl Reader {
         self.memory.words()[1024 / 8].load(Ordering::Acquire)
     }
 
+    /// Gives all room back, unread.
+    pub(crate) fn skip(&mut self) {
+        self.tail = self.head();
+        self.memory.words()[1032 / 8].store(self.tail, Ordering::Release);
+    }
+
     /// All bytes since the last time; the room is given back.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let words = &self.memory.words()[PAGE / 8..];
