@@ -169,12 +169,13 @@ impl Engine {
         }
     }
 
-    fn stop_soon(&mut self, event: EventKey) {
+    /// The event goes off when the engine has done what it is at.
+    pub(crate) fn stop_soon(&mut self, event: EventKey) {
         self.events[event].pending_disable = true;
         self.to_disable.push(event);
     }
 
-    /// Switches off those that drivers could not let go on.
+    /// Switches off those that cannot go on, or have used up their overflows.
     pub(crate) fn settle(&mut self, now: u64) {
         while let Some(event) = self.to_disable.pop() {
             let Some(own) = self.events.get_mut(event) else { continue };

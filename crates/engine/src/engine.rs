@@ -76,8 +76,6 @@ pub struct Engine {
     /// The parent of each cgroup that is not the root.
     pub(crate) cgroup_parents: BTreeMap<CgroupId, CgroupId>,
     pub(crate) effects: Vec<Effect>,
-    /// Events that used up their overflows, to be switched off when all have heard of the occurrence.
-    pub(crate) used_up: Vec<EventKey>,
     /// The last id that was given (rule: one counter for all events).
     pub(crate) last_id: u64,
     pub(crate) last_sequence: u64,
@@ -114,7 +112,6 @@ impl Engine {
             tasks: BTreeMap::new(),
             cgroup_parents: BTreeMap::new(),
             effects: Vec::new(),
-            used_up: Vec::new(),
             last_id: 0,
             last_sequence: 0,
             gates: Gates::default(),

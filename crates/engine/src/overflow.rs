@@ -142,20 +142,10 @@ impl Engine {
         self.signal(original, notice);
         self.pause_aux(event, cpu, now, false);
         if over {
-            self.events[event].pending_disable = true;
-            self.used_up.push(event);
+            // When all have heard of the occurrence, members of its group too (rule I2).
+            self.stop_soon(event);
         }
         stop
-    }
-
-    /// Switches off who has used up his overflows: the group of a leader, or a sibling alone (rule I2). All
-    /// have heard of the occurrence by then, members of the group too.
-    pub(crate) fn settle(&mut self, now: u64) {
-        for event in core::mem::take(&mut self.used_up) {
-            if self.events.get_mut(event).is_some_and(|event| core::mem::take(&mut event.pending_disable)) {
-                self.disable_event(event, now);
-            }
-        }
     }
 
     /// The thread has got its SIGTRAP; the next overflow sends another (rule I30).
@@ -335,7 +325,6 @@ impl Engine {
                 &Facts { addr: Some(addr), exact_ip, ..Facts::new(moment) },
             );
         }
-        self.settle(now);
         if let Some(took) = took_ns {
             self.sample_took(cpu, took);
         }
