@@ -132,7 +132,6 @@ fn every_cited_rule_is_stated() {
 }
 
 #[test]
-#[ignore = "tests are still to be written; `.ci/rules` runs it"]
 fn every_rule_is_tested_or_explained() {
     let (stated, explained, tests) = (stated(), explained(), tests());
     let same =

@@ -21,6 +21,7 @@ mod ring;
 mod sample;
 mod sched;
 mod settings;
+mod sideband;
 mod state;
 mod userpage;
 mod wakeup;
