@@ -291,8 +291,8 @@ impl Frames {
         let object = session.object(map.object);
         let (is_user, pid) = (object.kind == ObjectKind::User, map.pid);
         let is_own = is_user && map.by_address;
-        let is_made = is_own && is_code(map) && is_made_at_run_time(&object.name);
-        let key = (map.object.0, if is_own { pid } else { 0 }, u32::from(is_made));
+        let made = made_code(session, map);
+        let key = (map.object.0, if is_own { pid } else { 0 }, u32::from(made.is_some()));
         if let Some(&known) = self.object_ids.get(&key) {
             return known;
         }
@@ -309,9 +309,9 @@ impl Frames {
             _ => None,
         };
         let dso = dso_key.map(|key| self.symbolizer.dso(&key.with_build_id(build_id)));
-        let (name, short) = match is_made {
-            true => (format!("/tmp/perf-{pid}.map"), format!("[JIT] tid {pid}")),
-            false => {
+        let (name, short) = match made {
+            Some(name) => (name, format!("[JIT] tid {pid}")),
+            None => {
                 let name = String::from_utf8_lossy(&object.name).into_owned();
                 let short = base_name(&name).to_owned();
                 (name, short)
@@ -343,6 +343,14 @@ pub(crate) fn level_of(context: CallchainContext) -> Option<Level> {
 fn is_code(map: &Map) -> bool {
     const PROT_EXEC: u32 = 4;
     map.prot == 0 || map.prot & PROT_EXEC != 0
+}
+
+/// How reports call a map with code that its process made: as the file that would have its names.
+pub fn made_code(session: &Session, map: &Map) -> Option<String> {
+    let object = session.object(map.object);
+    let is_own = object.kind == ObjectKind::User && map.by_address;
+    let is_made = is_own && is_code(map) && is_made_at_run_time(&object.name);
+    is_made.then(|| format!("/tmp/perf-{}.map", map.pid))
 }
 
 /// Whether code in memory of this name was made by the process itself, which reports show as perf does: as what is

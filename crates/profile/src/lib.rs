@@ -22,7 +22,7 @@ pub use chains::{Branch, Least, Order, chains};
 pub use collect::{Collector, Plan, Profile};
 pub use entries::{Entry, Report};
 pub use filter::Filter;
-pub use frames::{Frame, FrameId, Frames, Located, Moment};
+pub use frames::{Frame, FrameId, Frames, Located, Moment, made_code};
 pub use hash::{Fast, FastMap};
 pub use keys::{Column, Key};
 pub use names::Names;

@@ -39,23 +39,17 @@ pub fn locked_bytes() -> Result<Limit, Errno> {
 pub fn raise_open_files() -> Result<u64, Errno> {
     let limit = open_files()?;
     if limit.soft < limit.hard {
-        set_open_files(limit.hard)?;
+        let raised = libc::rlimit { rlim_cur: limit.hard as _, rlim_max: limit.hard as _ };
+        // SAFETY: the pointer is to a live rlimit.
+        crate::errno::check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) })?;
     }
     Ok(limit.hard)
 }
 
-fn set_open_files(count: u64) -> Result<(), Errno> {
-    let limit = libc::rlimit { rlim_cur: count as _, rlim_max: count as _ };
-    // SAFETY: the pointer is to a live rlimit.
-    crate::errno::check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(drop)
-}
-
-/// Sees to it that `needed` descriptors can be open, as far as the hard limit lets it; root may raise that
-/// one too. Where it is not enough, the opens tell.
+/// Sees to it that `needed` descriptors can be open, as far as the hard limit lets it: that one somebody
+/// set on purpose, and what is measured would inherit another. Where it is not enough, the opens tell.
 pub fn provide_open_files(needed: u64) {
-    let Ok(limit) = open_files() else { return };
-    let enough = limit.soft >= needed || limit.hard < needed && set_open_files(needed).is_ok();
-    if !enough {
+    if open_files().is_ok_and(|limit| limit.soft < needed) {
         let _ = raise_open_files();
     }
 }

@@ -16,6 +16,7 @@ use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::tool::{Tool, kind};
 use perfuse_data::{Entry, Event, Form, Ordered, PerfData};
+use perfuse_profile::made_code;
 use std::fmt::Write as _;
 use std::io::Write;
 
@@ -190,7 +191,10 @@ impl Dump {
         let level = Level::of(decoded.misc);
         let found = self.session.resolve(pid, tid, level, sample.ip.unwrap_or(0));
         let object = match found.filter(|found| !found.in_kernel || level != Level::User) {
-            Some(found) => String::from_utf8_lossy(&self.session.object(found.map.object).name),
+            Some(found) => match made_code(&self.session, &found.map) {
+                Some(name) => name.into(),
+                None => String::from_utf8_lossy(&self.session.object(found.map.object).name),
+            },
             None if level == Level::Hypervisor => "[hypervisor]".into(),
             None => "<not found>".into(),
         };

@@ -12,9 +12,7 @@ pub(super) fn wrong_command_lines_are_told_apart() -> Outcome {
 }
 
 pub(super) fn an_unprivileged_user_records_the_user_side() -> Outcome {
-    if need::sysctl("kernel/perf_event_paranoid")? < 2 {
-        return Err(Skip::needs("perf_event_paranoid of 2 or more", "it is less"));
-    }
+    let _paranoid = need::Sysctl::is("kernel/perf_event_paranoid", 2)?;
     need::root()?;
     let folder = Folder::new("user");
     // A copy, because the folder of the program may be closed to others.
@@ -54,7 +52,7 @@ pub(super) fn what_is_wrong_is_said() -> Outcome {
         (&["-p", "2147483646"], "there is no process 2147483646"),
         (&["-t", "2147483646"], "there is no thread 2147483646"),
         (&["-u", "no such user"], "no such user"),
-        (&["-I=ip,nonsense", "true"], "no register is called 'nonsense'; there are"),
+        (&["-I=sp,nonsense", "true"], "no register is called 'nonsense'; there are"),
         (&["-F", "2000000000", "--strict-freq", "true"], "perf_event_max_sample_rate"),
         (&["-C", "4000", "true"], "there is no cpu 4000"),
     ] {
@@ -83,6 +81,7 @@ pub(super) fn what_needs_a_pmu_says_so() -> Outcome {
 
 pub(super) fn too_few_descriptors_are_told() -> Outcome {
     need::root()?;
+    need::cpus(2)?;
     let folder = Folder::new("descriptors");
     let file = folder.file("d");
     let mut command = Sandbox::new().open_files(14).command(program());
@@ -101,9 +100,10 @@ pub(super) fn too_few_descriptors_are_told() -> Outcome {
 pub(super) fn rings_are_as_large_as_the_user_may_lock() -> Outcome {
     need::root()?;
     let allowed_kib = need::sysctl("kernel/perf_event_mlock_kb")?;
-    if !(64..1 << 20).contains(&allowed_kib) || need::sysctl("kernel/perf_event_paranoid")? < 0 {
+    if !(64..1 << 20).contains(&allowed_kib) {
         return Err(Skip::needs("a limit of locked memory", allowed_kib));
     }
+    let _paranoid = need::Sysctl::is("kernel/perf_event_paranoid", 2)?;
     let folder = Folder::new("locked");
     let program = folder.file("perfuse");
     fs::copy(self::program(), &program).expect("a copy");

@@ -234,7 +234,7 @@ fn ctrl_c_keeps_the_counts() -> Outcome {
 }
 
 fn a_second_ctrl_c_kills() -> Outcome {
-    let mut command = stat(["-e", "cs", "sh", "-c", "trap '' INT; while :; do sleep 0.05; done"]);
+    let mut command = stat(["-e", "cs", "sh", "-c", "trap : INT; while :; do sleep 0.05; done"]);
     let child = command.stderr(Stdio::piped()).spawn().expect("it starts");
     wait_for_command(child.id(), "sh");
     send("INT", child.id());
