@@ -96,15 +96,8 @@ pub(crate) struct Args {
     /// When to use colours: always, never, or auto on a terminal
     #[arg(long, value_name = "WHEN", num_args = 0..=1, default_value = "auto", default_missing_value = "always", value_parser = ["always", "never", "auto"])]
     stdio_color: String,
-    /// Show what the recording says of itself first
-    #[arg(long)]
-    header: bool,
-    /// Show only what the recording says of itself
-    #[arg(long)]
-    header_only: bool,
-    /// With the header, also what is long in it: topology, caches, memory
-    #[arg(short = 'I', long)]
-    show_info: bool,
+    #[command(flatten)]
+    header: recording::header::Shown,
     /// Show only how many records of each kind there are
     #[arg(long)]
     stats: bool,
@@ -157,10 +150,8 @@ struct Shown<'s> {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
-    if args.header || args.header_only {
-        recording::header::print(&mut out, &args.input, args.show_info)?;
-    }
-    if args.header_only {
+    args.header.print(&mut out, &args.input)?;
+    if args.header.header_only {
         // Nothing else was asked for.
     } else if args.dump_raw_trace {
         recording::dump::print(&mut out, &args.input, true)?;

@@ -55,15 +55,8 @@ pub(crate) struct Args {
     /// At most so many frames of a callchain
     #[arg(long, value_name = "N", default_value_t = 127)]
     max_stack: usize,
-    /// Show what the recording says of itself first
-    #[arg(long)]
-    header: bool,
-    /// Show only what the recording says of itself
-    #[arg(long)]
-    header_only: bool,
-    /// With the header, also what is long in it: topology, caches, memory
-    #[arg(short = 'I', long)]
-    show_info: bool,
+    #[command(flatten)]
+    header: recording::header::Shown,
     /// Also print where mappings were made
     #[arg(long)]
     show_mmap_events: bool,
@@ -105,12 +98,10 @@ pub(crate) struct Args {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
     let mut out = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
-    if args.header || args.header_only {
-        recording::header::print(&mut out, &args.input, args.show_info)?;
-    }
+    args.header.print(&mut out, &args.input)?;
     if args.dump_raw_trace {
         recording::dump::print(&mut out, &args.input, false)?;
-    } else if !args.header_only {
+    } else if !args.header.header_only {
         print(&mut out, args)?;
     }
     out.flush()?;

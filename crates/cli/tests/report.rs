@@ -106,24 +106,20 @@ fn heads(ours: &[Vec<String>], theirs: &[Vec<String>]) -> Vec<String> {
     let mut all = not_in(ours.iter().cloned(), theirs.iter().cloned());
     let others = not_in(theirs.into_iter(), ours.into_iter());
     // perf calls what it cannot name in a table of jumps so, and the address is ours.
-    let jumps = others.iter().filter(|line| line.ends_with("@plt")).count();
-    let addresses = all.iter().filter(|line| line.contains("[.] 0x")).count();
+    let is_jump = |line: &String| line.ends_with("@plt");
+    let is_address = |line: &String| line.contains("[.] 0x");
+    let pairs = others
+        .iter()
+        .filter(|line| is_jump(line))
+        .count()
+        .min(all.iter().filter(|line| is_address(line)).count());
+    let (mut jumps, mut addresses) = (pairs, pairs);
     all.extend(others);
-    let excused = jumps.min(addresses);
-    all.retain({
-        let (mut jumps, mut addresses) = (excused, excused);
-        move |line| {
-            let left = if line.ends_with("@plt") {
-                &mut jumps
-            } else if line.contains("[.] 0x") {
-                &mut addresses
-            } else {
-                return true;
-            };
-            let keeps = *left == 0;
-            *left = left.saturating_sub(1);
-            keeps
-        }
+    all.retain(|line| {
+        let left = if is_jump(line) { &mut jumps } else { &mut addresses };
+        let is_excused = *left > 0 && (is_jump(line) || is_address(line));
+        *left -= usize::from(is_excused);
+        !is_excused
     });
     all
 }

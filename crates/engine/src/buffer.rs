@@ -319,14 +319,12 @@ impl Engine {
     /// Whether an event's records may go to the buffer of another (rule G30).
     pub(crate) fn check_output(&self, event: EventKey, target: EventKey) -> Result<(), Errno> {
         let (own, other) = (&self.events[event], self.events.get(target).ok_or(Errno::EBADF)?);
-        let clock =
-            |event: &crate::event::Event| event.has(AttrFlags::USE_CLOCKID).then_some(event.attr().clockid);
         let writes_aux = |event: &crate::event::Event| self.pmus.get(event.pmu).info.caps.aux;
         let wrong = event == target
             || own.cpu != other.cpu
             // Without a context there is nobody to be the same as.
             || other.cpu.is_none() && own.task != other.task
-            || clock(own) != clock(other)
+            || own.clockid() != other.clockid()
             || own.has(AttrFlags::WRITE_BACKWARD) != other.has(AttrFlags::WRITE_BACKWARD)
             || writes_aux(own) && writes_aux(other) && own.pmu != other.pmu
             || own.mappings > 0
@@ -400,7 +398,7 @@ impl Engine {
             ..MmapPage::default()
         };
         if let Some(clock) = &self.user_clock {
-            let same = !own.has(AttrFlags::USE_CLOCKID) || self.config.arch != Arch::X86_64;
+            let same = own.clockid().is_none() || self.config.arch != Arch::X86_64;
             capabilities |= Capabilities::USER_TIME;
             capabilities.set(Capabilities::USER_TIME_ZERO, same);
             capabilities.set(Capabilities::USER_TIME_SHORT, clock.short.is_some());

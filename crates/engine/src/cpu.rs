@@ -23,9 +23,8 @@ pub(crate) struct Cpu {
     /// Events that hear of side-band on this cpu (rule H40), by their sequence.
     pub(crate) sideband: BTreeMap<u64, EventKey>,
     pub(crate) cgroups: BTreeMap<CgroupId, Stopwatch>,
-    /// Number of ticks, and whether an event was throttled since the last one.
+    /// Number of ticks.
     pub(crate) ticks: u64,
-    pub(crate) throttled: bool,
     /// Of the time that handling samples takes (rule I24).
     pub(crate) sample_ns: u64,
 }
@@ -43,7 +42,6 @@ impl Cpu {
             sideband: BTreeMap::new(),
             cgroups: BTreeMap::new(),
             ticks: 0,
-            throttled: false,
             sample_ns: 0,
         }
     }

@@ -95,7 +95,6 @@ pub struct Event {
     /// Who opened it, for `prctl(2)` (rule C57).
     pub(crate) owner: Option<TaskId>,
     pub(crate) namespace: PidNamespace,
-    pub(crate) has_filter: bool,
     /// The descriptor is open.
     pub(crate) open: bool,
 }
@@ -140,6 +139,11 @@ impl Event {
 
     pub(crate) fn is_freq(&self) -> bool {
         self.has(AttrFlags::FREQ) && self.is_sampling()
+    }
+
+    /// The clock of its records, if it is not the kernel's own.
+    pub(crate) fn clockid(&self) -> Option<i32> {
+        self.has(AttrFlags::USE_CLOCKID).then_some(self.attr().clockid)
     }
 
     /// The format of its records.

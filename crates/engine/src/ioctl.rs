@@ -172,9 +172,7 @@ impl Engine {
         }
         let pmu = self.events[event].pmu;
         let driver = self.pmus.driver(pmu).ok_or(Errno::ENODEV)?;
-        driver.set_filter(&mut self.events[event].hw, text)?;
-        self.events[event].has_filter = true;
-        Ok(())
+        driver.set_filter(&mut self.events[event].hw, text)
     }
 
     /// Rule C51.

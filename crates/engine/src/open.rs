@@ -237,7 +237,6 @@ impl Engine {
             asynchronous: false,
             owner,
             namespace: Default::default(),
-            has_filter: false,
             open: false,
         });
         let pmu = match self.find_pmu(key, &whom, leader) {
@@ -514,9 +513,8 @@ impl Engine {
         context: ContextKey,
     ) -> Result<Option<PmuId>, Errno> {
         let (event, group) = (&self.events[key], &self.events[leader]);
-        let clock = |event: &Event| event.has(AttrFlags::USE_CLOCKID).then_some(event.attr().clockid);
         let wrong = !group.is_leader()
-            || clock(group) != clock(event)
+            || group.clockid() != event.clockid()
             || group.cpu != event.cpu
             || group.context != Some(context);
         if wrong {

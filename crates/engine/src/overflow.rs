@@ -168,7 +168,6 @@ impl Engine {
         }
         let throttled = throttle && own.hw.interrupts >= most;
         if throttled {
-            self.cpus[cpu as usize].throttled = true;
             self.throttle_group(event, cpu, now);
         }
         let own = &mut self.events[event];
@@ -227,7 +226,6 @@ impl Engine {
     pub fn tick(&mut self, cpu: u32, now: u64) {
         let place = &mut self.cpus[cpu as usize];
         place.ticks += 1;
-        place.throttled = false;
         let contexts = [Some(place.context), place.task_context];
         for context in contexts.into_iter().flatten() {
             // The leaders of the groups that are on the cpu.

@@ -94,12 +94,9 @@ const WORDS: SampleType = SampleType::IDENTIFIER
 impl Engine {
     /// The clock of an event's records.
     pub(crate) fn record_time(&self, event: EventKey, now: u64) -> u64 {
-        let event = &self.events[event];
-        if !event.has(AttrFlags::USE_CLOCKID) {
-            return now;
-        }
-        let ahead = self.clocks.get(&event.attr().clockid).copied().unwrap_or(0);
-        now.wrapping_add_signed(ahead)
+        let clock = self.events[event].clockid();
+        let ahead = clock.and_then(|clock| self.clocks.get(&clock));
+        now.wrapping_add_signed(ahead.copied().unwrap_or(0))
     }
 
     /// The trailer of a record that an event gets (rule H43).

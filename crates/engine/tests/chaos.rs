@@ -24,9 +24,7 @@ const STEPS: u64 = 1_000_000;
 
 #[test]
 fn nothing_breaks() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let all = number("PERFUSE_STEPS").unwrap_or(STEPS) / LENGTH;
-    let seeds = number("PERFUSE_SEED").map_or(0..all, |seed| seed..seed + 1);
+    let seeds = random::seeds(random::asked("PERFUSE_STEPS").unwrap_or(STEPS) / LENGTH);
     let mut opened = 0;
     for seed in seeds.clone() {
         let mut chaos = Chaos::new(seed);

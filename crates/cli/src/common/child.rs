@@ -42,14 +42,24 @@ pub(crate) fn end(child: Option<&RunningCommand>) {
     let _ = child.map(|child| child.signal(SIGTERM));
 }
 
+/// None of these processes exists any more.
+pub(crate) fn processes_are_gone(pids: &[u32]) -> bool {
+    !pids.iter().any(|&pid| has_running_thread(pid))
+}
+
+/// None of these threads exists any more.
+pub(crate) fn threads_are_gone(tids: &[u32]) -> bool {
+    !tids.iter().any(|tid| is_running(&format!("/proc/{tid}")))
+}
+
 /// A process may outlive its first thread.
-pub(crate) fn has_running_thread(pid: u32) -> bool {
+fn has_running_thread(pid: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     threads.filter_map(Result::ok).any(|thread| is_running(&thread.path().to_string_lossy()))
 }
 
 /// The thread of this folder exists, and is more than an entry that its parent has not waited for.
-pub(crate) fn is_running(dir: &str) -> bool {
+fn is_running(dir: &str) -> bool {
     let stat = fs::read_to_string(format!("{dir}/stat")).unwrap_or_default();
     // The state follows the name, which may contain anything.
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());

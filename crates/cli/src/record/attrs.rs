@@ -6,7 +6,8 @@
 //! maps carry build-ids where the kernel can; `inherit` is not set where it means nothing, on whole cpus; the
 //! event that tells about tasks counts the user side, so that everybody may have it.
 
-use super::plan::{Chains, Fields, Plan, Rate, Request, Start, Whom};
+use super::plan::{Chains, Fields, Plan, Rate, Request, Whom};
+use crate::common::start::Start;
 use crate::stat;
 use perfuse::abi::regs::Arch;
 use perfuse::abi::{Attr, AttrFlags, BranchSampleType, EventType, ReadFormat, SampleType, Software};

@@ -2,6 +2,7 @@
 
 use super::args::Args;
 use super::words::{branches, chains, clock, frequency, pages, processes_of, registers, size, switch};
+use crate::common::start::Start;
 use crate::exit::Failure;
 use perfuse::abi::{AttrFlags, BranchSampleType, EventType, Hardware};
 use perfuse::{online_cpus, parse_cpu_list};
@@ -59,15 +60,6 @@ pub(super) enum Whom {
     Processes(Vec<u32>),
     Threads(Vec<u32>),
     Cpus(Vec<u32>),
-}
-
-/// When sampling starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
-    AtOnce,
-    After(Duration),
-    /// When the control channel says so.
-    WhenTold,
 }
 
 /// An event to sample.
@@ -180,12 +172,7 @@ impl Plan {
             (_, true) => AttrFlags::EXCLUDE_CALLCHAIN_USER,
             _ => AttrFlags::empty(),
         };
-        let start = match args.delay {
-            None | Some(0) => Start::AtOnce,
-            Some(ms) => {
-                u64::try_from(ms).map_or(Start::WhenTold, |ms| Start::After(Duration::from_millis(ms)))
-            }
-        };
+        let start = Start::after(args.delay);
         let output = match &args.output {
             Some(path) if path.as_os_str() == "-" => Destination::Pipe,
             Some(path) => Destination::File(path.clone()),

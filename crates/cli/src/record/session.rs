@@ -9,16 +9,18 @@ use super::follow::Follow;
 use super::live::{Live, Sums};
 use super::machine::Machine;
 use super::opening::{self, Opened};
-use super::plan::{Plan, Start, Switch, Whom};
+use super::plan::{Plan, Switch, Whom};
 use super::sections::{self, Facts};
 use super::start;
 use super::synthesis::numbers;
 use super::tally::Tally;
-use crate::common::child::{self, has_running_thread, is_running};
+use crate::common::child::{self, processes_are_gone, threads_are_gone};
 use crate::common::control::{Control, Order};
+use crate::common::start::Start;
 use crate::exit::Failure;
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{RecordFormat, RecordType};
+use perfuse::abi::wire::{Layout, Writer};
 use perfuse::{Command, RunningCommand, Wait};
 use perfuse_data::NewEvent;
 use perfuse_data::tool::Tool;
@@ -342,11 +344,10 @@ impl<'a> Session<'a> {
     /// Nothing of what is recorded exists any more.
     fn is_gone(&self) -> bool {
         match &self.plan.whom {
-            Whom::Processes(pids) => !pids.iter().any(|&pid| has_running_thread(pid)),
-            Whom::Threads(tids) => !tids.iter().any(|tid| is_running(&format!("/proc/{tid}"))),
+            Whom::Processes(pids) => processes_are_gone(pids),
+            Whom::Threads(tids) => threads_are_gone(tids),
             Whom::Command | Whom::Cpus(_) => {
-                let followed = self.plan.follow.as_ref();
-                followed.is_some_and(|pids| !pids.iter().any(|&pid| has_running_thread(pid)))
+                self.plan.follow.as_ref().is_some_and(|pids| processes_are_gone(pids))
             }
         }
     }
@@ -404,11 +405,10 @@ impl<'a> Session<'a> {
             let mut records: Vec<_> = snapshot.fresh().collect();
             records.reverse();
             let mut bytes = Vec::new();
-            for record in records {
+            for mut record in records {
                 let start = bytes.len();
-                bytes.extend(record.header.kind.0.to_ne_bytes());
-                bytes.extend(record.header.misc.bits().to_ne_bytes());
-                bytes.extend(record.header.size.to_ne_bytes());
+                let mut writer = Writer::new(&mut bytes, ByteOrder::NATIVE);
+                record.header.layout(&mut writer).map_err(Failure::new)?;
                 bytes.extend_from_slice(record.body);
                 if record.header.kind != RecordType::SAMPLE {
                     self.told.extend_from_slice(&bytes[start..]);

@@ -9,9 +9,30 @@ use perfuse_data::{Event, Form};
 use std::io::Write;
 use std::time::Duration;
 
+/// Whether the header is shown.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Shown {
+    /// Show what the recording says of itself first
+    #[arg(long)]
+    pub(crate) header: bool,
+    /// Show only what the recording says of itself
+    #[arg(long)]
+    pub(crate) header_only: bool,
+    /// With the header, also what is long in it: topology, caches, memory
+    #[arg(short = 'I', long)]
+    show_info: bool,
+}
+
+impl Shown {
+    /// Prints the header if it was asked for.
+    pub(crate) fn print(&self, out: &mut impl Write, input: &Input) -> Result<()> {
+        if self.header || self.header_only { print(out, input, self.show_info) } else { Ok(()) }
+    }
+}
+
 /// Prints everything the header tells; what is long only if `full`. In a pipe it comes among the records,
 /// so those are read, and the header itself tells nothing, which perf shows as zeros.
-pub(crate) fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
+fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
     let mut data = input.open()?;
     if matches!(data.form(), Form::Pipe) {
         while let Ok(Some(_)) = data.next() {}

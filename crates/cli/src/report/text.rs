@@ -156,7 +156,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
 
 /// What stands above all tables.
 pub(super) fn head(out: &mut impl Write, args: &Args, plan: &Plan, lost: u64) -> Result<()> {
-    if !args.header {
+    if !args.header.header {
         writeln!(out, "# What the recording says of itself is shown by --header or --header-only.\n#")?;
     }
     for (column, value) in elided(args, plan) {

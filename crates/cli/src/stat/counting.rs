@@ -1,8 +1,9 @@
 //! The events of a plan, open on their targets: opened, switched, and read into the rows of a report.
 
 use super::model::{Aggregation, Missing, MissingKind, Outcome, Place, Reading};
-use super::plan::{Plan, Request, Start, Whom};
+use super::plan::{Plan, Request, Whom};
 use super::topology::{self, Seat};
+use crate::common::start::Start;
 use perfuse::diagnosis::Cause;
 use perfuse::{
     Builder, Cgroup, Count, Counter, CounterSet, Error, Event, HeldCommand, Scope, SetEvent, Slot,

@@ -6,9 +6,10 @@ use super::model::{
     Event, Exit, Interval, Missing, MissingKind, Outcome, Place, Report, Row, Run, Subject, Usage,
 };
 use super::output::Output;
-use super::plan::{Plan, Start, Whom};
-use crate::common::child::{self, has_running_thread, is_running};
+use super::plan::{Plan, Whom};
+use crate::common::child::{self, processes_are_gone, threads_are_gone};
 use crate::common::control::{Control, Listing, Order};
+use crate::common::start::Start;
 use crate::exit::Failure;
 use perfuse::{Command, HeldCommand, RunningCommand};
 use perfuse_events::{EventSpec, Source, Tool};
@@ -229,8 +230,8 @@ impl Measuring<'_> {
     /// Nothing of what is measured exists any more.
     fn is_gone(&self) -> bool {
         match &self.plan.whom {
-            Whom::Processes(pids) => !pids.iter().any(|&pid| has_running_thread(pid)),
-            Whom::Threads(tids) => !tids.iter().any(|tid| is_running(&format!("/proc/{tid}"))),
+            Whom::Processes(pids) => processes_are_gone(pids),
+            Whom::Threads(tids) => threads_are_gone(tids),
             Whom::Command | Whom::Cpus { .. } => false,
         }
     }

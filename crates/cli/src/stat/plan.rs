@@ -3,6 +3,7 @@
 use super::args::Args;
 use super::model::Aggregation;
 use super::select::Chosen;
+use crate::common::start::Start;
 use crate::exit::Failure;
 use perfuse::{online_cpus, parse_cpu_list};
 use perfuse_events::{EventList, EventSpec, Tracefs};
@@ -37,15 +38,6 @@ pub(super) enum Whom {
     Processes(Vec<u32>),
     Threads(Vec<u32>),
     Cpus { cpus: Vec<u32>, all: bool },
-}
-
-/// When counting starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
-    AtOnce,
-    After(Duration),
-    /// When the control channel says so.
-    WhenTold,
 }
 
 /// An event to count.
@@ -97,12 +89,7 @@ impl Plan {
             interval: args.interval_print.map(Duration::from_millis),
             intervals: args.interval_count,
             timeout: args.timeout.map(Duration::from_millis),
-            start: match args.delay {
-                None | Some(0) => Start::AtOnce,
-                Some(ms) => {
-                    u64::try_from(ms).map_or(Start::WhenTold, |ms| Start::After(Duration::from_millis(ms)))
-                }
-            },
+            start: Start::after(args.delay),
             inherit: !args.no_inherit,
             scale: !args.no_scale,
             whom,

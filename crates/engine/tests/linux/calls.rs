@@ -1,7 +1,7 @@
 //! Sequences of calls, made on both.
 
 use crate::machine::{ME, Machine, image};
-use crate::random::Random;
+use crate::random::{Random, seeds};
 use perfuse_engine::abi::{
     Attr, AttrFlags, Breakpoint, ByteOrder, EventType, OpenFlags, ReadFormat, SampleType,
 };
@@ -53,12 +53,8 @@ struct Open {
 pub(crate) fn compare(privileged: bool) -> Outcome {
     // Events with sigtrap would end this program.
     let traps = Signals::collect(&[SIGTRAP]).expect("signals can be blocked");
-    let seeds = match std::env::var("PERFUSE_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => seed..seed + 1,
-        None => 0..SEQUENCES,
-    };
     let mut answers = std::collections::BTreeMap::new();
-    for seed in seeds {
+    for seed in seeds(SEQUENCES) {
         sequence(seed, privileged, &mut answers);
     }
     while traps.next().is_some() {}

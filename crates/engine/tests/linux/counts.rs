@@ -2,7 +2,7 @@
 //! Values, lost records, heads of rings and readiness must be the same after every call.
 
 use crate::machine::{ME, Machine, Reader, USER, image};
-use crate::random::Random;
+use crate::random::{Random, seeds};
 use perfuse_engine::abi::{
     Attr, AttrFlags, Breakpoint, EventType, IocFlags, OpenFlags, ReadFormat, SampleType,
 };
@@ -53,12 +53,8 @@ struct Open {
 }
 
 pub(crate) fn compare(privileged: bool) -> Outcome {
-    let seeds = match std::env::var("PERFUSE_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => seed..seed + 1,
-        None => 0..SEQUENCES,
-    };
     let mut samples = 0;
-    for seed in seeds {
+    for seed in seeds(SEQUENCES) {
         samples += sequence(seed, privileged);
     }
     // Rings in which nothing ever is would prove little.

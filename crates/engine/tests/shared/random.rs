@@ -2,6 +2,16 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+/// A number from the environment.
+pub(crate) fn asked(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|value| value.parse().ok())
+}
+
+/// The seeds below `all`, or the one that `PERFUSE_SEED` asks for.
+pub(crate) fn seeds(all: u64) -> std::ops::Range<u64> {
+    asked("PERFUSE_SEED").map_or(0..all, |seed| seed..seed + 1)
+}
+
 pub(crate) struct Random(u64);
 
 impl Random {
