@@ -244,21 +244,21 @@ fn hardware_tells_more() {
     asked.branch_sample_type = BranchSampleType::ANY | BranchSampleType::USER | BranchSampleType::HW_INDEX;
     let fd = machine.open(&asked, OpenArguments::default()).unwrap();
     let mut reader = machine.map(fd, 1);
-    let branch = BranchEntry { from: 1, to: 2, flags: BranchFlags::default() };
+    let branches = [BranchEntry { from: 1, to: 2, flags: BranchFlags::default() }];
     let weight = Weight::Struct { var1: 1, var2: 2, var3: 3 };
     let facts = Facts {
         exact_ip: true,
         weight: Some(weight),
         data_src: Some(DataSrc(5)),
-        branches: Some((&[branch], Some(7))),
+        branches: Some((&branches, Some(7))),
         ..Facts::new(&IN_KERNEL)
     };
     machine.engine.counter_overflowed(machine.world.descriptors[&fd], 0, machine.now, &facts);
     let bytes = reader.take();
     let all = decoded(&bytes, &asked);
     let Record::Sample(sample) = all[0].record else { panic!("{all:?}") };
-    let branches = sample.branch_stack.unwrap();
-    assert_eq!((branches.hw_idx, branches.entries.iter().collect::<Vec<_>>()), (Some(7), vec![branch]));
+    let stack = sample.branch_stack.unwrap();
+    assert_eq!((stack.hw_idx, stack.entries.iter().collect::<Vec<_>>()), (Some(7), branches.to_vec()));
     assert_eq!((sample.weight, sample.data_src), (Some(weight), Some(DataSrc(5))));
     assert_eq!(all[0].misc, Misc::EXACT_IP.with_cpu_mode(CpuMode::KERNEL));
 }
