@@ -28,6 +28,7 @@ locked() { exec 9>"$CACHE/$1.lock"; flock 9; }
 unlocked() { exec 9>&-; }
 
 # need COMMAND PACKAGE...: installs Debian packages of the machine's own release unless COMMAND is there.
+# One installation at a time: two checks can run side by side.
 need() {
   local cmd=$1 log
   shift
@@ -36,9 +37,9 @@ need() {
   [ "$(id -u)" = 0 ] || skip "$cmd" "not installed, and only root can install it (apt-get install $*)"
   say "installing $*"
   log=$(mktemp)
-  if ! { apt-get -o DPkg::Lock::Timeout=300 update &&
+  if ! { flock 8 && apt-get -o DPkg::Lock::Timeout=300 update &&
     DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@"; } \
-    >"$log" 2>&1 </dev/null || ! command -v "$cmd" >/dev/null; then
+    >"$log" 2>&1 </dev/null 8>"$CACHE/apt.lock" || ! command -v "$cmd" >/dev/null; then
     tail -n 5 "$log" >&2
     rm -f "$log"
     skip "$cmd" "apt-get install $* failed"
@@ -118,8 +119,19 @@ deb_unpack() {
   [ -n "$ok" ]
 }
 
-# build_std CRATE,...: makes cargo build the standard library for the target, since toolchains for
-# other targets are not assumed: sets the environment, and the array BUILD_STD of arguments for cargo.
+# standard_library CRATE,... TARGET...: provides it for other targets, and sets the array BUILD_STD of arguments for
+# cargo. rustup has it ready; without rustup cargo builds these crates of it.
+standard_library() {
+  local crates=$1 target
+  shift
+  BUILD_STD=()
+  if command -v rustup >/dev/null; then timeout 300 rustup target add "$@" >/dev/null 2>&1 </dev/null || true; fi
+  for target in "$@"; do
+    [ -d "$(rustc --print target-libdir --target "$target")" ] || { build_std "$crates"; return; }
+  done
+}
+
+# build_std CRATE,...: makes cargo build the standard library: sets the environment, and BUILD_STD.
 # The source is Debian's package rust-src, which must be of exactly rustc's version.
 build_std() {
   local version src conf full

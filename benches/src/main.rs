@@ -4,14 +4,19 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml            # all
-//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data record report script sim
+//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data record report script sim engine live
 //! ```
 
+mod accuracy;
 mod data;
 mod drain;
+mod engine;
+mod hosted;
+mod live;
 mod measure;
 mod read;
 mod record;
+mod recordings;
 mod report;
 mod sim;
 mod stat;
@@ -22,7 +27,7 @@ fn main() {
     if let [record::WORK, kind, amount] = wanted.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return record::work(kind, amount.parse().expect("a number"));
     }
-    let all: [(&str, fn()); 10] = [
+    let all: [(&str, fn()); 12] = [
         ("read", read::single),
         ("group", read::group),
         ("drain", drain::all),
@@ -33,6 +38,8 @@ fn main() {
         ("report", report::all),
         ("script", report::script),
         ("sim", sim::all),
+        ("live", live::all),
+        ("engine", engine::all),
     ];
     for (name, bench) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {

@@ -27,6 +27,22 @@ impl<'a> Contestant<'a> {
 
 /// Runs the contestants in turns and prints their medians, with ratios against the first.
 pub fn compare(title: &str, rounds: usize, mut contestants: Vec<Contestant<'_>>) {
+    println!("{title}  (median of {rounds} rounds)");
+    let medians: Vec<f64> =
+        rounds_of(rounds, &mut contestants).iter_mut().map(|times| median(times)).collect();
+    for (contestant, ns) in contestants.iter().zip(&medians) {
+        println!("  {:34} {:>12}   {:>7.3} x", contestant.name, display(*ns), ns / medians[0]);
+    }
+    println!();
+}
+
+/// The shortest turn of each contestant: what remains on a busy machine where turns are short.
+pub fn shortest(rounds: usize, contestants: &mut [Contestant<'_>]) -> Vec<f64> {
+    let all = rounds_of(rounds, contestants);
+    all.iter().map(|times| times.iter().copied().fold(f64::INFINITY, f64::min)).collect()
+}
+
+fn rounds_of(rounds: usize, contestants: &mut [Contestant<'_>]) -> Vec<Vec<f64>> {
     let mut times = vec![Vec::with_capacity(rounds); contestants.len()];
     for round in 0..=rounds {
         // Every other round the other way round, so that nobody always follows the same neighbour.
@@ -42,12 +58,7 @@ pub fn compare(title: &str, rounds: usize, mut contestants: Vec<Contestant<'_>>)
             }
         }
     }
-    println!("{title}  (median of {rounds} rounds)");
-    let medians: Vec<f64> = times.iter_mut().map(|times| median(times)).collect();
-    for (contestant, ns) in contestants.iter().zip(&medians) {
-        println!("  {:34} {:>12}   {:>7.3} x", contestant.name, display(*ns), ns / medians[0]);
-    }
-    println!();
+    times
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -55,7 +66,7 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-fn display(ns: f64) -> String {
+pub fn display(ns: f64) -> String {
     match ns {
         ns if ns < 1e3 => format!("{ns:.1} ns"),
         ns if ns < 1e6 => format!("{:.2} us", ns / 1e3),

@@ -1,16 +1,22 @@
-//! `perfuse report` and `perfuse script` against perf's: time and peak memory of the whole process, as ratios to reading
-//! the bytes of the file (time) and to perf (both).
+//! `perfuse report` and `perfuse script` against perf's: cpu time, time and peak memory of the whole process, and the
+//! time also against reading the bytes of the file.
 //!
-//! The program is what `PERFUSE_BENCH_BIN` names, else `target/release/perfuse`; the recordings are what
-//! `PERFUSE_BENCH_REPORT` names, separated by `:`, of which none means that nothing is measured. What takes
-//! longer than `PERFUSE_BENCH_PATIENCE` seconds (120) is stopped, and told as that.
+//! The program is what `PERFUSE_BENCH_BIN` names, else `target/release/perfuse`. What takes longer than
+//! `PERFUSE_BENCH_PATIENCE` seconds (120) is stopped, and told as that.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Seconds and MB of a run; `None` if it was stopped.
-type Cost = Option<(f64, f64)>;
+/// What a run costs.
+#[derive(Clone, Copy)]
+struct Cost {
+    /// Of all its threads, user and kernel, in seconds. Other load of the machine changes it least.
+    cpu: f64,
+    /// From start to exit, in seconds.
+    time: f64,
+    peak_mb: f64,
+}
 
 /// Bench `report`: with call trees as perf has them by default, without callers, and flat.
 pub fn all() {
@@ -28,12 +34,11 @@ pub fn script() {
 fn each(subcommand: &str, all_options: &[&[&str]]) {
     let program = std::env::var_os("PERFUSE_BENCH_BIN").map(PathBuf::from);
     let program = program.unwrap_or_else(|| "target/release/perfuse".into());
-    let files = std::env::var("PERFUSE_BENCH_REPORT").unwrap_or_default();
     let patience = std::env::var("PERFUSE_BENCH_PATIENCE").ok().and_then(|text| text.parse().ok());
     let patience = Duration::from_secs(patience.unwrap_or(120));
-    for file in files.split(':').filter(|file| !file.is_empty()) {
+    for file in crate::recordings::all(&program) {
         for options in all_options {
-            compare(&program, subcommand, Path::new(file), options, patience);
+            compare(&program, subcommand, &file, options, patience);
         }
     }
 }
@@ -49,27 +54,35 @@ fn compare(program: &Path, subcommand: &str, file: &Path, options: &[&str], pati
     let theirs = run(Path::new("perf"), subcommand, file, &extra, patience);
     for (name, cost) in [("perfuse", ours), ("perf", theirs)] {
         match cost {
-            Some((time, memory)) => {
-                println!("  {name:<10} {time:>8.2} s {memory:>8.0} MB {:>8.1} x reading", time / read);
+            Some(Cost { cpu, time, peak_mb }) => {
+                let times = time / read;
+                println!(
+                    "  {name:<10} cpu {cpu:>7.2} s {time:>8.2} s {peak_mb:>8.0} MB {times:>8.1} x reading"
+                );
             }
             None => println!("  {name:<10} more than {} s", patience.as_secs()),
         }
     }
-    if let (Some((time, memory)), Some((their_time, their_memory))) = (ours, theirs) {
-        println!("  perf / perfuse: time {:.1} x, memory {:.1} x", their_time / time, their_memory / memory);
+    if let (Some(ours), Some(theirs)) = (ours, theirs) {
+        let [cpu, time] = [theirs.cpu / ours.cpu, theirs.time / ours.time];
+        println!(
+            "  perf / perfuse: cpu {cpu:.1} x, time {time:.1} x, memory {:.1} x",
+            theirs.peak_mb / ours.peak_mb
+        );
     }
     println!();
 }
 
-/// The fastest run.
-fn best(costs: impl Iterator<Item = Cost>) -> Cost {
-    costs.flatten().min_by(|one, other| one.0.total_cmp(&other.0))
+/// The run with the least cpu time.
+fn best(costs: impl Iterator<Item = Option<Cost>>) -> Option<Cost> {
+    costs.flatten().min_by(|one, other| one.cpu.total_cmp(&other.cpu))
 }
 
-fn run(program: &Path, subcommand: &str, file: &Path, options: &[&str], patience: Duration) -> Cost {
+fn run(program: &Path, subcommand: &str, file: &Path, options: &[&str], patience: Duration) -> Option<Cost> {
     let mut command = Command::new(program);
     command.args([subcommand, "-i"]).arg(file).args(options);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let before = crate::record::cpu_ns(libc::RUSAGE_CHILDREN);
     let start = Instant::now();
     let mut child = command.spawn().ok()?;
     let mut peak_kib = 0;
@@ -85,7 +98,8 @@ fn run(program: &Path, subcommand: &str, file: &Path, options: &[&str], patience
             }
         }
     }
-    Some((start.elapsed().as_secs_f64(), peak_kib as f64 / 1024.0))
+    let cpu = (crate::record::cpu_ns(libc::RUSAGE_CHILDREN) - before) as f64 / 1e9;
+    Some(Cost { cpu, time: start.elapsed().as_secs_f64(), peak_mb: peak_kib as f64 / 1024.0 })
 }
 
 /// The most memory that a running process had so far, in KiB.

@@ -10,8 +10,10 @@ mod text;
 use crate::exit::Result;
 use perfuse::facts::Facts;
 use report::Report;
+pub(crate) use report::Verdict;
 use std::io::Write;
 use std::process::ExitCode;
+pub(crate) use text::{Script, wrapped};
 
 const AFTER: &str = "\
 Examples:

@@ -2,6 +2,7 @@
 
 use crate::cli::Cli;
 use crate::exit::Result;
+use crate::list;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::io::{self, Write};
@@ -26,10 +27,55 @@ pub(crate) fn man() -> Result {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Options of the subcommand that scripts ask.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompleteEvents {
+    /// Metrics, as after -M
+    #[arg(long)]
+    metrics: bool,
+
+    /// What was typed
+    #[arg(default_value = "", allow_hyphen_values = true)]
+    list: String,
+}
+
+/// Writes what a list may become, one to a line. What cannot be looked up completes nothing.
+pub(crate) fn complete_events(args: &CompleteEvents) -> Result {
+    let mut text = list::completions(&args.list, args.metrics).join("\n");
+    text.push('\n');
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The completion of options is made from their definitions; names of events are asked for when they are
+/// typed, as every machine has others.
 fn script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "perfuse", &mut script);
-    script
+    let text = String::from_utf8_lossy(&script).into_owned();
+    let text = match shell {
+        Shell::Bash => text + include_str!("generate/events.bash"),
+        Shell::Fish => text + include_str!("generate/events.fish"),
+        Shell::Zsh => zsh(&text),
+        _ => text,
+    };
+    text.into_bytes()
+}
+
+/// zsh has its actions within the description of an option.
+fn zsh(script: &str) -> String {
+    let line = |line: &str| {
+        let action = match line {
+            line if line.contains("-e+[") || line.contains("--event=[") => "_perfuse_events",
+            line if line.contains("-M+[") || line.contains("--metrics=[") => "_perfuse_metrics",
+            _ => return format!("{line}\n"),
+        };
+        format!("{}\n", line.replace(":_default'", &format!(":{action}'")))
+    };
+    let script: String = script.lines().map(line).collect();
+    // The first line has to stay the first.
+    let (first, rest) = script.split_once('\n').unwrap_or((&script, ""));
+    format!("{first}\n\n{}\n{rest}", include_str!("generate/events.zsh"))
 }
 
 fn page() -> io::Result<Vec<u8>> {
@@ -69,6 +115,9 @@ mod tests {
         for &shell in Shell::value_variants() {
             let script = String::from_utf8(script(shell)).unwrap();
             assert!(script.contains("per-core") && script.contains("doctor"), "{shell}");
+            let asks = [Shell::Bash, Shell::Fish, Shell::Zsh].contains(&shell);
+            assert_eq!(script.contains("perfuse complete-events"), asks, "{shell}");
+            assert!(shell != Shell::Zsh || script.contains(":LIST:_perfuse_events'"), "{script}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `perfuse evlist` and `perfuse buildid-list`: what a recording consists of.
 
-use crate::exit::Result;
+use crate::exit::{Failure, Result};
 use crate::recording::tracing::Formats;
 use crate::recording::{self, Input};
 use perfuse_abi::record::Record;
@@ -8,6 +8,7 @@ use perfuse_abi::{AttrFlags, EventType};
 use perfuse_data::Form;
 use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::session::{Level, ObjectId, Session};
+use perfuse_symbols::{BuildId, read_modules};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
@@ -102,11 +103,55 @@ pub(crate) struct BuildIds {
     /// Only of what has samples
     #[arg(short = 'H', long)]
     with_hits: bool,
+    /// That of the kernel that runs here
+    #[arg(short = 'k', long)]
+    kernel: bool,
+    /// Those of the kernel that runs here and of its modules, with where they are
+    #[arg(short = 'm', long)]
+    kernel_maps: bool,
+    /// Taken for perf's sake: there is no more to say
+    #[arg(short, long, hide = true)]
+    verbose: bool,
+}
+
+/// Lists the build-ids of the running kernel, and of its modules if `with_maps`.
+fn of_kernel(out: &mut impl Write, with_maps: bool) -> Result<()> {
+    let id = BuildId::of_running_kernel();
+    let Some(id) = id else {
+        let why = "there are no notes in /sys/kernel/notes, or this user may not read them";
+        return Err(Failure::new(format_args!("the running kernel does not tell its build-id: {why}")));
+    };
+    if !with_maps {
+        writeln!(out, "{id}")?;
+        return Ok(());
+    }
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let address = |wanted: &str| {
+        symbols.lines().find_map(|line| {
+            let mut words = line.split_whitespace();
+            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            (words.nth(1) == Some(wanted) && words.next().is_none()).then_some(address)
+        })
+    };
+    let (start, end) = (address("_text").or(address("_stext")), address("_edata").or(address("_etext")));
+    let name = "[kernel.kallsyms]";
+    writeln!(out, "{id} {:16x} {:16x} {name}", start.unwrap_or(0), end.unwrap_or(0))?;
+    let modules = std::fs::File::open("/proc/modules").and_then(read_modules).unwrap_or_default();
+    for module in modules {
+        let id = BuildId::of_loaded_module(&module.name).map_or_else(String::new, |id| id.to_string());
+        let end = module.base.saturating_add(module.size);
+        writeln!(out, "{id:40} {:16x} {end:16x} [{}]", module.base, module.name)?;
+    }
+    Ok(())
 }
 
 /// Lists the build-ids: those of the section, else those that mappings told, else at least what has samples.
 pub(crate) fn build_ids(args: &BuildIds) -> Result {
     let mut out = std::io::stdout().lock();
+    if args.kernel || args.kernel_maps {
+        of_kernel(&mut out, args.kernel_maps)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let hex = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let mut data = args.input.open()?;
     if let (false, Ok(Some(Section { feature: Feature::BuildIds(ids), .. }))) =

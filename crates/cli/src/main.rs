@@ -4,34 +4,43 @@
 
 mod cli;
 mod common;
+mod compare;
 mod doctor;
 mod exit;
 mod generate;
+mod habits;
+mod list;
 mod listing;
 mod record;
 mod recording;
 mod report;
+mod run;
 mod script;
 mod sim;
 mod stat;
+mod version;
 
-use clap::Parser;
-use cli::{Cli, Subcommand};
+use cli::Subcommand;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     exit::tell_panics_plainly();
-    let result = match Cli::parse().subcommand {
+    let result = match habits::parse().subcommand {
         Subcommand::Stat(args) => stat::run(&args),
+        Subcommand::Compare(args) => compare::run(&args),
+        Subcommand::List(args) => list::run(&args),
         Subcommand::Report(args) => report::run(&args),
         Subcommand::Script(args) => script::run(&args),
         Subcommand::Evlist(args) => listing::evlist(&args),
         Subcommand::BuildidList(args) => listing::build_ids(&args),
         Subcommand::Record(args) => record::run(&args),
+        Subcommand::Run(args) => run::run(&args),
         Subcommand::Sim(args) => sim::run(&args),
         Subcommand::Doctor(args) => doctor::run(args),
+        Subcommand::Version(args) => version::run(&args),
         Subcommand::Completions(args) => generate::completions(args),
         Subcommand::Man => generate::man(),
+        Subcommand::CompleteEvents(args) => generate::complete_events(&args),
     };
     exit::finish(result)
 }

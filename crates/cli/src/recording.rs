@@ -8,6 +8,7 @@ mod names;
 pub(crate) mod registers;
 pub(crate) mod text;
 pub(crate) mod tracing;
+pub(crate) mod untaken;
 
 use crate::exit::Failure;
 pub(crate) use names::{event_name, event_names};
@@ -18,6 +19,7 @@ use perfuse_data::tool::kind;
 use perfuse_data::{Entry, Options, Ordered, PerfData};
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use tracing::Formats;
 
 /// Which recording.
@@ -72,9 +74,17 @@ impl Input {
 pub(crate) fn replay(
     data: PerfData<'static>,
     session: &mut Session,
+    visit: impl FnMut(&Entry<'_>, Option<&Decoded<'_>>, &Session, &Formats) -> Result<(), Failure>,
+) -> Result<Ordered<'static>, Failure> {
+    replay_in(Ordered::new(data), session, visit)
+}
+
+/// The same in the order that was chosen.
+pub(crate) fn replay_in(
+    mut ordered: Ordered<'static>,
+    session: &mut Session,
     mut visit: impl FnMut(&Entry<'_>, Option<&Decoded<'_>>, &Session, &Formats) -> Result<(), Failure>,
 ) -> Result<Ordered<'static>, Failure> {
-    let mut ordered = Ordered::new(data);
     take_build_ids(ordered.data_mut(), session);
     let mut formats = Formats::read(ordered.data_mut());
     // In a pipe the formats of tracepoints follow a record, and are there when the next one is.
@@ -150,11 +160,15 @@ fn complain(error: &perfuse_data::Error) {
     say(&format!("{error}; what can be read around it counts"));
 }
 
-/// A span of time, from and to, in the form `[start],[stop]` of seconds. Both ends belong to it.
+/// Spans of time: `[start],[stop]` in seconds, several of them with blanks between, or parts of the recording,
+/// such as `10%/2` for its second tenth or `0%-10%,30%-40%`. Both ends belong to a span.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
-    from_ns: u64,
-    to_ns: u64,
+    spans: Vec<(u64, u64)>,
+    /// Parts of the recording, as shares of its length.
+    parts: Vec<(f64, f64)>,
+    /// The spans that the parts are, when the recording is known.
+    of_parts: OnceLock<Vec<(u64, u64)>>,
     /// As it was told.
     pub(crate) text: String,
 }
@@ -163,13 +177,70 @@ impl std::str::FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (start, end) = text.split_once(',').ok_or("start,end in seconds; either may be left out")?;
         let parse = |text: &str, missing| match text.trim() {
             "" => Ok(missing),
             text => nanoseconds(text).ok_or(format!("'{text}' is no time in seconds")),
         };
-        let (from_ns, to_ns) = (parse(start, 0)?, parse(end, u64::MAX)?);
-        Ok(Span { from_ns, to_ns, text: text.to_owned() })
+        let span = |text: &str| {
+            let (start, end) = text.split_once(',').ok_or("start,end in seconds; either may be left out")?;
+            Ok::<_, String>((parse(start, 0)?, parse(end, u64::MAX)?))
+        };
+        let (mut spans, mut parts) = (Vec::new(), Vec::new());
+        if text.contains('%') {
+            let words = text.split([',', ' ']).filter(|word| !word.is_empty());
+            parts = words.map(part).collect::<Result<_, _>>()?;
+        } else {
+            spans = text.split_whitespace().map(span).collect::<Result<_, _>>()?;
+        }
+        if spans.is_empty() && parts.is_empty() {
+            return Err("start,end in seconds; either may be left out".to_owned());
+        }
+        Ok(Span { spans, parts, of_parts: OnceLock::new(), text: text.to_owned() })
+    }
+}
+
+/// A part of a recording: `10%/2` or `10%-20%`.
+fn part(text: &str) -> Result<(f64, f64), String> {
+    let wrong = || format!("'{text}' is no part such as 10%/2 or 10%-20%");
+    let percent = |text: &str| text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let part = match (text.split_once('/'), text.split_once('-')) {
+        (Some((each, number)), _) => {
+            let each = percent(each).ok_or_else(wrong)?;
+            let number: u32 = number.parse().map_err(|_| wrong())?;
+            (each * (f64::from(number) - 1.0), each * f64::from(number))
+        }
+        (None, Some((from, to))) => (percent(from).ok_or_else(wrong)?, percent(to).ok_or_else(wrong)?),
+        (None, None) => (0.0, percent(text).ok_or_else(wrong)?),
+    };
+    let is_share = |percent: f64| (0.0..=100.0).contains(&percent);
+    if is_share(part.0) && is_share(part.1) { Ok((part.0 / 100.0, part.1 / 100.0)) } else { Err(wrong()) }
+}
+
+impl Span {
+    fn has(&self, time: u64) -> bool {
+        let of_parts = self.of_parts.get().into_iter().flatten();
+        self.spans.iter().chain(of_parts).any(|&(from, to)| (from..=to).contains(&time))
+    }
+
+    /// Finds out which spans of a recording its parts are.
+    fn settle(&self, data: &mut PerfData<'_>) -> Result<(), Failure> {
+        if self.parts.is_empty() {
+            return Ok(());
+        }
+        let Some(Feature::SampleTime(times)) = feature(data, FeatureId::SAMPLE_TIME) else {
+            let why = "the recording does not say when it began and ended, as those from pipes";
+            return Err(Failure::new(format_args!("--time {}: {why}; seconds may be given", self.text)));
+        };
+        let (first, last) = (times.first_ns, times.last_ns);
+        let at =
+            |share: f64| first.saturating_add((last.saturating_sub(first) as f64 * share).round() as u64);
+        let span = |&(from, to): &(f64, f64)| {
+            let (from, to) = (at(from), at(to));
+            // What ends here does not belong to the next part too.
+            (from, if to > from && to != last { to - 1 } else { to })
+        };
+        let _ = self.of_parts.set(self.parts.iter().map(span).collect());
+        Ok(())
     }
 }
 
@@ -183,7 +254,7 @@ fn nanoseconds(text: &str) -> Option<u64> {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Filter {
     /// Only samples of these commands
-    #[arg(long, visible_alias = "comms", value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(short = 'c', long, visible_alias = "comms", value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) comm: Vec<String>,
     /// Only samples of these processes
     #[arg(long, value_name = "PID,...", value_delimiter = ',')]
@@ -194,7 +265,7 @@ pub(crate) struct Filter {
     /// Only samples of these cpus, such as 0,2-4
     #[arg(short = 'C', long, value_name = "CPUS")]
     pub(crate) cpu: Option<Cpus>,
-    /// Only samples between two times in seconds: [START],[END]
+    /// Only samples between two times in seconds: [START],[END]; or in parts of the recording: 10%/2, 0%-10%
     #[arg(long, value_name = "SPAN")]
     pub(crate) time: Option<Span>,
 }
@@ -217,12 +288,17 @@ impl std::str::FromStr for Cpus {
 }
 
 impl Filter {
+    /// To be told of the recording before anything is asked.
+    pub(crate) fn settle(&self, data: &mut PerfData<'_>) -> Result<(), Failure> {
+        self.time.as_ref().map_or(Ok(()), |span| span.settle(data))
+    }
+
     /// Whether a cpu and a time are among those wanted.
     pub(crate) fn admits_moment(&self, cpu: Option<u32>, time: Option<u64>) -> bool {
         let in_ranges = |cpus: &Cpus| {
             cpu.is_some_and(|cpu| cpus.0.iter().any(|&(first, last)| (first..=last).contains(&cpu)))
         };
-        let in_span = |span: &Span| time.is_some_and(|time| (span.from_ns..=span.to_ns).contains(&time));
+        let in_span = |span: &Span| time.is_some_and(|time| span.has(time));
         self.cpu.as_ref().is_none_or(in_ranges) && self.time.as_ref().is_none_or(in_span)
     }
 

@@ -1,23 +1,32 @@
 //! `perfuse report`: where the samples of a recording were, as text for people and pipes, or JSON.
 
 mod facts;
+mod given;
+mod groups;
+mod hierarchy;
 mod json;
 mod options;
 mod progress;
 mod text;
 mod tree;
+mod untaken;
 mod workers;
 
 use crate::exit::Result;
+use crate::recording::groups::Groups;
+use crate::recording::tracing::Formats;
+use crate::recording::untaken::Untaken;
 use crate::recording::{self, Filter, Input};
 pub(crate) use facts::kind_name;
-use options::{List, Plan, Style, list_of_columns};
-use perfuse_abi::SampleType;
-use perfuse_abi::record::Record;
+use given::Teller;
+use groups::Group;
+use options::{List, Mode, Plan, Recorded, Style, list_of_names};
+use perfuse_abi::record::{Decoded, Record, Sample, Weight};
 use perfuse_data::Event;
 use perfuse_data::session::{Level, Session};
-use perfuse_profile::{Collector, Column, Entry, Frames, Key, Names, Order, Profile, Report};
+use perfuse_profile::{Chains, Collector, Entry, Frames, Key, NameTest, Names, Profile, Report, Texts};
 use progress::Progress;
+use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -42,12 +51,57 @@ pub(crate) struct Args {
     /// Only functions with this in their name
     #[arg(long, value_name = "TEXT")]
     symbol_filter: Option<String>,
-    /// What to tell apart: comm, dso, symbol (default), pid, tgid, cpu, time, srcline, weight, cgroup, ...; with + in front, besides
-    #[arg(short, long, value_name = "KEY,...", value_parser = list_of_columns)]
-    sort: Option<List<Column>>,
+    /// What to tell apart: comm, dso, symbol (default), pid, tgid, cpu, time, srcline, weight, cgroup, trace, fields of tracepoints, ...; with + in front, besides
+    #[arg(short, long, value_name = "KEY,...", value_parser = list_of_names)]
+    sort: Option<List<String>>,
     /// Columns: overhead, overhead_children, sample, period, and what one can sort by; with + in front, besides
-    #[arg(short = 'F', long, value_name = "FIELD,...", value_parser = list_of_columns)]
-    fields: Option<List<Column>>,
+    #[arg(short = 'F', long, value_name = "FIELD,...", value_parser = list_of_names)]
+    fields: Option<List<String>>,
+    /// The branches that samples tell of, not the samples (default where they do)
+    #[arg(short = 'b', long, overrides_with = "no_branch_stack")]
+    branch_stack: bool,
+    /// The samples, though they tell of branches
+    #[arg(long, overrides_with = "branch_stack")]
+    no_branch_stack: bool,
+    /// What accesses to memory cost, and what was accessed
+    #[arg(long)]
+    mem_mode: bool,
+    /// The events of a group in one table (default for events that were recorded as a group); all events, if none were
+    #[arg(long, overrides_with = "no_group")]
+    group: bool,
+    /// A table for each event
+    #[arg(long, overrides_with = "group")]
+    no_group: bool,
+    /// Sort by this event of the group, the first being 0
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
+    group_sort_idx: usize,
+    /// Each key under the one before, with the sums of what is under it
+    #[arg(long)]
+    hierarchy: bool,
+    /// The key parent: the first caller with such a name; ^sys_|^do_page_fault unless told
+    #[arg(short = 'p', long, value_name = "REGEX", value_parser = regex_lite::Regex::new)]
+    parent: Option<regex_lite::Regex>,
+    /// Only what has such a caller
+    #[arg(short = 'x', long)]
+    exclude_other: bool,
+    /// Count what these functions call as their own
+    #[arg(long, value_name = "REGEX", value_parser = regex_lite::Regex::new)]
+    ignore_callees: Option<regex_lite::Regex>,
+    /// Only samples in functions that have a name
+    #[arg(short = 'U', long)]
+    hide_unresolved: bool,
+    /// Fields of tracepoints as they were recorded, not as their authors would print them
+    #[arg(long)]
+    raw_trace: bool,
+    /// Only samples of this processor socket
+    #[arg(long, value_name = "NUMBER")]
+    socket_filter: Option<u32>,
+    /// Times with nine digits
+    #[arg(long)]
+    ns: bool,
+    /// Taken for perf's sake: there is no more to say
+    #[arg(short, long, hide = true, action = clap::ArgAction::Count)]
+    verbose: u8,
     /// Show the number of samples
     #[arg(short = 'n', long)]
     show_nr_samples: bool,
@@ -78,8 +132,8 @@ pub(crate) struct Args {
     /// Of what percentages are: of all samples, or relative to those that filters leave
     #[arg(long, value_name = "HOW", default_value = "absolute", value_parser = ["absolute", "relative"])]
     percentage: String,
-    /// The steps of the key time, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    /// The steps of the key time: milliseconds, or with a unit (s, ms, us, ns)
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = quantum)]
     time_quantum: u64,
     /// Between columns, without padding
     #[arg(short = 't', long, value_name = "TEXT")]
@@ -113,9 +167,8 @@ pub(crate) struct Args {
     /// Names as they are in the files
     #[arg(long)]
     no_demangle: bool,
-    /// Taken for perf's sake: inlined functions are not told apart yet
-    #[arg(long, hide = true)]
-    no_inline: bool,
+    #[command(flatten)]
+    _untaken: Untaken<untaken::OfReport>,
     /// Write one JSON object (schema perfuse.report/1) in place of text
     #[arg(long)]
     json: bool,
@@ -123,6 +176,11 @@ pub(crate) struct Args {
 
 /// What was read: for each event a profile, and what all have in common.
 struct Read {
+    /// The texts that keys are.
+    texts: Texts,
+    events: Vec<Event>,
+    /// Events that are shown together, each by its first and how many there are.
+    groups: Vec<Group>,
     names: Vec<String>,
     profiles: Vec<Profile>,
     /// The keys that the contexts of the profiles have.
@@ -136,12 +194,14 @@ struct Read {
 /// What is shown of an event.
 struct Shown<'s> {
     name: &'s str,
+    event: &'s Event,
     samples: u64,
     /// What percentages are of.
     whole: u64,
-    report: &'s Report<'s>,
     frames: &'s Frames,
     names: Names<'s>,
+    /// What makes the call trees, if any are shown.
+    chains: Option<Chains<'s>>,
     /// In order, without those below the limit.
     entries: Vec<&'s Entry>,
     all: Vec<&'s Entry>,
@@ -187,9 +247,23 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         text::head(out, args, &plan, read.lost)?;
     }
     let mut is_empty = true;
-    for (name, profile) in read.names.iter().zip(&read.profiles).filter(|(_, profile)| profile.samples > 0) {
+    for group in &read.groups {
+        let members = group.first..group.first + group.members;
+        if !members.clone().any(|index| read.samples_of(index) > 0) {
+            continue;
+        }
         is_empty = false;
-        with_shown(args, &plan, &read, name, profile, |shown| text::print(out, args, &plan, shown))?;
+        match (args.hierarchy, members.len()) {
+            (true, _) => {
+                for index in members.filter(|&index| read.samples_of(index) > 0) {
+                    with_shown(args, &plan, &read, index, |shown| hierarchy::print(out, args, &plan, shown))?;
+                }
+            }
+            (false, 1) => {
+                with_shown(args, &plan, &read, group.first, |shown| text::print(out, args, &plan, shown))?;
+            }
+            (false, _) => groups::print(out, args, &plan, &read, group)?,
+        }
     }
     if args.quiet {
         return Ok(());
@@ -200,19 +274,80 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     text::missing(out, &read.frames)
 }
 
+/// Takes samples in, once it is known what is to be told apart.
+struct Collecting {
+    plan: Plan,
+    collector: Collector,
+    teller: Teller,
+    /// Whether keys are texts that the teller makes.
+    has_texts: bool,
+    groups: Groups,
+}
+
+impl Collecting {
+    fn new(args: &Args, recorded: &Recorded<'_>, sockets: &[u32]) -> Result<Self> {
+        let plan = Plan::new(args, recorded)?;
+        let by_address = plan.graph.by_address || plan.keys.iter().any(|key| key.is_of_address());
+        let frames = Frames::new(!args.no_demangle).by_address(by_address);
+        let mut collected = collect_plan(args, &plan);
+        collected.sockets = sockets.to_vec();
+        let teller = Teller::new(&plan.keys, args.raw_trace);
+        let collector = Collector::new(collected, frames);
+        let has_texts = plan.keys.iter().any(|key| matches!(key, Key::Given(_)));
+        Ok(Collecting { plan, collector, teller, has_texts, groups: Groups::default() })
+    }
+
+    fn add(
+        &mut self,
+        entry: &perfuse_data::Entry<'_>,
+        decoded: &Decoded<'_>,
+        sample: &Sample<'_>,
+        session: &Session,
+        formats: &Formats,
+    ) {
+        let Collecting { plan, collector, teller, has_texts, groups } = self;
+        let level = Level::of(decoded.misc);
+        groups.deliver(entry, sample, |index, event, period| {
+            if *has_texts {
+                let names = RefCell::new(&mut *collector);
+                let symbol =
+                    |address| names.borrow_mut().kernel_symbol(session, &event.attr, sample, address);
+                teller.tell(&plan.given, event, sample, formats, &symbol);
+                collector.give(&teller.numbers);
+            }
+            let of = (index, &event.attr);
+            match plan.mode {
+                Mode::Branches => collector.add_branches(of, session, sample, level),
+                Mode::Memory => {
+                    let cost = sample.weight.map_or(0, Weight::first).max(1);
+                    collector.add(of, session, sample, level, cost);
+                }
+                Mode::Samples => collector.add(of, session, sample, level, period),
+            }
+        });
+    }
+}
+
 /// Reads all samples.
 fn read(args: &Args) -> Result<(Read, Plan)> {
     let mut session = Session::new();
     let mut progress = Progress::new(&args.input.input);
-    let data = args.input.open()?;
-    let mut collecting: Option<(Plan, Collector)> = None;
+    let mut data = args.input.open()?;
+    let mut collecting: Option<Collecting> = None;
     let mut lost = 0;
-    let has_chains = |event: &Event| event.attr.sample_type.contains(SampleType::CALLCHAIN);
+    let sockets = facts::sockets(&mut data);
+    args.filter.settle(&mut data)?;
     // The events of a file are known from the start, those of a pipe at the first sample.
     if !data.events().is_empty() {
-        collecting = Some(prepare(args, data.events().iter().any(has_chains))?);
+        let formats = Formats::read(&mut data);
+        let events: Vec<Event> = data.events().iter().cloned().collect();
+        collecting = Some(Collecting::new(args, &Recorded { events: &events, formats: &formats }, &sockets)?);
     }
-    let mut ordered = recording::replay(data, &mut session, |entry, decoded, session, _| {
+    let is_socket = |cpu: Option<u32>| {
+        let socket = cpu.and_then(|cpu| sockets.get(cpu as usize));
+        args.socket_filter.is_none_or(|only| socket == Some(&only))
+    };
+    let mut ordered = recording::replay(data, &mut session, |entry, decoded, session, formats| {
         progress.at(entry.location.offset);
         let Some(decoded) = decoded else { return Ok(()) };
         let sample = match &decoded.record {
@@ -223,41 +358,60 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
                     Record::LostSamples(count) => *count,
                     _ => 0,
                 };
-                if let Some((_, collector)) = &mut collecting {
-                    collector.session_changed();
+                if let Some(collecting) = &mut collecting {
+                    collecting.collector.session_changed();
                 }
                 return Ok(());
             }
         };
-        let (Some(index), Some(event)) = (entry.event_index(), entry.event()) else { return Ok(()) };
-        if !args.filter.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time) {
+        let cpu = sample.cpu.map(|cpu| cpu.cpu);
+        if !args.filter.admits_moment(cpu, sample.time) || !is_socket(cpu) {
             return Ok(());
         }
-        let (_, collector) = match &mut collecting {
+        let collecting = match &mut collecting {
             Some(collecting) => collecting,
-            empty => empty.insert(prepare(args, has_chains(event))?),
+            empty => {
+                let events: Vec<Event> = entry.events().iter().cloned().collect();
+                empty.insert(Collecting::new(args, &Recorded { events: &events, formats }, &sockets)?)
+            }
         };
-        collector.add((index, &event.attr), session, sample, Level::of(decoded.misc), event.weight(sample));
+        collecting.add(entry, decoded, sample, session, formats);
         Ok(())
     })?;
     progress.finish();
-    let (plan, collector) = match collecting {
+    let Collecting { plan, collector, teller, .. } = match collecting {
         Some(collecting) => collecting,
-        None => prepare(args, false)?,
+        None => Collecting::new(args, &Recorded { events: &[], formats: &Formats::default() }, &[])?,
     };
-    let names = ordered.data().events().iter().map(recording::event_name).collect();
+    let events: Vec<Event> = ordered.data().events().iter().cloned().collect();
+    let groups = groups::of(ordered.data_mut(), events.len(), args);
+    let names = events.iter().map(recording::event_name).collect();
     let machine = facts::Machine::read(ordered.data_mut());
     let keys = collector.keys().to_vec();
     let (profiles, frames) = collector.finish();
-    Ok((Read { names, profiles, keys, frames, session, lost, machine }, plan))
+    let texts = teller.texts;
+    Ok((Read { texts, events, groups, names, profiles, keys, frames, session, lost, machine }, plan))
 }
 
-fn prepare(args: &Args, has_chains: bool) -> Result<(Plan, Collector)> {
-    let plan = Plan::new(args, has_chains)?;
-    let by_address = plan.graph.by_address || plan.keys.iter().any(|key| key.is_of_address());
-    let frames = Frames::new(!args.no_demangle).by_address(by_address);
-    let collector = Collector::new(collect_plan(args, &plan), frames);
-    Ok((plan, collector))
+impl Read {
+    fn samples_of(&self, index: usize) -> u64 {
+        self.profiles.get(index).map_or(0, |profile| profile.samples)
+    }
+}
+
+/// `--time-quantum`: nanoseconds.
+fn quantum(text: &str) -> std::result::Result<u64, String> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "" | "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "us" => 1000,
+        "ns" => 1,
+        unit => return Err(format!("'{unit}' is none of s, ms, us, ns")),
+    };
+    let number = number.parse::<u64>().ok().filter(|&number| number > 0);
+    number.and_then(|number| number.checked_mul(unit)).ok_or_else(|| "a time such as 10ms".to_owned())
 }
 
 /// What to collect for a report.
@@ -265,7 +419,15 @@ fn collect_plan(args: &Args, plan: &Plan) -> perfuse_profile::Plan {
     let mut collected = perfuse_profile::Plan::new(&plan.keys);
     collected.chains = plan.children || plan.graph.style != Style::None;
     collected.max_stack = if args.max_stack == u32::MAX { usize::MAX } else { args.max_stack as usize };
-    collected.time_step_ns = args.time_quantum * 1_000_000;
+    collected.order = plan.order();
+    collected.time_step_ns = args.time_quantum;
+    collected.filter.has_name = args.hide_unresolved;
+    if plan.keys.contains(&Key::Parent) {
+        let regex = args.parent.clone().or_else(|| regex_lite::Regex::new("^sys_|^do_page_fault").ok());
+        collected.parent = regex.map(|regex| NameTest::new(move |name| regex.is_match(name)));
+    }
+    let callees = args.ignore_callees.clone();
+    collected.ignore_callees = callees.map(|regex| NameTest::new(move |name| regex.is_match(name)));
     collected.filter.comms.clone_from(&args.filter.comm);
     collected.filter.pids.clone_from(&args.filter.pid);
     collected.filter.tids.clone_from(&args.filter.tid);
@@ -279,13 +441,17 @@ fn with_shown<R>(
     args: &Args,
     plan: &Plan,
     read: &Read,
-    name: &str,
-    profile: &Profile,
+    index: usize,
     work: impl FnOnce(&Shown<'_>) -> R,
 ) -> R {
-    let order = Order::new(plan.graph.caller_first, plan.children);
-    let report = Report::new(profile, &read.frames, &plan.keys, order);
-    let names = Names::new(&read.frames, &read.session, profile, &read.keys);
+    let empty = Profile::default();
+    let profile = read.profiles.get(index).unwrap_or(&empty);
+    let name = read.names[index].as_str();
+    let report = Report::new(profile, &read.frames, &plan.keys);
+    let names = Names::new(&read.frames, &read.session, profile, &read.keys)
+        .with_texts(&read.texts)
+        .ns(args.ns)
+        .of_branches(plan.mode == Mode::Branches);
     let is_relative = args.percentage == "relative";
     let (samples, whole) = match is_relative {
         true => {
@@ -299,13 +465,20 @@ fn with_shown<R>(
         let symbol = read.frames.get(entry.frame).symbol.as_deref().unwrap_or("");
         args.symbol_filter.as_ref().is_none_or(|part| symbol.contains(part.as_str()))
     };
-    let is_shown = |entry: &&Entry| plan.children || entry.self_samples > 0;
+    let has_parent = |entry: &&Entry| {
+        !args.exclude_other
+            || !plan.keys.contains(&Key::Parent)
+            || names.text(entry, Key::Parent) != "[other]"
+    };
+    let is_shown = |entry: &&Entry| (plan.children || entry.self_samples > 0) && has_parent(entry);
     let mut all: Vec<&Entry> = report.entries.iter().filter(is_shown).filter(has_name).collect();
-    let trees = (plan.graph.style != Style::None).then_some(order);
+    let trees = (plan.graph.style != Style::None).then(|| plan.order());
     names.sort(&mut all, &plan.sort, trees);
     let rank = |entry: &Entry| if plan.children { entry.total_weight } else { entry.self_weight };
     let is_enough = |entry: &&Entry| rank(entry) as f64 * 100.0 / whole.max(1) as f64 >= args.percent_limit;
     let entries = all.iter().copied().filter(is_enough).collect();
     let frames = &read.frames;
-    work(&Shown { name, samples, whole, report: &report, frames, names, entries, all })
+    let chains = trees.map(|_| tree::chains(plan, whole, &report, frames));
+    let event = &read.events[index];
+    work(&Shown { name, event, samples, whole, frames, names, chains, entries, all })
 }

@@ -2,23 +2,30 @@
 
 mod extras;
 mod fields;
+mod json;
 mod line;
 mod places;
+mod untaken;
 
-use crate::exit::Result;
+use crate::exit::{Failure, Result};
 use crate::recording::groups::Groups;
 use crate::recording::tracing::Formats;
+use crate::recording::untaken::Untaken;
 use crate::recording::{self, Filter, Input};
-use fields::Fields;
+use fields::{Field, Fields};
 use line::{Clock, Format, Lines, One};
 use perfuse_abi::EventType;
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
+use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::tool::kind;
-use perfuse_data::{Entry, Event};
+use perfuse_data::{Entry, Event, Ordered};
 use perfuse_profile::Frames;
 use places::{Places, Space};
-use std::io::Write;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Options of `perfuse script`.
@@ -37,9 +44,21 @@ pub(crate) struct Args {
     /// Only samples in these objects, by name with or without folders
     #[arg(long, visible_alias = "dsos", value_name = "NAME,...", value_delimiter = ',')]
     dso: Vec<String>,
-    /// Only samples in these functions
+    /// Only samples in these functions, or at these addresses (0x...)
     #[arg(short = 'S', long, visible_alias = "symbol", value_name = "NAME,...", value_delimiter = ',')]
     symbols: Vec<String>,
+    /// Also samples up to so many bytes behind the addresses of -S
+    #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true, requires = "symbols")]
+    addr_range: u64,
+    /// An object for each sample in place of a line
+    #[arg(long, conflicts_with_all = ["fields", "dump_raw_trace"])]
+    json: bool,
+    /// The lines of each event into a file of its own, next to the recording
+    #[arg(long)]
+    per_event_dump: bool,
+    /// End callchains with these functions
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    stop_bt: Vec<String>,
     /// Times with nine digits
     #[arg(long)]
     ns: bool,
@@ -81,7 +100,7 @@ pub(crate) struct Args {
     /// Also print changes of the kernel's code
     #[arg(long)]
     show_text_poke_events: bool,
-    /// Also print where perf had emptied all of its buffers
+    /// Also print where perf had emptied all of its buffers, and all records in the order of the file
     #[arg(long)]
     show_round_events: bool,
     /// Print every record, with what is in it
@@ -90,9 +109,8 @@ pub(crate) struct Args {
     /// Names as they are in the files
     #[arg(long)]
     no_demangle: bool,
-    /// Taken for perf's sake: inlined functions are not told apart yet
-    #[arg(long, hide = true)]
-    no_inline: bool,
+    #[command(flatten)]
+    _untaken: Untaken<untaken::OfScript>,
 }
 
 /// Runs the subcommand.
@@ -110,18 +128,30 @@ pub(crate) fn run(args: &Args) -> Result {
 
 fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let mut data = args.input.open()?;
+    args.filter.settle(&mut data)?;
     let mut session = Session::new();
     let clock = match (args.reltime, args.deltatime) {
         (true, _) => Clock::SinceStart,
         (_, true) => Clock::SinceLast,
         _ => Clock::Recorded,
     };
-    let format = Format { nanoseconds: args.ns, clock, max_stack: args.max_stack };
+    let format = Format { nanoseconds: args.ns, clock, max_stack: args.max_stack, json: args.json };
     let mut lines = Lines::new(Places::new(Frames::new(!args.no_demangle)), format);
     lines.machine = recording::dump::machine(&mut data);
+    lines.stop_at.clone_from(&args.stop_bt);
+    if let Some(Feature::Clock(clock)) = recording::feature(&mut data, FeatureId::CLOCK_DATA) {
+        lines.wall = Some((clock.wall_ns, clock.clock_ns));
+    }
+    if lines.wall.is_none() && args.fields.iter().any(|asked| asked.names(Field::Tod)) {
+        let why = "it does not tell the time of day; a file recorded with -k does, a pipe does not";
+        return Err(Failure::new(format_args!("{} has no 'tod': {why}", args.input.name())));
+    }
+    let mut dumps = Dumps::default();
     let mut fields: Vec<Option<Fields>> = Vec::new();
     let mut groups = Groups::default();
-    recording::replay(data, &mut session, |entry, decoded, session, formats| {
+    // Rounds are the order in which perf emptied its buffers: what lies between their ends is shown there.
+    let ordered = if args.show_round_events { Ordered::as_read(data) } else { Ordered::new(data) };
+    recording::replay_in(ordered, &mut session, |entry, decoded, session, formats| {
         let Some(decoded) = decoded else {
             if args.show_round_events && entry.kind() == kind::FINISHED_ROUND {
                 lines.plain("PERF_RECORD_FINISHED_ROUND");
@@ -141,6 +171,9 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         if !is_wanted(args, decoded, (event, sample), session, &mut lines.places) {
             return Ok(());
         }
+        if args.per_event_dump {
+            lines.flush(out)?;
+        }
         let mut result = Ok(());
         groups.deliver(entry, sample, |index, event, period| {
             if lines.name_width == 0 {
@@ -149,14 +182,71 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             }
             match fields_of(&mut fields, index, entry, args, formats) {
                 Ok(fields) if fields.is_empty() => {}
-                Ok(fields) => lines.sample(&One { event, fields, period, decoded, sample, session, formats }),
+                Ok(fields) => {
+                    lines.sample(&One { event, fields, period, decoded, sample, session, formats });
+                    if args.per_event_dump {
+                        result = dumps.take(args, index, &fields.name, &mut lines);
+                    }
+                }
                 Err(error) => result = Err(error),
             }
         });
         result?;
         lines.flush_much(out)
     })?;
-    lines.flush(out)
+    lines.flush(out)?;
+    dumps.finish(out)
+}
+
+/// Files with the lines of an event each.
+#[derive(Default)]
+struct Dumps(Vec<Option<Dump>>);
+
+struct Dump {
+    path: PathBuf,
+    file: BufWriter<File>,
+    bytes: usize,
+    samples: u64,
+}
+
+impl Dumps {
+    /// Moves the lines of a sample into the file of its event.
+    fn take(&mut self, args: &Args, index: usize, name: &str, lines: &mut Lines) -> Result<()> {
+        if self.0.len() <= index {
+            self.0.resize_with(index + 1, || None);
+        }
+        let dump = match &mut self.0[index] {
+            Some(dump) => dump,
+            none => {
+                let input = args.input.input.as_os_str();
+                let mut path = if input == "-" { OsString::from("perf.data") } else { input.to_owned() };
+                path.push(format!(".{}.dump", name.replace('/', "_")));
+                let path = PathBuf::from(path);
+                let file = File::create(&path).map_err(|error| {
+                    Failure::new(format_args!("cannot create {}: {error}", path.display()))
+                })?;
+                none.insert(Dump { path, file: BufWriter::new(file), bytes: 0, samples: 0 })
+            }
+        };
+        dump.bytes += lines.bytes();
+        dump.samples += 1;
+        lines.flush(&mut dump.file)
+    }
+
+    /// Says what was written where.
+    fn finish(self, out: &mut impl Write) -> Result<()> {
+        for dump in self.0.into_iter().flatten() {
+            let Dump { path, mut file, bytes, samples } = dump;
+            file.flush()?;
+            let megabytes = bytes as f64 / 1024.0 / 1024.0;
+            writeln!(
+                out,
+                "[ perfuse script: Wrote {megabytes:.3} MB {} ({samples} samples) ]",
+                path.display()
+            )?;
+        }
+        Ok(())
+    }
 }
 
 /// The fields of an event's lines, worked out once.
@@ -216,7 +306,18 @@ fn is_wanted(
     let object = [places.frames.object(frame.object), places.frames.short_object(frame.object)];
     (args.dso.is_empty() || args.dso.iter().any(|name| object.contains(&name.as_str())))
         && (args.symbols.is_empty()
-            || args.symbols.iter().any(|name| Some(name.as_str()) == frame.symbol.as_deref()))
+            || args.symbols.iter().any(|name| match address(name) {
+                Some(start) => {
+                    let end = start.saturating_add(args.addr_range.max(1));
+                    (start..end).contains(&sample.ip.unwrap_or(0))
+                }
+                None => Some(name.as_str()) == frame.symbol.as_deref(),
+            }))
+}
+
+/// An address in place of a name.
+fn address(name: &str) -> Option<u64> {
+    u64::from_str_radix(name.strip_prefix("0x")?, 16).ok()
 }
 
 /// Whether records of this kind are to be printed too.

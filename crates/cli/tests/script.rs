@@ -13,6 +13,12 @@ perfuse_testkit::suite! {
     filters_and_clocks_are_perfs,
     tracepoints_are_printed_as_perf_does,
     a_pipe_is_read_as_a_file,
+    times_of_day_parts_and_ends_are_perfs,
+    lines_go_into_a_file_for_each_event,
+    samples_are_objects_of_json,
+    what_perf_has_and_perfuse_has_not_is_refused,
+    build_ids_of_the_running_kernel_are_perfs,
+    the_header_of_an_old_file_is_perfs,
     what_was_not_recorded_is_told,
     a_closed_pipe_ends_it_quietly,
     headers_and_lists_are_perfs,
@@ -150,6 +156,7 @@ fn other_records_are_perfs() -> Outcome {
         recording.compare(&[one])?;
     }
     recording.compare(&all.iter().map(String::as_str).collect::<Vec<_>>())?;
+    recording.compare(&["--show-round-events", "-F", "comm,tid,time,ip"])?;
     recording.compare(&[
         "-F",
         "comm,pid,tid,time,event,ip,misc",
@@ -212,6 +219,118 @@ fn a_pipe_is_read_as_a_file() -> Outcome {
     assert!(!ours.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(ours, recording.perfuse(&[]));
     recording.compare(&[])
+}
+
+fn times_of_day_parts_and_ends_are_perfs() -> Outcome {
+    let recording = Recording::of("ends", &["-k", "CLOCK_MONOTONIC", "-e", "cpu-clock", "-F", "4000", "-g"])?;
+    recording.compare(&["-F", "+tod"])?;
+    recording.compare(&["-F", "tod,ip", "--ns"])?;
+    recording.compare(&["-G", "-F", "tid,time,ip", "--time", "10%/3"])?;
+    recording.compare(&["-G", "-F", "tid,time,ip", "--time", "0%-20%,40%-60%"])?;
+    recording.compare(&["--stop-bt", "do_syscall_64", "-F", "tid,time,ip,sym"])?;
+    let places = recording.perfuse(&["-G", "-F", "ip"]);
+    let place = format!("0x{}", places.lines().next().unwrap_or_default().trim());
+    for range in ["0", "4096"] {
+        let arguments = ["-G", "-F", "tid,time,ip", "-S", &place, "--addr-range", range];
+        assert!(!recording.perfuse(&arguments).is_empty());
+    }
+    // Without a clock that is known, nothing can be told.
+    let recording = Recording::of("no-clock", &["-e", "cpu-clock"])?;
+    let mut command = Command::new(program());
+    let output = command.args(["script", "-F", "+tod", "-i", recording.path()]).output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("'tod'") && errors.contains("-k") && output.status.code() == Some(125),
+        "{errors}"
+    );
+    Ok(())
+}
+
+fn lines_go_into_a_file_for_each_event() -> Outcome {
+    let recording = Recording::of("apart", &["-e", "cpu-clock,page-faults"])?;
+    let all = recording.perfuse(&[]);
+    let said = recording.perfuse(&["--per-event-dump"]);
+    let mut found = 0;
+    for event in ["cpu-clock", "page-faults"] {
+        let dump = Recording(format!("{}.{event}.dump", recording.path()).into());
+        let lines = std::fs::read_to_string(&dump.0).expect("a file");
+        assert!(lines.lines().all(|line| line.contains(&format!("{event}: "))), "{event}");
+        assert!(said.contains(&format!("({} samples)", lines.lines().count())), "{said}");
+        found += lines.lines().count();
+    }
+    assert!(found > 0);
+    assert_eq!(found, all.lines().count());
+    Ok(())
+}
+
+fn samples_are_objects_of_json() -> Outcome {
+    let recording = Recording::of("json", &["-e", "cpu-clock", "-g"])?;
+    let (lines, objects) = (recording.perfuse(&["-G"]), recording.perfuse(&["--json"]));
+    assert_eq!(lines.lines().count(), objects.lines().count());
+    for object in objects.lines() {
+        let sample: serde_json::Value = serde_json::from_str(object).expect("JSON");
+        assert_eq!(sample["event"], "cpu-clock");
+        assert!(sample["time_ns"].is_u64() && sample["tid"].is_i64() && sample["comm"].is_string());
+        assert!(
+            sample["callchain"].as_array().is_some_and(|frames| frames[0]["ip"] == sample["place"]["ip"])
+        );
+    }
+    Ok(())
+}
+
+fn what_perf_has_and_perfuse_has_not_is_refused() -> Outcome {
+    for (arguments, words) in [
+        ("-s x.py", "--json"),
+        ("--dlfilter x.so", "--json"),
+        ("--itrace", "AUX data"),
+        ("--insn-trace", "AUX data"),
+        ("--symfs /", "found by path"),
+        ("--guestmount /", "guests"),
+        ("-F brstackinsn", "instructions"),
+        ("-F +srccode", "source files"),
+        ("-F metric", "perfuse stat"),
+        ("-F vcpu", "guests"),
+    ] {
+        let mut command = Command::new(program());
+        let output = command.arg("script").args(arguments.split(' ')).output().expect("it starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(words) && output.status.code() == Some(2), "{arguments}: {errors}");
+    }
+    // What is so anyway, or matters only elsewhere, is taken; there is nothing to print of traces.
+    let recording = Recording::of("taken", &["-e", "cpu-clock"])?;
+    let plain = recording.perfuse(&[]);
+    let taken =
+        "-f -v -a -d --full-source-path --show-kernel-path --max-blocks 3 --inline -F +callindent,+flags";
+    assert_eq!(recording.perfuse(&taken.split(' ').collect::<Vec<_>>()), plain);
+    Ok(())
+}
+
+fn the_header_of_an_old_file_is_perfs() -> Outcome {
+    let name = "corpus/files/KDAB+hotspot__tests__integrationtests__file_content__perf.data.true.v1";
+    let path = need::shared(name)?;
+    let arguments = ["report", "--header-only", "-i", path.to_str().expect("a name in UTF-8")];
+    let theirs = perf::output(&mut perf::command(&arguments)?)?;
+    let ours = Command::new(program()).args(arguments).output().expect("it starts");
+    let version = |output: &Output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().find(|line| line.starts_with("# header version")).map(str::to_owned)
+    };
+    assert_eq!(version(&ours).as_deref(), Some("# header version : 0"));
+    assert_eq!(version(&ours), version(&theirs));
+    Ok(())
+}
+
+fn build_ids_of_the_running_kernel_are_perfs() -> Outcome {
+    need::root()?;
+    for option in ["-k", "-m"] {
+        let theirs = perf::output(&mut perf::command(&["buildid-list", option])?)?;
+        let ours = Command::new(program()).args(["buildid-list", option]).output().expect("it starts");
+        let first =
+            |output: &Output| String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned);
+        assert!(first(&ours).is_some_and(|line| line.len() >= 40));
+        assert_eq!(first(&ours), first(&theirs), "{option}");
+    }
+    Ok(())
 }
 
 fn what_was_not_recorded_is_told() -> Outcome {

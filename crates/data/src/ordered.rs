@@ -42,6 +42,8 @@ pub struct Ordered<'i> {
     last_time: u64,
     late: u64,
     flush: bool,
+    /// Nothing is kept.
+    is_as_read: bool,
     errors: VecDeque<Error>,
 }
 
@@ -81,9 +83,16 @@ impl<'i> Ordered<'i> {
             last_time: 0,
             late: 0,
             flush: false,
+            is_as_read: false,
             errors: VecDeque::new(),
             data,
         }
+    }
+
+    /// Delivers records as they lie in the recording, whatever their times, one file of a directory after the
+    /// other.
+    pub fn as_read(data: PerfData<'i>) -> Self {
+        Ordered { is_as_read: true, ..Self::new(data) }
     }
 
     /// The recording.
@@ -151,6 +160,7 @@ impl<'i> Ordered<'i> {
             let body = file.bytes().get(Header::SIZE..).unwrap_or(&[]);
             let raw = RawRecord { header: found.header, body };
             let time = events.format_of(&raw).and_then(|format| format.time_of(&raw));
+            let time = time.filter(|_| !self.is_as_read);
             if !time.is_some_and(|time| self.kept.keep(file, lane, found, time)) {
                 self.data.set_current(part, found);
                 return Step::Now;
@@ -178,7 +188,7 @@ impl<'i> Ordered<'i> {
             }
         };
         let found = Found { header: entry.raw.header, location: entry.location };
-        let Some(time) = entry.time() else {
+        let Some(time) = entry.time().filter(|_| !self.is_as_read) else {
             self.flush = self.has_turns && entry.kind() == kind::FINISHED_ROUND;
             return Step::Now;
         };

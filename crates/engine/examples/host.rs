@@ -1,13 +1,12 @@
-//! A host in a few lines: a PMU that counts bananas, a task that eats them, and a program that asks how
-//! many.
+//! A host in fifty lines: a PMU that counts bananas, a task that eats them, and a program that asks how many.
 
 use perfuse_engine::abi::wire::{Layout, Writer};
-use perfuse_engine::abi::{Attr, ByteOrder, Errno};
-use perfuse_engine::*;
-use std::sync::Arc;
+use perfuse_engine::abi::{Attr, AttrFlags, ByteOrder, Errno};
+use perfuse_engine::{Config, Cx, Engine, Host, Hw, Leaving, OpenArguments};
+use perfuse_engine::{Place, Pmu, PmuInfo, TaskFacts, TaskId, Whom};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Eaten so far.
+/// Eaten so far, by whomever: what the hardware would know.
 static BANANAS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
@@ -18,52 +17,31 @@ impl Pmu for BananaPmu {
         PmuInfo::hardware("banana")
     }
 
-    fn event_init(&mut self, hw: &mut Hw, _whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
-        // Only this PMU is asked for its type; it knows one event, and cannot sample.
+    // Only this PMU is asked for its type; it knows one event, and cannot sample.
+    fn event_init(&mut self, hw: &mut Hw, _: &Whom, _: &[&Hw]) -> Result<(), Errno> {
         if hw.attr.config == 0 && !hw.is_sampling() { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    fn add(&mut self, _cx: &mut Cx<'_>, hw: &mut Hw, _start: bool) -> Result<(), Errno> {
+    fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, _start: bool) -> Result<(), Errno> {
         hw.prev = BANANAS.load(Ordering::Relaxed);
-        hw.stopped = false;
+        self.start(cx, hw, false);
         Ok(())
     }
 
     fn del(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
-        self.stop(cx, hw);
+        self.stop(cx, hw); // which reads
     }
 
-    fn read(&mut self, _cx: &mut Cx<'_>, hw: &mut Hw) {
+    fn read(&mut self, _: &mut Cx<'_>, hw: &mut Hw) {
         let now = BANANAS.load(Ordering::Relaxed);
-        hw.count += now - hw.prev;
-        hw.prev = now;
+        hw.count += now - std::mem::replace(&mut hw.prev, now);
     }
 }
 
-/// Everybody may do everything here, and nobody has descriptors.
+/// Everybody may measure himself; there are no descriptors and no rings here.
 struct World;
 
-impl Host for World {
-    fn capable(&self, _caller: TaskId, _capability: Capability) -> bool {
-        true
-    }
-
-    fn may_access(&self, _caller: TaskId, _target: TaskId, _access: Access) -> bool {
-        true
-    }
-
-    fn find_task(&self, _caller: TaskId, pid: u32) -> Option<TaskId> {
-        Some(TaskId(pid.into()))
-    }
-
-    fn event_of(&self, _caller: TaskId, _fd: i32) -> Option<EventKey> {
-        None
-    }
-
-    fn allocate(&mut self, _caller: TaskId, _pages: usize) -> Result<Arc<dyn Memory>, Errno> {
-        Err(Errno::ENOMEM)
-    }
-}
+impl Host for World {}
 
 fn main() -> Result<(), Errno> {
     let (monkey, scheduler) = (TaskId(1), Place::default());
@@ -71,14 +49,14 @@ fn main() -> Result<(), Errno> {
     engine.register(Box::new(BananaPmu))?;
     engine.add_task(monkey, TaskFacts::new(1, 1));
 
-    // perf_event_open({type of "banana"}, the monkey, any cpu)
+    // perf_event_open({type of "banana", exclude_kernel}, 0: the monkey itself, any cpu)
     let (_, type_) = engine.pmu_by_name("banana").ok_or(Errno::ENOENT)?;
+    let mut attr = Attr { size: Attr::SIZE_VER8, flags: AttrFlags::EXCLUDE_KERNEL, ..Attr::new(type_) };
     let mut bytes = Vec::new();
-    let mut attr = Attr { size: Attr::SIZE_VER8, ..Attr::new(type_) };
     attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).map_err(|_| Errno::EFAULT)?;
     let event = engine.open(&mut World, monkey, 0, &mut bytes, OpenArguments::default())?;
 
-    // The monkey runs from 10 to 20; then somebody else eats.
+    // The monkey runs from 10 to 20 ns; then somebody else eats.
     engine.switch(0, 10, Leaving::Sleeps, Some(monkey), &scheduler);
     BANANAS.fetch_add(3, Ordering::Relaxed);
     engine.switch(0, 20, Leaving::Sleeps, None, &scheduler);

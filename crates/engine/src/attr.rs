@@ -3,6 +3,7 @@
 use crate::engine::Config;
 use alloc::vec;
 use alloc::vec::Vec;
+use perfuse_abi::regs::Arch;
 use perfuse_abi::wire::{Layout, Reader};
 use perfuse_abi::{Attr, AttrFlags, AuxAction, BranchSampleType, ByteOrder, Errno, SampleType};
 
@@ -127,14 +128,19 @@ fn check(
     wrong(has(AttrFlags::SIGTRAP) && !has(AttrFlags::REMOVE_ON_EXEC))
 }
 
-/// The bits from here on are vector registers, which only some PMUs know (rule B16).
-pub(crate) const EXTENDED_REGISTERS: u64 = !0 << 32;
+/// Vector registers, which only some PMUs know (rule B16). No other architecture has a mask of them: arm64's
+/// bit 32 is its program counter.
+pub(crate) fn extended_registers(arch: Arch) -> u64 {
+    match arch {
+        Arch::X86_64 => !0 << 32,
+        _ => 0,
+    }
+}
 
 fn registers(config: &Config, mask: u64) -> Result<(), Errno> {
-    use perfuse_abi::regs::Arch;
     let known = match config.arch {
         // All but the segments and the unused bits (rule A13).
-        Arch::X86_64 => 0x00ff_0fff | EXTENDED_REGISTERS,
+        Arch::X86_64 => 0x00ff_0fff | extended_registers(config.arch),
         arch => arch.general_mask(),
     };
     if mask == 0 || mask & !known != 0 { Err(Errno::EINVAL) } else { Ok(()) }

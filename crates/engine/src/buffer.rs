@@ -53,6 +53,11 @@ struct Charge {
 }
 
 impl Buffer {
+    /// The PMU that made its AUX area.
+    pub(crate) fn aux_pmu(&self) -> Option<crate::pmu::PmuId> {
+        self.aux.as_ref().map(|aux| aux.pmu)
+    }
+
     /// Its AUX area.
     pub(crate) fn area(&self) -> Option<&Area> {
         self.aux.as_ref().map(|aux| &aux.area)
@@ -139,6 +144,9 @@ impl Engine {
             buffer.mappings += 1;
             let memory = buffer.ring.memory().clone();
             self.events[event].mappings += 1;
+            // Rule F22: nobody gives that back.
+            let user = host.lock_limit(caller).user;
+            *self.locked.entry(user).or_default() += request.pages as u64;
             return Ok(memory);
         }
         let charge = self.charge(host, caller, request.pages as u64)?;

@@ -7,6 +7,7 @@ use crate::slab::Key;
 use crate::task::TaskId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Bound;
 use perfuse_abi::AttrFlags;
 
 /// Names a context.
@@ -141,21 +142,26 @@ impl Groups {
         self.tree.range(at(0)..=at(u64::MAX)).map(|(order, leader)| (order.index, *leader))
     }
 
-    /// The groups that may run on a cpu, in the order they get their turn (rule C11).
-    pub(crate) fn for_cpu(&self, whose: Whose, cpu: u32, pmu: PmuId, cgroups: &[CgroupId]) -> Vec<EventKey> {
-        let mut found: Vec<(u64, EventKey)> = Vec::new();
+    /// Appends the groups that may run on a cpu, in the order they get their turn (rule C11).
+    pub(crate) fn for_cpu(
+        &self,
+        whose: Whose,
+        cpu: u32,
+        pmu: PmuId,
+        cgroups: impl Iterator<Item = CgroupId>,
+        found: &mut Vec<(u64, EventKey)>,
+    ) {
         match whose {
             Whose::Cpu(_) => {
                 found.extend(self.run(Some(cpu), pmu, None));
-                cgroups.iter().for_each(|&cgroup| found.extend(self.run(Some(cpu), pmu, Some(cgroup))));
+                cgroups.for_each(|cgroup| found.extend(self.run(Some(cpu), pmu, Some(cgroup))));
             }
-            _ => {
+            Whose::Task(_) => {
                 found.extend(self.run(None, pmu, None));
                 found.extend(self.run(Some(cpu), pmu, None));
             }
         }
         found.sort_unstable_by_key(|(index, _)| *index);
-        found.into_iter().map(|(_, leader)| leader).collect()
     }
 
     /// The first group in key order on a cpu, whatever its cgroup (rule C26).
@@ -201,6 +207,19 @@ impl Context {
             generation: 0,
             cloned_from: None,
         }
+    }
+
+    pub(crate) fn groups_of(&self, kind: Kind) -> &Groups {
+        match kind {
+            Kind::Pinned => &self.pinned,
+            Kind::Flexible => &self.flexible,
+        }
+    }
+
+    /// The PMU after another one that has events here; the first of all after `None`.
+    pub(crate) fn pmu_after(&self, last: Option<PmuId>) -> Option<PmuId> {
+        let after = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.pmus.range((after, Bound::Unbounded)).next().map(|(pmu, _)| *pmu)
     }
 
     pub(crate) fn groups(&mut self, kind: Kind) -> &mut Groups {

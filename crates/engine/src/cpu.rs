@@ -75,20 +75,28 @@ impl Listeners {
 
     pub(crate) fn remove(&mut self, type_: EventType, config: u64, event: EventKey) {
         if let Some(list) = self.lists.get_mut(&(type_, config)) {
-            list.retain(|&other| other != event);
-            if list.is_empty() {
+            // Who came first leaves first, as a rule.
+            if let Some(place) = list.iter().position(|&other| other == event) {
+                list.remove(place);
+            }
+            // The few lists of software events stay: another task's will be on them soon.
+            if list.is_empty() && type_ != EventType::SOFTWARE {
                 self.lists.remove(&(type_, config));
             }
         }
     }
 
-    /// The one that came last is first (rule H4).
-    pub(crate) fn of(&self, type_: EventType, config: u64) -> Vec<EventKey> {
-        self.lists.get(&(type_, config)).map_or_else(Vec::new, |list| list.iter().rev().copied().collect())
+    /// Those who hear, the one that came last first (rule H4).
+    pub(crate) fn of(&self, type_: EventType, config: u64) -> impl Iterator<Item = EventKey> + '_ {
+        self.lists.get(&(type_, config)).into_iter().flatten().rev().copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lists.values().map(Vec::len).sum()
     }
 
     pub(crate) fn hears(&self, type_: EventType, config: u64) -> bool {
-        self.lists.contains_key(&(type_, config))
+        self.lists.get(&(type_, config)).is_some_and(|list| !list.is_empty())
     }
 }
 

@@ -1,12 +1,14 @@
 //! The subsystem as a whole: what it holds, how it is made, and the small steps that all others share.
 
 use crate::aux::Note;
+use crate::bpf::Attached;
 use crate::buffer::{Buffer, BufferKey};
 use crate::context::{Clock, Context, ContextKey, Whose};
 use crate::cpu::Cpu;
 use crate::effect::{Effect, Notice};
 use crate::event::{Event, EventKey, State, Times};
 use crate::host::CgroupId;
+use crate::overflow::Nested;
 use crate::pmu::{Cx, Hw, Pmu, PmuId, Registry};
 use crate::pmus;
 use crate::sample::Scratch;
@@ -19,7 +21,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use perfuse_abi::page::TimeConversion;
 use perfuse_abi::regs::Arch;
-use perfuse_abi::{Attr, Errno};
+use perfuse_abi::{Attr, Errno, EventType};
 
 /// The machine that the subsystem is for. What a kernel is compiled with, so to say.
 #[derive(Clone, Debug)]
@@ -89,10 +91,33 @@ pub struct Engine {
     pub(crate) clocks: BTreeMap<i32, i64>,
     pub(crate) user_clock: Option<TimeConversion>,
     pub(crate) scratch: Scratch,
+    /// Room that is used again: for who hears of an occurrence, and for the groups of a pass with the places
+    /// they have.
+    pub(crate) heard: Vec<EventKey>,
+    pub(crate) turns: Vec<(u64, EventKey)>,
     /// What the driver that is called wants written.
     pub(crate) notes: Vec<Note>,
+    /// BPF programs of tracepoints and probes (rule K4), by type and number.
+    pub(crate) programs: BTreeMap<(EventType, u64), Vec<Attached>>,
+    /// The interrupt that comes in the middle of the next record.
+    pub(crate) nested: Option<Nested>,
     /// Events that are to be switched off as soon as nothing moves.
     pub(crate) to_disable: Vec<EventKey>,
+}
+
+/// How much the engine holds ([`Engine::holdings`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Tasks.
+    pub tasks: usize,
+    /// Events, copies in child tasks among them.
+    pub events: usize,
+    /// Rings.
+    pub rings: usize,
+    /// Entries for events: in contexts, timers, breakpoint slots and lists of who hears of what.
+    pub entries: usize,
+    /// Pages that users are charged for.
+    pub locked_pages: u64,
 }
 
 impl Engine {
@@ -121,7 +146,11 @@ impl Engine {
             clocks: BTreeMap::new(),
             user_clock: None,
             scratch: Scratch::default(),
+            heard: Vec::new(),
+            turns: Vec::new(),
             notes: Vec::new(),
+            programs: BTreeMap::new(),
+            nested: None,
             to_disable: Vec::new(),
             config,
         };
@@ -140,9 +169,26 @@ impl Engine {
     /// Registers a PMU; its type is the one it asks for, or the next free one. `EEXIST` if its name or
     /// its type is taken.
     pub fn register(&mut self, pmu: Box<dyn Pmu>) -> Result<PmuId, Errno> {
+        self.release_pmus();
         // One tick, and at least a millisecond (rule C25).
         let interval = (1000 / u64::from(self.config.hz)).max(1) * 1_000_000;
         self.pmus.add(pmu, interval)
+    }
+
+    /// Gives the places of PMUs away that are gone and that no event, no group and no AUX area refers to.
+    fn release_pmus(&mut self) {
+        for pmu in self.pmus.gone().collect::<Vec<_>>() {
+            let own = |event: EventKey| self.events[event].pmu == pmu || self.events[event].place == pmu;
+            let used = self.events.keys().any(own)
+                || self.contexts.keys().any(|context| self.contexts[context].pmus.contains_key(&pmu))
+                || self.buffers.keys().any(|buffer| self.buffers[buffer].aux_pmu() == Some(pmu));
+            if !used {
+                for cpu in &mut self.cpus {
+                    cpu.pmus.remove(&pmu);
+                }
+                self.pmus.release(pmu);
+            }
+        }
     }
 
     /// The state of an event; `None` once it is gone.
@@ -153,6 +199,13 @@ impl Engine {
     /// The cpu that an event counts on.
     pub fn counts_on(&self, event: EventKey) -> Option<u32> {
         self.events.get(event).and_then(|event| event.on)
+    }
+
+    /// How many of an event and its copies in child tasks count at this moment.
+    pub fn counting(&self, event: EventKey) -> usize {
+        let Some(own) = self.events.get(event) else { return 0 };
+        let all = core::iter::once(event).chain(own.children.iter().copied());
+        all.filter(|&event| self.state(event) == Some(State::Active)).count()
     }
 
     /// The leader and the siblings of the group that an event is in.
@@ -168,6 +221,25 @@ impl Engine {
     /// What there is to do for the host since it asked last.
     pub fn effects(&mut self) -> impl Iterator<Item = Effect> + '_ {
         self.effects.drain(..)
+    }
+
+    /// How much is held at this moment. With all descriptors closed and all mappings gone, only tasks are left.
+    pub fn holdings(&self) -> Holdings {
+        let of_cpu = |cpu: &Cpu| cpu.listeners.len() + cpu.timers.len() + cpu.sideband.len();
+        let members = self.contexts.keys().map(|key| {
+            let own = &self.contexts[key];
+            own.events.len() + own.pinned.all().count() + own.flexible.all().count()
+        });
+        Holdings {
+            tasks: self.tasks.len(),
+            events: self.events.keys().count(),
+            rings: self.buffers.keys().count(),
+            entries: self.cpus.iter().map(of_cpu).sum::<usize>()
+                + members.sum::<usize>()
+                + self.programs.values().map(Vec::len).sum::<usize>()
+                + self.breakpoints.len(),
+            locked_pages: self.locked.values().chain(self.pinned.values()).sum(),
+        }
     }
 
     /// Tells how far a clock of `clock_gettime(2)` is ahead of the clock of records, in ns.
@@ -275,18 +347,11 @@ impl Engine {
     }
 
     /// The cgroup of a task with all it lies in, the innermost first.
-    pub(crate) fn cgroups_of(&self, task: Option<TaskId>) -> Vec<CgroupId> {
-        let mut next = task.and_then(|task| self.tasks.get(&task)).map(|task| task.cgroup);
-        let mut all = Vec::new();
-        while let Some(cgroup) = next {
-            // A ring of parents would be the host's mistake.
-            if all.contains(&cgroup) {
-                break;
-            }
-            all.push(cgroup);
-            next = self.cgroup_parents.get(&cgroup).copied();
-        }
-        all
+    pub(crate) fn cgroups_of(&self, task: Option<TaskId>) -> impl Iterator<Item = CgroupId> + '_ {
+        let own = task.and_then(|task| self.tasks.get(&task)).map(|task| task.cgroup);
+        let all = core::iter::successors(own, |cgroup| self.cgroup_parents.get(cgroup).copied());
+        // A ring of parents would be the host's mistake.
+        all.take(self.cgroup_parents.len() + 1)
     }
 
     /// Whether an event may run on a cpu now: its own, and with a task of its cgroup.
@@ -296,7 +361,7 @@ impl Engine {
             return false;
         }
         let current = self.cpus[cpu as usize].current;
-        event.cgroup.is_none_or(|cgroup| self.cgroups_of(current).contains(&cgroup))
+        event.cgroup.is_none_or(|cgroup| self.cgroups_of(current).any(|other| other == cgroup))
     }
 
     /// The leader and the siblings of the group that an event is in.
@@ -314,7 +379,54 @@ impl Engine {
         }
     }
 
+    /// The leader first, then the siblings; `None` beyond the last.
+    pub(crate) fn member(&self, leader: EventKey, number: usize) -> Option<EventKey> {
+        match number.checked_sub(1) {
+            None => Some(leader),
+            Some(sibling) => self.events[leader].siblings.get(sibling).copied(),
+        }
+    }
+
     pub(crate) fn buffer_of(&self, event: EventKey) -> Option<BufferKey> {
         self.events[self.events[event].original()].buffer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, Engine};
+    use crate::pmus;
+
+    #[test]
+    fn places_of_pmus_that_are_gone_are_used_again() {
+        let mut engine = Engine::new(Config::default());
+        let first = pmus::built_in(engine.config()).len();
+        let mut ids = alloc::vec::Vec::new();
+        for _ in 0..100 {
+            let probes = alloc::boxed::Box::new(crate::ProbePmu::uprobe(alloc::boxed::Box::new(NoProbes)));
+            let id = engine.register(probes).expect("there is no other");
+            assert_eq!(engine.pmu_by_name("uprobe").map(|(id, _)| id), Some(id));
+            engine.unregister(id, 0);
+            assert!(engine.device_files(id).is_empty());
+            ids.push(id);
+        }
+        assert_eq!(engine.pmus.places(), first + 1);
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "no id is given twice");
+        assert!(engine.set_mux_interval_ms(ids[0], 5).is_err());
+    }
+
+    #[derive(Debug)]
+    struct NoProbes;
+
+    impl crate::Probes for NoProbes {
+        fn set(&mut self, _attr: &perfuse_abi::Attr, _returns: bool) -> Result<u64, perfuse_abi::Errno> {
+            Err(perfuse_abi::Errno::ENOENT)
+        }
+
+        fn clear(&mut self, _number: u64) {}
+
+        fn filter(&mut self, _number: u64, _text: &str) -> Result<crate::Filter, perfuse_abi::Errno> {
+            Err(perfuse_abi::Errno::EINVAL)
+        }
     }
 }

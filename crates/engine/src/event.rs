@@ -1,5 +1,6 @@
 //! An event: its state, its place in groups and contexts, and the arithmetic of its times.
 
+use crate::bpf::BpfProgram;
 use crate::buffer::BufferKey;
 use crate::context::{Clock, ContextKey};
 use crate::host::{CgroupId, PidNamespace};
@@ -87,6 +88,8 @@ pub struct Event {
     /// Its trace was announced.
     pub(crate) itrace_started: bool,
 
+    /// The BPF program that was attached by it (rule K1).
+    pub(crate) program: Option<BpfProgram>,
     pub(crate) buffer: Option<BufferKey>,
     /// Mappings of its descriptor.
     pub(crate) mappings: u32,

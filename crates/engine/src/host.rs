@@ -1,6 +1,7 @@
 //! What the engine asks the world: who may do what, and what a descriptor or a process number means.
 //! Everything else it is told.
 
+use crate::bpf::BpfProgram;
 use crate::event::EventKey;
 use crate::sync::AtomicU64;
 use crate::task::TaskId;
@@ -66,19 +67,32 @@ pub struct LockLimit {
 
 /// The questions.
 ///
-/// The methods that have a body answer as a machine does that has no such thing.
+/// The methods that have a body, which are all, answer as a machine does that has no such thing: nobody may do
+/// more than look at himself, and there are no process numbers, descriptors or rings.
 pub trait Host {
     /// Whether a caller has a capability.
-    fn capable(&self, caller: TaskId, capability: Capability) -> bool;
+    fn capable(&self, caller: TaskId, capability: Capability) -> bool {
+        let _ = (caller, capability);
+        false
+    }
 
     /// Whether a caller may look at a task. Everybody may look at himself; that is not asked.
-    fn may_access(&self, caller: TaskId, target: TaskId, access: Access) -> bool;
+    fn may_access(&self, caller: TaskId, target: TaskId, access: Access) -> bool {
+        let _ = (caller, target, access);
+        false
+    }
 
     /// The task of this number in the caller's pid namespace (rule B12); 0 is not asked.
-    fn find_task(&self, caller: TaskId, pid: u32) -> Option<TaskId>;
+    fn find_task(&self, caller: TaskId, pid: u32) -> Option<TaskId> {
+        let _ = (caller, pid);
+        None
+    }
 
     /// The event of a descriptor; `None` for a descriptor that is none of an event, or not open.
-    fn event_of(&self, caller: TaskId, fd: i32) -> Option<EventKey>;
+    fn event_of(&self, caller: TaskId, fd: i32) -> Option<EventKey> {
+        let _ = (caller, fd);
+        None
+    }
 
     /// Sets a descriptor number aside for an event about to be made: `EMFILE`, `ENFILE` (rule B10).
     fn reserve_descriptor(&mut self, caller: TaskId) -> Result<(), Errno> {
@@ -90,6 +104,12 @@ pub trait Host {
     fn cgroup_of(&self, caller: TaskId, fd: i32) -> Result<CgroupId, Errno> {
         let _ = (caller, fd);
         Err(Errno::EBADF)
+    }
+
+    /// The BPF program of a descriptor: `EBADF` for one that is not open, `EINVAL` for anything else (rule K1).
+    fn bpf_program(&self, caller: TaskId, fd: i32) -> Result<BpfProgram, Errno> {
+        let _ = (caller, fd);
+        Err(Errno::EINVAL)
     }
 
     /// The pid namespace of a caller.
@@ -105,7 +125,10 @@ pub trait Host {
     }
 
     /// Shared memory of so many pages, zeroed: `ENOMEM`.
-    fn allocate(&mut self, caller: TaskId, pages: usize) -> Result<Arc<dyn Memory>, Errno>;
+    fn allocate(&mut self, caller: TaskId, pages: usize) -> Result<Arc<dyn Memory>, Errno> {
+        let _ = (caller, pages);
+        Err(Errno::ENOMEM)
+    }
 
     /// What a security module says about a step: its errno is passed on (rules B3, B22, F3).
     fn security(&self, caller: TaskId, step: SecurityStep) -> Result<(), Errno> {

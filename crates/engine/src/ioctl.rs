@@ -1,6 +1,7 @@
 //! The ioctls and prctls (rules C44 to C57), and closing.
 
 use crate::attr::{self, UserMemory};
+use crate::bpf::BpfQuery;
 use crate::engine::Engine;
 use crate::event::{EventKey, State};
 use crate::host::{Capability, Host, SecurityStep};
@@ -40,6 +41,10 @@ pub enum Ioctl<'a> {
     PauseOutput(bool),
     /// `PERF_EVENT_IOC_SET_FILTER`.
     SetFilter(&'a str),
+    /// `PERF_EVENT_IOC_SET_BPF`: the descriptor of a program (rule K1).
+    SetBpf(i32),
+    /// `PERF_EVENT_IOC_QUERY_BPF`: what is found is written even if it fails (rule K10).
+    QueryBpf(&'a mut BpfQuery),
     /// `PERF_EVENT_IOC_MODIFY_ATTRIBUTES`.
     ModifyAttributes(&'a mut AttrMemory<'a>),
 }
@@ -87,6 +92,8 @@ impl Engine {
             }
             Ioctl::PauseOutput(pause) => self.pause_output(event, pause)?,
             Ioctl::SetFilter(text) => self.set_filter(event, text)?,
+            Ioctl::SetBpf(fd) => self.set_program(host, caller, event, fd)?,
+            Ioctl::QueryBpf(query) => self.query_programs(host, caller, event, query)?,
             Ioctl::ModifyAttributes(memory) => self.modify(host, caller, event, now, memory.0)?,
         }
         Ok(0)

@@ -31,6 +31,7 @@ extern crate std;
 
 mod attr;
 mod aux;
+mod bpf;
 mod buffer;
 mod context;
 mod cpu;
@@ -57,9 +58,10 @@ mod task;
 
 pub use attr::UserMemory;
 pub use aux::AuxRoom;
+pub use bpf::{BpfProgram, BpfQuery, ProgramContext, ProgramKind, Run};
 pub use buffer::MapRequest;
 pub use effect::{Effect, Notice, Trap, Watch};
-pub use engine::{Config, Engine};
+pub use engine::{Config, Engine, Holdings};
 pub use event::{EventKey, State};
 pub use host::{Access, Capability, CgroupId, Host, LockLimit, Memory, PidNamespace, SecurityStep};
 pub use ioctl::{AttrMemory, Ioctl};
@@ -76,5 +78,7 @@ pub use sample::Facts;
 pub use sideband::Mapping;
 pub use slab::Key;
 pub use sync::AtomicU64;
+#[cfg(loom)]
+pub use sync::interrupt_after;
 pub use sysctl::Sysctl;
 pub use task::{CloneFlags, Leaving, TaskFacts, TaskId};

@@ -1,6 +1,6 @@
 //! `perf_event_open(2)`: everything that is checked, in the kernel's order (section B).
 
-use crate::attr::{self, EXTENDED_REGISTERS, UserMemory};
+use crate::attr::{self, UserMemory};
 use crate::context::{Context, ContextKey, Whose};
 use crate::engine::Engine;
 use crate::event::{Event, EventKey, State, Times};
@@ -206,8 +206,8 @@ impl Engine {
             id,
             asked_type,
             state: if disabled { State::Off } else { State::Inactive },
-            pmu: PmuId(0),
-            place: PmuId(0),
+            pmu: PmuId::NONE,
+            place: PmuId::NONE,
             software: false,
             hw: Hw::new(key, &attr),
             context: None,
@@ -232,6 +232,7 @@ impl Engine {
             pending_trap: false,
             lost: 0,
             itrace_started: false,
+            program: None,
             buffer: None,
             mappings: 0,
             asynchronous: false,
@@ -262,7 +263,7 @@ impl Engine {
         let event = &self.events[key];
         let caps = self.pmus.get(event.pmu).info.caps;
         let registers = event.attr().sample_regs_user | event.attr().sample_regs_intr;
-        if registers & EXTENDED_REGISTERS != 0 && !caps.extended_regs {
+        if registers & attr::extended_registers(self.config.arch) != 0 && !caps.extended_regs {
             return Err(Errno::EOPNOTSUPP);
         }
         if caps.no_exclude && event.attr().flags.intersects(EXCLUDE) {
@@ -306,8 +307,10 @@ impl Engine {
                 result => return result.map(|()| pmu),
             }
         }
-        let all: Vec<PmuId> = self.pmus.living().rev().map(|(id, _)| id).collect();
-        for pmu in all {
+        // The newest first.
+        let mut all: Vec<PmuId> = self.pmus.living().map(|(id, _)| id).collect();
+        all.sort_unstable();
+        for pmu in all.into_iter().rev() {
             match self.try_pmu(key, pmu, whom, leader) {
                 Err(Errno::ENOENT) => {}
                 result => return result.map(|()| pmu),
@@ -531,9 +534,12 @@ impl Engine {
         let hardware = hardware.map(|member| self.events[member].pmu);
         let (software, pmu) = (self.events[key].software, self.events[key].pmu);
         match (software, hardware) {
-            // It takes its turn where the group does.
+            // It takes its turn where the group does; as for its arrival see rule C23.
             (true, _) => {
-                self.events[key].place = self.events[leader].place;
+                let place = self.events[leader].place;
+                if self.pmus.get(place).info.context != TaskContext::Software {
+                    self.events[key].place = place;
+                }
                 Ok(None)
             }
             (false, Some(other)) if other != pmu => Err(Errno::EINVAL),
@@ -579,6 +585,9 @@ impl Engine {
             driver.event_destroy(&mut event.hw);
         }
         self.breakpoints.release(key);
+        if event.program.is_some() {
+            self.drop_programs(key);
+        }
     }
 
     /// Bytes of a read of this event in its group (rule E3).

@@ -6,8 +6,22 @@ use crate::event::{EventKey, State};
 use crate::moment::Moment;
 use crate::pmu::{Overflow, PmuId, THROTTLED};
 use crate::sample::Facts;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use perfuse_abi::{AttrFlags, EventType, SampleType, Software};
+
+/// An interrupt that comes in the middle of a record.
+pub(crate) struct Nested {
+    pmu: PmuId,
+    pub(crate) cpu: u32,
+    moment: Box<dyn Moment + Send>,
+}
+
+impl core::fmt::Debug for Nested {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Nested").field("pmu", &self.pmu).field("cpu", &self.cpu).finish_non_exhaustive()
+    }
+}
 
 impl Engine {
     /// A software event happened `count` times at once on a cpu: it counts for the running task and for
@@ -43,9 +57,11 @@ impl Engine {
         count: u64,
         facts: &Facts<'_>,
     ) {
-        for event in self.cpus[cpu as usize].listeners.of(type_, config) {
-            self.occurrence(event, cpu, now, count, facts);
-        }
+        let mut heard = core::mem::take(&mut self.heard);
+        heard.extend(self.cpus[cpu as usize].listeners.of(type_, config));
+        heard.iter().for_each(|&event| self.occurrence(event, cpu, now, count, facts));
+        heard.clear();
+        self.heard = heard;
         self.settle(now);
     }
 
@@ -115,6 +131,10 @@ impl Engine {
         let period = period.unwrap_or(own.hw.last_period);
         let mut stop = self.account_interrupt(event, cpu, now, throttle);
         self.pause_aux(event, cpu, now, true);
+        if !self.program_wants(event, cpu, now, facts, period) {
+            self.pause_aux(event, cpu, now, false);
+            return stop;
+        }
         let mut notice = Notice::In;
         let mut over = false;
         let own = &mut self.events[event];
@@ -311,27 +331,55 @@ impl Engine {
     /// A PMU interrupts a cpu. `took_ns`: how long the handling of the last one took, if the host knows
     /// (rule I24).
     pub fn interrupt(&mut self, pmu: PmuId, cpu: u32, now: u64, took_ns: Option<u64>, moment: &dyn Moment) {
-        let mut over: Vec<Overflow> = Vec::new();
-        if let Some(driver) = self.pmus.driver(pmu) {
-            driver.interrupt(cpu, now, &mut over);
-        }
-        for Overflow { event, addr, exact_ip } in over {
-            self.counter_overflowed(
-                event,
-                cpu,
-                now,
-                &Facts { addr: Some(addr), exact_ip, ..Facts::new(moment) },
-            );
-        }
+        self.overflows_of(pmu, cpu, now, moment);
         if let Some(took) = took_ns {
             self.sample_took(cpu, took);
         }
         self.settle(now);
     }
 
+    /// A PMU interrupts a cpu in the middle of the next record that is written there, as interrupts can that nothing
+    /// holds back (rule G4). What they write comes behind that record, and shows with it. Whether it
+    /// came is for [`interrupt_came`](Self::interrupt_came) to tell.
+    pub fn interrupt_within(&mut self, pmu: PmuId, cpu: u32, moment: Box<dyn Moment + Send>) {
+        self.nested = Some(Nested { pmu, cpu, moment });
+    }
+
+    /// Nothing is written any longer: whether the interrupt of
+    /// [`interrupt_within`](Self::interrupt_within) came. If not it comes no more. Events that used up their
+    /// overflows in it go off now, as nothing can be switched from within it.
+    pub fn interrupt_came(&mut self, now: u64) -> bool {
+        self.settle(now);
+        self.nested.take().is_none()
+    }
+
+    /// A record is being written on its cpu.
+    pub(crate) fn nested_interrupt(&mut self, now: u64) {
+        if let Some(Nested { pmu, cpu, moment }) = self.nested.take() {
+            self.overflows_of(pmu, cpu, now, &*moment);
+        }
+    }
+
+    fn overflows_of(&mut self, pmu: PmuId, cpu: u32, now: u64, moment: &dyn Moment) {
+        let mut over: Vec<Overflow> = Vec::new();
+        if let Some(driver) = self.pmus.driver(pmu) {
+            driver.interrupt(cpu, now, &mut over);
+        }
+        for Overflow { event, addr, exact_ip } in over {
+            let facts = Facts { addr: Some(addr), exact_ip, ..Facts::new(moment) };
+            // What they bring about comes when all have been told of (rule I2).
+            self.one_overflowed(event, cpu, now, &facts);
+        }
+    }
+
     /// One event's counter overflowed, of a PMU whose hardware tells more than
     /// [`interrupt`](Self::interrupt) can pass on: branches, weights, sources of data.
     pub fn counter_overflowed(&mut self, event: EventKey, cpu: u32, now: u64, facts: &Facts<'_>) {
+        self.one_overflowed(event, cpu, now, facts);
+        self.settle(now);
+    }
+
+    fn one_overflowed(&mut self, event: EventKey, cpu: u32, now: u64, facts: &Facts<'_>) {
         // One before it in this interrupt may have throttled its group.
         let Some(own) = self.events.get(event).filter(|event| !event.hw.stopped) else { return };
         // Rule I5: the period that is over, not the one that begins.
@@ -342,7 +390,6 @@ impl Engine {
         if self.overflow(event, cpu, now, facts, Some(period), true) {
             self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
         }
-        self.settle(now);
     }
 
     /// Fewer samples are allowed where they take too long (rule I24).

@@ -1,6 +1,7 @@
 //! PMUs: the trait that drivers implement, what they see of an event, and the registry.
 
 use crate::aux::{Door, Note};
+use crate::bpf::ProgramKind;
 use crate::cpu::{Listeners, Timers};
 use crate::effect::Effect;
 use crate::event::EventKey;
@@ -409,6 +410,18 @@ pub trait Pmu: fmt::Debug + Send {
         Err(Errno::EINVAL)
     }
 
+    /// Whether what was recorded at a hit passes the filter of an event (rule J34). Copies are asked about as
+    /// their original.
+    fn passes(&self, event: EventKey, record: &[u8]) -> bool {
+        let _ = (event, record);
+        true
+    }
+
+    /// Which BPF programs its events take: those for overflows, but for tracing events (rule K1).
+    fn programs(&self) -> ProgramKind {
+        ProgramKind::PerfEvent
+    }
+
     /// Makes an AUX area of so many pages: the driver's own handle (rule F9).
     fn setup_aux(&mut self, hw: &Hw, pages: usize, overwrite: bool) -> Result<u64, Errno> {
         let _ = (hw, pages, overwrite);
@@ -440,13 +453,24 @@ pub trait Pmu: fmt::Debug + Send {
     }
 }
 
-/// Names a registered PMU. Its order is that of registration.
+/// Names a registered PMU, and no other one afterwards. Its order is that of registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PmuId(pub(crate) u32);
+pub struct PmuId {
+    /// One more than that of the PMU registered before.
+    serial: u32,
+    /// Its place in the registry, which is given away again.
+    slot: u32,
+}
+
+impl PmuId {
+    /// Of no PMU: an event that is being opened has none yet.
+    pub(crate) const NONE: PmuId = PmuId { serial: 0, slot: 0 };
+}
 
 /// A registered PMU.
 #[derive(Debug)]
 pub(crate) struct Registered {
+    serial: u32,
     pub(crate) info: PmuInfo,
     pub(crate) type_: EventType,
     pub(crate) mux_interval_ns: u64,
@@ -458,6 +482,9 @@ pub(crate) struct Registered {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     all: Vec<Registered>,
+    last_serial: u32,
+    /// Places of PMUs that are gone and that nothing refers to any longer.
+    free: Vec<u32>,
 }
 
 /// The first type that is given away.
@@ -479,19 +506,53 @@ impl Registry {
                 free.ok_or(Errno::ENOSPC)?
             }
         };
+        let serial = self.last_serial.checked_add(1).ok_or(Errno::ENOSPC)?;
+        self.last_serial = serial;
         driver.registered(type_);
-        self.all.push(Registered { info, type_, mux_interval_ns, driver: Some(driver) });
-        Ok(PmuId(self.all.len() as u32 - 1))
+        let own = Registered { serial, info, type_, mux_interval_ns, driver: Some(driver) };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.all[slot as usize] = own;
+                slot
+            }
+            None => {
+                self.all.push(own);
+                self.all.len() as u32 - 1
+            }
+        };
+        Ok(PmuId { serial, slot })
     }
 
+    /// The driver goes. Events that it had may still ask what it was like, until they are
+    /// [released](Self::release).
     pub(crate) fn remove(&mut self, id: PmuId) -> Option<Box<dyn Pmu>> {
-        self.all[id.0 as usize].driver.take()
+        let own = self.all.get_mut(id.slot as usize).filter(|own| own.serial == id.serial)?;
+        own.info.description = Description::default();
+        own.driver.take()
     }
 
-    /// Those that are there, oldest first.
-    pub(crate) fn living(&self) -> impl DoubleEndedIterator<Item = (PmuId, &Registered)> {
+    /// Those that are gone while something may still refer to them.
+    pub(crate) fn gone(&self) -> impl Iterator<Item = PmuId> + '_ {
+        let all = self.all.iter().enumerate().filter(|(_, pmu)| pmu.driver.is_none());
+        let ids = all.map(|(slot, pmu)| PmuId { serial: pmu.serial, slot: slot as u32 });
+        ids.filter(|id| !self.free.contains(&id.slot))
+    }
+
+    /// Nothing refers to this one any longer: its place can be had.
+    pub(crate) fn release(&mut self, id: PmuId) {
+        self.free.push(id.slot);
+    }
+
+    /// Places in all, those that can be had among them.
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Those that are there, in the order of their places.
+    pub(crate) fn living(&self) -> impl Iterator<Item = (PmuId, &Registered)> {
         let all = self.all.iter().enumerate().filter(|(_, pmu)| pmu.driver.is_some());
-        all.map(|(index, pmu)| (PmuId(index as u32), pmu))
+        all.map(|(slot, pmu)| (PmuId { serial: pmu.serial, slot: slot as u32 }, pmu))
     }
 
     /// The drivers of those.
@@ -507,17 +568,26 @@ impl Registry {
         self.living().find(|(_, pmu)| pmu.info.name == name).map(|(id, _)| id)
     }
 
+    /// That of an event.
     pub(crate) fn get(&self, id: PmuId) -> &Registered {
-        &self.all[id.0 as usize]
+        &self.all[id.slot as usize]
     }
 
-    pub(crate) fn get_mut(&mut self, id: PmuId) -> &mut Registered {
-        &mut self.all[id.0 as usize]
+    /// One that a host asks for by the id it was told, unless it is gone.
+    pub(crate) fn find(&self, id: PmuId) -> Option<&Registered> {
+        let own = self.all.get(id.slot as usize)?;
+        (own.serial == id.serial && own.driver.is_some()).then_some(own)
+    }
+
+    pub(crate) fn find_mut(&mut self, id: PmuId) -> Option<&mut Registered> {
+        let own = self.all.get_mut(id.slot as usize)?;
+        (own.serial == id.serial && own.driver.is_some()).then_some(own)
     }
 
     /// The driver; `None` for a PMU that is gone.
     pub(crate) fn driver(&mut self, id: PmuId) -> Option<&mut (dyn Pmu + 'static)> {
-        self.all[id.0 as usize].driver.as_deref_mut()
+        let own = self.all.get_mut(id.slot as usize).filter(|own| own.serial == id.serial)?;
+        own.driver.as_deref_mut()
     }
 }
 

@@ -49,12 +49,15 @@ impl Engine {
         }
         self.refresh(&members, family, now);
         let times = self.total_times(leader, now, family);
+        // Rule D14: what is shown last is what the copies lost, which is told to their originals.
+        let copied = group && family && !self.events[leader].children.is_empty();
         let entries: Vec<ReadEntry> = members
             .iter()
             .map(|&member| {
                 let original = &self.events[self.events[member].original()];
                 let value = if family { self.total_count(member) } else { self.events[member].hw.count };
-                ReadEntry { value, id: Some(original.id), lost: Some(original.lost) }
+                let lost = if copied { 0 } else { self.events[member].lost };
+                ReadEntry { value, id: Some(original.id), lost: Some(lost) }
             })
             .collect();
         ReadValues::build(words, format, times, entries.into_iter()).map_err(|_| Errno::EINVAL)

@@ -50,6 +50,13 @@ pub struct RingOptions {
     pub watermark: Option<u32>,
 }
 
+/// Room whose writer was interrupted.
+#[derive(Debug)]
+pub(crate) struct Held {
+    at: u64,
+    wakeup: u64,
+}
+
 /// Room for a record.
 #[derive(Debug)]
 pub struct Slot<'r> {
@@ -60,8 +67,11 @@ pub struct Slot<'r> {
 }
 
 /// There was no room, or the ring is paused: the record is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Full {
+    /// Readers are to be woken all the same, because of what was written from an interrupt meanwhile.
+    pub wakes: bool,
+}
 
 /// `EPOLLIN | EPOLLRDNORM`.
 const READABLE: u64 = 0x41;
@@ -183,18 +193,18 @@ impl Ring {
     pub fn begin(&self, bytes: usize, lost_bytes: usize) -> Result<Slot<'_>, Full> {
         if self.paused.load(Ordering::Relaxed) != 0 {
             self.lose();
-            return Err(Full);
+            return Err(Full::default());
         }
         let tells = self.lost.load(Ordering::Relaxed) > 0;
         let need = (bytes + if tells { lost_bytes } else { 0 }) as u64;
-        self.nest.fetch_add(1, Ordering::Relaxed);
+        // Before this writer counts: one that interrupts it afterwards leaves its wakeup to this one.
         let wakeup = self.wakeup.load(Ordering::Relaxed);
+        self.nest.fetch_add(1, Ordering::Relaxed);
         let mut head = self.head.load(Ordering::Relaxed);
         let new = loop {
             if !self.overwrite && self.room(head) < need {
                 self.lost.fetch_add(1, Ordering::Relaxed);
-                self.end(wakeup);
-                return Err(Full);
+                return Err(Full { wakes: self.end(wakeup) });
             }
             let new = if self.backward { head.wrapping_sub(need) } else { head.wrapping_add(need) };
             match self.head.compare_exchange(head, new, Ordering::Relaxed, Ordering::Relaxed) {
@@ -210,9 +220,16 @@ impl Ring {
         Ok(Slot { ring: self, at: if self.backward { new } else { head }, wakeup, lost })
     }
 
+    /// The writer that was interrupted goes on.
+    pub(crate) fn go_on(&self, held: Held) -> Slot<'_> {
+        Slot { ring: self, at: held.at, wakeup: held.wakeup, lost: None }
+    }
+
     /// A sample was written: after `every` of them the reader is woken (rule G15).
     pub fn count_sample(&self, every: u32) {
-        if every > 0 && self.events.fetch_add(1, Ordering::Relaxed) + 1 >= u64::from(every) {
+        // An interrupt between the two may take as many again: the next samples make up for it.
+        let events = |ring: &Ring| ring.events.fetch_add(1, Ordering::Relaxed).wrapping_add(1) as i64;
+        if every > 0 && events(self) >= i64::from(every) {
             self.events.fetch_sub(every.into(), Ordering::Relaxed);
             self.wakeup.fetch_add(1, Ordering::Relaxed);
         }
@@ -273,12 +290,23 @@ impl Slot<'_> {
     /// Writes bytes, a multiple of 8.
     pub fn put(&mut self, bytes: &[u8]) {
         let data = &self.ring.memory.words()[self.ring.start..];
-        for chunk in bytes.chunks_exact(WORD) {
-            let word = u64::from_ne_bytes(chunk.try_into().expect("eight bytes"));
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            // Up to the end of the ring, and on from its start.
             let place = (self.at / WORD as u64) as usize & (self.ring.words - 1);
-            data[place].store(word, Ordering::Relaxed);
-            self.at = self.at.wrapping_add(WORD as u64);
+            let (now, later) = rest.split_at(rest.len().min((self.ring.words - place) * WORD));
+            for (chunk, word) in now.chunks_exact(WORD).zip(&data[place..]) {
+                let value = u64::from_ne_bytes(chunk.try_into().expect("eight bytes"));
+                word.store(value, Ordering::Relaxed);
+            }
+            self.at = self.at.wrapping_add(now.len() as u64);
+            rest = later;
         }
+    }
+
+    /// An interrupt comes while the record is written.
+    pub(crate) fn hold(self) -> Held {
+        Held { at: self.at, wakeup: self.wakeup }
     }
 
     /// The record is complete. Whether to wake readers (rule G18).

@@ -142,7 +142,7 @@ impl Engine {
         let mut bytes = core::mem::take(&mut self.scratch.bytes);
         bytes.clear();
         let fits = decoded.encode(&self.events[event].format(), &mut bytes).is_ok();
-        self.output(event, fits.then_some(&bytes), sample_id, None);
+        self.output(event, fits.then_some(&mut bytes), sample_id, None, (cpu, now));
         self.scratch.bytes = bytes;
     }
 
@@ -152,9 +152,10 @@ impl Engine {
     fn output(
         &mut self,
         event: EventKey,
-        bytes: Option<&Vec<u8>>,
+        bytes: Option<&mut Vec<u8>>,
         sample_id: SampleId,
         wakeup_events: Option<u32>,
+        (cpu, now): (u32, u64),
     ) {
         let original = self.events[event].original();
         let Some(key) = self.events[original].buffer else { return };
@@ -162,11 +163,11 @@ impl Engine {
         let id = self.events[original].id;
         let ring = &self.buffers[key].ring;
         let lost_bytes = 24 + format.trailer_len();
-        let slot = match bytes {
+        let slot = match &bytes {
             Some(bytes) => ring.begin(bytes.len(), lost_bytes),
             None => {
                 ring.lose();
-                Err(crate::ring::Full)
+                Err(crate::ring::Full::default())
             }
         };
         let (Ok(mut slot), Some(bytes)) = (slot, bytes) else {
@@ -177,13 +178,28 @@ impl Engine {
         };
         if let Some(lost) = slot.lost() {
             let record = Record::Lost(Lost { id, lost });
+            // It is the original's, whoever lost them (rule G8).
+            let sample_id = SampleId { stream_id: Some(id), ..sample_id };
             let decoded = Decoded { sample_id, ..Decoded::from(record) };
             let mut told = Vec::with_capacity(lost_bytes);
             let encoded = decoded.encode(&format, &mut told);
             debug_assert!(encoded.is_ok(), "a small record");
             slot.put(&told);
+            // What was made for it is in the record behind it too.
+            let kind = self.events[event].attr().sample_type;
+            if let Some(at) = stream_id_at(kind, bytes.len(), wakeup_events.is_some()) {
+                if format.sample_id_all {
+                    bytes[at..at + 8].copy_from_slice(&id.to_ne_bytes());
+                }
+            }
+        }
+        if self.nested.as_ref().is_some_and(|nested| nested.cpu == cpu) {
+            let held = slot.hold();
+            self.nested_interrupt(now);
+            slot = self.buffers[key].ring.go_on(held);
         }
         slot.put(bytes);
+        let ring = &self.buffers[key].ring;
         if let Some(every) = wakeup_events {
             ring.count_sample(every);
         }
@@ -302,7 +318,7 @@ impl Engine {
         bytes.clear();
         let fits = decoded.encode(&format, &mut bytes).is_ok();
         let every = attr.wakeup_events().unwrap_or(0);
-        self.output(event, fits.then_some(&bytes), sample_id, Some(every));
+        self.output(event, fits.then_some(&mut bytes), sample_id, Some(every), (cpu, now));
         (scratch.bytes, scratch.stack, scratch.aux) = (bytes, stack, aux);
         self.scratch = scratch;
     }
@@ -350,6 +366,20 @@ impl Engine {
         add(SampleType::REGS_USER, sample.regs_user.map_or(0, |regs| 8 + regs.words.len() * 8));
         bytes
     }
+}
+
+/// Where in a record of so many bytes the stream id stands: in a sample, or in the trailer of another.
+fn stream_id_at(kind: SampleType, len: usize, sample: bool) -> Option<usize> {
+    const BEFORE: SampleType = SampleType::IDENTIFIER
+        .union(SampleType::IP)
+        .union(SampleType::TID)
+        .union(SampleType::TIME)
+        .union(SampleType::ADDR)
+        .union(SampleType::ID);
+    const FROM_HERE: SampleType = SampleType::STREAM_ID.union(SampleType::CPU).union(SampleType::IDENTIFIER);
+    let words = |of: SampleType| kind.intersection(of).bits().count_ones() as usize;
+    let there = kind.contains(SampleType::STREAM_ID);
+    there.then(|| if sample { 8 + 8 * words(BEFORE) } else { len - 8 * words(FROM_HERE) })
 }
 
 fn registers(moment: &dyn Moment, which: Registers, mask: u64, words: &mut Vec<u64>) -> RegsAbi {

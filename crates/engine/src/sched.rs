@@ -6,7 +6,6 @@ use crate::effect::Notice;
 use crate::engine::Engine;
 use crate::event::{EventKey, State};
 use crate::pmu::{PmuId, THROTTLED, Transaction};
-use alloc::vec::Vec;
 use perfuse_abi::{AttrFlags, Errno};
 
 impl Engine {
@@ -28,28 +27,38 @@ impl Engine {
         own.scheduled = Kinds { pinned: had.pinned | kinds.pinned, flexible: had.flexible | kinds.flexible };
         for kind in [Kind::Pinned, Kind::Flexible] {
             if kinds.has(kind) && !had.has(kind) {
-                for pmu in self.pmus_of(context, pmu) {
-                    self.pass(context, cpu, pmu, kind, now);
-                }
+                self.each_pmu(context, pmu, |engine, pmu| engine.pass(context, cpu, pmu, kind, now));
             }
         }
     }
 
-    fn pmus_of(&self, context: ContextKey, only: Option<PmuId>) -> Vec<PmuId> {
-        let all = self.contexts[context].pmus.keys().copied();
-        all.filter(|pmu| only.is_none_or(|only| only == *pmu)).collect()
+    /// Does something for each PMU that has events in a context; `only`: for this one.
+    fn each_pmu(
+        &mut self,
+        context: ContextKey,
+        only: Option<PmuId>,
+        mut step: impl FnMut(&mut Engine, PmuId),
+    ) {
+        if let Some(only) = only {
+            if self.contexts[context].pmus.contains_key(&only) {
+                step(self, only);
+            }
+            return;
+        }
+        let mut last = None;
+        while let Some(pmu) = self.contexts[context].pmu_after(last) {
+            step(self, pmu);
+            last = Some(pmu);
+        }
     }
 
     /// One pass: all groups of a kind of one PMU get their turn (rules C11, C12).
     fn pass(&mut self, context: ContextKey, cpu: u32, pmu: PmuId, kind: Kind, now: u64) {
-        let cgroups = match self.contexts[context].whose {
-            Whose::Cpu(_) => self.cgroups_of(self.cpus[cpu as usize].current),
-            _ => Vec::new(),
-        };
-        let whose = self.contexts[context].whose;
-        let leaders = self.contexts[context].groups(kind).for_cpu(whose, cpu, pmu, &cgroups);
+        let mut turns = core::mem::take(&mut self.turns);
+        let (own, cgroups) = (&self.contexts[context], self.cgroups_of(self.cpus[cpu as usize].current));
+        own.groups_of(kind).for_cpu(own.whose, cpu, pmu, cgroups, &mut turns);
         let mut room = true;
-        for leader in leaders {
+        for (_, leader) in turns.drain(..) {
             if self.events[leader].state <= State::Off || self.events[leader].state == State::Active {
                 continue;
             }
@@ -78,6 +87,7 @@ impl Engine {
                 }
             }
         }
+        self.turns = turns;
     }
 
     /// Rule C12, steps 1 to 3.
@@ -112,10 +122,9 @@ impl Engine {
             }
         };
         txn(self, &mut |pmu| pmu.start_txn(cpu, Transaction::Add));
-        let members = self.group_of(leader);
         let mut result = Ok(());
         let mut tried = 0;
-        for &member in &members {
+        while let Some(member) = self.member(leader, tried) {
             result = self.event_sched_in(member, cpu, now);
             if result.is_err() {
                 break;
@@ -125,13 +134,15 @@ impl Engine {
         if result.is_ok() {
             txn(self, &mut |pmu| result = pmu.commit_txn(cpu));
             if result.is_ok() {
-                members.iter().for_each(|&member| self.update_page(member, now));
+                for member in 0..tried {
+                    self.member(leader, member).into_iter().for_each(|member| self.update_page(member, now));
+                }
                 return Ok(());
             }
         }
         // Siblings first, then the leader.
-        for &member in members[..tried].iter().skip(1) {
-            self.event_sched_out(member, now);
+        for sibling in 1..tried {
+            self.member(leader, sibling).into_iter().for_each(|member| self.event_sched_out(member, now));
         }
         if tried > 0 {
             self.event_sched_out(leader, now);
@@ -193,7 +204,11 @@ impl Engine {
     /// Takes a group off its cpu.
     pub(crate) fn group_sched_out(&mut self, leader: EventKey, now: u64) {
         if self.events[leader].state == State::Active {
-            self.group_of(leader).into_iter().for_each(|member| self.event_sched_out(member, now));
+            let mut number = 0;
+            while let Some(member) = self.member(leader, number) {
+                self.event_sched_out(member, now);
+                number += 1;
+            }
         }
     }
 
@@ -204,9 +219,7 @@ impl Engine {
         own.scheduled =
             Kinds { pinned: had.pinned & !kinds.pinned, flexible: had.flexible & !kinds.flexible };
         let changed = Kinds { pinned: had.pinned & kinds.pinned, flexible: had.flexible & kinds.flexible };
-        for pmu in self.pmus_of(context, pmu) {
-            self.pmu_sched_out(context, pmu, changed, now);
-        }
+        self.each_pmu(context, pmu, |engine, pmu| engine.pmu_sched_out(context, pmu, changed, now));
         // Only now: what is taken off counts its times up to this moment.
         let own = &mut self.contexts[context];
         if own.scheduled == Kinds::default() {
@@ -217,9 +230,10 @@ impl Engine {
     fn pmu_sched_out(&mut self, context: ContextKey, pmu: PmuId, kinds: Kinds, now: u64) {
         for kind in [Kind::Pinned, Kind::Flexible] {
             if kinds.has(kind) {
-                for leader in self.contexts[context].pmu(pmu).active(kind).clone() {
-                    self.group_sched_out(leader, now);
-                }
+                // All leave: nobody has to be looked for in the list.
+                let mut active = core::mem::take(self.contexts[context].pmu(pmu).active(kind));
+                active.drain(..).for_each(|leader| self.group_sched_out(leader, now));
+                *self.contexts[context].pmu(pmu).active(kind) = active;
             }
         }
         if kinds.flexible {
@@ -306,9 +320,17 @@ impl Engine {
         own.flexible.insert(event.order(), leader);
     }
 
-    /// Puts an event into a context (rule C17).
+    /// Puts an event into a context (rule C17). One that is off moves nobody, unless it is the first.
     pub(crate) fn install(&mut self, context: ContextKey, event: EventKey, now: u64) {
+        let first = self.contexts[context].events.is_empty();
         self.attach(context, event, now);
+        let cgroup = self.events[event].cgroup.is_some();
+        // A group that moved for it has to come back, though (rule C36).
+        let own = &self.events[event];
+        let moved = own.leader != event && !own.software;
+        if self.effective_state(event) == State::Off && !first && !cgroup && !moved {
+            return;
+        }
         if let Some(cpu) = self.cpu_of_or_join(context, now) {
             let kind = Kind::of(&self.events[self.events[event].leader]);
             let place = self.events[event].place;

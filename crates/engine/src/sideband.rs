@@ -5,7 +5,6 @@ use crate::event::{Event, EventKey, State};
 use crate::host::PidNamespace;
 use crate::sample::NOBODY;
 use crate::task::{Leaving, TaskId};
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use perfuse_abi::AttrFlags;
 use perfuse_abi::record::{
@@ -15,9 +14,12 @@ use perfuse_abi::record::{
 use perfuse_abi::wire::{Padding, Seq, Text};
 
 /// How many events anywhere want a class of records: without any, none are made (rule H42).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Gates {
-    counts: BTreeMap<u64, usize>,
+    /// By the bit of the flag.
+    counts: [usize; 64],
+    /// Those that some event has.
+    open: u64,
 }
 
 const MMAPS: AttrFlags = AttrFlags::MMAP.union(AttrFlags::MMAP_DATA);
@@ -32,16 +34,25 @@ const CPU_WIDE: AttrFlags = HEARS_TASKS
     .union(AttrFlags::TEXT_POKE)
     .union(AttrFlags::BPF_EVENT);
 
+impl Default for Gates {
+    fn default() -> Self {
+        Gates { counts: [0; 64], open: 0 }
+    }
+}
+
 impl Gates {
     fn count(&mut self, flags: AttrFlags, comes: bool) {
-        for bit in flags.iter() {
-            let count = self.counts.entry(bit.bits()).or_default();
-            *count = if comes { *count + 1 } else { count.saturating_sub(1) };
+        for (bit, count) in self.counts.iter_mut().enumerate() {
+            if flags.bits() >> bit & 1 != 0 {
+                *count = if comes { *count + 1 } else { count.saturating_sub(1) };
+                let mask = 1 << bit;
+                self.open = if *count > 0 { self.open | mask } else { self.open & !mask };
+            }
         }
     }
 
     fn open(&self, any_of: AttrFlags) -> bool {
-        any_of.iter().any(|bit| self.counts.get(&bit.bits()).is_some_and(|&count| count > 0))
+        self.open & any_of.bits() != 0
     }
 }
 

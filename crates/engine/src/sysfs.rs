@@ -19,9 +19,9 @@ impl Engine {
         self.pmus.by_name(name).map(|id| (id, self.pmus.get(id).type_))
     }
 
-    /// The files of a PMU's directory.
+    /// The files of a PMU's directory; none once it is gone.
     pub fn device_files(&self, pmu: PmuId) -> Vec<SysfsFile> {
-        let own = self.pmus.get(pmu);
+        let Some(own) = self.pmus.find(pmu) else { return Vec::new() };
         let about = &own.info.description;
         let file = |path: String, text: String, mode| SysfsFile { path, text, mode };
         let mut files = Vec::new();
@@ -42,10 +42,10 @@ impl Engine {
         files
     }
 
-    /// Writes `perf_event_mux_interval_ms`: `EINVAL` below 1.
+    /// Writes `perf_event_mux_interval_ms`: `EINVAL` below 1; `ENODEV` once the PMU is gone.
     pub fn set_mux_interval_ms(&mut self, pmu: PmuId, ms: u64) -> Result<(), Errno> {
         let ns = ms.checked_mul(1_000_000).filter(|&ns| ns > 0).ok_or(Errno::EINVAL)?;
-        self.pmus.get_mut(pmu).mux_interval_ns = ns;
+        self.pmus.find_mut(pmu).ok_or(Errno::ENODEV)?.mux_interval_ns = ns;
         Ok(())
     }
 }

@@ -122,6 +122,34 @@ impl Engine {
             self.occur(cpu, now, EventType::SOFTWARE, Software::CGROUP_SWITCHES.0, 1, &facts);
         }
         self.switch_record(cpu, now, previous, next, Some(leaving));
+        let migrated = self.exchange(cpu, now, next);
+        self.switch_record(cpu, now, previous, next, None);
+        if migrated {
+            self.occur(cpu, now, EventType::SOFTWARE, Software::CPU_MIGRATIONS.0, 1, &facts);
+        }
+    }
+
+    /// The cpu stops accounting for one task and starts for another, without a switch that anybody could
+    /// count or that is recorded: for a host that learns only afterwards how long a task has run, which
+    /// tells its coming and its going then (`now` may lie before what was told of other cpus).
+    pub fn place(&mut self, cpu: u32, now: u64, next: Option<TaskId>) {
+        if self.cpus[cpu as usize].current != next {
+            self.exchange(cpu, now, next);
+        }
+    }
+
+    /// The tasks that an event and its copies measure now.
+    pub fn targets(&self, event: EventKey) -> Vec<TaskId> {
+        let Some(own) = self.events.get(event) else { return Vec::new() };
+        let all = core::iter::once(&event).chain(&own.children);
+        all.filter_map(|&event| self.target_of(event)).collect()
+    }
+
+    /// Contexts change on a cpu. Whether the task that comes ran on another one before.
+    fn exchange(&mut self, cpu: u32, now: u64, next: Option<TaskId>) -> bool {
+        let previous = self.cpus[cpu as usize].current;
+        let cgroup = |task: Option<TaskId>| Some(self.tasks.get(&task?)?.cgroup);
+        let changes = cgroup(previous) != cgroup(next);
         let outgoing = self.cpus[cpu as usize].task_context;
         let incoming = next.and_then(|next| self.tasks.get(&next)).and_then(|next| next.context);
         let swapped = match (outgoing, incoming, previous, next) {
@@ -145,12 +173,7 @@ impl Engine {
         if changes {
             self.cgroup_switch(cpu, now);
         }
-        let Some(task) = next else {
-            // The idle task comes like any other.
-            self.switch_record(cpu, now, previous, None, None);
-            return;
-        };
-        let Some(own) = self.tasks.get_mut(&task) else { return };
+        let Some(own) = next.and_then(|task| self.tasks.get_mut(&task)) else { return false };
         let migrated = own.last.is_some_and(|last| last != cpu);
         (own.on, own.last) = (Some(cpu), Some(cpu));
         if let (Some(context), false) = (own.context, swapped) {
@@ -164,10 +187,7 @@ impl Engine {
                 self.sched_in_all(cpu, None, now);
             }
         }
-        self.switch_record(cpu, now, previous, next, None);
-        if migrated {
-            self.occur(cpu, now, EventType::SOFTWARE, Software::CPU_MIGRATIONS.0, 1, &facts);
-        }
+        migrated
     }
 
     /// Other cgroups than before have a task on the cpu (rules C21, C34).
@@ -191,7 +211,7 @@ impl Engine {
 
     /// Starts and stops the clocks of cgroups on a cpu.
     pub(crate) fn cgroup_clocks(&mut self, cpu: u32, now: u64) {
-        let current = self.cgroups_of(self.cpus[cpu as usize].current);
+        let current: Vec<CgroupId> = self.cgroups_of(self.cpus[cpu as usize].current).collect();
         let clocks = &mut self.cpus[cpu as usize].cgroups;
         for (cgroup, clock) in clocks.iter_mut() {
             if !current.contains(cgroup) {
@@ -385,7 +405,8 @@ impl Engine {
             }
             own.hw.attr.flags.remove(AttrFlags::ENABLE_ON_EXEC);
             if own.state < State::Inactive && own.state >= State::Error {
-                let kind = Kind::of(own);
+                // A sibling is as pinned as its leader.
+                let kind = Kind::of(&self.events[self.events[event].leader]);
                 self.set_state(event, State::Inactive, now);
                 enabled = Some(match enabled {
                     Some(Kind::Pinned) => Kind::Pinned,
@@ -455,13 +476,14 @@ impl Engine {
         let parent = own.parent;
         let task = self.target_of(event);
         self.update_times(event, now);
+        // While its group is whole.
+        if parent.is_some() && self.events[event].has(AttrFlags::INHERIT_STAT) {
+            self.read_record(event, task, now);
+        }
         self.detach(event, State::Exit, ungroup || parent.is_some(), now);
         match parent {
             None => self.wake(event),
             Some(parent) => {
-                if self.events[event].has(AttrFlags::INHERIT_STAT) {
-                    self.read_record(event, task, now);
-                }
                 self.fold(event, parent);
                 self.wake(parent);
             }

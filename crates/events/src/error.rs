@@ -5,6 +5,7 @@ use crate::modifiers::{LETTERS, Modifiers, ModifiersError};
 use crate::names::known_names;
 use crate::nearest::nearest;
 use crate::tree::Span;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,8 +15,11 @@ use core::fmt;
 pub struct EventError {
     text: String,
     at: Span,
-    problem: Problem,
+    problem: Box<Problem>,
 }
+
+/// Up to so many names are told one by one.
+const FEW: usize = 12;
 
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,16 +66,80 @@ pub enum Problem {
         nearest: Vec<String>,
     },
     /// A term that this event does not take.
-    UnknownTerm(String),
+    UnknownTerm {
+        /// The term.
+        key: String,
+        /// The PMU that does not have it; may be empty.
+        pmu: String,
+        /// Terms like it.
+        nearest: Vec<String>,
+        /// All terms there are, if they are few.
+        known: Vec<String>,
+    },
     /// A term that wants a value, or a value it does not take.
     TermValue(String),
-    /// `pmu/terms/`, which this version does not read.
-    NamedPmu(String),
+    /// A value that has no room.
+    TermTooLarge {
+        /// The term.
+        key: String,
+        /// The largest value.
+        max: u64,
+    },
+    /// A term without which an event of a PMU has no meaning.
+    MissingParameter(String),
+    /// The machine has no such PMU.
+    UnknownPmu {
+        /// As written.
+        name: String,
+        /// PMUs like it.
+        nearest: Vec<String>,
+        /// All there are.
+        known: Vec<String>,
+    },
+    /// The machine's PMUs cannot be looked at.
+    NoPmus {
+        /// As written.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// A probe that cannot be made.
+    NoProbe {
+        /// As written.
+        name: String,
+        /// Why.
+        reason: String,
+    },
 }
 
 impl Problem {
-    pub(crate) fn unknown_event(name: &str) -> Self {
-        Problem::UnknownEvent { name: name.into(), nearest: nearest(name, known_names()) }
+    /// `more` are the names of the machine, next to those that every machine has.
+    pub(crate) fn unknown_event(name: &str, more: &[String]) -> Self {
+        let known = known_names().into_iter().chain(more.iter().map(String::as_str));
+        Problem::UnknownEvent { name: name.into(), nearest: nearest(name, known) }
+    }
+
+    pub(crate) fn unknown_pmu(name: &str, known: &[String]) -> Self {
+        let close = nearest(name, known.iter().map(String::as_str));
+        let few = if known.len() <= FEW { known.to_vec() } else { Vec::new() };
+        Problem::UnknownPmu { name: name.into(), nearest: close, known: few }
+    }
+
+    pub(crate) fn unknown_term<'a>(key: &str, pmu: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        let known: Vec<&str> = known.collect();
+        // One that exists may still mean nothing for this event.
+        let close = nearest(key, known.iter().copied().filter(|name| *name != key));
+        let few = known.len() <= 2 * FEW && close.is_empty();
+        let known = if few { known.into_iter().map(Into::into).collect() } else { Vec::new() };
+        Problem::UnknownTerm { key: key.into(), pmu: pmu.into(), nearest: close, known }
+    }
+
+    pub(crate) fn probe(name: &str, refusal: Refusal) -> Self {
+        let reason = match refusal {
+            Refusal::Unreadable(reason) => reason,
+            Refusal::Unknown => "there is no such place".into(),
+        };
+        Problem::NoProbe { name: name.into(), reason }
     }
 
     pub(crate) fn tracepoint(system: &str, name: &str, refusal: Refusal, known: &[String]) -> Self {
@@ -99,6 +167,8 @@ impl Problem {
         match self {
             Problem::UnknownEvent { nearest, .. }
             | Problem::UnknownTracepoint { nearest, .. }
+            | Problem::UnknownPmu { nearest, .. }
+            | Problem::UnknownTerm { nearest, .. }
             | Problem::NoTracepoints { nearest, .. } => nearest,
             _ => &[],
         }
@@ -107,7 +177,7 @@ impl Problem {
 
 impl EventError {
     pub(crate) fn new(text: &str, at: Span, problem: Problem) -> Self {
-        EventError { text: text.into(), at, problem }
+        EventError { text: text.into(), at, problem: Box::new(problem) }
     }
 
     /// What is wrong.
@@ -186,9 +256,26 @@ impl fmt::Display for Problem {
             Problem::NoTracepoints { name, reason, .. } => {
                 write!(f, "cannot look up the tracepoint '{name}': {reason}")
             }
-            Problem::UnknownTerm(key) => write!(f, "the term '{key}' means nothing here"),
+            Problem::UnknownTerm { key, pmu, known, .. } => {
+                match pmu.is_empty() {
+                    true => write!(f, "the term '{key}' means nothing here")?,
+                    false => write!(f, "the PMU {pmu} has no term or event '{key}'")?,
+                }
+                if known.is_empty() { Ok(()) } else { write!(f, "; there are {}", known.join(", ")) }
+            }
             Problem::TermValue(key) => write!(f, "the term '{key}' wants another value"),
-            Problem::NamedPmu(name) => write!(f, "events of a named PMU ('{name}/.../') cannot be given yet"),
+            Problem::TermTooLarge { key, max } => {
+                write!(f, "there is no room for this value of the term '{key}'; the largest is {max:#x}")
+            }
+            Problem::MissingParameter(key) => {
+                write!(f, "this event wants to be told its '{key}': add the term {key}=...")
+            }
+            Problem::UnknownPmu { name, known, .. } => {
+                write!(f, "there is no PMU or event '{name}'")?;
+                if known.is_empty() { Ok(()) } else { write!(f, "; the PMUs are {}", known.join(", ")) }
+            }
+            Problem::NoPmus { name, reason } => write!(f, "cannot look up the PMU '{name}': {reason}"),
+            Problem::NoProbe { name, reason } => write!(f, "cannot make the probe '{name}': {reason}"),
         }
     }
 }

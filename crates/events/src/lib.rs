@@ -19,21 +19,31 @@
 //! [`EventSpec`]s, asking a [`Catalogue`] about the machine that is to be measured. Nothing but the
 //! catalogues of the running machine (feature `std`) touches that machine.
 //!
+//! Metrics, which are made of several events, are [`Expression`]s; with the feature `tables`, events and
+//! metrics come from the JSON files that vendors publish for the kernel's `tools/perf/pmu-events`.
+//!
 //! # What is accepted
 //!
 //! ```text
 //! list      := item (',' item)*
 //! item      := [NAME] '{' event (',' event)* '}' [':' MODIFIERS]  |  event
-//! event     := (NAME | CACHE | 'r' HEX | TYPE ':' CONFIG | SYSTEM ':' TRACEPOINT) ['/' terms '/'] [':' MODIFIERS]
+//! event     := what ['/' terms '/'] [':' MODIFIERS]
+//! what      := NAME | CACHE | 'r' HEX | TYPE ':' CONFIG | SYSTEM ':' TRACEPOINT | PMU '/' terms '/'
+//!            | 'mem:' ADDRESS ['/' LENGTH] [':' letters of r w x]
+//!            | 'uprobe:' PATH ':' SYMBOL ['+' OFFSET] ['%return'] | 'uprobe:' PATH ':' SOURCE ':' LINE
+//!            | 'usdt:' PATH ':' PROVIDER ':' NAME
+//!            | 'kprobe:' FUNCTION ['+' OFFSET] ['%return']
+//! NAME      := a common event, or one that a PMU of the machine names
 //! CACHE     := cache [-op] [-result], op and result in either order
 //! terms     := [term (',' term)*]          term := KEY ['=' VALUE]
-//! MODIFIERS := letters of u k h G H p P I S D e W
+//! MODIFIERS := letters of u k h G H p P I S D e W X
 //! ```
 //!
 //! White space around words is ignored. Names of hardware, software, tool and cache events are taken in
 //! any case, as the newest `perf` does for its software events; tracepoints, modifiers and the `r` of a
 //! raw event are not. A list that perf accepts and this crate does too means the same to both; perf
-//! takes a second operation or result in a cache name and ignores it, which is an error here.
+//! takes a second operation or result in a cache name and ignores it, which is an error here. Probes by
+//! place are this crate's own.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
@@ -41,25 +51,45 @@ extern crate alloc;
 
 mod cache;
 mod catalogue;
+mod common;
 mod error;
+mod format;
 mod lexer;
 #[cfg(feature = "std")]
 mod machine;
+mod metric;
 mod modifiers;
 mod names;
 mod nearest;
 mod parser;
+mod probe;
+mod resolve;
 mod spec;
+#[cfg(feature = "std")]
+mod sysfs;
+#[cfg(feature = "tables")]
+mod tables;
+mod terms;
 pub mod tracepoint;
 mod tree;
 
-pub use catalogue::{Catalogue, NoCatalogue, Refusal};
+pub use catalogue::{Catalogue, NoCatalogue, Pmu, PmuEvent, Probe, Refusal, Scale, glob, is_pattern};
+pub use common::{Common, CommonKind, common_events};
 pub use error::{EventError, Problem};
+pub use format::{Config, Format};
+#[cfg(feature = "tables")]
+pub use machine::TableSource;
 #[cfg(feature = "std")]
-pub use machine::Tracefs;
+pub use machine::{Machine, ProbeFinder, Tracefs};
+pub use metric::{Context, Expression, ExpressionError, Function, Metric, Operator, scale_unit};
 pub use modifiers::{Modifiers, ModifiersError};
 pub use names::{Tool, known_names};
 pub use nearest::nearest;
 pub use perfuse_abi as abi;
-pub use spec::{EventSet, EventSpec, Exclude, Precise, Source, Unit};
+pub use probe::ProbePlace;
+pub use spec::{CallGraph, EventSet, EventSpec, Exclude, OnPmu, Options, Precise, Source, Unit};
+#[cfg(feature = "std")]
+pub use sysfs::{Sysfs, parse_cpu_list};
+#[cfg(feature = "tables")]
+pub use tables::{MachineFacts, Tables, TablesError, cpuid_of_this_machine};
 pub use tree::{Event, EventList, Group, Item, Span, Term, What};

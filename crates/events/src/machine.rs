@@ -1,11 +1,122 @@
-//! The catalogue of the running machine: the tracing file system.
+//! The catalogue of the running machine: its tracepoints in the tracing file system, its PMUs in sysfs.
 
-use crate::catalogue::{Catalogue, Refusal};
+use crate::catalogue::{Catalogue, Pmu, PmuEvent, Probe, Refusal};
+use crate::format::Format;
+use crate::probe::ProbePlace;
+use crate::sysfs::Sysfs;
 use alloc::string::String;
 use alloc::vec::Vec;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// All that the running machine tells about its events, or one whose file systems stand elsewhere.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// Its tracepoints.
+    pub tracefs: Tracefs,
+    /// Its PMUs.
+    pub sysfs: Sysfs,
+    /// Finds where in its file a probe is.
+    pub finder: Option<ProbeFinder>,
+    /// What its vendor tells about its events, beyond what its kernel does.
+    #[cfg(feature = "tables")]
+    pub tables: Option<TableSource>,
+}
+
+/// Finds where in its file a probe is: each place, but for the type. Reading programs is not the business of this
+/// crate.
+pub type ProbeFinder = fn(&ProbePlace) -> Result<Vec<Probe>, Refusal>;
+
+/// Reads the tables of the machine's processor, when they are first needed.
+#[cfg(feature = "tables")]
+pub type TableSource = fn() -> Option<&'static crate::tables::Tables>;
+
+impl Machine {
+    /// The running one. Nothing is read before it is asked.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Catalogue for Machine {
+    fn tracepoint(&self, system: &str, name: &str) -> Result<u64, Refusal> {
+        self.tracefs.tracepoint(system, name)
+    }
+
+    fn tracepoints(&self) -> Result<Vec<(String, String)>, Refusal> {
+        self.tracefs.tracepoints()
+    }
+
+    fn pmus(&self) -> Result<Vec<String>, Refusal> {
+        self.sysfs.pmus()
+    }
+
+    fn pmu(&self, name: &str) -> Result<Pmu, Refusal> {
+        self.sysfs.pmu(name)
+    }
+
+    fn cores(&self) -> Vec<String> {
+        self.sysfs.cores()
+    }
+
+    fn format(&self, pmu: &str, term: &str) -> Option<Format> {
+        self.sysfs.format(pmu, term)
+    }
+
+    fn formats(&self, pmu: &str) -> Vec<String> {
+        self.sysfs.formats(pmu)
+    }
+
+    fn pmu_event(&self, pmu: &str, name: &str) -> Option<PmuEvent> {
+        let own = self.sysfs.event(pmu, name);
+        #[cfg(feature = "tables")]
+        if let Some(tables) = self.tables.and_then(|source| source()) {
+            let is_core = self.sysfs.pmu(pmu).is_ok_and(|pmu| pmu.is_core);
+            let told = tables.event(pmu, is_core, name);
+            // The kernel knows how its PMU is asked; what the event means stands in the table.
+            return match (own, told) {
+                (Some(own), Some(told)) => Some(PmuEvent { description: told.description, ..own }),
+                (own, told) => own.or(told),
+            };
+        }
+        own
+    }
+
+    fn pmu_events(&self, pmu: &str) -> Vec<String> {
+        let own = self.sysfs.events(pmu);
+        #[cfg(feature = "tables")]
+        if let Some(tables) = self.tables.and_then(|source| source()) {
+            let is_core = self.sysfs.pmu(pmu).is_ok_and(|pmu| pmu.is_core);
+            let known = |name: &String| own.iter().any(|own| own.eq_ignore_ascii_case(name));
+            let more: Vec<String> =
+                tables.events(pmu, is_core).into_iter().filter(|name| !known(name)).collect();
+            return own.into_iter().chain(more).collect();
+        }
+        own
+    }
+
+    fn probe(&self, place: &ProbePlace) -> Result<Vec<Probe>, Refusal> {
+        let name = match place {
+            ProbePlace::Uprobe { .. } | ProbePlace::Line { .. } | ProbePlace::Usdt { .. } => "uprobe",
+            ProbePlace::Kprobe { .. } => "kprobe",
+        };
+        let Ok(Pmu { type_, .. }) = self.sysfs.pmu(name) else {
+            return Err(Refusal::Unreadable(alloc::format!(
+                "this kernel has no PMU '{name}', which makes such probes (CONFIG_{}_EVENTS)",
+                name.to_ascii_uppercase()
+            )));
+        };
+        let at = |offset: u64| alloc::vec![Probe { offset, ..Probe::default() }];
+        let found = match (place, self.finder) {
+            (ProbePlace::Uprobe { symbol, offset, .. }, _) if symbol.is_empty() => at(*offset),
+            (ProbePlace::Kprobe { offset, .. }, _) => at(*offset),
+            (place, Some(finder)) => finder(place)?,
+            (_, None) => return Err(Refusal::Unreadable("nobody was asked to look into files".into())),
+        };
+        Ok(found.into_iter().map(|probe| Probe { type_, ..probe }).collect())
+    }
+}
 
 /// Tracepoints as the tracing file system tells them. Nothing is read before it is asked.
 #[derive(Clone, Debug, Default)]

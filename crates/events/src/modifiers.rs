@@ -24,7 +24,7 @@ pub enum ModifiersError {
 
 /// Every modifier and what it does, for messages.
 pub(crate) const LETTERS: &str = "u user, k kernel, h hypervisor, G guest, H host, I not idle, p precise, P most precise, \
-     S read the group, D pinned, e exclusive, W weak group";
+     S read the group, D pinned, e exclusive, W weak group, X group as written";
 
 /// What modifiers change, with the rules for changing it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,11 +47,11 @@ impl Modifiers {
             let error = match letter {
                 'p' if before == 3 => ModifiersError::TooPrecise,
                 'p' => continue,
-                'u' | 'k' | 'h' | 'G' | 'H' | 'I' | 'P' | 'S' | 'D' | 'e' | 'W' => match before {
+                'u' | 'k' | 'h' | 'G' | 'H' | 'I' | 'P' | 'S' | 'D' | 'e' | 'W' | 'X' => match before {
                     0 => continue,
                     _ => ModifiersError::Repeated(letter),
                 },
-                'b' | 'R' | 'X' => ModifiersError::Unsupported(letter),
+                'b' | 'R' => ModifiersError::Unsupported(letter),
                 _ => ModifiersError::Unknown(letter),
             };
             return Err((at, error));
@@ -105,7 +105,9 @@ impl Modifiers {
                 'S' => effects.sample_read = true,
                 'D' => effects.pinned = true,
                 'e' => effects.exclusive = true,
-                _ => effects.weak = true,
+                'W' => effects.weak = true,
+                // X: groups stay as they were written, which here they always do.
+                _ => {}
             }
         }
         Ok(())
@@ -129,7 +131,12 @@ impl fmt::Display for ModifiersError {
             ModifiersError::Unsupported('b') => {
                 f.write_str("counting through BPF (modifier 'b') is not supported")
             }
-            ModifiersError::Unsupported(letter) => write!(f, "perf's modifier '{letter}' is not supported"),
+            ModifiersError::Unsupported(letter) => {
+                write!(
+                    f,
+                    "sampling for the retire latency of an event (modifier '{letter}') is not supported"
+                )
+            }
         }
     }
 }

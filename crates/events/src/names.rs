@@ -14,7 +14,7 @@ pub enum Tool {
     SystemTime,
 }
 
-const HARDWARE: &[(&str, Hardware)] = &[
+pub(crate) const HARDWARE: &[(&str, Hardware)] = &[
     ("cycles", Hardware::CPU_CYCLES),
     ("cpu-cycles", Hardware::CPU_CYCLES),
     ("instructions", Hardware::INSTRUCTIONS),
@@ -31,7 +31,7 @@ const HARDWARE: &[(&str, Hardware)] = &[
     ("ref-cycles", Hardware::REF_CPU_CYCLES),
 ];
 
-const SOFTWARE: &[(&str, Software)] = &[
+pub(crate) const SOFTWARE: &[(&str, Software)] = &[
     ("cpu-clock", Software::CPU_CLOCK),
     ("task-clock", Software::TASK_CLOCK),
     ("page-faults", Software::PAGE_FAULTS),
@@ -49,7 +49,7 @@ const SOFTWARE: &[(&str, Software)] = &[
     ("cgroup-switches", Software::CGROUP_SWITCHES),
 ];
 
-const TOOL: &[(&str, Tool)] = &[
+pub(crate) const TOOL: &[(&str, Tool)] = &[
     ("duration_time", Tool::DurationTime),
     ("user_time", Tool::UserTime),
     ("system_time", Tool::SystemTime),

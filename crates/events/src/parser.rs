@@ -5,10 +5,12 @@ use crate::error::{EventError, Problem};
 use crate::lexer::{Placed, Token, tokens};
 use crate::modifiers::Modifiers;
 use crate::names;
+use crate::probe;
 use crate::tree::{Event, EventList, Group, Item, Span, Term, What};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::str::FromStr;
+use perfuse_abi::Breakpoint;
 
 impl FromStr for EventList {
     type Err = EventError;
@@ -76,8 +78,12 @@ impl<'a> Parser<'a> {
         let (word, at) = self.word("an event")?;
         let what = self.what(word, at)?;
         let spelled_to = self.before();
-        // Parts of one name may be written apart; the spelling has no white space.
-        let spelling = self.text[at.start..spelled_to].split_whitespace().collect();
+        let spelling = &self.text[at.start..spelled_to];
+        let spelling = match spelling.contains('\'') {
+            true => spelling.into(),
+            // Parts of one name may be written apart; the spelling has no white space.
+            false => spelling.split_whitespace().collect(),
+        };
         let terms = if self.is_mark(0, '/') { Some(self.terms()?) } else { None };
         let modifiers = match self.tokens {
             [Placed { token: Token::Word(_), at, apart: false }, ..] if terms.is_some() => {
@@ -112,6 +118,14 @@ impl<'a> Parser<'a> {
         if let Some(code) = raw(word) {
             return Ok(What::Raw(code));
         }
+        if let (Some(&(kind, colons)), true) =
+            (probe::KINDS.iter().find(|(kind, _)| *kind == word), self.is_mark(0, ':'))
+        {
+            return self.probe(kind, colons);
+        }
+        if word == "mem" && self.is_mark(0, ':') {
+            return self.breakpoint();
+        }
         // What is left takes a second word.
         let second = match self.tokens {
             [Placed { token: Token::Mark(':'), .. }, Placed { token: Token::Word(second), at, .. }, ..] => {
@@ -131,13 +145,70 @@ impl<'a> Parser<'a> {
             return Ok(What::Numeric { type_, config });
         }
         match second {
-            Some((name, _)) => {
+            // No tracepoint has a name that could be modifiers.
+            Some((name, _)) if Modifiers::new(name).is_err() => {
                 self.tokens = &self.tokens[2..];
                 Ok(What::Tracepoint { system: word.into(), name: name.into() })
             }
-            None if self.is_mark(0, '/') => Err((at, Problem::NamedPmu(word.into()))),
-            None => Err((at, Problem::unknown_event(word))),
+            _ => Ok(What::Named(word.into())),
         }
+    }
+
+    /// What follows `mem`: an address, a length, kinds of access.
+    fn breakpoint(&mut self) -> Parsed<What> {
+        let number = |(word, at): (&str, Span)| number(word).ok_or((at, Problem::BadNumber(word.into())));
+        self.mark(':', "':'")?;
+        let addr = number(self.word("an address")?)?;
+        let mut len = None;
+        let is_length = match self.tokens {
+            [_, Placed { token: Token::Word(word), .. }, after @ ..] => {
+                let is_key = matches!(after.first(), Some(Placed { token: Token::Mark('='), .. }));
+                !is_key && word.starts_with(|c: char| c.is_ascii_digit())
+            }
+            _ => false,
+        };
+        if self.is_mark(0, '/') && is_length {
+            self.mark('/', "'/'")?;
+            len = Some(number(self.word("a length")?)?);
+        }
+        let mut access = Breakpoint::RW;
+        if let [Placed { token: Token::Mark(':'), .. }, Placed { token: Token::Word(word), .. }, ..] =
+            self.tokens
+        {
+            // An 'r', 'w' or 'x' is no modifier.
+            if let Some(read) = accesses(word) {
+                access = read;
+                self.tokens = &self.tokens[2..];
+            }
+        }
+        Ok(What::Breakpoint { access, addr, len })
+    }
+
+    /// What follows the name of a kind of probe. Its place ends at a comma, a brace or white space, but for
+    /// modifiers; in quotes anything may stand in it.
+    fn probe(&mut self, kind: &str, colons: usize) -> Parsed<What> {
+        self.mark(':', "':'")?;
+        let is_end = |token: &Placed| token.apart || matches!(token.token, Token::Mark(',' | '{' | '}'));
+        let mut length = self.tokens.iter().position(is_end).unwrap_or(self.tokens.len());
+        let text: String = match self.tokens.first() {
+            Some(Placed { token: Token::Quoted(text), .. }) if length > 0 => {
+                length = 1;
+                text.clone()
+            }
+            _ => {
+                length = self.place_length(length, colons);
+                let end = self.tokens[..length].last().map_or(self.here().start, |placed| placed.at.end);
+                self.text[self.here().start..end].into()
+            }
+        };
+        let at = Span {
+            start: self.here().start,
+            end: self.tokens[..length].last().map_or(self.here().end, |last| last.at.end),
+        };
+        let place = probe::place(kind, &text);
+        let place = place.ok_or((at, Problem::Expected { what: probe::form(kind), found: text }))?;
+        self.tokens = &self.tokens[length..];
+        Ok(What::Probe(place))
     }
 
     fn terms(&mut self) -> Parsed<Vec<Term>> {
@@ -179,6 +250,30 @@ impl<'a> Parser<'a> {
                 check(letters, *at).map(Some)
             }
             _ => Ok(Some(Modifiers::default())),
+        }
+    }
+
+    /// How many of the next `length` tokens are the place of a probe: terms or modifiers may follow its last
+    /// word.
+    fn place_length(&self, length: usize, colons: usize) -> usize {
+        let is_colon = |placed: &Placed| placed.token == Token::Mark(':');
+        let enough = |place: &[Placed]| {
+            !place.is_empty() && place.iter().filter(|placed| is_colon(placed)).count() >= colons
+        };
+        let mut tokens = &self.tokens[..length];
+        match tokens {
+            [place @ .., colon, Placed { token: Token::Word(letters), .. }]
+                if is_colon(colon) && enough(place) && Modifiers::new(letters).is_ok() =>
+            {
+                tokens = place;
+            }
+            [place @ .., colon] if is_colon(colon) && enough(place) => tokens = place,
+            _ => {}
+        }
+        let last = tokens.iter().rposition(is_colon).map_or(0, |colon| colon + 1);
+        match &tokens[last..] {
+            [_, Placed { token: Token::Mark('/'), .. }, ..] if last > 0 || colons == 0 => last + 1,
+            _ => tokens.len(),
         }
     }
 
@@ -230,8 +325,26 @@ fn check(letters: &str, at: Span) -> Parsed<Modifiers> {
     })
 }
 
+/// The letters r, w and x, each at most once.
+fn accesses(word: &str) -> Option<Breakpoint> {
+    let mut access = Breakpoint::EMPTY;
+    for letter in word.chars() {
+        let one = match letter {
+            'r' => Breakpoint::R,
+            'w' => Breakpoint::W,
+            'x' => Breakpoint::X,
+            _ => return None,
+        };
+        if access.0 & one.0 != 0 {
+            return None;
+        }
+        access = Breakpoint(access.0 | one.0);
+    }
+    (access != Breakpoint::EMPTY).then_some(access)
+}
+
 /// `r` and up to 16 hexadecimal digits.
-fn raw(word: &str) -> Option<u64> {
+pub(crate) fn raw(word: &str) -> Option<u64> {
     let digits = word.strip_prefix('r')?;
     let hexadecimal =
         !digits.is_empty() && digits.len() <= 16 && digits.bytes().all(|b| b.is_ascii_hexdigit());
@@ -240,7 +353,8 @@ fn raw(word: &str) -> Option<u64> {
 
 /// A decimal number, or a hexadecimal one after `0x`.
 pub(crate) fn number(word: &str) -> Option<u64> {
-    let (digits, radix) = word.strip_prefix("0x").map_or((word, 10), |digits| (digits, 16));
+    let hex = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"));
+    let (digits, radix) = hex.map_or((word, 10), |digits| (digits, 16));
     let plain = digits.bytes().all(|b| b.is_ascii_hexdigit());
     plain.then(|| u64::from_str_radix(digits, radix).ok()).flatten()
 }

@@ -1,14 +1,14 @@
-//! The last step: a parsed list becomes plain data about the events to open.
+//! What a parsed list becomes: plain data about the events to open.
 
-use crate::catalogue::{Catalogue, glob, is_pattern};
-use crate::error::{EventError, Problem};
+use crate::catalogue::{Probe, Scale};
+use crate::format::Config;
 use crate::modifiers::Effects;
 use crate::names::{Software, Tool};
-use crate::parser::number;
-use crate::tree::{Event, EventList, Group, Item, Span, What};
+use crate::probe::ProbePlace;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use perfuse_abi::{Attr, AttrFlags, EventType};
+use perfuse_abi::{Attr, AttrFlags, Breakpoint, EventType};
 
 /// Events of one item of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,81 @@ pub struct EventSpec {
     pub sample_read: bool,
     /// Letters were written after it or its group.
     pub has_modifiers: bool,
+    /// What its own terms ask for.
+    pub options: Options,
+    /// The PMU it was looked for on, and what that PMU says about it.
+    pub pmu: Option<Box<OnPmu>>,
+    /// The place of a probe, and where that is.
+    pub probe: Option<Box<(ProbePlace, Probe)>>,
+}
+
+/// What is known of an event of a PMU beyond its numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OnPmu {
+    /// The PMU.
+    pub name: String,
+    /// It is that of one of several kinds of cores.
+    pub is_core: bool,
+    /// On which cpus the event is to be opened, if not on all.
+    pub cpus: Option<Vec<u32>>,
+    /// What counts are to be multiplied with.
+    pub scale: Option<Scale>,
+    /// Its value is a state, not a number of occurrences.
+    pub snapshot: bool,
+    /// Counted once for a whole package.
+    pub per_package: bool,
+    /// What the event is called that several PMUs of a kind count together, each its part, if it is one.
+    pub common_name: Option<String>,
+}
+
+/// What terms ask of the measuring tool, for one event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `period=`: a sample after so many events.
+    pub period: Option<u64>,
+    /// The period that the PMU's own description of the event proposes.
+    pub proposed_period: Option<u64>,
+    /// `freq=`: so many samples a second.
+    pub frequency: Option<u64>,
+    /// `time=`: samples tell the time.
+    pub time: Option<bool>,
+    /// `call-graph=`: how call chains are found.
+    pub call_graph: Option<CallGraph>,
+    /// `stack-size=`: bytes of the stack with each sample.
+    pub stack_size: Option<u32>,
+    /// `max-stack=`: so many entries in a call chain.
+    pub max_stack: Option<u16>,
+    /// `inherit` or `no-inherit`: with what the measured tasks start.
+    pub inherit: Option<bool>,
+    /// `overwrite` or `no-overwrite`: the newest records stay, not the oldest.
+    pub overwrite: Option<bool>,
+    /// `branch_type=`: these branches with each sample.
+    pub branch_type: Option<String>,
+    /// `percore`: the threads of a core are one.
+    pub per_core: bool,
+    /// `nr=`: no more than so many events.
+    pub most: Option<u64>,
+    /// `aux-output`: into the AUX area.
+    pub aux_output: bool,
+    /// `aux-sample-size=`: bytes of the AUX area with each sample.
+    pub aux_sample_size: Option<u32>,
+    /// `cpu=`: on these cpus only.
+    pub cpus: Option<Vec<u32>>,
+    /// `@name` or `@name=value`: for the driver.
+    pub driver: Vec<String>,
+}
+
+/// How call chains are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallGraph {
+    /// Not at all.
+    No,
+    /// By frame pointers.
+    FramePointers,
+    /// From copies of the stack.
+    Dwarf,
+    /// From the last branches.
+    LastBranches,
 }
 
 /// Who counts.
@@ -53,8 +128,17 @@ pub enum Source {
         type_: EventType,
         /// `attr.config`.
         config: u64,
-        /// `attr.config1`, `config2` and `config3`.
-        more: [u64; 3],
+        /// `attr.config1` to `config4`.
+        more: [u64; 4],
+    },
+    /// The kernel, watching memory.
+    Breakpoint {
+        /// `attr.bp_type`.
+        access: Breakpoint,
+        /// `attr.bp_addr`.
+        addr: u64,
+        /// `attr.bp_len`.
+        len: u64,
     },
     /// The measuring tool itself.
     Tool(Tool),
@@ -107,20 +191,68 @@ impl EventSpec {
         Self::with_effects(name.into(), source, unmodified(), false)
     }
 
-    fn with_effects(name: String, source: Source, effects: Effects, has_modifiers: bool) -> Self {
+    pub(crate) fn with_effects(name: String, source: Source, effects: Effects, has_modifiers: bool) -> Self {
         let Effects { exclude, precise, sample_read, pinned, exclusive, .. } = effects;
-        EventSpec { name, source, exclude, precise, pinned, exclusive, sample_read, has_modifiers }
+        EventSpec {
+            name,
+            source,
+            exclude,
+            precise,
+            pinned,
+            exclusive,
+            sample_read,
+            has_modifiers,
+            options: Options::default(),
+            pmu: None,
+            probe: None,
+        }
+    }
+
+    /// Whether it is the measuring tool's, and no kernel counts it.
+    pub fn is_tools(&self) -> bool {
+        matches!(self.source, Source::Tool(_))
+    }
+
+    /// `attr.type`; `None` for what the kernel does not count.
+    pub fn event_type(&self) -> Option<EventType> {
+        match self.source {
+            Source::Kernel { type_, .. } => Some(type_),
+            Source::Breakpoint { .. } => Some(EventType::BREAKPOINT),
+            Source::Tool(_) => None,
+        }
+    }
+
+    /// The cpus it is to be opened on: those its terms ask for, of those its PMU says. `None`: all.
+    pub fn cpus(&self) -> Option<Vec<u32>> {
+        let pmus = self.pmu.as_ref().and_then(|pmu| pmu.cpus.clone());
+        match (&self.options.cpus, pmus) {
+            (None, pmus) => pmus,
+            (Some(own), None) => Some(own.clone()),
+            // A socket's PMU is opened on the cpu that stands for the socket.
+            (Some(own), Some(pmus)) => Some(own.iter().copied().filter(|cpu| pmus.contains(cpu)).collect()),
+        }
+    }
+
+    /// What counts are to be multiplied with, if its PMU says so.
+    pub fn scale(&self) -> Option<&Scale> {
+        self.pmu.as_ref().and_then(|pmu| pmu.scale.as_ref())
     }
 
     /// Puts this event into an attr: type, config, and the flags that modifiers concern, each set or
     /// cleared. [`Precise::Most`] leaves `precise_ip` alone. Returns `false`, having changed nothing,
     /// for an event the kernel does not count.
     pub fn apply(&self, attr: &mut Attr) -> bool {
-        let Source::Kernel { type_, config, more } = self.source else {
-            return false;
-        };
-        (attr.type_, attr.config) = (type_, config);
-        [attr.config1, attr.config2, attr.config3] = more;
+        match self.source {
+            Source::Kernel { type_, config, more } => {
+                (attr.type_, attr.config) = (type_, config);
+                [attr.config1, attr.config2, attr.config3, attr.config4] = more;
+            }
+            Source::Breakpoint { access, addr, len } => {
+                (attr.type_, attr.config, attr.bp_type) = (EventType::BREAKPOINT, 0, access);
+                [attr.config1, attr.config2, attr.config3, attr.config4] = [addr, len, 0, 0];
+            }
+            Source::Tool(_) => return false,
+        }
         let Exclude { user, kernel, hv, idle, host, guest } = self.exclude;
         for (flag, on) in [
             (AttrFlags::EXCLUDE_USER, user),
@@ -149,136 +281,20 @@ impl EventSpec {
             {
                 Unit::Nanoseconds
             }
-            Source::Kernel { .. } => Unit::Count,
+            Source::Kernel { .. } | Source::Breakpoint { .. } => Unit::Count,
         }
     }
 }
 
 /// perf leaves guests out of what has no modifiers of its own.
-fn unmodified() -> Effects {
+pub(crate) fn unmodified() -> Effects {
     Effects { exclude: Exclude { guest: true, ..Exclude::default() }, ..Effects::default() }
 }
 
-impl EventList {
-    /// Looks everything up. The order is that of the list; a tracepoint with wildcards becomes as many
-    /// events as match.
-    pub fn resolve(&self, catalogue: &dyn Catalogue) -> Result<Vec<EventSet>, EventError> {
-        let mut sets = Vec::new();
-        for item in &self.items {
-            let resolved = match item {
-                Item::Single(event) => single(event, catalogue).map(|events| sets.extend(events)),
-                Item::Group(group) => together(group, catalogue).map(|set| sets.push(set)),
-            };
-            resolved.map_err(|(at, problem)| EventError::new(&self.text, at, problem))?;
-        }
-        Ok(sets)
+impl Source {
+    /// The kernel's event with these words.
+    pub(crate) fn kernel(type_: EventType, config: Config) -> Self {
+        let [config, more @ ..] = config.words;
+        Source::Kernel { type_, config, more }
     }
-}
-
-type Resolved<T> = Result<T, (Span, Problem)>;
-
-fn single(event: &Event, catalogue: &dyn Catalogue) -> Resolved<impl Iterator<Item = EventSet> + use<>> {
-    let events = each(event, catalogue)?;
-    Ok(events.into_iter().map(|(spec, effects)| EventSet {
-        name: None,
-        grouped: false,
-        weak: effects.weak,
-        events: alloc::vec![spec],
-    }))
-}
-
-fn together(group: &Group, catalogue: &dyn Catalogue) -> Resolved<EventSet> {
-    let mut set = EventSet { name: group.name.clone(), grouped: true, weak: false, events: Vec::new() };
-    for event in &group.events {
-        for (spec, own) in each(event, catalogue)? {
-            let mut effects = own;
-            if let Some(modifiers) = &group.modifiers {
-                let applied = modifiers.apply(&mut effects);
-                applied.map_err(|error| (group.modifiers_at, Problem::Modifiers(error)))?;
-                if !set.events.is_empty() {
-                    // The group's D and e are the leader's.
-                    (effects.pinned, effects.exclusive) = (own.pinned, own.exclusive);
-                }
-            }
-            set.weak |= effects.weak;
-            let has_modifiers = spec.has_modifiers || group.modifiers.is_some();
-            set.events.push(EventSpec::with_effects(spec.name, spec.source, effects, has_modifiers));
-        }
-    }
-    Ok(set)
-}
-
-/// The events that one event of the tree stands for, with what its own modifiers do.
-fn each(event: &Event, catalogue: &dyn Catalogue) -> Resolved<Vec<(EventSpec, Effects)>> {
-    let mut effects = unmodified();
-    if let Some(modifiers) = event.modifiers.as_ref().filter(|modifiers| !modifiers.letters().is_empty()) {
-        effects = Effects::default();
-        modifiers.apply(&mut effects).map_err(|error| (event.at, Problem::Modifiers(error)))?;
-    }
-    let kernel = |type_, config| Source::Kernel { type_, config, more: [0; 3] };
-    let source = match &event.what {
-        What::Hardware(hardware) => kernel(EventType::HARDWARE, hardware.0),
-        What::Software(software) => kernel(EventType::SOFTWARE, software.0),
-        What::Cache(cache) => kernel(EventType::HW_CACHE, cache.config()),
-        What::Raw(code) => kernel(EventType::RAW, *code),
-        What::Numeric { type_, config } => kernel(EventType(*type_), *config),
-        What::Tool(tool) => Source::Tool(*tool),
-        What::Tracepoint { system, name } => {
-            let found = tracepoints(system, name, catalogue).map_err(|problem| (event.at, problem))?;
-            // perf refuses terms after a tracepoint too.
-            if let Some(term) = event.terms.iter().flatten().next() {
-                return Err((term.at, Problem::UnknownTerm(term.key.clone())));
-            }
-            let has_modifiers = event.modifiers.is_some();
-            return Ok(found
-                .into_iter()
-                .map(|(name, id)| {
-                    let source = kernel(EventType::TRACEPOINT, id);
-                    (EventSpec::with_effects(name, source, effects, has_modifiers), effects)
-                })
-                .collect());
-        }
-    };
-    let source = with_terms(source, event)?;
-    let spec = EventSpec::with_effects(event.display_name(), source, effects, event.modifiers.is_some());
-    Ok(alloc::vec![(spec, effects)])
-}
-
-/// Applies the terms that name members of the attr. `name` is the tree's business.
-fn with_terms(mut source: Source, event: &Event) -> Resolved<Source> {
-    for term in event.terms.iter().flatten() {
-        let wrong_value = || (term.at, Problem::TermValue(term.key.clone()));
-        let value = term.value.as_deref().ok_or_else(wrong_value);
-        let number = || value.clone().and_then(|text| number(text).ok_or_else(wrong_value));
-        match (term.key.as_str(), &mut source) {
-            ("name", _) => drop(value?),
-            ("config", Source::Kernel { config, .. }) => *config = number()?,
-            ("config1", Source::Kernel { more, .. }) => more[0] = number()?,
-            ("config2", Source::Kernel { more, .. }) => more[1] = number()?,
-            ("config3", Source::Kernel { more, .. }) => more[2] = number()?,
-            _ => return Err((term.at, Problem::UnknownTerm(term.key.clone()))),
-        }
-    }
-    Ok(source)
-}
-
-/// Names and ids of the tracepoints meant.
-fn tracepoints(system: &str, name: &str, catalogue: &dyn Catalogue) -> Result<Vec<(String, u64)>, Problem> {
-    let id = |system: &str, name: &str| {
-        catalogue.tracepoint(system, name).map(|id| (alloc::format!("{system}:{name}"), id))
-    };
-    let unknown = |refusal| {
-        let known = catalogue.tracepoints().unwrap_or_default();
-        let known: Vec<String> =
-            known.iter().map(|(system, name)| alloc::format!("{system}:{name}")).collect();
-        Problem::tracepoint(system, name, refusal, &known)
-    };
-    if !is_pattern(system) && !is_pattern(name) {
-        return id(system, name).map(|one| alloc::vec![one]).map_err(unknown);
-    }
-    let all = catalogue.tracepoints().map_err(unknown)?;
-    let matching = all.iter().filter(|(s, n)| glob(system, s) && glob(name, n));
-    // Some entries of the file system can be written about but not opened; they have no id.
-    let found: Vec<_> = matching.filter_map(|(system, name)| id(system, name).ok()).collect();
-    if found.is_empty() { Err(unknown(crate::Refusal::Unknown)) } else { Ok(found) }
 }

@@ -144,6 +144,18 @@ impl Format {
         out
     }
 
+    /// A field as text, whatever it is.
+    pub fn field_text(&self, field: &Field, data: &[u8], order: ByteOrder) -> String {
+        let mut out = String::new();
+        eval::write_field(&mut out, field, data, order);
+        out
+    }
+
+    /// The bytes of a field, or those it refers to; none where the data is too short.
+    pub fn field_bytes<'d>(&self, field: &Field, data: &'d [u8], order: ByteOrder) -> &'d [u8] {
+        eval::bytes(field, data, order).unwrap_or(&[])
+    }
+
     /// Whether `print fmt` was understood.
     pub fn is_understood(&self) -> bool {
         self.print.is_some()
@@ -184,7 +196,9 @@ fn field(line: &str) -> Option<Field> {
         }
         None => (declaration, None),
     };
-    let start = before.rfind(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(0, |at| at + 1);
+    let name_letter = |c: &char| c.is_alphanumeric() || *c == '_';
+    let start =
+        before.len() - before.chars().rev().take_while(name_letter).map(char::len_utf8).sum::<usize>();
     let (mut type_name, mut name) = (before[..start].trim().to_owned(), before[start..].to_owned());
     let dynamic = type_name.starts_with("__data_loc");
     let relative = type_name.starts_with("__rel_loc");

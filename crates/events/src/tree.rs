@@ -3,10 +3,11 @@
 use crate::lexer::is_mark;
 use crate::modifiers::Modifiers;
 use crate::names::{Hardware, Software, Tool};
+use crate::probe::ProbePlace;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use perfuse_abi::CacheEvent;
+use perfuse_abi::{Breakpoint, CacheEvent};
 
 /// A part of the text, as byte offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +84,19 @@ pub enum What {
         /// `attr.config`.
         config: u64,
     },
+    /// Accesses to memory.
+    Breakpoint {
+        /// Which.
+        access: Breakpoint,
+        /// Where.
+        addr: u64,
+        /// How many bytes; `None` leaves it to the kind of access.
+        len: Option<u64>,
+    },
+    /// A place in a program, a library or the kernel.
+    Probe(ProbePlace),
+    /// A PMU, if terms follow it, or an event that a PMU names.
+    Named(String),
     /// `system:name`, either with wildcards perhaps.
     Tracepoint {
         /// The subsystem.

@@ -9,7 +9,7 @@ use crate::counter::Counter;
 use crate::error::{Call, Error, Result, Subject};
 use crate::event::Event;
 use crate::handle::Handle;
-use crate::kernel::{Kernel, linux};
+use crate::kernel::{Kernel, Linux, current};
 use crate::support::Support;
 use crate::target::Target;
 use perfuse_abi::{Attr, AttrFlags, Field, OpenFlags, ReadFormat, Release, SampleType};
@@ -36,6 +36,9 @@ pub enum GivenUpWhy {
     UnknownToKernel(Release),
     /// The kernel refused it, for this event or this user.
     Refused(Errno),
+    /// Every `fork(2)` of the measured task would fail: Linux reads the name of the file or function of a
+    /// probe again for the child, from memory of whoever forks.
+    BreaksForks,
 }
 
 impl fmt::Display for GivenUp {
@@ -45,6 +48,9 @@ impl fmt::Display for GivenUp {
                 write!(f, "{} (this kernel does not know it; Linux {since} does)", self.what)
             }
             GivenUpWhy::Refused(errno) => write!(f, "{} (refused: {errno})", self.what),
+            GivenUpWhy::BreaksForks => {
+                write!(f, "{} (Linux could start no children under an inherited probe)", self.what)
+            }
         }
     }
 }
@@ -124,7 +130,7 @@ impl Builder {
         required.read_format.remove(ReadFormat::LOST);
         let target = Target::this_thread().into();
         let sides = Sides::Prefer;
-        Builder { kernel: linux(), event, target, wanted: attr, required, sides }
+        Builder { kernel: current(), event, target, wanted: attr, required, sides }
     }
 
     /// The kernel to ask, in place of the running Linux.
@@ -301,10 +307,22 @@ impl Builder {
 
     /// [`open_in`](Self::open_in), where `earlier` was refused before, perhaps for the same reason.
     pub(crate) fn open_like(&self, leader: Option<&Handle>, earlier: Option<&Error>) -> Result<Counter> {
-        let (wanted, required) = self.attrs();
-        let opening = Opening { builder: self, leader, earlier };
-        let (fd, attr, given_up) = opening.adapt(wanted, required)?;
+        let (mut wanted, mut required) = self.attrs();
         let (pid, cpu, flags) = self.target.arguments();
+        // On whole cpus nothing is inherited.
+        let breaks_forks = pid != -1
+            && self.event.is_named_probe()
+            && wanted.flags.contains(AttrFlags::INHERIT)
+            && self.kernel.name() == Linux::NAME;
+        if breaks_forks {
+            wanted.flags.remove(AttrFlags::INHERIT);
+            required.flags.remove(AttrFlags::INHERIT);
+        }
+        let opening = Opening { builder: self, leader, earlier };
+        let (fd, attr, mut given_up) = opening.adapt(wanted, required)?;
+        if breaks_forks {
+            given_up.push(GivenUp { what: "inherit".to_owned(), why: GivenUpWhy::BreaksForks });
+        }
         let subject = Subject::with_flags(attr, pid, cpu, flags);
         Ok(Counter::from_handle(Handle::new(self.kernel.clone(), fd, subject), self.event.clone(), given_up))
     }
@@ -392,7 +410,10 @@ impl Preference {
     fn may_be_the_reason(&self, errno: Errno) -> bool {
         let is_field = matches!(self.give_up, Step::Field(_));
         let is_format = matches!(self.give_up, Step::ReadFormat(_));
+        // Leaving the kernel out is what some PMUs refuse; asking for it is a matter of rights.
+        let is_right = matches!(self.give_up, Step::Flags(KERNEL_SIDE));
         match errno {
+            Errno::E2BIG | Errno::EINVAL | Errno::EOPNOTSUPP if is_right => false,
             Errno::E2BIG | Errno::EINVAL => true,
             Errno::EACCES | Errno::EPERM => !is_format && !matches!(self.give_up, Step::Precise),
             Errno::EOPNOTSUPP => !is_format,
@@ -489,7 +510,7 @@ impl Opening<'_> {
         let (pid, cpu, flags) = self.builder.target.arguments();
         let flags = flags | OpenFlags::FD_CLOEXEC;
         let leader = self.leader.map(|leader| Box::new(leader.subject));
-        Error::like(self.earlier, Call::Open { attr, pid, cpu, leader, flags }, errno)
+        Error::like(&*self.builder.kernel, self.earlier, Call::Open { attr, pid, cpu, leader, flags }, errno)
     }
 
     /// Opens with as much of `wanted` as the kernel takes, at least `required`.

@@ -3,9 +3,11 @@
 use crate::error::{Call, Error, Result};
 use crate::target::Target;
 use perfuse_sys::Errno;
-use perfuse_sys::process::{self, Usage};
+use perfuse_sys::process::{self, Files, Usage};
 use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 /// A program with its arguments.
 ///
@@ -22,10 +24,13 @@ use std::process::ExitStatus;
 /// println!("{status}: {} page faults, {:?} in user space", faults.read()?.value, usage.user);
 /// # Ok::<(), perfuse::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Command {
     program: OsString,
     arguments: Vec<OsString>,
+    input: Option<Arc<OwnedFd>>,
+    output: Option<Arc<OwnedFd>>,
+    error: Option<Arc<OwnedFd>>,
 }
 
 /// A child that waits before its exec, so that events can be attached. Dropping it ends it.
@@ -42,7 +47,13 @@ pub struct RunningCommand(process::Child);
 impl Command {
     /// A program by name (looked up on the PATH) or path.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
-        Command { program: program.as_ref().to_owned(), arguments: Vec::new() }
+        Command {
+            program: program.as_ref().to_owned(),
+            arguments: Vec::new(),
+            input: None,
+            output: None,
+            error: None,
+        }
     }
 
     /// Adds an argument.
@@ -59,6 +70,27 @@ impl Command {
         self
     }
 
+    /// The program reads this in place of this process's standard input.
+    #[must_use]
+    pub fn stdin(mut self, file: impl Into<OwnedFd>) -> Self {
+        self.input = Some(Arc::new(file.into()));
+        self
+    }
+
+    /// The program writes here in place of this process's standard output.
+    #[must_use]
+    pub fn stdout(mut self, file: impl Into<OwnedFd>) -> Self {
+        self.output = Some(Arc::new(file.into()));
+        self
+    }
+
+    /// The program complains here in place of this process's standard error.
+    #[must_use]
+    pub fn stderr(mut self, file: impl Into<OwnedFd>) -> Self {
+        self.error = Some(Arc::new(file.into()));
+        self
+    }
+
     /// The program's name, as given.
     pub fn program(&self) -> &OsStr {
         &self.program
@@ -67,7 +99,12 @@ impl Command {
     /// Starts a child that will become the program when it is released.
     pub fn hold(&self) -> Result<HeldCommand> {
         let arguments: Vec<_> = std::iter::once(&self.program).chain(&self.arguments).cloned().collect();
-        let held = process::spawn(&self.program, &arguments);
+        let files = Files {
+            input: self.input.as_deref().map(AsFd::as_fd),
+            output: self.output.as_deref().map(AsFd::as_fd),
+            error: self.error.as_deref().map(AsFd::as_fd),
+        };
+        let held = process::spawn_with(&self.program, &arguments, files);
         let held = held.map_err(|errno| Error::new(Call::Spawn { program: self.program.clone() }, errno))?;
         Ok(HeldCommand { held, program: self.program.clone() })
     }
@@ -101,11 +138,19 @@ impl RunningCommand {
 
     /// Waits for its end: how it ended and what it used.
     pub fn wait(&self) -> Result<(ExitStatus, Usage)> {
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        if let Some(end) = crate::embedded::wait_for_end(self.0.pid()) {
+            return Ok(end);
+        }
         self.0.wait().map_err(failed)
     }
 
     /// How it ended, if it has.
     pub fn try_wait(&self) -> Result<Option<(ExitStatus, Usage)>> {
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        if let Some(end) = crate::embedded::ended(self.0.pid()) {
+            return Ok(end);
+        }
         self.0.try_wait().map_err(failed)
     }
 

@@ -186,6 +186,7 @@ impl Counter {
     /// hang-up at once.
     pub fn poll(&self, timeout: Option<Duration>) -> Result<Readiness> {
         let found = poll(&[self.as_fd()], timeout).map_err(|errno| self.handle.error(Call::Poll, errno))?;
+        self.handle.polled(found[0]);
         Ok(found[0])
     }
 

@@ -3,6 +3,7 @@
 //! later a sysctl, a limit or the watched process may be another.
 
 use crate::diagnosis::{Cause, Diagnosis, Kind};
+use crate::kernel::Kernel;
 use perfuse_abi::{Attr, OpenFlags};
 use perfuse_sys::Errno;
 use std::ffi::OsString;
@@ -115,19 +116,24 @@ struct Inner {
 impl Error {
     /// Makes the error of `call` and finds the cause from the facts of this moment.
     pub fn new(call: Call, errno: Errno) -> Self {
-        Self::make(call, None, errno)
+        Self::make(None, call, None, errno)
     }
 
     /// [`new`](Self::new) for a call on an event that is already open: knowing which event it is often
     /// decides between several causes.
     pub fn on(subject: Subject, call: Call, errno: Errno) -> Self {
-        Self::make(call, Some(subject), errno)
+        Self::make(None, call, Some(subject), errno)
+    }
+
+    /// [`on`](Self::on), told by this kernel.
+    pub(crate) fn by(kernel: &dyn Kernel, subject: Subject, call: Call, errno: Errno) -> Self {
+        Self::make(Some(kernel), call, Some(subject), errno)
     }
 
     /// The error of `call`, which was refused like one before: with the same errno, for the same kind of
     /// event and the same target. Where the cause was a property of the machine it still is, and is not
     /// looked for again.
-    pub(crate) fn like(earlier: Option<&Error>, call: Call, errno: Errno) -> Self {
+    pub(crate) fn like(kernel: &dyn Kernel, earlier: Option<&Error>, call: Call, errno: Errno) -> Self {
         let subject = Subject::of(&call);
         let same = |earlier: &&Error| {
             let about = |a: Subject, b: Subject| {
@@ -143,12 +149,16 @@ impl Error {
                 let diagnosis = earlier.diagnosis().clone();
                 Error(Box::new(Inner { call, subject, event, errno, diagnosis }))
             }
-            None => Self::new(call, errno),
+            None => Self::make(Some(kernel), call, None, errno),
         }
     }
 
-    fn make(call: Call, subject: Option<Subject>, errno: Errno) -> Self {
+    fn make(kernel: Option<&dyn Kernel>, call: Call, subject: Option<Subject>, errno: Errno) -> Self {
         let subject = Subject::of(&call).or(subject);
+        if let Some(diagnosis) = kernel.and_then(|kernel| kernel.explain(&call, subject.as_ref(), errno)) {
+            let event = subject.map(|subject| crate::diagnosis::event_name(&subject.attr));
+            return Error(Box::new(Inner { call, subject, event, errno, diagnosis }));
+        }
         let (diagnosis, event) = crate::diagnosis::examine(&call, subject.as_ref(), errno);
         Error(Box::new(Inner { call, subject, event, errno, diagnosis }))
     }

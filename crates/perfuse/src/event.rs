@@ -174,6 +174,11 @@ impl Event {
         }
     }
 
+    /// Whether it is a probe whose place the attr tells by a name in the caller's memory.
+    pub(crate) fn is_named_probe(&self) -> bool {
+        matches!(self, Event::Uprobe { .. } | Event::Kprobe { place: ProbePlace::Function { .. }, .. })
+    }
+
     /// Whether the kernel counts it in its own code only, so that a counter of user space would show an
     /// impossible zero (rule Q20: the registers of a context switch are the kernel's).
     pub fn is_kernel_only(&self) -> bool {

@@ -5,7 +5,7 @@ use crate::count::{Count, times_of};
 use crate::counter::Counter;
 use crate::error::{Call, Result};
 use crate::event::Event;
-use crate::kernel::{Kernel, linux};
+use crate::kernel::{Kernel, current};
 use crate::target::Target;
 use perfuse_abi::read::{ReadValues, len_for};
 use perfuse_abi::{AttrFlags, IocFlags, ReadFormat};
@@ -70,7 +70,7 @@ impl Group {
     /// An empty group on this target.
     pub fn on(target: impl Into<Target>) -> Self {
         let (counters, ids) = (Vec::new(), Vec::new());
-        Group { kernel: linux(), target: target.into(), counters, ids, enabled: false }
+        Group { kernel: current(), target: target.into(), counters, ids, enabled: false }
     }
 
     /// The kernel to ask, in place of the running Linux; for an empty group.

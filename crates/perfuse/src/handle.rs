@@ -4,6 +4,7 @@
 use crate::error::{Call, Error, Result, Subject};
 use crate::kernel::{Kernel, Request};
 use perfuse_abi::{Attr, IocFlags};
+use perfuse_sys::poll::Readiness;
 use perfuse_sys::{Errno, Mapping, Protection};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,12 +30,19 @@ impl Handle {
     /// The error of a call on this event.
     #[cold]
     pub(crate) fn error(&self, call: Call, errno: Errno) -> Error {
-        Error::on(self.subject, call, errno)
+        Error::by(&*self.kernel, self.subject, call, errno)
     }
 
     #[inline]
     pub(crate) fn read(&self, words: &mut [u64]) -> Result<usize, Errno> {
         self.kernel.read(self.as_fd(), words)
+    }
+
+    /// What `poll(2)` told of its descriptor has been heard.
+    pub(crate) fn polled(&self, found: Readiness) {
+        if found.readable {
+            self.kernel.polled(self.as_fd());
+        }
     }
 
     pub(crate) fn ioctl(&self, request: Request<'_>) -> Result<u64> {

@@ -2,15 +2,19 @@
 //! and of the descriptors it returns, as a trait. Everything above is written against it and does not
 //! know which kernel answers.
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub use crate::embedded::{NAME as EMBEDDED, embedded};
 pub use perfuse_sys::{Errno, Mapping, Protection};
 
+use crate::diagnosis::Diagnosis;
+use crate::error::{Call, Subject};
 use crate::support::Support;
 use perfuse_abi::{Attr, IocFlags, OpenFlags, ioctl as code};
 use perfuse_sys::{ioctl, prctl};
 use std::ffi::CStr;
 use std::fmt::Debug;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A perf_event subsystem. Descriptors are real ones in every implementation, so that they can be
 /// polled; every other call on an event's descriptor goes through the kernel that opened it.
@@ -54,8 +58,20 @@ pub trait Kernel: Debug + Send + Sync {
         drop(event);
     }
 
+    /// `poll(2)` of the event's descriptor has told that it is readable. Linux takes that back by itself
+    /// (rule G20).
+    fn polled(&self, event: BorrowedFd<'_>) {
+        let _ = event;
+    }
+
     /// What of the interface this kernel knows, asked once.
     fn support(&self) -> &Support;
+
+    /// The reason for an errno, where this kernel has reasons that Linux has not.
+    fn explain(&self, call: &Call, subject: Option<&Subject>, errno: Errno) -> Option<Diagnosis> {
+        let _ = (call, subject, errno);
+        None
+    }
 }
 
 /// An ioctl of an event with its argument.
@@ -113,15 +129,42 @@ pub struct Linux {
     support: OnceLock<Support>,
 }
 
+impl Linux {
+    /// What it is called.
+    pub(crate) const NAME: &'static str = "Linux";
+}
+
 /// The running Linux kernel, shared by all who use it.
 pub fn linux() -> Arc<dyn Kernel> {
     static LINUX: OnceLock<Arc<Linux>> = OnceLock::new();
     LINUX.get_or_init(Arc::default).clone()
 }
 
+/// Which kernel is asked where none is named.
+static CHOSEN: Mutex<Option<Arc<dyn Kernel>>> = Mutex::new(None);
+
+/// The name of the environment variable that [`current`] follows.
+pub const VARIABLE: &str = "PERFUSE_KERNEL";
+
+/// The kernel that is asked where none is named: the one that was [chosen](choose), or the one that the
+/// environment variable `PERFUSE_KERNEL` names (`linux` or `embedded`), or the running Linux.
+pub fn current() -> Arc<dyn Kernel> {
+    let named = || match std::env::var(VARIABLE).as_deref() {
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        Ok("embedded") => embedded(),
+        _ => linux(),
+    };
+    CHOSEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(named).clone()
+}
+
+/// Sets the kernel that is asked where none is named, for the whole process, from now on.
+pub fn choose(kernel: Arc<dyn Kernel>) {
+    *CHOSEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(kernel);
+}
+
 impl Kernel for Linux {
     fn name(&self) -> &str {
-        "Linux"
+        Self::NAME
     }
 
     fn perf_event_open(

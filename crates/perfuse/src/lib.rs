@@ -28,7 +28,8 @@
 //! knows the call, the errno, the cause and what would help ([`diagnosis`]). **Counts say what they are
 //! worth**: [`Count::scaled`] tells an exact count from an estimate and from none at all.
 //!
-//! The kernel that answers is a [`kernel::Kernel`]: the running Linux unless another is given.
+//! The kernel that answers is a [`kernel::Kernel`]: the running Linux unless another is given or
+//! [chosen](kernel::choose), such as the [embedded](kernel::embedded) one, for places where Linux refuses.
 #![deny(unsafe_code)]
 
 #[cfg(doctest)]
@@ -47,12 +48,15 @@ mod command;
 mod count;
 mod counter;
 pub mod diagnosis;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod embedded;
 mod error;
 mod event;
 pub mod facts;
 mod group;
 mod handle;
 pub mod kernel;
+mod language;
 mod pmu;
 mod ring;
 mod sampler;
@@ -71,6 +75,7 @@ pub use counter::Counter;
 pub use error::{Call, Error, Result, Subject};
 pub use event::{Event, ProbePlace};
 pub use group::{Counts, Group, Member};
+pub use language::SpecError;
 pub use pmu::{Config, Format, Pmu, online_cpus, parse_cpu_list};
 pub use ring::{Batch, Snapshot};
 pub use sampler::{Entry, RingOptions, Sampler, SamplerBatch, SamplerBuilder, SamplerSnapshot, Source, Wait};
@@ -83,10 +88,10 @@ pub use user::UserCounter;
 
 /// Switches on every event the calling thread has opened, whatever it measures (`prctl(2)`).
 pub fn enable_own_events() -> Result<()> {
-    kernel::linux().prctl(true).map_err(|errno| Error::new(Call::Prctl, errno))
+    kernel::current().prctl(true).map_err(|errno| Error::new(Call::Prctl, errno))
 }
 
 /// Switches off every event the calling thread has opened, whatever it measures (`prctl(2)`).
 pub fn disable_own_events() -> Result<()> {
-    kernel::linux().prctl(false).map_err(|errno| Error::new(Call::Prctl, errno))
+    kernel::current().prctl(false).map_err(|errno| Error::new(Call::Prctl, errno))
 }

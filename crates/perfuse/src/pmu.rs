@@ -5,11 +5,11 @@ use crate::error::{Call, Error, Result};
 use crate::event::Event;
 use crate::tracefs::file_error;
 use perfuse_abi::EventType;
+pub use perfuse_events::{Config, Format, parse_cpu_list};
 use perfuse_sys::Errno;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 const DEVICES: &str = "/sys/bus/event_source/devices";
@@ -27,55 +27,6 @@ const DEVICES: &str = "/sys/bus/event_source/devices";
 pub struct Pmu {
     name: String,
     type_: EventType,
-}
-
-/// A set of values for the five config words of an attr.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Config {
-    /// `config`, `config1`, `config2`, `config3`, `config4`.
-    pub words: [u64; 5],
-}
-
-/// Where a term's bits go, from a file such as `format/event` with the text `config:0-7,32-35`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Format {
-    /// Index of the config word.
-    pub word: usize,
-    /// Bit ranges; the term's lowest bits go to the first.
-    pub bits: Vec<RangeInclusive<u32>>,
-}
-
-impl Format {
-    /// Reads a format file's text. `None` if it is not of that form.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (word, ranges) = text.trim().split_once(':')?;
-        let word = match word.strip_prefix("config")? {
-            "" => 0,
-            digit => digit.parse().ok().filter(|word| (1..5).contains(word))?,
-        };
-        let bits = ranges
-            .split(',')
-            .map(|range| {
-                let (first, last) = range.split_once('-').unwrap_or((range, range));
-                let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-                (first <= last && last < 64).then_some(first..=last)
-            })
-            .collect::<Option<_>>()?;
-        Some(Format { word, bits })
-    }
-
-    /// Puts `value` where it belongs. `false` if it has more bits than there is room for.
-    pub fn apply(&self, value: u64, config: &mut Config) -> bool {
-        let mut left = value;
-        for range in &self.bits {
-            let width = range.end() - range.start() + 1;
-            let mask = u64::MAX >> (64 - width);
-            config.words[self.word] &= !(mask << range.start());
-            config.words[self.word] |= (left & mask) << range.start();
-            left = left.checked_shr(width).unwrap_or(0);
-        }
-        left == 0
-    }
 }
 
 impl Pmu {
@@ -219,28 +170,6 @@ fn parse_number(text: &str) -> Option<u64> {
     }
 }
 
-/// A list such as `0-3,8`, as sysfs and perf's `-C` write it. `None` if it is not one.
-///
-/// ```
-/// assert_eq!(perfuse::parse_cpu_list("0-2,5\n"), Some(vec![0, 1, 2, 5]));
-/// assert_eq!(perfuse::parse_cpu_list("2-1"), None);
-/// ```
-pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
-    let mut cpus = Vec::new();
-    for range in text.trim().split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        // More cpus than any kernel supports is a typing error, not a list.
-        if first > last || last - first > 1 << 16 {
-            return None;
-        }
-        cpus.extend(first..=last);
-    }
-    cpus.sort_unstable();
-    cpus.dedup();
-    Some(cpus)
-}
-
 /// The cpus that are online, in order. `[0]` where the system does not tell.
 pub fn online_cpus() -> Vec<u32> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online");
@@ -250,30 +179,6 @@ pub fn online_cpus() -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn scattered_bits_are_filled_from_the_lowest() {
-        // AMD's event select: eight bits low, four bits high.
-        let format = Format::parse("config:0-7,32-35\n").unwrap();
-        let mut config = Config::default();
-        assert!(format.apply(0xfc1, &mut config));
-        assert_eq!(config.words[0], 0xf_0000_00c1);
-        assert!(!format.apply(0x1000, &mut config), "a thirteenth bit has no room");
-    }
-
-    #[test]
-    fn formats_of_every_word() {
-        let format = Format::parse("config3:5").unwrap();
-        let mut config = Config::default();
-        assert!(format.apply(1, &mut config));
-        assert_eq!(config.words, [0, 0, 0, 32, 0]);
-        assert_eq!(Format::parse("config:0-63").unwrap().bits, [0..=63]);
-        for bad in
-            ["", "config", "config5:0", "config0:1", "configx:0", "config:8-4", "config:64", "format:1"]
-        {
-            assert_eq!(Format::parse(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn numbers_are_decimal_unless_marked() {

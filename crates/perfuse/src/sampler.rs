@@ -50,12 +50,11 @@ impl Default for RingOptions {
 }
 
 impl RingOptions {
-    /// The event as a ring of this kind needs it: each record must tell its event, at a place that does
-    /// not depend on the event.
-    pub(crate) fn prepare(&self, event: &Builder, target: Target) -> Builder {
+    /// The event as a ring of this kind needs it, with the field by which each record tells its event.
+    pub(crate) fn prepare(&self, event: &Builder, target: Target, id: SampleType) -> Builder {
         let overwrite = self.overwrite;
         event.clone().target(target).with(move |attr| {
-            attr.sample_type |= SampleType::IDENTIFIER;
+            attr.sample_type |= id;
             attr.flags |= AttrFlags::SAMPLE_ID_ALL;
             attr.flags.set(AttrFlags::WRITE_BACKWARD, overwrite);
         })
@@ -122,7 +121,7 @@ impl SamplerBuilder {
     pub fn open(&self) -> Result<Sampler> {
         let mut members = Vec::with_capacity(self.events.len());
         for event in &self.events {
-            let counter = self.ring.prepare(event, self.target.clone()).open()?;
+            let counter = self.ring.prepare(event, self.target.clone(), SampleType::IDENTIFIER).open()?;
             let format = RecordFormat::of(counter.attr(), ByteOrder::NATIVE);
             members.push(Source { id: counter.id()?, format, counter });
         }
@@ -267,6 +266,7 @@ impl Sampler {
                 Err(Errno::EINTR) => return Ok(Wait::Interrupted),
                 Err(errno) => return Err(owner.handle.error(Call::Poll, errno)),
             };
+            owner.handle.polled(found);
             // Records may have come between the look at the ring and the news that the task is gone.
             if self.ring.has_records() {
                 return Ok(Wait::Records);

@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 /// and gives inherited events no ring otherwise (rule F1). So each task's event is opened once for every
 /// cpu.
 ///
+/// Where there are several events, each record tells its own, at a place that does not depend on the event: by
+/// `ID` if all have the same fields, else by `IDENTIFIER`. One that is asked for `IDENTIFIER` has it in any case.
+///
 /// Members of a group are on the PMU together and sample each by itself, unless their attrs say otherwise:
 /// one whose `sample_type` has `READ` and whose `read_format` has `GROUP` gives the values of all with each
 /// sample of the leader, those of its task alone (rule D7). Older kernels refuse that for events that are
@@ -49,7 +52,8 @@ pub struct SamplerSet {
     // Unmapped before the events are closed.
     rings: Vec<SetRing>,
     sources: Vec<SetSource>,
-    events: Vec<SetEventInfo>,
+    /// `None` for those that are open nowhere.
+    events: Vec<Option<SetEventInfo>>,
 }
 
 #[derive(Debug)]
@@ -97,7 +101,9 @@ impl SamplerSet {
     pub fn open(scope: &Scope, events: &[SetEvent], ring: RingOptions) -> Result<Self> {
         let slots = slots(scope);
         limits::provide_open_files((slots.len() * events.len()) as u64 + 64);
-        let mut set = SamplerSet { rings: Vec::new(), sources: Vec::new(), events: Vec::new() };
+        let id = id_field(events);
+        let infos = events.iter().map(|_| None).collect();
+        let mut set = SamplerSet { rings: Vec::new(), sources: Vec::new(), events: infos };
         let mut gone = None;
         // For each ring the source that owns it, and the rings by place.
         let mut owners = Vec::new();
@@ -106,9 +112,12 @@ impl SamplerSet {
             // The group that is being opened, and the source that leads it.
             let mut group: Option<(u32, usize)> = None;
             for (index, event) in events.iter().enumerate() {
+                if !event.is_for(slot) {
+                    continue;
+                }
                 let leader = group.filter(|(number, _)| event.group == Some(*number));
                 let leader = leader.map(|(_, source)| &set.sources[source].counter.handle);
-                let builder = prepare(event, slot, scope.inherit(), ring, leader.is_some())?;
+                let builder = prepare(event, slot, event.inheritance(scope), ring, id, leader.is_some())?;
                 let counter = match builder.open_in(leader) {
                     Ok(counter) => counter,
                     Err(error) if error.is_gone() => {
@@ -118,10 +127,10 @@ impl SamplerSet {
                     Err(error) => return Err(error),
                 };
                 let follows = leader.is_some();
-                if set.events.len() == index {
-                    set.events
-                        .push(SetEventInfo { attr: *counter.attr(), given_up: counter.given_up().to_vec() });
-                }
+                set.events[index].get_or_insert_with(|| {
+                    let given_up = counter.given_up().to_vec();
+                    SetEventInfo { attr: *counter.attr(), given_up }
+                });
                 if let (Some(number), false) = (event.group, follows) {
                     group = Some((number, set.sources.len()));
                 }
@@ -162,12 +171,12 @@ impl SamplerSet {
 
     /// The attr of an event as the kernel accepted it; `None` for one that is open nowhere.
     pub fn attr(&self, event: usize) -> Option<&Attr> {
-        self.events.get(event).map(|info| &info.attr)
+        self.events.get(event)?.as_ref().map(|info| &info.attr)
     }
 
     /// The preferences of an event that had to be given up.
     pub fn given_up(&self, event: usize) -> &[GivenUp] {
-        self.events.get(event).map_or(&[], |info| &info.given_up)
+        self.events.get(event).and_then(Option::as_ref).map_or(&[], |info| &info.given_up)
     }
 
     /// Number of rings.
@@ -223,6 +232,9 @@ impl SamplerSet {
             Err(errno) => Err(Error::new(Call::Poll, errno)),
             Ok(found) => {
                 let (rings, others) = found.split_at(self.rings.len());
+                for (ring, found) in self.rings.iter().zip(rings) {
+                    self.sources[ring.owner].counter.handle.polled(*found);
+                }
                 Ok(if self.rings.iter().any(|ring| ring.ring.has_records()) {
                     Wait::Records
                 } else if others.iter().any(|other| other.any()) {
@@ -237,22 +249,41 @@ impl SamplerSet {
     }
 }
 
+/// The field by which records tell which of these events they belong to.
+fn id_field(events: &[SetEvent]) -> SampleType {
+    let fields: Vec<_> = events.iter().map(|event| event.builder.attr().sample_type).collect();
+    if fields.iter().any(|fields| fields.contains(SampleType::IDENTIFIER)) {
+        SampleType::IDENTIFIER
+    } else if fields.len() <= 1 {
+        SampleType::empty()
+    } else if fields.windows(2).all(|pair| pair[0] == pair[1]) {
+        SampleType::ID
+    } else {
+        SampleType::IDENTIFIER
+    }
+}
+
 /// The event as it is opened in this place.
 fn prepare(
     event: &SetEvent,
     slot: &Slot,
     inherit: Inherit,
     ring: RingOptions,
+    id: SampleType,
     follows: bool,
 ) -> Result<Builder> {
     let target = match &event.cgroup {
         None => slot.target.clone(),
         Some(cgroup) => within(cgroup, slot)?,
     };
-    let builder = ring.prepare(&event.builder, target).inherit(inherit);
+    let builder = ring.prepare(&event.builder, target, id).inherit(inherit);
     let builder = if follows { sibling(builder) } else { builder };
     let Attr { sample_type, read_format, .. } = builder.attr();
     let reads_group = sample_type.contains(SampleType::READ) && read_format.contains(ReadFormat::GROUP);
+    if reads_group && slot.tid().is_none() {
+        // On whole cpus nothing is inherited, and there is nothing to give up.
+        return Ok(builder.inherit(Inherit::No));
+    }
     if reads_group && inherit != Inherit::No {
         let flags = builder.attr().flags;
         return Ok(builder.inherit(Inherit::No).prefer(|attr| attr.flags = flags));

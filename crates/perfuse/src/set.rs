@@ -1,6 +1,6 @@
 //! Many events on many targets: what counting a process with all its threads, or a whole machine, takes.
 
-use crate::builder::Builder;
+use crate::builder::{Builder, Inherit};
 use crate::count::Count;
 use crate::counter::Counter;
 use crate::error::{Call, Error, Result};
@@ -19,11 +19,35 @@ pub struct SetEvent {
     pub group: Option<u32>,
     /// On targets that are cpus: only the tasks of this cgroup are measured there. Refused on others.
     pub cgroup: Option<Cgroup>,
+    /// On targets that are cpus, or bound to one: only on these, such as those of its PMU.
+    pub cpus: Option<Vec<u32>>,
+    /// Whether what the tasks start is measured too, in place of what the scope says. On whole cpus it means
+    /// nothing.
+    pub inherit: Option<bool>,
 }
 
 impl From<Builder> for SetEvent {
     fn from(builder: Builder) -> Self {
-        SetEvent { builder, group: None, cgroup: None }
+        SetEvent { builder, group: None, cgroup: None, cpus: None, inherit: None }
+    }
+}
+
+impl SetEvent {
+    /// Which tasks inherit it from those of the scope.
+    pub(crate) fn inheritance(&self, scope: &Scope) -> Inherit {
+        match self.inherit {
+            Some(true) => Inherit::All,
+            Some(false) => Inherit::No,
+            None => scope.inherit(),
+        }
+    }
+
+    /// Whether it is to be opened there.
+    pub(crate) fn is_for(&self, slot: &Slot) -> bool {
+        match (&self.cpus, slot.cpu()) {
+            (Some(cpus), Some(cpu)) => cpus.contains(&cpu),
+            _ => true,
+        }
     }
 }
 
@@ -73,7 +97,6 @@ impl CounterSet {
     pub fn open(scope: &Scope, events: &[SetEvent]) -> Result<Self> {
         let slots = scope.slots().to_vec();
         limits::provide_open_files(slots.len() as u64 * events.len() as u64 + 64);
-        let inherit = scope.inherit();
         let mut opened: Vec<Opened> = events.iter().map(|_| Opened::with_capacity(slots.len())).collect();
         for slot in &slots {
             let mut group = None;
@@ -88,11 +111,12 @@ impl CounterSet {
                     None => Ok(slot.target.clone()),
                     Some(cgroup) => within(cgroup, slot),
                 };
-                let builder = target.map(|target| event.builder.clone().target(target).inherit(inherit));
+                let builder = target
+                    .map(|target| event.builder.clone().target(target).inherit(event.inheritance(scope)));
                 let earlier = opened.iter().filter_map(|event| event.refused.last()).next_back();
                 let earlier = earlier.map(|(_, error)| error);
                 let counter = match (builder, leader) {
-                    _ if opened[index].error().is_some() => None,
+                    _ if opened[index].error().is_some() || !event.is_for(slot) => None,
                     (Err(error), _) => opened[index].take(Err(error))?,
                     (Ok(builder), None) => {
                         // A leader starts when its group is complete: siblings that come later may not
@@ -182,6 +206,11 @@ impl CounterSet {
     /// Stops one event of many, on all targets; the leader of a group stops the whole group.
     pub fn disable_event(&mut self, event: usize) -> Result<()> {
         self.events[event].counters.iter_mut().flatten().try_for_each(Counter::disable)
+    }
+
+    /// Counts only hits of a tracepoint that match `filter`, on all targets.
+    pub fn set_filter(&mut self, event: usize, filter: &str) -> Result<()> {
+        self.events[event].counters.iter_mut().flatten().try_for_each(|counter| counter.set_filter(filter))
     }
 
     /// Sets all counts to zero; the times go on.

@@ -48,8 +48,16 @@ fn counted(counter: &mut Counter, work: impl Fn()) -> u64 {
 }
 
 fn page_faults_are_exact() -> Outcome {
-    let mut counter = faults()?.open().expect("page faults");
-    assert_eq!(counted(&mut counter, fifty_faults()), 50);
+    // A machine short of memory may take a page of the test itself, which then is a fault more.
+    let mut tries = Vec::new();
+    let counter = loop {
+        let mut counter = faults()?.open().expect("page faults");
+        tries.push(counted(&mut counter, fifty_faults()));
+        if tries.contains(&50) {
+            break counter;
+        }
+        assert!(tries.len() < 5 && tries.iter().all(|&faults| faults > 50), "{tries:?}");
+    };
     let count = counter.read().expect("read");
     assert_eq!(count.scaled(), Scaled::Exact(50));
     assert!(count.running_ns == count.enabled_ns && count.enabled_ns > 0, "{count:?}");
@@ -356,6 +364,8 @@ fn where_the_first_of_a_group_is_refused_the_next_leads() -> Outcome {
         builder: builder.enable_on_exec(true),
         group: Some(1),
         cgroup: None,
+        cpus: None,
+        inherit: None,
     });
     let set = CounterSet::open(&Scope::command(&command), &events).expect("a set");
     command.release().expect("sh").wait().expect("its end");
@@ -371,8 +381,13 @@ fn where_the_first_of_a_group_is_refused_the_next_leads() -> Outcome {
 fn a_group_that_starts_by_itself_starts_whole() -> Outcome {
     // A leader of another software PMU that is already on would not take its siblings along.
     let clock = Counter::builder(Software::TASK_CLOCK).user_only();
-    let events =
-        [clock, faults()?].map(|b| SetEvent { builder: b.enabled(true), group: Some(1), cgroup: None });
+    let events = [clock, faults()?].map(|b| SetEvent {
+        builder: b.enabled(true),
+        group: Some(1),
+        cgroup: None,
+        cpus: None,
+        inherit: None,
+    });
     let work = fifty_faults();
     work();
     let mut set = CounterSet::open(&Scope::threads(&[0]), &events).expect("a set");
@@ -387,7 +402,7 @@ fn a_group_that_starts_by_itself_starts_whole() -> Outcome {
 }
 
 fn groups_of_a_set_are_separate() -> Outcome {
-    let grouped = |number, builder| SetEvent { builder, group: Some(number), cgroup: None };
+    let grouped = |number, builder| SetEvent { group: Some(number), ..SetEvent::from(builder) };
     let events = [
         grouped(1, faults()?),
         grouped(1, faults()?),
@@ -679,7 +694,7 @@ fn a_program_is_attached_to_a_counter() -> Outcome {
     let program = Program::returning(ProgramType::Tracepoint, 1)?;
     let event = Event::tracepoint("raw_syscalls:sys_exit").expect("its id");
     let mut counter = Counter::new(event).expect("a tracepoint");
-    assert_eq!(counter.query_bpf().expect("none"), []);
+    assert!(counter.query_bpf().expect("none").is_empty());
     counter.set_bpf(program.as_fd()).expect("attach");
     assert_eq!(counter.query_bpf().expect("one"), [program.id()]);
     assert_eq!(counter.set_bpf(program.as_fd()).expect_err("a second time").errno(), Errno::EEXIST);

@@ -1,11 +1,17 @@
 //! The call tree of an entry: its callchains, merged from the entry on as far as they are the same. It
 //! has the shape and the order that perf's has, so that both can be compared line by line.
+//!
+//! There is no tree of all callchains, but they are sorted: those that begin with the same frames are a run of rows.
+//! The runs of an entry are split where their next frames differ, what goes on with the same frame is a group, and
+//! so on; groups that are too small to be shown are left at that.
 
-use crate::entries::{Entry, Report};
+use crate::entries::{ByFrame, Entry, Report};
 use crate::frames::{FrameId, Frames};
-use crate::hash::FastMap;
-use crate::tree::Sum;
+use crate::rows::{Node, Rows, Visitor, end_of, walk};
+use crate::stacks::Sum;
 use std::cmp::Reverse;
+use std::ops::Range;
+use std::sync::Mutex;
 
 /// Frames without a fork between them, and what comes after them.
 #[derive(Clone, Debug, Default)]
@@ -42,20 +48,12 @@ pub struct Order {
     pub caller_first: bool,
     /// Whether the entry has the callchains in which it is a caller too.
     pub with_callees: bool,
-    /// Whether the heaviest branches come first, rather than those of the highest addresses.
-    pub heaviest_first: bool,
 }
 
 impl Order {
-    /// With the heaviest branches first.
+    /// An order.
     pub fn new(caller_first: bool, with_callees: bool) -> Self {
-        Order { caller_first, with_callees, heaviest_first: true }
-    }
-
-    /// With the branches in the order of their addresses, highest first.
-    #[must_use]
-    pub fn by_address(self) -> Self {
-        Order { heaviest_first: false, ..self }
+        Order { caller_first, with_callees }
     }
 }
 
@@ -63,261 +61,366 @@ fn add(one: Sum, other: Sum) -> Sum {
     (one.0 + other.0, one.1 + other.1)
 }
 
-fn without(one: Sum, other: Sum) -> Sum {
-    (one.0.saturating_sub(other.0), one.1.saturating_sub(other.1))
-}
-
-/// Where callchains are that have been the same so far.
+/// A group of callchains that go on with the same frame.
 #[derive(Clone, Copy, Debug)]
-struct Item {
-    node: u32,
+struct Group {
+    frame: FrameId,
     sum: Sum,
-    way: Way,
+    number: u32,
 }
 
-/// How they go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// To the callers.
-    Out,
-    /// To all callees, but not to the entry's own samples.
-    In,
-    /// To the entry's own samples.
-    ToOwn,
+/// Callchains that have been the same up to a frame.
+#[derive(Clone, Debug)]
+struct Run {
+    /// Places in the list of the entry's own rows, or rows of the report.
+    range: Range<u32>,
+    is_own: bool,
+    /// Where in each row the next frame is.
+    at: u32,
 }
 
-struct Builder<'r> {
+const NONE: u32 = u32::MAX;
+
+/// Where the callchains of an entry are.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    /// The rows of samples in the entry itself, if their callchains are told from the outermost caller on.
+    own: Vec<u32>,
+    /// Rows that are the same up to and with the first frame of the entry, and where in them that is.
+    nodes: Vec<(Range<u32>, u32)>,
+}
+
+/// Makes the call trees of entries. Several threads can make some at the same time.
+pub struct Chains<'r> {
     report: &'r Report<'r>,
     frames: &'r Frames,
-    least: Least,
     heaviest_first: bool,
-    /// The samples in the entry itself.
-    to_own: Under,
-    /// Of those, the ones that are in the samples under the entry too.
-    excluded: Under,
+    least: Least,
+    /// Of each entry.
+    places: Vec<Places>,
+    /// Room for [`Builder::numbers`].
+    scratch: Mutex<Vec<Vec<u32>>>,
 }
 
-/// Samples of some nodes, by the places of the nodes.
-#[derive(Debug, Default)]
-struct Under {
-    /// The nodes by their places.
-    nodes: Vec<(u32, u32)>,
-    /// The sum of all before each node, and of all.
-    sums: Vec<Sum>,
+/// Finds the places of entries.
+struct Finder<'r> {
+    by_frame: ByFrame<'r>,
+    order: Order,
+    is_wanted: Vec<bool>,
+    places: Vec<Places>,
 }
 
-impl Under {
-    fn new(report: &Report<'_>, nodes: impl Iterator<Item = u32>) -> Self {
-        let mut nodes: Vec<(u32, u32)> = nodes.map(|node| (report.span(node).0, node)).collect();
-        nodes.sort_unstable();
+impl Visitor for Finder<'_> {
+    fn enter(&mut self, context: u32) {
+        self.by_frame.enter(context);
+    }
+
+    #[inline]
+    fn entry(&mut self, frame: FrameId, as_leaf: bool) -> u32 {
+        self.by_frame.entry(frame, as_leaf)
+    }
+
+    #[inline]
+    fn node(&mut self, node: &Node, rows: Range<u32>, entry: u32, is_outer: bool) {
+        if is_outer && self.is_wanted[entry as usize] {
+            self.places[entry as usize].nodes.push((rows, node.at));
+        }
+    }
+
+    #[inline]
+    fn row(&mut self, row: u32, _: FrameId, entry: u32, _: bool) {
+        if self.order.caller_first && self.is_wanted[entry as usize] {
+            self.places[entry as usize].own.push(row);
+        }
+    }
+}
+
+impl<'r> Chains<'r> {
+    /// For all entries of a report, with the heaviest branches first or those of the highest addresses.
+    pub fn new(report: &'r Report<'r>, frames: &'r Frames, heaviest_first: bool, least: Least) -> Self {
+        let order = report.profile.order;
+        let rank = |entry: &Entry| if order.with_callees { entry.total_weight } else { entry.self_weight };
+        // No branch can be heavier than all of them.
+        let is_wanted = |entry: &Entry| match least {
+            Least::Weight(least) => rank(entry) >= least,
+            Least::Share(_) => true,
+        };
+        let mut finder = Finder {
+            by_frame: report.entries_by_frame(),
+            order,
+            is_wanted: report.entries.iter().map(is_wanted).collect(),
+            places: vec![Places::default(); report.entries.len()],
+        };
+        walk(&report.profile.rows, order, &mut finder);
+        Chains { report, frames, heaviest_first, least, places: finder.places, scratch: Mutex::default() }
+    }
+
+    /// The callchains of an entry of the report as a tree. The branches of the result are where they begin.
+    pub fn of(&self, entry: &Entry) -> Branch {
+        let places = &self.places[entry.number as usize];
+        if places.own.is_empty() && places.nodes.is_empty() {
+            return Branch::default();
+        }
+        // What a panic leaves is not worse than nothing.
+        let pool = || self.scratch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut numbers = pool().pop().unwrap_or_default();
+        numbers.resize(self.frames.len(), NONE);
+        let own = Own::new(&self.report.profile.rows, &places.own);
+        let mut builder = Builder { chains: self, rows: &self.report.profile.rows, own, numbers };
+        let (_, groups, parts) = builder.split(&runs(places));
+        let sum = groups.iter().fold((0, 0), |sum, group| add(sum, group.sum));
+        let branches = builder.branches(groups, parts, sum.0);
+        pool().push(builder.numbers);
+        Branch { weight: sum.0, samples: sum.1, branches, ..Branch::default() }
+    }
+}
+
+/// Where the callchains of an entry begin.
+fn runs(Places { own, nodes }: &Places) -> Vec<Run> {
+    let mut runs = Vec::with_capacity(1 + nodes.len());
+    if !own.is_empty() {
+        runs.push(Run { range: 0..own.len() as u32, is_own: true, at: 0 });
+    }
+    for (rows, at) in nodes {
+        // What is told from the outermost caller on is not told again.
+        let mut start = rows.start;
+        let first = own.partition_point(|&place| place < start);
+        for &place in own[first..].iter().take_while(|&&place| place < rows.end) {
+            runs.push(Run { range: start..place, is_own: false, at: *at });
+            start = place + 1;
+        }
+        runs.push(Run { range: start..rows.end, is_own: false, at: *at });
+    }
+    runs
+}
+
+/// The rows in which samples are in an entry itself, and what they weigh.
+struct Own<'c> {
+    rows: &'c [u32],
+    /// What all before each of them weigh, and all.
+    before: Vec<Sum>,
+}
+
+impl<'c> Own<'c> {
+    fn new(all: &Rows, rows: &'c [u32]) -> Self {
         let mut sum = (0, 0);
-        let mut sums = vec![sum];
-        sums.extend(nodes.iter().map(|&(_, node)| {
-            sum = add(sum, report.own(node));
+        let mut before = vec![sum];
+        before.extend(rows.iter().map(|&row| {
+            sum = add(sum, all.sum(row..row + 1));
             sum
         }));
-        Under { nodes, sums }
-    }
-
-    /// What there is at a node and under it.
-    fn sum(&self, (from, to): (u32, u32)) -> Sum {
-        let first = self.nodes.partition_point(|&(place, _)| place < from);
-        let count = self.nodes[first..].partition_point(|&(place, _)| place < to);
-        if count == 0 { (0, 0) } else { without(self.sums[first + count], self.sums[first]) }
-    }
-
-    fn has(&self, (from, _): (u32, u32)) -> bool {
-        self.nodes.binary_search_by_key(&from, |&(place, _)| place).is_ok()
-    }
-
-    /// The outermost callers of the nodes.
-    fn top(&self, report: &Report<'_>) -> Vec<u32> {
-        let (mut top, mut end) = (Vec::new(), 0);
-        for &(_, node) in self.nodes.iter() {
-            // What lies under the last one has no other.
-            if report.span(node).0 >= end {
-                let outwards = std::iter::successors(Some(node), |&node| {
-                    let parent = report.node(node).parent;
-                    (!report.is_root(parent)).then_some(parent)
-                });
-                top.extend(outwards.last().inspect(|&node| end = report.span(node).1));
-            }
-        }
-        top.sort_unstable();
-        top
+        Own { rows, before }
     }
 }
 
-/// The callchains of an entry as a tree. The branches of the result are where they begin.
-pub fn chains(report: &Report<'_>, frames: &Frames, entry: &Entry, order: Order, least: Least) -> Branch {
-    let mut builder = Builder {
-        report,
-        frames,
-        least,
-        heaviest_first: order.heaviest_first,
-        to_own: Under::default(),
-        excluded: Under::default(),
-    };
-    let items = builder.start(entry, order);
-    builder.top(items)
+/// Makes the tree of one entry.
+struct Builder<'c> {
+    chains: &'c Chains<'c>,
+    rows: &'c Rows,
+    own: Own<'c>,
+    /// The group of each frame while callchains are put in groups; else [`NONE`].
+    numbers: Vec<u32>,
 }
 
 impl Builder<'_> {
-    fn start(&mut self, entry: &Entry, order: Order) -> Vec<Item> {
-        let report = self.report;
-        let own_sum = |node: u32| report.own(node);
-        let is_apart = |node: u32| report.is_apart[report.node(node).frame as usize];
-        let has_samples = |&(node, _): &(u32, bool)| own_sum(node).1 > 0 && !is_apart(node);
-        let own = || {
-            let alike = report.nodes_of(entry).filter(has_samples).map(|(node, _)| node);
-            alike.chain(entry.apart.iter().copied())
-        };
-        let mut items = Vec::new();
-        match (order.caller_first, order.with_callees) {
-            (false, false) => {
-                items.extend(own().map(|node| Item { node, sum: own_sum(node), way: Way::Out }));
-            }
-            (false, true) => {
-                let mut sums: FastMap<u32, Sum> =
-                    report.nodes_of(entry).map(|(node, _)| (node, report.sum(node))).collect();
-                for (node, _) in report.nodes_of(entry).filter(|(_, outermost)| !outermost) {
-                    let mut callers = std::iter::successors(Some(report.node(node).parent), |&caller| {
-                        (!report.is_root(caller)).then(|| report.node(caller).parent)
-                    });
-                    if let Some(above) = callers.find(|caller| sums.contains_key(caller)) {
-                        let sum = sums.entry(above).or_default();
-                        *sum = without(*sum, report.sum(node));
-                    }
+    /// The frame that a callchain of a run goes on with.
+    #[inline]
+    fn frame(&self, run: &Run, place: u32) -> Option<FrameId> {
+        self.rows.frame(if run.is_own { self.own.rows[place as usize] } else { place }, run.at)
+    }
+
+    #[inline]
+    fn sum(&self, run: &Run, range: Range<u32>) -> Sum {
+        if !run.is_own {
+            return self.rows.sum(range);
+        }
+        let (from, to) = (self.own.before[range.start as usize], self.own.before[range.end as usize]);
+        (to.0 - from.0, to.1 - from.1)
+    }
+
+    /// What ends with the runs, how they go on, and the parts of them that do so, with the numbers of their groups.
+    fn split(&mut self, runs: &[Run]) -> (Sum, Vec<Group>, Vec<(u32, Run)>) {
+        let mut own = (0, 0);
+        let mut groups: Vec<Group> = Vec::new();
+        let mut parts = Vec::with_capacity(runs.len());
+        for run in runs {
+            let mut from = run.range.start;
+            while from < run.range.end {
+                let Some(frame) = self.frame(run, from) else {
+                    own = add(own, self.sum(run, from..from + 1));
+                    from += 1;
+                    continue;
+                };
+                let is_same = |place: u32| self.frame(run, place) == Some(frame);
+                let end = match run.range.end {
+                    end if is_same(end - 1) => end,
+                    end => end_of(from..end, is_same),
+                };
+                let sum = self.sum(run, from..end);
+                let number = &mut self.numbers[frame.0 as usize];
+                if *number == NONE {
+                    *number = groups.len() as u32;
+                    groups.push(Group { frame, sum: (0, 0), number: *number });
                 }
-                let apart = entry.apart.iter().map(|&node| (node, own_sum(node)));
-                let mut all: Vec<(u32, Sum)> = sums.into_iter().chain(apart).collect();
-                all.sort_unstable();
-                items.extend(all.into_iter().map(|(node, sum)| Item { node, sum, way: Way::Out }));
-            }
-            (true, with_callees) => {
-                self.to_own = Under::new(report, own());
-                let top = self.to_own.top(report);
-                items.extend(top.into_iter().map(|node| self.to_own(node)));
-                if with_callees {
-                    let alike = report.nodes_of(entry).filter(has_samples);
-                    self.excluded = Under::new(report, alike.map(|(node, _)| node));
-                    let outer = report.nodes_of(entry).filter(|(_, outermost)| *outermost);
-                    items.extend(outer.map(|(node, _)| self.inwards(node)));
-                }
+                let group = &mut groups[*number as usize];
+                group.sum = add(group.sum, sum);
+                parts.push((group.number, Run { range: from..end, at: run.at + 1, ..*run }));
+                from = end;
             }
         }
-        items.retain(|item| item.sum.1 > 0);
-        items
-    }
-
-    fn inwards(&self, node: u32) -> Item {
-        let excluded = self.excluded.sum(self.report.span(node));
-        Item { node, sum: without(self.report.sum(node), excluded), way: Way::In }
-    }
-
-    fn to_own(&self, node: u32) -> Item {
-        Item { node, sum: self.to_own.sum(self.report.span(node)), way: Way::ToOwn }
-    }
-
-    /// Of callchains that came to a node, those that end there.
-    fn own(&self, item: &Item) -> Sum {
-        let node = self.report.node(item.node);
-        let own = self.report.own(item.node);
-        match item.way {
-            Way::Out if self.report.is_root(node.parent) => item.sum,
-            Way::Out => (0, 0),
-            // Those of the entry itself are told from the outermost caller on.
-            Way::In | Way::ToOwn if own.1 == 0 => own,
-            way if self.to_own.has(self.report.span(item.node)) == (way == Way::ToOwn) => own,
-            Way::In | Way::ToOwn => (0, 0),
+        for group in &groups {
+            self.numbers[group.frame.0 as usize] = NONE;
         }
-    }
-
-    /// Where callchains go on from some nodes, by frame.
-    fn further(&self, items: &[Item]) -> Vec<(FrameId, Sum, Vec<Item>)> {
-        let mut next: Vec<Item> = Vec::new();
-        let mut out: FastMap<u32, usize> = FastMap::default();
-        for item in items {
-            match item.way {
-                Way::Out => {
-                    let parent = self.report.node(item.node).parent;
-                    if self.report.is_root(parent) {
-                        continue;
-                    }
-                    let new = next.len();
-                    let at = *out.entry(parent).or_insert(new);
-                    match next.get_mut(at) {
-                        Some(known) => known.sum = add(known.sum, item.sum),
-                        None => next.push(Item { node: parent, ..*item }),
-                    }
-                }
-                Way::In => next.extend(self.report.children(item.node).map(|child| self.inwards(child))),
-                Way::ToOwn => {
-                    next.extend(self.report.children(item.node).map(|child| self.to_own(child)));
-                }
-            }
-        }
-        next.retain(|item| item.sum.1 > 0);
-        self.grouped(next)
-    }
-
-    fn grouped(&self, items: Vec<Item>) -> Vec<(FrameId, Sum, Vec<Item>)> {
-        let mut groups: Vec<(FrameId, Sum, Vec<Item>)> = Vec::new();
-        let mut numbers: FastMap<u32, usize> = FastMap::default();
-        for item in items {
-            let frame = self.report.node(item.node).frame;
-            let at = *numbers.entry(frame).or_insert(groups.len());
-            if at == groups.len() {
-                groups.push((FrameId(frame), (0, 0), Vec::new()));
-            }
-            let group = &mut groups[at];
-            group.1 = add(group.1, item.sum);
-            group.2.push(item);
-        }
-        groups
-    }
-
-    fn top(&self, items: Vec<Item>) -> Branch {
-        let groups = self.grouped(items);
-        let sum = groups.iter().fold((0, 0), |sum, group| add(sum, group.1));
-        let mut top = Branch { weight: sum.0, samples: sum.1, ..Branch::default() };
-        top.branches = self.branches(groups, sum.0);
-        top
+        (own, groups, parts)
     }
 
     /// The branches of a fork at which callchains of some weight go on.
-    fn branches(&self, mut groups: Vec<(FrameId, Sum, Vec<Item>)>, weight: u64) -> Vec<Branch> {
-        let least = match self.least {
+    fn branches(&mut self, mut groups: Vec<Group>, parts: Vec<(u32, Run)>, weight: u64) -> Vec<Branch> {
+        let Chains { frames, heaviest_first, .. } = *self.chains;
+        let least = match self.chains.least {
             Least::Weight(least) => least,
             Least::Share(share) => (weight as f64 * share).ceil() as u64,
         };
-        groups.retain(|group| group.1.0 >= least);
-        groups.sort_by_key(|&(id, sum, _)| {
-            let frame = self.frames.get(id);
+        let mut places = vec![NONE; groups.len()];
+        groups.retain(|group| group.sum.0 >= least);
+        groups.sort_unstable_by_key(|group| {
+            let frame = frames.get(group.frame);
             let place = if frame.symbol.is_some() { frame.address } else { frame.ip };
-            (
-                Reverse(if self.heaviest_first { sum.0 } else { 0 }),
-                Reverse((self.frames.order(frame.object), place)),
-            )
+            let weight = if heaviest_first { group.sum.0 } else { 0 };
+            (Reverse(weight), Reverse((frames.order(frame.object), place)), group.frame)
         });
-        groups.into_iter().map(|(frame, sum, items)| self.branch(frame, sum, items)).collect()
+        for (group, place) in groups.iter().zip(0..) {
+            places[group.number as usize] = place;
+        }
+        let mut runs = vec![Vec::new(); groups.len()];
+        for (number, run) in parts {
+            if let Some(runs) = runs.get_mut(places[number as usize] as usize) {
+                runs.push(run);
+            }
+        }
+        groups.into_iter().zip(runs).map(|(group, runs)| self.branch(group, runs)).collect()
     }
 
-    fn branch(&self, frame: FrameId, sum: Sum, mut items: Vec<Item>) -> Branch {
-        let mut branch = Branch { frames: vec![frame], weight: sum.0, samples: sum.1, ..Branch::default() };
+    fn branch(&mut self, group: Group, mut runs: Vec<Run>) -> Branch {
+        let (weight, samples) = group.sum;
+        let mut branch = Branch { frames: vec![group.frame], weight, samples, ..Branch::default() };
         loop {
-            let own = items.iter().fold((0, 0), |sum, item| add(sum, self.own(item)));
-            let mut groups = self.further(&items);
-            if own.1 == 0 && groups.len() == 1 {
-                if let Some((frame, _, next)) = groups.pop() {
-                    branch.frames.push(frame);
-                    items = next;
-                    continue;
-                }
+            let (own, groups, parts) = self.split(&runs);
+            if let (0, [only]) = (own.1, &groups[..]) {
+                branch.frames.push(only.frame);
+                runs = parts.into_iter().map(|(_, run)| run).collect();
+                continue;
             }
             (branch.own_weight, branch.own_samples) = own;
-            branch.branches = self.branches(groups, sum.0 - own.0);
+            branch.branches = self.branches(groups, parts, weight - own.0);
             return branch;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collect::Profile;
+    use crate::keys::Key;
+
+    /// Callchains, outermost caller first, and their weights.
+    type Stacks = Vec<(Vec<u32>, u64)>;
+
+    fn random_stacks(seed: u64) -> Stacks {
+        let mut state = seed * 2 + 1;
+        let mut next = |below: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % below
+        };
+        let mut stack = || {
+            let len = 1 + next(6);
+            ((0..len).map(|_| next(4) as u32).collect(), 1 + next(9))
+        };
+        std::iter::repeat_with(&mut stack).take(40).collect()
+    }
+
+    /// The callchains of an entry as a tree of words: a frame, what is under it, what ends there.
+    fn expected(chains: &[(&[u32], u64)], least: u64) -> String {
+        let mut frames: Vec<(u64, u32)> = (0..4)
+            .map(|frame| {
+                let here = chains.iter().filter(|(chain, _)| chain.first() == Some(&frame));
+                (here.map(|(_, weight)| weight).sum(), frame)
+            })
+            .filter(|&(weight, _)| weight >= least)
+            .collect();
+        frames.sort_unstable_by(|one, other| other.cmp(one));
+        let mut text = String::new();
+        for (weight, frame) in frames {
+            let here = chains.iter().filter(|(chain, _)| chain.first() == Some(&frame));
+            let further: Vec<(&[u32], u64)> = here.map(|(chain, weight)| (&chain[1..], *weight)).collect();
+            let own: u64 =
+                further.iter().filter(|(chain, _)| chain.is_empty()).map(|(_, weight)| weight).sum();
+            text += &format!("{frame}:{weight}:{own}({})", expected(&further, least));
+        }
+        text
+    }
+
+    fn shown(branches: &[Branch]) -> String {
+        let mut text = String::new();
+        for branch in branches {
+            let (last, others) = branch.frames.split_last().expect("a frame");
+            for frame in others {
+                text += &format!("{}:{}:0(", frame.0, branch.weight);
+            }
+            text +=
+                &format!("{}:{}:{}({})", last.0, branch.weight, branch.own_weight, shown(&branch.branches));
+            text += &")".repeat(others.len());
+        }
+        text
+    }
+
+    #[test]
+    fn trees_are_those_of_each_callchain_by_itself() {
+        let mut frames = Frames::new(true);
+        (0..4).for_each(|address| frames.intern_for_test(address));
+        for (seed, keys) in (0..40).flat_map(|seed| [(seed, Key::Symbol), (seed, Key::Dso)]) {
+            let stacks = random_stacks(seed);
+            for (caller_first, with_callees) in [(true, true), (true, false), (false, true), (false, false)] {
+                let mut profile = Profile::new(Order::new(caller_first, with_callees));
+                for (stack, weight) in &stacks {
+                    let leaf_first: Vec<u32> = stack.iter().rev().copied().collect();
+                    profile.add_stack(&leaf_first, *weight);
+                }
+                profile.close();
+                let report = Report::new(&profile, &frames, &[keys]);
+                let least = seed % 7;
+                let chains = Chains::new(&report, &frames, true, Least::Weight(least.max(1)));
+                for entry in &report.entries {
+                    let is_it = |frame: &u32| keys == Key::Dso || *frame == entry.frame.0;
+                    let mut of_entry: Vec<(Vec<u32>, u64)> = Vec::new();
+                    for (stack, weight) in &stacks {
+                        let is_own = stack.last().is_some_and(is_it);
+                        let whole = stack.iter().copied();
+                        let chain: Vec<u32> = match (caller_first, is_own, with_callees) {
+                            (_, false, false) => continue,
+                            (true, true, _) => whole.collect(),
+                            (true, false, true) => whole.skip_while(|frame| !is_it(frame)).collect(),
+                            (false, ..) => whole.rev().skip_while(|frame| !is_it(frame)).collect(),
+                        };
+                        if !chain.is_empty() {
+                            of_entry.push((chain, *weight));
+                        }
+                    }
+                    let all: u64 = of_entry.iter().map(|(_, weight)| weight).sum();
+                    if with_callees {
+                        assert_eq!(entry.total_weight, all);
+                    }
+                    let of_entry: Vec<_> =
+                        of_entry.iter().map(|(chain, weight)| (&chain[..], *weight)).collect();
+                    let tree = if all >= least { expected(&of_entry, least.max(1)) } else { String::new() };
+                    assert_eq!(
+                        shown(&chains.of(entry).branches),
+                        tree,
+                        "{seed} {keys:?} {caller_first} {with_callees}"
+                    );
+                }
+            }
         }
     }
 }

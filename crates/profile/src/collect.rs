@@ -1,13 +1,15 @@
 //! Samples in, a profile for each event out. What a sample costs when its like was there before is one hash
 //! over its callchain and one look into a table; only new callchains are taken apart.
 
+use crate::chains::Order;
 use crate::filter::Filter;
-#[cfg(test)]
-use crate::frames::FrameId;
-use crate::frames::{Frames, Moment, level_of};
+use crate::frames::{FrameId, Frames, Moment, level_of};
 use crate::hash::{FastMap, Fingerprint};
 use crate::keys::Key;
-use crate::tree::{NONE, Tree};
+use crate::places::{NameTest, Places, Wanted};
+use crate::rows::Rows;
+use crate::seen::{Counted, Seen};
+use crate::stacks::Stacks;
 use perfuse_abi::Attr;
 use perfuse_abi::record::{CallchainContext, Sample};
 use perfuse_data::session::{Level, Session};
@@ -26,24 +28,45 @@ pub struct Plan {
     pub time_step_ns: u64,
     /// Which samples become part of the profile. What does not is still part of the whole.
     pub filter: Filter,
+    /// How call trees will be read.
+    pub order: Order,
+    /// The socket of each cpu, for [`Key::Socket`].
+    pub sockets: Vec<u32>,
+    /// Which functions are looked for among the callers, for [`Key::Parent`].
+    pub parent: Option<NameTest>,
+    /// Functions whose callees are taken for the functions themselves.
+    pub ignore_callees: Option<NameTest>,
 }
 
 impl Plan {
-    /// Callchains and all samples.
+    /// Callchains and all samples, each counted where it was.
     pub fn new(keys: &[Key]) -> Self {
         let keys = keys.iter().copied().filter(|key| !key.is_of_frame()).collect();
         let filter = Filter::default();
-        Plan { keys, chains: true, max_stack: usize::MAX, time_step_ns: 100_000_000, filter }
+        Plan {
+            keys,
+            chains: true,
+            max_stack: usize::MAX,
+            time_step_ns: 100_000_000,
+            filter,
+            order: Order::new(true, false),
+            sockets: Vec::new(),
+            parent: None,
+            ignore_callees: None,
+        }
     }
 }
 
 /// What was found of one event.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Profile {
     /// Values of the keys that are not of frames, for each context.
     pub(crate) contexts: Vec<Box<[u64]>>,
-    roots: FastMap<Box<[u64]>, u32>,
-    pub(crate) tree: Tree,
+    numbers: FastMap<Box<[u64]>, u32>,
+    stacks: Stacks,
+    /// The stacks, when all are there.
+    pub(crate) rows: Rows,
+    pub(crate) order: Order,
     /// All samples, also those that the filter leaves out.
     pub samples: u64,
     /// The occurrences of the event that they stand for.
@@ -52,81 +75,110 @@ pub struct Profile {
     pub chains: u64,
 }
 
+impl Default for Profile {
+    fn default() -> Self {
+        Profile::new(Order::new(true, false))
+    }
+}
+
 impl Profile {
-    fn root(&mut self, values: &[u64], thread: u32) -> u32 {
-        if let Some(&root) = self.roots.get(values) {
-            return root;
+    pub(crate) fn new(order: Order) -> Self {
+        Profile {
+            contexts: Vec::new(),
+            numbers: FastMap::default(),
+            stacks: Stacks::default(),
+            rows: Rows::default(),
+            order,
+            samples: 0,
+            weight: 0,
+            chains: 0,
         }
-        let root = self.tree.root(self.contexts.len() as u32, thread);
+    }
+
+    /// Makes what a report reads of what was collected.
+    pub(crate) fn close(&mut self) {
+        self.numbers = FastMap::default();
+        let mut stacks = std::mem::take(&mut self.stacks);
+        stacks.close();
+        self.rows = Rows::new(&stacks, self.order.caller_first);
+    }
+
+    fn context(&mut self, values: &[u64]) -> u32 {
+        if let Some(&context) = self.numbers.get(values) {
+            return context;
+        }
+        let context = self.contexts.len() as u32;
         self.contexts.push(values.into());
-        self.roots.insert(values.into(), root);
-        root
+        self.numbers.insert(values.into(), context);
+        context
     }
 }
 
 /// What is known of a thread, as long as nothing but samples comes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Task {
-    tid: u32,
+pub(crate) struct Task {
+    pub(crate) tid: u32,
     pid: u32,
     /// When it was looked up.
     moment: u64,
     comm: u32,
-    maps: u64,
+    pub(crate) maps: u64,
     is_wanted: bool,
     /// Whether the process tells of code that it makes.
     makes_code: bool,
 }
 
-/// A callchain that was taken apart, so that the next one need not be where they are the same.
-#[derive(Debug, Default)]
-struct Recent {
-    event: usize,
-    root: u32,
-    maps: (u64, u64),
-    /// How much code the process had made.
-    code: u64,
-    words: Vec<u64>,
-    /// For each word, whose address it is and the node it led to.
-    nodes: Vec<(Option<Level>, u32)>,
-}
-
 const TASKS: usize = 256;
 /// Callchains that are remembered of processes that make code; then they are taken apart again.
 const MOST_SEEN: usize = 1 << 20;
-const RECENT: usize = 64;
+/// Stands for the stack of what is not wanted.
+const UNWANTED: u32 = u32::MAX;
 
 /// Takes samples in.
 pub struct Collector {
-    plan: Plan,
-    frames: Frames,
+    pub(crate) plan: Plan,
+    pub(crate) frames: Frames,
     profiles: Vec<Profile>,
-    /// The node of each combination of task state, key values and callchain.
-    seen: FastMap<Fingerprint, u32>,
+    /// The stack of each combination of task state, key values and callchain, and its samples.
+    seen: Seen,
     /// Counts what may change tasks.
     moment: u64,
     tasks: Vec<Task>,
     kernel_maps: u64,
-    recent: Vec<Recent>,
     values: Vec<u64>,
-    words: Vec<u64>,
+    /// Of the callchain that is taken apart, addresses with whose they are, and frames.
+    addresses: Vec<(Level, u64)>,
+    path: Vec<FrameId>,
+    given: Vec<u64>,
+    /// Whether values of keys have to be looked up.
+    has_places: bool,
+    pub(crate) places: Places,
 }
 
 impl Collector {
     /// With nothing collected yet.
     pub fn new(plan: Plan, frames: Frames) -> Self {
         Collector {
+            has_places: plan.keys.iter().any(|key| key.is_place()),
             plan,
             frames,
             profiles: Vec::new(),
-            seen: FastMap::default(),
+            seen: Seen::default(),
             moment: 1,
             tasks: vec![Task::default(); TASKS],
             kernel_maps: 0,
-            recent: std::iter::repeat_with(Recent::default).take(RECENT).collect(),
             values: Vec::new(),
-            words: Vec::new(),
+            addresses: Vec::new(),
+            path: Vec::new(),
+            given: Vec::new(),
+            places: Places::default(),
         }
+    }
+
+    /// The values of the keys that are [given](Key::Given), of the sample that is added next.
+    pub fn give(&mut self, values: &[u64]) {
+        self.given.clear();
+        self.given.extend_from_slice(values);
     }
 
     /// The keys that are the whole sample's, which [`Names`](crate::Names) wants to know.
@@ -141,15 +193,12 @@ impl Collector {
     }
 
     /// The profiles by the index of the event, and the frames they consist of.
-    pub fn finish(self) -> (Vec<Profile>, Frames) {
-        let close = |mut profile: Profile| {
-            profile.roots = FastMap::default();
-            profile.tree.close();
-            profile
-        };
-        let Collector { profiles, mut frames, .. } = self;
+    pub fn finish(mut self) -> (Vec<Profile>, Frames) {
+        self.settle();
+        let Collector { mut profiles, mut frames, .. } = self;
         frames.forget_addresses();
-        (profiles.into_iter().map(close).collect(), frames)
+        profiles.iter_mut().for_each(Profile::close);
+        (profiles, frames)
     }
 
     #[inline]
@@ -183,10 +232,13 @@ impl Collector {
         let at = Moment::of(attr, sample);
         let task = self.task(session, at.pid, at.tid);
         if self.profiles.len() <= event {
-            self.profiles.resize_with(event + 1, Profile::default);
+            let order = self.plan.order;
+            self.profiles.resize_with(event + 1, || Profile::new(order));
         }
         let profile = &mut self.profiles[event];
         profile.samples += 1;
+        // What broken files say must not be more than there is room for, here and in every sum.
+        let weight = weight.min(u64::MAX - profile.weight);
         profile.weight += weight;
         profile.chains += u64::from(sample.callchain.is_some());
         if !task.is_wanted {
@@ -198,11 +250,15 @@ impl Collector {
         print.add(task.maps);
         print.add(self.kernel_maps);
         self.values.clear();
-        for key in &self.plan.keys {
-            let value = key.value(sample, task.comm, self.plan.time_step_ns);
-            self.values.push(value);
-            print.add(value);
+        if self.has_places {
+            let wanted = Wanted { session, sample, level, at, task, branch: None };
+            self.look_up(&wanted);
+        } else {
+            for key in &self.plan.keys {
+                self.values.push(key.value(sample, task.comm, &self.plan, &self.given));
+            }
         }
+        self.values.iter().for_each(|&value| print.add(value));
         print.add(ip);
         if let (true, Some(chain)) = (self.plan.chains, &sample.callchain) {
             chain.words.iter().for_each(|word| print.add(word));
@@ -213,25 +269,80 @@ impl Collector {
         };
         print.add(code);
         let print = print.finish();
-        let node = match self.seen.get(&print) {
-            Some(&node) => node,
-            None => {
-                let node = self.node_of(event, session, sample, level, task, (at, code));
-                // Where code changes all the time, hardly anything comes twice.
-                if task.makes_code && self.seen.len() >= MOST_SEEN {
-                    self.seen.clear();
-                }
-                self.seen.insert(print, node);
-                node
-            }
-        };
-        if node != NONE {
-            self.profiles[event].tree.add(node, weight);
+        if self.seen.count(print, weight) {
+            return;
+        }
+        let stack = self.stack_of(event, session, sample, level, task, (at, code));
+        // Where code changes all the time, hardly anything comes twice.
+        if task.makes_code && self.seen.len() >= MOST_SEEN {
+            self.settle();
+        }
+        self.seen.insert(print, event, stack, weight);
+    }
+
+    /// Adds what was counted to the stacks.
+    fn settle(&mut self) {
+        for Counted { event, stack, weight, samples } in
+            self.seen.take().filter(|counted| counted.stack != UNWANTED)
+        {
+            self.profiles[event].stacks.add(stack, (weight, samples));
         }
     }
 
-    /// The node of a sample: that of its innermost frame. [`NONE`] if it is not wanted.
-    fn node_of(
+    /// The values of all keys, some of which have to be looked up.
+    #[cold]
+    fn look_up(&mut self, wanted: &Wanted<'_>) {
+        self.values.clear();
+        for index in 0..self.plan.keys.len() {
+            let key = self.plan.keys[index];
+            let value = match key.is_place() {
+                true => self.place(key, wanted),
+                false => key.value(wanted.sample, wanted.task.comm, &self.plan, &self.given),
+            };
+            self.values.push(value);
+        }
+    }
+
+    /// Adds the branches of a sample in place of the sample, each by where it went to. Callchains do not count.
+    pub fn add_branches(
+        &mut self,
+        (event, attr): (usize, &Attr),
+        session: &Session,
+        sample: &Sample<'_>,
+        level: Level,
+    ) {
+        let Some(branches) = &sample.branch_stack else { return };
+        let at = Moment::of(attr, sample);
+        let task = self.task(session, at.pid, at.tid);
+        if self.profiles.len() <= event {
+            let order = self.plan.order;
+            self.profiles.resize_with(event + 1, || Profile::new(order));
+        }
+        let mut is_wanted = task.is_wanted;
+        if is_wanted && !self.plan.filter.admits_all_frames() {
+            let leaf = self.frames.locate(session, at, level, sample.ip.unwrap_or(0)).frame;
+            is_wanted = self.plan.filter.admits_frame(&self.frames, leaf);
+        }
+        let mut wanted = Wanted { session, sample, level, at, task, branch: None };
+        for branch in branches.entries.iter() {
+            self.profiles[event].samples += 1;
+            self.profiles[event].weight += 1;
+            if !is_wanted {
+                continue;
+            }
+            wanted.branch = Some(branch);
+            self.look_up(&wanted);
+            let target = self.target_of(&wanted, branch.to);
+            let profile = &mut self.profiles[event];
+            let context = profile.context(&self.values);
+            let stack = profile.stacks.intern(context, &[target], task.tid);
+            profile.stacks.add(stack, (1, 1));
+        }
+    }
+
+    /// The stack of a sample; [`UNWANTED`] if the sample is.
+    #[inline(never)]
+    fn stack_of(
         &mut self,
         event: usize,
         session: &Session,
@@ -240,79 +351,48 @@ impl Collector {
         task: Task,
         (at, code): (Moment, u64),
     ) -> u32 {
-        let Collector { plan, frames, .. } = self;
-        let maps_of = |level, maps, kernel| match level {
-            Level::User => maps,
-            Level::Kernel => kernel,
+        let Collector { plan, frames, addresses, path, .. } = self;
+        let user_maps = if task.makes_code { frames.state_of(task.maps, code) } else { task.maps };
+        let maps_of = |level| match level {
+            Level::User => user_maps,
+            Level::Kernel => self.kernel_maps,
             _ => 0,
         };
-        let maps = (task.maps, self.kernel_maps);
-        let ip = sample.ip.unwrap_or(0);
-        let leaf = frames.frame_at(session, at, maps_of(level, maps.0, maps.1), level, ip);
+        let mut leaf = frames.frame_at(session, at, maps_of(level), level, sample.ip.unwrap_or(0));
         if !plan.filter.admits_frame(frames, leaf) {
-            return NONE;
+            return UNWANTED;
         }
-        let profile = &mut self.profiles[event];
-        let root = profile.root(&self.values, task.tid);
-        self.words.clear();
+        addresses.clear();
         if let (true, Some(chain)) = (plan.chains, &sample.callchain) {
-            self.words.extend(chain.words.iter().take(u16::MAX.into()));
+            let mut marked = Some(level);
+            for word in chain.words.iter().take(u16::MAX.into()) {
+                match (CallchainContext::of(word), marked) {
+                    (Some(context), _) => marked = level_of(context),
+                    (None, Some(level)) => addresses.push((level, word)),
+                    (None, None) => {}
+                }
+            }
+            addresses.truncate(plan.max_stack);
         }
-        let words = &mut self.words;
-        let is_marker = |word: &u64| CallchainContext::of(*word).is_some();
+        path.clear();
         // The first address is where the sample was, which is known better.
-        let skipped = words.iter().position(|word| !is_marker(word)).map_or(words.len(), |first| first + 1);
-        let mut start = level;
-        for word in &words[..skipped] {
-            if let Some(context) = CallchainContext::of(*word) {
-                start = level_of(context).unwrap_or(Level::Unknown);
+        let mut callers = addresses.get(1..).unwrap_or(&[]);
+        if let Some(test) = &plan.ignore_callees {
+            // The outermost of them is taken for where the sample was.
+            for (index, &(level, ip)) in callers.iter().enumerate().rev() {
+                let frame = frames.frame_at(session, at, maps_of(level), level, ip);
+                if frames.get(frame).symbol.as_deref().is_some_and(|name| test.admits(name)) {
+                    (leaf, callers) = (frame, &callers[index + 1..]);
+                    break;
+                }
             }
         }
-        words.drain(..skipped);
-        if plan.max_stack < usize::MAX {
-            let mut left = plan.max_stack.saturating_sub(1);
-            words.retain(|word| {
-                let has_room = left > 0;
-                left -= usize::from(has_room && !is_marker(word));
-                is_marker(word) || has_room
-            });
-        }
-        // What lies further out is often the same as the last time.
-        let recent = &mut self.recent[task.maps as usize % RECENT];
-        let is_like = (recent.event, recent.root, recent.maps, recent.code) == (event, root, maps, code);
-        let pairs = words.iter().rev().zip(recent.words.iter().rev());
-        let mut same = if is_like { pairs.take_while(|(one, other)| one == other).count() } else { 0 };
-        let mut levels = Vec::with_capacity(words.len());
-        let mut marked = Some(start);
-        for word in words.iter() {
-            if let Some(context) = CallchainContext::of(*word) {
-                marked = level_of(context);
-                levels.push(None);
-            } else {
-                levels.push(marked);
-            }
-        }
-        // Addresses mean the same only under the same marker, which may lie before what is the same.
-        let known = |same: usize| recent.nodes[recent.words.len() - same].0;
-        if same > 0 && levels[words.len() - same] != known(same) {
-            same = 0;
-        }
-        let mut node = if same > 0 { recent.nodes[recent.words.len() - same].1 } else { root };
-        let mut fresh = Vec::with_capacity(words.len() - same);
-        for (&word, &level) in words.iter().zip(&levels).rev().skip(same) {
-            if let Some(level) = level {
-                let maps = maps_of(level, maps.0, maps.1);
-                let frame = frames.frame_at(session, at, maps, level, word);
-                node = profile.tree.child(node, frame, task.tid);
-            }
-            fresh.push((level, node));
-        }
-        (recent.event, recent.root, recent.maps, recent.code) = (event, root, maps, code);
-        let kept = recent.words.len() - same;
-        recent.nodes.splice(..kept, fresh.into_iter().rev());
-        recent.words.clear();
-        recent.words.extend_from_slice(words);
-        profile.tree.child(node, leaf, task.tid)
+        let callers = callers.iter().rev();
+        path.extend(callers.map(|&(level, ip)| frames.frame_at(session, at, maps_of(level), level, ip)));
+        path.push(leaf);
+        let profile = &mut self.profiles[event];
+        let context = profile.context(&self.values);
+        profile.stacks.intern(context, path, task.tid)
     }
 }
 
@@ -320,9 +400,10 @@ impl Collector {
 #[cfg(test)]
 impl Profile {
     pub(crate) fn add_stack(&mut self, frames: &[u32], weight: u64) {
-        let root = self.root(&[], 0);
-        let node = frames.iter().rev().fold(root, |node, &frame| self.tree.child(node, FrameId(frame), 0));
-        self.tree.add(node, weight);
+        let context = self.context(&[]);
+        let path: Vec<FrameId> = frames.iter().rev().map(|&frame| FrameId(frame)).collect();
+        let stack = self.stacks.intern(context, &path, 0);
+        self.stacks.add(stack, (weight, 1));
         self.samples += 1;
         self.weight += weight;
     }

@@ -16,6 +16,8 @@ pub struct Filter {
     pub objects: Vec<String>,
     /// Functions.
     pub symbols: Vec<String>,
+    /// Only functions that have a name.
+    pub has_name: bool,
 }
 
 impl Filter {
@@ -26,13 +28,19 @@ impl Filter {
             && (self.comms.is_empty() || self.comms.iter().any(|name| name.as_bytes() == comm))
     }
 
+    /// Whether it does not matter where samples were.
+    pub(crate) fn admits_all_frames(&self) -> bool {
+        self.objects.is_empty() && self.symbols.is_empty() && !self.has_name
+    }
+
     pub(crate) fn admits_frame(&self, frames: &Frames, id: FrameId) -> bool {
         let frame = frames.get(id);
         let is_object = |name: &String| {
             frame.object != 0
                 && (name == frames.object(frame.object) || name == frames.short_object(frame.object))
         };
-        (self.objects.is_empty() || self.objects.iter().any(is_object))
+        (!self.has_name || frame.symbol.is_some())
+            && (self.objects.is_empty() || self.objects.iter().any(is_object))
             && (self.symbols.is_empty()
                 || frame
                     .symbol

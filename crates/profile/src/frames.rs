@@ -5,7 +5,7 @@ use crate::hash::FastMap;
 use perfuse_abi::record::{CallchainContext, Sample};
 use perfuse_abi::{Attr, AttrFlags};
 use perfuse_data::session::{Level, Map, ObjectKind, Session};
-use perfuse_symbols::{BuildId, Dso, DsoKey, Place, Reference, Symbolizer};
+use perfuse_symbols::{BuildId, Dso, DsoKey, Kind, Place, Reference, Symbolizer};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -35,8 +35,12 @@ pub struct Frame {
     pub offset: u64,
     /// Bytes of the function; 0 where none is known.
     pub size: u64,
+    /// Bytes of what was mapped there of the object.
+    pub mapped: u64,
     /// Whose code it is.
     pub level: Level,
+    /// Whether it is data rather than code.
+    pub is_data: bool,
 }
 
 /// What an address is.
@@ -101,6 +105,8 @@ pub struct Frames {
     frame_ids: FastMap<Identity, FrameId>,
     /// By the state of the maps, and address.
     addresses: FastMap<(u64, u64), FrameId>,
+    /// By the state of the maps and how much code the process made, a number for both.
+    states: FastMap<(u64, u64), u64>,
     /// By process and file, the jitdumps that were read, and whether their times are those of samples.
     dumps: FastMap<(u32, u32), bool>,
     demangle: bool,
@@ -120,6 +126,7 @@ impl Frames {
             frames: Vec::new(),
             frame_ids: FastMap::default(),
             addresses: FastMap::default(),
+            states: FastMap::default(),
             dumps: FastMap::default(),
             demangle,
             by_address: false,
@@ -132,6 +139,11 @@ impl Frames {
         Frames { by_address, ..self }
     }
 
+    /// Whether frames are kept by address.
+    pub(crate) fn is_by_address(&self) -> bool {
+        self.by_address
+    }
+
     /// A frame by its number.
     #[inline]
     pub fn get(&self, id: FrameId) -> &Frame {
@@ -140,7 +152,7 @@ impl Frames {
 
     /// Forgets what addresses are; the frames stay.
     pub(crate) fn forget_addresses(&mut self) {
-        self.addresses = FastMap::default();
+        (self.addresses, self.states) = (FastMap::default(), FastMap::default());
     }
 
     /// How many frames there are: their numbers begin at 0.
@@ -199,6 +211,12 @@ impl Frames {
         if has_time { time } else { u64::MAX }
     }
 
+    /// A number in place of that of the maps of a process that makes code, of which this much is known.
+    pub(crate) fn state_of(&mut self, maps: u64, code: u64) -> u64 {
+        let next = 1 << 56 | self.states.len() as u64;
+        *self.states.entry((maps, code)).or_insert(next)
+    }
+
     /// The frame that an address of a thread is, when the number of the maps is known.
     #[inline]
     pub(crate) fn frame_at(
@@ -214,9 +232,6 @@ impl Frames {
             return frame;
         }
         let located = self.locate(session, at, level, ip);
-        if located.is_timed {
-            return located.frame;
-        }
         if self.addresses.len() >= MOST_ADDRESSES {
             self.addresses.clear();
         }
@@ -226,8 +241,30 @@ impl Frames {
 
     /// What an address of a thread is at a moment. Not remembered: for those who remember what they make of it.
     pub fn locate(&mut self, session: &Session, at: Moment, level: Level, ip: u64) -> Located {
+        self.locate_as(session, at, level, ip, self.by_address)
+    }
+
+    /// The same, with frames told apart by address or not.
+    pub(crate) fn locate_as(
+        &mut self,
+        session: &Session,
+        at: Moment,
+        level: Level,
+        ip: u64,
+        by_address: bool,
+    ) -> Located {
         let Moment { pid, tid, .. } = at;
-        let mut new = Frame { object: 0, symbol: None, address: ip, ip, offset: 0, size: 0, level };
+        let mut new = Frame {
+            object: 0,
+            symbol: None,
+            address: ip,
+            ip,
+            offset: 0,
+            size: 0,
+            mapped: 0,
+            level,
+            is_data: false,
+        };
         let Some(found) = session.resolve(pid, tid, level, ip) else {
             let frame = self.intern((0, None, ip), || new);
             return Located { frame, offset: 0, place: ip, is_timed: false };
@@ -236,12 +273,13 @@ impl Frames {
         let object = self.object_of(session, &found.map);
         new.object = object;
         new.address = place;
+        new.mapped = found.map.end - found.map.start;
         new.level = if found.in_kernel && level == Level::User { Level::Kernel } else { level };
         if session.object(found.map.object).kind == ObjectKind::KernelSymbol {
             let name = self.objects[object as usize].name.clone();
             (new.address, new.size) = (found.map.start, found.map.end - found.map.start);
             let offset = ip - found.map.start;
-            let frame = self.of_function(new, 0, offset, || name);
+            let frame = self.of_function(new, 0, (offset, by_address), || name);
             return Located { frame, offset, place, is_timed: false };
         }
         let is_made = found.map.by_address && !found.in_kernel;
@@ -254,9 +292,10 @@ impl Frames {
             Some(found) => {
                 let symbol = found.symbol;
                 (new.address, new.size) = (symbol.start, symbol.size);
+                new.is_data = symbol.kind == Kind::Object;
                 let demangle = self.demangle;
                 // A name is made only of a function that is new: that is what takes time.
-                let frame = self.of_function(new, symbol.id.0, found.offset, || {
+                let frame = self.of_function(new, symbol.id.0, (found.offset, by_address), || {
                     if demangle { symbol.demangled().into() } else { symbol.name().into() }
                 });
                 Located { frame, offset: found.offset, place, is_timed }
@@ -272,10 +311,10 @@ impl Frames {
         &mut self,
         new: Frame,
         symbol: u64,
-        offset: u64,
+        (offset, by_address): (u64, bool),
         name: impl FnOnce() -> Box<str>,
     ) -> FrameId {
-        let (ip, offset) = if self.by_address { (new.ip, offset) } else { (0, 0) };
+        let (ip, offset) = if by_address { (new.ip, offset) } else { (0, 0) };
         self.intern((new.object, Some(symbol), ip), || Frame { symbol: Some(name()), ip, offset, ..new })
     }
 
@@ -327,7 +366,7 @@ impl Frames {
 }
 
 /// Whose addresses follow a marker in a callchain. `None` where a cookie follows that is no address.
-pub(crate) fn level_of(context: CallchainContext) -> Option<Level> {
+pub fn level_of(context: CallchainContext) -> Option<Level> {
     Some(match context {
         CallchainContext::KERNEL => Level::Kernel,
         CallchainContext::USER => Level::User,
@@ -372,7 +411,17 @@ fn base_name(path: &str) -> &str {
 impl Frames {
     /// A frame at an address.
     pub(crate) fn intern_for_test(&mut self, ip: u64) {
-        let new = Frame { object: 0, symbol: None, address: ip, ip, offset: 0, size: 0, level: Level::User };
+        let new = Frame {
+            object: 0,
+            symbol: None,
+            address: ip,
+            ip,
+            offset: 0,
+            size: 0,
+            mapped: 0,
+            level: Level::User,
+            is_data: false,
+        };
         self.intern((0, None, ip), || new);
     }
 }

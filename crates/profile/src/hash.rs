@@ -52,7 +52,7 @@ impl Hasher for Fast {
 }
 
 /// 128 bits made of any number of words: two sequences of words with the same fingerprint are taken for the
-/// same. With ten million sequences the chance of a mistake is one in 10^24.
+/// same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fingerprint(u64, u64);
 
@@ -76,6 +76,12 @@ impl Fingerprint {
         end.add(self.1);
         end.add(self.0);
         end
+    }
+
+    /// 64 of its bits, and 32 others.
+    #[inline]
+    pub(crate) fn parts(self) -> (u64, u32) {
+        (self.0, (self.1 >> 32) as u32)
     }
 }
 

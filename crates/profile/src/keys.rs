@@ -1,6 +1,8 @@
 //! What a report tells apart and shows: keys and columns by the names that perf has for them.
 
-use perfuse_abi::record::{Sample, Weight};
+use crate::collect::Plan;
+use crate::mem;
+use perfuse_abi::record::{DataSrc, Sample, Weight};
 use perfuse_data::session::Level;
 
 /// What entries of a report are told apart by.
@@ -19,60 +21,156 @@ pub enum Key {
     Tgid,
     /// The cpu.
     Cpu,
+    /// The processor socket: see [`Plan::sockets`](crate::Plan::sockets).
+    Socket,
     /// The cgroup, by its path.
     Cgroup,
+    /// The cgroup namespace, by device and inode.
+    CgroupId,
     /// When, in steps: see [`Plan::time_step_ns`](crate::Plan::time_step_ns).
     Time,
     /// The cost of a sample, and of all samples of that cost.
     Weight,
     /// The cost of a sample.
     LocalWeight,
+    /// Cycles until the instruction retired, of all samples of so many.
+    InsLat,
     /// Cycles until the instruction retired.
     LocalInsLat,
-    /// The address that was accessed.
+    /// Cycles in stages of the pipeline, of all samples of so many.
+    PStageCyc,
+    /// Cycles in stages of the pipeline.
+    LocalPStageCyc,
+    /// The address.
     Addr,
-    /// The physical address that was accessed.
-    PhysDaddr,
-    /// The size of the page that was accessed.
-    DataPageSize,
+    /// What is known of the transaction.
+    Transaction,
+    /// Vector instructions, of which only traces tell that are not decoded.
+    Simd,
     /// The size of the page of the code.
     CodePageSize,
-    /// What is known of the transaction, as a number.
-    Transaction,
     /// The place in the function. Source files and lines are not read yet.
     Srcline,
     /// The source file, which is not read yet.
     Srcfile,
     /// The size of the function in bytes.
     SymbolSize,
+    /// The size of what of the object was mapped there.
+    DsoSize,
+    /// The place in the function, in bytes from its start.
+    SymOff,
+    /// The first of the callers that [`Plan::parent`](crate::Plan::parent) admits.
+    Parent,
+    /// A text that whoever collects makes of the sample: see [`Collector::give`](crate::Collector::give).
+    Given(u16),
+    /// The object that a branch came from.
+    DsoFrom,
+    /// The object that a branch went to.
+    DsoTo,
+    /// The function that a branch came from.
+    SymbolFrom,
+    /// The function that a branch went to.
+    SymbolTo,
+    /// The address that a branch came from.
+    AddrFrom,
+    /// The address that a branch went to.
+    AddrTo,
+    /// The source line that a branch came from.
+    SrclineFrom,
+    /// The source line that a branch went to.
+    SrclineTo,
+    /// Whether a branch was predicted wrongly.
+    Mispredict,
+    /// Whether a branch ended a transaction.
+    Abort,
+    /// Whether a branch was in a transaction.
+    InTx,
+    /// Cycles since the branch before.
+    Cycles,
+    /// The data that was accessed.
+    SymbolDaddr,
+    /// The code that accessed it, by address.
+    SymbolIaddr,
+    /// The object of the data that was accessed.
+    DsoDaddr,
+    /// The cache line that was accessed.
+    Dcacheline,
+    /// Whether the access was locked.
+    Locked,
+    /// Where the address was translated.
+    Tlb,
+    /// Where the data came from.
+    Mem,
+    /// What other caches said.
+    Snoop,
+    /// What the access had to wait for.
+    Blocked,
+    /// The physical address that was accessed.
+    PhysDaddr,
+    /// The size of the page that was accessed.
+    DataPageSize,
 }
 
 /// A key, its names, its title; the first name is the one to show.
 type Known = (Key, &'static [&'static str], &'static str);
 
-const KEYS: [Known; 19] = [
+const KEYS: [Known; 50] = [
     (Key::Comm, &["comm"], "Command"),
     (Key::Dso, &["dso"], "Shared Object"),
     (Key::Symbol, &["symbol", "sym"], "Symbol"),
     (Key::Pid, &["pid", "tid"], "    Pid:Command"),
     (Key::Tgid, &["tgid"], "   Tgid:Command"),
     (Key::Cpu, &["cpu"], "CPU"),
+    (Key::Socket, &["socket"], "Socket"),
     (Key::Cgroup, &["cgroup"], "Cgroup"),
+    (Key::CgroupId, &["cgroup_id"], "cgroup id (dev/inode)"),
     (Key::Time, &["time"], "Time"),
     (Key::Weight, &["weight"], "Weight"),
     (Key::LocalWeight, &["local_weight"], "Local Weight"),
+    (Key::InsLat, &["ins_lat"], "INSTR Latency"),
     (Key::LocalInsLat, &["local_ins_lat"], "Local INSTR Latency"),
+    (Key::PStageCyc, &["p_stage_cyc", "retire_lat"], "Pipeline Stage Cycle"),
+    (Key::LocalPStageCyc, &["local_p_stage_cyc", "local_retire_lat"], "Local Pipeline Stage Cycle"),
     (Key::Addr, &["addr"], "Address"),
-    (Key::PhysDaddr, &["phys_daddr"], "Data Physical Address"),
-    (Key::DataPageSize, &["data_page_size"], "Data Page Size"),
+    (Key::Transaction, &["transaction"], "Transaction                "),
+    (Key::Simd, &["simd"], "Simd   "),
     (Key::CodePageSize, &["code_page_size"], "Code Page Size"),
-    (Key::Transaction, &["transaction"], "Transaction"),
     (Key::Srcline, &["srcline"], "Source:Line"),
     (Key::Srcfile, &["srcfile"], "Source File"),
     (Key::SymbolSize, &["symbol_size"], "Symbol size"),
+    (Key::DsoSize, &["dso_size"], "DSO size"),
+    (Key::SymOff, &["symoff"], "Symbol Offset"),
+    (Key::Parent, &["parent"], "Parent symbol"),
+    (Key::Given(0), &["trace"], "Trace output"),
+    (Key::DsoFrom, &["dso_from"], "Source Shared Object"),
+    (Key::DsoTo, &["dso_to"], "Target Shared Object"),
+    (Key::SymbolFrom, &["symbol_from"], "Source Symbol"),
+    (Key::SymbolTo, &["symbol_to"], "Target Symbol"),
+    (Key::AddrFrom, &["addr_from"], "Source Address"),
+    (Key::AddrTo, &["addr_to"], "Target Address"),
+    (Key::SrclineFrom, &["srcline_from"], "From Source:Line"),
+    (Key::SrclineTo, &["srcline_to"], "To Source:Line"),
+    (Key::Mispredict, &["mispredict"], "Branch Mispredicted"),
+    (Key::Abort, &["abort"], "Transaction abort"),
+    (Key::InTx, &["in_tx"], "Branch in transaction"),
+    (Key::Cycles, &["cycles"], "Basic Block Cycles"),
+    (Key::SymbolDaddr, &["symbol_daddr"], "Data Symbol"),
+    (Key::SymbolIaddr, &["symbol_iaddr"], "Code Symbol"),
+    (Key::DsoDaddr, &["dso_daddr"], "Data Object"),
+    (Key::Dcacheline, &["dcacheline"], "Data Cacheline"),
+    (Key::Locked, &["locked"], "Locked"),
+    (Key::Tlb, &["tlb"], "TLB access"),
+    (Key::Mem, &["mem"], "Memory access"),
+    (Key::Snoop, &["snoop"], "Snoop"),
+    (Key::Blocked, &["blocked"], "Blocked"),
+    (Key::PhysDaddr, &["phys_daddr"], "Data Physical Address"),
+    (Key::DataPageSize, &["data_page_size"], "Data Page Size"),
 ];
 
 impl Key {
+    /// The text of a tracepoint's sample.
+    pub const TRACE: Key = Key::Given(0);
+
     /// The key with a name, as in `perf report --sort`.
     ///
     /// ```
@@ -90,54 +188,78 @@ impl Key {
         KEYS.iter().flat_map(|(_, names, _)| names.iter().copied())
     }
 
-    fn known(self) -> &'static Known {
-        // Each key is in the table: a test goes through them.
-        KEYS.iter().find(|(key, ..)| *key == self).unwrap_or(&KEYS[0])
+    fn known(self) -> Option<&'static Known> {
+        KEYS.iter().find(|(key, ..)| *key == self)
     }
 
-    /// Its name.
+    /// Its name. What is [given](Key::Given) has none.
     pub fn name(self) -> &'static str {
-        self.known().1[0]
+        self.known().and_then(|known| known.1.first().copied()).unwrap_or("")
     }
 
     /// What stands over its column.
     pub fn title(self) -> &'static str {
-        self.known().2
+        self.known().map_or("", |known| known.2)
     }
 
     /// Whether it is a frame's, not the whole sample's.
     pub fn is_of_frame(self) -> bool {
-        matches!(self, Key::Dso | Key::Symbol | Key::Srcline | Key::Srcfile | Key::SymbolSize)
+        matches!(self, Key::Dso | Key::Symbol | Key::SymbolSize | Key::DsoSize) || self.is_of_address()
     }
 
     /// Whether it tells addresses within a function apart.
     pub fn is_of_address(self) -> bool {
-        matches!(self, Key::Srcline | Key::Srcfile)
+        matches!(self, Key::Srcline | Key::Srcfile | Key::Addr | Key::SymOff)
     }
 
-    /// The value of a key that is the whole sample's, as a number that is the same for what is to be taken
-    /// together.
+    /// Whether it is a branch's.
+    pub fn is_of_branch(self) -> bool {
+        use Key::*;
+        matches!(self, DsoFrom | DsoTo | SymbolFrom | SymbolTo | AddrFrom | AddrTo | SrclineFrom)
+            || matches!(self, SrclineTo | Mispredict | Abort | InTx | Cycles)
+    }
+
+    /// Whether it has to be looked up, other than where the sample was.
+    pub(crate) fn is_place(self) -> bool {
+        use Key::*;
+        self.is_of_branch()
+            || matches!(self, SymbolDaddr | SymbolIaddr | DsoDaddr | Dcacheline | Parent | CgroupId)
+    }
+
+    /// The value of a key that is the whole sample's and no place, as a number that is the same for what is to
+    /// be taken together.
     #[inline]
-    pub(crate) fn value(self, sample: &Sample<'_>, comm: u32, time_step_ns: u64) -> u64 {
+    pub(crate) fn value(self, sample: &Sample<'_>, comm: u32, plan: &Plan, given: &[u64]) -> u64 {
         let tid = sample.tid.unwrap_or_default();
+        let cost = |number| match (sample.weight, number) {
+            (Some(Weight::Struct { var2, .. }), 2) => u64::from(var2),
+            (Some(Weight::Struct { var3, .. }), 3) => u64::from(var3),
+            _ => 0,
+        };
         match self {
             Key::Comm => comm.into(),
             Key::Pid => tid.tid.into(),
             Key::Tgid => tid.pid.into(),
             Key::Cpu => sample.cpu.map_or(u64::MAX, |cpu| cpu.cpu.into()),
+            Key::Socket => {
+                let cpu = sample.cpu.map(|cpu| cpu.cpu as usize);
+                cpu.and_then(|cpu| plan.sockets.get(cpu)).map_or(u64::MAX, |&socket| socket.into())
+            }
             Key::Cgroup => sample.cgroup.unwrap_or(0),
-            Key::Time => sample.time.unwrap_or(0) / time_step_ns * time_step_ns,
+            Key::Time => sample.time.unwrap_or(0) / plan.time_step_ns * plan.time_step_ns,
             Key::Weight | Key::LocalWeight => sample.weight.map_or(0, Weight::first),
-            Key::LocalInsLat => match sample.weight {
-                Some(Weight::Struct { var2, .. }) => var2.into(),
-                _ => 0,
-            },
-            Key::Addr => sample.addr.unwrap_or(0),
+            Key::InsLat | Key::LocalInsLat => cost(2),
+            Key::PStageCyc | Key::LocalPStageCyc => cost(3),
             Key::PhysDaddr => sample.phys_addr.unwrap_or(0),
             Key::DataPageSize => sample.data_page_size.unwrap_or(0),
             Key::CodePageSize => sample.code_page_size.unwrap_or(0),
             Key::Transaction => sample.transaction.map_or(0, |txn| txn.bits()),
-            Key::Dso | Key::Symbol | Key::Srcline | Key::Srcfile | Key::SymbolSize => 0,
+            Key::Given(number) => given.get(usize::from(number)).copied().unwrap_or(0),
+            // What reads the same is told apart no further.
+            Key::Locked | Key::Tlb | Key::Mem | Key::Snoop | Key::Blocked => {
+                mem::part(self, sample.data_src.unwrap_or(DataSrc::NA))
+            }
+            _ => 0,
         }
     }
 }
@@ -217,5 +339,7 @@ mod tests {
             assert_eq!(Key::named(key.name()), Some(key));
             assert!(!key.title().is_empty());
         }
+        let of_sample = |key: &Known| !key.0.is_of_frame() && !key.0.is_place();
+        assert!(KEYS.iter().any(of_sample) && !KEYS.iter().all(of_sample));
     }
 }

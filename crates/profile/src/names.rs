@@ -2,11 +2,15 @@
 
 use crate::collect::Profile;
 use crate::entries::Entry;
-use crate::frames::Frames;
+use crate::frames::{Frame, FrameId, Frames};
 use crate::keys::Key;
+use crate::mem;
+use crate::places::{self, NO_BRANCH};
+use crate::texts::Texts;
+use perfuse_abi::record::DataSrc;
 use perfuse_data::session::{CommId, Session};
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// Turns entries of a profile into text.
 #[derive(Clone, Copy)]
@@ -16,12 +20,38 @@ pub struct Names<'n> {
     profile: &'n Profile,
     /// The keys that contexts have values of, in order.
     keys: &'n [Key],
+    texts: Option<&'n Texts>,
+    ns: bool,
+    is_of_branches: bool,
 }
 
 impl<'n> Names<'n> {
     /// With the keys that the samples were collected by: those of the [`Plan`](crate::Plan).
     pub fn new(frames: &'n Frames, session: &'n Session, profile: &'n Profile, keys: &'n [Key]) -> Self {
-        Names { frames, session, profile, keys }
+        Names { frames, session, profile, keys, texts: None, ns: false, is_of_branches: false }
+    }
+
+    /// With the texts of keys that were [given](Key::Given).
+    #[must_use]
+    pub fn with_texts(self, texts: &'n Texts) -> Self {
+        Names { texts: Some(texts), ..self }
+    }
+
+    /// Whether entries are where branches went to: those without a name are told as the process has them.
+    #[must_use]
+    pub fn of_branches(self, is_of_branches: bool) -> Self {
+        Names { is_of_branches, ..self }
+    }
+
+    /// Whether times have nine digits.
+    #[must_use]
+    pub fn ns(self, ns: bool) -> Self {
+        Names { ns, ..self }
+    }
+
+    /// The bytes by which a text that was given is sorted.
+    pub(crate) fn order(&self, value: u64) -> &[u8] {
+        self.texts.map_or(&[], |texts| texts.order(value))
     }
 
     /// The value of a key that is the whole sample's.
@@ -44,7 +74,7 @@ impl<'n> Names<'n> {
     /// The address of an entry without a function: as its object counts, or as its process did.
     pub fn address(&self, entry: &Entry) -> u64 {
         let frame = self.frames.get(entry.frame);
-        if entry.is_leaf { frame.address } else { frame.ip }
+        if entry.is_leaf && !self.is_of_branches { frame.address } else { frame.ip }
     }
 
     /// What a key is for an entry.
@@ -98,27 +128,130 @@ impl<'n> Names<'n> {
                 (0, None) => write!(out, "N/A"),
                 (id, None) => write!(out, "unknown[{id}]"),
             },
+            Key::Time if self.ns => {
+                write!(out, "{}.{:09}", value() / 1_000_000_000, value() % 1_000_000_000)
+            }
             Key::Time => write!(out, "{}.{:06}", value() / 1_000_000_000, value() % 1_000_000_000 / 1000),
-            Key::Addr | Key::PhysDaddr => write!(out, "{:#018x}", value()),
-            Key::DataPageSize | Key::CodePageSize => write!(out, "{}", page_size(value())),
-            Key::Weight => write!(out, "{}", value() * entry.self_samples),
-            Key::LocalWeight | Key::LocalInsLat | Key::Transaction => write!(out, "{}", value()),
-            Key::Srcline => match &frame.symbol {
-                Some(name) => write!(out, "{name}+{}", frame.offset),
-                None if frame.object == 0 => write!(out, "??:0"),
-                None => {
-                    write!(out, "{}[{:x}]", self.frames.short_object(frame.object), self.address(entry))
-                }
+            Key::Socket => match value() {
+                u64::MAX => write!(out, "  -001"),
+                socket => write!(out, "   {socket:03}"),
             },
+            Key::CgroupId => write!(out, "{}/{:#x}", value() >> 32, value() as u32),
+            Key::Addr => write!(out, "{}", Place(frame.ip)),
+            Key::PhysDaddr => write!(out, "[{}] {}", entry.level.letter(), Address(value())),
+            Key::DataPageSize | Key::CodePageSize => write!(out, "{}", page_size(value())),
+            Key::Weight | Key::InsLat | Key::PStageCyc => {
+                write!(out, "{}", value().saturating_mul(entry.self_samples))
+            }
+            Key::LocalWeight | Key::LocalInsLat | Key::LocalPStageCyc => write!(out, "{}", value()),
+            Key::Transaction => {
+                transaction(out, value());
+                Ok(())
+            }
+            Key::Simd => Ok(()),
+            Key::Given(_) => {
+                out.push_str(self.texts.map_or("", |texts| texts.text(value())));
+                Ok(())
+            }
+            Key::Parent => {
+                let frame = u32::try_from(value()).ok().map(|id| self.frames.get(FrameId(id)));
+                out.push_str(frame.and_then(|frame| frame.symbol.as_deref()).unwrap_or("[other]"));
+                Ok(())
+            }
+            Key::SymOff => write!(out, "[{}] {}+{:#x}", entry.level.letter(), Name(frame), frame.offset),
+            key if key.is_place() => {
+                self.place(out, key, value());
+                Ok(())
+            }
+            Key::Locked | Key::Tlb | Key::Mem | Key::Snoop | Key::Blocked => {
+                memory(out, key, value());
+                Ok(())
+            }
+            Key::Srcline => {
+                self.line(out, frame, self.address(entry));
+                Ok(())
+            }
             Key::Srcfile => Ok(()),
             Key::SymbolSize if frame.symbol.is_some() => write!(out, "{}", frame.size),
-            Key::SymbolSize => write!(out, "unknown"),
+            Key::DsoSize if frame.object != 0 => write!(out, "{}", frame.mapped),
+            Key::SymbolSize | Key::DsoSize => write!(out, "unknown"),
+            _ => Ok(()),
+        };
+    }
+
+    /// A key that had to be looked up.
+    fn place(&self, out: &mut String, key: Key, value: u64) {
+        let number = |out: &mut String, texts: [&str; 2]| {
+            out.push_str(texts.get(usize::try_from(value).unwrap_or(usize::MAX)).copied().unwrap_or("N/A"));
+        };
+        match key {
+            Key::Mispredict => return number(out, ["N", "Y"]),
+            Key::Abort => return number(out, [".", "A"]),
+            Key::InTx => return number(out, [".", "T"]),
+            _ if value == NO_BRANCH => return out.push_str("N/A"),
+            Key::Cycles if value == 0 => return out.push('-'),
+            Key::Cycles => {
+                let _ = write!(out, "{value}");
+                return;
+            }
+            Key::DsoFrom | Key::DsoTo | Key::DsoDaddr => {
+                return out.push_str(self.frames.short_object(value as u32));
+            }
+            _ => {}
+        }
+        let (frame, letter) = places::parts(value);
+        let frame = self.frames.get(frame);
+        if matches!(key, Key::SrclineFrom | Key::SrclineTo) {
+            return self.line(out, frame, frame.address);
+        }
+        let _ = write!(out, "[{letter}] ");
+        let Some(name) = &frame.symbol else {
+            if key == Key::Dcacheline {
+                let _ = write!(out, "{}", Address(places::cache_line(frame)));
+                return;
+            }
+            // Data is shown where the process has it, code where its file has it.
+            let address =
+                if key == Key::SymbolDaddr || key == Key::SymbolIaddr { frame.ip } else { frame.address };
+            let _ = write!(out, "{}", Address(address));
+            return;
+        };
+        out.push_str(name);
+        let has_offset = match key {
+            Key::AddrFrom | Key::AddrTo => frame.offset > 0 || frame.is_data,
+            _ => frame.is_data,
+        };
+        if has_offset {
+            let offset = match key {
+                Key::Dcacheline => places::cache_line(frame).wrapping_sub(frame.address),
+                _ => frame.offset,
+            };
+            let _ = match offset as i64 {
+                // A line may begin before the data in it.
+                before @ ..0 => write!(out, "-{:#x}", before.unsigned_abs()),
+                offset => write!(out, "+{offset:#x}"),
+            };
+        }
+    }
+
+    /// The place in the source, or what is shown where that is not known.
+    fn line(&self, out: &mut String, frame: &Frame, address: u64) {
+        let _ = match &frame.symbol {
+            Some(name) => write!(out, "{name}+{}", frame.offset),
+            None if frame.object == 0 => write!(out, "??:0"),
+            None => write!(out, "{}[{address:x}]", self.frames.short_object(frame.object)),
         };
     }
 
     /// Whether a key is a number for entries.
     pub(crate) fn is_number(&self, key: Key) -> bool {
-        !matches!(key, Key::Comm | Key::Dso | Key::Symbol | Key::Cgroup | Key::Srcline | Key::Srcfile)
+        use Key::*;
+        !key.is_place()
+            && !matches!(
+                key,
+                Comm | Dso | Symbol | Cgroup | Srcline | Srcfile | SymOff | Addr | Simd | Given(_)
+            )
+            && !matches!(key, Locked | Tlb | Mem | Snoop | Blocked | Transaction)
     }
 
     /// What a key is for an entry, as a number where it is one.
@@ -126,9 +259,67 @@ impl<'n> Names<'n> {
         match key {
             _ if !self.is_number(key) => None,
             Key::SymbolSize => Some(self.frames.get(entry.frame).size),
-            Key::Cpu if self.value(entry, key) == u64::MAX => None,
+            Key::DsoSize => Some(self.frames.get(entry.frame).mapped),
+            Key::Cpu | Key::Socket if self.value(entry, key) == u64::MAX => None,
             _ => Some(self.value(entry, key)),
         }
+    }
+}
+
+/// An address, as reports show it.
+struct Address(u64);
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { write!(f, "{:016}", 0) } else { write!(f, "{:#018x}", self.0) }
+    }
+}
+
+/// An address without zeros in front.
+struct Place(u64);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { f.write_str("0") } else { write!(f, "{:#x}", self.0) }
+    }
+}
+
+/// A function, or its address.
+struct Name<'f>(&'f Frame);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.symbol {
+            Some(name) => f.write_str(name),
+            None => Address(self.0.address).fmt(f),
+        }
+    }
+}
+
+/// What is known of a memory access.
+fn memory(out: &mut String, key: Key, bits: u64) {
+    let source = DataSrc(bits);
+    match key {
+        Key::Locked => out.push_str(mem::locked(source)),
+        Key::Tlb => mem::translation(out, source),
+        Key::Mem => mem::level(out, source),
+        Key::Snoop => mem::snoop(out, source),
+        _ => out.push_str(mem::blocked(source)),
+    }
+}
+
+/// What is known of a transaction, in perf's words.
+fn transaction(out: &mut String, bits: u64) {
+    const WORDS: [&str; 8] = ["EL ", "TX ", "SYNC ", "ASYNC ", "RETRY ", "CON ", "CAP-WRITE ", "CAP-READ "];
+    let (sync, code) = (bits & 0b1100, bits >> 32);
+    for (bit, word) in WORDS.iter().enumerate() {
+        out.push_str(if bits >> bit & 1 == 1 { word } else { "" });
+    }
+    if bits != 0 && sync == 0 {
+        out.push_str("NEITHER ");
+    }
+    if code != 0 {
+        let _ = write!(out, ":{code:x}");
     }
 }
 

@@ -7,6 +7,7 @@ use crate::frames::FrameId;
 use crate::hash::FastMap;
 use crate::keys::{Column, Key};
 use crate::names::Names;
+use crate::places::{self, NO_BRANCH};
 use std::cmp::Ordering;
 
 /// As many bits of the numbers of an entry as there is room for, the most significant number first.
@@ -50,6 +51,16 @@ impl<'e> Sorting<'_, 'e> {
 
     /// Adds an order of names: `id` is the same only for entries of the same name.
     fn by_text(&mut self, id: impl Fn(&Entry) -> u64, text: impl Fn(&Entry) -> Option<String>) {
+        self.by_ranks(id, text, |rank| rank);
+    }
+
+    /// Adds what is made of the places of names in their order.
+    fn by_ranks(
+        &mut self,
+        id: impl Fn(&Entry) -> u64,
+        text: impl Fn(&Entry) -> Option<String>,
+        number: impl Fn(u64) -> u64,
+    ) {
         let mut numbers: FastMap<u64, usize> = FastMap::default();
         let mut texts = Vec::new();
         let places: Vec<usize> = self
@@ -71,8 +82,13 @@ impl<'e> Sorting<'_, 'e> {
             order.partition_point(|one| key(one).cmp(&key(text)).then_with(|| (*one).cmp(text)).is_lt())
                 as u64
         };
-        let ranks: Vec<u64> = texts.iter().map(rank).collect();
+        let ranks: Vec<u64> = texts.iter().map(|text| number(rank(text))).collect();
         self.by_numbers(places.into_iter().map(|place| ranks[place]).collect());
+    }
+
+    /// The same with the last name first.
+    fn by_text_backwards(&mut self, id: impl Fn(&Entry) -> u64, text: impl Fn(&Entry) -> Option<String>) {
+        self.by_ranks(id, text, |rank| !rank);
     }
 
     fn finish(mut self) -> Vec<&'e Entry> {
@@ -101,7 +117,7 @@ impl Names<'_> {
                 Column::Total => {
                     sorting.by(|entry| !entry.total_weight);
                     if let Some(order) = trees {
-                        sorting.by(|entry| entry.thread.into());
+                        sorting.by(|entry| entry.thread().into());
                         sorting.by(|entry| match order.caller_first {
                             true => (!entry.depth).into(),
                             false => entry.reach.into(),
@@ -144,13 +160,71 @@ impl Names<'_> {
                 sorting.by_text(|entry| self.value(entry, key), |entry| Some(self.text(entry, key)));
             }
             // No processor is before the first.
-            Key::Cpu => sorting.by(|entry| self.value(entry, key).wrapping_add(1)),
+            Key::Cpu | Key::Socket => sorting.by(|entry| self.value(entry, key).wrapping_add(1)),
+            // Costs are sorted as shares are.
+            Key::Weight | Key::LocalWeight | Key::InsLat | Key::LocalInsLat | Key::PStageCyc => {
+                sorting.by(|entry| !self.value(entry, key));
+            }
+            Key::LocalPStageCyc | Key::Transaction | Key::Cycles => {
+                sorting.by(|entry| !self.value(entry, key))
+            }
+            Key::Mispredict | Key::Abort | Key::InTx | Key::CgroupId => {
+                sorting.by(|entry| self.value(entry, key));
+            }
+            Key::Locked | Key::Tlb | Key::Mem | Key::Snoop | Key::Blocked => {
+                sorting.by(|entry| self.value(entry, key));
+            }
+            Key::Addr => sorting.by(|entry| self.frames.get(entry.frame).ip),
+            Key::Given(_) => self.sort_by_given(sorting, key),
+            Key::DsoFrom | Key::DsoTo | Key::DsoDaddr => {
+                let value = |entry: &Entry| self.value(entry, key);
+                sorting.by_text_backwards(value, |entry| Some(self.text(entry, key)));
+            }
+            Key::SymbolFrom | Key::SymbolTo | Key::AddrFrom | Key::AddrTo => {
+                let frame = |entry: &Entry| match self.value(entry, key) {
+                    NO_BRANCH => None,
+                    value => Some(self.frames.get(places::parts(value).0)),
+                };
+                // What has no name comes last, what is no branch before all.
+                sorting.by(|entry| frame(entry).map_or(0, |frame| 1 + u64::from(frame.symbol.is_none())));
+                sorting.by(|entry| {
+                    frame(entry)
+                        .map_or(0, |frame| if frame.symbol.is_some() { frame.address } else { frame.ip })
+                });
+            }
+            Key::SymbolDaddr | Key::SymbolIaddr => {
+                sorting.by(|entry| self.frames.get(places::parts(self.value(entry, key)).0).ip);
+            }
+            Key::Dcacheline => {
+                let frame = |entry: &Entry| self.frames.get(places::parts(self.value(entry, key)).0);
+                let is_user = |entry: &Entry| places::parts(self.value(entry, key)).1 != 'k';
+                sorting.by(|entry| u64::from(is_user(entry)));
+                sorting.by(|entry| u64::from(frame(entry).object == 0));
+                sorting.by(|entry| self.frames.order(frame(entry).object).into());
+                sorting.by(|entry| places::cache_line(frame(entry)));
+            }
             _ if self.is_number(key) => sorting.by(|entry| self.number(entry, key).unwrap_or(0)),
+            _ if key.is_place() || key == Key::Simd => {
+                sorting.by_text(|entry| self.value(entry, key), |entry| Some(self.text(entry, key)));
+            }
             _ => {
                 let place = |entry: &Entry| u64::from(entry.frame.0) << 1 | u64::from(entry.is_leaf);
                 sorting.by_text(place, |entry| Some(self.text(entry, key)));
             }
         }
+    }
+
+    /// Sorts by texts that were given, as those who gave them said.
+    fn sort_by_given(&self, sorting: &mut Sorting<'_, '_>, key: Key) {
+        let mut values: Vec<u64> = sorting.entries.iter().map(|entry| self.value(entry, key)).collect();
+        values.sort_unstable();
+        values.dedup();
+        values.sort_by(|&one, &other| self.order(one).cmp(self.order(other)));
+        // Lines come as they are read, fields with the largest first.
+        let is_line = key == Key::TRACE;
+        let ranks: FastMap<u64, u64> = values.into_iter().zip(0..).collect();
+        let rank = |entry: &Entry| ranks.get(&self.value(entry, key)).copied().unwrap_or(0);
+        sorting.by(|entry| if is_line { rank(entry) } else { !rank(entry) });
     }
 
     /// The name of the object an entry is in; what is in none comes last.
@@ -189,9 +263,10 @@ mod tests {
     fn what_there_is_no_room_for_decides_too() {
         let mut frames = Frames::new(true);
         (0..4).for_each(|address| frames.intern_for_test(address));
-        let mut profile = Profile::default();
+        let mut profile = Profile::new(Order::new(true, true));
         (0..4).for_each(|frame| profile.add_stack(&[frame], 1));
-        let report = Report::new(&profile, &frames, &[Key::Symbol], Order::new(true, true));
+        profile.close();
+        let report = Report::new(&profile, &frames, &[Key::Symbol]);
         let entries: Vec<&Entry> = report.entries.iter().collect();
         let bits = (0..4).map(|place| ((0, 0), place)).collect();
         let mut sorting = Sorting { entries: &entries, bits, left: ROOM, rest: Vec::new() };

@@ -172,7 +172,9 @@ impl SimPmu {
         let now = self.total(cpu, kind, modes);
         // Half of what the counter can hold, so that it is read before it wraps twice (rule N2).
         let half = 1 << (self.model.width - 1);
-        let left = if hw.is_sampling() { hw.start_period().min(half) } else { half };
+        // What is written to the trace does not interrupt.
+        let interrupts = hw.is_sampling() && !hw.attr.flags.contains(AttrFlags::AUX_OUTPUT);
+        let left = if interrupts { hw.start_period().min(half) } else { half };
         for running in
             lock(&self.running)[cpu as usize].iter_mut().filter(|running| running.event == hw.event)
         {
@@ -216,7 +218,8 @@ fn kind_of(hw: &Hw) -> Option<usize> {
 }
 
 fn modes(hw: &Hw) -> [bool; MODES] {
-    let counts = |flag| !hw.attr.flags.contains(flag);
+    // There are no guests.
+    let counts = |flag| !hw.attr.flags.intersects(flag | AttrFlags::EXCLUDE_HOST);
     [counts(AttrFlags::EXCLUDE_USER), counts(AttrFlags::EXCLUDE_KERNEL)]
 }
 
@@ -226,7 +229,8 @@ impl Pmu for SimPmu {
         PmuInfo {
             name: "cpu".into(),
             type_: Some(EventType::RAW),
-            caps: PmuCaps::default(),
+            // Where there is a trace, what overflows can be written to it.
+            caps: PmuCaps { aux_output: true, ..PmuCaps::default() },
             context: TaskContext::Hardware,
             description: Description {
                 format: vec![("event".into(), "config:0-7".into())],
@@ -265,6 +269,9 @@ impl Pmu for SimPmu {
             places[places.len() - 1]
         };
         hw.index = Some(counter as u32);
+        if hw.attr.flags.contains(AttrFlags::AUX_OUTPUT) {
+            cx.aux_output_hw_id(counter as u64);
+        }
         hw.stopped = true;
         if start {
             self.start(cx, hw, true);

@@ -25,11 +25,13 @@ mod machine;
 mod program;
 mod reader;
 pub mod scenario;
+mod trace;
 mod tracing;
 mod world;
 
 pub use hardware::{KINDS, NAMES, PmuModel, Rates};
-pub use machine::{Machine, Notices, ROOT, Setup, Turn, program};
+pub use machine::{Handler, Machine, Notices, ROOT, Setup, Turn, program};
 pub use program::{Program, Step};
-pub use reader::Reader;
+pub use reader::{AuxReader, Reader};
+pub use trace::{TRACE, TraceModel};
 pub use world::World;

@@ -1,15 +1,20 @@
 //! The machine: cpus that run tasks in turns, time that jumps from one thing that happens to the next.
 
-use crate::hardware::{PmuModel, Rates, SimPmu, Watcher};
+mod moment;
+mod run;
+mod steps;
+
+use crate::hardware::{PmuModel, SimPmu, Watcher};
 use crate::program::{Cursor, Program, Step};
-use crate::reader::Reader;
+use crate::reader::{AuxReader, Reader};
+use crate::trace::{TraceModel, Traces};
 use crate::world::World;
-use perfuse_engine::abi::record::{MmapFile, RegsAbi};
+use moment::Doing;
 use perfuse_engine::abi::wire::{Layout, Writer};
-use perfuse_engine::abi::{Attr, ByteOrder, Errno, EventType, Software};
+use perfuse_engine::abi::{Attr, ByteOrder, Errno, EventType};
 use perfuse_engine::{
-    CgroupId, CloneFlags, Config, Effect, Engine, EventKey, Hit, Ioctl, Leaving, MapRequest, Mapping, Moment,
-    Notice, OpenArguments, PmuId, Registers, State, TaskFacts, TaskId, Trap, Watch,
+    CgroupId, Config, Effect, Engine, EventKey, Ioctl, Leaving, MapRequest, Notice, OpenArguments, PmuId,
+    State, TaskFacts, TaskId, Trap, Watch,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -25,10 +30,14 @@ pub struct Setup {
     pub slice_ns: u64,
     /// The PMU; `None` for a machine without.
     pub pmu: Option<PmuModel>,
+    /// The PMU that traces; `None` for a machine without.
+    pub trace: Option<TraceModel>,
     /// From which all chance comes.
     pub seed: u64,
     /// How long after an interrupt of the PMU the next one comes at the earliest.
     pub interrupt_ns: u64,
+    /// Interrupts of the PMU that are due when a step ends come in the middle of the next record that is written.
+    pub nesting: bool,
     /// How long the interrupt of a sample takes, as is told to the kernel, which limits it (rule I24).
     pub sample_ns: Option<u64>,
     /// After so many steps the machine stands still: whatever it is made to do comes to an end.
@@ -45,8 +54,10 @@ impl Default for Setup {
             hz: 250,
             slice_ns: 4_000_000,
             pmu: Some(PmuModel::default()),
+            trace: None,
             seed: 1,
             interrupt_ns: 1000,
+            nesting: false,
             sample_ns: None,
             budget: u64::MAX,
             most_tasks: 4096,
@@ -68,14 +79,21 @@ pub struct Machine {
     programs: BTreeMap<String, Program>,
     next_pid: u32,
     pmu: Option<(PmuId, Watcher)>,
+    traces: Option<(PmuId, Traces)>,
+    /// The interrupt that is to come in the middle of a record.
+    nested: Option<(PmuId, u32, Doing)>,
     watches: BTreeMap<EventKey, Watch>,
     /// Signals that events sent to tasks.
     pub traps: Vec<(u64, Trap)>,
+    /// What the handlers of signals do, by the id of their event.
+    pub handlers: BTreeMap<u64, Handler>,
     /// What was told of each event, by its id; what copies in child tasks tell is told of the original.
     pub notices: BTreeMap<u64, Notices>,
     used: u64,
     /// Who ran where, from when on.
     pub schedule: Vec<Turn>,
+    /// What each task was called at first, those that have ended too.
+    first_names: BTreeMap<TaskId, String>,
 }
 
 /// How often something was told of an event.
@@ -89,6 +107,15 @@ pub struct Notices {
     pub hups: u64,
     /// SIGTRAP (rule I30).
     pub traps: u64,
+}
+
+/// What a program does when an event sends it a signal: it switches the event off, looks, and goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// It switches the event on again.
+    Enable,
+    /// It allows one more overflow.
+    Refresh,
 }
 
 /// A task got a cpu.
@@ -110,6 +137,8 @@ struct SimCpu {
     next_tick: u64,
     /// No interrupt of the PMU comes before.
     quiet_until: u64,
+    /// The same of the PMU that traces.
+    trace_quiet_until: u64,
     offline: bool,
 }
 
@@ -131,70 +160,8 @@ struct SimTask {
     waits: bool,
 }
 
-/// What a cpu does at a moment.
-#[derive(Clone, Copy, Debug)]
-struct Doing {
-    user: bool,
-    idle: bool,
-    place: u64,
-    pid: u32,
-}
-
 /// The cgroup that everybody is in who is in no other.
 pub const ROOT: CgroupId = CgroupId(1);
-
-/// Where programs lie, and the kernel.
-const TEXT: u64 = 0x40_0000;
-const KERNEL_TEXT: u64 = 0xffff_ffff_8100_0000;
-const STACK: u64 = 0x7fff_ff00_0000;
-
-impl Moment for Doing {
-    fn is_user(&self) -> bool {
-        self.user
-    }
-
-    fn ip(&self) -> u64 {
-        if self.user { TEXT + self.place * 16 } else { KERNEL_TEXT }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.idle
-    }
-
-    fn has_user(&self) -> bool {
-        !self.idle
-    }
-
-    fn registers(&self, which: Registers) -> RegsAbi {
-        match which {
-            Registers::User if self.idle => RegsAbi::ABI_NONE,
-            _ => RegsAbi::ABI_64,
-        }
-    }
-
-    fn register(&self, which: Registers, number: u32) -> u64 {
-        // Numbers 7 and 8 are the stack and the instruction pointer of x86.
-        match (number, which) {
-            (7, _) => STACK,
-            (8, Registers::Interrupted) => self.ip(),
-            (8, Registers::User) => TEXT + self.place * 16,
-            _ => u64::from(self.pid) << 8 | u64::from(number),
-        }
-    }
-
-    fn user_chain(&self, most: usize, chain: &mut Vec<u64>) {
-        let callers = [TEXT + self.place * 16, TEXT + 8];
-        chain.extend(callers.into_iter().take(most));
-    }
-
-    fn user_stack_left(&self) -> u64 {
-        4096
-    }
-
-    fn user_stack(&self, len: usize, bytes: &mut Vec<u8>) {
-        bytes.resize(len.min(256), self.pid as u8);
-    }
-}
 
 impl Machine {
     /// A machine that has nothing to do.
@@ -208,6 +175,11 @@ impl Machine {
             let id = engine.register(Box::new(pmu)).expect("the type is free on a new machine");
             (id, watcher)
         });
+        let traces = setup.trace.map(|model| {
+            let (pmu, traces) = Traces::new(model, setup.cpus);
+            let id = engine.register(Box::new(pmu)).expect("the type is free on a new machine");
+            (id, traces)
+        });
         engine.set_filter_maker(crate::tracing::filter);
         let cpus = (0..setup.cpus).map(|_| SimCpu { next_tick: tick, ..SimCpu::default() }).collect();
         Machine {
@@ -220,11 +192,15 @@ impl Machine {
             programs: BTreeMap::new(),
             next_pid: 100,
             pmu,
+            traces,
+            nested: None,
             watches: BTreeMap::new(),
             traps: Vec::new(),
+            handlers: BTreeMap::new(),
             notices: BTreeMap::new(),
             used: 0,
             schedule: Vec::new(),
+            first_names: BTreeMap::new(),
         }
     }
 
@@ -246,6 +222,11 @@ impl Machine {
     /// The task with this number, which is the id of it as well.
     pub fn name(&self, task: TaskId) -> &str {
         self.tasks.get(&task).map_or("", |task| &task.name)
+    }
+
+    /// What a task was called at first, whether it has ended or not.
+    pub fn first_name(&self, task: TaskId) -> &str {
+        self.first_names.get(&task).map_or("", String::as_str)
     }
 
     /// Starts a task with a program that is known.
@@ -294,6 +275,7 @@ impl Machine {
             waits: false,
         };
         self.tasks.insert(task, own);
+        self.first_names.insert(task, program.name.clone());
         task
     }
 
@@ -338,7 +320,33 @@ impl Machine {
         Ok(Reader::new(memory, self.world.page_bytes))
     }
 
+    /// Maps the AUX area of an event behind its ring (rule F40).
+    pub fn map_aux(
+        &mut self,
+        caller: TaskId,
+        fd: i32,
+        ring: &Reader,
+        pages: usize,
+        writable: bool,
+    ) -> Result<AuxReader, Errno> {
+        let event = self.event(fd).ok_or(Errno::EBADF)?;
+        let (offset, size) = ring.place_aux(pages);
+        let pages = size as usize / self.world.page_bytes;
+        let request = MapRequest { pages, offset, shared: true, writable };
+        let memory = self.engine.mmap(&mut self.world, caller, event, self.now, request)?;
+        self.carry_out();
+        Ok(AuxReader::new(memory, !writable))
+    }
+
     /// Unmaps it.
+    pub fn unmap_aux(&mut self, fd: i32) -> Result<(), Errno> {
+        let event = self.event(fd).ok_or(Errno::EBADF)?;
+        self.engine.munmap_aux(event, self.now);
+        self.carry_out();
+        Ok(())
+    }
+
+    /// Unmaps the ring of an event.
     pub fn unmap(&mut self, fd: i32) -> Result<(), Errno> {
         let event = self.event(fd).ok_or(Errno::EBADF)?;
         self.engine.munmap(event, self.now);
@@ -392,6 +400,11 @@ impl Machine {
         self.state(fd) == Some(State::Active)
     }
 
+    /// How many of an event and its copies in child tasks count now.
+    pub fn counting(&self, fd: i32) -> usize {
+        self.event(fd).map_or(0, |event| self.engine.counting(event))
+    }
+
     /// A cpu goes, with whom it ran.
     pub fn unplug(&mut self, cpu: u32) {
         self.put(cpu, None, Leaving::Preempted);
@@ -438,16 +451,17 @@ impl Machine {
         spent
     }
 
-    fn notice(&mut self, event: EventKey, note: impl FnOnce(&mut Notices)) {
+    /// Notes what was told of an event; what the handler of its signals does.
+    fn notice(&mut self, event: EventKey, note: impl FnOnce(&mut Notices)) -> Option<Handler> {
         // The id is that of the original.
-        let id = self.engine.ioctl(&mut self.world, TaskId(0), event, self.now, Ioctl::Id);
-        if let Ok(id) = id {
-            note(self.notices.entry(id).or_default());
-        }
+        let id = self.engine.ioctl(&mut self.world, TaskId(0), event, self.now, Ioctl::Id).ok()?;
+        note(self.notices.entry(id).or_default());
+        self.handlers.get(&id).copied()
     }
 
     /// Does what the engine asked for.
     fn carry_out(&mut self) {
+        let mut signals = Vec::new();
         for effect in self.engine.effects().collect::<Vec<_>>() {
             match effect {
                 Effect::Watch(watch) => {
@@ -463,350 +477,42 @@ impl Machine {
                     self.engine.trap_delivered(trap.event);
                 }
                 // Readers look when they like; it is only told.
-                Effect::Wake(event) => self.notice(event, |notices| notices.wakes += 1),
-                Effect::Signal(event, Notice::Hup) => self.notice(event, |notices| notices.hups += 1),
-                Effect::Signal(event, _) => self.notice(event, |notices| notices.signals += 1),
+                Effect::Wake(event) => {
+                    self.notice(event, |notices| notices.wakes += 1);
+                }
+                Effect::Signal(event, notice) => {
+                    let count = |notices: &mut Notices| match notice {
+                        Notice::Hup => notices.hups += 1,
+                        _ => notices.signals += 1,
+                    };
+                    signals.extend(self.notice(event, count).map(|handler| (event, handler)));
+                }
                 Effect::RateLowered { .. } => {}
             }
         }
-    }
-
-    fn doing(&self, cpu: u32) -> Doing {
-        match self.cpus[cpu as usize].current.and_then(|task| self.tasks.get(&task)) {
-            None => Doing { user: false, idle: true, place: 0, pid: 0 },
-            Some(task) => {
-                let step = task.cursor.clone().step();
-                let kernel = matches!(step, Some(Step::Compute { kernel: true, .. }));
-                Doing { user: !kernel, idle: false, place: task.cursor.place(), pid: task.pid }
-            }
+        for (event, handler) in signals {
+            self.handle(event, handler);
         }
     }
 
-    /// In the kernel, on behalf of whoever runs on the cpu.
-    fn in_kernel(&self, cpu: u32) -> Doing {
-        Doing { user: false, ..self.doing(cpu) }
-    }
-
-    /// Puts a task on a cpu in place of who is there.
-    fn put(&mut self, cpu: u32, next: Option<TaskId>, leaving: Leaving) {
-        let previous = self.cpus[cpu as usize].current;
-        if previous == next {
-            return;
+    /// The handler of an event's signal runs.
+    fn handle(&mut self, event: EventKey, handler: Handler) {
+        let again = match handler {
+            Handler::Enable => Ioctl::Enable { group: false },
+            Handler::Refresh => Ioctl::Refresh(1),
+        };
+        for ioctl in [Ioctl::Disable { group: false }, again] {
+            // It may be gone by now.
+            let _ = self.engine.ioctl(&mut self.world, TaskId(0), event, self.now, ioctl);
         }
-        if let (Some(previous), Leaving::Preempted) = (previous, leaving) {
-            self.cpus[cpu as usize].queue.push(previous);
-        }
-        let doing = self.in_kernel(cpu);
-        let own = &mut self.cpus[cpu as usize];
-        own.current = next;
-        own.slice_ends = self.now + self.setup.slice_ns;
-        self.engine.switch(cpu, self.now, leaving, next, &doing);
-        self.schedule.push(Turn { at: self.now, cpu, task: next });
-        self.carry_out();
-    }
-
-    /// A task wants to run: it gets the cpu with the fewest waiting, where it may.
-    fn make_ready(&mut self, task: TaskId) {
-        let own = &self.tasks[&task];
-        let load = |cpu: &SimCpu| cpu.queue.len() + usize::from(cpu.current.is_some());
-        let last = own.cpu;
-        let all = self.cpus.iter().enumerate().filter(|(_, cpu)| !cpu.offline);
-        // Where it was before, unless another cpu has less to do.
-        let best = all.min_by_key(|(index, cpu)| (load(cpu), *index as u32 != last));
-        let cpu = own.on.or(best.map(|(index, _)| index as u32)).unwrap_or(0);
-        self.cpus[cpu as usize].queue.push(task);
-        if let Some(own) = self.tasks.get_mut(&task) {
-            own.cpu = cpu;
-        }
-    }
-
-    /// Runs until a time. What happens at that time has not happened yet.
-    pub fn run_until(&mut self, end: u64) {
-        loop {
-            self.settle();
-            if self.is_exhausted() {
-                return;
-            }
-            self.spend(1);
-            let next = self.next_moment().map_or(end, |next| next.clamp(self.now, end));
-            self.advance(next - self.now);
-            if self.now >= end {
-                return;
-            }
-            self.happen();
+        if self.spend(1) > 0 {
+            self.carry_out();
         }
     }
 
     /// Whether any task is left.
     pub fn has_tasks(&self) -> bool {
         !self.tasks.is_empty()
-    }
-
-    /// Everything that takes no time is done: cpus get tasks, tasks do their quick steps.
-    fn settle(&mut self) {
-        loop {
-            let mut moved = false;
-            for cpu in 0..self.setup.cpus {
-                let own = &mut self.cpus[cpu as usize];
-                if own.current.is_none() && !own.queue.is_empty() && !own.offline {
-                    let next = own.queue.remove(0);
-                    self.put(cpu, Some(next), Leaving::Sleeps);
-                    moved = true;
-                }
-                moved |= self.quick_step(cpu);
-            }
-            moved |= self.balance();
-            if !moved || self.spend(1) == 0 {
-                return;
-            }
-        }
-    }
-
-    /// A cpu that has nothing to do takes a task that waits elsewhere.
-    fn balance(&mut self) -> bool {
-        let idle = |cpu: &SimCpu| cpu.current.is_none() && cpu.queue.is_empty() && !cpu.offline;
-        let Some(to) = self.cpus.iter().position(idle) else { return false };
-        let free = |task: &&TaskId| self.tasks[*task].on.is_none_or(|on| on as usize == to);
-        let found = self.cpus.iter().enumerate().find_map(|(from, cpu)| {
-            // Who runs nowhere yet will run where it waits.
-            cpu.current?;
-            Some((from, *cpu.queue.iter().find(free)?))
-        });
-        let Some((from, task)) = found else { return false };
-        self.cpus[from].queue.retain(|other| *other != task);
-        self.cpus[to].queue.push(task);
-        if let Some(own) = self.tasks.get_mut(&task) {
-            own.cpu = to as u32;
-        }
-        true
-    }
-
-    /// Does the step at hand of a cpu's task, if it takes no time.
-    fn quick_step(&mut self, cpu: u32) -> bool {
-        let Some(task) = self.cpus[cpu as usize].current else { return false };
-        let Some(own) = self.tasks.get_mut(&task) else { return false };
-        if own.left_ns.is_some() {
-            return false;
-        }
-        let step = own.cursor.step();
-        let pid = own.pid;
-        match step {
-            Some(Step::Compute { ns, .. }) => {
-                own.left_ns = Some(ns);
-                return true;
-            }
-            Some(Step::Wait) if own.children > 0 => {
-                own.waits = true;
-                self.put(cpu, None, Leaving::Sleeps);
-                return true;
-            }
-            None | Some(Step::Exit) => {
-                self.exit(task, cpu);
-                return true;
-            }
-            _ => own.cursor.advance(),
-        }
-        let doing = Doing { user: true, idle: false, place: self.tasks[&task].cursor.place(), pid };
-        let now = self.now;
-        match step {
-            Some(Step::Fault { count, major, addr }) => {
-                for number in 0..self.spend(count) {
-                    let addr = addr.wrapping_add(number.wrapping_mul(4096));
-                    let kind = if major { Software::PAGE_FAULTS_MAJ } else { Software::PAGE_FAULTS_MIN };
-                    self.engine.software(cpu, now, Software::PAGE_FAULTS, 1, addr, &doing);
-                    self.engine.software(cpu, now, kind, 1, addr, &doing);
-                }
-            }
-            Some(Step::Sleep(ns)) => {
-                if let Some(own) = self.tasks.get_mut(&task) {
-                    own.wakes_at = Some(now.saturating_add(ns));
-                }
-                self.put(cpu, None, Leaving::Sleeps);
-            }
-            Some(Step::Start { program, thread }) => self.start(task, cpu, &program, thread),
-            Some(Step::Prctl(enable)) => self.engine.prctl(task, enable, now),
-            Some(Step::Enter(cgroup)) => self.move_to_cgroup(task, cgroup),
-            Some(Step::Exec { program: name, fresh }) => {
-                if let (Some(own), Some(program)) = (self.tasks.get_mut(&task), self.programs.get(&name)) {
-                    own.cursor = Cursor::new(program.steps.clone());
-                    own.name.clone_from(&name);
-                    own.program.clone_from(&name);
-                }
-                self.engine.exec(task, cpu, now, name.as_bytes(), fresh);
-            }
-            Some(Step::Comm(name)) => {
-                self.engine.comm(task, cpu, now, name.as_bytes(), false);
-                if let Some(own) = self.tasks.get_mut(&task) {
-                    own.name = name;
-                }
-            }
-            Some(Step::Map { addr, len, executable, name }) => {
-                let mapping = Mapping {
-                    addr,
-                    len,
-                    pgoff: 0,
-                    file: MmapFile::Inode { maj: 8, min: 1, ino: 1, ino_generation: 0 },
-                    build_id: None,
-                    prot: if executable { 5 } else { 3 },
-                    flags: 2,
-                    name: name.as_bytes(),
-                };
-                self.engine.mapped(task, cpu, now, &mapping);
-            }
-            Some(Step::Touch { addr, len, write }) => self.touch(cpu, addr, len, write, &doing),
-            Some(Step::Tracepoint { id, count, value }) => {
-                let record = crate::tracing::record(id, pid, value);
-                let hit = Hit { count, ..Hit::new(id, &record) };
-                self.engine.tracepoint(cpu, now, &hit, &doing);
-            }
-            _ => {}
-        }
-        self.carry_out();
-        true
-    }
-
-    fn start(&mut self, parent: TaskId, cpu: u32, program: &str, thread: bool) {
-        let Some(program) = self.programs.get(program).cloned() else { return };
-        if self.tasks.len() >= self.setup.most_tasks {
-            return;
-        }
-        let process = if thread { Some(self.tasks[&parent].process) } else { None };
-        let child = self.new_task(&program, Some(parent), process);
-        let (pid, process) = (self.tasks[&child].pid, self.tasks[&child].process);
-        let flags = CloneFlags { thread, clear_sighand: false };
-        let cgroup = self.tasks[&child].cgroup;
-        let facts = TaskFacts { cgroup, ..TaskFacts::new(process, pid) };
-        if self.engine.fork(parent, child, facts, flags, cpu, self.now).is_err() {
-            self.tasks.remove(&child);
-            return;
-        }
-        if let Some(own) = self.tasks.get_mut(&parent) {
-            own.children += 1;
-        }
-        self.make_ready(child);
-    }
-
-    fn exit(&mut self, task: TaskId, cpu: u32) {
-        let parent = self.tasks[&task].parent;
-        self.engine.exit(task, parent, cpu, self.now);
-        self.carry_out();
-        self.put(cpu, None, Leaving::Sleeps);
-        self.engine.reap(task, self.now);
-        self.tasks.remove(&task);
-        if let Some((parent, own)) = parent.and_then(|parent| Some((parent, self.tasks.get_mut(&parent)?))) {
-            own.children -= 1;
-            if own.waits && own.children == 0 {
-                own.waits = false;
-                self.make_ready(parent);
-            }
-        }
-    }
-
-    fn touch(&mut self, cpu: u32, addr: u64, len: u64, write: bool, doing: &Doing) {
-        let hit = |watch: &&Watch| {
-            let kind = watch.kind;
-            watch.cpu == cpu
-                && (kind & 2 != 0 && write || kind & 1 != 0 && !write)
-                && addr < watch.addr.saturating_add(watch.len)
-                && watch.addr < addr.saturating_add(len)
-        };
-        let events: Vec<EventKey> = self.watches.values().filter(hit).map(|watch| watch.event).collect();
-        for event in events {
-            self.engine.breakpoint(event, cpu, self.now, doing);
-        }
-    }
-
-    /// What the task of a cpu works at.
-    fn working(&self, cpu: u32) -> Option<(bool, Rates)> {
-        let task = self.cpus[cpu as usize].current?;
-        match self.tasks.get(&task)?.cursor.clone().step() {
-            Some(Step::Compute { kernel, rates, .. }) => Some((kernel, rates)),
-            _ => None,
-        }
-    }
-
-    /// When the next thing happens.
-    fn next_moment(&self) -> Option<u64> {
-        let mut moments: Vec<u64> = self.tasks.values().filter_map(|task| task.wakes_at).collect();
-        for cpu in 0..self.setup.cpus {
-            let own = &self.cpus[cpu as usize];
-            if own.offline {
-                continue;
-            }
-            moments.push(own.next_tick);
-            moments.extend(self.engine.deadline(cpu));
-            let Some(task) = own.current.and_then(|task| self.tasks.get(&task)) else { continue };
-            moments.extend(task.left_ns.map(|left| self.now.saturating_add(left)));
-            if !own.queue.is_empty() {
-                moments.push(own.slice_ends);
-            }
-            if let (Some((kernel, rates)), Some((_, watcher))) = (self.working(cpu), &self.pmu) {
-                let overflow = watcher.next_overflow(cpu, kernel, &rates);
-                moments.extend(overflow.map(|ns| self.now.saturating_add(ns).max(own.quiet_until)));
-            }
-        }
-        moments.into_iter().min()
-    }
-
-    /// Time passes while all work.
-    fn advance(&mut self, ns: u64) {
-        for cpu in 0..self.setup.cpus {
-            if let (Some((kernel, rates)), Some((_, watcher))) = (self.working(cpu), &self.pmu) {
-                watcher.work(cpu, ns, kernel, &rates);
-            }
-            let task = self.cpus[cpu as usize].current.and_then(|task| self.tasks.get_mut(&task));
-            if let Some(left) = task.and_then(|task| task.left_ns.as_mut()) {
-                *left -= ns.min(*left);
-            }
-        }
-        self.now += ns;
-    }
-
-    /// Everything that is due now.
-    fn happen(&mut self) {
-        let now = self.now;
-        for cpu in 0..self.setup.cpus {
-            if self.cpus[cpu as usize].offline {
-                continue;
-            }
-            let doing = self.doing(cpu);
-            if let (Some((kernel, rates)), Some((pmu, watcher))) = (self.working(cpu), &self.pmu) {
-                let due = self.cpus[cpu as usize].quiet_until <= now;
-                if due && watcher.next_overflow(cpu, kernel, &rates) == Some(0) {
-                    self.cpus[cpu as usize].quiet_until = now + self.setup.interrupt_ns;
-                    self.engine.interrupt(*pmu, cpu, now, self.setup.sample_ns, &doing);
-                }
-            }
-            if self.engine.deadline(cpu).is_some_and(|at| at <= now) {
-                self.engine.expire(cpu, now, &doing);
-            }
-            if self.cpus[cpu as usize].next_tick <= now {
-                self.cpus[cpu as usize].next_tick += self.engine.config().tick_ns();
-                self.engine.tick(cpu, now);
-            }
-            self.carry_out();
-            let own = &self.cpus[cpu as usize];
-            let Some(task) = own.current else { continue };
-            let (slice_over, others) = (own.slice_ends <= now, !own.queue.is_empty());
-            if let Some(own) = self.tasks.get_mut(&task) {
-                if own.left_ns == Some(0) {
-                    own.left_ns = None;
-                    own.cursor.advance();
-                }
-            }
-            if slice_over && others {
-                let next = self.cpus[cpu as usize].queue.remove(0);
-                self.put(cpu, Some(next), Leaving::Preempted);
-            }
-        }
-        let due = |task: &SimTask| task.wakes_at.is_some_and(|at| at <= now);
-        let awake: Vec<TaskId> = self.tasks.iter().filter(|(_, task)| due(task)).map(|(id, _)| *id).collect();
-        for task in awake {
-            if let Some(own) = self.tasks.get_mut(&task) {
-                own.wakes_at = None;
-            }
-            self.make_ready(task);
-        }
     }
 
     /// A tracepoint exists.

@@ -60,8 +60,58 @@ impl Reader {
         bytes
     }
 
+    /// Says that an AUX area of so many pages lies behind the ring: its offset and its size.
+    pub(crate) fn place_aux(&self, pages: usize) -> (u64, u64) {
+        let words = self.memory.words();
+        let (offset, size) = (words.len() as u64 * 8, (pages * self.page_bytes) as u64);
+        words[offset::AUX_OFFSET / 8].store(offset, Ordering::Release);
+        words[offset::AUX_SIZE / 8].store(size, Ordering::Release);
+        (offset, size)
+    }
+
     /// What a field of the control page says, by its offset.
     pub fn page(&self, offset: usize) -> u64 {
         self.memory.words()[offset / 8].load(Ordering::Acquire)
+    }
+}
+
+/// The reader of an AUX area.
+#[derive(Debug)]
+pub struct AuxReader {
+    memory: Arc<dyn Memory>,
+    overwrite: bool,
+    tail: u64,
+}
+
+impl AuxReader {
+    pub(crate) fn new(memory: Arc<dyn Memory>, overwrite: bool) -> Self {
+        AuxReader { memory, overwrite, tail: 0 }
+    }
+
+    /// A trace that can be told from everything else: each word is its place.
+    pub(crate) fn fill(memory: &dyn Memory, from: u64, len: u64) {
+        let words = memory.words();
+        for at in (from..from + len).step_by(8) {
+            words[(at / 8) as usize % words.len()].store(at, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads what is new, gives the room back, and tells how many bytes of it are the trace that belongs there. An
+    /// area that is overwritten has as much as it is large at most.
+    pub fn take(&mut self, ring: &Reader) -> u64 {
+        let words = self.memory.words();
+        let len = words.len() as u64 * 8;
+        let head = ring.page(offset::AUX_HEAD);
+        let from = if self.overwrite { self.tail.max(head.saturating_sub(len)) } else { self.tail };
+        let right = (from..head).step_by(8).filter(|at| {
+            let word = &words[(at / 8) as usize % words.len()];
+            word.load(Ordering::Relaxed) == *at
+        });
+        let bytes = right.count() as u64 * 8;
+        if !self.overwrite {
+            ring.memory.words()[offset::AUX_TAIL / 8].store(head, Ordering::Release);
+        }
+        self.tail = head;
+        bytes
     }
 }

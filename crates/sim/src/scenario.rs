@@ -29,13 +29,14 @@ mod records;
 mod show;
 mod words;
 
-use crate::machine::Setup;
+use crate::machine::{Handler, Setup};
 use crate::program::Program;
-use perfuse_abi::{Attr, Errno};
+use perfuse_abi::{Attr, Errno, OpenFlags};
 use perfuse_engine::{State, Sysctl};
 use std::fmt;
 
-pub use play::{BUDGET, Outcome, play, play_within};
+pub use play::{BUDGET, EventOutcome, NamedTurn, Outcome, play, play_within};
+pub use records::{Cell, Seen};
 
 /// A scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,10 +112,18 @@ pub struct Open {
     pub ring: Option<usize>,
     /// Its ring is mapped without the right to write, so that the oldest records are overwritten.
     pub overwrite: bool,
+    /// Pages of its AUX area, which lies behind its ring.
+    pub aux: Option<usize>,
+    /// The AUX area is mapped without the right to write, so that the oldest trace is overwritten.
+    pub aux_overwrite: bool,
     /// How often its ring is read.
     pub reads: Reads,
     /// `O_ASYNC` is set.
     pub signals: bool,
+    /// What the handler of its signals does.
+    pub handler: Option<Handler>,
+    /// The flags of `perf_event_open(2)` besides that of cgroups.
+    pub flags: OpenFlags,
 }
 
 /// Whom an event measures.
@@ -164,6 +173,10 @@ pub enum Action {
     Map(String, usize, bool),
     /// `unmap NAME`
     Unmap(String),
+    /// `map-aux NAME PAGES [read-only]`
+    MapAux(String, usize, bool),
+    /// `unmap-aux NAME`
+    UnmapAux(String),
     /// `close NAME`
     Close(String),
     /// `drain NAME`: reads its ring.
@@ -259,6 +272,8 @@ pub enum Field {
     Traps,
     /// Where in the ring the next record comes.
     Head,
+    /// Bytes that were read from its AUX area and are the trace that belongs there.
+    Trace,
 }
 
 /// A value, or a range.
@@ -295,13 +310,34 @@ pub enum Show {
 pub struct ScenarioError {
     /// Counted from 1.
     pub line: usize,
+    /// Where in the line, in characters from 1; 0 where it is about no word of it.
+    pub column: usize,
+    /// The line.
+    pub text: String,
     /// What is wrong, and what was expected.
     pub problem: String,
 }
 
 impl fmt::Display for ScenarioError {
+    /// One line; [`explain`](ScenarioError::explain) shows the place too.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.problem)
+        match self.column {
+            0 => write!(f, "line {}: {}", self.line, self.problem),
+            column => write!(f, "line {}, column {column}: {}", self.line, self.problem),
+        }
+    }
+}
+
+impl ScenarioError {
+    /// What is wrong, the line, and a mark below the place.
+    pub fn explain(&self) -> String {
+        // What is not printed would move the mark, or the terminal's cursor.
+        let plain = |c: char| if c.is_control() { ' ' } else { c };
+        let line: String = self.text.trim_end().chars().map(plain).collect();
+        match self.column {
+            0 => self.to_string(),
+            column => format!("{self}\n    {line}\n    {:>column$}", "^"),
+        }
     }
 }
 

@@ -77,9 +77,33 @@ fn mistakes_are_told_with_their_line() {
         ("open a cycles\nenable a fails EINVALL", "line 2: 'EINVALL' is no errno"),
         ("open a cycles cpu 0\nexpect a x", "line 2: a value is a number, not 'x'"),
     ] {
-        let error = text.parse::<Scenario>().expect_err(text).to_string();
-        assert!(error.starts_with(problem), "{text}: {error}");
+        let error = text.parse::<Scenario>().expect_err(text);
+        let told = format!("line {}: {}", error.line, error.problem);
+        assert!(told.starts_with(problem), "{text}: {told}");
     }
+}
+
+#[test]
+fn mistakes_are_told_with_their_column() {
+    for (text, line, column) in [
+        ("opne c cycles", 1, 1),
+        ("run 5ms 6", 1, 9),
+        ("  run", 1, 7),
+        ("machine\n cpus x\nend", 2, 7),
+        ("machine\n cpus 2", 2, 0),
+        ("open a cycles pined # no", 1, 15),
+        ("\n start worker", 2, 8),
+        ("open a cycles\nexpect a+bb.enabled 3", 2, 8),
+        ("open a cycles on nobody", 1, 18),
+        ("open b cycles on ä cpu x", 1, 24),
+    ] {
+        let error = text.parse::<Scenario>().expect_err(text);
+        assert_eq!((error.line, error.column), (line, column), "{text}: {error}");
+    }
+    let error = "open a cycles perid=3".parse::<Scenario>().expect_err("a mistake");
+    let lines: Vec<String> = error.explain().lines().map(str::to_owned).collect();
+    assert_eq!(lines[1..], ["    open a cycles perid=3", "                  ^"]);
+    assert!(lines[0].starts_with("line 1, column 15: an event has no 'perid'"), "{}", lines[0]);
 }
 
 #[test]

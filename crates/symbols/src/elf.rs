@@ -5,8 +5,13 @@
 //! Symbols are read in `symbols`, stubs of the PLT in `plt`, compressed symbol tables in `debugdata`.
 
 mod debugdata;
+mod lines;
 mod plt;
+mod probes;
 mod symbols;
+
+pub use lines::LineAddresses;
+pub use probes::DeclaredProbe;
 
 use crate::build_id::BuildId;
 use crate::error::{Error, Problem};
@@ -280,6 +285,11 @@ impl Elf {
 }
 
 impl Layout {
+    /// Offset, address and size in the file of each part that is loaded.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        self.segments.iter().map(|segment| (segment.offset, segment.address, segment.file_size))
+    }
+
     /// The address, as the file's symbols count, of what is at this offset in the file and is loaded.
     pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         // The kernel maps whole pages, so what is next to a segment may be mapped with it.

@@ -5,7 +5,7 @@
 pub(crate) mod dump;
 pub(crate) mod perf_map;
 
-use crate::table::{Found, Full, Symbol, SymbolId};
+use crate::table::{Found, Full, Kind, Symbol, SymbolId};
 use std::fmt;
 
 /// How many pieces of code are taken of one process, and how many bytes of names.
@@ -72,6 +72,7 @@ impl CodeMap {
             id: SymbolId(index as u64),
             start: code.start,
             size: code.end - code.start,
+            kind: Kind::Function,
             strings: &self.strings,
             name: code.name,
         })

@@ -48,6 +48,8 @@ pub struct Symbol<'a> {
     pub start: u64,
     /// How many bytes it covers. Where the file does not say, up to the next symbol.
     pub size: u64,
+    /// What it stands for.
+    pub kind: Kind,
     /// The name is looked at only when it is wanted: it lies far away from all else.
     pub(crate) strings: &'a [u8],
     pub(crate) name: u32,
@@ -136,6 +138,7 @@ impl SymbolTable {
             id: SymbolId(index as u64),
             start: self.starts[index],
             size: u64::from(self.sizes[index]),
+            kind: self.kinds[index],
             strings: &self.strings,
             name: self.names[index],
         }

@@ -23,6 +23,7 @@ pub mod ioctl;
 pub mod limits;
 mod map;
 mod open;
+pub mod pipe;
 pub mod poll;
 pub mod prctl;
 pub mod process;

@@ -4,7 +4,7 @@
 use crate::Errno;
 use crate::signal::SignalSet;
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -42,12 +42,39 @@ pub struct Usage {
     pub major_faults: u64,
 }
 
+/// What a child has in place of this process's standard input, output and error.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Files<'a> {
+    /// Standard input.
+    pub input: Option<BorrowedFd<'a>>,
+    /// Standard output.
+    pub output: Option<BorrowedFd<'a>>,
+    /// Standard error.
+    pub error: Option<BorrowedFd<'a>>,
+}
+
+/// Lets the calling thread go before all tasks of ordinary scheduling classes, with this priority (1 to 99)
+/// of `SCHED_FIFO`. What it starts does not inherit that. `EPERM` without the right to.
+pub fn go_first(priority: i32) -> Result<(), Errno> {
+    // SAFETY: all zeros are a value of this plain struct, which may have members that are not set here.
+    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = priority;
+    // SAFETY: 0 is the calling thread, and the struct outlives the call, which reads it.
+    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param) };
+    crate::errno::check(done).map(drop)
+}
+
 /// Forks a child that will run `program` with `arguments` (the program's name first), found on the PATH
 /// as `execvp(3)` does, with this process's environment and standard files, once it is
 /// [released](Held::release).
 ///
 /// `EINVAL`: a NUL byte within a name or argument. Failures of exec are told by `release`.
 pub fn spawn(program: &OsStr, arguments: &[OsString]) -> Result<Held, Errno> {
+    spawn_with(program, arguments, Files::default())
+}
+
+/// [`spawn`] with some standard files replaced.
+pub fn spawn_with(program: &OsStr, arguments: &[OsString], files: Files<'_>) -> Result<Held, Errno> {
     let c_string = |s: &OsStr| CString::new(s.as_bytes()).map_err(|_| Errno::EINVAL);
     // Everything the child needs is made here: after fork it may not allocate.
     let candidates = candidates(program).iter().map(|path| c_string(path)).collect::<Result<Vec<_>, _>>()?;
@@ -87,6 +114,13 @@ pub fn spawn(program: &OsStr, arguments: &[OsString]) -> Result<Held, Errno> {
     // The child calls only async-signal-safe functions; `Errno::last` reads a thread-local number.
     // SAFETY: plain numbers; Rust programs ignore SIGPIPE, the measured program expects the default.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    for (number, file) in [files.input, files.output, files.error].into_iter().enumerate() {
+        if let Some(file) = file {
+            // SAFETY: plain numbers of open descriptors. A copy stays open over the exec; a program's own
+            // standard files are open from its start, so `file` is none of the numbers that are replaced.
+            unsafe { libc::dup2(file.as_raw_fd(), number as i32) };
+        }
+    }
     mask.restore();
     let mut byte = 0u8;
     let got = loop {
@@ -213,15 +247,20 @@ impl Child {
         if pid == 0 {
             return Ok(None);
         }
+        Ok(Some((ExitStatus::from_raw(status), Usage::from(&usage))))
+    }
+}
+
+impl From<&libc::rusage> for Usage {
+    fn from(usage: &libc::rusage) -> Self {
         let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
-        let usage = Usage {
+        Usage {
             user: time(usage.ru_utime),
             system: time(usage.ru_stime),
             peak_rss_bytes: usage.ru_maxrss as u64 * 1024,
             minor_faults: usage.ru_minflt as u64,
             major_faults: usage.ru_majflt as u64,
-        };
-        Ok(Some((ExitStatus::from_raw(status), usage)))
+        }
     }
 }
 

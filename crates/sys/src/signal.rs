@@ -132,6 +132,31 @@ impl Drop for Signals {
     }
 }
 
+/// Blocks all signals in the calling thread: those of the process go to its other threads.
+pub fn block_all() {
+    let mut set = SignalSet::empty();
+    // SAFETY: the pointer is to a live set.
+    unsafe { libc::sigfillset(&mut set.0) };
+    set.restore();
+}
+
+/// From now on children that merely stop or go on send no `SIGCHLD`; whatever handles it stays.
+pub fn only_ended_children_tell() -> Result<(), Errno> {
+    // SAFETY: an all-zero sigaction is a valid value of that plain struct.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live action, which is written.
+    crate::errno::check(unsafe { libc::sigaction(libc::SIGCHLD, std::ptr::null(), &mut action) })?;
+    action.sa_flags |= libc::SA_NOCLDSTOP;
+    // SAFETY: the handler is the one that was there.
+    crate::errno::check(unsafe { libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut()) }).map(drop)
+}
+
+/// Sends this process a signal.
+pub fn raise_for_process(signal: i32) {
+    // SAFETY: plain numbers. Only a wrong signal is an error.
+    unsafe { libc::kill(libc::getpid(), signal) };
+}
+
 /// A set of signals.
 #[derive(Clone, Copy)]
 pub(crate) struct SignalSet(pub(crate) libc::sigset_t);

@@ -1,7 +1,7 @@
 //! Starting programs to be measured: what they get, how failures are told, and that nothing stays behind.
 
 use perfuse_sys::abi::{Attr, AttrFlags, EventType, OpenFlags, Software};
-use perfuse_sys::process::{Child, Held, exists, spawn};
+use perfuse_sys::process::{Child, Files, Held, exists, spawn, spawn_with};
 use perfuse_sys::signal::Signals;
 use perfuse_sys::{Errno, inherited, perf_event_open, poll::is_writable};
 use perfuse_testkit::{Outcome, Sandbox, suite};
@@ -59,6 +59,21 @@ fn run(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<Child, Errno> {
 /// Runs it to its end.
 fn status(program: impl AsRef<OsStr>, arguments: &[&str]) -> ExitStatus {
     run(program, arguments).expect("it starts").wait().expect("it ends").0
+}
+
+fn standard_files_are_replaced() -> Outcome {
+    let folder = Folder::new("files");
+    let input = fs::File::open(folder.file("in", "what was asked", 0o644)).expect("its input");
+    let create = |name| fs::File::create(folder.0.join(name)).expect("a file to write to");
+    let (output, error) = (create("out"), create("err"));
+    let files =
+        Files { input: Some(input.as_fd()), output: Some(output.as_fd()), error: Some(error.as_fd()) };
+    let arguments = ["sh", "-c", "cat; echo complaint >&2"].map(OsString::from);
+    let child =
+        spawn_with("sh".as_ref(), &arguments, files).expect("a held child").release().expect("it runs");
+    assert!(child.wait().expect("its end").0.success());
+    assert_eq!((folder.read("out"), folder.read("err")), ("what was asked".into(), "complaint\n".into()));
+    Ok(())
 }
 
 /// Waits until `condition` holds; a minute is more than any of these takes on the slowest machine.
@@ -332,6 +347,7 @@ fn somebody_elses_process_exists() -> Outcome {
 }
 
 suite! {
+    standard_files_are_replaced,
     arguments_arrive_as_they_are,
     nothing_runs_before_the_release,
     exit_statuses_and_signals_are_told,

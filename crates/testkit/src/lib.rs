@@ -4,23 +4,31 @@
 //!   lacks: such a test is counted as ignored, never as passed.
 //! * [`Sandbox`] runs a test, or a program, as an unprivileged user, under a seccomp filter that
 //!   refuses `perf_event_open(2)`, or with lowered limits.
-//! * [`OwnCgroup`] is a cgroup for as long as a test runs.
+//! * [`Container`] runs a program as Docker does by default, or under gVisor.
+//! * [`OwnCgroup`] is a cgroup for as long as a test runs, [`Puppet`] a child that does what it is told,
+//!   [`Alone`] a lock for what there is only once.
 //! * [`need`] asks the machine for what a test wants; [`perf`] runs Linux's own.
 //! * [`work`] does things with exactly known effects, [`bpf`] loads the smallest programs, and
 //!   [`signals`] catches what events send.
 //!
 //! Not published, and never part of a product.
 
+mod alone;
 pub mod bpf;
 mod cgroup;
+mod container;
 pub mod need;
 pub mod perf;
+mod puppet;
 mod sandbox;
 pub mod signals;
 pub mod work;
 
+pub use alone::Alone;
 pub use cgroup::OwnCgroup;
+pub use container::Container;
 use libtest_mimic::{Arguments, Completion, Trial};
+pub use puppet::Puppet;
 pub use sandbox::Sandbox;
 
 /// Why a test cannot run on this machine.

@@ -35,7 +35,8 @@ impl Sandbox {
         self
     }
 
-    /// A seccomp filter answers `perf_event_open(2)` with this errno, as container runtimes do.
+    /// A seccomp filter answers `perf_event_open(2)` with this errno, and `pidfd_getfd(2)` too, as container
+    /// runtimes do.
     pub fn refusing_perf_event_open(mut self, errno: i32) -> Self {
         self.refused_with = Some(errno);
         self
@@ -118,12 +119,16 @@ impl Sandbox {
     }
 }
 
-/// Installs a filter that answers perf_event_open with `errno` and lets everything else pass.
+/// Installs a filter that answers perf_event_open and pidfd_getfd with `errno` and lets everything else
+/// pass.
 fn refuse(errno: i32) -> io::Result<()> {
+    /// Everywhere.
+    const PIDFD_GETFD: u32 = 438;
     let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut program = [
         // The system call's number is the first word of struct seccomp_data.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, PIDFD_GETFD),
         statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_perf_event_open as u32),
         statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
         statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),

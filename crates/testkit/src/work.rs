@@ -6,6 +6,7 @@
 use std::ffi::c_void;
 use std::io;
 use std::ptr::{NonNull, null_mut};
+use std::sync::Once;
 use std::time::Duration;
 
 /// Fresh anonymous pages: each one faults when it is touched for the first time, and never again until
@@ -23,7 +24,15 @@ unsafe impl Send for Pages {}
 impl Pages {
     /// Maps `count` pages without touching them. Transparent huge pages are switched off for them, so
     /// that one fault serves one page.
+    ///
+    /// What the process has mapped so far is locked into memory where that is allowed, once: a machine that
+    /// takes pages of programs back would add faults of the code that touches to those of the pages.
     pub fn map(count: usize) -> Self {
+        static LOCKED: Once = Once::new();
+        LOCKED.call_once(|| {
+            // SAFETY: mlockall has no preconditions; it changes no content. Refused, all goes on as before.
+            unsafe { libc::mlockall(libc::MCL_CURRENT) };
+        });
         // SAFETY: sysconf has no preconditions.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).expect("a page size");
         let (protection, flags) =
@@ -108,6 +117,23 @@ pub fn switches_so_far() -> u64 {
     usage.ru_nvcsw as u64 + usage.ru_nivcsw as u64
 }
 
+/// Keeps the calling thread on one cpu from now on, and what it forks.
+pub fn stay_on(cpu: usize) {
+    // SAFETY: an all-zero set of cpus is an empty one.
+    let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is live; a number beyond it changes nothing.
+    unsafe { libc::CPU_SET(cpu, &mut cpus) };
+    // SAFETY: the pointer and the size are those of a live set.
+    let result = unsafe { libc::sched_setaffinity(0, size_of_val(&cpus), &cpus) };
+    assert_eq!(result, 0, "sched_setaffinity: {}", io::Error::last_os_error());
+}
+
+/// The number of the calling thread.
+pub fn thread_id() -> u32 {
+    // SAFETY: gettid has no arguments and no effects.
+    unsafe { libc::gettid() }.unsigned_abs()
+}
+
 /// Instructions in one round of [`spin`].
 pub const SPIN_INSTRUCTIONS: u64 = 2;
 
@@ -184,5 +210,92 @@ impl Child {
         // SAFETY: the pointer is to a live int.
         let pid = unsafe { libc::waitpid(self.0, &mut status, 0) };
         assert_eq!((pid, status), (self.0, 0), "the child ended otherwise than expected");
+    }
+}
+
+/// Whether a file can be mapped with `MAP_PRIVATE`; it is unmapped again.
+pub fn maps_privately(file: impl std::os::fd::AsFd, len: usize) -> bool {
+    use std::os::fd::AsRawFd;
+    let (prot, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_fd().as_raw_fd());
+    // SAFETY: the kernel chooses the address, so no existing memory is touched.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_PRIVATE, fd, 0) };
+    if start == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the range is exactly what was just mapped, and nobody has seen it.
+    unsafe { libc::munmap(start, len) };
+    true
+}
+
+/// Maps the first page of a file as code, and unmaps it again; where it was.
+pub fn map_code(file: impl std::os::fd::AsFd) -> u64 {
+    use std::os::fd::AsRawFd;
+    let (prot, fd) = (libc::PROT_READ | libc::PROT_EXEC, file.as_fd().as_raw_fd());
+    // SAFETY: the kernel chooses the address, so no existing memory is touched.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), 4096, prot, libc::MAP_PRIVATE, fd, 0) };
+    assert_ne!(start, libc::MAP_FAILED, "mmap: {}", io::Error::last_os_error());
+    // SAFETY: the range is exactly what was just mapped, and nobody has seen it.
+    unsafe { libc::munmap(start, 4096) };
+    start as u64
+}
+
+/// Addresses that are kept free, in this process and in the children it forks from then on: for what is mapped and
+/// touched at places that all know.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    start: u64,
+    pages: usize,
+}
+
+impl Region {
+    const PAGE: usize = 4096;
+
+    /// Keeps so many pages free for as long as the process lives.
+    pub fn reserve(pages: usize) -> Self {
+        let (len, flags) =
+            (pages * Self::PAGE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+        // SAFETY: the kernel chooses the address, so no existing memory is touched.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED, "mmap: {}", io::Error::last_os_error());
+        Region { start: start as u64, pages }
+    }
+
+    /// Where a page of it is.
+    pub fn at(&self, page: usize) -> u64 {
+        assert!(page < self.pages, "within the region");
+        self.start + (page * Self::PAGE) as u64
+    }
+
+    /// Whether an address is within it.
+    pub fn has(&self, addr: u64) -> bool {
+        (self.start..self.start + (self.pages * Self::PAGE) as u64).contains(&addr)
+    }
+
+    /// Maps one page of it, of a file from its start or of nothing, with these rights, privately. Allocates nothing.
+    pub fn map(&self, page: usize, rights: i32, file: Option<std::os::fd::BorrowedFd<'_>>) {
+        use std::os::fd::AsRawFd;
+        let anonymous = if file.is_none() { libc::MAP_ANONYMOUS } else { 0 };
+        let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | anonymous;
+        let fd = file.map_or(-1, |file| file.as_raw_fd());
+        // SAFETY: the page is in the region, where nothing is that anybody refers to.
+        unsafe { libc::mmap(self.at(page) as *mut _, Self::PAGE, rights, flags, fd, 0) };
+    }
+
+    /// Gives a page that is mapped other rights. Allocates nothing.
+    pub fn protect(&self, page: usize, rights: i32) {
+        // SAFETY: as above.
+        unsafe { libc::mprotect(self.at(page) as *mut _, Self::PAGE, rights) };
+    }
+
+    /// Reads or writes a byte of a page that is mapped with that right.
+    pub fn touch(&self, page: usize, write: bool) {
+        let place = self.at(page) as *mut u8;
+        if write {
+            // SAFETY: mapped, says the caller; nobody refers to it.
+            unsafe { place.write_volatile(1) };
+        } else {
+            // SAFETY: as above.
+            unsafe { place.read_volatile() };
+        }
     }
 }

@@ -3,4 +3,11 @@
 
 pub(crate) mod child;
 pub(crate) mod control;
+pub(crate) mod events;
+pub(crate) mod kernel;
+pub(crate) mod probes;
+pub(crate) mod spread;
 pub(crate) mod start;
+pub(crate) mod style;
+pub(crate) mod tables;
+pub(crate) mod test_attr;

@@ -28,6 +28,7 @@ pub(super) fn run(facts: &Facts) -> Vec<Check> {
         kprobes(),
         breakpoints(),
         rings(facts),
+        embedded(),
     ]
 }
 
@@ -324,6 +325,48 @@ fn breakpoints() -> Check {
         }
         Err(error) => Check::no(ID.0, ID.1, &error),
     }
+}
+
+/// What there is without Linux: a command that is traced, and counted.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn embedded() -> Check {
+    const ID: (&str, &str) = ("embedded", "without Linux");
+    let used = match crate::common::kernel::refusal() {
+        Some(_) => "stat and record use it here, as Linux refuses",
+        None => "not needed here; --kernel embedded",
+    };
+    let counted = || -> Result<u64, Error> {
+        let command = perfuse::Command::new("true").hold()?;
+        let builder = Builder::new(Software::TASK_CLOCK).kernel(perfuse::kernel::embedded());
+        let counter = builder.target(command.target()).enable_on_exec(true).open()?;
+        command.release()?.wait()?;
+        Ok(counter.read()?.value)
+    };
+    match counted() {
+        Ok(0) => Check::no(
+            ID.0,
+            ID.1,
+            Reason::new(
+                "cannot count a command by ptrace",
+                "unknown",
+                "nothing was counted",
+                "its clock stood still",
+            ),
+        ),
+        Ok(_) => Check::yes(ID.0, ID.1, format!("commands are counted and sampled by ptrace; {used}")),
+        Err(error) => Check::no(ID.0, ID.1, &error),
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn embedded() -> Check {
+    let reason = Reason::new(
+        "cannot count by ptrace",
+        "not-embedded",
+        "not for this architecture",
+        "perfuse's own kernel knows x86-64 and arm64",
+    );
+    Check::no("embedded", "without Linux", reason)
 }
 
 fn rings(facts: &Facts) -> Check {

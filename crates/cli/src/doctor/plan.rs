@@ -5,14 +5,16 @@ use super::json;
 use super::report::{Reason, Verdict};
 use super::text::{Script, remedies, wrapped};
 use crate::cli::{Cli, Subcommand};
+use crate::common::events;
+use crate::common::kernel::{self, KernelOption};
 use crate::exit::{Failure, Result};
+use crate::habits;
 use crate::stat::{self, Rehearsed};
 use clap::Parser;
 use perfuse::abi::{BranchSampleType, SampleType};
 use perfuse::{
     Builder, Command, Error, HeldCommand, Inherit, Sampler, Scope, Target, online_cpus, parse_cpu_list,
 };
-use perfuse_events::{EventList, Tracefs};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::Write;
@@ -68,6 +70,8 @@ struct Record {
     /// Where the samples would go
     #[arg(short = 'o', long)]
     output: Option<OsString>,
+    #[command(flatten)]
+    kernel: KernelOption,
     /// The command
     #[arg(trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -82,7 +86,7 @@ pub(super) fn run(line: &str, as_json: bool) -> Result {
     };
     let tried = match words.first().map(String::as_str) {
         Some("stat") => {
-            match Cli::try_parse_from(std::iter::once("perfuse").chain(words.iter().map(String::as_str))) {
+            match habits::parse_from(std::iter::once("perfuse").chain(words.iter().map(String::as_str))) {
                 Ok(Cli { subcommand: Subcommand::Stat(args) }) => stat::rehearse(&args)?,
                 Ok(_) => return Err(Failure::usage("--for: this is no plan for stat")),
                 Err(error) => return Err(Failure::usage(error)),
@@ -90,8 +94,9 @@ pub(super) fn run(line: &str, as_json: bool) -> Result {
         }
         Some("record" | "top") => {
             let mut record = Record::try_parse_from(&words[1..]).map_err(Failure::usage)?;
-            // `top` without anybody to watch watches all.
-            record.all_cpus |= words[0] == "top" && record.is_without_target();
+            record.kernel.decide()?;
+            // Without anybody to watch all are watched.
+            record.all_cpus |= record.is_without_target();
             record.rehearse()?
         }
         Some(other) => {
@@ -139,11 +144,8 @@ impl Record {
         let targets = self.targets(held.as_ref())?;
         let mut tried = Vec::new();
         for list in &lists {
-            let sets = list.parse().and_then(|list: EventList| list.resolve(&Tracefs::new()));
-            for spec in
-                sets.map_err(|error| Failure::usage(error.explain()))?.into_iter().flat_map(|set| set.events)
-            {
-                let Some(builder) = stat::builder(&spec) else { continue };
+            for spec in events::resolve(list, &events::machine())?.into_iter().flat_map(|set| set.events) {
+                let Some(builder) = Builder::from_spec(&spec) else { continue };
                 let error = self.open(&builder, &targets).err();
                 tried.push(Rehearsed { event: spec.name, error, required: chosen });
             }
@@ -180,10 +182,8 @@ impl Record {
         } else if !self.pid.is_empty() {
             let scope = Scope::processes(&self.pid).map_err(Failure::new)?;
             scope.slots().iter().filter_map(perfuse::Slot::tid).collect()
-        } else if !self.tid.is_empty() {
-            self.tid.clone()
         } else {
-            return Err(Failure::usage("--for: nobody to record: give a command, or -p, -t, -a or -C"));
+            self.tid.clone()
         };
         // Rings of events that are inherited belong to a cpu (rule F1).
         let on_each_cpu = |tid: u32| cpus.iter().map(move |cpu| Target::thread(tid).on_cpu(*cpu));
@@ -241,7 +241,7 @@ fn tell(line: &str, as_json: bool, tried: &[Rehearsed]) -> Result {
                 })
             })
             .collect();
-        let value = json!({ "schema": "perfuse.doctor.plan/1", "plan": line, "possible": possible, "events": events });
+        let value = json!({ "schema": "perfuse.doctor.plan/1", "plan": line, "possible": possible, "kernel": perfuse::kernel::current().name(), "events": events });
         writeln!(out, "{value:#}")?;
     } else {
         let script = Script::of_the_locale();
@@ -252,7 +252,8 @@ fn tell(line: &str, as_json: bool, tried: &[Rehearsed]) -> Result {
             (true, true) => "this works here, in part",
             (false, _) => "this does not work here",
         };
-        writeln!(out, " {} {answer}: {}", script.sign(verdict), script.text(line))?;
+        let who = if kernel::is_embedded() { ", measured by perfuse itself" } else { "" };
+        writeln!(out, " {} {answer}{who}: {}", script.sign(verdict), script.text(line))?;
     }
     anstream::stdout().write_all(&out)?;
     Ok(ExitCode::from(u8::from(!possible)))

@@ -5,7 +5,7 @@ use perfuse::facts::Facts;
 
 /// How it stands with one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// It works.
     Yes,
     /// It works in part, or could be better.

@@ -9,13 +9,13 @@ const WIDTH: usize = 80;
 
 /// How to write: with all of Unicode, or where the locale has not got it, without.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Script {
+pub(crate) struct Script {
     unicode: bool,
 }
 
 impl Script {
     /// As the locale says: `LC_ALL`, `LC_CTYPE` or `LANG`, the first that is set.
-    pub(super) fn of_the_locale() -> Self {
+    pub(crate) fn of_the_locale() -> Self {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
         let locale = locale.to_ascii_lowercase();
@@ -23,7 +23,7 @@ impl Script {
     }
 
     /// Replaces what the locale has no character for.
-    pub(super) fn text(self, text: &str) -> String {
+    pub(crate) fn text(self, text: &str) -> String {
         if self.unicode {
             return text.to_owned();
         }
@@ -46,7 +46,7 @@ impl Script {
     }
 
     /// The sign of a verdict, in its colour.
-    pub(super) fn sign(self, verdict: Verdict) -> String {
+    pub(crate) fn sign(self, verdict: Verdict) -> String {
         let (sign, colour) = match verdict {
             Verdict::Yes => ("✓", AnsiColor::Green),
             Verdict::Partly => ("▲", AnsiColor::Yellow),
@@ -57,14 +57,14 @@ impl Script {
     }
 
     /// Columns a sign takes.
-    pub(super) fn sign_width(self) -> usize {
+    pub(crate) fn sign_width(self) -> usize {
         if self.unicode { 1 } else { 2 }
     }
 }
 
 /// Writes `text` from the current column `from` on, broken between words so that nothing but a single
 /// long word passes column [`WIDTH`]; further lines start at column `from` too.
-pub(super) fn wrapped(out: &mut dyn Write, text: &str, from: usize) -> io::Result<()> {
+pub(crate) fn wrapped(out: &mut dyn Write, text: &str, from: usize) -> io::Result<()> {
     let mut column = from;
     for (index, word) in text.split(' ').enumerate() {
         let width = word.chars().count();
@@ -82,7 +82,7 @@ pub(super) fn wrapped(out: &mut dyn Write, text: &str, from: usize) -> io::Resul
 }
 
 /// Writes remedies, one to a line, from column `from` on.
-pub(super) fn remedies(
+pub(crate) fn remedies(
     out: &mut dyn Write,
     script: Script,
     remedies: &[String],

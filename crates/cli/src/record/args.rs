@@ -1,6 +1,11 @@
 //! The options of `perfuse record`. Letters and meanings are perf's where perf has them.
 
 use super::selection::{Compression, Selection};
+use super::untaken::OfRecord;
+use super::words::Synth;
+use crate::common::kernel::KernelOption;
+use crate::common::tables::EventsDir;
+use crate::recording::untaken::Untaken;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -19,6 +24,44 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(super) compression: Compression,
+
+    #[command(flatten)]
+    pub(super) kernel: KernelOption,
+
+    #[command(flatten)]
+    pub(super) events_dir: EventsDir,
+
+    /// Put all events into one group
+    #[arg(long)]
+    pub(super) group: bool,
+
+    /// Of tracepoints, leave out what this program does itself
+    #[arg(long)]
+    pub(super) exclude_perf: bool,
+
+    /// Make sense of the options, and no more
+    #[arg(long)]
+    pub(super) dry_run: bool,
+
+    /// Go before all ordinary tasks, with this priority of SCHED_FIFO
+    #[arg(short = 'r', long, value_name = "PRIORITY", value_parser = clap::value_parser!(i32).range(1..100))]
+    pub(super) realtime: Option<i32>,
+
+    /// Of what was there before, tell only about tasks, their maps, or cgroups; no: about nothing but the kernel
+    #[arg(long, value_name = "no|all|task,mmap,cgroup", default_value = "all", hide_default_value = true)]
+    pub(super) synth: Synth,
+
+    /// For perf's sake: nothing is compiled
+    #[arg(long, hide = true)]
+    pub(super) clang_path: Option<OsString>,
+
+    /// The same
+    #[arg(long, hide = true, allow_hyphen_values = true)]
+    pub(super) clang_opt: Option<OsString>,
+
+    /// For perf's sake: no kernel image is needed to record
+    #[arg(long, hide = true)]
+    pub(super) vmlinux: Option<OsString>,
 
     /// Samples a second; max: as many as the kernel allows
     #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count")]
@@ -73,9 +116,14 @@ pub(crate) struct Args {
     pub(super) cgroup: Option<String>,
 
     /// Sample whole cpus, and keep what belongs to the command or the processes and what they start: sees
-    /// processes too short for clocks of their own, and any number of threads, but takes the rights of -a
+    /// processes too short for clocks of their own, and any number of threads, but takes the rights of -a.
+    /// The default for a command without -e, where that is allowed
     #[arg(long, conflicts_with_all = ["tid", "all_cpus", "cpu", "cgroup", "no_inherit", "per_thread", "overwrite"])]
     pub(super) follow: bool,
+
+    /// Have the command's own clocks sample it, and what it starts, as perf does
+    #[arg(long, conflicts_with = "follow")]
+    pub(super) no_follow: bool,
 
     /// Leave out what the recorded tasks start
     #[arg(short = 'i', long)]
@@ -108,6 +156,14 @@ pub(crate) struct Args {
     /// For perf's sake: build-ids are never put into a cache
     #[arg(short = 'N', long)]
     pub(super) no_buildid_cache: bool,
+
+    /// Leave out what tells of BPF programs
+    #[arg(long)]
+    pub(super) no_bpf_event: bool,
+
+    /// Read each sample at once, in place of many at a time
+    #[arg(long)]
+    pub(super) no_buffering: bool,
 
     /// Leave build-ids out
     #[arg(short = 'B', long)]
@@ -193,7 +249,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) sample_cpu: bool,
 
-    /// For perf's sake: records always tell their event
+    /// Each record tells its event at its very beginning or end, even if there is only one
     #[arg(long)]
     pub(super) sample_identifier: bool,
 
@@ -244,6 +300,9 @@ pub(crate) struct Args {
     /// Say nothing unless something is wrong
     #[arg(short = 'q', long, conflicts_with = "verbose")]
     pub(super) quiet: bool,
+
+    #[command(flatten)]
+    _untaken: Untaken<OfRecord>,
 
     /// The command to run
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]

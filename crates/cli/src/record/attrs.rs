@@ -1,14 +1,14 @@
 //! What the kernel is asked for: the attr of each event, as perf's for the same options, and the event
 //! that tells about tasks.
 //!
-//! Differences from perf, on purpose: records always carry IDENTIFIER (one way to find their event, with any
-//! number of events) and the time, which is CLOCK_MONOTONIC; rings wake the reader when they are half full;
-//! maps carry build-ids where the kernel can; `inherit` is not set where it means nothing, on whole cpus; the
-//! event that tells about tasks counts the user side, so that everybody may have it.
+//! Differences from perf, on purpose: records always carry the time, which is CLOCK_MONOTONIC; maps carry
+//! build-ids where the kernel can; the event that tells about tasks counts the user side, so that everybody
+//! may have it.
 
 use super::plan::{Chains, Fields, Plan, Rate, Request, Whom};
+use super::terms;
+use crate::common::kernel::is_embedded;
 use crate::common::start::Start;
-use crate::stat;
 use perfuse::abi::regs::Arch;
 use perfuse::abi::{Attr, AttrFlags, BranchSampleType, EventType, ReadFormat, SampleType, Software};
 use perfuse::{Builder, Cgroup, Counter, Error, SetEvent};
@@ -21,8 +21,8 @@ pub(super) struct Wanted {
     pub(super) tracker: usize,
 }
 
-/// Makes the events. `watermark` is the number of bytes at which a ring wakes the reader.
-pub(super) fn wanted(plan: &Plan, requests: &[Request], watermark: u32) -> Result<Wanted, Error> {
+/// Makes the events. Their rings wake the reader when they are half full (rules G14 and G15), or with each sample.
+pub(super) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error> {
     // Sampling starts with the command: then its own event can tell about tasks too, from the same moment.
     let on_exec = plan.whom == Whom::Command && plan.start == Start::AtOnce;
     let mut events: Vec<SetEvent> = Vec::new();
@@ -36,12 +36,15 @@ pub(super) fn wanted(plan: &Plan, requests: &[Request], watermark: u32) -> Resul
             builder = builder.period(0).with(|attr| attr.sample_type = sample_type);
         }
         let cgroup = request.cgroup.as_deref().map(Cgroup::open).transpose()?;
-        events.push(SetEvent { builder, group: request.group, cgroup });
+        let (cpus, inherit) = (request.spec.cpus(), request.spec.options.inherit);
+        events.push(SetEvent { builder, group: request.group, cgroup, cpus, inherit });
     }
     let tracker = if on_exec { 0 } else { events.len() };
     if !on_exec {
         let fields = SampleType::IP | SampleType::TID | SampleType::TIME;
         let fields = if plan.fields.cpu { fields | SampleType::CPU } else { fields };
+        let tells_period = plan.fields.period || matches!(plan.rate, Rate::Frequency(_));
+        let fields = if tells_period { fields | SampleType::PERIOD } else { fields };
         // What happens before the command's exec is about us.
         let held = plan.whom == Whom::Command;
         let dummy = Counter::builder(Software::DUMMY).user_only().period(1).sample(fields);
@@ -50,12 +53,21 @@ pub(super) fn wanted(plan: &Plan, requests: &[Request], watermark: u32) -> Resul
     }
     for (index, event) in events.iter_mut().enumerate() {
         let mut changed = event.builder.clone().with(|attr| {
-            attr.set_wakeup_watermark(watermark);
+            if !plan.buffering {
+                attr.set_wakeup_events(1);
+            }
+            if plan.fields.identifier {
+                attr.sample_type |= SampleType::IDENTIFIER;
+            }
             if let Some(clock) = plan.clock {
                 attr.flags |= AttrFlags::USE_CLOCKID;
                 attr.clockid = clock;
             }
         });
+        if plan.inherit && matches!(plan.whom, Whom::Cpus(_)) {
+            // There it means nothing; perf sets it too.
+            event.inherit = event.inherit.or(Some(true));
+        }
         if index == tracker {
             changed = tracking(changed, plan);
         }
@@ -75,32 +87,46 @@ fn tracking(builder: Builder, plan: &Plan) -> Builder {
             attr.flags |= F::MMAP | F::COMM | F::TASK | plan.sideband;
             attr.flags.set(F::MMAP_DATA, data);
         })
-        .prefer(|attr| attr.flags |= F::MMAP2 | F::COMM_EXEC | F::KSYMBOL | F::BPF_EVENT);
+        .prefer(|attr| attr.flags |= F::MMAP2 | F::COMM_EXEC | F::KSYMBOL)
+        .prefer(|attr| attr.flags.set(F::BPF_EVENT, plan.bpf));
     if plan.build_ids { builder.prefer(|attr| attr.flags |= F::BUILD_ID) } else { builder }
 }
 
 /// Whether maps without code matter: for data addresses, and for unwinding through sections that are not
 /// mapped with the code.
 pub(super) fn needs_data_maps(plan: &Plan) -> bool {
-    plan.fields.data || matches!(plan.chains, Some(Chains::Stack(_)))
+    plan.fields.data || terms::any_stacks(plan)
 }
 
 pub(super) fn is_tracepoint(request: &Request) -> bool {
-    matches!(request.spec.source, perfuse_events::Source::Kernel { type_: EventType::TRACEPOINT, .. })
+    request.spec.event_type() == Some(EventType::TRACEPOINT)
+}
+
+/// What happens rarely enough to be sampled each time.
+fn counts_one_by_one(request: &Request) -> bool {
+    is_tracepoint(request)
+        || request.spec.probe.is_some()
+        || request.spec.event_type() == Some(EventType::BREAKPOINT)
 }
 
 /// An event that is sampled; `None` for what the kernel does not count.
 fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     let fields = plan.fields;
-    let mut builder = stat::builder(&request.spec)?;
+    let mut builder = Builder::from_spec(&request.spec)?;
     if !fields.exclude.is_empty() && request.spec.exclude == (Exclude { guest: true, ..Exclude::default() }) {
         builder = builder.user_and_kernel().with(|attr| attr.flags |= fields.exclude);
+    }
+    // Nobody who is followed is idle. Only clocks tick for the idle task, and only they know of it everywhere.
+    if plan.follow.is_some() && builder.attr().type_ == EventType::SOFTWARE {
+        builder = builder.with(|attr| attr.flags |= AttrFlags::EXCLUDE_IDLE);
     }
     if request.spec.precise == Precise::Most {
         builder = builder.most_precise();
     }
     let tracepoint = is_tracepoint(request);
-    let rate = if tracepoint && !plan.rate_given { Rate::Period(1) } else { plan.rate };
+    let usual = if counts_one_by_one(request) && !plan.rate_given { Rate::Period(1) } else { plan.rate };
+    let rate = terms::rate(plan, &request.spec).unwrap_or(usual);
+    let how = terms::chains(plan, &request.spec);
     let mut sample = SampleType::IP | SampleType::TID | SampleType::TIME;
     builder = match rate {
         Rate::Frequency(hz) => {
@@ -109,9 +135,9 @@ fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
         }
         Rate::Period(period) => builder.period(period),
     };
-    let stack = matches!(plan.chains, Some(Chains::Stack(_)));
+    let stack = matches!(how, Some(Chains::Stack(_)));
     let chosen = [
-        (fields.period || tracepoint, SampleType::PERIOD),
+        (fields.period || tracepoint || is_embedded(), SampleType::PERIOD),
         (fields.cpu || fields.raw || tracepoint, SampleType::CPU),
         (fields.raw || tracepoint, SampleType::RAW),
         (fields.data || stack, SampleType::ADDR | SampleType::DATA_SRC),
@@ -136,15 +162,18 @@ fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
             attr.set_sample_freq(0);
         }
     });
-    builder = chains(builder, plan);
-    let branches = plan.branches;
+    builder = chains(builder, plan, how);
+    if let Some(entries) = request.spec.options.max_stack {
+        builder = builder.with(|attr| attr.sample_max_stack = entries);
+    }
+    let branches = plan.branches | terms::branches(&request.spec).unwrap_or_default();
     if branches.is_empty() { Some(builder) } else { Some(builder.with(|attr| branch_stack(attr, branches))) }
 }
 
 /// The weight of a sample: with its parts, where the kernel knows them. It refuses both at once.
 fn weight() -> SampleType {
     let parts = SampleType::WEIGHT_STRUCT;
-    let known = perfuse::kernel::linux().support().sample_type.contains(parts);
+    let known = perfuse::kernel::current().support().sample_type.contains(parts);
     if known { parts } else { SampleType::WEIGHT }
 }
 
@@ -169,10 +198,10 @@ fn branch_stack(attr: &mut Attr, branches: BranchSampleType) {
     }
 }
 
-fn chains(builder: Builder, plan: &Plan) -> Builder {
+fn chains(builder: Builder, plan: &Plan, how: Option<Chains>) -> Builder {
     let sides = plan.fields.exclude_chains;
-    let builder = if plan.chains.is_some() { builder.with(|attr| attr.flags |= sides) } else { builder };
-    match plan.chains {
+    let builder = if how.is_some() { builder.with(|attr| attr.flags |= sides) } else { builder };
+    match how {
         None => builder,
         Some(Chains::FramePointers) => builder.sample(SampleType::CALLCHAIN),
         Some(Chains::Stack(bytes)) => builder.with(|attr| {

@@ -23,7 +23,7 @@ pub(super) struct Target {
 
 /// The descriptor of standard output, kept for the recording alone: whatever else is written there, as by
 /// the recorded command, goes to standard error from now on.
-pub(super) fn take_standard_output() -> Result<File, Failure> {
+pub(crate) fn take_standard_output() -> Result<File, Failure> {
     use std::io::IsTerminal;
     if io::stdout().is_terminal() {
         return Err(Failure::usage("a recording is nothing for a terminal: -o - wants a pipe or a file"));
@@ -37,17 +37,7 @@ pub(super) fn take_standard_output() -> Result<File, Failure> {
 impl Target {
     /// Starts a file.
     pub(super) fn create(plan: &Plan, path: &Path, events: &[NewEvent]) -> Result<Self, Failure> {
-        let mut old = None;
-        if fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
-            let mut name = path.as_os_str().to_owned();
-            name.push(".old");
-            fs::rename(path, &name).map_err(|error| cannot("rename", path, &error))?;
-            old = Some(PathBuf::from(name));
-        }
-        // Only the owner may read it: it holds parts of the recorded programs' memory.
-        let mut options = File::options();
-        let file = options.create(true).truncate(true).read(true).write(true).mode(0o600).open(path);
-        let file = file.map_err(|error| cannot("write", path, &error))?;
+        let (file, old) = renew(path)?;
         match Writer::file(file, events) {
             Ok(mut writer) => {
                 compress(plan, &mut writer)?;
@@ -79,6 +69,26 @@ impl Target {
             put_back(path, self.old.as_deref());
         }
     }
+}
+
+/// A file for a recording. One that is there already gets another name.
+pub(crate) fn fresh_file(path: &Path) -> Result<File, Failure> {
+    renew(path).map(|(file, _)| file)
+}
+
+/// The same, with the name of the file that was there.
+fn renew(path: &Path) -> Result<(File, Option<PathBuf>), Failure> {
+    let mut old = None;
+    if fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".old");
+        fs::rename(path, &name).map_err(|error| cannot("rename", path, &error))?;
+        old = Some(PathBuf::from(name));
+    }
+    // Only the owner may read it: it holds parts of the recorded programs' memory.
+    let mut options = File::options();
+    let file = options.create(true).truncate(true).read(true).write(true).mode(0o600).open(path);
+    Ok((file.map_err(|error| cannot("write", path, &error))?, old))
 }
 
 fn put_back(path: &Path, old: Option<&Path>) {

@@ -7,8 +7,8 @@
 //! first. So what belongs to nobody known waits until all rings have been read once more. Were it still
 //! unknown then, it would have been recorded before the fork.
 
-use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{Misc, RawRecord, RecordFormat, RecordType};
+use perfuse::abi::{ByteOrder, SampleType};
 use std::collections::HashSet;
 
 /// Tasks that are followed.
@@ -17,6 +17,8 @@ pub(super) struct Follow {
     tids: HashSet<u32>,
     /// The command, until it is executed: what it does before is done by this program.
     awaited: Option<u32>,
+    /// When it was executed: another cpu may have records of it from before.
+    executed_ns: Option<u64>,
     /// Records of tasks that were not known: of the pass before, and of this one.
     older: Vec<u8>,
     newer: Vec<u8>,
@@ -115,7 +117,7 @@ impl Follow {
         match owner(record, format) {
             Owner::Nobody => true,
             Owner::Parent { parent, child } => {
-                let followed = self.tids.contains(&parent);
+                let followed = self.tids.contains(&parent) && self.executed_ns <= format.time_of(record);
                 if followed {
                     self.tids.insert(child);
                     // The number is used again.
@@ -129,9 +131,10 @@ impl Follow {
                     && self.awaited == Some(tid);
                 if executed {
                     self.awaited = None;
+                    self.executed_ns = format.time_of(record);
                     self.tids.insert(tid);
                 }
-                let followed = self.tids.contains(&tid);
+                let followed = self.tids.contains(&tid) && self.executed_ns <= format.time_of(record);
                 if followed && record.header.kind == RecordType::EXIT {
                     self.gone[1].push(tid);
                 }
@@ -147,8 +150,9 @@ fn owner(record: &RawRecord<'_>, format: &RecordFormat) -> Owner {
         word.map_or(0, |word| u32::from_ne_bytes(*word))
     };
     match record.header.kind {
-        // Behind the identifier and the address come the process and the thread.
-        RecordType::SAMPLE => Owner::Task(word(20)),
+        // Behind the address, and the identifier if there is one, come the process and the thread.
+        RecordType::SAMPLE if format.sample_type.contains(SampleType::IDENTIFIER) => Owner::Task(word(20)),
+        RecordType::SAMPLE => Owner::Task(word(12)),
         RecordType::COMM | RecordType::MMAP | RecordType::MMAP2 | RecordType::NAMESPACES => {
             Owner::Task(word(4))
         }
@@ -165,6 +169,10 @@ fn owner(record: &RawRecord<'_>, format: &RecordFormat) -> Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn format() -> RecordFormat {
+        RecordFormat { sample_type: SampleType::IDENTIFIER, ..RecordFormat::default() }
+    }
 
     fn record(kind: RecordType, misc: Misc, words: &[u32]) -> Vec<u8> {
         let mut bytes = kind.0.to_ne_bytes().to_vec();
@@ -184,7 +192,7 @@ mod tests {
 
     #[test]
     fn children_are_followed_whatever_is_read_first() {
-        let format = RecordFormat::default();
+        let format = format();
         let mut follow = Follow::threads([1]);
         // A grandchild's sample and the fork of it are read before the fork of the child.
         let kept = follow.pick(&[sample(3), fork(2, 3), sample(9), sample(1)].concat(), &[], &format);
@@ -198,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_command_is_followed_from_its_exec_to_its_end() {
-        let format = RecordFormat::default();
+        let format = format();
         let mut follow = Follow::command(5);
         let exec = record(RecordType::COMM, Misc::COMM_EXEC, &[5, 5]);
         let exit = record(RecordType::EXIT, Misc::empty(), &[5, 1, 5, 1, 0, 0]);
@@ -209,5 +217,17 @@ mod tests {
             follow.next_pass(&format);
         }
         assert!(follow.pick(&sample(5), &[], &format).is_empty());
+    }
+
+    #[test]
+    fn what_another_cpu_has_from_before_the_exec_is_left_out() {
+        let sample_type = SampleType::IP | SampleType::TID | SampleType::TIME;
+        let format = RecordFormat { sample_type, sample_id_all: true, ..RecordFormat::default() };
+        let mut follow = Follow::command(5);
+        let sample = |time| record(RecordType::SAMPLE, Misc::empty(), &[0, 0, 5, 5, time, 0]);
+        let exec = record(RecordType::COMM, Misc::COMM_EXEC, &[5, 5, 0, 0, 5, 5, 70, 0]);
+        assert_eq!(follow.pick(&exec, &[], &format), exec);
+        let other = [sample(69), sample(70), sample(71)].concat();
+        assert_eq!(follow.pick(&other, &[], &format), [sample(70), sample(71)].concat());
     }
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Facts, owned, so that sections can borrow them.
 #[derive(Debug, Default)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     host: String,
     release: String,
     arch: String,
@@ -37,7 +37,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
 
 impl Machine {
-    pub(super) fn look() -> Self {
+    pub(crate) fn look() -> Self {
         let uname = rustix::system::uname();
         let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
         let list = |file: &str| parse_cpu_list(read(&format!("{CPUS}/{file}")).as_deref()?.trim());
@@ -146,7 +146,7 @@ impl Machine {
     }
 
     /// The sections.
-    pub(super) fn features(&self) -> Vec<Feature<'_>> {
+    pub(crate) fn features(&self) -> Vec<Feature<'_>> {
         let mut all = vec![
             Feature::Hostname(Str::new(&self.host)),
             Feature::OsRelease(Str::new(&self.release)),

@@ -3,6 +3,8 @@
 
 use super::attrs::{self, Wanted};
 use super::plan::{Chains, Destination, Plan, Request, Whom};
+use super::terms;
+use crate::common::kernel::is_embedded;
 use crate::exit::Failure;
 use perfuse::abi::{AttrFlags, EventType, Software};
 use perfuse::diagnosis::Cause;
@@ -30,8 +32,13 @@ pub(super) struct Opened {
     pub(super) details: Vec<String>,
 }
 
-/// Opens what the plan asks for.
-pub(super) fn open(plan: &Plan, command: Option<&HeldCommand>) -> Result<Opened, Failure> {
+/// Opens what the plan asks for, and tells which plan it was: where only the clock can be sampled, that of the cpus
+/// by `following` is better than one of the command's own, if it may be had.
+pub(super) fn open<'p>(
+    mut plan: &'p Plan,
+    following: Option<&'p Plan>,
+    command: Option<&HeldCommand>,
+) -> Result<(&'p Plan, Opened), Failure> {
     let mut remarks = plan.remarks.clone();
     let mut requests = plan.events.clone();
     let opened = match attempt(plan, &requests, command) {
@@ -39,7 +46,13 @@ pub(super) fn open(plan: &Plan, command: Option<&HeldCommand>) -> Result<Opened,
         Err(error) if plan.default_events && error.is_unsupported() && !needs_branches(plan) => {
             remarks.push(instead(plan, &error));
             requests.iter_mut().for_each(|request| request.spec = cpu_clock());
-            attempt(plan, &requests, command)?
+            match following.and_then(|plan| Some((plan, attempt(plan, &requests, command).ok()?))) {
+                Some((following, opened)) => {
+                    plan = following;
+                    opened
+                }
+                None => attempt(plan, &requests, command)?,
+            }
         }
         Err(error) if error.cause() == Cause::Group && requests.iter().any(|request| request.weak) => {
             remarks.push(format!("groups of weak events are taken apart: {}", error.cause().words()));
@@ -57,16 +70,16 @@ pub(super) fn open(plan: &Plan, command: Option<&HeldCommand>) -> Result<Opened,
     let mut opened = Opened { set, requests, names: Vec::new(), tracker, remarks, details: Vec::new() };
     opened.filter()?;
     opened.describe(plan);
-    Ok(opened)
+    Ok((plan, opened))
 }
 
 fn needs_branches(plan: &Plan) -> bool {
-    !plan.branches.is_empty() || plan.chains == Some(Chains::LastBranches)
+    terms::any_branches(plan)
 }
 
 fn cpu_clock() -> EventSpec {
     let (type_, config) = (EventType::SOFTWARE, Software::CPU_CLOCK.0);
-    EventSpec::new("cpu-clock", Source::Kernel { type_, config, more: [0; 3] })
+    EventSpec::new("cpu-clock", Source::Kernel { type_, config, more: [0; 4] })
 }
 
 fn instead(plan: &Plan, error: &Error) -> String {
@@ -92,25 +105,14 @@ fn attempt(
     /// Threads that start other threads all the time are never all known.
     const ATTEMPTS: usize = 5;
     let pages = plan.pages.unwrap_or_else(|| default_pages(plan));
-    let bytes = pages.next_power_of_two() * page_size();
     let ring = RingOptions { pages, exact: false, overwrite: plan.overwrite };
-    let mut wanted = attrs::wanted(plan, requests, watermark(bytes))?;
+    let wanted = attrs::wanted(plan, requests)?;
     for number in 1.. {
         let before = threads(&plan.whom);
         let scope = scope(plan, command)?;
         let scope = if plan.inherit { scope } else { scope.without_children() };
         let scope = if plan.by_thread { scope.by_thread() } else { scope };
         let set = SamplerSet::open(&scope, &wanted.events, ring)?;
-        if set.ring_bytes() < bytes && number < ATTEMPTS {
-            // The ring had to be smaller; its half is less too.
-            let smaller = attrs::wanted(plan, requests, watermark(set.ring_bytes()))?;
-            let was = watermark(bytes);
-            if set.attr(0).is_some_and(|attr| attr.wakeup_watermark() == Some(was)) {
-                drop(set);
-                wanted = smaller;
-                continue;
-            }
-        }
         // A thread that started before its parent was attached is not inherited.
         let missed = before != threads(&plan.whom);
         if !missed || number >= ATTEMPTS {
@@ -120,16 +122,12 @@ fn attempt(
     unreachable!("the last attempt returns")
 }
 
-fn watermark(ring_bytes: usize) -> u32 {
-    u32::try_from(ring_bytes / 2).unwrap_or(u32::MAX)
-}
-
 /// Some milliseconds of a busy tracepoint, or of copies of stacks, fit in: the reader may have to wait for a
 /// cpu. All rings together take no more than 32 MiB, as long as each has what perf's have.
 fn default_pages(plan: &Plan) -> usize {
     let share = (32 << 20) / perfuse::online_cpus().len().next_power_of_two();
     let bytes = share.clamp(512 << 10, 4 << 20);
-    let with_stacks = matches!(plan.chains, Some(Chains::Stack(_)));
+    let with_stacks = terms::any_stacks(plan);
     bytes * (1 + usize::from(with_stacks)) / page_size()
 }
 
@@ -206,7 +204,20 @@ impl Opened {
         if plan.verbose || given_up.iter().any(|given| !given.contains("does not know")) {
             self.remarks.extend(given_up.iter().map(|given| format!("recorded without {given}")));
         }
-        let inherit = |given: &perfuse::GivenUp| given.what == "inherit";
+        let alone = |index: &usize| {
+            self.set.given_up(*index).iter().any(|given| given.why == perfuse::GivenUpWhy::BreaksForks)
+        };
+        let alone: Vec<_> = (0..events).filter(alone).map(|index| self.names[index].as_str()).collect();
+        if !alone.is_empty() {
+            self.remarks.push(format!(
+                "{}: recorded without what the recorded tasks start (Linux could start nothing under an inherited \
+                 probe); -a records all",
+                alone.join(", ")
+            ));
+        }
+        let inherit = |given: &perfuse::GivenUp| {
+            given.what == "inherit" && given.why != perfuse::GivenUpWhy::BreaksForks
+        };
         if (0..events).any(|index| self.set.given_up(index).iter().any(inherit)) {
             self.remarks.push(
                 "what the recorded tasks start is left out: this kernel refuses the values of groups (modifier S) \
@@ -214,7 +225,12 @@ impl Opened {
                     .to_owned(),
             );
         }
-        if !without_kernel.is_empty() {
+        if !without_kernel.is_empty() && is_embedded() {
+            self.remarks.push(
+                "user side only: without Linux' perf_events time in the kernel is seen where system calls return"
+                    .to_owned(),
+            );
+        } else if !without_kernel.is_empty() {
             let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
             let to = if plan.output == Destination::Pipe { "" } else { " (perfuse doctor tells more)" };
             self.remarks.push(format!(

@@ -1,12 +1,14 @@
 //! The options, checked: whom to record, which events, how, and where to.
 
 use super::args::Args;
-use super::words::{branches, chains, clock, frequency, pages, processes_of, registers, size, switch};
+use super::terms;
+use super::words::{Synth, branches, chains, clock, frequency, pages, processes_of, registers, size, switch};
+use crate::common::events;
 use crate::common::start::Start;
 use crate::exit::Failure;
 use perfuse::abi::{AttrFlags, BranchSampleType, EventType, Hardware};
 use perfuse::{online_cpus, parse_cpu_list};
-use perfuse_events::{EventList, EventSet, EventSpec, Precise, Source, Tracefs};
+use perfuse_events::{EventSet, EventSpec, Precise, Source};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +19,8 @@ pub(super) struct Plan {
     pub(super) whom: Whom,
     /// Of what the cpus record, only these processes, or the command, are kept, with what they start.
     pub(super) follow: Option<Vec<u32>>,
+    /// Whole cpus may be sampled in place of the command: see [`Plan::following`].
+    pub(super) may_follow: bool,
     /// The command to run: what is recorded, or what tells when to stop.
     pub(super) command: Vec<OsString>,
     pub(super) events: Vec<Request>,
@@ -34,9 +38,15 @@ pub(super) struct Plan {
     pub(super) pages: Option<usize>,
     pub(super) overwrite: bool,
     pub(super) tail_synthesize: bool,
+    /// What is told about what was there before.
+    pub(super) synth: Synth,
     pub(super) clock: Option<i32>,
     pub(super) compression: Option<i32>,
     pub(super) build_ids: bool,
+    /// BPF programs are told of, those there are and those that come.
+    pub(super) bpf: bool,
+    /// Records wait in their ring until it is half full.
+    pub(super) buffering: bool,
     pub(super) fields: Fields,
     /// Flags of the event that tells about tasks.
     pub(super) sideband: AttrFlags,
@@ -117,6 +127,7 @@ pub(super) struct Fields {
     pub(super) raw: bool,
     pub(super) times: bool,
     pub(super) cpu: bool,
+    pub(super) identifier: bool,
     pub(super) period: bool,
     pub(super) cgroup: bool,
     pub(super) per_thread_counts: bool,
@@ -146,9 +157,19 @@ pub(super) enum Switch {
 /// its clock is not missed or hit always.
 const HZ: u64 = 997;
 
+/// Whole cpus are sampled without being asked for up to the rate that perf has by default.
+const MOST_FOLLOWED_HZ: u64 = 4000;
+
 impl Plan {
     pub(super) fn new(args: &Args) -> Result<Self, Failure> {
         let mut remarks = Vec::new();
+        for (given, why) in [
+            (&args.clang_path, "--clang-path means nothing here: nothing is compiled"),
+            (&args.clang_opt, "--clang-opt means nothing here: nothing is compiled"),
+            (&args.vmlinux, "--vmlinux means nothing here: no kernel image is needed to record"),
+        ] {
+            remarks.extend(given.is_some().then(|| why.to_owned()));
+        }
         let whom = whom(args)?;
         let rate = match (args.count, args.frequency.as_deref()) {
             (Some(period), _) => Rate::Period(period),
@@ -190,7 +211,6 @@ impl Plan {
         if chains == Some(Chains::LastBranches) && !branches.is_empty() {
             return Err(Failure::usage("-b and -j want the branches that --call-graph lbr is made of"));
         }
-        let mut exclude = exclude;
         let (mut whom, mut follow) = (whom, None);
         if args.follow {
             follow = Some(match whom {
@@ -198,14 +218,22 @@ impl Plan {
                 _ => Vec::new(),
             });
             whom = Whom::Cpus(online_cpus());
-            // Nobody who is followed is idle.
-            exclude |= AttrFlags::EXCLUDE_IDLE;
         }
+        // What was asked for in detail is asked of the kernel as perf does; and others on the machine are not
+        // interrupted more often, or with more to do, than by a recording of perf.
+        let may_follow = whom == Whom::Command
+            && args.selection.lists.is_empty()
+            && matches!(rate, Rate::Frequency(hz) if hz <= MOST_FOLLOWED_HZ)
+            && matches!(chains, None | Some(Chains::FramePointers))
+            && branches.is_empty()
+            && !(args.no_follow || args.no_inherit || args.per_thread || args.overwrite)
+            && !(args.stat || args.no_samples || args.switch_events);
         let on_cpus = matches!(whom, Whom::Cpus(_));
         Ok(Plan {
             follow,
+            may_follow,
             command: args.command.clone(),
-            events: events(args)?,
+            events: requests(args)?,
             default_events: args.selection.lists.is_empty(),
             rate,
             rate_given: args.count.is_some() || args.frequency.is_some(),
@@ -215,10 +243,13 @@ impl Plan {
             by_thread: args.per_thread,
             pages: args.mmap_pages.as_deref().map(pages).transpose()?,
             overwrite: args.overwrite,
+            synth: args.synth,
             tail_synthesize: args.tail_synthesize || args.overwrite,
             clock: clock(&args.clockid)?,
             compression: args.compression.level,
             build_ids: !args.no_buildid,
+            bpf: !args.no_bpf_event,
+            buffering: !args.no_buffering,
             fields: Fields {
                 data: args.data,
                 weight: args.weight,
@@ -232,6 +263,7 @@ impl Plan {
                 raw: args.raw_samples,
                 times: args.running_time,
                 cpu: args.sample_cpu || on_cpus,
+                identifier: args.sample_identifier,
                 period: args.period,
                 cgroup: args.all_cgroups,
                 per_thread_counts: args.stat,
@@ -250,6 +282,17 @@ impl Plan {
             remarks,
             whom,
         })
+    }
+}
+
+impl Plan {
+    /// The same recording made by sampling whole cpus, if that is a matter of course: clocks of tasks begin
+    /// anew in each process, and never sample one that ends within a period.
+    pub(super) fn following(&self) -> Option<Plan> {
+        let mut plan = self.may_follow.then(|| self.clone())?;
+        (plan.whom, plan.follow) = (Whom::Cpus(online_cpus()), Some(Vec::new()));
+        plan.fields.cpu = true;
+        Some(plan)
     }
 }
 
@@ -274,28 +317,26 @@ fn whom(args: &Args) -> Result<Whom, Failure> {
         let wrong = || Failure::usage(format_args!("-C wants cpus such as 0-3,8, not '{list}'"));
         return Ok(Whom::Cpus(cpus.ok_or_else(wrong)?));
     }
-    if args.all_cpus || args.cgroup.is_some() {
+    // Without a command it is the whole system, as with perf.
+    if args.all_cpus || args.cgroup.is_some() || args.command.is_empty() {
         return Ok(Whom::Cpus(online_cpus()));
-    }
-    if args.command.is_empty() {
-        return Err(Failure::usage("nothing to record: give a command, or -p, -t, -a or -C (see --help)"));
     }
     Ok(Whom::Command)
 }
 
-fn events(args: &Args) -> Result<Vec<Request>, Failure> {
-    let catalogue = Tracefs::new();
+fn requests(args: &Args) -> Result<Vec<Request>, Failure> {
+    let catalogue = events::machine();
     let mut requests = Vec::new();
     let mut groups = 0;
     for listed in &args.selection.lists {
-        let sets = listed.events.parse().and_then(|list: EventList| list.resolve(&catalogue));
-        for EventSet { name, weak, events, .. } in sets.map_err(|error| Failure::usage(error.explain()))? {
+        for EventSet { name, weak, events, .. } in events::resolve(&listed.events, &catalogue)? {
             groups += 1;
-            if let Some(spec) = events.iter().find(|spec| matches!(spec.source, Source::Tool(_))) {
+            if let Some(spec) = events.iter().find(|spec| spec.is_tools()) {
                 let name = &spec.name;
                 return Err(Failure::usage(format_args!("{name} cannot be sampled; perfuse stat counts it")));
             }
             let group = (events.len() > 1).then_some(groups);
+            events.iter().try_for_each(terms::check)?;
             requests.extend(events.into_iter().map(|spec| Request {
                 filter: listed.filter.clone(),
                 group,
@@ -307,14 +348,39 @@ fn events(args: &Args) -> Result<Vec<Request>, Failure> {
     }
     if requests.is_empty() {
         let source =
-            Source::Kernel { type_: EventType::HARDWARE, config: Hardware::CPU_CYCLES.0, more: [0; 3] };
+            Source::Kernel { type_: EventType::HARDWARE, config: Hardware::CPU_CYCLES.0, more: [0; 4] };
         requests
             .push(Request::new(EventSpec { precise: Precise::Most, ..EventSpec::new("cycles:P", source) }));
+    }
+    if args.group {
+        requests.iter_mut().for_each(|request| (request.group, request.weak) = (Some(0), false));
+    }
+    if args.exclude_perf {
+        exclude_ourselves(&mut requests)?;
     }
     if let Some(list) = &args.cgroup {
         bind(list, &mut requests)?;
     }
     Ok(requests)
+}
+
+/// The hits of this program are left out, in addition to what other filters leave out.
+fn exclude_ourselves(requests: &mut [Request]) -> Result<(), Failure> {
+    let own = format!("common_pid != {}", std::process::id());
+    let mut any = false;
+    for request in requests.iter_mut().filter(|request| super::attrs::is_tracepoint(request)) {
+        any = true;
+        request.filter = Some(match request.filter.take() {
+            Some(filter) => format!("({filter}) && {own}"),
+            None => own.clone(),
+        });
+    }
+    match any {
+        true => Ok(()),
+        false => {
+            Err(Failure::usage("--exclude-perf is for tracepoints, and there are none among the events"))
+        }
+    }
 }
 
 /// One cgroup is for all events; of several, the n-th is for the n-th event.
@@ -429,13 +495,18 @@ pub(super) mod tests {
     #[test]
     fn contradictions_are_refused() {
         for line in [
-            "",
             "-p 1 -a",
             "-e nonsense true",
             "-C 3-1",
             "-b -j any true",
             "-e cs -G a,b true",
             "-b --call-graph lbr true",
+            "--exclude-perf -e cs true",
+            "--synth nonsense true",
+            "--off-cpu true",
+            "--kcore true",
+            "--threads=cpu true",
+            "-S true",
         ] {
             assert!(plan(line).is_err(), "{line}");
         }

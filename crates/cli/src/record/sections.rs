@@ -5,8 +5,9 @@ use super::bpf::Programs;
 use super::formats::Formats;
 use super::machine::Machine;
 use super::opening::Opened;
-use super::plan::{Chains, Plan, Request};
+use super::plan::{Plan, Request};
 use super::tally::Tally;
+use super::terms;
 use perfuse::abi::record::{CpuMode, Misc};
 use perfuse_data::Str;
 use perfuse_data::feature::{self, Clock, Compressed, Feature, Group, SampleTime};
@@ -53,7 +54,7 @@ impl Facts {
             all.push(Feature::ClockResolution(resolution));
             all.push(Feature::Clock(clock));
         }
-        if !plan.branches.is_empty() || plan.chains == Some(Chains::LastBranches) {
+        if terms::any_branches(plan) {
             all.push(Feature::BranchStack);
         }
         all.extend(self.formats.as_ref().map(|formats| Feature::TracingData(Box::new(formats.section()))));

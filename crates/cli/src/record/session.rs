@@ -102,7 +102,8 @@ impl<'a> Session<'a> {
         let held = plan.command.split_first().map(|(program, rest)| Command::new(program).args(rest).hold());
         let held = held.transpose()?;
         let pid = held.as_ref().map(|held| held.pid());
-        let opened = opening::open(plan, held.as_ref())?;
+        let following = plan.following();
+        let (plan, opened) = opening::open(plan, following.as_ref(), held.as_ref())?;
         // Rings have to be read in time, also where all cpus are busy. Not everybody may go first; the command
         // is a process of its own already and does not.
         let _ = rustix::process::setpriority_process(None, -20);
@@ -124,7 +125,7 @@ impl<'a> Session<'a> {
             opened.details.iter().for_each(|detail| live.say(detail));
         }
         let mut programs = Programs::default();
-        if opened.has_kernel() {
+        if opened.has_kernel() && plan.bpf {
             programs.look();
         }
         let target = match (stdout, files::first_path(plan)) {

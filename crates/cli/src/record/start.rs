@@ -6,8 +6,9 @@ use super::opening::Opened;
 use super::plan::{Plan, Whom};
 use super::synthesis::{KnownIds, Receiver, Synthesis, numbers};
 use super::tally::Tally;
+use super::words::Synth;
 use perfuse::abi::AttrFlags;
-use perfuse::abi::record::{Decoded, RecordFormat};
+use perfuse::abi::record::{CpuMode, Decoded, Record, RecordFormat};
 use perfuse::abi::wire::{Seq, Text};
 use perfuse_data::tool::{Cpu16, CpuMap, EventUpdate, IdIndex, IdIndexEntry, Thread, Tool, Update};
 use perfuse_data::{NewEvent, Writer};
@@ -28,10 +29,22 @@ pub(super) fn new_events(opened: &Opened) -> Vec<NewEvent> {
 struct ToWriter<'a> {
     writer: &'a mut Writer<File>,
     format: RecordFormat,
+    wanted: Synth,
 }
 
 impl Receiver for ToWriter<'_> {
     fn take(&mut self, record: &Decoded<'_>) -> io::Result<()> {
+        let is_wanted = match &record.record {
+            // The kernel's own maps belong to no task, and everybody's samples need them.
+            Record::Mmap(_) | Record::Mmap2(_) => {
+                self.wanted.maps || record.misc.cpu_mode() == CpuMode::KERNEL
+            }
+            Record::Comm(_) | Record::Fork(_) | Record::Namespaces(_) => self.wanted.tasks,
+            _ => true,
+        };
+        if !is_wanted {
+            return Ok(());
+        }
         match self.writer.record(record, &self.format) {
             // A name of more than 64 KiB, say: better a recording without it than none.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
@@ -108,7 +121,7 @@ pub(super) fn synthesize(
     let Some(attr) = opened.set.attr(opened.tracker) else { return Ok(()) };
     let format = RecordFormat::of(attr, perfuse::abi::ByteOrder::NATIVE);
     let source = opened.set.sources().iter().find(|source| source.event == opened.tracker);
-    let mut receiver = ToWriter { writer: &mut target.writer, format };
+    let mut receiver = ToWriter { writer: &mut target.writer, format, wanted: plan.synth };
     let mut synthesis = Synthesis {
         receiver: &mut receiver,
         id: source.map_or(0, |source| source.id),
@@ -121,8 +134,11 @@ pub(super) fn synthesize(
         synthesis.kernel()?;
         synthesis.bpf(programs)?;
     }
-    if attr.flags.contains(AttrFlags::CGROUP) {
+    if plan.synth.cgroups && attr.flags.contains(AttrFlags::CGROUP) {
         synthesis.cgroups()?;
+    }
+    if !(plan.synth.tasks || plan.synth.maps) {
+        return Ok(());
     }
     match &plan.whom {
         Whom::Command => match child {

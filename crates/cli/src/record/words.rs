@@ -70,7 +70,7 @@ pub(super) fn registers(list: &str) -> Result<u64, Failure> {
 }
 
 /// The kernel takes a multiple of 8 below 64 KiB.
-const STACK_BYTES: u32 = 8192;
+pub(super) const STACK_BYTES: u32 = 8192;
 
 pub(super) fn chains(args: &Args) -> Result<Option<Chains>, Failure> {
     let Some(text) = &args.call_graph else {
@@ -153,7 +153,16 @@ pub(super) fn branches(args: &Args) -> Result<BranchSampleType, Failure> {
     if args.branch_any {
         all |= BranchSampleType::ANY;
     }
-    for name in args.branch_filter.iter().flat_map(|list| list.split(',')) {
+    if let Some(list) = &args.branch_filter {
+        all |= branch_kinds(list)?;
+    }
+    Ok(all)
+}
+
+/// Kinds of branches by their names, separated by commas.
+pub(super) fn branch_kinds(list: &str) -> Result<BranchSampleType, Failure> {
+    let mut all = BranchSampleType::empty();
+    for name in list.split(',') {
         all |= match name {
             "any" => BranchSampleType::ANY,
             "any_call" => BranchSampleType::ANY_CALL,
@@ -181,4 +190,30 @@ pub(super) fn branches(args: &Args) -> Result<BranchSampleType, Failure> {
         };
     }
     Ok(all)
+}
+/// What is told about what was there before a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Synth {
+    pub(super) tasks: bool,
+    pub(super) maps: bool,
+    pub(super) cgroups: bool,
+}
+
+impl std::str::FromStr for Synth {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut synth = Synth { tasks: false, maps: false, cgroups: false };
+        for word in text.split(',') {
+            match word {
+                "no" | "none" => {}
+                "all" => synth = Synth { tasks: true, maps: true, cgroups: true },
+                "task" => synth.tasks = true,
+                "mmap" => synth.maps = true,
+                "cgroup" => synth.cgroups = true,
+                other => return Err(format!("there are no, all, task, mmap and cgroup, not '{other}'")),
+            }
+        }
+        Ok(synth)
+    }
 }

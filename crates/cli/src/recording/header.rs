@@ -6,7 +6,7 @@ use crate::exit::Result;
 use perfuse_abi::Attr;
 use perfuse_data::feature::{Capability, CpuTopology, Feature, FeatureId, MemNode};
 use perfuse_data::{Event, Form};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 /// Whether the header is shown.
@@ -30,6 +30,15 @@ impl Shown {
     }
 }
 
+/// Whether a file begins as those before perf 3.4 do, which perf calls version 0, in either byte order.
+fn is_old(input: &Input) -> bool {
+    let mut magic = [0; 8];
+    // A pipe is read once, and has no header of that time.
+    let file = std::fs::File::open(&input.input).ok().filter(|_| input.input.is_file());
+    let read = file.and_then(|mut file| file.read_exact(&mut magic).ok());
+    read.is_some() && [b"PERFFILE", b"ELIFFREP"].contains(&&magic)
+}
+
 /// Prints everything the header tells; what is long only if `full`. In a pipe it comes among the records,
 /// so those are read, and the header itself tells nothing, which perf shows as zeros.
 fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
@@ -46,7 +55,7 @@ fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
         Form::File(header) => (header.data.offset, header.data.size),
         Form::Pipe => (0, 0),
     };
-    writeln!(out, "# header version : 1")?;
+    writeln!(out, "# header version : {}", u32::from(!is_old(input)))?;
     writeln!(out, "# data offset    : {start}")?;
     writeln!(out, "# data size      : {size}")?;
     writeln!(out, "# feat offset    : {}", start.wrapping_add(size))?;

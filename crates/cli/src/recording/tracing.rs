@@ -52,6 +52,11 @@ impl Formats {
         self.by_id.get(&id).map(|(name, _)| name.as_str())
     }
 
+    /// The full name of a tracepoint and its format.
+    pub(crate) fn get(&self, id: u64) -> Option<(&str, &Format)> {
+        self.by_id.get(&id).map(|(name, format)| (name.as_str(), format))
+    }
+
     /// The names of a tracepoint's own fields.
     pub(crate) fn fields(&self, id: u64) -> Option<String> {
         let (_, format) = self.by_id.get(&id)?;

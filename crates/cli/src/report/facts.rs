@@ -65,6 +65,16 @@ impl Machine {
     }
 }
 
+/// The socket of each cpu, as far as the recording tells.
+pub(super) fn sockets(data: &mut PerfData<'_>) -> Vec<u32> {
+    match recording::feature(data, FeatureId::CPU_TOPOLOGY) {
+        Some(Feature::CpuTopology(topology)) => {
+            topology.cpus.iter().flat_map(|cpus| cpus.iter()).map(|cpu| cpu.socket).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// How many records of each kind there are. `is_quiet` if errors were told of already.
 pub(super) fn stats(out: &mut impl Write, input: &Input, is_quiet: bool) -> Result<()> {
     let mut counts: BTreeMap<RecordType, u64> = BTreeMap::new();

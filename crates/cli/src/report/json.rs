@@ -3,7 +3,7 @@
 use super::options::{Plan, Style};
 use super::{Args, Read, Shown, tree};
 use crate::exit::{Failure, Result};
-use perfuse_profile::{Branch, Entry, Frames, Key, Profile};
+use perfuse_profile::{Branch, Entry, Frames, Key};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::json;
 use std::io::Write;
@@ -29,7 +29,7 @@ impl Serialize for Document<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let Document { args, plan, read } = *self;
         let graph = &plan.graph;
-        let sort: Vec<_> = plan.keys.iter().map(|key| key.name()).collect();
+        let sort: Vec<_> = plan.keys.iter().map(|&key| plan.name_of(key)).collect();
         let call_graph = (graph.style != Style::None).then(|| {
             json!({
                 "order": if graph.caller_first { "caller" } else { "callee" },
@@ -58,11 +58,9 @@ struct EventList<'d>(&'d Document<'d>);
 impl Serialize for EventList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let Document { args, plan, read } = *self.0;
-        let empty = Profile::default();
         let mut seq = serializer.serialize_seq(Some(read.names.len()))?;
-        for (index, name) in read.names.iter().enumerate() {
-            let profile = read.profiles.get(index).unwrap_or(&empty);
-            super::with_shown(args, plan, read, name, profile, |shown| {
+        for index in 0..read.names.len() {
+            super::with_shown(args, plan, read, index, |shown| {
                 seq.serialize_element(&EventOf { plan, shown })
             })?;
         }
@@ -126,14 +124,16 @@ impl Serialize for Row<'_> {
                     map.serialize_entry(key.name(), &shown.names.number(entry, key))?;
                     map.serialize_entry("thread", shown.names.text(entry, key).trim_start())?;
                 }
+                // Of another event.
+                Key::Given(_) if plan.given_of(key).is_some_and(|given| !given.is_of(shown.event)) => {}
                 key => match shown.names.number(entry, key) {
-                    Some(number) => map.serialize_entry(key.name(), &number)?,
-                    None => map.serialize_entry(key.name(), &shown.names.text(entry, key))?,
+                    Some(number) => map.serialize_entry(plan.name_of(key), &number)?,
+                    None => map.serialize_entry(plan.name_of(key), &shown.names.text(entry, key))?,
                 },
             }
         }
-        if plan.graph.style != Style::None {
-            let top = tree::branches(&plan.graph, plan.children, shown, entry);
+        if let Some(chains) = &shown.chains {
+            let top = chains.of(entry);
             map.serialize_entry("callchains", &Branches(&top.branches, shown.frames, plan.graph.by_address))?;
         }
         map.end()

@@ -1,8 +1,12 @@
 //! The options of a report as the command line has them, made into what they amount to.
 
 use super::Args;
+use super::given::{Given, fields};
 use crate::exit::{Failure, Result};
-use perfuse_profile::{Column, Key};
+use crate::recording::tracing::Formats;
+use perfuse_abi::{BranchSampleType, EventType, SampleType};
+use perfuse_data::Event;
+use perfuse_profile::{Column, Key, Order};
 
 /// How call trees are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,31 +51,107 @@ pub(super) struct List<T> {
     pub(super) items: Vec<T>,
 }
 
-pub(super) fn list_of_columns(text: &str) -> std::result::Result<List<Column>, String> {
+pub(super) fn list_of_names(text: &str) -> std::result::Result<List<String>, String> {
     let (adds, text) = text.strip_prefix('+').map_or((false, text), |rest| (true, rest));
-    let column = |name: &str| Column::named(name).ok_or_else(|| unknown(name));
-    let items: Vec<Column> = text
-        .split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
-        .map(column)
-        .collect::<std::result::Result<_, _>>()?;
+    // Braces hold levels of a hierarchy together; here each key has its own.
+    let names = text.split([',', '{', '}']).map(str::trim).filter(|name| !name.is_empty());
+    let items: Vec<String> = names.map(str::to_owned).collect();
     if items.is_empty() { Err("names nothing".into()) } else { Ok(List { adds, items }) }
 }
 
-fn unknown(name: &str) -> String {
+fn unknown(name: &str) -> Failure {
+    let reason = match name {
+        "type" | "typeoff" | "typecln" => "types of data are not read from debug information yet",
+        "ipc_lbr" | "ipc_null" => "needs the instructions between branches, which are not read",
+        _ => "",
+    };
+    if !reason.is_empty() {
+        return Failure::usage(format_args!("'{name}': {reason}"));
+    }
     let near = perfuse_events::nearest(name, Column::names());
     let hint = match near.is_empty() {
         true => String::new(),
         false => format!("; did you mean {}?", near.join(" or ")),
     };
     let all: Vec<&str> = Column::names().collect();
-    format!("'{name}' is nothing a report can tell{hint} There are: {}", all.join(", "))
+    let more = "and fields of the recorded tracepoints";
+    Failure::usage(format_args!(
+        "'{name}' is nothing a report can tell{hint} There are: {}, {more}",
+        all.join(", ")
+    ))
+}
+
+/// What a recording has that decides what a report shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recorded<'r> {
+    pub(super) events: &'r [Event],
+    pub(super) formats: &'r Formats,
+}
+
+impl Recorded<'_> {
+    fn any_has(&self, fields: SampleType) -> bool {
+        self.events.iter().any(|event| event.attr.sample_type.contains(fields))
+    }
+
+    fn has_chains(&self) -> bool {
+        self.any_has(SampleType::CALLCHAIN)
+    }
+
+    /// Branches that are not the processor's way to tell callchains.
+    fn has_branches(&self) -> bool {
+        let calls = |event: &Event| event.attr.branch_sample_type.contains(BranchSampleType::CALL_STACK);
+        self.any_has(SampleType::BRANCH_STACK) && !self.events.iter().any(calls)
+    }
+
+    fn is_traced(&self) -> bool {
+        let is_traced = |event: &Event| event.attr.type_ == EventType::TRACEPOINT;
+        !self.events.is_empty() && self.events.iter().all(is_traced)
+    }
+}
+
+/// What entries are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Samples.
+    Samples,
+    /// Branches that samples tell of.
+    Branches,
+    /// What accesses to memory cost.
+    Memory,
+}
+
+impl Mode {
+    fn new(args: &Args, recorded: &Recorded<'_>) -> Result<Self> {
+        let has_branches = recorded.has_branches();
+        if args.mem_mode {
+            if args.branch_stack {
+                return Err(Failure::usage(
+                    "branches and accesses to memory are two reports: -b or --mem-mode",
+                ));
+            }
+            if !recorded.events.is_empty() && !recorded.any_has(SampleType::DATA_SRC) {
+                let hint = "it was recorded without -d";
+                return Err(Failure::new(format_args!("{} tells of no data: {hint}", args.input.name())));
+            }
+            return Ok(Mode::Memory);
+        }
+        if args.branch_stack && !has_branches && !recorded.events.is_empty() {
+            let hint = "it was recorded without -b";
+            return Err(Failure::new(format_args!("{} has no branches: {hint}", args.input.name())));
+        }
+        let is_wanted = args.branch_stack || has_branches && !args.no_branch_stack;
+        Ok(if is_wanted { Mode::Branches } else { Mode::Samples })
+    }
 }
 
 /// What the options amount to.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
+    pub(super) mode: Mode,
+    /// Fields of tracepoints that are keys, by number; before them is what tracepoints say.
+    pub(super) given: Vec<Given>,
+    /// The keys as they were named, for accesses to memory.
+    pub(super) order_names: String,
     /// What entries are told apart by.
     pub(super) keys: Vec<Key>,
     pub(super) columns: Vec<Column>,
@@ -85,12 +165,17 @@ pub(super) struct Plan {
     pub(super) skips_first: bool,
 }
 
-const DEFAULT_KEYS: [Key; 3] = [Key::Comm, Key::Dso, Key::Symbol];
+/// The keys of accesses to memory.
+const OF_MEMORY: &str =
+    "local_weight,mem,sym,dso,symbol_daddr,dso_daddr,snoop,tlb,locked,blocked,local_ins_lat";
 
 impl Plan {
-    pub(super) fn new(args: &Args, has_chains: bool) -> Result<Self> {
-        let children = has_chains && !args.no_children;
-        let graph = call_graph(args, has_chains, children)?;
+    pub(super) fn new(args: &Args, recorded: &Recorded<'_>) -> Result<Self> {
+        let mode = Mode::new(args, recorded)?;
+        let has_chains = recorded.has_chains() && mode != Mode::Branches;
+        let children = has_chains && !args.no_children && !args.hierarchy && mode == Mode::Samples;
+        // Trees begin with the outermost caller also where totals would be shown, but for the kind of table.
+        let graph = call_graph(args, has_chains, has_chains && !args.no_children)?;
         let shares = {
             let mut shares = Vec::new();
             shares.extend(children.then_some(Column::Total));
@@ -102,27 +187,63 @@ impl Plan {
             shares.extend(args.show_total_period.then_some(Column::Period));
             shares
         };
-        let default_keys = DEFAULT_KEYS.map(Column::Key);
-        let sort = match &args.sort {
+        let mut given = Vec::new();
+        let default_names = match mode {
+            Mode::Branches => "comm,dso_from,symbol_from,symbol_to,cycles",
+            Mode::Memory => OF_MEMORY,
+            Mode::Samples if recorded.is_traced() && args.raw_trace => "trace_fields",
+            Mode::Samples if recorded.is_traced() => "trace",
+            Mode::Samples => "comm,dso,symbol",
+        };
+        let mut columns_of = |names: &[String]| -> Result<Vec<Column>> {
+            let mut columns = Vec::new();
+            for name in names {
+                if let Some(column) = Column::named(name) {
+                    columns.push(column);
+                    continue;
+                }
+                let found = fields(name, recorded.events, recorded.formats, args.raw_trace);
+                if found.is_empty() && !recorded.events.is_empty() {
+                    return Err(unknown(name));
+                }
+                for field in found {
+                    given.push(field);
+                    columns.push(Column::Key(Key::Given(u16::try_from(given.len()).unwrap_or(u16::MAX))));
+                }
+            }
+            Ok(columns)
+        };
+        let default_names: Vec<String> = default_names.split(',').map(str::to_owned).collect();
+        let sort_names = match &args.sort {
             None => None,
-            Some(list) if list.adds => Some([&default_keys[..], &list.items].concat()),
+            Some(list) if list.adds => Some([&default_names[..], &list.items].concat()),
             Some(list) => Some(list.items.clone()),
         };
-        let strict_fields = args.fields.as_ref().filter(|list| !list.adds);
-        let (mut columns, mut order) = match (strict_fields, sort) {
-            (Some(fields), sort) => (fields.items.clone(), sort.unwrap_or_default()),
-            (None, sort) => {
+        let fields =
+            args.fields.as_ref().map(|list| columns_of(&list.items)).transpose()?.unwrap_or_default();
+        let is_strict = args.fields.as_ref().is_some_and(|list| !list.adds);
+        let order_names = sort_names.as_ref().unwrap_or(&default_names).join(",");
+        let sort = sort_names.map(|names| columns_of(&names)).transpose()?;
+        let (mut columns, mut order) = match (is_strict, sort) {
+            (true, sort) => (fields, sort.unwrap_or_default()),
+            (false, sort) => {
                 // Shares come first, unless where they come is told.
-                let sort = sort.unwrap_or(default_keys.to_vec());
+                let sort = match sort {
+                    Some(sort) => sort,
+                    None => columns_of(&default_names)?,
+                };
                 let mut order = Vec::new();
                 order.extend(children.then_some(Column::Total).filter(|total| !sort.contains(total)));
                 order.extend(Some(Column::Own).filter(|own| !sort.contains(own)));
                 order.extend(sort);
                 let mut columns = shares;
-                columns.extend(args.fields.iter().flat_map(|list| list.items.iter().copied()));
+                columns.extend(fields);
                 (columns, order)
             }
         };
+        if args.parent.is_some() && !order.contains(&Column::Key(Key::Parent)) {
+            order.push(Column::Key(Key::Parent));
+        }
         columns.extend(order.clone());
         order.extend(columns.clone());
         if !children {
@@ -130,13 +251,46 @@ impl Plan {
             order.retain(|&column| column != Column::Total);
         }
         let (columns, order) = (without_repetition(columns), without_repetition(order));
-        let keys = order.iter().filter_map(|column| column.key()).collect();
-        let says_self = children && strict_fields.is_none();
+        let keys: Vec<Key> = order.iter().filter_map(|column| column.key()).collect();
+        if let Some(key) = keys.iter().find(|key| key.is_of_branch()).filter(|_| mode != Mode::Branches) {
+            let hint = if recorded.has_branches() { "with -b" } else { "recorded with -b" };
+            return Err(Failure::usage(format_args!("{} is of branches: {hint}", key.name())));
+        }
+        let says_self = children && !is_strict;
         let starts_with_symbol = args.sort.as_ref().and_then(|list| list.items.first());
-        let skips_first = starts_with_symbol == Some(&Column::Key(Key::Symbol))
+        let skips_first = starts_with_symbol.is_some_and(|name| Key::named(name) == Some(Key::Symbol))
             && args.fields.is_none()
             && args.sort.as_ref().is_some_and(|list| !list.adds);
-        Ok(Plan { keys, columns, sort: order, children, graph, says_self, skips_first })
+        Ok(Plan {
+            mode,
+            given,
+            order_names,
+            keys,
+            columns,
+            sort: order,
+            children,
+            graph,
+            says_self,
+            skips_first,
+        })
+    }
+
+    /// What a key is called in lists.
+    pub(super) fn name_of(&self, key: Key) -> &str {
+        self.given_of(key).map_or(key.name(), |given| given.name.as_str())
+    }
+
+    /// The field that a key is, if it is one.
+    pub(super) fn given_of(&self, key: Key) -> Option<&Given> {
+        match key {
+            Key::Given(number) => self.given.get(usize::from(number.checked_sub(1)?)),
+            _ => None,
+        }
+    }
+
+    /// How call trees are read.
+    pub(super) fn order(&self) -> Order {
+        Order::new(self.graph.caller_first, self.children)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A report as text, as perf writes it: comment lines, a header, columns of fixed width, trees under them.
 
-use super::options::{Plan, Style};
+use super::options::{Mode, Plan, Style};
 use super::tree::Drawing;
 use super::{Args, Shown, workers};
 use crate::exit::Result;
@@ -31,14 +31,14 @@ impl Paint {
 }
 
 /// Takes lines, and cuts those that are longer than the terminal.
-struct Lines<'o, W> {
-    out: &'o mut W,
-    limit: Option<usize>,
-    cut: usize,
+pub(super) struct Lines<'o, W> {
+    pub(super) out: &'o mut W,
+    pub(super) limit: Option<usize>,
+    pub(super) cut: usize,
 }
 
 impl<W: Write> Lines<'_, W> {
-    fn put(&mut self, line: &str) -> Result<()> {
+    pub(super) fn put(&mut self, line: &str) -> Result<()> {
         let line = line.trim_end_matches(' ');
         match self.limit.and_then(|limit| cut_at(line, limit)) {
             Some(end) => {
@@ -74,19 +74,19 @@ fn cut_at(line: &str, limit: usize) -> Option<usize> {
 pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Shown<'_>) -> Result<()> {
     let separator = args.field_separator.as_deref();
     let elided = elided(args, plan);
-    let columns: Vec<Column> =
-        plan.columns.iter().copied().filter(|column| !elided.iter().any(|(of, _)| of == column)).collect();
+    let is_elided = |column: &Column| elided.iter().any(|(of, _)| of == column);
+    // Fields of other tracepoints are columns of theirs.
+    let is_of_other = |column: &Column| {
+        let given = column.key().and_then(|key| plan.given_of(key));
+        given.is_some_and(|given| !given.is_of(shown.event))
+    };
+    let left = |column: &Column| !is_elided(column) && !is_of_other(column);
+    let columns: Vec<Column> = plan.columns.iter().copied().filter(left).collect();
     if !args.quiet {
-        let (number, unit) = in_thousands(shown.samples);
-        let span = match &args.filter.time {
-            Some(span) => format!(" (time slices: {})", span.text),
-            None => String::new(),
-        };
-        writeln!(out, "# Samples: {number}{unit} of event '{}'{span}", shown.name)?;
-        writeln!(out, "# Event count (approx.): {}\n#", shown.whole)?;
+        what(out, args, plan, &format!("event '{}'", shown.name), (shown.samples, shown.whole))?;
     }
     let titles: Vec<String> = columns.iter().map(|&column| title(column, plan)).collect();
-    let widths = widths(args, &columns, &titles, shown);
+    let widths = widths(args, plan, &columns, &titles, shown);
     let paint = Paint(super::has_colour(args));
     let limit = (separator.is_none() && std::io::stdout().is_terminal()).then(terminal_width);
     let mut lines = Lines { out, limit, cut: 0 };
@@ -97,6 +97,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
             let between = if index > 0 { separator.unwrap_or("  ") } else { "" };
             let _ = match (separator, columns[index]) {
                 (Some(_), _) => write!(line, "{between}{}", title.trim_start()),
+                (None, Column::Key(Key::Given(1..))) => write!(line, "{between}{title:>width$}"),
                 (None, Column::Key(_)) => write!(line, "{between}{title:<width$}"),
                 (None, _) => write!(line, "{between}{title:>width$}"),
             };
@@ -154,6 +155,33 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
     Ok(())
 }
 
+/// What stands above a table: of what it is, and how much.
+pub(super) fn what(
+    out: &mut impl Write,
+    args: &Args,
+    plan: &Plan,
+    of: &str,
+    (samples, whole): (u64, u64),
+) -> Result<()> {
+    let (number, unit) = in_thousands(samples);
+    let span = match &args.filter.time {
+        Some(span) => format!(" (time slices: {})", span.text),
+        None => String::new(),
+    };
+    writeln!(out, "# Samples: {number}{unit} of {of}{span}")?;
+    match plan.mode {
+        Mode::Memory => {
+            writeln!(out, "# Total weight : {whole}\n# Sort order   : {}", plan.order_names)?;
+        }
+        _ => writeln!(out, "# Event count (approx.): {whole}")?,
+    }
+    if let Some(socket) = args.socket_filter {
+        writeln!(out, "# Processor Socket: {socket}")?;
+    }
+    writeln!(out, "#")?;
+    Ok(())
+}
+
 /// What stands above all tables.
 pub(super) fn head(out: &mut impl Write, args: &Args, plan: &Plan, lost: u64) -> Result<()> {
     if !args.header.header {
@@ -167,7 +195,7 @@ pub(super) fn head(out: &mut impl Write, args: &Args, plan: &Plan, lost: u64) ->
 }
 
 /// What is the same for all, because only that was asked for, and stands above the table instead.
-fn elided<'a>(args: &'a Args, plan: &Plan) -> Vec<(Column, &'a str)> {
+pub(super) fn elided<'a>(args: &'a Args, plan: &Plan) -> Vec<(Column, &'a str)> {
     let lists = [(Key::Dso, &args.dso), (Key::Comm, &args.filter.comm), (Key::Symbol, &args.symbol)];
     let single = lists.into_iter().filter_map(|(key, list)| match &list[..] {
         [only] if plan.keys.contains(&key) => Some((Column::Key(key), only.as_str())),
@@ -189,11 +217,11 @@ fn in_thousands(number: u64) -> (u64, char) {
     result
 }
 
-fn terminal_width() -> usize {
+pub(super) fn terminal_width() -> usize {
     std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).unwrap_or(WIDTH).max(20)
 }
 
-fn title(column: Column, plan: &Plan) -> String {
+pub(super) fn title(column: Column, plan: &Plan) -> String {
     match column {
         Column::Total => "Children",
         Column::Own if plan.says_self => "Self",
@@ -204,7 +232,7 @@ fn title(column: Column, plan: &Plan) -> String {
         Column::OwnGuestUser => "guest usr",
         Column::Samples => "Samples",
         Column::Period => "Period",
-        Column::Key(key) => key.title(),
+        Column::Key(key) => plan.given_of(key).map_or(key.title(), |given| given.name.as_str()),
         _ => "",
     }
     .to_owned()
@@ -212,15 +240,21 @@ fn title(column: Column, plan: &Plan) -> String {
 
 /// How wide a column is.
 #[derive(Clone, Copy, Debug, Default)]
-struct Width {
+pub(super) struct Width {
     /// As was asked for, or as wide as its longest text.
-    told: usize,
+    pub(super) told: usize,
     /// With its title, if that is not cut.
-    whole: usize,
+    pub(super) whole: usize,
 }
 
 /// What a column takes: as much as its longest text, unless it was told.
-fn widths(args: &Args, columns: &[Column], titles: &[String], shown: &Shown<'_>) -> Vec<Width> {
+pub(super) fn widths(
+    args: &Args,
+    plan: &Plan,
+    columns: &[Column],
+    titles: &[String],
+    shown: &Shown<'_>,
+) -> Vec<Width> {
     let has_unresolved = shown.all.iter().any(|entry| shown.frames.get(entry.frame).symbol.is_none());
     let mut widths = Vec::with_capacity(columns.len());
     for (index, (&column, title)) in columns.iter().zip(titles).enumerate() {
@@ -229,15 +263,30 @@ fn widths(args: &Args, columns: &[Column], titles: &[String], shown: &Shown<'_>)
             Column::Key(key) => {
                 let least = match key {
                     Key::Dso if has_unresolved && args.dso.is_empty() => 16,
-                    Key::Weight | Key::LocalWeight | Key::Time => 12,
-                    _ => 3,
+                    Key::Time if args.ns => 16,
+                    Key::Weight | Key::LocalWeight | Key::Time | Key::Snoop => 12,
+                    Key::InsLat | Key::LocalInsLat | Key::PStageCyc | Key::LocalPStageCyc => 13,
+                    Key::CgroupId => 20,
+                    Key::Cgroup | Key::Socket | Key::Locked | Key::CodePageSize => 6,
+                    Key::Tlb | Key::PhysDaddr | Key::DataPageSize => 22,
+                    Key::SymbolFrom | Key::SymbolTo | Key::SymbolDaddr | Key::SymbolIaddr => 22,
+                    Key::Mem => 24,
+                    Key::Blocked => 10,
+                    Key::Addr => 18,
+                    key => plan.given_of(key).map_or(3, |given| given.least_width()),
+                };
+                // There is room for an address next to the name of data.
+                let more = match key {
+                    Key::SymbolDaddr | Key::SymbolIaddr | Key::Dcacheline => 18,
+                    key => plan.given_of(key).map_or(0, |given| given.end()),
                 };
                 let longest = |entries: &[&Entry]| {
                     let mut text = String::new();
                     let lengths = entries.iter().map(|entry| {
                         text.clear();
                         shown.names.write(&mut text, entry, key);
-                        if text.is_ascii() { text.len() } else { text.chars().count() }
+                        let length = if text.is_ascii() { text.len() } else { text.chars().count() };
+                        length + if more > 0 && !text.contains("] 0") { more } else { 0 }
                     });
                     lengths.max().unwrap_or(0)
                 };
@@ -246,7 +295,8 @@ fn widths(args: &Args, columns: &[Column], titles: &[String], shown: &Shown<'_>)
                     whole = whole.max(length);
                     Ok(())
                 });
-                known.map_or(least, |()| whole)
+                // What is no cpu sticks out.
+                if matches!(key, Key::Cpu | Key::Socket) { least } else { known.map_or(least, |()| whole) }
             }
             Column::Samples | Column::Period => 12,
             _ => 8,
@@ -265,7 +315,7 @@ fn widths(args: &Args, columns: &[Column], titles: &[String], shown: &Shown<'_>)
 }
 
 #[expect(clippy::too_many_arguments, reason = "what a cell depends on")]
-fn cell(
+pub(super) fn cell(
     line: &mut String,
     entry: &Entry,
     column: Column,
@@ -309,19 +359,24 @@ fn cell(
                 None => {
                     let text = &line[start..];
                     let length = if text.is_ascii() { text.len() } else { text.chars().count() };
-                    if length > width {
+                    if length > width && !matches!(key, Key::Cpu | Key::Socket) {
                         let end = text.char_indices().nth(width).map_or(text.len(), |(at, _)| at);
                         line.truncate(start + end);
-                    } else if key == Key::SymbolSize {
+                    } else if is_number(key) {
                         line.insert_str(start, &" ".repeat(width - length));
                     } else if !is_last {
-                        line.extend(std::iter::repeat_n(' ', width - length));
+                        line.extend(std::iter::repeat_n(' ', width.saturating_sub(length)));
                     }
                 }
             }
         }
         _ => {}
     }
+}
+
+/// Whether a key stands at the right side of its column.
+fn is_number(key: Key) -> bool {
+    matches!(key, Key::SymbolSize | Key::DsoSize) || matches!(key, Key::Given(number) if number > 0)
 }
 
 /// Why functions have no names.

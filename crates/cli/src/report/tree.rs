@@ -3,7 +3,7 @@
 use super::Shown;
 use super::options::{CallGraph, Plan, Style, Value};
 use super::text::Paint;
-use perfuse_profile::{Branch, Entry, FrameId, Frames, Least, Order, chains};
+use perfuse_profile::{Branch, Chains, Entry, FrameId, Frames, Least, Report};
 use std::fmt::Write;
 
 /// Everything that the trees of a report have in common.
@@ -16,24 +16,16 @@ pub(super) struct Drawing<'d> {
     separator: &'d str,
 }
 
-/// The callchains of an entry, as far as they are to be shown.
-pub(super) fn branches(graph: &CallGraph, children: bool, shown: &Shown<'_>, entry: &Entry) -> Branch {
+/// What makes the call trees of a report, as far as they are to be shown.
+pub(super) fn chains<'r>(plan: &Plan, whole: u64, report: &'r Report<'r>, frames: &'r Frames) -> Chains<'r> {
+    let graph = &plan.graph;
     let share = graph.least_percent / 100.0;
-    let rank = if children { entry.total_weight } else { entry.self_weight };
     let least = match graph.style {
         Style::Fractal => Least::Share(share),
-        _ => Least::Weight((shown.whole as f64 * share) as u64),
+        _ => Least::Weight((whole as f64 * share) as u64),
     };
-    let order = Order::new(graph.caller_first, children);
-    let order = match graph.style {
-        Style::Flat | Style::Folded => order.by_address(),
-        _ => order,
-    };
-    match least {
-        // No branch can be heavier than all of them.
-        Least::Weight(least) if rank < least => Branch::default(),
-        _ => chains(shown.report, shown.frames, entry, order, least),
-    }
+    let by_address = matches!(graph.style, Style::Flat | Style::Folded);
+    Chains::new(report, frames, !by_address, least)
 }
 
 /// The name of a frame in a tree.
@@ -87,7 +79,8 @@ impl<'d> Drawing<'d> {
 
     /// Draws the tree of an entry.
     pub(super) fn draw(&self, out: &mut String, entry: &Entry) {
-        let top = branches(&self.graph, self.children, self.shown, entry);
+        let Some(chains) = &self.shown.chains else { return };
+        let top = chains.of(entry);
         let rank = if self.children { entry.total_weight } else { entry.self_weight };
         match self.graph.style {
             Style::None => {}

@@ -45,13 +45,29 @@ fields! {
     InsLat = "ins_lat",
     Cgroup = "cgroup",
     RetireLat = "retire_lat",
+    Tod = "tod",
+    Srcline = "srcline",
+    Dsoff = "dsoff",
     // Of instruction traces, which are not decoded: there is nothing to print.
     Flags = "flags",
+    Callindent = "callindent",
     Insn = "insn",
     Insnlen = "insnlen",
     Ipc = "ipc",
     Synth = "synth",
 }
+
+/// Fields of perf that are not printed, and why.
+const REFUSED: [(&str, &str); 8] = [
+    ("brstackinsn", "instructions are not read; brstack, brstacksym and brstackoff show the branches"),
+    ("brstackinsnlen", "instructions are not read; brstack, brstacksym and brstackoff show the branches"),
+    ("brstackdisasm", "instructions are not read; brstack, brstacksym and brstackoff show the branches"),
+    ("disasm", "instructions are not read"),
+    ("srccode", "source files are not read"),
+    ("metric", "metrics are made by perfuse stat"),
+    ("machine_pid", "what happened in guests (perf inject --guest-data) is not told apart"),
+    ("vcpu", "what happened in guests (perf inject --guest-data) is not told apart"),
+];
 
 /// A set of fields, a bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -121,6 +137,13 @@ pub(super) struct Asked {
     is_change: bool,
 }
 
+impl Asked {
+    /// Whether a field was named, other than to leave it out.
+    pub(super) fn names(&self, field: Field) -> bool {
+        self.set.has(field) || self.plus.has(field)
+    }
+}
+
 /// `[hw|sw|trace|raw|cache|break:]FIELD,...`, each field with a plus or minus to change what is there anyway.
 pub(super) fn parse(text: &str) -> std::result::Result<Asked, String> {
     let (kind, rest) = match text.split_once(':') {
@@ -133,6 +156,9 @@ pub(super) fn parse(text: &str) -> std::result::Result<Asked, String> {
     let mut asked = Asked { kind, set: Set(0), plus: Set(0), minus: Set(0), is_change: false };
     for word in rest.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         let name = word.trim_start_matches(['+', '-']);
+        if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+            return Err(format!("'{name}': {reason}"));
+        }
         let known = ALL.iter().find(|(_, known)| *known == name);
         let names = || ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
         let (field, _) = known.ok_or_else(|| format!("'{name}' is no field; there are {}", names()))?;
@@ -209,7 +235,9 @@ impl Fields {
     pub(super) fn style(&self) -> usize {
         usize::from(self.has(Field::Sym))
             | usize::from(self.has(Field::Symoff)) << 1
-            | usize::from(self.has(Field::Dso)) << 2
+            | usize::from(self.has(Field::Dso) || self.has(Field::Dsoff)) << 2
+            | usize::from(self.has(Field::Dsoff)) << 4
+            | usize::from(self.has(Field::Srcline)) << 5
     }
 }
 
@@ -217,9 +245,11 @@ impl Fields {
 fn needs(field: Field) -> SampleType {
     match field {
         Field::Ip => SampleType::IP,
-        Field::Sym | Field::Dso | Field::Symoff => SampleType::IP | SampleType::ADDR,
+        Field::Sym | Field::Dso | Field::Symoff | Field::Srcline | Field::Dsoff => {
+            SampleType::IP | SampleType::ADDR
+        }
         Field::Pid | Field::Tid => SampleType::TID,
-        Field::Time => SampleType::TIME,
+        Field::Time | Field::Tod => SampleType::TIME,
         Field::Cpu => SampleType::CPU,
         Field::Addr => SampleType::ADDR,
         Field::DataSrc => SampleType::DATA_SRC,
@@ -237,7 +267,7 @@ fn needs(field: Field) -> SampleType {
 
 fn how_to_record(field: Field) -> &'static str {
     match field {
-        Field::Time => "-T",
+        Field::Time | Field::Tod => "-T",
         Field::Cpu => "--sample-cpu",
         Field::Addr | Field::DataSrc => "-d",
         Field::Weight | Field::InsLat | Field::RetireLat => "-W",

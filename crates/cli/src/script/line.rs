@@ -2,9 +2,11 @@
 
 use super::extras;
 use super::fields::{Field, Fields};
+use super::json;
 use super::places::{Places, Space};
 use crate::exit::Result;
 use crate::recording::dump;
+use crate::recording::header;
 use crate::recording::text::Text;
 use crate::recording::tracing::Formats;
 use perfuse_abi::record::{Callchain, CallchainContext, Decoded, Misc, Record, RecordType, Sample, Weight};
@@ -13,6 +15,7 @@ use perfuse_data::session::{Level, Session};
 use perfuse_data::{Entry, Event};
 use std::cell::RefCell;
 use std::io::Write;
+use std::time::Duration;
 
 /// How times are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub(super) struct Format {
     pub(super) nanoseconds: bool,
     pub(super) clock: Clock,
     pub(super) max_stack: usize,
+    /// Each sample as an object.
+    pub(super) json: bool,
 }
 
 pub(super) struct Lines {
@@ -45,6 +50,10 @@ pub(super) struct Lines {
     pub(super) machine: String,
     /// Width of what was printed of data sources so far.
     source_width: usize,
+    /// A moment by the clock of the wall and by that of the recording.
+    pub(super) wall: Option<(u64, u64)>,
+    /// Callchains end with functions of these names.
+    pub(super) stop_at: Vec<String>,
 }
 
 /// A sample, and what it is one of.
@@ -69,7 +78,14 @@ impl Lines {
             name_width: 0,
             machine: String::new(),
             source_width: 0,
+            wall: None,
+            stop_at: Vec::new(),
         }
+    }
+
+    /// How many bytes are complete and not handed over.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.0.len()
     }
 
     /// Hands over what is complete, when it is much.
@@ -133,9 +149,22 @@ impl Lines {
         if fields.has(Field::Misc) {
             misc(text, decoded.misc, kind);
         }
+        if fields.has(Field::Tod) {
+            self.time_of_day(decoded.time().unwrap_or(0));
+        }
         if fields.has(Field::Time) {
             self.time(decoded.time().unwrap_or(u64::MAX));
         }
+    }
+
+    /// The time by the clock of the wall, if the recording tells it.
+    fn time_of_day(&mut self, time: u64) {
+        let Some((wall, clock)) = self.wall else { return };
+        let now = Duration::from_nanos(wall.saturating_add(time).saturating_sub(clock));
+        let (fraction, digits) =
+            if self.format.nanoseconds { (now.subsec_nanos(), 9) } else { (now.subsec_micros(), 6) };
+        let date = header::local_time(now).strftime("%F %H:%M:%S").to_string();
+        self.text.push(format!("{date}.{fraction:0digits$} "));
     }
 
     fn time(&mut self, time: u64) {
@@ -181,6 +210,9 @@ impl Lines {
 
     pub(super) fn sample(&mut self, one: &One<'_>) {
         let One { event, fields, decoded, sample, session, .. } = *one;
+        if self.format.json {
+            return json::write(&mut self.text, &mut self.places, one, self.format.max_stack);
+        }
         self.start(fields, decoded, RecordType::SAMPLE, session);
         let Lines { text, places, .. } = self;
         if fields.has(Field::Period) {
@@ -236,10 +268,10 @@ impl Lines {
             match sample.callchain.as_ref().filter(|_| fields.has_chains) {
                 Some(chain) => {
                     text.push("\n");
-                    let most = self.format.max_stack;
+                    let ends = Ends { most: self.format.max_stack, stop_at: &self.stop_at };
                     match called(event, sample, chain) {
-                        Some(words) => frames(text, places, style, &space, level, words, most),
-                        None => frames(text, places, style, &space, level, chain.words.iter(), most),
+                        Some(words) => frames(text, places, style, &space, level, words, ends),
+                        None => frames(text, places, style, &space, level, chain.words.iter(), ends),
                     }
                 }
                 None => {
@@ -328,6 +360,15 @@ fn called<'a>(
     Some(chain.words.iter().take(user + 1).chain([newest.to]).chain(froms))
 }
 
+/// Where callchains end.
+#[derive(Clone, Copy)]
+struct Ends<'a> {
+    /// After so many frames.
+    most: usize,
+    /// With functions of these names.
+    stop_at: &'a [String],
+}
+
 /// The frames of a callchain, callee first; what is no address tells whose the next are.
 fn frames(
     text: &mut Text,
@@ -336,9 +377,9 @@ fn frames(
     space: &Space<'_>,
     level: Level,
     words: impl Iterator<Item = u64>,
-    most: usize,
+    ends: Ends<'_>,
 ) {
-    let (mut level, mut left, mut is_deferred) = (level, most, false);
+    let (mut level, mut left, mut is_deferred) = (level, ends.most, false);
     for word in words {
         if let Some(context) = CallchainContext::of(word) {
             is_deferred = context == CallchainContext::USER_DEFERRED;
@@ -355,6 +396,13 @@ fn frames(
         } else if !is_deferred {
             left -= 1;
             places.frame(text, style, space, level, word);
+            if !ends.stop_at.is_empty() {
+                let located = places.locate(space, level, word);
+                let name = places.frames.get(located.frame).symbol.as_deref();
+                if ends.stop_at.iter().any(|stop| Some(stop.as_str()) == name) {
+                    break;
+                }
+            }
         }
     }
 }

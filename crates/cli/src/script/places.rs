@@ -10,13 +10,15 @@ use perfuse_profile::{FastMap, Frames, Located, Moment};
 /// Bytes of text that are kept; then it is made again.
 const MOST_BYTES: usize = 32 << 20;
 
-/// What of a place is printed, with an own cache each: symbol, offset, object, and whether it is a frame of
-/// a callchain on a line of its own.
-const STYLES: usize = 16;
+/// What of a place is printed, with an own cache each: symbol, offset, object, whether it is a frame of a
+/// callchain on a line of its own, the offset in the object, the source line.
+const STYLES: usize = 64;
 const SYMBOL: usize = 1;
 const OFFSET: usize = 2;
 const OBJECT: usize = 4;
 const CHAIN: usize = 8;
+const OBJECT_OFFSET: usize = 16;
+const LINE: usize = 32;
 
 pub(super) struct Places {
     pub(super) frames: Frames,
@@ -58,7 +60,7 @@ impl<'s> Space<'s> {
 
 impl Places {
     pub(super) fn new(frames: Frames) -> Self {
-        Places { frames, caches: Default::default() }
+        Places { frames, caches: std::array::from_fn(|_| Cache::default()) }
     }
 
     pub(super) fn locate(&mut self, space: &Space<'_>, level: Level, address: u64) -> Located {
@@ -164,7 +166,19 @@ fn write(text: &mut Text, frames: &Frames, located: Located, style: usize) {
     if style & OBJECT != 0 {
         text.push(" (");
         text.push(frames.object(frame.object));
+        if style & OBJECT_OFFSET != 0 && frame.object != 0 {
+            text.push("+0x");
+            text.hex(located.place, 0);
+        }
         text.push(")");
+    }
+    if style & LINE != 0 && frame.object != 0 {
+        // Lines are not read from debug information: this is what perf prints without any.
+        text.push("\n  ");
+        text.push(frames.short_object(frame.object));
+        text.push("[");
+        text.hex(located.place, 0);
+        text.push("]");
     }
 }
 

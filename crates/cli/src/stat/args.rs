@@ -1,6 +1,11 @@
 //! The options of `perfuse stat`. Letters and meanings are perf's where perf has them.
 
+use super::metrics::MetricOptions;
 use super::select::Selection;
+use super::untaken::OfStat;
+use crate::common::kernel::KernelOption;
+use crate::common::tables::EventsDir;
+use crate::recording::untaken::Untaken;
 use clap::{ArgAction, ColorChoice};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,6 +18,7 @@ Examples:
   perfuse stat -p 1234 -I 1000         a running process, every second
   perfuse stat -a --per-core sleep 5   the whole system for 5 seconds
   perfuse stat -e cs -G web.slice      a cgroup, until Ctrl-C
+  perfuse stat -M cs_per_second -- ./prog   a metric, made of events
   perfuse stat --json -o out -- ./prog for programs
 
 Results go to standard error. The exit status is the command's: 128+n if signal n ended it; 125 if perfuse \
@@ -29,6 +35,15 @@ pub(crate) struct Args {
     /// `-e` and `-G`
     #[command(flatten)]
     pub(super) selection: Selection,
+
+    #[command(flatten)]
+    pub(super) metrics: MetricOptions,
+
+    #[command(flatten)]
+    pub(super) events_dir: EventsDir,
+
+    #[command(flatten)]
+    pub(super) kernel: KernelOption,
 
     /// More events: caches (-d), TLBs (-d -d), prefetches (-d -d -d)
     #[arg(short = 'd', long, action = ArgAction::Count)]
@@ -50,6 +65,38 @@ pub(crate) struct Args {
     #[arg(short = 'C', long, value_name = "CPUS")]
     pub(super) cpu: Option<String>,
 
+    /// Count each event in each of these cgroups; patterns such as ^user mean all cgroups that they fit
+    #[arg(long, value_name = "CGROUP,...", conflicts_with_all = ["cgroups", "pid", "tid", "metrics"])]
+    pub(super) for_each_cgroup: Option<String>,
+
+    /// Put all events into one group
+    #[arg(long)]
+    pub(super) group: bool,
+
+    /// Count the user side only
+    #[arg(long, conflicts_with = "all_kernel")]
+    pub(super) all_user: bool,
+
+    /// Count the kernel side only
+    #[arg(long)]
+    pub(super) all_kernel: bool,
+
+    /// Where cores are of several kinds: count on those of this PMU only, such as cpu_core
+    #[arg(long, value_name = "PMU")]
+    pub(super) cputype: Option<String>,
+
+    /// Also the metrics of a top-down analysis, from the tables of this processor (--events-dir)
+    #[arg(long)]
+    pub(super) topdown: bool,
+
+    /// How deep that goes
+    #[arg(long, value_name = "LEVEL", requires = "topdown", default_value_t = 1, hide_default_value = true)]
+    pub(super) td_level: u8,
+
+    /// Also the events of memory transactions
+    #[arg(short = 'T', long)]
+    pub(super) transaction: bool,
+
     /// Leave out what the measured tasks start
     #[arg(short = 'i', long)]
     pub(super) no_inherit: bool,
@@ -57,6 +104,22 @@ pub(crate) struct Args {
     /// Run the command N times and show the spread; 0 repeats until Ctrl-C
     #[arg(short = 'r', long, value_name = "N")]
     pub(super) repeat: Option<u32>,
+
+    /// With -r, also the time of each run
+    #[arg(long, requires = "repeat")]
+    pub(super) table: bool,
+
+    /// Run this shell command before each run of the command
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) pre: Option<OsString>,
+
+    /// Run this shell command after each run of the command
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) post: Option<OsString>,
+
+    /// Write what waits for the disks before each run
+    #[arg(short = 'S', long)]
+    pub(super) sync: bool,
 
     /// Count nothing: only time and memory
     #[arg(short = 'n', long, conflicts_with = "events")]
@@ -69,6 +132,18 @@ pub(crate) struct Args {
     /// Stop after this many intervals
     #[arg(long, value_name = "N", requires = "interval_print", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) interval_count: Option<u32>,
+
+    /// Clear the screen before each interval
+    #[arg(long, requires = "interval_print")]
+    pub(super) interval_clear: bool,
+
+    /// Also the total of all intervals, in perf's formats; the table always has it
+    #[arg(long, requires = "interval_print")]
+    pub(super) summary: bool,
+
+    /// With -x, no word "summary" before the total
+    #[arg(long)]
+    pub(super) no_csv_summary: bool,
 
     /// Stop after this many milliseconds, and end the command
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -86,6 +161,10 @@ pub(crate) struct Args {
     #[arg(short = 'A', long, group = "aggregation")]
     pub(super) no_aggr: bool,
 
+    /// A row for each PMU where one name stands for several, such as uncore_imc; with -A too
+    #[arg(long)]
+    pub(super) no_merge: bool,
+
     /// A row for each core
     #[arg(long, group = "aggregation")]
     pub(super) per_core: bool,
@@ -102,7 +181,7 @@ pub(crate) struct Args {
     #[arg(long, group = "aggregation")]
     pub(super) per_node: bool,
 
-    /// A row for each thread (with -p or -t)
+    /// A row for each thread, of -p, -t or, with -a, of the whole system
     #[arg(long, group = "aggregation")]
     pub(super) per_thread: bool,
 
@@ -122,12 +201,20 @@ pub(crate) struct Args {
     #[arg(long, group = "format")]
     pub(super) json: bool,
 
+    /// perf's own text, for scripts that read it
+    #[arg(long, group = "format")]
+    pub(super) perf_style: bool,
+
+    /// Write to this descriptor in place of standard error
+    #[arg(long, value_name = "FD", conflicts_with = "output")]
+    pub(super) log_fd: Option<i32>,
+
     /// Write to this file in place of standard error; - is standard output
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
     /// Add to the file
-    #[arg(long, requires = "output")]
+    #[arg(long)]
     pub(super) append: bool,
 
     /// Whole numbers in place of four digits
@@ -149,6 +236,9 @@ pub(crate) struct Args {
     /// When to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(super) color: ColorChoice,
+
+    #[command(flatten)]
+    _untaken: Untaken<OfStat>,
 
     /// The command to run
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]

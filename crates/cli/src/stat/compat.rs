@@ -2,7 +2,8 @@
 //! The shapes are those of perf 6.1.
 
 use super::derive::{self, Kind, Whole};
-use super::model::{Aggregation, Event, MissingKind, Place, Report, Row};
+use super::metrics;
+use super::model::{Aggregation, Event, MissingKind, Place, Report, Row, Subject};
 use perfuse_events::abi::{Cache, EventType, Software};
 use perfuse_events::{Source, Unit};
 
@@ -17,8 +18,27 @@ pub(super) fn rows(report: &Report) -> Vec<(&Event, &Row)> {
             };
             report.places().into_iter().flat_map(at).collect()
         }
+        Aggregation::Thread => by_thread(report),
         _ => by_event.collect(),
     }
+}
+
+/// perf puts the threads where most was counted first, and of all threads of the system tells only those
+/// where anything was.
+fn by_thread(report: &Report) -> Vec<(&Event, &Row)> {
+    let count = |row: &Row| row.spread().map_or(0.0, |spread| spread.mean);
+    let only_busy = report.subject == Subject::EveryThread;
+    let of = |event: &'_ Event| -> Vec<usize> {
+        let mut order: Vec<usize> = (0..event.rows.len()).collect();
+        let nothing = order.iter().all(|&at| count(&event.rows[at]) == 0.0);
+        order.retain(|&at| nothing || !only_busy || count(&event.rows[at]) > 0.0);
+        order.sort_by(|&a, &b| count(&event.rows[b]).total_cmp(&count(&event.rows[a])));
+        // Of an event that was counted nowhere, one line tells so.
+        order.truncate(if nothing && only_busy { 1 } else { usize::MAX });
+        order
+    };
+    let events = report.events.iter();
+    events.flat_map(|event| of(event).into_iter().map(move |at| (event, &event.rows[at]))).collect()
 }
 
 /// A metric as perf writes it: the number of decimals, the value and the unit. `None`: no metric.
@@ -28,6 +48,55 @@ pub(super) struct PerfMetric {
     /// `None` where only the unit is known.
     pub(super) value: Option<f64>,
     pub(super) unit: String,
+    /// What perf calls a value that is beyond its threshold, or is not.
+    pub(super) verdict: Option<&'static str>,
+}
+
+/// The metrics of a row: the first stands in the event's own line, the others in lines of theirs.
+pub(super) fn metrics(report: &Report, event: &Event, row: &Row) -> Vec<PerfMetric> {
+    let mut all: Vec<PerfMetric> = metric(report, event, row).into_iter().collect();
+    all.extend(derive::stalled_per_instruction(report, event, &row.place).map(|stalled| PerfMetric {
+        decimals: 2,
+        value: Some(stalled),
+        unit: "stalled cycles per insn".into(),
+        verdict: None,
+    }));
+    let at = report.events.iter().position(|own| std::ptr::eq(own, event));
+    if let (Some(at), None) = (at, row.missing()) {
+        all.extend(metrics::beside(report, at, &row.place).map(|value| of_table(&value)));
+    }
+    all
+}
+
+/// A metric of a table.
+fn of_table(value: &metrics::Value<'_>) -> PerfMetric {
+    let (decimals, unit) = match value.scale {
+        Some(scale) => (1, format!("{}  {}", scale.unit, value.name)),
+        None => (2, value.name.to_owned()),
+    };
+    let verdict = value.is_beyond.map(|beyond| if beyond { "bad" } else { "good" });
+    PerfMetric { decimals, value: value.value, unit: unit.trim_start().into(), verdict }
+}
+
+/// Metrics without events: those of each place that perf shows so.
+pub(super) fn alone(report: &Report) -> Vec<(&Row, Vec<PerfMetric>)> {
+    let Some(first) = report.events.iter().max_by_key(|event| event.rows.len()) else { return Vec::new() };
+    let at = |place: &Place| {
+        let mut found = Vec::new();
+        for (number, event) in report.events.iter().enumerate() {
+            let row = event.rows.iter().find(|row| row.place == *place);
+            // perf leaves out what is no ratio.
+            let is_ratio = |metric: &PerfMetric| {
+                !["/sec", "CPUs utilized"].iter().any(|rate| metric.unit.contains(rate))
+            };
+            // Without metrics of tables, those that events have by themselves are meant.
+            let own = row.filter(|_| report.metrics.is_empty());
+            found.extend(own.and_then(|row| metric(report, event, row)).filter(is_ratio));
+            found.extend(metrics::beside(report, number, place).map(|value| of_table(&value)));
+        }
+        found
+    };
+    first.rows.iter().map(|row| (row, at(&row.place))).collect()
 }
 
 /// The metric of a row.
@@ -35,7 +104,12 @@ pub(super) fn metric(report: &Report, event: &Event, row: &Row) -> Option<PerfMe
     let Some(metric) = derive::metric(report, event, &row.place) else {
         // perf divides by a clock that did not run, and makes that 0.
         let idle = row.missing().is_none() && derive::has_idle_clock(report, event, &row.place);
-        return idle.then(|| PerfMetric { decimals: 3, value: Some(0.0), unit: "/sec".into() });
+        return idle.then(|| PerfMetric {
+            decimals: 3,
+            value: Some(0.0),
+            unit: "/sec".into(),
+            verdict: None,
+        });
     };
     let (decimals, factor, unit) = match metric.kind {
         Kind::CpusUsed => (3, 1.0, "CPUs utilized"),
@@ -45,10 +119,12 @@ pub(super) fn metric(report: &Report, event: &Event, row: &Row) -> Option<PerfMe
         Kind::ShareOf(whole) => (2, 100.0, share_unit(whole)),
         Kind::PerSecond => {
             let (value, prefix) = per_second(metric.value.unwrap_or(0.0));
-            return Some(PerfMetric { decimals: 3, value: Some(value), unit: format!("{prefix}/sec") });
+            let unit = format!("{prefix}/sec");
+            return Some(PerfMetric { decimals: 3, value: Some(value), unit, verdict: None });
         }
     };
-    Some(PerfMetric { decimals, value: metric.value.map(|value| value * factor), unit: unit.into() })
+    let value = metric.value.map(|value| value * factor);
+    Some(PerfMetric { decimals, value, unit: unit.into(), verdict: None })
 }
 
 fn share_unit(whole: Whole) -> &'static str {
@@ -77,7 +153,10 @@ fn per_second(mut value: f64) -> (f64, &'static str) {
 }
 
 /// The unit column, and what the kernel's value is multiplied with.
-pub(super) fn unit(event: &Event) -> (&'static str, f64) {
+pub(super) fn unit(event: &Event) -> (&str, f64) {
+    if let Some(scale) = &event.scale {
+        return (&scale.unit, scale.factor);
+    }
     let clocks = [Software::CPU_CLOCK.0, Software::TASK_CLOCK.0];
     match (event.unit, event.source) {
         (Unit::Nanoseconds, Source::Kernel { type_: EventType::SOFTWARE, config, .. })

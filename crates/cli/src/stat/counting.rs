@@ -6,10 +6,10 @@ use super::topology::{self, Seat};
 use crate::common::start::Start;
 use perfuse::diagnosis::Cause;
 use perfuse::{
-    Builder, Cgroup, Count, Counter, CounterSet, Error, Event, HeldCommand, Scope, SetEvent, Slot,
+    Builder, Cgroup, Count, Counter, CounterSet, Error, GivenUpWhy, HeldCommand, Scope, SetEvent, Slot,
 };
-use perfuse_events::abi::{Attr, AttrFlags, EventType, Software};
-use perfuse_events::{EventSpec, Precise, Source};
+use perfuse_events::abi::{Attr, AttrFlags, EventType, ReadFormat, SampleType, Software};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -25,8 +25,16 @@ pub(super) struct Counting {
     /// What was read at the end of the last interval, by event and target.
     before: Vec<Vec<Count>>,
     scale: bool,
+    /// What was read last, by event and target, for who wants it as it is.
+    read: RefCell<Vec<Vec<(usize, Count)>>>,
     /// Single events were started or stopped.
     singly: bool,
+}
+
+/// The fields that perf sets for counting: results are read event by event, with the times.
+fn as_perf(attr: &mut Attr) {
+    attr.sample_type = SampleType::IDENTIFIER;
+    attr.read_format = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
 }
 
 /// What an event is called once it is open, and what its numbers leave out.
@@ -34,6 +42,8 @@ pub(super) struct Counting {
 pub(super) struct Description {
     pub(super) name: String,
     pub(super) lost_kernel_side: bool,
+    /// What was asked for of children could not be had.
+    pub(super) lost_children: bool,
     /// Only the kernel makes it happen, and the kernel is left out.
     pub(super) impossible: bool,
 }
@@ -53,12 +63,15 @@ impl Counting {
                 Some((_, Some(open))) => Some(open.clone()),
                 Some((name, None)) => Some(cgroups.entry(name).or_insert(Cgroup::open(name)?).clone()),
             };
-            let Some(builder) = builder(spec) else {
+            let Some(builder) = Builder::from_spec(spec) else {
                 indices.push(None);
                 continue;
             };
             indices.push(Some(wanted.len()));
-            wanted.push(SetEvent { builder: builder.enable_on_exec(on_exec), group: *group, cgroup });
+            let builder = builder.enable_on_exec(on_exec).with(as_perf);
+            // On whole cpus it means nothing; perf sets it there too.
+            let inherit = (plan.inherit && matches!(plan.whom, Whom::Cpus { .. })).then_some(true);
+            wanted.push(SetEvent { builder, group: *group, cgroup, cpus: spec.cpus(), inherit });
         }
         let mut set = CounterSet::open(&scope, &wanted)?;
         // Weak groups of which a member was refused are opened again, in single events.
@@ -73,9 +86,20 @@ impl Counting {
             wanted.iter_mut().filter(|event| broken.contains(&event.group)).for_each(|e| e.group = None);
             set = CounterSet::open(&scope, &wanted)?;
         }
+        for (request, index) in plan.events.iter().zip(&indices) {
+            if let (Some(filter), Some(index)) = (&request.filter, index) {
+                set.set_filter(*index, filter)?;
+            }
+        }
         let mut places = Vec::new();
         let mut row_of_slot = Vec::new();
-        for slot in set.slots() {
+        for (number, slot) in set.slots().iter().enumerate() {
+            // Among all threads there are some that end before they are measured.
+            let is_open = |event| set.counter(event, number).is_some();
+            if matches!(plan.whom, Whom::EveryThread(_)) && !(0..set.len()).any(is_open) {
+                row_of_slot.push(0);
+                continue;
+            }
             let place = place(plan.aggregation, slot);
             let known = places.iter().position(|(known, _)| *known == place);
             let row = known.unwrap_or(places.len());
@@ -86,7 +110,8 @@ impl Counting {
             row_of_slot.push(row);
         }
         let before = Vec::new();
-        Ok(Counting { set, indices, places, row_of_slot, before, scale: plan.scale, singly: false })
+        let read = RefCell::default();
+        Ok(Counting { set, indices, places, row_of_slot, before, scale: plan.scale, read, singly: false })
     }
 
     /// The rows each event has, with their number of targets.
@@ -153,7 +178,7 @@ impl Counting {
         let name = plan.events[event].spec.name.clone();
         let counter = self.indices[event].and_then(|index| self.set.counters(index).next());
         let Some((_, counter)) = counter else {
-            return Description { name, lost_kernel_side: false, impossible: false };
+            return Description { name, lost_kernel_side: false, lost_children: false, impossible: false };
         };
         let attr = counter.attr();
         let without_kernel = attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
@@ -165,7 +190,24 @@ impl Counting {
             (true, true) => name + "u",
             (true, false) => name + ":u",
         };
-        Description { name, lost_kernel_side, impossible: without_kernel && is_made_by_kernel(attr) }
+        let lost_children = counter.given_up().iter().any(|given| given.why == GivenUpWhy::BreaksForks);
+        let impossible = without_kernel && is_made_by_kernel(attr);
+        Description { name, lost_kernel_side, lost_children, impossible }
+    }
+
+    /// What is measured.
+    pub(super) fn slots(&self) -> &[Slot] {
+        self.set.slots()
+    }
+
+    /// The open counters of an event of the plan, with the index of their target.
+    pub(super) fn counters(&self, event: usize) -> impl Iterator<Item = (usize, &Counter)> {
+        self.indices[event].into_iter().flat_map(|index| self.set.counters(index))
+    }
+
+    /// What was read of an event the last time, with the index of its target.
+    pub(super) fn read_last(&self, event: usize) -> Vec<(usize, Count)> {
+        self.read.borrow().get(event).cloned().unwrap_or_default()
     }
 
     /// The counts of an event since it was opened, one outcome per place.
@@ -174,14 +216,19 @@ impl Counting {
     }
 
     /// The counts of all events since the last call, one outcome per event and place.
-    pub(super) fn since_last(&mut self) -> Vec<Vec<Outcome>> {
+    pub(super) fn since_last(&mut self, plan: &Plan) -> Vec<Vec<Outcome>> {
         let events = self.indices.len();
         let mut before = std::mem::take(&mut self.before);
         before.resize_with(events, || vec![Count::default(); self.row_of_slot.len()]);
         let outcomes = (0..events)
             .map(|event| {
                 let last = &mut before[event];
-                self.outcomes(event, |slot, count| count - std::mem::replace(&mut last[slot], count))
+                // The difference of two states is none.
+                let is_state = plan.events[event].spec.pmu.as_ref().is_some_and(|pmu| pmu.snapshot);
+                self.outcomes(event, |slot, count| {
+                    let before = std::mem::replace(&mut last[slot], count);
+                    if is_state { count } else { count - before }
+                })
             })
             .collect();
         self.before = before;
@@ -195,10 +242,12 @@ impl Counting {
             return vec![Outcome::Missing(refusal(error)); self.places.len()];
         }
         let mut rows: Vec<Result<Option<Reading>, Missing>> = vec![Ok(None); self.places.len()];
+        let mut read = Vec::new();
         for (slot, counter) in self.set.counters(index) {
             let row = &mut rows[self.row_of_slot[slot]];
             match counter.read() {
                 Ok(count) => {
+                    read.push((slot, count));
                     if let Ok(sum) = row {
                         let reading = self.reading(change(slot, count));
                         *sum = Some(sum.map_or(reading, |sum| add(sum, reading)));
@@ -207,6 +256,9 @@ impl Counting {
                 Err(error) => *row = Err(refusal(&error)),
             }
         }
+        let mut all = self.read.borrow_mut();
+        all.resize_with(self.indices.len(), Vec::new);
+        all[event] = read;
         rows.into_iter()
             .map(|row| match row {
                 Ok(Some(Reading { enabled_ns: 0, .. })) | Ok(None) => {
@@ -226,7 +278,8 @@ impl Counting {
     }
 }
 
-fn add(a: Reading, b: Reading) -> Reading {
+/// What both counted.
+pub(super) fn add(a: Reading, b: Reading) -> Reading {
     Reading {
         value: a.value.wrapping_add(b.value),
         raw: a.raw.wrapping_add(b.raw),
@@ -238,47 +291,12 @@ fn add(a: Reading, b: Reading) -> Reading {
 fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, Error> {
     Ok(match (&plan.whom, command) {
         (Whom::Processes(pids), _) => Scope::processes(pids)?,
-        (Whom::Threads(tids), _) => Scope::threads(tids),
+        (Whom::Threads(tids) | Whom::EveryThread(tids), _) => Scope::threads(tids),
         (Whom::Cpus { cpus, .. }, _) => Scope::cpus(cpus),
         (Whom::Command, Some(command)) => Scope::command(command),
         // A plan for a command is never opened without one.
         (Whom::Command, None) => Scope::threads(&[]),
     })
-}
-
-/// What the library is asked for; `None` for what the kernel does not count.
-pub(crate) fn builder(spec: &EventSpec) -> Option<Builder> {
-    let mut attr = Attr::default();
-    if !spec.apply(&mut attr) {
-        return None;
-    }
-    let mut builder = Counter::builder(event(spec, attr));
-    let levels = AttrFlags::EXCLUDE_USER | AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
-    if attr.flags.intersects(levels) {
-        // Chosen by the user; else the library leaves the kernel out where it has to.
-        builder = builder.user_and_kernel().with(|wanted| wanted.flags |= attr.flags & levels);
-    }
-    let rest = AttrFlags::EXCLUDE_IDLE | AttrFlags::EXCLUDE_HOST | AttrFlags::PINNED | AttrFlags::EXCLUSIVE;
-    builder = builder.with(|wanted| wanted.flags |= attr.flags & rest);
-    // Without modifiers guests are left out as perf does, but not every PMU can.
-    let guest = attr.flags & AttrFlags::EXCLUDE_GUEST;
-    builder = match spec.has_modifiers {
-        true => builder.with(|wanted| wanted.flags |= guest),
-        false => builder.prefer(|wanted| wanted.flags |= guest),
-    };
-    if let Precise::Level(level @ 1..) = spec.precise {
-        builder = builder.precise(level);
-    }
-    Some(builder)
-}
-
-fn event(spec: &EventSpec, attr: Attr) -> Event {
-    match spec.source {
-        Source::Kernel { type_: EventType::TRACEPOINT, config, .. } => {
-            Event::Tracepoint { id: config, name: spec.name.as_str().into() }
-        }
-        _ => Event::from(attr),
-    }
 }
 
 /// Switches happen in the kernel only, whoever causes them.

@@ -2,8 +2,7 @@
 //! run time, share, metric, metric unit.
 
 use super::compat::{self, PerfMetric};
-use super::derive;
-use super::model::{Event, Place, Report, Row};
+use super::model::{Aggregation, Event, Place, Report, Row};
 use std::fmt::Write;
 
 /// All rows of a measurement or interval.
@@ -13,15 +12,18 @@ pub(super) fn format(report: &Report, separator: &str, repeated: bool) -> String
         let prefix = prefix(report, row, separator);
         out += &prefix;
         out += &fields(report, event, row, repeated).join(separator);
-        out.push('\n');
-        if let Some(stalled) = derive::stalled_per_instruction(report, event, &row.place) {
+        let metrics = compat::metrics(report, event, row);
+        let shown = |metric: Option<&PerfMetric>| match metric {
+            Some(PerfMetric { decimals, value: Some(value), unit, .. }) => {
+                format!("{separator}{value:.decimals$}{separator}{unit}\n")
+            }
+            _ => format!("{separator}{separator}\n"),
+        };
+        out += &shown(metrics.first());
+        for metric in metrics.iter().skip(1) {
             // perf gives the second metric of an event a line with empty fields.
             let fields = if report.cgroups { 5 } else { 4 };
-            let _ = writeln!(
-                out,
-                "{prefix}{}{separator}{stalled:.2}{separator}stalled cycles per insn",
-                separator.repeat(fields)
-            );
+            let _ = write!(out, "{prefix}{}{}", separator.repeat(fields), shown(Some(metric)));
         }
     }
     out
@@ -60,13 +62,40 @@ fn fields(report: &Report, event: &Event, row: &Row, repeated: bool) -> Vec<Stri
     }
     fields.push(format!("{:.0}", row.running_ns().floor()));
     fields.push(format!("{:.2}", 100.0 * row.share()));
-    match compat::metric(report, event, row) {
-        Some(PerfMetric { decimals, value: Some(value), unit }) => {
-            fields.extend([format!("{value:.decimals$}"), unit]);
-        }
-        _ => fields.extend([String::new(), String::new()]),
-    }
     fields
+}
+
+/// Metrics without events: a line of names, once, and one of values for each place.
+pub(super) fn metrics_alone(report: &Report, separator: &str) -> String {
+    let mut out = String::new();
+    let rows = compat::alone(report);
+    if report.interval.is_none_or(|interval| interval.first) {
+        let place = match report.aggregation {
+            Aggregation::Everything => "",
+            Aggregation::Cpu => "cpu,",
+            Aggregation::Core => "core,cpus,",
+            Aggregation::Die => "die,cpus,",
+            Aggregation::Socket => "socket,cpus,",
+            Aggregation::Node => "node,cpus,",
+            Aggregation::Thread => "comm-pid,",
+        };
+        let time = if report.interval.is_some() { "time," } else { "" };
+        out += &(time.to_owned() + place).replace(',', separator);
+        for metric in rows.first().into_iter().flat_map(|(_, metrics)| metrics) {
+            let _ = write!(out, "{}{separator}", metric.unit);
+        }
+        out.push('\n');
+    }
+    for (row, metrics) in rows {
+        out += &prefix(report, row, separator);
+        for metric in metrics {
+            let decimals = metric.decimals;
+            let value = metric.value.map_or_else(String::new, |value| format!("{value:.decimals$}"));
+            let _ = write!(out, "{value}{separator}");
+        }
+        out.push('\n');
+    }
+    out
 }
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ pub(crate) fn stalled_per_instruction(report: &Report, event: &Event, place: &Pl
 fn source(event: &Event) -> Option<(EventType, u64)> {
     match event.source {
         Source::Kernel { type_, config, .. } => Some((type_, config)),
-        Source::Tool(_) => None,
+        Source::Tool(_) | Source::Breakpoint { .. } => None,
     }
 }
 

@@ -3,8 +3,9 @@
 //! apply (the exit of a measurement without a command, a metric) is left out.
 
 use super::derive::{self, Kind, Whole};
+use super::metrics;
 use super::model::{Event, Exit, MissingKind, Place, Report, Row, Subject, Usage};
-use super::statistics::Spread;
+use crate::common::spread::Spread;
 use perfuse_events::Unit;
 use perfuse_events::abi::Cache;
 use serde::Serialize;
@@ -32,7 +33,26 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     major_faults: Option<Value>,
     events: Vec<Row_<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    metrics: Vec<MetricOf<'a>>,
     warnings: &'a [String],
+}
+
+/// A metric of a table.
+#[derive(Serialize)]
+struct MetricOf<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<PlaceOf<'a>>,
+    value: Option<f64>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    unit: &'a str,
+    /// What is to be looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threshold: Option<String>,
+    /// Whether this value is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beyond_threshold: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -41,6 +61,8 @@ enum Target<'a> {
     Command(&'a [String]),
     Processes(&'a [u32]),
     Threads(&'a [u32]),
+    EveryThread,
+    Recording(&'a str),
     Cpus(&'a [u32]),
 }
 
@@ -93,7 +115,10 @@ struct Row_<'a> {
     cgroup: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<PlaceOf<'a>>,
-    unit: &'static str,
+    unit: &'a str,
+    /// What the value was multiplied with to be in that unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scale: Option<f64>,
     value: Option<Value>,
     /// What the kernel counted, where the value is an estimate made from it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,6 +173,8 @@ pub(super) fn format(report: &Report) -> String {
             Subject::Command(words) => Target::Command(words),
             Subject::Processes(pids) => Target::Processes(pids),
             Subject::Threads(tids) => Target::Threads(tids),
+            Subject::EveryThread => Target::EveryThread,
+            Subject::Recording(name) => Target::Recording(name),
             Subject::Cpus { cpus, .. } => Target::Cpus(cpus),
         },
         interval: report.interval.map(|interval| IntervalOf {
@@ -171,16 +198,48 @@ pub(super) fn format(report: &Report) -> String {
             .iter()
             .flat_map(|event| event.rows.iter().map(|row| self::row(report, event, row)))
             .collect(),
+        metrics: metrics(report),
         warnings: &report.warnings,
     };
     // Plain data with string keys: nothing in it can fail to serialize.
     serde_json::to_string(&document).unwrap_or_default() + "\n"
 }
 
+fn metrics(report: &Report) -> Vec<MetricOf<'_>> {
+    let rows = report.events.iter().map(|event| &event.rows).max_by_key(|rows| rows.len());
+    let mut all = Vec::new();
+    for measured in report.metrics.iter() {
+        for row in rows.into_iter().flatten() {
+            let value = metrics::value(report, measured, &row.place);
+            all.push(MetricOf {
+                name: value.name,
+                place: place(row),
+                value: value.value,
+                unit: value.scale.map_or("", |scale| &scale.unit),
+                threshold: value.threshold.map(ToString::to_string),
+                beyond_threshold: value.is_beyond,
+            });
+        }
+    }
+    all
+}
+
+fn place(row: &Row) -> Option<PlaceOf<'_>> {
+    let cpus = row.targets;
+    match &row.place {
+        Place::Everywhere => None,
+        Place::Cpu(cpu) => Some(PlaceOf::Cpu(*cpu)),
+        &Place::Core { socket, die, core } => Some(PlaceOf::Core { socket, die, core, cpus }),
+        &Place::Die { socket, die } => Some(PlaceOf::Die { socket, die, cpus }),
+        &Place::Socket(socket) => Some(PlaceOf::Socket { socket, cpus }),
+        &Place::Node(node) => Some(PlaceOf::Node { node, cpus }),
+        Place::Thread { name, tid } => Some(PlaceOf::Thread { tid: *tid, name }),
+    }
+}
+
 fn row<'a>(report: &Report, event: &'a Event, row: &'a Row) -> Row_<'a> {
     let readings = row.readings();
     let scaled = readings.iter().any(|reading| reading.value != reading.raw);
-    let cpus = row.targets;
     let mut warnings = Vec::new();
     if event.impossible && row.missing().is_none() {
         warnings.push("always zero in user space");
@@ -188,23 +247,23 @@ fn row<'a>(report: &Report, event: &'a Event, row: &'a Row) -> Row_<'a> {
     if event.lost_kernel_side {
         warnings.push("user space only");
     }
+    if event.lost_children {
+        warnings.push("without children");
+    }
     Row_ {
         name: &event.name,
         cgroup: event.cgroup.as_deref(),
-        place: match &row.place {
-            Place::Everywhere => None,
-            Place::Cpu(cpu) => Some(PlaceOf::Cpu(*cpu)),
-            &Place::Core { socket, die, core } => Some(PlaceOf::Core { socket, die, core, cpus }),
-            &Place::Die { socket, die } => Some(PlaceOf::Die { socket, die, cpus }),
-            &Place::Socket(socket) => Some(PlaceOf::Socket { socket, cpus }),
-            &Place::Node(node) => Some(PlaceOf::Node { node, cpus }),
-            Place::Thread { name, tid } => Some(PlaceOf::Thread { tid: *tid, name }),
+        place: place(row),
+        unit: match (&event.scale, event.unit) {
+            (Some(scale), _) => &scale.unit,
+            (None, Unit::Count) => "count",
+            (None, Unit::Nanoseconds) => "ns",
         },
-        unit: match event.unit {
-            Unit::Count => "count",
-            Unit::Nanoseconds => "ns",
-        },
-        value: value(&readings.iter().map(|reading| reading.value).collect::<Vec<_>>(), 1.0),
+        scale: event.scale.as_ref().map(|scale| scale.factor),
+        value: value(
+            &readings.iter().map(|reading| reading.value).collect::<Vec<_>>(),
+            event.scale.as_ref().map_or(1.0, |scale| 1.0 / scale.factor),
+        ),
         raw: if scaled && readings.len() == 1 { Some(readings[0].raw) } else { None },
         scaled,
         enabled_ns: readings.iter().map(|reading| reading.enabled_ns).sum(),

@@ -4,8 +4,7 @@
 //! is how the C library prints the null pointer that perf 6.1 passes on; an event without a value has the
 //! empty unit. Who reads perf's output knows both; for anybody else there is `--json`.
 
-use super::compat;
-use super::derive;
+use super::compat::{self, PerfMetric};
 use super::model::{Event, Place, Report, Row};
 use serde_json::Value;
 use std::fmt::Write;
@@ -15,13 +14,47 @@ pub(super) fn format(report: &Report, repeated: bool) -> String {
     let mut out = String::new();
     for (event, row) in compat::rows(report) {
         let prefix = prefix(report, row);
-        let _ = writeln!(out, "{{{prefix}{}}}", members(report, event, row, repeated));
-        if let Some(stalled) = derive::stalled_per_instruction(report, event, &row.place) {
-            let _ = writeln!(
-                out,
-                "{{{prefix}\"metric-value\" : {stalled:.6}, \"metric-unit\" : \"stalled cycles per insn\"}}"
-            );
+        let metrics = compat::metrics(report, event, row);
+        let own = match metrics.first() {
+            Some(metric) => metric_members(metric),
+            // How the C library prints the null pointer that perf passes on.
+            None if row.missing().is_none() => no_metric("(null)"),
+            None => no_metric(""),
+        };
+        let _ = writeln!(out, "{{{prefix}{}{own}}}", members(report, event, row, repeated));
+        for metric in metrics.iter().skip(1) {
+            let _ = writeln!(out, "{{{prefix}{}}}", metric_members(metric));
         }
+    }
+    out
+}
+
+fn no_metric(unit: &str) -> String {
+    format!("\"metric-value\" : 0.000000, \"metric-unit\" : \"{unit}\"")
+}
+
+fn metric_members(metric: &PerfMetric) -> String {
+    let (value, unit) = (metric.value.unwrap_or(0.0), Value::from(metric.unit.as_str()));
+    let mut members = format!("\"metric-value\" : {value:.6}, \"metric-unit\" : {unit}");
+    if let Some(verdict) = metric.verdict {
+        let _ = write!(members, ", \"metric-threshold\" : \"{verdict}\"");
+    }
+    members
+}
+
+/// Metrics without events: an object a place, with the values as strings.
+pub(super) fn metrics_alone(report: &Report) -> String {
+    let mut out = String::new();
+    for (row, metrics) in compat::alone(report) {
+        let member = |metric: &PerfMetric| {
+            let decimals = metric.decimals;
+            let value = metric.value.map_or_else(String::new, |value| format!("{value:.decimals$}"));
+            format!("{} : {}", Value::from(metric.unit.as_str()), Value::from(value))
+        };
+        let members: Vec<String> = metrics.iter().map(member).collect();
+        let prefix = prefix(report, row);
+        let prefix = if members.is_empty() { prefix.trim_end_matches(", ") } else { &prefix };
+        let _ = writeln!(out, "{{{prefix}{}}}", members.join(", "));
     }
     out
 }
@@ -63,14 +96,9 @@ fn members(report: &Report, event: &Event, row: &Row, repeated: bool) -> String 
     if repeated {
         let _ = write!(out, "\"variance\" : {:.2}, ", spread.map_or(0.0, |spread| spread.error_percent()));
     }
-    let (value, unit) = match compat::metric(report, event, row) {
-        Some(metric) => (metric.value.unwrap_or(0.0), metric.unit),
-        None if row.missing().is_some() => (0.0, String::new()),
-        None => (0.0, "(null)".to_owned()),
-    };
     let _ = write!(
         out,
-        "\"event-runtime\" : {:.0}, \"pcnt-running\" : {:.2}, \"metric-value\" : {value:.6}, \"metric-unit\" : \"{unit}\"",
+        "\"event-runtime\" : {:.0}, \"pcnt-running\" : {:.2}, ",
         row.running_ns().floor(),
         100.0 * row.share(),
     );

@@ -2,16 +2,20 @@
 //! orders and signals are obeyed, and at the end everything is read.
 
 use super::counting::{Counting, Description};
+use super::hooks;
+use super::merged;
 use super::model::{
     Event, Exit, Interval, Missing, MissingKind, Outcome, Place, Report, Row, Run, Subject, Usage,
 };
 use super::output::Output;
 use super::plan::{Plan, Whom};
+use super::recorder::{Destination, Recorder};
 use crate::common::child::{self, processes_are_gone, threads_are_gone};
 use crate::common::control::{Control, Listing, Order};
 use crate::common::start::Start;
 use crate::exit::Failure;
-use perfuse::{Command, HeldCommand, RunningCommand};
+use perfuse::diagnosis::Kind;
+use perfuse::{Command, Error, HeldCommand, RunningCommand};
 use perfuse_events::{EventSpec, Source, Tool};
 use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, Signals};
 use perfuse_sys::{Errno, poll, process};
@@ -26,6 +30,7 @@ pub(super) fn run(
     plan: &Plan,
     output: &mut Output,
     control: Option<Control>,
+    destination: Option<&mut Destination>,
     verbose: bool,
 ) -> Result<Exit, Failure> {
     let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD]);
@@ -33,7 +38,8 @@ pub(super) fn run(
     if plan.whom == Whom::Command {
         output.goes_on_unread();
     }
-    let mut measuring = Measuring { plan, output, control, signals, verbose, asked_to_stop: 0 };
+    let mut measuring =
+        Measuring { plan, output, control, destination, recorder: None, signals, verbose, asked_to_stop: 0 };
     let mut total: Option<Report> = None;
     let mut exit = Exit::Code(0);
     let mut done = 0;
@@ -56,6 +62,9 @@ struct Measuring<'a> {
     plan: &'a Plan,
     output: &'a mut Output,
     control: Option<Control>,
+    /// Where the counts are recorded.
+    destination: Option<&'a mut Destination>,
+    recorder: Option<Recorder>,
     signals: Signals,
     verbose: bool,
     /// How often somebody wanted this to end.
@@ -72,6 +81,7 @@ struct Course {
 impl Measuring<'_> {
     fn once(&mut self) -> Result<Report, Failure> {
         let plan = self.plan;
+        hooks::before(plan)?;
         let held = (!plan.command.is_empty())
             .then(|| Command::new(&plan.command[0]).args(&plan.command[1..]).hold());
         let held = held.transpose()?;
@@ -81,9 +91,18 @@ impl Measuring<'_> {
                 self.output.remark(&remark)?;
             }
         }
-        // A command is worth running for its time and memory alone; anything else is not.
-        if let (Some(error), false) = (counting.refused_altogether(), plan.whom == Whom::Command) {
+        // A command is worth running for its time and memory alone, and as in perf, to measure others while it runs
+        // where it is only that nothing here counts such events. Anything else is not.
+        let is_in_vain = |error: &Error| match plan.whom {
+            Whom::Command => false,
+            _ => plan.command.is_empty() || error.cause().kind() != Kind::Unsupported,
+        };
+        if let Some(error) = counting.refused_altogether().filter(|error| is_in_vain(error)) {
             return Err(Failure::from(error.clone()));
+        }
+        if let Some(destination) = &mut self.destination {
+            let child = held.as_ref().map(HeldCommand::pid);
+            self.recorder = Some(Recorder::begin(destination, plan, &counting, child)?);
         }
         let course = self.course(&mut counting, held)?;
         let outcomes = (0..plan.events.len()).map(|event| counting.totals(event)).collect();
@@ -95,12 +114,16 @@ impl Measuring<'_> {
             major_faults: usage.major_faults,
         });
         let run = Run { wall_ns: nanoseconds(course.wall), usage };
+        if let Some(recorder) = self.recorder.take() {
+            recorder.finish(plan, &counting, &run)?;
+        }
         let mut report = report(plan, &counting, run, outcomes);
         report.exit = course.command.map(|(status, _)| match exit(status) {
             Exit::Signal(SIGTERM) if course.stopped_by_us => Exit::Stopped,
             exit => exit,
         });
         report.warnings.extend(watchdog(&report));
+        hooks::after(plan)?;
         Ok(report)
     }
 
@@ -232,7 +255,7 @@ impl Measuring<'_> {
         match &self.plan.whom {
             Whom::Processes(pids) => processes_are_gone(pids),
             Whom::Threads(tids) => threads_are_gone(tids),
-            Whom::Command | Whom::Cpus { .. } => false,
+            Whom::Command | Whom::EveryThread(_) | Whom::Cpus { .. } => false,
         }
     }
 
@@ -244,10 +267,14 @@ impl Measuring<'_> {
         now: Instant,
         first: bool,
     ) -> Result<(), Failure> {
-        let outcomes = counting.since_last();
+        let outcomes = counting.since_last(self.plan);
         let run = Run { wall_ns: nanoseconds(now - began), usage: None };
         let mut report = report(self.plan, counting, run, outcomes);
-        report.interval = Some(Interval { at_ns: nanoseconds(now - start), first });
+        let at_ns = nanoseconds(now - start);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.interval(self.plan, counting, &run, at_ns)?;
+        }
+        report.interval = Some(Interval { at_ns, first });
         self.output.interval(&report)
     }
 }
@@ -289,7 +316,7 @@ fn exit(status: ExitStatus) -> Exit {
     }
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -298,7 +325,7 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
     let events = plan.events.iter().zip(outcomes).enumerate().map(|(index, (request, outcomes))| {
         let spec = &request.spec;
         let rows = match spec.source {
-            Source::Kernel { .. } => {
+            Source::Kernel { .. } | Source::Breakpoint { .. } => {
                 let places = counting.places().iter().cloned();
                 let row = |((place, targets), outcome)| {
                     let outcome = explain_pinned(plan, spec, outcome);
@@ -308,11 +335,27 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
             }
             Source::Tool(tool) => tool_rows(tool, counting.places(), &run),
         };
-        let Description { name, lost_kernel_side, impossible } = counting.describe(plan, index);
+        let Description { name, lost_kernel_side, lost_children, impossible } =
+            counting.describe(plan, index);
         let (source, exclude, unit) = (spec.source, spec.exclude, spec.unit());
-        let cgroup = request.cgroup.clone();
-        Event { name, source, exclude, unit, cgroup, impossible, lost_kernel_side, rows }
+        let (cgroup, scale) = (request.cgroup.clone(), spec.scale().cloned());
+        Event {
+            name,
+            source,
+            exclude,
+            unit,
+            scale,
+            cgroup,
+            impossible,
+            lost_kernel_side,
+            lost_children,
+            rows,
+        }
     });
+    let (events, places) = match plan.merge {
+        true => merged::events(plan, events.collect()),
+        false => (events.collect(), Vec::new()),
+    };
     Report {
         subject: match &plan.whom {
             Whom::Command => Subject::Command(
@@ -320,6 +363,7 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
             ),
             Whom::Processes(pids) => Subject::Processes(pids.clone()),
             Whom::Threads(tids) => Subject::Threads(tids.clone()),
+            Whom::EveryThread(_) => Subject::EveryThread,
             Whom::Cpus { cpus, all } => Subject::Cpus { cpus: cpus.clone(), all: *all },
         },
         exit: None,
@@ -327,7 +371,12 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
         interval: None,
         aggregation: plan.aggregation,
         cgroups: plan.cgroups,
-        events: events.collect(),
+        events,
+        // Without merging, every event has stayed where it was.
+        metrics: match places.is_empty() {
+            true => plan.metrics.clone(),
+            false => plan.metrics.iter().map(|metric| metric.moved(&places)).collect(),
+        },
         warnings: Vec::new(),
     }
 }
@@ -347,14 +396,14 @@ fn explain_pinned(plan: &Plan, spec: &EventSpec, outcome: Outcome) -> Outcome {
     }
 }
 
-/// What this program measures itself, where perf shows it: once for all cpus, for every thread.
-fn tool_rows(tool: Tool, places: &[(Place, u32)], run: &Run) -> Vec<Row> {
+/// What this program measures itself.
+pub(super) fn tool_outcome(tool: Tool, run: &Run) -> Outcome {
     let value = match (tool, run.usage) {
         (Tool::DurationTime, _) => Some(run.wall_ns),
         (Tool::UserTime, usage) => usage.map(|usage| usage.user_ns),
         (Tool::SystemTime, usage) => usage.map(|usage| usage.system_ns),
     };
-    let outcome = match value {
+    match value {
         Some(value) => {
             let reading = super::model::Reading { value, raw: value, enabled_ns: value, running_ns: value };
             Outcome::Counted(vec![reading])
@@ -364,7 +413,12 @@ fn tool_rows(tool: Tool, places: &[(Place, u32)], run: &Run) -> Vec<Row> {
             "no-command",
             "known only at the end of a command",
         )),
-    };
+    }
+}
+
+/// What this program measures itself, where perf shows it: once for all cpus, for every thread.
+fn tool_rows(tool: Tool, places: &[(Place, u32)], run: &Run) -> Vec<Row> {
+    let outcome = tool_outcome(tool, run);
     let elsewhere =
         Outcome::Missing(Missing::plain(MissingKind::NeverEnabled, "elsewhere", "shown once, above"));
     let row = |(number, (place, targets)): (usize, &(Place, u32))| {
@@ -409,7 +463,7 @@ fn watchdog(report: &Report) -> Option<String> {
             use perfuse_events::abi::EventType;
             [EventType::HARDWARE, EventType::HW_CACHE, EventType::RAW].contains(&type_)
         }
-        Source::Tool(_) => false,
+        Source::Tool(_) | Source::Breakpoint { .. } => false,
     };
     let missed = |row: &Row| {
         row.share() < 0.995 || row.missing().is_some_and(|m| m.kind == MissingKind::NeverScheduled)

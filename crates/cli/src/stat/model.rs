@@ -1,8 +1,10 @@
 //! A finished measurement (or one interval of it) as plain data: what every output format is made from.
 //! Nothing here knows how the numbers were obtained or how they will look.
 
-use super::statistics::Spread;
-use perfuse_events::{Exclude, Source, Unit};
+use super::metrics::Measured;
+use crate::common::spread::Spread;
+use perfuse_events::{Exclude, Scale, Source, Unit};
+use std::rc::Rc;
 
 /// A measurement.
 #[derive(Clone, Debug)]
@@ -18,6 +20,8 @@ pub(crate) struct Report {
     /// Events have cgroups, at least some.
     pub(crate) cgroups: bool,
     pub(crate) events: Vec<Event>,
+    /// What the events amount to together.
+    pub(super) metrics: Rc<[Measured]>,
     /// What the reader has to know about the whole.
     pub(crate) warnings: Vec<String>,
 }
@@ -29,6 +33,10 @@ pub(crate) enum Subject {
     Command(Vec<String>),
     Processes(Vec<u32>),
     Threads(Vec<u32>),
+    /// All threads of the system.
+    EveryThread,
+    /// What a recording of counts tells about.
+    Recording(String),
     /// These cpus; the flag tells that they are all.
     Cpus {
         cpus: Vec<u32>,
@@ -92,12 +100,16 @@ pub(crate) struct Event {
     /// What its modifiers leave out.
     pub(crate) exclude: Exclude,
     pub(crate) unit: Unit,
+    /// What its values are to be multiplied with, and what they then are.
+    pub(crate) scale: Option<Scale>,
     /// Only tasks of this cgroup were counted.
     pub(crate) cgroup: Option<String>,
     /// Counts user space only although the kernel alone makes this event happen: it is always zero.
     pub(crate) impossible: bool,
     /// The kernel side was asked for and refused.
     pub(crate) lost_kernel_side: bool,
+    /// What the measured tasks start is left out, though it was asked for.
+    pub(crate) lost_children: bool,
     /// One per [`Place`], in order.
     pub(crate) rows: Vec<Row>,
 }
@@ -311,7 +323,18 @@ pub(crate) mod samples {
         let rows = vec![Row { place: Place::Everywhere, targets: 1, outcome }];
         let unit = spec.unit();
         let (name, source, exclude) = (spec.name, spec.source, spec.exclude);
-        Event { name, source, exclude, unit, cgroup: None, impossible: false, lost_kernel_side: false, rows }
+        Event {
+            name,
+            source,
+            exclude,
+            unit,
+            scale: None,
+            cgroup: None,
+            impossible: false,
+            lost_kernel_side: false,
+            lost_children: false,
+            rows,
+        }
     }
 
     /// `./parse big.json` with these events.
@@ -334,6 +357,7 @@ pub(crate) mod samples {
             aggregation: Aggregation::Everything,
             cgroups: false,
             events,
+            metrics: Rc::new([]),
             warnings: Vec::new(),
         }
     }

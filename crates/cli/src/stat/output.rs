@@ -3,13 +3,14 @@
 use super::args::Args;
 use super::model::Report;
 use super::text::{self, Glyphs};
-use super::{csv, json, jsonl};
+use super::{classic, csv, json, jsonl};
+use crate::common::style;
 use crate::exit::Failure;
 use anstream::AutoStream;
 use clap::ColorChoice;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The results' way out.
@@ -19,11 +20,43 @@ pub(super) struct Output {
     format: Format,
     /// A column for the spread, in perf's formats.
     repeated: bool,
+    /// How many intervals were written.
+    intervals: usize,
+    /// The screen is cleared before each.
+    clears: bool,
+    /// The total follows them in perf's formats too, in CSV behind this word.
+    summary: Option<&'static str>,
+    /// Metrics and no events.
+    metrics_alone: bool,
     color: anstream::ColorChoice,
     /// A command is measured: it goes on even when nobody reads the results any more.
     for_command: bool,
     /// Nobody does.
     unread: bool,
+}
+
+/// How `stat report` shows a recording.
+#[derive(Debug, clap::Args)]
+pub(super) struct Formats {
+    /// Fields separated by this, as perf writes them
+    #[arg(short = 'x', long, value_name = "SEPARATOR", group = "format")]
+    field_separator: Option<String>,
+
+    /// JSON lines with values as strings, as perf writes them
+    #[arg(short = 'j', long, group = "format")]
+    json_output: bool,
+
+    /// One JSON object (schema perfuse.stat/1)
+    #[arg(long, group = "format")]
+    json: bool,
+
+    /// perf's own text, for scripts that read it
+    #[arg(long, group = "format")]
+    perf_style: bool,
+
+    /// Write to this file in place of standard error; - is standard output
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -36,6 +69,8 @@ enum Place {
 #[derive(Debug)]
 enum Format {
     Text(text::Options),
+    /// perf's text.
+    Classic(classic::Options),
     /// perf's `-x`.
     Separated(String),
     /// perf's `-j`.
@@ -43,11 +78,35 @@ enum Format {
     Json,
 }
 
+impl Format {
+    /// What the options choose, of which there is one at most; text otherwise, perf's or ours.
+    fn chosen(
+        separator: Option<&str>,
+        json_lines: bool,
+        json: bool,
+        perf_style: bool,
+        classic: classic::Options,
+        text: text::Options,
+    ) -> Self {
+        if let Some(separator) = separator {
+            Format::Separated(separator.replace("\\t", "\t"))
+        } else if json_lines {
+            Format::JsonLines
+        } else if json {
+            Format::Json
+        } else if style::is_perfs(perf_style) {
+            Format::Classic(classic)
+        } else {
+            Format::Text(text)
+        }
+    }
+}
+
 impl Output {
-    /// Opens the file, if one was named.
-    pub(super) fn open(args: &Args, repeated: bool) -> Result<Self, Failure> {
-        let place = match args.output.as_deref() {
-            None => Place::Stderr,
+    /// Opens the file, if one was named; one that was named for a recording (`recorded`) is not for this.
+    pub(super) fn open(args: &Args, repeated: bool, recorded: bool) -> Result<Self, Failure> {
+        let place = match args.output.as_deref().filter(|_| !recorded) {
+            None => args.log_fd.map_or(Ok(Place::Stderr), descriptor)?,
             Some(path) if path == Path::new("-") => Place::Stdout,
             Some(path) => Place::File(open_file(path, args.append)?),
         };
@@ -56,32 +115,80 @@ impl Output {
             Place::Stdout => io::stdout().is_terminal(),
             Place::File(_) => false,
         };
-        let format = if let Some(separator) = &args.field_separator {
-            Format::Separated(separator.replace("\\t", "\t"))
-        } else if args.json_output {
-            Format::JsonLines
-        } else if args.json {
-            Format::Json
-        } else {
-            Format::Text(text::Options {
-                glyphs: glyphs(),
-                exact: args.big_num,
-                quiet: args.quiet,
-                hints: on_terminal && !args.quiet,
-            })
+        let classic = classic::Options {
+            grouped: args.big_num,
+            repeated,
+            metrics_alone: args.metrics.metric_only,
+            with_runs: args.table,
+            nothing: args.null,
         };
-        let color = match args.color {
-            ColorChoice::Auto => anstream::ColorChoice::Auto,
-            ColorChoice::Always => anstream::ColorChoice::Always,
-            ColorChoice::Never => anstream::ColorChoice::Never,
+        let text = text::Options {
+            glyphs: glyphs(),
+            exact: args.big_num,
+            quiet: args.quiet,
+            metrics_alone: args.metrics.metric_only,
+            with_runs: args.table,
+            hints: on_terminal && !args.quiet,
         };
-        let mut output = Output { place, format, repeated, color, for_command: false, unread: false };
+        let separator = args.field_separator.as_deref();
+        let format = Format::chosen(separator, args.json_output, args.json, args.perf_style, classic, text);
+        let color = colors(args.color);
+        let metrics_alone = args.metrics.metric_only;
+        let mut output = Output {
+            place,
+            format,
+            repeated,
+            intervals: 0,
+            clears: args.interval_clear,
+            summary: args.summary.then_some(if args.no_csv_summary { "" } else { "summary" }),
+            metrics_alone,
+            color,
+            for_command: false,
+            unread: false,
+        };
         // perf's mark of a new measurement in a file that may hold several. JSON stays JSON.
         if matches!((&output.place, &output.format), (Place::File(_), format) if !matches!(format, Format::Json))
         {
             output.write(&format!("# started on {}\n\n", date(SystemTime::now())))?;
         }
         Ok(output)
+    }
+
+    /// For what was recorded.
+    pub(super) fn of_recording(formats: &Formats) -> Result<Self, Failure> {
+        let text = text::Options {
+            glyphs: glyphs(),
+            exact: false,
+            quiet: false,
+            metrics_alone: false,
+            with_runs: false,
+            hints: false,
+        };
+        let format = Format::chosen(
+            formats.field_separator.as_deref(),
+            formats.json_output,
+            formats.json,
+            formats.perf_style,
+            classic::Options::default(),
+            text,
+        );
+        let place = match formats.output.as_deref() {
+            None => Place::Stderr,
+            Some(path) if path == Path::new("-") => Place::Stdout,
+            Some(path) => Place::File(open_file(path, false)?),
+        };
+        Ok(Output {
+            place,
+            format,
+            repeated: false,
+            intervals: 0,
+            clears: false,
+            summary: None,
+            metrics_alone: false,
+            color: anstream::ColorChoice::Auto,
+            for_command: false,
+            unread: false,
+        })
     }
 
     /// From now on a command is measured.
@@ -94,12 +201,18 @@ impl Output {
         let text = match &self.format {
             Format::Text(options) => {
                 let first = report.interval.is_some_and(|interval| interval.first);
-                text::table(report, options, first)
+                text::tables(report, options, first)
             }
+            Format::Classic(options) => classic::interval(report, options, self.intervals),
+            Format::Separated(separator) if self.metrics_alone => csv::metrics_alone(report, separator),
             Format::Separated(separator) => csv::format(report, separator, self.repeated),
+            Format::JsonLines if self.metrics_alone => jsonl::metrics_alone(report),
             Format::JsonLines => jsonl::format(report, self.repeated),
             Format::Json => json::format(report),
         };
+        // Cursor to the first place, and everything after it away.
+        let text = if self.clears { format!("\x1b[H\x1b[2J{text}") } else { text };
+        self.intervals += 1;
         self.write(&text)
     }
 
@@ -107,11 +220,24 @@ impl Output {
     pub(super) fn total(&mut self, report: &Report, had_intervals: bool) -> Result<(), Failure> {
         let text = match &self.format {
             Format::Text(options) => text::format(report, options),
-            // perf's formats have the intervals only.
-            Format::Separated(_) | Format::JsonLines if had_intervals => return Ok(()),
+            // perf's formats have the intervals only, if not asked for more.
+            Format::Classic(_) | Format::Separated(_) | Format::JsonLines
+                if had_intervals && self.summary.is_none() =>
+            {
+                return Ok(());
+            }
+            Format::Classic(options) => classic::format(report, options),
+            Format::Separated(separator) if self.metrics_alone => csv::metrics_alone(report, separator),
             Format::Separated(separator) => csv::format(report, separator, self.repeated),
+            Format::JsonLines if self.metrics_alone => jsonl::metrics_alone(report),
             Format::JsonLines => jsonl::format(report, self.repeated),
             Format::Json => json::format(report),
+        };
+        let text = match (&self.format, self.summary.filter(|word| had_intervals && !word.is_empty())) {
+            (Format::Separated(separator), Some(word)) => {
+                text.lines().map(|line| format!("{word:>16}{separator}{line}\n")).collect()
+            }
+            _ => text,
         };
         self.write(&text)
     }
@@ -119,7 +245,7 @@ impl Output {
     /// Writes a remark; in formats for machines there is no room for one.
     pub(super) fn remark(&mut self, text: &str) -> Result<(), Failure> {
         match self.format {
-            Format::Text(_) => self.write(&format!("# {text}\n")),
+            Format::Text(_) | Format::Classic(_) => self.write(&format!("# {text}\n")),
             _ => Ok(()),
         }
     }
@@ -153,6 +279,24 @@ fn open_file(path: &Path, append: bool) -> Result<File, Failure> {
     let mut options = OpenOptions::new();
     options.create(true).write(true).append(append).truncate(!append);
     options.open(path).map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))
+}
+
+/// A descriptor that whoever started the program left open for it.
+fn descriptor(number: i32) -> Result<Place, Failure> {
+    let file = perfuse_sys::inherited(number).map(File::from);
+    let file = file.map_err(|errno| {
+        Failure::usage(format_args!("--log-fd {number}: {}", perfuse_sys::io_error(errno)))
+    })?;
+    Ok(Place::File(file))
+}
+
+/// What `--color` says, in the words of the stream.
+pub(crate) fn colors(choice: ColorChoice) -> anstream::ColorChoice {
+    match choice {
+        ColorChoice::Auto => anstream::ColorChoice::Auto,
+        ColorChoice::Always => anstream::ColorChoice::Always,
+        ColorChoice::Never => anstream::ColorChoice::Never,
+    }
 }
 
 /// The alphabet of the locale.

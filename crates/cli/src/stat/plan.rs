@@ -1,14 +1,20 @@
 //! The options, checked: what is to be measured, and how.
 
+use super::adjust;
 use super::args::Args;
+use super::metrics::{self, Measured};
 use super::model::Aggregation;
 use super::select::Chosen;
+use crate::common::events;
 use crate::common::start::Start;
 use crate::exit::Failure;
 use perfuse::{online_cpus, parse_cpu_list};
-use perfuse_events::{EventList, EventSpec, Tracefs};
+use perfuse_events::abi::EventType;
+use perfuse_events::{EventSet, EventSpec, Machine, Options};
 use std::ffi::OsString;
+use std::fs;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// What is to be measured, and how.
@@ -21,6 +27,8 @@ pub(super) struct Plan {
     pub(super) cgroups: bool,
     pub(super) aggregation: Aggregation,
     pub(super) events: Vec<Request>,
+    /// What the events amount to together.
+    pub(super) metrics: Rc<[Measured]>,
     /// How often the command is run; `None`: until interrupted.
     pub(super) runs: Option<u32>,
     pub(super) interval: Option<Duration>,
@@ -29,6 +37,13 @@ pub(super) struct Plan {
     pub(super) start: Start,
     pub(super) inherit: bool,
     pub(super) scale: bool,
+    /// An event of several PMUs is one.
+    pub(super) merge: bool,
+    /// Shell commands before and after each run.
+    pub(super) pre: Option<OsString>,
+    pub(super) post: Option<OsString>,
+    /// Disks are brought up to date before each run.
+    pub(super) sync: bool,
 }
 
 /// Who is measured.
@@ -37,7 +52,12 @@ pub(super) enum Whom {
     Command,
     Processes(Vec<u32>),
     Threads(Vec<u32>),
-    Cpus { cpus: Vec<u32>, all: bool },
+    /// These are all threads of the system.
+    EveryThread(Vec<u32>),
+    Cpus {
+        cpus: Vec<u32>,
+        all: bool,
+    },
 }
 
 /// An event to count.
@@ -50,6 +70,10 @@ pub(super) struct Request {
     pub(super) weak: bool,
     /// Only tasks of this cgroup are counted.
     pub(super) cgroup: Option<String>,
+    /// Which item of the lists it comes from.
+    pub(super) wish: u32,
+    /// Of a tracepoint, which hits are counted.
+    pub(super) filter: Option<String>,
 }
 
 impl Plan {
@@ -67,8 +91,8 @@ impl Plan {
         };
         match aggregation {
             Aggregation::Everything => {}
-            Aggregation::Thread if !matches!(whom, Whom::Processes(_) | Whom::Threads(_)) => {
-                return Err(Failure::usage("--per-thread needs -p or -t"));
+            Aggregation::Thread if matches!(whom, Whom::Command | Whom::Cpus { .. }) => {
+                return Err(Failure::usage("--per-thread needs -p, -t or -a"));
             }
             Aggregation::Thread => {}
             _ if on_cpus => {}
@@ -77,11 +101,13 @@ impl Plan {
         if args.repeat.is_some() && args.command.is_empty() {
             return Err(Failure::usage("-r needs a command to repeat"));
         }
+        let (events, metrics) = if args.null { Default::default() } else { requests(args, on_cpus)? };
         Ok(Plan {
             command: args.command.clone(),
-            cgroups: args.selection.has_cgroups(),
+            cgroups: args.selection.has_cgroups() || args.for_each_cgroup.is_some(),
             aggregation,
-            events: if args.null { Vec::new() } else { events(args, on_cpus)? },
+            events,
+            metrics: metrics.into(),
             runs: match args.repeat {
                 Some(0) => None,
                 times => Some(times.unwrap_or(1)),
@@ -92,7 +118,37 @@ impl Plan {
             start: Start::after(args.delay),
             inherit: !args.no_inherit,
             scale: !args.no_scale,
+            merge: !args.no_merge && !args.no_aggr,
+            pre: args.pre.clone(),
+            post: args.post.clone(),
+            sync: args.sync,
             whom,
+        })
+    }
+
+    /// A command, yet to be named, with all that it starts.
+    pub(super) fn for_command(lists: &[String]) -> Result<Self, Failure> {
+        let machine = events::machine();
+        let mut requests = Requests::default();
+        lists.iter().try_for_each(|list| requests.add(list, &machine))?;
+        Ok(Plan {
+            whom: Whom::Command,
+            command: Vec::new(),
+            cgroups: false,
+            aggregation: Aggregation::Everything,
+            events: requests.all,
+            metrics: Rc::new([]),
+            runs: Some(1),
+            interval: None,
+            intervals: None,
+            timeout: None,
+            start: Start::AtOnce,
+            inherit: true,
+            scale: true,
+            merge: false,
+            pre: None,
+            post: None,
+            sync: false,
         })
     }
 
@@ -109,20 +165,39 @@ fn whom(args: &Args) -> Result<Whom, Failure> {
     if !args.tid.is_empty() {
         return Ok(Whom::Threads(args.tid.clone()));
     }
+    if args.per_thread && args.cpu.is_none() && (args.all_cpus || args.command.is_empty()) {
+        return Ok(Whom::EveryThread(every_thread()));
+    }
     if let Some(list) = &args.cpu {
         let cpus = parse_cpu_list(list);
         let cpus =
             cpus.ok_or_else(|| Failure::usage(format_args!("-C wants cpus such as 0-3,8, not '{list}'")))?;
         return Ok(Whom::Cpus { cpus, all: false });
     }
-    if args.all_cpus || args.selection.has_cgroups() {
+    // As in perf, who names nobody means everybody.
+    let everybody = args.all_cpus || args.command.is_empty();
+    if everybody || args.selection.has_cgroups() || args.for_each_cgroup.is_some() {
         return Ok(Whom::Cpus { cpus: online_cpus(), all: true });
-    }
-    if args.command.is_empty() {
-        return Err(Failure::usage("nothing to measure: give a command, or -p, -t, -a or -C (see --help)"));
     }
     Ok(Whom::Command)
 }
+
+/// The threads that there are.
+fn every_thread() -> Vec<u32> {
+    let numbers = |dir: &Path| -> Vec<u32> {
+        let names = fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
+        names.filter_map(|name| name.to_str()?.parse().ok()).collect()
+    };
+    let proc = Path::new("/proc");
+    let mut tids: Vec<u32> =
+        numbers(proc).iter().flat_map(|pid| numbers(&proc.join(pid.to_string()).join("task"))).collect();
+    tids.sort_unstable();
+    tids
+}
+
+/// The events of memory transactions.
+const TRANSACTIONS: &str =
+    "task-clock,{instructions,cycles,cpu/cycles-t/,cpu/tx-start/,cpu/el-start/,cpu/cycles-ct/}";
 
 /// What is counted by default, after a clock.
 const DEFAULT: &str =
@@ -135,11 +210,19 @@ const DETAILED: [&str; 3] = [
     "L1-dcache-prefetches,L1-dcache-prefetch-misses",
 ];
 
-fn events(args: &Args, on_cpus: bool) -> Result<Vec<Request>, Failure> {
-    let catalogue = Tracefs::new();
+fn requests(args: &Args, on_cpus: bool) -> Result<(Vec<Request>, Vec<Measured>), Failure> {
+    let catalogue = events::machine();
     let mut requests = Requests::default();
-    if !args.selection.has_events() {
-        let clock = if on_cpus { "cpu-clock" } else { "task-clock" };
+    let mut metric_options = args.metrics.clone();
+    if args.topdown {
+        metric_options.metrics.push(format!("TopdownL{}", args.td_level));
+    }
+    let by_default = !args.selection.has_events() && metric_options.metrics.is_empty() && !args.transaction;
+    if args.transaction {
+        requests.add(TRANSACTIONS, &catalogue)?;
+    }
+    if by_default {
+        let clock = if on_cpus || args.per_thread { "cpu-clock" } else { "task-clock" };
         for list in [clock, DEFAULT].map(str::to_owned).into_iter().chain(stalled_cycles()) {
             requests.add(&list, &catalogue)?;
         }
@@ -149,37 +232,81 @@ fn events(args: &Args, on_cpus: bool) -> Result<Vec<Request>, Failure> {
         match chosen {
             Chosen::Events(list) => requests.add(list, &catalogue)?,
             Chosen::Cgroups(list) => requests.bind(list)?,
+            Chosen::Filter(filter) => requests.filter(filter)?,
         }
     }
-    if args.selection.has_events() {
+    if !by_default {
         // As in perf, after those of -e and outside of their cgroups.
         add_details(&mut requests, args, &catalogue)?;
     }
-    Ok(requests.all)
+    let metrics = metrics::add(&metric_options, on_cpus, &catalogue, &mut requests)?;
+    adjust::apply(args, &mut requests.all)?;
+    Ok((requests.all, metrics))
 }
 
-fn add_details(requests: &mut Requests, args: &Args, catalogue: &Tracefs) -> Result<(), Failure> {
+fn add_details(requests: &mut Requests, args: &Args, catalogue: &Machine) -> Result<(), Failure> {
     DETAILED.iter().take(args.detailed.into()).try_for_each(|list| requests.add(list, catalogue))
 }
 
 /// Events as they are collected from the command line.
 #[derive(Default)]
-struct Requests {
-    all: Vec<Request>,
-    groups: u32,
+pub(super) struct Requests {
+    pub(super) all: Vec<Request>,
+    pub(super) groups: u32,
+    /// How many items there were, and of the last, if it is of one of several PMUs, the name and the PMU.
+    wishes: u32,
+    last: Option<(String, String)>,
     /// How many cgroups were named, empty names included.
     cgroups: usize,
+    /// Where the events of the last list begin.
+    list_begins: usize,
 }
 
 impl Requests {
-    fn add(&mut self, list: &str, catalogue: &Tracefs) -> Result<(), Failure> {
-        let sets = list.parse().and_then(|list: EventList| list.resolve(catalogue));
-        for set in sets.map_err(|error| Failure::usage(error.explain()))? {
+    fn add(&mut self, list: &str, catalogue: &Machine) -> Result<(), Failure> {
+        self.list_begins = self.all.len();
+        for set in events::resolve(list, catalogue)? {
             self.groups += 1;
+            set.events.iter().try_for_each(only_counted)?;
             let group = (set.events.len() > 1).then_some(self.groups);
             let weak = set.weak;
-            let requests = set.events.into_iter().map(|spec| Request { spec, group, weak, cgroup: None });
+            // Events of one item follow each other, a set each; their names tell which these are.
+            let wish = self.wish(&set);
+            let request = |spec| Request { spec, group, weak, cgroup: None, wish, filter: None };
+            let requests = set.events.into_iter().map(request);
             self.all.extend(requests);
+        }
+        Ok(())
+    }
+
+    /// The item that a set comes from: that of the set before, if both are one event of several PMUs.
+    fn wish(&mut self, set: &EventSet) -> u32 {
+        let common = |spec: &EventSpec| {
+            let pmu = spec.pmu.as_ref()?;
+            Some((pmu.common_name.clone()?, pmu.name.clone()))
+        };
+        let own = set.events.first().and_then(common);
+        // PMUs come in order: one that stood there already begins an item of its own.
+        let goes_on =
+            matches!((&self.last, &own), (Some((a, before)), Some((b, own))) if a == b && before < own);
+        if !goes_on {
+            self.wishes += 1;
+        }
+        self.last = own;
+        self.wishes
+    }
+
+    /// For the events of the last list; of several, all have to hold.
+    fn filter(&mut self, filter: &str) -> Result<(), Failure> {
+        for request in &mut self.all[self.list_begins..] {
+            if request.spec.event_type() != Some(EventType::TRACEPOINT) {
+                let name = &request.spec.name;
+                return Err(Failure::usage(format_args!("--filter is for tracepoints, and {name} is none")));
+            }
+            request.filter = Some(match &request.filter {
+                Some(first) => format!("({first}) && ({filter})"),
+                None => filter.to_owned(),
+            });
         }
         Ok(())
     }
@@ -203,6 +330,25 @@ impl Requests {
         }
         Ok(())
     }
+}
+
+/// perf too takes no terms about samples here, but for their period, which it ignores.
+fn only_counted(spec: &EventSpec) -> Result<(), Failure> {
+    let kept = Options {
+        period: spec.options.period,
+        proposed_period: spec.options.proposed_period,
+        cpus: spec.options.cpus.clone(),
+        driver: spec.options.driver.clone(),
+        ..Options::default()
+    };
+    if spec.options == kept {
+        return Ok(());
+    }
+    let name = &spec.name;
+    Err(Failure::usage(format_args!(
+        "{name}: of the terms that are not the PMU's, counting takes name, period and cpu; the others are for \
+         perfuse record"
+    )))
 }
 
 /// The stalled-cycles events, of those cpus that name them.
@@ -245,6 +391,7 @@ mod tests {
             ["true", "-d true", "-dd true", "-d -d -d -d true", "-e cs -d true"].map(count),
             [8, 12, 18, 20, 5]
         );
+        assert_eq!(plan("-e cs").unwrap().whom, plan("-a").unwrap().whom);
         assert_eq!(plan("-a").unwrap().events[0].spec.name, "cpu-clock");
         assert_eq!(plan("-n true").unwrap().events.len(), 0);
     }
@@ -292,16 +439,21 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         for line in [
-            "",
             "-r 3",
             "-r 3 -a",
             "-A true",
             "--per-core true",
             "--per-thread true",
-            "--per-thread -a",
+            "--per-thread -C 0",
+            "--table true",
+            "--summary true",
+            "-e cs --filter x true",
+            "--for-each-cgroup a -G a -e cs",
+            "--smi-cost true",
+            "--cputype nonsense true",
+            "--all-user --all-kernel true",
             "-p 1 -a",
             "-x , -j true",
-            "--append true",
             "-e nonsense true",
             "-C 3-1",
             "-e cs -G a,b",

@@ -19,6 +19,7 @@ pub(crate) struct Rehearsed {
 
 /// Opens what `args` ask for and closes it again. A command is made but not run.
 pub(crate) fn rehearse(args: &Args) -> Result<Vec<Rehearsed>> {
+    args.kernel.decide()?;
     let plan = Plan::new(args)?;
     let held = match plan.command.split_first() {
         Some((program, arguments)) if plan.whom == Whom::Command => {

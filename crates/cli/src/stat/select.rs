@@ -1,8 +1,9 @@
-//! `-e` and `-G` in the order they were given: a cgroup refers to events before it.
+//! `-e`, `--filter` and `-G` in the order they were given: a filter refers to the events of the `-e` before it, a
+//! cgroup to all events before it.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
-/// The lists of events and of cgroups, in order.
+/// The lists of events and of cgroups, and filters, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection(pub(super) Vec<Chosen>);
 
@@ -11,6 +12,7 @@ pub(crate) struct Selection(pub(super) Vec<Chosen>);
 pub(super) enum Chosen {
     Events(String),
     Cgroups(String),
+    Filter(String),
 }
 
 impl Selection {
@@ -36,6 +38,14 @@ impl clap::Args for Selection {
                     .help("Events to count, as perf names them: cycles:u, {a,b}, LLC-load-misses, r1a8, sched:sched_switch"),
             )
             .arg(
+                Arg::new("filter")
+                    .long("filter")
+                    .value_name("EXPRESSION")
+                    .action(ArgAction::Append)
+                    .requires("events")
+                    .help("Only hits of the tracepoints of the -e before it that match, such as prev_pid > 7"),
+            )
+            .arg(
                 Arg::new("cgroups")
                     .short('G')
                     .long("cgroup")
@@ -59,6 +69,7 @@ impl FromArgMatches for Selection {
         };
         let mut chosen = of("events", Chosen::Events);
         chosen.extend(of("cgroups", Chosen::Cgroups));
+        chosen.extend(of("filter", Chosen::Filter));
         chosen.sort_by_key(|(index, _)| *index);
         Ok(Selection(chosen.into_iter().map(|(_, chosen)| chosen).collect()))
     }

@@ -4,57 +4,57 @@ use anstyle::Style;
 
 /// A cell's text with how it looks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cell {
-    pub(super) text: String,
-    pub(super) style: Style,
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    pub(crate) style: Style,
 }
 
 impl Cell {
-    pub(super) fn new(text: impl Into<String>) -> Self {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
         Cell { text: text.into(), style: Style::new() }
     }
 
-    pub(super) fn styled(text: impl Into<String>, style: Style) -> Self {
+    pub(crate) fn styled(text: impl Into<String>, style: Style) -> Self {
         Cell { text: text.into(), style }
     }
 }
 
 /// Where a column's text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Left,
     Right,
 }
 
 /// A column: what separates it from the one before, its side, and its least width.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Column {
-    pub(super) gap: usize,
-    pub(super) side: Side,
-    pub(super) least: usize,
+pub(crate) struct Column {
+    pub(crate) gap: usize,
+    pub(crate) side: Side,
+    pub(crate) least: usize,
 }
 
 /// Rows of cells. A row may be shorter than the table; its last cell then takes the room that is left
 /// and makes no column wider.
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    pub(super) columns: Vec<Column>,
-    pub(super) rows: Vec<Vec<Cell>>,
+pub(crate) struct Table {
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Vec<Cell>>,
 }
 
 /// A style around a text, nothing for plain text.
-pub(super) fn paint(text: &str, style: Style) -> String {
+pub(crate) fn paint(text: &str, style: Style) -> String {
     if style.is_plain() { text.to_owned() } else { format!("{style}{text}{style:#}") }
 }
 
 /// Characters of a text: good enough a width for the names that occur here.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
 impl Table {
     /// Lines, each ended by a line feed and without spaces before that.
-    pub(super) fn format(&self) -> String {
+    pub(crate) fn format(&self) -> String {
         let widths = self.widths();
         let mut out = String::new();
         for row in &self.rows {
@@ -98,7 +98,7 @@ impl Table {
 }
 
 /// Words in lines of at most `columns`: the first after `first`, the others after as many spaces.
-pub(super) fn wrap(first: &str, text: &str, columns: usize) -> String {
+pub(crate) fn wrap(first: &str, text: &str, columns: usize) -> String {
     let indent = width(first);
     let mut out = first.to_owned();
     let mut at = indent;

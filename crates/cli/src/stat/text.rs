@@ -2,8 +2,10 @@
 //! about everything that is not as it seems, and what to do next.
 
 use super::derive::{self, Kind, Whole};
+use super::metric_table;
 use super::model::{Event, Exit, MissingKind, Place, Report, Row, Subject};
 use super::number::{self, Quantity};
+use super::runs_table;
 use super::table::{Cell, Column, Side, Table, paint, width, wrap};
 use anstyle::{AnsiColor, Style};
 use perfuse_events::abi::Cache;
@@ -13,12 +15,14 @@ use perfuse_events::{Source, Unit};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Glyphs {
     pub(crate) dot: &'static str,
-    none: &'static str,
+    pub(crate) none: &'static str,
     pub(crate) warning: &'static str,
-    sigma: &'static str,
+    pub(crate) sigma: &'static str,
     part: &'static str,
     pub(crate) arrow: &'static str,
-    ellipsis: &'static str,
+    pub(crate) ellipsis: &'static str,
+    /// A bar chart's, from low to high.
+    pub(crate) bars: &'static [char],
     pub(super) micro_second: &'static str,
 }
 
@@ -31,6 +35,7 @@ pub(crate) const UNICODE: Glyphs = Glyphs {
     part: "▒",
     arrow: "→",
     ellipsis: "…",
+    bars: &['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
     micro_second: "µs",
 };
 
@@ -43,6 +48,7 @@ pub(crate) const ASCII: Glyphs = Glyphs {
     part: "*",
     arrow: "->",
     ellipsis: "...",
+    bars: &['.', ':', '|', '#'],
     micro_second: "us",
 };
 
@@ -54,18 +60,22 @@ pub(crate) struct Options {
     pub(crate) exact: bool,
     /// The table and nothing else.
     pub(crate) quiet: bool,
+    /// Metrics and no events.
+    pub(crate) metrics_alone: bool,
+    /// The time of each run.
+    pub(crate) with_runs: bool,
     /// Say what to do next.
     pub(crate) hints: bool,
 }
 
 const COLUMNS: usize = 80;
 const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-const WARN: Style = AnsiColor::Yellow.on_default();
+pub(super) const DIM: Style = Style::new().dimmed();
+pub(super) const WARN: Style = AnsiColor::Yellow.on_default();
 
 /// A whole measurement.
 pub(crate) fn format(report: &Report, options: &Options) -> String {
-    head(report, options) + &table(report, options, true) + &tail(report, options)
+    head(report, options) + &tables(report, options, true) + &tail(report, options)
 }
 
 /// What was measured and how that ended.
@@ -104,6 +114,8 @@ fn subject(report: &Report) -> String {
         Subject::Command(words) => words.join(" "),
         Subject::Processes(pids) => format!("process {}", numbers(pids)),
         Subject::Threads(tids) => format!("thread {}", numbers(tids)),
+        Subject::Recording(name) => name.clone(),
+        Subject::EveryThread => "every thread of the system".to_owned(),
         Subject::Cpus { cpus, all: true } => format!("the whole system, {} cpus", cpus.len()),
         Subject::Cpus { cpus, all: false } => format!("cpu {}", numbers(cpus)),
     };
@@ -115,7 +127,7 @@ fn subject(report: &Report) -> String {
 }
 
 /// Cuts the end of a text off when it is too wide.
-fn shorten(text: &str, room: usize, glyphs: &Glyphs) -> String {
+pub(crate) fn shorten(text: &str, room: usize, glyphs: &Glyphs) -> String {
     if width(text) <= room {
         return text.to_owned();
     }
@@ -123,8 +135,20 @@ fn shorten(text: &str, room: usize, glyphs: &Glyphs) -> String {
     kept + glyphs.ellipsis
 }
 
+/// The tables of events and of metrics, with or without the names of their columns.
+pub(crate) fn tables(report: &Report, options: &Options, with_header: bool) -> String {
+    let metrics = metric_table::format(report, options, with_header);
+    match (options.metrics_alone, metrics.is_empty()) {
+        (true, _) => metrics,
+        (false, true) => table(report, options, with_header),
+        // Rows of intervals follow each other closely.
+        (false, false) if report.interval.is_some() => table(report, options, with_header) + &metrics,
+        (false, false) => table(report, options, with_header) + "\n" + &metrics,
+    }
+}
+
 /// The table of events, with or without the names of its columns.
-pub(crate) fn table(report: &Report, options: &Options, with_header: bool) -> String {
+fn table(report: &Report, options: &Options, with_header: bool) -> String {
     if report.events.is_empty() {
         return String::new();
     }
@@ -205,10 +229,15 @@ fn row_cells(
     let value =
         |quantity: Quantity| [Cell::new(estimate.to_owned() + &quantity.digits), Cell::new(quantity.unit)];
     if repeated {
+        let factor = event.scale.as_ref().map_or(1.0, |scale| scale.factor);
+        let interval = spread.interval95().map(|(low, high)| (low * factor, high * factor));
         let (mean, sigma, interval) =
-            number::with_spread(spread.mean, spread.sigma, spread.interval95(), in_ns, glyphs);
-        cells.extend(value(mean));
+            number::with_spread(spread.mean * factor, spread.sigma * factor, interval, in_ns, glyphs);
+        cells.extend(value(with_unit(mean, event)));
         cells.extend([Cell::new(sigma), Cell::new(interval)]);
+    } else if let Some(scale) = &event.scale {
+        let scaled = number::count(spread.mean * scale.factor);
+        cells.extend(value(with_unit(scaled, event)));
     } else if options.exact {
         let unit = if in_ns { "ns" } else { "" };
         cells.extend(value(Quantity { digits: number::grouped(spread.mean as u64), unit: unit.into() }));
@@ -227,11 +256,19 @@ fn row_cells(
     if !repeated || partial {
         let share = row.share();
         let style = if is_partial(row) { WARN } else { DIM };
-        let source = matches!(event.source, Source::Kernel { .. });
+        let source = !matches!(event.source, Source::Tool(_));
         cells.push(Cell::styled(if source { percent(share) } else { String::new() }, style));
         cells.push(Cell::styled(if is_partial(row) { glyphs.part } else { "" }, WARN));
     }
     cells
+}
+
+/// With the unit that the PMU gives the event.
+fn with_unit(quantity: Quantity, event: &Event) -> Quantity {
+    match &event.scale {
+        Some(scale) => Quantity { unit: format!("{}{}", quantity.unit, scale.unit), ..quantity },
+        None => quantity,
+    }
 }
 
 /// A share in whole percents; a little is not shown as nothing, nor almost all as all.
@@ -249,7 +286,7 @@ fn is_partial(row: &Row) -> bool {
     row.share() < 0.995
 }
 
-fn place(place: &Place) -> String {
+pub(super) fn place(place: &Place) -> String {
     match place {
         Place::Everywhere => String::new(),
         Place::Cpu(cpu) => format!("cpu {cpu}"),
@@ -293,6 +330,9 @@ fn share_of(whole: Whole) -> &'static str {
 /// What the command used besides, the footnotes, and what to do next.
 pub(crate) fn tail(report: &Report, options: &Options) -> String {
     let mut out = used(report, options);
+    if options.with_runs {
+        out += &runs_table::format(report, options);
+    }
     if options.quiet {
         return out + "\n";
     }
@@ -359,6 +399,15 @@ fn footnotes(report: &Report, options: &Options) -> String {
         note(
             "User space only: this user may not measure the kernel (perf_event_paranoid is above 1).",
             &["sudo sysctl kernel.perf_event_paranoid=1, or run as root or with CAP_PERFMON".to_owned()],
+        );
+    }
+    let alone = names(&all, |event, _| event.lost_children);
+    if !alone.is_empty() {
+        note(
+            &format!(
+                "{alone}: counted without what the measured tasks start. Linux could start nothing under a probe that is inherited: it looks for the name of the probed file in the memory of whoever forks.",
+            ),
+            &["count it in the whole system (-a), or behind `perf probe` as a tracepoint".to_owned()],
         );
     }
     let impossible = names(&all, |event, row| event.impossible && row.missing().is_none());
@@ -438,7 +487,14 @@ mod tests {
     use super::super::model::{Aggregation, Interval, Missing, Outcome};
     use super::*;
 
-    const PLAIN: Options = Options { glyphs: &UNICODE, exact: false, quiet: false, hints: false };
+    const PLAIN: Options = Options {
+        glyphs: &UNICODE,
+        exact: false,
+        quiet: false,
+        metrics_alone: false,
+        with_runs: false,
+        hints: false,
+    };
 
     fn shown(report: &Report, options: &Options) -> String {
         anstream::adapter::strip_str(&format(report, options)).to_string()

@@ -4,7 +4,9 @@ use super::*;
 
 pub(super) fn wrong_command_lines_are_told_apart() -> Outcome {
     let folder = Folder::new("usage");
-    for arguments in [&[][..], &["-F", "x", "true"], &["-e", "cpu-clok", "true"], &["-p", "1", "-a"]] {
+    for arguments in
+        [&["-p", "none"][..], &["-F", "x", "true"], &["-e", "cpu-clok", "true"], &["-p", "1", "-a"]]
+    {
         let output = record(&folder.file("d"), arguments).output().expect("it starts");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }

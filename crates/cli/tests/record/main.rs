@@ -6,6 +6,7 @@ mod attrs;
 mod errors;
 mod faults;
 mod groups;
+mod habits;
 mod perf;
 mod session;
 mod together;
@@ -16,10 +17,12 @@ use attrs::*;
 use errors::*;
 use faults::*;
 use groups::*;
+use habits::*;
 use perf::*;
 use perfuse_data::feature::FeatureId;
 use perfuse_data::tool::kind;
 use perfuse_data::{Options, PerfData};
+use perfuse_events::abi::AttrFlags;
 use perfuse_events::abi::record::{Record, RecordType};
 use perfuse_testkit::{Outcome, OwnCgroup, Sandbox, Skip, need, perf as linux, suite};
 use session::*;
@@ -39,6 +42,12 @@ suite! {
     the_commands_status_is_passed_on,
     a_command_that_cannot_run_leaves_no_file,
     wrong_command_lines_are_told_apart,
+    what_was_there_before_is_told_in_part,
+    the_recorders_own_hits_are_left_out,
+    a_dry_run_records_nothing,
+    events_are_recorded_as_one_group,
+    a_recorder_goes_first_and_its_command_does_not,
+    what_is_not_done_says_so,
     samples_are_as_many_as_frequency_and_time_say,
     perf_sees_the_same_records,
     perf_sees_the_header,
@@ -72,6 +81,7 @@ suite! {
     loaded_bpf_programs_are_told,
     cgroups_are_told,
     processes_of_a_moment_are_followed,
+    who_wants_own_clocks_has_them,
     thousands_of_threads_need_few_descriptors,
     what_runs_already_has_build_ids,
     an_unprivileged_user_records_the_user_side,
@@ -183,7 +193,9 @@ fn perf_counts(file: &Path, name: &str) -> Result<u64, Skip> {
     let stats = text(&output.stdout);
     let line = stats.lines().find(|line| line.trim().starts_with(&format!("{name} events:")));
     let number = line.and_then(|line| line.split(':').nth(1)?.split_whitespace().next()?.parse().ok());
-    Ok(number.unwrap_or_else(|| panic!("no {name} in {stats}{}", text(&output.stderr))))
+    // What there is none of has no line.
+    let none = || stats.contains("TOTAL events:").then_some(0);
+    Ok(number.or_else(none).unwrap_or_else(|| panic!("no {name} in {stats}{}", text(&output.stderr))))
 }
 
 /// What perf says of a recording.

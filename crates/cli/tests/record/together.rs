@@ -4,12 +4,18 @@
 use super::*;
 
 /// Three functions that share the time 5 : 3 : 2, for two seconds of it. They come by chance: a program with
-/// a rhythm of its own may be in step with the samples.
+/// a rhythm of its own may be in step with the samples. They multiply, each time with the last product: how long
+/// that takes does not depend on where the loop lies, as it does with a counter in memory.
 const SHARES: [(&str, f64); 3] = [("five", 0.5), ("three", 0.3), ("two", 0.2)];
 const PROGRAM: &str = r#"
     #include <stdlib.h>
     #include <time.h>
-    #define HOT(name) __attribute__((noinline)) void name(void) { for (volatile int i = 0; i < 20000; i++); }
+    volatile unsigned sink;
+    #define HOT(name) __attribute__((noinline)) void name(void) { \
+        unsigned product = sink; \
+        for (int i = 0; i < 20000; i++) product = product * 1664525 + 1013904223; \
+        sink = product; \
+    }
     HOT(five)
     HOT(three)
     HOT(two)

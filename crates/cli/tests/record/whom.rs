@@ -41,11 +41,11 @@ pub(super) fn a_running_process_is_recorded_with_its_threads() -> Outcome {
     let folder = Folder::new("attach");
     let file = folder.file("d");
     let python = need::program("python3")?;
-    let script = "import threading,time\nend=time.time()+3\ndef f():\n while time.time()<end: pass\n\
+    let script = "import threading,time\nend=time.time()+30\ndef f():\n while time.time()<end: pass\n\
                   ts=[threading.Thread(target=f) for _ in range(4)]\n[t.start() for t in ts]\n[t.join() for t in ts]";
     let mut process = Command::new(python).args(["-c", script]).spawn().expect("python starts");
     sleep(Duration::from_millis(400));
-    recorded(&file, &["-e", "cpu-clock", "-p", &process.id().to_string(), "sleep", "0.4"]);
+    recorded(&file, &["-e", "cpu-clock", "-p", &process.id().to_string(), "sleep", "1.5"]);
     let _ = process.kill();
     let _ = process.wait();
     let mut data = PerfData::open(&file).expect("a recording");
@@ -160,19 +160,44 @@ pub(super) fn processes_of_a_moment_are_followed() -> Outcome {
     let file = folder.file("d");
     // Each subshell lives for less than a period; all are the work of this one command.
     let script = "i=0; while [ $i -lt 3000 ]; do (:); i=$((i+1)); done; cat /proc/$$/stat";
-    let mut command = record(&file, &["--follow", "-e", "cpu-clock", "-F", "997", "sh", "-c", script]);
-    let output = command.stdout(Stdio::piped()).output().expect("it starts");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let stat = text(&output.stdout);
-    let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks: u64 = fields[11..15].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
-    let expected = ticks as f64 / 100.0 * 997.0;
-    let found = samples(&file) as f64;
-    assert!(found > 0.7 * expected - 30.0 && found < 1.3 * expected + 40.0, "{found}, not about {expected}");
-    assert!(counts(&file)[&RecordType::FORK.0] >= 3000);
-    let comms = text(&perf(&["report", "--stdio", "--sort", "comm"], &file)?.stdout);
-    let names = comms.lines().filter(|line| line.contains('%')).count();
-    assert!(names > 0 && !comms.contains("swapper") && !comms.contains("perfuse"), "{comms}");
+    // Without events it is so by default.
+    for options in [&["--follow", "-e", "cpu-clock", "-F", "997"][..], &[]] {
+        let mut command = record(&file, &[options, &["sh", "-c", script]].concat());
+        let output = command.stdout(Stdio::piped()).output().expect("it starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let stat = text(&output.stdout);
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks: u64 = fields[11..15].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
+        let expected = ticks as f64 / 100.0 * 997.0;
+        let found = samples(&file) as f64;
+        assert!(
+            found > 0.7 * expected - 30.0 && found < 1.3 * expected + 40.0,
+            "{found}, not about {expected}"
+        );
+        assert!(counts(&file)[&RecordType::FORK.0] >= 3000);
+        let comms = text(&perf(&["report", "--stdio", "--sort", "comm"], &file)?.stdout);
+        let names = comms.lines().filter(|line| line.contains('%')).count();
+        assert!(names > 0 && !comms.contains("swapper") && !comms.contains("perfuse"), "{comms}");
+    }
+    Ok(())
+}
+
+pub(super) fn who_wants_own_clocks_has_them() -> Outcome {
+    need::root()?;
+    let folder = Folder::new("own");
+    let file = folder.file("d");
+    // What begins with the command is an event of the command.
+    let has_own = |options: &[&str]| {
+        recorded(&file, &[options, &["true"]].concat());
+        let data = PerfData::open(&file).expect("a recording");
+        data.events()[0].attr.flags.contains(AttrFlags::ENABLE_ON_EXEC)
+    };
+    // Cycles of a PMU are the command's own in any case.
+    assert_eq!(has_own(&[]), need::no_hardware_pmu().is_err());
+    for options in [&["--no-follow"][..], &["-e", "cpu-clock"], &["-F", "5000"], &["-c", "1000000"], &["-s"]]
+    {
+        assert!(has_own(options), "{options:?}");
+    }
     Ok(())
 }
 

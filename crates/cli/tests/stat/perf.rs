@@ -229,9 +229,14 @@ pub(super) fn counts_agree_with_perfs() -> Outcome {
     };
     // The least of several turns: what other programs take away differs from run to run.
     let (mut ours, mut perfs) = (vec![f64::MAX; 3], vec![f64::MAX; 3]);
-    for _ in 0..15 {
+    for turn in 0..100 {
         for (least, program) in [(&mut perfs, &perf), (&mut ours, &program())] {
             least.iter_mut().zip(run(program)).for_each(|(least, value)| *least = least.min(value));
+        }
+        // On a busy machine it takes more of them until both were left alone once.
+        let [clock, faults, switches] = [0, 1, 2].map(|index| (ours[index] - perfs[index]).abs());
+        if turn >= 14 && clock < 0.05 * perfs[0] && faults <= 5.0 && switches <= 3.0 {
+            break;
         }
     }
     let told = format!("ours {ours:?}, perf's {perfs:?}");

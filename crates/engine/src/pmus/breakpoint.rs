@@ -10,6 +10,7 @@ use crate::task::TaskId;
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use perfuse_abi::regs::Arch;
 use perfuse_abi::{Attr, AttrFlags, Breakpoint, Errno, EventType, SampleType};
 
 /// Which slots are taken, and by whom (rule J22).
@@ -67,6 +68,10 @@ impl Slots {
         self.taken.remove(&event);
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.taken.len()
+    }
+
     fn count(&self, which: impl Fn(&Holder) -> bool) -> usize {
         self.taken.values().filter(|holder| which(holder)).count()
     }
@@ -76,15 +81,19 @@ impl Slots {
 #[derive(Debug)]
 pub(crate) struct BreakpointPmu {
     task_size: u64,
+    arch: Arch,
 }
 
 impl BreakpointPmu {
     pub(crate) fn new(config: &Config) -> Self {
-        BreakpointPmu { task_size: config.task_size }
+        BreakpointPmu { task_size: config.task_size, arch: config.arch }
     }
 
     /// Rule J20 from the parsing on.
     fn parse(&self, attr: &Attr, whom: &Whom) -> Result<(), Errno> {
+        if self.arch == Arch::Arm64 {
+            return self.parse_arm64(attr, whom);
+        }
         let (addr, len) = (attr.bp_addr(), attr.bp_len());
         let last = addr.checked_add(len.wrapping_sub(1)).ok_or(Errno::EINVAL)?;
         let execute = attr.bp_type == Breakpoint::X;
@@ -112,6 +121,26 @@ impl BreakpointPmu {
             }
         }
         Ok(())
+    }
+
+    /// The same on arm64, whose processors choose single bytes of eight.
+    fn parse_arm64(&self, attr: &Attr, whom: &Whom) -> Result<(), Errno> {
+        let (addr, len) = (attr.bp_addr(), attr.bp_len());
+        let known = [Breakpoint::X, Breakpoint::R, Breakpoint::W, Breakpoint::RW].contains(&attr.bp_type);
+        // All code is four bytes long, whatever is said.
+        let fits = attr.bp_type == Breakpoint::X || (addr & 7) + len <= 8;
+        if !known || !(1..=8).contains(&len) || !fits {
+            return Err(Errno::EINVAL);
+        }
+        let last = addr.checked_add(len - 1).ok_or(Errno::EINVAL)?;
+        if addr < self.task_size && last < self.task_size {
+            return Ok(());
+        }
+        // Those of the kernel belong to no task.
+        if whom.task || attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) {
+            return Err(Errno::EINVAL);
+        }
+        if whom.admin || whom.inherited { Ok(()) } else { Err(Errno::EPERM) }
     }
 }
 

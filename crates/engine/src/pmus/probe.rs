@@ -1,7 +1,8 @@
 //! Probes: the PMUs `kprobe` and `uprobe` (rules J50 to J53). What a path or a symbol means only the host
 //! knows, and so it sets the probe ([`Probes`]); it tells of hits with [`Engine::probe`].
 
-use super::tracepoint::Hit;
+use super::tracepoint::{Filter, Hit};
+use crate::bpf::ProgramKind;
 use crate::engine::Engine;
 use crate::event::EventKey;
 use crate::moment::Moment;
@@ -10,7 +11,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
-use core::fmt::Debug;
+use core::fmt::{self, Debug};
 use perfuse_abi::{Attr, Errno, EventType, SampleType};
 
 /// Where a host sets probes.
@@ -22,26 +23,54 @@ pub trait Probes: Debug + Send {
 
     /// Takes a probe back.
     fn clear(&mut self, number: u64);
+
+    /// A filter on what is recorded at hits of a probe: `EINVAL` for a text that is none (rule J34).
+    fn filter(&mut self, number: u64, text: &str) -> Result<Filter, Errno> {
+        let _ = (number, text);
+        Err(Errno::EINVAL)
+    }
 }
 
 /// A PMU of probes; its type is the next free one.
-#[derive(Debug)]
 pub struct ProbePmu {
     name: &'static str,
     type_: EventType,
+    /// The type that it must have.
+    wanted: Option<EventType>,
+    for_everybody: bool,
     probes: Box<dyn Probes>,
     set: BTreeMap<EventKey, u64>,
+    filters: BTreeMap<EventKey, Filter>,
+}
+
+impl fmt::Debug for ProbePmu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, probes, set, .. } = self;
+        write!(f, "ProbePmu({name}, {probes:?}, {set:?}, {} filters)", self.filters.len())
+    }
 }
 
 impl ProbePmu {
     /// Probes in the kernel.
     pub fn kprobe(probes: Box<dyn Probes>) -> Self {
-        ProbePmu { name: "kprobe", type_: EventType(u32::MAX), probes, set: BTreeMap::new() }
+        let (set, filters) = (BTreeMap::new(), BTreeMap::new());
+        let type_ = EventType(u32::MAX);
+        ProbePmu { name: "kprobe", type_, wanted: None, for_everybody: false, probes, set, filters }
     }
 
     /// Probes in programs.
     pub fn uprobe(probes: Box<dyn Probes>) -> Self {
         ProbePmu { name: "uprobe", ..ProbePmu::kprobe(probes) }
+    }
+
+    /// With this type instead of the next free one.
+    pub fn of_type(self, type_: EventType) -> Self {
+        ProbePmu { wanted: Some(type_), ..self }
+    }
+
+    /// No privilege is needed: who may measure a task may have probes in it (against rule J50).
+    pub fn for_everybody(self) -> Self {
+        ProbePmu { for_everybody: true, ..self }
     }
 }
 
@@ -53,7 +82,7 @@ impl Pmu for ProbePmu {
         }
         PmuInfo {
             name: Cow::Borrowed(self.name),
-            type_: None,
+            type_: self.wanted,
             caps: PmuCaps::default(),
             context: TaskContext::Software,
             description: Description { format, ..Description::default() },
@@ -68,7 +97,7 @@ impl Pmu for ProbePmu {
         if hw.attr.type_ != self.type_ {
             return Err(Errno::ENOENT);
         }
-        if !whom.perfmon {
+        if !whom.perfmon && !self.for_everybody {
             return Err(Errno::EACCES);
         }
         if hw.attr.sample_type.contains(SampleType::BRANCH_STACK) {
@@ -81,6 +110,7 @@ impl Pmu for ProbePmu {
     }
 
     fn event_destroy(&mut self, hw: &mut Hw) {
+        self.filters.remove(&hw.event);
         if let Some(number) = self.set.remove(&hw.event) {
             self.probes.clear(number);
         }
@@ -99,13 +129,30 @@ impl Pmu for ProbePmu {
     }
 
     fn read(&mut self, _cx: &mut Cx<'_>, _hw: &mut Hw) {}
+
+    fn set_filter(&mut self, hw: &mut Hw, text: &str) -> Result<(), Errno> {
+        if self.filters.contains_key(&hw.event) {
+            return Err(Errno::EEXIST);
+        }
+        let filter = self.probes.filter(hw.config, text)?;
+        self.filters.insert(hw.event, filter);
+        Ok(())
+    }
+
+    fn programs(&self) -> ProgramKind {
+        ProgramKind::Kprobe
+    }
+
+    fn passes(&self, event: EventKey, record: &[u8]) -> bool {
+        self.filters.get(&event).is_none_or(|filter| filter(record))
+    }
 }
 
 impl Engine {
     /// A probe was hit on a cpu: `hit.id` is the number that [`Probes::set`] gave it. `moment`: kernel mode
     /// for a kprobe, user mode for a uprobe.
     pub fn probe(&mut self, pmu: PmuId, cpu: u32, now: u64, hit: &Hit<'_>, moment: &dyn Moment) {
-        let type_ = self.pmus.get(pmu).type_;
+        let Some(type_) = self.pmus.find(pmu).map(|pmu| pmu.type_) else { return };
         self.trace(type_, cpu, now, hit, moment);
     }
 }

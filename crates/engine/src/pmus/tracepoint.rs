@@ -1,6 +1,7 @@
 //! Tracepoints (rules J30 to J34). The host says which there are, and tells of hits with
 //! [`Engine::tracepoint`](crate::Engine::tracepoint).
 
+use crate::bpf::ProgramKind;
 use crate::engine::Engine;
 use crate::event::EventKey;
 use crate::moment::Moment;
@@ -86,6 +87,14 @@ impl Pmu for TracepointPmu {
         Ok(())
     }
 
+    fn programs(&self) -> ProgramKind {
+        ProgramKind::Tracepoint
+    }
+
+    fn passes(&self, event: EventKey, record: &[u8]) -> bool {
+        self.filters.get(&event).is_none_or(|filter| filter(record))
+    }
+
     fn tracepoints(&mut self) -> Option<&mut dyn Tracepoints> {
         Some(self)
     }
@@ -98,9 +107,6 @@ pub trait Tracepoints {
 
     /// How filters are made.
     fn set_filter_maker(&mut self, maker: FilterMaker);
-
-    /// Whether a record passes the filter of an event.
-    fn passes(&self, event: EventKey, record: &[u8]) -> bool;
 }
 
 impl Tracepoints for TracepointPmu {
@@ -110,10 +116,6 @@ impl Tracepoints for TracepointPmu {
 
     fn set_filter_maker(&mut self, maker: FilterMaker) {
         self.maker = Some(maker);
-    }
-
-    fn passes(&self, event: EventKey, record: &[u8]) -> bool {
-        self.filters.get(&event).is_none_or(|filter| filter(record))
     }
 }
 
@@ -147,7 +149,9 @@ impl Engine {
 
     /// A tracepoint was hit on a cpu (rules J32, J33).
     pub fn tracepoint(&mut self, cpu: u32, now: u64, hit: &Hit<'_>, moment: &dyn Moment) {
-        self.trace(EventType::TRACEPOINT, cpu, now, hit, moment);
+        if !self.trace(EventType::TRACEPOINT, cpu, now, hit, moment) {
+            return;
+        }
         let target = hit.target.filter(|&target| self.cpus[cpu as usize].current != Some(target));
         let context = target.and_then(|target| self.tasks.get(&target)).and_then(|task| task.context);
         let Some(context) = context else { return };
@@ -166,23 +170,39 @@ impl Engine {
         self.settle(now);
     }
 
-    /// Tells all on a cpu who listen to this type and number.
-    pub(super) fn trace(&mut self, type_: EventType, cpu: u32, now: u64, hit: &Hit<'_>, moment: &dyn Moment) {
+    /// Tells all on a cpu who listen to this type and number, unless a BPF program silences them.
+    pub(super) fn trace(
+        &mut self,
+        type_: EventType,
+        cpu: u32,
+        now: u64,
+        hit: &Hit<'_>,
+        moment: &dyn Moment,
+    ) -> bool {
+        if !self.programs_pass(type_, cpu, now, hit, moment) {
+            return false;
+        }
         let facts = hit.facts(moment);
-        for event in self.cpus[cpu as usize].listeners.of(type_, hit.id) {
+        let mut heard = core::mem::take(&mut self.heard);
+        heard.extend(self.cpus[cpu as usize].listeners.of(type_, hit.id));
+        for &event in &heard {
             if self.passes(event, hit, moment) {
                 self.count_occurrence(event, cpu, now, hit.count, &facts);
             }
         }
+        heard.clear();
+        self.heard = heard;
         self.settle(now);
+        true
     }
 
     /// Whether an event counts a hit: in kernel mode unless it leaves that out, in user mode always; and if
-    /// its filter lets it pass (rules J32, J34, J50).
-    fn passes(&mut self, event: EventKey, hit: &Hit<'_>, moment: &dyn Moment) -> bool {
+    /// its filter, or its original's, lets it pass (rules J32, J34, J50).
+    fn passes(&self, event: EventKey, hit: &Hit<'_>, moment: &dyn Moment) -> bool {
         let own = &self.events[event];
         let left_out = own.hw.stopped || !moment.is_user() && own.has(AttrFlags::EXCLUDE_KERNEL);
-        !left_out && self.tracepoints().is_none_or(|tracepoints| tracepoints.passes(event, hit.record))
+        let driver = self.pmus.get(own.pmu).driver.as_deref();
+        !left_out && driver.is_none_or(|driver| driver.passes(own.original(), hit.record))
     }
 }
 

@@ -2,14 +2,20 @@
 //! engine, and every answer must be the same. Where the two differ, Linux is right.
 //!
 //! The calls are drawn by a generator with a fixed seed, so a failure can be played again:
-//! `PERFUSE_SEED=n` plays only the sequence n.
+//! `PERFUSE_SEED=n` plays only the sequence n; `PERFUSE_FIRST_SEED=n PERFUSE_SEEDS=m` plays m from n on.
 
+mod call;
 mod calls;
 mod counts;
+mod draw;
 #[path = "../shared/machine.rs"]
 mod machine;
+mod mappings;
+mod pair;
+mod program;
 #[path = "../shared/random.rs"]
 mod random;
+mod records;
 
 use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
 
@@ -18,6 +24,8 @@ suite! {
     calls_of_others_are_answered_alike,
     hits_are_counted_and_recorded_alike,
     hits_of_others_are_counted_and_recorded_alike,
+    records_say_the_same,
+    mappings_and_faults_are_told_alike,
 }
 
 fn calls_of_root_are_answered_alike() -> Outcome {
@@ -43,6 +51,18 @@ fn hits_of_others_are_counted_and_recorded_alike() -> Outcome {
     of_linux_6_18()?;
     let test = "hits_of_others_are_counted_and_recorded_alike";
     Sandbox::new().unprivileged().within(test, || counts::compare(false))
+}
+
+fn records_say_the_same() -> Outcome {
+    need::root()?;
+    of_linux_6_18()?;
+    records::compare()
+}
+
+fn mappings_and_faults_are_told_alike() -> Outcome {
+    need::root()?;
+    of_linux_6_18()?;
+    mappings::compare()
 }
 
 /// The engine is that of Linux 6.18, and settings are taken to be the defaults.

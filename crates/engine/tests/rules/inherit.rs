@@ -138,6 +138,74 @@ fn samples_hold_the_values_of_one_task() {
     assert_eq!(sample.read.unwrap().entries().next().unwrap().value, 1);
 }
 
+/// Rules D7, D14, D30: what a copy counted is told while its group is whole, and it has lost nothing.
+#[test]
+fn a_read_record_has_the_whole_group() {
+    let mut machine = Machine::new(1);
+    let flags = AttrFlags::INHERIT | AttrFlags::INHERIT_STAT;
+    let mut asked = with(software(Software::PAGE_FAULTS), flags);
+    asked.read_format = ReadFormat::GROUP | ReadFormat::LOST;
+    let leader = machine.open(&asked, OpenArguments { cpu: 0, ..OpenArguments::default() }).unwrap();
+    let arguments = OpenArguments { cpu: 0, group_fd: leader, ..OpenArguments::default() };
+    let member = machine.open(&asked, arguments).unwrap();
+    let mut reader = machine.map(member, 1);
+    let child = machine.fork(ME, 200, PROCESS).unwrap();
+    machine.faults_of(child, 3);
+    machine.exit(child);
+    let bytes = reader.take();
+    let told = decoded(&bytes, &asked);
+    let Record::Read(read) = &told[0].record else { panic!("{told:?}") };
+    let values: Vec<_> = read.values.entries().map(|entry| (entry.value, entry.lost)).collect();
+    assert_eq!(values, [(3, Some(0)), (3, Some(0))]);
+}
+
+/// Rule G8: a LOST record that comes with a copy's record is the original's, and so is the stream id behind it.
+#[test]
+fn lost_records_are_the_originals() {
+    let mut machine = Machine::new(1);
+    let mut asked = with(inherited(), AttrFlags::SAMPLE_ID_ALL);
+    (asked.sample_period, asked.sample_type) = (1, SampleType::IP | SampleType::STREAM_ID);
+    let fd = machine.open(&asked, OpenArguments { cpu: 0, ..OpenArguments::default() }).unwrap();
+    let id = machine.ioctl(fd, Ioctl::Id).unwrap();
+    let mut reader = machine.map(fd, 1);
+    // Not all is inherited: contexts are no clones (rule D20).
+    machine.own(&software(Software::DUMMY));
+    let child = machine.fork(ME, 200, PROCESS).unwrap();
+    machine.faults_of(child, 1);
+    machine.ioctl(fd, Ioctl::PauseOutput(true)).unwrap();
+    machine.faults_of(child, 2);
+    machine.ioctl(fd, Ioctl::PauseOutput(false)).unwrap();
+    machine.faults_of(child, 2);
+    let bytes = reader.take();
+    let told = decoded(&bytes, &asked);
+    let streams: Vec<_> = (told.iter())
+        .map(|told| match told.record {
+            Record::Sample(sample) => sample.stream_id == Some(id),
+            _ => told.sample_id.stream_id == Some(id),
+        })
+        .collect();
+    assert_eq!(streams, [false, true, true, false]);
+    assert!(matches!(told[1].record, Record::Lost(lost) if lost.lost == 2));
+}
+
+/// Rule D14: while a copy lives, a group reading tells no lost records; the copies' are told to the original.
+#[test]
+fn group_readings_with_copies_hide_what_was_lost() {
+    let mut machine = Machine::new(1);
+    let mut asked = inherited();
+    (asked.sample_period, asked.read_format) = (1, ReadFormat::GROUP | ReadFormat::LOST);
+    let fd = machine.open(&asked, OpenArguments { cpu: 0, ..OpenArguments::default() }).unwrap();
+    let _reader = machine.map(fd, 1);
+    machine.ioctl(fd, Ioctl::PauseOutput(true)).unwrap();
+    machine.fault(0, 2);
+    assert_eq!(machine.words(fd).unwrap(), [1, 2, 2]);
+    let child = machine.fork(ME, 200, PROCESS).unwrap();
+    machine.faults_of(child, 3);
+    assert_eq!(machine.words(fd).unwrap(), [1, 5, 0]);
+    machine.exit(child);
+    assert_eq!(machine.words(fd).unwrap(), [1, 5, 5]);
+}
+
 /// Rules D10, D11, D14: the sum over the living and the dead, under the id of the original.
 #[test]
 fn a_value_is_the_sum_of_all_copies() {
@@ -272,6 +340,18 @@ fn exec_enables_once() {
     machine.disable(leader);
     exec(&mut machine, false);
     assert_eq!(machine.state(leader), Some(State::Off));
+}
+
+/// Rules C17, D41: a sibling that exec enables gets its turn with its pinned leader, though it is not pinned
+/// itself.
+#[test]
+fn exec_enables_the_sibling_of_a_pinned_leader() {
+    let mut machine = Machine::new(1);
+    let leader = machine.own(&with(software(Software::PAGE_FAULTS), AttrFlags::PINNED));
+    let waiting = AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC;
+    let sibling = machine.join(&with(software(Software::PAGE_FAULTS), waiting), leader).unwrap();
+    exec(&mut machine, false);
+    assert_eq!([leader, sibling].map(|fd| machine.state(fd)), [Some(State::Active); 2]);
 }
 
 /// Rules D40, D42, D44: removed at exec, before the new name is told; others go on.

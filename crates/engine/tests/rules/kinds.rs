@@ -1,8 +1,11 @@
 //! Kinds of events: software, breakpoints, tracepoints, probes (section J), and what PMUs are asked (N).
 
 use crate::machine::{Counters, KERNEL, ME, Machine, USER, attr, software, with};
+use perfuse_engine::abi::regs::Arch;
 use perfuse_engine::abi::{Attr, AttrFlags, Breakpoint, Errno, EventType, SampleType, Software};
-use perfuse_engine::{Effect, Hit, Ioctl, OpenArguments, ProbePmu, Probes, Sysctl};
+use perfuse_engine::{
+    CloneFlags, Config, Effect, Filter, Hit, Ioctl, OpenArguments, ProbePmu, Probes, Sysctl,
+};
 
 fn faults() -> Attr {
     software(Software::PAGE_FAULTS)
@@ -98,6 +101,27 @@ fn breakpoints_are_checked_in_order() {
     machine.world.privileged = false;
     machine.sysctl(Sysctl::PerfEventParanoid, "1");
     assert_eq!(machine.refusal(&breakpoint(2, kernel, 8)), Some(Errno::EPERM));
+}
+
+/// Rule J20 on arm64.
+#[test]
+fn breakpoints_of_arm64() {
+    let config = Config { arch: Arch::Arm64, task_size: 1 << 48, ..Config::default() };
+    let mut machine = Machine::configured(config, 100, 100);
+    let mut answer = |kind, addr, len| {
+        let fd = machine.open(&breakpoint(kind, addr, len), OpenArguments::default());
+        fd.map(|fd| machine.close(fd)).err()
+    };
+    for kind in [0, 5, 6, 7, 8] {
+        assert_eq!(answer(kind, 8, 8), Some(Errno::EINVAL), "kind {kind}");
+    }
+    for len in 1..=8 {
+        assert_eq!([1, 2, 3, 4].map(|kind| answer(kind, 0x1000, len)), [None; 4], "{len} bytes");
+    }
+    assert_eq!([0, 9, 16].map(|len| answer(2, 0x1000, len)), [Some(Errno::EINVAL); 3]);
+    assert_eq!([answer(2, 0x1006, 2), answer(2, 0x1007, 2)], [None, Some(Errno::EINVAL)]);
+    assert_eq!(answer(4, 0x1002, 8), None);
+    assert_eq!(answer(2, 0xffff_8000_0000_0000, 8), Some(Errno::EINVAL));
 }
 
 /// Rules J21, J22: four a cpu, from the opening to the closing; tasks do not disturb each other.
@@ -220,6 +244,22 @@ fn filters_leave_out_hits() {
     assert_eq!(machine.count(fd), 1);
 }
 
+/// Rule J34: copies are filtered as their original.
+#[test]
+fn filters_are_inherited() {
+    let mut machine = Machine::new(1);
+    machine.engine.declare_tracepoint(5);
+    machine.engine.set_filter_maker(|_, _| Ok(Box::new(|record| record == [2])));
+    let fd = machine.own(&with(tracepoint(5), AttrFlags::INHERIT));
+    machine.ioctl(fd, Ioctl::SetFilter("")).unwrap();
+    let child = machine.fork(ME, 200, CloneFlags::default()).unwrap();
+    machine.switch(0, Some(child));
+    for record in [[1], [2], [3]] {
+        machine.engine.tracepoint(0, machine.now, &Hit::new(5, &record), &KERNEL);
+    }
+    assert_eq!(machine.count(fd), 1);
+}
+
 /// Places that probes can be set at: config2 below 100.
 #[derive(Debug)]
 struct Places;
@@ -235,10 +275,15 @@ impl Probes for Places {
     }
 
     fn clear(&mut self, _number: u64) {}
+
+    fn filter(&mut self, number: u64, text: &str) -> Result<Filter, Errno> {
+        let wanted = text.parse().map_err(|_| Errno::EINVAL)?;
+        Ok(Box::new(move |record| record == [number as u8, wanted]))
+    }
 }
 
-/// Rules J50, J51, J52, J53: probes are for the privileged; where they can be the host says; modes as for
-/// tracepoints; no filters.
+/// Rules J50, J51, J52, J53: probes are for the privileged; where they can be the host says; modes and filters
+/// as for tracepoints.
 #[test]
 fn probes_are_set_by_the_host() {
     let mut machine = Machine::new(1);
@@ -261,6 +306,12 @@ fn probes_are_set_by_the_host() {
     machine.engine.probe(uprobes, 0, machine.now, &Hit::new(7, &[]), &USER);
     assert_eq!(fds.map(|fd| machine.count(fd)), [1, 0, 1, 1, 2]);
     assert_eq!(machine.ioctl(fds[2], Ioctl::SetFilter("ip == 1")), Err(Errno::EINVAL));
+    assert_eq!(machine.ioctl(fds[2], Ioctl::SetFilter("5")), Ok(0));
+    assert_eq!(machine.ioctl(fds[2], Ioctl::SetFilter("5")), Err(Errno::EEXIST));
+    for record in [[6, 5], [6, 4], [7, 5]] {
+        machine.engine.probe(uprobes, 0, machine.now, &Hit::new(6, &record), &USER);
+    }
+    assert_eq!(machine.count(fds[2]), 2);
     machine.world.privileged = false;
     machine.sysctl(Sysctl::PerfEventParanoid, "-1");
     assert_eq!(machine.refusal(&probe(9, 0, 100)), Some(Errno::EACCES));

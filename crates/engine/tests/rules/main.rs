@@ -4,6 +4,7 @@
 mod accounting;
 mod attr;
 mod aux;
+mod bpf;
 mod counting;
 mod inherit;
 mod ioctl;
@@ -23,5 +24,7 @@ mod sched;
 mod settings;
 mod sideband;
 mod state;
+#[path = "../shared/tracer.rs"]
+mod tracer;
 mod userpage;
 mod wakeup;

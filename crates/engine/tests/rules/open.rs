@@ -1,11 +1,13 @@
 //! `perf_event_open(2)`, check by check (section B).
 
 use crate::machine::{Counters, ME, Machine, attr, software, with};
+use perfuse_engine::abi::regs::Arch;
 use perfuse_engine::abi::{
     Attr, AttrFlags, AuxAction, Breakpoint, Errno, EventType, OpenFlags, ReadFormat, SampleType, Software,
 };
 use perfuse_engine::{
-    CgroupId, Ioctl, OpenArguments, PmuCaps, PmuInfo, SecurityStep, Sysctl, TaskContext, TaskId,
+    CgroupId, Config, Engine, Ioctl, OpenArguments, PmuCaps, PmuInfo, SecurityStep, Sysctl, TaskContext,
+    TaskFacts, TaskId,
 };
 
 fn faults() -> Attr {
@@ -248,6 +250,24 @@ fn pmus_say_what_they_cannot_do() {
     let mut machine = with_special(PmuCaps { extended_regs: true, ..PmuCaps::default() });
     assert_eq!(machine.refusal(&registers), None);
     assert_eq!(machine.refusal(&Attr { sample_period: 1, ..special }), None);
+}
+
+/// Rule B16: vector registers are above bit 32 on x86 alone; on arm64 that is the program counter.
+#[test]
+fn the_program_counter_of_arm64_is_no_vector_register() {
+    let mut machine = Machine::new(1);
+    let of = |arch: Arch| Config { arch, ..Config::default() };
+    let program_counter = Attr {
+        sample_period: 100_000,
+        sample_type: SampleType::REGS_USER,
+        sample_regs_user: 1 << 32,
+        ..software(Software::CPU_CLOCK)
+    };
+    for (arch, refusal) in [(Arch::Arm64, None), (Arch::X86_64, Some(Errno::EOPNOTSUPP))] {
+        machine.engine = Engine::new(of(arch));
+        machine.engine.add_task(ME, TaskFacts::new(100, 100));
+        assert_eq!(machine.refusal(&program_counter), refusal, "{arch:?}");
+    }
 }
 
 /// Rule B17: an uncore PMU measures no tasks.

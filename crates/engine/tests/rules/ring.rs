@@ -105,7 +105,7 @@ fn children_lose_for_their_parent() {
 fn a_record_as_large_as_the_ring_does_not_fit() {
     for backward in [false, true] {
         let (ring, _) = ring(RingOptions { backward, ..RingOptions::default() });
-        assert_eq!(write(&ring, &[1; PAGE]), Err(Full));
+        assert_eq!(write(&ring, &[1; PAGE]), Err(Full::default()));
         assert!(write(&ring, &[1; PAGE - 24 - 8]).is_ok());
     }
 }

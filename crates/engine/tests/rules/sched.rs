@@ -152,6 +152,39 @@ fn an_exclusive_group_waits_for_its_turn() {
     assert_eq!(seen, expected.into());
 }
 
+/// Rule C17: one that comes switched off takes nothing from anybody, and gives nobody a turn.
+#[test]
+fn an_event_that_is_off_moves_nobody() {
+    let mut machine = machine(1);
+    let first = machine.own(&raw());
+    let second = machine.own(&raw());
+    machine.close(first);
+    machine.own(&with(raw(), AttrFlags::DISABLED));
+    assert_eq!(on(&machine, &[second]), "0");
+    machine.own(&software(Software::DUMMY));
+    assert_eq!(on(&machine, &[second]), "0", "another PMU's turn");
+    machine.own(&raw());
+    assert_eq!(on(&machine, &[second]), "1");
+}
+
+/// Rule C23: a software event whose leader is another PMU's waits for the leader's next turn.
+#[test]
+fn a_software_event_under_another_pmus_leader_waits_for_a_switch() {
+    let mut machine = Machine::new(1);
+    let leader = machine.own(&software(Software::TASK_CLOCK));
+    let member = machine.join(&software(Software::PAGE_FAULTS), leader).unwrap();
+    assert_eq!(on(&machine, &[leader, member]), "10");
+    machine.switch(0, None);
+    machine.switch(0, Some(ME));
+    assert_eq!(on(&machine, &[leader, member]), "11");
+    machine.disable(member);
+    machine.enable(member);
+    assert_eq!(on(&machine, &[leader, member]), "10");
+    machine.disable(leader);
+    machine.enable(leader);
+    assert_eq!(on(&machine, &[leader, member]), "11");
+}
+
 /// Rule C17: an event that comes displaces those of lower priority at once. Rule C18: what becomes free waits
 /// for the next turn, and a pinned event in error for somebody to enable it.
 #[test]

@@ -7,9 +7,9 @@ use perfuse_engine::abi::record::{Decoded, RawRecord, RecordFormat, Records};
 use perfuse_engine::abi::wire::{Layout, Writer};
 use perfuse_engine::abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, ReadFormat, Software};
 use perfuse_engine::{
-    Access, AtomicU64, Capability, CgroupId, CloneFlags, Config, Cx, Engine, EventKey, Host, Hw, Ioctl,
-    Leaving, LockLimit, MapRequest, Memory, OpenArguments, PidNamespace, Place, Pmu, PmuInfo, SecurityStep,
-    State, Sysctl, TaskFacts, TaskId, Transaction, Whom,
+    Access, AtomicU64, BpfProgram, Capability, CgroupId, CloneFlags, Config, Cx, Engine, EventKey, Host, Hw,
+    Ioctl, Leaving, LockLimit, MapRequest, Memory, OpenArguments, PidNamespace, Place, Pmu, PmuInfo,
+    SecurityStep, State, Sysctl, TaskFacts, TaskId, Transaction, Whom,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +28,10 @@ pub(crate) struct World {
     pub(crate) limit: LockLimit,
     pub(crate) namespace: PidNamespace,
     pub(crate) out_of_descriptors: bool,
+    /// Pages that there are for one ring.
+    pub(crate) most_pages: usize,
+    /// BPF programs.
+    pub(crate) programs: BTreeMap<i32, BpfProgram>,
     /// What a security module refuses, with `EPERM`.
     pub(crate) refused: Option<SecurityStep>,
 }
@@ -57,6 +61,10 @@ impl Host for World {
         self.cgroups.get(&fd).copied().ok_or(Errno::EBADF)
     }
 
+    fn bpf_program(&self, _caller: TaskId, fd: i32) -> Result<BpfProgram, Errno> {
+        self.programs.get(&fd).cloned().ok_or(if fd < 0 { Errno::EBADF } else { Errno::EINVAL })
+    }
+
     fn namespace_of(&self, _caller: TaskId) -> PidNamespace {
         self.namespace
     }
@@ -70,6 +78,9 @@ impl Host for World {
     }
 
     fn allocate(&mut self, _caller: TaskId, pages: usize) -> Result<Arc<dyn Memory>, Errno> {
+        if pages > self.most_pages {
+            return Err(Errno::ENOMEM);
+        }
         Ok(Arc::new((0..pages * PAGE / 8).map(|_| AtomicU64::new(0)).collect::<Vec<_>>()))
     }
 }
@@ -89,17 +100,29 @@ pub(crate) const KERNEL: Place = Place { user: false, ip: 0xffff_ffff_8100_0000 
 impl Machine {
     /// With so many cpus; the task [`ME`] runs on cpu 0.
     pub(crate) fn new(cpus: u32) -> Self {
-        let mut engine = Engine::new(Config { cpus, ..Config::default() });
-        engine.add_task(ME, TaskFacts::new(100, 100));
+        Machine::of(cpus, 100, 100)
+    }
+
+    /// The same, where [`ME`] has these numbers.
+    pub(crate) fn of(cpus: u32, pid: u32, tid: u32) -> Self {
+        Machine::configured(Config { cpus, ..Config::default() }, pid, tid)
+    }
+
+    /// The same, of another make.
+    pub(crate) fn configured(config: Config, pid: u32, tid: u32) -> Self {
+        let mut engine = Engine::new(config);
+        engine.add_task(ME, TaskFacts::new(pid, tid));
         let world = World {
             privileged: true,
             may_trace: true,
-            tasks: BTreeMap::from([(100, ME)]),
+            tasks: BTreeMap::from([(tid, ME)]),
             descriptors: BTreeMap::new(),
             cgroups: BTreeMap::new(),
             limit: LockLimit { user: 1000, pages: u64::MAX, space: 1 },
             namespace: PidNamespace::default(),
             out_of_descriptors: false,
+            most_pages: 1 << 20,
+            programs: BTreeMap::new(),
             refused: None,
         };
         let mut machine = Machine { engine, world, now: 1_000_000, next_fd: 3 };
@@ -313,6 +336,7 @@ pub(crate) fn with(mut attr: Attr, flags: AttrFlags) -> Attr {
 }
 
 /// Reads a ring.
+#[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) memory: Arc<dyn Memory>,
     tail: u64,

@@ -36,7 +36,7 @@ fn extend(bits: u64, bytes: usize, signed: bool) -> u64 {
 }
 
 /// The data of a field: where it is, or where it refers to.
-fn bytes<'d>(field: &Field, data: &'d [u8], order: ByteOrder) -> Option<&'d [u8]> {
+pub(super) fn bytes<'d>(field: &Field, data: &'d [u8], order: ByteOrder) -> Option<&'d [u8]> {
     let here = data.get(field.offset..field.offset.checked_add(field.size)?)?;
     let FieldKind::Dynamic { relative, .. } = field.kind else { return Some(here) };
     let word = load(here.get(..4)?, order) as usize;

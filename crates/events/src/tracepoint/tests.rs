@@ -98,3 +98,16 @@ fn what_is_not_known_leaves_the_fields() {
     assert_eq!(printed(fields, &deep, &[3, 0, 0, 0]), "a=3");
     assert_eq!(printed(fields, r#""%d", REC->a"#, &[]), "a=?", "data that is too short");
 }
+
+#[test]
+fn a_broken_format_may_have_any_letters() {
+    // What a damaged byte becomes is longer than a byte, between the type and the name or within them.
+    for declaration in
+        ["int\u{fffd}nr", "pid_t prev_p\u{fffd}d", "char\u{fffd}comm[16]", "\u{fffd}", "int é\u{fffd}[4]"]
+    {
+        let text =
+            format!("name: x\nID: 1\nformat:\n\tfield:{declaration};\toffset:8;\tsize:4;\tsigned:1;\n");
+        let format = Format::parse(&text).expect("a name and a number");
+        assert!(format.fields.iter().all(|field| !field.name.contains('\u{fffd}')), "{declaration}");
+    }
+}

@@ -71,6 +71,8 @@ causes! {
     ParanoidTracepoint = "paranoid-tracepoint" Permission "not allowed: perf_event_paranoid > -1";
     /// The thread belongs to somebody else, or may not be debugged (rule B25).
     ForeignTask = "foreign-task" Permission "the process belongs to somebody else";
+    /// `ptrace(2)`, by which the embedded kernel measures, may not attach to the process.
+    PtraceRefused = "ptrace-refused" Permission "ptrace may not attach to it";
     /// Only for `CAP_PERFMON`, whatever the settings: namespace records (rule B5), kprobes and uprobes
     /// (rule J50).
     PrivilegedFeature = "privileged-feature" Permission "needs CAP_PERFMON";
@@ -102,6 +104,8 @@ causes! {
     NoPerfEvents = "no-perf-events" Unsupported "this kernel has no perf_events";
     /// Another kernel (gVisor, WSL 1) answers the system calls and has no perf_events.
     OtherKernel = "other-kernel" Unsupported "no Linux kernel here: no perf_events";
+    /// The embedded kernel, which measures in place of Linux' perf_events, cannot have it.
+    NotEmbedded = "not-embedded" Unsupported "not to be had without Linux' perf_events";
     /// There is no PMU for cycles, instructions, caches and branches.
     NoHardwarePmu = "no-hardware-pmu" Unsupported "no hardware PMU here";
     /// No PMU has this `attr.type`.

@@ -56,7 +56,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    fn new(cause: Cause, explanation: impl Into<String>) -> Self {
+    pub(crate) fn new(cause: Cause, explanation: impl Into<String>) -> Self {
         Diagnosis { cause, explanation: explanation.into(), remedies: Vec::new() }
     }
 
@@ -65,7 +65,7 @@ impl Diagnosis {
         self
     }
 
-    fn remedies(mut self, remedies: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn remedies(mut self, remedies: impl IntoIterator<Item = String>) -> Self {
         self.remedies.extend(remedies);
         self
     }

@@ -122,6 +122,7 @@ impl Stage {
             Field::Signals => return Ok(notices.signals),
             Field::Hups => return Ok(notices.hups),
             Field::Traps => return Ok(notices.traps),
+            Field::Trace => return Ok(event.trace),
             Field::Head => {
                 let reader = event.reader.as_ref().ok_or_else(|| format!("{name} has no ring"))?;
                 return Ok(reader.page(offset::DATA_HEAD));

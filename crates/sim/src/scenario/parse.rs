@@ -1,27 +1,20 @@
 //! Text to [`Scenario`].
 
-use super::words::{Result, Words, errno, number, range, small, time, unknown};
-use super::{
-    Action, Expect, Expected, Field, FieldValue, Line, On, Open, Quantity, Reads, RecordName, Scenario,
-    ScenarioError, Show, Statement,
-};
-use crate::hardware::{KINDS, NAMES, PmuModel, Rates, kind_named};
+mod blocks;
+mod event;
+mod expect;
+mod names;
+
+use super::words::{Result, Words, errno, unknown};
+use super::{Action, Line, Scenario, ScenarioError, Show, Statement};
 use crate::machine::{ROOT, Setup};
-use crate::program::{Program, Step};
-use perfuse_abi::record::RecordType;
-use perfuse_abi::{Attr, AttrFlags, BranchSampleType, Breakpoint, EventType, ReadFormat, SampleType};
-use perfuse_engine::{CgroupId, State, Sysctl};
-use perfuse_events::{EventList, NoCatalogue};
+use crate::program::Program;
+use event::event;
+use expect::{EXPECTATIONS, expect};
+use perfuse_abi::{Attr, AttrFlags};
+use perfuse_engine::{CgroupId, Sysctl};
+use std::cell::Cell;
 use std::rc::Rc;
-
-/// The most that a hardware event can happen in a microsecond.
-const MOST_RATE: u64 = 1_000_000;
-
-/// How often rings are read where nothing is said.
-const READ_EVERY_NS: u64 = 1_000_000;
-
-/// How deep blocks may be in each other.
-const DEEPEST: usize = 16;
 
 pub(super) fn scenario(text: &str) -> std::result::Result<Scenario, ScenarioError> {
     let scenario = Scenario {
@@ -31,10 +24,15 @@ pub(super) fn scenario(text: &str) -> std::result::Result<Scenario, ScenarioErro
         programs: Vec::new(),
         statements: Vec::new(),
     };
-    let mut parser = Parser { lines: text.lines().collect(), at: 0, depth: 0, scenario };
+    let column = Rc::new(Cell::new(0));
+    let mut parser = Parser { lines: text.lines().collect(), at: 0, column, depth: 0, scenario };
     match parser.all() {
         Ok(()) => Ok(parser.scenario),
-        Err(problem) => Err(ScenarioError { line: parser.at.max(1), problem }),
+        Err(problem) => {
+            let (line, column) = (parser.at.max(1), parser.column.get());
+            let text = parser.lines.get(line - 1).copied().unwrap_or_default().to_owned();
+            Err(ScenarioError { line, column, text, problem })
+        }
     }
 }
 
@@ -42,62 +40,35 @@ struct Parser<'t> {
     lines: Vec<&'t str>,
     /// Number of the line at hand, from 1.
     at: usize,
+    /// Where the word at hand is in it, from 1; 0 where it is about no word.
+    column: Rc<Cell<usize>>,
     /// Blocks that are open.
     depth: usize,
     scenario: Scenario,
 }
-
-/// What a machine is described with.
-const MACHINE: [&str; 14] = [
-    "cpus",
-    "hz",
-    "slice",
-    "seed",
-    "sample-time",
-    "interrupt-time",
-    "tracepoint",
-    "no-pmu",
-    "counters",
-    "fixed",
-    "only",
-    "width",
-    "refuses",
-    "end",
-];
-
-/// Steps of programs.
-const STEPS: [&str; 21] = [
-    "compute",
-    "kernel",
-    "fault",
-    "major-fault",
-    "sleep",
-    "start",
-    "thread",
-    "wait",
-    "exec",
-    "exec-suid",
-    "comm",
-    "map",
-    "map-data",
-    "read",
-    "write",
-    "tracepoint",
-    "prctl",
-    "enter",
-    "repeat",
-    "exit",
-    "end",
-];
 
 /// Statements that are no actions.
 const STATEMENTS: [&str; 9] =
     ["machine", "cgroup", "program", "start", "open", "at", "run", "expect", "show"];
 
 /// What is done to an event.
-const EVENT_ACTIONS: [&str; 14] = [
-    "enable", "disable", "reset", "refresh", "period", "output", "pause", "resume", "filter", "modify",
-    "map", "unmap", "close", "drain",
+const EVENT_ACTIONS: [&str; 16] = [
+    "enable",
+    "disable",
+    "reset",
+    "refresh",
+    "period",
+    "output",
+    "pause",
+    "resume",
+    "filter",
+    "modify",
+    "map",
+    "unmap",
+    "map-aux",
+    "unmap-aux",
+    "close",
+    "drain",
 ];
 
 /// What is done to the machine.
@@ -117,41 +88,17 @@ const MACHINE_ACTIONS: [&str; 13] = [
     "move",
 ];
 
-/// What follows `expect` in place of an event's name.
-const EXPECTATIONS: [&str; 5] = ["active", "records", "order", "record", "sysctl"];
-
-/// Options of `open` with a value.
-const OPTIONS: [&str; 15] = [
-    "period",
-    "freq",
-    "sample",
-    "read",
-    "ring",
-    "read-every",
-    "wakeup",
-    "watermark",
-    "max-stack",
-    "branches",
-    "stack",
-    "regs",
-    "clock",
-    "sig-data",
-    "config1",
-];
-
-/// Options of `open` that are words.
-const WORDS: [&str; 7] = ["on", "cpu", "group", "output", "by", "overwrite", "signals"];
-
 impl<'t> Parser<'t> {
     /// The next line that says something: its first word and the rest.
     fn next(&mut self) -> Option<(&'t str, Words<'t>)> {
         while let Some(line) = self.lines.get(self.at) {
             self.at += 1;
-            let mut words = Words::of(line);
+            let mut words = Words::of(line, self.column.clone());
             if let Some(first) = words.next() {
                 return Some((first, words));
             }
         }
+        self.column.set(0);
         None
     }
 
@@ -203,200 +150,6 @@ impl<'t> Parser<'t> {
 
     fn cpu(&self, words: &mut Words<'_>) -> Result<u32> {
         words.small("the cpu", 0, u64::from(self.scenario.setup.cpus) - 1).map(|cpu| cpu as u32)
-    }
-
-    /// Names that nobody defined are told where they are used.
-    fn check(&mut self) -> Result<()> {
-        let programs: Vec<&str> =
-            self.scenario.programs.iter().map(|program| program.name.as_str()).collect();
-        let mut tasks = programs.clone();
-        let mut opened: Vec<&str> = Vec::new();
-        for line in &self.scenario.statements {
-            self.at = line.number;
-            let task = |name: &str| {
-                let known = tasks.contains(&name);
-                if known {
-                    Ok(())
-                } else {
-                    Err(unknown("no task or program is called", name, tasks.iter().copied()))
-                }
-            };
-            let event = |name: &str| {
-                let known = opened.contains(&name);
-                if known { Ok(()) } else { Err(unknown("no event is open as", name, opened.iter().copied())) }
-            };
-            let amounts = |all: &[Quantity]| all.iter().try_for_each(|one| event(&one.event));
-            let value = |value: &Expected| match value {
-                Expected::Same(all) => amounts(all),
-                Expected::Between(..) => Ok(()),
-            };
-            match &line.statement {
-                Statement::Start { program, name } => {
-                    if !programs.contains(&program.as_str()) {
-                        return Err(unknown("no program is called", program, programs.iter().copied()));
-                    }
-                    tasks.push(name);
-                }
-                Statement::Open(open) => {
-                    if let On::Task(name) = &open.on {
-                        task(name)?;
-                    }
-                    open.by.as_ref().map_or(Ok(()), |name| task(name))?;
-                    for name in open.group.iter().chain(&open.output) {
-                        event(name)?;
-                    }
-                    if opened.contains(&open.name.as_str()) {
-                        return Err(format!("there is an event '{}' already", open.name));
-                    }
-                    opened.push(&open.name);
-                }
-                Statement::Do { action, .. } => {
-                    for name in action.events() {
-                        event(name)?;
-                    }
-                    if let Action::Prctl(name, _) | Action::Move(name, _) = action {
-                        task(name)?;
-                    }
-                }
-                Statement::Expect(expect) => match expect {
-                    Expect::Value(all, expected) => {
-                        amounts(all)?;
-                        value(expected)?;
-                    }
-                    Expect::Refused(name, _)
-                    | Expect::EndOfFile(name)
-                    | Expect::State(name, _)
-                    | Expect::Poll(name, _)
-                    | Expect::Order(name, ..)
-                    | Expect::Records(name, ..)
-                    | Expect::Record { event: name, .. } => event(name)?,
-                    Expect::Group(name, values) => {
-                        event(name)?;
-                        values.iter().try_for_each(value)?;
-                    }
-                    Expect::Active(all) => all.iter().try_for_each(|(name, _)| event(name))?,
-                    Expect::Sysctl(..) => {}
-                },
-                Statement::Show(Show::Records(Some(name))) => event(name)?,
-                Statement::Show(_) | Statement::Run(_) => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn machine(&mut self) -> Result<()> {
-        while let Some((first, mut words)) = self.next() {
-            let setup = &mut self.scenario.setup;
-            if first == "end" {
-                return words.end();
-            }
-            if first == "no-pmu" {
-                setup.pmu = None;
-                words.end()?;
-                continue;
-            }
-            let mut none = PmuModel::default();
-            let pmu = setup.pmu.as_mut().unwrap_or(&mut none);
-            match first {
-                "cpus" => setup.cpus = words.small("the number of cpus", 1, 256)? as u32,
-                "hz" => setup.hz = words.small("the number of ticks a second", 1, 10_000)? as u32,
-                "seed" => setup.seed = words.number("the seed")?,
-                "slice" => setup.slice_ns = words.time()?.max(1000),
-                "sample-time" => setup.sample_ns = Some(words.time()?),
-                "interrupt-time" => setup.interrupt_ns = words.time()?.max(1),
-                "tracepoint" => self.scenario.tracepoints.push(words.number("the id")?),
-                "counters" => pmu.counters = words.small("the number of counters", 0, 64)? as usize,
-                "width" => pmu.width = words.small("the number of bits", 8, 64)? as u32,
-                "fixed" => {
-                    let kind = kind(words.need("the event")?)?;
-                    if pmu.fixed.len() >= 64 {
-                        return Err("there are 64 fixed counters at most".to_owned());
-                    }
-                    pmu.fixed.push(kind);
-                }
-                "only" => {
-                    let kind = kind(words.need("the event")?)?;
-                    let list = words.need("the counters")?;
-                    let counter = |word| small(word, "a counter", 0, 63).map(|counter| counter as usize);
-                    pmu.only_on.insert(kind, list.split(',').map(counter).collect::<Result<_>>()?);
-                }
-                "refuses" => pmu.refuses_one_in = words.small("one in how many", 0, u64::MAX)?,
-                other => return Err(unknown("nothing of a machine is called", other, MACHINE)),
-            }
-            words.end()?;
-        }
-        Err("the machine has no 'end'".to_owned())
-    }
-
-    fn steps(&mut self, of: &str) -> Result<Vec<Step>> {
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(format!("blocks may be {DEEPEST} deep"));
-        }
-        let mut steps = Vec::new();
-        while let Some((first, mut words)) = self.next() {
-            let step = match first {
-                "end" => {
-                    words.end()?;
-                    self.depth -= 1;
-                    return Ok(steps);
-                }
-
-                "compute" | "kernel" => {
-                    let ns = words.time()?;
-                    Step::Compute { ns, kernel: first == "kernel", rates: rates(&mut words)? }
-                }
-                "fault" | "major-fault" => {
-                    let count = words.next().map_or(Ok(1), |word| number(word, "the number of faults"))?;
-                    Step::Fault { count, major: first != "fault", addr: 0x7000_0000 }
-                }
-                "sleep" => Step::Sleep(words.time()?),
-                "start" | "thread" => {
-                    let program = words.need("the program")?.to_owned();
-                    Step::Start { program, thread: first == "thread" }
-                }
-                "wait" => Step::Wait,
-                "exit" => Step::Exit,
-                "exec" | "exec-suid" => {
-                    Step::Exec { program: words.need("the program")?.to_owned(), fresh: first == "exec-suid" }
-                }
-                "comm" => Step::Comm(words.need("the name")?.to_owned()),
-                "map" | "map-data" => Step::Map {
-                    addr: words.number("the address")?,
-                    len: words.number("the length")?,
-                    executable: first == "map",
-                    name: words.need("the file")?.to_owned(),
-                },
-                "write" | "read" => Step::Touch {
-                    addr: words.number("the address")?,
-                    len: words.next().map_or(Ok(8), |word| number(word, "the length"))?,
-                    write: first == "write",
-                },
-                "tracepoint" => {
-                    let id = words.number("the id")?;
-                    let (mut count, mut value) = (1, 0);
-                    while let Some(word) = words.next() {
-                        match word.split_once('=') {
-                            Some(("weight", weight)) => count = number(weight, "the weight")?,
-                            Some(("value", word)) => value = number(word, "the value")?,
-                            _ => return Err(unknown("a hit has no", word, ["weight=N", "value=N"])),
-                        }
-                    }
-                    Step::Tracepoint { id, count, value }
-                }
-                "prctl" => Step::Prctl(on_off(&mut words)?),
-                "enter" => Step::Enter(cgroup_id(self.cgroup(words.need("the cgroup")?)?)),
-                "repeat" => {
-                    let times = words.number("how often")?;
-                    words.end()?;
-                    Step::Repeat(times, Rc::from(self.steps("repeat")?))
-                }
-                other => return Err(unknown("no step is called", other, STEPS)),
-            };
-            words.end()?;
-            steps.push(step);
-        }
-        Err(format!("{of} has no 'end'"))
     }
 
     fn statement(&self, first: &str, words: &mut Words<'_>) -> Result<Statement> {
@@ -497,6 +250,11 @@ impl<'t> Parser<'t> {
                 Action::Map(event, pages, words.take("read-only"))
             }
             "unmap" => Action::Unmap(event),
+            "map-aux" => {
+                let pages = words.small("the number of pages", 0, 1 << 20)? as usize;
+                Action::MapAux(event, pages, words.take("read-only"))
+            }
+            "unmap-aux" => Action::UnmapAux(event),
             "close" => Action::Close(event),
             _ => Action::Drain(event),
         })
@@ -508,58 +266,6 @@ impl<'t> Parser<'t> {
             attr.flags |= AttrFlags::DISABLED;
         }
         Ok(attr)
-    }
-
-    fn open(&self, words: &mut Words<'_>) -> Result<Open> {
-        let name = words.need("a name for the event")?.to_owned();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-        if EXPECTATIONS.contains(&name.as_str()) || !name.chars().all(plain) {
-            return Err(format!("an event cannot be called '{name}'; letters, digits, - and _ make a name"));
-        }
-        let mut open = Open {
-            name,
-            attr: event(words.need("the event")?)?,
-            on: On::All,
-            cpu: None,
-            group: None,
-            output: None,
-            by: None,
-            ring: None,
-            overwrite: false,
-            reads: Reads::Every(READ_EVERY_NS),
-            signals: false,
-        };
-        while let Some(word) = words.next() {
-            match word.split_once('=') {
-                Some((key, value)) => option(&mut open, key, value)?,
-                None => match word {
-                    "on" => {
-                        let whom = words.need("the task")?;
-                        open.on = match whom {
-                            "cgroup" => On::Cgroup(self.cgroup(words.need("the cgroup")?)?),
-                            "pid" => On::Pid(integer(words.need("the number")?)?),
-                            task => On::Task(task.to_owned()),
-                        };
-                    }
-                    "cpu" => open.cpu = Some(integer(words.need("the cpu")?)?),
-                    "group" => open.group = Some(words.need("the leader")?.to_owned()),
-                    "output" => open.output = Some(words.need("the event")?.to_owned()),
-                    "by" => open.by = Some(words.need("the task")?.to_owned()),
-                    "overwrite" => open.overwrite = true,
-                    "signals" => open.signals = true,
-                    word => {
-                        let names: Vec<String> = AttrFlags::all()
-                            .iter_names()
-                            .map(|(name, _)| name.to_ascii_lowercase())
-                            .collect();
-                        let known = WORDS.into_iter().chain(names.iter().map(String::as_str));
-                        let flag = AttrFlags::from_name(&word.to_ascii_uppercase());
-                        open.attr.flags |= flag.ok_or_else(|| unknown("an event has no", word, known))?;
-                    }
-                },
-            }
-        }
-        Ok(open)
     }
 }
 
@@ -586,286 +292,4 @@ fn sysctl(word: &str) -> Result<Sysctl> {
         .into_iter()
         .find(|file| file.name() == word)
         .ok_or_else(|| unknown("no file is called", word, known))
-}
-
-fn kind(name: &str) -> Result<usize> {
-    kind_named(name).ok_or_else(|| unknown("the hardware does not know", name, NAMES))
-}
-
-/// `cycles=3000 instructions=2000`; cycles are there where nothing is said.
-fn rates(words: &mut Words<'_>) -> Result<Rates> {
-    let mut rates = [0; KINDS];
-    let mut given = false;
-    while let Some(word) = words.next() {
-        let (name, rate) =
-            word.split_once('=').ok_or_else(|| format!("EVENT=RATE was expected, not '{word}'"))?;
-        rates[kind(name)?] = small(rate, "a rate", 0, MOST_RATE)?;
-        given = true;
-    }
-    if !given {
-        rates[0] = 1000;
-    }
-    Ok(rates)
-}
-
-/// What is to be counted.
-fn event(text: &str) -> Result<Attr> {
-    let mut attr = Attr {
-        read_format: ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING,
-        ..Attr::new(EventType::SOFTWARE)
-    };
-    if let Some(id) = text.strip_prefix("tracepoint:") {
-        (attr.type_, attr.config) = (EventType::TRACEPOINT, number(id, "the id of a tracepoint")?);
-    } else if let Some(numbers) = text.strip_prefix("type:") {
-        let (type_, config) = numbers.split_once(':').unwrap_or((numbers, "0"));
-        attr.type_ = EventType(small(type_, "the type", 0, u64::from(u32::MAX))? as u32);
-        attr.config = number(config, "the config")?;
-    } else if let Some(place) = text.strip_prefix("mem:") {
-        attr.type_ = EventType::BREAKPOINT;
-        let (place, kind) = place.rsplit_once(':').unwrap_or((place, "rw"));
-        let (addr, len) = place.split_once('/').unwrap_or((place, "8"));
-        (attr.config1, attr.config2) = (number(addr, "the address")?, number(len, "the length")?);
-        let kinds = ["r", "w", "rw", "x"];
-        attr.bp_type = match kind {
-            "r" => Breakpoint::R,
-            "w" => Breakpoint::W,
-            "rw" => Breakpoint::RW,
-            "x" => Breakpoint::X,
-            kind => return Err(unknown("memory is not watched for", kind, kinds)),
-        };
-    } else {
-        let list: EventList = text.parse().map_err(|error: perfuse_events::EventError| error.explain())?;
-        let sets = list.resolve(&NoCatalogue).map_err(|error| error.explain())?;
-        let spec = sets.first().and_then(|set| set.events.first());
-        if !spec.is_some_and(|spec| spec.apply(&mut attr)) {
-            return Err(format!("'{text}' is nothing that a kernel counts"));
-        }
-        attr.flags.remove(AttrFlags::EXCLUDE_GUEST);
-    }
-    Ok(attr)
-}
-
-/// Names of a list, joined by commas.
-fn names<F: bitflags::Flags + Copy>(list: &str, what: &str) -> Result<F> {
-    let mut all = F::empty();
-    for word in list.split(',') {
-        let known: Vec<&str> = F::FLAGS.iter().map(bitflags::Flag::name).collect();
-        let one = F::from_name(&word.to_ascii_uppercase());
-        all.insert(one.ok_or_else(|| unknown(what, word, known))?);
-    }
-    Ok(all)
-}
-
-fn option(open: &mut Open, key: &str, value: &str) -> Result<()> {
-    let attr = &mut open.attr;
-    let word = |what| small(value, what, 0, u64::from(u32::MAX)).map(|value| value as u32);
-    match key {
-        "period" => attr.set_period(number(value, "the period")?),
-        "freq" => attr.set_sample_freq(number(value, "the frequency")?),
-        "ring" => open.ring = Some(small(value, "the number of pages", 0, 1 << 20)? as usize),
-        "read-every" => {
-            open.reads = if value == "never" { Reads::Never } else { Reads::Every(time(value)?.max(1000)) };
-        }
-        "wakeup" => attr.set_wakeup_events(word("the number")?),
-        "watermark" => attr.set_wakeup_watermark(word("the number of bytes")?),
-        "max-stack" => attr.sample_max_stack = small(value, "the number", 0, 65535)? as u16,
-        "stack" => attr.sample_stack_user = word("the number of bytes")?,
-        "regs" => {
-            let mask = number(value, "the mask")?;
-            (attr.sample_regs_user, attr.sample_regs_intr) = (mask, mask);
-        }
-        "clock" => {
-            attr.flags |= AttrFlags::USE_CLOCKID;
-            attr.clockid = integer(value)?;
-        }
-        "sig-data" => attr.sig_data = number(value, "the data")?,
-        "config1" => attr.config1 = number(value, "the config")?,
-        "sample" => attr.sample_type |= names::<SampleType>(value, "samples have no")?,
-        "read" => attr.read_format |= names::<ReadFormat>(value, "reads have no")?,
-        "branches" => attr.branch_sample_type |= names::<BranchSampleType>(value, "no branches are")?,
-        key => return Err(unknown("an event has no", key, OPTIONS)),
-    }
-    Ok(())
-}
-
-fn expect(words: &mut Words<'_>) -> Result<Expect> {
-    let first = words.need("what")?;
-    Ok(match first {
-        "active" => {
-            let picture = words.need("a picture such as 110")?;
-            let mut all = Vec::new();
-            for mark in picture.chars() {
-                let name = words.need("an event for each digit")?.to_owned();
-                all.push(match mark {
-                    '0' | '.' => (name, false),
-                    '1' | '#' => (name, true),
-                    mark => return Err(format!("a picture is made of 1 and 0, not '{mark}'")),
-                });
-            }
-            Expect::Active(all)
-        }
-        "records" => {
-            let event = words.need("the event")?.to_owned();
-            let kind = record_kind(words.need("the kind")?)?;
-            Expect::Records(event, kind, expected(words.need("how many")?)?)
-        }
-        "order" => {
-            let event = words.need("the event")?.to_owned();
-            let (mut kinds, mut more) = (Vec::new(), false);
-            while let Some(word) = words.next() {
-                if word == "..." {
-                    more = true;
-                    break;
-                }
-                let (name, times) = word.split_once('*').unwrap_or((word, "1"));
-                kinds.push((record_kind(name)?, number(times, "how often")?));
-            }
-            Expect::Order(event, kinds, more)
-        }
-        "record" => {
-            let event = words.need("the event")?.to_owned();
-            let kind = record_kind(words.need("the kind")?)?;
-            let which = match words.need("which one")? {
-                "last" => None,
-                word => Some(small(word, "which one", 1, u64::MAX)?),
-            };
-            let mut fields = Vec::new();
-            while let Some(word) = words.next() {
-                let (name, value) =
-                    word.split_once('=').ok_or_else(|| format!("FIELD=VALUE was expected, not '{word}'"))?;
-                let value = match range(value, "") {
-                    Ok((low, high)) => FieldValue::Between(low, high),
-                    Err(_) => FieldValue::Text(value.to_owned()),
-                };
-                fields.push((name.to_owned(), value));
-            }
-            Expect::Record { event, kind, which, fields }
-        }
-        "sysctl" => {
-            let file = sysctl(words.need("the file")?)?;
-            Expect::Sysctl(file, words.need("the value")?.to_owned())
-        }
-        quantities => {
-            let name = || quantities.to_owned();
-            match words.need("the value")? {
-                "error" => Expect::EndOfFile(name()),
-                "state" => Expect::State(name(), state(words.need("the state")?)?),
-                "poll" => Expect::Poll(
-                    name(),
-                    match words.need("the answer")? {
-                        "in" => 0x41,
-                        "err" => 0x8,
-                        "hup" => 0x10,
-                        "nothing" => 0,
-                        word => {
-                            return Err(unknown(
-                                "poll does not answer",
-                                word,
-                                ["in", "hup", "err", "nothing"],
-                            ));
-                        }
-                    },
-                ),
-                "group" => {
-                    let mut values = Vec::new();
-                    while let Some(word) = words.next() {
-                        values.push(expected(word)?);
-                    }
-                    Expect::Group(name(), values)
-                }
-                "same" => Expect::Value(
-                    self::quantities(quantities)?,
-                    Expected::Same(self::quantities(words.need("as what")?)?),
-                ),
-                word => match errno(word) {
-                    Some(errno) => Expect::Refused(name(), errno),
-                    None => Expect::Value(self::quantities(quantities)?, expected(word)?),
-                },
-            }
-        }
-    })
-}
-
-fn expected(word: &str) -> Result<Expected> {
-    range(word, "a value").map(|(low, high)| Expected::Between(low, high))
-}
-
-fn quantities(word: &str) -> Result<Vec<Quantity>> {
-    const FIELDS: [(&str, Field); 9] = [
-        ("value", Field::Value),
-        ("enabled", Field::Enabled),
-        ("running", Field::Running),
-        ("lost", Field::Lost),
-        ("wakes", Field::Wakes),
-        ("signals", Field::Signals),
-        ("hups", Field::Hups),
-        ("traps", Field::Traps),
-        ("head", Field::Head),
-    ];
-    let one = |word: &str| {
-        let (event, field) = word.split_once('.').unwrap_or((word, "value"));
-        let known = FIELDS.iter().map(|(name, _)| *name);
-        let found = FIELDS.iter().find(|(name, _)| *name == field);
-        let (_, field) = found.ok_or_else(|| unknown("an event has no", field, known))?;
-        Ok(Quantity { event: event.to_owned(), field: *field })
-    };
-    word.split('+').map(one).collect()
-}
-
-fn state(word: &str) -> Result<State> {
-    const STATES: [(&str, State); 6] = [
-        ("revoked", State::Revoked),
-        ("exit", State::Exit),
-        ("error", State::Error),
-        ("off", State::Off),
-        ("inactive", State::Inactive),
-        ("active", State::Active),
-    ];
-    let found = STATES.iter().find(|(name, _)| *name == word);
-    let known = STATES.iter().map(|(name, _)| *name);
-    found.map(|(_, state)| *state).ok_or_else(|| unknown("no state is called", word, known))
-}
-
-fn record_kind(word: &str) -> Result<RecordName> {
-    if word == "all" {
-        return Ok(None);
-    }
-    let names: Vec<String> = (1..=22).map(|kind| RecordType(kind).to_string()).collect();
-    let found = names.iter().position(|name| name == word);
-    let known = names.iter().map(String::as_str).chain(["all"]);
-    found
-        .map(|place| Some(RecordType(place as u32 + 1)))
-        .ok_or_else(|| unknown("no records are called", word, known))
-}
-
-impl Action {
-    /// The events it is about.
-    pub(super) fn events(&self) -> impl Iterator<Item = &String> {
-        let (event, other) = match self {
-            Action::Enable(event, _)
-            | Action::Disable(event, _)
-            | Action::Reset(event, _)
-            | Action::Refresh(event, _)
-            | Action::Period(event, _)
-            | Action::Pause(event, _)
-            | Action::Filter(event, _)
-            | Action::Modify(event, _)
-            | Action::Map(event, ..)
-            | Action::Unmap(event)
-            | Action::Close(event)
-            | Action::Drain(event) => (Some(event), None),
-            Action::Output(event, target) => (Some(event), target.as_ref()),
-            Action::Plug(..)
-            | Action::RemovePmu
-            | Action::Set(..)
-            | Action::MuxInterval(_)
-            | Action::Privileged(_)
-            | Action::MayTrace(_)
-            | Action::LockedMemory(_)
-            | Action::Descriptors(_)
-            | Action::Prctl(..)
-            | Action::Move(..) => (None, None),
-        };
-        event.into_iter().chain(other)
-    }
 }

@@ -1,12 +1,14 @@
 //! Plays a scenario.
 
 use super::parse::cgroup_id;
+use super::records::{self, Seen};
 use super::{Action, Line, On, Open, Reads, Scenario, Show, Statement, show};
 use crate::machine::{Machine, ROOT, Setup};
-use crate::reader::Reader;
+use crate::reader::{AuxReader, Reader};
+use perfuse_abi::read::ReadValues;
 use perfuse_abi::wire::{Layout, Writer};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, OpenFlags};
-use perfuse_engine::{AttrMemory, Ioctl, MapRequest, OpenArguments, TaskId};
+use perfuse_engine::{AttrMemory, Ioctl, MapRequest, OpenArguments, State, TaskId};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -19,6 +21,40 @@ pub struct Outcome {
     pub met: usize,
     /// Those that were not, and what could not be done: line and what was found.
     pub failed: Vec<(usize, String)>,
+    /// How long it went on, on the machine.
+    pub ns: u64,
+    /// How many steps the machine did.
+    pub steps: u64,
+    /// Its events, in the order in which they were opened.
+    pub events: Vec<EventOutcome>,
+    /// Who ran where.
+    pub turns: Vec<NamedTurn>,
+}
+
+/// What came of an event.
+#[derive(Clone, Debug)]
+pub struct EventOutcome {
+    /// Its name.
+    pub name: String,
+    /// What it was refused with, or cannot be read with at the end.
+    pub refused: Option<Errno>,
+    /// Its state at the end; `None` if it was refused or closed.
+    pub state: Option<State>,
+    /// What it counted, and the times enabled and counting; `None` also in the error state.
+    pub values: Option<[u64; 3]>,
+    /// What was read from its ring; a text for what is no record.
+    pub records: Vec<Result<Seen, String>>,
+}
+
+/// A task got a cpu.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedTurn {
+    /// When.
+    pub at: u64,
+    /// The cpu.
+    pub cpu: u32,
+    /// The task and what it was called at first; `None`: the cpu has nothing to do.
+    pub task: Option<(TaskId, String)>,
 }
 
 /// An event of the scenario.
@@ -30,13 +66,16 @@ pub(super) struct Watched {
     /// The id, which outlives the descriptor.
     pub(super) id: u64,
     pub(super) reader: Option<Reader>,
+    aux: Option<AuxReader>,
+    /// Bytes that were read from its AUX area and are right.
+    pub(super) trace: u64,
     reads: Reads,
     overwrite: bool,
     by: TaskId,
     /// All that was read from its ring.
     pub(super) bytes: Vec<u8>,
-    /// Whether it counted, at each look.
-    pub(super) active: Vec<bool>,
+    /// How many of it and its copies in child tasks counted, at each look.
+    pub(super) active: Vec<usize>,
 }
 
 /// Everything while it is played.
@@ -112,9 +151,11 @@ pub fn play_within(scenario: &Scenario, budget: u64) -> Outcome {
         stage.perform(*number, statement, &mut outcome);
         if stage.machine.is_exhausted() {
             outcome.failed.push((*number, format!("this needs more than {budget} steps: given up")));
+            stage.tell(&mut outcome);
             return outcome;
         }
     }
+    stage.tell(&mut outcome);
     for later in &stage.later {
         outcome.failed.push((later.line, "that time never came".to_owned()));
     }
@@ -125,6 +166,32 @@ pub fn play_within(scenario: &Scenario, budget: u64) -> Outcome {
 }
 
 impl Stage {
+    /// Leaves in the outcome how all ended.
+    fn tell(&mut self, outcome: &mut Outcome) {
+        let machine = &mut self.machine;
+        (outcome.ns, outcome.steps) = (machine.now(), machine.steps());
+        for event in &self.events {
+            let read = event.fd.and_then(|fd| machine.read(fd));
+            let values = read.as_ref().ok().and_then(|words| {
+                let values = ReadValues::from_words(words, event.attr.read_format).ok()?;
+                Some([values.get(0)?.value, values.time_enabled()?, values.time_running()?])
+            });
+            outcome.events.push(EventOutcome {
+                name: event.name.clone(),
+                refused: read.err(),
+                state: event.fd.ok().and_then(|fd| machine.state(fd)),
+                values,
+                records: records::of(event).collect(),
+            });
+        }
+        let named = |task: TaskId| (task, machine.first_name(task).to_owned());
+        outcome.turns.extend(machine.schedule.iter().map(|turn| NamedTurn {
+            at: turn.at,
+            cpu: turn.cpu,
+            task: turn.task.map(named),
+        }));
+    }
+
     fn perform(&mut self, number: usize, statement: &Statement, outcome: &mut Outcome) {
         let done = match statement {
             Statement::Start { program, name } => match self.machine.spawn(program) {
@@ -196,7 +263,7 @@ impl Stage {
             Ok(self.find(name).and_then(|event| event.fd.ok()).unwrap_or(i32::MAX))
         };
         let (group, output) = (fd_of(&open.group)?, fd_of(&open.output)?);
-        let mut flags = OpenFlags::empty();
+        let mut flags = open.flags;
         if matches!(open.on, On::Cgroup(_)) {
             flags |= OpenFlags::PID_CGROUP;
         }
@@ -208,15 +275,20 @@ impl Stage {
             fd,
             id: 0,
             reader: None,
+            aux: None,
+            trace: 0,
             reads: open.reads,
             overwrite: open.overwrite,
             by,
             bytes: Vec::new(),
-            active: vec![false; self.looks.len()],
+            active: vec![0; self.looks.len()],
         };
         let mut result = Ok(());
         if let Ok(fd) = fd {
             watched.id = self.machine.ioctl(fd, Ioctl::Id).unwrap_or(0);
+            if let Some(handler) = open.handler {
+                self.machine.handlers.insert(watched.id, handler);
+            }
             if let (true, Some(event)) = (open.signals, self.machine.event(fd)) {
                 self.machine.engine.set_async(event, true);
             }
@@ -229,6 +301,15 @@ impl Stage {
                 match self.machine.map(by, fd, ring(pages, open.overwrite)) {
                     Ok(reader) => watched.reader = Some(reader),
                     Err(errno) => result = Err(format!("its ring cannot be mapped: {errno}")),
+                }
+            }
+            if let Some(pages) = open.aux {
+                let Some(ring) = &watched.reader else {
+                    return Err("its AUX area lies behind a ring, which it has not".to_owned());
+                };
+                match self.machine.map_aux(by, fd, ring, pages, !open.aux_overwrite) {
+                    Ok(aux) => watched.aux = Some(aux),
+                    Err(errno) => result = Err(format!("its AUX area cannot be mapped: {errno}")),
                 }
             }
         }
@@ -284,7 +365,7 @@ impl Stage {
         self.looks.push(self.machine.now());
         let machine = &self.machine;
         for event in &mut self.events {
-            event.active.push(event.fd.is_ok_and(|fd| machine.is_active(fd)));
+            event.active.push(event.fd.map_or(0, |fd| machine.counting(fd)));
         }
     }
 
@@ -305,6 +386,9 @@ impl Stage {
     fn read_ring(&mut self, place: usize) {
         let event = &mut self.events[place];
         let Some(reader) = &mut event.reader else { return };
+        if let Some(aux) = &mut event.aux {
+            event.trace += aux.take(reader);
+        }
         if event.overwrite && event.attr.flags.contains(AttrFlags::WRITE_BACKWARD) {
             event.bytes = reader.look_back();
         } else if !event.overwrite {
@@ -403,6 +487,25 @@ impl Stage {
                     event.reader = None;
                 }
                 return Ok(self.machine.unmap(fd));
+            }
+            Action::MapAux(name, pages, read_only) => {
+                let fd = self.fd(name)?;
+                let Some(event) = self.events.iter_mut().find(|event| event.name == *name) else {
+                    return Ok(Err(Errno::EBADF));
+                };
+                let ring = event.reader.as_ref().ok_or_else(|| format!("{name} has no ring"))?;
+                let mapped = self.machine.map_aux(event.by, fd, ring, *pages, !*read_only);
+                return Ok(mapped.map(|aux| {
+                    event.aux.get_or_insert(aux);
+                }));
+            }
+            Action::UnmapAux(name) => {
+                let fd = self.fd(name)?;
+                self.read_rings(true);
+                if let Some(event) = self.events.iter_mut().find(|event| event.name == *name) {
+                    event.aux = None;
+                }
+                return Ok(self.machine.unmap_aux(fd));
             }
             Action::Close(name) => {
                 let fd = self.fd(name)?;

@@ -1,23 +1,29 @@
 //! Records as scenarios see them: a kind, and fields with names.
 
 use super::play::Watched;
-use perfuse_abi::ByteOrder;
 use perfuse_abi::record::{CpuMode, Decoded, Misc, MmapFile, Record, RecordFormat, RecordType, Records};
+use perfuse_abi::{AuxFlags, ByteOrder};
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Cell {
+pub enum Cell {
+    /// A number.
     Number(u64),
+    /// An address, which is shown in hexadecimal.
     Address(u64),
+    /// A text.
     Text(String),
+    /// Several numbers: of a group, or the addresses of a callchain.
     Numbers(Vec<u64>),
 }
 
 /// A record.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) kind: RecordType,
-    pub(super) fields: Vec<(&'static str, Cell)>,
+pub struct Seen {
+    /// Its kind.
+    pub kind: RecordType,
+    /// What is in it, by names that scenarios use.
+    pub fields: Vec<(&'static str, Cell)>,
 }
 
 impl Seen {
@@ -35,6 +41,9 @@ pub(super) fn of(event: &Watched) -> impl Iterator<Item = Result<Seen, String>> 
         Ok(Seen { kind: decoded.record.kind(), fields: fields(&decoded) })
     })
 }
+
+/// What the values of the first members of a group are called.
+const MEMBERS: [&str; 4] = ["value", "value2", "value3", "value4"];
 
 fn fields(decoded: &Decoded<'_>) -> Vec<(&'static str, Cell)> {
     use Cell::{Address, Number, Numbers, Text};
@@ -59,12 +68,13 @@ fn fields(decoded: &Decoded<'_>) -> Vec<(&'static str, Cell)> {
                 ("cgroup", sample.cgroup),
                 ("raw", sample.raw.map(|raw| raw.size() as u64)),
                 ("branches", sample.branch_stack.map(|stack| stack.entries.len() as u64)),
+                ("aux", sample.aux.map(|aux| aux.len() as u64)),
                 ("stack", sample.stack_user.map(|stack| stack.copied().len() as u64)),
             ];
             all.extend(numbers.into_iter().filter_map(|(name, value)| Some((name, Number(value?)))));
             if let Some(read) = sample.read {
                 let values: Vec<u64> = read.entries().map(|entry| entry.value).collect();
-                all.extend(values.first().map(|first| ("value", Number(*first))));
+                all.extend(MEMBERS.into_iter().zip(values.iter().map(|value| Number(*value))));
                 all.push(("values", Numbers(values)));
             }
             if let Some(chain) = sample.callchain {
@@ -110,6 +120,13 @@ fn fields(decoded: &Decoded<'_>) -> Vec<(&'static str, Cell)> {
                 all.push(("inode", Number(ino)));
             }
         }
+        Record::Aux(aux) => {
+            let bit = |flag| Number(aux.flags.contains(flag).into());
+            all.extend([("offset", Number(aux.offset)), ("size", Number(aux.size))]);
+            all.extend([("truncated", bit(AuxFlags::TRUNCATED)), ("overwrite", bit(AuxFlags::OVERWRITE))]);
+        }
+        Record::ItraceStart(tid) => all.extend([("pid", small(tid.pid)), ("tid", small(tid.tid))]),
+        Record::AuxOutputHwId(id) => all.push(("hw-id", Number(*id))),
         Record::Lost(lost) => all.extend([("id", Number(lost.id)), ("lost", Number(lost.lost))]),
         Record::Throttle(at) | Record::Unthrottle(at) => {
             all.extend([("id", Number(at.id)), ("stream", Number(at.stream_id))]);

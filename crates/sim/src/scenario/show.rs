@@ -5,6 +5,7 @@ use super::play::Stage;
 use super::records;
 use perfuse_abi::read::ReadValues;
 use perfuse_engine::TaskId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// A table of all events.
@@ -75,45 +76,59 @@ pub(super) fn records(stage: &Stage, only: Option<&str>) -> String {
 /// Time from left to right: who ran on each cpu, and when each event counted.
 pub(super) fn schedule(stage: &Stage) -> String {
     let looks = &stage.looks;
-    let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
+    if looks.is_empty() {
         return "nothing has run yet\n".to_owned();
+    }
+    // Just before each look: who was there when it came.
+    let cpus = 0..stage.machine.setup().cpus;
+    let ran = |cpu: u32| -> Vec<Option<TaskId>> {
+        let mut turns = stage.machine.schedule.iter().filter(|turn| turn.cpu == cpu).peekable();
+        let mut task = None;
+        let at = |look: &u64| {
+            while let Some(turn) = turns.next_if(|turn| turn.at < *look) {
+                task = turn.task;
+            }
+            task
+        };
+        looks.iter().map(at).collect()
     };
-    let mut tasks: Vec<TaskId> = Vec::new();
-    let mut letter = |task: TaskId| {
-        let index = tasks.iter().position(|known| *known == task).unwrap_or_else(|| {
-            tasks.push(task);
-            tasks.len() - 1
-        });
-        (b'A' + (index % 26) as u8) as char
-    };
+    let rows: Vec<Vec<Option<TaskId>>> = cpus.map(ran).collect();
+    let tasks: BTreeSet<TaskId> = rows.iter().flatten().copied().flatten().collect();
+    let letters = (0u8..26).cycle().map(|index| (b'A' + index) as char);
+    let letters: BTreeMap<TaskId, char> = tasks.into_iter().zip(letters).collect();
     let names = (0..stage.machine.setup().cpus).map(|cpu| format!("cpu {cpu}"));
     let width = names.chain(stage.events.iter().map(|event| event.name.clone())).map(|name| name.len()).max();
     let width = width.unwrap_or(0);
-    let mut text = format!("{:width$}  {} to {}\n", "", time(*first), time(*last));
-    for cpu in 0..stage.machine.setup().cpus {
-        let turns: Vec<_> = stage.machine.schedule.iter().filter(|turn| turn.cpu == cpu).collect();
-        // Just before the look: what was there when it came.
-        let at =
-            |look: &u64| turns.iter().take_while(|turn| turn.at < *look).last().and_then(|turn| turn.task);
-        let row: String = looks.iter().map(|look| at(look).map_or('.', &mut letter)).collect();
+    let mut text = format!("{:width$}  {}\n", "", ruler(looks));
+    for (cpu, row) in rows.iter().enumerate() {
+        let row: String = row.iter().map(|task| task.map_or('.', |task| letters[&task])).collect();
         let _ = writeln!(text, "{:<width$}  {row}", format!("cpu {cpu}"));
     }
     for event in &stage.events {
-        let row: String = event.active.iter().map(|active| if *active { '#' } else { '.' }).collect();
+        let mark = |counting: &usize| match counting {
+            0 => '.',
+            1 => '#',
+            copies => char::from_digit(*copies as u32, 10).unwrap_or('+'),
+        };
+        let row: String = event.active.iter().map(mark).collect();
         let _ = writeln!(text, "{:<width$}  {row}", event.name);
     }
-    for (index, task) in tasks.iter().enumerate() {
-        let name = match stage.machine.name(*task) {
-            "" => "has ended",
-            name => name,
-        };
-        let _ = writeln!(
-            text,
-            "{:width$}  {} is task {}, {name}",
-            "",
-            (b'A' + (index % 26) as u8) as char,
-            task.0
-        );
+    for (task, letter) in &letters {
+        let ended = if stage.machine.lives(*task) { "" } else { ", has ended" };
+        let name = stage.machine.first_name(*task);
+        let _ = writeln!(text, "{:width$}  {letter} is {name} (task {}{ended})", "", task.0);
+    }
+    text
+}
+
+/// Times above their columns.
+fn ruler(looks: &[u64]) -> String {
+    const EVERY: usize = 18;
+    let mut text = String::new();
+    for (column, at) in looks.iter().enumerate().step_by(EVERY) {
+        let _ = write!(text, "{:column$}", "");
+        text.truncate(column);
+        text += &format!("|{}", time(*at));
     }
     text
 }

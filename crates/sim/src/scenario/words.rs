@@ -2,6 +2,8 @@
 
 use perfuse_abi::Errno;
 use perfuse_events::nearest;
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// What is wrong with a line.
 pub(super) type Result<T> = std::result::Result<T, String>;
@@ -11,31 +13,42 @@ const LONGEST_NS: u64 = 1_000_000_000_000_000;
 
 /// The words of a line.
 pub(super) struct Words<'t> {
+    line: &'t str,
     words: std::iter::Peekable<std::vec::IntoIter<&'t str>>,
+    /// Where the last word is, for whoever tells what is wrong with it.
+    column: Rc<Cell<usize>>,
 }
 
 impl<'t> Words<'t> {
-    pub(super) fn of(line: &'t str) -> Self {
-        let line = line.split('#').next().unwrap_or_default();
-        Words { words: line.split_whitespace().collect::<Vec<_>>().into_iter().peekable() }
+    pub(super) fn of(line: &'t str, column: Rc<Cell<usize>>) -> Self {
+        let said = line.split('#').next().unwrap_or_default();
+        let words = said.split_whitespace().collect::<Vec<_>>();
+        Words { line: said.trim_end(), words: words.into_iter().peekable(), column }
     }
 
     pub(super) fn next(&mut self) -> Option<&'t str> {
-        self.words.next()
+        let word = self.words.next()?;
+        self.column.set(column_of(self.line, word));
+        Some(word)
     }
 
     pub(super) fn need(&mut self, what: &str) -> Result<&'t str> {
-        self.next().ok_or_else(|| format!("{what} is missing"))
+        let end = self.line.chars().count();
+        self.next().ok_or_else(|| {
+            self.column.set(end + 2);
+            format!("{what} is missing")
+        })
     }
 
     /// Takes a word if it is the next one.
     pub(super) fn take(&mut self, word: &str) -> bool {
-        self.words.next_if_eq(&word).is_some()
+        self.words.peek() == Some(&word) && self.next().is_some()
     }
 
     /// The next word, unless it is this one.
     pub(super) fn next_but(&mut self, end: &str) -> Option<&'t str> {
-        self.words.next_if(|word| *word != end)
+        self.words.peek().filter(|word| **word != end)?;
+        self.next()
     }
 
     pub(super) fn number(&mut self, what: &str) -> Result<u64> {
@@ -56,6 +69,12 @@ impl<'t> Words<'t> {
             Some(word) => Err(format!("'{word}' is too much here")),
         }
     }
+}
+
+/// The column of a word that is a part of a line, counted in characters from 1.
+pub(super) fn column_of(line: &str, word: &str) -> usize {
+    let at = word.as_ptr() as usize - line.as_ptr() as usize;
+    line[..at].chars().count() + 1
 }
 
 /// A number, in decimal or with `0x`; `_` may part its digits.

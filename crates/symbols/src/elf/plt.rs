@@ -17,6 +17,23 @@ const MAX_RELOCATIONS: u64 = 512 << 20;
 /// Relocations are read in pieces of so many bytes, a multiple of the size of any relocation.
 const PIECE: u64 = 24 << 15;
 
+/// Whom a stub calls.
+enum Callee {
+    /// A dynamic symbol, by its number.
+    Symbol(u32),
+    /// What the function at this address chooses when the program starts (`STT_GNU_IFUNC`).
+    Chosen { by: u64 },
+}
+
+/// Names of dynamic symbols.
+struct Dynamic {
+    /// Their places in `strings`, by number.
+    names: Vec<u32>,
+    /// Likewise, of the first symbol at an address.
+    by_address: HashMap<u64, u32>,
+    strings: Vec<u8>,
+}
+
 impl Elf {
     /// Adds the stubs. Files without any, and those of other machines, are no error.
     pub(crate) fn add_plt(&self, to: &mut TableBuilder) -> Result<(), Error> {
@@ -40,19 +57,29 @@ impl Elf {
             return Ok(());
         }
         let slots = self.slots::<H>(dynsym as u32)?;
-        let (symbols, strings) = self.dynamic_names::<H>(&self.sections[dynsym])?;
+        let Dynamic { names, by_address, strings } = self.dynamic_names::<H>(&self.sections[dynsym])?;
         let mut name = Vec::new();
         for section in stubs {
             let code = self.bytes_of(section, MAX_STUBS, "stubs of the PLT")?;
             let size = if matches!(section.entry_size, 8..=64) { section.entry_size as usize } else { 16 };
             for (index, stub) in code.chunks_exact(size).enumerate() {
                 let address = section.address.wrapping_add((index * size) as u64);
-                let Some(symbol) = self.slot_of(stub, address).and_then(|slot| slots.get(&slot)) else {
-                    continue;
-                };
-                let Some(&at) = symbols.get(*symbol as usize).filter(|&&at| at != 0) else { continue };
                 name.clear();
-                name.extend_from_slice(name_at(&strings, at));
+                let place = match self.slot_of(stub, address).and_then(|slot| slots.get(&slot)) {
+                    None => continue,
+                    Some(Callee::Symbol(symbol)) => match names.get(*symbol as usize) {
+                        None | Some(0) => continue,
+                        place => place,
+                    },
+                    Some(Callee::Chosen { by }) => {
+                        let place = by_address.get(by);
+                        if place.is_none() {
+                            name.extend_from_slice(format!("*ABS*+{by:#x}").as_bytes());
+                        }
+                        place
+                    }
+                };
+                name.extend_from_slice(place.map_or(&[], |&place| name_at(&strings, place)));
                 name.extend_from_slice(b"@plt");
                 to.push(address, size as u64, &name, Binding::Global, Kind::Function).map_err(|_| {
                     let limit = MAX_STRINGS;
@@ -64,13 +91,19 @@ impl Elf {
         Ok(())
     }
 
-    /// Which dynamic symbol's address goes into which slot.
-    fn slots<H: FileHeader<Endian = Endianness>>(&self, dynsym: u32) -> Result<HashMap<u64, u32>, Error> {
+    /// Whose address goes into which slot.
+    fn slots<H: FileHeader<Endian = Endianness>>(&self, dynsym: u32) -> Result<HashMap<u64, Callee>, Error> {
         // What only fills a slot with an address of a function or variable.
         let kinds = match self.machine {
             elf::EM_X86_64 => [elf::R_X86_64_JUMP_SLOT, elf::R_X86_64_GLOB_DAT],
             elf::EM_AARCH64 => [elf::R_AARCH64_JUMP_SLOT, elf::R_AARCH64_GLOB_DAT],
             _ => [elf::R_386_JMP_SLOT, elf::R_386_GLOB_DAT],
+        };
+        let chosen = match self.machine {
+            elf::EM_X86_64 => elf::R_X86_64_IRELATIVE,
+            elf::EM_AARCH64 => elf::R_AARCH64_IRELATIVE,
+            // Its slots hold the address of the function that chooses, which is not read.
+            _ => u32::MAX,
         };
         let structure = "relocations";
         let mut slots = HashMap::new();
@@ -90,21 +123,23 @@ impl Elf {
             while section.size - at >= one {
                 let len = PIECE.min(section.size - at);
                 let bytes = self.image.read(section.offset + at, len - len % one, PIECE, structure)?;
-                let mut take = |kind: u32, symbol: u32, slot: u64| {
+                let mut take = |kind: u32, symbol: u32, slot: u64, addend: i64| {
                     if kinds.contains(&kind) && symbol != 0 {
-                        slots.insert(slot, symbol);
+                        slots.insert(slot, Callee::Symbol(symbol));
+                    } else if kind == chosen {
+                        slots.insert(slot, Callee::Chosen { by: addend as u64 });
                     }
                 };
                 if with_addend {
                     for relocation in pod::slice_from_all_bytes::<H::Rela>(&bytes).unwrap_or_default() {
                         let e = self.endian;
                         let (kind, symbol) = (relocation.r_type(e, false), relocation.r_sym(e, false));
-                        take(kind, symbol, relocation.r_offset(e).into());
+                        take(kind, symbol, relocation.r_offset(e).into(), relocation.r_addend(e).into());
                     }
                 } else {
                     for relocation in pod::slice_from_all_bytes::<H::Rel>(&bytes).unwrap_or_default() {
                         let e = self.endian;
-                        take(relocation.r_type(e), relocation.r_sym(e), relocation.r_offset(e).into());
+                        take(relocation.r_type(e), relocation.r_sym(e), relocation.r_offset(e).into(), 0);
                     }
                 }
                 at += bytes.len() as u64;
@@ -113,21 +148,23 @@ impl Elf {
         Ok(slots)
     }
 
-    /// The places of the dynamic symbols' names, by number, and the names.
-    fn dynamic_names<H: FileHeader<Endian = Endianness>>(
-        &self,
-        dynsym: &Section,
-    ) -> Result<(Vec<u32>, Vec<u8>), Error> {
+    fn dynamic_names<H: FileHeader<Endian = Endianness>>(&self, dynsym: &Section) -> Result<Dynamic, Error> {
         let structure = "dynamic symbol table";
         let bytes = self.bytes_of(dynsym, MAX_RELOCATIONS, structure)?;
         let whole = bytes.len() - bytes.len() % size_of::<H::Sym>();
         let symbols = pod::slice_from_all_bytes::<H::Sym>(&bytes[..whole]).unwrap_or_default();
-        let names = symbols.iter().map(|symbol| symbol.st_name(self.endian)).collect();
+        let names: Vec<_> = symbols.iter().map(|symbol| symbol.st_name(self.endian)).collect();
+        let addresses = symbols.iter().map(|symbol| symbol.st_value(self.endian).into());
+        let named = addresses.zip(&names).filter(|&(address, &name)| address != 0 && name != 0);
+        let mut by_address = HashMap::new();
+        named.for_each(|(address, &name)| {
+            by_address.entry(address).or_insert(name);
+        });
         let strings = match self.sections.get(dynsym.link as usize) {
             Some(strings) => self.bytes_of(strings, MAX_STRINGS, "string table")?,
             None => Vec::new(),
         };
-        Ok((names, strings))
+        Ok(Dynamic { names, by_address, strings })
     }
 
     /// The slot that a stub at `address` jumps through.

@@ -113,7 +113,11 @@ impl Elf {
     }
 
     /// Where a symbol is and what it is, if it is something at an address of this program.
-    fn place<S: Sym<Endian = Endianness>>(&self, symbol: &S, placing: &Placing<'_>) -> Option<(u64, Kind)> {
+    pub(super) fn place<S: Sym<Endian = Endianness>>(
+        &self,
+        symbol: &S,
+        placing: &Placing<'_>,
+    ) -> Option<(u64, Kind)> {
         let kind = match symbol.st_type() {
             elf::STT_FUNC | elf::STT_GNU_IFUNC => Kind::Function,
             elf::STT_OBJECT => Kind::Object,
@@ -150,7 +154,7 @@ impl Elf {
     /// Where sections begin once the file is loaded, if it is a kernel module and its sections have no
     /// addresses yet: the kernel puts executable ones one after the other, those of initialization
     /// elsewhere, and calls the place of the first the address of the module.
-    fn bases(&self) -> Option<Vec<Option<u64>>> {
+    pub(super) fn bases(&self) -> Option<Vec<Option<u64>>> {
         if !self.is_relocatable() {
             return None;
         }
@@ -194,10 +198,10 @@ impl Elf {
 }
 
 /// What is needed to find out where a symbol is.
-struct Placing<'a> {
-    bases: Option<Vec<Option<u64>>>,
-    machine: u16,
-    procedures: &'a Procedures,
+pub(super) struct Placing<'a> {
+    pub(super) bases: Option<Vec<Option<u64>>>,
+    pub(super) machine: u16,
+    pub(super) procedures: &'a Procedures,
 }
 
 /// Function descriptors: a function's symbol is at its descriptor, which begins with its address.

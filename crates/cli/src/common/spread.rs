@@ -1,5 +1,7 @@
 //! Mean, standard deviation and the 95 % interval of a few measurements.
 
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
 /// What several runs say about one quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
@@ -37,23 +39,24 @@ impl Spread {
 
     /// The interval that holds the true mean with 95 % confidence (Student's t); needs two measurements.
     pub(crate) fn interval95(&self) -> Option<(f64, f64)> {
-        let half = student_t(self.n.checked_sub(1).filter(|&freedom| freedom > 0)?) * self.error();
+        let freedom = self.n.checked_sub(1).filter(|&freedom| freedom > 0)?;
+        let half = student_t(freedom as f64) * self.error();
         Some((self.mean - half, self.mean + half))
     }
 }
 
-/// The 97.5 % quantile of Student's t distribution.
-fn student_t(freedom: usize) -> f64 {
-    const TABLE: [f64; 20] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
-        2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-    ];
-    if let Some(&t) = TABLE.get(freedom - 1) {
-        return t;
-    }
-    // The normal quantile with the first terms of its expansion in 1/freedom.
-    let (z, v): (f64, f64) = (1.959_964, freedom as f64);
-    z + (z.powi(3) + z) / (4.0 * v) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v)
+/// The 97.5 % quantile of Student's t distribution with this many degrees of freedom (more than 0).
+pub(crate) fn student_t(freedom: f64) -> f64 {
+    student(freedom).map_or(f64::INFINITY, |student| student.inverse_cdf(0.975))
+}
+
+/// How probable it is that a value of Student's t distribution is at least so far from 0.
+pub(crate) fn beyond(t: f64, freedom: f64) -> f64 {
+    student(freedom).map_or(1.0, |student| 2.0 * student.cdf(-t.abs()))
+}
+
+fn student(freedom: f64) -> Option<StudentsT> {
+    StudentsT::new(0.0, 1.0, freedom).ok()
 }
 
 #[cfg(test)]
@@ -79,8 +82,12 @@ mod tests {
 
     #[test]
     fn student_t_meets_the_tables() {
-        for (freedom, t) in [(1, 12.706), (20, 2.086), (21, 2.080), (30, 2.042), (60, 2.000), (1000, 1.962)] {
-            assert!((student_t(freedom) - t).abs() < 1e-3, "{freedom}");
+        for (freedom, t) in
+            [(1.0, 12.706), (4.5, 2.659), (20.0, 2.086), (30.0, 2.042), (60.0, 2.000), (1000.0, 1.962)]
+        {
+            assert!((student_t(freedom) - t).abs() < 1e-3, "{freedom}: {}", student_t(freedom));
+            assert!((beyond(t, freedom) - 0.05).abs() < 1e-3, "{freedom}");
         }
+        assert_eq!(beyond(f64::INFINITY, 9.0), 0.0);
     }
 }

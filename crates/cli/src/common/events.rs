@@ -1,0 +1,16 @@
+//! The events of this machine: where every subcommand looks names up.
+
+use super::{probes, tables};
+use crate::exit::Failure;
+use perfuse_events::{EventList, EventSet, Machine};
+
+/// What this machine tells about its events. Nothing is read before it is asked.
+pub(crate) fn machine() -> Machine {
+    Machine { finder: Some(probes::find), tables: Some(tables::tables), ..Machine::new() }
+}
+
+/// The events of a list as it stands after `-e`.
+pub(crate) fn resolve(list: &str, machine: &Machine) -> Result<Vec<EventSet>, Failure> {
+    let sets = list.parse().and_then(|list: EventList| list.resolve(machine));
+    sets.map_err(|error| Failure::usage(error.explain()))
+}

@@ -1,0 +1,97 @@
+//! Which kernel measures: Linux, or where it refuses, the embedded one.
+
+use crate::exit::Failure;
+use perfuse::abi::Software;
+use perfuse::diagnosis::{Cause, Kind};
+use perfuse::kernel::{self, VARIABLE};
+use perfuse::{Command, Counter, Error};
+use std::io::Write;
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Choice {
+    /// The running kernel
+    Linux,
+    /// perfuse's own, by ptrace(2): for places where Linux refuses
+    Embedded,
+}
+
+/// The option.
+#[derive(Debug, clap::Args)]
+pub(crate) struct KernelOption {
+    /// Who measures; by default Linux, and perfuse itself where Linux refuses
+    #[arg(long, value_name = "KERNEL", value_enum)]
+    kernel: Option<Choice>,
+}
+
+impl KernelOption {
+    /// Decides, before any event is opened. That it is not Linux, though nobody asked for that, is told.
+    pub(crate) fn decide(&self) -> Result<(), Failure> {
+        let wanted = match self.kernel {
+            Some(kernel) => Some(kernel),
+            None => from_environment()?,
+        };
+        match wanted {
+            Some(Choice::Linux) => kernel::choose(kernel::linux()),
+            Some(Choice::Embedded) => choose_embedded()?,
+            None => {
+                if let Some(refusal) = refusal() {
+                    fall_back(&refusal);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn from_environment() -> Result<Option<Choice>, Failure> {
+    match std::env::var(VARIABLE).as_deref() {
+        Err(_) | Ok("") => Ok(None),
+        Ok("linux") => Ok(Some(Choice::Linux)),
+        Ok("embedded") => Ok(Some(Choice::Embedded)),
+        Ok(other) => Err(Failure::usage(format_args!("{VARIABLE} is {other:?}; there are: linux, embedded"))),
+    }
+}
+
+/// Why Linux refuses even the least that can be measured; `None` where it does not.
+pub(crate) fn refusal() -> Option<Error> {
+    let least = Counter::builder(Software::DUMMY).user_only().kernel(kernel::linux());
+    let error = least.open().err()?;
+    let for_good = matches!(error.cause().kind(), Kind::Permission | Kind::Unsupported);
+    (for_good || error.cause() == Cause::Unknown).then_some(error)
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn choose_embedded() -> Result<(), Failure> {
+    kernel::choose(kernel::embedded());
+    Ok(())
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn choose_embedded() -> Result<(), Failure> {
+    Err(Failure::usage("there is no embedded kernel for this architecture"))
+}
+
+fn fall_back(refusal: &Error) {
+    if choose_embedded().is_err() {
+        return;
+    }
+    let instead = match trial() {
+        Ok(()) => "measuring by ptrace instead",
+        Err(_) => "and ptrace is refused too: only the time and memory of a command are known",
+    };
+    let words = refusal.cause().words();
+    // Who cannot be told does not need to be.
+    let _ = writeln!(anstream::stderr(), "perfuse: Linux' perf_events are refused ({words}); {instead}");
+}
+
+/// Whether a child can be measured: one that is never executed.
+fn trial() -> Result<(), Error> {
+    let child = Command::new("never").hold()?;
+    Counter::builder(Software::DUMMY).target(child.target()).open().map(drop)
+}
+
+/// Whether the embedded kernel measures.
+pub(crate) fn is_embedded() -> bool {
+    kernel::current().name() != kernel::linux().name()
+}

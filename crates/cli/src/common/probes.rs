@@ -1,0 +1,131 @@
+//! Where probes go: names of functions, source lines and declared probes become places in files.
+
+use perfuse_events::{Probe, ProbePlace, Refusal, glob, is_pattern, nearest};
+use perfuse_symbols::Elf;
+use std::path::Path;
+
+/// Each probe is some descriptors on every cpu; who means more has not looked at what the pattern fits.
+const MOST: usize = 200;
+
+/// The places in the file.
+pub(crate) fn find(place: &ProbePlace) -> Result<Vec<Probe>, Refusal> {
+    let refused = |text: String| Refusal::Unreadable(text);
+    let one = |offset: u64| Probe { offset, ..Probe::default() };
+    match place {
+        ProbePlace::Uprobe { path, symbol, .. } if is_pattern(symbol) => functions(path, symbol),
+        ProbePlace::Line { path, source, line } => of_line(path, source, *line),
+        ProbePlace::Uprobe { path, symbol, offset, .. } => {
+            let elf = open(path)?;
+            let found = elf.function(symbol).map_err(|error| refused(error.to_string()))?;
+            let Some(address) = found else { return Err(refused(no_function(&elf, path, symbol))) };
+            let at = elf.offset_of(address).and_then(|at| at.checked_add(*offset));
+            at.map(|at| vec![one(at)])
+                .ok_or_else(|| refused(format!("{symbol} is in no part of {path} that is loaded")))
+        }
+        ProbePlace::Usdt { path, provider, name } => {
+            let declared = open(path)?.declared_probes().map_err(|error| refused(error.to_string()))?;
+            let fits =
+                |probe: &&perfuse_symbols::DeclaredProbe| probe.provider == *provider && probe.name == *name;
+            // A semaphore beyond 4 GiB has no place in an attr.
+            let found =
+                declared.iter().filter(fits).map(|probe| (probe.offset, probe.semaphore.unwrap_or(0)));
+            let found = found.filter(|(_, semaphore)| u32::try_from(*semaphore).is_ok());
+            let found: Vec<_> = found.map(|(at, semaphore)| Probe { semaphore, ..one(at) }).collect();
+            if found.is_empty() {
+                let names: Vec<_> =
+                    declared.iter().map(|probe| format!("{}:{}", probe.provider, probe.name)).collect();
+                let close = nearest(&format!("{provider}:{name}"), names.iter().map(String::as_str));
+                return Err(refused(match (close.is_empty(), names.is_empty()) {
+                    (false, _) => {
+                        format!("{path} declares no such probe; did you mean {}?", close.join(", "))
+                    }
+                    (true, false) => format!("{path} declares no such probe, but {}", few(&names)),
+                    (true, true) => format!("{path} declares no probes"),
+                }));
+            }
+            Ok(found)
+        }
+        ProbePlace::Kprobe { offset, .. } => Ok(vec![one(*offset)]),
+    }
+}
+
+/// All functions whose names fit a pattern, in order of their places.
+fn functions(path: &str, pattern: &str) -> Result<Vec<Probe>, Refusal> {
+    let elf = open(path)?;
+    let table = elf.symbols().map_err(|error| Refusal::Unreadable(error.to_string()))?;
+    let fits = |symbol: &perfuse_symbols::Symbol<'_>| glob(pattern, &symbol.name());
+    let mut found: Vec<Probe> = Vec::new();
+    for symbol in table.iter().filter(fits) {
+        if symbol.kind != perfuse_symbols::Kind::Function || symbol.name().contains('@') {
+            continue;
+        }
+        let Some(offset) = elf.offset_of(symbol.start) else { continue };
+        // One place may have several names.
+        if !found.iter().any(|probe| probe.offset == offset) {
+            found.push(Probe { symbol: symbol.name().into_owned(), offset, ..Probe::default() });
+        }
+    }
+    match found.len() {
+        0 => Err(Refusal::Unreadable(format!("no function of {path} fits '{pattern}'"))),
+        1..=MOST => Ok(found),
+        many => Err(Refusal::Unreadable(format!(
+            "{many} functions of {path} fit '{pattern}', and no more than {MOST} are taken at a time"
+        ))),
+    }
+}
+
+/// Where the code of a source line begins: once in each function that has some of it.
+fn of_line(path: &str, source: &str, line: u64) -> Result<Vec<Probe>, Refusal> {
+    let refused = |text: String| Refusal::Unreadable(text);
+    let elf = open(path)?;
+    let found = elf.line_addresses(source, line).map_err(|error| refused(error.to_string()))?;
+    let found = found.ok_or_else(|| {
+        refused(format!("{path} has no line tables: they come with the compiler's option -g"))
+    })?;
+    if found.files.is_empty() {
+        return Err(refused(format!("no source of {path} is called {source}")));
+    }
+    if found.addresses.is_empty() {
+        let near: Vec<String> = found.near.iter().map(u64::to_string).collect();
+        return Err(refused(format!("line {line} of {source} has no code; lines {} do", near.join(" and "))));
+    }
+    let table = elf.symbols().map_err(|error| refused(error.to_string()))?;
+    let mut functions = Vec::new();
+    let mut places = Vec::new();
+    for address in found.addresses {
+        let function = table.find(address).map_or(address, |found| address - found.offset);
+        if let (false, Some(offset)) = (functions.contains(&function), elf.offset_of(address)) {
+            functions.push(function);
+            places.push(Probe { offset, ..Probe::default() });
+        }
+    }
+    if places.is_empty() {
+        Err(refused(format!("line {line} is in no part of {path} that is loaded")))
+    } else {
+        Ok(places)
+    }
+}
+
+fn open(path: &str) -> Result<Elf, Refusal> {
+    Elf::open(Path::new(path)).map_err(|error| Refusal::Unreadable(error.to_string()))
+}
+
+fn few(names: &[String]) -> String {
+    const FEW: usize = 8;
+    let shown = names.iter().take(FEW).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > FEW { format!("{shown} and {} more", names.len() - FEW) } else { shown }
+}
+
+fn no_function(elf: &Elf, path: &str, symbol: &str) -> String {
+    let table = elf.symbols().ok();
+    let names: Vec<String> =
+        table.iter().flat_map(|table| table.iter().map(|symbol| symbol.name().into_owned())).collect();
+    let close = nearest(symbol, names.iter().map(String::as_str));
+    match (close.is_empty(), elf.has_symtab()) {
+        (false, _) => format!("{path} has no function {symbol}; did you mean {}?", close.join(", ")),
+        (true, true) => format!("{path} has no function {symbol}"),
+        (true, false) => {
+            format!("{path} has no function {symbol} among the few names that were not stripped")
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The comparison as a table in Markdown, and as comma-separated values.
+
+use super::model::{Comparison, Judged, Unit};
+use super::saved::{unit_name, verdict_name};
+use super::text::sentence;
+
+/// A table of all commands for each measure of which there is anything, and the sentences.
+pub(super) fn markdown(comparison: &Comparison) -> String {
+    let cell = |text: &str| text.replace('|', "\\|");
+    let mut out = String::from("| measure |");
+    for candidate in &comparison.candidates {
+        out += &format!(" `{}` |", cell(&candidate.name));
+    }
+    for candidate in &comparison.candidates[1..] {
+        out += &format!(" `{}`: difference [95 % interval] |", cell(&candidate.name));
+    }
+    out += &format!("\n|:---|{}\n", "---:|".repeat(2 * comparison.candidates.len() - 1));
+    for measure in &comparison.measures {
+        if measure.series.iter().all(|series| series.spread().is_none()) {
+            continue;
+        }
+        let (size, unit) = match measure.unit {
+            Unit::Nanoseconds => (1e6, " ms"),
+            Unit::Bytes => (1048576.0, " MiB"),
+            Unit::Count => (1.0, ""),
+        };
+        out += &format!("| {} |", cell(&measure.title));
+        for series in &measure.series {
+            out += &match series.spread() {
+                Some(spread) if size == 1.0 => format!(" {:.1} ± {:.1} |", spread.mean, spread.sigma),
+                Some(spread) => format!(" {:.3} ± {:.3}{unit} |", spread.mean / size, spread.sigma / size),
+                None => " |".to_owned(),
+            };
+        }
+        for judged in &measure.judged[1..] {
+            let relative = judged.and_then(|judged| Some((judged.difference.relative?, judged.verdict)));
+            out += &match relative {
+                Some((relative, verdict)) => format!(
+                    " {:+.2} % [{:+.2}, {:+.2}] {} |",
+                    relative.value * 100.0,
+                    relative.low * 100.0,
+                    relative.high * 100.0,
+                    verdict_name(verdict)
+                ),
+                None => " |".to_owned(),
+            };
+        }
+        out.push('\n');
+    }
+    out.push('\n');
+    (1..comparison.candidates.len()).for_each(|at| out += &(cell(&sentence(comparison, at)) + "\n"));
+    out
+}
+
+/// A line for each command and measure.
+pub(super) fn csv(comparison: &Comparison) -> String {
+    let mut out = String::from(
+        "command,measure,unit,runs,mean,sigma,difference,low,high,relative,relative_low,relative_high,p,verdict\n",
+    );
+    for measure in &comparison.measures {
+        let rows = comparison.candidates.iter().zip(&measure.series).zip(&measure.judged);
+        for ((candidate, series), judged) in rows {
+            let spread = series.spread();
+            let mut fields = vec![
+                quoted(&candidate.name),
+                quoted(&measure.id),
+                unit_name(measure.unit).to_owned(),
+                spread.map_or(0, |spread| spread.n).to_string(),
+                spread.map_or(String::new(), |spread| spread.mean.to_string()),
+                spread.map_or(String::new(), |spread| spread.sigma.to_string()),
+            ];
+            match judged {
+                Some(Judged { difference, verdict }) => {
+                    let absolute = difference.absolute;
+                    fields
+                        .extend([absolute.value, absolute.low, absolute.high].map(|value| value.to_string()));
+                    let relative = difference.relative.map(|found| [found.value, found.low, found.high]);
+                    let of = |at: usize| relative.map_or(String::new(), |values| values[at].to_string());
+                    fields.extend([of(0), of(1), of(2), difference.p.to_string()]);
+                    fields.push(verdict_name(*verdict).to_owned());
+                }
+                None => fields.extend(std::iter::repeat_n(String::new(), 8)),
+            }
+            out += &(fields.join(",") + "\n");
+        }
+    }
+    out
+}
+
+/// A field that may hold anything.
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::samples::comparison;
+    use super::*;
+
+    #[test]
+    fn a_table_in_markdown() {
+        let compared = comparison(&[("wall", Unit::Nanoseconds, 1e8, 1.06e8, 1e5)]);
+        let text = markdown(&compared);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "| measure | `old` | `new` | `new`: difference [95 % interval] |");
+        assert_eq!(lines[1], "|:---|---:|---:|---:|");
+        assert!(lines[2].starts_with("| wall time | 100.000 ± 0.303 ms | 106.000 ± 0.303 ms | +6.00 % ["));
+        assert!(lines[4].starts_with("new is 6.00 % slower"));
+    }
+
+    #[test]
+    fn a_line_for_each_command_and_measure() {
+        let mut compared = comparison(&[("wall", Unit::Nanoseconds, 100.0, 110.0, 0.0)]);
+        compared.candidates[1].name = "a, \"b\"".into();
+        let text = csv(&compared);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[1], "old,wall,ns,10,100,0,,,,,,,,");
+        assert!(lines[2].starts_with("\"a, \"\"b\"\"\",wall,ns,10,110,0,10,10,10,0.1"), "{}", lines[2]);
+        assert!(lines[2].ends_with(",0,more"));
+        assert!(lines[1].matches(',').count() == lines[0].matches(',').count());
+    }
+}

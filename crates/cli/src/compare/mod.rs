@@ -1,0 +1,199 @@
+//! `perfuse compare`: which of several commands takes less, and how sure is that?
+//!
+//! [`commands`] makes commands of the command line, [`rounds`] runs them and counts, [`statistics`] tells
+//! a difference from chance, [`model`] holds the measurements with their verdicts, and [`text`], [`saved`]
+//! and [`export`] print them. [`gate`] is `--fail-if`.
+
+mod advice;
+mod args;
+mod commands;
+mod export;
+mod gate;
+mod model;
+mod progress;
+mod rounds;
+mod saved;
+mod statistics;
+mod text;
+
+use crate::exit::{Failure, Result};
+use crate::stat::{self, CommandEvents};
+pub(crate) use args::Args;
+use gate::{Gate, Passed};
+use model::{Comparison, Unit};
+use rounds::{Done, Plan};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The exit status when a limit is passed.
+const PASSED: u8 = 3;
+/// What Ctrl-C makes of it.
+const INTERRUPTED: u8 = 128 + 2;
+/// Rounds start for so long, for each command, if nothing else is asked for.
+const TIME: Duration = Duration::from_secs(3);
+const EVENTS: &str = "instructions,cycles,branch-misses,page-faults,context-switches";
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> Result {
+    args.kernel.decide()?;
+    args.events_dir.decide()?;
+    let (plan, mut warnings) = plan(args)?;
+    check_measures(args, &plan)?;
+    if let Some(setup) = &args.setup {
+        rounds::run_aside(&commands::words(setup, args.shell.as_deref())?, "the set-up")?;
+    }
+    warnings.extend(advice::before());
+    let done = rounds::run(&plan, &mut progress::Progress::new(args.quiet));
+    if let Some(cleanup) = &args.cleanup {
+        rounds::run_aside(&commands::words(cleanup, args.shell.as_deref())?, "the clean-up")?;
+    }
+    let done = done?;
+    if done.rounds == 0 {
+        return match done.interrupted {
+            true => Ok(ExitCode::from(INTERRUPTED)),
+            false => Err(Failure::new("no round was finished")),
+        };
+    }
+    warnings.extend(advice::after(&plan, &done));
+    let (passed, unclear) = verdicts(&args.gates, &done.comparison);
+    warnings.extend(passed.iter().chain(&unclear).cloned());
+    write(args, &plan, &done, &warnings)?;
+    let fails = !passed.is_empty() || (args.fail_if_unclear && !unclear.is_empty());
+    Ok(match () {
+        () if fails => ExitCode::from(PASSED),
+        () if done.interrupted => ExitCode::from(INTERRUPTED),
+        () => ExitCode::SUCCESS,
+    })
+}
+
+fn plan(args: &Args) -> Result<(Plan, Vec<String>)> {
+    let entries = commands::entries(args)?;
+    let name = &entries[0].candidate.name;
+    let baseline = args.baseline.as_deref().map(|path| saved::read(path, name)).transpose()?;
+    let (baseline, warnings) = match baseline {
+        Some((baseline, warnings)) => (Some(baseline), warnings),
+        None => (None, Vec::new()),
+    };
+    let events = match args.events.is_empty() {
+        true => CommandEvents::new(&[EVENTS.to_owned()])?,
+        false => CommandEvents::new(&args.events)?,
+    };
+    let (least, most) = match args.runs {
+        Some(runs) => (runs, runs),
+        None => (args.min_runs, args.max_runs.max(args.min_runs)),
+    };
+    // Until something is known, time is no reason to stop.
+    let time = args.time.or(match (&args.until, args.runs) {
+        (None, None) => Some(TIME * entries.len() as u32),
+        _ => None,
+    });
+    let plan = Plan {
+        entries,
+        events,
+        warmup: args.warmup,
+        least,
+        most,
+        time,
+        until: args.until.clone(),
+        by: args.by.clone(),
+        ignore_failure: args.ignore_failure,
+        input: args.input.clone(),
+        show_output: args.show_output,
+        seed: args.seed.unwrap_or_else(|| fastrand::u64(..)),
+        baseline,
+    };
+    Ok((plan, warnings))
+}
+
+/// Everything that was named has to be measured, and what is wanted of it has to be possible.
+fn check_measures(args: &Args, plan: &Plan) -> Result<()> {
+    let mut known = vec![("wall", Unit::Nanoseconds), ("cpu", Unit::Nanoseconds), ("rss", Unit::Bytes)];
+    known.extend(plan.events.iter().map(|(name, unit)| match unit {
+        perfuse_events::Unit::Nanoseconds => (name, Unit::Nanoseconds),
+        perfuse_events::Unit::Count => (name, Unit::Count),
+    }));
+    let unit_of = |name: &str, option: &str| {
+        let found = known.iter().find(|(known, _)| *known == name).map(|(_, unit)| *unit);
+        found.ok_or_else(|| {
+            let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+            Failure::usage(format_args!("{option}: '{name}' is not measured; there are {}", names.join(", ")))
+        })
+    };
+    if let Some(by) = &args.by {
+        unit_of(by, "--by")?;
+    }
+    if let Some(measure) = args.until.as_ref().and_then(|until| until.measure.as_ref()) {
+        unit_of(measure, "--until")?;
+    }
+    for gate in &args.gates {
+        gate.fits(unit_of(&gate.measure, "--fail-if")?).map_err(Failure::usage)?;
+    }
+    let alone = plan.entries.len() + usize::from(plan.baseline.is_some()) < 2;
+    if alone && (!args.gates.is_empty() || args.until.is_some()) {
+        return Err(Failure::usage("one command alone has no difference: give a second one, or --baseline"));
+    }
+    Ok(())
+}
+
+/// What there is to say about limits that are passed, and about those of which that is not known.
+fn verdicts(gates: &[Gate], comparison: &Comparison) -> (Vec<String>, Vec<String>) {
+    let (mut passed, mut unclear) = (Vec::new(), Vec::new());
+    for gate in gates {
+        match gate.passed(comparison) {
+            Passed::Yes => passed.push(format!("The limit '{}' is passed.", gate.text)),
+            Passed::Unclear => unclear.push(format!(
+                "Whether the limit '{}' is passed is unclear: more runs would tell.",
+                gate.text
+            )),
+            Passed::No => {}
+        }
+    }
+    (passed, unclear)
+}
+
+fn write(args: &Args, plan: &Plan, done: &Done, warnings: &[String]) -> Result<()> {
+    let json = || saved::format(done, &args.gates, warnings, plan.warmup, plan.seed);
+    let save = |path: &Path, text: String| {
+        fs::write(path, text)
+            .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))
+    };
+    args.save.as_deref().map_or(Ok(()), |path| save(path, json()))?;
+    args.export_markdown.as_deref().map_or(Ok(()), |path| save(path, export::markdown(&done.comparison)))?;
+    args.export_csv.as_deref().map_or(Ok(()), |path| save(path, export::csv(&done.comparison)))?;
+    let text = match args.json {
+        true => json(),
+        false => {
+            let options = text::Options { glyphs: stat::glyphs(), quiet: args.quiet };
+            text::format(done, &facts(args, plan, done, options.glyphs.dot), warnings, &options)
+        }
+    };
+    let mut out = anstream::AutoStream::new(std::io::stdout().lock(), stat::colors(args.color));
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// What was done, in one line.
+fn facts(args: &Args, plan: &Plan, done: &Done, dot: &str) -> String {
+    let commands = done.comparison.candidates.len();
+    let mut facts = vec![match commands {
+        1 => "1 command".to_owned(),
+        commands => format!("{commands} commands"),
+    }];
+    facts.push(match (commands, plan.baseline.is_some()) {
+        (1, _) => format!("{} runs", done.rounds),
+        (_, true) => format!("{} runs against a baseline", done.rounds),
+        (_, false) => format!("{} runs each in shuffled rounds", done.rounds),
+    });
+    if plan.warmup > 0 {
+        facts.push(format!("{} warm-up", plan.warmup));
+    }
+    facts.push(args.shell.as_deref().map_or("no shell".to_owned(), |shell| format!("in {shell}")));
+    facts.push(format!("{:.1} s", done.elapsed.as_secs_f64()));
+    if done.interrupted {
+        facts.push("interrupted".to_owned());
+    }
+    facts.join(&format!(" {dot} "))
+}

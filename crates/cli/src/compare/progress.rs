@@ -1,0 +1,48 @@
+//! A line on standard error that tells how far the rounds are, when somebody is there to see it.
+
+use super::model::Comparison;
+use super::text;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// How often it changes.
+const STEP: Duration = Duration::from_millis(150);
+
+/// The line.
+#[derive(Debug)]
+pub(super) struct Progress {
+    on: bool,
+    next: Instant,
+    shown: bool,
+}
+
+impl Progress {
+    pub(super) fn new(quiet: bool) -> Self {
+        let on = !quiet && std::io::stderr().is_terminal();
+        Progress { on, next: Instant::now() + STEP, shown: false }
+    }
+
+    /// It is time to show something new.
+    pub(super) fn is_due(&self) -> bool {
+        self.on && Instant::now() >= self.next
+    }
+
+    pub(super) fn show(&mut self, comparison: &Comparison, done: usize, least: usize) {
+        if !self.is_due() {
+            return;
+        }
+        self.next = Instant::now() + STEP;
+        self.shown = true;
+        let rounds = if done < least { format!("{done} of {least}") } else { done.to_string() };
+        let mut err = std::io::stderr();
+        let _ = write!(err, "\r\x1b[K round {rounds}  {}", text::so_far(comparison));
+        let _ = err.flush();
+    }
+
+    /// Takes the line away.
+    pub(super) fn finish(&mut self) {
+        if self.shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Running the commands: rounds in which each runs once, in random order, until enough is known, the time
+//! is over, or somebody wants it to end.
+
+use super::commands::Entry;
+use super::model::{Candidate, Comparison, Measure, Series, Unit};
+use super::progress::Progress;
+use crate::common::child;
+use crate::exit::Failure;
+use crate::stat::{CommandEvents, Outcome, Run, Usage, nanoseconds};
+use perfuse::{Command, RunningCommand};
+use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, Signals};
+use perfuse_sys::{Errno, poll};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// When a comparison is precise enough.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Until {
+    /// The measure; else the one that decides.
+    pub(super) measure: Option<String>,
+    /// Half the width of the interval, as a share of the reference.
+    pub(super) share: f64,
+}
+
+impl FromStr for Until {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (measure, share) = match text.rsplit_once(':') {
+            Some((measure, share)) => (Some(measure.to_owned()), share),
+            None => (None, text),
+        };
+        let number = share.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+        match number {
+            Some(number) if number > 0.0 => Ok(Until { measure, share: number / 100.0 }),
+            _ => Err(format!("'{text}' is not like 1% or cpu:0.5%")),
+        }
+    }
+}
+
+/// How much is to be run, and how.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) entries: Vec<Entry>,
+    pub(super) events: CommandEvents,
+    pub(super) warmup: u32,
+    pub(super) least: u32,
+    pub(super) most: u32,
+    /// No round starts later.
+    pub(super) time: Option<Duration>,
+    pub(super) until: Option<Until>,
+    pub(super) by: Option<String>,
+    pub(super) ignore_failure: bool,
+    pub(super) input: Option<PathBuf>,
+    pub(super) show_output: bool,
+    pub(super) seed: u64,
+    /// What was measured before, in place of a reference of these rounds.
+    pub(super) baseline: Option<Baseline>,
+}
+
+/// A reference that was measured at another time.
+#[derive(Clone, Debug)]
+pub(super) struct Baseline {
+    pub(super) candidate: Candidate,
+    /// By measure: its id and values.
+    pub(super) measures: Vec<(String, Series)>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) comparison: Comparison,
+    /// Runs of each command that count.
+    pub(super) rounds: usize,
+    pub(super) elapsed: Duration,
+    /// Runs that failed, and the first of these in words.
+    pub(super) failures: usize,
+    pub(super) failure: Option<String>,
+    pub(super) interrupted: bool,
+    /// What `until` wanted was reached.
+    pub(super) precise: bool,
+}
+
+/// One run of one command.
+#[derive(Debug)]
+struct Sample {
+    run: Run,
+    events: Vec<(String, Outcome)>,
+}
+
+/// Runs everything.
+pub(super) fn run(plan: &Plan, progress: &mut Progress) -> Result<Done, Failure> {
+    let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD]);
+    let signals = signals.map_err(|errno| Failure::new(format_args!("cannot watch for signals: {errno}")))?;
+    let mut running =
+        Running { plan, signals, asked_to_stop: 0, failures: 0, failure: None, samples: Vec::new() };
+    running.samples.resize_with(plan.entries.len(), Vec::new);
+    let mut random = fastrand::Rng::with_seed(plan.seed);
+    let start = Instant::now();
+    for _ in 0..plan.warmup {
+        running.round(&mut random, false)?;
+    }
+    let measuring = Instant::now();
+    let mut done = 0;
+    let mut precise = false;
+    while running.asked_to_stop == 0 && done < plan.most {
+        let in_time = plan.time.is_none_or(|time| measuring.elapsed() < time);
+        if done >= plan.least && (precise || !in_time) {
+            break;
+        }
+        if !running.round(&mut random, true)? {
+            break;
+        }
+        done += 1;
+        let wanted = plan.until.as_ref().filter(|_| done >= plan.least);
+        if wanted.is_some() || progress.is_due() {
+            let comparison = running.comparison();
+            precise = wanted.is_some_and(|until| is_precise(&comparison, until));
+            progress.show(&comparison, done as usize, plan.least as usize);
+        }
+    }
+    progress.finish();
+    let rounds = running.samples.iter().map(Vec::len).min().unwrap_or(0);
+    running.samples.iter_mut().for_each(|samples| samples.truncate(rounds));
+    Ok(Done {
+        comparison: running.comparison(),
+        rounds,
+        elapsed: start.elapsed(),
+        failures: running.failures,
+        failure: running.failure.take(),
+        interrupted: running.asked_to_stop > 0,
+        precise,
+    })
+}
+
+fn is_precise(comparison: &Comparison, until: &Until) -> bool {
+    let measure = match &until.measure {
+        Some(name) => comparison.find(name).map(|at| &comparison.measures[at]),
+        None => Some(comparison.decisive()),
+    };
+    measure.and_then(Measure::uncertainty).is_some_and(|uncertainty| uncertainty <= until.share)
+}
+
+/// Runs a command of preparation to its end; it has to succeed.
+pub(super) fn run_aside(words: &[String], what: &str) -> Result<(), Failure> {
+    let held = Command::new(&words[0]).args(&words[1..]).stdin(null()?).stdout(null()?).hold()?;
+    let (status, _) = child::start(held)?.wait()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::new(format_args!("{what} '{}' {}", words.join(" "), ended(status)))),
+    }
+}
+
+fn null() -> Result<File, Failure> {
+    File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map_err(|error| Failure::new(format_args!("cannot open /dev/null: {error}")))
+}
+
+fn ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with status {code}"),
+        (None, signal) => format!("was killed by signal {}", signal.unwrap_or(0)),
+    }
+}
+
+struct Running<'a> {
+    plan: &'a Plan,
+    signals: Signals,
+    /// How often somebody wanted this to end.
+    asked_to_stop: u32,
+    failures: usize,
+    failure: Option<String>,
+    /// By command.
+    samples: Vec<Vec<Sample>>,
+}
+
+impl Running<'_> {
+    /// Each command once; `false` if that was not finished.
+    fn round(&mut self, random: &mut fastrand::Rng, counts: bool) -> Result<bool, Failure> {
+        let plan = self.plan;
+        let mut order: Vec<usize> = (0..plan.entries.len()).collect();
+        random.shuffle(&mut order);
+        for at in order {
+            let entry = &plan.entries[at];
+            if let Some(prepare) = &entry.prepare {
+                run_aside(prepare, "the preparation")?;
+            }
+            let Some(sample) = self.once(entry)? else { return Ok(false) };
+            if counts {
+                self.samples[at].push(sample);
+            }
+        }
+        Ok(true)
+    }
+
+    /// One command once; nothing if somebody wanted this to end.
+    fn once(&mut self, entry: &Entry) -> Result<Option<Sample>, Failure> {
+        if self.stopped() {
+            return Ok(None);
+        }
+        let plan = self.plan;
+        let mut command = Command::new(&entry.words[0]).args(&entry.words[1..]);
+        command = match &plan.input {
+            Some(path) => command
+                .stdin(File::open(path).map_err(|error| {
+                    Failure::new(format_args!("cannot read {}: {error}", path.display()))
+                })?),
+            None => command.stdin(null()?),
+        };
+        if !plan.show_output {
+            command = command.stdout(null()?).stderr(null()?);
+        }
+        let held = command.hold()?;
+        let counting = plan.events.open(&held)?;
+        let start = Instant::now();
+        let running = child::start(held)?;
+        let (status, usage) = match self.wait(&running) {
+            Ok(ended) => ended,
+            Err(failure) => {
+                // Nobody waits for it any longer.
+                child::end(Some(&running));
+                return Err(failure);
+            }
+        };
+        let wall = start.elapsed();
+        if self.asked_to_stop > 0 {
+            return Ok(None);
+        }
+        if !status.success() {
+            let text = format!("'{}' {}", entry.candidate.name, ended(status));
+            if !plan.ignore_failure {
+                return Err(Failure::new(format_args!(
+                    "{text} (-i goes on regardless; --show-output shows why)"
+                )));
+            }
+            self.failures += 1;
+            self.failure.get_or_insert(text);
+        }
+        let run = Run {
+            wall_ns: nanoseconds(wall),
+            usage: Some(Usage {
+                user_ns: nanoseconds(usage.user),
+                system_ns: nanoseconds(usage.system),
+                peak_rss_bytes: usage.peak_rss_bytes,
+                minor_faults: usage.minor_faults,
+                major_faults: usage.major_faults,
+            }),
+        };
+        Ok(Some(Sample { run, events: counting.finish(&run) }))
+    }
+
+    fn wait(
+        &mut self,
+        running: &RunningCommand,
+    ) -> Result<(ExitStatus, perfuse_sys::process::Usage), Failure> {
+        loop {
+            if let Some(ended) = running.try_wait()? {
+                return Ok(ended);
+            }
+            match poll::poll(&[self.signals.as_fd()], None) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(Failure::new(format_args!("cannot wait: {errno}"))),
+            }
+            while let Some(received) = self.signals.next() {
+                if received.signal != SIGCHLD {
+                    self.asked_to_stop += 1;
+                    child::stop(Some(running), received, self.asked_to_stop);
+                }
+            }
+        }
+    }
+
+    /// Somebody wanted this to end while nothing ran.
+    fn stopped(&mut self) -> bool {
+        while let Some(received) = self.signals.next() {
+            self.asked_to_stop += u32::from(received.signal != SIGCHLD);
+        }
+        self.asked_to_stop > 0
+    }
+
+    /// What is known so far.
+    fn comparison(&self) -> Comparison {
+        let plan = self.plan;
+        let of_all = |value: &dyn Fn(&Sample) -> Option<f64>| -> Vec<Series> {
+            let series = |samples: &Vec<Sample>| Series {
+                values: samples.iter().map(value).collect(),
+                share: 1.0,
+                missing: None,
+            };
+            self.samples.iter().map(series).collect()
+        };
+        let usage =
+            |sample: &Sample, what: fn(&Usage) -> u64| sample.run.usage.as_ref().map(|u| what(u) as f64);
+        let mut measures = vec![
+            Measure::new(
+                "wall",
+                "wall time",
+                Unit::Nanoseconds,
+                of_all(&|sample| Some(sample.run.wall_ns as f64)),
+            ),
+            Measure::new(
+                "cpu",
+                "cpu time",
+                Unit::Nanoseconds,
+                of_all(&|sample| usage(sample, |usage| usage.user_ns + usage.system_ns)),
+            ),
+        ];
+        for (index, (name, unit)) in plan.events.iter().enumerate() {
+            let title = self.samples.iter().flatten().map(|sample| sample.events[index].0.clone()).next();
+            let unit = match unit {
+                perfuse_events::Unit::Nanoseconds => Unit::Nanoseconds,
+                perfuse_events::Unit::Count => Unit::Count,
+            };
+            let mut title = title.unwrap_or_else(|| name.to_owned());
+            let scale = plan.events.scale(index);
+            if let Some(scale) = scale.filter(|scale| !scale.unit.is_empty()) {
+                title += &format!(" ({})", scale.unit);
+            }
+            let factor = scale.map_or(1.0, |scale| scale.factor);
+            let series = self.samples.iter().map(|samples| event_series(samples, index, factor)).collect();
+            measures.push(Measure::new(name, title, unit, series));
+        }
+        measures.push(Measure::new(
+            "rss",
+            "peak RSS",
+            Unit::Bytes,
+            of_all(&|sample| usage(sample, |usage| usage.peak_rss_bytes)),
+        ));
+        let mut candidates: Vec<_> = plan.entries.iter().map(|entry| entry.candidate.clone()).collect();
+        if let Some(baseline) = &plan.baseline {
+            candidates.insert(0, baseline.candidate.clone());
+            for measure in &mut measures {
+                let known = baseline.measures.iter().find(|(id, _)| *id == measure.id);
+                let series = known.map(|(_, series)| series.clone()).unwrap_or_default();
+                measure.series.insert(0, series);
+                measure.judged.push(None);
+            }
+        }
+        Comparison::new(candidates, measures, plan.by.as_deref(), plan.baseline.is_some())
+    }
+}
+
+fn event_series(samples: &[Sample], index: usize, factor: f64) -> Series {
+    let (mut enabled, mut running) = (0, 0);
+    let mut missing = None;
+    let value = |sample: &Sample| match &sample.events[index].1 {
+        Outcome::Counted(readings) => {
+            enabled += readings.iter().map(|reading| reading.enabled_ns).sum::<u64>();
+            running += readings.iter().map(|reading| reading.running_ns).sum::<u64>();
+            Some(readings.iter().map(|reading| reading.value as f64 * factor).sum())
+        }
+        Outcome::Missing(why) => {
+            missing.get_or_insert_with(|| why.short.clone());
+            None
+        }
+    };
+    let values = samples.iter().map(value).collect();
+    let share = if enabled == 0 { 1.0 } else { running as f64 / enabled as f64 };
+    Series { values, share, missing }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn precision_is_read() {
+        let until = |text: &str| text.parse::<Until>();
+        assert_eq!(until("1%"), Ok(Until { measure: None, share: 0.01 }));
+        assert_eq!(until("cpu: 0.5 %"), Ok(Until { measure: Some("cpu".into()), share: 0.005 }));
+        for text in ["1", "", "-1%", "0%", "cpu:", "x%"] {
+            assert!(until(text).is_err(), "{text}");
+        }
+    }
+}

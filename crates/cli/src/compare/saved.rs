@@ -1,0 +1,258 @@
+//! The comparison as one JSON object, schema `perfuse.compare/1`: written for programs and as a baseline,
+//! and read back as one. Times are in ns, sizes in bytes; what was not measured is null.
+
+use super::gate::{Gate, Passed};
+use super::model::{Candidate, Comparison, Direction, Judged, Measure, Series, Unit, Verdict};
+use super::rounds::{Baseline, Done};
+use super::statistics::Estimate;
+use crate::exit::Failure;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+const SCHEMA: &str = "perfuse.compare/1";
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    schema: String,
+    machine: Machine,
+    rounds: usize,
+    warmup: u32,
+    seed: u64,
+    /// Runs of one round belong together.
+    paired: bool,
+    commands: Vec<CommandOf>,
+    measures: Vec<MeasureOf>,
+    /// The measure that decides.
+    by: String,
+    #[serde(default, skip_deserializing)]
+    gates: Vec<GateOf>,
+    warnings: Vec<String>,
+}
+
+/// Where it was measured: what makes a baseline worth comparing with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Machine {
+    host: String,
+    kernel: String,
+    arch: String,
+    cpu: Option<String>,
+    cpus: usize,
+    /// Seconds since 1970.
+    time: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CommandOf {
+    name: String,
+    command: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    parameters: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct MeasureOf {
+    id: String,
+    title: String,
+    unit: String,
+    results: Vec<ResultOf>,
+}
+
+/// Of one command.
+#[derive(Serialize, Deserialize)]
+struct ResultOf {
+    command: String,
+    mean: Option<f64>,
+    /// Standard deviation.
+    sigma: Option<f64>,
+    /// The share of its time that it was counting.
+    counted_share: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    missing: Option<String>,
+    #[serde(default, skip_deserializing, skip_serializing_if = "Option::is_none")]
+    difference: Option<DifferenceOf>,
+    /// One a round, in order.
+    runs: Vec<Option<f64>>,
+}
+
+/// To the first command.
+#[derive(Serialize, Deserialize, Default)]
+struct DifferenceOf {
+    value: f64,
+    interval95: (f64, f64),
+    relative: Option<f64>,
+    relative_interval95: Option<(f64, f64)>,
+    p: f64,
+    verdict: &'static str,
+}
+
+#[derive(Serialize, Deserialize, Default)]
+struct GateOf {
+    limit: String,
+    passed: &'static str,
+}
+
+impl Machine {
+    /// This one, now.
+    pub(super) fn here() -> Self {
+        let uname = rustix::system::uname();
+        let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Machine {
+            host: text(uname.nodename()),
+            kernel: text(uname.release()),
+            arch: text(uname.machine()),
+            cpu: model.map(|(_, model)| model.trim().to_owned()),
+            cpus: perfuse::online_cpus().len(),
+            time: since.map_or(0, |since| since.as_secs()),
+        }
+    }
+
+    /// What a reader should know of a baseline from there when the rest was measured here.
+    fn differences(&self, here: &Machine) -> Vec<String> {
+        let mut changed = Vec::new();
+        let mut note = |what: &str, then: &str, now: &str| {
+            if then != now {
+                changed.push(format!("{what} ({then}, now {now})"));
+            }
+        };
+        note("the machine", &self.host, &here.host);
+        note("the kernel", &self.kernel, &here.kernel);
+        note("the cpu", self.cpu.as_deref().unwrap_or(&self.arch), here.cpu.as_deref().unwrap_or(&here.arch));
+        note("the number of cpus", &self.cpus.to_string(), &here.cpus.to_string());
+        match changed.is_empty() {
+            true => Vec::new(),
+            false => vec![format!("The baseline is from elsewhere: {} differ.", changed.join(", "))],
+        }
+    }
+}
+
+/// The object, with a line feed at the end.
+pub(super) fn format(done: &Done, gates: &[Gate], warnings: &[String], warmup: u32, seed: u64) -> String {
+    let comparison = &done.comparison;
+    let document = Document {
+        schema: SCHEMA.to_owned(),
+        machine: Machine::here(),
+        rounds: done.rounds,
+        warmup,
+        seed,
+        paired: !comparison.apart,
+        commands: comparison.candidates.iter().map(command_of).collect(),
+        measures: comparison.measures.iter().map(|measure| measure_of(comparison, measure)).collect(),
+        by: comparison.decisive().id.clone(),
+        gates: gates
+            .iter()
+            .map(|gate| GateOf {
+                limit: gate.text.clone(),
+                passed: match gate.passed(comparison) {
+                    Passed::Yes => "yes",
+                    Passed::No => "no",
+                    Passed::Unclear => "unclear",
+                },
+            })
+            .collect(),
+        warnings: warnings.to_vec(),
+    };
+    // Numbers, texts and nothing else: there is nothing that could fail.
+    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+}
+
+fn command_of(candidate: &Candidate) -> CommandOf {
+    CommandOf {
+        name: candidate.name.clone(),
+        command: candidate.command.clone(),
+        parameters: candidate.parameters.iter().cloned().collect(),
+    }
+}
+
+fn measure_of(comparison: &Comparison, measure: &Measure) -> MeasureOf {
+    let result = |((candidate, series), judged): ((&Candidate, &Series), &Option<Judged>)| {
+        let spread = series.spread();
+        ResultOf {
+            command: candidate.name.clone(),
+            mean: spread.map(|spread| spread.mean),
+            sigma: spread.map(|spread| spread.sigma),
+            counted_share: series.share,
+            missing: series.missing.clone(),
+            difference: judged.as_ref().map(difference_of),
+            runs: series.values.clone(),
+        }
+    };
+    MeasureOf {
+        id: measure.id.clone(),
+        title: measure.title.clone(),
+        unit: unit_name(measure.unit).to_owned(),
+        results: comparison.candidates.iter().zip(&measure.series).zip(&measure.judged).map(result).collect(),
+    }
+}
+
+pub(super) fn unit_name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Nanoseconds => "ns",
+        Unit::Bytes => "bytes",
+        Unit::Count => "count",
+    }
+}
+
+fn difference_of(judged: &Judged) -> DifferenceOf {
+    let pair = |estimate: Estimate| (estimate.low, estimate.high);
+    let difference = &judged.difference;
+    DifferenceOf {
+        value: difference.absolute.value,
+        interval95: pair(difference.absolute),
+        relative: difference.relative.map(|relative| relative.value),
+        relative_interval95: difference.relative.map(pair),
+        p: difference.p,
+        verdict: verdict_name(judged.verdict),
+    }
+}
+
+pub(super) fn verdict_name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::NoChange => "no change",
+        Verdict::Unclear => "unclear",
+        Verdict::Perhaps(Direction::Less) => "perhaps less",
+        Verdict::Perhaps(Direction::More) => "perhaps more",
+        Verdict::Called(Direction::Less) => "less",
+        Verdict::Called(Direction::More) => "more",
+    }
+}
+
+/// Reads a file as the reference: its only command, or the one that is called like `name`, or its last.
+/// With it come remarks about what makes the comparison doubtful.
+pub(super) fn read(path: &Path, name: &str) -> Result<(Baseline, Vec<String>), Failure> {
+    let shown = path.display();
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::new(format_args!("cannot read the baseline {shown}: {error}")))?;
+    let document: Document = serde_json::from_str(&text).map_err(|error| {
+        Failure::new(format_args!("{shown} is not what `perfuse compare --save` writes: {error}"))
+    })?;
+    if document.schema != SCHEMA {
+        return Err(Failure::new(format_args!("{shown} has schema {}, known is {SCHEMA}", document.schema)));
+    }
+    let commands = &document.commands;
+    let at = commands.iter().position(|command| command.name == name).unwrap_or(commands.len().max(1) - 1);
+    let Some(command) = commands.get(at) else {
+        return Err(Failure::new(format_args!("{shown} has no commands")));
+    };
+    let mut warnings = document.machine.differences(&Machine::here());
+    if document.rounds < 2 {
+        warnings.push("The baseline has fewer than two runs: nothing can be said against it.".to_owned());
+    }
+    let candidate = Candidate {
+        name: format!("{} (baseline)", command.name),
+        command: command.command.clone(),
+        parameters: command.parameters.clone().into_iter().collect(),
+    };
+    let measures = document.measures.into_iter().filter_map(|mut measure| {
+        (at < measure.results.len()).then(|| {
+            let result = measure.results.swap_remove(at);
+            let series = Series { values: result.runs, share: result.counted_share, missing: result.missing };
+            (measure.id, series)
+        })
+    });
+    Ok((Baseline { candidate, measures: measures.collect() }, warnings))
+}

@@ -1,0 +1,324 @@
+//! The interactive list: type to search, look at an event, watch it happen, copy its name.
+//!
+//! What is shown follows from [`State`] alone; the loop around it reads keys and the clock.
+
+use super::collect::{Catalogue, Entry, Kind, fields};
+use super::live::Live;
+use super::probe::Works;
+use super::select::Wanted;
+use super::text::encoding;
+use crate::exit::Result;
+use perfuse_events::Machine;
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, List, ListItem, ListState, Paragraph, Wrap};
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How long an event must stay selected before it is counted, and how often it is read.
+const SETTLE: Duration = Duration::from_millis(250);
+const READ: Duration = Duration::from_millis(500);
+
+/// Shows the list until the user has seen enough.
+pub(super) fn run(machine: &Machine, all: Catalogue) -> Result {
+    let mut terminal = ratatui::try_init()?;
+    let outcome = browse(&mut terminal, machine, State::new(all));
+    ratatui::try_restore()?;
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+fn browse(terminal: &mut ratatui::DefaultTerminal, machine: &Machine, mut state: State) -> Result<()> {
+    let mut since = Instant::now();
+    let mut read_at = Instant::now();
+    loop {
+        terminal.draw(|frame| state.draw(frame))?;
+        let waits = if state.live.is_none() { SETTLE } else { READ };
+        if event::poll(waits)? {
+            let before = state.selected().map(|entry| entry.name.clone());
+            if let Event::Key(key) = event::read()? {
+                match state.key(key) {
+                    Deed::Nothing => {}
+                    Deed::Copy(name) => {
+                        let mut out = std::io::stdout();
+                        out.write_all(copying(&name).as_bytes())?;
+                        out.flush()?;
+                    }
+                    Deed::Leave => return Ok(()),
+                }
+            }
+            if state.selected().map(|entry| &entry.name) != before.as_ref() {
+                state.live = None;
+                since = Instant::now();
+            }
+        }
+        match (&mut state.live, state.selected.and_then(|at| state.found.get(at))) {
+            (None, Some(&at)) if since.elapsed() >= SETTLE => {
+                state.live = Some(Live::start(&state.all.entries[at].name, machine));
+                read_at = Instant::now();
+            }
+            (Some(Ok(live)), _) if read_at.elapsed() >= READ => {
+                live.tick();
+                read_at = Instant::now();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The words that make a terminal put `text` on the clipboard (OSC 52).
+fn copying(text: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut code = String::new();
+    for three in text.as_bytes().chunks(3) {
+        let bits = (0..3).fold(0u32, |bits, at| bits << 8 | u32::from(three.get(at).copied().unwrap_or(0)));
+        for at in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * at) & 63) as usize];
+            code.push(if at <= three.len() { char::from(digit) } else { '=' });
+        }
+    }
+    format!("\x1b]52;c;{code}\x07")
+}
+
+/// What a key asks for beyond the state.
+#[derive(Debug, PartialEq, Eq)]
+enum Deed {
+    Nothing,
+    Copy(String),
+    Leave,
+}
+
+/// What is shown.
+#[derive(Debug)]
+struct State {
+    all: Catalogue,
+    query: String,
+    /// Indices of the entries that fit the query.
+    found: Vec<usize>,
+    /// Of those found.
+    selected: Option<usize>,
+    copied: Option<String>,
+    live: Option<std::result::Result<Live, String>>,
+    /// Rows of the list, as last drawn.
+    page: usize,
+}
+
+impl State {
+    fn new(all: Catalogue) -> Self {
+        let mut state = State {
+            all,
+            query: String::new(),
+            found: Vec::new(),
+            selected: None,
+            copied: None,
+            live: None,
+            page: 10,
+        };
+        state.search();
+        state
+    }
+
+    fn selected(&self) -> Option<&Entry> {
+        Some(&self.all.entries[*self.found.get(self.selected?)?])
+    }
+
+    fn search(&mut self) {
+        let words: Vec<String> = self.query.split_whitespace().map(Into::into).collect();
+        let wanted = Wanted::new(&words);
+        let entries = self.all.entries.iter().enumerate();
+        self.found = entries.filter(|(_, entry)| wanted.takes(entry)).map(|(index, _)| index).collect();
+        self.selected = (!self.found.is_empty()).then_some(0);
+    }
+
+    fn step(&mut self, by: isize) {
+        if let Some(at) = self.selected {
+            self.selected = Some(at.saturating_add_signed(by).min(self.found.len() - 1));
+        }
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Deed {
+        if key.kind == KeyEventKind::Release {
+            return Deed::Nothing;
+        }
+        let page = self.page.max(1) as isize;
+        match (key.code, key.modifiers.contains(KeyModifiers::CONTROL)) {
+            (KeyCode::Esc, _) | (KeyCode::Char('c' | 'd'), true) => return Deed::Leave,
+            (KeyCode::Enter, _) | (KeyCode::Char('y'), true) => {
+                self.copied = self.selected().map(|entry| entry.name.clone());
+                return self.copied.clone().map_or(Deed::Nothing, Deed::Copy);
+            }
+            (KeyCode::Down, _) | (KeyCode::Char('n'), true) => self.step(1),
+            (KeyCode::Up, _) | (KeyCode::Char('p'), true) => self.step(-1),
+            (KeyCode::PageDown, _) => self.step(page),
+            (KeyCode::PageUp, _) => self.step(-page),
+            (KeyCode::Home, _) => self.step(isize::MIN / 2),
+            (KeyCode::End, _) => self.step(isize::MAX / 2),
+            (KeyCode::Backspace, _) => {
+                self.query.pop();
+                self.search();
+            }
+            (KeyCode::Char('u'), true) => {
+                self.query.clear();
+                self.search();
+            }
+            (KeyCode::Char(c), false) => {
+                self.query.push(c);
+                self.search();
+            }
+            _ => {}
+        }
+        self.copied = None;
+        Deed::Nothing
+    }
+
+    fn draw(&mut self, frame: &mut Frame<'_>) {
+        let rows = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Min(3),
+            Constraint::Length(9),
+            Constraint::Length(1),
+        ]);
+        let [top, middle, details, bottom] = rows.areas(frame.area());
+        let dim = Style::new().add_modifier(Modifier::DIM);
+        let prompt = Line::from(vec![
+            Span::styled(" search: ", dim),
+            Span::raw(self.query.clone()),
+            Span::styled("▏", Style::new().add_modifier(Modifier::SLOW_BLINK)),
+            Span::styled(format!("  {} of {}", self.found.len(), self.all.entries.len()), dim),
+        ]);
+        frame.render_widget(prompt, top);
+        self.page = usize::from(middle.height);
+        // Only what can be seen is laid out: there are thousands.
+        let first = self.selected.map_or(0, |at| at.saturating_sub(self.page / 2));
+        let first = first.min(self.found.len().saturating_sub(self.page));
+        let shown = self.found.iter().skip(first).take(self.page);
+        let items: Vec<ListItem<'_>> = shown.map(|&at| ListItem::new(item(&self.all.entries[at]))).collect();
+        let mut list_state = ListState::default().with_selected(self.selected.map(|at| at - first));
+        let list = List::new(items).highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+        frame.render_stateful_widget(list, middle, &mut list_state);
+        let block = Block::new().borders(Borders::TOP);
+        let text = Paragraph::new(self.about()).block(block).wrap(Wrap { trim: false });
+        frame.render_widget(text, details);
+        let help = match &self.copied {
+            Some(name) => format!(" copied: {name}"),
+            None => " type to search · ↑↓ choose · Enter copies the name · Esc ends".to_owned(),
+        };
+        frame.render_widget(Span::styled(help, dim), bottom);
+    }
+
+    /// What is known of the selected event.
+    fn about(&self) -> Vec<Line<'static>> {
+        let Some(entry) = self.selected() else {
+            return vec![Line::raw(" nothing fits")];
+        };
+        let mut lines = Vec::new();
+        let mut add = |key: &str, text: String| {
+            if !text.is_empty() {
+                let key = Span::styled(format!(" {key:<9}"), Style::new().add_modifier(Modifier::DIM));
+                lines.push(Line::from(vec![key, Span::raw(text)]));
+            }
+        };
+        let names: Vec<_> = std::iter::once(entry.name.clone()).chain(entry.aliases.clone()).collect();
+        add("event", names.join(", "));
+        add("counts", entry.description.clone());
+        add("here", entry.works.words().to_owned());
+        add(
+            "now",
+            match (&self.live, entry.unit.is_empty()) {
+                (None, _) => String::new(),
+                (Some(Ok(live)), _) => match live.rate {
+                    None => "counting ...".to_owned(),
+                    Some(rate) => format!("{} on all cpus", crate::stat::per_second(rate)),
+                },
+                (Some(Err(why)), _) => why.clone(),
+            },
+        );
+        add("terms", entry.terms.clone());
+        add("encoding", encoding(entry).unwrap_or_default());
+        if entry.kind == Kind::Tracepoint {
+            let fields: Vec<_> = fields(&entry.name).into_iter().map(|(name, _)| name).collect();
+            add("fields", fields.join(", "));
+        }
+        lines
+    }
+}
+
+fn item(entry: &Entry) -> Line<'static> {
+    let (sign, colour) = match entry.works {
+        Works::Yes => ("✓", Color::Green),
+        Works::UserOnly => ("▲", Color::Yellow),
+        Works::No(_) => ("✗", Color::Red),
+        Works::Unknown => (" ", Color::Reset),
+    };
+    let dim = Style::new().add_modifier(Modifier::DIM);
+    Line::from(vec![
+        Span::styled(format!(" {sign} "), Style::new().fg(colour)),
+        Span::raw(format!("{:<40} ", entry.name)),
+        Span::styled(entry.description.clone(), dim),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn state() -> State {
+        let machine = Machine { tracefs: perfuse_events::Tracefs::at("/nowhere"), ..Machine::default() };
+        State::new(Catalogue::names(&machine, &|kind| matches!(kind, Kind::Software | Kind::Tool)))
+    }
+
+    fn typed(state: &mut State, text: &str) {
+        for c in text.chars() {
+            assert_eq!(state.key(KeyEvent::from(KeyCode::Char(c))), Deed::Nothing);
+        }
+    }
+
+    fn screen(state: &mut State) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| state.draw(frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn typing_searches_and_enter_copies() {
+        let mut state = state();
+        let all = state.found.len();
+        typed(&mut state, "fault minor");
+        assert_eq!(state.found.len(), 1);
+        let shown = screen(&mut state);
+        assert!(shown.contains("search: fault minor") && shown.contains(&format!("1 of {all}")), "{shown}");
+        assert!(shown.contains("minor-faults") && shown.contains("needed no I/O"), "{shown}");
+        assert_eq!(state.key(KeyEvent::from(KeyCode::Enter)), Deed::Copy("minor-faults".into()));
+        assert!(screen(&mut state).contains("copied: minor-faults"));
+        state.key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL));
+        assert_eq!(state.found.len(), all);
+        assert_eq!(state.key(KeyEvent::from(KeyCode::Esc)), Deed::Leave);
+    }
+
+    #[test]
+    fn the_choice_stays_in_the_list() {
+        let mut state = state();
+        state.key(KeyEvent::from(KeyCode::Up));
+        assert_eq!(state.selected, Some(0));
+        state.key(KeyEvent::from(KeyCode::End));
+        assert_eq!(state.selected, Some(state.found.len() - 1));
+        state.key(KeyEvent::from(KeyCode::PageDown));
+        assert_eq!(state.selected().map(|entry| entry.name.as_str()), Some("system_time"));
+        typed(&mut state, "no such event");
+        assert!(state.selected().is_none() && screen(&mut state).contains("nothing fits"));
+        assert_eq!(state.key(KeyEvent::from(KeyCode::Enter)), Deed::Nothing);
+        state.key(KeyEvent::from(KeyCode::Down));
+    }
+
+    #[test]
+    fn names_are_copied_as_terminals_want_them() {
+        assert_eq!(copying("cs"), "\x1b]52;c;Y3M=\x07");
+        assert_eq!(copying("tsc"), "\x1b]52;c;dHNj\x07");
+        assert_eq!(copying("a:bc"), "\x1b]52;c;YTpiYw==\x07");
+    }
+}

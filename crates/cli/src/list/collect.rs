@@ -1,0 +1,335 @@
+//! All events of a machine as plain data.
+
+use super::probe::{Prober, Works};
+use crate::common::tables;
+use crate::stat;
+use perfuse_events::tracepoint::Format;
+use perfuse_events::{Catalogue as _, CommonKind, EventSpec, Machine, Refusal, common_events};
+use std::collections::BTreeMap;
+
+/// Kinds of events, in the order in which they are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Kind {
+    Hardware,
+    Cache,
+    Software,
+    Tool,
+    Pmu,
+    Tracepoint,
+    /// Numbers made of several events.
+    Metric,
+    /// How other events are written.
+    Form,
+}
+
+impl Kind {
+    /// A stable word.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Kind::Hardware => "hardware",
+            Kind::Cache => "cache",
+            Kind::Software => "software",
+            Kind::Tool => "tool",
+            Kind::Pmu => "pmu",
+            Kind::Tracepoint => "tracepoint",
+            Kind::Metric => "metric",
+            Kind::Form => "form",
+        }
+    }
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Kind::Hardware => "hardware events: what the cpu counts",
+            Kind::Cache => "cache events: what the cpu counts about its caches",
+            Kind::Software => "software events: what the kernel counts",
+            Kind::Tool => "what perfuse measures itself",
+            Kind::Pmu => "events that the PMUs of this machine name",
+            Kind::Tracepoint => "tracepoints: places in the kernel's code",
+            Kind::Metric => "metrics, for perfuse stat -M: what several events amount to",
+            Kind::Form => "events that are written, not chosen",
+        }
+    }
+}
+
+/// How much is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// What people read in a list.
+    Names,
+    /// Also the numbers of tracepoints: a file each.
+    Encodings,
+}
+
+/// An event.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// What to write after `-e`.
+    pub(super) name: String,
+    pub(super) aliases: Vec<String>,
+    pub(super) kind: Kind,
+    pub(super) description: String,
+    /// The attr's type and config words, where they are known.
+    pub(super) encoding: Option<(u32, Vec<u64>)>,
+    /// The terms an event of a PMU stands for.
+    pub(super) terms: String,
+    pub(super) unit: String,
+    pub(super) works: Works,
+}
+
+/// The events, and the kinds that cannot be listed.
+#[derive(Debug, Default)]
+pub(super) struct Catalogue {
+    pub(super) entries: Vec<Entry>,
+    /// Why a kind is not there.
+    pub(super) missing: Vec<(Kind, String)>,
+}
+
+impl Catalogue {
+    /// Everything of the kinds wanted, and whether it works.
+    pub(super) fn collect(machine: &Machine, depth: Depth, wanted: &dyn Fn(Kind) -> bool) -> Self {
+        let mut prober = Prober::default();
+        let mut all = Catalogue::default();
+        all.common(wanted, machine, Some(&mut prober));
+        if wanted(Kind::Pmu) {
+            all.pmus(machine, Some(&mut prober));
+        }
+        if wanted(Kind::Tracepoint) {
+            all.tracepoints(machine, depth, Some(&mut prober));
+        }
+        if wanted(Kind::Metric) {
+            all.metrics(machine, Some(&mut prober));
+        }
+        if wanted(Kind::Form) {
+            all.forms(machine, &mut prober);
+        }
+        all
+    }
+
+    /// The names alone.
+    pub(super) fn names(machine: &Machine, wanted: &dyn Fn(Kind) -> bool) -> Self {
+        let mut all = Catalogue::default();
+        all.common(wanted, machine, None);
+        if wanted(Kind::Pmu) {
+            all.pmus(machine, None);
+        }
+        if wanted(Kind::Tracepoint) {
+            all.tracepoints(machine, Depth::Names, None);
+        }
+        // Names are for -e; metrics have to be asked for.
+        if wanted(Kind::Metric) && !wanted(Kind::Software) {
+            all.metrics(machine, None);
+        }
+        all
+    }
+
+    fn metrics(&mut self, machine: &Machine, mut prober: Option<&mut Prober>) {
+        for metric in tables::tables().into_iter().flat_map(|tables| &tables.metrics) {
+            let works = match &mut prober {
+                None => Works::Unknown,
+                Some(prober) => match stat::events_of(metric, machine) {
+                    Err(reason) => {
+                        let own = format!("metric {}: ", metric.name);
+                        Works::no(reason.trim_start_matches(&own).to_owned(), Vec::new())
+                    }
+                    Ok(specs) => {
+                        let tried = specs.iter().map(|spec| prober.try_event(Kind::Metric, spec));
+                        // One is enough that does not work, or not altogether.
+                        tried.reduce(Works::worse).unwrap_or(Works::Unknown)
+                    }
+                },
+            };
+            self.entries.push(Entry {
+                name: metric.name.clone(),
+                aliases: metric.groups.clone(),
+                kind: Kind::Metric,
+                description: metric.description.clone(),
+                encoding: None,
+                terms: metric.expression.to_string(),
+                unit: metric.scale.as_ref().map_or_else(String::new, |scale| scale.unit.clone()),
+                works,
+            });
+        }
+    }
+
+    fn common(&mut self, wanted: &dyn Fn(Kind) -> bool, machine: &Machine, mut prober: Option<&mut Prober>) {
+        for common in common_events() {
+            let kind = match common.kind {
+                CommonKind::Hardware => Kind::Hardware,
+                CommonKind::Cache => Kind::Cache,
+                CommonKind::Software => Kind::Software,
+                CommonKind::Tool => Kind::Tool,
+            };
+            if !wanted(kind) {
+                continue;
+            }
+            let spec = prober.as_ref().and_then(|_| spec(common.name, machine));
+            self.entries.push(Entry {
+                name: common.name.into(),
+                aliases: common.aliases.iter().map(|&alias| alias.into()).collect(),
+                kind,
+                description: common.description,
+                encoding: spec.as_ref().and_then(encoding),
+                terms: String::new(),
+                unit: String::new(),
+                works: match (&mut prober, &spec) {
+                    (Some(prober), Some(spec)) => prober.try_event(kind, spec),
+                    _ => Works::Unknown,
+                },
+            });
+        }
+    }
+
+    fn pmus(&mut self, machine: &Machine, mut prober: Option<&mut Prober>) {
+        let pmus = match machine.pmus() {
+            Ok(pmus) => pmus,
+            Err(refusal) => return self.missing.push((Kind::Pmu, reason(refusal))),
+        };
+        for pmu in pmus {
+            for event in machine.pmu_events(&pmu) {
+                let name = format!("{pmu}/{event}/");
+                let Some(described) = machine.pmu_event(&pmu, &event) else { continue };
+                // One that wants to be told more has no meaning by itself.
+                let spec = prober.as_ref().and_then(|_| spec(&name, machine));
+                let works = match (&mut prober, &spec) {
+                    (Some(prober), Some(spec)) => prober.try_event(Kind::Pmu, spec),
+                    _ => Works::Unknown,
+                };
+                let scale = described.scale.as_ref();
+                self.entries.push(Entry {
+                    name,
+                    aliases: vec![event],
+                    kind: Kind::Pmu,
+                    description: described.description,
+                    encoding: spec.as_ref().and_then(encoding),
+                    terms: described.terms,
+                    unit: scale.map_or_else(String::new, |scale| scale.unit.clone()),
+                    works,
+                });
+            }
+        }
+    }
+
+    fn tracepoints(&mut self, machine: &Machine, depth: Depth, prober: Option<&mut Prober>) {
+        let names = match machine.tracepoints() {
+            Ok(names) => names,
+            Err(refusal) => return self.missing.push((Kind::Tracepoint, reason(refusal))),
+        };
+        // Some of the folder cannot be opened at all; what is said of one that can holds for all.
+        let first = names.iter().filter(|(system, _)| system != "ftrace");
+        let spec = first.take(3).find_map(|(system, name)| spec(&format!("{system}:{name}"), machine));
+        let works = match (prober, spec) {
+            (Some(prober), Some(spec)) => prober.try_tracepoint(&spec),
+            _ => Works::Unknown,
+        };
+        for (system, name) in names.iter().filter(|(system, _)| system != "ftrace") {
+            let encoding = match depth {
+                Depth::Names => None,
+                Depth::Encodings => machine.tracepoint(system, name).ok().map(|id| (2, vec![id])),
+            };
+            self.entries.push(Entry {
+                name: format!("{system}:{name}"),
+                aliases: Vec::new(),
+                kind: Kind::Tracepoint,
+                description: String::new(),
+                encoding,
+                terms: String::new(),
+                unit: String::new(),
+                works: works.clone(),
+            });
+        }
+    }
+
+    /// What no list can have: how it is written, and whether it works.
+    fn forms(&mut self, machine: &Machine, prober: &mut Prober) {
+        let forms = [
+            ("rNNN", "an event code of the cpu, in hexadecimal", "r1"),
+            ("PMU/term=value,.../", "an event of a PMU by its terms; -v shows the terms of this machine", ""),
+            ("mem:ADDRESS[/LENGTH][:rwx]", "accesses to memory", "mem:0x10000:rw"),
+            (
+                "uprobe:/PATH:SYMBOL[+OFFSET][%return]",
+                "calls of a function of a program or library",
+                "uprobe:/proc/nowhere/exe:0x1000",
+            ),
+            (
+                "uprobe:/PATH:SOURCE:LINE",
+                "a line of the source of a program built with -g",
+                "uprobe:/proc/nowhere/exe:0x1000",
+            ),
+            (
+                "usdt:/PATH:PROVIDER:NAME",
+                "a probe that a program or library declares",
+                "uprobe:/proc/nowhere/exe:0x1000",
+            ),
+            ("kprobe:FUNCTION[+OFFSET][%return]", "calls of a function of the kernel", "kprobe:do_exit"),
+            ("TYPE:CONFIG", "an event by the numbers of its attr", ""),
+            ("{EVENT,EVENT,...}", "events that are counted together or not at all", ""),
+        ];
+        for (name, description, example) in forms {
+            let works = match example {
+                "" => Works::Unknown,
+                example => match spec_or_reason(example, machine) {
+                    Ok(spec) => prober.try_event(Kind::Form, &spec),
+                    Err(reason) => Works::no(reason, Vec::new()),
+                },
+            };
+            self.entries.push(Entry {
+                name: name.into(),
+                aliases: Vec::new(),
+                kind: Kind::Form,
+                description: description.into(),
+                encoding: None,
+                terms: String::new(),
+                unit: String::new(),
+                works,
+            });
+        }
+    }
+
+    /// The kinds with their entries, in order.
+    pub(super) fn by_kind(&self) -> BTreeMap<Kind, Vec<&Entry>> {
+        let mut kinds: BTreeMap<Kind, Vec<&Entry>> = BTreeMap::new();
+        for entry in &self.entries {
+            kinds.entry(entry.kind).or_default().push(entry);
+        }
+        kinds
+    }
+}
+
+fn reason(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::Unreadable(reason) => reason,
+        Refusal::Unknown => "there are none".into(),
+    }
+}
+
+fn spec_or_reason(name: &str, machine: &Machine) -> Result<EventSpec, String> {
+    let sets = name.parse().and_then(|list: perfuse_events::EventList| list.resolve(machine));
+    let sets = sets.map_err(|error| error.problem().to_string())?;
+    sets.into_iter().flat_map(|set| set.events).next().ok_or_else(String::new)
+}
+
+/// The event of a name; of those that are one for each kind of cores, the first.
+pub(super) fn spec(name: &str, machine: &Machine) -> Option<EventSpec> {
+    spec_or_reason(name, machine).ok()
+}
+
+fn encoding(spec: &EventSpec) -> Option<(u32, Vec<u64>)> {
+    let mut attr = perfuse::abi::Attr::default();
+    if !spec.apply(&mut attr) {
+        return None;
+    }
+    let words = [attr.config, attr.config1, attr.config2, attr.config3, attr.config4];
+    let count = words.iter().rposition(|word| *word != 0).map_or(1, |last| last + 1);
+    Some((attr.type_.0, words[..count].to_vec()))
+}
+
+/// The fields of a tracepoint, without those that all have: names and types.
+pub(super) fn fields(name: &str) -> Vec<(String, String)> {
+    let Ok(root) = perfuse::tracefs::root() else { return Vec::new() };
+    let path = root.join("events").join(name.replacen(':', "/", 1)).join("format");
+    let Some(format) = std::fs::read_to_string(path).ok().and_then(|text| Format::parse(&text)) else {
+        return Vec::new();
+    };
+    let own = format.fields.into_iter().filter(|field| !field.name.starts_with("common_"));
+    own.map(|field| (field.name, field.type_name)).collect()
+}

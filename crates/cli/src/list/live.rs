@@ -1,0 +1,48 @@
+//! How often an event happens now: on every cpu where that is allowed, else nowhere.
+
+use super::collect::spec;
+use perfuse::{Builder, Counter, Target, online_cpus};
+use perfuse_events::Machine;
+use std::time::Instant;
+
+/// An event that is being counted.
+#[derive(Debug)]
+pub(super) struct Live {
+    counters: Vec<Counter>,
+    last: (Instant, u64),
+    /// Occurrences a second; `None` before the first interval.
+    pub(super) rate: Option<f64>,
+}
+
+impl Live {
+    /// Starts counting. The error is a few words for people.
+    pub(super) fn start(name: &str, machine: &Machine) -> Result<Self, String> {
+        let spec = spec(name, machine).ok_or("no event by itself")?;
+        let builder = Builder::from_spec(&spec).ok_or("known only at the end of a command")?;
+        let cpus = spec.cpus().unwrap_or_else(online_cpus);
+        let mut counters = Vec::new();
+        for cpu in cpus {
+            let mut counter = builder
+                .clone()
+                .target(Target::cpu(cpu))
+                .open()
+                .map_err(|error| error.cause().words().to_owned())?;
+            counter.enable().map_err(|error| error.to_string())?;
+            counters.push(counter);
+        }
+        Ok(Live { counters, last: (Instant::now(), 0), rate: None })
+    }
+
+    /// Takes the time and reads.
+    pub(super) fn tick(&mut self) {
+        let total: u64 =
+            self.counters.iter().filter_map(|counter| counter.read().ok()).map(|count| count.value).sum();
+        let now = Instant::now();
+        let (then, before) = self.last;
+        let seconds = now.duration_since(then).as_secs_f64();
+        if seconds > 0.0 {
+            self.rate = Some(total.saturating_sub(before) as f64 / seconds);
+            self.last = (now, total);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Whether an event works here: it is opened, on this thread or where its PMU wants it, and closed again.
+//! Nothing is ever counted.
+
+use super::collect::Kind;
+use perfuse::{Builder, Errno, Error, Target};
+use perfuse_events::abi::EventType;
+use perfuse_events::{EventSpec, Source};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// What became of opening an event.
+#[derive(Clone, Debug)]
+pub(super) enum Works {
+    Yes,
+    /// In user space only: this user may not have the kernel's side.
+    UserOnly,
+    No(Rc<Reason>),
+    /// Nothing was tried.
+    Unknown,
+}
+
+/// Why not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reason {
+    /// A few words.
+    pub(super) words: String,
+    pub(super) remedies: Vec<String>,
+}
+
+impl Works {
+    pub(super) fn no(words: String, remedies: Vec<String>) -> Self {
+        Works::No(Rc::new(Reason { words, remedies }))
+    }
+
+    /// The one that says less.
+    pub(super) fn worse(self, other: Works) -> Works {
+        match (&self, &other) {
+            (Works::No(_), _) | (_, Works::Yes) => self,
+            (_, Works::No(_)) | (Works::Yes, _) => other,
+            _ => self,
+        }
+    }
+
+    /// A few words for a column.
+    pub(super) fn words(&self) -> &str {
+        match self {
+            Works::Yes => "works here",
+            Works::UserOnly => "user space only",
+            Works::No(reason) => &reason.words,
+            Works::Unknown => "",
+        }
+    }
+}
+
+/// Remembers why events of a kind are refused: finding the reason takes longer than being refused.
+#[derive(Debug, Default)]
+pub(super) struct Prober {
+    reasons: HashMap<(Kind, u32, Errno), Rc<Reason>>,
+}
+
+impl Prober {
+    pub(super) fn try_event(&mut self, kind: Kind, spec: &EventSpec) -> Works {
+        let Some(builder) = Builder::from_spec(spec) else { return Works::Yes };
+        let opened = match spec.cpus().and_then(|cpus| cpus.first().copied()) {
+            // A kind of cores counts threads too, wherever they run.
+            Some(cpu) if !spec.pmu.as_ref().is_some_and(|pmu| pmu.is_core) => {
+                builder.target(Target::cpu(cpu)).open()
+            }
+            _ => builder.clone().open().or_else(|error| match error.errno() {
+                Errno::EINVAL => builder.target(Target::cpu(0)).open(),
+                _ => Err(error),
+            }),
+        };
+        match opened {
+            Ok(counter) => {
+                let user_only = counter.given_up().iter().any(|given| given.what == "kernel side");
+                let event = perfuse::Event::from(*counter.attr());
+                match user_only {
+                    true if event.is_kernel_only() => Works::no(
+                        "happens in the kernel only, which this user may not see".into(),
+                        Vec::new(),
+                    ),
+                    true => Works::UserOnly,
+                    false => Works::Yes,
+                }
+            }
+            // A probe is made at a place that does not exist, as one that does takes the kernel a while to
+            // remove; who may not have it is told so before the place is looked at.
+            Err(error) if spec.probe.is_some() && error.errno() == Errno::ENOENT => Works::Yes,
+            Err(error) => Works::No(self.reason(kind, spec, &error)),
+        }
+    }
+
+    /// Whether this user may have tracepoints, found out by asking for one that does not exist: to close one that does,
+    /// the kernel waits until nobody can be in it any more, which on a busy machine takes it seconds.
+    pub(super) fn try_tracepoint(&mut self, spec: &EventSpec) -> Works {
+        let more = [0; 4];
+        let nowhere = Source::Kernel { type_: EventType::TRACEPOINT, config: u32::MAX.into(), more };
+        let builder = Builder::from_spec(&EventSpec { source: nowhere, ..spec.clone() });
+        match builder.map(|builder| builder.user_and_kernel().open()) {
+            Some(Err(error)) if error.errno() == Errno::EINVAL => Works::Yes,
+            _ => self.try_event(Kind::Tracepoint, spec),
+        }
+    }
+
+    fn reason(&mut self, kind: Kind, spec: &EventSpec, error: &Error) -> Rc<Reason> {
+        let type_ = spec.event_type().map_or(0, |type_| type_.0);
+        let reason = self.reasons.entry((kind, type_, error.errno()));
+        let reason = reason.or_insert_with(|| {
+            let diagnosis = error.diagnosis();
+            let words = match diagnosis.cause.name() {
+                "unknown" => error.errno().to_string(),
+                _ => diagnosis.cause.words().to_owned(),
+            };
+            Rc::new(Reason { words, remedies: diagnosis.remedies.clone() })
+        });
+        reason.clone()
+    }
+}

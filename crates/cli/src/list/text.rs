@@ -1,0 +1,150 @@
+//! The list for people.
+
+use super::collect::{Catalogue, Entry, Kind, fields};
+use super::probe::Works;
+use crate::doctor::{Script, Verdict, wrapped};
+use anstyle::Style;
+use perfuse_events::{Catalogue as _, Machine};
+use std::io::{self, Write};
+use std::rc::Rc;
+
+/// Columns of names, where descriptions follow.
+const NAMES: usize = 30;
+
+pub(super) fn print(
+    out: &mut dyn Write,
+    machine: &Machine,
+    all: &Catalogue,
+    verbose: bool,
+) -> io::Result<()> {
+    let script = Script::of_the_locale();
+    let bold = Style::new().bold();
+    for (kind, entries) in all.by_kind() {
+        let shared = same(&entries);
+        writeln!(out, "\n {bold}{}{bold:#}", kind.title())?;
+        if let Some(works) = shared {
+            told(out, script, works, entries.len())?;
+        }
+        for entry in &entries {
+            line(out, script, entry, shared.is_none())?;
+            if verbose {
+                details(out, entry)?;
+            }
+        }
+        if verbose && kind == Kind::Form {
+            terms(out, machine)?;
+        }
+    }
+    for (kind, reason) in &all.missing {
+        writeln!(out, "\n {bold}{}{bold:#}", kind.title())?;
+        write!(out, "   {} ", script.sign(Verdict::No))?;
+        wrapped(out, &script.text(reason), 4 + script.sign_width())?;
+    }
+    Ok(())
+}
+
+/// What is said of all of them, if it is the same.
+fn same<'e>(entries: &[&'e Entry]) -> Option<&'e Works> {
+    let first = &entries.first()?.works;
+    let alike = |entry: &&Entry| match (&entry.works, first) {
+        (Works::No(a), Works::No(b)) => Rc::ptr_eq(a, b) || a == b,
+        (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
+    };
+    (entries.len() > 1 && !matches!(first, Works::Unknown) && entries.iter().all(alike)).then_some(first)
+}
+
+fn sign(script: Script, works: &Works) -> String {
+    match works {
+        Works::Yes => script.sign(Verdict::Yes),
+        Works::UserOnly => script.sign(Verdict::Partly),
+        Works::No(_) => script.sign(Verdict::No),
+        Works::Unknown => " ".repeat(script.sign_width()),
+    }
+}
+
+/// One line about a whole kind.
+fn told(out: &mut dyn Write, script: Script, works: &Works, count: usize) -> io::Result<()> {
+    let text = match works {
+        Works::Yes => format!("all {count} work here"),
+        Works::UserOnly => {
+            format!("all {count} work here for user space; this user may not have the kernel's side")
+        }
+        Works::No(reason) => format!("none of these {count} works here: {}", reason.words),
+        Works::Unknown => return Ok(()),
+    };
+    write!(out, "   {} ", sign(script, works))?;
+    wrapped(out, &script.text(&text), 4 + script.sign_width())
+}
+
+fn line(out: &mut dyn Write, script: Script, entry: &Entry, with_sign: bool) -> io::Result<()> {
+    let lead = if with_sign { format!("   {} ", sign(script, &entry.works)) } else { "   ".into() };
+    let from = if with_sign { 4 + script.sign_width() } else { 3 };
+    let names = match entry.kind {
+        // The groups of a metric are told last.
+        Kind::Pmu | Kind::Metric => entry.name.clone(),
+        _ => std::iter::once(&entry.name).chain(&entry.aliases).cloned().collect::<Vec<_>>().join(", "),
+    };
+    let mut about: Vec<String> = Vec::new();
+    about.extend(Some(entry.description.clone()).filter(|text| !text.is_empty()));
+    about.extend(Some(format!("in {}", entry.unit)).filter(|_| !entry.unit.is_empty()));
+    if entry.kind == Kind::Metric && !entry.aliases.is_empty() {
+        about.push(format!("group {}", entry.aliases.join(", ")));
+    }
+    if let (Works::No(reason), true) = (&entry.works, with_sign) {
+        about.push(format!("not here: {}", reason.words));
+    }
+    if about.is_empty() {
+        return writeln!(out, "{lead}{names}");
+    }
+    write!(out, "{lead}{names}")?;
+    let to = from + NAMES;
+    match (from + names.chars().count()) < to {
+        true => write!(out, "{:pad$}", "", pad = to - from - names.chars().count())?,
+        false => write!(out, "\n{:to$}", "")?,
+    }
+    wrapped(out, &script.text(&about.join("; ")), to)
+}
+
+/// How an event is encoded.
+pub(super) fn encoding(entry: &Entry) -> Option<String> {
+    let (type_, words) = entry.encoding.as_ref()?;
+    let names = ["config", "config1", "config2", "config3", "config4"];
+    let words = words.iter().zip(names).enumerate();
+    let words = words.filter(|(index, (word, _))| *index == 0 || **word != 0);
+    let words: Vec<_> = words.map(|(_, (word, name))| format!("{name} {word:#x}")).collect();
+    Some(format!("type {type_}, {}", words.join(", ")))
+}
+
+fn details(out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
+    let dim = Style::new().dimmed();
+    if !entry.terms.is_empty() {
+        writeln!(out, "       {dim}{}{dim:#}", entry.terms)?;
+    }
+    if let Some(encoding) = encoding(entry) {
+        writeln!(out, "       {dim}{encoding}{dim:#}")?;
+    }
+    if entry.kind == Kind::Tracepoint {
+        for (name, type_) in fields(&entry.name) {
+            writeln!(out, "       {dim}{name}: {type_}{dim:#}")?;
+        }
+    }
+    Ok(())
+}
+
+/// The terms of every PMU that has some.
+fn terms(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
+    for pmu in machine.pmus().unwrap_or_default() {
+        let terms = machine.formats(&pmu);
+        if terms.is_empty() {
+            continue;
+        }
+        write!(out, "   {pmu}/ takes ")?;
+        let places = terms.iter().filter_map(|term| {
+            let format = machine.format(&pmu, term)?;
+            Some(format!("{term} (at most {:#x})", format.max()))
+        });
+        let text = places.collect::<Vec<_>>().join(", ");
+        wrapped(out, &text, 3 + pmu.chars().count() + 8)?;
+    }
+    Ok(())
+}

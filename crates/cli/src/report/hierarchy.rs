@@ -1,0 +1,148 @@
+//! A report in which each key stands under the one before, with the sums of what is under it.
+
+use super::text::{self, Lines, Paint};
+use super::tree::Drawing;
+use super::{Args, Plan, Shown, Style};
+use crate::exit::Result;
+use perfuse_profile::{Column, Entry, Key};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+
+/// Blanks by which a level is moved to the right.
+const INDENT: usize = 3;
+
+/// What is alike in the keys up to a level.
+#[derive(Debug)]
+struct Node<'s> {
+    text: String,
+    sum: Entry,
+    /// The only entry, on the last level.
+    entry: Option<&'s Entry>,
+    children: Vec<usize>,
+}
+
+/// Nodes, the first of which is above all.
+struct Tree<'s> {
+    nodes: Vec<Node<'s>>,
+}
+
+impl<'s> Tree<'s> {
+    fn new(keys: &[Key], shown: &'s Shown<'s>) -> Self {
+        let top = Node { text: String::new(), sum: Entry::default(), entry: None, children: Vec::new() };
+        let mut tree = Tree { nodes: vec![top] };
+        let mut known: HashMap<(usize, String, u64), usize> = HashMap::new();
+        for &entry in &shown.all {
+            let frame = shown.frames.get(entry.frame);
+            let mut at = 0;
+            for (depth, &key) in keys.iter().enumerate() {
+                let text = shown.names.text(entry, key);
+                let place = if key == Key::Symbol { frame.address } else { 0 };
+                let next = tree.nodes.len();
+                let node = *known.entry((at, text.clone(), place)).or_insert(next);
+                if node == next {
+                    let entry = (depth + 1 == keys.len()).then_some(entry);
+                    tree.nodes.push(Node { text, sum: Entry::default(), entry, children: Vec::new() });
+                    tree.nodes[at].children.push(node);
+                }
+                tree.nodes[node].sum.add(entry);
+                at = node;
+            }
+        }
+        for index in 0..tree.nodes.len() {
+            let mut children = std::mem::take(&mut tree.nodes[index].children);
+            // The order of the entries decides where sums are the same.
+            children.sort_by_key(|&child| std::cmp::Reverse(tree.nodes[child].sum.self_weight));
+            tree.nodes[index].children = children;
+        }
+        tree
+    }
+}
+
+/// Prints the hierarchy of an event.
+pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Shown<'_>) -> Result<()> {
+    let (numbers, keys): (Vec<Column>, Vec<Column>) =
+        plan.columns.iter().partition(|column| column.key().is_none());
+    let keys: Vec<Key> = keys.iter().filter_map(|column| column.key()).collect();
+    if !args.quiet {
+        text::what(out, args, plan, &format!("event '{}'", shown.name), (shown.samples, shown.whole))?;
+    }
+    let tree = Tree::new(&keys, shown);
+    let separator = args.field_separator.as_deref();
+    let paint = Paint(super::has_colour(args));
+    let titles: Vec<String> = plan.columns.iter().map(|&column| text::title(column, plan)).collect();
+    let widths = text::widths(args, plan, &plan.columns, &titles, shown);
+    let width_of = |column: Column| {
+        let place = plan.columns.iter().position(|&other| other == column);
+        place.map_or_else(Default::default, |place| widths[place])
+    };
+    let indent = keys.len().saturating_sub(1) * INDENT;
+    let limit = (separator.is_none() && std::io::stdout().is_terminal()).then(text::terminal_width);
+    let mut lines = Lines { out, limit, cut: 0 };
+    if !args.quiet {
+        let between = separator.unwrap_or("  ");
+        let mut line = String::from("# ");
+        let mut dots = String::from("# ");
+        if separator.is_none() {
+            line.push_str(&" ".repeat(indent));
+            dots.push_str(&".".repeat(indent));
+        }
+        for (index, &column) in numbers.iter().enumerate() {
+            let (title, width) = (text::title(column, plan), width_of(column).whole);
+            let _ = match separator {
+                Some(_) => write!(line, "{}{between}", title.trim_start()),
+                None => write!(line, "{title:>width$}{between}"),
+            };
+            let _ = write!(dots, "{}{}", if index > 0 { ".." } else { "" }, ".".repeat(width));
+        }
+        let names: Vec<String> =
+            keys.iter().map(|&key| text::title(Column::Key(key), plan).trim().to_owned()).collect();
+        let names = names.join(" / ");
+        lines.put(&format!("{line}{names}"))?;
+        let levels = keys.iter().enumerate();
+        let widest = levels.map(|(depth, &key)| depth * INDENT + width_of(Column::Key(key)).whole);
+        let widest = widest.max().unwrap_or(0).max(names.len());
+        lines.put(&format!("{dots}{between}{}", ".".repeat(widest)))?;
+        lines.put("#")?;
+    }
+    let drawing = Drawing::new(plan, shown, paint, separator);
+    let percent = |node: &Node<'_>| node.sum.self_weight as f64 * 100.0 / shown.whole.max(1) as f64;
+    let top = tree.nodes[0].children.iter().rev();
+    let mut left: Vec<(usize, usize)> = top.map(|&node| (node, 0)).collect();
+    while let Some((index, depth)) = left.pop() {
+        let node = &tree.nodes[index];
+        if percent(node) < args.percent_limit {
+            continue;
+        }
+        let mut line = if separator.is_none() { " ".repeat(depth * INDENT) } else { String::new() };
+        for (place, &column) in numbers.iter().enumerate() {
+            match separator {
+                Some(separator) if place > 0 => line.push_str(separator),
+                Some(_) => {}
+                None => line.push_str("  "),
+            }
+            text::cell(&mut line, &node.sum, column, width_of(column), shown, paint, separator, false);
+        }
+        if separator.is_none() {
+            line.push_str(&" ".repeat(indent));
+        }
+        let _ = write!(line, "{}{}", separator.unwrap_or("  "), node.text.trim_start());
+        lines.put(&line)?;
+        let is_enough = |child: &&usize| percent(&tree.nodes[**child]) >= args.percent_limit;
+        if let Some(entry) = node.entry {
+            if plan.graph.style != Style::None {
+                let mut drawn = String::new();
+                drawing.draw(&mut drawn, entry);
+                lines.out.write_all(drawn.as_bytes())?;
+            }
+        } else if !node.children.iter().any(|child| is_enough(&child)) {
+            let indent = " ".repeat((keys.len() + depth + 2) * INDENT + 8 * numbers.len() + 4);
+            lines.put(&format!("{indent}no entry >= {:.2}%", args.percent_limit))?;
+        }
+        left.extend(node.children.iter().rev().map(|&child| (child, depth + 1)));
+    }
+    if !args.quiet {
+        writeln!(lines.out, "\n")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! `perfuse run`: an unmodified tool whose perf_event_open(2) perfuse answers.
+
+use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
+use perfuse_live::intercept::{self, Error};
+use perfuse_sys::Errno;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitCode;
+
+/// Options of `perfuse run`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The tool's events are counted and sampled by perfuse itself, by means of ptrace(2), also \
+                  where the kernel refuses perf_event_open: in containers, under gVisor, with a raised \
+                  perf_event_paranoid. No rights are needed.\n\n  \
+                  perfuse run -- perf stat make\n  perfuse run -- perf record -g -- ./server\n  perf report\n\n\
+                  There are cpu-clock, task-clock, page-faults, context-switches, cpu-migrations, dummy, \
+                  breakpoints and uprobes, for what the tool starts and for itself. Samples show user space. There are no hardware events, \
+                  no other processes, and no whole cpus.\n\n\
+                  The exit status is the tool's, or 128 and the number of the signal that ended it; 125 if it \
+                  cannot be served, 126 and 127 if it cannot be executed or found."
+)]
+pub(crate) struct Args {
+    /// The tool and its arguments
+    #[arg(value_name = "TOOL", trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    tool: Vec<OsString>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> Result {
+    let status = intercept::run(&args.tool[0], &args.tool).map_err(|error| {
+        let failure = Failure::new(format_args!("{}: {error}", args.tool[0].to_string_lossy()));
+        match error {
+            Error::Start(Errno::ENOENT) => failure.with_status(NOT_FOUND),
+            Error::Start(_) => failure.with_status(NOT_EXECUTABLE),
+            _ => failure,
+        }
+    })?;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(0);
+    Ok(ExitCode::from(code as u8))
+}

@@ -1,0 +1,57 @@
+//! Counting the events of one run of a command, for other subcommands.
+
+use super::counting::Counting;
+use super::model::{Outcome, Run};
+use super::plan::Plan;
+use crate::exit::Failure;
+use perfuse::HeldCommand;
+use perfuse_events::{Scale, Source, Unit};
+
+/// Events to be counted while commands run, with all that these start.
+#[derive(Debug)]
+pub(crate) struct CommandEvents(Plan);
+
+/// The same, open on one command.
+#[derive(Debug)]
+pub(crate) struct CommandCounting<'a> {
+    plan: &'a Plan,
+    counting: Counting,
+}
+
+impl CommandEvents {
+    /// Of lists as `-e` takes them.
+    pub(crate) fn new(lists: &[String]) -> Result<Self, Failure> {
+        Plan::for_command(lists).map(CommandEvents)
+    }
+
+    /// Their names, as asked for, and units.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Unit)> {
+        self.0.events.iter().map(|request| (request.spec.name.as_str(), request.spec.unit()))
+    }
+
+    /// What counts of an event are to be multiplied with, and what the product is a number of.
+    pub(crate) fn scale(&self, event: usize) -> Option<&Scale> {
+        self.0.events[event].spec.scale()
+    }
+
+    /// Opens them; they count from the command's exec on.
+    pub(crate) fn open(&self, command: &HeldCommand) -> Result<CommandCounting<'_>, Failure> {
+        Ok(CommandCounting { plan: &self.0, counting: Counting::open(&self.0, Some(command))? })
+    }
+}
+
+impl CommandCounting<'_> {
+    /// What each event counted up to the command's end, with the name that it is to be shown by.
+    pub(crate) fn finish(self, run: &Run) -> Vec<(String, Outcome)> {
+        let outcome = |(index, request): (usize, &super::plan::Request)| {
+            let outcome = match request.spec.source {
+                Source::Kernel { .. } | Source::Breakpoint { .. } => {
+                    self.counting.totals(index).swap_remove(0)
+                }
+                Source::Tool(tool) => super::measure::tool_outcome(tool, run),
+            };
+            (self.counting.describe(self.plan, index).name, outcome)
+        };
+        self.plan.events.iter().enumerate().map(outcome).collect()
+    }
+}

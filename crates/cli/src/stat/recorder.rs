@@ -1,0 +1,239 @@
+//! `perfuse stat record`: the counts go to a perf.data file as well, with the records of `perf stat record`,
+//! so that either program's `stat report` shows either's recordings.
+
+use super::counting::Counting;
+use super::model::{Aggregation, Outcome, Run};
+use super::plan::{Plan, Whom};
+use crate::exit::Failure;
+use crate::record::{Machine, fresh_file, take_standard_output};
+use perfuse::abi::wire::{Seq, Text};
+use perfuse::abi::{SampleType, Software};
+use perfuse::{Builder, Counter};
+use perfuse_data::feature::Feature;
+use perfuse_data::tool::{
+    Cpu16, CpuMap, EventUpdate, Stat, StatConfigEntry, StatRound, Thread, Tool, Update,
+};
+use perfuse_data::{NewEvent, Str, Writer};
+use perfuse_events::{Source, Unit};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Where a recording of counts goes.
+#[derive(Debug)]
+pub(super) struct Destination {
+    path: Option<PathBuf>,
+    /// Standard output, for a pipe.
+    out: Option<File>,
+}
+
+impl Destination {
+    /// `-` is standard output.
+    pub(super) fn new(output: Option<&Path>) -> Result<Self, Failure> {
+        match output {
+            Some(path) if path == Path::new("-") => {
+                Ok(Destination { path: None, out: Some(take_standard_output()?) })
+            }
+            path => Ok(Destination { path: Some(path.unwrap_or(Path::new("perf.data")).into()), out: None }),
+        }
+    }
+}
+
+/// A recording that is being made.
+pub(super) struct Recorder {
+    writer: Output,
+    /// For each event of the plan its id where it is measured by this program.
+    own_ids: Vec<u64>,
+    words: Vec<OsString>,
+}
+
+enum Output {
+    File(Box<Writer<File>>),
+    Pipe(Box<Writer<File>>),
+}
+
+impl Output {
+    fn writer(&mut self) -> &mut Writer<File> {
+        match self {
+            Output::File(writer) | Output::Pipe(writer) => writer,
+        }
+    }
+}
+
+/// No cpu, and no thread.
+const NONE: u32 = u32::MAX;
+
+impl Recorder {
+    /// Begins the recording of open events. `child`: the command's process.
+    pub(super) fn begin(
+        destination: &mut Destination,
+        plan: &Plan,
+        counting: &Counting,
+        child: Option<u32>,
+    ) -> Result<Self, Failure> {
+        // Ids of the kernel are small numbers; these are far from them.
+        let own_ids: Vec<u64> = (0..plan.events.len() as u64).map(|at| 1 << 62 | at).collect();
+        let mut events = Vec::new();
+        for (index, request) in plan.events.iter().enumerate() {
+            let counters = || counting.counters(index).map(|(_, counter)| counter);
+            let mut attr = match (counters().next(), Builder::from_spec(&request.spec)) {
+                (Some(counter), _) => *counter.attr(),
+                (None, Some(builder)) => builder.attr(),
+                (None, None) => Builder::new(Software::DUMMY).attr(),
+            };
+            // Readers want to know how an event is found by its records.
+            attr.sample_type = SampleType::IDENTIFIER;
+            let ids = match request.spec.source {
+                Source::Tool(_) => vec![own_ids[index]],
+                _ => counters().map(Counter::id).collect::<Result<_, _>>()?,
+            };
+            events.push(NewEvent { attr, name: counting.describe(plan, index).name, ids });
+        }
+        let writer = match (&destination.path, destination.out.take()) {
+            (Some(path), _) => Output::File(Box::new(Writer::file(fresh_file(path)?, &events)?)),
+            (None, Some(out)) => Output::Pipe(Box::new(Writer::pipe(out, &events)?)),
+            (None, None) => return Err(Failure::usage("a recording is of one run")),
+        };
+        let mut recorder = Recorder { writer, own_ids, words: std::env::args_os().collect() };
+        recorder.describe(plan, &events)?;
+        recorder.maps(plan, counting, child)?;
+        Ok(recorder)
+    }
+
+    fn describe(&mut self, plan: &Plan, events: &[NewEvent]) -> Result<(), Failure> {
+        for (request, event) in plan.events.iter().zip(events) {
+            let Some(&id) = event.ids.first() else { continue };
+            let scale = request.spec.scale();
+            let (unit, factor) = match (scale, request.spec.unit(), &request.spec.source) {
+                (Some(scale), _, _) => (scale.unit.as_str(), scale.factor),
+                (None, Unit::Nanoseconds, Source::Tool(_)) => ("ns", 1.0),
+                (None, Unit::Nanoseconds, _) => ("msec", 1e-6),
+                (None, Unit::Count, _) => ("", 1.0),
+            };
+            let mut updates = Vec::new();
+            if !unit.is_empty() {
+                updates.push(Update::Unit(Text::new(unit.as_bytes())));
+            }
+            if factor != 1.0 {
+                updates.push(Update::Scale(factor));
+            }
+            if matches!(self.writer, Output::Pipe(_)) {
+                updates.push(Update::Name(Text::new(event.name.as_bytes())));
+            }
+            for update in updates {
+                self.writer.writer().tool(Tool::EventUpdate(EventUpdate { id, update }))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn maps(&mut self, plan: &Plan, counting: &Counting, child: Option<u32>) -> Result<(), Failure> {
+        let writer = self.writer.writer();
+        let mut threads: Vec<Thread> = match child.filter(|_| plan.whom == Whom::Command) {
+            Some(child) => vec![thread(child)],
+            None => counting.slots().iter().filter_map(|slot| slot.tid()).map(thread).collect(),
+        };
+        if threads.is_empty() {
+            threads.push(Thread { tid: u64::MAX, comm: [0; 16] });
+        }
+        writer.tool(Tool::ThreadMap(Seq::from(&threads[..])))?;
+        let mut cpus: Vec<Cpu16> =
+            counting.slots().iter().filter_map(|slot| Some(Cpu16(slot.cpu()? as u16))).collect();
+        if cpus.is_empty() {
+            cpus.push(Cpu16::ANY);
+        }
+        writer.tool(Tool::CpuMap(CpuMap::Cpus(Seq::from(&cpus[..]))))?;
+        // The numbers of perf 6.1; some later versions count other ways to sum up among them.
+        let aggregation = match plan.aggregation {
+            Aggregation::Cpu => 0,
+            Aggregation::Everything => 1,
+            Aggregation::Socket => 2,
+            Aggregation::Die => 3,
+            Aggregation::Core => 4,
+            Aggregation::Thread => 5,
+            Aggregation::Node => 7,
+        };
+        let interval = plan.interval.map_or(0, |interval| interval.as_millis() as u64);
+        let config = [(0, aggregation), (1, interval), (2, u64::from(plan.scale))];
+        let config = config.map(|(tag, value)| StatConfigEntry { tag, value });
+        Ok(writer.tool(Tool::StatConfig(Seq::from(&config[..])))?)
+    }
+
+    /// Writes what was read last.
+    fn counts(&mut self, plan: &Plan, counting: &Counting, run: &Run) -> Result<(), Failure> {
+        for (index, request) in plan.events.iter().enumerate() {
+            if let Source::Tool(tool) = request.spec.source {
+                if let Outcome::Counted(readings) = super::measure::tool_outcome(tool, run) {
+                    let value = readings.first().map_or(0, |reading| reading.value);
+                    let (id, cpu) = (self.own_ids[index], NONE);
+                    let stat = Stat { id, cpu, thread: 0, value, enabled_ns: value, running_ns: value };
+                    self.writer.writer().tool(Tool::Stat(stat))?;
+                }
+            }
+            for (slot, count) in counting.read_last(index) {
+                let Some((_, counter)) = counting.counters(index).find(|(own, _)| *own == slot) else {
+                    continue;
+                };
+                let slots = counting.slots();
+                let thread = slots[..slot].iter().filter(|slot| slot.tid().is_some()).count();
+                let stat = Stat {
+                    id: counter.id()?,
+                    cpu: slots[slot].cpu().unwrap_or(NONE),
+                    thread: if plan.whom == Whom::Command { 0 } else { thread as u32 },
+                    value: count.value,
+                    enabled_ns: count.enabled_ns,
+                    running_ns: count.running_ns,
+                };
+                self.writer.writer().tool(Tool::Stat(stat))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An interval has ended and been read.
+    pub(super) fn interval(
+        &mut self,
+        plan: &Plan,
+        counting: &Counting,
+        run: &Run,
+        time_ns: u64,
+    ) -> Result<(), Failure> {
+        self.counts(plan, counting, run)?;
+        self.writer.writer().tool(Tool::StatRound(StatRound { kind: 0, time_ns }))?;
+        // Who reads a pipe wants to see it.
+        Ok(self.writer.writer().flush()?)
+    }
+
+    /// The end; what was counted was read.
+    pub(super) fn finish(mut self, plan: &Plan, counting: &Counting, run: &Run) -> Result<(), Failure> {
+        self.counts(plan, counting, run)?;
+        if plan.interval.is_none() {
+            let round = StatRound { kind: 1, time_ns: run.wall_ns };
+            self.writer.writer().tool(Tool::StatRound(round))?;
+        }
+        match self.writer {
+            Output::Pipe(mut writer) => writer.flush()?,
+            Output::File(writer) => {
+                let machine = Machine::look();
+                let mut features = machine.features();
+                features.push(Feature::Version(Str::new(concat!("perfuse ", env!("CARGO_PKG_VERSION")))));
+                features.push(Feature::Cmdline(
+                    self.words.iter().map(|word| Str::new(word.as_bytes())).collect(),
+                ));
+                features.push(Feature::Stat);
+                writer.finish(features)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn thread(tid: u32) -> Thread {
+    let name = fs::read(format!("/proc/{tid}/comm")).unwrap_or_default();
+    let name = name.trim_ascii_end();
+    let mut comm = [0; 16];
+    let len = name.len().min(15);
+    comm[..len].copy_from_slice(&name[..len]);
+    Thread { tid: u64::from(tid), comm }
+}

@@ -1,0 +1,29 @@
+//! What `perf stat` takes and `perfuse stat` does not.
+
+use crate::recording::untaken::{Option, Table};
+
+/// The options of `perf stat` that mean nothing here, or are refused.
+#[derive(Clone, Debug)]
+pub(super) struct OfStat;
+
+impl Table for OfStat {
+    const OPTIONS: &'static [Option] = &[
+        Option::refused(
+            "smi-cost",
+            "freeze_on_smi of the machine stays as it is; -e msr/aperf/,msr/smi/,cycles counts what perf divides",
+        ),
+        Option::refused(
+            "iostat",
+            "the I/O PMUs of servers have no names of ports here; perfuse list pmu shows their events",
+        )
+        .maybe_value(),
+        Option::refused(
+            "percore-show-thread",
+            "there is no term percore; --per-core sums up the cpus of a core, and -A shows each",
+        ),
+        Option::refused(
+            "hybrid-merge",
+            "each kind of core has a row of its own, since their counts mean different things",
+        ),
+    ];
+}

@@ -1,0 +1,362 @@
+//! `perfuse compare` as its users run it: the real program and real commands.
+
+use perfuse_sys::Errno;
+use perfuse_testkit::{Outcome, Sandbox, Skip, suite};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+suite! {
+    equal_commands_are_not_told_apart,
+    a_tenth_more_cpu_time_is_found,
+    the_order_of_runs_is_mixed_and_repeatable,
+    a_limit_that_is_passed_is_exit_status_3,
+    a_baseline_is_compared_with,
+    json_has_every_run,
+    tables_are_exported,
+    parameters_and_preparations,
+    input_output_and_shells,
+    failing_commands_are_told,
+    events_that_cannot_be_counted_are_said_once,
+    without_perf_event_open_it_is_measured_by_ptrace,
+    precision_is_reached,
+    ctrl_c_keeps_the_finished_rounds,
+    wrong_command_lines_are_explained,
+}
+
+/// A shell loop of so many turns; ten thousand take some 10 ms.
+fn busy(turns: u32) -> String {
+    format!("sh -c 'i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done'")
+}
+
+fn compare(arguments: &[&str]) -> Command {
+    let program =
+        std::env::var_os("PERFUSE_BIN").map_or_else(|| env!("CARGO_BIN_EXE_perfuse").into(), PathBuf::from);
+    let mut command = Command::new(program);
+    command.arg("compare").args(arguments).env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    compare(arguments).output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Standard output of a comparison that succeeds.
+fn results(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {:?} {}", output.status, text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn json(arguments: &[&str]) -> serde_json::Value {
+    let arguments: Vec<_> = ["--json"].iter().chain(arguments).copied().collect();
+    serde_json::from_str(&results(&arguments)).expect("JSON")
+}
+
+/// A measure of `--json`.
+fn measure<'a>(document: &'a serde_json::Value, id: &str) -> &'a serde_json::Value {
+    let measures = document["measures"].as_array().expect("measures");
+    measures.iter().find(|measure| measure["id"] == id).unwrap_or_else(|| panic!("no {id} in {document}"))
+}
+
+/// A folder of a test, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("perfuse-compare-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a temporary folder");
+        Scratch(dir)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn equal_commands_are_not_told_apart() -> Outcome {
+    let command = busy(3000);
+    let called = (0..20).filter(|_| {
+        let found = json(&["-r", "10", "-e", "page-faults", &command, &command]);
+        let by = found["by"].as_str().expect("a measure decides").to_owned();
+        let verdict = &measure(&found, &by)["results"][1]["difference"]["verdict"];
+        verdict == "less" || verdict == "more"
+    });
+    let called = called.count();
+    assert!(called <= 1, "{called} of 20 comparisons of a command with itself saw a difference");
+    Ok(())
+}
+
+fn a_tenth_more_cpu_time_is_found() -> Outcome {
+    let (old, new) = (busy(20_000), busy(22_000));
+    let found =
+        json(&["--until", "cpu:1.5%", "--max-runs", "400", "--by", "cpu", "-e", "page-faults", &old, &new]);
+    let difference = &measure(&found, "cpu")["results"][1]["difference"];
+    assert_eq!(difference["verdict"], "more", "{difference}");
+    let relative = difference["relative"].as_f64().expect("a share");
+    // The shell's own start is in both.
+    assert!((0.04..0.16).contains(&relative), "{difference}");
+    Ok(())
+}
+
+fn the_order_of_runs_is_mixed_and_repeatable() -> Outcome {
+    let scratch = Scratch::new("order");
+    let order = |seed: &str, log: &str| {
+        let log = scratch.path(log);
+        let (a, b) = (format!("echo a >>{log}"), format!("echo b >>{log}"));
+        results(&["-S", "-w", "0", "-r", "20", "--seed", seed, "-e", "page-faults", &a, &b]);
+        fs::read_to_string(log).expect("what ran").split_whitespace().collect::<String>()
+    };
+    let (one, again, other) = (order("1", "one"), order("1", "again"), order("2", "other"));
+    assert_eq!((one.len(), &one), (40, &again));
+    assert_ne!(one, other);
+    let rounds: Vec<_> = one.as_bytes().chunks(2).collect();
+    assert!(rounds.iter().all(|round| *round == b"ab" || *round == b"ba"), "{one}");
+    assert!(rounds.contains(&&b"ab"[..]) && rounds.contains(&&b"ba"[..]), "{one}");
+    Ok(())
+}
+
+fn a_limit_that_is_passed_is_exit_status_3() -> Outcome {
+    let status = |limit: &str, more: &[&str]| {
+        let mut arguments =
+            vec!["-r", "8", "-e", "page-faults", "--fail-if", limit, "sleep 0.001", "sleep 0.05"];
+        arguments.extend(more);
+        let output = run(&arguments);
+        (output.status.code(), text(&output.stdout))
+    };
+    let (code, said) = status("wall>+50%", &[]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("The limit 'wall>+50%' is passed."), "{said}");
+    assert_eq!(status("wall<-50%", &[]).0, Some(0));
+    assert_eq!(status("wall>+10s", &[]).0, Some(0));
+    // Nobody knows whether one that is in the middle of the noise is passed.
+    assert_eq!(status("context-switches>+1", &["-e", "context-switches"]).0, Some(0));
+    Ok(())
+}
+
+fn a_baseline_is_compared_with() -> Outcome {
+    let scratch = Scratch::new("baseline");
+    let file = scratch.path("base.json");
+    results(&["-r", "8", "-e", "page-faults", "--save", &file, "-n", "prog", "sleep 0.002"]);
+    let said = results(&["-r", "8", "-e", "page-faults", "--baseline", &file, "-n", "prog", "sleep 0.04"]);
+    assert!(said.contains("prog (baseline)") && said.contains("against a baseline"), "{said}");
+    assert!(said.contains("slower than prog (baseline)"), "{said}");
+    let output =
+        run(&["-r", "8", "-e", "page-faults", "--baseline", &file, "--fail-if", "wall>100%", "sleep 0.04"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+
+    fs::write(&file, "{}").expect("a file");
+    let output = run(&["--baseline", &file, "true"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("is not what `perfuse compare --save` writes"));
+    let output = run(&["--baseline", &scratch.path("none"), "true"]);
+    assert!(text(&output.stderr).contains("cannot read the baseline"));
+    Ok(())
+}
+
+fn json_has_every_run() -> Outcome {
+    let found = json(&[
+        "-r",
+        "6",
+        "-w",
+        "2",
+        "-e",
+        "page-faults,user_time",
+        "-n",
+        "one",
+        "true",
+        "-n",
+        "two",
+        "true",
+    ]);
+    assert_eq!(found["schema"], "perfuse.compare/1");
+    assert_eq!((&found["rounds"], &found["warmup"], &found["paired"]), (&6.into(), &2.into(), &true.into()));
+    assert_eq!(found["commands"][1]["name"], "two");
+    assert!(found["machine"]["kernel"].is_string());
+    for id in ["wall", "cpu", "page-faults", "user_time", "rss"] {
+        let measure = measure(&found, id);
+        for result in measure["results"].as_array().expect("two results") {
+            let runs = result["runs"].as_array().expect("runs");
+            assert_eq!(runs.len(), 6, "{measure}");
+            let sum: f64 = runs.iter().map(|run| run.as_f64().expect("a number")).sum();
+            assert!((result["mean"].as_f64().expect("a mean") - sum / 6.0).abs() <= sum * 1e-9, "{measure}");
+        }
+        assert!(measure["results"][0]["difference"].is_null());
+        assert!(measure["results"][1]["difference"]["verdict"].is_string(), "{measure}");
+    }
+    Ok(())
+}
+
+fn tables_are_exported() -> Outcome {
+    let scratch = Scratch::new("export");
+    let (markdown, csv) = (scratch.path("t.md"), scratch.path("t.csv"));
+    results(&[
+        "-r",
+        "5",
+        "-e",
+        "page-faults",
+        "--export-markdown",
+        &markdown,
+        "--export-csv",
+        &csv,
+        "-n",
+        "a",
+        "true",
+        "-n",
+        "b",
+        "true",
+    ]);
+    let markdown = fs::read_to_string(markdown).expect("a table");
+    assert!(markdown.starts_with("| measure | `a` | `b` | `b`: difference"), "{markdown}");
+    assert!(markdown.contains("| wall time |"), "{markdown}");
+    let csv = fs::read_to_string(csv).expect("a table");
+    // Wall time, cpu time, page faults and memory of two commands, and a line of names.
+    assert_eq!(csv.lines().count(), 9, "{csv}");
+    let columns = csv.lines().next().expect("names").matches(',').count();
+    assert!(csv.lines().all(|line| line.matches(',').count() == columns), "{csv}");
+    Ok(())
+}
+
+fn parameters_and_preparations() -> Outcome {
+    let scratch = Scratch::new("parameters");
+    let log = scratch.path("log");
+    let prepare = format!("echo {{n}} >>{log}");
+    let said = results(&[
+        "-S",
+        "-w",
+        "0",
+        "-r",
+        "3",
+        "-e",
+        "page-faults",
+        "-L",
+        "n",
+        "one,two,three",
+        "-p",
+        &prepare,
+        "true {n}",
+    ]);
+    assert!(["true one", "true two", "true three"].iter().all(|name| said.contains(name)), "{said}");
+    let prepared = fs::read_to_string(log).expect("what was prepared");
+    for word in ["one", "two", "three"] {
+        assert_eq!(prepared.lines().filter(|line| *line == word).count(), 3, "{prepared}");
+    }
+    let output = run(&["-S", "-p", "exit 7", "true"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("the preparation 'sh -c exit 7' ended with status 7"));
+    Ok(())
+}
+
+fn input_output_and_shells() -> Outcome {
+    let scratch = Scratch::new("input");
+    let (input, copy) = (scratch.path("in"), scratch.path("out"));
+    fs::write(&input, "what was asked").expect("a file");
+    results(&["-S", "-r", "2", "--input", &input, "-e", "page-faults", &format!("cat >{copy}")]);
+    assert_eq!(fs::read_to_string(&copy).expect("the copy"), "what was asked");
+    // Without a file there is nothing to read, and what is written goes nowhere.
+    let output = run(&["-r", "2", "-q", "-e", "page-faults", "cat", "echo loud"]);
+    assert!(output.status.success() && !text(&output.stdout).contains("loud\nloud"));
+    let output = run(&["-r", "2", "-w", "0", "--show-output", "-e", "page-faults", "echo loud"]);
+    assert_eq!(text(&output.stdout).lines().filter(|line| *line == "loud").count(), 2);
+    Ok(())
+}
+
+fn failing_commands_are_told() -> Outcome {
+    let output = run(&["true", "sh -c 'exit 3'"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("ended with status 3 (-i goes on"), "{}", text(&output.stderr));
+    let said = results(&["-i", "-r", "4", "-w", "0", "-e", "page-faults", "true", "sh -c 'kill -9 $$'"]);
+    assert!(said.contains("4 runs failed; the first: 'sh -c 'kill -9 $$'' was killed by signal 9"), "{said}");
+    assert_eq!(run(&["true", "/nonexistent/program"]).status.code(), Some(127));
+    assert_eq!(run(&["true", "/etc/passwd"]).status.code(), Some(126));
+    Ok(())
+}
+
+fn events_that_cannot_be_counted_are_said_once() -> Outcome {
+    let said = results(&["-r", "5", "-e", "page-faults,cycles,instructions", "true", "true"]);
+    if !said.contains("not counted") {
+        return Err(Skip::needs("a machine without a PMU", "cycles are counted here"));
+    }
+    assert_eq!(said.matches("not counted: cycles, instructions: ").count(), 1, "{said}");
+    assert!(said.lines().any(|line| line.trim_start().starts_with("page-faults")), "{said}");
+    Ok(())
+}
+
+fn without_perf_event_open_it_is_measured_by_ptrace() -> Outcome {
+    let program = compare(&[]).get_program().to_owned();
+    let refused = |kernel: &[&str]| {
+        let mut command = Sandbox::new().refusing_perf_event_open(Errno::EPERM.0).command(&program);
+        let command = command.args(["compare", "-r", "5", "--json", "true", "true"]).args(kernel);
+        let output = command.env_remove("PERFUSE_KERNEL").stdin(Stdio::null()).output();
+        let output = output.expect("the program starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (found, text(&output.stderr))
+    };
+    let (found, said) = refused(&[]);
+    assert!(said.contains("measuring by ptrace instead"), "{said}");
+    let faults = &measure(&found, "page-faults")["results"][0];
+    assert!(faults["mean"].as_f64().is_some_and(|mean| mean > 10.0), "{faults}");
+    // Time and memory remain where Linux alone is asked.
+    let (found, _) = refused(&["--kernel", "linux"]);
+    assert!(measure(&found, "wall")["results"][0]["mean"].as_f64().is_some_and(|mean| mean > 0.0));
+    assert!(measure(&found, "rss")["results"][0]["mean"].as_f64().is_some_and(|mean| mean > 0.0));
+    assert!(measure(&found, "page-faults")["results"][0]["missing"].is_string());
+    Ok(())
+}
+
+fn precision_is_reached() -> Outcome {
+    let found = json(&["--until", "rss:5%", "-m", "5", "-e", "page-faults", "true", "true"]);
+    // Memory hardly varies: as few rounds as are allowed do.
+    assert!(found["rounds"].as_u64().is_some_and(|rounds| (5..50).contains(&rounds)), "{}", found["rounds"]);
+    let said =
+        results(&["--until", "wall:0.0001%", "-m", "5", "-M", "6", "-e", "page-faults", "true", "true"]);
+    assert!(said.contains("was not reached: stopped after 6 rounds"), "{said}");
+    Ok(())
+}
+
+fn ctrl_c_keeps_the_finished_rounds() -> Outcome {
+    let mut command = compare(&["-r", "1000", "-w", "0", "-e", "page-faults", "sleep 0.05", "sleep 0.05"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    std::thread::sleep(Duration::from_secs(2));
+    let begin = Instant::now();
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    assert!(killed.success());
+    let output = child.wait_with_output().expect("its end");
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted") && said.contains("wall time"), "{said}");
+    Ok(())
+}
+
+fn wrong_command_lines_are_explained() -> Outcome {
+    for (arguments, part) in [
+        (&["--fail-if", "cycles>2%", "-e", "page-faults", "true", "true"][..], "'cycles' is not measured"),
+        (&["--fail-if", "wall>2", "true", "true"], "needs a unit"),
+        (&["--fail-if", "wall", "true", "true"], "no > or <"),
+        (&["--fail-if", "wall>2%", "true"], "give a second one, or --baseline"),
+        (&["--by", "speed", "true", "true"], "'speed' is not measured; there are wall, cpu, rss"),
+        (&["--until", "quick", "true", "true"], "is not like 1%"),
+        (&["-e", "cyclse", "true", "true"], "did you mean cycles"),
+        (&["-r", "1", "true", "true"], "2.."),
+        (&["true", "'"], "cannot split"),
+        (&[], "required"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(part), "{arguments:?}: {}", text(&output.stderr));
+    }
+    Ok(())
+}

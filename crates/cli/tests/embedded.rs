@@ -1,0 +1,318 @@
+//! `perfuse stat` and `perfuse record` where Linux' perf_events are refused: behind a seccomp filter, in
+//! containers as Docker makes them.
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+
+use perfuse_data::PerfData;
+use perfuse_testkit::{Container, Outcome, Sandbox, need, suite};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+suite! {
+    a_command_is_counted_behind_a_filter,
+    who_measures_can_be_chosen,
+    a_command_is_recorded_behind_a_filter,
+    perf_reads_the_recording,
+    a_running_process_is_counted,
+    signals_and_stops_reach_the_command,
+    hundreds_of_threads_and_processes_are_followed,
+    a_thread_that_execs_is_followed,
+    who_is_measured_outlives_a_killed_perfuse,
+    few_descriptors_are_enough,
+    a_tracer_as_the_command_is_counted,
+    in_a_docker_container,
+    under_gvisor,
+    the_doctor_says_so,
+}
+
+/// A shell loop of some 100 ms.
+const BUSY: &str = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+
+fn program() -> PathBuf {
+    std::env::var_os("PERFUSE_BIN").map_or_else(|| env!("CARGO_BIN_EXE_perfuse").into(), PathBuf::from)
+}
+
+/// The program with these arguments, behind a filter that answers `perf_event_open(2)` with `EPERM`.
+fn behind_a_filter(arguments: &[&str]) -> Output {
+    let mut command = Sandbox::new().refusing_perf_event_open(libc::EPERM).command(program());
+    run(command.args(arguments))
+}
+
+fn run(command: &mut Command) -> Output {
+    command.env_remove("PERFUSE_KERNEL").stdin(Stdio::null()).output().expect("the program starts")
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The value of an event in CSV.
+fn value(csv: &str, event: &str) -> f64 {
+    let row = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let row = row.into_iter().find(|fields| fields.get(2) == Some(&event));
+    let row = row.unwrap_or_else(|| panic!("no {event} in {csv}"));
+    row[0].parse().unwrap_or_else(|_| panic!("no number of {event} in {csv}"))
+}
+
+const SAID: &str = "Linux' perf_events are refused";
+
+fn a_command_is_counted_behind_a_filter() -> Outcome {
+    let events = "task-clock,page-faults,context-switches,cpu-migrations";
+    let script = format!("{BUSY}; exit 3");
+    let output = behind_a_filter(&["stat", "-x,", "-e", events, "sh", "-c", &script]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert_eq!(said.matches(SAID).count(), 1, "{said}");
+    assert!(value(&said, "task-clock") > 5.0, "{said}");
+    assert!(value(&said, "page-faults") > 10.0, "{said}");
+    // As people see it.
+    let said = errors(&behind_a_filter(&["stat", "sh", "-c", BUSY]));
+    assert!(said.contains("task-clock") && said.contains("CPUs used"), "{said}");
+    assert!(said.contains("not to be had without Linux' perf_events"), "{said}");
+    Ok(())
+}
+
+fn who_measures_can_be_chosen() -> Outcome {
+    let stat = ["stat", "-x,", "-e", "task-clock", "--", "sh", "-c", BUSY];
+    let chosen = |kernel: &str| {
+        let mut command = Sandbox::new().refusing_perf_event_open(libc::EPERM).command(program());
+        run(command.args(["stat", "--kernel", kernel]).args(&stat[1..]))
+    };
+    let linux = errors(&chosen("linux"));
+    assert!(!linux.contains(SAID) && linux.contains("<not supported>"), "{linux}");
+    let embedded = errors(&chosen("embedded"));
+    assert!(!embedded.contains(SAID), "who asked for it is not told: {embedded}");
+    assert!(value(&embedded, "task-clock") > 5.0, "{embedded}");
+    let mut command = Command::new(program());
+    let said = errors(&command.env("PERFUSE_KERNEL", "embedded").args(stat).output().expect("it starts"));
+    assert!(value(&said, "task-clock") > 5.0 && !said.contains(SAID), "{said}");
+    let mut command = Command::new(program());
+    let wrong = command.env("PERFUSE_KERNEL", "windows").args(stat).output().expect("it starts");
+    assert_eq!(wrong.status.code(), Some(2), "{}", errors(&wrong));
+    Ok(())
+}
+
+/// A file in a folder that is removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("perfuse-embedded-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder");
+        Scratch(dir)
+    }
+
+    fn file(&self) -> String {
+        self.0.join("perf.data").to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn a_command_is_recorded_behind_a_filter() -> Outcome {
+    let scratch = Scratch::new("record");
+    let file = scratch.file();
+    for chains in [&["-g"][..], &["--call-graph", "dwarf,4096"], &[]] {
+        let mut arguments = vec!["record", "-F", "900", "-o", &file];
+        arguments.extend(chains);
+        arguments.extend(["--", "sh", "-c", BUSY]);
+        let output = behind_a_filter(&arguments);
+        let said = errors(&output);
+        assert!(output.status.success() && said.matches(SAID).count() == 1, "{said}");
+        assert!(PerfData::open(&file).is_ok(), "a recording");
+        let report = run(Command::new(program()).args(["report", "-i", &file, "--sort", "comm,dso"]));
+        let text = String::from_utf8_lossy(&report.stdout).into_owned();
+        assert!(text.contains("cpu-clock:u") && text.contains("sh"), "{text}");
+        assert!(!text.contains("[unknown]  100"), "{text}");
+    }
+    Ok(())
+}
+
+fn perf_reads_the_recording() -> Outcome {
+    let perf = need::perf()?;
+    let scratch = Scratch::new("perf");
+    let file = scratch.file();
+    let output = behind_a_filter(&["record", "-F", "900", "-g", "-o", &file, "--", "sh", "-c", BUSY]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let script = run(Command::new(perf).args(["script", "-i", &file, "-F", "comm,period,ip,dso"]));
+    let text = String::from_utf8_lossy(&script.stdout).into_owned();
+    assert!(text.lines().filter(|line| line.starts_with("sh")).count() > 5, "{text}{}", errors(&script));
+    assert!(text.contains("libc") || text.contains("dash") || text.contains("busybox"), "{text}");
+    Ok(())
+}
+
+fn a_running_process_is_counted() -> Outcome {
+    let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
+    let pid = child.id().to_string();
+    let output = behind_a_filter(&["stat", "-x,", "-e", "task-clock", "-p", &pid, "sleep", "0.2"]);
+    child.kill().expect("it runs");
+    child.wait().expect("its end");
+    let said = errors(&output);
+    if said.contains("may not attach") {
+        return Err(perfuse_testkit::Skip::needs("to attach to other processes", "kernel.yama.ptrace_scope"));
+    }
+    assert!(value(&said, "task-clock") > 5.0, "{said}");
+    Ok(())
+}
+
+fn signals_and_stops_reach_the_command() -> Outcome {
+    let status =
+        |script: &str| behind_a_filter(&["stat", "-x,", "-e", "task-clock", "sh", "-c", script]).status;
+    assert_eq!(status("kill -TERM $$").code(), Some(128 + libc::SIGTERM));
+    assert_eq!(status("trap 'exit 3' USR1; kill -USR1 $$; exit 4").code(), Some(3));
+    assert_eq!(status("(sleep 0.2; kill -CONT $$) & kill -STOP $$; wait; exit 5").code(), Some(5));
+    // Ctrl-C keeps the counts.
+    let mut command = Sandbox::new().refusing_perf_event_open(libc::EPERM).command(program());
+    let command = command.args(["stat", "-x,", "-e", "task-clock", "sleep", "60"]);
+    let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    std::thread::sleep(Duration::from_millis(700));
+    let pid = libc::pid_t::try_from(child.id()).expect("a small number");
+    // SAFETY: plain numbers: our own child, which has not been waited for.
+    unsafe { libc::kill(pid, libc::SIGINT) };
+    let output = child.wait_with_output().expect("its end");
+    assert!(value(&errors(&output), "task-clock") > 0.0);
+    assert!(matches!(output.status.code(), Some(130 | 143)), "{:?}", output.status);
+    Ok(())
+}
+
+fn hundreds_of_threads_and_processes_are_followed() -> Outcome {
+    let storm = "i=0; while [ $i -lt 100 ]; do (exit 0) & i=$((i+1)); done; wait; exit 6";
+    let output = behind_a_filter(&["stat", "-x,", "-e", "task-clock,page-faults", "sh", "-c", storm]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    assert!(value(&said, "page-faults") > 1000.0, "{said}");
+    let execs = "[ $0 = 0 ] && exit 4; exec sh -c \"$1\" $(($0-1)) \"$1\"";
+    let output = behind_a_filter(&["stat", "-x,", "-e", "task-clock", "sh", "-c", execs, "200", execs]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(value(&said, "task-clock") > 20.0, "{said}");
+    let python = need::program("python3")?;
+    let threads = "import threading\nt=[threading.Thread(target=sum,args=(range(10000),)) for _ in range(300)]\n\
+                   [x.start() for x in t];[x.join() for x in t]\nexit(7)";
+    let python = python.to_string_lossy();
+    let output = behind_a_filter(&["stat", "-x,", "-e", "task-clock", &python, "-c", threads]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(value(&said, "task-clock") > 5.0, "{said}");
+    Ok(())
+}
+
+fn a_thread_that_execs_is_followed() -> Outcome {
+    let python = need::program("python3")?.to_string_lossy().into_owned();
+    let execs = format!(
+        "import os,threading,time\n\
+         threading.Thread(target=lambda: os.execv('/bin/sh', ['sh', '-c', '{BUSY}; exit 9'])).start()\n\
+         time.sleep(60)"
+    );
+    let output = behind_a_filter(&["stat", "-x,", "-e", "task-clock", &python, "-c", &execs]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(9), "{said}");
+    assert!(value(&said, "task-clock") > 5.0, "{said}");
+    Ok(())
+}
+
+fn who_is_measured_outlives_a_killed_perfuse() -> Outcome {
+    let dir = std::env::temp_dir().join(format!("perfuse-outlives-{}", std::process::id()));
+    let said = dir.display();
+    // It says who it is, is sampled often, and says that it goes on.
+    let script =
+        format!("echo $$ > {said}.pid; while [ ! -e {said}.killed ]; do :; done; echo on > {said}.on");
+    for at_ms in [0, 7, 13] {
+        let file = |name: &str| PathBuf::from(format!("{said}.{name}"));
+        let all = [file("pid"), file("killed"), file("on")];
+        all.iter().for_each(|file| drop(std::fs::remove_file(file)));
+        let mut command = Sandbox::new().refusing_perf_event_open(libc::EPERM).command(program());
+        command.args(["record", "-q", "-F", "1000", "-o", "/dev/null", "sh", "-c", &script]);
+        let mut recorder = command.stderr(Stdio::null()).spawn().expect("the program starts");
+        wait_for("the command", || std::fs::read(file("pid")).is_ok_and(|pid| pid.ends_with(b"\n")));
+        std::thread::sleep(Duration::from_millis(at_ms));
+        recorder.kill().expect("a child can be killed");
+        recorder.wait().expect("an end");
+        std::fs::write(file("killed"), "").expect("a file");
+        wait_for("the command goes on", || file("on").exists());
+        all.iter().for_each(|file| drop(std::fs::remove_file(file)));
+    }
+    Ok(())
+}
+
+fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..3000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what}: not within 30 s");
+}
+
+fn few_descriptors_are_enough() -> Outcome {
+    let few = Sandbox::new().refusing_perf_event_open(libc::EPERM).open_files(16);
+    let events = "task-clock,page-faults";
+    let processes = format!("{BUSY}; (exit 1) & (exit 2) & (exit 3) & wait; exit 5");
+    let output = run(few.command(program()).args(["stat", "-x,", "-e", events, "sh", "-c", &processes]));
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(value(&said, "task-clock") > 5.0 && value(&said, "page-faults") > 10.0, "{said}");
+    Ok(())
+}
+
+/// A process has one tracer: one that the command wants to be finds its children taken, says so, and is
+/// measured all the same.
+fn a_tracer_as_the_command_is_counted() -> Outcome {
+    let strace = need::program("strace")?.to_string_lossy().into_owned();
+    let output = behind_a_filter(&["stat", "-x,", "-e", "task-clock", &strace, "-o", "/dev/null", "true"]);
+    let said = errors(&output);
+    assert!(said.contains("Operation not permitted"), "{said}");
+    assert!(value(&said, "task-clock") > 0.0, "{said}");
+    Ok(())
+}
+
+fn in_a_docker_container() -> Outcome {
+    for user in [0, 1000] {
+        let container = Container::docker()?.user(user).show(program(), "/perfuse");
+        let output =
+            container.run(&["/perfuse", "stat", "-x,", "-e", "task-clock,page-faults", "sh", "-c", BUSY])?;
+        let said = errors(&output);
+        assert_eq!(said.matches(SAID).count(), 1, "{said}");
+        assert!(value(&said, "task-clock") > 5.0, "{said}");
+        assert!(value(&said, "page-faults") > 10.0, "{said}");
+        let script = format!(
+            "/perfuse record -q -F 900 -g -o /tmp/perf.data -- sh -c '{BUSY}' && /perfuse report -i /tmp/perf.data"
+        );
+        let output = container.run(&["sh", "-c", &script])?;
+        let report = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(report.contains("cpu-clock:u"), "{report}{}", errors(&output));
+    }
+    Ok(())
+}
+
+fn under_gvisor() -> Outcome {
+    let container = Container::gvisor()?.show(program(), "/perfuse");
+    let output =
+        container.run(&["/perfuse", "stat", "-x,", "-e", "task-clock,page-faults", "sh", "-c", BUSY])?;
+    let said = errors(&output);
+    assert!(value(&said, "task-clock") > 5.0, "{said}");
+    assert!(said.contains("<not supported>,,page-faults"), "what it does not show is no 0: {said}");
+    let script = format!(
+        "/perfuse record -q -F 100 -o /tmp/perf.data -- sh -c '{BUSY};{BUSY};{BUSY}' && /perfuse report -i /tmp/perf.data"
+    );
+    let output = container.run(&["sh", "-c", &script])?;
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(report.contains("cpu-clock:u"), "{report}{}", errors(&output));
+    Ok(())
+}
+
+fn the_doctor_says_so() -> Outcome {
+    let text = |output: Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let told = text(behind_a_filter(&["doctor", "--json"]));
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let checks = told["checks"].as_array().expect("a list of checks");
+    let embedded = checks.iter().find(|check| check["id"] == "embedded").expect("one about it");
+    let detail = embedded.to_string();
+    assert!(detail.contains("as Linux refuses"), "{detail}");
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! `perfuse list`, the real program: as whoever runs the tests, as a user without privilege, and on a terminal.
+
+use perfuse_events::{EventList, Machine};
+use perfuse_testkit::{Outcome, Sandbox, Skip, need};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+perfuse_testkit::suite! {
+    unfinished_names_are_completed,
+    everything_that_is_listed_can_be_said,
+    what_works_works_and_what_does_not_is_told,
+    a_user_sees_what_he_may_not_have,
+    words_choose,
+    details_are_those_of_the_machine,
+    on_a_terminal_it_is_searched_by_typing,
+}
+
+fn program() -> std::ffi::OsString {
+    std::env::var_os("PERFUSE_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_perfuse").into())
+}
+
+fn perfuse(arguments: &[&str]) -> Output {
+    Command::new(program()).args(arguments).output().expect("the program starts")
+}
+
+fn list(arguments: &[&str]) -> String {
+    let output = perfuse(&[&["list"], arguments].concat());
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[track_caller]
+fn json(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{output:?}");
+    let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(all["schema"], "perfuse.list/1");
+    all["events"].as_array().expect("a list").clone()
+}
+
+fn everything_that_is_listed_can_be_said() -> Outcome {
+    let machine = Machine::new();
+    let names = list(&["--raw-dump"]);
+    assert!(names.lines().count() >= 57, "{names}");
+    for name in names.lines() {
+        let parsed: EventList = name.parse().unwrap_or_else(|error| panic!("{error}"));
+        parsed.resolve(&machine).unwrap_or_else(|error| panic!("{error}"));
+    }
+    Ok(())
+}
+
+fn what_works_works_and_what_does_not_is_told() -> Outcome {
+    need::root()?;
+    for event in json(&perfuse(&["list", "--json", "hw", "sw", "pmu"])) {
+        let name = event["name"].as_str().unwrap();
+        let output = perfuse(&["stat", "-a", "-x", ",", "-e", name, "true"]);
+        let counted =
+            output.status.success() && !String::from_utf8_lossy(&output.stderr).contains("<not supported>");
+        assert_eq!(event["works"] == "yes", counted, "{event}: {output:?}");
+        assert_eq!(event["works"] == "no", event["reason"].is_string(), "{event}");
+    }
+    Ok(())
+}
+
+fn a_user_sees_what_he_may_not_have() -> Outcome {
+    need::root()?;
+    let paranoid = need::sysctl("kernel/perf_event_paranoid")?;
+    if paranoid < 2 {
+        return Err(Skip::needs("kernel.perf_event_paranoid of 2 or more", paranoid));
+    }
+    let program = File::open(program()).expect("the program is built");
+    let output = Sandbox::new()
+        .unprivileged()
+        .command(format!("/proc/self/fd/{}", program.as_raw_fd()))
+        .args(["list", "--json", "sw", "tracepoint"])
+        .current_dir("/")
+        .output()
+        .expect("the program starts");
+    let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let works = |name: &str| {
+        let events = all["events"].as_array().unwrap();
+        events.iter().find(|event| event["name"] == name).map(|event| event["works"].clone())
+    };
+    assert_ne!(works("page-faults"), Some("yes".into()));
+    assert_eq!(works("context-switches"), Some("no".into()), "only the kernel switches");
+    let missing = all["cannot_be_listed"][0]["reason"].as_str();
+    let readable = missing.is_none();
+    assert!(readable || missing.is_some_and(|text| text.contains("mount")), "{missing:?}");
+    Ok(())
+}
+
+fn words_choose() -> Outcome {
+    let names = |words: &[&str]| list(&[&["--raw-dump"], words].concat());
+    assert_eq!(names(&["fault", "sw"]).lines().count(), 5);
+    assert_eq!(names(&["LLC-*-misses"]).lines().count(), 3);
+    let output = perfuse(&["list", "cycels"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean cycles"), "{output:?}");
+    Ok(())
+}
+
+fn details_are_those_of_the_machine() -> Outcome {
+    need::root()?;
+    let tracefs = need::tracefs()?;
+    let id = std::fs::read_to_string(tracefs.join("events/sched/sched_switch/id")).unwrap();
+    let id: u64 = id.trim().parse().unwrap();
+    let text = list(&["-v", "sched:sched_switch"]);
+    assert!(text.contains(&format!("type 2, config {id:#x}")) && text.contains("prev_comm: char"), "{text}");
+    let events = json(&perfuse(&["list", "--json", "sched:sched_switch"]));
+    assert_eq!(events[0]["config"][0], format!("{id:#x}"));
+    let fields: Vec<_> = events[0]["fields"].as_array().unwrap().iter().map(|field| &field["name"]).collect();
+    assert!(fields.contains(&&Value::from("next_pid")), "{fields:?}");
+    Ok(())
+}
+
+/// What a terminal of 80 columns shows is read until it contains `wanted`.
+#[track_caller]
+fn read_until(terminal: &mut File, seen: &mut String, wanted: &str) {
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut room = [0; 4096];
+    while !seen.contains(wanted) {
+        assert!(Instant::now() < end, "'{wanted}' does not appear: {seen:?}");
+        let count = terminal.read(&mut room).expect("the terminal is there");
+        *seen += &String::from_utf8_lossy(&room[..count]);
+    }
+}
+
+fn on_a_terminal_it_is_searched_by_typing() -> Outcome {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY);
+    let terminal = terminal.map_err(|error| Skip::needs("pseudo-terminals", error))?;
+    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).map_err(|error| Skip::needs("/dev/pts", error))?;
+    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&terminal, size).expect("a size");
+    let name = ptsname(&terminal, Vec::new()).expect("a name");
+    let side =
+        || File::options().read(true).write(true).open(name.to_str().unwrap()).expect("its other side");
+    let mut child = Command::new(program())
+        .arg("list")
+        .env("TERM", "xterm")
+        .stdin(Stdio::from(side()))
+        .stdout(Stdio::from(side()))
+        .stderr(Stdio::from(side()))
+        .spawn()
+        .expect("the program starts");
+    let mut terminal = File::from(terminal);
+    let mut seen = String::new();
+    read_until(&mut terminal, &mut seen, "type to search");
+    terminal.write_all(b"minor").unwrap();
+    read_until(&mut terminal, &mut seen, "needed no I/O");
+    terminal.write_all(b"\r").unwrap();
+    // The name of the event, as OSC 52 wants it.
+    read_until(&mut terminal, &mut seen, "\x1b]52;c;bWlub3ItZmF1bHRz\x07");
+    terminal.write_all(b"\x1b").unwrap();
+    // The screen from before comes back.
+    read_until(&mut terminal, &mut seen, "\x1b[?1049l");
+    assert!(child.wait().expect("it ends").success());
+    Ok(())
+}
+
+fn unfinished_names_are_completed() -> Outcome {
+    let completed = |arguments: &[&str]| -> Vec<String> {
+        let output = perfuse(&[&["complete-events"], arguments].concat());
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    };
+    assert_eq!(completed(&["--", "page-f"]), ["page-faults"]);
+    assert_eq!(completed(&["--", "cs,{CPU-CL"]), ["cs,{cpu-clock"]);
+    assert_eq!(completed(&["--metrics", "--", "insn_per_cycle,CPUS_"]), ["insn_per_cycle,CPUs_utilized"]);
+    assert!(completed(&["--", "no_such_event"]).concat().is_empty());
+    need::root()?;
+    need::tracefs()?;
+    assert!(completed(&["--", "sched:sched_swi"]).contains(&"sched:sched_switch".to_owned()));
+    // What bash makes of it, which takes a colon for the end of a word.
+    let bash = need::program("bash")?;
+    let script = r#"
+        perfuse() { "$PERFUSE" "$@"; }
+        eval "$(perfuse completions bash)"
+        COMP_LINE='perfuse stat -e cs,sched:sched_swi' COMP_POINT=${#COMP_LINE}
+        COMP_WORDS=(perfuse stat -e cs,sched : sched_swi) COMP_CWORD=5
+        _perfuse_with_events perfuse sched_swi :
+        printf '%s\n' "${COMPREPLY[@]}"
+        COMP_LINE='perfuse stat --per-c' COMP_POINT=${#COMP_LINE}
+        COMP_WORDS=(perfuse stat --per-c) COMP_CWORD=2
+        _perfuse_with_events perfuse --per-c stat
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let output = Command::new(bash).args(["-c", script]).env("PERFUSE", program()).output();
+    let output = output.expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text.lines().collect::<Vec<_>>(), ["sched_switch", "--per-core"], "{output:?}");
+    Ok(())
+}

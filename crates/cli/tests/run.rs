@@ -1,0 +1,285 @@
+//! `perfuse run`: Linux' own perf, unmodified, where the kernel refuses it.
+
+use perfuse_testkit::{Container, Outcome, Sandbox, Skip, need, perf, suite};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+suite! {
+    ends_as_the_tool_does,
+    says_why_not,
+    a_traced_perfuse_says_who_traces_it,
+    perf_stat_counts_what_linux_counts,
+    perf_record_wakes_up_as_seldom_as_on_linux,
+    docker_as_root,
+    docker_as_a_user,
+    gvisor,
+    a_tool_that_is_killed_ends_with_its_number,
+    nothing_is_left_when_perfuse_is_killed,
+    a_wish_to_stop_reaches_the_tool,
+    many_threads_and_programs,
+}
+
+fn perfuse(arguments: &[&str]) -> Command {
+    let mut command =
+        Sandbox::new().refusing_perf_event_open(libc::EPERM).command(env!("CARGO_BIN_EXE_perfuse"));
+    command.arg("run").args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    perfuse(arguments).output().expect("perfuse runs")
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn ends_as_the_tool_does() -> Outcome {
+    assert_eq!(output(&["true"]).status.code(), Some(0));
+    assert_eq!(output(&["--", "sh", "-c", "exit 3"]).status.code(), Some(3));
+    assert_eq!(output(&["sh", "-c", "kill -USR1 $$"]).status.code(), Some(128 + libc::SIGUSR1));
+    let said = output(&["sh", "-c", "echo out; echo err >&2"]);
+    assert_eq!((&*said.stdout, &*said.stderr), (&b"out\n"[..], &b"err\n"[..]));
+    Ok(())
+}
+
+fn says_why_not() -> Outcome {
+    let absent = output(&["no-such-tool"]);
+    assert_eq!(absent.status.code(), Some(127));
+    assert!(text(&absent).contains("no-such-tool: No such file or directory"), "{}", text(&absent));
+    let closed = output(&["/etc/passwd"]);
+    assert_eq!(closed.status.code(), Some(126));
+    assert_eq!(output(&[]).status.code(), Some(2));
+    Ok(())
+}
+
+fn a_traced_perfuse_says_who_traces_it() -> Outcome {
+    let inner = env!("CARGO_BIN_EXE_perfuse");
+    let nested = output(&["--", inner, "run", "true"]);
+    assert_eq!(nested.status.code(), Some(125));
+    assert!(text(&nested).contains("has one tracer only"), "{}", text(&nested));
+    Ok(())
+}
+
+/// The number before a word, in what `perf stat -x,` said.
+fn count(said: &str, event: &str) -> f64 {
+    let line = said.lines().find(|line| line.contains(&format!(",{event}")));
+    let count = line.and_then(|line| line.split(',').next()?.parse().ok());
+    count.unwrap_or_else(|| panic!("no {event} in {said}"))
+}
+
+/// Work with many faults and some time.
+const WORK: [&str; 3] =
+    ["sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; for i in 1 2 3 4 5; do /bin/true; done"];
+
+fn perf_stat_counts_what_linux_counts() -> Outcome {
+    const EVENTS: &str = "task-clock:u,page-faults:u,context-switches,cpu-migrations";
+    let stat = ["perf", "stat", "-x,", "-e", "task-clock,page-faults,context-switches", "--"];
+    let command: Vec<&str> = stat.iter().chain(&WORK).copied().collect();
+    let linux = perf::succeeds(perf::command(&command[1..])?.env("LC_ALL", "C"))?;
+    let hosted = output(&command);
+    assert!(hosted.status.success(), "{}", text(&hosted));
+    let (linux, hosted) = (text(&linux), text(&hosted));
+    let close = |event, least: f64, most: f64| {
+        let (linux, hosted) = (count(&linux, event), count(&hosted, event));
+        assert!(hosted > least * linux && hosted < most * linux, "{event}: {hosted}, and Linux has {linux}");
+    };
+    close("page-faults", 0.9, 1.1);
+    close("task-clock", 0.3, 3.0);
+    // What cannot be counted is said to be so, and the rest still is.
+    let more = output(&["perf", "stat", "-x,", "-e", &format!("{EVENTS},cycles"), "true"]);
+    assert!(text(&more).contains("<not supported>,,cycles"), "{}", text(&more));
+    assert!(count(&text(&more), "page-faults:u") > 10.0, "{}", text(&more));
+    Ok(())
+}
+
+fn number_before(said: &str, words: &str) -> u32 {
+    let before = said.split(words).next().filter(|before| before.len() < said.len());
+    let number =
+        before.and_then(|before| before.rsplit([' ', '(']).find(|word| !word.is_empty())?.parse().ok());
+    number.unwrap_or_else(|| panic!("no number before {words:?} in {said}"))
+}
+
+fn perf_record_wakes_up_as_seldom_as_on_linux() -> Outcome {
+    need::perf()?;
+    let file = std::env::temp_dir().join(format!("perfuse-run-{}.data", std::process::id()));
+    let path = file.display().to_string();
+    let recorded = output(&["perf", "record", "-F", "999", "-o", &path, "--", "sh", "-c", BUSY]);
+    let _ = std::fs::remove_file(&file);
+    let said = text(&recorded);
+    assert!(recorded.status.success(), "{said}");
+    let (woken, samples) = (number_before(&said, " times to write"), number_before(&said, " samples)"));
+    assert!(samples > 50, "{said}");
+    assert!(woken < 20, "{said}");
+    Ok(())
+}
+
+const BUSY: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+
+/// A program with frame pointers: without optimization even the leaves have them: nine tenths of its time in `inner`, called by `outer`.
+const PROGRAM: &str = "volatile unsigned long x;\n\
+    __attribute__((noinline)) void inner(long n) { for (long i = 0; i < n; i++) x += i; }\n\
+    __attribute__((noinline)) void other(long n) { for (long i = 0; i < n; i++) x += i; }\n\
+    __attribute__((noinline)) void outer(long n) { inner(9 * n); other(n); x++; }\n\
+    int main(void) { for (int i = 0; i < 250; i++) outer(100000); return 0; }\n";
+
+/// A folder with what a container is to have, removed on drop.
+struct Things(PathBuf);
+
+impl Things {
+    fn new() -> Result<Self, Skip> {
+        let cc = need::program("cc")?;
+        let things = Things(std::env::temp_dir().join(format!("perfuse-things-{}", std::process::id())));
+        std::fs::create_dir_all(&things.0).expect("a folder for temporary files");
+        std::fs::copy(env!("CARGO_BIN_EXE_perfuse"), things.0.join("perfuse")).expect("room for a copy");
+        let source = things.0.join("shares.c");
+        std::fs::write(&source, PROGRAM).expect("room for a file");
+        let mut compile = Command::new(cc);
+        compile.args(["-O0", "-g", "-fno-omit-frame-pointer", "-o"]);
+        let compiled = compile.arg(things.0.join("shares")).arg(&source).output();
+        match compiled {
+            Ok(done) if done.status.success() => Ok(things),
+            done => Err(Skip::needs("a C compiler that works", format_args!("{done:?}"))),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Things {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Share of an entry of `perf report`, in percent.
+fn share(report: &str, symbol: &str) -> f64 {
+    let line = report.lines().find(|line| line.ends_with(&format!("[.] {symbol}")));
+    let share = line.and_then(|line| line.split_whitespace().next()?.strip_suffix('%')?.parse().ok());
+    share.unwrap_or_else(|| panic!("no {symbol} in:\n{report}"))
+}
+
+/// What perf does natively, in a container that refuses it: counts, callchains by frame pointers and from
+/// copied stacks, and the ordinary report of them.
+fn perf_works_in(container: Container, exact: bool) -> Outcome {
+    need::perf()?;
+    let things = Things::new()?;
+    let container = container.show(things.path(), "/opt/things");
+    let script = "cd /tmp; run='/opt/things/perfuse run --'; program=/opt/things/shares\n\
+        $run perf stat -x, -e task-clock,page-faults $program\n\
+        for how in fp dwarf; do\n\
+          $run perf record -F 250 --call-graph $how -o $how.data -- $program 2>&1 || exit\n\
+          echo \"report of $how\"\n\
+          perf report -i $how.data --stdio --no-children -g caller 2>/dev/null\n\
+        done";
+    let output = container.run(&["sh", "-c", script])?;
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(count(&said, "task-clock") > 10.0, "{said}");
+    assert!(!exact || count(&said, "page-faults") > 30.0, "{said}");
+    let reports: Vec<&str> = said.split("report of ").collect();
+    assert_eq!(reports.len(), 3, "{said}");
+    for report in &reports[1..] {
+        let inner = share(report, "inner");
+        assert!((75.0..=100.0).contains(&inner), "{inner} in {said}");
+        let chain: Vec<&str> = report.lines().map(|line| line.trim_matches(['-', '|', ' '])).collect();
+        for caller in ["main", "outer"] {
+            assert!(chain.iter().any(|line| line.ends_with(caller)), "no {caller} in {said}");
+        }
+    }
+    Ok(())
+}
+
+fn docker_as_root() -> Outcome {
+    perf_works_in(Container::docker()?, true)
+}
+
+fn docker_as_a_user() -> Outcome {
+    perf_works_in(Container::docker()?.user(1000), true)
+}
+
+fn gvisor() -> Outcome {
+    perf_works_in(Container::gvisor()?, false)
+}
+
+fn a_tool_that_is_killed_ends_with_its_number() -> Outcome {
+    need::perf()?;
+    // What perf started goes on, and is waited for.
+    let command = "perf stat -e page-faults sleep 2 & sleep 0.3; kill -9 $!; wait $!";
+    assert_eq!(output(&["sh", "-c", command]).status.code(), Some(128 + 9));
+    Ok(())
+}
+
+/// The processes that have this among their arguments.
+fn processes_with(argument: &str) -> Vec<i32> {
+    let all = std::fs::read_dir("/proc").expect("/proc is there").filter_map(Result::ok);
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let has = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|&byte| byte == 0).any(|word| word == argument.as_bytes())
+    };
+    pids.filter(has).collect()
+}
+
+/// Waits for something, a minute at the most.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("not within a minute: {what}");
+}
+
+fn nothing_is_left_when_perfuse_is_killed() -> Outcome {
+    need::perf()?;
+    let time = format!("{}.25", 1000 + std::process::id());
+    let mut child = perfuse(&["perf", "stat", "sleep", &time]).spawn().expect("perfuse runs");
+    // perfuse, perf and sleep.
+    wait_until("three processes", || processes_with(&time).len() == 3);
+    child.kill().expect("a child can be killed");
+    child.wait().expect("an end");
+    wait_until("no process", || processes_with(&time).is_empty());
+    Ok(())
+}
+
+fn a_wish_to_stop_reaches_the_tool() -> Outcome {
+    let time = format!("{}.75", 1000 + std::process::id());
+    let script = format!("trap 'exit 7' TERM; sleep {time} & wait");
+    let mut child = perfuse(&["sh", "-c", &script]).spawn().expect("perfuse runs");
+    wait_until("the sleeper", || processes_with(&time).len() == 1);
+    // SAFETY: plain numbers.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    // What the tool left behind is waited for.
+    wait_until("the tool's end", || {
+        let left = processes_with(&time);
+        for pid in &left {
+            // SAFETY: plain numbers.
+            unsafe { libc::kill(*pid, libc::SIGKILL) };
+        }
+        left.is_empty()
+    });
+    assert_eq!(child.wait().expect("an end").code(), Some(7));
+    Ok(())
+}
+
+fn many_threads_and_programs() -> Outcome {
+    need::perf()?;
+    let command = [
+        "perf",
+        "stat",
+        "-x,",
+        "-e",
+        "page-faults",
+        "sh",
+        "-c",
+        "for i in $(seq 200); do /bin/true & done; wait",
+    ];
+    let done = output(&command);
+    assert!(done.status.success(), "{}", text(&done));
+    assert!(count(&text(&done), "page-faults") > 200.0 * 20.0, "{}", text(&done));
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! What is told to the engine of a moment of this program.
+
+use perfuse_engine::abi::record::RegsAbi;
+use perfuse_engine::{Moment, Registers};
+
+/// A moment of this program: what it was like is not known, but that there was everything.
+pub(crate) struct Program;
+
+impl Moment for Program {
+    fn is_user(&self) -> bool {
+        true
+    }
+
+    fn ip(&self) -> u64 {
+        0x40_1000
+    }
+
+    fn registers(&self, _which: Registers) -> RegsAbi {
+        RegsAbi::ABI_64
+    }
+
+    fn user_stack_left(&self) -> u64 {
+        1 << 20
+    }
+
+    fn user_stack(&self, len: usize, bytes: &mut Vec<u8>) {
+        bytes.resize(bytes.len() + len, 0);
+    }
+
+    fn physical(&self, addr: u64) -> u64 {
+        addr
+    }
+
+    fn page_size(&self, addr: u64) -> u64 {
+        if addr == 0 { 0 } else { 4096 }
+    }
+}

@@ -1,0 +1,79 @@
+//! Metrics: numbers that are made of the counts of several events, as the tables of vendors define them. What
+//! stands in such a definition is read in [`expression`]; where definitions come from is not known here.
+
+mod expression;
+mod parse;
+
+pub use expression::{Context, Expression, Function, Operator};
+pub use parse::ExpressionError;
+
+use crate::catalogue::Scale;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A metric.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metric {
+    /// Its name.
+    pub name: String,
+    /// The groups it belongs to.
+    pub groups: Vec<String>,
+    /// A sentence about it.
+    pub description: String,
+    /// What it is made of.
+    pub expression: Expression,
+    /// Not 0 where its value is to be looked at.
+    pub threshold: Option<Expression>,
+    /// What its value is to be multiplied with, and the unit it then has.
+    pub scale: Option<Scale>,
+    /// Its events must not be counted as a group.
+    pub apart: bool,
+    /// The PMU it is about, where cores are of several kinds.
+    pub pmu: Option<String>,
+}
+
+impl Metric {
+    /// Whether a name that somebody asks for is that of this metric, or of one of its groups.
+    pub fn answers_to(&self, name: &str) -> bool {
+        let same = |own: &String| own.eq_ignore_ascii_case(name);
+        name == "all" || same(&self.name) || self.groups.iter().any(same)
+    }
+}
+
+/// Reads a factor with a unit, such as `100%`, `1e-6MiB/s` or `64Bytes`. A unit alone has the factor 1.
+///
+/// ```
+/// let scale = perfuse_events::scale_unit("100%").unwrap();
+/// assert_eq!((scale.factor, scale.unit.as_str()), (100.0, "%"));
+/// ```
+pub fn scale_unit(text: &str) -> Option<Scale> {
+    let text = text.trim();
+    let length = parse::number_length(text);
+    let (factor, unit) = text.split_at(length);
+    let factor = if factor.is_empty() { 1.0 } else { factor.parse().ok()? };
+    (!text.is_empty()).then(|| Scale { factor, unit: unit.trim().into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_and_units() {
+        let read = |text| scale_unit(text).map(|scale| (scale.factor, scale.unit));
+        assert_eq!(read("1e-6MiB/s"), Some((1e-6, "MiB/s".into())));
+        assert_eq!(read("64Bytes"), Some((64.0, "Bytes".into())));
+        assert_eq!(read("1per_sec"), Some((1.0, "per_sec".into())));
+        assert_eq!(read("2.5 evs"), Some((2.5, "evs".into())));
+        assert_eq!(read("%"), Some((1.0, "%".into())));
+        assert_eq!(read(""), None);
+    }
+
+    #[test]
+    fn a_metric_answers_to_its_name_and_its_groups() {
+        let metric =
+            Metric { name: "IPC".into(), groups: alloc::vec!["Summary".into()], ..Metric::default() };
+        assert!(["ipc", "IPC", "summary", "all"].iter().all(|name| metric.answers_to(name)));
+        assert!(!metric.answers_to("IP"));
+    }
+}

@@ -1,0 +1,133 @@
+//! Tables of a processor's events and metrics, in the format of the kernel's `tools/perf/pmu-events`: JSON
+//! files of one processor in a folder, beside a `mapfile.csv` that says which folder is whose. Nothing of
+//! any vendor is in here; the tables are read from where somebody put them.
+
+mod entry;
+mod facts;
+mod folder;
+
+pub use facts::MachineFacts;
+pub use folder::{TablesError, cpuid_of_this_machine};
+
+use crate::catalogue::PmuEvent;
+use crate::metric::Metric;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use std::path::{Path, PathBuf};
+
+/// The events and metrics of one processor.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    /// Where they were read.
+    pub folder: PathBuf,
+    /// The metrics, in order of their names.
+    pub metrics: Vec<Metric>,
+    /// What groups of metrics are about, by name, as far as that is told.
+    pub groups: BTreeMap<String, String>,
+    /// What could not be read, in words.
+    pub complaints: Vec<String>,
+    /// By name, in small letters.
+    events: BTreeMap<String, Vec<TableEvent>>,
+}
+
+/// An event of a table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TableEvent {
+    /// The PMU, or what stands at the start of its name; `None`: that of the cores.
+    pub(crate) pmu: Option<String>,
+    pub(crate) event: PmuEvent,
+}
+
+/// Metrics of events that every machine has.
+const COMMON: &str = include_str!("tables/common.json");
+
+impl Tables {
+    /// Metrics of events that every machine has, which come with this crate.
+    pub fn common() -> Self {
+        let mut tables = Tables::default();
+        tables.add(COMMON, "common", &BTreeMap::new());
+        tables
+    }
+
+    /// The tables in a folder for the processor `cpuid`, and the common metrics. The folder is one of JSON
+    /// files, or has a `mapfile.csv`, or has a folder for this architecture that does. `None`: its
+    /// `mapfile.csv` does not know the processor.
+    pub fn load(folder: &Path, cpuid: &str) -> Result<Option<Self>, TablesError> {
+        folder::load(folder, cpuid)
+    }
+
+    /// Takes in a file of events and metrics by its text; what of it cannot be read is added to the complaints.
+    pub fn read(&mut self, text: &str, file: &str) {
+        self.add(text, file, &BTreeMap::new());
+    }
+
+    /// Takes in a file. `standard` are events that others refer to.
+    pub(crate) fn add(&mut self, text: &str, file: &str, standard: &BTreeMap<String, entry::Object>) {
+        let objects = match entry::objects(text) {
+            Ok(objects) => objects,
+            Err(reason) => return self.complaints.push(alloc::format!("{file}: {reason}")),
+        };
+        for object in objects {
+            match entry::read(&object, standard) {
+                Ok(entry::Entry { event, metric }) => {
+                    if let Some((name, event)) = event {
+                        self.events.entry(name).or_default().push(event);
+                    }
+                    // What stands in a vendor's table is more than what everybody has.
+                    if let Some(metric) = metric {
+                        self.metrics.retain(|own| own.name != metric.name || own.pmu != metric.pmu);
+                        self.metrics.push(metric);
+                    }
+                }
+                Err(reason) => self.complaints.push(alloc::format!("{file}: {reason}")),
+            }
+        }
+        self.metrics.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
+    /// An event of a PMU, by name in any case.
+    pub fn event(&self, pmu: &str, is_core: bool, name: &str) -> Option<PmuEvent> {
+        let events = self.events.get(&name.to_ascii_lowercase())?;
+        let found = events.iter().find(|event| event.is_of(pmu, is_core));
+        found.map(|found| found.event.clone())
+    }
+
+    /// The names of a PMU's events, in order.
+    pub fn events(&self, pmu: &str, is_core: bool) -> Vec<String> {
+        let of_it = |events: &&Vec<TableEvent>| events.iter().any(|event| event.is_of(pmu, is_core));
+        self.events.iter().filter(|(_, events)| of_it(events)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// How many events there are, whether the machine has their PMUs or not.
+    pub fn event_count(&self) -> usize {
+        self.events.len()
+    }
+
+    /// A metric by its own name, in any case; where several PMUs have one, that of `pmu`.
+    pub fn metric(&self, name: &str, pmu: Option<&str>) -> Option<&Metric> {
+        let mut named = self.metrics.iter().filter(|metric| metric.name.eq_ignore_ascii_case(name));
+        let first = named.clone().next();
+        named.find(|metric| metric.pmu.as_deref() == pmu).or(first)
+    }
+}
+
+impl TableEvent {
+    fn is_of(&self, pmu: &str, is_core: bool) -> bool {
+        match &self.pmu {
+            None => is_core,
+            // Two parts are those of a name such as hisi_sccl1_ddrc0.
+            Some(own) if own.contains(',') => {
+                let mut rest = pmu;
+                own.split(',').all(|part| match rest.find(part) {
+                    Some(at) => {
+                        rest = &rest[at + part.len()..];
+                        true
+                    }
+                    None => false,
+                })
+            }
+            Some(own) => crate::resolve::is_meant_by(own, pmu),
+        }
+    }
+}

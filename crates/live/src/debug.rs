@@ -1,0 +1,139 @@
+//! The debug registers of a tracee: watchpoints on data and breakpoints on code, a few of each thread.
+//!
+//! Linux keeps them for the tracer. They are gone with an exec, and what a thread starts has none; but they
+//! stay when the tracer goes, and then kill: who arms has to disarm.
+
+use crate::ptrace::{self, EXITKILL, Resume, Status, Tid};
+use crate::regs::Registers;
+use crate::remote;
+use perfuse_abi::{Breakpoint, Errno};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+#[cfg(target_arch = "aarch64")]
+mod arm64;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+#[cfg(target_arch = "aarch64")]
+use arm64 as arch;
+#[cfg(target_arch = "x86_64")]
+use x86 as arch;
+
+/// What a slot is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) kind: Breakpoint,
+    pub(crate) addr: u64,
+    /// Bytes; of code it does not matter.
+    pub(crate) len: u64,
+}
+
+/// `TRAP_HWBKPT`.
+const HARDWARE: i32 = 4;
+
+/// Replaces what a stopped tracee has in its debug registers. `ENOSPC`: they are taken, or there are fewer.
+pub(crate) fn arm(tid: Tid, spots: &[Spot]) -> Result<(), Errno> {
+    arch::arm(tid, spots)
+}
+
+/// Whether a SIGTRAP at which a tracee is stopped is that of a debug register. No program has any of its own:
+/// they belong to tracers.
+pub(crate) fn is_hit(tid: Tid) -> bool {
+    ptrace::signal_info(tid).is_ok_and(|info| info.si_code == HARDWARE)
+}
+
+/// Of such a SIGTRAP: which of what a tracee is armed with were hit, by their places. None of them where it was
+/// armed otherwise meanwhile. Where the hardware stops before what it watches, that is past then.
+pub(crate) fn hit(tid: Tid, armed: &[Spot]) -> Vec<usize> {
+    let info = ptrace::signal_info(tid);
+    // One that was killed meanwhile tells so next.
+    info.and_then(|info| arch::hit(tid, &info, armed)).unwrap_or_default()
+}
+
+/// Whether debug registers can be used: `Err` where they cannot be written, or what is written to them is
+/// without effect, as in gVisor. Found out once, with a process that is made for it.
+pub(crate) fn works() -> Result<(), Errno> {
+    static WORKS: OnceLock<Result<(), Errno>> = OnceLock::new();
+    *WORKS.get_or_init(try_out)
+}
+
+/// What the process that tries them out shares with this one.
+#[derive(Default)]
+struct Trial {
+    go: AtomicU32,
+    watched: AtomicU64,
+}
+
+extern "C" fn trial(argument: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: it is given a trial that lives until this process has ended.
+    let trial = unsafe { &*argument.cast::<Trial>() };
+    while trial.go.load(Ordering::Acquire) == 0 {
+        // SAFETY: no preconditions, and no errno.
+        unsafe { libc::sched_yield() };
+    }
+    trial.watched.store(1, Ordering::Relaxed);
+    0
+}
+
+fn try_out() -> Result<(), Errno> {
+    let shared = Box::new(Trial::default());
+    let mut stack = vec![0u128; 1 << 10];
+    let top = stack.as_mut_ptr_range().end;
+    let argument = std::ptr::from_ref(&*shared).cast_mut().cast();
+    // Without a signal at its end, nobody else hears of it.
+    // SAFETY: it has a stack of its own, uses nothing but the trial, and both live until it has ended: it is
+    // waited for below, on every path.
+    let child = unsafe { libc::clone(trial, top.cast(), libc::CLONE_VM, argument) };
+    if child == -1 {
+        return Err(ptrace::last());
+    }
+    let tried = try_on(child, &shared);
+    // SAFETY: plain numbers; it is our child, and has not been waited for.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    loop {
+        // SAFETY: no status is asked for.
+        let ended = unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) };
+        let errno = ptrace::last();
+        // Stops that came before its end are told, too.
+        // SAFETY: signal 0 is only asked about.
+        let there = unsafe { libc::kill(child, 0) } == 0;
+        if ended == -1 && errno != Errno::EINTR || ended == child && !there {
+            break;
+        }
+    }
+    drop((stack, shared));
+    tried
+}
+
+fn try_on(child: Tid, trial: &Trial) -> Result<(), Errno> {
+    ptrace::seize(child, EXITKILL)?;
+    ptrace::interrupt(child)?;
+    while remote::wait_for(child)? != Status::Event(ptrace::EVENT_STOP) {
+        ptrace::resume(child, Resume::Continue(0))?;
+    }
+    let addr = trial.watched.as_ptr() as u64;
+    let spot = Spot { kind: Breakpoint::W, addr, len: 8 };
+    arm(child, &[spot])?;
+    trial.go.store(1, Ordering::Release);
+    ptrace::resume(child, Resume::Continue(0))?;
+    // It ends without a trap where they have no effect.
+    let stopped = remote::wait_for(child).map_err(|_| Errno::EOPNOTSUPP)?;
+    let works = stopped == Status::Signal(libc::SIGTRAP) && is_hit(child) && hit(child, &[spot]) == [0];
+    if works { Registers::of(child).map(drop) } else { Err(Errno::EOPNOTSUPP) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_tried_out_once() {
+        let first = works();
+        assert_eq!(first, works());
+        // Nothing is left of it.
+        let mut status = 0;
+        // SAFETY: the pointer is to a live value.
+        let waited = unsafe { libc::waitpid(-1, &mut status, libc::__WCLONE | libc::WNOHANG) };
+        assert_eq!((waited, ptrace::last()), (-1, Errno::ECHILD), "{first:?}");
+    }
+}

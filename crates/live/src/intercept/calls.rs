@@ -1,0 +1,623 @@
+//! The calls of a tool, and what they are answered. Arguments are at user addresses of the tool; what is not
+//! about an event of ours goes on to the kernel unchanged.
+
+use super::files::{Descriptor, Mapped};
+use super::filter::{RINGS, WAITS, can_wait};
+use super::hands::{self, Hands, Place};
+use super::{Intercept, Process, listener};
+use crate::machine::Machine;
+use crate::ptrace::Tid;
+use crate::regs::Registers;
+use crate::remote;
+use crate::supervisor::Supervisor;
+use perfuse_abi::{Errno, OpenFlags, ioctl};
+use perfuse_engine::{AttrMemory, EventKey, Ioctl, MapRequest, OpenArguments, TaskId, UserMemory};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What becomes of a call that a filter stopped.
+enum Answer {
+    /// It is the kernel's.
+    Pass,
+    /// It is not done; this is what it answers.
+    With(Result<u64, Errno>),
+    /// It has been done: the thread is behind it.
+    Done(Result<u64, Errno>),
+}
+
+fn word(answer: Result<u64, Errno>) -> i64 {
+    answer.map_or_else(|errno| -i64::from(errno.0), |value| value as i64)
+}
+
+const SIZE_VER0: u32 = 64;
+
+/// A tool's memory from some address on.
+struct Memory {
+    tid: Tid,
+    addr: u64,
+}
+
+impl UserMemory for Memory {
+    fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
+        remote::read_exact(self.tid, self.addr.wrapping_add(offset as u64), into).map_err(|_| Errno::EFAULT)
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Errno> {
+        remote::write(self.tid, self.addr.wrapping_add(offset as u64), bytes).map_err(|_| Errno::EFAULT)
+    }
+}
+
+impl Intercept {
+    /// `perf_event_open`, refused by a SIGSYS that is about to be delivered.
+    pub(super) fn trapped(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Result<(), Errno> {
+        let mut registers = Registers::of(tid)?;
+        let answer = self.open(supervisor, tid, &registers);
+        registers.set_result(word(answer));
+        registers.give(tid)
+    }
+
+    /// A call that was stopped before it is done.
+    pub(super) fn traced(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Result<(), Errno> {
+        let mut registers = Registers::of(tid)?;
+        // Its last call is over.
+        self.closing.remove(&tid);
+        let answer = self.answer(supervisor, tid, &registers)?;
+        let closed = self.table.take_closed();
+        if !closed.is_empty() {
+            self.closing.insert(tid, closed);
+        }
+        match answer {
+            Answer::Pass => Ok(()),
+            Answer::With(answer) => {
+                registers.set_result(word(answer));
+                registers.replace_call(tid, -1)
+            }
+            Answer::Done(answer) => {
+                registers.set_result(word(answer));
+                registers.give(tid)
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        supervisor: &mut Supervisor,
+        tid: Tid,
+        registers: &Registers,
+    ) -> Result<Answer, Errno> {
+        let call = registers.call() as libc::c_long;
+        let [first, second] = [0, 1].map(|index| registers.argument(index));
+        let fd = first as i32;
+        match call {
+            libc::SYS_perf_event_open => {
+                hands::skip(tid, registers)?;
+                self.stopped_again(supervisor, tid);
+                return Ok(Answer::Done(self.open(supervisor, tid, registers)));
+            }
+            call if can_wait(call) => {
+                let arguments = std::array::from_fn(|index| registers.argument(index));
+                let answer = self.answered(supervisor.shared(), tid, call, arguments);
+                return Ok(answer.map_or(Answer::Pass, Answer::With));
+            }
+            libc::SYS_mprotect => return self.map_code(supervisor, tid),
+            libc::SYS_munmap => return Ok(self.unmap(supervisor, tid, first, second)),
+            libc::SYS_mremap => return self.remap(supervisor, tid, registers),
+            libc::SYS_mmap if registers.argument(3) & libc::MAP_FIXED as u64 != 0 => {
+                if let Answer::With(refused) = self.unmap(supervisor, tid, first, second) {
+                    return Ok(Answer::With(refused));
+                }
+            }
+            libc::SYS_close_range => {
+                self.close_range(supervisor, tid, first as u32, second as u32, registers.argument(2));
+                return Ok(Answer::Pass);
+            }
+            libc::SYS_dup3 => return self.replace(supervisor, tid, registers),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => return self.replace(supervisor, tid, registers),
+            _ => {}
+        }
+        let fd = if call == libc::SYS_mmap { registers.argument(4) as i32 } else { fd };
+        let Some(event) = self.process(tid).files.get(fd) else {
+            if call == libc::SYS_mmap && registers.argument(2) & libc::PROT_EXEC as u64 != 0 {
+                return self.map_code(supervisor, tid);
+            }
+            return Ok(Answer::Pass);
+        };
+        Ok(match call {
+            libc::SYS_close => {
+                let closed = self.close(tid, fd);
+                Self::closed(supervisor, closed);
+                Answer::Pass
+            }
+            libc::SYS_dup => self.duplicate(supervisor, tid, registers, event, 0, false)?,
+            libc::SYS_fcntl => match second as i32 {
+                command @ (libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => {
+                    let least = registers.argument(2);
+                    self.duplicate(
+                        supervisor,
+                        tid,
+                        registers,
+                        event,
+                        least,
+                        command == libc::F_DUPFD_CLOEXEC,
+                    )?
+                }
+                command => {
+                    self.control(supervisor, tid, fd, event, command, registers.argument(2));
+                    Answer::Pass
+                }
+            },
+            libc::SYS_mmap => {
+                hands::skip(tid, registers)?;
+                self.stopped_again(supervisor, tid);
+                Answer::Done(self.map(supervisor, tid, registers, event))
+            }
+            _ => Answer::Pass,
+        })
+    }
+
+    /// A call that [waits](super::listener) for its answer; `None`: it is the kernel's.
+    pub(super) fn waiting(
+        &mut self,
+        machine: &Mutex<Machine>,
+        tid: Tid,
+        call: libc::c_long,
+        arguments: [u64; 6],
+    ) -> Option<Result<u64, Errno>> {
+        {
+            let mut machine = lock(machine);
+            if let Some(task) = machine.task_of(tid) {
+                machine.stopped(task);
+            }
+        }
+        let answer = self.answered(machine, tid, call, arguments);
+        self.carry_out(&mut lock(machine));
+        answer
+    }
+
+    /// The answer to one of the calls that [can wait](can_wait) for it; `None`: it is the kernel's.
+    fn answered(
+        &mut self,
+        machine: &Mutex<Machine>,
+        tid: Tid,
+        call: libc::c_long,
+        arguments: [u64; 6],
+    ) -> Option<Result<u64, Errno>> {
+        let [first, second, third, ..] = arguments;
+        if WAITS.contains(&call) {
+            let pid = self.threads.get(&tid).copied().unwrap_or(tid);
+            if let Some(process) = self.processes.get(&pid) {
+                self.table.before_wait(&process.files);
+            }
+            return None;
+        }
+        if call == libc::SYS_prctl {
+            let enable = first as i32 == ioctl::PR_TASK_PERF_EVENTS_ENABLE;
+            return Some(caller(machine, tid).map(|caller| {
+                lock(machine).prctl(caller, enable);
+                0
+            }));
+        }
+        let event = self.process(tid).files.get(first as i32)?;
+        match call {
+            libc::SYS_read => Some(read(machine, tid, event, second, third)),
+            libc::SYS_readv => {
+                // One that reads in several parts gets the first: more would be another reading.
+                let mut part = [0; 16];
+                Some((Memory { tid, addr: second }).read(0, &mut part).and_then(|()| {
+                    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| part[at + index]));
+                    read(machine, tid, event, word(0), word(8))
+                }))
+            }
+            libc::SYS_ioctl => Some(self.ioctl(machine, tid, event, second as u32, third)),
+            _ => None,
+        }
+    }
+
+    /// Memory becomes code, which is told of.
+    fn map_code(&self, supervisor: &Supervisor, tid: Tid) -> Result<Answer, Errno> {
+        let answer = done(tid)?;
+        self.stopped_again(supervisor, tid);
+        supervisor.machine().has_mapped(tid);
+        Ok(Answer::Done(answer))
+    }
+
+    /// A tracee was stopped once more than the supervisor knows.
+    fn stopped_again(&self, supervisor: &Supervisor, tid: Tid) {
+        let mut machine = supervisor.machine();
+        if let Some(task) = machine.task_of(tid) {
+            machine.stopped(task);
+        }
+    }
+
+    /// `perf_event_open`: the thread is behind the call.
+    fn open(&mut self, supervisor: &mut Supervisor, tid: Tid, registers: &Registers) -> Result<u64, Errno> {
+        let argument = |index| registers.argument(index);
+        let mut memory = Memory { tid, addr: argument(0) };
+        let flags = OpenFlags::from_bits_retain(argument(4));
+        let [pid, cpu, group_fd] = [1, 2, 3].map(|index| argument(index) as i32);
+        let arguments = OpenArguments { pid, cpu, group_fd, flags };
+        let group = self.process(tid).files.get(group_fd);
+        let caller = caller(supervisor.shared(), tid)?;
+        let mut attr = copy_attr(&memory);
+        let size = attr.get(4..8).map(<[u8]>::to_vec);
+        let opened = supervisor.machine().open(caller, &mut attr, arguments, group);
+        // E2BIG comes with the size that there is.
+        if let (Some(before), Some(after)) = (size, attr.get(4..8)) {
+            if before != after {
+                let _ = memory.write(4, after);
+            }
+        }
+        let event = opened?;
+        let fd = self.install(tid, registers, event, flags.contains(OpenFlags::FD_CLOEXEC));
+        if fd.is_err() {
+            self.table.forget(event);
+            supervisor.machine().close(event);
+        }
+        fd
+    }
+
+    /// Makes the descriptor of a new event.
+    fn install(
+        &mut self,
+        tid: Tid,
+        registers: &Registers,
+        event: EventKey,
+        close_on_exec: bool,
+    ) -> Result<u64, Errno> {
+        let first = self.first;
+        let pipe = self.table.create(event)?.reading_end();
+        let pid = self.threads.get(&tid).copied().unwrap_or(tid);
+        let process = self.processes.entry(pid).or_default();
+        let mut hands = Hands::new(tid, registers, &mut process.page);
+        let high = process.files.count_from(first);
+        let fd = hands.open_high(pipe, first, high, close_on_exec)?;
+        if !process.filtered {
+            let listening = match (&self.listeners, self.own.upgrade()) {
+                (Some(listeners), Some(own)) => {
+                    let program = hands::owners(first, i32::MAX, true);
+                    listener::install(&mut hands, pid, fd, &program, listeners, own)
+                }
+                _ => Err(Errno::EOPNOTSUPP),
+            };
+            if listening.is_err() {
+                hands.install(&hands::owners(first, i32::MAX, false))?;
+            }
+            process.filtered = true;
+        }
+        // Of what had the number, if anything, we should have heard; it is gone now in any case.
+        let _ = self.table.install(&mut process.files, fd, Descriptor { event, close_on_exec });
+        Ok(fd as u64)
+    }
+
+    fn close(&mut self, tid: Tid, fd: i32) -> Option<EventKey> {
+        let pid = self.threads.get(&tid).copied().unwrap_or(tid);
+        let process = self.processes.get_mut(&pid)?;
+        self.table.close(&mut process.files, fd)
+    }
+
+    fn close_range(&mut self, supervisor: &mut Supervisor, tid: Tid, from: u32, to: u32, flags: u64) {
+        const CLOSE_ON_EXEC: u64 = 4;
+        let pid = self.threads.get(&tid).copied().unwrap_or(tid);
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let inside = |fd: i32| (from..=to).contains(&(fd as u32));
+        if flags & CLOSE_ON_EXEC != 0 {
+            process.files.close_on_exec_where(inside);
+            return;
+        }
+        let closed = self.table.close_all(&mut process.files, |fd, _| inside(fd));
+        Self::closed(supervisor, closed);
+    }
+
+    /// `dup` and `F_DUPFD` are done with a number that the filter knows.
+    fn duplicate(
+        &mut self,
+        supervisor: &Supervisor,
+        tid: Tid,
+        registers: &Registers,
+        event: EventKey,
+        least: u64,
+        close_on_exec: bool,
+    ) -> Result<Answer, Errno> {
+        let mut changed = *registers;
+        let command = if close_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
+        changed.set_argument(1, command as u64);
+        changed.set_argument(2, least.max(self.first as u64));
+        // It makes a descriptor that has no event yet, if this fails: of a thread that was killed.
+        changed.replace_call(tid, libc::SYS_fcntl)?;
+        let answer = done(tid)?;
+        self.stopped_again(supervisor, tid);
+        if let Ok(fd) = answer {
+            let pid = self.threads.get(&tid).copied().unwrap_or(tid);
+            let process = self.processes.entry(pid).or_default();
+            let _ = self.table.install(&mut process.files, fd as i32, Descriptor { event, close_on_exec });
+        }
+        Ok(Answer::Done(answer))
+    }
+
+    /// `dup2` and `dup3`: what had the number is closed.
+    fn replace(
+        &mut self,
+        supervisor: &mut Supervisor,
+        tid: Tid,
+        registers: &Registers,
+    ) -> Result<Answer, Errno> {
+        let [old, new] = [0, 1].map(|index| registers.argument(index) as i32);
+        let answer = done(tid)?;
+        self.stopped_again(supervisor, tid);
+        if answer.is_err() || old == new {
+            return Ok(Answer::Done(answer));
+        }
+        let first = self.first;
+        let pid = self.threads.get(&tid).copied().unwrap_or(tid);
+        let process = self.processes.entry(pid).or_default();
+        let closed = match process.files.get(old) {
+            None => self.table.close(&mut process.files, new),
+            Some(event) => {
+                let own_flags = registers.call() as libc::c_long == libc::SYS_dup3;
+                let close_on_exec = own_flags && registers.argument(2) as i32 & libc::O_CLOEXEC != 0;
+                // A number that the tool has chosen, and no filter knows.
+                if new < first && process.low.insert(new) {
+                    let mut hands = Hands::new(tid, registers, &mut process.page);
+                    hands.install(&hands::owners(new, new, false))?;
+                }
+                self.table.install(&mut process.files, new, Descriptor { event, close_on_exec })
+            }
+        };
+        Self::closed(supervisor, closed);
+        Ok(Answer::Done(answer))
+    }
+
+    /// What `fcntl` does to a descriptor that the engine has to know, too; the kernel does it to the pipe.
+    fn control(
+        &mut self,
+        supervisor: &Supervisor,
+        tid: Tid,
+        fd: i32,
+        event: EventKey,
+        command: i32,
+        argument: u64,
+    ) {
+        const F_SETSIG: i32 = 10;
+        const F_SETOWN_EX: i32 = 15;
+        if command == libc::F_SETFD {
+            let on = argument as i32 & libc::FD_CLOEXEC != 0;
+            self.process(tid).files.set_close_on_exec(fd, on);
+            return;
+        }
+        let Some(open) = self.table.get(event) else { return };
+        match command {
+            libc::F_SETFL => {
+                open.asynchronous = argument as i32 & libc::O_ASYNC != 0;
+                supervisor.machine().set_async(event, open.asynchronous);
+            }
+            F_SETSIG => open.signal = argument as i32,
+            libc::F_SETOWN => open.owner = (super::OWNER_PROCESS, argument as i32),
+            F_SETOWN_EX => {
+                let mut bytes = [0; 8];
+                if (Memory { tid, addr: argument }).read(0, &mut bytes).is_ok() {
+                    let half = |at: usize| i32::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
+                    open.owner = (half(0), half(4));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `mmap`: the thread is behind the call.
+    fn map(
+        &mut self,
+        supervisor: &Supervisor,
+        tid: Tid,
+        registers: &Registers,
+        event: EventKey,
+    ) -> Result<u64, Errno> {
+        let [addr, len, prot, flags, _, offset] = [0, 1, 2, 3, 4, 5].map(|index| registers.argument(index));
+        let page = perfuse_sys::page_size() as u64;
+        if len == 0 || offset % page != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let pages = len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)? / page;
+        let writable = prot & libc::PROT_WRITE as u64 != 0;
+        let request = MapRequest {
+            pages: pages as usize,
+            offset,
+            shared: flags & libc::MAP_TYPE as u64 != libc::MAP_PRIVATE as u64,
+            writable,
+        };
+        let caller = caller(supervisor.shared(), tid)?;
+        let memory = supervisor.machine().mmap(caller, event, request)?;
+        let process = self.process(tid);
+        let place = Place::asked(addr, flags, process.free_place(pages * page));
+        let fd = memory.as_fd().as_raw_fd();
+        let mapped = Hands::new(tid, registers, &mut process.page).map(fd, len, prot, flags, place);
+        match mapped {
+            Ok(addr) => {
+                process.rings.insert(addr, Mapped { event, len: pages * page });
+                // A ring whose end is not heard of is better than none.
+                let _ = process.watch(tid, registers, addr);
+                if let (Some(open), true) = (self.table.get(event), writable) {
+                    open.set_ring(Some(memory));
+                }
+            }
+            Err(_) => supervisor.machine().munmap(event),
+        }
+        mapped
+    }
+
+    /// Memory is about to be unmapped, or something else mapped over it. Rings go as a whole, or not.
+    fn unmap(&mut self, supervisor: &Supervisor, tid: Tid, addr: u64, len: u64) -> Answer {
+        let end = addr.saturating_add(len);
+        let rings = &mut self.process(tid).rings;
+        let touched: Vec<u64> = rings
+            .range(..end)
+            .filter(|(from, mapped)| **from + mapped.len > addr)
+            .map(|(from, _)| *from)
+            .collect();
+        if touched.iter().any(|from| *from < addr || from + rings[from].len > end) {
+            return Answer::With(Err(Errno::EINVAL));
+        }
+        let gone: Vec<Mapped> = touched.into_iter().filter_map(|from| rings.remove(&from)).collect();
+        for mapped in gone {
+            self.unmapped(supervisor, mapped);
+        }
+        Answer::Pass
+    }
+
+    /// `mremap`: a ring may move, but neither grow nor shrink.
+    fn remap(
+        &mut self,
+        supervisor: &mut Supervisor,
+        tid: Tid,
+        registers: &Registers,
+    ) -> Result<Answer, Errno> {
+        let [addr, old, new, flags] = [0, 1, 2, 3].map(|index| registers.argument(index));
+        if flags & libc::MREMAP_FIXED as u64 == 0 && new <= old {
+            return Ok(self.unmap(supervisor, tid, addr.saturating_add(new), old - new));
+        }
+        let end = addr.saturating_add(old);
+        let rings = &self.process(tid).rings;
+        let touched = rings.range(..end).filter(|(from, mapped)| **from + mapped.len > addr).count();
+        let whole = rings.get(&addr).is_some_and(|mapped| mapped.len == old && old == new);
+        if touched == 0 {
+            return Ok(Answer::Pass);
+        }
+        if !whole || touched > 1 {
+            return Ok(Answer::With(Err(if new > old { Errno::EFAULT } else { Errno::EINVAL })));
+        }
+        let answer = done(tid)?;
+        self.stopped_again(supervisor, tid);
+        if let Ok(to) = answer {
+            let process = self.process(tid);
+            if let Some(mapped) = process.rings.remove(&addr) {
+                process.rings.insert(to, mapped);
+            }
+            process.watch(tid, registers, to)?;
+        }
+        Ok(Answer::Done(answer))
+    }
+
+    fn ioctl(
+        &mut self,
+        machine: &Mutex<Machine>,
+        tid: Tid,
+        event: EventKey,
+        code: u32,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        let caller = caller(machine, tid)?;
+        let group = argument & 1 != 0;
+        let mut memory = Memory { tid, addr: argument };
+        let text;
+        let mut attr;
+        let call = match code {
+            ioctl::ENABLE => Ioctl::Enable { group },
+            ioctl::DISABLE => Ioctl::Disable { group },
+            ioctl::RESET => Ioctl::Reset { group },
+            ioctl::REFRESH => Ioctl::Refresh(argument as i32),
+            ioctl::PAUSE_OUTPUT => Ioctl::PauseOutput(argument as u32 != 0),
+            ioctl::PERIOD => {
+                let mut word = [0; 8];
+                memory.read(0, &mut word)?;
+                Ioctl::Period(u64::from_ne_bytes(word))
+            }
+            ioctl::SET_OUTPUT if argument as i32 == -1 => Ioctl::SetOutput(None),
+            ioctl::SET_OUTPUT => {
+                let target = self.process(tid).files.get(argument as i32);
+                Ioctl::SetOutput(Some(target.ok_or(Errno::EBADF)?))
+            }
+            ioctl::SET_FILTER => {
+                text = c_string(tid, argument)?;
+                Ioctl::SetFilter(&text)
+            }
+            ioctl::ID => {
+                let id = lock(machine).ioctl(caller, event, Ioctl::Id)?;
+                memory.write(0, &id.to_ne_bytes())?;
+                return Ok(0);
+            }
+            ioctl::MODIFY_ATTRIBUTES => {
+                attr = AttrMemory(&mut memory);
+                Ioctl::ModifyAttributes(&mut attr)
+            }
+            // Programs of BPF run in kernels alone.
+            ioctl::SET_BPF => return Err(Errno::EOPNOTSUPP),
+            // Only of tracepoints, which there are none of.
+            ioctl::QUERY_BPF => return Err(Errno::EINVAL),
+            _ => return Err(Errno::ENOTTY),
+        };
+        lock(machine).ioctl(caller, event, call)
+    }
+}
+
+impl Process {
+    /// Calls about memory near a ring are to be heard of. The thread is behind a system call.
+    fn watch(&mut self, tid: Tid, registers: &Registers, addr: u64) -> Result<(), Errno> {
+        let high = (addr >> 32) as u32;
+        if !self.watched.insert(high) {
+            return Ok(());
+        }
+        Hands::new(tid, registers, &mut self.page).install(&hands::memory(high))
+    }
+
+    /// An address where a ring of so many bytes fits.
+    fn free_place(&self, len: u64) -> u64 {
+        let mut from = RINGS.start;
+        for (&addr, mapped) in self.rings.range(RINGS) {
+            if addr.saturating_sub(from) >= len {
+                break;
+            }
+            from = addr + mapped.len;
+        }
+        from
+    }
+}
+
+fn caller(machine: &Mutex<Machine>, tid: Tid) -> Result<TaskId, Errno> {
+    lock(machine).task_of(tid).ok_or(Errno::ESRCH)
+}
+
+fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
+    machine.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets the kernel do the call at which a thread is stopped; what it answered.
+fn done(tid: Tid) -> Result<Result<u64, Errno>, Errno> {
+    Ok(match hands::finish(tid)?.result() {
+        error @ -4095..=-1 => Err(Errno(-error as i32)),
+        value => Ok(value as u64),
+    })
+}
+
+fn read(machine: &Mutex<Machine>, tid: Tid, event: EventKey, into: u64, room: u64) -> Result<u64, Errno> {
+    let mut bytes = Vec::new();
+    let room = usize::try_from(room).unwrap_or(usize::MAX);
+    lock(machine).read(event, room, &mut bytes)?;
+    Memory { tid, addr: into }.write(0, &bytes)?;
+    Ok(bytes.len() as u64)
+}
+
+/// As much of an attr as the engine may want to see, and is there.
+fn copy_attr(memory: &Memory) -> Vec<u8> {
+    let mut attr = vec![0; 8];
+    if memory.read(0, &mut attr).is_err() {
+        return Vec::new();
+    }
+    let size = match u32::from_ne_bytes([attr[4], attr[5], attr[6], attr[7]]) {
+        0 => SIZE_VER0,
+        size => size,
+    };
+    let size = size.min(perfuse_sys::page_size() as u32).max(8);
+    let mut whole = vec![0; size as usize];
+    if memory.read(0, &mut whole).is_ok() { whole } else { attr }
+}
+
+/// A text that ends with a NUL and is shorter than a page.
+fn c_string(tid: Tid, addr: u64) -> Result<String, Errno> {
+    let mut bytes = vec![0; perfuse_sys::page_size()];
+    let got = remote::read(tid, addr, &mut bytes).map_err(|_| Errno::EFAULT)?;
+    match bytes[..got].iter().position(|&byte| byte == 0) {
+        Some(end) => String::from_utf8(bytes[..end].to_vec()).map_err(|_| Errno::EINVAL),
+        None if got == bytes.len() => Err(Errno::EINVAL),
+        None => Err(Errno::EFAULT),
+    }
+}

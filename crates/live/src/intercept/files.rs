@@ -1,0 +1,269 @@
+//! What processes have open: which descriptor number is which event, and the pipes behind the numbers.
+//!
+//! In the tool a descriptor of an event is the reading end of a pipe. So `poll(2)`, `epoll(7)`, `O_ASYNC`
+//! and its signals, close-on-exec, inheritance by fork and passing it on are the kernel's affair, not
+//! emulated. The writing end is the supervisor's: a byte in the pipe says that the event is ready, and
+//! closing the end that it is over.
+
+use crate::memory::Shared;
+use crate::ptrace;
+use perfuse_abi::Errno;
+use perfuse_abi::page::offset;
+use perfuse_engine::{EventKey, Memory as _};
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The descriptors of events that a process has.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Files {
+    numbers: BTreeMap<i32, Descriptor>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Descriptor {
+    pub(super) event: EventKey,
+    pub(super) close_on_exec: bool,
+}
+
+impl Files {
+    pub(super) fn get(&self, fd: i32) -> Option<EventKey> {
+        self.numbers.get(&fd).map(|descriptor| descriptor.event)
+    }
+
+    pub(super) fn number_of(&self, event: EventKey) -> Option<i32> {
+        self.numbers.iter().find(|(_, descriptor)| descriptor.event == event).map(|(fd, _)| *fd)
+    }
+
+    /// How many numbers from `first` on there are.
+    pub(super) fn count_from(&self, first: i32) -> usize {
+        self.numbers.range(first..).count()
+    }
+
+    pub(super) fn set_close_on_exec(&mut self, fd: i32, on: bool) {
+        if let Some(descriptor) = self.numbers.get_mut(&fd) {
+            descriptor.close_on_exec = on;
+        }
+    }
+
+    /// `close_range(2)` with `CLOSE_RANGE_CLOEXEC`.
+    pub(super) fn close_on_exec_where(&mut self, which: impl Fn(i32) -> bool) {
+        for (_, descriptor) in self.numbers.iter_mut().filter(|(fd, _)| which(**fd)) {
+            descriptor.close_on_exec = true;
+        }
+    }
+
+    fn events(&self) -> impl Iterator<Item = EventKey> + '_ {
+        self.numbers.values().map(|descriptor| descriptor.event)
+    }
+}
+
+/// A ring that a process has mapped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mapped {
+    pub(super) event: EventKey,
+    pub(super) len: u64,
+}
+
+/// An open event, as all its descriptors share it.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// How many descriptors there are, in all processes.
+    descriptors: usize,
+    read: OwnedFd,
+    /// Gone once the event is over.
+    write: Option<OwnedFd>,
+    /// There is a byte in the pipe.
+    full: bool,
+    /// A wait was entered since the byte came.
+    seen: bool,
+    /// Its ring, if the reader moves the tail of it.
+    ring: Option<Arc<Shared>>,
+    /// `O_ASYNC`.
+    pub(super) asynchronous: bool,
+    /// `F_SETSIG`; 0: SIGIO without details.
+    pub(super) signal: i32,
+    /// `F_SETOWN`, `F_SETOWN_EX`: type (`F_OWNER_*`) and number.
+    pub(super) owner: (i32, i32),
+}
+
+/// `F_OWNER_PID`.
+pub(super) const OWNER_PROCESS: i32 = 1;
+
+impl Open {
+    fn new() -> Result<Self, Errno> {
+        let mut ends = [0; 2];
+        // SAFETY: the pointer is to two live numbers.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } == -1 {
+            return Err(ptrace::last());
+        }
+        // SAFETY: fresh descriptors that nobody else has.
+        let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        Ok(Open {
+            descriptors: 0,
+            read,
+            write: Some(write),
+            full: false,
+            seen: false,
+            ring: None,
+            asynchronous: false,
+            signal: 0,
+            owner: (OWNER_PROCESS, 0),
+        })
+    }
+
+    /// The end for the tool.
+    pub(super) fn reading_end(&self) -> RawFd {
+        self.read.as_raw_fd()
+    }
+
+    /// Who waits for it is woken, and told that there is something to read.
+    pub(super) fn wake(&mut self) {
+        if !self.full {
+            self.put();
+        }
+    }
+
+    /// Sends the signal that `O_ASYNC` stands for: the kernel does with each byte.
+    pub(super) fn signal(&mut self) {
+        self.drain();
+        self.put();
+    }
+
+    fn put(&mut self) {
+        let Some(write) = &self.write else { return };
+        // SAFETY: one byte of a live byte is written.
+        let put = unsafe { libc::write(write.as_raw_fd(), [0u8].as_ptr().cast(), 1) };
+        self.full = put == 1;
+        self.seen = false;
+    }
+
+    fn drain(&mut self) {
+        let mut bytes = [0u8; 16];
+        // SAFETY: no more than the bytes that live there are read; the pipe does not block.
+        unsafe { libc::read(self.read.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+        self.full = false;
+    }
+
+    /// What it measured is over: it stays ready for good (`POLLHUP`).
+    pub(super) fn hang_up(&mut self) {
+        self.drain();
+        self.write = None;
+    }
+
+    /// Somebody is about to wait. Linux takes the readiness away when it is asked for it (rule G20), while a
+    /// pipe stays readable. So the byte is taken out as soon as it was seen or has been heeded: all that is
+    /// in the ring has been read.
+    pub(super) fn before_wait(&mut self) {
+        if !self.full {
+            return;
+        }
+        let old = std::mem::replace(&mut self.seen, true);
+        if self.ring.as_ref().map_or(old, |ring| is_empty(ring)) {
+            self.drain();
+        }
+    }
+
+    pub(super) fn set_ring(&mut self, ring: Option<Arc<Shared>>) {
+        self.ring = ring;
+    }
+}
+
+/// The reader has caught up with the writer.
+fn is_empty(ring: &Shared) -> bool {
+    let word = |offset: usize| ring.words()[offset / 8].load(Ordering::Acquire);
+    word(offset::DATA_HEAD) == word(offset::DATA_TAIL)
+}
+
+/// All open events, and who has them.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    open: BTreeMap<EventKey, Open>,
+    /// Those with `O_ASYNC` that nobody has any longer.
+    closed: Vec<Open>,
+}
+
+impl Table {
+    /// A new event gets its pipe: `EMFILE`, `ENFILE`.
+    pub(super) fn create(&mut self, event: EventKey) -> Result<&mut Open, Errno> {
+        let open = Open::new()?;
+        self.open.insert(event, open);
+        self.open.get_mut(&event).ok_or(Errno::ENFILE)
+    }
+
+    pub(super) fn get(&mut self, event: EventKey) -> Option<&mut Open> {
+        self.open.get_mut(&event)
+    }
+
+    /// An event that got no descriptor after all.
+    pub(super) fn forget(&mut self, event: EventKey) {
+        self.open.remove(&event);
+    }
+
+    /// A descriptor is made, in place of what had its number. The answer is an event that nobody has any
+    /// longer because of that.
+    pub(super) fn install(&mut self, files: &mut Files, fd: i32, new: Descriptor) -> Option<EventKey> {
+        if let Some(open) = self.open.get_mut(&new.event) {
+            open.descriptors += 1;
+        }
+        let old = files.numbers.insert(fd, new);
+        old.and_then(|old| self.release(old.event))
+    }
+
+    /// A descriptor is closed; see [`install`](Self::install).
+    pub(super) fn close(&mut self, files: &mut Files, fd: i32) -> Option<EventKey> {
+        let old = files.numbers.remove(&fd)?;
+        self.release(old.event)
+    }
+
+    /// All descriptors that are so are closed.
+    pub(super) fn close_all(
+        &mut self,
+        files: &mut Files,
+        which: impl Fn(i32, &Descriptor) -> bool,
+    ) -> Vec<EventKey> {
+        let closed: Vec<i32> = files
+            .numbers
+            .iter()
+            .filter(|(fd, descriptor)| which(**fd, descriptor))
+            .map(|(fd, _)| *fd)
+            .collect();
+        closed.into_iter().filter_map(|fd| self.close(files, fd)).collect()
+    }
+
+    /// A process got a copy.
+    pub(super) fn copied(&mut self, files: &Files) {
+        for event in files.events() {
+            if let Some(open) = self.open.get_mut(&event) {
+                open.descriptors += 1;
+            }
+        }
+    }
+
+    fn release(&mut self, event: EventKey) -> Option<EventKey> {
+        let open = self.open.get_mut(&event)?;
+        open.descriptors -= 1;
+        if open.descriptors > 0 {
+            return None;
+        }
+        self.closed.extend(self.open.remove(&event).filter(|open| open.asynchronous));
+        Some(event)
+    }
+
+    /// What has been closed since this was asked last, and must be kept until the process has closed it too: the
+    /// end of the writers would be a signal.
+    pub(super) fn take_closed(&mut self) -> Vec<Open> {
+        std::mem::take(&mut self.closed)
+    }
+
+    /// Somebody with these descriptors is about to wait.
+    pub(super) fn before_wait(&mut self, files: &Files) {
+        for event in files.events() {
+            if let Some(open) = self.open.get_mut(&event) {
+                open.before_wait();
+            }
+        }
+    }
+}

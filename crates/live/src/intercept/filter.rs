@@ -1,0 +1,417 @@
+//! The seccomp filters that bring a tool's calls to the supervisor, and nobody else's.
+//!
+//! There are three. The first is put on the tool before its exec and thus on all that it starts: it knows
+//! `perf_event_open(2)` alone, so a measured program pays for it as good as nothing. The second is put on a
+//! process when it opens its first event: it knows the calls about descriptors of events, which have
+//! high numbers, and those about memory where rings are mapped, or code.
+//!
+//! A filter that was there before may refuse a call with an errno, as Docker's does with
+//! `perf_event_open`. That beats a filter that wants it traced; only `SECCOMP_RET_TRAP` beats that.
+
+use std::ops::Range;
+
+/// The low 16 bits of an answer, by which the supervisor knows calls that its own filters stopped.
+pub(crate) const MARK: u16 = 0x7065;
+
+/// How `perf_event_open` is brought to the supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// By a ptrace event.
+    Trace,
+    /// By a SIGSYS, which also gets past a filter that refuses the call.
+    Trap,
+}
+
+impl Means {
+    fn answer(self) -> u32 {
+        let action = match self {
+            Means::Trace => libc::SECCOMP_RET_TRACE,
+            Means::Trap => libc::SECCOMP_RET_TRAP,
+        };
+        action | u32::from(MARK)
+    }
+}
+
+/// Addresses where rings are put: 2^32 bytes, so that one comparison finds them. Programs and libraries lie
+/// elsewhere, on both architectures.
+pub(crate) const RINGS: Range<u64> = RINGS_HIGH << 32..(RINGS_HIGH + 1) << 32;
+const RINGS_HIGH: u64 = 0x6b00;
+
+/// The architecture of `struct seccomp_data`. Calls of 32-bit programs have another one, those of x32
+/// other numbers, and both are let pass.
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xc000_00b7;
+
+/// Places in `struct seccomp_data`.
+const CALL: u32 = 0;
+const ARCH_AT: u32 = 4;
+const fn low(argument: u32) -> u32 {
+    16 + 8 * argument
+}
+const fn high(argument: u32) -> u32 {
+    low(argument) + 4
+}
+
+/// Calls that sleep until descriptors are ready.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const WAITS: &[libc::c_long] = &[
+    libc::SYS_poll,
+    libc::SYS_ppoll,
+    libc::SYS_select,
+    libc::SYS_pselect6,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+];
+#[cfg(target_arch = "aarch64")]
+pub(crate) const WAITS: &[libc::c_long] =
+    &[libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
+
+/// Calls that are answered without anything being done to the thread that calls, so that it may
+/// [wait](super::listener) for the answer: of these, and [`WAITS`].
+const ANSWERED: &[libc::c_long] = &[libc::SYS_read, libc::SYS_readv, libc::SYS_ioctl, libc::SYS_prctl];
+
+pub(crate) fn can_wait(call: libc::c_long) -> bool {
+    ANSWERED.contains(&call) || WAITS.contains(&call)
+}
+
+/// Calls whose first argument is a descriptor.
+const OF_DESCRIPTORS: &[libc::c_long] =
+    &[libc::SYS_read, libc::SYS_readv, libc::SYS_close, libc::SYS_dup, libc::SYS_fcntl];
+
+#[cfg(target_arch = "x86_64")]
+const REPLACING: &[libc::c_long] = &[libc::SYS_dup2, libc::SYS_dup3];
+#[cfg(target_arch = "aarch64")]
+const REPLACING: &[libc::c_long] = &[libc::SYS_dup3];
+
+/// A program for `SECCOMP_MODE_FILTER`.
+pub(crate) type Program = Vec<libc::sock_filter>;
+
+fn statement(code: u32, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+fn load(at: u32) -> libc::sock_filter {
+    statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at)
+}
+
+fn answer(value: u32) -> libc::sock_filter {
+    statement(libc::BPF_RET | libc::BPF_K, value)
+}
+
+/// Goes on `yes` or `no` instructions further.
+fn branch(comparison: u32, k: u32, yes: u8, no: u8) -> libc::sock_filter {
+    let code = (libc::BPF_JMP | comparison | libc::BPF_K) as u16;
+    libc::sock_filter { code, jt: yes, jf: no, k }
+}
+
+const PASS: u32 = libc::SECCOMP_RET_ALLOW;
+/// `SECCOMP_RET_USER_NOTIF`.
+const WAIT: u32 = 0x7fc0_0000;
+
+/// Lets calls of other architectures pass, and loads the call's number.
+fn begin() -> Program {
+    vec![load(ARCH_AT), branch(libc::BPF_JEQ, ARCH, 1, 0), answer(PASS), load(CALL)]
+}
+
+/// Adds what is asked about one call; the answer is whether the last comparison of `test` holds, each
+/// jumping to the next instruction or to `PASS`, the one at the end. `waiting`: it waits for its answer, if
+/// [it can](can_wait).
+fn about(program: &mut Program, call: libc::c_long, waiting: bool, test: &[libc::sock_filter]) {
+    let skip = test.len() as u8 + 2;
+    let action = if waiting && can_wait(call) { WAIT } else { libc::SECCOMP_RET_TRACE };
+    program.push(branch(libc::BPF_JEQ, call as u32, 0, skip));
+    program.extend_from_slice(test);
+    program.extend([answer(action | u32::from(MARK)), answer(PASS)]);
+}
+
+/// The filter for everybody.
+pub(crate) fn for_all(means: Means) -> Program {
+    let mut program = begin();
+    program.extend([
+        branch(libc::BPF_JEQ, libc::SYS_perf_event_open as u32, 0, 1),
+        answer(means.answer()),
+        answer(PASS),
+    ]);
+    program
+}
+
+/// The filter for a process that has events, whose descriptors are numbers from `first` to `last`.
+pub(crate) fn for_owners(first: u32, last: u32, waiting: bool) -> Program {
+    let mut program = begin();
+    let mut about = |call, test: &[libc::sock_filter]| about(&mut program, call, waiting, test);
+    // Whether argument `n` is such a number: jumps to the second or the third instruction after these three.
+    let number = |n| [load(low(n)), branch(libc::BPF_JGE, first, 0, 2), branch(libc::BPF_JGT, last, 1, 0)];
+    for &call in OF_DESCRIPTORS {
+        about(call, &number(0));
+    }
+    // Rings, and code, which is told of.
+    let [load_fd, from, to] = number(4);
+    let code = [
+        load_fd,
+        libc::sock_filter { jf: 1, ..from },
+        libc::sock_filter { jt: 0, jf: 3, ..to },
+        load(low(2)),
+        statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, libc::PROT_EXEC as u32),
+        branch(libc::BPF_JEQ, libc::PROT_EXEC as u32, 0, 1),
+    ];
+    about(libc::SYS_mmap, &code);
+    about(libc::SYS_mprotect, &code[3..]);
+    for &call in REPLACING {
+        let [load_0, from_0, to_0] = number(0);
+        let [load_1, from_1, to_1] = number(1);
+        // The first number is: the answer is four instructions on. Else the second one is looked at.
+        let from_0 = libc::sock_filter { jf: 1, ..from_0 };
+        let to_0 = libc::sock_filter { jt: 0, jf: 3, ..to_0 };
+        about(call, &[load_0, from_0, to_0, load_1, from_1, to_1]);
+    }
+    // Up to the highest number that is closed.
+    about(libc::SYS_close_range, &[load(low(1)), branch(libc::BPF_JGE, first, 0, 1)]);
+    about(
+        libc::SYS_ioctl,
+        &[
+            load(low(1)),
+            statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0xff00),
+            branch(libc::BPF_JEQ, u32::from(b'$') << 8, 0, 1),
+        ],
+    );
+    about(
+        libc::SYS_prctl,
+        &[
+            load(low(0)),
+            branch(libc::BPF_JEQ, libc::PR_TASK_PERF_EVENTS_DISABLE as u32, 1, 0),
+            branch(libc::BPF_JEQ, libc::PR_TASK_PERF_EVENTS_ENABLE as u32, 0, 1),
+        ],
+    );
+    for &call in WAITS {
+        about(call, &[]);
+    }
+    program.push(answer(PASS));
+    program
+}
+
+/// The filter for a process that has mapped a ring: calls that change memory near it. `high`: the upper half
+/// of its address.
+pub(crate) fn for_memory(high_half: u32) -> Program {
+    let mut program = begin();
+    let near = |yes, no| [load(high(0)), branch(libc::BPF_JEQ, high_half, yes, no)];
+    for call in [libc::SYS_munmap, libc::SYS_mremap] {
+        about(&mut program, call, false, &near(0, 1));
+    }
+    // What is mapped exactly there replaces what was there.
+    let exactly = libc::MAP_FIXED as u32;
+    let [at, same] = near(0, 4);
+    let flags = [
+        load(low(3)),
+        statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, exactly),
+        branch(libc::BPF_JEQ, exactly, 0, 1),
+    ];
+    about(&mut program, libc::SYS_mmap, false, &[&[at, same][..], &flags].concat());
+    program.push(answer(PASS));
+    program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `struct seccomp_data`.
+    #[derive(Clone, Copy, Debug)]
+    struct Data {
+        call: u32,
+        arch: u32,
+        arguments: [u64; 6],
+    }
+
+    impl Data {
+        fn new(call: libc::c_long, arguments: [u64; 6]) -> Self {
+            Data { call: call as u32, arch: ARCH, arguments }
+        }
+
+        fn word(&self, at: u32) -> u32 {
+            match at {
+                CALL => self.call,
+                ARCH_AT => self.arch,
+                8 | 12 => 0xdead_beef,
+                at => {
+                    let argument = self.arguments[(at as usize - 16) / 8];
+                    if at % 8 == 0 { argument as u32 } else { (argument >> 32) as u32 }
+                }
+            }
+        }
+    }
+
+    /// What the kernel would do with a program, for the instructions that are used here.
+    fn run(program: &[libc::sock_filter], data: &Data) -> u32 {
+        const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+        const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
+        const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+        let (mut at, mut register) = (0, 0u32);
+        loop {
+            let step = program[at];
+            at += 1;
+            let holds = match u32::from(step.code) & 0xf0 {
+                libc::BPF_JEQ => register == step.k,
+                libc::BPF_JGE => register >= step.k,
+                _ => register > step.k,
+            };
+            match u32::from(step.code) {
+                LOAD => register = data.word(step.k),
+                AND => register &= step.k,
+                RETURN => return step.k,
+                code => {
+                    assert_eq!(code & 0x7, libc::BPF_JMP, "an instruction that is not used here");
+                    at += usize::from(if holds { step.jt } else { step.jf });
+                }
+            }
+        }
+    }
+
+    const FIRST: u32 = 768;
+    const LAST: u32 = i32::MAX as u32;
+
+    /// What the second filter is for, in words of Rust.
+    fn is_ours(data: &Data) -> bool {
+        if data.arch != ARCH {
+            return false;
+        }
+        let call = libc::c_long::from(data.call);
+        let number = |n: usize| (FIRST..=LAST).contains(&(data.arguments[n] as u32));
+        if OF_DESCRIPTORS.contains(&call) {
+            number(0)
+        } else if REPLACING.contains(&call) {
+            number(0) || number(1)
+        } else if WAITS.contains(&call) {
+            true
+        } else {
+            match call {
+                libc::SYS_mmap => number(4) || data.arguments[2] & 4 != 0,
+                libc::SYS_mprotect => data.arguments[2] & 4 != 0,
+                libc::SYS_close_range => data.arguments[1] as u32 >= FIRST,
+                libc::SYS_ioctl => data.arguments[1] as u32 & 0xff00 == 0x2400,
+                libc::SYS_prctl => matches!(data.arguments[0] as u32, 31 | 32),
+                _ => false,
+            }
+        }
+    }
+
+    /// What the third filter is for.
+    fn is_near_rings(data: &Data) -> bool {
+        let near = RINGS.contains(&data.arguments[0]);
+        match libc::c_long::from(data.call) {
+            libc::SYS_munmap | libc::SYS_mremap => near,
+            libc::SYS_mmap => near && data.arguments[3] & libc::MAP_FIXED as u64 != 0,
+            _ => false,
+        }
+    }
+
+    fn numbers() -> impl Iterator<Item = u32> {
+        0..1024
+    }
+
+    #[test]
+    fn the_first_filter_stops_one_call() {
+        for means in [Means::Trace, Means::Trap] {
+            let program = for_all(means);
+            for call in numbers() {
+                let stops = run(&program, &Data::new(call.into(), [0; 6])) != PASS;
+                assert_eq!(stops, call == libc::SYS_perf_event_open as u32, "call {call}");
+            }
+            let answer = run(&program, &Data::new(libc::SYS_perf_event_open, [0; 6]));
+            assert_eq!(answer, means.answer());
+        }
+    }
+
+    /// Arguments of interest: around descriptors, commands, options, addresses.
+    const VALUES: [u64; 24] = [
+        0,
+        1,
+        3,
+        31,
+        32,
+        33,
+        FIRST as u64 - 1,
+        FIRST as u64,
+        FIRST as u64 + 1,
+        0x2400,
+        0x2405,
+        0x5401,
+        0x8008_2407,
+        0x4004_2304,
+        i32::MAX as u64,
+        i32::MAX as u64 + 1,
+        u32::MAX as u64,
+        u64::MAX,
+        1 << 32,
+        (1 << 32) + FIRST as u64,
+        RINGS.start - 1,
+        RINGS.start,
+        RINGS.end - 4096,
+        RINGS.end,
+    ];
+
+    #[test]
+    fn the_other_filters_stop_what_they_are_for_and_nothing_else() {
+        stops_exactly(&for_owners(FIRST, LAST, false), is_ours);
+        stops_exactly(&for_owners(FIRST, LAST, true), is_ours);
+        stops_exactly(&for_memory((RINGS.start >> 32) as u32), is_near_rings);
+    }
+
+    fn stops_exactly(program: &Program, wanted: fn(&Data) -> bool) {
+        let mut stopped = 0;
+        for call in numbers() {
+            for place in 0..6 {
+                for value in VALUES {
+                    for other in [5, FIRST as u64 + 7, RINGS.start + 0x17, u64::MAX] {
+                        let mut arguments = [other; 6];
+                        arguments[place] = value;
+                        let data = Data::new(call.into(), arguments);
+                        let answer = run(program, &data);
+                        let waits = answer == WAIT | u32::from(MARK);
+                        let stops = waits || answer == libc::SECCOMP_RET_TRACE | u32::from(MARK);
+                        assert_eq!(stops, wanted(&data), "{data:x?}");
+                        assert!(stops || answer == PASS, "{data:x?}");
+                        assert!(!waits || can_wait(call.into()), "{data:x?}");
+                        stopped += u32::from(stops);
+                    }
+                }
+            }
+        }
+        assert!(stopped > 10, "{stopped}");
+    }
+
+    #[test]
+    fn calls_of_other_architectures_pass() {
+        let programs =
+            [for_all(Means::Trap), for_all(Means::Trace), for_owners(FIRST, LAST, true), for_memory(0x7f00)];
+        for call in numbers().chain(numbers().map(|call| call | 0x4000_0000)) {
+            for program in &programs {
+                // i386, arm, and x32, whose calls have a bit of their own.
+                for arch in [0x4000_0003, 0x4000_0028, ARCH] {
+                    let data = Data { call, arch, arguments: [FIRST.into(); 6] };
+                    if arch != ARCH || call >= 0x4000_0000 {
+                        assert_eq!(run(program, &data), PASS, "{data:x?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernel_takes_them() {
+        for program in
+            [for_all(Means::Trap), for_all(Means::Trace), for_owners(FIRST, LAST, true), for_memory(0)]
+        {
+            assert!(program.len() < 4000 / 8, "{}", program.len());
+            // Every jump stays inside, and the last instruction is an answer.
+            for (at, step) in program.iter().enumerate() {
+                if u32::from(step.code) & 7 == libc::BPF_JMP {
+                    assert!(at + 1 + usize::from(step.jt.max(step.jf)) < program.len());
+                }
+            }
+            assert_eq!(program.last().map(|last| u32::from(last.code)), Some(libc::BPF_RET | libc::BPF_K));
+        }
+    }
+}

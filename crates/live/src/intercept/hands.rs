@@ -1,0 +1,268 @@
+//! What the supervisor has a stopped tool do for it: system calls with arguments in a page of the tool's own.
+
+use super::filter::{self, Program};
+use crate::proc;
+use crate::ptrace::{self, Resume, Status, Tid};
+use crate::regs::{Registers, SYSCALL_INSTRUCTION};
+use crate::remote;
+use perfuse_abi::Errno;
+use std::os::fd::RawFd;
+
+/// Bytes of the page.
+const ROOM: u64 = 4096;
+
+/// `MAP_FIXED_NOREPLACE`.
+const NOT_OVER_OTHERS: i32 = 0x10_0000;
+
+/// A thread that is stopped where it can do system calls for us.
+#[derive(Debug)]
+pub(super) struct Hands<'a> {
+    tid: Tid,
+    /// The address of an instruction that calls the system.
+    site: u64,
+    /// The page, once there is one.
+    page: &'a mut Option<u64>,
+    /// Once there was a call.
+    calls: Option<remote::Calls>,
+}
+
+/// `SECCOMP_SET_MODE_FILTER` and `SECCOMP_FILTER_FLAG_TSYNC`.
+const SET_FILTER: u64 = 1;
+const ALL_THREADS: u64 = 1;
+
+impl<'a> Hands<'a> {
+    /// Those of a thread that is right behind a system call, with these registers.
+    pub(super) fn new(tid: Tid, registers: &Registers, page: &'a mut Option<u64>) -> Self {
+        Hands { tid, site: registers.ip() - SYSCALL_INSTRUCTION.len() as u64, page, calls: None }
+    }
+
+    /// Those of a thread whose program has just been replaced, at the end of that call.
+    pub(super) fn of_new_program(tid: Tid, page: &'a mut Option<u64>) -> Result<Self, Errno> {
+        let site = remote::syscall_site(tid).or_else(|_| site_near(tid, Registers::of(tid)?.ip()))?;
+        Ok(Hands { tid, site, page, calls: None })
+    }
+
+    fn call(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
+        let calls = match &mut self.calls {
+            Some(calls) => calls,
+            none => none.insert(remote::Calls::begin(self.tid, self.site)?),
+        };
+        calls.call(call, arguments)
+    }
+
+    /// Puts bytes where the thread's system calls can read them.
+    fn put(&mut self, bytes: &[u8]) -> Result<u64, Errno> {
+        debug_assert!(bytes.len() as u64 <= ROOM, "what is put is short");
+        let page = match *self.page {
+            Some(page) => page,
+            None => {
+                let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+                let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+                let page = self.call(libc::SYS_mmap, [0, ROOM, prot, flags, u64::MAX, 0])?;
+                *self.page = Some(page);
+                page
+            }
+        };
+        remote::write(self.tid, page, bytes)?;
+        Ok(page)
+    }
+
+    /// Promises the kernel never to gain rights by exec, without which filters are for root alone.
+    pub(super) fn renounce_privileges(&mut self) -> Result<(), Errno> {
+        self.call(libc::SYS_prctl, [libc::PR_SET_NO_NEW_PRIVS as u64, 1, 0, 0, 0, 0]).map(drop)
+    }
+
+    /// Puts a filter on all threads of the process.
+    pub(super) fn install(&mut self, program: &Program) -> Result<(), Errno> {
+        let page = self.put_filter(program)?;
+        match self.call(libc::SYS_seccomp, [SET_FILTER, ALL_THREADS, page, 0, 0, 0])? {
+            0 => Ok(()),
+            // Threads with filters of their own: at least this one.
+            _ => self.call(libc::SYS_seccomp, [SET_FILTER, 0, page, 0, 0, 0]).map(drop),
+        }
+    }
+
+    /// The same with a listener, whose descriptor is the answer: `EINVAL` before Linux 5.19, `EBUSY` where
+    /// another filter has one, `ESRCH` for threads with filters of their own.
+    pub(super) fn install_with_listener(&mut self, program: &Program) -> Result<u64, Errno> {
+        // Calls that are being answered are not begun again because of a signal.
+        const WAIT_KILLABLE: u64 = 32;
+        const LISTENER: u64 = 8;
+        const OR_ESRCH: u64 = 16;
+        let page = self.put_filter(program)?;
+        let flags = ALL_THREADS | OR_ESRCH | LISTENER | WAIT_KILLABLE;
+        self.call(libc::SYS_seccomp, [SET_FILTER, flags, page, 0, 0, 0])
+    }
+
+    /// The address of the filter's `struct sock_fprog`.
+    fn put_filter(&mut self, program: &Program) -> Result<u64, Errno> {
+        // struct sock_fprog: a number, padding, a pointer; the program follows it.
+        const HEADER: u64 = 16;
+        let mut bytes = (program.len() as u64).to_ne_bytes().to_vec();
+        bytes.resize(HEADER as usize, 0);
+        for step in program {
+            bytes.extend(step.code.to_ne_bytes());
+            bytes.extend([step.jt, step.jf]);
+            bytes.extend(step.k.to_ne_bytes());
+        }
+        let page = self.put(&bytes)?;
+        bytes[8..16].copy_from_slice(&(page + HEADER).to_ne_bytes());
+        self.put(&bytes[..HEADER as usize])
+    }
+
+    /// Opens what the supervisor has as descriptor `fd`.
+    fn open(&mut self, fd: RawFd, flags: i32) -> Result<u64, Errno> {
+        let path = format!("/proc/{}/fd/{fd}\0", std::process::id());
+        let path = self.put(path.as_bytes())?;
+        self.call(libc::SYS_openat, [libc::AT_FDCWD as u64, path, flags as u64, 0, 0, 0])
+    }
+
+    pub(super) fn close(&mut self, fd: u64) {
+        // One that was just opened can be closed.
+        let _ = self.call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+    }
+
+    /// Opens what the supervisor has as descriptor `fd`, under the lowest free number from `first` on:
+    /// `EMFILE`. `high`: how many such numbers the process has.
+    pub(super) fn open_high(
+        &mut self,
+        fd: RawFd,
+        first: i32,
+        high: usize,
+        close_on_exec: bool,
+    ) -> Result<i32, Errno> {
+        let low = self.open(fd, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC)?;
+        // Linux would have given those the numbers from here on.
+        if limit(self.tid).is_some_and(|limit| low + high as u64 >= limit.rlim_cur) {
+            self.close(low);
+            return Err(Errno::EMFILE);
+        }
+        let command = if close_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
+        let arguments = [low, command as u64, first as u64, 0, 0, 0];
+        let high = match self.call(libc::SYS_fcntl, arguments) {
+            // There is room for the number that Linux would have given. Is there for this one?
+            Err(Errno::EMFILE | Errno::EINVAL) => {
+                let limit = raise_limit(self.tid);
+                let high = self.call(libc::SYS_fcntl, arguments);
+                if let Some(before) = limit {
+                    set_limit(self.tid, &before);
+                }
+                high
+            }
+            high => high,
+        };
+        self.close(low);
+        high.map(|fd| fd as i32).map_err(|_| Errno::EMFILE)
+    }
+
+    /// Maps what the supervisor has as descriptor `fd`, from its start on. `place`: where, and whether
+    /// exactly there.
+    pub(super) fn map(
+        &mut self,
+        fd: RawFd,
+        len: u64,
+        prot: u64,
+        flags: u64,
+        place: Place,
+    ) -> Result<u64, Errno> {
+        let writes = prot & libc::PROT_WRITE as u64 != 0;
+        let low = self.open(fd, libc::O_CLOEXEC | if writes { libc::O_RDWR } else { libc::O_RDONLY })?;
+        let flags = flags & !(libc::MAP_FIXED | NOT_OVER_OTHERS) as u64;
+        let mut map =
+            |addr, more: i32| self.call(libc::SYS_mmap, [addr, len, prot, flags | more as u64, low, 0]);
+        let mapped = match place {
+            Place::Exactly(addr, how) => map(addr, how),
+            // Linux of before 4.17 takes it for a hint.
+            Place::Preferably(addr) => map(addr, NOT_OVER_OTHERS).or_else(|_| map(0, 0)),
+        };
+        self.close(low);
+        mapped
+    }
+}
+
+/// An instruction that calls the system, in the same code as this address: every dynamic linker and every
+/// static program has one.
+fn site_near(tid: Tid, addr: u64) -> Result<u64, Errno> {
+    const MOST: u64 = 4 << 20;
+    let map =
+        proc::maps(tid).into_iter().find(|map| (map.from..map.to).contains(&addr)).ok_or(Errno::ENOEXEC)?;
+    let mut code = vec![0; (map.to - map.from).min(MOST) as usize];
+    remote::read_exact(tid, map.from, &mut code)?;
+    let step = if SYSCALL_INSTRUCTION.len() == 4 { 4 } else { 1 };
+    let found = (0..code.len()).step_by(step).find(|&at| code[at..].starts_with(SYSCALL_INSTRUCTION));
+    found.map(|at| map.from + at as u64).ok_or(Errno::ENOEXEC)
+}
+
+/// Where to map.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    /// There, with this flag.
+    Exactly(u64, i32),
+    /// There, if nothing is.
+    Preferably(u64),
+}
+
+impl Place {
+    /// What a tool that maps has asked for; it prefers what we do.
+    pub(super) fn asked(addr: u64, flags: u64, ours: u64) -> Self {
+        match flags as i32 & (libc::MAP_FIXED | NOT_OVER_OTHERS) {
+            0 => Place::Preferably(ours),
+            how => Place::Exactly(addr, how),
+        }
+    }
+}
+
+/// Lets a process have as many descriptors as it could allow itself; what the limit was.
+fn raise_limit(tid: Tid) -> Option<libc::rlimit> {
+    let before = limit(tid).filter(|limit| limit.rlim_cur < limit.rlim_max)?;
+    set_limit(tid, &libc::rlimit { rlim_cur: before.rlim_max, ..before });
+    Some(before)
+}
+
+fn limit(tid: Tid) -> Option<libc::rlimit> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: nothing is read through the null pointer, and the other is to a live value.
+    let got = unsafe { libc::prlimit(tid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut limit) };
+    (got == 0).then_some(limit)
+}
+
+fn set_limit(tid: Tid, limit: &libc::rlimit) {
+    // SAFETY: the pointer is to a live value, and nothing is written through the null pointer.
+    unsafe { libc::prlimit(tid, libc::RLIMIT_NOFILE, limit, std::ptr::null_mut()) };
+}
+
+/// At a stop by a filter, before the system call: the thread goes on to the end of it; its registers there.
+pub(super) fn finish(tid: Tid) -> Result<Registers, Errno> {
+    loop {
+        ptrace::resume(tid, Resume::Syscall(0))?;
+        if remote::wait_for(tid)? == Status::Syscall {
+            return Registers::of(tid);
+        }
+    }
+}
+
+/// At a stop by a filter, before the system call: it is not done; the thread is stopped behind it.
+pub(super) fn skip(tid: Tid, registers: &Registers) -> Result<(), Errno> {
+    let mut registers = *registers;
+    registers.set_result(0);
+    registers.replace_call(tid, -1)?;
+    finish(tid).map(drop)
+}
+
+/// The limit of descriptors decides from where on those of events are numbered: below 1024 if possible, for
+/// the sake of `select(2)`, and so high that common programs do not reach it.
+pub(super) fn first_number(limit: u64) -> i32 {
+    const USUAL: u64 = 768;
+    if limit > USUAL { USUAL as i32 } else { (limit * 3 / 4) as i32 }
+}
+
+/// The filter for processes with events, whose descriptors have these numbers. `waiting`: calls that can do so
+/// [wait](super::listener) for their answers.
+pub(super) fn owners(first: i32, last: i32, waiting: bool) -> Program {
+    filter::for_owners(first as u32, last as u32, waiting)
+}
+
+/// The filter for processes with a ring at addresses with this upper half.
+pub(super) fn memory(high: u32) -> Program {
+    filter::for_memory(high)
+}

@@ -1,0 +1,168 @@
+//! Starting a tool and serving it until it and all that it started have ended.
+
+use super::{Intercept, Means, Shared};
+use crate::machine::{Machine, Settings};
+use crate::ptrace::{self, Tid};
+use crate::supervisor::Supervisor;
+use perfuse_abi::Errno;
+use perfuse_sys::poll::poll;
+use perfuse_sys::process;
+use perfuse_sys::signal::Signals;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex};
+use std::{fmt, fs, thread};
+
+/// Why a tool could not be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// It could not be started: the error of fork or exec.
+    Start(Errno),
+    /// It may not be traced.
+    Trace {
+        /// What `ptrace(2)` answered.
+        errno: Errno,
+        /// A process traces this one already; 0: none.
+        tracer: Tid,
+        /// Yama's `ptrace_scope`, where there is Yama.
+        scope: Option<i64>,
+    },
+    /// No seccomp filter could be put on it.
+    Filter(Errno),
+    /// The supervisor could not go on.
+    Supervise(Errno),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Error::Start(errno) => f.write_str(errno.text()),
+            Error::Trace { errno, tracer, .. } if tracer != 0 => write!(
+                f,
+                "the tool cannot be traced ({errno}): process {tracer} (strace, a debugger, or another \
+                 `perfuse run`) traces this one and all it starts, and a process has one tracer only"
+            ),
+            Error::Trace { errno, scope: Some(3), .. } => write!(
+                f,
+                "the tool cannot be traced ({errno}): kernel.yama.ptrace_scope is 3, which forbids ptrace \
+                 until the next boot"
+            ),
+            Error::Trace { errno, scope: Some(2), .. } => write!(
+                f,
+                "the tool cannot be traced ({errno}): kernel.yama.ptrace_scope is 2, which leaves ptrace to \
+                 who has CAP_SYS_PTRACE"
+            ),
+            Error::Trace { errno, .. } => write!(
+                f,
+                "the tool cannot be traced ({errno}): the sandbox refuses ptrace(2). Docker's default profile \
+                 allows it on Linux 4.8 and later"
+            ),
+            Error::Filter(errno) => write!(
+                f,
+                "the tool's system calls cannot be intercepted ({errno}): the sandbox refuses seccomp \
+                 filters, or the kernel has none (CONFIG_SECCOMP_FILTER)"
+            ),
+            Error::Supervise(errno) => write!(f, "waiting for the tool failed: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Runs a tool (`arguments`: its name first) and answers its `perf_event_open(2)`. Returns when it and all
+/// that it started have ended; the answer is how the tool did.
+///
+/// The calling thread is the tracer of all of them meanwhile. If it dies they are killed: their system
+/// calls would go unanswered.
+pub fn run(program: &OsStr, arguments: &[OsString]) -> Result<ExitStatus, Error> {
+    // Linux' own perf asks for less by itself if it may not look at the kernel, and knows by this number
+    // that it has to.
+    let paranoid = number_in("/proc/sys/kernel/perf_event_paranoid");
+    let settings = Settings { kernel_samples: paranoid.is_some_and(|level| level < 2) };
+    let machine = Arc::new(Mutex::new(Machine::new(settings)));
+    let mut supervisor =
+        Supervisor::new(machine, ptrace::EXITKILL | ptrace::TRACESECCOMP).map_err(Error::Supervise)?;
+    let signals = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+    let signals = Signals::collect(&signals).map_err(Error::Supervise)?;
+    let held = process::spawn(program, arguments).map_err(Error::Start)?;
+    let pid = held.pid();
+    let refused = |errno| Error::Trace {
+        errno,
+        tracer: tracer(),
+        scope: number_in("/proc/sys/kernel/yama/ptrace_scope"),
+    };
+    supervisor.seize(pid, pid).map_err(refused)?;
+    let front = Intercept::new(pid, Means::here()).map_err(Error::Supervise)?;
+    let mut front = Shared::new(front, &supervisor);
+    raise_own_limit();
+    let (over, until) = UnixStream::pair().map_err(|_| Error::Start(Errno::EMFILE))?;
+    let (ended, started) = thread::scope(|scope| {
+        // Its exec is a stop that this thread has to handle meanwhile.
+        let start = scope.spawn(move || held.release().map(drop));
+        scope.spawn(move || pass_on(&signals, pid, &until));
+        let ended = supervisor.run(&mut front);
+        drop(over);
+        (ended, start.join().unwrap_or(Err(Errno::EIO)))
+    });
+    ended.map_err(Error::Supervise)?;
+    started.map_err(Error::Start)?;
+    let front = front.lock();
+    front.prepared().map_err(Error::Filter)?;
+    front.status().map(ExitStatus::from_raw).ok_or(Error::Supervise(Errno::ECHILD))
+}
+
+/// Signals that ask this process to end are for the tool to heed, until `until` is hung up. What comes from
+/// the keyboard it gets itself.
+fn pass_on(signals: &Signals, tool: Tid, until: &UnixStream) {
+    while let Ok(ready) = poll(&[signals.as_fd(), until.as_fd()], None).or_else(|errno| match errno {
+        Errno::EINTR => Ok(Vec::new()),
+        errno => Err(errno),
+    }) {
+        while let Some(signal) = signals.next() {
+            if signal.code <= 0 || ![libc::SIGINT, libc::SIGQUIT].contains(&signal.signal) {
+                // SAFETY: plain numbers. A tool that is gone needs it no more.
+                unsafe { libc::kill(tool, signal.signal) };
+            }
+        }
+        if ready.get(1).is_some_and(|until| until.any()) {
+            return;
+        }
+    }
+}
+
+impl Means {
+    /// What is right for processes of the calling one: without filters on it, there is nobody to get past.
+    pub fn here() -> Self {
+        match in_own_status("Seccomp:") {
+            Some(0) | None => Means::Trace,
+            Some(_) => Means::Trap,
+        }
+    }
+}
+
+fn tracer() -> Tid {
+    in_own_status("TracerPid:").unwrap_or(0) as Tid
+}
+
+fn in_own_status(name: &str) -> Option<i64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+}
+
+fn number_in(path: &str) -> Option<i64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Each event takes descriptors here, too.
+fn raise_own_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a live value.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: as above. A limit that stays is met with EMFILE.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    }
+}

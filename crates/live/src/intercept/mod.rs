@@ -1,0 +1,472 @@
+//! `perf_event_open(2)` for unmodified tools: their system calls about events are stopped and answered by
+//! the [machine](crate::machine).
+//!
+//! A tool is started with a seccomp `filter` that stops its `perf_event_open`. Once it opens an event, a
+//! second one stops its calls about descriptors of events, which get high numbers so that the filter knows
+//! them. What it then measures with the events is mostly started before, and pays nothing for its calls.
+//!
+//! - `files`: which process has which event open under which number, and what a descriptor is.
+//! - `hands`: system calls that the tool does for us.
+//! - `calls`: the answers, one function a call.
+//! - `listener`: calls that wait for their answers instead of being stopped, which costs half.
+//! - here: what happens to processes, and what the engine wants done.
+//!
+//! # What does not reach us
+//!
+//! Programs of 32 bits, whose calls are let pass. Events that were passed to another process through a
+//! socket. A tool that blocks or ignores SIGSYS where `perf_event_open` has to be stopped by that
+//! signal, in a container, finds it unblocked and with its default action.
+
+mod calls;
+mod files;
+mod filter;
+mod hands;
+mod launch;
+mod listener;
+
+use crate::machine::Machine;
+use crate::ptrace::{self, Resume, Tid};
+use crate::supervisor::{Front, Next, Supervisor};
+use files::{Files, Mapped, OWNER_PROCESS, Table};
+pub use filter::Means;
+use hands::Hands;
+pub use launch::{Error, run};
+use listener::Listeners;
+use perfuse_abi::Errno;
+use perfuse_engine::{Effect, EventKey, Notice, Trap};
+use perfuse_sys::process::Usage;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// A [`Front`] that serves a tool, and whatever it starts.
+#[derive(Debug)]
+pub struct Intercept {
+    tool: Tid,
+    means: Means,
+    /// Descriptors of events have numbers from here on.
+    first: i32,
+    table: Table,
+    processes: HashMap<Tid, Process>,
+    /// The process of each thread.
+    threads: HashMap<Tid, Tid>,
+    /// What threads are about to close.
+    closing: HashMap<Tid, Vec<files::Open>>,
+    /// Signals that were sent on behalf of events, and what they are to say.
+    sent: Vec<Sent>,
+    /// Whether the tool has its filter.
+    prepared: Option<Result<(), Errno>>,
+    ended: Option<i32>,
+    /// Those of filters, where they can be had.
+    listeners: Option<Listeners>,
+    own: Weak<Mutex<Intercept>>,
+}
+
+/// An [`Intercept`], which the threads that listen to filters use too. Who locks the machine as well does so
+/// after it.
+#[derive(Clone, Debug)]
+pub struct Shared(Arc<Mutex<Intercept>>);
+
+impl Shared {
+    /// For a tool that `supervisor` traces.
+    pub fn new(intercept: Intercept, supervisor: &Supervisor) -> Self {
+        let own = Arc::new(Mutex::new(intercept));
+        {
+            let mut intercept = own.lock().unwrap_or_else(PoisonError::into_inner);
+            intercept.own = Arc::downgrade(&own);
+            // Without them all calls are stopped.
+            intercept.listeners = Listeners::new(supervisor.shared().clone(), supervisor.bell()).ok();
+        }
+        Shared(own)
+    }
+
+    /// The one thing.
+    pub fn lock(&self) -> MutexGuard<'_, Intercept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Front for Shared {
+    fn signal(&mut self, supervisor: &mut Supervisor, tid: Tid, signal: i32) -> Option<Next> {
+        self.lock().signal(supervisor, tid, signal)
+    }
+
+    fn seccomp(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Next {
+        self.lock().seccomp(supervisor, tid)
+    }
+
+    fn born(&mut self, supervisor: &mut Supervisor, parent: Tid, child: Tid) {
+        self.lock().born(supervisor, parent, child);
+    }
+
+    fn exec(&mut self, supervisor: &mut Supervisor, tid: Tid, former: Tid) {
+        self.lock().exec(supervisor, tid, former);
+    }
+
+    fn ended(&mut self, supervisor: &mut Supervisor, tid: Tid, status: i32, usage: &Usage) {
+        self.lock().ended(supervisor, tid, status, usage);
+    }
+
+    fn effects(&mut self, machine: &Mutex<Machine>) {
+        self.lock().effects(machine);
+    }
+}
+
+/// A process of the tool.
+#[derive(Debug, Default)]
+struct Process {
+    threads: usize,
+    files: Files,
+    /// By address.
+    rings: BTreeMap<u64, Mapped>,
+    /// The second filter is on it.
+    filtered: bool,
+    /// Numbers below those of events that a `dup2` gave to one; there is a filter for each.
+    low: BTreeSet<i32>,
+    /// Upper halves of addresses where rings are or were; there is a filter for each.
+    watched: BTreeSet<u32>,
+    /// A page for arguments of system calls.
+    page: Option<u64>,
+}
+
+/// A signal on its way.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    signal: i32,
+    /// The process or the thread.
+    to: Tid,
+    /// It may go to any thread of that process.
+    process: bool,
+    details: Details,
+}
+
+/// What a signal says.
+#[derive(Clone, Copy, Debug)]
+enum Details {
+    /// `O_ASYNC`: the descriptor, which is over.
+    Over {
+        /// -1: not told.
+        fd: i32,
+    },
+    /// An event with `attr.sigtrap`.
+    Trap {
+        trap: Trap,
+        /// The thread blocked the signal, so that it comes later than it should.
+        late: bool,
+    },
+}
+
+/// `POLL_HUP`, `SI_KERNEL`, and the `si_band` that Linux sends with the first.
+const POLL_HUP: i32 = 6;
+const SI_KERNEL: i32 = 0x80;
+const BAND_HUP: u64 = 0x18;
+const SYS_SECCOMP: i32 = 1;
+
+impl Intercept {
+    /// For a child of this thread that is held before its exec, and seized with
+    /// [`ptrace::TRACESECCOMP`].
+    pub fn new(tool: Tid, means: Means) -> Result<Self, Errno> {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the pointer is to a live value.
+        if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == -1 {
+            return Err(ptrace::last());
+        }
+        let first = hands::first_number(limit.rlim_cur);
+        let process = Process { threads: 1, ..Process::default() };
+        Ok(Intercept {
+            tool,
+            means,
+            first,
+            table: Table::default(),
+            processes: HashMap::from([(tool, process)]),
+            threads: HashMap::from([(tool, tool)]),
+            closing: HashMap::new(),
+            sent: Vec::new(),
+            prepared: None,
+            ended: None,
+            listeners: None,
+            own: Weak::new(),
+        })
+    }
+
+    /// The program of the tool has just been put in place: it gets its filter.
+    fn prepare(&mut self) -> Result<(), Errno> {
+        hands::finish(self.tool)?;
+        let page = &mut self.processes.entry(self.tool).or_default().page;
+        let mut hands = Hands::of_new_program(self.tool, page)?;
+        hands.renounce_privileges()?;
+        hands.install(&filter::for_all(self.means))
+    }
+
+    /// Whether the tool could get its filter. One that could not has been killed.
+    pub fn prepared(&self) -> Result<(), Errno> {
+        self.prepared.unwrap_or(Ok(()))
+    }
+
+    /// The wait status of the tool, once it has ended.
+    pub fn status(&self) -> Option<i32> {
+        self.ended
+    }
+
+    /// The process of a thread; an empty one for a thread that is not the tool's.
+    fn process(&mut self, tid: Tid) -> &mut Process {
+        let pid = self.threads.get(&tid).copied().unwrap_or(tid);
+        self.processes.entry(pid).or_default()
+    }
+
+    /// Events that nobody has open any longer.
+    fn closed(supervisor: &Supervisor, events: impl IntoIterator<Item = EventKey>) {
+        for event in events {
+            supervisor.machine().close(event);
+        }
+    }
+
+    /// Its memory is gone, and the rings in it.
+    fn unmap_all(&mut self, supervisor: &Supervisor, rings: BTreeMap<u64, Mapped>) {
+        for mapped in rings.into_values() {
+            self.unmapped(supervisor, mapped);
+        }
+    }
+
+    fn unmapped(&mut self, supervisor: &Supervisor, mapped: Mapped) {
+        supervisor.machine().munmap(mapped.event);
+        let still = self
+            .processes
+            .values()
+            .any(|process| process.rings.values().any(|ring| ring.event == mapped.event));
+        if let (false, Some(open)) = (still, self.table.get(mapped.event)) {
+            open.set_ring(None);
+        }
+    }
+
+    /// Does what the engine wants done.
+    fn carry_out(&mut self, machine: &mut Machine) {
+        // Being woken can have effects again.
+        loop {
+            let all: Vec<Effect> = machine.effects().collect();
+            if all.is_empty() {
+                return;
+            }
+            let mut woken = Vec::new();
+            for effect in all {
+                match effect {
+                    Effect::Wake(event) => woken.push(event),
+                    Effect::Signal(event, notice) => self.notify(event, notice),
+                    Effect::Trap(trap) => {
+                        if let Some((_, tid)) = machine.tid_of(trap.task) {
+                            let late = ptrace::signal_mask(tid)
+                                .is_ok_and(|blocked| blocked & 1 << (libc::SIGTRAP - 1) != 0);
+                            self.send(libc::SIGTRAP, tid, false, Details::Trap { trap, late });
+                        }
+                    }
+                    Effect::Watch(_) | Effect::Unwatch { .. } | Effect::RateLowered { .. } => {}
+                }
+            }
+            self.wake(machine, &woken);
+        }
+    }
+
+    /// The events of one answer of the engine become ready.
+    fn wake(&mut self, machine: &mut Machine, events: &[EventKey]) {
+        const IN: u32 = 1;
+        const OVER: u32 = 0x18;
+        // Those who share a ring take the readiness from each other: all are woken.
+        let ready: Vec<u32> = events.iter().map(|&event| machine.poll(event)).collect();
+        let any = ready.iter().any(|bits| bits & IN != 0);
+        for (&event, bits) in events.iter().zip(ready) {
+            let over = bits & OVER != 0 && machine.is_over(event);
+            let Some(open) = self.table.get(event) else { continue };
+            if over {
+                open.hang_up();
+            } else if any && !open.asynchronous {
+                open.wake();
+            }
+        }
+    }
+
+    /// The signal of an event's `O_ASYNC`.
+    fn notify(&mut self, event: EventKey, notice: Notice) {
+        let Some(open) = self.table.get(event) else { return };
+        if notice == Notice::In {
+            return open.signal();
+        }
+        let (kind, to) = open.owner;
+        let signal = if open.signal == 0 { libc::SIGIO } else { open.signal };
+        let told = open.signal != 0;
+        let fd = if told { self.number_of(event, to) } else { -1 };
+        if to > 0 {
+            self.send(signal, to, kind == OWNER_PROCESS, Details::Over { fd });
+        }
+    }
+
+    /// The number under which a process has an event; -1: none.
+    fn number_of(&self, event: EventKey, pid: Tid) -> i32 {
+        let process = self.threads.get(&pid).and_then(|pid| self.processes.get(pid));
+        process.and_then(|process| process.files.number_of(event)).unwrap_or(-1)
+    }
+
+    fn send(&mut self, signal: i32, to: Tid, process: bool, details: Details) {
+        self.sent.push(Sent { signal, to, process, details });
+        let pid = self.threads.get(&to).copied().unwrap_or(to);
+        // SAFETY: plain numbers; whom they name is our tracee, or the call fails.
+        let sent = unsafe {
+            if process {
+                libc::syscall(libc::SYS_kill, to, signal)
+            } else {
+                libc::syscall(libc::SYS_tgkill, pid, to, signal)
+            }
+        };
+        if sent == -1 {
+            self.sent.pop();
+        }
+    }
+
+    /// A signal that we sent is told as the kernel would have.
+    fn dress(&mut self, supervisor: &Supervisor, tid: Tid, signal: i32) {
+        let pid = self.threads.get(&tid).copied().unwrap_or(tid);
+        let ours = |sent: &Sent| sent.signal == signal && sent.to == if sent.process { pid } else { tid };
+        let Some(at) = self.sent.iter().position(ours) else { return };
+        let Ok(before) = ptrace::signal_info(tid) else { return };
+        // SAFETY: of a signal that was sent by kill or tgkill, which is what we look for, the field is there.
+        let sender = unsafe { before.si_pid() };
+        if before.si_code > 0 || sender != std::process::id() as Tid {
+            return;
+        }
+        let mut words = [0u64; 16];
+        let mut place = |at: usize, value: u64| words[at] = value;
+        let Sent { details, .. } = self.sent.remove(at);
+        // The fields of siginfo: number, errno; code; then what depends on the code.
+        place(0, signal as u64);
+        match details {
+            Details::Over { fd: -1 } => place(1, SI_KERNEL as u64),
+            Details::Over { fd } => {
+                place(1, POLL_HUP as u64);
+                place(2, BAND_HUP);
+                place(3, fd as u64);
+            }
+            Details::Trap { trap, late } => {
+                supervisor.machine().trap_delivered(trap.event);
+                place(1, perfuse_abi::ioctl::TRAP_PERF as u64);
+                place(2, trap.addr);
+                place(3, trap.data);
+                place(4, u64::from(trap.type_.0) | u64::from(late) << 32);
+            }
+        }
+        // One that was killed meanwhile needs none.
+        let _ = ptrace::set_signal_info(tid, &words);
+    }
+
+    /// A SIGSYS is that of our filter.
+    fn is_own_trap(tid: Tid) -> bool {
+        // The errno is the answer's low half.
+        ptrace::signal_info(tid)
+            .is_ok_and(|info| info.si_code == SYS_SECCOMP && info.si_errno == i32::from(filter::MARK))
+    }
+
+    /// The kernel forces a SIGSYS that is blocked: unblocks it, and takes the handler away. Who blocked all
+    /// others has most likely blocked this one, too.
+    fn block_again(tid: Tid) {
+        const NEVER: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
+        // Those that C libraries keep for themselves are not in their full sets.
+        const INTERNAL: u64 = 7 << 31;
+        let own = 1u64 << (libc::SIGSYS - 1);
+        if let Ok(mask) = ptrace::signal_mask(tid) {
+            if mask | NEVER | INTERNAL | own == u64::MAX && mask & own == 0 {
+                let _ = ptrace::set_signal_mask(tid, mask | own);
+            }
+        }
+    }
+}
+
+impl Front for Intercept {
+    fn signal(&mut self, supervisor: &mut Supervisor, tid: Tid, signal: i32) -> Option<Next> {
+        if signal == libc::SIGSYS && self.means == Means::Trap && Self::is_own_trap(tid) {
+            Self::block_again(tid);
+            // One that was killed meanwhile tells so next.
+            let _ = self.trapped(supervisor, tid);
+            return Some(Next::Go(Resume::Continue(0)));
+        }
+        if !self.sent.is_empty() {
+            self.dress(supervisor, tid, signal);
+        }
+        None
+    }
+
+    fn seccomp(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Next {
+        if ptrace::event_message(tid) == Ok(filter::MARK.into()) {
+            // One that was killed meanwhile tells so next.
+            let _ = self.traced(supervisor, tid);
+        }
+        Next::Go(Resume::Continue(0))
+    }
+
+    fn born(&mut self, supervisor: &mut Supervisor, parent: Tid, child: Tid) {
+        let pid = {
+            let machine = supervisor.machine();
+            machine.task_of(child).and_then(|task| machine.tid_of(task)).map_or(child, |(pid, _)| pid)
+        };
+        self.threads.insert(child, pid);
+        let maker = self.process(parent);
+        if pid != child {
+            maker.threads += 1;
+            return;
+        }
+        // Rings are not copied into a child (rule F10).
+        let copy = Process {
+            threads: 1,
+            files: maker.files.clone(),
+            rings: BTreeMap::new(),
+            filtered: maker.filtered,
+            low: maker.low.clone(),
+            watched: maker.watched.clone(),
+            page: maker.page,
+        };
+        self.table.copied(&copy.files);
+        self.processes.insert(pid, copy);
+    }
+
+    fn exec(&mut self, supervisor: &mut Supervisor, tid: Tid, former: Tid) {
+        if former != tid {
+            self.threads.remove(&former);
+        }
+        self.threads.insert(tid, tid);
+        let others = self.threads.values().filter(|&&pid| pid == tid).count();
+        let process = self.processes.entry(tid).or_default();
+        process.threads = others;
+        process.page = None;
+        let rings = std::mem::take(&mut process.rings);
+        let closed = self.table.close_all(&mut process.files, |_, descriptor| descriptor.close_on_exec);
+        Self::closed(supervisor, closed);
+        self.unmap_all(supervisor, rings);
+        if tid == self.tool && self.prepared.is_none() {
+            let prepared = self.prepare();
+            self.prepared = Some(prepared);
+            if prepared.is_err() {
+                // SAFETY: plain numbers; it is our child.
+                unsafe { libc::kill(tid, libc::SIGKILL) };
+            }
+        }
+    }
+
+    fn ended(&mut self, supervisor: &mut Supervisor, tid: Tid, status: i32, _usage: &Usage) {
+        if tid == self.tool {
+            self.ended = Some(status);
+        }
+        self.closing.remove(&tid);
+        let Some(pid) = self.threads.remove(&tid) else { return };
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        process.threads = process.threads.saturating_sub(1);
+        if process.threads > 0 {
+            return;
+        }
+        if let Some(mut process) = self.processes.remove(&pid) {
+            let closed = self.table.close_all(&mut process.files, |_, _| true);
+            Self::closed(supervisor, closed);
+            self.unmap_all(supervisor, process.rings);
+        }
+        self.sent.retain(|sent| sent.to != tid);
+    }
+
+    fn effects(&mut self, machine: &Mutex<Machine>) {
+        self.carry_out(&mut machine.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}

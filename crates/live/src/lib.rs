@@ -1,0 +1,65 @@
+//! `perf_event_open(2)` for real processes where Linux refuses it: a host that feeds the
+//! [engine](perfuse_engine::Engine) with what `ptrace(2)`, `/proc` and the clocks tell about processes.
+//!
+//! Nothing here is privileged. A process may trace what it starts itself nearly everywhere (Docker's
+//! default seccomp profile, gVisor, any `perf_event_paranoid`), so that is what can be measured: a command
+//! and all that it starts, one's own threads, and whatever else may be attached to.
+//!
+//! # Shape
+//!
+//! ```text
+//!   programs' calls                                      what happens to tracees
+//!   (library: in process; hosted tools: intercepted)                │
+//!        │                                                          │
+//!        ▼                                                          ▼
+//!   Machine ◄──────────────────────────────────────────────── Supervisor ◄── Front
+//!    engine, tasks, readings, memory of rings                  waits, follows, samples
+//!                                                               │
+//!                                                 ptrace, remote, regs, proc
+//! ```
+//!
+//! - [`machine::Machine`] is the engine with its tasks. Calls of programs and happenings of tasks go in,
+//!   [effects](machine::Machine::effects) come out. It reads clocks and `/proc`, but does no ptrace, so it
+//!   can be used from any thread, behind a mutex.
+//! - [`supervisor::Supervisor`] is the loop of the one thread that traces. It knows the state of each
+//!   tracee, follows what they start, takes samples, and passes all signals on. What else is to be done
+//!   with stops (system calls that are intercepted) or between them (commands of other threads) is a
+//!   [`supervisor::Front`].
+//! - [`ptrace`], [`remote`], [`regs`] and [`proc`] are the calls themselves.
+//!
+//! # How a thread's time reaches the engine
+//!
+//! Linux' perf hears of every switch. A tracer does not: it learns *afterwards* how long a thread has run,
+//! when it stops, dies, or is asked for. So the machine tells the engine of a stretch on a cpu at its end
+//! ([`Engine::place`](perfuse_engine::Engine::place)): it came as many ns ago as its clock has advanced, and
+//! goes now. All times and clock counts follow from that, exactly. Faults, switches and migrations are told
+//! within the stretch, so that they count for the events that were on.
+#![cfg(all(
+    any(target_os = "linux", target_os = "android"),
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_pointer_width = "64"
+))]
+
+pub use perfuse_engine as engine;
+
+mod build_id;
+mod clock;
+mod debug;
+pub mod intercept;
+pub mod machine;
+pub mod memory;
+pub mod moment;
+pub mod proc;
+pub mod ptrace;
+pub mod regs;
+pub mod remote;
+pub mod supervisor;
+mod text;
+mod world;
+
+/// The end of user memory.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const TASK_SIZE: u64 = 0x7fff_ffff_f000;
+/// The end of user memory.
+#[cfg(target_arch = "aarch64")]
+pub(crate) const TASK_SIZE: u64 = 1 << 48;

@@ -1,0 +1,651 @@
+//! The engine with the tasks of this machine that it measures: one object for all who serve
+//! `perf_event_open(2)` from it.
+//!
+//! Two kinds of calls come in: those of programs, made by a *caller*, who is one of the tasks
+//! ([`open`](Machine::open), [`ioctl`](Machine::ioctl), ...); and what happens to tasks
+//! ([`adopt`](Machine::adopt), [`born`](Machine::born), [`exec`](Machine::exec), [`exit`](Machine::exit),
+//! [`account`](Machine::account), [`sample`](Machine::sample)). After each, [`effects`](Machine::effects)
+//! says what there is to do. Descriptors are the affair of those who serve: here events have keys.
+
+use crate::build_id::BuildIds;
+use crate::clock::{Asked, LiveClock};
+use crate::debug;
+use crate::memory::Shared;
+use crate::moment::{Somewhere, Stopped};
+use crate::proc::{self, Reading, Wanted};
+use crate::ptrace::Tid;
+use crate::regs::ARCH;
+use crate::world::{View, World};
+use perfuse_abi::{AttrFlags, Errno, EventType, OpenFlags, Software};
+use perfuse_engine::{
+    CloneFlags, Config, Engine, EventKey, Ioctl, MapRequest, OpenArguments, State, Sysctl, TaskFacts, TaskId,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+mod maps;
+mod probes;
+mod watches;
+
+pub(crate) use watches::Watched;
+
+/// How a machine behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Samples that want the kernel's part too are taken, though they only ever show the user's: time
+    /// spent in the kernel is seen where the system call returns to. Otherwise such events are refused
+    /// with `EACCES`, as Linux does it for users who may not look at the kernel.
+    pub kernel_samples: bool,
+}
+
+/// A thread that is known.
+#[derive(Debug)]
+struct Known {
+    pid: Tid,
+    tid: Tid,
+    /// Of this very process: it can be asked without `/proc`, and is never traced.
+    own: bool,
+    /// Where its numbers are.
+    files: proc::Files,
+    /// What has been told to the engine of them.
+    told: Reading,
+    /// Stops of ours since, each of which `/proc` counts as a switch.
+    stops: u64,
+    /// The shortest period of a clock that samples it.
+    period: Option<u64>,
+    /// Where it was when it was asked whether it runs.
+    seen_on: u32,
+    last_tick: u64,
+    /// What is watched whenever it runs.
+    watches: Vec<Watched>,
+}
+
+/// The engine with its tasks.
+#[derive(Debug)]
+pub struct Machine {
+    engine: Engine,
+    world: World,
+    tasks: BTreeMap<TaskId, Known>,
+    maps: BTreeMap<Tid, maps::Maps>,
+    /// Events on threads of this very process.
+    on_own: BTreeMap<EventKey, TaskId>,
+    wanted: Wanted,
+    asked: Asked,
+    period_changed: bool,
+    heard: watches::Heard,
+    places: Option<probes::Places>,
+    /// Once an event asks for them.
+    build_ids: Option<BuildIds>,
+    last_task: u64,
+    cpus: u32,
+    tick_ns: u64,
+}
+
+impl Machine {
+    /// A machine without tasks.
+    pub fn new(settings: Settings) -> Self {
+        // SAFETY: sysconf has no preconditions.
+        let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.clamp(1, 1 << 14) as u32;
+        let config = Config {
+            cpus,
+            hz: proc::tick_rate(),
+            page_bytes: perfuse_sys::page_size(),
+            arch: ARCH,
+            task_size: crate::TASK_SIZE,
+            ..Config::default()
+        };
+        let tick_ns = config.tick_ns();
+        let mut engine = Engine::new(config);
+        let asked = Asked::default();
+        // What nobody would tell of is not there.
+        for name in ["cpu_clock", "task_clock", "tracepoint"] {
+            if let Some((pmu, _)) = engine.pmu_by_name(name) {
+                engine.unregister(pmu, 0);
+            }
+        }
+        for which in [Software::CPU_CLOCK, Software::TASK_CLOCK] {
+            let clock = LiveClock::new(which, asked.clone(), settings.kernel_samples);
+            let registered = engine.register(Box::new(clock));
+            debug_assert!(registered.is_ok(), "its type has just become free");
+        }
+        let places = probes::Places::new(&mut engine);
+        // One's own tasks with the kernel's part of their counts, and nothing beyond (section B).
+        let set = engine.set_sysctl(Sysctl::PerfEventParanoid, "1");
+        debug_assert!(set.is_ok(), "every number is allowed");
+        let world = World { page_bytes: engine.config().page_bytes, ..World::default() };
+        let mut machine = Machine {
+            engine,
+            world,
+            tasks: BTreeMap::new(),
+            maps: BTreeMap::new(),
+            on_own: BTreeMap::new(),
+            wanted: Wanted::default(),
+            asked,
+            period_changed: false,
+            heard: watches::Heard::default(),
+            places,
+            build_ids: None,
+            last_task: 0,
+            cpus,
+            tick_ns,
+        };
+        machine.set_clocks();
+        machine
+    }
+
+    /// Records have CLOCK_MONOTONIC; how far the others are ahead of it.
+    fn set_clocks(&mut self) {
+        for clock in [0, 1, 4, 7, 11] {
+            let ahead = proc::clock_ns(clock) as i64 - self.now() as i64;
+            self.engine.set_clock(clock, if clock == libc::CLOCK_MONOTONIC { 0 } else { ahead });
+        }
+    }
+
+    /// The time of records: `CLOCK_MONOTONIC`.
+    pub fn now(&self) -> u64 {
+        proc::clock_ns(libc::CLOCK_MONOTONIC)
+    }
+
+    /// Ticks a second of the kernel below, which limit how exact the clocks of running threads are.
+    pub fn tick_rate(&self) -> u32 {
+        self.engine.config().hz
+    }
+
+    /// The task of a thread that is known.
+    pub fn task_of(&self, tid: Tid) -> Option<TaskId> {
+        self.world.by_tid.get(&tid).copied()
+    }
+
+    /// Process and thread of a task.
+    pub fn tid_of(&self, task: TaskId) -> Option<(Tid, Tid)> {
+        self.tasks.get(&task).map(|known| (known.pid, known.tid))
+    }
+
+    /// The period in ns with which a clock samples a task, if one does.
+    pub fn period_of(&self, task: TaskId) -> Option<u64> {
+        self.tasks.get(&task)?.period
+    }
+
+    /// Whether [`period_of`](Self::period_of) has changed for any task since the supervisor set its ticks.
+    pub fn period_has_changed(&self) -> bool {
+        self.period_changed
+    }
+
+    pub(crate) fn take_period_change(&mut self) -> bool {
+        std::mem::take(&mut self.period_changed)
+    }
+
+    fn add(&mut self, pid: Tid, tid: Tid, told: Reading) -> TaskId {
+        self.last_task += 1;
+        let task = TaskId(self.last_task);
+        let own = pid == std::process::id() as Tid;
+        let files = proc::Files::new(pid, tid);
+        let watches = Vec::new();
+        let known =
+            Known { pid, tid, own, files, told, stops: 0, period: None, seen_on: 0, last_tick: 0, watches };
+        self.tasks.insert(task, known);
+        self.world.by_tid.insert(tid, task);
+        task
+    }
+
+    /// A thread that runs already becomes a task; what it did up to now is not counted. `None` if there is
+    /// no such thread.
+    pub fn adopt(&mut self, pid: Tid, tid: Tid) -> Option<TaskId> {
+        let own = pid == std::process::id() as Tid;
+        let told = read(&mut proc::Files::new(pid, tid), tid, own, self.wanted)?;
+        if let Some(task) = self.task_of(tid) {
+            // Nobody tells of the ends of our own threads, and their numbers are given again.
+            let other = own && self.tasks.get(&task).is_some_and(|known| told.time_ns < known.told.time_ns);
+            if !other {
+                return Some(task);
+            }
+            self.end(task, None);
+        }
+        let task = self.add(pid, tid, told);
+        self.engine.add_task(task, TaskFacts::new(pid as u32, tid as u32));
+        Some(task)
+    }
+
+    /// The calling thread.
+    pub fn adopt_caller(&mut self) -> TaskId {
+        let (pid, tid) = (std::process::id() as Tid, proc::own_tid());
+        self.adopt(pid, tid).unwrap_or(TaskId(0))
+    }
+
+    /// A task made another one, whose numbers count from their zeros.
+    pub fn born(&mut self, parent: TaskId, pid: Tid, tid: Tid) -> TaskId {
+        if let Some(task) = self.task_of(tid) {
+            return task;
+        }
+        let task = self.add(pid, tid, Reading::default());
+        let (now, thread) = (self.now(), pid != tid);
+        let cpu = self.cpu_of(parent);
+        let facts = TaskFacts::new(pid as u32, tid as u32);
+        let flags = CloneFlags { thread, clear_sighand: false };
+        if self.engine.fork(parent, task, facts, flags, cpu, now).is_err() {
+            // It goes on unmeasured, where a kernel would have failed the fork.
+            self.engine.add_task(task, facts);
+        }
+        if !thread {
+            let parent = self.tasks.get(&parent).map(|parent| parent.pid);
+            let copy = parent.and_then(|parent| self.maps.get(&parent)).cloned();
+            self.maps.insert(pid, copy.unwrap_or_default());
+        }
+        self.within(task, now, |_, _| {});
+        task
+    }
+
+    /// A task, stopped, has replaced its program. `tid`: its number now, that of its process; who had it
+    /// before is gone.
+    pub fn exec(&mut self, task: TaskId, tid: Tid) {
+        if let Some(former) = self.task_of(tid).filter(|former| *former != task) {
+            self.end(former, None);
+        }
+        let Some(known) = self.tasks.get_mut(&task) else { return };
+        let old = std::mem::replace(&mut known.tid, tid);
+        let pid = known.pid;
+        if old != tid {
+            known.files = proc::Files::new(pid, tid);
+        }
+        self.world.by_tid.remove(&old);
+        self.world.by_tid.insert(tid, task);
+        self.update(task);
+        let name = proc::comm(pid, tid);
+        let now = self.now();
+        self.within(task, now, |engine, cpu| engine.exec(task, cpu, now, &name, false));
+        self.maps.insert(pid, maps::Maps::default());
+        self.update_maps(task);
+        // What was switched on by it starts here.
+        self.within(task, now, |_, _| {});
+    }
+
+    /// A task has ended; its last numbers can still be read, or are these (`read`).
+    pub fn exit(&mut self, task: TaskId) {
+        self.update(task);
+        let parent = self.tasks.get(&task).and_then(|known| match known.pid == known.tid {
+            true => self.task_of(proc::parent_of(known.pid)?),
+            false => self.task_of(known.pid),
+        });
+        self.end(task, parent);
+    }
+
+    fn end(&mut self, task: TaskId, parent: Option<TaskId>) {
+        let (now, cpu) = (self.now(), self.cpu_of(task));
+        self.engine.exit(task, parent, cpu, now);
+        self.engine.reap(task, now);
+        if let Some(known) = self.tasks.remove(&task) {
+            self.period_changed |= known.period.is_some();
+            if self.world.by_tid.get(&known.tid) == Some(&task) {
+                self.world.by_tid.remove(&known.tid);
+            }
+            if !self.tasks.values().any(|other| other.pid == known.pid) {
+                self.maps.remove(&known.pid);
+            }
+        }
+    }
+
+    /// A task is stopped by us: not a switch of its own.
+    pub fn stopped(&mut self, task: TaskId) {
+        if let Some(known) = self.tasks.get_mut(&task) {
+            known.stops += 1;
+        }
+    }
+
+    /// Reads a task's numbers and tells the engine what is new in them.
+    pub fn update(&mut self, task: TaskId) {
+        let wanted = self.wanted;
+        let Some(known) = self.tasks.get_mut(&task) else { return };
+        match known.read(wanted) {
+            Some(reading) => self.account(task, &reading, None),
+            // One of our own threads: nobody tells of their ends.
+            None if known.own => self.end(task, None),
+            None => {}
+        }
+    }
+
+    /// Whether a task is running or could.
+    pub(crate) fn is_running(&mut self, task: TaskId) -> bool {
+        let Some(known) = self.tasks.get_mut(&task) else { return false };
+        let Some((running, cpu)) = known.files.state() else { return false };
+        known.seen_on = cpu;
+        running
+    }
+
+    /// A task is stopped: its numbers are exact, and samples that are due can be taken.
+    pub fn sample(&mut self, task: TaskId, stopped: &Stopped) {
+        let wanted = self.wanted;
+        let Some(known) = self.tasks.get_mut(&task) else { return };
+        let Some(mut reading) = known.read(wanted) else { return };
+        if !wanted.faults {
+            reading.cpu = known.seen_on;
+        }
+        if known.period.is_some() {
+            self.see_maps(task, stopped);
+        }
+        self.account(task, &reading, Some(stopped));
+    }
+
+    /// Tells the engine what is new in a task's numbers: it ran for as long as its clock has advanced, up
+    /// to now. `stopped`: where it is.
+    pub fn account(&mut self, task: TaskId, reading: &Reading, stopped: Option<&Stopped>) {
+        let now = self.now();
+        let (cpus, tick_ns, wanted) = (self.cpus, self.tick_ns, self.wanted);
+        let Some(known) = self.tasks.get_mut(&task) else { return };
+        let told = known.told;
+        let ran = reading.time_ns.saturating_sub(told.time_ns);
+        // What is not wanted is not in the reading.
+        let new = |wanted: bool, now: u64, before: u64| if wanted { now.saturating_sub(before) } else { 0 };
+        let minor = new(wanted.faults, reading.minor, told.minor);
+        let major = new(wanted.faults, reading.major, told.major);
+        let all_switches = new(wanted.switches, reading.switches, told.switches);
+        let ours = known.stops.min(all_switches);
+        let switches = all_switches - ours;
+        let migrations = new(wanted.migrations, reading.migrations, told.migrations);
+        known.stops -= ours;
+        let cpu = if reading.cpu < cpus { reading.cpu } else { 0 };
+        known.told = Reading {
+            time_ns: told.time_ns + ran,
+            minor: told.minor + minor,
+            major: told.major + major,
+            switches: told.switches + all_switches,
+            migrations: told.migrations + migrations,
+            cpu,
+        };
+        let ticks = stopped.is_some() && now.saturating_sub(known.last_tick) >= tick_ns;
+        if ticks {
+            known.last_tick = now;
+        }
+        if ran == 0 && minor + major + switches + migrations == 0 && stopped.is_none() {
+            return;
+        }
+        self.engine.place(cpu, now.saturating_sub(ran), Some(task));
+        let (user, kernel) = (Somewhere { user: true }, Somewhere { user: false });
+        let faults = [
+            (Software::PAGE_FAULTS, minor + major, &user),
+            (Software::PAGE_FAULTS_MIN, minor, &user),
+            (Software::PAGE_FAULTS_MAJ, major, &user),
+            (Software::CONTEXT_SWITCHES, switches, &kernel),
+            (Software::CPU_MIGRATIONS, migrations, &kernel),
+        ];
+        for (which, count, place) in faults {
+            if count > 0 {
+                self.engine.software(cpu, now, which, count, 0, place);
+            }
+        }
+        if let Some(stopped) = stopped {
+            if ticks {
+                self.engine.tick(cpu, now);
+            }
+            if self.engine.deadline(cpu).is_some_and(|at| at <= now) {
+                self.engine.expire(cpu, now, stopped);
+            }
+        }
+        self.note_watches(task);
+        self.engine.place(cpu, now, None);
+        self.note_period(task);
+    }
+
+    /// The cpu where a task was seen last.
+    pub fn cpu_of(&self, task: TaskId) -> u32 {
+        self.tasks.get(&task).map_or(0, |known| known.told.cpu)
+    }
+
+    /// Does something while a task is on its cpu, for no time.
+    fn within(&mut self, task: TaskId, now: u64, act: impl FnOnce(&mut Engine, u32)) {
+        let cpu = self.cpu_of(task);
+        self.engine.place(cpu, now, Some(task));
+        act(&mut self.engine, cpu);
+        self.note_watches(task);
+        self.engine.place(cpu, now, None);
+        self.note_period(task);
+    }
+
+    /// What the clocks of a task that was just on its cpu asked for.
+    fn note_period(&mut self, task: TaskId) {
+        let period = self.asked.take();
+        if let Some(known) = self.tasks.get_mut(&task) {
+            self.period_changed |= known.period != period;
+            known.period = period;
+        }
+    }
+
+    /// Brings the counts of all tasks up to date that an event measures.
+    fn update_targets(&mut self, event: EventKey) {
+        for task in self.engine.targets(event) {
+            self.update(task);
+        }
+    }
+
+    /// Whatever measures a task may have changed.
+    fn look_again(&mut self, tasks: Vec<TaskId>) {
+        let now = self.now();
+        for task in tasks {
+            self.within(task, now, |_, _| {});
+        }
+    }
+
+    /// `perf_event_open(2)` of a task. `attr`: a copy of the caller's, whose size field is changed where
+    /// the call changes it. `group`: what `group_fd` is, where that is an event.
+    ///
+    /// The target has to be [adopted](Self::adopt) before (`ESRCH`). Beyond what Linux refuses: `EACCES`
+    /// for whole cpus, and for samples with the kernel's part unless [allowed](Settings::kernel_samples);
+    /// `ENOENT` for events that nobody tells of, breakpoints among them where debug registers are without
+    /// effect; `EOPNOTSUPP` for samples of single faults and switches, for records of switches, and for
+    /// breakpoints in this very process.
+    pub fn open(
+        &mut self,
+        caller: TaskId,
+        attr: &mut Vec<u8>,
+        arguments: OpenArguments,
+        group: Option<EventKey>,
+    ) -> Result<EventKey, Errno> {
+        let word = |at: usize| {
+            let bytes = attr.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u64::from_ne_bytes)
+        };
+        let (type_, config, period) = (EventType(word(0) as u32), Software(word(8)), word(16));
+        let flags = AttrFlags::from_bits_retain(word(40));
+        let software = type_ == EventType::SOFTWARE;
+        let refused = match config {
+            // A switch is not heard of, only how many there were.
+            _ if flags.contains(AttrFlags::CONTEXT_SWITCH) => Some(Errno::EOPNOTSUPP),
+            _ if type_ == EventType::BREAKPOINT && debug::works().is_err() => Some(Errno::ENOENT),
+            _ if !software => None,
+            Software::CPU_CLOCK | Software::TASK_CLOCK | Software::DUMMY => None,
+            // gVisor shows zeros.
+            _ if !proc::shows_the_dead() => Some(Errno::ENOENT),
+            Software::PAGE_FAULTS | Software::PAGE_FAULTS_MIN | Software::PAGE_FAULTS_MAJ => {
+                self.want(Wanted { faults: true, ..self.wanted });
+                (period != 0).then_some(Errno::EOPNOTSUPP)
+            }
+            Software::CONTEXT_SWITCHES => {
+                self.want(Wanted { switches: true, ..self.wanted });
+                (period != 0).then_some(Errno::EOPNOTSUPP)
+            }
+            Software::CPU_MIGRATIONS => {
+                self.want(Wanted { migrations: true, ..self.wanted });
+                (period != 0).then_some(Errno::EOPNOTSUPP)
+            }
+            _ => Some(Errno::ENOENT),
+        };
+        // What ran before is not counted by an event that is on at once.
+        let target = match arguments.pid {
+            0 => Some(caller),
+            pid => self.task_of(pid),
+        };
+        let own = target.is_some_and(|target| self.tasks.get(&target).is_some_and(|known| known.own));
+        // Nobody would hear of traps of our own threads.
+        let probe = self.places.as_ref().is_some_and(|places| places.type_ == type_);
+        let sets_traps = probe || type_ == EventType::BREAKPOINT;
+        let refused = refused.or((own && sets_traps).then_some(Errno::EOPNOTSUPP));
+        let probe = self.place_probe(caller, attr)?;
+        target.into_iter().for_each(|target| self.update(target));
+        if flags.contains(AttrFlags::BUILD_ID) {
+            self.build_ids.get_or_insert_default();
+        }
+        // What is mapped already is not told.
+        if let (true, Some(target)) = (flags.contains(AttrFlags::MMAP), target.filter(|_| !own)) {
+            self.update_maps(target);
+        }
+        let now = self.now();
+        let mut view = View { world: &mut self.world, group };
+        let event = self.engine.open(&mut view, caller, now, attr, arguments)?;
+        if let Some(errno) = refused {
+            self.engine.close(event, now);
+            return Err(errno);
+        }
+        if let Some(target) = target.filter(|_| own) {
+            self.on_own.insert(event, target);
+        }
+        if let Some(number) = probe {
+            self.probe_opened(event, number);
+        }
+        self.look_again(target.into_iter().collect());
+        Ok(event)
+    }
+
+    /// Something new is wanted of all readings: it counts from now on.
+    fn want(&mut self, wanted: Wanted) {
+        if wanted == self.wanted {
+            return;
+        }
+        let before = std::mem::replace(&mut self.wanted, wanted);
+        for known in self.tasks.values_mut() {
+            let Some(reading) = known.read(wanted) else { continue };
+            let told = &mut known.told;
+            if wanted.faults && !before.faults {
+                (told.minor, told.major) = (reading.minor, reading.major);
+            }
+            if wanted.switches && !before.switches {
+                (told.switches, known.stops) = (reading.switches, 0);
+            }
+            if wanted.migrations && !before.migrations {
+                told.migrations = reading.migrations;
+            }
+        }
+    }
+
+    /// `ioctl(2)`; the id for [`Ioctl::Id`], otherwise 0.
+    pub fn ioctl(&mut self, caller: TaskId, event: EventKey, ioctl: Ioctl<'_>) -> Result<u64, Errno> {
+        let changes = !matches!(ioctl, Ioctl::Id | Ioctl::PauseOutput(_) | Ioctl::SetOutput(_));
+        if changes {
+            self.update_targets(event);
+        }
+        let now = self.now();
+        let mut view = View { world: &mut self.world, group: None };
+        let answer = self.engine.ioctl(&mut view, caller, event, now, ioctl);
+        if changes {
+            let tasks = self.engine.targets(event);
+            self.look_again(tasks);
+        }
+        answer
+    }
+
+    /// `read(2)`: fills `bytes`, none for an event in the error state.
+    ///
+    /// `ENODATA`: it measured another thread of this very process, which has ended. A tracee's last numbers
+    /// can be read when it is dead, but no process traces itself.
+    pub fn read(&mut self, event: EventKey, room: usize, bytes: &mut Vec<u8>) -> Result<(), Errno> {
+        let members = self.engine.group(event);
+        let targets: BTreeSet<TaskId> =
+            members.into_iter().flat_map(|member| self.engine.targets(member)).collect();
+        targets.into_iter().for_each(|target| self.update(target));
+        if self.on_own.get(&event).is_some_and(|task| !self.tasks.contains_key(task)) {
+            return Err(Errno::ENODATA);
+        }
+        let now = self.now();
+        self.engine.read(event, now, room, bytes)
+    }
+
+    /// `mmap(2)`: the memory to map instead, from its start on.
+    pub fn mmap(
+        &mut self,
+        caller: TaskId,
+        event: EventKey,
+        request: MapRequest,
+    ) -> Result<Arc<Shared>, Errno> {
+        let now = self.now();
+        let mut view = View { world: &mut self.world, group: None };
+        let memory = self.engine.mmap(&mut view, caller, event, now, request)?;
+        self.world.shared(&memory).ok_or(Errno::ENOMEM)
+    }
+
+    /// A mapping of an event's ring is gone.
+    pub fn munmap(&mut self, event: EventKey) {
+        let now = self.now();
+        self.engine.munmap(event, now);
+    }
+
+    /// What `poll(2)` answers, as `EPOLL*` bits; the readiness is taken by it (rule G20).
+    pub fn poll(&mut self, event: EventKey) -> u32 {
+        self.engine.poll(event)
+    }
+
+    /// Whether what an event measures has ended, that of its copies too.
+    pub fn is_over(&self, event: EventKey) -> bool {
+        self.engine.state(event).is_none_or(|state| state <= State::Exit)
+            && self.engine.targets(event).is_empty()
+    }
+
+    /// A call of this thread is over: what was done for it since its numbers were read last counts for
+    /// nobody.
+    pub fn forget_own_work(&mut self) {
+        let wanted = self.wanted;
+        let task = self.task_of(proc::own_tid());
+        if let Some(known) = task.and_then(|task| self.tasks.get_mut(&task)).filter(|known| known.own) {
+            known.told = proc::read_own(wanted);
+        }
+    }
+
+    /// `O_ASYNC` of a descriptor is set or cleared.
+    pub fn set_async(&mut self, event: EventKey, on: bool) {
+        self.engine.set_async(event, on);
+    }
+
+    /// The last descriptor of an event is closed.
+    pub fn close(&mut self, event: EventKey) {
+        let tasks = self.engine.targets(event);
+        self.on_own.remove(&event);
+        self.probe_closed(event);
+        let now = self.now();
+        self.engine.close(event, now);
+        self.look_again(tasks);
+    }
+
+    /// `prctl(2)`: all events that the caller opened are switched on or off.
+    pub fn prctl(&mut self, caller: TaskId, enable: bool) {
+        let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();
+        for &task in &tasks {
+            self.update(task);
+        }
+        let now = self.now();
+        self.engine.prctl(caller, enable, now);
+        self.look_again(tasks);
+    }
+
+    /// The type of a PMU by name.
+    pub fn pmu_type(&self, name: &str) -> Option<EventType> {
+        self.engine.pmu_by_name(name).map(|(_, type_)| type_)
+    }
+}
+
+impl Known {
+    fn read(&mut self, wanted: Wanted) -> Option<Reading> {
+        read(&mut self.files, self.tid, self.own, wanted)
+    }
+}
+
+/// The numbers of a thread, by the best way there is.
+fn read(files: &mut proc::Files, tid: Tid, own: bool, wanted: Wanted) -> Option<Reading> {
+    match own {
+        true if tid == proc::own_tid() => Some(proc::read_own(wanted)),
+        true => {
+            let reading = files.read(tid, wanted)?;
+            Some(proc::of_sibling(tid, reading))
+        }
+        false => files.read(tid, wanted),
+    }
+}
+
+/// The flags of `perf_event_open(2)` that are the descriptor's affair.
+pub const DESCRIPTOR_FLAGS: OpenFlags = OpenFlags::FD_CLOEXEC;

@@ -1,0 +1,203 @@
+//! Probes in programs: the PMU `uprobe`. A place is a file and an offset in it; where that is in a process its
+//! map tells, and the supervisor puts traps there.
+
+use super::Machine;
+use crate::moment::Stopped;
+use crate::proc;
+use crate::ptrace::Tid;
+use crate::remote;
+use perfuse_abi::{Attr, Errno, EventType};
+use perfuse_engine::{EventKey, Hit, PmuId, ProbePmu, Probes, TaskId};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// Where a probe is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    path: Vec<u8>,
+    device: (u32, u32),
+    inode: u64,
+    offset: u64,
+    /// Where the program counts those who listen, for it; 0: nowhere.
+    semaphore: u64,
+}
+
+impl Place {
+    /// Where an offset of the file is in a process. Some file systems tell maps another device than who asks.
+    fn find(&self, offset: u64, prot: u32, maps: &[proc::Map]) -> Vec<u64> {
+        let is_it = |map: &&proc::Map| {
+            let (major, minor, inode) = map.file;
+            inode == self.inode && ((major, minor) == self.device || map.name == self.path)
+        };
+        let there = maps.iter().filter(is_it).filter(|map| map.prot & prot != 0);
+        let inside = there.filter(|map| (map.pgoff..map.pgoff + (map.to - map.from)).contains(&offset));
+        inside.map(|map| map.from + (offset - map.pgoff)).collect()
+    }
+}
+
+/// What is to be in the memory of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    /// Traps, and the probes that they are of.
+    pub(crate) traps: BTreeMap<u64, Vec<u64>>,
+    /// Semaphores.
+    pub(crate) semaphores: Vec<u64>,
+}
+
+/// All places, and the events of them.
+#[derive(Debug)]
+pub(super) struct Places {
+    pmu: PmuId,
+    pub(super) type_: EventType,
+    /// By the number that is told the engine.
+    all: Vec<Place>,
+    events: BTreeMap<EventKey, u64>,
+    changed: bool,
+}
+
+/// Numbers stand in the place of paths when the engine sees an attr.
+#[derive(Debug)]
+struct Numbered;
+
+impl Probes for Numbered {
+    fn set(&mut self, attr: &Attr, _returns: bool) -> Result<u64, Errno> {
+        Ok(attr.config1)
+    }
+
+    fn clear(&mut self, _number: u64) {}
+}
+
+/// The type that Linux gives to the PMU of this name, by which programs know it; if it tells none, the usual one.
+fn type_of_uprobe() -> EventType {
+    let text = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").unwrap_or_default();
+    EventType(text.trim().parse().ok().filter(|&type_| type_ > 7).unwrap_or(9))
+}
+
+const PROT_WRITE: u32 = 2;
+const PROT_EXEC: u32 = 4;
+
+impl Places {
+    pub(super) fn new(engine: &mut perfuse_engine::Engine) -> Option<Self> {
+        let type_ = type_of_uprobe();
+        let pmu = ProbePmu::uprobe(Box::new(Numbered)).of_type(type_).for_everybody();
+        let pmu = engine.register(Box::new(pmu)).ok()?;
+        Some(Places { pmu, type_, all: Vec::new(), events: BTreeMap::new(), changed: false })
+    }
+}
+
+impl Machine {
+    /// An attr of a probe, of a caller in whose memory the path is: what the engine is to see. What Linux
+    /// answers to paths and offsets is answered here (rule J51).
+    pub(super) fn place_probe(&mut self, caller: TaskId, attr: &mut [u8]) -> Result<Option<u64>, Errno> {
+        let word = |at: usize| {
+            let bytes = attr.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u64::from_ne_bytes)
+        };
+        let Some(places) = self.places.as_mut().filter(|places| places.type_.0 == word(0) as u32) else {
+            return Ok(None);
+        };
+        let (config, path, offset) = (word(8), word(56), word(64));
+        // Where functions return nothing is set.
+        if config & 1 != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let tid = self.tasks.get(&caller).map(|known| known.tid).ok_or(Errno::ESRCH)?;
+        let mut bytes = vec![0; libc::PATH_MAX as usize];
+        let got = remote::read(tid, path, &mut bytes).map_err(|_| Errno::EFAULT)?;
+        let end = bytes[..got].iter().position(|&byte| byte == 0).ok_or(Errno::EINVAL)?;
+        let path = bytes[..end].to_vec();
+        let seen = match path.strip_prefix(b"/") {
+            Some(rest) => PathBuf::from(format!("/proc/{tid}/root")).join(OsStr::from_bytes(rest)),
+            None => PathBuf::from(format!("/proc/{tid}/cwd")).join(OsStr::from_bytes(&path)),
+        };
+        let failed = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::ENOENT));
+        let file = seen.metadata().map_err(failed)?;
+        if !file.is_file() || offset > file.len() {
+            return Err(Errno::EINVAL);
+        }
+        let device = (libc::major(file.dev()) as u32, libc::minor(file.dev()) as u32);
+        let semaphore = config >> 32;
+        let place = Place { path, device, inode: file.ino(), offset, semaphore };
+        let number = match places.all.iter().position(|known| *known == place) {
+            Some(number) => number,
+            None => {
+                places.all.push(place);
+                places.all.len() - 1
+            }
+        } as u64;
+        attr[56..64].copy_from_slice(&number.to_ne_bytes());
+        Ok(Some(number))
+    }
+
+    pub(super) fn probe_opened(&mut self, event: EventKey, number: u64) {
+        if let Some(places) = &mut self.places {
+            places.events.insert(event, number);
+            places.changed = true;
+        }
+    }
+
+    pub(super) fn probe_closed(&mut self, event: EventKey) {
+        if let Some(places) = &mut self.places {
+            places.changed |= places.events.remove(&event).is_some();
+        }
+    }
+
+    /// Whether there are probes.
+    pub(crate) fn has_probes(&self) -> bool {
+        self.places.as_ref().is_some_and(|places| !places.events.is_empty())
+    }
+
+    /// Whether there are others than when this was asked last.
+    pub(crate) fn take_probe_change(&mut self) -> bool {
+        self.places.as_mut().is_some_and(|places| std::mem::take(&mut places.changed))
+    }
+
+    /// Whether `take_probe_change` has something to tell.
+    pub fn probes_have_changed(&self) -> bool {
+        self.places.as_ref().is_some_and(|places| places.changed)
+    }
+
+    /// What the events on a process want in its memory.
+    pub(crate) fn probes_of(&self, pid: Tid) -> Wanted {
+        let mut wanted = Wanted::default();
+        let Some(places) = self.places.as_ref().filter(|places| !places.events.is_empty()) else {
+            return wanted;
+        };
+        let of_process = |task: &TaskId| self.tasks.get(task).is_some_and(|known| known.pid == pid);
+        let mut maps = None;
+        for (&event, &number) in &places.events {
+            if !self.engine.targets(event).iter().any(of_process) {
+                continue;
+            }
+            let (place, maps) = (&places.all[number as usize], maps.get_or_insert_with(|| proc::maps(pid)));
+            for addr in place.find(place.offset, PROT_EXEC, maps) {
+                let numbers = wanted.traps.entry(addr).or_default();
+                if !numbers.contains(&number) {
+                    numbers.push(number);
+                }
+            }
+            if place.semaphore != 0 {
+                wanted.semaphores.extend(place.find(place.semaphore, PROT_WRITE, maps));
+            }
+        }
+        wanted
+    }
+
+    /// A task, stopped at a trap, has come to probes.
+    pub(crate) fn probed(&mut self, task: TaskId, numbers: &[u64], stopped: &Stopped) {
+        let Some(pmu) = self.places.as_ref().map(|places| places.pmu) else { return };
+        let Some((_, tid)) = self.tid_of(task) else { return };
+        // As Linux writes it: no type, no flags, the thread; then the address.
+        let mut record = vec![0; 4];
+        record.extend(tid.to_ne_bytes());
+        record.extend(perfuse_engine::Moment::ip(stopped).to_ne_bytes());
+        self.happened(task, stopped, |engine, cpu, now| {
+            for &id in numbers {
+                engine.probe(pmu, cpu, now, &Hit::new(id, &record), stopped);
+            }
+        });
+    }
+}

@@ -1,0 +1,378 @@
+//! What `/proc` and the clocks tell of a thread: its time on cpus, faults, switches, and its memory map.
+//!
+//! The files of a thread are read below its process (`/proc/PID/task/TID`), as `/proc/TID` sums up the
+//! whole process. They can be read of a dead thread that nobody has waited for yet, and tell its last,
+//! exact numbers then.
+//!
+//! Of a thread of another process that runs just now the time is that of the last tick or switch, as
+//! much as a tick (4 ms with 250 ticks a second) too small.
+
+use crate::ptrace::Tid;
+use std::cell::RefCell;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Numbers of a thread, since its birth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Time on cpus, in ns.
+    pub time_ns: u64,
+    /// Page faults without I/O.
+    pub minor: u64,
+    /// Page faults with I/O.
+    pub major: u64,
+    /// Switches to other threads, both kinds.
+    pub switches: u64,
+    /// Moves to other cpus.
+    pub migrations: u64,
+    /// The cpu where it runs or ran last.
+    pub cpu: u32,
+}
+
+/// What of a [`Reading`] is wanted: each comes from another file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Faults and the cpu.
+    pub faults: bool,
+    /// Switches.
+    pub switches: bool,
+    /// Migrations.
+    pub migrations: bool,
+}
+
+thread_local! {
+    static TEXT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Hands a file's text on. These files are read very often, so nothing is allocated.
+fn with_text<R>(path: &str, parse: impl FnOnce(&str) -> Option<R>) -> Option<R> {
+    with_text_of(&File::open(path).ok()?, parse)
+}
+
+fn with_text_of<R>(file: &File, parse: impl FnOnce(&str) -> Option<R>) -> Option<R> {
+    TEXT.with_borrow_mut(|text| {
+        // Exact sizes are unknown; one page holds any of them but maps.
+        text.resize(4096, 0);
+        let got = file.read_at(text, 0).ok()?;
+        // A name may contain anything; what follows it is ASCII.
+        let text = &text[..got];
+        match std::str::from_utf8(text) {
+            Ok(text) => parse(text),
+            Err(_) => parse(&String::from_utf8_lossy(text)),
+        }
+    })
+}
+
+/// The files of a thread. They stay open, which halves the price of reading them, as long as there are not
+/// too many in all.
+#[derive(Debug)]
+pub(crate) struct Files {
+    dir: String,
+    kept: [Option<File>; NAMES.len()],
+}
+
+const NAMES: [&str; 4] = ["schedstat", "stat", "status", "sched"];
+const SCHEDSTAT: usize = 0;
+const STAT: usize = 1;
+const STATUS: usize = 2;
+const SCHED: usize = 3;
+
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// So many files are kept open at most, of all threads: few of those that this process may have.
+fn most_kept() -> usize {
+    static MOST: OnceLock<usize> = OnceLock::new();
+    *MOST.get_or_init(|| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the pointer is to a live value.
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+        (limit.rlim_cur / 8).min(128) as usize
+    })
+}
+
+impl Files {
+    pub(crate) fn new(pid: Tid, tid: Tid) -> Self {
+        Files { dir: format!("/proc/{pid}/task/{tid}"), kept: Default::default() }
+    }
+
+    fn with_text<R>(&mut self, which: usize, parse: impl FnOnce(&str) -> Option<R>) -> Option<R> {
+        if let Some(file) = &self.kept[which] {
+            return with_text_of(file, parse);
+        }
+        let file = File::open(format!("{}/{}", self.dir, NAMES[which])).ok()?;
+        let read = with_text_of(&file, parse);
+        // Elsewhere than on Linux a second reading may answer what the first one did.
+        if shows_the_dead() {
+            match KEPT.fetch_add(1, Relaxed) < most_kept() {
+                true => self.kept[which] = Some(file),
+                false => drop(KEPT.fetch_sub(1, Relaxed)),
+            }
+        }
+        read
+    }
+
+    /// Reads the numbers of the thread; `None` once it is gone.
+    pub(crate) fn read(&mut self, tid: Tid, wanted: Wanted) -> Option<Reading> {
+        let mut reading = Reading::default();
+        let time = self.with_text(SCHEDSTAT, |text| text.split(' ').next()?.parse().ok());
+        reading.time_ns = match time {
+            Some(time) => {
+                if wanted.faults {
+                    self.stat(&mut reading)?;
+                }
+                time
+            }
+            // gVisor has no schedstat, and shows the clocks of all threads. The ticks of stat are the last
+            // resort.
+            None => {
+                let ticks = self.stat(&mut reading)?;
+                try_clock_ns(clock_of(tid)).unwrap_or(ticks * 10_000_000)
+            }
+        };
+        if wanted.switches {
+            let switches = self.with_text(STATUS, |text| {
+                let number = |name| {
+                    let line = text.lines().rev().find_map(|line| line.strip_prefix(name));
+                    line.and_then(|number| number.trim().parse::<u64>().ok())
+                };
+                Some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
+            });
+            reading.switches = switches.unwrap_or_default();
+        }
+        if wanted.migrations {
+            let migrations = self.with_text(SCHED, |text| {
+                let line = text.lines().find_map(|line| line.strip_prefix("se.nr_migrations"))?;
+                line.trim_start_matches([' ', ':']).trim().parse().ok()
+            });
+            reading.migrations = migrations.unwrap_or_default();
+        }
+        Some(reading)
+    }
+
+    /// Whether it is running or could, and the cpu; `None` once it is gone.
+    pub(crate) fn state(&mut self) -> Option<(bool, u32)> {
+        self.with_text(STAT, |text| {
+            let fields = &text[text.rfind(')')? + 2..];
+            let cpu = fields.split(' ').nth(36)?.trim_end().parse().ok()?;
+            Some((fields.starts_with('R'), cpu))
+        })
+    }
+
+    /// Faults and the cpu; the ticks that it has run.
+    fn stat(&mut self, reading: &mut Reading) -> Option<u64> {
+        self.with_text(STAT, |text| {
+            // The name stands in parentheses and may contain some.
+            let fields = &text[text.rfind(')')? + 2..];
+            let mut fields = fields.split(' ');
+            // Field 3 is first here: 10 minor faults, 12 major faults, 14 and 15 ticks, 39 the cpu.
+            reading.minor = fields.nth(7)?.parse().ok()?;
+            reading.major = fields.nth(1)?.parse().ok()?;
+            let (user, system): (u64, u64) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
+            reading.cpu = fields.nth(23)?.trim_end().parse().ok()?;
+            Some(user + system)
+        })
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(self.kept.iter().flatten().count(), Relaxed);
+    }
+}
+
+/// Reads the numbers of a thread; `None` once it is gone.
+pub fn read(pid: Tid, tid: Tid, wanted: Wanted) -> Option<Reading> {
+    Files::new(pid, tid).read(tid, wanted)
+}
+
+/// The calling thread's own numbers: no files but for migrations.
+pub fn read_own(wanted: Wanted) -> Reading {
+    let mut reading = Reading { time_ns: clock_ns(libc::CLOCK_THREAD_CPUTIME_ID), ..Reading::default() };
+    if wanted.faults || wanted.switches {
+        // SAFETY: an all-zero rusage is a valid value of that plain struct.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: the pointer is to a live rusage.
+        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+        (reading.minor, reading.major) = (usage.ru_minflt as u64, usage.ru_majflt as u64);
+        reading.switches = (usage.ru_nvcsw + usage.ru_nivcsw) as u64;
+    }
+    if wanted.migrations {
+        let (pid, tid) = (std::process::id() as Tid, own_tid());
+        let only = Wanted { migrations: true, ..Wanted::default() };
+        reading.migrations = read(pid, tid, only).map_or(0, |reading| reading.migrations);
+    }
+    // SAFETY: sched_getcpu has no preconditions.
+    reading.cpu = u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0);
+    reading
+}
+
+/// What was read of another thread of this process, with its time, which is exact even while it runs.
+pub(crate) fn of_sibling(tid: Tid, reading: Reading) -> Reading {
+    Reading { time_ns: try_clock_ns(clock_of(tid)).unwrap_or(reading.time_ns), ..reading }
+}
+
+/// The clock of a thread, as `pthread_getcpuclockid(3)` makes it. Linux shows only those of the calling
+/// process.
+fn clock_of(tid: Tid) -> libc::clockid_t {
+    (!tid << 3) | 6
+}
+
+/// Whether a thread is dead, though not yet waited for.
+pub(crate) fn is_dead(tid: Tid) -> bool {
+    let state = with_text(&format!("/proc/{tid}/stat"), |text| text[text.rfind(')')? + 2..].chars().next());
+    state.is_none_or(|state| matches!(state, 'Z' | 'X' | 'x'))
+}
+
+/// Whether the numbers of the dead can be read: not so in gVisor.
+pub(crate) fn shows_the_dead() -> bool {
+    static SHOWN: OnceLock<bool> = OnceLock::new();
+    *SHOWN.get_or_init(|| std::path::Path::new("/proc/self/schedstat").exists())
+}
+
+/// The calling thread.
+pub fn own_tid() -> Tid {
+    // SAFETY: gettid has no preconditions.
+    unsafe { libc::syscall(libc::SYS_gettid) as Tid }
+}
+
+/// What a clock shows, in ns.
+pub fn clock_ns(clock: libc::clockid_t) -> u64 {
+    try_clock_ns(clock).unwrap_or(0)
+}
+
+fn try_clock_ns(clock: libc::clockid_t) -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live timespec.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (result == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Ticks a second, from the clock that only ticks move.
+pub fn tick_rate() -> u32 {
+    let mut step = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live timespec.
+    let result = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut step) };
+    let ns = step.tv_nsec as u64;
+    if result == 0 && ns > 0 { (1_000_000_000 / ns).clamp(24, 10_000) as u32 } else { 250 }
+}
+
+/// The name of a thread.
+pub fn comm(pid: Tid, tid: Tid) -> Vec<u8> {
+    let mut name = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    name.truncate(name.iter().position(|&byte| byte == b'\n').unwrap_or(name.len()));
+    name
+}
+
+/// The process of a thread.
+pub fn process_of(tid: Tid) -> Option<Tid> {
+    number_in_status(tid, "Tgid:")
+}
+
+/// The parent of a process, for this process's pid namespace.
+pub fn parent_of(pid: Tid) -> Option<Tid> {
+    number_in_status(pid, "PPid:")
+}
+
+fn number_in_status(tid: Tid, name: &str) -> Option<Tid> {
+    with_text(&format!("/proc/{tid}/status"), |text| {
+        text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+    })
+}
+
+/// The threads of a process.
+pub fn threads_of(pid: Tid) -> Vec<Tid> {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// A line of `/proc/PID/maps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// The first address.
+    pub from: u64,
+    /// The first address after it.
+    pub to: u64,
+    /// `PROT_*`.
+    pub prot: u32,
+    /// Changes are shared.
+    pub shared: bool,
+    /// The offset in the file.
+    pub pgoff: u64,
+    /// Device and inode of the file; zeros for none.
+    pub file: (u32, u32, u64),
+    /// The path, `[heap]` and its like, or nothing.
+    pub name: Vec<u8>,
+}
+
+/// The memory map of a process; nothing once it is gone.
+pub fn maps(pid: Tid) -> Vec<Map> {
+    let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    text.split(|&byte| byte == b'\n').filter_map(map).collect()
+}
+
+fn map(line: &[u8]) -> Option<Map> {
+    let mut rest = line;
+    let mut word = || {
+        let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        rest = after.get(1..).unwrap_or_default();
+        std::str::from_utf8(word).ok()
+    };
+    let (from, to) = word()?.split_once('-')?;
+    let bits = word()?.as_bytes();
+    let pgoff = u64::from_str_radix(word()?, 16).ok()?;
+    let (major, minor) = word()?.split_once(':')?;
+    let inode = word()?.parse().ok()?;
+    let prot = [(b'r', 1), (b'w', 2), (b'x', 4)];
+    let prot = prot.into_iter().filter(|(bit, _)| bits.contains(bit)).map(|(_, prot)| prot).sum();
+    let hex = |text| u32::from_str_radix(text, 16).ok();
+    let start = rest.iter().position(|&byte| byte != b' ').unwrap_or(rest.len());
+    Some(Map {
+        from: u64::from_str_radix(from, 16).ok()?,
+        to: u64::from_str_radix(to, 16).ok()?,
+        prot,
+        shared: bits.get(3) == Some(&b's'),
+        pgoff,
+        file: (hex(major)?, hex(minor)?, inode),
+        name: rest[start..].to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_maps() {
+        let line = b"7f1c00000000-7f1c00021000 r-xp 00012000 fd:01 1835045    /lib/a b.so";
+        let map = map(line).expect("a whole line");
+        assert_eq!((map.from, map.to, map.prot, map.shared), (0x7f1c_0000_0000, 0x7f1c_0002_1000, 5, false));
+        assert_eq!((map.pgoff, map.file), (0x12000, (0xfd, 1, 1_835_045)));
+        assert_eq!(map.name, b"/lib/a b.so");
+    }
+
+    #[test]
+    fn own_numbers_are_those_of_proc() {
+        let wanted = Wanted { faults: true, switches: true, migrations: false };
+        let pid = std::process::id() as Tid;
+        let before = read_own(wanted);
+        let between = read(pid, own_tid(), wanted).expect("this thread lives");
+        let after = read_own(wanted);
+        assert!(before.minor <= between.minor && between.minor <= after.minor);
+        assert!(before.switches <= between.switches && between.switches <= after.switches);
+        assert!(between.time_ns <= after.time_ns && before.time_ns < after.time_ns);
+    }
+
+    #[test]
+    fn the_time_of_another_thread_is_exact() {
+        let main = own_tid();
+        let before = read_own(Wanted::default()).time_ns;
+        let pid = std::process::id() as Tid;
+        let seen = move || read(pid, main, Wanted::default()).map(|reading| of_sibling(main, reading));
+        let seen = std::thread::spawn(seen).join();
+        let seen = seen.expect("no panic").expect("the thread lives").time_ns;
+        assert!(before <= seen && seen <= read_own(Wanted::default()).time_ns);
+    }
+}

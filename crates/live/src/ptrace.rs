@@ -1,0 +1,337 @@
+//! `ptrace(2)` and the waits that go with it, one function each. Plain calls: what they mean for a
+//! measured process is decided in [`supervisor`](crate::supervisor).
+//!
+//! Linux ties a tracee to the *thread* that seized it; all functions that name one have to be called on
+//! that thread, and answer `ESRCH` elsewhere, or for a tracee that is not stopped or was killed.
+
+use perfuse_abi::Errno;
+use std::ptr;
+
+/// The number of a thread, as `gettid(2)` gives it.
+pub type Tid = i32;
+
+/// `PTRACE_EVENT_STOP`: an interrupt, a group-stop, or the first stop of a new tracee.
+pub const EVENT_STOP: i32 = 128;
+
+/// What tracees are seized with: all that they start is traced too.
+pub const FOLLOW: i32 = libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACESYSGOOD;
+
+/// Tracees are killed when their tracer goes away.
+pub const EXITKILL: i32 = libc::PTRACE_O_EXITKILL;
+
+/// Tracees stop where a seccomp filter answers `SECCOMP_RET_TRACE`.
+pub const TRACESECCOMP: i32 = libc::PTRACE_O_TRACESECCOMP;
+
+/// What happened to a tracee, as `waitpid(2)` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It ended; the whole status, for `WEXITSTATUS` and its like.
+    Ended(i32),
+    /// A signal is about to be delivered.
+    Signal(i32),
+    /// It stops as all its process does, because of this signal (`SIGSTOP`, `SIGTSTP`, ...). To be
+    /// answered with [`listen`].
+    GroupStop(i32),
+    /// At the entry or the exit of a system call, after [`Resume::Syscall`].
+    Syscall,
+    /// A `PTRACE_EVENT_*`, [`EVENT_STOP`] among them.
+    Event(i32),
+}
+
+/// How a tracee goes on; each takes the signal it is given on its way, 0 for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// Until something happens.
+    Continue(i32),
+    /// Until the entry or exit of a system call.
+    Syscall(i32),
+    /// For one instruction.
+    Step(i32),
+}
+
+fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
+    if result == -1 { Err(last()) } else { Ok(result) }
+}
+
+pub(crate) fn last() -> Errno {
+    Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// A request that takes two words and writes nothing to this process's memory.
+fn request(request: RequestCode, tid: Tid, addr: usize, data: usize) -> Result<libc::c_long, Errno> {
+    // SAFETY: the requests used with this function take plain numbers and do not write to our memory.
+    check(unsafe { libc::ptrace(request, tid, addr, data) })
+}
+
+/// The type of the first argument, which differs between C libraries.
+#[cfg(target_env = "musl")]
+type RequestCode = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type RequestCode = libc::c_uint;
+
+/// Begins to trace a thread, without stopping it. `EPERM`: it is traced already, or may not be (another
+/// user's, Yama's `ptrace_scope`); `ESRCH`: no such thread.
+pub fn seize(tid: Tid, options: i32) -> Result<(), Errno> {
+    request(libc::PTRACE_SEIZE as RequestCode, tid, 0, options as usize).map(drop)
+}
+
+/// Asks a running tracee to stop: it tells an [`EVENT_STOP`] soon.
+pub fn interrupt(tid: Tid) -> Result<(), Errno> {
+    request(libc::PTRACE_INTERRUPT as RequestCode, tid, 0, 0).map(drop)
+}
+
+/// Lets a stopped tracee go on.
+pub fn resume(tid: Tid, how: Resume) -> Result<(), Errno> {
+    let (code, signal) = match how {
+        Resume::Continue(signal) => (libc::PTRACE_CONT, signal),
+        Resume::Syscall(signal) => (libc::PTRACE_SYSCALL, signal),
+        Resume::Step(signal) => (libc::PTRACE_SINGLESTEP, signal),
+    };
+    request(code as RequestCode, tid, 0, signal as usize).map(drop)
+}
+
+/// Leaves a tracee in its group-stop, from which `SIGCONT` wakes it.
+pub fn listen(tid: Tid) -> Result<(), Errno> {
+    request(libc::PTRACE_LISTEN as RequestCode, tid, 0, 0).map(drop)
+}
+
+/// Lets a stopped tracee go for good.
+pub fn detach(tid: Tid, signal: i32) -> Result<(), Errno> {
+    request(libc::PTRACE_DETACH as RequestCode, tid, 0, signal as usize).map(drop)
+}
+
+/// Changes the options of a stopped tracee.
+pub fn set_options(tid: Tid, options: i32) -> Result<(), Errno> {
+    request(libc::PTRACE_SETOPTIONS as RequestCode, tid, 0, options as usize).map(drop)
+}
+
+/// The number that came with an event: the new thread of a fork, the former number of who execs, the
+/// data of a seccomp filter.
+pub fn event_message(tid: Tid) -> Result<u64, Errno> {
+    let mut message: libc::c_ulong = 0;
+    // SAFETY: the request writes one word into a live word.
+    check(unsafe {
+        libc::ptrace(libc::PTRACE_GETEVENTMSG as RequestCode, tid, ptr::null_mut::<u8>(), &raw mut message)
+    })?;
+    Ok(message as u64)
+}
+
+/// The details of the signal at whose delivery a tracee is stopped.
+pub fn signal_info(tid: Tid) -> Result<libc::siginfo_t, Errno> {
+    // SAFETY: an all-zero siginfo is a valid value of that plain struct.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the request writes one siginfo into a live one.
+    check(unsafe {
+        libc::ptrace(libc::PTRACE_GETSIGINFO as RequestCode, tid, ptr::null_mut::<u8>(), &raw mut info)
+    })?;
+    Ok(info)
+}
+
+/// Changes those details: the words of a `siginfo_t`.
+pub(crate) fn set_signal_info(tid: Tid, info: &[u64; 16]) -> Result<(), Errno> {
+    const { assert!(size_of::<[u64; 16]>() == size_of::<libc::siginfo_t>()) };
+    // SAFETY: the request reads one siginfo, and so many bytes are there.
+    check(unsafe {
+        libc::ptrace(libc::PTRACE_SETSIGINFO as RequestCode, tid, ptr::null_mut::<u8>(), info.as_ptr())
+    })
+    .map(drop)
+}
+
+/// The signals that a stopped tracee blocks, signal 1 in bit 0.
+pub fn signal_mask(tid: Tid) -> Result<u64, Errno> {
+    let mut mask = 0u64;
+    // SAFETY: the request writes the eight bytes that are announced into a live word.
+    check(unsafe { libc::ptrace(GETSIGMASK as RequestCode, tid, size_of::<u64>(), &raw mut mask) })?;
+    Ok(mask)
+}
+
+/// Sets the signals that a stopped tracee blocks.
+pub fn set_signal_mask(tid: Tid, mask: u64) -> Result<(), Errno> {
+    // SAFETY: the request reads the eight bytes that are announced from a live word.
+    check(unsafe { libc::ptrace(SETSIGMASK as RequestCode, tid, size_of::<u64>(), &raw const mask) })
+        .map(drop)
+}
+
+const GETSIGMASK: u32 = 0x420a;
+const SETSIGMASK: u32 = 0x420b;
+
+/// A set of registers of a stopped tracee, as `core(5)` numbers them (`NT_PRSTATUS`, ...). Returns how
+/// many bytes there are: fewer than `into` holds for a 32-bit program.
+pub(crate) fn get_register_set(tid: Tid, which: i32, into: &mut [u64]) -> Result<usize, Errno> {
+    let mut vector = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: size_of_val(into) };
+    // SAFETY: the vector describes a live slice, of which the kernel writes no more than that.
+    check(unsafe {
+        libc::ptrace(libc::PTRACE_GETREGSET as RequestCode, tid, which as usize, &raw mut vector)
+    })?;
+    Ok(vector.iov_len)
+}
+
+/// Sets such a set; `bytes` as many as [`get_register_set`] told.
+pub(crate) fn set_register_set(tid: Tid, which: i32, from: &[u64], bytes: usize) -> Result<(), Errno> {
+    let len = bytes.min(size_of_val(from));
+    let mut vector = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: len };
+    // SAFETY: the vector describes a live slice, which the kernel only reads.
+    check(unsafe {
+        libc::ptrace(libc::PTRACE_SETREGSET as RequestCode, tid, which as usize, &raw mut vector)
+    })
+    .map(drop)
+}
+
+/// A word of a stopped tracee's memory.
+pub(crate) fn peek(tid: Tid, addr: u64) -> Result<libc::c_long, Errno> {
+    let mut word: libc::c_long = 0;
+    // SAFETY: the system call (unlike the library's function) writes the word to a live word.
+    check(unsafe {
+        libc::syscall(libc::SYS_ptrace, libc::PTRACE_PEEKDATA as usize, tid, addr as usize, &raw mut word)
+    })?;
+    Ok(word)
+}
+
+/// Sets a word of a stopped tracee's memory, also where it may only read.
+pub(crate) fn poke(tid: Tid, addr: u64, word: libc::c_long) -> Result<(), Errno> {
+    request(libc::PTRACE_POKEDATA as RequestCode, tid, addr as usize, word as usize).map(drop)
+}
+
+/// A word of the kernel's `struct user` of a stopped tracee.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn peek_user(tid: Tid, offset: usize) -> Result<u64, Errno> {
+    let mut word = 0u64;
+    // SAFETY: the system call (unlike the library's function) writes the word to a live word.
+    check(unsafe {
+        libc::syscall(libc::SYS_ptrace, libc::PTRACE_PEEKUSER as usize, tid, offset, &raw mut word)
+    })?;
+    Ok(word)
+}
+
+/// Sets a word of it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn poke_user(tid: Tid, offset: usize, word: u64) -> Result<(), Errno> {
+    request(libc::PTRACE_POKEUSER as RequestCode, tid, offset, word as usize).map(drop)
+}
+
+/// What a wait found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// Something happened to a tracee or child of this thread; it is still to be [taken](take), or to be
+    /// ended by [`resume`].
+    Happened {
+        /// The thread.
+        tid: Tid,
+        /// It is dead: `/proc` shows its last numbers until it is taken.
+        dead: bool,
+        /// What it was stopped by, where that is told without taking it: not in gVisor.
+        stop: Option<Status>,
+    },
+    /// A signal came in between.
+    Interrupted,
+    /// There are neither tracees nor children.
+    Nobody,
+    /// Nothing happened (asked without waiting).
+    Nothing,
+}
+
+/// Waits for a tracee or a child *of this thread*, without taking what happened.
+pub fn wait(block: bool) -> Result<Waited, Errno> {
+    // SAFETY: an all-zero siginfo is a valid value of that plain struct.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let mut options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+    if !block {
+        options |= libc::WNOHANG;
+    }
+    // SAFETY: the pointer is to a live siginfo.
+    let result = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, options) };
+    if result == -1 {
+        return match last() {
+            Errno::EINTR => Ok(Waited::Interrupted),
+            Errno::ECHILD => Ok(Waited::Nobody),
+            errno => Err(errno),
+        };
+    }
+    // SAFETY: waitid fills in the variant of children, or leaves zeros.
+    let tid = unsafe { info.si_pid() };
+    if tid == 0 {
+        return Ok(Waited::Nothing);
+    }
+    Ok(Waited::Happened { tid, dead: tells_of_death(&info), stop: stop_in(&info) })
+}
+
+/// What `waitid(2)` told of a tracee's stop, if that needs not be taken. gVisor does not tell; and before the
+/// stop after an exec is taken, Linux answers no request, as the thread may have another number now.
+pub(crate) fn stop_in(info: &libc::siginfo_t) -> Option<Status> {
+    if info.si_code != libc::CLD_TRAPPED {
+        return None;
+    }
+    // SAFETY: waitid fills in the variant of children.
+    let stop = decode(unsafe { info.si_status() } << 8 | 0x7f);
+    (stop != Status::Event(libc::PTRACE_EVENT_EXEC)).then_some(stop)
+}
+
+/// Whether `waitid(2)` told of an end. gVisor tells of stops as of deaths by a signal that there is not.
+pub(crate) fn tells_of_death(info: &libc::siginfo_t) -> bool {
+    const STOPPED: i32 = 0x7f;
+    match info.si_code {
+        libc::CLD_EXITED => true,
+        // SAFETY: waitid fills in the variant of children.
+        libc::CLD_KILLED | libc::CLD_DUMPED => (unsafe { info.si_status() }) != STOPPED,
+        _ => false,
+    }
+}
+
+/// Takes the stop of a tracee, if waits tell of one still: it stays stopped, and they tell of others.
+pub fn take_stop(tid: Tid) {
+    // SAFETY: an all-zero siginfo is a valid value of that plain struct.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
+    // SAFETY: the pointer is to a live siginfo.
+    unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &raw mut info, options) };
+}
+
+/// Takes a stop of a thread, if it has stopped; the dead are not taken: `ESRCH`.
+pub(crate) fn peek_stop(tid: Tid) -> Result<Option<Status>, Errno> {
+    // SAFETY: an all-zero siginfo is a valid value of that plain struct.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
+    // SAFETY: the pointer is to a live siginfo.
+    check(unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &raw mut info, options) }.into())?;
+    if tells_of_death(&info) {
+        return Err(Errno::ESRCH);
+    }
+    take(tid)
+}
+
+/// Takes what happened to a thread, if anything; the dead are gone thereafter.
+pub fn take(tid: Tid) -> Result<Option<Status>, Errno> {
+    take_with_usage(tid).map(|taken| taken.map(|(status, _)| status))
+}
+
+/// [`take`] with the resources that the dead used.
+pub fn take_with_usage(tid: Tid) -> Result<Option<(Status, libc::rusage)>, Errno> {
+    let mut status = 0;
+    // SAFETY: an all-zero rusage is a valid value of that plain struct.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live values.
+    let taken = unsafe { libc::wait4(tid, &mut status, libc::__WALL | libc::WNOHANG, &mut usage) };
+    match check(taken.into())? {
+        0 => Ok(None),
+        _ => Ok(Some((decode(status), usage))),
+    }
+}
+
+/// Reads a wait status.
+fn decode(status: i32) -> Status {
+    if !libc::WIFSTOPPED(status) {
+        return Status::Ended(status);
+    }
+    let signal = libc::WSTOPSIG(status);
+    match (status >> 16, signal) {
+        (0, signal) if signal == libc::SIGTRAP | 0x80 => Status::Syscall,
+        (0, signal) => Status::Signal(signal),
+        (EVENT_STOP, libc::SIGTRAP) => Status::Event(EVENT_STOP),
+        (EVENT_STOP, signal) => Status::GroupStop(signal),
+        (event, _) => Status::Event(event),
+    }
+}

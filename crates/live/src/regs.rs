@@ -1,0 +1,250 @@
+//! Registers of a stopped tracee: what samples, system calls and stack walks take from them, the same for
+//! every architecture that is known here.
+
+use crate::ptrace::{self, Tid};
+use perfuse_abi::Errno;
+use perfuse_abi::record::RegsAbi;
+use perfuse_abi::regs::Arch;
+
+/// `NT_PRSTATUS`.
+const GENERAL: i32 = 1;
+/// `NT_ARM_SYSTEM_CALL`: the number of the system call that is about to be done.
+#[cfg(target_arch = "aarch64")]
+const SYSTEM_CALL: i32 = 0x404;
+
+#[cfg(target_arch = "x86_64")]
+const WORDS: usize = 27;
+#[cfg(target_arch = "aarch64")]
+const WORDS: usize = 34;
+
+/// The architecture that this is compiled for.
+#[cfg(target_arch = "x86_64")]
+pub const ARCH: Arch = Arch::X86_64;
+/// The architecture that this is compiled for.
+#[cfg(target_arch = "aarch64")]
+pub const ARCH: Arch = Arch::Arm64;
+
+/// The general registers of a tracee, in the kernel's `struct user_regs_struct`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registers {
+    words: [u64; WORDS],
+    bytes: usize,
+}
+
+/// Places in `struct user_regs_struct`, and the instruction that calls the system.
+#[cfg(target_arch = "x86_64")]
+mod at {
+    pub(super) const FRAME: usize = 4;
+    pub(super) const RESULT: usize = 10;
+    pub(super) const CALL: usize = 15;
+    pub(super) const IP: usize = 16;
+    pub(super) const CODE_SEGMENT: usize = 17;
+    pub(super) const STACK: usize = 19;
+    /// rdi, rsi, rdx, r10, r8, r9.
+    pub(super) const ARGUMENTS: [usize; 6] = [14, 13, 12, 7, 9, 8];
+    /// In the order of `perf_regs.h`: AX, BX, CX, DX, SI, DI, BP, SP, IP, FLAGS, CS, SS, DS, ES, FS, GS,
+    /// R8 to R15.
+    pub(super) const SAMPLED: [usize; 24] =
+        [10, 5, 11, 12, 13, 14, 4, 19, 16, 18, 17, 20, 23, 24, 25, 26, 9, 8, 7, 6, 3, 2, 1, 0];
+    /// rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15.
+    pub(super) const NUMBERED: [usize; 16] = [10, 11, 12, 5, 19, 4, 13, 14, 9, 8, 7, 6, 3, 2, 1, 0];
+    pub(super) const INSTRUCTION: &[u8] = &[0x0f, 0x05];
+}
+
+#[cfg(target_arch = "aarch64")]
+mod at {
+    pub(super) const FRAME: usize = 29;
+    pub(super) const LINK: usize = 30;
+    pub(super) const RESULT: usize = 0;
+    pub(super) const CALL: usize = 8;
+    pub(super) const IP: usize = 32;
+    pub(super) const STACK: usize = 31;
+    pub(super) const ARGUMENTS: [usize; 6] = [0, 1, 2, 3, 4, 5];
+    pub(super) const INSTRUCTION: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
+}
+
+/// The instruction that calls the system.
+pub(crate) const SYSCALL_INSTRUCTION: &[u8] = at::INSTRUCTION;
+
+impl Registers {
+    /// Those of a stopped tracee.
+    pub fn of(tid: Tid) -> Result<Self, Errno> {
+        let mut words = [0; WORDS];
+        let bytes = ptrace::get_register_set(tid, GENERAL, &mut words)?;
+        let mut registers = Registers { words, bytes };
+        registers.widen();
+        Ok(registers)
+    }
+
+    /// Gives them to a stopped tracee. A 32-bit program's stay as they are: `EOPNOTSUPP`.
+    pub fn give(&self, tid: Tid) -> Result<(), Errno> {
+        if self.is_narrow() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        ptrace::set_register_set(tid, GENERAL, &self.words, self.bytes)
+    }
+
+    /// It is a 32-bit program.
+    pub fn is_narrow(&self) -> bool {
+        self.bytes < size_of_val(&self.words)
+    }
+
+    /// The registers of a 32-bit program stand in the places of those that they are part of.
+    #[cfg(target_arch = "x86_64")]
+    fn widen(&mut self) {
+        if !self.is_narrow() {
+            return;
+        }
+        let narrow = self.halves();
+        // ebx ecx edx esi edi ebp eax ds es fs gs orig_eax eip cs eflags esp ss
+        let places = [5, 11, 12, 13, 14, 4, 10, 23, 24, 25, 26, 15, 16, 17, 18, 19, 20];
+        self.words = [0; WORDS];
+        for (place, value) in places.into_iter().zip(narrow) {
+            self.words[place] = value.into();
+        }
+    }
+
+    /// The registers of a 32-bit program stand in the places of those that they are part of.
+    #[cfg(target_arch = "aarch64")]
+    fn widen(&mut self) {
+        if !self.is_narrow() {
+            return;
+        }
+        let narrow = self.halves();
+        self.words = [0; WORDS];
+        for (place, value) in narrow.into_iter().take(13).enumerate() {
+            self.words[place] = value.into();
+        }
+        (self.words[at::STACK], self.words[at::LINK]) = (narrow[13].into(), narrow[14].into());
+        (self.words[at::IP], self.words[at::FRAME]) = (narrow[15].into(), narrow[11].into());
+    }
+
+    fn halves(&self) -> [u32; 18] {
+        std::array::from_fn(|index| (self.words[index / 2] >> (32 * (index % 2))) as u32)
+    }
+
+    /// The instruction pointer.
+    pub fn ip(&self) -> u64 {
+        self.words[at::IP]
+    }
+
+    /// Sets the instruction pointer.
+    pub fn set_ip(&mut self, ip: u64) {
+        self.words[at::IP] = ip;
+    }
+
+    /// The stack pointer.
+    pub fn stack(&self) -> u64 {
+        self.words[at::STACK]
+    }
+
+    /// Sets the stack pointer.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn set_stack(&mut self, stack: u64) {
+        self.words[at::STACK] = stack;
+    }
+
+    /// A register by the number that instructions have for it.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn numbered(&self, number: u8) -> u64 {
+        self.words[at::NUMBERED[usize::from(number & 15)]]
+    }
+
+    /// Where a function without a frame of its own returns to, if a register has it.
+    pub fn link(&self) -> Option<u64> {
+        #[cfg(target_arch = "aarch64")]
+        return Some(self.words[at::LINK]);
+        #[cfg(target_arch = "x86_64")]
+        None
+    }
+
+    /// The frame pointer.
+    pub fn frame(&self) -> u64 {
+        self.words[at::FRAME]
+    }
+
+    /// The number of the system call at whose entry the tracee is; at its exit the architecture may have
+    /// lost it.
+    pub fn call(&self) -> u64 {
+        self.words[at::CALL]
+    }
+
+    /// An argument of a system call, at its entry.
+    pub fn argument(&self, index: usize) -> u64 {
+        self.words[at::ARGUMENTS[index]]
+    }
+
+    /// Sets an argument.
+    pub fn set_argument(&mut self, index: usize, value: u64) {
+        self.words[at::ARGUMENTS[index]] = value;
+    }
+
+    /// What a system call answered: a number, or minus an errno.
+    pub fn result(&self) -> i64 {
+        self.words[at::RESULT] as i64
+    }
+
+    /// Sets what a system call answers.
+    pub fn set_result(&mut self, result: i64) {
+        self.words[at::RESULT] = result as u64;
+    }
+
+    /// At the entry of a system call: the tracee is to do this one, with these registers. -1: none, its result
+    /// is what is set.
+    pub fn replace_call(&mut self, tid: Tid, call: i64) -> Result<(), Errno> {
+        #[cfg(target_arch = "x86_64")]
+        {
+            self.words[at::CALL] = call as u64;
+            self.give(tid)
+        }
+        // The number has a place of its own; the register in which it came stays as it is.
+        #[cfg(target_arch = "aarch64")]
+        {
+            self.give(tid)?;
+            ptrace::set_register_set(tid, SYSTEM_CALL, &[call as u64], 4)
+        }
+    }
+
+    /// Registers with which a tracee that is stopped outside of any system call does one, its
+    /// instruction at `site`.
+    pub(crate) fn calling(&self, site: u64, call: u64, arguments: [u64; 6]) -> Self {
+        let mut registers = *self;
+        registers.set_ip(site);
+        arguments.into_iter().enumerate().for_each(|(index, value)| registers.set_argument(index, value));
+        #[cfg(target_arch = "x86_64")]
+        {
+            registers.words[at::RESULT] = call;
+            // It came from no system call, so none is begun again.
+            registers.words[at::CALL] = u64::MAX;
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            registers.words[at::CALL] = call;
+        }
+        registers
+    }
+
+    /// What samples call the width of these registers.
+    pub fn abi(&self) -> RegsAbi {
+        #[cfg(target_arch = "x86_64")]
+        let narrow = self.is_narrow() || self.words[at::CODE_SEGMENT] == 0x23;
+        #[cfg(target_arch = "aarch64")]
+        let narrow = self.is_narrow();
+        if narrow { RegsAbi::ABI_32 } else { RegsAbi::ABI_64 }
+    }
+
+    /// A register by its number in `perf_regs.h`; 0 for one that is not there.
+    #[cfg(target_arch = "x86_64")]
+    pub fn sampled(&self, number: u32) -> u64 {
+        at::SAMPLED.get(number as usize).map_or(0, |&place| self.words[place])
+    }
+
+    /// A register by its number in `perf_regs.h`; 0 for one that is not there.
+    #[cfg(target_arch = "aarch64")]
+    pub fn sampled(&self, number: u32) -> u64 {
+        match number {
+            0..=32 => self.words[number as usize],
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The memory of other processes, and system calls done by a stopped tracee on our behalf.
+//!
+//! Memory is read with `process_vm_readv(2)`, where that is refused or unknown through `/proc/PID/mem`, and
+//! as the last resort word by word with ptrace.
+
+use crate::ptrace::{self, Resume, Status, Tid};
+use crate::regs::{Registers, SYSCALL_INSTRUCTION};
+use perfuse_abi::Errno;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// `process_vm_*` answered that it is not for us.
+static WITHOUT_PROCESS_VM: AtomicBool = AtomicBool::new(false);
+
+/// Copies memory of a process. Returns how many bytes could be read from the start; `EFAULT` for none.
+pub fn read(tid: Tid, addr: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    if into.is_empty() {
+        return Ok(0);
+    }
+    if !WITHOUT_PROCESS_VM.load(Relaxed) {
+        let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+        // Pages of their own, as a read that is not wholly possible ends between two of them.
+        let remote = pages(addr, into.len());
+        let count = remote.len() as libc::c_ulong;
+        // SAFETY: the local vector describes a live slice, which the kernel writes; the remote addresses
+        // are another process's, and checked by the kernel.
+        let got = unsafe { libc::process_vm_readv(tid, &raw const local, 1, remote.as_ptr(), count, 0) };
+        match ptrace::last() {
+            _ if got > 0 => return Ok(got as usize),
+            Errno::ENOSYS | Errno::EPERM => WITHOUT_PROCESS_VM.store(true, Relaxed),
+            errno => return Err(errno),
+        }
+    }
+    let through_file = File::open(format!("/proc/{tid}/mem")).and_then(|file| file.read_at(into, addr));
+    match through_file {
+        Ok(got) if got > 0 => Ok(got),
+        _ => read_words(tid, addr, into),
+    }
+}
+
+/// A range cut at the boundaries of pages, the first 64 of them.
+fn pages(addr: u64, len: usize) -> Vec<libc::iovec> {
+    const PAGE: u64 = 4096;
+    let end = addr.saturating_add(len as u64);
+    let mut from = addr;
+    let mut all = Vec::with_capacity(len / PAGE as usize + 2);
+    while from < end && all.len() < 64 {
+        let next = (from & !(PAGE - 1)).saturating_add(PAGE).min(end);
+        all.push(libc::iovec { iov_base: from as *mut libc::c_void, iov_len: (next - from) as usize });
+        from = next;
+    }
+    all
+}
+
+const WORD: usize = size_of::<libc::c_long>();
+
+fn read_words(tid: Tid, addr: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    let mut done = 0;
+    while done < into.len() {
+        let at = addr.wrapping_add(done as u64);
+        let skip = (at % WORD as u64) as usize;
+        let word = match ptrace::peek(tid, at - skip as u64) {
+            Ok(word) => word.to_ne_bytes(),
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(if errno == Errno::EIO { Errno::EFAULT } else { errno }),
+        };
+        let part = &word[skip..];
+        let len = part.len().min(into.len() - done);
+        into[done..done + len].copy_from_slice(&part[..len]);
+        done += len;
+    }
+    Ok(done)
+}
+
+/// Copies memory of a process, all of it: `EFAULT` where some is not there.
+pub fn read_exact(tid: Tid, addr: u64, into: &mut [u8]) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < into.len() {
+        match read(tid, addr.wrapping_add(done as u64), &mut into[done..])? {
+            0 => return Err(Errno::EFAULT),
+            got => done += got,
+        }
+    }
+    Ok(())
+}
+
+/// Writes to the memory of a stopped tracee.
+pub fn write(tid: Tid, addr: u64, bytes: &[u8]) -> Result<(), Errno> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    if !WITHOUT_PROCESS_VM.load(Relaxed) {
+        let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: bytes.len() };
+        // SAFETY: the local vector describes a live slice, which the kernel only reads; the remote address
+        // is another process's, and checked by the kernel.
+        let put = unsafe { libc::process_vm_writev(tid, &raw const local, 1, &raw const remote, 1, 0) };
+        if put == bytes.len() as isize {
+            return Ok(());
+        }
+    }
+    write_words(tid, addr, bytes)
+}
+
+/// Word by word, which also changes what the tracee itself may only read.
+fn write_words(tid: Tid, addr: u64, bytes: &[u8]) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = addr.wrapping_add(done as u64);
+        let skip = (at % WORD as u64) as usize;
+        let len = (WORD - skip).min(bytes.len() - done);
+        let mut word = [0; WORD];
+        if len < WORD {
+            word = ptrace::peek(tid, at - skip as u64)?.to_ne_bytes();
+        }
+        word[skip..skip + len].copy_from_slice(&bytes[done..done + len]);
+        ptrace::poke(tid, at - skip as u64, libc::c_long::from_ne_bytes(word))?;
+        done += len;
+    }
+    Ok(())
+}
+
+/// Where the system call instruction stands in a process: in its vdso. `ENOEXEC` where there is none.
+pub fn syscall_site(tid: Tid) -> Result<u64, Errno> {
+    let maps = std::fs::read_to_string(format!("/proc/{tid}/maps")).map_err(|_| Errno::ESRCH)?;
+    let range = maps.lines().find(|line| line.ends_with("[vdso]")).and_then(|line| {
+        let (from, to) = line.split(' ').next()?.split_once('-')?;
+        Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?))
+    });
+    let (from, to) = range.ok_or(Errno::ENOEXEC)?;
+    let mut code = vec![0; (to - from) as usize];
+    read_exact(tid, from, &mut code)?;
+    let step = if SYSCALL_INSTRUCTION.len() == 4 { 4 } else { 1 };
+    let found = (0..code.len()).step_by(step).find(|&at| code[at..].starts_with(SYSCALL_INSTRUCTION));
+    found.map(|at| from + at as u64).ok_or(Errno::ENOEXEC)
+}
+
+/// System calls done by a tracee, which is stopped where it could go on in user space: at the delivery of a
+/// signal, at an interrupt, at the exit of a system call; not in the middle of one (the events of fork and
+/// exec). What it was about is as before once this is dropped, and it is stopped still, so that whoever
+/// waited for its stop need not know.
+#[derive(Debug)]
+pub struct Calls {
+    tid: Tid,
+    site: u64,
+    before: Registers,
+    mask: u64,
+}
+
+impl Calls {
+    /// `site`: where the system call instruction stands. `ESRCH`: it died; `EOPNOTSUPP`: a 32-bit program.
+    pub fn begin(tid: Tid, site: u64) -> Result<Self, Errno> {
+        let before = Registers::of(tid)?;
+        let mask = ptrace::signal_mask(tid)?;
+        // Other signals wait; the trap of the single step is forced, and must not be blocked.
+        let all_but_trap = !(1u64 << (libc::SIGTRAP - 1));
+        ptrace::set_signal_mask(tid, all_but_trap)?;
+        Ok(Calls { tid, site, before, mask })
+    }
+
+    /// One call. The answer is its, or its errno.
+    pub fn call(&self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
+        self.before.calling(self.site, call as u64, arguments).give(self.tid)?;
+        step_over(self.tid)?;
+        match Registers::of(self.tid)?.result() {
+            error @ -4095..=-1 => Err(Errno(-error as i32)),
+            answer => Ok(answer as u64),
+        }
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        // One that was killed meanwhile needs neither.
+        let _ = self.before.give(self.tid);
+        let _ = ptrace::set_signal_mask(self.tid, self.mask);
+    }
+}
+
+/// A tracee, stopped outside of any system call, does the next instruction, which is none that calls the
+/// system. Signals come thereafter. `ESRCH`: it died.
+pub(crate) fn step(tid: Tid) -> Result<(), Errno> {
+    let mask = ptrace::signal_mask(tid)?;
+    // What the instruction itself raises is forced, and must find its handler.
+    const FAULTS: u64 = 1 << (libc::SIGTRAP - 1)
+        | 1 << (libc::SIGSEGV - 1)
+        | 1 << (libc::SIGBUS - 1)
+        | 1 << (libc::SIGFPE - 1)
+        | 1 << (libc::SIGILL - 1);
+    ptrace::set_signal_mask(tid, !FAULTS | mask & FAULTS & !(1 << (libc::SIGTRAP - 1)))?;
+    let stepped = step_over(tid);
+    ptrace::set_signal_mask(tid, mask)?;
+    match stepped {
+        // It is told again where it happens, without us.
+        Err(Errno::ENOEXEC) => Ok(()),
+        stepped => stepped,
+    }
+}
+
+/// One instruction.
+fn step_over(tid: Tid) -> Result<(), Errno> {
+    loop {
+        ptrace::resume(tid, Resume::Step(0))?;
+        match wait_for(tid)? {
+            Status::Signal(libc::SIGTRAP) => return Ok(()),
+            // A stop of the whole process, which is told again once signals can come.
+            Status::Event(_) | Status::GroupStop(_) | Status::Syscall => {}
+            // There is no such instruction at the site.
+            Status::Signal(libc::SIGSEGV | libc::SIGILL | libc::SIGBUS)
+                if ptrace::signal_info(tid).is_ok_and(|info| info.si_code > 0) =>
+            {
+                return Err(Errno::ENOEXEC);
+            }
+            // Whatever else came is lost to it otherwise.
+            Status::Signal(signal) => {
+                // SAFETY: plain numbers; the thread exists, as it is stopped.
+                unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
+            }
+            Status::Ended(_) => return Err(Errno::ESRCH),
+        }
+    }
+}
+
+/// Waits for the next stop of one tracee, which is taken or has to be ended by
+/// [`resume`](ptrace::resume). The dead are not taken: `ESRCH`.
+pub fn wait_for(tid: Tid) -> Result<Status, Errno> {
+    loop {
+        // SAFETY: an all-zero siginfo is a valid value of that plain struct.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
+        // SAFETY: the pointer is to a live siginfo.
+        let result = unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &raw mut info, options) };
+        if result == -1 {
+            match ptrace::last() {
+                Errno::EINTR => continue,
+                _ => return Err(Errno::ESRCH),
+            }
+        }
+        if ptrace::tells_of_death(&info) {
+            return Err(Errno::ESRCH);
+        }
+        if let Some(status) =
+            ptrace::stop_in(&info).map_or_else(|| ptrace::take(tid), |stop| Ok(Some(stop)))?
+        {
+            return Ok(status);
+        }
+    }
+}

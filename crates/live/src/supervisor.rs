@@ -1,0 +1,497 @@
+//! The loop of the one thread that traces: waits for what happens to tracees, tells the
+//! [machine](crate::machine), takes samples, and lets tracees go on.
+//!
+//! All signals reach tracees unchanged, stops of whole processes (job control) stay stops, and what
+//! tracees start is traced from its birth on. What a front end adds is a [`Front`]: its methods are called on
+//! this thread, with the tracee in question stopped.
+//!
+//! The thread sleeps in `waitid(2)`. What else is to wake it (ticks, and commands of other threads by
+//! [`Bell`]) is a signal to this thread, whose handler does nothing. A signal that comes right before the
+//! thread falls asleep is lost; ticks come again, and who rings waits for an answer and rings again.
+
+use crate::machine::{Machine, Watched};
+use crate::moment::Stopped;
+use crate::proc;
+use crate::ptrace::{self, Resume, Status, Tid, Waited};
+use crate::regs::Registers;
+use perfuse_abi::Errno;
+use perfuse_engine::TaskId;
+use perfuse_sys::process::Usage;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+mod bell;
+mod probe;
+mod watch;
+
+pub use bell::Bell;
+use bell::{Affinity, Ticker};
+
+/// How a stopped tracee goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// At once.
+    Go(Resume),
+    /// It stays stopped until [`Supervisor::resume`].
+    Stay,
+}
+
+/// What a front end does with stops. The methods that have a body do what is right for processes that are
+/// only measured.
+pub trait Front {
+    /// A signal is about to be delivered; `None`: let it.
+    fn signal(&mut self, supervisor: &mut Supervisor, tid: Tid, signal: i32) -> Option<Next> {
+        let _ = (supervisor, tid, signal);
+        None
+    }
+
+    /// A seccomp filter answered `SECCOMP_RET_TRACE`, before the system call.
+    fn seccomp(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Next {
+        let _ = (supervisor, tid);
+        Next::Go(Resume::Continue(0))
+    }
+
+    /// At the entry or exit of a system call, after [`Resume::Syscall`].
+    fn syscall(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Next {
+        let _ = (supervisor, tid);
+        Next::Go(Resume::Continue(0))
+    }
+
+    /// A tracee made another one, which is about to run its first instruction.
+    fn born(&mut self, supervisor: &mut Supervisor, parent: Tid, child: Tid) {
+        let _ = (supervisor, parent, child);
+    }
+
+    /// A tracee has replaced its program. `former`: the number of the thread that did it.
+    fn exec(&mut self, supervisor: &mut Supervisor, tid: Tid, former: Tid) {
+        let _ = (supervisor, tid, former);
+    }
+
+    /// A thread, or the last thread of a process, or a child of this thread is gone, with this wait status.
+    fn ended(&mut self, supervisor: &mut Supervisor, tid: Tid, status: i32, usage: &Usage) {
+        let _ = (supervisor, tid, status, usage);
+    }
+
+    /// The machine, which this thread has not locked, has [effects](Machine::effects) that may want to be
+    /// carried out.
+    fn effects(&mut self, machine: &Mutex<Machine>) {
+        lock(machine).effects().for_each(drop);
+    }
+
+    /// Between two stops, and when the bell rang. Whether to go on.
+    fn between(&mut self, supervisor: &mut Supervisor) -> bool {
+        let _ = supervisor;
+        true
+    }
+
+    /// There is nobody to wait for. Whether to go on; may wait for a reason to.
+    fn idle(&mut self, supervisor: &mut Supervisor) -> bool {
+        let _ = supervisor;
+        false
+    }
+}
+
+/// A tracee.
+#[derive(Debug)]
+struct Tracee {
+    /// Its process.
+    pid: Tid,
+    stopped: bool,
+    /// It was interrupted so that a sample can be taken.
+    interrupted: bool,
+    /// What its debug registers watch.
+    armed: Vec<Watched>,
+    /// What they are to watch from its next stop on.
+    to_arm: Option<Vec<Watched>>,
+}
+
+impl Tracee {
+    fn new(pid: Tid) -> Self {
+        Tracee { pid, stopped: false, interrupted: false, armed: Vec::new(), to_arm: None }
+    }
+}
+
+/// The tracees of this thread.
+#[derive(Debug)]
+pub struct Supervisor {
+    machine: Arc<Mutex<Machine>>,
+    tracees: BTreeMap<Tid, Tracee>,
+    /// Tracees that stopped before their parents told of them.
+    early: Vec<Tid>,
+    /// Stops that have been taken, and not yet been looked at.
+    deferred: Vec<(Tid, Status)>,
+    /// What is in the memory of processes.
+    texts: HashMap<Tid, probe::Text>,
+    /// Processes in whose memory something else is to be.
+    stale: BTreeSet<Tid>,
+    /// Where traps have been hit.
+    had_texts: BTreeSet<u64>,
+    options: i32,
+    shows_the_dead: bool,
+    ticker: Ticker,
+    affinity: Affinity,
+    /// How many tracees are sampled.
+    sampled: usize,
+    /// Where the next tick begins to look for those who run.
+    from: Tid,
+}
+
+impl Supervisor {
+    /// For the calling thread, which is to be the tracer. `options`: what tracees get beyond
+    /// [`ptrace::FOLLOW`].
+    pub fn new(machine: Arc<Mutex<Machine>>, options: i32) -> Result<Self, Errno> {
+        // Where the dead show nothing, they are stopped before they die.
+        let shows_the_dead = proc::shows_the_dead();
+        let last_stop = if shows_the_dead { 0 } else { libc::PTRACE_O_TRACEEXIT };
+        Ok(Supervisor {
+            machine,
+            tracees: BTreeMap::new(),
+            early: Vec::new(),
+            deferred: Vec::new(),
+            texts: HashMap::new(),
+            stale: BTreeSet::new(),
+            had_texts: BTreeSet::new(),
+            options: ptrace::FOLLOW | options | last_stop,
+            shows_the_dead,
+            ticker: Ticker::new()?,
+            affinity: Affinity::new(),
+            sampled: 0,
+            from: 0,
+        })
+    }
+
+    /// What other threads wake this one with.
+    pub fn bell(&self) -> Bell {
+        self.ticker.bell()
+    }
+
+    /// The machine, for other threads.
+    pub fn shared(&self) -> &Arc<Mutex<Machine>> {
+        &self.machine
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> MutexGuard<'_, Machine> {
+        lock(&self.machine)
+    }
+
+    /// Whether a thread is a tracee.
+    pub fn traces(&self, tid: Tid) -> bool {
+        self.tracees.contains_key(&tid)
+    }
+
+    /// All tracees, with their processes.
+    pub fn tracees(&self) -> impl Iterator<Item = (Tid, Tid)> + '_ {
+        self.tracees.iter().map(|(tid, tracee)| (*tid, tracee.pid))
+    }
+
+    /// Begins to trace a thread and makes it a task. What it starts is traced, its other threads are not.
+    pub fn seize(&mut self, pid: Tid, tid: Tid) -> Result<TaskId, Errno> {
+        if !self.traces(tid) {
+            ptrace::seize(tid, self.options)?;
+            self.tracees.insert(tid, Tracee::new(pid));
+        }
+        self.machine().adopt(pid, tid).ok_or(Errno::ESRCH)
+    }
+
+    /// Begins to trace all threads of a process; those that are made meanwhile too.
+    pub fn seize_process(&mut self, pid: Tid) -> Result<(), Errno> {
+        loop {
+            let new: Vec<Tid> = proc::threads_of(pid).into_iter().filter(|&tid| !self.traces(tid)).collect();
+            if new.is_empty() {
+                return if self.tracees.values().any(|tracee| tracee.pid == pid) {
+                    Ok(())
+                } else {
+                    Err(Errno::ESRCH)
+                };
+            }
+            for tid in new {
+                match self.seize(pid, tid) {
+                    // It has ended meanwhile; or its maker was a tracee already, and so is it.
+                    Err(Errno::ESRCH) => {}
+                    Err(Errno::EPERM) if self.tracees.values().any(|tracee| tracee.pid == pid) => {
+                        return Ok(());
+                    }
+                    result => drop(result?),
+                }
+            }
+        }
+    }
+
+    /// Lets a tracee go on that a front end made [stay](Next::Stay).
+    pub fn resume(&mut self, tid: Tid, how: Resume) {
+        self.update_text(tid);
+        if let Some(tracee) = self.tracees.get_mut(&tid) {
+            tracee.arm(tid);
+            tracee.stopped = false;
+            // One that was killed meanwhile tells so soon.
+            let _ = ptrace::resume(tid, how);
+        }
+    }
+
+    /// Works until the front end ends it.
+    pub fn run(&mut self, front: &mut dyn Front) -> Result<(), Errno> {
+        loop {
+            while let Some((tid, status)) = self.deferred.pop() {
+                self.stopped(front, tid, status);
+            }
+            match ptrace::wait(true)? {
+                Waited::Happened { tid, stop: Some(stop), .. } => self.stopped(front, tid, stop),
+                Waited::Happened { tid, dead, stop: None } => self.happened(front, tid, dead)?,
+                Waited::Nobody => {
+                    self.forget_all(front);
+                    if !front.idle(self) {
+                        return Ok(());
+                    }
+                }
+                Waited::Interrupted | Waited::Nothing => {}
+            }
+            self.follow_ticks();
+            self.follow_watches();
+            self.follow_probes();
+            self.tick();
+            if !front.between(self) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn happened(&mut self, front: &mut dyn Front, tid: Tid, dead: bool) -> Result<(), Errno> {
+        // gVisor tells of stops as of deaths.
+        if dead && (self.shows_the_dead || proc::is_dead(tid)) {
+            // Its numbers can be read as long as it has not been taken.
+            let mut machine = lock(&self.machine);
+            if let Some(task) = machine.task_of(tid) {
+                machine.exit(task);
+                drop(machine);
+                front.effects(&self.machine);
+            }
+        }
+        let Ok(Some((status, usage))) = ptrace::take_with_usage(tid) else {
+            // Another thread of this process has waited for it meanwhile: for its end, or for a stop that
+            // was meant for us, in which it is not left.
+            if dead {
+                self.tracees.remove(&tid);
+            } else {
+                self.resume(tid, Resume::Continue(0));
+            }
+            return Ok(());
+        };
+        let Status::Ended(status) = status else {
+            self.stopped(front, tid, status);
+            return Ok(());
+        };
+        let gone = self.tracees.remove(&tid);
+        self.early.retain(|&early| early != tid);
+        gone.into_iter().for_each(|tracee| self.text_is_gone(tracee.pid));
+        front.ended(self, tid, status, &Usage::from(&usage));
+        Ok(())
+    }
+
+    /// A tracee is stopped, which may still be [to be taken](ptrace::take_stop): waits tell of it until it is, or
+    /// until it goes on.
+    fn stopped(&mut self, front: &mut dyn Front, tid: Tid, status: Status) {
+        // One that execs tells so under the number of its process, which may have been another thread's.
+        let Some(tracee) = self.tracees.get_mut(&tid) else {
+            ptrace::take_stop(tid);
+            self.early.push(tid);
+            return;
+        };
+        tracee.stopped = true;
+        {
+            let mut machine = lock(&self.machine);
+            if let Some(task) = machine.task_of(tid) {
+                machine.stopped(task);
+            }
+        }
+        let next = self.stop(front, tid, status);
+        front.effects(&self.machine);
+        self.follow_watches();
+        self.follow_probes();
+        match next {
+            Next::Go(how) => self.resume(tid, how),
+            Next::Stay => ptrace::take_stop(tid),
+        }
+    }
+
+    /// There are no tracees, though some are remembered: another thread of this process has waited for them.
+    fn forget_all(&mut self, front: &mut dyn Front) {
+        if self.tracees.is_empty() {
+            return;
+        }
+        self.early.clear();
+        self.texts.clear();
+        self.stale.clear();
+        let mut machine = lock(&self.machine);
+        for (tid, _) in std::mem::take(&mut self.tracees) {
+            if let Some(task) = machine.task_of(tid) {
+                machine.exit(task);
+            }
+        }
+        drop(machine);
+        front.effects(&self.machine);
+    }
+
+    /// What a stop means. A request that fails was for a tracee that has been killed, which is told next.
+    fn stop(&mut self, front: &mut dyn Front, tid: Tid, status: Status) -> Next {
+        let go = Next::Go(Resume::Continue(0));
+        match status {
+            Status::Signal(libc::SIGTRAP) if self.watched(tid) || self.probed(tid) => go,
+            Status::Signal(signal) => {
+                front.signal(self, tid, signal).unwrap_or(Next::Go(Resume::Continue(signal)))
+            }
+            Status::GroupStop(_) => {
+                // It is to be told when it goes on; until then it is not ours to resume.
+                self.update_text(tid);
+                if let Some(tracee) = self.tracees.get_mut(&tid) {
+                    tracee.arm(tid);
+                    tracee.stopped = false;
+                }
+                let _ = ptrace::listen(tid);
+                Next::Stay
+            }
+            Status::Syscall => front.syscall(self, tid),
+            Status::Event(libc::PTRACE_EVENT_SECCOMP) => front.seccomp(self, tid),
+            Status::Event(libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) => {
+                self.child(front, tid, false);
+                go
+            }
+            Status::Event(libc::PTRACE_EVENT_CLONE) => {
+                self.child(front, tid, true);
+                go
+            }
+            Status::Event(libc::PTRACE_EVENT_EXEC) => {
+                self.exec(front, tid);
+                go
+            }
+            Status::Event(ptrace::EVENT_STOP) => {
+                self.sample(tid);
+                go
+            }
+            Status::Event(libc::PTRACE_EVENT_EXIT) => {
+                let mut machine = lock(&self.machine);
+                if let Some(task) = machine.task_of(tid) {
+                    machine.update(task);
+                }
+                go
+            }
+            Status::Event(_) | Status::Ended(_) => go,
+        }
+    }
+
+    fn child(&mut self, front: &mut dyn Front, parent: Tid, may_be_thread: bool) {
+        let Ok(child) = ptrace::event_message(parent) else { return };
+        let child = child as Tid;
+        let pid = self.tracees.get(&parent).map_or(child, |tracee| tracee.pid);
+        let thread = may_be_thread && std::path::Path::new(&format!("/proc/{pid}/task/{child}")).exists();
+        let parents = pid;
+        let pid = if thread { pid } else { child };
+        self.tracees.insert(child, Tracee::new(pid));
+        {
+            let mut machine = lock(&self.machine);
+            if let Some(task) = machine.task_of(parent) {
+                machine.born(task, pid, child);
+            }
+        }
+        front.born(self, parent, child);
+        if !thread {
+            self.text_copied(parents, pid);
+        }
+        self.follow_watches();
+        if let Some(early) = self.early.iter().position(|&early| early == child) {
+            self.early.swap_remove(early);
+            let mut machine = lock(&self.machine);
+            if let Some(task) = machine.task_of(child) {
+                machine.stopped(task);
+            }
+            drop(machine);
+            self.resume(child, Resume::Continue(0));
+        }
+    }
+
+    fn exec(&mut self, front: &mut dyn Front, tid: Tid) {
+        let former = ptrace::event_message(tid).map_or(tid, |former| former as Tid);
+        if former != tid {
+            self.tracees.remove(&former);
+        }
+        {
+            let mut machine = lock(&self.machine);
+            if let Some(task) = machine.task_of(former) {
+                machine.exec(task, tid);
+                // The registers of the former program are gone.
+                if let Some(tracee) = self.tracees.get_mut(&tid) {
+                    (tracee.armed, tracee.to_arm) = (Vec::new(), Some(machine.watches_of(task)));
+                }
+            }
+        }
+        self.text_replaced(tid, tid);
+        front.exec(self, tid, former);
+    }
+
+    /// A tracee was interrupted: a sample of it can be taken, if one is due.
+    fn sample(&mut self, tid: Tid) {
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
+        if !std::mem::take(&mut tracee.interrupted) {
+            return;
+        }
+        let Ok(registers) = Registers::of(tid) else { return };
+        let mut machine = lock(&self.machine);
+        let Some(task) = machine.task_of(tid) else { return };
+        machine.sample(task, &Stopped::new(tid, registers));
+        let cpu = machine.cpu_of(task);
+        drop(machine);
+        self.affinity.set((self.sampled == 1).then_some(cpu));
+    }
+
+    /// Ticks are set to what events want now, if that has changed.
+    fn follow_ticks(&mut self) {
+        let mut machine = lock(&self.machine);
+        if !machine.take_period_change() {
+            return;
+        }
+        let period = |tid: &Tid| machine.period_of(machine.task_of(*tid)?);
+        let periods = self.tracees.keys().filter_map(period);
+        let (sampled, shortest) = periods.fold((0, None), |(count, least), period: u64| {
+            (count + 1, Some(least.map_or(period, |least: u64| least.min(period))))
+        });
+        drop(machine);
+        self.sampled = sampled;
+        if sampled != 1 {
+            self.affinity.set(None);
+        }
+        self.ticker.set(shortest.map(|period| period.max(crate::clock::SHORTEST)));
+    }
+
+    /// Interrupts those who are to be sampled, if the time has come.
+    fn tick(&mut self) {
+        if !self.ticker.is_due() {
+            return;
+        }
+        let mut machine = lock(&self.machine);
+        let (mut looks, mut next) = (0, 0);
+        let tids = self.tracees.range(self.from..).chain(self.tracees.range(..self.from));
+        let tids: Vec<Tid> = tids.map(|(tid, _)| *tid).collect();
+        for tid in tids {
+            let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
+            let task = machine.task_of(tid).filter(|&task| machine.period_of(task).is_some());
+            let Some(task) = task.filter(|_| !tracee.stopped && !tracee.interrupted) else { continue };
+            // Where there are more than a tick has time for, they take turns.
+            if looks == MOST_LOOKS {
+                next = tid;
+                break;
+            }
+            looks += 1;
+            if machine.is_running(task) {
+                tracee.interrupted = ptrace::interrupt(tid).is_ok();
+            }
+        }
+        self.from = next;
+    }
+}
+
+/// How many threads a tick asks whether they run.
+const MOST_LOOKS: usize = 64;
+
+fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
+    machine.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,153 @@
+//! What wakes the supervisor's thread from its wait: ticks of a timer, and other threads. And on which cpus
+//! it runs.
+
+use crate::proc;
+use crate::ptrace::{Tid, last};
+use perfuse_abi::Errno;
+use std::ptr;
+use std::sync::OnceLock;
+
+/// The signal that wakes: one that neither C libraries nor common programs use.
+fn signal() -> i32 {
+    libc::SIGRTMAX() - 5
+}
+
+extern "C" fn nothing(_signal: i32) {}
+
+/// The handler, once for the process.
+fn install() -> Result<(), Errno> {
+    static INSTALLED: OnceLock<Result<(), Errno>> = OnceLock::new();
+    *INSTALLED.get_or_init(|| {
+        // SAFETY: an all-zero sigaction is a valid value of that plain struct: no flags, no mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = nothing as extern "C" fn(i32) as usize;
+        // SAFETY: the handler does nothing, so it may run anywhere; the pointer is to a live action.
+        let result = unsafe { libc::sigaction(signal(), &raw const action, ptr::null_mut()) };
+        if result == -1 { Err(last()) } else { Ok(()) }
+    })
+}
+
+/// Wakes a supervisor.
+#[derive(Clone, Copy, Debug)]
+pub struct Bell {
+    tid: Tid,
+}
+
+impl Bell {
+    /// Rings once. Who has waited for an answer for a millisecond rings again.
+    pub fn ring(self) {
+        // SAFETY: plain numbers. A thread that is gone is an error without consequence.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.tid, signal()) };
+    }
+}
+
+/// A timer that rings for the thread that made it.
+#[derive(Debug)]
+pub(super) struct Ticker {
+    tid: Tid,
+    timer: libc::timer_t,
+    period_ns: Option<u64>,
+    next: u64,
+}
+
+impl Ticker {
+    pub(super) fn new() -> Result<Self, Errno> {
+        install()?;
+        // SAFETY: an all-zero set is a valid value, and the pointers are to live ones.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, signal());
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+        }
+        let tid = proc::own_tid();
+        // SAFETY: an all-zero sigevent is a valid value of that plain struct.
+        let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = signal();
+        event.sigev_notify_thread_id = tid;
+        let mut timer: libc::timer_t = ptr::null_mut();
+        // SAFETY: both pointers are to live values.
+        let made = unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
+        if made == -1 {
+            return Err(last());
+        }
+        Ok(Ticker { tid, timer, period_ns: None, next: 0 })
+    }
+
+    pub(super) fn bell(&self) -> Bell {
+        Bell { tid: self.tid }
+    }
+
+    /// Ticks with this period from now on, or not at all.
+    pub(super) fn set(&mut self, period_ns: Option<u64>) {
+        if self.period_ns == period_ns {
+            return;
+        }
+        self.period_ns = period_ns;
+        let ns = period_ns.unwrap_or(0);
+        self.next = proc::clock_ns(libc::CLOCK_MONOTONIC) + ns;
+        let period = libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ };
+        let times = libc::itimerspec { it_interval: period, it_value: period };
+        // SAFETY: the timer is ours and lives; the pointer is to a live value.
+        unsafe { libc::timer_settime(self.timer, 0, &raw const times, ptr::null_mut()) };
+    }
+
+    /// Whether a tick is due, which is then taken.
+    pub(super) fn is_due(&mut self) -> bool {
+        let Some(period) = self.period_ns else { return false };
+        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
+        // The signal and this clock may be a little apart.
+        if now + period / 16 < self.next {
+            return false;
+        }
+        self.next = if now > self.next + period { now + period } else { self.next + period };
+        true
+    }
+}
+
+// SAFETY: a timer belongs to the process, not to a thread.
+unsafe impl Send for Ticker {}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        // SAFETY: the timer is ours and is not used any more.
+        unsafe { libc::timer_delete(self.timer) };
+    }
+}
+
+/// On which cpus the supervisor's thread runs. On that of its only tracee a sample costs a fourth of what it
+/// does from another.
+#[derive(Debug)]
+pub(super) struct Affinity {
+    all: libc::cpu_set_t,
+    only: Option<u32>,
+}
+
+impl Affinity {
+    pub(super) fn new() -> Self {
+        // SAFETY: an all-zero set is a valid value of that plain struct.
+        let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: pointer and size are those of a live set.
+        unsafe { libc::sched_getaffinity(0, size_of_val(&all), &raw mut all) };
+        Affinity { all, only: None }
+    }
+
+    /// The calling thread, the supervisor's, is to run only there; `None`: as at first.
+    pub(super) fn set(&mut self, only: Option<u32>) {
+        if self.only == only {
+            return;
+        }
+        self.only = only;
+        let mut set = self.all;
+        if let Some(cpu) = only.filter(|&cpu| (cpu as usize) < 8 * size_of_val(&set)) {
+            // SAFETY: an all-zero set is a valid value of that plain struct.
+            set = unsafe { std::mem::zeroed() };
+            // SAFETY: the cpu is within the set, as just checked.
+            unsafe { libc::CPU_SET(cpu as usize, &mut set) };
+        }
+        // A cpu that we may not use: we stay where we are.
+        // SAFETY: pointer and size are those of a live set.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+    }
+}

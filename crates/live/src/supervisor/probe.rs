@@ -1,0 +1,232 @@
+//! Traps in the text of tracees: put there and taken back while one of the process's threads is stopped, and what
+//! it means when a thread runs into one.
+//!
+//! The instruction under a trap is done in place of the thread if it is a simple one. Otherwise it is put back
+//! for one step, while the other threads of the process are held, so that none of them slips through.
+
+use super::{Supervisor, lock};
+use crate::moment::Stopped;
+use crate::ptrace::{self, Status, Tid};
+use crate::regs::Registers;
+use crate::remote;
+use crate::text::{self, Original};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// What has been put into the memory of a process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Text {
+    traps: BTreeMap<u64, Trap>,
+    /// Semaphores that count us.
+    semaphores: BTreeSet<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Trap {
+    original: Original,
+    probes: Vec<u64>,
+    /// It is where the program begins, when its libraries are there.
+    begin: bool,
+}
+
+/// How long threads are waited for that have been interrupted: who does not stop sleeps in the kernel, and will
+/// stop before it does anything else.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// `AT_ENTRY`.
+const ENTRY: u64 = 9;
+
+impl Supervisor {
+    /// Traps are set to what events want now, at the next stop of a thread of each process: soon.
+    pub fn follow_probes(&mut self) {
+        if !lock(&self.machine).take_probe_change() {
+            return;
+        }
+        let pids: BTreeSet<Tid> = self.tracees.values().map(|tracee| tracee.pid).collect();
+        for pid in pids {
+            if self.texts.contains_key(&pid) || lock(&self.machine).has_probes() {
+                self.stale.insert(pid);
+                let threads = || self.tracees.iter().filter(|(_, tracee)| tracee.pid == pid);
+                if !threads().any(|(_, tracee)| tracee.stopped) {
+                    // Those that are dead need none.
+                    for (tid, _) in threads() {
+                        let _ = ptrace::interrupt(*tid);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether all traps are where they are to be.
+    pub fn probes_are_settled(&self) -> bool {
+        self.stale.is_empty()
+    }
+
+    /// A thread of a process is stopped: its traps become what they are to be.
+    pub(super) fn update_text(&mut self, tid: Tid) {
+        if self.stale.is_empty() {
+            return;
+        }
+        let Some(pid) = self.tracees.get(&tid).map(|tracee| tracee.pid) else { return };
+        if !self.stale.remove(&pid) {
+            return;
+        }
+        let wanted = lock(&self.machine).probes_of(pid);
+        let text = self.texts.entry(pid).or_default();
+        text.traps.retain(|&addr, trap| {
+            trap.probes.clear();
+            let stays = trap.begin || wanted.traps.contains_key(&addr);
+            if !stays {
+                // Who was killed meanwhile has none.
+                let _ = text::remove(tid, addr, trap.original);
+            }
+            stays
+        });
+        for (addr, probes) in wanted.traps {
+            match text.traps.get_mut(&addr) {
+                Some(trap) => trap.probes = probes,
+                // A place that cannot have one has none.
+                None => drop(text::insert(tid, addr).map(|original| {
+                    text.traps.insert(addr, Trap { original, probes, begin: false });
+                })),
+            }
+        }
+        let semaphores: BTreeSet<u64> = wanted.semaphores.into_iter().collect();
+        for &addr in text.semaphores.symmetric_difference(&semaphores) {
+            let mut count = [0; 2];
+            if remote::read_exact(tid, addr, &mut count).is_ok() {
+                let step = if semaphores.contains(&addr) { 1 } else { u16::MAX };
+                let _ = remote::write(tid, addr, &u16::from_ne_bytes(count).wrapping_add(step).to_ne_bytes());
+            }
+        }
+        text.semaphores = semaphores;
+        if text.traps.is_empty() && text.semaphores.is_empty() {
+            self.texts.remove(&pid);
+        }
+    }
+
+    /// A process has a copy of another's memory, or that memory itself, with all that is in it.
+    pub(super) fn text_copied(&mut self, from: Tid, to: Tid) {
+        if let Some(text) = self.texts.get(&from).cloned() {
+            self.texts.insert(to, text);
+        }
+    }
+
+    /// A process has a new program, in which nothing is yet. Its libraries are mapped when it begins.
+    pub(super) fn text_replaced(&mut self, pid: Tid, tid: Tid) {
+        self.texts.remove(&pid);
+        if !lock(&self.machine).has_probes() {
+            return;
+        }
+        self.stale.insert(pid);
+        if let Some((entry, original)) = entry(pid).and_then(|at| Some((at, text::insert(tid, at).ok()?))) {
+            let trap = Trap { original, probes: Vec::new(), begin: true };
+            self.texts.entry(pid).or_default().traps.insert(entry, trap);
+        }
+    }
+
+    /// A process is gone.
+    pub(super) fn text_is_gone(&mut self, pid: Tid) {
+        if !self.tracees.values().any(|tracee| tracee.pid == pid) {
+            self.texts.remove(&pid);
+            self.stale.remove(&pid);
+        }
+    }
+
+    /// A tracee got a SIGTRAP. If it has run into a trap of ours, that is told, it is past it, and the answer is
+    /// true.
+    pub(super) fn probed(&mut self, tid: Tid) -> bool {
+        if self.texts.is_empty() && self.had_texts.is_empty() {
+            return false;
+        }
+        let Some(pid) = self.tracees.get(&tid).map(|tracee| tracee.pid) else { return false };
+        let told_by_kernel = ptrace::signal_info(tid).is_ok_and(|info| info.si_code > 0);
+        let Ok(mut registers) = Registers::of(tid) else { return false };
+        let addr = text::trapped_at(&registers);
+        let trap = self.texts.get(&pid).and_then(|text| text.traps.get(&addr)).cloned();
+        let Some(trap) = trap.filter(|_| told_by_kernel) else {
+            // Taken back while it was on its way.
+            let late = told_by_kernel && self.had_texts.contains(&addr) && !text::is_trap(tid, addr);
+            if late {
+                registers.set_ip(addr);
+                let _ = registers.give(tid);
+            }
+            return late;
+        };
+        self.had_texts.insert(addr);
+        registers.set_ip(addr);
+        if !trap.probes.is_empty() {
+            let mut machine = lock(&self.machine);
+            if let Some(task) = machine.task_of(tid) {
+                machine.probed(task, &trap.probes, &Stopped::new(tid, registers));
+            }
+        }
+        // Whatever fails was for one that was killed meanwhile, which is told next.
+        if trap.begin {
+            let _ = text::remove(tid, addr, trap.original);
+            let _ = registers.give(tid);
+            if let Some(text) = self.texts.get_mut(&pid) {
+                text.traps.remove(&addr);
+            }
+            self.stale.insert(pid);
+        } else if text::does(tid, &mut registers, trap.original) {
+            let _ = registers.give(tid);
+        } else if registers.give(tid).is_ok() {
+            self.step_over(pid, tid, addr, trap.original);
+        }
+        true
+    }
+
+    fn step_over(&mut self, pid: Tid, tid: Tid, addr: u64, original: Original) {
+        let held = self.hold_others(pid, tid);
+        if text::remove(tid, addr, original).is_ok() {
+            // Instructions that repeat themselves are done when they are past.
+            while remote::step(tid).is_ok() && Registers::of(tid).is_ok_and(|now| now.ip() == addr) {}
+            let _ = text::insert_again(tid, addr);
+        }
+        for other in held {
+            let mut machine = lock(&self.machine);
+            if let Some(task) = machine.task_of(other) {
+                machine.stopped(task);
+            }
+            drop(machine);
+            self.resume(other, super::Resume::Continue(0));
+        }
+    }
+
+    /// Stops the other threads of a process; which are to be let go again. What else they told is for later.
+    fn hold_others(&mut self, pid: Tid, tid: Tid) -> Vec<Tid> {
+        let others = self.tracees.iter().filter(|(other, tracee)| {
+            tracee.pid == pid && **other != tid && !tracee.stopped && ptrace::interrupt(**other).is_ok()
+        });
+        let mut running: Vec<Tid> = others.map(|(other, _)| *other).collect();
+        let mut held = Vec::new();
+        let until = Instant::now() + PATIENCE;
+        while !running.is_empty() && Instant::now() < until {
+            running.retain(|&other| match ptrace::peek_stop(other) {
+                Ok(None) => true,
+                Err(_) => false,
+                Ok(Some(status)) => {
+                    match self.tracees.get_mut(&other) {
+                        Some(tracee) if status == Status::Event(ptrace::EVENT_STOP) => {
+                            (tracee.stopped, tracee.interrupted) = (true, false);
+                            held.push(other);
+                        }
+                        _ => self.deferred.push((other, status)),
+                    }
+                    false
+                }
+            });
+            std::hint::spin_loop();
+        }
+        held
+    }
+}
+
+/// Where a program begins.
+fn entry(pid: Tid) -> Option<u64> {
+    let auxv = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_ne_bytes);
+    let pairs = auxv.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..])));
+    pairs.into_iter().find(|(kind, _)| *kind == Some(ENTRY)).and_then(|(_, value)| value)
+}

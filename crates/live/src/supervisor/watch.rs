@@ -1,0 +1,68 @@
+//! Debug registers of tracees: written when they are stopped, and so they are stopped when what is watched
+//! changes; and what a tracee's hit of one of them means.
+
+use super::{Supervisor, Tracee, lock};
+use crate::debug::{self, Spot};
+use crate::machine::Watched;
+use crate::moment::Stopped;
+use crate::ptrace::{self, Tid};
+use crate::regs::Registers;
+use perfuse_engine::EventKey;
+
+fn spots(watched: &[Watched]) -> Vec<Spot> {
+    watched.iter().map(|watched| watched.spot).collect()
+}
+
+impl Tracee {
+    /// It is stopped: its debug registers become what they are to be.
+    pub(super) fn arm(&mut self, tid: Tid) {
+        let Some(wanted) = self.to_arm.take() else { return };
+        if spots(&wanted) != spots(&self.armed) {
+            // A tracee that was killed tells so next. If somebody else has the registers, nothing is hit.
+            if debug::arm(tid, &spots(&wanted)).is_err() {
+                self.armed = Vec::new();
+                return;
+            }
+        }
+        self.armed = wanted;
+    }
+}
+
+impl Supervisor {
+    /// Debug registers are set to what events watch now: of tracees that run as soon as they have been
+    /// stopped, which is before they do another instruction of their program, as far as they were not
+    /// running at that moment on another cpu.
+    pub fn follow_watches(&mut self) {
+        // Others see the change as made when they get the lock: by then all have been asked to stop.
+        let mut machine = lock(&self.machine);
+        for (tid, watched) in machine.take_watch_changes() {
+            let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
+            tracee.to_arm = Some(watched);
+            if !tracee.stopped {
+                // One that is dead needs none.
+                let _ = ptrace::interrupt(tid);
+            }
+        }
+    }
+
+    /// Whether all debug registers are as they are to be.
+    pub fn watches_are_settled(&self) -> bool {
+        self.tracees.values().all(|tracee| tracee.to_arm.is_none())
+    }
+
+    /// A tracee got a SIGTRAP. If it is one of its debug registers, that is told, and the answer is true.
+    pub(super) fn watched(&mut self, tid: Tid) -> bool {
+        let Some(tracee) = self.tracees.get(&tid).filter(|_| debug::is_hit(tid)) else { return false };
+        // Where it is, before it is let past that.
+        let registers = Registers::of(tid);
+        let hit = debug::hit(tid, &spots(&tracee.armed));
+        let events: Vec<EventKey> = hit.iter().map(|&place| tracee.armed[place].event).collect();
+        if let Ok(registers) = registers {
+            let mut machine = lock(&self.machine);
+            if let Some(task) = machine.task_of(tid) {
+                machine.hit(task, &events, &Stopped::new(tid, registers));
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,59 @@
+//! The host's answers to the engine's questions about permissions, numbers and memory.
+
+use crate::memory::Shared;
+use crate::ptrace::Tid;
+use perfuse_abi::Errno;
+use perfuse_engine::{Access, Capability, EventKey, Host, Memory, TaskId};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+/// What does not change from call to call.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    pub(crate) by_tid: HashMap<Tid, TaskId>,
+    pub(crate) memory: Vec<Weak<Shared>>,
+    pub(crate) page_bytes: usize,
+}
+
+impl World {
+    /// The memfd of memory that was given out.
+    pub(crate) fn shared(&mut self, memory: &Arc<dyn Memory>) -> Option<Arc<Shared>> {
+        self.memory.retain(|memory| memory.strong_count() > 0);
+        let wanted = memory.words().as_ptr();
+        self.memory.iter().filter_map(Weak::upgrade).find(|own| own.words().as_ptr() == wanted)
+    }
+}
+
+/// The world as one call sees it.
+pub(crate) struct View<'a> {
+    pub(crate) world: &'a mut World,
+    /// What the descriptor of the group or the output is.
+    pub(crate) group: Option<EventKey>,
+}
+
+impl Host for View<'_> {
+    fn capable(&self, _caller: TaskId, capability: Capability) -> bool {
+        // Memory of rings is ours. What is beyond one's own tasks nobody can have here.
+        capability == Capability::IpcLock
+    }
+
+    fn may_access(&self, _caller: TaskId, _target: TaskId, _access: Access) -> bool {
+        // Only what could be traced has become a task.
+        true
+    }
+
+    fn find_task(&self, _caller: TaskId, pid: u32) -> Option<TaskId> {
+        self.world.by_tid.get(&Tid::try_from(pid).ok()?).copied()
+    }
+
+    fn event_of(&self, _caller: TaskId, _fd: i32) -> Option<EventKey> {
+        self.group
+    }
+
+    fn allocate(&mut self, _caller: TaskId, pages: usize) -> Result<Arc<dyn Memory>, Errno> {
+        let bytes = pages.checked_mul(self.world.page_bytes).ok_or(Errno::ENOMEM)?;
+        let memory = Arc::new(Shared::new(bytes)?);
+        self.world.memory.push(Arc::downgrade(&memory));
+        Ok(memory)
+    }
+}

@@ -1,0 +1,113 @@
+//! Commands measured from the outside: what is counted, and that they end as they would alone.
+
+use perfuse_abi::wire::{Layout, Writer};
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, ReadFormat, Software};
+use perfuse_engine::{EventKey, OpenArguments, TaskId};
+use perfuse_live::machine::{Machine, Settings};
+use perfuse_live::ptrace::Tid;
+use perfuse_live::supervisor::{Front, Supervisor};
+use perfuse_sys::process::{self, Usage};
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex};
+
+/// Remembers how the command ended.
+#[derive(Default)]
+struct Ends(Vec<(Tid, i32, Usage)>);
+
+impl Front for Ends {
+    fn ended(&mut self, _supervisor: &mut Supervisor, tid: Tid, status: i32, usage: &Usage) {
+        self.0.push((tid, status, *usage));
+    }
+}
+
+/// A value with its times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Count {
+    value: u64,
+    enabled: u64,
+    running: u64,
+}
+
+struct Measured {
+    counts: Vec<Count>,
+    status: i32,
+    usage: Usage,
+}
+
+fn bytes_of(attr: &Attr) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut attr = Attr { size: Attr::SIZE_VER8, ..*attr };
+    attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).expect("an attr can be written");
+    bytes
+}
+
+fn count(machine: &mut Machine, event: EventKey) -> Count {
+    let mut bytes = Vec::new();
+    machine.read(event, 24, &mut bytes).expect("it can be read");
+    let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("three words"));
+    Count { value: word(0), enabled: word(8), running: word(16) }
+}
+
+/// Counts what a command and all that it starts do.
+fn measure(command: &[&str], events: &[Software]) -> Measured {
+    let machine = Arc::new(Mutex::new(Machine::new(Settings::default())));
+    let mut supervisor = Supervisor::new(machine.clone(), 0).expect("a supervisor");
+    let arguments: Vec<OsString> = command.iter().map(OsString::from).collect();
+    let held = process::spawn(&arguments[0], &arguments).expect("a child");
+    let pid = held.pid();
+    supervisor.seize(pid, pid).expect("one's own child can be traced");
+    let caller = TaskId(0);
+    let keys: Vec<EventKey> = (events.iter())
+        .map(|&which| {
+            let mut attr = Attr::new(EventType::SOFTWARE);
+            attr.config = which.0;
+            attr.flags |= AttrFlags::INHERIT | AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC;
+            attr.read_format = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+            let arguments = OpenArguments { pid, ..OpenArguments::default() };
+            let mut machine = machine.lock().expect("no panic");
+            machine.open(caller, &mut bytes_of(&attr), arguments, None).expect("it can be opened")
+        })
+        .collect();
+    // Its exec is a stop that this thread has to handle meanwhile.
+    let release = std::thread::spawn(move || held.release().map(drop));
+    let mut ends = Ends::default();
+    supervisor.run(&mut ends).expect("a loop that ends");
+    release.join().expect("no panic").expect("an exec");
+    let mut machine = machine.lock().expect("no panic");
+    let counts = keys.into_iter().map(|event| count(&mut machine, event)).collect();
+    let (_, status, usage) = *ends.0.iter().find(|(tid, ..)| *tid == pid).expect("it ended");
+    Measured { counts, status, usage }
+}
+
+#[test]
+fn a_command_ends_as_it_would_alone() {
+    let ended = |script: &str| measure(&["sh", "-c", script], &[Software::TASK_CLOCK]).status;
+    assert_eq!(libc::WEXITSTATUS(ended("exit 7")), 7);
+    assert_eq!(libc::WTERMSIG(ended("kill -TERM $$")), libc::SIGTERM);
+    assert_eq!(libc::WTERMSIG(ended("kill -KILL $$")), libc::SIGKILL);
+    // A handler gets its signal, and a stop stays one until it is continued.
+    assert_eq!(libc::WEXITSTATUS(ended("trap 'exit 3' USR1; kill -USR1 $$; exit 4")), 3);
+    let stops = "(sleep 0.2; kill -CONT $$) & kill -STOP $$; wait; exit 5";
+    assert_eq!(libc::WEXITSTATUS(ended(stops)), 5);
+}
+
+#[test]
+fn time_is_that_of_the_whole_family() {
+    let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let family = format!("({script}) & ({script}); wait");
+    let Measured { counts, usage, .. } = measure(&["sh", "-c", &family], &[Software::TASK_CLOCK]);
+    let both = counts[0];
+    assert_eq!((both.enabled, both.running), (both.value, both.value), "a task's time is its event's time");
+    // What the shell is told of its children and itself; the time before the exec is not counted.
+    let used = (usage.user + usage.system).as_nanos() as u64;
+    assert!(both.value <= used + 1_000_000 && both.value > used / 2, "{both:?} of {used} ns");
+}
+
+#[test]
+fn faults_and_switches_are_counted() {
+    let events = [Software::PAGE_FAULTS, Software::CONTEXT_SWITCHES, Software::CPU_MIGRATIONS];
+    let counts = measure(&["sleep", "0.05"], &events).counts;
+    assert!((20..2000).contains(&counts[0].value), "{:?}", counts[0]);
+    assert!((1..50).contains(&counts[1].value), "{:?}", counts[1]);
+    assert!(counts[2].value < 20, "{:?}", counts[2]);
+}

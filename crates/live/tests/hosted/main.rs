@@ -1,0 +1,145 @@
+//! The same program on Linux and hosted. A scenario is a function that uses perf events as any program
+//! would, and writes down what it saw; what it saw must be the same, whoever answered.
+//!
+//! The program runs itself for it: `hosted tool SCENARIO` is the program, `hosted host SCENARIO` serves it.
+
+mod breakpoints;
+mod probes;
+mod scenarios;
+
+use perfuse_testkit::{Container, Outcome, Sandbox, Skip};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Output, exit};
+
+/// Runs a scenario in a role.
+fn play(sandbox: Sandbox, role: &str, scenario: &str) -> Output {
+    let program = std::env::current_exe().expect("the running program has a path");
+    sandbox.command(program).args([role, scenario]).output().expect("the test program runs again")
+}
+
+fn compare(scenario: &str) -> Outcome {
+    perfuse_sys::perf_event_open_is_reachable().map_err(|error| Skip::needs("perf_event_open(2)", error))?;
+    let linux = play(Sandbox::new(), "tool", scenario);
+    let text = |output: &Output| {
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    };
+    if linux.status.code() == Some(2) {
+        return Err(Skip::needs("a machine that allows it", text(&linux)));
+    }
+    assert!(linux.status.success() && !linux.stdout.is_empty(), "on Linux: {}", text(&linux));
+    // Calls are intercepted in other ways where some are refused.
+    for sandbox in [Sandbox::new(), Sandbox::new().refusing_perf_event_open(libc::EPERM)] {
+        let ours = play(sandbox, "host", scenario);
+        assert_eq!(text(&linux), text(&ours), "on Linux (left) and hosted, {sandbox:?}");
+        assert_eq!(linux.status, ours.status);
+    }
+    Ok(())
+}
+
+/// A scenario served in a container.
+fn contained(container: Container, scenario: &str) -> Result<Output, Skip> {
+    let program = std::env::current_exe().expect("the running program has a path");
+    container.show(program, "/hosted").run(&["/hosted", "host", scenario])
+}
+
+fn as_on_linux(container: Container, scenario: &str) -> Outcome {
+    let linux = play(Sandbox::new(), "tool", scenario);
+    if linux.status.code() == Some(2) {
+        return Err(Skip::needs("such events on Linux", String::from_utf8_lossy(&linux.stdout)));
+    }
+    let ours = contained(container, scenario)?;
+    assert_eq!(String::from_utf8_lossy(&linux.stdout), String::from_utf8_lossy(&ours.stdout), "{ours:?}");
+    Ok(())
+}
+
+fn breakpoints_in_a_docker_container() -> Outcome {
+    as_on_linux(Container::docker()?.user(1000), "breakpoints_are_counted")
+}
+
+fn probes_in_a_docker_container() -> Outcome {
+    as_on_linux(Container::docker()?.user(1000), "probes_are_counted")
+}
+
+fn probes_under_gvisor() -> Outcome {
+    as_on_linux(Container::gvisor()?, "probes_are_counted")
+}
+
+/// What it takes for debug registers has no effect there.
+fn no_breakpoints_under_gvisor() -> Outcome {
+    let ours = contained(Container::gvisor()?, "breakpoints_are_counted")?;
+    assert_eq!(ours.status.code(), Some(2), "{ours:?}");
+    assert!(String::from_utf8_lossy(&ours.stdout).contains("ENOENT"), "{ours:?}");
+    Ok(())
+}
+
+/// Serves the rest of the command line.
+fn host(arguments: &[String]) -> ! {
+    let program = std::env::current_exe().expect("the running program has a path");
+    let mut tool = vec![program.clone().into_os_string(), "tool".into()];
+    tool.extend(arguments.iter().map(Into::into));
+    match perfuse_live::intercept::run(program.as_os_str(), &tool) {
+        Ok(status) => exit(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))),
+        Err(error) => {
+            eprintln!("{error}");
+            exit(125)
+        }
+    }
+}
+
+macro_rules! scenarios {
+    ($($name:ident)+) => {
+        mod tests {
+            $(pub(super) fn $name() -> perfuse_testkit::Outcome { super::compare(stringify!($name)) })+
+        }
+
+        fn main() {
+            let arguments: Vec<String> = std::env::args().skip(1).collect();
+            match arguments.first().map(String::as_str) {
+                Some("host") => host(&arguments[1..]),
+                Some("tool") => match arguments[1].as_str() {
+                    $(stringify!($name) => scenarios::$name(),)+
+                    "reader" => scenarios::reader(),
+                    other => panic!("no scenario {other}"),
+                },
+                _ => perfuse_testkit::run(&[
+                    $((stringify!($name), tests::$name)),+,
+                    ("breakpoints_in_a_docker_container", breakpoints_in_a_docker_container),
+                    ("probes_in_a_docker_container", probes_in_a_docker_container),
+                    ("probes_under_gvisor", probes_under_gvisor),
+                    ("no_breakpoints_under_gvisor", no_breakpoints_under_gvisor),
+                ]),
+            }
+        }
+    };
+}
+
+scenarios! {
+    attrs_of_all_sizes
+    wrong_calls
+    counts_and_groups
+    ioctls
+    descriptors_are_duplicated_and_inherited
+    a_program_that_is_executed_keeps_what_it_should
+    rings_are_mapped_and_unmapped
+    rings_are_not_cut
+    a_ring_outlives_its_descriptor
+    mapped_code_is_told
+    mapped_code_has_its_build_id
+    waiting_for_samples
+    signals_of_samples
+    switched_by_prctl
+    threads_open_events
+    children_are_counted
+    vfork_and_exec
+    descriptors_run_out
+    sigsys_is_left_alone
+    breakpoints_are_counted
+    breakpoints_that_cannot_be
+    breakpoints_are_sampled
+    breakpoints_of_children
+    breakpoints_send_signals
+    probes_are_counted
+    probes_of_threads_miss_nothing
+    probes_are_sampled
+    probes_that_cannot_be
+}

@@ -1,0 +1,602 @@
+//! What programs do with perf events. Each writes what Linux and we must agree on: answers and exact numbers,
+//! and of times only how they compare.
+
+use perfuse_abi::{Attr, AttrFlags, EventType, IocFlags, OpenFlags, ReadFormat, SampleType, Software};
+use perfuse_sys::{Errno, Mapping, Protection, ioctl, perf_event_open, poll, prctl, read, signal};
+use perfuse_testkit::signals::Handler;
+use perfuse_testkit::work::{self, Pages};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+pub(crate) use super::breakpoints::*;
+pub(crate) use super::probes::*;
+
+const PAGE: usize = 4096;
+
+fn attr(which: Software) -> Attr {
+    let mut attr = Attr::new(EventType::SOFTWARE);
+    attr.config = which.0;
+    attr.flags |= AttrFlags::DISABLED;
+    attr
+}
+
+/// An event on the calling thread.
+fn open(attr: &Attr) -> Result<OwnedFd, Errno> {
+    perf_event_open(&mut attr.clone(), 0, -1, None, OpenFlags::FD_CLOEXEC)
+}
+
+pub(crate) fn opened(attr: &Attr) -> OwnedFd {
+    open(attr).unwrap_or_else(|errno| {
+        println!("cannot be opened: {errno}");
+        std::process::exit(2)
+    })
+}
+
+pub(crate) fn on(fd: &OwnedFd) {
+    ioctl::enable(fd.as_fd(), IocFlags::empty()).expect("an event can be switched on");
+}
+
+pub(crate) fn off(fd: &OwnedFd) {
+    ioctl::disable(fd.as_fd(), IocFlags::empty()).expect("an event can be switched off");
+}
+
+pub(crate) fn value(fd: &OwnedFd) -> u64 {
+    let mut words = [0; 16];
+    read(fd.as_fd(), &mut words).expect("an event can be read");
+    words[0]
+}
+
+/// A task-clock that samples user space, with a record each `period` ns and at each a wake-up.
+fn sampling(period: u64) -> Attr {
+    let mut attr = attr(Software::TASK_CLOCK);
+    attr.flags |= AttrFlags::EXCLUDE_KERNEL;
+    attr.sample_period = period;
+    attr.sample_type = SampleType::IP | SampleType::TID;
+    attr.wakeup = 1;
+    attr
+}
+
+pub(crate) fn attrs_of_all_sizes() {
+    // Raw bytes: type 1, size, config 9 (dummy).
+    for size in [0u32, 1, 63, 64, 72, 80, 96, 104, 112, 120, 128, 136, 4096, 4097, u32::MAX] {
+        for tail in [0u8, 1] {
+            let mut bytes = vec![0u8; 8192];
+            bytes[0..4].copy_from_slice(&1u32.to_ne_bytes());
+            bytes[4..8].copy_from_slice(&size.to_ne_bytes());
+            bytes[8] = 9;
+            if size as usize > 200 && (size as usize) < bytes.len() {
+                bytes[size as usize - 1] = tail;
+            }
+            // SAFETY: the kernel reads at most a page, which is there.
+            let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, bytes.as_mut_ptr(), 0, -1, -1, 0) };
+            let errno = std::io::Error::last_os_error().raw_os_error();
+            let told = u32::from_ne_bytes(bytes[4..8].try_into().expect("four bytes"));
+            println!("size {size} tail {tail}: {:?}, then {told}", (fd < 0).then_some(errno));
+            if fd >= 0 {
+                // SAFETY: a fresh descriptor that is ours.
+                drop(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+            }
+        }
+    }
+}
+
+pub(crate) fn wrong_calls() {
+    let raw = |attr: usize, pid: i32, cpu: i32, group: i32, flags: u64| {
+        // SAFETY: the addresses are of nothing, or of a live attr.
+        let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attr, pid, cpu, group, flags) };
+        if fd >= 0 { "works".to_owned() } else { std::io::Error::last_os_error().to_string() }
+    };
+    let good = attr(Software::DUMMY);
+    let good = (&raw const good) as usize;
+    println!("flags first: {}", raw(0, 0, -1, -1, u64::MAX));
+    println!("no attr: {}", raw(0, 0, -1, -1, 0));
+    println!("an attr that is not there: {}", raw(16, 0, -1, -1, 0));
+    println!("nobody: {}", raw(good, -1, -1, -1, 0));
+    println!("a cpu that is not there: {}", raw(good, 0, 100_000, -1, 0));
+    println!("a group that is none: {}", raw(good, 0, -1, 1, 0));
+    println!("a group that is not open: {}", raw(good, 0, -1, 700, 0));
+    println!("no such process: {}", raw(good, 0x7fff_fff0, -1, -1, 0));
+    println!("cgroup without cpu: {}", raw(good, 0, -1, -1, 4));
+    let mut other = attr(Software(1000));
+    println!("no such event: {:?}", open(&other).err());
+    other = attr(Software::DUMMY);
+    other.sample_type = SampleType::from_bits_retain(1 << 40);
+    println!("an unknown field: {:?}", open(&other).err());
+    other = attr(Software::DUMMY);
+    other.type_ = EventType(12345);
+    println!("an unknown type: {:?}", open(&other).err());
+    // Not about events at all, but near.
+    // SAFETY: plain numbers.
+    unsafe {
+        println!("a closed descriptor: {} {}", libc::close(777), libc::read(800, std::ptr::null_mut(), 0));
+        println!("an ioctl of no event: {}", libc::ioctl(1, 0x2400, 0));
+        println!("nothing mapped: {}", libc::munmap(0x6b00_0000_0000 as *mut libc::c_void, 4096));
+    }
+}
+
+pub(crate) fn counts_and_groups() {
+    let mut leader = attr(Software::PAGE_FAULTS_MIN);
+    leader.read_format = ReadFormat::GROUP | ReadFormat::ID | ReadFormat::LOST;
+    let first = opened(&leader);
+    let mut second = attr(Software::PAGE_FAULTS);
+    (second.flags, second.read_format) = (AttrFlags::empty(), leader.read_format);
+    let group = |attr: &Attr, group: &OwnedFd| {
+        perf_event_open(&mut attr.clone(), 0, -1, Some(group.as_fd()), OpenFlags::FD_CLOEXEC)
+    };
+    let second = group(&second, &first).expect("a sibling");
+    println!("one of another task: {:?}", {
+        let mut attr = attr(Software::DUMMY);
+        perf_event_open(&mut attr, 0, 0, Some(first.as_fd()), OpenFlags::empty()).err()
+    });
+    let pages = Pages::map(100);
+    pages.touch();
+    pages.forget();
+    let mut words = [0u64; 16];
+    for round in 0..3 {
+        ioctl::enable(first.as_fd(), IocFlags::GROUP).expect("a group can be switched on");
+        pages.touch();
+        ioctl::disable(first.as_fd(), IocFlags::GROUP).expect("a group can be switched off");
+        pages.touch();
+        pages.forget();
+        let read = read(first.as_fd(), &mut words).expect("a group can be read");
+        println!("round {round}: {read} words, {} events, {} and {}", words[0], words[1], words[4]);
+    }
+    let ids = [&first, &second].map(|fd| ioctl::id(fd.as_fd()).expect("an id"));
+    println!("the ids are those of ioctl: {}", ids == [words[2], words[5]]);
+    let mut short = [0; 3];
+    println!("no room: {:?}", read(first.as_fd(), &mut short));
+    let mut timed = attr(Software::TASK_CLOCK);
+    timed.read_format = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+    let clock = opened(&timed);
+    on(&clock);
+    let burnt = work::burn(Duration::from_millis(20)).as_nanos() as u64;
+    off(&clock);
+    read(clock.as_fd(), &mut words).expect("a clock can be read");
+    // The clocks of a thread and of its events differ by what interrupts took.
+    println!("what was burnt: {}", words[0] > burnt / 2 && words[0] < 4 * burnt);
+    println!("times are the count's: {}", words[0].abs_diff(words[1]) < 10_000_000 && words[1] == words[2]);
+    println!("off it stands still: {}", { value(&clock) == words[0] });
+}
+
+pub(crate) fn ioctls() {
+    let counting = opened(&attr(Software::DUMMY));
+    let samples = opened(&sampling(1_000_000));
+    let fd = counting.as_fd();
+    println!("refresh of one that counts: {:?}", ioctl::refresh(fd, 1));
+    println!("period of one that counts: {:?}", ioctl::period(fd, 1000));
+    println!("period 0: {:?}", ioctl::period(samples.as_fd(), 0));
+    println!("period too long: {:?}", ioctl::period(samples.as_fd(), 1 << 63));
+    println!("period: {:?}", ioctl::period(samples.as_fd(), 2_000_000));
+    println!("no filter: {:?}", ioctl::set_filter(fd, c"x == 1"));
+    println!("output to itself: {:?}", ioctl::set_output(fd, Some(fd)));
+    println!("output without a ring: {:?}", ioctl::set_output(fd, Some(samples.as_fd())));
+    println!("output to nobody: {:?}", ioctl::set_output(fd, None));
+    println!("output to no event: {:?}", ioctl::set_output(fd, Some(std::io::stdin().as_fd())));
+    println!("pause without a ring: {:?}", ioctl::pause_output(fd, true));
+    println!("programs: {:?}", ioctl::query_bpf(fd).err());
+    println!("attributes: {:?}", ioctl::modify_attributes(fd, &attr(Software::DUMMY)));
+    println!("ids differ: {}", ioctl::id(fd) != ioctl::id(samples.as_fd()));
+    // SAFETY: numbers, and addresses of nothing.
+    unsafe {
+        println!("unknown: {} {}", libc::ioctl(fd.as_raw_fd(), 0x24ff, 0), std::io::Error::last_os_error());
+        let id = perfuse_abi::ioctl::ID as libc::c_ulong;
+        println!("nowhere: {} {}", libc::ioctl(fd.as_raw_fd(), id as _, 8), std::io::Error::last_os_error());
+    }
+    let faults = opened(&attr(Software::PAGE_FAULTS));
+    let pages = Pages::map(10);
+    on(&faults);
+    pages.touch();
+    off(&faults);
+    println!("counted {}", value(&faults) >= 10);
+    println!("reset {:?}, then {}", ioctl::reset(faults.as_fd(), IocFlags::empty()), value(&faults));
+}
+
+/// The event of a descriptor; 0 for none.
+fn id(fd: i32) -> u64 {
+    // SAFETY: whatever it is, it is only used for a moment.
+    ioctl::id(unsafe { BorrowedFd::borrow_raw(fd) }).unwrap_or(0)
+}
+
+/// How many bytes `read(2)` gives.
+fn bytes_of(fd: i32) -> isize {
+    let mut words = [0u64; 8];
+    // SAFETY: the bytes are there.
+    unsafe { libc::read(fd, words.as_mut_ptr().cast(), size_of_val(&words)) }
+}
+
+pub(crate) fn descriptors_are_duplicated_and_inherited() {
+    let event = opened(&attr(Software::DUMMY));
+    let (raw, own) = (event.as_raw_fd(), id(event.as_raw_fd()));
+    // SAFETY: plain numbers; the numbers used are nobody else's.
+    unsafe {
+        let copies = [
+            libc::dup(raw),
+            libc::fcntl(raw, libc::F_DUPFD, 100),
+            libc::fcntl(raw, libc::F_DUPFD_CLOEXEC, 0),
+        ];
+        for copy in copies {
+            println!("a copy: {} {} {}", id(copy) == own, bytes_of(copy), libc::fcntl(copy, libc::F_GETFD));
+        }
+        println!("dup2: {} {}", libc::dup2(raw, 50) == 50, id(50) == own && bytes_of(50) == 8);
+        println!("dup3: {} {}", libc::dup3(raw, 900, libc::O_CLOEXEC), libc::fcntl(900, libc::F_GETFD));
+        println!("onto itself: {} {}", libc::dup2(900, 900), libc::dup3(900, 900, 0));
+        println!("replaced: {} {} {}", libc::dup2(1, 900), id(900), bytes_of(50));
+        println!("closed: {} {}", libc::close(900), libc::close(900));
+        println!("closed low: {} {} {}", libc::close(50), id(50), bytes_of(50));
+        println!("the others: {}", copies.map(|copy| id(copy) == own && bytes_of(copy) == 8) == [true; 3]);
+        let flags = libc::fcntl(copies[0], libc::F_SETFD, libc::FD_CLOEXEC);
+        println!("close on exec: {flags} {}", libc::fcntl(copies[0], libc::F_GETFD));
+        let child = work::Child::fork(|| {
+            // What is seen here is told by the status.
+            let good = id(copies[1]) == own && bytes_of(copies[1]) == 8 && libc::close(copies[1]) == 0;
+            libc::_exit(if good { 0 } else { 1 })
+        });
+        child.join();
+        println!("after the child: {}", bytes_of(copies[1]));
+        println!(
+            "a range: {} {}",
+            libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0),
+            id(raw) + id(copies[1])
+        );
+    }
+    std::mem::forget(event);
+}
+
+pub(crate) fn a_program_that_is_executed_keeps_what_it_should() {
+    let kept = {
+        let mut attr = attr(Software::DUMMY);
+        perf_event_open(&mut attr, 0, -1, None, OpenFlags::empty()).expect("an event")
+    };
+    let closed = opened(&attr(Software::DUMMY));
+    let path = std::env::current_exe().expect("the running program has a path");
+    let mut command = std::process::Command::new(path);
+    command.args(["tool", "reader", &kept.as_raw_fd().to_string(), &closed.as_raw_fd().to_string()]);
+    // Written by the other program.
+    let output = command.output().expect("the program runs again");
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// The program that is executed.
+pub(crate) fn reader() {
+    let numbers = std::env::args().skip(3).map(|number| number.parse::<i32>().expect("a number"));
+    for number in numbers {
+        println!("{} {}", id(number) != 0, bytes_of(number));
+    }
+}
+
+fn map(fd: &OwnedFd, pages: usize) -> Result<Mapping, Errno> {
+    Mapping::new(fd.as_fd(), pages * PAGE, Protection::ReadWrite, 0)
+}
+
+pub(crate) fn rings_are_mapped_and_unmapped() {
+    let event = opened(&sampling(1_000_000));
+    for pages in [3, 4, 6] {
+        println!("{pages} pages: {:?}", map(&event, pages).err());
+    }
+    println!("private: {}", {
+        let (prot, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
+        // SAFETY: the kernel chooses the address.
+        let got = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, prot, flags, event.as_raw_fd(), 0) };
+        got == libc::MAP_FAILED
+    });
+    println!("an offset: {:?}", Mapping::new(event.as_fd(), PAGE, Protection::Read, 4096).err());
+    let first = map(&event, 3).expect("a ring");
+    println!("another size: {:?}", map(&event, 5).err());
+    let second = map(&event, 3).expect("the same ring");
+    first.store_u64(1032, 0, std::sync::atomic::Ordering::Relaxed);
+    println!("the same memory: {}", {
+        let word = |mapping: &Mapping| mapping.load_u64(1048, std::sync::atomic::Ordering::Relaxed);
+        (word(&first), word(&second)) == (2 * PAGE as u64, 2 * PAGE as u64)
+    });
+    println!("while it is mapped: {:?}", ioctl::set_output(event.as_fd(), None));
+    drop((first, second));
+    println!("when it is not: {:?}", ioctl::set_output(event.as_fd(), None));
+    println!("again: {:?}", map(&event, 9).err());
+    let mut inherited = sampling(1_000_000);
+    inherited.flags |= AttrFlags::INHERIT;
+    println!("inherited on any cpu: {:?}", map(&opened(&inherited), 3).err());
+    let other = opened(&attr(Software::DUMMY));
+    let ring = map(&event, 3).expect("a ring");
+    println!("output: {:?}", ioctl::set_output(other.as_fd(), Some(event.as_fd())));
+    drop(ring);
+    println!("control page only: {:?}", map(&opened(&attr(Software::DUMMY)), 1).err());
+}
+
+pub(crate) fn rings_are_not_cut() {
+    let event = opened(&attr(Software::DUMMY));
+    let (shared, prot) = (libc::MAP_SHARED, libc::PROT_READ | libc::PROT_WRITE);
+    let size = 3 * PAGE;
+    let fails = |address: *mut libc::c_void| address == libc::MAP_FAILED;
+    // SAFETY: memory that is nobody else's, as the kernel has chosen its place.
+    unsafe {
+        let none = libc::PROT_NONE;
+        let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let region = libc::mmap(std::ptr::null_mut(), 12 * PAGE, none, anonymous, -1, 0);
+        let there = region.add(4 * PAGE);
+        let fixed = libc::mmap(there, size, prot, shared | libc::MAP_FIXED, event.as_raw_fd(), 0);
+        println!("in its place: {}", fixed == there);
+        for at in [0, PAGE, 2 * PAGE] {
+            let cut = libc::munmap(there.add(at), PAGE);
+            if cut == 0 {
+                println!("this kernel cuts rings");
+                std::process::exit(2);
+            }
+            println!("unmapped at {at}: {cut}");
+            let over = libc::mmap(there.add(at), PAGE, prot, anonymous | libc::MAP_FIXED, -1, 0);
+            println!("replaced at {at}: {}", fails(over));
+        }
+        println!("shrunk: {}", fails(libc::mremap(there, size, PAGE, libc::MREMAP_MAYMOVE)));
+        println!("grown: {}", fails(libc::mremap(there, size, 2 * size, libc::MREMAP_MAYMOVE)));
+        println!("still open to others: {:?}", ioctl::set_output(event.as_fd(), None));
+        let to = libc::mmap(std::ptr::null_mut(), size, prot, anonymous, -1, 0);
+        let moved = libc::mremap(there, size, size, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to);
+        println!("moved: {}", moved == to);
+        println!("still mapped: {:?}", ioctl::set_output(event.as_fd(), None));
+        println!("unmapped: {} {:?}", libc::munmap(to, size), ioctl::set_output(event.as_fd(), None));
+    }
+}
+
+/// Records in a ring that the reader has not read, as types.
+fn records(ring: &Mapping, data: usize) -> Vec<u32> {
+    use std::sync::atomic::Ordering::Acquire;
+    let (head, mut tail) = (ring.load_u64(1024, Acquire), ring.load_u64(1032, Acquire));
+    let mut types = Vec::new();
+    while tail < head {
+        let at = PAGE + (tail as usize & (data * PAGE - 1));
+        types.push(ring.load_u32(at, Acquire));
+        tail += u64::from(ring.load_u16(at + 6, Acquire));
+    }
+    ring.store_u64(1032, head, std::sync::atomic::Ordering::Release);
+    types
+}
+
+pub(crate) fn a_ring_outlives_its_descriptor() {
+    let mut named = attr(Software::DUMMY);
+    named.flags = AttrFlags::COMM;
+    named.sample_type = SampleType::TID;
+    let event = opened(&named);
+    let ring = map(&event, 3).expect("a ring");
+    drop(event);
+    // SAFETY: a short name that ends with NUL. What was opened is still told of: here it is not waited for.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"renamed".as_ptr()) };
+    println!("data {}", ring.load_u64(1048, std::sync::atomic::Ordering::Relaxed));
+    drop(ring);
+}
+
+pub(crate) fn mapped_code_is_told() {
+    let mut told = attr(Software::DUMMY);
+    told.flags |= AttrFlags::MMAP | AttrFlags::MMAP2;
+    let event = opened(&told);
+    let ring = map(&event, 3).expect("a ring");
+    on(&event);
+    let program = std::fs::File::open("/proc/self/exe").expect("the running program");
+    let addr = work::map_code(program.as_fd());
+    // Header, process and thread, address.
+    let place = ring.load_u64(PAGE + 16, std::sync::atomic::Ordering::Acquire);
+    println!("{:?}, where it is: {}", records(&ring, 2), place == addr);
+    // SAFETY: a fresh page that the kernel chooses the place of, and that nobody uses.
+    unsafe {
+        let (both, anonymous) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let page = libc::mmap(std::ptr::null_mut(), PAGE, both, anonymous, -1, 0);
+        let made = libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_EXEC);
+        println!("made code: {made}, {:?}", records(&ring, 2));
+    }
+}
+
+pub(crate) fn mapped_code_has_its_build_id() {
+    use std::sync::atomic::Ordering::Acquire;
+    let mut told = attr(Software::DUMMY);
+    told.flags |= AttrFlags::MMAP | AttrFlags::MMAP2 | AttrFlags::BUILD_ID;
+    let event = opened(&told);
+    let ring = map(&event, 3).expect("a ring");
+    on(&event);
+    let program = std::fs::File::open("/proc/self/exe").expect("the running program");
+    work::map_code(program.as_fd());
+    // Behind address, length and offset: its size, and twenty bytes of it.
+    let misc = ring.load_u16(PAGE + 4, Acquire);
+    let id = [40, 44, 48, 52, 56, 60].map(|at| ring.load_u32(PAGE + at, Acquire));
+    println!("{misc:#x} {id:x?}");
+}
+
+pub(crate) fn waiting_for_samples() {
+    let event = opened(&sampling(5_000_000));
+    let ring = map(&event, 9).expect("a ring");
+    let wait = |ms| poll::poll(&[event.as_fd()], Some(Duration::from_millis(ms))).expect("a wait")[0];
+    println!("nothing yet: {:?}", wait(10));
+    on(&event);
+    work::burn(Duration::from_millis(60));
+    off(&event);
+    println!("samples: {:?}", wait(0));
+    let found = records(&ring, 8);
+    println!("there are some: {}, all samples: {}", found.len() >= 4, found.iter().all(|&kind| kind == 9));
+    println!("none any more: {:?}", wait(10));
+    // By epoll(7), and edge-triggered.
+    // SAFETY: pointers to live values; descriptors that are open.
+    unsafe {
+        let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+        let mut wanted = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 7 };
+        println!("epoll: {}", libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, event.as_raw_fd(), &mut wanted));
+        let mut got = libc::epoll_event { events: 0, u64: 0 };
+        println!("not ready: {}", libc::epoll_wait(epoll, &mut got, 1, 10));
+        on(&event);
+        work::burn(Duration::from_millis(30));
+        off(&event);
+        let ready = libc::epoll_wait(epoll, &mut got, 1, 1000);
+        let (events, data) = (got.events, got.u64);
+        println!("ready: {ready} {events} {data}");
+        records(&ring, 8);
+        println!("told once: {}", libc::epoll_wait(epoll, &mut got, 1, 10));
+        libc::close(epoll);
+    }
+    // Of another process, which ends.
+    let (mut hold, release) = pipe();
+    let child = work::Child::fork(|| {
+        let mut byte = 0u8;
+        // SAFETY: one byte of a live one.
+        unsafe { libc::read(hold.as_raw_fd(), (&raw mut byte).cast(), 1) };
+    });
+    let mut attr = sampling(1_000_000);
+    let of_child =
+        perf_event_open(&mut attr, child.pid() as i32, -1, None, OpenFlags::FD_CLOEXEC).expect("an event");
+    let ring = map(&of_child, 3).expect("a ring");
+    let wait = |ms| poll::poll(&[of_child.as_fd()], Some(Duration::from_millis(ms))).expect("a wait")[0];
+    println!("it lives: {:?}", wait(10));
+    // SAFETY: one byte of a live one.
+    unsafe { libc::write(release.as_raw_fd(), [0u8].as_ptr().cast(), 1) };
+    child.join();
+    println!("it has ended: {:?} {:?}", wait(1000).hangup, wait(0).hangup);
+    drop(ring);
+    hold = release;
+    drop(hold);
+}
+
+fn pipe() -> (OwnedFd, OwnedFd) {
+    let mut ends = [0; 2];
+    // SAFETY: two live numbers.
+    let made = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
+    assert_eq!(made, 0, "a pipe");
+    // SAFETY: fresh descriptors that are ours.
+    let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+    (read, write)
+}
+
+pub(crate) fn signals_of_samples() {
+    let handler = Handler::install(libc::SIGUSR1);
+    let event = opened(&sampling(5_000_000));
+    let _ring = map(&event, 9).expect("a ring");
+    signal::deliver(event.as_fd(), signal::Owner::this_thread(), libc::SIGUSR1).expect("signals can be had");
+    println!("refresh: {:?}", ioctl::refresh(event.as_fd(), 2));
+    work::burn(Duration::from_millis(100));
+    for caught in handler.caught() {
+        println!("code {} fd {}", caught.code, caught.fd == event.as_raw_fd());
+    }
+    println!("refresh: {:?}", ioctl::refresh(event.as_fd(), 1));
+    work::burn(Duration::from_millis(50));
+    println!("{} signals", handler.count());
+    signal::stop_delivery(event.as_fd()).expect("signals can be done without");
+    println!("refresh: {:?}", ioctl::refresh(event.as_fd(), 1));
+    work::burn(Duration::from_millis(50));
+    println!("{} signals", handler.count());
+    signal::deliver(event.as_fd(), signal::Owner::this_thread(), libc::SIGUSR1).expect("signals can be had");
+    drop(event);
+    println!("its end is none: {} signals", handler.count());
+}
+
+pub(crate) fn switched_by_prctl() {
+    let events: Vec<OwnedFd> = (0..3).map(|_| opened(&attr(Software::PAGE_FAULTS))).collect();
+    let pages = Pages::map(50);
+    pages.touch();
+    pages.forget();
+    let values = || events.iter().map(value).collect::<Vec<_>>();
+    println!("on: {:?}", prctl::task_perf_events_enable());
+    pages.touch();
+    println!("off: {:?}", prctl::task_perf_events_disable());
+    pages.forget();
+    let before = values();
+    println!("counted: {}", before.iter().all(|&value| (50..60).contains(&value)));
+    pages.touch();
+    println!("stands still: {}", values() == before);
+}
+
+pub(crate) fn threads_open_events() {
+    let threads: Vec<_> = (0..8)
+        .map(|index| {
+            std::thread::spawn(move || {
+                let count = 20 + 10 * index;
+                let pages = Pages::map(count);
+                let event = opened(&attr(Software::PAGE_FAULTS));
+                pages.touch();
+                pages.forget();
+                on(&event);
+                pages.touch();
+                off(&event);
+                let counted = value(&event);
+                let mut group = attr(Software::DUMMY);
+                let sibling = perf_event_open(&mut group, 0, -1, Some(event.as_fd()), OpenFlags::empty());
+                ((count..count + 4).contains(&(counted as usize)), sibling.is_ok(), event)
+            })
+        })
+        .collect();
+    for thread in threads {
+        let (counted, sibling, event) = thread.join().expect("no panic");
+        // A descriptor is the process's, and the count of a thread that is gone can be read.
+        println!("{counted} {sibling} {}", value(&event) >= 20);
+    }
+}
+
+pub(crate) fn children_are_counted() {
+    let mut inherited = attr(Software::PAGE_FAULTS);
+    inherited.flags |= AttrFlags::INHERIT;
+    let mut own = attr(Software::PAGE_FAULTS);
+    let (all, alone) = (opened(&inherited), opened(&own));
+    on(&all);
+    on(&alone);
+    for _ in 0..3 {
+        let child = work::Child::fork(|| work::touch_pages(500));
+        child.join();
+    }
+    std::thread::spawn(|| work::touch_pages(1000)).join().expect("no panic");
+    let (all, alone) = (value(&all), value(&alone));
+    println!("children: {}, {}", all >= alone + 2500, alone < 500);
+    // Opened on a child that waits, switched on by its exec.
+    own.flags |= AttrFlags::ENABLE_ON_EXEC | AttrFlags::INHERIT;
+    let arguments = ["sh", "-c", "true; true; /bin/true"].map(Into::into);
+    let held = perfuse_sys::process::spawn("sh".as_ref(), &arguments).expect("a child");
+    let event = perf_event_open(&mut own, held.pid(), -1, None, OpenFlags::FD_CLOEXEC).expect("an event");
+    println!("before: {}", value(&event));
+    let (status, _) = held.release().expect("an exec").wait().expect("an end");
+    println!("after: {status}, {}", value(&event) > 50);
+}
+
+pub(crate) fn vfork_and_exec() {
+    let mut inherited = attr(Software::TASK_CLOCK);
+    inherited.flags |= AttrFlags::INHERIT;
+    let event = opened(&inherited);
+    on(&event);
+    // The library starts simple commands by a child that shares the memory until its exec.
+    for _ in 0..5 {
+        let status = std::process::Command::new("true").status().expect("a command");
+        println!("{status}");
+    }
+    off(&event);
+    println!("{}", value(&event) > 500_000);
+}
+
+pub(crate) fn descriptors_run_out() {
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 4096 };
+    // SAFETY: the pointer is to a live value.
+    println!("{}", unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) });
+    // Whatever was open before is the same in both runs.
+    let mut events = Vec::new();
+    let errno = loop {
+        match open(&attr(Software::DUMMY)) {
+            Ok(event) => events.push(event),
+            Err(errno) => break errno,
+        }
+        if events.len() > 1000 {
+            break Errno(0);
+        }
+    };
+    println!("some: {}, then {errno:?}", events.len() > 10);
+    events.truncate(10);
+    println!("again: {}", open(&attr(Software::DUMMY)).is_ok());
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a live value.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut now) };
+    println!("the limit is {} {}", now.rlim_cur, now.rlim_max);
+}
+
+pub(crate) fn sigsys_is_left_alone() {
+    let handler = Handler::install(libc::SIGSYS);
+    println!("handled: {}", open(&attr(Software::DUMMY)).is_ok());
+    println!("signals: {}", handler.count());
+    // SAFETY: sets of signals that live, and plain numbers.
+    unsafe {
+        let (mut all, mut now): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        println!("blocked: {}", open(&attr(Software::DUMMY)).is_ok());
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut now);
+        println!("still blocked: {}", libc::sigismember(&now, libc::SIGSYS));
+    }
+}

@@ -1,0 +1,348 @@
+//! The embedded kernel: `perf_event_open(2)` served in this process by perfuse's own implementation of the
+//! subsystem, from what `ptrace(2)`, `/proc` and the clocks tell. For places where Linux refuses.
+//!
+//! An event's descriptor is the reading end of a pipe, so that whoever can poll can poll it: a byte lies in
+//! it while there is something to read, and the writing end goes when what was measured has ended. Rings
+//! are memfds. Calls of the measuring threads are done on those threads, behind one mutex; only what
+//! ptrace has to do is done by a thread of its own, which is started when the first other process is to be
+//! measured.
+
+mod explain;
+mod supervisor;
+
+use crate::diagnosis::Diagnosis;
+use crate::error::{Call, Subject};
+use crate::kernel::{Kernel, Mapping, Protection, Request};
+use crate::support::Support;
+use perfuse_abi::wire::{Layout, Writer};
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, IocFlags, OpenFlags};
+use perfuse_live::engine::{AttrMemory, Effect, EventKey, Ioctl, MapRequest, OpenArguments};
+use perfuse_live::machine::{Machine, Settings};
+use perfuse_live::proc;
+use perfuse_sys::{Errno, page_size, pipe};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+pub(crate) use supervisor::{ended, wait_for_end};
+
+/// What it is called.
+pub const NAME: &str = "perfuse";
+
+/// The embedded kernel.
+#[derive(Debug)]
+pub(crate) struct Embedded {
+    machine: Arc<Mutex<Machine>>,
+    served: Arc<Served>,
+    supervisor: Mutex<Option<supervisor::Link>>,
+    support: OnceLock<Support>,
+}
+
+/// The embedded kernel, shared by all who use it.
+///
+/// It measures the calling thread, other threads of this process (to be read before they end), commands
+/// with all that they start, and whatever else `ptrace(2)` may attach to. Clocks, page faults, context
+/// switches and cpu migrations are counted; clocks of other processes are sampled, in user space. The rest
+/// is refused with the reason.
+///
+/// Children that are measured have to be waited for with
+/// [`RunningCommand`](crate::RunningCommand): this process traces them, so that other waits of it, such
+/// as those of [`std::process::Child`], may be answered with a stop that was meant for the tracer.
+pub fn embedded() -> Arc<dyn Kernel> {
+    static EMBEDDED: OnceLock<Arc<Embedded>> = OnceLock::new();
+    EMBEDDED.get_or_init(Arc::default).clone()
+}
+
+impl Default for Embedded {
+    fn default() -> Self {
+        Embedded {
+            machine: Arc::new(Mutex::new(Machine::new(Settings::default()))),
+            served: Arc::default(),
+            supervisor: Mutex::default(),
+            support: OnceLock::new(),
+        }
+    }
+}
+
+/// The open events.
+#[derive(Debug, Default)]
+struct Served {
+    events: Mutex<HashMap<RawFd, Event>>,
+}
+
+/// An open event.
+#[derive(Debug)]
+struct Event {
+    key: EventKey,
+    /// `None` once what it measures has ended.
+    bell: Option<OwnedFd>,
+    /// A byte lies in the pipe.
+    rung: bool,
+    mappings: usize,
+}
+
+impl Served {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RawFd, Event>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn key(&self, fd: BorrowedFd<'_>) -> Result<EventKey, Errno> {
+        self.lock().get(&fd.as_raw_fd()).map(|event| event.key).ok_or(Errno::EBADF)
+    }
+
+    /// Does what the machine wants done.
+    fn carry_out(&self, machine: &mut Machine) {
+        let effects: Vec<Effect> = machine.effects().collect();
+        for effect in effects {
+            let Effect::Wake(key) = effect else { continue };
+            let told = Polled(machine.poll(key));
+            for event in self.lock().values_mut().filter(|event| event.key == key) {
+                if told.has_ended() && (event.mappings > 0 || machine.is_over(key)) {
+                    event.bell = None;
+                } else if told.is_readable() && !event.rung {
+                    event.rung = event.bell.as_ref().is_some_and(|bell| pipe::put(bell.as_fd()));
+                }
+            }
+        }
+    }
+}
+
+/// What the machine's `poll` told.
+struct Polled(u32);
+
+impl Polled {
+    fn is_readable(&self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    fn has_ended(&self) -> bool {
+        self.0 & (8 | 16) != 0
+    }
+}
+
+impl Embedded {
+    fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// After a call: what it wants done, and ticks for samples.
+    fn finish(&self, mut machine: MutexGuard<'_, Machine>) {
+        self.served.carry_out(&mut machine);
+        let changed = machine.period_has_changed();
+        let watches = machine.watches_have_changed() || machine.probes_have_changed();
+        machine.forget_own_work();
+        drop(machine);
+        if changed || watches {
+            let link = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner);
+            if changed {
+                link.iter().for_each(supervisor::Link::follow_ticks);
+            }
+            if watches {
+                link.iter().for_each(supervisor::Link::follow_watches);
+            }
+        }
+    }
+
+    /// A thread is to be measured: it has to be known, and one of another process traced.
+    fn meet(&self, tid: i32, inherit: bool) -> Result<(), Errno> {
+        let own = std::process::id() as i32;
+        let pid = if tid == 0 { own } else { proc::process_of(tid).ok_or(Errno::ESRCH)? };
+        if pid == own {
+            // What it starts could only be followed by tracing ourselves.
+            if inherit {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            let tid = if tid == 0 { proc::own_tid() } else { tid };
+            return self.machine().adopt(pid, tid).map(drop).ok_or(Errno::ESRCH);
+        }
+        let mut link = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner);
+        if link.is_none() {
+            *link = Some(supervisor::start(self.machine.clone(), self.served.clone())?);
+        }
+        link.as_ref().map_or(Err(Errno::EAGAIN), |link| link.seize(pid, tid))
+    }
+
+    fn open(
+        &self,
+        attr: &mut Vec<u8>,
+        arguments: OpenArguments,
+        group: Option<EventKey>,
+    ) -> Result<OwnedFd, Errno> {
+        let flags = attr.get(40..48).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes);
+        let flags = AttrFlags::from_bits_retain(flags);
+        let sampling = attr.get(16..24).is_some_and(|period| period.iter().any(|&byte| byte != 0));
+        let clocks = |type_: u32, config: u64| type_ == 1 && config < 2;
+        let word =
+            |at: usize| attr.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
+        let is_clock = clocks(word(0) as u32, word(8));
+        if arguments.flags.contains(OpenFlags::PID_CGROUP) {
+            return Err(Errno::EACCES);
+        }
+        // Signals of events are sent where calls are intercepted.
+        if flags.contains(AttrFlags::SIGTRAP) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if arguments.pid >= 0 {
+            self.meet(arguments.pid, flags.contains(AttrFlags::INHERIT))?;
+            let own =
+                arguments.pid == 0 || proc::process_of(arguments.pid) == Some(std::process::id() as i32);
+            // Nobody interrupts our own threads.
+            if own && sampling && is_clock {
+                return Err(Errno::EOPNOTSUPP);
+            }
+        }
+        let (reading, writing) = pipe::nonblocking(arguments.flags.contains(OpenFlags::FD_CLOEXEC))?;
+        let mut machine = self.machine();
+        let caller = machine.adopt_caller();
+        let key = machine.open(caller, attr, arguments, group)?;
+        let event = Event { key, bell: Some(writing), rung: false, mappings: 0 };
+        self.served.lock().insert(reading.as_raw_fd(), event);
+        self.finish(machine);
+        Ok(reading)
+    }
+}
+
+impl Kernel for Embedded {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn perf_event_open(
+        &self,
+        attr: &mut Attr,
+        pid: i32,
+        cpu: i32,
+        group: Option<BorrowedFd<'_>>,
+        flags: OpenFlags,
+    ) -> Result<OwnedFd, Errno> {
+        let mut bytes = Vec::new();
+        attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).map_err(|_| Errno::EINVAL)?;
+        let group_key = group.map(|fd| self.served.key(fd)).transpose()?;
+        let group_fd = group.map_or(-1, |fd| fd.as_raw_fd());
+        let opened = self.open(&mut bytes, OpenArguments { pid, cpu, group_fd, flags }, group_key);
+        // On E2BIG the size that is known stands there (rule A4).
+        attr.size = bytes.get(4..8).and_then(|b| b.try_into().ok()).map_or(attr.size, u32::from_ne_bytes);
+        opened
+    }
+
+    fn perf_event_open_bytes(&self, attr: &mut [u8], pid: i32, cpu: i32) -> Result<OwnedFd, Errno> {
+        let mut bytes = attr.to_vec();
+        let arguments = OpenArguments { pid, cpu, group_fd: -1, flags: OpenFlags::FD_CLOEXEC };
+        let opened = self.open(&mut bytes, arguments, None);
+        attr.copy_from_slice(&bytes);
+        opened
+    }
+
+    fn read(&self, event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
+        let key = self.served.key(event)?;
+        let mut bytes = Vec::new();
+        let mut machine = self.machine();
+        let read = machine.read(key, size_of_val(words), &mut bytes);
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(bytes.try_into().map_err(|_| Errno::EFAULT)?);
+        }
+        machine.forget_own_work();
+        read.map(|()| bytes.len() / size_of::<u64>())
+    }
+
+    fn ioctl(&self, event: BorrowedFd<'_>, request: Request<'_>) -> Result<u64, Errno> {
+        let key = self.served.key(event)?;
+        let group = |flags: IocFlags| flags.contains(IocFlags::GROUP);
+        let mut attr = Vec::new();
+        let mut memory;
+        let text;
+        let ioctl = match request {
+            Request::Enable(flags) => Ioctl::Enable { group: group(flags) },
+            Request::Disable(flags) => Ioctl::Disable { group: group(flags) },
+            Request::Reset(flags) => Ioctl::Reset { group: group(flags) },
+            Request::Refresh(overflows) => Ioctl::Refresh(overflows),
+            Request::Period(period) => Ioctl::Period(period),
+            Request::SetOutput(None) => Ioctl::SetOutput(None),
+            Request::SetOutput(Some(target)) => {
+                // Linux answers EINVAL where that is no event (rule G30).
+                Ioctl::SetOutput(Some(self.served.key(target).map_err(|_| Errno::EINVAL)?))
+            }
+            Request::SetFilter(filter) => {
+                text = filter.to_str().map_err(|_| Errno::EINVAL)?;
+                Ioctl::SetFilter(text)
+            }
+            Request::Id => Ioctl::Id,
+            Request::PauseOutput(pause) => Ioctl::PauseOutput(pause),
+            // There are no tracepoints, and no programs (rule K1).
+            Request::SetBpf(_) | Request::QueryBpf(_) => return Err(Errno::EINVAL),
+            Request::ModifyAttributes(wanted) => {
+                wanted
+                    .clone()
+                    .layout(&mut Writer::new(&mut attr, ByteOrder::NATIVE))
+                    .map_err(|_| Errno::EINVAL)?;
+                memory = AttrMemory(&mut attr);
+                Ioctl::ModifyAttributes(&mut memory)
+            }
+        };
+        let mut machine = self.machine();
+        let caller = machine.adopt_caller();
+        let answer = machine.ioctl(caller, key, ioctl);
+        self.finish(machine);
+        answer
+    }
+
+    fn mmap(
+        &self,
+        event: BorrowedFd<'_>,
+        len: usize,
+        protection: Protection,
+        offset: u64,
+    ) -> Result<Mapping, Errno> {
+        let key = self.served.key(event)?;
+        let mut machine = self.machine();
+        let caller = machine.adopt_caller();
+        let pages = len.div_ceil(page_size());
+        let writable = protection == Protection::ReadWrite;
+        let shared = machine.mmap(caller, key, MapRequest { pages, offset, shared: true, writable })?;
+        let mapped = Mapping::new(shared.as_fd(), len, protection, 0);
+        match &mapped {
+            Ok(_) => {
+                if let Some(event) = self.served.lock().get_mut(&event.as_raw_fd()) {
+                    event.mappings += 1;
+                }
+            }
+            Err(_) => machine.munmap(key),
+        }
+        self.finish(machine);
+        mapped
+    }
+
+    fn prctl(&self, enable: bool) -> Result<(), Errno> {
+        let mut machine = self.machine();
+        let caller = machine.adopt_caller();
+        machine.prctl(caller, enable);
+        self.finish(machine);
+        Ok(())
+    }
+
+    fn polled(&self, event: BorrowedFd<'_>) {
+        if let Some(own) = self.served.lock().get_mut(&event.as_raw_fd()) {
+            if std::mem::take(&mut own.rung) {
+                pipe::drain(event);
+            }
+        }
+    }
+
+    fn close(&self, event: OwnedFd) {
+        let served = self.served.lock().remove(&event.as_raw_fd());
+        if let Some(served) = served {
+            let mut machine = self.machine();
+            (0..served.mappings).for_each(|_| machine.munmap(served.key));
+            machine.close(served.key);
+            self.finish(machine);
+        }
+    }
+
+    fn support(&self) -> &Support {
+        self.support.get_or_init(|| Support::probe(self))
+    }
+
+    fn explain(&self, call: &Call, _subject: Option<&Subject>, errno: Errno) -> Option<Diagnosis> {
+        explain::explain(call, errno)
+    }
+}

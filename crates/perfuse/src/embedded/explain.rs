@@ -1,0 +1,100 @@
+//! Why the embedded kernel refuses.
+
+use crate::diagnosis::{Cause, Diagnosis};
+use crate::error::Call;
+use perfuse_abi::{AttrFlags, EventType, OpenFlags, Software};
+use perfuse_sys::Errno;
+
+/// The last type that is the same everywhere; the probes' is the only other one there is.
+const FIXED: u32 = EventType::BREAKPOINT.0;
+
+/// The reason for an errno of the embedded kernel; `None` where it means what it means on Linux.
+pub(super) fn explain(call: &Call, errno: Errno) -> Option<Diagnosis> {
+    let Call::Open { attr, pid, cpu, flags, .. } = call else {
+        return None;
+    };
+    let software = attr.type_ == EventType::SOFTWARE;
+    let here = |cause, text: &str| Some(Diagnosis::new(cause, text).remedies(remedies(cause)));
+    match errno {
+        Errno::EACCES if flags.contains(OpenFlags::PID_CGROUP) => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events only processes can be measured that may be traced, not cgroups",
+        ),
+        Errno::EACCES if *pid == -1 || *cpu != -1 && *pid <= 0 => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events only processes can be measured that may be traced, not whole cpus",
+        ),
+        Errno::EACCES if attr.sample_period != 0 && !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events no samples of the kernel can be had, only of user space",
+        ),
+        Errno::EPERM => here(
+            Cause::PtraceRefused,
+            "ptrace(2), by which it would be measured in place of Linux' perf_events, may not attach to it",
+        ),
+        Errno::ENOENT if software => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events nobody tells of this event: there are cpu-clock, task-clock, dummy, and \
+             where /proc shows them page faults, context switches and cpu migrations",
+        ),
+        Errno::ENOENT if attr.type_ == EventType::BREAKPOINT => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events breakpoints are set through ptrace(2), and here, as in gVisor, it does not \
+             write the debug registers",
+        ),
+        Errno::EOPNOTSUPP if attr.flags.contains(AttrFlags::SIGTRAP) => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events signals of events are sent by `perfuse run` alone",
+        ),
+        Errno::EOPNOTSUPP if attr.type_.0 > FIXED && attr.config & 1 != 0 => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events probes can be set where functions begin, not where they return",
+        ),
+        Errno::EOPNOTSUPP if attr.type_.0 > FIXED && *pid == 0 => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events no probes can be set in this process itself, as no process can trace \
+             itself",
+        ),
+        Errno::EOPNOTSUPP if attr.type_ == EventType::BREAKPOINT && *pid == 0 => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events no breakpoints can be set in this process itself, as no process can \
+             trace itself",
+        ),
+        Errno::ENOENT => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events there are no hardware events, caches or tracepoints, only software \
+             events such as task-clock and page-faults, and breakpoints",
+        ),
+        Errno::EOPNOTSUPP if attr.flags.contains(AttrFlags::INHERIT) && *pid == 0 => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events what this process itself starts cannot be followed, as no process \
+             can trace itself",
+        ),
+        Errno::EOPNOTSUPP if software && is_clock(attr.config) => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events this process's own threads can be counted but not sampled",
+        ),
+        Errno::EOPNOTSUPP if software => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events single faults and switches are not seen, only how many there were",
+        ),
+        _ => None,
+    }
+}
+
+fn is_clock(config: u64) -> bool {
+    [Software::CPU_CLOCK, Software::TASK_CLOCK].iter().any(|clock| clock.0 == config)
+}
+
+fn remedies(cause: Cause) -> Vec<String> {
+    match cause {
+        Cause::NotEmbedded => {
+            vec!["perfuse doctor tells why Linux refuses, and what would change it".to_owned()]
+        }
+        _ => vec![
+            "a process of somebody else's, or one that runs already: start it under perfuse".to_owned(),
+            "as its owner: sudo sysctl kernel.yama.ptrace_scope=0".to_owned(),
+            "in a container: a seccomp profile that allows ptrace, as Docker's does".to_owned(),
+        ],
+    }
+}

@@ -1,0 +1,343 @@
+//! The embedded kernel: the same library on a kernel of our own, next to Linux where that allows it.
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+
+use perfuse::abi::record::{Record, RecordFormat};
+use perfuse::abi::{AttrFlags, Breakpoint, ByteOrder, Hardware, SampleType, Software};
+use perfuse::diagnosis::Cause;
+use perfuse::kernel::{Kernel, embedded, linux};
+use perfuse::{
+    Builder, Command, Counter, Errno, Event, Group, Inherit, RingOptions, SamplerSet, Scaled, Scope, Target,
+    Wait,
+};
+use perfuse_testkit::work::{Child, Pages, burn, switches};
+use perfuse_testkit::{Outcome, Sandbox, Skip, suite};
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+suite! {
+    faults_of_this_thread_are_exact,
+    the_time_of_this_thread_is_its_clocks,
+    sleeping_is_switching,
+    a_group_counts_together,
+    a_command_is_counted_from_its_exec,
+    a_command_that_cannot_be_executed,
+    a_held_command_that_is_dropped,
+    counts_are_those_of_linux,
+    a_running_process_can_be_joined,
+    samples_add_up_to_the_time,
+    what_cannot_be_had_is_explained,
+    it_works_where_perf_event_open_is_refused,
+    another_thread_is_read_while_it_lives,
+    what_is_watched_of_a_child_is_counted,
+}
+
+/// A counter on the embedded kernel.
+fn on(event: impl Into<Event>) -> Builder {
+    Counter::builder(event).kernel(embedded())
+}
+
+/// A shell loop of some 100 ms.
+const BUSY: &str = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+
+fn shell(script: &str) -> Command {
+    Command::new("sh").args(["-c", script])
+}
+
+fn faults_of_this_thread_are_exact() -> Outcome {
+    let mut counter = on(Software::PAGE_FAULTS).open().expect("page faults");
+    let pages = Pages::map(50);
+    let work = || {
+        pages.forget();
+        pages.touch();
+    };
+    work();
+    assert_eq!(counter.read().expect("read").scaled(), Scaled::NotEnabled);
+    counter.enable().expect("enable");
+    work();
+    counter.disable().expect("disable");
+    let count = counter.read().expect("read");
+    assert_eq!(count.scaled(), Scaled::Exact(50));
+    work();
+    assert_eq!(counter.read().expect("read"), count, "what is off does not count");
+    counter.reset().expect("reset");
+    assert_eq!(counter.read().expect("read").value, 0);
+    Ok(())
+}
+
+fn the_time_of_this_thread_is_its_clocks() -> Outcome {
+    let mut counter = on(Software::TASK_CLOCK).open().expect("task-clock");
+    counter.enable().expect("enable");
+    let burnt = burn(Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(20));
+    let count = counter.read().expect("read");
+    let burnt = burnt.as_nanos() as u64;
+    assert!(count.value >= burnt && count.value < burnt + 10_000_000, "{count:?} of {burnt}");
+    assert_eq!(
+        (count.enabled_ns, count.running_ns),
+        (count.value, count.value),
+        "its time is that of the task"
+    );
+    Ok(())
+}
+
+fn sleeping_is_switching() -> Outcome {
+    let mut counter = on(Software::CONTEXT_SWITCHES).open().expect("context switches");
+    counter.enable().expect("enable");
+    switches(10);
+    counter.disable().expect("disable");
+    let value = counter.read().expect("read").value;
+    assert!((10..1000).contains(&value), "{value}");
+    Ok(())
+}
+
+fn a_group_counts_together() -> Outcome {
+    let events = [on(Software::TASK_CLOCK), on(Software::PAGE_FAULTS)];
+    let mut group = Group::new().kernel(embedded());
+    let members = events.map(|event| group.add_built(event).expect("a member"));
+    group.enable().expect("enable");
+    perfuse_testkit::work::touch_pages(20);
+    group.disable().expect("disable");
+    let counts = group.read().expect("read");
+    assert!(counts[members[0]].value > 0);
+    assert!(counts[members[1]].value >= 20);
+    Ok(())
+}
+
+/// Counters on a held command, by one kernel.
+fn counters(command: &perfuse::HeldCommand, kernel: &Arc<dyn Kernel>, events: &[Software]) -> Vec<Counter> {
+    let open = |event: &Software| {
+        let builder = Counter::builder(*event).kernel(kernel.clone()).target(command.target());
+        builder.inherit(Inherit::All).enable_on_exec(true).open()
+    };
+    events.iter().map(|event| open(event).expect("it can be counted")).collect()
+}
+
+fn a_command_is_counted_from_its_exec() -> Outcome {
+    let command = shell("exit 3").hold().expect("a child");
+    let counted = counters(&command, &embedded(), &[Software::PAGE_FAULTS]);
+    assert_eq!(counted[0].read().expect("read").scaled(), Scaled::NotEnabled, "it is held");
+    let (status, usage) = command.release().expect("sh").wait().expect("its end");
+    assert_eq!(status.code(), Some(3));
+    let count = counted[0].read().expect("read");
+    let all = usage.minor_faults + usage.major_faults;
+    assert!(count.value > 0 && count.value <= all, "{count:?} of {all}");
+    assert!(counted[0].poll(None).expect("poll").hangup, "it has ended (rule G21)");
+    Ok(())
+}
+
+fn a_command_that_cannot_be_executed() -> Outcome {
+    let command = Command::new("/nonexistent/program").hold().expect("a child");
+    let counted = counters(&command, &embedded(), &[Software::TASK_CLOCK]);
+    let error = command.release().expect_err("there is no such program");
+    assert_eq!(error.errno(), Errno::ENOENT);
+    assert_eq!(counted[0].read().expect("read").value, 0);
+    Ok(())
+}
+
+fn a_held_command_that_is_dropped() -> Outcome {
+    let command = shell("exit 0").hold().expect("a child");
+    let counted = counters(&command, &embedded(), &[Software::TASK_CLOCK]);
+    let pid = command.pid();
+    drop(command);
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "it has been waited for");
+    assert_eq!(counted[0].read().expect("read").value, 0);
+    Ok(())
+}
+
+fn counts_are_those_of_linux() -> Outcome {
+    let events = [Software::TASK_CLOCK, Software::PAGE_FAULTS, Software::CONTEXT_SWITCHES];
+    let allowed = Counter::builder(Software::CONTEXT_SWITCHES).kernel(linux()).user_and_kernel().open();
+    if let Err(error) = allowed {
+        return Err(Skip::needs("Linux' perf_events", error));
+    }
+    let command = shell(BUSY).hold().expect("a child");
+    // Who was opened first is switched on first, and sees a little more.
+    let theirs = counters(&command, &linux(), &events);
+    let ours = counters(&command, &embedded(), &events);
+    command.release().expect("sh").wait().expect("its end");
+    let read = |all: &[Counter]| -> Vec<u64> {
+        all.iter().map(|counter| counter.read().expect("read").value).collect()
+    };
+    let (theirs, ours) = (read(&theirs), read(&ours));
+    // What Linux counts of the exec itself is some tenths of a millisecond; and on a busy machine it counts
+    // some of each switch, too.
+    let apart = theirs[0].abs_diff(ours[0]);
+    assert!(apart < theirs[0] / 10 + 2_000_000, "ns: {} and Linux' {}", ours[0], theirs[0]);
+    assert!(theirs[1].abs_diff(ours[1]) <= 25, "faults: {} and Linux' {}", ours[1], theirs[1]);
+    // Linux counts the stops by which we follow it.
+    assert!(ours[2] <= theirs[2] + 2 && theirs[2] <= ours[2] + 10, "{} and Linux' {}", ours[2], theirs[2]);
+    Ok(())
+}
+
+fn a_running_process_can_be_joined() -> Outcome {
+    let mut child = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
+    let scope = Scope::processes(&[child.id()]).expect("it lives");
+    let open = || {
+        let event = on(Software::TASK_CLOCK).enabled(true);
+        perfuse::CounterSet::open(&scope.clone(), &[event.into()])
+    };
+    let value = open().map(|set| {
+        std::thread::sleep(Duration::from_millis(100));
+        set.total(0).map(|count| count.value)
+    });
+    child.kill().expect("it runs");
+    let _ = child.wait();
+    let value = value.expect("one's own child can be joined").expect("read");
+    assert!((1_000_000..2_000_000_000).contains(&value), "{value}");
+    Ok(())
+}
+
+fn samples_add_up_to_the_time() -> Outcome {
+    let command = shell(BUSY).hold().expect("a child");
+    let clock = counters(&command, &embedded(), &[Software::TASK_CLOCK]);
+    let fields =
+        SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::PERIOD | SampleType::CALLCHAIN;
+    let flags = AttrFlags::TASK | AttrFlags::COMM | AttrFlags::MMAP | AttrFlags::MMAP2;
+    let event = on(Software::CPU_CLOCK).user_only().frequency(500).sample(fields).enable_on_exec(true);
+    let event = event.with(|attr| attr.flags |= flags);
+    let scope = Scope::command(&command);
+    let mut set = SamplerSet::open(&scope, &[event.into()], RingOptions::default()).expect("samplers");
+    let pid = command.pid();
+    let running = command.release().expect("sh");
+    let (mut samples, mut periods, mut comms, mut maps, mut exits) = (0, 0, 0, 0, 0);
+    let format = RecordFormat::of(set.attr(0).expect("it is open"), ByteOrder::NATIVE);
+    loop {
+        let told = set.wait(&[], Some(Duration::from_millis(200))).expect("wait");
+        for ring in 0..set.rings() {
+            for raw in set.batch(ring).iter() {
+                match raw.decode(&format).expect("a record").record {
+                    Record::Sample(sample) => {
+                        samples += 1;
+                        periods += sample.period.expect("a period");
+                        assert_eq!(sample.tid.expect("a thread").pid, pid);
+                        assert!(sample.callchain.is_some_and(|chain| !chain.words.is_empty()));
+                    }
+                    Record::Comm(_) => comms += 1,
+                    Record::Mmap2(_) => maps += 1,
+                    Record::Exit(_) => exits += 1,
+                    _ => {}
+                }
+            }
+        }
+        if told == Wait::Ended {
+            break;
+        }
+    }
+    running.wait().expect("its end");
+    let time = clock[0].read().expect("read").value;
+    // A static shell has one map, and the vdso.
+    assert!(samples > 5 && comms >= 1 && maps >= 1 && exits >= 1, "{samples} {comms} {maps} {exits}");
+    // What follows the last sample is missing.
+    assert!(periods <= time && periods > time / 2, "{periods} of {time} ns");
+    Ok(())
+}
+
+fn what_cannot_be_had_is_explained() -> Outcome {
+    let refused = |builder: Builder| builder.open().expect_err("it cannot be had");
+    let command = shell("exit 0").hold().expect("a child");
+    let cases = [
+        (on(Hardware::CPU_CYCLES), Errno::ENOENT, "hardware events"),
+        (on(Software::ALIGNMENT_FAULTS), Errno::ENOENT, "nobody tells"),
+        (on(Software::TASK_CLOCK).target(Target::cpu(0)), Errno::EACCES, "whole cpus"),
+        (on(Software::TASK_CLOCK).inherit(Inherit::All), Errno::EOPNOTSUPP, "trace itself"),
+        (on(Software::CPU_CLOCK).user_only().period(1_000_000), Errno::EOPNOTSUPP, "not sampled"),
+        (on(Software::PAGE_FAULTS).period(1), Errno::EOPNOTSUPP, "single faults"),
+        (on(Event::breakpoint(Breakpoint::W, 4096, 8)), Errno::EOPNOTSUPP, "no breakpoints"),
+        (
+            on(Software::CPU_CLOCK).user_and_kernel().period(1_000_000).target(command.target()),
+            Errno::EACCES,
+            "samples of the kernel",
+        ),
+    ];
+    for (builder, errno, words) in cases {
+        let error = refused(builder);
+        assert_eq!((error.errno(), error.cause()), (errno, Cause::NotEmbedded), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let foreign = refused(on(Software::TASK_CLOCK).target(Target::thread(u32::MAX >> 1)));
+    assert_eq!(foreign.errno(), Errno::ESRCH);
+    Ok(())
+}
+
+fn it_works_where_perf_event_open_is_refused() -> Outcome {
+    let test = "it_works_where_perf_event_open_is_refused";
+    Sandbox::new().unprivileged().refusing_perf_event_open(Errno::EPERM.0).within(test, || {
+        let refused = Counter::builder(Software::TASK_CLOCK).kernel(linux()).open();
+        assert_eq!(refused.expect_err("a filter refuses").cause(), Cause::Seccomp);
+        let command = shell(BUSY).hold().expect("a child");
+        let counted = counters(&command, &embedded(), &[Software::TASK_CLOCK, Software::PAGE_FAULTS]);
+        let (_, usage) = command.release().expect("sh").wait().expect("its end");
+        let time = counted[0].read().expect("read").value;
+        let used = (usage.user + usage.system).as_nanos() as u64;
+        assert!(time <= used && used < time + 10_000_000, "{time} of {used} ns");
+        assert!(counted[1].read().expect("read").value > 10);
+        Ok(())
+    })
+}
+
+fn another_thread_is_read_while_it_lives() -> Outcome {
+    let (tell, told) = std::sync::mpsc::channel();
+    let (end, ends) = std::sync::mpsc::channel::<()>();
+    let (more, goes_on) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::spawn(move || {
+        tell.send(perfuse_testkit::work::thread_id()).expect("the test waits");
+        goes_on.recv().expect("the test counts");
+        let burnt = burn(Duration::from_millis(5));
+        tell.send(0).expect("the test waits");
+        let _ = ends.recv();
+        burnt
+    });
+    let tid = told.recv().expect("an id");
+    let counter =
+        on(Software::TASK_CLOCK).target(Target::thread(tid)).enabled(true).open().expect("a thread of ours");
+    more.send(()).expect("it waits");
+    told.recv().expect("it has worked");
+    let value = counter.read().expect("read").value;
+    assert!(value >= 5_000_000, "{value}");
+    end.send(()).expect("it waits");
+    other.join().expect("a thread");
+    // It is waited for as soon as it needs its stack no more, which is a little before its end.
+    while std::path::Path::new(&format!("/proc/self/task/{tid}")).exists() {
+        std::thread::yield_now();
+    }
+    let error = counter.read().expect_err("its last numbers are lost");
+    assert_eq!(error.errno(), Errno::ENODATA);
+    Ok(())
+}
+
+fn what_is_watched_of_a_child_is_counted() -> Outcome {
+    static WATCHED: AtomicU64 = AtomicU64::new(0);
+    let write = || (0..50).for_each(|time| WATCHED.store(time, Ordering::Relaxed));
+    let (ours, its) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
+    let child = Child::fork(|| {
+        let mut byte = [0];
+        while (&its).read_exact(&mut byte).is_ok() && byte != [0] {
+            write();
+            (&its).write_all(&byte).expect("somebody listens");
+        }
+    });
+    let ask = |byte: u8| {
+        (&ours).write_all(&[byte]).expect("the child listens");
+        (&ours).read_exact(&mut [0]).expect("the child answers");
+    };
+    let target = Target::thread(child.pid());
+    let event = Event::breakpoint(Breakpoint::W, (&raw const WATCHED) as u64, 8);
+    let mut counter = on(event).target(target).open().expect("a child can be watched");
+    let value = |counter: &Counter| counter.read().expect("it can be read").value;
+    ask(1);
+    counter.enable().expect("on");
+    ask(1);
+    assert_eq!(value(&counter), 50);
+    counter.disable().expect("off");
+    ask(1);
+    assert_eq!(value(&counter), 50);
+    counter.enable().expect("on");
+    ask(1);
+    assert_eq!(value(&counter), 100);
+    drop(counter);
+    ask(1);
+    (&ours).write_all(&[0]).expect("the child listens");
+    Ok(())
+}
