@@ -334,7 +334,7 @@ fn ctrl_c_keeps_the_finished_rounds() -> Outcome {
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
     assert!(killed.success());
     let output = child.wait_with_output().expect("its end");
-    assert!(begin.elapsed() < Duration::from_secs(20));
+    assert!(begin.elapsed() < Duration::from_secs(60));
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("interrupted") && said.contains("wall time"), "{said}");

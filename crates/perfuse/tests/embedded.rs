@@ -156,15 +156,16 @@ fn counts_are_those_of_linux() -> Outcome {
     // Who was opened first is switched on first, and sees a little more.
     let theirs = counters(&command, &linux(), &events);
     let ours = counters(&command, &embedded(), &events);
-    command.release().expect("sh").wait().expect("its end");
+    let (_, usage) = command.release().expect("sh").wait().expect("its end");
     let read = |all: &[Counter]| -> Vec<u64> {
         all.iter().map(|counter| counter.read().expect("read").value).collect()
     };
     let (theirs, ours) = (read(&theirs), read(&ours));
-    // What Linux counts of the exec itself is some tenths of a millisecond; and on a busy machine it counts
-    // some of each switch, too.
-    let apart = theirs[0].abs_diff(ours[0]);
-    assert!(apart < theirs[0] / 10 + 2_000_000, "ns: {} and Linux' {}", ours[0], theirs[0]);
+    // What Linux counts of the exec itself is some tenths of a millisecond. It also counts what interrupts and the
+    // host of a virtual machine take from the task, which is no CPU time of its own.
+    let all = u64::try_from((usage.user + usage.system).as_nanos()).expect("less than centuries");
+    assert!(ours[0].abs_diff(all) < all / 10 + 5_000_000, "ns: {} of {all}", ours[0]);
+    assert!(ours[0] < theirs[0] + theirs[0] / 10 + 2_000_000, "ns: {} and Linux' {}", ours[0], theirs[0]);
     assert!(theirs[1].abs_diff(ours[1]) <= 25, "faults: {} and Linux' {}", ours[1], theirs[1]);
     // Linux counts the stops by which we follow it.
     assert!(ours[2] <= theirs[2] + 2 && theirs[2] <= ours[2] + 10, "{} and Linux' {}", ours[2], theirs[2]);

@@ -82,7 +82,8 @@ pub(super) fn each_event_has_its_cgroup() -> Outcome {
     let folder = Folder::new("cgroups");
     let file = folder.file("d");
     let path = cgroup.path().to_string_lossy().into_owned();
-    let script = format!("({BUSY}) & echo $! > {path}/cgroup.procs; {BUSY}; wait");
+    // One more shell goes into the cgroup by itself, before it does anything.
+    let script = format!("sh -c 'echo $$ > {path}/cgroup.procs; {BUSY}' & {BUSY}; wait");
     recorded(&file, &["-e", "cpu-clock,task-clock", "-G", &format!("{path},"), "sh", "-c", &script]);
     let mut data = PerfData::open(&file).expect("a recording");
     let mut tasks: [BTreeMap<u32, u64>; 2] = Default::default();

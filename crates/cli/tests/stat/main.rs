@@ -171,7 +171,7 @@ fn send(signal: &str, pid: u32) {
 fn wait_for_command(parent: u32, name: &str) {
     let children = PathBuf::from(format!("/proc/{parent}/task/{parent}/children"));
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(10) {
+    while start.elapsed() < Duration::from_secs(60) {
         let pids = fs::read_to_string(&children).unwrap_or_default();
         let runs =
             |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
@@ -285,7 +285,7 @@ fn intervals_end_with_the_command_or_their_number() -> Outcome {
     let start = Instant::now();
     let text = results(&["-I", "50", "--interval-count", "2", "-x,", "-e", "duration_time", "sleep", "30"]);
     assert_eq!(text.lines().count(), 2, "{text}");
-    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(start.elapsed() < Duration::from_secs(25));
     // Intervals of busy time add up to the total.
     let text = results(&["-I", "20", "--json", "-e", "faults", "sh", "-c", BUSY]);
     let objects: Vec<serde_json::Value> =
@@ -340,7 +340,7 @@ fn a_time_limit_ends_the_command() -> Outcome {
     let text = results(&["--timeout", "150", "-e", "duration_time", "-x,", "sleep", "30"]);
     let ns: f64 = text.split(',').next().unwrap().parse().expect("a number");
     assert!((1.4e8..5e9).contains(&ns), "{text}");
-    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(start.elapsed() < Duration::from_secs(25));
     assert!(results(&["--timeout", "50", "-n", "sleep", "30"]).contains("  stopped  "));
     Ok(())
 }
@@ -495,6 +495,6 @@ fn a_broken_pipe_ends_quietly() -> Outcome {
     let start = Instant::now();
     let output = child.wait_with_output().expect("it ends");
     assert_eq!((text(&output.stderr).as_str(), output.status.code()), ("", Some(141)));
-    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(start.elapsed() < Duration::from_secs(25));
     Ok(())
 }
