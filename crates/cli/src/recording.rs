@@ -16,7 +16,7 @@ use perfuse_abi::record::{Decoded, Record};
 use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::session::Session;
 use perfuse_data::tool::kind;
-use perfuse_data::{Entry, Options, Ordered, PerfData};
+use perfuse_data::{Entry, Options, Ordered, PerfData, Problem};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -48,6 +48,12 @@ impl Input {
 
     /// Why it cannot be opened, and what would help.
     fn why_not(&self, error: &perfuse_data::Error) -> String {
+        if self.input.as_os_str() == "-" {
+            return match error.problem {
+                Problem::Truncated { available: 0, .. } => "nothing came from standard input".to_owned(),
+                _ => error.to_string(),
+            };
+        }
         match std::fs::File::open(&self.input).and_then(|file| file.metadata()) {
             Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
                 "no such file; `perfuse record COMMAND` makes a perf.data, -i names another".to_owned()
@@ -57,6 +63,9 @@ impl Input {
             }
             Ok(metadata) if metadata.is_file() && metadata.len() == 0 => {
                 "an empty file: nothing was recorded".to_owned()
+            }
+            Ok(metadata) if metadata.is_dir() && !self.input.join("data").exists() => {
+                "a folder without the file data of `perf record --threads`; -i names another".to_owned()
             }
             _ => error.to_string(),
         }

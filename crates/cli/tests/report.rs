@@ -329,6 +329,8 @@ fn what_cannot_be_done_is_explained() -> Outcome {
     for (arguments, words, status) in [
         (&["-i", "/nowhere/perf.data"][..], "no such file; `perfuse record COMMAND`", 125),
         (&["-i", empty.path()], "an empty file", 125),
+        (&["-i", "-"], "nothing came from standard input", 125),
+        (&["-i", env!("CARGO_MANIFEST_DIR")], "a folder without the file data", 125),
         (&["-i", env!("CARGO_MANIFEST_PATH")], "not a perf.data file", 125),
         (&["-g", "sideways", "-i", empty.path()], "an empty file", 125),
     ] {

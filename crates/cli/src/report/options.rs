@@ -70,13 +70,13 @@ fn unknown(name: &str) -> Failure {
     }
     let near = perfuse_events::nearest(name, Column::names());
     let hint = match near.is_empty() {
-        true => String::new(),
+        true => ".".to_owned(),
         false => format!("; did you mean {}?", near.join(" or ")),
     };
     let all: Vec<&str> = Column::names().collect();
     let more = "and fields of the recorded tracepoints";
     Failure::usage(format_args!(
-        "'{name}' is nothing a report can tell{hint} There are: {}, {more}",
+        "'{name}' is nothing a report can tell{hint} There are {}, {more}",
         all.join(", ")
     ))
 }
