@@ -1,6 +1,6 @@
 //! What the fingers of perf's users know and the options of the subcommands do not say: long options cut
-//! short, `--no-X` where there is an `--X` and the other way round, and perf's words for this program itself
-//! (`version`, `-v`, `--no-pager`).
+//! short, options given twice (the last one counts), `--no-X` where there is an `--X` and the other way round,
+//! and perf's words for this program itself (`version`, `-v`, `--no-pager`).
 
 use crate::cli::Cli;
 use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
@@ -25,7 +25,7 @@ pub(crate) fn parse_from(
 
 /// The command line with all habits.
 fn command() -> Command {
-    let mut command = Cli::command().infer_long_args(true);
+    let mut command = Cli::command().infer_long_args(true).args_override_self(true);
     // perf's help has them too; nothing here is ever shown by a pager.
     for pager in ["no-pager", "paginate"] {
         command = command.arg(Arg::new(pager).long(pager).action(ArgAction::SetTrue).hide(true));
@@ -100,6 +100,11 @@ mod tests {
     #[test]
     fn the_later_of_an_option_and_its_opposite_counts() {
         for (line, same) in [
+            ("stat -a -a -r 3 -v -v -r 5 true", "stat -a -r 5 -v true"),
+            ("stat -dd -d true", "stat -ddd true"),
+            ("record -F 99 -q -F 199 -q -o a --output b true", "record -F 199 -q -o b true"),
+            ("report -n -n -s comm -s dso", "report -n -s dso"),
+            ("evlist -v -v", "evlist -v"),
             ("stat --no-inherit --inherit true", "stat true"),
             ("stat --inherit --no-inherit true", "stat -i true"),
             ("stat -a --no-all-cpus true", "stat true"),
