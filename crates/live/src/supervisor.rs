@@ -298,11 +298,16 @@ impl Supervisor {
             return;
         };
         tracee.stopped = true;
+        // Whatever it stops for: Linux drops an interrupt that is still on its way then.
+        let interrupted = std::mem::take(&mut tracee.interrupted);
         {
             let mut machine = lock(&self.machine);
             if let Some(task) = machine.task_of(tid) {
                 machine.stopped(task);
             }
+        }
+        if interrupted && status != Status::Event(libc::PTRACE_EVENT_EXEC) {
+            self.sample(tid);
         }
         let next = self.stop(front, tid, status);
         front.effects(&self.machine);
@@ -362,10 +367,6 @@ impl Supervisor {
             }
             Status::Event(libc::PTRACE_EVENT_EXEC) => {
                 self.exec(front, tid);
-                go
-            }
-            Status::Event(ptrace::EVENT_STOP) => {
-                self.sample(tid);
                 go
             }
             Status::Event(libc::PTRACE_EVENT_EXIT) => {
@@ -430,10 +431,6 @@ impl Supervisor {
 
     /// A tracee was interrupted: a sample of it can be taken, if one is due.
     fn sample(&mut self, tid: Tid) {
-        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
-        if !std::mem::take(&mut tracee.interrupted) {
-            return;
-        }
         let Ok(registers) = Registers::of(tid) else { return };
         let mut machine = lock(&self.machine);
         let Some(task) = machine.task_of(tid) else { return };
