@@ -55,6 +55,7 @@ pub mod regs;
 pub mod remote;
 pub mod supervisor;
 mod text;
+mod width;
 mod world;
 
 /// The end of user memory.

@@ -2,6 +2,7 @@
 //! every architecture that is known here.
 
 use crate::ptrace::{self, Tid};
+pub use crate::width::Width;
 use perfuse_abi::Errno;
 use perfuse_abi::record::RegsAbi;
 use perfuse_abi::regs::Arch;
@@ -29,6 +30,7 @@ pub const ARCH: Arch = Arch::Arm64;
 pub struct Registers {
     words: [u64; WORDS],
     bytes: usize,
+    width: Width,
 }
 
 /// Places in `struct user_regs_struct`, and the instruction that calls the system.
@@ -42,6 +44,10 @@ mod at {
     pub(super) const STACK: usize = 19;
     /// rdi, rsi, rdx, r10, r8, r9.
     pub(super) const ARGUMENTS: [usize; 6] = [14, 13, 12, 7, 9, 8];
+    /// ebx, ecx, edx, esi, edi, ebp.
+    pub(super) const NARROW_ARGUMENTS: [usize; 6] = [5, 11, 12, 13, 14, 4];
+    /// ebx ecx edx esi edi ebp eax ds es fs gs orig_eax eip cs eflags esp ss: the registers of a 32-bit program.
+    pub(super) const NARROW: [usize; 17] = [5, 11, 12, 13, 14, 4, 10, 23, 24, 25, 26, 15, 16, 17, 18, 19, 20];
     /// In the order of `perf_regs.h`: AX, BX, CX, DX, SI, DI, BP, SP, IP, FLAGS, CS, SS, DS, ES, FS, GS,
     /// R8 to R15.
     pub(super) const SAMPLED: [usize; 24] =
@@ -49,6 +55,8 @@ mod at {
     /// rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15.
     pub(super) const NUMBERED: [usize; 16] = [10, 11, 12, 5, 19, 4, 13, 14, 9, 8, 7, 6, 3, 2, 1, 0];
     pub(super) const INSTRUCTION: &[u8] = &[0x0f, 0x05];
+    /// `int 0x80`, which stands even behind the faster ones of the vdso.
+    pub(super) const NARROW_INSTRUCTION: &[u8] = &[0xcd, 0x80];
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -60,28 +68,34 @@ mod at {
     pub(super) const IP: usize = 32;
     pub(super) const STACK: usize = 31;
     pub(super) const ARGUMENTS: [usize; 6] = [0, 1, 2, 3, 4, 5];
+    pub(super) const NARROW_ARGUMENTS: [usize; 6] = ARGUMENTS;
     pub(super) const INSTRUCTION: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
+    pub(super) const NARROW_INSTRUCTION: &[u8] = &[0x00, 0x00, 0x00, 0xef];
 }
-
-/// The instruction that calls the system.
-pub(crate) const SYSCALL_INSTRUCTION: &[u8] = at::INSTRUCTION;
 
 impl Registers {
     /// Those of a stopped tracee.
     pub fn of(tid: Tid) -> Result<Self, Errno> {
         let mut words = [0; WORDS];
         let bytes = ptrace::get_register_set(tid, GENERAL, &mut words)?;
-        let mut registers = Registers { words, bytes };
-        registers.widen();
+        let mut registers = Registers { words, bytes, width: Width::Native };
+        if registers.is_narrow() {
+            registers.width = Width::Narrow;
+            registers.widen();
+        }
         Ok(registers)
     }
 
-    /// Gives them to a stopped tracee. A 32-bit program's stay as they are: `EOPNOTSUPP`.
+    /// The same, of a thread in a system call that was made in this way: 64-bit programs can make calls of 32-bit
+    /// ones.
+    pub fn in_call(tid: Tid, width: Width) -> Result<Self, Errno> {
+        Registers::of(tid).map(|registers| Registers { width, ..registers })
+    }
+
+    /// Gives them to a stopped tracee. A 32-bit arm program's stay as they are: `EOPNOTSUPP`.
     pub fn give(&self, tid: Tid) -> Result<(), Errno> {
-        if self.is_narrow() {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        ptrace::set_register_set(tid, GENERAL, &self.words, self.bytes)
+        let words = if self.is_narrow() { self.narrowed()? } else { self.words };
+        ptrace::set_register_set(tid, GENERAL, &words, self.bytes)
     }
 
     /// It is a 32-bit program.
@@ -92,24 +106,31 @@ impl Registers {
     /// The registers of a 32-bit program stand in the places of those that they are part of.
     #[cfg(target_arch = "x86_64")]
     fn widen(&mut self) {
-        if !self.is_narrow() {
-            return;
-        }
         let narrow = self.halves();
-        // ebx ecx edx esi edi ebp eax ds es fs gs orig_eax eip cs eflags esp ss
-        let places = [5, 11, 12, 13, 14, 4, 10, 23, 24, 25, 26, 15, 16, 17, 18, 19, 20];
         self.words = [0; WORDS];
-        for (place, value) in places.into_iter().zip(narrow) {
+        for (place, value) in at::NARROW.into_iter().zip(narrow) {
             self.words[place] = value.into();
         }
+    }
+
+    /// The registers as a 32-bit program has them.
+    #[cfg(target_arch = "x86_64")]
+    fn narrowed(&self) -> Result<[u64; WORDS], Errno> {
+        let mut words = [0; WORDS];
+        for (index, place) in at::NARROW.into_iter().enumerate() {
+            words[index / 2] |= u64::from(self.words[place] as u32) << (32 * (index % 2));
+        }
+        Ok(words)
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn narrowed(&self) -> Result<[u64; WORDS], Errno> {
+        Err(Errno::EOPNOTSUPP)
     }
 
     /// The registers of a 32-bit program stand in the places of those that they are part of.
     #[cfg(target_arch = "aarch64")]
     fn widen(&mut self) {
-        if !self.is_narrow() {
-            return;
-        }
         let narrow = self.halves();
         self.words = [0; WORDS];
         for (place, value) in narrow.into_iter().take(13).enumerate() {
@@ -163,25 +184,40 @@ impl Registers {
         self.words[at::FRAME]
     }
 
-    /// The number of the system call at whose entry the tracee is; at its exit the architecture may have
-    /// lost it.
+    /// How the system call was made, or would be.
+    pub fn width(&self) -> Width {
+        self.width
+    }
+
+    /// The number of the system call at whose entry the tracee is, in its own way to make calls; at its exit the
+    /// architecture may have lost it.
     pub fn call(&self) -> u64 {
         self.words[at::CALL]
     }
 
+    fn place_of(&self, argument: usize) -> usize {
+        match self.width {
+            Width::Native => at::ARGUMENTS[argument],
+            Width::Narrow => at::NARROW_ARGUMENTS[argument],
+        }
+    }
+
     /// An argument of a system call, at its entry.
     pub fn argument(&self, index: usize) -> u64 {
-        self.words[at::ARGUMENTS[index]]
+        self.width.argument(self.words[self.place_of(index)])
     }
 
     /// Sets an argument.
     pub fn set_argument(&mut self, index: usize, value: u64) {
-        self.words[at::ARGUMENTS[index]] = value;
+        self.words[self.place_of(index)] = self.width.argument(value);
     }
 
     /// What a system call answered: a number, or minus an errno.
     pub fn result(&self) -> i64 {
-        self.words[at::RESULT] as i64
+        let word = self.words[at::RESULT] as i64;
+        // Addresses beyond 2 GiB are no negative numbers.
+        let errno = i64::from(word as i32);
+        if self.is_narrow() && (-4095..0).contains(&errno) { errno } else { word }
     }
 
     /// Sets what a system call answers.
@@ -189,39 +225,55 @@ impl Registers {
         self.words[at::RESULT] = result as u64;
     }
 
-    /// At the entry of a system call: the tracee is to do this one, with these registers. -1: none, its result
-    /// is what is set.
-    pub fn replace_call(&mut self, tid: Tid, call: i64) -> Result<(), Errno> {
+    /// At the entry of a system call: the tracee is to do this one (a number of this program's), with these
+    /// registers. `None`: none, its result is what is set.
+    pub fn replace_call(&mut self, tid: Tid, call: Option<libc::c_long>) -> Result<(), Errno> {
+        let call = call.map_or(Ok(u64::MAX), |call| self.width.number_of(call))?;
         #[cfg(target_arch = "x86_64")]
         {
-            self.words[at::CALL] = call as u64;
+            self.words[at::CALL] = call;
             self.give(tid)
         }
         // The number has a place of its own; the register in which it came stays as it is.
         #[cfg(target_arch = "aarch64")]
         {
             self.give(tid)?;
-            ptrace::set_register_set(tid, SYSTEM_CALL, &[call as u64], 4)
+            ptrace::set_register_set(tid, SYSTEM_CALL, &[call], 4)
         }
     }
 
+    /// The instruction with which the program calls the system.
+    pub(crate) fn call_instruction(&self) -> &'static [u8] {
+        if self.is_narrow() { at::NARROW_INSTRUCTION } else { at::INSTRUCTION }
+    }
+
     /// Registers with which a tracee that is stopped outside of any system call does one, its
-    /// instruction at `site`.
-    pub(crate) fn calling(&self, site: u64, call: u64, arguments: [u64; 6]) -> Self {
-        let mut registers = *self;
+    /// [instruction](Self::call_instruction) at `site`. `EOPNOTSUPP`: one that 32-bit programs are not known to have.
+    pub(crate) fn calling(
+        &self,
+        site: u64,
+        call: libc::c_long,
+        mut arguments: [u64; 6],
+    ) -> Result<Self, Errno> {
+        let width = if self.is_narrow() { Width::Narrow } else { Width::Native };
+        let mut registers = Registers { width, ..*self };
+        let number = width.number_of(call)?;
+        if (width, call) == (Width::Narrow, libc::SYS_mmap) {
+            arguments[5] >>= 12;
+        }
         registers.set_ip(site);
         arguments.into_iter().enumerate().for_each(|(index, value)| registers.set_argument(index, value));
         #[cfg(target_arch = "x86_64")]
         {
-            registers.words[at::RESULT] = call;
+            registers.words[at::RESULT] = number;
             // It came from no system call, so none is begun again.
             registers.words[at::CALL] = u64::MAX;
         }
         #[cfg(target_arch = "aarch64")]
         {
-            registers.words[at::CALL] = call;
+            registers.words[at::CALL] = number;
         }
-        registers
+        Ok(registers)
     }
 
     /// What samples call the width of these registers.

@@ -4,7 +4,7 @@
 //! as the last resort word by word with ptrace.
 
 use crate::ptrace::{self, Resume, Status, Tid};
-use crate::regs::{Registers, SYSCALL_INSTRUCTION};
+use crate::regs::Registers;
 use perfuse_abi::Errno;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -121,8 +121,15 @@ fn write_words(tid: Tid, addr: u64, bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Where the system call instruction stands in a process: in its vdso. `ENOEXEC` where there is none.
+/// Where an instruction stands in code, given that it begins at a multiple of its own alignment.
+pub(crate) fn find_instruction(code: &[u8], instruction: &[u8]) -> Option<usize> {
+    let step = if instruction.len() == 4 { 4 } else { 1 };
+    (0..code.len()).step_by(step).find(|&at| code[at..].starts_with(instruction))
+}
+
+/// Where the system call instruction of a stopped tracee's program stands: in its vdso. `ENOEXEC` where there is none.
 pub fn syscall_site(tid: Tid) -> Result<u64, Errno> {
+    let instruction = Registers::of(tid)?.call_instruction();
     let maps = std::fs::read_to_string(format!("/proc/{tid}/maps")).map_err(|_| Errno::ESRCH)?;
     let range = maps.lines().find(|line| line.ends_with("[vdso]")).and_then(|line| {
         let (from, to) = line.split(' ').next()?.split_once('-')?;
@@ -131,9 +138,7 @@ pub fn syscall_site(tid: Tid) -> Result<u64, Errno> {
     let (from, to) = range.ok_or(Errno::ENOEXEC)?;
     let mut code = vec![0; (to - from) as usize];
     read_exact(tid, from, &mut code)?;
-    let step = if SYSCALL_INSTRUCTION.len() == 4 { 4 } else { 1 };
-    let found = (0..code.len()).step_by(step).find(|&at| code[at..].starts_with(SYSCALL_INSTRUCTION));
-    found.map(|at| from + at as u64).ok_or(Errno::ENOEXEC)
+    find_instruction(&code, instruction).map(|at| from + at as u64).ok_or(Errno::ENOEXEC)
 }
 
 /// System calls done by a tracee, which is stopped where it could go on in user space: at the delivery of a
@@ -149,7 +154,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// `site`: where the system call instruction stands. `ESRCH`: it died; `EOPNOTSUPP`: a 32-bit program.
+    /// `site`: where the system call instruction stands. `ESRCH`: it died.
     pub fn begin(tid: Tid, site: u64) -> Result<Self, Errno> {
         let before = Registers::of(tid)?;
         let mask = ptrace::signal_mask(tid)?;
@@ -159,9 +164,9 @@ impl Calls {
         Ok(Calls { tid, site, before, mask })
     }
 
-    /// One call. The answer is its, or its errno.
+    /// One call. The answer is its, or its errno; arguments in memory are as wide as the program.
     pub fn call(&self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
-        self.before.calling(self.site, call as u64, arguments).give(self.tid)?;
+        self.before.calling(self.site, call, arguments)?.give(self.tid)?;
         step_over(self.tid)?;
         match Registers::of(self.tid)?.result() {
             error @ -4095..=-1 => Err(Errno(-error as i32)),

@@ -69,7 +69,8 @@ pub(crate) fn remove(tid: Tid, addr: u64, original: Original) -> Result<(), Errn
 pub(crate) fn does(tid: Tid, registers: &mut Registers, original: Original) -> bool {
     let ip = registers.ip();
     let mut code = [0; 4];
-    if remote::read(tid, ip, &mut code).unwrap_or(0) < 1 {
+    // Those of 32-bit programs mean something else.
+    if registers.is_narrow() || remote::read(tid, ip, &mut code).unwrap_or(0) < 1 {
         return false;
     }
     code[0] = original[0];

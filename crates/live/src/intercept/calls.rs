@@ -7,7 +7,7 @@ use super::hands::{self, Hands, Place};
 use super::{Intercept, Process, listener};
 use crate::machine::Machine;
 use crate::ptrace::Tid;
-use crate::regs::Registers;
+use crate::regs::{Registers, Width};
 use crate::remote;
 use crate::supervisor::Supervisor;
 use perfuse_abi::{Errno, OpenFlags, ioctl};
@@ -27,6 +27,26 @@ enum Answer {
 
 fn word(answer: Result<u64, Errno>) -> i64 {
     answer.map_or_else(|errno| -i64::from(errno.0), |value| value as i64)
+}
+
+/// A call as this program would make it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    width: Width,
+    call: libc::c_long,
+    arguments: [u64; 6],
+}
+
+impl Told {
+    /// `None`: one that no filter of ours stops.
+    pub(super) fn new(width: Width, number: u64, arguments: [u64; 6]) -> Option<Self> {
+        let call = width.call(number)?;
+        Some(Told { width, call, arguments: arguments.map(|argument| width.argument(argument)) })
+    }
+
+    fn of(registers: &Registers) -> Option<Self> {
+        Self::new(registers.width(), registers.call(), std::array::from_fn(|index| registers.argument(index)))
+    }
 }
 
 const SIZE_VER0: u32 = 64;
@@ -49,16 +69,26 @@ impl UserMemory for Memory {
 
 impl Intercept {
     /// `perf_event_open`, refused by a SIGSYS that is about to be delivered.
-    pub(super) fn trapped(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Result<(), Errno> {
-        let mut registers = Registers::of(tid)?;
+    pub(super) fn trapped(
+        &mut self,
+        supervisor: &mut Supervisor,
+        tid: Tid,
+        width: Width,
+    ) -> Result<(), Errno> {
+        let mut registers = Registers::in_call(tid, width)?;
         let answer = self.open(supervisor, tid, &registers);
         registers.set_result(word(answer));
         registers.give(tid)
     }
 
     /// A call that was stopped before it is done.
-    pub(super) fn traced(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Result<(), Errno> {
-        let mut registers = Registers::of(tid)?;
+    pub(super) fn traced(
+        &mut self,
+        supervisor: &mut Supervisor,
+        tid: Tid,
+        width: Width,
+    ) -> Result<(), Errno> {
+        let mut registers = Registers::in_call(tid, width)?;
         // Its last call is over.
         self.closing.remove(&tid);
         let answer = self.answer(supervisor, tid, &registers)?;
@@ -70,7 +100,7 @@ impl Intercept {
             Answer::Pass => Ok(()),
             Answer::With(answer) => {
                 registers.set_result(word(answer));
-                registers.replace_call(tid, -1)
+                registers.replace_call(tid, None)
             }
             Answer::Done(answer) => {
                 registers.set_result(word(answer));
@@ -85,8 +115,9 @@ impl Intercept {
         tid: Tid,
         registers: &Registers,
     ) -> Result<Answer, Errno> {
-        let call = registers.call() as libc::c_long;
-        let [first, second] = [0, 1].map(|index| registers.argument(index));
+        let Some(told) = Told::of(registers) else { return Ok(Answer::Pass) };
+        let call = told.call;
+        let [first, second, ..] = told.arguments;
         let fd = first as i32;
         match call {
             libc::SYS_perf_event_open => {
@@ -95,8 +126,7 @@ impl Intercept {
                 return Ok(Answer::Done(self.open(supervisor, tid, registers)));
             }
             call if can_wait(call) => {
-                let arguments = std::array::from_fn(|index| registers.argument(index));
-                let answer = self.answered(supervisor.shared(), tid, call, arguments);
+                let answer = self.answered(supervisor.shared(), tid, &told);
                 return Ok(answer.map_or(Answer::Pass, Answer::With));
             }
             libc::SYS_mprotect => return self.map_code(supervisor, tid),
@@ -111,9 +141,9 @@ impl Intercept {
                 self.close_range(supervisor, tid, first as u32, second as u32, registers.argument(2));
                 return Ok(Answer::Pass);
             }
-            libc::SYS_dup3 => return self.replace(supervisor, tid, registers),
+            libc::SYS_dup3 => return self.replace(supervisor, tid, registers, registers.argument(2)),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_dup2 => return self.replace(supervisor, tid, registers),
+            libc::SYS_dup2 => return self.replace(supervisor, tid, registers, 0),
             _ => {}
         }
         let fd = if call == libc::SYS_mmap { registers.argument(4) as i32 } else { fd };
@@ -161,8 +191,7 @@ impl Intercept {
         &mut self,
         machine: &Mutex<Machine>,
         tid: Tid,
-        call: libc::c_long,
-        arguments: [u64; 6],
+        told: &Told,
     ) -> Option<Result<u64, Errno>> {
         {
             let mut machine = lock(machine);
@@ -170,20 +199,14 @@ impl Intercept {
                 machine.stopped(task);
             }
         }
-        let answer = self.answered(machine, tid, call, arguments);
+        let answer = self.answered(machine, tid, told);
         self.carry_out(&mut lock(machine));
         answer
     }
 
     /// The answer to one of the calls that [can wait](can_wait) for it; `None`: it is the kernel's.
-    fn answered(
-        &mut self,
-        machine: &Mutex<Machine>,
-        tid: Tid,
-        call: libc::c_long,
-        arguments: [u64; 6],
-    ) -> Option<Result<u64, Errno>> {
-        let [first, second, third, ..] = arguments;
+    fn answered(&mut self, machine: &Mutex<Machine>, tid: Tid, told: &Told) -> Option<Result<u64, Errno>> {
+        let Told { width, call, arguments: [first, second, third, ..] } = *told;
         if WAITS.contains(&call) {
             let pid = self.threads.get(&tid).copied().unwrap_or(tid);
             if let Some(process) = self.processes.get(&pid) {
@@ -203,13 +226,12 @@ impl Intercept {
             libc::SYS_read => Some(read(machine, tid, event, second, third)),
             libc::SYS_readv => {
                 // One that reads in several parts gets the first: more would be another reading.
-                let mut part = [0; 16];
-                Some((Memory { tid, addr: second }).read(0, &mut part).and_then(|()| {
-                    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| part[at + index]));
-                    read(machine, tid, event, word(0), word(8))
-                }))
+                Some(
+                    first_part(width, &Memory { tid, addr: second })
+                        .and_then(|[into, room]| read(machine, tid, event, into, room)),
+                )
             }
-            libc::SYS_ioctl => Some(self.ioctl(machine, tid, event, second as u32, third)),
+            libc::SYS_ioctl => Some(self.ioctl(machine, tid, event, width.ioctl(second as u32), third)),
             _ => None,
         }
     }
@@ -324,7 +346,7 @@ impl Intercept {
         changed.set_argument(1, command as u64);
         changed.set_argument(2, least.max(self.first as u64));
         // It makes a descriptor that has no event yet, if this fails: of a thread that was killed.
-        changed.replace_call(tid, libc::SYS_fcntl)?;
+        changed.replace_call(tid, Some(libc::SYS_fcntl))?;
         let answer = done(tid)?;
         self.stopped_again(supervisor, tid);
         if let Ok(fd) = answer {
@@ -335,12 +357,13 @@ impl Intercept {
         Ok(Answer::Done(answer))
     }
 
-    /// `dup2` and `dup3`: what had the number is closed.
+    /// `dup2` and `dup3` (which has `flags`): what had the number is closed.
     fn replace(
         &mut self,
         supervisor: &mut Supervisor,
         tid: Tid,
         registers: &Registers,
+        flags: u64,
     ) -> Result<Answer, Errno> {
         let [old, new] = [0, 1].map(|index| registers.argument(index) as i32);
         let answer = done(tid)?;
@@ -354,8 +377,7 @@ impl Intercept {
         let closed = match process.files.get(old) {
             None => self.table.close(&mut process.files, new),
             Some(event) => {
-                let own_flags = registers.call() as libc::c_long == libc::SYS_dup3;
-                let close_on_exec = own_flags && registers.argument(2) as i32 & libc::O_CLOEXEC != 0;
+                let close_on_exec = flags as i32 & libc::O_CLOEXEC != 0;
                 // A number that the tool has chosen, and no filter knows.
                 if new < first && process.low.insert(new) {
                     let mut hands = Hands::new(tid, registers, &mut process.page);
@@ -413,6 +435,7 @@ impl Intercept {
         event: EventKey,
     ) -> Result<u64, Errno> {
         let [addr, len, prot, flags, _, offset] = [0, 1, 2, 3, 4, 5].map(|index| registers.argument(index));
+        let offset = registers.width().offset(offset);
         let page = perfuse_sys::page_size() as u64;
         if len == 0 || offset % page != 0 {
             return Err(Errno::EINVAL);
@@ -428,7 +451,7 @@ impl Intercept {
         let caller = caller(supervisor.shared(), tid)?;
         let memory = supervisor.machine().mmap(caller, event, request)?;
         let process = self.process(tid);
-        let place = Place::asked(addr, flags, process.free_place(pages * page));
+        let place = Place::asked(registers.width(), addr, flags, process.free_place(pages * page));
         let fd = memory.as_fd().as_raw_fd();
         let mapped = Hands::new(tid, registers, &mut process.page).map(fd, len, prot, flags, place);
         match mapped {
@@ -594,6 +617,22 @@ fn read(machine: &Mutex<Machine>, tid: Tid, event: EventKey, into: u64, room: u6
     lock(machine).read(event, room, &mut bytes)?;
     Memory { tid, addr: into }.write(0, &bytes)?;
     Ok(bytes.len() as u64)
+}
+
+/// Where to and how much, of the first part of a `readv(2)`.
+fn first_part(width: Width, vector: &Memory) -> Result<[u64; 2], Errno> {
+    Ok(match width {
+        Width::Native => {
+            let mut part = [0; 16];
+            vector.read(0, &mut part)?;
+            [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|index| part[at + index])))
+        }
+        Width::Narrow => {
+            let mut part = [0; 8];
+            vector.read(0, &mut part)?;
+            [0, 4].map(|at| u32::from_ne_bytes(std::array::from_fn(|index| part[at + index])).into())
+        }
+    })
 }
 
 /// As much of an attr as the engine may want to see, and is there.

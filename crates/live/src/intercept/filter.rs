@@ -8,10 +8,25 @@
 //! A filter that was there before may refuse a call with an errno, as Docker's does with
 //! `perf_event_open`. That beats a filter that wants it traced; only `SECCOMP_RET_TRAP` beats that.
 
+//!
+//! 32-bit programs have other numbers for their calls. Each filter has a part for either
+//! [width](crate::width); the answers tell which one it was.
+
+use crate::width::{REFUSED, Width};
 use std::ops::Range;
 
 /// The low 16 bits of an answer, by which the supervisor knows calls that its own filters stopped.
-pub(crate) const MARK: u16 = 0x7065;
+fn mark(width: Width) -> u16 {
+    match width {
+        Width::Native => 0x7065,
+        Width::Narrow => 0x7066,
+    }
+}
+
+/// How a call was made that came with this mark; `None`: our filters have none such.
+pub(crate) fn width_of(mark_: u64) -> Option<Width> {
+    Width::ALL.into_iter().find(|&width| u64::from(mark(width)) == mark_)
+}
 
 /// How `perf_event_open` is brought to the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,26 +38,19 @@ pub enum Means {
 }
 
 impl Means {
-    fn answer(self) -> u32 {
+    fn answer(self, width: Width) -> u32 {
         let action = match self {
             Means::Trace => libc::SECCOMP_RET_TRACE,
             Means::Trap => libc::SECCOMP_RET_TRAP,
         };
-        action | u32::from(MARK)
+        action | u32::from(mark(width))
     }
 }
 
 /// Addresses where rings are put: 2^32 bytes, so that one comparison finds them. Programs and libraries lie
-/// elsewhere, on both architectures.
+/// elsewhere, on both architectures. (Those of 32-bit callers are put where there is room.)
 pub(crate) const RINGS: Range<u64> = RINGS_HIGH << 32..(RINGS_HIGH + 1) << 32;
 const RINGS_HIGH: u64 = 0x6b00;
-
-/// The architecture of `struct seccomp_data`. Calls of 32-bit programs have another one, those of x32
-/// other numbers, and both are let pass.
-#[cfg(target_arch = "x86_64")]
-const ARCH: u32 = 0xc000_003e;
-#[cfg(target_arch = "aarch64")]
-const ARCH: u32 = 0xc000_00b7;
 
 /// Places in `struct seccomp_data`.
 const CALL: u32 = 0;
@@ -111,37 +119,62 @@ const PASS: u32 = libc::SECCOMP_RET_ALLOW;
 /// `SECCOMP_RET_USER_NOTIF`.
 const WAIT: u32 = 0x7fc0_0000;
 
-/// Lets calls of other architectures pass, and loads the call's number.
-fn begin() -> Program {
-    vec![load(ARCH_AT), branch(libc::BPF_JEQ, ARCH, 1, 0), answer(PASS), load(CALL)]
+/// A filter with a part for calls of each architecture, in which the call's number is loaded; what a part lets
+/// through passes, and so do calls of architectures without one.
+fn by_architecture(parts: impl IntoIterator<Item = (u32, Program)>) -> Program {
+    let mut program = Vec::new();
+    for (architecture, part) in parts {
+        let jump = statement(libc::BPF_JMP | libc::BPF_JA, part.len() as u32 + 2);
+        program.extend([load(ARCH_AT), branch(libc::BPF_JEQ, architecture, 1, 0), jump, load(CALL)]);
+        program.extend(part);
+        program.push(answer(PASS));
+    }
+    program.push(answer(PASS));
+    program
+}
+
+/// A filter with a part for either width.
+fn by_width(part: impl Fn(Width, &mut Program)) -> Program {
+    by_architecture(Width::ALL.map(|width| {
+        let mut program = Vec::new();
+        part(width, &mut program);
+        (width.architecture(), program)
+    }))
 }
 
 /// Adds what is asked about one call; the answer is whether the last comparison of `test` holds, each
 /// jumping to the next instruction or to `PASS`, the one at the end. `waiting`: it waits for its answer, if
 /// [it can](can_wait).
-fn about(program: &mut Program, call: libc::c_long, waiting: bool, test: &[libc::sock_filter]) {
+fn about(program: &mut Program, width: Width, call: libc::c_long, waiting: bool, test: &[libc::sock_filter]) {
     let skip = test.len() as u8 + 2;
     let action = if waiting && can_wait(call) { WAIT } else { libc::SECCOMP_RET_TRACE };
-    program.push(branch(libc::BPF_JEQ, call as u32, 0, skip));
-    program.extend_from_slice(test);
-    program.extend([answer(action | u32::from(MARK)), answer(PASS)]);
+    for number in width.numbers_of(call) {
+        program.push(branch(libc::BPF_JEQ, number, 0, skip));
+        program.extend_from_slice(test);
+        program.extend([answer(action | u32::from(mark(width))), answer(PASS)]);
+    }
 }
 
-/// The filter for everybody.
+/// The filter for everybody. Callers that cannot be served are told that there is no such call, whatever the kernel
+/// would say.
 pub(crate) fn for_all(means: Means) -> Program {
-    let mut program = begin();
-    program.extend([
-        branch(libc::BPF_JEQ, libc::SYS_perf_event_open as u32, 0, 1),
-        answer(means.answer()),
-        answer(PASS),
-    ]);
-    program
+    const NO_SUCH_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+    by_width(|width, program| {
+        let open = width.numbers_of(libc::SYS_perf_event_open).map(|number| (number, means.answer(width)));
+        let refused = (REFUSED.0 == width.architecture()).then_some((REFUSED.1, NO_SUCH_CALL));
+        for (number, said) in open.chain(refused) {
+            program.extend([branch(libc::BPF_JEQ, number, 0, 1), answer(said)]);
+        }
+    })
 }
 
 /// The filter for a process that has events, whose descriptors are numbers from `first` to `last`.
 pub(crate) fn for_owners(first: u32, last: u32, waiting: bool) -> Program {
-    let mut program = begin();
-    let mut about = |call, test: &[libc::sock_filter]| about(&mut program, call, waiting, test);
+    by_width(|width, program| owners_part(width, program, first, last, waiting))
+}
+
+fn owners_part(width: Width, program: &mut Program, first: u32, last: u32, waiting: bool) {
+    let mut about = |call, test: &[libc::sock_filter]| about(program, width, call, waiting, test);
     // Whether argument `n` is such a number: jumps to the second or the third instruction after these three.
     let number = |n| [load(low(n)), branch(libc::BPF_JGE, first, 0, 2), branch(libc::BPF_JGT, last, 1, 0)];
     for &call in OF_DESCRIPTORS {
@@ -188,17 +221,25 @@ pub(crate) fn for_owners(first: u32, last: u32, waiting: bool) -> Program {
     for &call in WAITS {
         about(call, &[]);
     }
-    program.push(answer(PASS));
-    program
 }
 
 /// The filter for a process that has mapped a ring: calls that change memory near it. `high`: the upper half
-/// of its address.
+/// of its address. Narrow calls know no addresses but those where it is zero, whatever the registers have there.
 pub(crate) fn for_memory(high_half: u32) -> Program {
-    let mut program = begin();
-    let near = |yes, no| [load(high(0)), branch(libc::BPF_JEQ, high_half, yes, no)];
+    by_width(|width, program| match width {
+        Width::Narrow if high_half != 0 => {}
+        width => memory_part(width, program, high_half),
+    })
+}
+
+fn memory_part(width: Width, program: &mut Program, high_half: u32) {
+    let upper = match width {
+        Width::Native => load(high(0)),
+        Width::Narrow => statement(libc::BPF_LD | libc::BPF_W | libc::BPF_IMM, high_half),
+    };
+    let near = |yes, no| [upper, branch(libc::BPF_JEQ, high_half, yes, no)];
     for call in [libc::SYS_munmap, libc::SYS_mremap] {
-        about(&mut program, call, false, &near(0, 1));
+        about(program, width, call, false, &near(0, 1));
     }
     // What is mapped exactly there replaces what was there.
     let exactly = libc::MAP_FIXED as u32;
@@ -208,9 +249,7 @@ pub(crate) fn for_memory(high_half: u32) -> Program {
         statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, exactly),
         branch(libc::BPF_JEQ, exactly, 0, 1),
     ];
-    about(&mut program, libc::SYS_mmap, false, &[&[at, same][..], &flags].concat());
-    program.push(answer(PASS));
-    program
+    about(program, width, libc::SYS_mmap, false, &[&[at, same][..], &flags].concat());
 }
 
 #[cfg(test)]
@@ -226,8 +265,14 @@ mod tests {
     }
 
     impl Data {
-        fn new(call: libc::c_long, arguments: [u64; 6]) -> Self {
-            Data { call: call as u32, arch: ARCH, arguments }
+        fn new(width: Width, call: u32, arguments: [u64; 6]) -> Self {
+            Data { call, arch: width.architecture(), arguments }
+        }
+
+        /// As this program calls it, with the arguments that the kernel will see.
+        fn meant(&self) -> Option<(libc::c_long, [u64; 6])> {
+            let width = Width::of_architecture(self.arch)?;
+            Some((width.call(self.call.into())?, self.arguments.map(|argument| width.argument(argument))))
         }
 
         fn word(&self, at: u32) -> u32 {
@@ -248,6 +293,8 @@ mod tests {
         const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
         const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
         const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+        const SET: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_IMM;
+        const JUMP: u32 = libc::BPF_JMP | libc::BPF_JA;
         let (mut at, mut register) = (0, 0u32);
         loop {
             let step = program[at];
@@ -260,6 +307,8 @@ mod tests {
             match u32::from(step.code) {
                 LOAD => register = data.word(step.k),
                 AND => register &= step.k,
+                SET => register = step.k,
+                JUMP => at += step.k as usize,
                 RETURN => return step.k,
                 code => {
                     assert_eq!(code & 0x7, libc::BPF_JMP, "an instruction that is not used here");
@@ -274,11 +323,8 @@ mod tests {
 
     /// What the second filter is for, in words of Rust.
     fn is_ours(data: &Data) -> bool {
-        if data.arch != ARCH {
-            return false;
-        }
-        let call = libc::c_long::from(data.call);
-        let number = |n: usize| (FIRST..=LAST).contains(&(data.arguments[n] as u32));
+        let Some((call, arguments)) = data.meant() else { return false };
+        let number = |n: usize| (FIRST..=LAST).contains(&(arguments[n] as u32));
         if OF_DESCRIPTORS.contains(&call) {
             number(0)
         } else if REPLACING.contains(&call) {
@@ -287,41 +333,60 @@ mod tests {
             true
         } else {
             match call {
-                libc::SYS_mmap => number(4) || data.arguments[2] & 4 != 0,
-                libc::SYS_mprotect => data.arguments[2] & 4 != 0,
-                libc::SYS_close_range => data.arguments[1] as u32 >= FIRST,
-                libc::SYS_ioctl => data.arguments[1] as u32 & 0xff00 == 0x2400,
-                libc::SYS_prctl => matches!(data.arguments[0] as u32, 31 | 32),
+                libc::SYS_mmap => number(4) || arguments[2] & 4 != 0,
+                libc::SYS_mprotect => arguments[2] & 4 != 0,
+                libc::SYS_close_range => arguments[1] as u32 >= FIRST,
+                libc::SYS_ioctl => arguments[1] as u32 & 0xff00 == 0x2400,
+                libc::SYS_prctl => matches!(arguments[0] as u32, 31 | 32),
                 _ => false,
             }
         }
     }
 
     /// What the third filter is for.
-    fn is_near_rings(data: &Data) -> bool {
-        let near = RINGS.contains(&data.arguments[0]);
-        match libc::c_long::from(data.call) {
+    fn is_near(data: &Data, rings: &Range<u64>) -> bool {
+        let Some((call, arguments)) = data.meant() else { return false };
+        let near = rings.contains(&arguments[0]);
+        match call {
             libc::SYS_munmap | libc::SYS_mremap => near,
-            libc::SYS_mmap => near && data.arguments[3] & libc::MAP_FIXED as u64 != 0,
+            libc::SYS_mmap => near && arguments[3] & libc::MAP_FIXED as u64 != 0,
             _ => false,
         }
     }
 
+    fn is_near_rings(data: &Data) -> bool {
+        is_near(data, &RINGS)
+    }
+
+    fn is_near_low_rings(data: &Data) -> bool {
+        is_near(data, &(0..1 << 32))
+    }
+
     fn numbers() -> impl Iterator<Item = u32> {
-        0..1024
+        0..512
     }
 
     #[test]
     fn the_first_filter_stops_one_call() {
         for means in [Means::Trace, Means::Trap] {
             let program = for_all(means);
-            for call in numbers() {
-                let stops = run(&program, &Data::new(call.into(), [0; 6])) != PASS;
-                assert_eq!(stops, call == libc::SYS_perf_event_open as u32, "call {call}");
+            for width in Width::ALL {
+                for call in numbers() {
+                    let data = Data::new(width, call, [0; 6]);
+                    let answer = match data.meant() {
+                        _ if (data.arch, call) == REFUSED => libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+                        Some((libc::SYS_perf_event_open, _)) => means.answer(width),
+                        _ => PASS,
+                    };
+                    assert_eq!(run(&program, &data), answer, "{data:?}");
+                    assert!(answer == PASS || width_of(answer.into()).is_none());
+                }
             }
-            let answer = run(&program, &Data::new(libc::SYS_perf_event_open, [0; 6]));
-            assert_eq!(answer, means.answer());
+            let refused = Data { call: REFUSED.1, arch: REFUSED.0, arguments: [0; 6] };
+            assert_eq!(run(&program, &refused), libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
         }
+        assert_eq!(Width::ALL.map(|width| width_of(mark(width).into())), Width::ALL.map(Some));
+        assert_eq!(width_of(0x7064), None);
     }
 
     /// Arguments of interest: around descriptors, commands, options, addresses.
@@ -357,23 +422,25 @@ mod tests {
         stops_exactly(&for_owners(FIRST, LAST, false), is_ours);
         stops_exactly(&for_owners(FIRST, LAST, true), is_ours);
         stops_exactly(&for_memory((RINGS.start >> 32) as u32), is_near_rings);
+        stops_exactly(&for_memory(0), is_near_low_rings);
     }
 
     fn stops_exactly(program: &Program, wanted: fn(&Data) -> bool) {
         let mut stopped = 0;
-        for call in numbers() {
+        for (width, call) in Width::ALL.into_iter().flat_map(|width| numbers().map(move |call| (width, call)))
+        {
             for place in 0..6 {
                 for value in VALUES {
                     for other in [5, FIRST as u64 + 7, RINGS.start + 0x17, u64::MAX] {
                         let mut arguments = [other; 6];
                         arguments[place] = value;
-                        let data = Data::new(call.into(), arguments);
+                        let data = Data::new(width, call, arguments);
                         let answer = run(program, &data);
-                        let waits = answer == WAIT | u32::from(MARK);
-                        let stops = waits || answer == libc::SECCOMP_RET_TRACE | u32::from(MARK);
+                        let waits = answer == WAIT | u32::from(mark(width));
+                        let stops = waits || answer == libc::SECCOMP_RET_TRACE | u32::from(mark(width));
                         assert_eq!(stops, wanted(&data), "{data:x?}");
                         assert!(stops || answer == PASS, "{data:x?}");
-                        assert!(!waits || can_wait(call.into()), "{data:x?}");
+                        assert!(!waits || data.meant().is_some_and(|(call, _)| can_wait(call)), "{data:x?}");
                         stopped += u32::from(stops);
                     }
                 }
@@ -388,10 +455,11 @@ mod tests {
             [for_all(Means::Trap), for_all(Means::Trace), for_owners(FIRST, LAST, true), for_memory(0x7f00)];
         for call in numbers().chain(numbers().map(|call| call | 0x4000_0000)) {
             for program in &programs {
-                // i386, arm, and x32, whose calls have a bit of their own.
-                for arch in [0x4000_0003, 0x4000_0028, ARCH] {
+                // m68k, and x32, whose calls have a bit of their own.
+                for arch in [0x4, Width::Native.architecture()] {
                     let data = Data { call, arch, arguments: [FIRST.into(); 6] };
-                    if arch != ARCH || call >= 0x4000_0000 {
+                    let x32 = call >= 0x4000_0000;
+                    if (arch == 4 || x32) && (arch, call) != REFUSED {
                         assert_eq!(run(program, &data), PASS, "{data:x?}");
                     }
                 }
@@ -407,7 +475,9 @@ mod tests {
             assert!(program.len() < 4000 / 8, "{}", program.len());
             // Every jump stays inside, and the last instruction is an answer.
             for (at, step) in program.iter().enumerate() {
-                if u32::from(step.code) & 7 == libc::BPF_JMP {
+                if u32::from(step.code) == libc::BPF_JMP | libc::BPF_JA {
+                    assert!(at + 1 + (step.k as usize) < program.len());
+                } else if u32::from(step.code) & 7 == libc::BPF_JMP {
                     assert!(at + 1 + usize::from(step.jt.max(step.jf)) < program.len());
                 }
             }

@@ -3,13 +3,16 @@
 use super::filter::{self, Program};
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid};
-use crate::regs::{Registers, SYSCALL_INSTRUCTION};
+use crate::regs::{Registers, Width};
 use crate::remote;
 use perfuse_abi::Errno;
 use std::os::fd::RawFd;
 
 /// Bytes of the page.
 const ROOM: u64 = 4096;
+
+/// `MAP_32BIT`: below 2 GiB.
+const LOW: i32 = 0x40;
 
 /// `MAP_FIXED_NOREPLACE`.
 const NOT_OVER_OTHERS: i32 = 0x10_0000;
@@ -18,8 +21,10 @@ const NOT_OVER_OTHERS: i32 = 0x10_0000;
 #[derive(Debug)]
 pub(super) struct Hands<'a> {
     tid: Tid,
-    /// The address of an instruction that calls the system.
-    site: u64,
+    /// The address of an instruction that calls the system, as the program does; `None`: it is to be found.
+    site: Option<u64>,
+    /// It is a 32-bit program.
+    narrow: bool,
     /// The page, once there is one.
     page: &'a mut Option<u64>,
     /// Once there was a call.
@@ -33,19 +38,29 @@ const ALL_THREADS: u64 = 1;
 impl<'a> Hands<'a> {
     /// Those of a thread that is right behind a system call, with these registers.
     pub(super) fn new(tid: Tid, registers: &Registers, page: &'a mut Option<u64>) -> Self {
-        Hands { tid, site: registers.ip() - SYSCALL_INSTRUCTION.len() as u64, page, calls: None }
+        let narrow = registers.is_narrow();
+        // The instruction of a narrow call in a wide program is of the other kind.
+        let own = narrow == (registers.width() == Width::Narrow);
+        let site = own.then(|| registers.ip() - registers.call_instruction().len() as u64);
+        Hands { tid, site, narrow, page, calls: None }
     }
 
     /// Those of a thread whose program has just been replaced, at the end of that call.
     pub(super) fn of_new_program(tid: Tid, page: &'a mut Option<u64>) -> Result<Self, Errno> {
-        let site = remote::syscall_site(tid).or_else(|_| site_near(tid, Registers::of(tid)?.ip()))?;
-        Ok(Hands { tid, site, page, calls: None })
+        let narrow = Registers::of(tid)?.is_narrow();
+        Ok(Hands { tid, site: None, narrow, page, calls: None })
     }
 
     fn call(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
         let calls = match &mut self.calls {
             Some(calls) => calls,
-            none => none.insert(remote::Calls::begin(self.tid, self.site)?),
+            none => {
+                let site = match self.site {
+                    Some(site) => site,
+                    None => remote::syscall_site(self.tid).or_else(|_| site_near(self.tid))?,
+                };
+                none.insert(remote::Calls::begin(self.tid, site)?)
+            }
         };
         calls.call(call, arguments)
     }
@@ -97,17 +112,19 @@ impl<'a> Hands<'a> {
     /// The address of the filter's `struct sock_fprog`.
     fn put_filter(&mut self, program: &Program) -> Result<u64, Errno> {
         // struct sock_fprog: a number, padding, a pointer; the program follows it.
-        const HEADER: u64 = 16;
-        let mut bytes = (program.len() as u64).to_ne_bytes().to_vec();
-        bytes.resize(HEADER as usize, 0);
+        let pointer = if self.narrow { 4 } else { 8 };
+        let header = 2 * pointer;
+        let mut bytes = (program.len() as u64).to_le_bytes().to_vec();
+        bytes.resize(header, 0);
         for step in program {
             bytes.extend(step.code.to_ne_bytes());
             bytes.extend([step.jt, step.jf]);
             bytes.extend(step.k.to_ne_bytes());
         }
         let page = self.put(&bytes)?;
-        bytes[8..16].copy_from_slice(&(page + HEADER).to_ne_bytes());
-        self.put(&bytes[..HEADER as usize])
+        // Both architectures are little-endian.
+        bytes[pointer..header].copy_from_slice(&(page + header as u64).to_le_bytes()[..pointer]);
+        self.put(&bytes[..header])
     }
 
     /// Opens what the supervisor has as descriptor `fd`.
@@ -174,22 +191,24 @@ impl<'a> Hands<'a> {
             Place::Exactly(addr, how) => map(addr, how),
             // Linux of before 4.17 takes it for a hint.
             Place::Preferably(addr) => map(addr, NOT_OVER_OTHERS).or_else(|_| map(0, 0)),
+            Place::Low => map(0, LOW),
         };
         self.close(low);
         mapped
     }
 }
 
-/// An instruction that calls the system, in the same code as this address: every dynamic linker and every
+/// An instruction that calls the system, in the code where a thread is: every dynamic linker and every
 /// static program has one.
-fn site_near(tid: Tid, addr: u64) -> Result<u64, Errno> {
+fn site_near(tid: Tid) -> Result<u64, Errno> {
     const MOST: u64 = 4 << 20;
+    let registers = Registers::of(tid)?;
+    let addr = registers.ip();
     let map =
         proc::maps(tid).into_iter().find(|map| (map.from..map.to).contains(&addr)).ok_or(Errno::ENOEXEC)?;
     let mut code = vec![0; (map.to - map.from).min(MOST) as usize];
     remote::read_exact(tid, map.from, &mut code)?;
-    let step = if SYSCALL_INSTRUCTION.len() == 4 { 4 } else { 1 };
-    let found = (0..code.len()).step_by(step).find(|&at| code[at..].starts_with(SYSCALL_INSTRUCTION));
+    let found = remote::find_instruction(&code, registers.call_instruction());
     found.map(|at| map.from + at as u64).ok_or(Errno::ENOEXEC)
 }
 
@@ -200,12 +219,15 @@ pub(super) enum Place {
     Exactly(u64, i32),
     /// There, if nothing is.
     Preferably(u64),
+    /// Where 32 bits reach.
+    Low,
 }
 
 impl Place {
     /// What a tool that maps has asked for; it prefers what we do.
-    pub(super) fn asked(addr: u64, flags: u64, ours: u64) -> Self {
+    pub(super) fn asked(width: Width, addr: u64, flags: u64, ours: u64) -> Self {
         match flags as i32 & (libc::MAP_FIXED | NOT_OVER_OTHERS) {
+            0 if width == Width::Narrow => Place::Low,
             0 => Place::Preferably(ours),
             how => Place::Exactly(addr, how),
         }
@@ -245,7 +267,7 @@ pub(super) fn finish(tid: Tid) -> Result<Registers, Errno> {
 pub(super) fn skip(tid: Tid, registers: &Registers) -> Result<(), Errno> {
     let mut registers = *registers;
     registers.set_result(0);
-    registers.replace_call(tid, -1)?;
+    registers.replace_call(tid, None)?;
     finish(tid).map(drop)
 }
 

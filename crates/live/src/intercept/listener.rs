@@ -9,10 +9,12 @@
 //! `pidfd_getfd(2)` is refused as by Docker) the same calls are stopped like all others.
 
 use super::Intercept;
+use super::calls::Told;
 use super::hands::Hands;
 use crate::machine::Machine;
 use crate::ptrace::{self, Tid};
 use crate::supervisor::Bell;
+use crate::width::Width;
 use perfuse_abi::Errno;
 use perfuse_sys::poll::poll;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -137,8 +139,9 @@ fn serve(
         }
         let answer = {
             let mut intercept = intercept.lock().unwrap_or_else(PoisonError::into_inner);
-            let call = libc::c_long::from(told.call);
-            intercept.waiting(machine, told.tid as Tid, call, told.arguments)
+            let width = Width::of_architecture(told.arch);
+            let call = width.and_then(|width| Told::new(width, told.call as u64, told.arguments));
+            call.and_then(|call| intercept.waiting(machine, told.tid as Tid, &call))
         };
         // The supervisor sets its ticks, and asks for a stop to set debug registers, which then comes before
         // the thread goes on in its program. A ring that is not heard is followed by another.

@@ -13,7 +13,7 @@
 //!
 //! # What does not reach us
 //!
-//! Programs of 32 bits, whose calls are let pass. Events that were passed to another process through a
+//! Events that were passed to another process through a
 //! socket. A tool that blocks or ignores SIGSYS where `perf_event_open` has to be stopped by that
 //! signal, in a container, finds it unblocked and with its default action.
 
@@ -27,6 +27,7 @@ mod listener;
 use crate::machine::Machine;
 use crate::ptrace::{self, Resume, Tid};
 use crate::supervisor::{Front, Next, Supervisor};
+use crate::width::Width;
 use files::{Files, Mapped, OWNER_PROCESS, Table};
 pub use filter::Means;
 use hands::Hands;
@@ -355,11 +356,11 @@ impl Intercept {
         let _ = ptrace::set_signal_info(tid, &words);
     }
 
-    /// A SIGSYS is that of our filter.
-    fn is_own_trap(tid: Tid) -> bool {
+    /// How the call was made that our filter answered with a SIGSYS; `None`: it is another one.
+    fn own_trap(tid: Tid) -> Option<Width> {
+        let info = ptrace::signal_info(tid).ok().filter(|info| info.si_code == SYS_SECCOMP)?;
         // The errno is the answer's low half.
-        ptrace::signal_info(tid)
-            .is_ok_and(|info| info.si_code == SYS_SECCOMP && info.si_errno == i32::from(filter::MARK))
+        filter::width_of(info.si_errno as u64)
     }
 
     /// The kernel forces a SIGSYS that is blocked: unblocks it, and takes the handler away. Who blocked all
@@ -379,11 +380,13 @@ impl Intercept {
 
 impl Front for Intercept {
     fn signal(&mut self, supervisor: &mut Supervisor, tid: Tid, signal: i32) -> Option<Next> {
-        if signal == libc::SIGSYS && self.means == Means::Trap && Self::is_own_trap(tid) {
-            Self::block_again(tid);
-            // One that was killed meanwhile tells so next.
-            let _ = self.trapped(supervisor, tid);
-            return Some(Next::Go(Resume::Continue(0)));
+        if signal == libc::SIGSYS && self.means == Means::Trap {
+            if let Some(width) = Self::own_trap(tid) {
+                Self::block_again(tid);
+                // One that was killed meanwhile tells so next.
+                let _ = self.trapped(supervisor, tid, width);
+                return Some(Next::Go(Resume::Continue(0)));
+            }
         }
         if !self.sent.is_empty() {
             self.dress(supervisor, tid, signal);
@@ -392,9 +395,9 @@ impl Front for Intercept {
     }
 
     fn seccomp(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Next {
-        if ptrace::event_message(tid) == Ok(filter::MARK.into()) {
+        if let Some(width) = ptrace::event_message(tid).ok().and_then(filter::width_of) {
             // One that was killed meanwhile tells so next.
-            let _ = self.traced(supervisor, tid);
+            let _ = self.traced(supervisor, tid, width);
         }
         Next::Go(Resume::Continue(0))
     }

@@ -119,7 +119,7 @@ impl Supervisor {
             return;
         }
         self.stale.insert(pid);
-        if let Some((entry, original)) = entry(pid).and_then(|at| Some((at, text::insert(tid, at).ok()?))) {
+        if let Some((entry, original)) = entry(tid).and_then(|at| Some((at, text::insert(tid, at).ok()?))) {
             let trap = Trap { original, probes: Vec::new(), begin: true };
             self.texts.entry(pid).or_default().traps.insert(entry, trap);
         }
@@ -223,10 +223,15 @@ impl Supervisor {
     }
 }
 
-/// Where a program begins.
-fn entry(pid: Tid) -> Option<u64> {
-    let auxv = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
-    let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_ne_bytes);
-    let pairs = auxv.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..])));
-    pairs.into_iter().find(|(kind, _)| *kind == Some(ENTRY)).and_then(|(_, value)| value)
+/// Where the program of a stopped tracee begins.
+fn entry(tid: Tid) -> Option<u64> {
+    let auxv = std::fs::read(format!("/proc/{tid}/auxv")).ok()?;
+    let size = if Registers::of(tid).ok()?.is_narrow() { 4 } else { 8 };
+    let word = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    };
+    let mut pairs = auxv.chunks_exact(2 * size).map(|pair| (word(&pair[..size]), word(&pair[size..])));
+    pairs.find(|(kind, _)| *kind == ENTRY).map(|(_, value)| value)
 }

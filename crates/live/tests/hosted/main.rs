@@ -4,10 +4,12 @@
 //! The program runs itself for it: `hosted tool SCENARIO` is the program, `hosted host SCENARIO` serves it.
 
 mod breakpoints;
+mod narrow;
 mod probes;
 mod scenarios;
 
 use perfuse_testkit::{Container, Outcome, Sandbox, Skip};
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, exit};
 
@@ -75,9 +77,14 @@ fn no_breakpoints_under_gvisor() -> Outcome {
 /// Serves the rest of the command line.
 fn host(arguments: &[String]) -> ! {
     let program = std::env::current_exe().expect("the running program has a path");
-    let mut tool = vec![program.clone().into_os_string(), "tool".into()];
+    let mut tool = vec![program.into_os_string(), "tool".into()];
     tool.extend(arguments.iter().map(Into::into));
-    match perfuse_live::intercept::run(program.as_os_str(), &tool) {
+    serve(&tool)
+}
+
+/// Serves a program.
+fn serve(tool: &[OsString]) -> ! {
+    match perfuse_live::intercept::run(&tool[0], tool) {
         Ok(status) => exit(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))),
         Err(error) => {
             eprintln!("{error}");
@@ -96,6 +103,7 @@ macro_rules! scenarios {
             let arguments: Vec<String> = std::env::args().skip(1).collect();
             match arguments.first().map(String::as_str) {
                 Some("host") => host(&arguments[1..]),
+                Some("serve") => serve(&[OsString::from(&arguments[1])]),
                 Some("tool") => match arguments[1].as_str() {
                     $(stringify!($name) => scenarios::$name(),)+
                     "reader" => scenarios::reader(),
@@ -103,6 +111,8 @@ macro_rules! scenarios {
                 },
                 _ => perfuse_testkit::run(&[
                     $((stringify!($name), tests::$name)),+,
+                    ("a_narrow_program", narrow::a_narrow_program),
+                    ("narrow_calls_of_a_wide_program", narrow::narrow_calls_of_a_wide_program),
                     ("breakpoints_in_a_docker_container", breakpoints_in_a_docker_container),
                     ("probes_in_a_docker_container", probes_in_a_docker_container),
                     ("probes_under_gvisor", probes_under_gvisor),
