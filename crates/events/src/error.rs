@@ -4,6 +4,7 @@ use crate::catalogue::Refusal;
 use crate::modifiers::{LETTERS, Modifiers, ModifiersError};
 use crate::names::known_names;
 use crate::nearest::nearest;
+use crate::terms;
 use crate::tree::Span;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -263,7 +264,7 @@ impl fmt::Display for Problem {
                 }
                 if known.is_empty() { Ok(()) } else { write!(f, "; there are {}", known.join(", ")) }
             }
-            Problem::TermValue(key) => write!(f, "the term '{key}' wants another value"),
+            Problem::TermValue(key) => write!(f, "the term '{key}' wants {}", terms::values(key)),
             Problem::TermTooLarge { key, max } => {
                 write!(f, "there is no room for this value of the term '{key}'; the largest is {max:#x}")
             }

@@ -36,7 +36,7 @@
 //! NAME      := a common event, or one that a PMU of the machine names
 //! CACHE     := cache [-op] [-result], op and result in either order
 //! terms     := [term (',' term)*]          term := KEY ['=' VALUE]
-//! MODIFIERS := letters of u k h G H p P I S D e W X
+//! MODIFIERS := letters of u k h G H p P I S D e W b R X
 //! ```
 //!
 //! White space around words is ignored. Names of hardware, software, tool and cache events are taken in

@@ -18,13 +18,11 @@ pub enum ModifiersError {
     Repeated(char),
     /// More than three `p`.
     TooPrecise,
-    /// perf knows this letter, this crate does not do what it asks for.
-    Unsupported(char),
 }
 
 /// Every modifier and what it does, for messages.
 pub(crate) const LETTERS: &str = "u user, k kernel, h hypervisor, G guest, H host, I not idle, p precise, P most precise, \
-     S read the group, D pinned, e exclusive, W weak group, X group as written";
+     S read the group, D pinned, e exclusive, W weak group, b through BPF, R retire latency, X group as written";
 
 /// What modifiers change, with the rules for changing it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +33,7 @@ pub(crate) struct Effects {
     pub(crate) pinned: bool,
     pub(crate) exclusive: bool,
     pub(crate) weak: bool,
+    pub(crate) retire_latency: bool,
     /// Guest and host were chosen explicitly, so `u` and `p` leave them alone.
     pub(crate) guest_chosen: bool,
 }
@@ -47,11 +46,12 @@ impl Modifiers {
             let error = match letter {
                 'p' if before == 3 => ModifiersError::TooPrecise,
                 'p' => continue,
-                'u' | 'k' | 'h' | 'G' | 'H' | 'I' | 'P' | 'S' | 'D' | 'e' | 'W' | 'X' => match before {
-                    0 => continue,
-                    _ => ModifiersError::Repeated(letter),
-                },
-                'b' | 'R' => ModifiersError::Unsupported(letter),
+                'u' | 'k' | 'h' | 'G' | 'H' | 'I' | 'P' | 'S' | 'D' | 'e' | 'W' | 'b' | 'R' | 'X' => {
+                    match before {
+                        0 => continue,
+                        _ => ModifiersError::Repeated(letter),
+                    }
+                }
                 _ => ModifiersError::Unknown(letter),
             };
             return Err((at, error));
@@ -106,7 +106,9 @@ impl Modifiers {
                 'D' => effects.pinned = true,
                 'e' => effects.exclusive = true,
                 'W' => effects.weak = true,
-                // X: groups stay as they were written, which here they always do.
+                'R' => effects.retire_latency = true,
+                // X: groups stay as they were written, which here they always do. b: a way to count, not
+                // another count.
                 _ => {}
             }
         }
@@ -127,15 +129,6 @@ impl fmt::Display for ModifiersError {
             ModifiersError::Repeated(letter) => write!(f, "the modifier '{letter}' stands here twice"),
             ModifiersError::TooPrecise => {
                 f.write_str("at most three 'p' can be asked for, its group's included")
-            }
-            ModifiersError::Unsupported('b') => {
-                f.write_str("counting through BPF (modifier 'b') is not supported")
-            }
-            ModifiersError::Unsupported(letter) => {
-                write!(
-                    f,
-                    "sampling for the retire latency of an event (modifier '{letter}') is not supported"
-                )
             }
         }
     }

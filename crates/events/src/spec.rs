@@ -8,7 +8,7 @@ use crate::probe::ProbePlace;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use perfuse_abi::{Attr, AttrFlags, Breakpoint, EventType};
+use perfuse_abi::{Attr, AttrFlags, AuxAction, Breakpoint, EventType};
 
 /// Events of one item of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct EventSpec {
     pub exclusive: bool,
     /// The group is read with each sample of its leader (modifier S).
     pub sample_read: bool,
+    /// Not its number is asked for, but for how long its instructions waited to retire (modifier R).
+    pub retire_latency: bool,
     /// Letters were written after it or its group.
     pub has_modifiers: bool,
     /// What its own terms ask for.
@@ -90,16 +92,18 @@ pub struct Options {
     pub inherit: Option<bool>,
     /// `overwrite` or `no-overwrite`: the newest records stay, not the oldest.
     pub overwrite: Option<bool>,
-    /// `branch_type=`: these branches with each sample.
+    /// `branch_type=`: these branches with each sample; `no`: none.
     pub branch_type: Option<String>,
     /// `percore`: the threads of a core are one.
     pub per_core: bool,
-    /// `nr=`: no more than so many events.
+    /// `nr=`: a tracer shows no more than so many of them.
     pub most: Option<u64>,
     /// `aux-output`: into the AUX area.
     pub aux_output: bool,
     /// `aux-sample-size=`: bytes of the AUX area with each sample.
     pub aux_sample_size: Option<u32>,
+    /// `aux-action=`: what it does to the trace of the AUX area.
+    pub aux_action: Option<AuxAction>,
     /// `cpu=`: on these cpus only.
     pub cpus: Option<Vec<u32>>,
     /// `@name` or `@name=value`: for the driver.
@@ -192,7 +196,7 @@ impl EventSpec {
     }
 
     pub(crate) fn with_effects(name: String, source: Source, effects: Effects, has_modifiers: bool) -> Self {
-        let Effects { exclude, precise, sample_read, pinned, exclusive, .. } = effects;
+        let Effects { exclude, precise, sample_read, retire_latency, pinned, exclusive, .. } = effects;
         EventSpec {
             name,
             source,
@@ -201,6 +205,7 @@ impl EventSpec {
             pinned,
             exclusive,
             sample_read,
+            retire_latency,
             has_modifiers,
             options: Options::default(),
             pmu: None,

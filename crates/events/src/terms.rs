@@ -12,7 +12,7 @@ use crate::spec::{CallGraph, Options};
 use crate::tree::{Event, Span, Term};
 use alloc::string::String;
 use alloc::vec::Vec;
-use perfuse_abi::EventType;
+use perfuse_abi::{AuxAction, EventType};
 
 /// What terms add up to.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +53,7 @@ const COMMON: &[&str] = &[
     "nr",
     "aux-output",
     "aux-sample-size",
+    "aux-action",
     "metric-id",
     "cpu",
     "config",
@@ -93,6 +94,22 @@ pub(crate) fn read_onto(event: &Event, kind: Kind, config: Config) -> Resolved<T
     Ok(terms)
 }
 
+/// What the value of a term has to be, for messages.
+pub(crate) fn values(key: &str) -> &'static str {
+    match key {
+        "time" | "inherit" | "no-inherit" | "overwrite" | "no-overwrite" | "percore" | "aux-output" => {
+            "0 or 1"
+        }
+        "call-graph" => "fp, dwarf, lbr or no",
+        "aux-action" => "start-paused, pause or resume",
+        "branch_type" => "kinds of branches, such as any or 'any_call,u', or no",
+        "name" | "metric-id" => "a name",
+        "max-stack" => "a number below 65536",
+        "stack-size" | "aux-sample-size" | "cpu" => "a number of 32 bits",
+        _ => "a number of 64 bits",
+    }
+}
+
 fn wrong(term: &Term) -> (Span, Problem) {
     (term.at, Problem::TermValue(term.key.clone()))
 }
@@ -118,8 +135,9 @@ fn option(term: &Term, options: &mut Options) -> Resolved<bool> {
     match term.key.as_str() {
         // The name is the tree's business.
         "name" | "metric-id" => drop(text()?),
-        "period" => options.period = Some(value(term)?),
-        "freq" => options.frequency = Some(value(term)?),
+        // Of the two, the last one holds.
+        "period" => (options.period, options.frequency) = (Some(value(term)?), None),
+        "freq" => (options.period, options.frequency) = (None, Some(value(term)?)),
         "time" => options.time = Some(switch(term)?),
         "call-graph" => {
             options.call_graph = Some(match &*text()? {
@@ -141,6 +159,14 @@ fn option(term: &Term, options: &mut Options) -> Resolved<bool> {
         "nr" => options.most = Some(value(term)?),
         "aux-output" => options.aux_output = switch(term)?,
         "aux-sample-size" => options.aux_sample_size = Some(small()?),
+        "aux-action" => {
+            options.aux_action = Some(match &*text()? {
+                "start-paused" => AuxAction::START_PAUSED,
+                "pause" => AuxAction::PAUSE,
+                "resume" => AuxAction::RESUME,
+                _ => return Err(wrong(term)),
+            });
+        }
         "cpu" => {
             let cpu = small()?;
             let cpus = options.cpus.get_or_insert_default();

@@ -45,7 +45,7 @@ fn event() -> impl Strategy<Value = String> {
     ];
     let modifiers = prop_oneof![
         2 => Just(String::new()),
-        1 => prop::sample::subsequence(vec!["u", "k", "h", "G", "H", "pp", "P", "I", "S", "D", "e", "W"], 0..12)
+        1 => prop::sample::subsequence(vec!["u", "k", "h", "G", "H", "pp", "P", "I", "S", "D", "e", "W", "b", "R", "X"], 0..15)
             .prop_shuffle()
             .prop_map(|letters| format!(":{}", letters.concat())),
     ];

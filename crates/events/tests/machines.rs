@@ -154,7 +154,7 @@ fn mistakes_are_answered_with_what_the_machine_has() {
         amd.complaint("cpu/event=0x1000/")
             .contains("no room for this value of the term 'event'; the largest is 0xfff")
     );
-    assert!(amd.complaint("cpu/event=xyz/").contains("wants another value"));
+    assert!(amd.complaint("cpu/event=xyz/").contains("wants a number"));
     assert_eq!(last("cqu/event=1/"), "  did you mean cpu?");
     assert!(amd.complaint("nopmu/event=1/").contains("the PMUs are amd_df, amd_l3, cpu, ibs_op, msr, power"));
     assert_eq!(last("energy-pkgs"), "  did you mean energy-pkg?");

@@ -61,11 +61,10 @@ impl RingOptions {
     }
 
     /// Maps rings of this kind with `attempt`, which gets their pages: as many as wanted, or what may be had.
-    pub(crate) fn map<T>(&self, mut attempt: impl FnMut(usize, Protection) -> Result<T>) -> Result<T> {
-        let protection = if self.overwrite { Protection::Read } else { Protection::ReadWrite };
+    pub(crate) fn map<T>(&self, mut attempt: impl FnMut(usize) -> Result<T>) -> Result<T> {
         let mut pages = self.pages.clamp(1, 1 << 24).next_power_of_two();
         loop {
-            match attempt(pages, protection) {
+            match attempt(pages) {
                 // The limit of locked memory, or of what can be had in one piece.
                 Err(error)
                     if !self.exact && pages > 1 && [Errno::EPERM, Errno::ENOMEM].contains(&error.errno()) =>
@@ -76,6 +75,11 @@ impl RingOptions {
             }
         }
     }
+}
+
+/// A ring of which nobody gives room back is one that the kernel overwrites.
+pub(crate) fn protection(overwrite: bool) -> Protection {
+    if overwrite { Protection::Read } else { Protection::ReadWrite }
 }
 
 impl SamplerBuilder {
@@ -131,7 +135,7 @@ impl SamplerBuilder {
             return Err(Error::new(Call::Open { attr: event, pid, cpu, leader: None, flags }, Errno::EINVAL));
         };
         let event = &owner.counter.handle;
-        let ring = self.ring.map(|pages, protection| Ring::map(event, pages, protection))?;
+        let ring = self.ring.map(|pages| Ring::map(event, pages, protection(self.ring.overwrite)))?;
         for other in others {
             other.counter.handle.ioctl(Request::SetOutput(Some(owner.counter.as_fd())))?;
         }

@@ -8,7 +8,7 @@ use crate::group::sibling;
 use crate::kernel::Request;
 use crate::pmu::online_cpus;
 use crate::ring::{Batch, Ring, Snapshot};
-use crate::sampler::{RingOptions, Wait};
+use crate::sampler::{RingOptions, Wait, protection};
 use crate::scope::{Scope, Slot};
 use crate::set::{SetEvent, within};
 use crate::target::Target;
@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 /// The kernel lets events of different tasks share a ring only if all are bound to its cpu (rule G31),
 /// and gives inherited events no ring otherwise (rule F1). So each task's event is opened once for every
 /// cpu.
+///
+/// An event may have its records [overwritten](SetEvent::overwrite) where others do not; there is a second ring
+/// for each cpu or thread then.
 ///
 /// Where there are several events, each record tells its own, at a place that does not depend on the event: by
 /// `ID` if all have the same fields, else by `IDENTIFIER`. One that is asked for `IDENTIFIER` has it in any case.
@@ -61,6 +64,7 @@ struct SetRing {
     ring: Ring,
     /// Index of the source that owns it.
     owner: usize,
+    overwrite: bool,
 }
 
 /// One event on one target.
@@ -117,6 +121,8 @@ impl SamplerSet {
                 }
                 let leader = group.filter(|(number, _)| event.group == Some(*number));
                 let leader = leader.map(|(_, source)| &set.sources[source].counter.handle);
+                let overwrite = event.overwrite.unwrap_or(ring.overwrite);
+                let ring = RingOptions { overwrite, ..ring };
                 let builder = prepare(event, slot, event.inheritance(scope), ring, id, leader.is_some())?;
                 let counter = match builder.open_in(leader) {
                     Ok(counter) => counter,
@@ -136,9 +142,9 @@ impl SamplerSet {
                 }
                 let (cpu, tid) = (slot.cpu(), slot.tid());
                 // A thread's events on one cpu go to the ring of that cpu.
-                let place = (cpu, tid.filter(|_| cpu.is_none()));
+                let place = (cpu, tid.filter(|_| cpu.is_none()), overwrite);
                 let ring = *rings.entry(place).or_insert_with(|| {
-                    owners.push(set.sources.len());
+                    owners.push((set.sources.len(), overwrite));
                     owners.len() - 1
                 });
                 let id = counter.id()?;
@@ -149,13 +155,16 @@ impl SamplerSet {
             return Err(error);
         }
         // All in one size: what the first took of the limit would be missing for the last.
-        set.rings = ring.map(|pages, protection| {
+        set.rings = ring.map(|pages| {
             let event = |owner: usize| &set.sources[owner].counter.handle;
-            let map = |&owner| Ok(SetRing { ring: Ring::map(event(owner), pages, protection)?, owner });
+            let map = |&(owner, overwrite)| {
+                let ring = Ring::map(event(owner), pages, protection(overwrite))?;
+                Ok(SetRing { ring, owner, overwrite })
+            };
             owners.iter().map(map).collect()
         })?;
         for (index, source) in set.sources.iter().enumerate() {
-            let owner = owners[source.ring];
+            let (owner, _) = owners[source.ring];
             if index != owner {
                 let owner = set.sources[owner].counter.as_fd();
                 source.counter.handle.ioctl(Request::SetOutput(Some(owner)))?;
@@ -189,6 +198,11 @@ impl SamplerSet {
         self.sources[self.rings[ring].owner].cpu
     }
 
+    /// Whether the oldest records of a ring give way to the newest.
+    pub fn is_overwritten(&self, ring: usize) -> bool {
+        self.rings[ring].overwrite
+    }
+
     /// Bytes of one ring.
     pub fn ring_bytes(&self) -> usize {
         self.rings.first().map_or(0, |ring| ring.ring.size())
@@ -216,7 +230,7 @@ impl SamplerSet {
 
     /// Stops an overwritten ring, copies what it holds, and lets it go on.
     pub fn snapshot(&mut self, ring: usize) -> Result<Snapshot> {
-        let SetRing { ring, owner } = &mut self.rings[ring];
+        let SetRing { ring, owner, .. } = &mut self.rings[ring];
         ring.paused_snapshot(&self.sources[*owner].counter.handle)
     }
 

@@ -24,11 +24,14 @@ pub struct SetEvent {
     /// Whether what the tasks start is measured too, in place of what the scope says. On whole cpus it means
     /// nothing.
     pub inherit: Option<bool>,
+    /// In a [`SamplerSet`](crate::SamplerSet), whether its oldest records give way to the newest, in place of
+    /// what the [`RingOptions`](crate::RingOptions) say for all.
+    pub overwrite: Option<bool>,
 }
 
 impl From<Builder> for SetEvent {
     fn from(builder: Builder) -> Self {
-        SetEvent { builder, group: None, cgroup: None, cpus: None, inherit: None }
+        SetEvent { builder, group: None, cgroup: None, cpus: None, inherit: None, overwrite: None }
     }
 }
 

@@ -360,13 +360,8 @@ fn one_refused_event_leaves_the_others() -> Outcome {
 fn where_the_first_of_a_group_is_refused_the_next_leads() -> Outcome {
     let command = Command::new("sh").args(["-c", ":"]).hold().expect("a child");
     let events = [unknown_event(), faults()?, Counter::builder(Software::TASK_CLOCK).user_only(), faults()?];
-    let events = events.map(|builder| SetEvent {
-        builder: builder.enable_on_exec(true),
-        group: Some(1),
-        cgroup: None,
-        cpus: None,
-        inherit: None,
-    });
+    let events =
+        events.map(|builder| SetEvent { group: Some(1), ..SetEvent::from(builder.enable_on_exec(true)) });
     let set = CounterSet::open(&Scope::command(&command), &events).expect("a set");
     command.release().expect("sh").wait().expect("its end");
     let leads = |index| set.counter(index, 0).map(|c| c.attr().flags.contains(AttrFlags::ENABLE_ON_EXEC));
@@ -381,13 +376,7 @@ fn where_the_first_of_a_group_is_refused_the_next_leads() -> Outcome {
 fn a_group_that_starts_by_itself_starts_whole() -> Outcome {
     // A leader of another software PMU that is already on would not take its siblings along.
     let clock = Counter::builder(Software::TASK_CLOCK).user_only();
-    let events = [clock, faults()?].map(|b| SetEvent {
-        builder: b.enabled(true),
-        group: Some(1),
-        cgroup: None,
-        cpus: None,
-        inherit: None,
-    });
+    let events = [clock, faults()?].map(|b| SetEvent { group: Some(1), ..SetEvent::from(b.enabled(true)) });
     let work = fifty_faults();
     work();
     let mut set = CounterSet::open(&Scope::threads(&[0]), &events).expect("a set");

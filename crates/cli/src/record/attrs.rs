@@ -36,8 +36,9 @@ pub(super) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error>
             builder = builder.period(0).with(|attr| attr.sample_type = sample_type);
         }
         let cgroup = request.cgroup.as_deref().map(Cgroup::open).transpose()?;
-        let (cpus, inherit) = (request.spec.cpus(), request.spec.options.inherit);
-        events.push(SetEvent { builder, group: request.group, cgroup, cpus, inherit });
+        let (cpus, options) = (request.spec.cpus(), &request.spec.options);
+        let (inherit, overwrite) = (options.inherit, options.overwrite);
+        events.push(SetEvent { builder, group: request.group, cgroup, cpus, inherit, overwrite });
     }
     let tracker = if on_exec { 0 } else { events.len() };
     if !on_exec {
@@ -127,7 +128,10 @@ fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     let usual = if counts_one_by_one(request) && !plan.rate_given { Rate::Period(1) } else { plan.rate };
     let rate = terms::rate(plan, &request.spec).unwrap_or(usual);
     let how = terms::chains(plan, &request.spec);
-    let mut sample = SampleType::IP | SampleType::TID | SampleType::TIME;
+    let mut sample = SampleType::IP | SampleType::TID;
+    if request.spec.options.time != Some(false) {
+        sample |= SampleType::TIME;
+    }
     builder = match rate {
         Rate::Frequency(hz) => {
             sample |= SampleType::PERIOD;
@@ -166,7 +170,8 @@ fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     if let Some(entries) = request.spec.options.max_stack {
         builder = builder.with(|attr| attr.sample_max_stack = entries);
     }
-    let branches = plan.branches | terms::branches(&request.spec).unwrap_or_default();
+    let builder = terms::aux(builder, &request.spec);
+    let branches = terms::branches(plan, &request.spec).unwrap_or_default();
     if branches.is_empty() { Some(builder) } else { Some(builder.with(|attr| branch_stack(attr, branches))) }
 }
 

@@ -219,6 +219,13 @@ impl Plan {
             });
             whom = Whom::Cpus(online_cpus());
         }
+        let events = requests(args)?;
+        if follow.is_some() && events.iter().any(|request| request.spec.options.time == Some(false)) {
+            return Err(Failure::usage(
+                "--follow goes by the times of samples: the term time=0 takes them away",
+            ));
+        }
+        remarks.extend(events.iter().filter_map(|request| terms::remark(&request.spec)));
         // What was asked for in detail is asked of the kernel as perf does; and others on the machine are not
         // interrupted more often, or with more to do, than by a recording of perf.
         let may_follow = whom == Whom::Command
@@ -233,7 +240,7 @@ impl Plan {
             follow,
             may_follow,
             command: args.command.clone(),
-            events: requests(args)?,
+            events,
             default_events: args.selection.lists.is_empty(),
             rate,
             rate_given: args.count.is_some() || args.frequency.is_some(),
@@ -352,6 +359,7 @@ fn requests(args: &Args) -> Result<Vec<Request>, Failure> {
         requests
             .push(Request::new(EventSpec { precise: Precise::Most, ..EventSpec::new("cycles:P", source) }));
     }
+    terms::join_tracers(&mut requests)?;
     if args.group {
         requests.iter_mut().for_each(|request| (request.group, request.weak) = (Some(0), false));
     }

@@ -138,7 +138,7 @@ impl<'a> Session<'a> {
             }
             (None, path) => Target::create(plan, &path.unwrap_or_default(), &events)?,
         };
-        let (tally, before) = (Tally::default(), Sums::default());
+        let (tally, before) = (Tally::of(plan), Sums::default());
         let mut session = Session {
             plan,
             opened,
@@ -353,14 +353,18 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// The rings of which the oldest records give way.
+    fn overwritten(&self) -> Vec<usize> {
+        (0..self.opened.set.rings()).filter(|&ring| self.opened.set.is_overwritten(ring)).collect()
+    }
+
     /// Moves what the rings hold to the output, each ring once.
     fn drain(&mut self) -> Result<(), Failure> {
-        if self.plan.overwrite {
-            return Ok(());
-        }
         let mut result = Ok(());
         let mut any = false;
-        for ring in 0..self.opened.set.rings() {
+        // What is overwritten is written last: until then nothing is known to be complete.
+        let overwritten = self.overwritten();
+        for ring in (0..self.opened.set.rings()).filter(|ring| !overwritten.contains(ring)) {
             let batch = self.opened.set.batch(ring);
             let (first, second) = batch.take_bytes();
             if first.is_empty() && second.is_empty() {
@@ -385,7 +389,7 @@ impl<'a> Session<'a> {
             any = follow.round_is_over();
         }
         self.tally.programs.drain(..).for_each(|id| self.programs.add(id));
-        if any {
+        if any && overwritten.is_empty() {
             result = result.and_then(|()| self.target.writer.tool(Tool::FinishedRound));
             if self.target.path.is_none() {
                 // Whoever reads the pipe wants to see it.
@@ -397,11 +401,14 @@ impl<'a> Session<'a> {
 
     /// Copies what rings that overwrite themselves hold and no snapshot before had, oldest first.
     fn snapshot(&mut self) -> Result<(), Failure> {
+        if self.overwritten().is_empty() {
+            return Ok(());
+        }
         // What the files before told about tasks holds for this one too.
         let told = std::mem::take(&mut self.told);
         let mut result = self.target.writer.records(&[&told]);
         self.told = told;
-        for ring in 0..self.opened.set.rings() {
+        for ring in self.overwritten() {
             let snapshot = self.opened.set.snapshot(ring)?;
             let mut records: Vec<_> = snapshot.fresh().collect();
             records.reverse();
@@ -433,17 +440,14 @@ impl<'a> Session<'a> {
     /// Goes on in a new file.
     fn switch(&mut self) -> Result<(), Failure> {
         let path = self.target.path.clone().unwrap_or_default();
-        if self.plan.overwrite {
-            self.snapshot()?;
-        } else {
-            self.drain()?;
-        }
+        self.drain()?;
+        self.snapshot()?;
         self.before = self.sums();
         let pid = self.child.as_ref().map(RunningCommand::pid);
         // The old file has to have its last name before the new one takes the first.
         self.complete(true)?;
         self.target = Target::create(self.plan, &path, &self.events)?;
-        self.tally = Tally::default();
+        self.tally = Tally::of(self.plan);
         self.begin(pid, false)
     }
 }

@@ -1,6 +1,7 @@
 //! What goes by on the way from a ring to the file: how many samples, what was lost, from when to when,
 //! and which files were mapped. Headers are looked at in place; only maps are taken apart.
 
+use super::plan::Plan;
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{
     BpfEventType, Decoded, Header, Misc, MmapFile, RawRecord, Record, RecordFormat, RecordType,
@@ -12,6 +13,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) samples: u64,
+    /// Some samples do not tell when they were taken.
+    untimed: bool,
     /// Records that found no room in a ring, as the kernel's own records tell.
     pub(super) lost: u64,
     /// Samples that the hardware lost.
@@ -31,6 +34,12 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// Of nothing yet.
+    pub(super) fn of(plan: &Plan) -> Self {
+        let untimed = plan.events.iter().any(|request| request.spec.options.time == Some(false));
+        Tally { untimed, ..Tally::default() }
+    }
+
     /// Looks at records as they lie in a ring, in two parts, and says how many bytes are whole records.
     pub(super) fn look(&mut self, first: &[u8], second: &[u8], format: &RecordFormat) -> usize {
         let total = first.len() + second.len();
@@ -55,7 +64,7 @@ impl Tally {
             if kind == RecordType::SAMPLE {
                 self.samples += 1;
                 last_sample = Some((header, at));
-                if self.first_ns.is_none() {
+                if self.first_ns.is_none() && !self.untimed {
                     self.first_ns = with_body(first, second, header, at, |raw| format.time_of(&raw));
                 }
             } else {
@@ -63,7 +72,7 @@ impl Tally {
             }
             at += size;
         }
-        if let Some((header, at)) = last_sample {
+        if let (Some((header, at)), false) = (last_sample, self.untimed) {
             let time = with_body(first, second, header, at, |raw| format.time_of(&raw));
             self.last_ns = self.last_ns.max(time);
             self.first_ns = self.first_ns.min(time.or(self.first_ns));

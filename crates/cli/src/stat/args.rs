@@ -161,6 +161,10 @@ pub(crate) struct Args {
     #[arg(short = 'A', long, group = "aggregation")]
     pub(super) no_aggr: bool,
 
+    /// Of events with the term percore, show the sum over the threads of a core in the row of each cpu
+    #[arg(long, requires = "no_aggr")]
+    pub(super) percore_show_thread: bool,
+
     /// A row for each PMU where one name stands for several, such as uncore_imc; with -A too
     #[arg(long)]
     pub(super) no_merge: bool,

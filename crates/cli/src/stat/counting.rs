@@ -71,7 +71,13 @@ impl Counting {
             let builder = builder.enable_on_exec(on_exec).with(as_perf);
             // On whole cpus it means nothing; perf sets it there too.
             let inherit = (plan.inherit && matches!(plan.whom, Whom::Cpus { .. })).then_some(true);
-            wanted.push(SetEvent { builder, group: *group, cgroup, cpus: spec.cpus(), inherit });
+            wanted.push(SetEvent {
+                group: *group,
+                cgroup,
+                cpus: spec.cpus(),
+                inherit,
+                ..SetEvent::from(builder)
+            });
         }
         let mut set = CounterSet::open(&scope, &wanted)?;
         // Weak groups of which a member was refused are opened again, in single events.
@@ -285,6 +291,17 @@ pub(super) fn add(a: Reading, b: Reading) -> Reading {
         raw: a.raw.wrapping_add(b.raw),
         enabled_ns: a.enabled_ns + b.enabled_ns,
         running_ns: a.running_ns + b.running_ns,
+    }
+}
+
+/// What becomes of two parts of one count, run by run. What one of them does not count, the other does.
+pub(super) fn together(a: Outcome, b: Outcome) -> Outcome {
+    match (a, b) {
+        (Outcome::Counted(a), Outcome::Counted(b)) => {
+            Outcome::Counted(a.into_iter().zip(b).map(|(a, b)| add(a, b)).collect())
+        }
+        (Outcome::Missing(_), counted @ Outcome::Counted(_)) => counted,
+        (known, Outcome::Missing(_)) => known,
     }
 }
 

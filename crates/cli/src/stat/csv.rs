@@ -38,6 +38,10 @@ fn prefix(report: &Report, row: &Row, separator: &str) -> String {
     }
     match row.place {
         Place::Everywhere => {}
+        // Of an event that is counted by core among others by cpu.
+        Place::Core { .. } if report.aggregation == Aggregation::Cpu => {
+            prefix += &(compat::place(&row.place) + separator);
+        }
         Place::Core { .. } | Place::Die { .. } | Place::Socket(_) | Place::Node(_) => {
             let _ =
                 write!(prefix, "{}{separator}{}{separator}", compat::place(&row.place), compat::cpus(row));

@@ -5,7 +5,7 @@
 //! empty unit. Who reads perf's output knows both; for anybody else there is `--json`.
 
 use super::compat::{self, PerfMetric};
-use super::model::{Event, Place, Report, Row};
+use super::model::{Aggregation, Event, Place, Report, Row};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -66,7 +66,11 @@ fn prefix(report: &Report, row: &Row) -> String {
         let _ = write!(prefix, "\"interval\" : {seconds}.{rest:09}, ");
     }
     let place = |key: &str, name: String| format!("\"{key}\" : {}, ", Value::from(name));
-    let number = format!("\"aggregate-number\" : {}, ", compat::cpus(row));
+    let number = match report.aggregation {
+        // Of an event that is counted by core among others by cpu.
+        Aggregation::Cpu => String::new(),
+        _ => format!("\"aggregate-number\" : {}, ", compat::cpus(row)),
+    };
     match &row.place {
         Place::Everywhere => {}
         Place::Cpu(cpu) => prefix += &place("cpu", cpu.to_string()),

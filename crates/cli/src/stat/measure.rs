@@ -8,6 +8,7 @@ use super::model::{
     Event, Exit, Interval, Missing, MissingKind, Outcome, Place, Report, Row, Run, Subject, Usage,
 };
 use super::output::Output;
+use super::percore;
 use super::plan::{Plan, Whom};
 use super::recorder::{Destination, Recorder};
 use crate::common::child::{self, processes_are_gone, threads_are_gone};
@@ -331,7 +332,7 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
                     let outcome = explain_pinned(plan, spec, outcome);
                     Row { place, targets, outcome }
                 };
-                places.zip(outcomes).map(row).collect()
+                percore::rows(plan, spec, places.zip(outcomes).map(row).collect())
             }
             Source::Tool(tool) => tool_rows(tool, counting.places(), &run),
         };

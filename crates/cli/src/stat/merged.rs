@@ -2,7 +2,7 @@
 //! as one: its counts are added.
 
 use super::counting;
-use super::model::{Event, Outcome, Row};
+use super::model::{Event, Outcome};
 use super::plan::Plan;
 
 /// The events with those merged that belong together, and where each of the plan's events has gone.
@@ -35,22 +35,12 @@ pub(super) fn events(plan: &Plan, events: Vec<Event>) -> (Vec<Event>, Vec<usize>
 fn add(sum: &mut Event, event: Event) {
     for row in event.rows {
         match sum.rows.iter_mut().find(|own| own.place == row.place) {
-            Some(own) => add_row(own, row),
+            Some(own) => {
+                let outcome = std::mem::replace(&mut own.outcome, Outcome::Counted(Vec::new()));
+                own.outcome = counting::together(outcome, row.outcome);
+            }
             None => sum.rows.push(row),
         }
-    }
-}
-
-fn add_row(own: &mut Row, row: Row) {
-    match (&mut own.outcome, row.outcome) {
-        (Outcome::Counted(sums), Outcome::Counted(readings)) => {
-            for (sum, reading) in sums.iter_mut().zip(readings) {
-                *sum = counting::add(*sum, reading);
-            }
-        }
-        // What one of them does not count, others do.
-        (outcome @ Outcome::Missing(_), counted @ Outcome::Counted(_)) => *outcome = counted,
-        (_, Outcome::Missing(_)) => {}
     }
 }
 

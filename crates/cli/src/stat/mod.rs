@@ -21,6 +21,7 @@ mod metrics;
 mod model;
 mod number;
 mod output;
+mod percore;
 mod plan;
 mod playback;
 mod recorder;

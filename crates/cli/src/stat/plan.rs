@@ -39,6 +39,7 @@ pub(super) struct Plan {
     pub(super) scale: bool,
     /// An event of several PMUs is one.
     pub(super) merge: bool,
+    pub(super) per_core: PerCore,
     /// Shell commands before and after each run.
     pub(super) pre: Option<OsString>,
     pub(super) post: Option<OsString>,
@@ -58,6 +59,15 @@ pub(super) enum Whom {
         cpus: Vec<u32>,
         all: bool,
     },
+}
+
+/// Where the sum over the threads of a core is shown, of events with the term `percore`, if cpus have rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PerCore {
+    /// In a row of its own.
+    Row,
+    /// In the row of each of them.
+    EachThread,
 }
 
 /// An event to count.
@@ -119,6 +129,7 @@ impl Plan {
             inherit: !args.no_inherit,
             scale: !args.no_scale,
             merge: !args.no_merge && !args.no_aggr,
+            per_core: if args.percore_show_thread { PerCore::EachThread } else { PerCore::Row },
             pre: args.pre.clone(),
             post: args.post.clone(),
             sync: args.sync,
@@ -146,6 +157,7 @@ impl Plan {
             inherit: true,
             scale: true,
             merge: false,
+            per_core: PerCore::Row,
             pre: None,
             post: None,
             sync: false,
@@ -337,17 +349,23 @@ fn only_counted(spec: &EventSpec) -> Result<(), Failure> {
     let kept = Options {
         period: spec.options.period,
         proposed_period: spec.options.proposed_period,
+        per_core: spec.options.per_core,
         cpus: spec.options.cpus.clone(),
         driver: spec.options.driver.clone(),
         ..Options::default()
     };
+    let name = &spec.name;
+    if spec.retire_latency {
+        return Err(Failure::usage(format_args!(
+            "{name}: retire latencies (modifier R) are not counted but sampled: perfuse record -W"
+        )));
+    }
     if spec.options == kept {
         return Ok(());
     }
-    let name = &spec.name;
     Err(Failure::usage(format_args!(
-        "{name}: of the terms that are not the PMU's, counting takes name, period and cpu; the others are for \
-         perfuse record"
+        "{name}: of the terms that are not the PMU's, counting takes name, period, percore and cpu; the others are \
+         for perfuse record"
     )))
 }
 

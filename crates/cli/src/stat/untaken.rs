@@ -18,10 +18,6 @@ impl Table for OfStat {
         )
         .maybe_value(),
         Option::refused(
-            "percore-show-thread",
-            "there is no term percore; --per-core sums up the cpus of a core, and -A shows each",
-        ),
-        Option::refused(
             "hybrid-merge",
             "each kind of core has a row of its own, since their counts mean different things",
         ),

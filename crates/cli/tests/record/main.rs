@@ -62,6 +62,8 @@ suite! {
     periods_and_several_events,
     a_file_follows_a_file,
     an_overwritten_ring_keeps_the_newest,
+    one_event_is_overwritten_and_another_is_not,
+    samples_of_one_event_tell_no_time,
     an_old_recording_is_kept,
     ctrl_c_completes_the_file,
     a_killed_recorder_leaves_a_readable_file,

@@ -69,6 +69,44 @@ pub(super) fn an_overwritten_ring_keeps_the_newest() -> Outcome {
     Ok(())
 }
 
+pub(super) fn one_event_is_overwritten_and_another_is_not() -> Outcome {
+    let folder = Folder::new("one-overwritten");
+    let file = folder.file("d");
+    let long = [BUSY; 3].join("; ");
+    for (options, list, overwritten) in [
+        (&["-m", "1"][..], "dummy,cpu-clock/overwrite,period=100000/", true),
+        // Room enough for a reader that is late.
+        (&["-m", "128", "--overwrite"], "dummy,cpu-clock/no-overwrite,period=100000/", false),
+    ] {
+        recorded(&file, &[options, &["-e", list, "sh", "-c", &long]].concat());
+        let found = samples(&file);
+        // A page of each cpu does not hold what is written all the time.
+        assert_eq!(found < 400, overwritten, "{list}: {found}");
+        assert!(found > 20, "{list}: {found}");
+        assert_eq!(perf_counts(&file, "SAMPLE")?, found);
+    }
+    Ok(())
+}
+
+pub(super) fn samples_of_one_event_tell_no_time() -> Outcome {
+    let folder = Folder::new("untimed");
+    let file = folder.file("d");
+    for list in ["cpu-clock/time=0/,faults", "faults,cpu-clock/time=0/"] {
+        recorded(&file, &["-F", "997", "-e", list, "sh", "-c", BUSY]);
+        assert_eq!(perf_counts(&file, "SAMPLE")?, samples(&file), "{list}");
+        let mut script = Command::new(program());
+        let output = script.args(["script", "-i"]).arg(&file).output().expect("it starts");
+        let shown = text(&output.stdout);
+        let of = |name: &str| shown.lines().filter(|line| line.contains(name)).collect::<Vec<_>>();
+        let is_time = |word: &str| word.strip_suffix(':').is_some_and(|word| word.parse::<f64>().is_ok());
+        let timed = |line: &&str| line.split_whitespace().any(is_time);
+        let clock = of("cpu-clock");
+        assert!(!clock.is_empty() && !clock.iter().any(timed), "{list}: {shown}");
+        assert!(of("faults").iter().all(timed), "{list}: {shown}");
+    }
+    Ok(())
+}
+
 pub(super) fn an_old_recording_is_kept() -> Outcome {
     let folder = Folder::new("old");
     recorded(&folder.file("d"), &["true"]);

@@ -226,7 +226,6 @@ pub(super) fn what_is_refused_says_what_to_do() -> Outcome {
     for (option, why) in [
         ("--smi-cost", "msr/aperf/"),
         ("--iostat", "perfuse list pmu"),
-        ("--percore-show-thread", "--per-core"),
         ("--hybrid-merge", "row of its own"),
         ("--cputype=nonsense", "no cores with a PMU called 'nonsense'"),
     ] {

@@ -66,12 +66,10 @@ impl Session<'_> {
     /// The recording is over.
     pub(super) fn end(mut self, status: Option<ExitStatus>) -> Result<ExitCode, Failure> {
         self.opened.set.disable()?;
-        if self.plan.overwrite {
-            self.snapshot()?;
-        }
         // Once more after everything is off.
         self.drain()?;
         self.drain()?;
+        self.snapshot()?;
         let counted = self.counted()?;
         let mut sums = self.sums();
         sums.lost = sums.lost.max(counted.lost) + self.tally.lost_samples;
