@@ -13,6 +13,7 @@ mod text;
 mod untaken;
 
 use crate::common::events;
+use crate::common::kernel::is_embedded;
 use crate::common::tables::EventsDir;
 use crate::exit::{Failure, Result};
 use crate::recording::untaken::Untaken;
@@ -81,7 +82,10 @@ pub(crate) fn completions(list: &str, metrics: bool) -> Vec<String> {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
     args.events_dir.decide()?;
-    let machine = events::machine();
+    let mut machine = events::machine();
+    if !is_embedded() {
+        machine.beside = &[];
+    }
     let depth = if args.verbose || args.json { Depth::Encodings } else { Depth::Names };
     let wanted = select::Wanted::new(&args.words);
     let on_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();

@@ -21,6 +21,11 @@ use std::process::ExitCode;
                   cannot be served, 126 and 127 if it cannot be executed or found."
 )]
 pub(crate) struct Args {
+    /// Count the tool's events `instructions:u` by stopping after each instruction: exact, and thousands of times
+    /// slower
+    #[arg(long)]
+    single_step: bool,
+
     /// The tool and its arguments
     #[arg(value_name = "TOOL", trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     tool: Vec<OsString>,
@@ -28,7 +33,8 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
-    let status = intercept::run(&args.tool[0], &args.tool).map_err(|error| {
+    let options = intercept::Options { single_step: args.single_step };
+    let status = intercept::run_with(&args.tool[0], &args.tool, options).map_err(|error| {
         let failure = Failure::new(format_args!("{}: {error}", args.tool[0].to_string_lossy()));
         match error {
             Error::Start(Errno::ENOENT) => failure.with_status(NOT_FOUND),

@@ -17,11 +17,28 @@ pub struct Machine {
     pub tracefs: Tracefs,
     /// Its PMUs.
     pub sysfs: Sysfs,
+    /// PMUs that it has beside those.
+    pub beside: &'static [OwnPmu],
     /// Finds where in its file a probe is.
     pub finder: Option<ProbeFinder>,
     /// What its vendor tells about its events, beyond what its kernel does.
     #[cfg(feature = "tables")]
     pub tables: Option<TableSource>,
+}
+
+/// A PMU that sysfs does not show: of another implementation of perf_events than Linux'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnPmu {
+    /// Its name.
+    pub name: &'static str,
+    /// `attr.type` of its events.
+    pub type_: u32,
+    /// Its terms, and where they go.
+    pub format: &'static [(&'static str, &'static str)],
+    /// The events that it names, with their terms.
+    pub events: &'static [(&'static str, &'static str)],
+    /// A sentence about them.
+    pub description: &'static str,
 }
 
 /// Finds where in its file a probe is: each place, but for the type. Reading programs is not the business of this
@@ -37,6 +54,10 @@ impl Machine {
     pub fn new() -> Self {
         Self::default()
     }
+
+    fn own(&self, pmu: &str) -> Option<&'static OwnPmu> {
+        self.beside.iter().find(|own| own.name == pmu)
+    }
 }
 
 impl Catalogue for Machine {
@@ -49,11 +70,20 @@ impl Catalogue for Machine {
     }
 
     fn pmus(&self) -> Result<Vec<String>, Refusal> {
-        self.sysfs.pmus()
+        let mut all = match self.sysfs.pmus() {
+            Err(refusal) if self.beside.is_empty() => return Err(refusal),
+            all => all.unwrap_or_default(),
+        };
+        all.extend(self.beside.iter().map(|own| own.name.into()));
+        all.sort();
+        Ok(all)
     }
 
     fn pmu(&self, name: &str) -> Result<Pmu, Refusal> {
-        self.sysfs.pmu(name)
+        match self.own(name) {
+            Some(own) => Ok(Pmu { type_: own.type_, ..Pmu::default() }),
+            None => self.sysfs.pmu(name),
+        }
     }
 
     fn cores(&self) -> Vec<String> {
@@ -61,14 +91,21 @@ impl Catalogue for Machine {
     }
 
     fn format(&self, pmu: &str, term: &str) -> Option<Format> {
-        self.sysfs.format(pmu, term)
+        let Some(own) = self.own(pmu) else { return self.sysfs.format(pmu, term) };
+        own.format.iter().find(|(name, _)| *name == term).and_then(|(_, place)| Format::parse(place))
     }
 
     fn formats(&self, pmu: &str) -> Vec<String> {
-        self.sysfs.formats(pmu)
+        let Some(own) = self.own(pmu) else { return self.sysfs.formats(pmu) };
+        own.format.iter().map(|&(name, _)| name.into()).collect()
     }
 
     fn pmu_event(&self, pmu: &str, name: &str) -> Option<PmuEvent> {
+        if let Some(own) = self.own(pmu) {
+            let (_, terms) = own.events.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
+            let (terms, description) = ((*terms).into(), own.description.into());
+            return Some(PmuEvent { terms, description, ..PmuEvent::default() });
+        }
         let own = self.sysfs.event(pmu, name);
         #[cfg(feature = "tables")]
         if let Some(tables) = self.tables.and_then(|source| source()) {
@@ -84,6 +121,9 @@ impl Catalogue for Machine {
     }
 
     fn pmu_events(&self, pmu: &str) -> Vec<String> {
+        if let Some(own) = self.own(pmu) {
+            return own.events.iter().map(|&(name, _)| name.into()).collect();
+        }
         let own = self.sysfs.events(pmu);
         #[cfg(feature = "tables")]
         if let Some(tables) = self.tables.and_then(|source| source()) {

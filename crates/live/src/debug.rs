@@ -50,17 +50,28 @@ pub(crate) fn hit(tid: Tid, armed: &[Spot]) -> Vec<usize> {
     info.and_then(|info| arch::hit(tid, &info, armed)).unwrap_or_default()
 }
 
+/// A stopped tracee goes on to the first of these places; what is armed is watched again then.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn run_to(tid: Tid, places: &[u64], armed: &[Spot]) -> Result<(), Errno> {
+    let spot = |&addr: &u64| Spot { kind: Breakpoint::X, addr, len: 4 };
+    arm(tid, &places.iter().map(spot).collect::<Vec<_>>())?;
+    let ran = remote::run(tid);
+    arm(tid, armed)?;
+    ran
+}
+
 /// Whether debug registers can be used: `Err` where they cannot be written, or what is written to them is
 /// without effect, as in gVisor. Found out once, with a process that is made for it.
 pub(crate) fn works() -> Result<(), Errno> {
     static WORKS: OnceLock<Result<(), Errno>> = OnceLock::new();
-    *WORKS.get_or_init(try_out)
+    *WORKS.get_or_init(|| try_out(try_on))
 }
 
-/// What the process that tries them out shares with this one.
+/// What a process that something is tried out with shares with this one.
 #[derive(Default)]
-struct Trial {
-    go: AtomicU32,
+pub(crate) struct Trial {
+    /// Until it is one the process waits; then it ends.
+    pub(crate) go: AtomicU32,
     watched: AtomicU64,
 }
 
@@ -75,7 +86,8 @@ extern "C" fn trial(argument: *mut libc::c_void) -> libc::c_int {
     0
 }
 
-fn try_out() -> Result<(), Errno> {
+/// Tries something out with a process that is made for it, and is traced and stopped.
+pub(crate) fn try_out(trial_of: fn(Tid, &Trial) -> Result<(), Errno>) -> Result<(), Errno> {
     let shared = Box::new(Trial::default());
     let mut stack = vec![0u128; 1 << 10];
     let top = stack.as_mut_ptr_range().end;
@@ -87,7 +99,7 @@ fn try_out() -> Result<(), Errno> {
     if child == -1 {
         return Err(ptrace::last());
     }
-    let tried = try_on(child, &shared);
+    let tried = stop(child).and_then(|()| trial_of(child, &shared));
     // SAFETY: plain numbers; it is our child, and has not been waited for.
     unsafe { libc::kill(child, libc::SIGKILL) };
     loop {
@@ -105,12 +117,16 @@ fn try_out() -> Result<(), Errno> {
     tried
 }
 
-fn try_on(child: Tid, trial: &Trial) -> Result<(), Errno> {
+fn stop(child: Tid) -> Result<(), Errno> {
     ptrace::seize(child, EXITKILL)?;
     ptrace::interrupt(child)?;
     while remote::wait_for(child)? != Status::Event(ptrace::EVENT_STOP) {
         ptrace::resume(child, Resume::Continue(0))?;
     }
+    Ok(())
+}
+
+fn try_on(child: Tid, trial: &Trial) -> Result<(), Errno> {
     let addr = trial.watched.as_ptr() as u64;
     let spot = Spot { kind: Breakpoint::W, addr, len: 8 };
     arm(child, &[spot])?;

@@ -45,6 +45,8 @@ pub use perfuse_engine as engine;
 mod build_id;
 mod clock;
 mod debug;
+#[cfg(any(test, target_arch = "aarch64"))]
+mod exclusive;
 pub mod intercept;
 pub mod machine;
 pub mod memory;
@@ -53,6 +55,7 @@ pub mod proc;
 pub mod ptrace;
 pub mod regs;
 pub mod remote;
+pub mod step;
 pub mod supervisor;
 mod text;
 mod width;

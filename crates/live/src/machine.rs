@@ -15,6 +15,7 @@ use crate::moment::{Somewhere, Stopped};
 use crate::proc::{self, Reading, Wanted};
 use crate::ptrace::Tid;
 use crate::regs::ARCH;
+use crate::step;
 use crate::world::{View, World};
 use perfuse_abi::{AttrFlags, Errno, EventType, OpenFlags, Software};
 use perfuse_engine::{
@@ -25,6 +26,7 @@ use std::sync::Arc;
 
 mod maps;
 mod probes;
+mod steps;
 mod watches;
 
 pub(crate) use watches::Watched;
@@ -58,6 +60,8 @@ struct Known {
     last_tick: u64,
     /// What is watched whenever it runs.
     watches: Vec<Watched>,
+    /// Its instructions, if they are counted one by one.
+    walk: steps::Walk,
 }
 
 /// The engine with its tasks.
@@ -74,6 +78,7 @@ pub struct Machine {
     period_changed: bool,
     heard: watches::Heard,
     places: Option<probes::Places>,
+    walks: steps::Walks,
     /// Once an event asks for them.
     build_ids: Option<BuildIds>,
     last_task: u64,
@@ -109,6 +114,7 @@ impl Machine {
             debug_assert!(registered.is_ok(), "its type has just become free");
         }
         let places = probes::Places::new(&mut engine);
+        let walks = steps::Walks::new(&mut engine);
         // One's own tasks with the kernel's part of their counts, and nothing beyond (section B).
         let set = engine.set_sysctl(Sysctl::PerfEventParanoid, "1");
         debug_assert!(set.is_ok(), "every number is allowed");
@@ -124,6 +130,7 @@ impl Machine {
             period_changed: false,
             heard: watches::Heard::default(),
             places,
+            walks,
             build_ids: None,
             last_task: 0,
             cpus,
@@ -180,9 +187,9 @@ impl Machine {
         let task = TaskId(self.last_task);
         let own = pid == std::process::id() as Tid;
         let files = proc::Files::new(pid, tid);
-        let watches = Vec::new();
-        let known =
-            Known { pid, tid, own, files, told, stops: 0, period: None, seen_on: 0, last_tick: 0, watches };
+        let (watches, walk) = (Vec::new(), steps::Walk::default());
+        let (stops, period, seen_on, last_tick) = (0, None, 0, 0);
+        let known = Known { pid, tid, own, files, told, stops, period, seen_on, last_tick, watches, walk };
         self.tasks.insert(task, known);
         self.world.by_tid.insert(tid, task);
         task
@@ -355,7 +362,8 @@ impl Machine {
         if ticks {
             known.last_tick = now;
         }
-        if ran == 0 && minor + major + switches + migrations == 0 && stopped.is_none() {
+        let counts = minor + major + switches + migrations + known.walk.untold;
+        if ran == 0 && counts == 0 && stopped.is_none() {
             return;
         }
         self.engine.place(cpu, now.saturating_sub(ran), Some(task));
@@ -372,6 +380,7 @@ impl Machine {
                 self.engine.software(cpu, now, which, count, 0, place);
             }
         }
+        self.tell_steps(task, cpu, now, stopped);
         if let Some(stopped) = stopped {
             if ticks {
                 self.engine.tick(cpu, now);
@@ -381,6 +390,7 @@ impl Machine {
             }
         }
         self.note_watches(task);
+        self.note_steps(task);
         self.engine.place(cpu, now, None);
         self.note_period(task);
     }
@@ -396,6 +406,7 @@ impl Machine {
         self.engine.place(cpu, now, Some(task));
         act(&mut self.engine, cpu);
         self.note_watches(task);
+        self.note_steps(task);
         self.engine.place(cpu, now, None);
         self.note_period(task);
     }
@@ -450,6 +461,7 @@ impl Machine {
             // A switch is not heard of, only how many there were.
             _ if flags.contains(AttrFlags::CONTEXT_SWITCH) => Some(Errno::EOPNOTSUPP),
             _ if type_ == EventType::BREAKPOINT && debug::works().is_err() => Some(Errno::ENOENT),
+            _ if type_ == step::TYPE && step::works().is_err() => Some(Errno::ENOENT),
             _ if !software => None,
             Software::CPU_CLOCK | Software::TASK_CLOCK | Software::DUMMY => None,
             // gVisor shows zeros.
@@ -476,7 +488,7 @@ impl Machine {
         let own = target.is_some_and(|target| self.tasks.get(&target).is_some_and(|known| known.own));
         // Nobody would hear of traps of our own threads.
         let probe = self.places.as_ref().is_some_and(|places| places.type_ == type_);
-        let sets_traps = probe || type_ == EventType::BREAKPOINT;
+        let sets_traps = probe || [EventType::BREAKPOINT, EventType::HARDWARE, step::TYPE].contains(&type_);
         let refused = refused.or((own && sets_traps).then_some(Errno::EOPNOTSUPP));
         let probe = self.place_probe(caller, attr)?;
         target.into_iter().for_each(|target| self.update(target));

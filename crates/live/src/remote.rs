@@ -167,7 +167,7 @@ impl Calls {
     /// One call. The answer is its, or its errno; arguments in memory are as wide as the program.
     pub fn call(&self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
         self.before.calling(self.site, call, arguments)?.give(self.tid)?;
-        step_over(self.tid)?;
+        to_trap(self.tid, Resume::Step(0))?;
         match Registers::of(self.tid)?.result() {
             error @ -4095..=-1 => Err(Errno(-error as i32)),
             answer => Ok(answer as u64),
@@ -186,6 +186,16 @@ impl Drop for Calls {
 /// A tracee, stopped outside of any system call, does the next instruction, which is none that calls the
 /// system. Signals come thereafter. `ESRCH`: it died.
 pub(crate) fn step(tid: Tid) -> Result<(), Errno> {
+    undisturbed(tid, Resume::Step(0))
+}
+
+/// The same up to a trap that has been set for it.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn run(tid: Tid) -> Result<(), Errno> {
+    undisturbed(tid, Resume::Continue(0))
+}
+
+fn undisturbed(tid: Tid, how: Resume) -> Result<(), Errno> {
     let mask = ptrace::signal_mask(tid)?;
     // What the instruction itself raises is forced, and must find its handler.
     const FAULTS: u64 = 1 << (libc::SIGTRAP - 1)
@@ -194,7 +204,7 @@ pub(crate) fn step(tid: Tid) -> Result<(), Errno> {
         | 1 << (libc::SIGFPE - 1)
         | 1 << (libc::SIGILL - 1);
     ptrace::set_signal_mask(tid, !FAULTS | mask & FAULTS & !(1 << (libc::SIGTRAP - 1)))?;
-    let stepped = step_over(tid);
+    let stepped = to_trap(tid, how);
     ptrace::set_signal_mask(tid, mask)?;
     match stepped {
         // It is told again where it happens, without us.
@@ -203,10 +213,10 @@ pub(crate) fn step(tid: Tid) -> Result<(), Errno> {
     }
 }
 
-/// One instruction.
-fn step_over(tid: Tid) -> Result<(), Errno> {
+/// On to the next trap.
+fn to_trap(tid: Tid, how: Resume) -> Result<(), Errno> {
     loop {
-        ptrace::resume(tid, Resume::Step(0))?;
+        ptrace::resume(tid, how)?;
         match wait_for(tid)? {
             Status::Signal(libc::SIGTRAP) => return Ok(()),
             // A stop of the whole process, which is told again once signals can come.

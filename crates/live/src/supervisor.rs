@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod bell;
 mod probe;
+mod step;
 mod watch;
 
 pub use bell::Bell;
@@ -103,11 +104,14 @@ struct Tracee {
     armed: Vec<Watched>,
     /// What they are to watch from its next stop on.
     to_arm: Option<Vec<Watched>>,
+    /// Whether it stops after each instruction.
+    pace: step::Pace,
 }
 
 impl Tracee {
     fn new(pid: Tid) -> Self {
-        Tracee { pid, stopped: false, interrupted: false, armed: Vec::new(), to_arm: None }
+        let (armed, pace) = (Vec::new(), step::Pace::default());
+        Tracee { pid, stopped: false, interrupted: false, armed, to_arm: None, pace }
     }
 }
 
@@ -132,6 +136,8 @@ pub struct Supervisor {
     affinity: Affinity,
     /// How many tracees are sampled.
     sampled: usize,
+    /// How many are stepped.
+    paced: usize,
     /// Where the next tick begins to look for those who run.
     from: Tid,
 }
@@ -156,6 +162,7 @@ impl Supervisor {
             ticker: Ticker::new()?,
             affinity: Affinity::new(),
             sampled: 0,
+            paced: 0,
             from: 0,
         })
     }
@@ -221,9 +228,14 @@ impl Supervisor {
     /// Lets a tracee go on that a front end made [stay](Next::Stay).
     pub fn resume(&mut self, tid: Tid, how: Resume) {
         self.update_text(tid);
+        #[cfg(target_arch = "aarch64")]
+        if how == Resume::Continue(0) {
+            self.pass_exclusive(tid);
+        }
         if let Some(tracee) = self.tracees.get_mut(&tid) {
             tracee.arm(tid);
             tracee.stopped = false;
+            let how = tracee.stride(tid, how, self.options);
             // One that was killed meanwhile tells so soon.
             let _ = ptrace::resume(tid, how);
         }
@@ -249,6 +261,7 @@ impl Supervisor {
             self.follow_ticks();
             self.follow_watches();
             self.follow_probes();
+            self.follow_steps();
             self.tick();
             if !front.between(self) {
                 return Ok(());
@@ -284,6 +297,9 @@ impl Supervisor {
         let gone = self.tracees.remove(&tid);
         self.early.retain(|&early| early != tid);
         gone.into_iter().for_each(|tracee| self.text_is_gone(tracee.pid));
+        if self.paced > 0 {
+            self.count_paced();
+        }
         front.ended(self, tid, status, &Usage::from(&usage));
         Ok(())
     }
@@ -313,6 +329,7 @@ impl Supervisor {
         front.effects(&self.machine);
         self.follow_watches();
         self.follow_probes();
+        self.follow_steps();
         match next {
             Next::Go(how) => self.resume(tid, how),
             Next::Stay => ptrace::take_stop(tid),
@@ -341,7 +358,15 @@ impl Supervisor {
     fn stop(&mut self, front: &mut dyn Front, tid: Tid, status: Status) -> Next {
         let go = Next::Go(Resume::Continue(0));
         match status {
-            Status::Signal(libc::SIGTRAP) if self.watched(tid) || self.probed(tid) => go,
+            Status::Signal(libc::SIGTRAP) => {}
+            Status::Event(libc::PTRACE_EVENT_EXIT) => self.ends_in_step(tid),
+            Status::Event(ptrace::EVENT_STOP) | Status::GroupStop(_) => self.stopped_in_step(tid, false),
+            // That of a filter.
+            Status::Signal(signal) => self.stopped_in_step(tid, signal == libc::SIGSYS),
+            Status::Event(_) | Status::Syscall | Status::Ended(_) => self.stopped_in_step(tid, true),
+        }
+        match status {
+            Status::Signal(libc::SIGTRAP) if self.stepped(tid) || self.watched(tid) || self.probed(tid) => go,
             Status::Signal(signal) => {
                 front.signal(self, tid, signal).unwrap_or(Next::Go(Resume::Continue(signal)))
             }
@@ -351,6 +376,7 @@ impl Supervisor {
                 if let Some(tracee) = self.tracees.get_mut(&tid) {
                     tracee.arm(tid);
                     tracee.stopped = false;
+                    tracee.pace.rests();
                 }
                 let _ = ptrace::listen(tid);
                 Next::Stay
@@ -387,7 +413,7 @@ impl Supervisor {
         let thread = may_be_thread && std::path::Path::new(&format!("/proc/{pid}/task/{child}")).exists();
         let parents = pid;
         let pid = if thread { pid } else { child };
-        self.tracees.insert(child, Tracee::new(pid));
+        self.tracees.insert(child, Tracee { pace: step::Pace::of_newborn(), ..Tracee::new(pid) });
         {
             let mut machine = lock(&self.machine);
             if let Some(task) = machine.task_of(parent) {
@@ -399,6 +425,7 @@ impl Supervisor {
             self.text_copied(parents, pid);
         }
         self.follow_watches();
+        self.follow_steps();
         if let Some(early) = self.early.iter().position(|&early| early == child) {
             self.early.swap_remove(early);
             let mut machine = lock(&self.machine);
@@ -422,6 +449,7 @@ impl Supervisor {
                 // The registers of the former program are gone.
                 if let Some(tracee) = self.tracees.get_mut(&tid) {
                     (tracee.armed, tracee.to_arm) = (Vec::new(), Some(machine.watches_of(task)));
+                    tracee.pace = step::Pace::of_new_program(machine.is_to_be_stepped(task));
                 }
             }
         }

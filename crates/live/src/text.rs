@@ -63,6 +63,27 @@ pub(crate) fn remove(tid: Tid, addr: u64, original: Original) -> Result<(), Errn
     if is_trap(tid, addr) { remote::write(tid, addr, &original) } else { Ok(()) }
 }
 
+/// Whether code begins with an instruction that does what it does again and again: a string instruction with a
+/// prefix for it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn is_repeated(code: &[u8]) -> bool {
+    let is_prefix = |byte: &u8| {
+        matches!(byte, 0xf2 | 0xf3 | 0x66 | 0x67 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65 | 0x40..=0x4f)
+    };
+    let opcode = code.iter().position(|byte| !is_prefix(byte)).unwrap_or(code.len());
+    let repeats = code[..opcode].iter().any(|byte| matches!(byte, 0xf2 | 0xf3));
+    repeats && matches!(code.get(opcode), Some(0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf))
+}
+
+/// Whether code begins with an instruction that does what it does again and again: one that copies or sets
+/// memory.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn is_repeated(code: &[u8]) -> bool {
+    // CPY*, SET*: size 00 011 o0 01 op1 0 Rs op2 01 Rn Rd.
+    let word = code.try_into().map_or(0, u32::from_le_bytes);
+    word & 0x3b20_0c00 == 0x1900_0400
+}
+
 /// Does the instruction that a trap stands for in place of the tracee. Whether it could: only some are known,
 /// with which most functions begin.
 #[cfg(target_arch = "x86_64")]
@@ -103,4 +124,35 @@ pub(crate) fn does(_tid: Tid, registers: &mut Registers, original: Original) -> 
         registers.set_ip(registers.ip() + 4);
     }
     does
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn string_instructions_are_repeated_by_a_prefix() {
+        for repeated in [&[0xf3, 0xa4][..], &[0xf3, 0x48, 0xab], &[0xf2, 0xae], &[0x66, 0xf3, 0xa5, 0x90]] {
+            assert!(is_repeated(repeated), "{repeated:x?}");
+        }
+        // movsb, rep ret, pause, popcnt, jmp to itself, and what cannot be read
+        for once in [&[0xa4][..], &[0xf3, 0xc3], &[0xf3, 0x90], &[0xf3, 0x0f, 0xb8, 0xc1], &[0xeb, 0xfe], &[]]
+        {
+            assert!(!is_repeated(once), "{once:x?}");
+        }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[test]
+    fn instructions_for_memory_are_repeated() {
+        // cpyfm, cpym, setm
+        for repeated in [0x1944_0443u32, 0x1d44_0443, 0x19c5_4443] {
+            assert!(is_repeated(&repeated.to_le_bytes()), "{repeated:x}");
+        }
+        // nop, b to itself, ldr
+        for once in [0xd503_201fu32, 0x1400_0000, 0xf940_0020] {
+            assert!(!is_repeated(&once.to_le_bytes()), "{once:x}");
+        }
+    }
 }

@@ -16,9 +16,10 @@ use crate::kernel::{Kernel, Mapping, Protection, Request};
 use crate::support::Support;
 use perfuse_abi::wire::{Layout, Writer};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, IocFlags, OpenFlags};
+use perfuse_events::OwnPmu;
 use perfuse_live::engine::{AttrMemory, Effect, EventKey, Ioctl, MapRequest, OpenArguments};
 use perfuse_live::machine::{Machine, Settings};
-use perfuse_live::proc;
+use perfuse_live::{proc, step};
 use perfuse_sys::{Errno, page_size, pipe};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -28,6 +29,16 @@ pub(crate) use supervisor::{ended, wait_for_end};
 
 /// What it is called.
 pub const NAME: &str = "perfuse";
+
+/// PMUs that no other kernel has.
+pub const OWN_PMUS: &[OwnPmu] = &[OwnPmu {
+    name: step::NAME,
+    type_: step::TYPE.0,
+    format: &step::FORMAT,
+    events: &step::EVENTS,
+    description: "instructions in user space, by stopping after each: exact, and thousands of times slower \
+                  (--kernel embedded)",
+}];
 
 /// The embedded kernel.
 #[derive(Debug)]
@@ -49,8 +60,19 @@ pub(crate) struct Embedded {
 /// [`RunningCommand`](crate::RunningCommand): this process traces them, so that other waits of it, such
 /// as those of [`std::process::Child`], may be answered with a stop that was meant for the tracer.
 pub fn embedded() -> Arc<dyn Kernel> {
+    instance().clone()
+}
+
+fn instance() -> &'static Arc<Embedded> {
     static EMBEDDED: OnceLock<Arc<Embedded>> = OnceLock::new();
-    EMBEDDED.get_or_init(Arc::default).clone()
+    EMBEDDED.get_or_init(Arc::default)
+}
+
+/// Whether the embedded kernel counts [`Hardware::INSTRUCTIONS`](crate::abi::Hardware::INSTRUCTIONS) of user
+/// space by stepping through the program, as it does [`Event::single_step`](crate::Event::single_step); it
+/// does not unless this is asked for. The program then takes thousands of times as long.
+pub fn step_for_instructions(on: bool) {
+    instance().machine().step_for_instructions(on);
 }
 
 impl Default for Embedded {
@@ -129,7 +151,8 @@ impl Embedded {
     fn finish(&self, mut machine: MutexGuard<'_, Machine>) {
         self.served.carry_out(&mut machine);
         let changed = machine.period_has_changed();
-        let watches = machine.watches_have_changed() || machine.probes_have_changed();
+        let probes = machine.probes_have_changed() || machine.steps_have_changed();
+        let watches = machine.watches_have_changed() || probes;
         machine.forget_own_work();
         drop(machine);
         if changed || watches {

@@ -3,7 +3,7 @@
 //! know which kernel answers.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub use crate::embedded::{NAME as EMBEDDED, embedded};
+pub use crate::embedded::{NAME as EMBEDDED, OWN_PMUS, embedded, step_for_instructions};
 pub use perfuse_sys::{Errno, Mapping, Protection};
 
 use crate::diagnosis::Diagnosis;
@@ -15,6 +15,10 @@ use std::ffi::CStr;
 use std::fmt::Debug;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// PMUs that only the embedded kernel has, which there is not for this architecture.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub const OWN_PMUS: &[perfuse_events::OwnPmu] = &[];
 
 /// A perf_event subsystem. Descriptors are real ones in every implementation, so that they can be
 /// polled; every other call on an event's descriptor goes through the kernel that opened it.

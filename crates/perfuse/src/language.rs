@@ -4,6 +4,7 @@ use crate::builder::Builder;
 use crate::error::Error;
 use crate::event::{Event, ProbePlace};
 use crate::group::{Group, Member};
+use crate::kernel::OWN_PMUS;
 use crate::target::Target;
 use perfuse_abi::{Attr, AttrFlags, EventType};
 use perfuse_events::{EventError, EventList, EventSpec, Machine, Precise, ProbePlace as Place, Source};
@@ -51,6 +52,11 @@ impl From<Error> for SpecError {
     }
 }
 
+/// The running machine.
+fn machine() -> Machine {
+    Machine { beside: OWN_PMUS, ..Machine::new() }
+}
+
 impl FromStr for Builder {
     type Err = SpecError;
 
@@ -65,7 +71,7 @@ impl FromStr for Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let sets = text.parse::<EventList>()?.resolve(&Machine::new())?;
+        let sets = text.parse::<EventList>()?.resolve(&machine())?;
         let specs: Vec<_> = sets.iter().flat_map(|set| &set.events).collect();
         let [spec] = specs[..] else { return Err(SpecError::Several(specs.len())) };
         Builder::from_spec(spec).ok_or_else(|| SpecError::NotTheKernels(spec.name.clone()))
@@ -159,7 +165,7 @@ impl Group {
         text: &str,
         target: impl Into<Target>,
     ) -> Result<(Self, Vec<(String, Member)>), SpecError> {
-        let sets = text.parse::<EventList>()?.resolve(&Machine::new())?;
+        let sets = text.parse::<EventList>()?.resolve(&machine())?;
         if sets.len() > 1 && sets.iter().any(|set| set.grouped) {
             return Err(SpecError::Several(sets.len()));
         }

@@ -22,6 +22,7 @@ pub mod perf;
 mod puppet;
 mod sandbox;
 pub mod signals;
+pub mod tiny;
 pub mod work;
 
 pub use alone::Alone;

@@ -6,7 +6,8 @@ use perfuse_events::{EventList, EventSet, Machine};
 
 /// What this machine tells about its events. Nothing is read before it is asked.
 pub(crate) fn machine() -> Machine {
-    Machine { finder: Some(probes::find), tables: Some(tables::tables), ..Machine::new() }
+    let beside = perfuse::kernel::OWN_PMUS;
+    Machine { beside, finder: Some(probes::find), tables: Some(tables::tables), ..Machine::new() }
 }
 
 /// The events of a list as it stands after `-e`.

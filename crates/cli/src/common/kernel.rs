@@ -22,6 +22,11 @@ pub(crate) struct KernelOption {
     /// Who measures; by default Linux, and perfuse itself where Linux refuses
     #[arg(long, value_name = "KERNEL", value_enum)]
     kernel: Option<Choice>,
+
+    /// Count `instructions:u` by stopping after each instruction: exact, without hardware, and thousands of times
+    /// slower (what `step/instructions/u` is by name); with --kernel embedded
+    #[arg(long)]
+    single_step: bool,
 }
 
 impl KernelOption {
@@ -29,8 +34,15 @@ impl KernelOption {
     pub(crate) fn decide(&self) -> Result<(), Failure> {
         let wanted = match self.kernel {
             Some(kernel) => Some(kernel),
+            None if self.single_step => Some(Choice::Embedded),
             None => from_environment()?,
         };
+        if self.single_step {
+            if wanted == Some(Choice::Linux) {
+                return Err(Failure::usage("--single-step is for --kernel embedded: Linux does not step"));
+            }
+            step_for_instructions();
+        }
         match wanted {
             Some(Choice::Linux) => kernel::choose(kernel::linux()),
             Some(Choice::Embedded) => choose_embedded()?,
@@ -66,6 +78,14 @@ fn choose_embedded() -> Result<(), Failure> {
     kernel::choose(kernel::embedded());
     Ok(())
 }
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn step_for_instructions() {
+    kernel::step_for_instructions(true);
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn step_for_instructions() {}
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn choose_embedded() -> Result<(), Failure> {

@@ -353,9 +353,27 @@ fn embedded() -> Check {
                 "its clock stood still",
             ),
         ),
-        Ok(_) => Check::yes(ID.0, ID.1, format!("commands are counted and sampled by ptrace; {used}")),
+        Ok(_) => {
+            let steps = cost_of_a_step().map_or_else(
+                |error| format!("no single steps ({})", error.cause().words()),
+                |cost| format!("step/instructions/u takes {:.0} µs an instruction", cost.as_secs_f64() * 1e6),
+            );
+            Check::yes(ID.0, ID.1, format!("commands are counted and sampled by ptrace; {steps}; {used}"))
+        }
         Err(error) => Check::no(ID.0, ID.1, &error),
     }
+}
+
+/// What an instruction takes that is stepped: the few of a child that fails to execute a program.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn cost_of_a_step() -> Result<Duration, Error> {
+    let command = perfuse::Command::new("/nonexistent/program").hold()?;
+    let builder = Builder::new(Event::single_step()).user_only().kernel(perfuse::kernel::embedded());
+    let counter = builder.target(command.target()).enabled(true).open()?;
+    let start = Instant::now();
+    drop(command.release());
+    let took = start.elapsed();
+    Ok(took / u32::try_from(counter.read()?.value.max(1)).unwrap_or(u32::MAX))
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

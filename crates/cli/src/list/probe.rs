@@ -2,7 +2,8 @@
 //! Nothing is ever counted.
 
 use super::collect::Kind;
-use perfuse::{Builder, Errno, Error, Target};
+use crate::common::kernel::is_embedded;
+use perfuse::{Builder, Command, Errno, Error, HeldCommand, Target};
 use perfuse_events::abi::EventType;
 use perfuse_events::{EventSpec, Source};
 use std::collections::HashMap;
@@ -56,9 +57,18 @@ impl Works {
 #[derive(Debug, Default)]
 pub(super) struct Prober {
     reasons: HashMap<(Kind, u32, Errno), Rc<Reason>>,
+    /// A process that does nothing.
+    other: Option<HeldCommand>,
 }
 
 impl Prober {
+    fn other(&mut self) -> Option<Target> {
+        if self.other.is_none() {
+            self.other = Command::new("never").hold().ok();
+        }
+        self.other.as_ref().map(HeldCommand::target)
+    }
+
     pub(super) fn try_event(&mut self, kind: Kind, spec: &EventSpec) -> Works {
         let Some(builder) = Builder::from_spec(spec) else { return Works::Yes };
         let opened = match spec.cpus().and_then(|cpus| cpus.first().copied()) {
@@ -67,6 +77,11 @@ impl Prober {
                 builder.target(Target::cpu(cpu)).open()
             }
             _ => builder.clone().open().or_else(|error| match error.errno() {
+                // Some of what the embedded kernel has, it has for others only.
+                Errno::EOPNOTSUPP if is_embedded() => match self.other() {
+                    Some(other) => builder.target(other).open(),
+                    None => Err(error),
+                },
                 Errno::EINVAL => builder.target(Target::cpu(0)).open(),
                 _ => Err(error),
             }),

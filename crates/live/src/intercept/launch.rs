@@ -78,11 +78,25 @@ impl std::error::Error for Error {}
 /// The calling thread is the tracer of all of them meanwhile. If it dies they are killed: their system
 /// calls would go unanswered.
 pub fn run(program: &OsStr, arguments: &[OsString]) -> Result<ExitStatus, Error> {
+    run_with(program, arguments, Options::default())
+}
+
+/// What is not as usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The tool's events `instructions:u` are counted by [single steps](Machine::step_for_instructions).
+    pub single_step: bool,
+}
+
+/// The same in another way than the usual.
+pub fn run_with(program: &OsStr, arguments: &[OsString], options: Options) -> Result<ExitStatus, Error> {
     // Linux' own perf asks for less by itself if it may not look at the kernel, and knows by this number
     // that it has to.
     let paranoid = number_in("/proc/sys/kernel/perf_event_paranoid");
     let settings = Settings { kernel_samples: paranoid.is_some_and(|level| level < 2) };
-    let machine = Arc::new(Mutex::new(Machine::new(settings)));
+    let mut machine = Machine::new(settings);
+    machine.step_for_instructions(options.single_step);
+    let machine = Arc::new(Mutex::new(machine));
     let mut supervisor =
         Supervisor::new(machine, ptrace::EXITKILL | ptrace::TRACESECCOMP).map_err(Error::Supervise)?;
     let signals = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];

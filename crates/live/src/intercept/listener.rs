@@ -147,7 +147,8 @@ fn serve(
         // the thread goes on in its program. A ring that is not heard is followed by another.
         for _ in 0..100 {
             let machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
-            if !machine.period_has_changed() && !machine.watches_have_changed() {
+            let steps = machine.steps_have_changed();
+            if !machine.period_has_changed() && !machine.watches_have_changed() && !steps {
                 break;
             }
             drop(machine);

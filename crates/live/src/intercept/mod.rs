@@ -31,7 +31,7 @@ use crate::width::Width;
 use files::{Files, Mapped, OWNER_PROCESS, Table};
 pub use filter::Means;
 use hands::Hands;
-pub use launch::{Error, run};
+pub use launch::{Error, Options, run, run_with};
 use listener::Listeners;
 use perfuse_abi::Errno;
 use perfuse_engine::{Effect, EventKey, Notice, Trap};

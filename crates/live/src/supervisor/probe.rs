@@ -171,8 +171,10 @@ impl Supervisor {
             self.stale.insert(pid);
         } else if text::does(tid, &mut registers, trap.original) {
             let _ = registers.give(tid);
+            self.helped(tid);
         } else if registers.give(tid).is_ok() {
             self.step_over(pid, tid, addr, trap.original);
+            self.helped(tid);
         }
         true
     }

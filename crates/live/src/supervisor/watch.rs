@@ -52,17 +52,29 @@ impl Supervisor {
 
     /// A tracee got a SIGTRAP. If it is one of its debug registers, that is told, and the answer is true.
     pub(super) fn watched(&mut self, tid: Tid) -> bool {
-        let Some(tracee) = self.tracees.get(&tid).filter(|_| debug::is_hit(tid)) else { return false };
+        if !debug::is_hit(tid) {
+            return false;
+        }
+        self.watched_too(tid);
+        if cfg!(target_arch = "aarch64") {
+            // It is past it now.
+            self.helped(tid);
+        }
+        true
+    }
+
+    /// What of a tracee's debug registers was hit is told.
+    pub(super) fn watched_too(&mut self, tid: Tid) {
+        let Some(tracee) = self.tracees.get(&tid) else { return };
         // Where it is, before it is let past that.
         let registers = Registers::of(tid);
         let hit = debug::hit(tid, &spots(&tracee.armed));
         let events: Vec<EventKey> = hit.iter().map(|&place| tracee.armed[place].event).collect();
-        if let Ok(registers) = registers {
+        if let (Ok(registers), false) = (registers, events.is_empty()) {
             let mut machine = lock(&self.machine);
             if let Some(task) = machine.task_of(tid) {
                 machine.hit(task, &events, &Stopped::new(tid, registers));
             }
         }
-        true
     }
 }

@@ -3,6 +3,7 @@
 
 use super::probe::{CgroupKind, Part};
 use super::{Cause, Diagnosis, Open, remedy};
+use crate::kernel::OWN_PMUS;
 use crate::pmu::Pmu;
 use perfuse_abi::{AttrFlags, EventType, Hardware, Release, SampleType, Software};
 
@@ -90,6 +91,12 @@ fn cgroup(open: &Open<'_>) -> Diagnosis {
 }
 
 fn unknown_pmu(open: &Open<'_>, type_: u32) -> Diagnosis {
+    if let Some(own) = OWN_PMUS.iter().find(|own| own.type_ == type_) {
+        let text =
+            format!("Linux has no PMU {}: perfuse's own kernel does, which steps by ptrace(2)", own.name);
+        return Diagnosis::new(Cause::UnknownPmu, text)
+            .remedy("have it count in place of Linux: --kernel embedded, or PERFUSE_KERNEL=embedded");
+    }
     let names: Vec<_> = open.facts.pmus.iter().flatten().map(|pmu| pmu.name()).collect();
     let text = format!("no PMU has type {type_}; there are: {}", names.join(", "));
     Diagnosis::new(Cause::UnknownPmu, text)

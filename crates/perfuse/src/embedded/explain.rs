@@ -2,11 +2,9 @@
 
 use crate::diagnosis::{Cause, Diagnosis};
 use crate::error::Call;
-use perfuse_abi::{AttrFlags, EventType, OpenFlags, Software};
+use perfuse_abi::{Attr, AttrFlags, EventType, Hardware, OpenFlags, Software};
+use perfuse_live::step;
 use perfuse_sys::Errno;
-
-/// The last type that is the same everywhere; the probes' is the only other one there is.
-const FIXED: u32 = EventType::BREAKPOINT.0;
 
 /// The reason for an errno of the embedded kernel; `None` where it means what it means on Linux.
 pub(super) fn explain(call: &Call, errno: Errno) -> Option<Diagnosis> {
@@ -23,6 +21,10 @@ pub(super) fn explain(call: &Call, errno: Errno) -> Option<Diagnosis> {
         Errno::EACCES if *pid == -1 || *cpu != -1 && *pid <= 0 => here(
             Cause::NotEmbedded,
             "without Linux' perf_events only processes can be measured that may be traced, not whole cpus",
+        ),
+        Errno::EACCES if is_step(attr) && !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events instructions are counted by single steps, which are those of user space alone",
         ),
         Errno::EACCES if attr.sample_period != 0 && !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) => here(
             Cause::NotEmbedded,
@@ -46,14 +48,27 @@ pub(super) fn explain(call: &Call, errno: Errno) -> Option<Diagnosis> {
             Cause::NotEmbedded,
             "without Linux' perf_events signals of events are sent by `perfuse run` alone",
         ),
-        Errno::EOPNOTSUPP if attr.type_.0 > FIXED && attr.config & 1 != 0 => here(
+        Errno::EOPNOTSUPP if is_probe(attr) && attr.config & 1 != 0 => here(
             Cause::NotEmbedded,
             "without Linux' perf_events probes can be set where functions begin, not where they return",
         ),
-        Errno::EOPNOTSUPP if attr.type_.0 > FIXED && *pid == 0 => here(
+        Errno::EOPNOTSUPP if is_probe(attr) && *pid == 0 => here(
             Cause::NotEmbedded,
             "without Linux' perf_events no probes can be set in this process itself, as no process can trace \
              itself",
+        ),
+        Errno::EOPNOTSUPP if is_step(attr) && *pid == 0 => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events this process itself cannot be stepped, as no process can trace itself",
+        ),
+        Errno::ENOENT if attr.type_ == step::TYPE => here(
+            Cause::NotEmbedded,
+            "instructions are stepped through with ptrace(2), and here, as in gVisor, it does not step",
+        ),
+        Errno::ENOENT if is_step(attr) => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events there are no hardware events; instructions can be counted by single \
+             steps, thousands of times slower, if asked for: step/instructions/u",
         ),
         Errno::EOPNOTSUPP if attr.type_ == EventType::BREAKPOINT && *pid == 0 => here(
             Cause::NotEmbedded,
@@ -80,6 +95,16 @@ pub(super) fn explain(call: &Call, errno: Errno) -> Option<Diagnosis> {
         ),
         _ => None,
     }
+}
+
+/// The type of probes is the only one that is not the same everywhere.
+fn is_probe(attr: &Attr) -> bool {
+    attr.type_.0 > EventType::BREAKPOINT.0 && attr.type_ != step::TYPE
+}
+
+/// What is counted by single steps, or could be.
+fn is_step(attr: &Attr) -> bool {
+    attr.type_ == step::TYPE || attr.type_ == EventType::HARDWARE && attr.config == Hardware::INSTRUCTIONS.0
 }
 
 fn is_clock(config: u64) -> bool {

@@ -118,6 +118,7 @@ impl Thread {
             Command::FollowWatches { answer } => {
                 supervisor.follow_watches();
                 supervisor.follow_probes();
+                supervisor.follow_steps();
                 self.watching.push(answer);
                 self.tell_of_watches(supervisor);
             }
@@ -125,7 +126,9 @@ impl Thread {
     }
 
     fn tell_of_watches(&mut self, supervisor: &Supervisor) {
-        let settled = supervisor.watches_are_settled() && supervisor.probes_are_settled();
+        let settled = supervisor.watches_are_settled()
+            && supervisor.probes_are_settled()
+            && supervisor.steps_are_settled();
         if !self.watching.is_empty() && settled {
             for answer in self.watching.drain(..) {
                 // Who no longer waits for it has gone.

@@ -1,0 +1,297 @@
+//! Tracees whose instructions are counted one by one: they are resumed for one instruction at a time, and each
+//! stop tells whether one was done.
+//!
+//! What counts is what a counter of the hardware counts of a program on a quiet machine: each instruction that
+//! is completed, one that repeats itself (`rep movsb`) once, the one that calls the system when it does, none
+//! that faults. What this does to the tracee in between is seen by nobody: no trap reaches it, and the flag
+//! by which x86 steps is hidden where the program could see it.
+//!
+//! Stops in the middle of a system call (fork, exec, filters, the end) come after the instruction that called, and
+//! what is measured may change there. So that instruction counts at the first of these stops or at the end of
+//! the call, whichever comes first, if it was stepped: what began in the kernel has not called.
+
+use super::{Supervisor, Tracee, lock};
+use crate::moment::Stopped;
+use crate::ptrace::{self, Resume, Tid};
+use crate::regs::Registers;
+use crate::remote;
+use crate::text;
+#[cfg(target_arch = "aarch64")]
+use crate::{debug, exclusive};
+
+/// How a tracee is stepped.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// It is to be.
+    wanted: bool,
+    /// It was resumed for one instruction.
+    on: bool,
+    /// It stopped in the middle of a system call.
+    in_call: bool,
+    /// It has been born in one, and has not run yet.
+    newborn: bool,
+    /// The instruction that calls the system would be one that has not been counted.
+    owed: bool,
+    /// A call is begun again after a signal, unless that has a handler which ends it.
+    withheld: bool,
+    /// Where it stood when it was resumed.
+    before: Option<Registers>,
+    /// It tells before it ends.
+    tells_of_end: bool,
+}
+
+/// What a SIGTRAP of a tracee that is stepped means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trap {
+    /// An instruction was done.
+    Done,
+    /// A system call is over.
+    Returned,
+    /// It is about to begin the handler of a signal.
+    Handler,
+    /// Something else.
+    Other,
+}
+
+impl Trap {
+    fn of(info: &libc::siginfo_t) -> Self {
+        const TRAP_BRKPT: i32 = 1;
+        const TRAP_TRACE: i32 = 2;
+        match info.si_code {
+            TRAP_TRACE => Trap::Done,
+            TRAP_BRKPT if cfg!(target_arch = "x86_64") => Trap::Returned,
+            // SAFETY: of a signal of `SI_USER` the field is there.
+            libc::SI_USER if cfg!(target_arch = "aarch64") && unsafe { info.si_pid() } == 0 => Trap::Returned,
+            libc::SIGTRAP => Trap::Handler,
+            _ => Trap::Other,
+        }
+    }
+}
+
+impl Pace {
+    /// Of a tracee that has just been born.
+    pub(super) fn of_newborn() -> Self {
+        Pace { in_call: true, newborn: true, ..Pace::default() }
+    }
+
+    /// Of a tracee that has just replaced its program.
+    pub(super) fn of_new_program(wanted: bool) -> Self {
+        Pace { wanted, in_call: true, ..Pace::default() }
+    }
+
+    /// It goes on when its process does.
+    pub(super) fn rests(&mut self) {
+        self.on = self.wanted;
+    }
+}
+
+impl Tracee {
+    /// How it goes on, when it is to go on like this; `options`: those of tracees.
+    pub(super) fn stride(&mut self, tid: Tid, how: Resume, options: i32) -> Resume {
+        let pace = &mut self.pace;
+        let Resume::Continue(signal) = how else { return how };
+        (pace.on, pace.newborn) = (pace.wanted, false);
+        if !pace.on {
+            return how;
+        }
+        if !pace.tells_of_end {
+            let tells = ptrace::set_options(tid, options | libc::PTRACE_O_TRACEEXIT);
+            pace.tells_of_end = tells.is_ok();
+        }
+        pace.owed |= !pace.in_call;
+        if pace.before.is_none() {
+            pace.before = Registers::of(tid).ok();
+        }
+        Resume::Step(signal)
+    }
+}
+
+impl Supervisor {
+    /// Tracees are stepped from now on, or no longer.
+    pub fn follow_steps(&mut self) {
+        let changes = lock(&self.machine).take_step_changes();
+        if changes.is_empty() {
+            return;
+        }
+        for (tid, wanted) in changes {
+            let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
+            tracee.pace.wanted = wanted;
+            // One that is stepped stops by itself.
+            if wanted && !tracee.stopped && !tracee.pace.on {
+                // One that is dead needs none.
+                let _ = ptrace::interrupt(tid);
+            }
+        }
+        self.count_paced();
+    }
+
+    /// How many are stepped may have changed.
+    pub(super) fn count_paced(&mut self) {
+        self.paced = self.tracees.values().filter(|tracee| tracee.pace.wanted).count();
+        if self.paced != 1 && self.sampled != 1 {
+            self.affinity.set(None);
+        }
+    }
+
+    /// Whether all that are to be stepped are.
+    pub fn steps_are_settled(&self) -> bool {
+        self.tracees.values().all(|tracee| !tracee.pace.wanted || tracee.pace.on || tracee.stopped)
+    }
+
+    /// A tracee got a SIGTRAP. If that is one of stepping it, the answer is true.
+    pub(super) fn stepped(&mut self, tid: Tid) -> bool {
+        let Some(tracee) = self.tracees.get_mut(&tid).filter(|tracee| tracee.pace.on) else { return false };
+        let Ok(info) = ptrace::signal_info(tid) else { return false };
+        let trap = Trap::of(&info);
+        if trap == Trap::Other {
+            return false;
+        }
+        let watches = !tracee.armed.is_empty();
+        let Ok(now) = Registers::of(tid) else { return true };
+        let pace = &mut tracee.pace;
+        let before = pace.before.replace(now);
+        let counts = match trap {
+            Trap::Done => match &before {
+                Some(before) => {
+                    hide_flag(tid, before, &now);
+                    !repeats(tid, before, &now)
+                }
+                None => true,
+            },
+            Trap::Returned => {
+                // One that was interrupted is done again.
+                pace.withheld = pace.owed && is_restarted(&now);
+                std::mem::take(&mut pace.owed) && !pace.withheld
+            }
+            Trap::Handler => std::mem::take(&mut pace.withheld),
+            Trap::Other => false,
+        };
+        pace.in_call = false;
+        if counts {
+            self.count_step(tid, before.unwrap_or(now));
+        }
+        // What is watched and a step are told at once.
+        if watches && trap == Trap::Done {
+            self.watched_too(tid);
+        }
+        true
+    }
+
+    /// A tracee that stopped otherwise; `in_call`: in the middle of a system call, which has been called.
+    pub(super) fn stopped_in_step(&mut self, tid: Tid, in_call: bool) {
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
+        let pace = &mut tracee.pace;
+        // A call that was interrupted before it was stepped is begun again, and was called before.
+        let begun = || Registers::of(tid).is_ok_and(|now| is_restarted(&now));
+        pace.in_call = in_call || pace.newborn || pace.wanted && !pace.on && begun();
+        if in_call && pace.on && std::mem::take(&mut pace.owed) {
+            if let Some(before) = pace.before.take() {
+                self.count_step(tid, before);
+            }
+        }
+    }
+
+    /// A tracee is about to end: by a system call, or by a signal.
+    pub(super) fn ends_in_step(&mut self, tid: Tid) {
+        let behind = |registers: Registers| {
+            let call = registers.call_instruction();
+            let mut code = vec![0; call.len()];
+            let at = registers.ip().wrapping_sub(call.len() as u64);
+            remote::read_exact(tid, at, &mut code).is_ok() && code == call
+        };
+        let called = Registers::of(tid).is_ok_and(behind);
+        self.stopped_in_step(tid, called);
+    }
+
+    /// A tracee that is about to be stepped and stands before a sequence that cannot be: it does that at once.
+    #[cfg(target_arch = "aarch64")]
+    pub(super) fn pass_exclusive(&mut self, tid: Tid) {
+        let stepped = |tracee: &&Tracee| tracee.pace.wanted && !tracee.pace.in_call;
+        let Some(tracee) = self.tracees.get(&tid).filter(stepped) else { return };
+        let Ok(before) = Registers::of(tid) else { return };
+        let mut code = [0; 4 * exclusive::LONGEST];
+        let got = remote::read(tid, before.ip(), &mut code).unwrap_or(0);
+        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
+        let code: Vec<u32> = code[..got].chunks_exact(4).map(word).collect();
+        let Some(sequence) = exclusive::sequence(&code, before.ip()) else { return };
+        let exits: Vec<u64> = sequence.exits.iter().map(|(exit, _)| *exit).collect();
+        // Who was killed meanwhile tells so next.
+        let _ =
+            debug::run_to(tid, &exits, &tracee.armed.iter().map(|watched| watched.spot).collect::<Vec<_>>());
+        let at = Registers::of(tid).map_or(0, |now| now.ip());
+        let done = sequence.exits.iter().find(|(exit, _)| *exit == at).map_or(0, |(_, done)| *done);
+        for _ in 0..done {
+            self.count_step(tid, before);
+        }
+        if let Some(tracee) = self.tracees.get_mut(&tid) {
+            tracee.pace.before = None;
+        }
+    }
+
+    /// A tracee has been helped past an instruction, which it has thereby done.
+    pub(super) fn helped(&mut self, tid: Tid) {
+        let Some(tracee) = self.tracees.get_mut(&tid).filter(|tracee| tracee.pace.on) else { return };
+        if let Some(before) = tracee.pace.before.take() {
+            self.count_step(tid, before);
+        }
+    }
+
+    /// One instruction more, which was done there.
+    fn count_step(&mut self, tid: Tid, before: Registers) {
+        let mut machine = lock(&self.machine);
+        let Some(task) = machine.task_of(tid) else { return };
+        if machine.stepped(task) {
+            machine.see_step(task, &Stopped::new(tid, before));
+            // A stop costs a fraction on the cpu of the one that stops.
+            if self.paced == 1 {
+                self.affinity.set(Some(machine.cpu_of(task)));
+            }
+        }
+    }
+}
+
+/// Whether a system call has been interrupted, so that it will be begun again: `ERESTARTSYS` and its like.
+fn is_restarted(now: &Registers) -> bool {
+    matches!(-now.result(), 512..=514 | 516)
+}
+
+/// Whether a step was one of an instruction that repeats itself, and is not over.
+#[cfg(target_arch = "x86_64")]
+fn repeats(tid: Tid, before: &Registers, now: &Registers) -> bool {
+    if before.ip() != now.ip() {
+        return false;
+    }
+    let mut code = [0; 8];
+    let got = remote::read(tid, now.ip(), &mut code).unwrap_or(0);
+    text::is_repeated(&code[..got])
+}
+
+/// Whether a step was one of an instruction that repeats itself, and is not over.
+#[cfg(target_arch = "aarch64")]
+fn repeats(tid: Tid, before: &Registers, now: &Registers) -> bool {
+    let mut code = [0; 4];
+    before.ip() == now.ip()
+        && remote::read_exact(tid, now.ip(), &mut code).is_ok()
+        && text::is_repeated(&code)
+}
+
+/// `pushf` pushes the flag by which the processor steps, too.
+#[cfg(target_arch = "x86_64")]
+fn hide_flag(tid: Tid, before: &Registers, now: &Registers) {
+    const TRAP_FLAG: u8 = 1;
+    let len = now.ip().wrapping_sub(before.ip());
+    if now.stack().wrapping_add(8) != before.stack() || !(1..=2).contains(&len) {
+        return;
+    }
+    let (mut code, mut upper) = ([0; 2], [0]);
+    let code = &mut code[..len as usize];
+    let pushes_flags =
+        remote::read_exact(tid, before.ip(), code).is_ok() && matches!(*code, [0x9c] | [_, 0x9c]);
+    let at = now.stack().wrapping_add(1);
+    if pushes_flags && remote::read_exact(tid, at, &mut upper).is_ok() {
+        let _ = remote::write(tid, at, &[upper[0] & !TRAP_FLAG]);
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn hide_flag(_tid: Tid, _before: &Registers, _now: &Registers) {}
