@@ -11,6 +11,8 @@ perfuse_testkit::suite! {
     a_probed_command_can_start_others,
     a_declared_probe_is_counted,
     source_lines_are_counted,
+    lines_of_functions_are_counted,
+    lines_are_found_where_they_are_kept,
     patterns_are_all_functions_that_fit,
     places_that_do_not_exist_are_answered,
     nothing_stays_behind,
@@ -159,13 +161,62 @@ fn source_lines_are_counted() -> Outcome {
     ];
     assert_eq!(counts(&events, &[&path, "23"]), [23, 1]);
     for (place, answer) in [
-        ("visits.c:3000".to_owned(), "has no code; lines"),
-        (format!("visit.c:{visited}"), "no source of"),
+        ("visits.c:3000".to_owned(), "has no code; the nearest"),
+        (format!("visit.c:{visited}"), "has no source or function called"),
         ("visits.c:0".to_owned(), "expected uprobe:"),
     ] {
         let (success, text) = stat(&[format!("uprobe:{path}:{place}")], &["true"]);
         assert!(!success && text.contains(answer), "{place}: {text}");
     }
+    Ok(())
+}
+
+fn lines_of_functions_are_counted() -> Outcome {
+    let program = Program::new("functions")?;
+    let path = program.path();
+    let events = ["visited:0", "main:1", "main:0"].map(|place| format!("uprobe:{path}:{place}"));
+    assert_eq!(counts(&events, &[&path, "23"]), [23, 1, 1]);
+    let end = line("    return sum") - line("int main");
+    for (place, answer) in [
+        (format!("main:{}", end + 9), "the nearest that has is"),
+        ("visitd:1".to_owned(), "has no source or function called visitd"),
+    ] {
+        let (success, text) = stat(&[format!("uprobe:{path}:{place}")], &["true"]);
+        assert!(!success && text.contains(answer), "{place}: {text}");
+    }
+    Ok(())
+}
+
+fn lines_are_found_where_they_are_kept() -> Outcome {
+    let program = Program::new("kept")?;
+    let objcopy = need::program("objcopy")?;
+    let copied = |arguments: &[&str]| {
+        let status = Command::new(&objcopy).args(arguments).current_dir(&program.folder).output();
+        status.is_ok_and(|output| output.status.success())
+    };
+    let mut tried = 0;
+    for (name, way) in [("z", "zlib"), ("old", "zlib-gnu"), ("zst", "zstd")] {
+        // Older ones cannot do all of them.
+        if copied(&[&format!("--compress-debug-sections={way}"), "visits", name]) {
+            let copy = program.folder.join(name).display().to_string();
+            assert_eq!(counts(&[format!("uprobe:{copy}:main:1")], &[&copy, "2"]), [1], "{way}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 0, "objcopy compresses nothing");
+    assert!(copied(&["--only-keep-debug", "visits", "apart.debug"]));
+    assert!(copied(&["--strip-all", "--add-gnu-debuglink=apart.debug", "visits", "apart"]));
+    let apart = program.folder.join("apart").display().to_string();
+    let events = ["main:1", "visits.c:3", "visited"].map(|place| format!("uprobe:{apart}:{place}"));
+    assert_eq!(counts(&events, &[&apart, "5"]), [1, 5, 5]);
+    // A debug file of another build is none.
+    let _ = fs::remove_file(program.folder.join("apart.debug"));
+    fs::write(program.folder.join("other.c"), "int main(void) { return 7; }").expect("a source");
+    let mut compiler = Command::new(need::program("cc")?);
+    compiler.args(["-g", "other.c", "-o", "apart.debug"]).current_dir(&program.folder);
+    assert!(compiler.output().is_ok_and(|output| output.status.success()));
+    let (success, text) = stat(&[format!("uprobe:{apart}:main:1")], &["true"]);
+    assert!(!success && text.contains("no line tables"), "{text}");
     Ok(())
 }
 

@@ -30,7 +30,7 @@
 //! event     := what ['/' terms '/'] [':' MODIFIERS]
 //! what      := NAME | CACHE | 'r' HEX | TYPE ':' CONFIG | SYSTEM ':' TRACEPOINT | PMU '/' terms '/'
 //!            | 'mem:' ADDRESS ['/' LENGTH] [':' letters of r w x]
-//!            | 'uprobe:' PATH ':' SYMBOL ['+' OFFSET] ['%return'] | 'uprobe:' PATH ':' SOURCE ':' LINE
+//!            | 'uprobe:' PATH ':' SYMBOL ['+' OFFSET] ['%return'] | 'uprobe:' PATH ':' (SOURCE | FUNCTION) ':' LINE
 //!            | 'usdt:' PATH ':' PROVIDER ':' NAME
 //!            | 'kprobe:' FUNCTION ['+' OFFSET] ['%return']
 //! NAME      := a common event, or one that a PMU of the machine names

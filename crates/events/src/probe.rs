@@ -1,4 +1,4 @@
-//! Probes by name: `uprobe:/path:symbol+0x10%return`, `uprobe:/path:source.c:12`, `usdt:/path:provider:name`,
+//! Probes by name: `uprobe:/path:symbol+0x10%return`, `uprobe:/path:source.c:12`, `uprobe:/path:function:3`, `usdt:/path:provider:name`,
 //! `kprobe:function`. What
 //! such a place is in the file is for a [`Catalogue`](crate::Catalogue) to find out.
 
@@ -23,9 +23,9 @@ pub enum ProbePlace {
     Line {
         /// The file of the program or library.
         path: String,
-        /// The end of the source's path.
+        /// The end of the source's path, or the name of a function.
         source: String,
-        /// The line, from 1.
+        /// The line, from 1, or of a function from the line of its name, which is 0.
         line: u64,
     },
     /// A probe that the file itself declares.
@@ -54,7 +54,9 @@ pub(crate) const KINDS: [(&str, usize); 3] = [("uprobe", 1), ("usdt", 2), ("kpro
 /// What a probe must look like, for messages.
 pub(crate) fn form(kind: &str) -> &'static str {
     match kind {
-        "uprobe" => "uprobe:/PATH:SYMBOL[+OFFSET][%return] or uprobe:/PATH:SOURCE:LINE",
+        "uprobe" => {
+            "uprobe:/PATH:SYMBOL[+OFFSET][%return] or uprobe:/PATH:SOURCE:LINE or uprobe:/PATH:FUNCTION:LINE"
+        }
         "usdt" => "usdt:/PATH:PROVIDER:NAME",
         _ => "kprobe:FUNCTION[+OFFSET][%return]",
     }
@@ -68,7 +70,9 @@ pub(crate) fn place(kind: &str, text: &str) -> Option<ProbePlace> {
             let (path, place) = text.rsplit_once(':')?;
             // A second colon and a decimal number: a line.
             if let (Some((path, source)), Ok(line)) = (path.rsplit_once(':'), place.parse()) {
-                return (line > 0 && filled(&[path, source])).then(|| ProbePlace::Line {
+                // No source has a line 0; a function may.
+                let may_be = line > 0 || !source.contains(['.', '/']);
+                return (may_be && filled(&[path, source])).then(|| ProbePlace::Line {
                     path: path.into(),
                     source: source.into(),
                     line,

@@ -1,6 +1,6 @@
 //! What the language accepts, what it means, and what it says about the rest.
 
-use perfuse_events::abi::{Attr, AttrFlags, EventType};
+use perfuse_events::abi::{Attr, AttrFlags, AuxAction, EventType};
 use perfuse_events::{
     Catalogue, EventList, EventSet, Exclude, NoCatalogue, Precise, Refusal, Source, Tool, Tracefs, Unit,
 };
@@ -250,7 +250,7 @@ fn terms_ask_for_more_than_an_event() {
     let options = |text: &str| sets(text)[0].events[0].options.clone();
     let all = options(
         "cycles/period=1000,call-graph=dwarf,stack-size=4096,max-stack=5,time=0,no-inherit,overwrite,\
-         branch_type=any,percore,nr=3,aux-output,aux-sample-size=64,cpu=2,cpu=1,cpu=2/",
+         branch_type=any,percore,nr=3,aux-output,aux-sample-size=64,aux-action=resume,cpu=2,cpu=1,cpu=2/",
     );
     assert_eq!((all.period, all.frequency), (Some(1000), None));
     assert_eq!(
@@ -260,13 +260,19 @@ fn terms_ask_for_more_than_an_event() {
     assert_eq!((all.time, all.inherit, all.overwrite), (Some(false), Some(false), Some(true)));
     assert_eq!((all.branch_type.as_deref(), all.per_core, all.most), (Some("any"), true, Some(3)));
     assert_eq!((all.aux_output, all.aux_sample_size, all.cpus), (true, Some(64), Some(vec![2, 1])));
+    assert_eq!(all.aux_action, Some(AuxAction::RESUME));
     assert_eq!(options("cs/freq=0x10/").frequency, Some(16));
+    let last = options("cs/period=5,freq=6/");
+    assert_eq!((last.period, last.frequency), (None, Some(6)), "of the two, the last one holds");
+    let modified = &sets("{cs:b,faults:X}:R")[0].events;
+    assert!(modified.iter().all(|event| event.retire_latency));
     assert_eq!(options("sched:sched_waking/call-graph=no,inherit=0/").call_graph, Some(CallGraph::No));
     for text in [
         "cs/period=x/",
         "cs/time=2/",
         "cs/call-graph=x/",
         "cs/max-stack=65536/",
+        "cs/aux-action=stop/",
         "sched:sched_waking/period=1/",
     ] {
         complaint(text);
@@ -278,7 +284,7 @@ fn probes_are_looked_for() {
     let list: EventList = "uprobe:/bin/ls:main:u, usdt:/lib/c.so:libc:setjmp".parse().unwrap();
     assert_eq!(list.to_string(), "uprobe:/bin/ls:main:u,usdt:/lib/c.so:libc:setjmp");
     assert!(complaint("uprobe:/bin/ls:main").contains("cannot make the probe 'uprobe:/bin/ls:main'"));
-    assert!(complaint("uprobe:/bin/ls").contains("uprobe:/PATH:SOURCE:LINE, found '/bin/ls'"));
+    assert!(complaint("uprobe:/bin/ls").contains("uprobe:/PATH:FUNCTION:LINE, found '/bin/ls'"));
     assert!(complaint("uprobe:").contains("missing at the end"));
     assert!(complaint("kprobe:a%b").contains("expected kprobe:FUNCTION"));
     let list: EventList = "uprobe:/bin/ls:main/max-stack=3/k".parse().unwrap();

@@ -136,6 +136,36 @@ impl Options {
             fits.then_some((place, elf))
         })
     }
+
+    /// The file with the debug information of a program that has none itself, of the same build: the first of
+    /// the usual places where `wanted` likes one.
+    pub fn debug_file(
+        &self,
+        path: &Path,
+        program: &Elf,
+        wanted: impl Fn(&Elf) -> bool,
+    ) -> Option<(PathBuf, Elf)> {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let (id, link) = (program.build_id().ok().flatten(), program.debug_link().ok().flatten());
+        self.find_debug_file(Some(&path), id.as_ref(), link.as_ref(), wanted)
+    }
+
+    /// The file that a debug file shares information with others through (as `dwz` makes it): at the place it
+    /// names, or by its build-id among the debug files.
+    pub fn alternative_of(&self, path: &Path, debug: &Elf) -> Option<Elf> {
+        let (named, id) = debug.alternative_link().ok().flatten()?;
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let (folder, file) = id.store_name();
+        let by_id = self
+            .debug_dirs
+            .iter()
+            .map(|dir| self.under_root(&dir.join(".build-id").join(&folder).join(format!("{file}.debug"))));
+        let named = [path.parent().map_or_else(|| named.clone(), |folder| folder.join(&named))];
+        named.into_iter().chain(by_id).find_map(|place| {
+            let elf = Elf::open(&place).ok()?;
+            elf.build_id().ok().flatten().filter(|found| found.matches(&id)).map(|_| elf)
+        })
+    }
 }
 
 /// The CRC-32 (of ISO 3309, as in zip files) of what a file holds.

@@ -2,15 +2,17 @@
 //! file's addresses an offset of the file is. Nothing is trusted: every table is checked against the length
 //! of the file and against a limit before it is read. The layouts themselves are the `object` crate's.
 //!
-//! Symbols are read in `symbols`, stubs of the PLT in `plt`, compressed symbol tables in `debugdata`.
+//! Symbols are read in `symbols`, stubs of the PLT in `plt`, compressed symbol tables in `debugdata`, compressed sections in
+//! `compressed`, line tables in `lines`.
 
+mod compressed;
 mod debugdata;
 mod lines;
 mod plt;
 mod probes;
 mod symbols;
 
-pub use lines::LineAddresses;
+pub use lines::{LineAddresses, SourceLine};
 pub use probes::DeclaredProbe;
 
 use crate::build_id::BuildId;
@@ -19,7 +21,7 @@ use crate::image::Image;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endian, Endianness, pod};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Limits of what is read of a file, far above what files have.
 const MAX_SECTIONS: u64 = 1 << 18;
@@ -255,6 +257,19 @@ impl Elf {
         let crc = bytes.get((end + 1).next_multiple_of(4)..).and_then(|rest| rest.first_chunk());
         let crc = crc.ok_or_else(|| malformed("no checksum"))?;
         Ok(Some(DebugLink { name: name.to_owned(), crc: self.endian.read_u32(*crc) }))
+    }
+
+    /// The file that holds what several debug files have in common (as `dwz` makes it): its path, as the file has
+    /// it, and its build-id.
+    pub fn alternative_link(&self) -> Result<Option<(PathBuf, BuildId)>, Error> {
+        let Some(section) = self.section(".gnu_debugaltlink") else { return Ok(None) };
+        let structure = "name of the file with common debug information";
+        let bytes = self.bytes_of(section, 64 << 10, structure)?;
+        let malformed = |what| self.image.error(section.offset, structure, Problem::Malformed(what));
+        let end = bytes.iter().position(|&byte| byte == 0).ok_or_else(|| malformed("no end"))?;
+        let name = std::str::from_utf8(&bytes[..end]).map_err(|_| malformed("not UTF-8"))?;
+        let id = BuildId::new(&bytes[end + 1..]).ok_or_else(|| malformed("no build-id"))?;
+        Ok(Some((PathBuf::from(name), id)))
     }
 
     /// The address, as the file's symbols count, of what is at this offset in the file and is loaded.

@@ -27,7 +27,7 @@ pub use build_id::{BuildId, BuildIdError};
 pub use debug_files::Options;
 pub use demangle::{Signatures, demangle};
 pub use dso::{Dso, DsoKey, DsoKind, Place, Reference};
-pub use elf::{DebugLink, DeclaredProbe, Elf, LineAddresses};
+pub use elf::{DebugLink, DeclaredProbe, Elf, LineAddresses, SourceLine};
 pub use error::{Error, Problem};
 pub use jit::CodeMap;
 pub use jit::dump::{JitDump, JitEvent, JitHeader, JitLine, JitRecord};

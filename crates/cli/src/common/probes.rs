@@ -1,7 +1,7 @@
 //! Where probes go: names of functions, source lines and declared probes become places in files.
 
 use perfuse_events::{Probe, ProbePlace, Refusal, glob, is_pattern, nearest};
-use perfuse_symbols::Elf;
+use perfuse_symbols::{Elf, LineAddresses, Options, SourceLine};
 use std::path::Path;
 
 /// Each probe is some descriptors on every cpu; who means more has not looked at what the pattern fits.
@@ -16,7 +16,11 @@ pub(crate) fn find(place: &ProbePlace) -> Result<Vec<Probe>, Refusal> {
         ProbePlace::Line { path, source, line } => of_line(path, source, *line),
         ProbePlace::Uprobe { path, symbol, offset, .. } => {
             let elf = open(path)?;
-            let found = elf.function(symbol).map_err(|error| refused(error.to_string()))?;
+            let mut found = elf.function(symbol).map_err(|error| refused(error.to_string()))?;
+            if found.is_none() && !elf.has_symtab() {
+                let debug = Options::default().debug_file(Path::new(path), &elf, Elf::has_symtab);
+                found = debug.and_then(|(_, debug)| debug.function(symbol).ok().flatten());
+            }
             let Some(address) = found else { return Err(refused(no_function(&elf, path, symbol))) };
             let at = elf.offset_of(address).and_then(|at| at.checked_add(*offset));
             at.map(|at| vec![one(at)])
@@ -74,22 +78,51 @@ fn functions(path: &str, pattern: &str) -> Result<Vec<Probe>, Refusal> {
     }
 }
 
-/// Where the code of a source line begins: once in each function that has some of it.
+/// Where the code of a source line begins: once in each function that has some of it. What is no name of a file
+/// is that of a function, from which the line is counted.
 fn of_line(path: &str, source: &str, line: u64) -> Result<Vec<Probe>, Refusal> {
     let refused = |text: String| Refusal::Unreadable(text);
     let elf = open(path)?;
-    let found = elf.line_addresses(source, line).map_err(|error| refused(error.to_string()))?;
-    let found = found.ok_or_else(|| {
-        refused(format!("{path} has no line tables: they come with the compiler's option -g"))
-    })?;
+    let options = Options::default();
+    let debug = match elf.has_lines() {
+        true => None,
+        false => options.debug_file(Path::new(path), &elf, Elf::has_lines),
+    };
+    let (place, described) = match &debug {
+        Some((place, debug)) => (place.as_path(), debug),
+        None => (Path::new(path), &elf),
+    };
+    let common = options.alternative_of(place, described);
+    let look = |line: SourceLine<'_>| {
+        let found =
+            described.line_addresses(common.as_ref(), line).map_err(|error| refused(error.to_string()))?;
+        found.ok_or_else(|| {
+            refused(format!(
+                "{path} has no line tables, and no debug file with some was found: they come with the compiler's \
+                 option -g"
+            ))
+        })
+    };
+    let mut found = LineAddresses::default();
+    if !source.contains(['.', '/']) {
+        found = look(SourceLine::OfFunction { function: source, line })?;
+    }
     if found.files.is_empty() {
-        return Err(refused(format!("no source of {path} is called {source}")));
+        found = look(SourceLine::OfFile { file: source, line })?;
+    }
+    if found.files.is_empty() {
+        return Err(refused(format!("{path} has no source or function called {source}")));
     }
     if found.addresses.is_empty() {
         let near: Vec<String> = found.near.iter().map(u64::to_string).collect();
-        return Err(refused(format!("line {line} of {source} has no code; lines {} do", near.join(" and "))));
+        let near = match near.as_slice() {
+            [] => String::new(),
+            [one] => format!("; the nearest that has is {one}"),
+            several => format!("; the nearest that have are {}", several.join(" and ")),
+        };
+        return Err(refused(format!("line {line} of {source} has no code{near}")));
     }
-    let table = elf.symbols().map_err(|error| refused(error.to_string()))?;
+    let table = described.symbols().map_err(|error| refused(error.to_string()))?;
     let mut functions = Vec::new();
     let mut places = Vec::new();
     for address in found.addresses {

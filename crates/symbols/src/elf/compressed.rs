@@ -1,0 +1,70 @@
+//! Sections that are compressed, as linkers and `objcopy --compress-debug-sections` make them: by zlib, or by zstd;
+//! before ELF had a flag for that, by zlib under a name of their own.
+
+use super::{Elf, Section};
+use crate::error::{Error, Problem};
+use object::Endian;
+use object::elf;
+
+impl Elf {
+    /// A section of debug information: `.debug_line`, or `.zdebug_line`.
+    pub(super) fn debug_section(&self, name: &str) -> Option<&Section> {
+        self.section(name).or_else(|| self.section(&name.replacen(".debug", ".zdebug", 1)))
+    }
+
+    /// What a section held before it was compressed, if it is.
+    pub(super) fn plain_bytes_of(
+        &self,
+        section: &Section,
+        limit: u64,
+        structure: &'static str,
+    ) -> Result<Vec<u8>, Error> {
+        let bytes = self.bytes_of(section, limit, structure)?;
+        let is_old = self.name_of(section).starts_with(b".zdebug") && bytes.starts_with(b"ZLIB");
+        if !(is_old || section.is(elf::SHF_COMPRESSED)) {
+            return Ok(bytes);
+        }
+        let malformed = |what| self.image.error(section.offset, structure, Problem::Malformed(what));
+        let header = if is_old { old_compression(&bytes) } else { self.compression(&bytes) };
+        let (kind, size, header) = header.ok_or_else(|| malformed("no header of a compressed section"))?;
+        if size > limit {
+            return Err(malformed("larger than such a section ever is"));
+        }
+        let size = usize::try_from(size).map_err(|_| malformed("larger than memory"))?;
+        let compressed = &bytes[header..];
+        let plain = match kind {
+            elf::ELFCOMPRESS_ZLIB => {
+                miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(compressed, size).ok()
+            }
+            elf::ELFCOMPRESS_ZSTD => zstd(compressed, size),
+            _ => return Err(malformed("compressed in a way that is not known")),
+        };
+        plain.filter(|plain| plain.len() == size).ok_or_else(|| malformed("compressed, and damaged"))
+    }
+
+    /// The way, the size before, and the length of the header of a compressed section.
+    fn compression(&self, bytes: &[u8]) -> Option<(u32, u64, usize)> {
+        let word = |at: usize| Some(self.endian.read_u32(*bytes.get(at..)?.first_chunk()?));
+        let (size, header) = match self.is_64 {
+            true => (self.endian.read_u64(*bytes.get(8..)?.first_chunk()?), 24),
+            false => (word(4)?.into(), 12),
+        };
+        (bytes.len() >= header).then_some((word(0)?, size, header))
+    }
+}
+
+/// The same of the old way: a word, and the size as a number with its highest byte first, on all machines.
+fn old_compression(bytes: &[u8]) -> Option<(u32, u64, usize)> {
+    let size = u64::from_be_bytes(*bytes.get(4..)?.first_chunk()?);
+    Some((elf::ELFCOMPRESS_ZLIB, size, 12))
+}
+
+#[cfg(feature = "zstd")]
+fn zstd(compressed: &[u8], size: usize) -> Option<Vec<u8>> {
+    zstd::bulk::decompress(compressed, size).ok()
+}
+
+#[cfg(not(feature = "zstd"))]
+fn zstd(_: &[u8], _: usize) -> Option<Vec<u8>> {
+    None
+}
