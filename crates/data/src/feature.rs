@@ -3,14 +3,16 @@
 //! In a file they follow the data, each found through a table; in a pipe they come as records. Each is one
 //! layout that is read and written, and each is known by a number that is also its bit in the header.
 
+mod bpf;
 mod machine;
 mod session;
 mod topology;
 mod tracing;
 
+pub use bpf::{BpfFunction, BpfProgram, Btf};
 pub use machine::{Cache, CacheLevel, Capability, Clock, CpuDomain, CpuDomains, PmuCaps, SchedDomain};
 pub use session::{
-    AuxtraceEntry, AuxtraceIndex, BpfProgram, Btf, BuildId, Compressed, EventDesc, EventDescs, Group,
+    AuxtraceEntry, AuxtraceIndex, BuildId, Compressed, EventDesc, EventDescs, Group,
     PmuMapping, SampleTime,
 };
 pub use topology::{CpuId, CpuTopology, Dies, HybridNode, MemNode, MemTopology, NrCpus, NumaNode};

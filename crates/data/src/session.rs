@@ -38,7 +38,7 @@ pub struct CommId(pub u32);
 pub struct Thread {
     /// Its process.
     pub pid: u32,
-    /// The process that made it, if that was told.
+    /// The thread that made it, if that was told.
     pub parent: Option<u32>,
     /// Its name.
     pub comm: CommId,
@@ -175,16 +175,16 @@ impl Session {
             Record::Sample(_) => {}
             Record::Mmap(mmap) => {
                 let range = (mmap.addr, mmap.len, mmap.pgoff);
-                self.map(decoded.misc, mmap.tid, range, mmap.filename.as_bytes(), None, (0, 0));
+                self.map(decoded.misc, mmap.tid, range, mmap.filename.as_bytes(), (None, 0), (0, 0));
             }
             Record::Mmap2(mmap) => {
                 let range = (mmap.addr, mmap.len, mmap.pgoff);
-                let build_id = match mmap.file {
-                    MmapFile::BuildId(id) => Some(id).filter(BuildId::is_plausible),
-                    MmapFile::Inode { .. } => None,
+                let file = match mmap.file {
+                    MmapFile::BuildId(id) => (Some(id).filter(BuildId::is_plausible), 0),
+                    MmapFile::Inode { ino, .. } => (None, ino),
                 };
                 let rights = (mmap.prot, mmap.flags);
-                self.map(decoded.misc, mmap.tid, range, mmap.filename.as_bytes(), build_id, rights);
+                self.map(decoded.misc, mmap.tid, range, mmap.filename.as_bytes(), file, rights);
             }
             Record::Comm(comm) => {
                 let id = self.intern(comm.name.as_bytes());
@@ -370,7 +370,7 @@ impl Session {
             }
         }
         if let Some(thread) = self.thread_mut(Tid { pid: task.pid, tid: task.tid }) {
-            thread.parent = Some(task.ppid);
+            thread.parent = Some(task.ptid);
             thread.namespaces = namespaces;
             if let Some(comm) = comm {
                 thread.comm = comm;
@@ -400,7 +400,7 @@ impl Session {
         tid: Tid,
         (start, len, pgoff): (u64, u64, u64),
         name: &[u8],
-        build_id: Option<BuildId>,
+        (build_id, inode): (Option<BuildId>, u64),
         (prot, flags): (u32, u32),
     ) {
         let level = Level::of(misc);
@@ -435,7 +435,7 @@ impl Session {
         let is_vdso = kind == ObjectKind::User && name == b"[vdso]";
         let Some(object) = self.objects.intern(name, kind, build_id) else { return };
         let pid = if in_kernel { 0 } else { tid.pid };
-        let map = Map { start, end, pgoff, object, pid, prot, flags, by_address };
+        let map = Map { start, end, pgoff, object, pid, prot, flags, inode, by_address };
         let maps = match level {
             Level::Kernel => &mut self.kernel,
             Level::GuestKernel => &mut self.guest_kernel,
@@ -464,7 +464,7 @@ impl Session {
         let kind = ObjectKind::KernelSymbol;
         let Some(object) = self.objects.intern(symbol.name.as_bytes(), kind, None) else { return };
         if start < end {
-            let (pid, prot, flags) = (0, 0, 0);
+            let (pid, prot, flags, inode) = (0, 0, 0, 0);
             kernel.insert_symbol(Map {
                 start,
                 end,
@@ -473,6 +473,7 @@ impl Session {
                 pid,
                 prot,
                 flags,
+                inode,
                 by_address: true,
             });
         }

@@ -272,7 +272,9 @@ impl Frames {
         let place = found.place;
         let object = self.object_of(session, &found.map);
         new.object = object;
-        new.address = place;
+        // Modules tell of symbols by their address, and of what has none as other files do.
+        let is_module = matches!(session.object(found.map.object).kind, ObjectKind::Module { .. });
+        new.address = if is_module { ip - found.map.start + found.map.pgoff } else { place };
         new.mapped = found.map.end - found.map.start;
         new.level = if found.in_kernel && level == Level::User { Level::Kernel } else { level };
         if session.object(found.map.object).kind == ObjectKind::KernelSymbol {
@@ -347,12 +349,16 @@ impl Frames {
             ObjectKind::User => Some(DsoKey::of_map(&object.name, pid)),
             _ => None,
         };
+        let module = match (&object.kind, &dso_key) {
+            (ObjectKind::Module { .. }, Some(key)) => Some(format!("[{}]", key.module_name())),
+            _ => None,
+        };
         let dso = dso_key.map(|key| self.symbolizer.dso(&key.with_build_id(build_id)));
         let (name, short) = match made {
             Some(name) => (name, format!("[JIT] tid {pid}")),
             None => {
                 let name = String::from_utf8_lossy(&object.name).into_owned();
-                let short = base_name(&name).to_owned();
+                let short = module.unwrap_or_else(|| base_name(&name).to_owned());
                 (name, short)
             }
         };

@@ -128,7 +128,7 @@ impl DsoKey {
     }
 
     /// The name of a module: that of its file without folders and endings, with underscores.
-    pub(crate) fn module_name(&self) -> String {
+    pub fn module_name(&self) -> String {
         let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();
         let name = name.trim_start_matches('[').trim_end_matches(']');
         let name = name.find(".ko").map_or(name, |end| &name[..end]);

@@ -3,8 +3,10 @@
 use super::dump::page_size as unit;
 use super::{Input, event_names};
 use crate::exit::Result;
-use perfuse_abi::Attr;
-use perfuse_data::feature::{Capability, CpuTopology, Feature, FeatureId, MemNode};
+use perfuse_abi::{Attr, ByteOrder};
+use perfuse_data::feature::{
+    BpfFunction, BpfProgram, Btf, Capability, CpuTopology, Feature, FeatureId, MemNode, Section,
+};
 use perfuse_data::{Event, Form};
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -65,6 +67,9 @@ fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
     }
     let names = event_names(&mut data);
     let ids: Vec<FeatureId> = data.features().collect();
+    let order = data.order();
+    // They come after the programs whose functions they name.
+    let types = data.feature_bytes(FeatureId::BPF_BTF).ok().flatten().map(<[u8]>::to_vec).unwrap_or_default();
     for &id in &ids {
         match (id, data.feature(id)) {
             (FeatureId::EVENT_DESC, _) => events(out, data.events(), &names)?,
@@ -76,6 +81,15 @@ fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
                         let members: Vec<&str> = members.map(String::as_str).collect();
                         writeln!(out, "# group: {name}{{{}}}", members.join(","))?;
                     }
+                }
+            }
+            (FeatureId::BPF_PROG_INFO, Ok(Some(section))) => {
+                if let Feature::BpfPrograms(list) = section.feature {
+                    let types = match Section::decode(FeatureId::BPF_BTF, &types, order, 0) {
+                        Ok(Section { feature: Feature::BpfTypes(types), .. }) => types,
+                        _ => Vec::new(),
+                    };
+                    list.iter().try_for_each(|program| bpf(out, program, order, &types))?;
                 }
             }
             (_, Ok(Some(section))) if full || !is_long(id) => feature(out, id, &section.feature)?,
@@ -262,12 +276,31 @@ fn feature(out: &mut impl Write, id: FeatureId, feature: &Feature<'_>) -> Result
                 writeln!(out, "# btf info of id {}", of_program.id)?;
             }
         }
-        Feature::EventDesc(_) | Feature::BuildIds(_) | Feature::TracingData(_) | Feature::GroupDesc(_) => {}
-        Feature::BpfPrograms(_) => {}
+        Feature::EventDesc(_) | Feature::BuildIds(_) | Feature::TracingData(_) => {}
+        Feature::GroupDesc(_) | Feature::BpfPrograms(_) => {}
         Feature::Stat => writeln!(out, "# contains stat data")?,
         Feature::Auxtrace(_) => writeln!(out, "# contains AUX area data (e.g. instruction trace)")?,
         Feature::BranchStack => writeln!(out, "# contains samples with branch stack")?,
         _ => writeln!(out, "# {id} info available")?,
+    }
+    Ok(())
+}
+
+/// A BPF program, or its parts.
+fn bpf(out: &mut impl Write, program: &BpfProgram<'_>, order: ByteOrder, types: &[Btf<'_>]) -> Result<()> {
+    let types = types.iter().find(|types| types.id == program.types(order)).copied();
+    let functions = program.functions(order, types);
+    let one = |function: &BpfFunction| {
+        let name = String::from_utf8_lossy(&function.name).into_owned();
+        format!("{name} addr 0x{:x} size {}", function.addr, function.len)
+    };
+    let id = program.id(order);
+    if let [function] = &functions[..] {
+        return Ok(writeln!(out, "# bpf_prog_info {id}: {}", one(function))?);
+    }
+    writeln!(out, "# bpf_prog_info {id}:")?;
+    for (number, function) in functions.iter().enumerate() {
+        writeln!(out, "# \tsub_prog {number}: {}", one(function))?;
     }
     Ok(())
 }

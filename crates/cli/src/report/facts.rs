@@ -128,8 +128,8 @@ pub(super) fn tasks(out: &mut impl Write, input: &Input, with_maps: bool) -> Res
     let mut children: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
     for (tid, thread) in session.threads() {
         let parent = match thread.parent {
-            _ if thread.pid != tid && session.thread(thread.pid).is_some() => Some(thread.pid),
             Some(parent) if parent != tid && session.thread(parent).is_some() => Some(parent),
+            None if thread.pid != tid && session.thread(thread.pid).is_some() => Some(thread.pid),
             _ => None,
         };
         children.entry(parent).or_default().push(tid);
@@ -151,7 +151,8 @@ pub(super) fn tasks(out: &mut impl Write, input: &Input, with_maps: bool) -> Res
                 let shared = if map.flags & 1 != 0 { 's' } else { 'p' };
                 let name = String::from_utf8_lossy(&session.object(map.object).name).into_owned();
                 let rights = [right(1, 'r'), right(2, 'w'), right(4, 'x'), shared].iter().collect::<String>();
-                writeln!(out, "{:32}{:x}-{:x} {rights} {:08x} {name}", "", map.start, map.end, map.pgoff)?;
+                let (start, end, offset, inode) = (map.start, map.end, map.pgoff, map.inode);
+                writeln!(out, "{:32}{start:x}-{end:x} {rights} {offset:08x} {inode} {name}", "")?;
             }
         }
     }

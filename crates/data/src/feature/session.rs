@@ -1,6 +1,6 @@
-//! Sections about the recording itself: its events, files, AUX data, BPF programs, compression.
+//! Sections about the recording itself: its events, files, AUX data, compression.
 
-use crate::layout::{AttrBytes, FileCodec, FileLayout, Str, Surroundings, bytes32, items};
+use crate::layout::{AttrBytes, FileCodec, FileLayout, Str, Surroundings, items};
 use perfuse_abi::record::{Header, Misc, RecordType};
 use perfuse_abi::wire::{Codec, Item, Layout, Seq, Words};
 
@@ -203,44 +203,6 @@ impl<'a> FileLayout<'a> for SampleTime {
     fn layout<C: FileCodec<'a>>(&mut self, c: &mut C, _: &Surroundings) -> Result<(), C::Error> {
         c.u64("first", &mut self.first_ns)?;
         c.u64("last", &mut self.last_ns)
-    }
-}
-
-/// A BPF program that was loaded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BpfProgram<'a> {
-    /// One bit for each array in `data`.
-    pub arrays: u64,
-    /// `struct bpf_prog_info`, its pointers being offsets into `data`.
-    pub info: &'a [u8],
-    /// The arrays.
-    pub data: &'a [u8],
-}
-
-impl<'a> FileLayout<'a> for BpfProgram<'a> {
-    fn layout<C: FileCodec<'a>>(&mut self, c: &mut C, _: &Surroundings) -> Result<(), C::Error> {
-        let (mut info_len, mut data_len) = (self.info.len() as u32, self.data.len() as u32);
-        c.u32("length of the info", &mut info_len)?;
-        c.u32("length of the data", &mut data_len)?;
-        c.u64("arrays", &mut self.arrays)?;
-        c.bytes("info", info_len.into(), &mut self.info)?;
-        c.bytes("data", data_len.into(), &mut self.data)
-    }
-}
-
-/// Types of a BPF program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Btf<'a> {
-    /// The kernel's number of it.
-    pub id: u32,
-    /// The types.
-    pub bytes: &'a [u8],
-}
-
-impl<'a> FileLayout<'a> for Btf<'a> {
-    fn layout<C: FileCodec<'a>>(&mut self, c: &mut C, _: &Surroundings) -> Result<(), C::Error> {
-        c.u32("id", &mut self.id)?;
-        bytes32(c, "types", &mut self.bytes)
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Map {
     pub prot: u32,
     /// Flags, as for mmap(2). 0 if they were not told.
     pub flags: u32,
+    /// The inode of the file. 0 without one, or if it was not told.
+    pub inode: u64,
     /// Whether places in it are told by their address: it is the kernel's, or no file is behind it.
     pub by_address: bool,
 }
