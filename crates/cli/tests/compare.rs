@@ -85,29 +85,41 @@ impl Drop for Scratch {
     }
 }
 
+/// What a busy machine does to one measurement, it does not do to all: one of three has to be as it should.
+fn patiently(mut measured: impl FnMut() -> Result<(), String>) -> Outcome {
+    let told: Vec<String> = (0..3).map_while(|_| measured().err()).collect();
+    assert!(told.len() < 3, "{told:#?}");
+    Ok(())
+}
+
+fn when(holds: bool, otherwise: impl std::fmt::Display) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise.to_string()) }
+}
+
 fn equal_commands_are_not_told_apart() -> Outcome {
     let command = busy(3000);
-    let called = (0..20).filter(|_| {
-        let found = json(&["-r", "10", "-e", "page-faults", &command, &command]);
-        let by = found["by"].as_str().expect("a measure decides").to_owned();
-        let verdict = &measure(&found, &by)["results"][1]["difference"]["verdict"];
-        verdict == "less" || verdict == "more"
-    });
-    let called = called.count();
-    assert!(called <= 1, "{called} of 20 comparisons of a command with itself saw a difference");
-    Ok(())
+    patiently(|| {
+        let called = (0..20).filter(|_| {
+            let found = json(&["-r", "10", "-e", "page-faults", &command, &command]);
+            let by = found["by"].as_str().expect("a measure decides").to_owned();
+            let verdict = &measure(&found, &by)["results"][1]["difference"]["verdict"];
+            verdict == "less" || verdict == "more"
+        });
+        let called = called.count();
+        when(called <= 1, format!("{called} of 20 comparisons of a command with itself saw a difference"))
+    })
 }
 
 fn a_tenth_more_cpu_time_is_found() -> Outcome {
     let (old, new) = (busy(20_000), busy(22_000));
-    let found =
-        json(&["--until", "cpu:1.5%", "--max-runs", "400", "--by", "cpu", "-e", "page-faults", &old, &new]);
-    let difference = &measure(&found, "cpu")["results"][1]["difference"];
-    assert_eq!(difference["verdict"], "more", "{difference}");
-    let relative = difference["relative"].as_f64().expect("a share");
-    // The shell's own start is in both.
-    assert!((0.04..0.16).contains(&relative), "{difference}");
-    Ok(())
+    let precisely = ["--until", "cpu:1.5%", "--max-runs", "400", "--by", "cpu", "-e", "page-faults"];
+    patiently(|| {
+        let found = json(&[&precisely[..], &[&old, &new]].concat());
+        let difference = &measure(&found, "cpu")["results"][1]["difference"];
+        let relative = difference["relative"].as_f64().expect("a share");
+        // The shell's own start is in both.
+        when(difference["verdict"] == "more" && (0.04..0.16).contains(&relative), difference)
+    })
 }
 
 fn the_order_of_runs_is_mixed_and_repeatable() -> Outcome {
@@ -129,16 +141,16 @@ fn the_order_of_runs_is_mixed_and_repeatable() -> Outcome {
 
 fn a_limit_that_is_passed_is_exit_status_3() -> Outcome {
     let status = |limit: &str, more: &[&str]| {
-        let mut arguments =
-            vec!["-r", "8", "-e", "page-faults", "--fail-if", limit, "sleep 0.001", "sleep 0.05"];
+        let mut arguments = vec!["-r", "8", "-e", "page-faults", "--fail-if", limit, "true", "sh -c true"];
         arguments.extend(more);
         let output = run(&arguments);
         (output.status.code(), text(&output.stdout))
     };
-    let (code, said) = status("wall>+50%", &[]);
+    // A shell has half as many faults again as nothing at all, always.
+    let (code, said) = status("page-faults>+20%", &[]);
     assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("The limit 'wall>+50%' is passed."), "{said}");
-    assert_eq!(status("wall<-50%", &[]).0, Some(0));
+    assert!(said.contains("The limit 'page-faults>+20%' is passed."), "{said}");
+    assert_eq!(status("page-faults<-20%", &[]).0, Some(0));
     assert_eq!(status("wall>+10s", &[]).0, Some(0));
     // Nobody knows whether one that is in the middle of the noise is passed.
     assert_eq!(status("context-switches>+1", &["-e", "context-switches"]).0, Some(0));
@@ -149,12 +161,14 @@ fn a_baseline_is_compared_with() -> Outcome {
     let scratch = Scratch::new("baseline");
     let file = scratch.path("base.json");
     results(&["-r", "8", "-e", "page-faults", "--save", &file, "-n", "prog", "sleep 0.002"]);
-    let said = results(&["-r", "8", "-e", "page-faults", "--baseline", &file, "-n", "prog", "sleep 0.04"]);
-    assert!(said.contains("prog (baseline)") && said.contains("against a baseline"), "{said}");
-    assert!(said.contains("slower than prog (baseline)"), "{said}");
-    let output =
-        run(&["-r", "8", "-e", "page-faults", "--baseline", &file, "--fail-if", "wall>100%", "sleep 0.04"]);
-    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    patiently(|| {
+        let options = ["-r", "8", "-e", "page-faults", "--baseline", &file, "--fail-if", "wall>100%"];
+        let output = run(&[&options[..], &["-n", "prog", "sleep 0.2"]].concat());
+        let said = text(&output.stdout);
+        assert!(said.contains("prog (baseline)") && said.contains("against a baseline"), "{said}");
+        let is_told = said.contains("slower than prog (baseline)") && output.status.code() == Some(3);
+        when(is_told, format!("{said}{}", text(&output.stderr)))
+    })?;
 
     fs::write(&file, "{}").expect("a file");
     let output = run(&["--baseline", &file, "true"]);

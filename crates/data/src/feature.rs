@@ -12,8 +12,7 @@ mod tracing;
 pub use bpf::{BpfFunction, BpfProgram, Btf};
 pub use machine::{Cache, CacheLevel, Capability, Clock, CpuDomain, CpuDomains, PmuCaps, SchedDomain};
 pub use session::{
-    AuxtraceEntry, AuxtraceIndex, BuildId, Compressed, EventDesc, EventDescs, Group,
-    PmuMapping, SampleTime,
+    AuxtraceEntry, AuxtraceIndex, BuildId, Compressed, EventDesc, EventDescs, Group, PmuMapping, SampleTime,
 };
 pub use topology::{CpuId, CpuTopology, Dies, HybridNode, MemNode, MemTopology, NrCpus, NumaNode};
 pub use tracing::{System, TracingData};

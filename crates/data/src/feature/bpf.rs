@@ -212,7 +212,8 @@ mod tests {
             let program = BpfProgram { arrays: u64::MAX, info: &info, data: &data };
             assert_eq!(program.id(ORDER), 7);
             let functions = program.functions(ORDER, types.map(|bytes| Btf { id: 1, bytes }));
-            let is_told = |function: &BpfFunction| (function.addr, function.len) == (0xffff_ffff_c000_1000, 61);
+            let is_told =
+                |function: &BpfFunction| (function.addr, function.len) == (0xffff_ffff_c000_1000, 61);
             assert!(functions.iter().all(is_told), "{functions:?}");
             functions.iter().map(|function| String::from_utf8_lossy(&function.name).into_owned()).collect()
         };
