@@ -1,6 +1,12 @@
 //! `perfuse report`, the real program, on files that the real perf records, compared with
 //! what perf makes of them; and on a folder of recordings from elsewhere, which must not make it fall over.
 
+use perfuse_abi::record::{
+    Comm, CpuMode, Decoded, Misc, Mmap, Mmap2, MmapFile, Record, RecordFormat, Sample, Task, Tid,
+};
+use perfuse_abi::wire::Text;
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType};
+use perfuse_data::{NewEvent, Writer};
 use perfuse_testkit::{Outcome, Skip, need, perf as linux};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +16,7 @@ perfuse_testkit::suite! {
     reports_are_perfs,
     reports_of_branches_data_and_groups_are_perfs,
     groups_and_hierarchies_have_perfs_call_trees,
+    modules_and_threads_of_another_machine_are_perfs,
     what_perf_has_and_perfuse_has_not_is_refused,
     json_is_the_report,
     what_cannot_be_done_is_explained,
@@ -268,6 +275,91 @@ fn groups_and_hierarchies_have_perfs_call_trees() -> Outcome {
         let is_head = |line: &&String| line.contains('%') && !line.contains("--");
         assert_eq!(more.iter().filter(is_head).count(), 0, "{options}: {more:#?}");
     }
+    Ok(())
+}
+
+/// A recording of a kernel that is not this one: of its modules there is no file.
+fn of_another_machine() -> Recording {
+    let mut attr = Attr::new(EventType::SOFTWARE);
+    attr.sample_type = SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::PERIOD;
+    attr.flags |= AttrFlags::TASK | AttrFlags::COMM | AttrFlags::MMAP;
+    let format = RecordFormat::of(&attr, ByteOrder::NATIVE);
+    let path = std::env::temp_dir().join(format!("perfuse-report-test-{}-elsewhere", std::process::id()));
+    let file = std::fs::File::create(&path).expect("a file");
+    let event = NewEvent { attr, name: "cpu-clock".into(), ids: vec![7] };
+    let mut writer = Writer::file(file, &[event]).expect("a recording");
+    let mut write = |mode: CpuMode, record: Record<'_>| {
+        let misc = Misc::empty().with_cpu_mode(mode);
+        let record = Decoded { misc, ..Decoded::from(record) };
+        writer.record(&record, &format).expect("a record");
+    };
+    let tid = Tid { pid: 4100, tid: 4101 };
+    let kernel = Tid { pid: u32::MAX, tid: 0 };
+    for (addr, len, name) in [
+        (0xffff_ffff_c000_0000, 0x4000, "/lib/modules/5.4.0/kernel/drivers/usb/xhci-hcd.ko.xz"),
+        (0xffff_ffff_c001_0000, 0x9000, "/lib/modules/5.4.0/kernel/fs/ext4/ext4.ko"),
+    ] {
+        let filename = Text::new(name.as_bytes());
+        write(CpuMode::KERNEL, Record::Mmap(Mmap { tid: kernel, addr, len, pgoff: 0, filename }));
+    }
+    let leader = Tid { pid: 4100, tid: 4100 };
+    write(CpuMode::USER, Record::Comm(Comm { tid: leader, name: Text::new(b"worker") }));
+    // A thread makes a thread, and that one a process.
+    for (pid, tid, ppid, ptid) in
+        [(4100, 4101, 4100, 4100), (4100, 4102, 4100, 4101), (4200, 4200, 4100, 4102)]
+    {
+        write(CpuMode::USER, Record::Fork(Task { pid, tid, ppid, ptid, ..Task::default() }));
+    }
+    let file = MmapFile::Inode { maj: 8, min: 1, ino: 123_456, ino_generation: 1 };
+    let filename = Text::new(b"/usr/bin/gone");
+    let mmap =
+        Mmap2 { tid: leader, addr: 0x40_0000, len: 0x2000, prot: 5, flags: 2, file, filename, pgoff: 0 };
+    write(CpuMode::USER, Record::Mmap2(mmap));
+    for (number, ip) in
+        [0xffff_ffff_c000_1234, 0xffff_ffff_c001_8000, 0xffff_ffff_c000_1234].iter().enumerate()
+    {
+        let time = Some(1000 + number as u64);
+        let sample = Sample { ip: Some(*ip), tid: Some(tid), time, period: Some(1000), ..Sample::default() };
+        write(CpuMode::KERNEL, Record::Sample(sample));
+    }
+    writer.finish(Vec::new()).expect("room");
+    Recording(path)
+}
+
+fn modules_and_threads_of_another_machine_are_perfs() -> Outcome {
+    let recording = of_another_machine();
+    let told = |options: &str, wanted: &[&str]| {
+        let arguments =
+            [&["report", "-i", recording.path()], &options.split(' ').collect::<Vec<_>>()[..]].concat();
+        let plain = |text: &str| -> Vec<String> {
+            let words = |line: &str| line.replace('|', "| ").split_whitespace().collect::<Vec<_>>().join(" ");
+            let lines = text.lines().filter(|line| !line.starts_with('#')).map(words);
+            lines.filter(|line| !line.is_empty()).collect()
+        };
+        let ours = plain(&perfuse(&arguments).0);
+        assert_eq!(ours, wanted, "{options}");
+        // Whoever has no perf has seen what it would say.
+        match perf(&arguments) {
+            Ok(theirs) => assert_eq!(ours, plain(&theirs), "{options}"),
+            Err(skip) => println!("not compared with perf: {skip:?}"),
+        }
+    };
+    told(
+        "--stdio -s dso,sym",
+        &["66.67% [xhci_hcd] [k] 0x0000000000001234", "33.33% [ext4] [k] 0x0000000000008000"],
+    );
+    told(
+        "--tasks",
+        &[
+            "0 0 -1 | swapper",
+            "4100 4100 -1 | worker",
+            "4100 4101 4100 | worker",
+            "4100 4102 4101 | worker",
+            "4200 4200 4102 | worker",
+        ],
+    );
+    let maps = perfuse(&["report", "--mmaps", "-i", recording.path()]).0;
+    assert!(maps.contains(" 400000-402000 r-xp 00000000 123456 /usr/bin/gone\n"), "{maps}");
     Ok(())
 }
 
