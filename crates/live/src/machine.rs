@@ -29,6 +29,7 @@ mod probes;
 mod steps;
 mod watches;
 
+pub(crate) use probes::At;
 pub(crate) use watches::Watched;
 
 /// How a machine behaves.

@@ -106,12 +106,17 @@ struct Tracee {
     to_arm: Option<Vec<Watched>>,
     /// Whether it stops after each instruction.
     pace: step::Pace,
+    /// Functions that it is in, whose returns have probes, from the outermost on.
+    inside: Vec<probe::Return>,
+    /// It runs in the memory of the process that made it.
+    borrows: bool,
 }
 
 impl Tracee {
     fn new(pid: Tid) -> Self {
         let (armed, pace) = (Vec::new(), step::Pace::default());
-        Tracee { pid, stopped: false, interrupted: false, armed, to_arm: None, pace }
+        let (inside, borrows) = (Vec::new(), false);
+        Tracee { pid, stopped: false, interrupted: false, armed, to_arm: None, pace, inside, borrows }
     }
 }
 
@@ -383,12 +388,10 @@ impl Supervisor {
             }
             Status::Syscall => front.syscall(self, tid),
             Status::Event(libc::PTRACE_EVENT_SECCOMP) => front.seccomp(self, tid),
-            Status::Event(libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) => {
-                self.child(front, tid, false);
-                go
-            }
-            Status::Event(libc::PTRACE_EVENT_CLONE) => {
-                self.child(front, tid, true);
+            Status::Event(
+                event @ (libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE),
+            ) => {
+                self.child(front, tid, event);
                 go
             }
             Status::Event(libc::PTRACE_EVENT_EXEC) => {
@@ -406,7 +409,8 @@ impl Supervisor {
         }
     }
 
-    fn child(&mut self, front: &mut dyn Front, parent: Tid, may_be_thread: bool) {
+    fn child(&mut self, front: &mut dyn Front, parent: Tid, event: i32) {
+        let may_be_thread = event == libc::PTRACE_EVENT_CLONE;
         let Ok(child) = ptrace::event_message(parent) else { return };
         let child = child as Tid;
         let pid = self.tracees.get(&parent).map_or(child, |tracee| tracee.pid);
@@ -422,7 +426,10 @@ impl Supervisor {
         }
         front.born(self, parent, child);
         if !thread {
-            self.text_copied(parents, pid);
+            self.text_copied(parents, pid, parent, child);
+            if let Some(tracee) = self.tracees.get_mut(&child) {
+                tracee.borrows = event != libc::PTRACE_EVENT_FORK;
+            }
         }
         self.follow_watches();
         self.follow_steps();
@@ -450,6 +457,7 @@ impl Supervisor {
                 if let Some(tracee) = self.tracees.get_mut(&tid) {
                     (tracee.armed, tracee.to_arm) = (Vec::new(), Some(machine.watches_of(task)));
                     tracee.pace = step::Pace::of_new_program(machine.is_to_be_stepped(task));
+                    (tracee.inside, tracee.borrows) = (Vec::new(), false);
                 }
             }
         }

@@ -23,6 +23,8 @@ struct Place {
     offset: u64,
     /// Where the program counts those who listen, for it; 0: nowhere.
     semaphore: u64,
+    /// It is of the returns of the function there.
+    returns: bool,
 }
 
 impl Place {
@@ -38,11 +40,20 @@ impl Place {
     }
 }
 
+/// The probes at an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct At {
+    /// Of whoever comes there.
+    pub(crate) own: Vec<u64>,
+    /// Of the returns of the function that begins there.
+    pub(crate) returns: Vec<u64>,
+}
+
 /// What is to be in the memory of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     /// Traps, and the probes that they are of.
-    pub(crate) traps: BTreeMap<u64, Vec<u64>>,
+    pub(crate) traps: BTreeMap<u64, At>,
     /// Semaphores.
     pub(crate) semaphores: Vec<u64>,
 }
@@ -100,10 +111,6 @@ impl Machine {
             return Ok(None);
         };
         let (config, path, offset) = (word(8), word(56), word(64));
-        // Where functions return nothing is set.
-        if config & 1 != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
         let tid = self.tasks.get(&caller).map(|known| known.tid).ok_or(Errno::ESRCH)?;
         let mut bytes = vec![0; libc::PATH_MAX as usize];
         let got = remote::read(tid, path, &mut bytes).map_err(|_| Errno::EFAULT)?;
@@ -119,8 +126,8 @@ impl Machine {
             return Err(Errno::EINVAL);
         }
         let device = (libc::major(file.dev()) as u32, libc::minor(file.dev()) as u32);
-        let semaphore = config >> 32;
-        let place = Place { path, device, inode: file.ino(), offset, semaphore };
+        let (returns, semaphore) = (config & 1 != 0, config >> 32);
+        let place = Place { path, device, inode: file.ino(), offset, semaphore, returns };
         let number = match places.all.iter().position(|known| *known == place) {
             Some(number) => number,
             None => {
@@ -174,7 +181,8 @@ impl Machine {
             }
             let (place, maps) = (&places.all[number as usize], maps.get_or_insert_with(|| proc::maps(pid)));
             for addr in place.find(place.offset, PROT_EXEC, maps) {
-                let numbers = wanted.traps.entry(addr).or_default();
+                let at = wanted.traps.entry(addr).or_default();
+                let numbers = if place.returns { &mut at.returns } else { &mut at.own };
                 if !numbers.contains(&number) {
                     numbers.push(number);
                 }
@@ -186,13 +194,14 @@ impl Machine {
         wanted
     }
 
-    /// A task, stopped at a trap, has come to probes.
-    pub(crate) fn probed(&mut self, task: TaskId, numbers: &[u64], stopped: &Stopped) {
+    /// A task, stopped at a trap, has come to probes. `function`: from where it has returned, if it has.
+    pub(crate) fn probed(&mut self, task: TaskId, numbers: &[u64], function: Option<u64>, stopped: &Stopped) {
         let Some(pmu) = self.places.as_ref().map(|places| places.pmu) else { return };
         let Some((_, tid)) = self.tid_of(task) else { return };
-        // As Linux writes it: no type, no flags, the thread; then the address.
+        // As Linux writes it: no type, no flags, the thread; then the function, if it is left, and the address.
         let mut record = vec![0; 4];
         record.extend(tid.to_ne_bytes());
+        record.extend(function.into_iter().flat_map(u64::to_ne_bytes));
         record.extend(perfuse_engine::Moment::ip(stopped).to_ne_bytes());
         self.happened(task, stopped, |engine, cpu, now| {
             for &id in numbers {

@@ -3,8 +3,13 @@
 //!
 //! The instruction under a trap is done in place of the thread if it is a simple one. Otherwise it is put back
 //! for one step, while the other threads of the process are held, so that none of them slips through.
+//!
+//! Where a function returns to is known when it begins, and there a trap is set, too. (Linux has it return to a
+//! trap of its own in place of that, which debuggers and exceptions stumble over, and which could not be taken back
+//! everywhere.) Who comes there has returned if its stack is that much shorter.
 
 use super::{Supervisor, lock};
+use crate::machine::At;
 use crate::moment::Stopped;
 use crate::ptrace::{self, Status, Tid};
 use crate::regs::Registers;
@@ -24,10 +29,31 @@ pub(super) struct Text {
 #[derive(Clone, Debug)]
 struct Trap {
     original: Original,
-    probes: Vec<u64>,
+    probes: At,
     /// It is where the program begins, when its libraries are there.
     begin: bool,
+    /// It is where functions return to.
+    returns: bool,
 }
+
+impl Trap {
+    fn new(original: Original) -> Self {
+        Trap { original, probes: At::default(), begin: false, returns: false }
+    }
+}
+
+/// A function that a thread is in, whose return has probes.
+#[derive(Clone, Debug)]
+pub(super) struct Return {
+    function: u64,
+    /// Where it will return to, and with more of the stack left than this.
+    to: u64,
+    stack: u64,
+    probes: Vec<u64>,
+}
+
+/// More functions that are in each other have no return: as many as Linux allows.
+const DEEPEST: usize = 64;
 
 /// How long threads are waited for that have been interrupted: who does not stop sleeps in the kernel, and will
 /// stop before it does anything else.
@@ -72,10 +98,15 @@ impl Supervisor {
             return;
         }
         let wanted = lock(&self.machine).probes_of(pid);
+        let returns = wanted.traps.values().any(|at| !at.returns.is_empty());
+        if !returns {
+            self.tracees.values_mut().filter(|tracee| tracee.pid == pid).for_each(|one| one.inside.clear());
+        }
         let text = self.texts.entry(pid).or_default();
         text.traps.retain(|&addr, trap| {
-            trap.probes.clear();
-            let stays = trap.begin || wanted.traps.contains_key(&addr);
+            trap.probes = At::default();
+            trap.returns &= returns;
+            let stays = trap.begin || trap.returns || wanted.traps.contains_key(&addr);
             if !stays {
                 // Who was killed meanwhile has none.
                 let _ = text::remove(tid, addr, trap.original);
@@ -87,7 +118,7 @@ impl Supervisor {
                 Some(trap) => trap.probes = probes,
                 // A place that cannot have one has none.
                 None => drop(text::insert(tid, addr).map(|original| {
-                    text.traps.insert(addr, Trap { original, probes, begin: false });
+                    text.traps.insert(addr, Trap { probes, ..Trap::new(original) });
                 })),
             }
         }
@@ -105,8 +136,13 @@ impl Supervisor {
         }
     }
 
-    /// A process has a copy of another's memory, or that memory itself, with all that is in it.
-    pub(super) fn text_copied(&mut self, from: Tid, to: Tid) {
+    /// A process has a copy of another's memory, or that memory itself, with all that is in it; `child` one of
+    /// the stack of `parent`.
+    pub(super) fn text_copied(&mut self, from: Tid, to: Tid, parent: Tid, child: Tid) {
+        let inside = self.tracees.get(&parent).map(|parent| parent.inside.clone()).unwrap_or_default();
+        if let Some(child) = self.tracees.get_mut(&child) {
+            child.inside = inside;
+        }
         if let Some(text) = self.texts.get(&from).cloned() {
             self.texts.insert(to, text);
         }
@@ -120,7 +156,7 @@ impl Supervisor {
         }
         self.stale.insert(pid);
         if let Some((entry, original)) = entry(tid).and_then(|at| Some((at, text::insert(tid, at).ok()?))) {
-            let trap = Trap { original, probes: Vec::new(), begin: true };
+            let trap = Trap { begin: true, ..Trap::new(original) };
             self.texts.entry(pid).or_default().traps.insert(entry, trap);
         }
     }
@@ -155,11 +191,14 @@ impl Supervisor {
         };
         self.had_texts.insert(addr);
         registers.set_ip(addr);
-        if !trap.probes.is_empty() {
-            let mut machine = lock(&self.machine);
-            if let Some(task) = machine.task_of(tid) {
-                machine.probed(task, &trap.probes, &Stopped::new(tid, registers));
-            }
+        if trap.returns {
+            self.returned(tid, &registers);
+        }
+        if !trap.probes.own.is_empty() {
+            self.tell_probes(tid, &trap.probes.own, None, registers);
+        }
+        if !trap.probes.returns.is_empty() {
+            self.entered(pid, tid, &trap.probes.returns, &registers);
         }
         // Whatever fails was for one that was killed meanwhile, which is told next.
         if trap.begin {
@@ -177,6 +216,61 @@ impl Supervisor {
             self.helped(tid);
         }
         true
+    }
+
+    fn tell_probes(&self, tid: Tid, probes: &[u64], function: Option<u64>, registers: Registers) {
+        let mut machine = lock(&self.machine);
+        if let Some(task) = machine.task_of(tid) {
+            machine.probed(task, probes, function, &Stopped::new(tid, registers));
+        }
+    }
+
+    /// A thread begins a function whose return has probes.
+    fn entered(&mut self, pid: Tid, tid: Tid, probes: &[u64], registers: &Registers) {
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
+        let (function, stack) = (registers.ip(), registers.stack());
+        let to = registers.link().or_else(|| {
+            let mut word = [0; 8];
+            let size = if registers.is_narrow() { 4 } else { 8 };
+            remote::read_exact(tid, stack, &mut word[..size]).ok().map(|()| u64::from_le_bytes(word))
+        });
+        let Some(to) = to else { return };
+        // What lies deeper in the stack has been left without a return, and so has whatever began here before,
+        // unless it has passed its place on to another function: that ends both.
+        tracee.inside.retain(|one| one.stack > stack || one.stack == stack && one.to == to);
+        if let Some(again) =
+            tracee.inside.iter().position(|one| (one.stack, one.function) == (stack, function))
+        {
+            tracee.inside.truncate(again);
+        }
+        if tracee.inside.len() >= DEEPEST {
+            return;
+        }
+        let text = self.texts.entry(pid).or_default();
+        match text.traps.get_mut(&to) {
+            Some(trap) => trap.returns = true,
+            // Whose memory it is would not know.
+            None if tracee.borrows => return,
+            None => match text::insert(tid, to) {
+                Ok(original) => {
+                    text.traps.insert(to, Trap { returns: true, ..Trap::new(original) });
+                }
+                // A place that cannot have one has none.
+                Err(_) => return,
+            },
+        }
+        tracee.inside.push(Return { function, to, stack, probes: probes.to_vec() });
+    }
+
+    /// A thread has come to where functions return to. Those that it has left are told if they return there.
+    fn returned(&mut self, tid: Tid, registers: &Registers) {
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
+        // On x86 the return address lay there.
+        let left = registers.stack() + u64::from(registers.link().is_some());
+        let stays = tracee.inside.iter().position(|one| one.stack < left).unwrap_or(tracee.inside.len());
+        for one in tracee.inside.split_off(stays).into_iter().rev().filter(|one| one.to == registers.ip()) {
+            self.tell_probes(tid, &one.probes, Some(one.function), *registers);
+        }
     }
 
     fn step_over(&mut self, pid: Tid, tid: Tid, addr: u64, original: Original) {

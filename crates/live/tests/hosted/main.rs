@@ -152,4 +152,7 @@ scenarios! {
     probes_of_threads_miss_nothing
     probes_are_sampled
     probes_that_cannot_be
+    probes_at_returns
+    returns_of_threads_and_children
+    returns_are_sampled
 }

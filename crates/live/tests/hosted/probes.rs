@@ -51,6 +51,158 @@ fn probe(function: fn(u64) -> u64) -> OwnedFd {
     opened(&attr(&path, offset))
 }
 
+/// A probe where a function returns.
+fn return_probe(function: fn(u64) -> u64) -> OwnedFd {
+    let (path, offset) = place(function);
+    let mut attr = attr(&path, offset);
+    attr.config |= 1;
+    opened(&attr)
+}
+
+/// Calls itself so many times.
+#[inline(never)]
+fn deep(number: u64) -> u64 {
+    if number == 0 { 1 } else { black_box(deep(number - 1)) + black_box(number) }
+}
+
+// `perfuse_passes` passes its place on to `perfuse_passed`, which returns in place of both; `perfuse_leaves` calls
+// `perfuse_left` as often as it is told, which jumps out of its call but for the last time.
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".global perfuse_passes, perfuse_passed, perfuse_leaves, perfuse_left",
+    "perfuse_passes: nop",
+    "jmp perfuse_passed",
+    "perfuse_passed: mov rax, rdi",
+    "ret",
+    "perfuse_leaves: mov rax, rsp",
+    "call perfuse_left",
+    "mov rax, rdi",
+    "ret",
+    "perfuse_left: nop",
+    "cmp rdi, 1",
+    "je 2f",
+    "dec rdi",
+    "mov rsp, rax",
+    "jmp perfuse_leaves",
+    "2: ret",
+);
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".global perfuse_passes, perfuse_passed, perfuse_leaves, perfuse_left",
+    "perfuse_passes: nop",
+    "b perfuse_passed",
+    "perfuse_passed: add x0, x0, #0",
+    "ret",
+    "perfuse_leaves: mov x9, x30",
+    "3: bl perfuse_left",
+    "mov x30, x9",
+    "ret",
+    "perfuse_left: nop",
+    "cmp x0, #1",
+    "b.eq 2f",
+    "sub x0, x0, #1",
+    "b 3b",
+    "2: ret",
+);
+
+unsafe extern "C" {
+    fn perfuse_passes(number: u64) -> u64;
+    fn perfuse_passed(number: u64) -> u64;
+    fn perfuse_leaves(number: u64) -> u64;
+    fn perfuse_left(number: u64) -> u64;
+}
+
+/// The address of one of them as that of a function like the others, which is never called as such.
+fn address(function: unsafe extern "C" fn(u64) -> u64) -> fn(u64) -> u64 {
+    // SAFETY: both are addresses of code, and only the address is used.
+    unsafe { std::mem::transmute(function) }
+}
+
+pub(crate) fn probes_at_returns() {
+    let counted = |functions: &[fn(u64) -> u64], work: &dyn Fn()| {
+        let events: Vec<OwnedFd> =
+            functions.iter().flat_map(|&function| [probe(function), return_probe(function)]).collect();
+        work();
+        events.iter().for_each(on);
+        work();
+        events.iter().for_each(off);
+        work();
+        events.iter().map(value).collect::<Vec<_>>()
+    };
+    let called =
+        counted(&[plain, roomy], &|| (0..7).for_each(|time| _ = black_box(plain(time) + roomy(time))));
+    println!("begun and returned: {called:?}");
+    println!("in itself: {:?}", counted(&[deep], &|| _ = black_box(deep(20))));
+    println!("deeper than Linux looks: {:?}", counted(&[deep], &|| _ = black_box(deep(100))));
+    // SAFETY: they keep to the calling convention, and touch nothing but registers.
+    let passes = || _ = black_box(unsafe { perfuse_passes(3) });
+    let both = [address(perfuse_passes), address(perfuse_passed)];
+    println!("passed on: {:?}", counted(&both, &|| (0..5).for_each(|_| passes())));
+    // SAFETY: as above.
+    let leaves = || _ = black_box(unsafe { perfuse_leaves(5) });
+    println!("left by a jump: {:?}", counted(&[address(perfuse_left)], &leaves));
+    // A function that has begun before the event was switched on, and one that returns afterwards.
+    let event = return_probe(switches);
+    black_box(switches(&raw const event as u64));
+    println!("switched within: {}", value(&event));
+    off(&event);
+    println!("and goes on: {} {}", plain(1), deep(3));
+}
+
+/// Switches an event on while it is in this function itself.
+#[inline(never)]
+fn switches(event: u64) -> u64 {
+    // SAFETY: the event lives as long as the call.
+    on(unsafe { &*(black_box(event) as *const OwnedFd) });
+    event
+}
+
+pub(crate) fn returns_of_threads_and_children() {
+    // Linux reads the path again for each child.
+    let (path, offset) = place(deep);
+    let attr_of = |inherit| {
+        let mut attr = attr(&path, offset);
+        attr.config |= 1;
+        attr.flags |= if inherit { AttrFlags::INHERIT } else { AttrFlags::empty() };
+        opened(&attr)
+    };
+    let (alone, all) = (attr_of(false), attr_of(true));
+    on(&alone);
+    on(&all);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| (0..20).for_each(|_| _ = black_box(deep(2))));
+        }
+    });
+    work::Child::fork(|| _ = black_box(deep(4))).join();
+    black_box(deep(0));
+    off(&alone);
+    off(&all);
+    println!("{} of all {}", value(&alone), value(&all));
+}
+
+pub(crate) fn returns_are_sampled() {
+    let (path, offset) = place(deep);
+    let mut attr = attr(&path, offset);
+    attr.config |= 1;
+    attr.sample_period = 1;
+    attr.sample_type = SampleType::IP | SampleType::RAW;
+    let event = opened(&attr);
+    let ring = Mapping::new(event.as_fd(), 9 * 4096, Protection::ReadWrite, 0).expect("a ring");
+    on(&event);
+    black_box(deep(1));
+    off(&event);
+    let head = ring.load_u64(1024, Acquire) as usize;
+    let begin = deep as fn(u64) -> u64 as usize as u64;
+    // The inner one returns to the outer one.
+    let ip = ring.load_u64(4096 + 8, Acquire);
+    println!("{head} bytes, behind the function's begin: {}", (begin + 1..begin + 256).contains(&ip));
+    let raw = |at: usize| u64::from(ring.load_u32(4096 + at, Acquire));
+    let size = raw(16);
+    let (function, to) = (raw(28) | raw(32) << 32, raw(36) | raw(40) << 32);
+    println!("{size} {} {}", function == begin, to == ip);
+}
+
 pub(crate) fn probes_are_counted() {
     let functions = [plain, roomy];
     let events = functions.map(probe);

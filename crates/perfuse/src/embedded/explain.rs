@@ -48,10 +48,6 @@ pub(super) fn explain(call: &Call, errno: Errno) -> Option<Diagnosis> {
             Cause::NotEmbedded,
             "without Linux' perf_events signals of events are sent by `perfuse run` alone",
         ),
-        Errno::EOPNOTSUPP if is_probe(attr) && attr.config & 1 != 0 => here(
-            Cause::NotEmbedded,
-            "without Linux' perf_events probes can be set where functions begin, not where they return",
-        ),
         Errno::EOPNOTSUPP if is_probe(attr) && *pid == 0 => here(
             Cause::NotEmbedded,
             "without Linux' perf_events no probes can be set in this process itself, as no process can trace \
