@@ -17,7 +17,7 @@ use crate::slab::Slab;
 use crate::sysctl::Sysctls;
 use crate::task::{Task, TaskId};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use perfuse_abi::page::TimeConversion;
 use perfuse_abi::regs::Arch;
@@ -71,6 +71,8 @@ pub struct Engine {
     pub(crate) sysctls: Sysctls,
     pub(crate) pmus: Registry,
     pub(crate) events: Slab<Event>,
+    /// Who has opened events: few of all tasks, so that most can end without a look at all events.
+    pub(crate) owners: BTreeSet<TaskId>,
     pub(crate) contexts: Slab<Context>,
     pub(crate) buffers: Slab<Buffer>,
     pub(crate) cpus: Vec<Cpu>,
@@ -131,6 +133,7 @@ impl Engine {
             sysctls: Sysctls::new(&config),
             pmus: Registry::default(),
             events: Slab::new(),
+            owners: BTreeSet::new(),
             contexts,
             buffers: Slab::new(),
             cpus,

@@ -475,6 +475,7 @@ impl Engine {
         }
         self.events[key].open = true;
         self.events[key].owner = Some(caller);
+        self.owners.insert(caller);
         self.gate(key, true);
         self.install(context, key, now);
         Ok(())

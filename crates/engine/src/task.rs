@@ -438,9 +438,11 @@ impl Engine {
 
     /// The events of a task end, with the records that tell so, and it owns none any longer (rule D30).
     fn end_measuring(&mut self, task: TaskId, parent: Option<TaskId>, cpu: u32, now: u64) {
-        for event in self.events.keys().collect::<Vec<_>>() {
-            if self.events[event].owner == Some(task) {
-                self.events[event].owner = None;
+        if self.owners.remove(&task) {
+            for event in self.events.keys().collect::<Vec<_>>() {
+                if self.events[event].owner == Some(task) {
+                    self.events[event].owner = None;
+                }
             }
         }
         self.leave(task, now);

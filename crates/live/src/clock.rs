@@ -119,7 +119,10 @@ impl Pmu for LiveClock {
         if hw.is_sampling() {
             self.asked.note(hw.sample_period);
             hw.data[LAST] = cx.context_now.saturating_sub(hw.data[LAST]);
-            hw.data[DUE] = cx.context_now.saturating_add(hw.data[DUE].min(Self::period(hw)));
+            let period = Self::period(hw);
+            // After a sample that came early.
+            let most = period + Self::slack(period);
+            hw.data[DUE] = cx.context_now.saturating_add(hw.data[DUE].min(most));
             self.arm(cx, hw);
         }
     }

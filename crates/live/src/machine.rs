@@ -4,7 +4,7 @@
 //! Two kinds of calls come in: those of programs, made by a *caller*, who is one of the tasks
 //! ([`open`](Machine::open), [`ioctl`](Machine::ioctl), ...); and what happens to tasks
 //! ([`adopt`](Machine::adopt), [`born`](Machine::born), [`exec`](Machine::exec), [`exit`](Machine::exit),
-//! [`account`](Machine::account), [`sample`](Machine::sample)). After each, [`effects`](Machine::effects)
+//! [`account`](Machine::account)). After each, [`effects`](Machine::effects)
 //! says what there is to do. Descriptors are the affair of those who serve: here events have keys.
 
 use crate::build_id::BuildIds;
@@ -17,18 +17,20 @@ use crate::ptrace::Tid;
 use crate::regs::ARCH;
 use crate::step;
 use crate::world::{View, World};
-use perfuse_abi::{AttrFlags, Errno, EventType, OpenFlags, Software};
+use perfuse_abi::{AttrFlags, Errno, EventType, OpenFlags, SampleType, Software};
 use perfuse_engine::{
     CloneFlags, Config, Engine, EventKey, Ioctl, MapRequest, OpenArguments, State, Sysctl, TaskFacts, TaskId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+mod looks;
 mod maps;
 mod probes;
 mod steps;
 mod watches;
 
+pub(crate) use looks::Look;
 pub(crate) use probes::At;
 pub(crate) use watches::Watched;
 
@@ -56,13 +58,19 @@ struct Known {
     stops: u64,
     /// The shortest period of a clock that samples it.
     period: Option<u64>,
-    /// Where it was when it was asked whether it runs.
-    seen_on: u32,
+    seen: looks::Seen,
     last_tick: u64,
     /// What is watched whenever it runs.
     watches: Vec<Watched>,
     /// Its instructions, if they are counted one by one.
     walk: steps::Walk,
+}
+
+/// A process of known threads.
+#[derive(Debug, Default)]
+struct Process {
+    threads: usize,
+    maps: maps::Maps,
 }
 
 /// The engine with its tasks.
@@ -71,12 +79,14 @@ pub struct Machine {
     engine: Engine,
     world: World,
     tasks: BTreeMap<TaskId, Known>,
-    maps: BTreeMap<Tid, maps::Maps>,
+    processes: BTreeMap<Tid, Process>,
     /// Events on threads of this very process.
     on_own: BTreeMap<EventKey, TaskId>,
     wanted: Wanted,
+    /// An event has asked for callers or stacks.
+    stacks: bool,
     asked: Asked,
-    period_changed: bool,
+    sampled: looks::Sampled,
     heard: watches::Heard,
     places: Option<probes::Places>,
     walks: steps::Walks,
@@ -124,11 +134,12 @@ impl Machine {
             engine,
             world,
             tasks: BTreeMap::new(),
-            maps: BTreeMap::new(),
+            processes: BTreeMap::new(),
             on_own: BTreeMap::new(),
             wanted: Wanted::default(),
+            stacks: false,
             asked,
-            period_changed: false,
+            sampled: looks::Sampled::default(),
             heard: watches::Heard::default(),
             places,
             walks,
@@ -169,29 +180,16 @@ impl Machine {
         self.tasks.get(&task).map(|known| (known.pid, known.tid))
     }
 
-    /// The period in ns with which a clock samples a task, if one does.
-    pub fn period_of(&self, task: TaskId) -> Option<u64> {
-        self.tasks.get(&task)?.period
-    }
-
-    /// Whether [`period_of`](Self::period_of) has changed for any task since the supervisor set its ticks.
-    pub fn period_has_changed(&self) -> bool {
-        self.period_changed
-    }
-
-    pub(crate) fn take_period_change(&mut self) -> bool {
-        std::mem::take(&mut self.period_changed)
-    }
-
     fn add(&mut self, pid: Tid, tid: Tid, told: Reading) -> TaskId {
         self.last_task += 1;
         let task = TaskId(self.last_task);
         let own = pid == std::process::id() as Tid;
         let files = proc::Files::new(pid, tid);
         let (watches, walk) = (Vec::new(), steps::Walk::default());
-        let (stops, period, seen_on, last_tick) = (0, None, 0, 0);
-        let known = Known { pid, tid, own, files, told, stops, period, seen_on, last_tick, watches, walk };
+        let (stops, period, seen, last_tick) = (0, None, looks::Seen::default(), 0);
+        let known = Known { pid, tid, own, files, told, stops, period, seen, last_tick, watches, walk };
         self.tasks.insert(task, known);
+        self.processes.entry(pid).or_default().threads += 1;
         self.world.by_tid.insert(tid, task);
         task
     }
@@ -236,8 +234,9 @@ impl Machine {
         }
         if !thread {
             let parent = self.tasks.get(&parent).map(|parent| parent.pid);
-            let copy = parent.and_then(|parent| self.maps.get(&parent)).cloned();
-            self.maps.insert(pid, copy.unwrap_or_default());
+            let copy =
+                parent.and_then(|parent| self.processes.get(&parent)).map(|parent| parent.maps.clone());
+            self.processes.entry(pid).or_default().maps = copy.unwrap_or_default();
         }
         self.within(task, now, |_, _| {});
         task
@@ -261,7 +260,7 @@ impl Machine {
         let name = proc::comm(pid, tid);
         let now = self.now();
         self.within(task, now, |engine, cpu| engine.exec(task, cpu, now, &name, false));
-        self.maps.insert(pid, maps::Maps::default());
+        self.processes.entry(pid).or_default().maps = maps::Maps::default();
         self.update_maps(task);
         // What was switched on by it starts here.
         self.within(task, now, |_, _| {});
@@ -282,12 +281,15 @@ impl Machine {
         self.engine.exit(task, parent, cpu, now);
         self.engine.reap(task, now);
         if let Some(known) = self.tasks.remove(&task) {
-            self.period_changed |= known.period.is_some();
+            self.sampled.changed(task, known.period.filter(|_| !known.own), None);
             if self.world.by_tid.get(&known.tid) == Some(&task) {
                 self.world.by_tid.remove(&known.tid);
             }
-            if !self.tasks.values().any(|other| other.pid == known.pid) {
-                self.maps.remove(&known.pid);
+            if let Some(process) = self.processes.get_mut(&known.pid) {
+                process.threads -= 1;
+                if process.threads == 0 {
+                    self.processes.remove(&known.pid);
+                }
             }
         }
     }
@@ -311,26 +313,29 @@ impl Machine {
         }
     }
 
-    /// Whether a task is running or could.
-    pub(crate) fn is_running(&mut self, task: TaskId) -> bool {
-        let Some(known) = self.tasks.get_mut(&task) else { return false };
-        let Some((running, cpu)) = known.files.state() else { return false };
-        known.seen_on = cpu;
-        running
+    /// The numbers of a task that is stopped, which are exact.
+    pub(crate) fn read_stopped(&mut self, task: TaskId) -> Option<Reading> {
+        let wanted = self.wanted;
+        let known = self.tasks.get_mut(&task)?;
+        let mut reading = known.read(wanted)?;
+        if !wanted.faults {
+            reading.cpu = known.seen.cpu;
+        }
+        Some(reading)
     }
 
-    /// A task is stopped: its numbers are exact, and samples that are due can be taken.
-    pub fn sample(&mut self, task: TaskId, stopped: &Stopped) {
-        let wanted = self.wanted;
-        let Some(known) = self.tasks.get_mut(&task) else { return };
-        let Some(mut reading) = known.read(wanted) else { return };
-        if !wanted.faults {
-            reading.cpu = known.seen_on;
-        }
-        if known.period.is_some() {
+    /// Whether samples show the memory of tasks: their callers or their stacks.
+    pub(crate) fn wants_stacks(&self) -> bool {
+        self.stacks
+    }
+
+    /// A task was stopped with these numbers: samples that are due can be taken. It is stopped still, unless
+    /// none [wants stacks](Self::wants_stacks).
+    pub(crate) fn sample(&mut self, task: TaskId, reading: &Reading, stopped: &Stopped) {
+        if self.tasks.get(&task).is_some_and(|known| known.period.is_some()) {
             self.see_maps(task, stopped);
         }
-        self.account(task, &reading, Some(stopped));
+        self.account(task, reading, Some(stopped));
     }
 
     /// Tells the engine what is new in a task's numbers: it ran for as long as its clock has advanced, up
@@ -390,10 +395,10 @@ impl Machine {
                 self.engine.expire(cpu, now, stopped);
             }
         }
-        self.note_watches(task);
-        self.note_steps(task);
-        self.engine.place(cpu, now, None);
-        self.note_period(task);
+        self.leave(task, cpu, now);
+        if let (Some(_), Some(known)) = (stopped, self.tasks.get_mut(&task)) {
+            known.seen.stopped(now, known.told.time_ns);
+        }
     }
 
     /// The cpu where a task was seen last.
@@ -406,18 +411,22 @@ impl Machine {
         let cpu = self.cpu_of(task);
         self.engine.place(cpu, now, Some(task));
         act(&mut self.engine, cpu);
-        self.note_watches(task);
-        self.note_steps(task);
-        self.engine.place(cpu, now, None);
-        self.note_period(task);
+        self.leave(task, cpu, now);
     }
 
-    /// What the clocks of a task that was just on its cpu asked for.
-    fn note_period(&mut self, task: TaskId) {
+    /// A task goes from its cpu: what its events have asked for while it was there.
+    fn leave(&mut self, task: TaskId, cpu: u32, now: u64) {
+        self.note_watches(task);
+        self.note_steps(task);
+        let due = self.engine.deadline(cpu);
+        self.engine.place(cpu, now, None);
         let period = self.asked.take();
         if let Some(known) = self.tasks.get_mut(&task) {
-            self.period_changed |= known.period != period;
-            known.period = period;
+            known.seen.left_ns = due.map_or(u64::MAX, |due| due.saturating_sub(now));
+            let before = std::mem::replace(&mut known.period, period);
+            if !known.own {
+                self.sampled.changed(task, before, period);
+            }
         }
     }
 
@@ -456,6 +465,8 @@ impl Machine {
             bytes.map_or(0, u64::from_ne_bytes)
         };
         let (type_, config, period) = (EventType(word(0) as u32), Software(word(8)), word(16));
+        let shows = SampleType::from_bits_retain(word(24));
+        self.stacks |= shows.intersects(SampleType::CALLCHAIN | SampleType::STACK_USER);
         let flags = AttrFlags::from_bits_retain(word(40));
         let software = type_ == EventType::SOFTWARE;
         let refused = match config {

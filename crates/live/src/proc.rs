@@ -42,6 +42,15 @@ pub struct Wanted {
     pub migrations: bool,
 }
 
+/// How far a thread has come. As long as this stays the same, one that did not run has not run since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Time on cpus, in ns.
+    pub(crate) time_ns: u64,
+    /// How often it came to a cpu; 0 where the kernel does not count that.
+    pub(crate) arrivals: u64,
+}
+
 thread_local! {
     static TEXT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
@@ -132,14 +141,7 @@ impl Files {
             }
         };
         if wanted.switches {
-            let switches = self.with_text(STATUS, |text| {
-                let number = |name| {
-                    let line = text.lines().rev().find_map(|line| line.strip_prefix(name));
-                    line.and_then(|number| number.trim().parse::<u64>().ok())
-                };
-                Some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
-            });
-            reading.switches = switches.unwrap_or_default();
+            reading.switches = self.switches().unwrap_or_default();
         }
         if wanted.migrations {
             let migrations = self.with_text(SCHED, |text| {
@@ -149,6 +151,29 @@ impl Files {
             reading.migrations = migrations.unwrap_or_default();
         }
         Some(reading)
+    }
+
+    /// How often it left a cpu.
+    pub(crate) fn switches(&mut self) -> Option<u64> {
+        self.with_text(STATUS, |text| {
+            let number = |name| {
+                let line = text.lines().rev().find_map(|line| line.strip_prefix(name));
+                line.and_then(|number| number.trim().parse::<u64>().ok())
+            };
+            Some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
+        })
+    }
+
+    /// How far it has come; `None` once it is gone, and where that is not told.
+    pub(crate) fn progress(&mut self) -> Option<Progress> {
+        if !shows_the_dead() {
+            return None;
+        }
+        self.with_text(SCHEDSTAT, |text| {
+            let mut words = text.trim_end().split(' ');
+            let time_ns = words.next()?.parse().ok()?;
+            Some(Progress { time_ns, arrivals: words.nth(1)?.parse().ok()? })
+        })
     }
 
     /// Whether it is running or could, and the cpu; `None` once it is gone.

@@ -305,20 +305,21 @@ pub(crate) fn peek_stop(tid: Tid) -> Result<Option<Status>, Errno> {
 
 /// Takes what happened to a thread, if anything; the dead are gone thereafter.
 pub fn take(tid: Tid) -> Result<Option<Status>, Errno> {
-    take_with_usage(tid).map(|taken| taken.map(|(status, _)| status))
+    let mut status = 0;
+    // SAFETY: the pointer is to a live value, and no usage is asked for.
+    let taken = unsafe { libc::wait4(tid, &mut status, libc::__WALL | libc::WNOHANG, ptr::null_mut()) };
+    Ok((check(taken.into())? != 0).then(|| decode(status)))
 }
 
-/// [`take`] with the resources that the dead used.
+/// [`take`] with the resources that the dead used, their process in all: for which Linux looks at each of its
+/// threads.
 pub fn take_with_usage(tid: Tid) -> Result<Option<(Status, libc::rusage)>, Errno> {
     let mut status = 0;
     // SAFETY: an all-zero rusage is a valid value of that plain struct.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live values.
     let taken = unsafe { libc::wait4(tid, &mut status, libc::__WALL | libc::WNOHANG, &mut usage) };
-    match check(taken.into())? {
-        0 => Ok(None),
-        _ => Ok(Some((decode(status), usage))),
-    }
+    Ok((check(taken.into())? != 0).then(|| (decode(status), usage)))
 }
 
 /// Reads a wait status.

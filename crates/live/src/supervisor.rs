@@ -9,7 +9,7 @@
 //! [`Bell`]) is a signal to this thread, whose handler does nothing. A signal that comes right before the
 //! thread falls asleep is lost; ticks come again, and who rings waits for an answer and rings again.
 
-use crate::machine::{Machine, Watched};
+use crate::machine::{Look, Machine, Watched};
 use crate::moment::Stopped;
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid, Waited};
@@ -22,11 +22,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod bell;
 mod probe;
+mod rota;
 mod step;
 mod watch;
 
 pub use bell::Bell;
 use bell::{Affinity, Ticker};
+use rota::Rota;
 
 /// How a stopped tracee goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,7 @@ pub trait Front {
     }
 
     /// A thread, or the last thread of a process, or a child of this thread is gone, with this wait status.
+    /// `usage`: of all its process, if that is gone with it.
     fn ended(&mut self, supervisor: &mut Supervisor, tid: Tid, status: i32, usage: &Usage) {
         let _ = (supervisor, tid, status, usage);
     }
@@ -100,6 +103,8 @@ struct Tracee {
     stopped: bool,
     /// It was interrupted so that a sample can be taken.
     interrupted: bool,
+    /// Ticks look at it.
+    looked_at: bool,
     /// What its debug registers watch.
     armed: Vec<Watched>,
     /// What they are to watch from its next stop on.
@@ -116,7 +121,8 @@ impl Tracee {
     fn new(pid: Tid) -> Self {
         let (armed, pace) = (Vec::new(), step::Pace::default());
         let (inside, borrows) = (Vec::new(), false);
-        Tracee { pid, stopped: false, interrupted: false, armed, to_arm: None, pace, inside, borrows }
+        let (stopped, interrupted, looked_at, to_arm) = (false, false, false, None);
+        Tracee { pid, stopped, interrupted, looked_at, armed, to_arm, pace, inside, borrows }
     }
 }
 
@@ -139,12 +145,9 @@ pub struct Supervisor {
     shows_the_dead: bool,
     ticker: Ticker,
     affinity: Affinity,
-    /// How many tracees are sampled.
-    sampled: usize,
+    rota: Rota,
     /// How many are stepped.
     paced: usize,
-    /// Where the next tick begins to look for those who run.
-    from: Tid,
 }
 
 impl Supervisor {
@@ -166,9 +169,8 @@ impl Supervisor {
             shows_the_dead,
             ticker: Ticker::new()?,
             affinity: Affinity::new(),
-            sampled: 0,
+            rota: Rota::default(),
             paced: 0,
-            from: 0,
         })
     }
 
@@ -201,6 +203,10 @@ impl Supervisor {
     pub fn seize(&mut self, pid: Tid, tid: Tid) -> Result<TaskId, Errno> {
         if !self.traces(tid) {
             ptrace::seize(tid, self.options)?;
+            if self.tracees.is_empty() {
+                // Not before: what this thread starts would run so, too.
+                bell::be_prompt();
+            }
             self.tracees.insert(tid, Tracee::new(pid));
         }
         self.machine().adopt(pid, tid).ok_or(Errno::ESRCH)
@@ -285,7 +291,14 @@ impl Supervisor {
                 front.effects(&self.machine);
             }
         }
-        let Ok(Some((status, usage))) = ptrace::take_with_usage(tid) else {
+        let thread = self.tracees.get(&tid).is_some_and(|tracee| tracee.pid != tid);
+        let taken = if thread {
+            ptrace::take(tid).map(|taken| taken.map(|status| (status, Usage::default())))
+        } else {
+            ptrace::take_with_usage(tid)
+                .map(|taken| taken.map(|(status, usage)| (status, Usage::from(&usage))))
+        };
+        let Ok(Some((status, usage))) = taken else {
             // Another thread of this process has waited for it meanwhile: for its end, or for a stop that
             // was meant for us, in which it is not left.
             if dead {
@@ -305,7 +318,7 @@ impl Supervisor {
         if self.paced > 0 {
             self.count_paced();
         }
-        front.ended(self, tid, status, &Usage::from(&usage));
+        front.ended(self, tid, status, &usage);
         Ok(())
     }
 
@@ -327,8 +340,9 @@ impl Supervisor {
                 machine.stopped(task);
             }
         }
-        if interrupted && status != Status::Event(libc::PTRACE_EVENT_EXEC) {
-            self.sample(tid);
+        if interrupted && status != Status::Event(libc::PTRACE_EVENT_EXEC) && self.sample(tid, status) {
+            front.effects(&self.machine);
+            return;
         }
         let next = self.stop(front, tid, status);
         front.effects(&self.machine);
@@ -465,31 +479,37 @@ impl Supervisor {
         front.exec(self, tid, former);
     }
 
-    /// A tracee was interrupted: a sample of it can be taken, if one is due.
-    fn sample(&mut self, tid: Tid) {
-        let Ok(registers) = Registers::of(tid) else { return };
+    /// A tracee was interrupted: a sample of it can be taken, if one is due. If there is nothing else to be done at
+    /// this stop, the tracee goes on as soon as all is known of it, and the answer is true.
+    fn sample(&mut self, tid: Tid, status: Status) -> bool {
+        let Ok(registers) = Registers::of(tid) else { return false };
         let mut machine = lock(&self.machine);
-        let Some(task) = machine.task_of(tid) else { return };
-        machine.sample(task, &Stopped::new(tid, registers));
-        let cpu = machine.cpu_of(task);
-        drop(machine);
-        self.affinity.set((self.sampled == 1).then_some(cpu));
+        let Some(task) = machine.task_of(tid) else { return false };
+        let Some(reading) = machine.read_stopped(task) else { return false };
+        let goes_on = status == Status::Event(ptrace::EVENT_STOP) && self.paced == 0;
+        let goes_on = goes_on && !machine.wants_stacks();
+        if goes_on {
+            drop(machine);
+            self.stopped_in_step(tid, false);
+            self.resume(tid, Resume::Continue(0));
+            machine = lock(&self.machine);
+        }
+        machine.sample(task, &reading, &Stopped::new(tid, registers));
+        goes_on
     }
 
     /// Ticks are set to what events want now, if that has changed.
     fn follow_ticks(&mut self) {
         let mut machine = lock(&self.machine);
-        if !machine.take_period_change() {
-            return;
+        let Some((shortest, new)) = machine.take_period_change() else { return };
+        for (_, tid) in new.into_iter().filter_map(|task| machine.tid_of(task)) {
+            let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
+            if !std::mem::replace(&mut tracee.looked_at, true) {
+                self.rota.add(tid);
+            }
         }
-        let period = |tid: &Tid| machine.period_of(machine.task_of(*tid)?);
-        let periods = self.tracees.keys().filter_map(period);
-        let (sampled, shortest) = periods.fold((0, None), |(count, least), period: u64| {
-            (count + 1, Some(least.map_or(period, |least: u64| least.min(period))))
-        });
         drop(machine);
-        self.sampled = sampled;
-        if sampled != 1 {
+        if shortest.is_none() {
             self.affinity.set(None);
         }
         self.ticker.set(shortest.map(|period| period.max(crate::clock::SHORTEST)));
@@ -497,33 +517,30 @@ impl Supervisor {
 
     /// Interrupts those who are to be sampled, if the time has come.
     fn tick(&mut self) {
-        if !self.ticker.is_due() {
-            return;
-        }
+        let Some((began, period)) = self.ticker.take_due() else { return };
         let mut machine = lock(&self.machine);
-        let (mut looks, mut next) = (0, 0);
-        let tids = self.tracees.range(self.from..).chain(self.tracees.range(..self.from));
-        let tids: Vec<Tid> = tids.map(|(tid, _)| *tid).collect();
-        for tid in tids {
-            let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
-            let task = machine.task_of(tid).filter(|&task| machine.period_of(task).is_some());
-            let Some(task) = task.filter(|_| !tracee.stopped && !tracee.interrupted) else { continue };
-            // Where there are more than a tick has time for, they take turns.
-            if looks == MOST_LOOKS {
-                next = tid;
-                break;
+        let mut due = Vec::new();
+        let look = |tid| {
+            let Some(tracee) = self.tracees.get_mut(&tid) else { return Look::Nothing };
+            if tracee.stopped || tracee.interrupted {
+                return Look::Ran;
             }
-            looks += 1;
-            if machine.is_running(task) {
-                tracee.interrupted = ptrace::interrupt(tid).is_ok();
+            let look = machine.task_of(tid).map_or(Look::Nothing, |task| machine.look(task));
+            match look {
+                Look::Due(cpu) => {
+                    tracee.interrupted = ptrace::interrupt(tid).is_ok();
+                    due.push(cpu);
+                }
+                Look::Nothing => tracee.looked_at = false,
+                Look::Idle | Look::Ran => {}
             }
-        }
-        self.from = next;
+            look
+        };
+        let has_time = |parts| proc::clock_ns(libc::CLOCK_MONOTONIC) < began + period / parts;
+        self.rota.turn(look, has_time);
+        self.affinity.follow(&due);
     }
 }
-
-/// How many threads a tick asks whether they run.
-const MOST_LOOKS: usize = 64;
 
 fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)

@@ -196,3 +196,13 @@ fn who_stops_for_other_reasons_is_sampled_still() {
     assert!(sampled.told_ns > sampled.ran_ns / 2, "up to the end: {sampled:?}");
     assert!(sampled.told_ns <= sampled.ran_ns, "no time twice: {sampled:?}");
 }
+
+#[test]
+fn who_runs_is_sampled_among_many_who_sleep() {
+    let sleepers = "i=0; while [ $i -lt 40 ]; do sleep 60 & all=\"$all $!\"; i=$((i+1)); done";
+    let script = format!("{sleepers}; while [ $i -lt 200000 ]; do i=$((i+1)); done; kill $all; wait");
+    let sampled = sample(&["sh", "-c", &script], 999);
+    assert!(sampled.told_ns > sampled.ran_ns / 2, "up to the end: {sampled:?}");
+    // However busy the machine: one in ten.
+    assert!(sampled.samples > sampled.ran_ns / 10_000_000, "{sampled:?}");
+}

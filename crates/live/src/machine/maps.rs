@@ -35,7 +35,7 @@ impl Machine {
     /// A sample is about to be taken: what it shows has to be known.
     pub(super) fn see_maps(&mut self, task: TaskId, stopped: &Stopped) {
         let Some(&Known { pid, .. }) = self.tasks.get(&task) else { return };
-        let maps = self.maps.entry(pid).or_default();
+        let maps = &mut self.processes.entry(pid).or_default().maps;
         maps.looks += 1;
         if maps.knows(stopped.ip()) {
             // Callers may be in libraries that were loaded since: looked for often while it starts, and
@@ -63,7 +63,7 @@ impl Machine {
         let Some(&Known { pid, .. }) = self.tasks.get(&task) else { return };
         let all = proc::maps(pid);
         let now = self.now();
-        let before = self.maps.remove(&pid).unwrap_or_default();
+        let before = std::mem::take(&mut self.processes.entry(pid).or_default().maps);
         let new: Vec<Map> = all.iter().filter(|map| !before.told.contains(map)).cloned().collect();
         let mut ids = self.build_ids.take();
         self.within(task, now, |engine, cpu| {
@@ -84,6 +84,7 @@ impl Machine {
             }
         });
         self.build_ids = ids;
-        self.maps.insert(pid, Maps { told: all, strange: before.strange, looks: before.looks });
+        let maps = Maps { told: all, strange: before.strange, looks: before.looks };
+        self.processes.entry(pid).or_default().maps = maps;
     }
 }

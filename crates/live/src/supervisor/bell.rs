@@ -1,5 +1,5 @@
-//! What wakes the supervisor's thread from its wait: ticks of a timer, and other threads. And on which cpus
-//! it runs.
+//! What wakes the supervisor's thread from its wait: ticks of a timer, and other threads. How soon it gets a cpu
+//! then, and which.
 
 use crate::proc;
 use crate::ptrace::{Tid, last};
@@ -93,16 +93,16 @@ impl Ticker {
         unsafe { libc::timer_settime(self.timer, 0, &raw const times, ptr::null_mut()) };
     }
 
-    /// Whether a tick is due, which is then taken.
-    pub(super) fn is_due(&mut self) -> bool {
-        let Some(period) = self.period_ns else { return false };
+    /// Takes the tick that is due, if one is: when that is, and how long it is until the next one.
+    pub(super) fn take_due(&mut self) -> Option<(u64, u64)> {
+        let period = self.period_ns?;
         let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
         // The signal and this clock may be a little apart.
         if now + period / 16 < self.next {
-            return false;
+            return None;
         }
         self.next = if now > self.next + period { now + period } else { self.next + period };
-        true
+        Some((now, period))
     }
 }
 
@@ -116,12 +116,47 @@ impl Drop for Ticker {
     }
 }
 
-/// On which cpus the supervisor's thread runs. On that of its only tracee a sample costs a fourth of what it
-/// does from another.
+/// The calling thread, the supervisor's, runs for short times only: the shorter, the sooner Linux (6.12) gives it
+/// a cpu that is busy, where without this a tick would have to wait for as long as others may run. What it asks
+/// for is the least that can be had, and needs no rights.
+pub(super) fn be_prompt() {
+    /// `struct sched_attr`.
+    #[repr(C)]
+    #[derive(Debug, Default)]
+    struct Attr {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    const LEAST_NS: u64 = 100_000;
+    let mut attr = Attr::default();
+    let size = size_of::<Attr>() as u32;
+    // SAFETY: pointer and size are those of a live value.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
+    if got == 0 && [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(attr.policy as i32)) {
+        (attr.size, attr.runtime) = (size, LEAST_NS);
+        // Elsewhere it stays as it is.
+        // SAFETY: the pointer is to a live value, whose size it tells.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    }
+}
+
+/// On which cpus the supervisor's thread runs. On that of the only tracee that runs a sample costs a part of what it
+/// does from another, if the tracee stays there: while we are on its cpu, Linux may wake it on another one that is
+/// idle. It is not run after then.
 #[derive(Debug)]
 pub(super) struct Affinity {
     all: libc::cpu_set_t,
     only: Option<u32>,
+    /// Where ticks have found the only tracee that runs, and how many in a row.
+    seen: (u32, u32),
+    /// So many have to find it there for it to be followed: the more often that was in vain, the more.
+    enough: u32,
 }
 
 impl Affinity {
@@ -130,7 +165,28 @@ impl Affinity {
         let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         // SAFETY: pointer and size are those of a live set.
         unsafe { libc::sched_getaffinity(0, size_of_val(&all), &raw mut all) };
-        Affinity { all, only: None }
+        Affinity { all, only: None, seen: (0, 0), enough: 8 }
+    }
+
+    /// A tick found tracees on these cpus.
+    pub(super) fn follow(&mut self, found: &[u32]) {
+        match *found {
+            [] => {}
+            [cpu] => {
+                let (before, times) = self.seen;
+                self.seen = (cpu, if cpu == before { times.saturating_add(1) } else { 1 });
+                if self.only.is_some_and(|only| only != cpu) {
+                    self.enough = self.enough.saturating_mul(2);
+                    self.set(None);
+                } else if self.seen.1 >= self.enough {
+                    self.set(Some(cpu));
+                }
+            }
+            _ => {
+                self.seen = (0, 0);
+                self.set(None);
+            }
+        }
     }
 
     /// The calling thread, the supervisor's, is to run only there; `None`: as at first.

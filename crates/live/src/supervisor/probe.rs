@@ -163,6 +163,9 @@ impl Supervisor {
 
     /// A process is gone.
     pub(super) fn text_is_gone(&mut self, pid: Tid) {
+        if self.texts.is_empty() && self.stale.is_empty() {
+            return;
+        }
         if !self.tracees.values().any(|tracee| tracee.pid == pid) {
             self.texts.remove(&pid);
             self.stale.remove(&pid);

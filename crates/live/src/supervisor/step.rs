@@ -128,7 +128,7 @@ impl Supervisor {
     /// How many are stepped may have changed.
     pub(super) fn count_paced(&mut self) {
         self.paced = self.tracees.values().filter(|tracee| tracee.pace.wanted).count();
-        if self.paced != 1 && self.sampled != 1 {
+        if self.paced != 1 {
             self.affinity.set(None);
         }
     }
