@@ -119,7 +119,7 @@ pub(crate) fn replay_in(
             Ok(Some(entry)) => {
                 expects_formats |= entry.kind() == kind::HEADER_TRACING_DATA;
                 if let Ok(perfuse_data::tool::Tool::BuildId(id)) = entry.tool().map(|record| record.tool) {
-                    session.set_build_id(id.name.as_bytes(), id.bytes());
+                    session.set_build_id(&id);
                 }
                 visit(&entry, None, session, &formats)?;
             }
@@ -153,8 +153,8 @@ impl std::fmt::Display for Hex {
 
 fn take_build_ids(data: &mut PerfData<'_>, session: &mut Session) {
     if let Ok(Some(Section { feature: Feature::BuildIds(ids), .. })) = data.feature(FeatureId::BUILD_ID) {
-        for id in ids {
-            session.set_build_id(id.name.as_bytes(), id.bytes());
+        for id in &ids {
+            session.set_build_id(id);
         }
     }
 }

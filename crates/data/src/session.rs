@@ -297,10 +297,14 @@ impl Session {
         self.objects.iter()
     }
 
-    /// Takes the build-id of a file by its name, as the sections and records of build-ids have it.
-    pub fn set_build_id(&mut self, name: &[u8], id: &[u8]) {
-        if let Some(id) = BuildId::new(id) {
-            self.objects.set_build_id(name, id);
+    /// Takes a build-id, of the section or of a record. The kernel's may be told under the name of the file that the
+    /// recording machine had of it, which is its name from then on.
+    pub fn set_build_id(&mut self, told: &crate::feature::BuildId<'_>) {
+        let Some(id) = BuildId::new(told.bytes()) else { return };
+        let name = told.name.as_bytes();
+        match told.misc.cpu_mode() {
+            CpuMode::KERNEL if !is_module_name(name) => self.objects.set_kernel(name, id),
+            _ => self.objects.set_build_id(name, id),
         }
     }
 
@@ -485,6 +489,13 @@ fn is_kernel_name(name: &[u8]) -> bool {
     [&b"[kernel.kallsyms"[..], b"[kernel]", b"[guest.kernel.kallsyms"]
         .iter()
         .any(|start| name.starts_with(start))
+}
+
+/// Whether build-ids call a module of the kernel so, by its file or in brackets.
+fn is_module_name(name: &[u8]) -> bool {
+    let endings: [&[u8]; 4] = [b".ko", b".ko.gz", b".ko.xz", b".ko.zst"];
+    let is_file = endings.iter().any(|ending| name.ends_with(ending));
+    is_file || name.starts_with(b"[") && !is_kernel_name(name)
 }
 
 /// Whether this is the name of a jitdump, which a compiler that follows perf's convention maps to tell of it.

@@ -349,8 +349,11 @@ impl Frames {
             ObjectKind::User => Some(DsoKey::of_map(&object.name, pid)),
             _ => None,
         };
-        let module = match (&object.kind, &dso_key) {
+        let in_brackets = match (&object.kind, &dso_key) {
             (ObjectKind::Module { .. }, Some(key)) => Some(format!("[{}]", key.module_name())),
+            (ObjectKind::Kernel { .. }, _) if path.to_string_lossy().contains("/vmlinux") => {
+                Some("[kernel.vmlinux]".to_owned())
+            }
             _ => None,
         };
         let dso = dso_key.map(|key| self.symbolizer.dso(&key.with_build_id(build_id)));
@@ -358,7 +361,7 @@ impl Frames {
             Some(name) => (name, format!("[JIT] tid {pid}")),
             None => {
                 let name = String::from_utf8_lossy(&object.name).into_owned();
-                let short = module.unwrap_or_else(|| base_name(&name).to_owned());
+                let short = in_brackets.unwrap_or_else(|| base_name(&name).to_owned());
                 (name, short)
             }
         };

@@ -145,7 +145,7 @@ impl Dump {
             None => match entry.tool() {
                 Ok(record) => {
                     match &record.tool {
-                        Tool::BuildId(id) => self.session.set_build_id(id.name.as_bytes(), id.bytes()),
+                        Tool::BuildId(id) => self.session.set_build_id(id),
                         Tool::HeaderFeature { id, bytes } => {
                             let section = Section::decode(*id, bytes, entry.events().order(), 0);
                             if let Ok(Section { feature: Feature::Arch(name), .. }) = section {

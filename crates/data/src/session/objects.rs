@@ -41,6 +41,18 @@ pub struct Object {
     pub build_id: Option<BuildId>,
 }
 
+impl Object {
+    /// What is told of the kernel, if this is it.
+    fn set_kernel(&mut self, name: &[u8], id: BuildId) {
+        if matches!(self.kind, ObjectKind::Kernel { .. }) && self.name.starts_with(b"[kernel") {
+            self.build_id = self.build_id.or(Some(id));
+            if !name.starts_with(b"[") {
+                self.name = name.into();
+            }
+        }
+    }
+}
+
 /// More objects than this are not told apart.
 const MOST: usize = 1 << 20;
 
@@ -52,6 +64,8 @@ pub(super) struct Objects {
     list: Vec<Object>,
     ids: HashMap<Identity, ObjectId>,
     build_ids: HashMap<Box<[u8]>, BuildId>,
+    /// The file and the build-id of the kernel.
+    kernel: Option<(Box<[u8]>, BuildId)>,
 }
 
 impl Objects {
@@ -70,7 +84,11 @@ impl Objects {
         }
         let id = ObjectId(self.list.len() as u32);
         let build_id = build_id.or_else(|| self.build_ids.get(name).copied());
-        self.list.push(Object { name: name.into(), kind: key.1.clone(), build_id });
+        let mut object = Object { name: name.into(), kind: key.1.clone(), build_id };
+        if let Some((name, id)) = &self.kernel {
+            object.set_kernel(name, *id);
+        }
+        self.list.push(object);
         self.ids.insert(key, id);
         Some(id)
     }
@@ -81,6 +99,11 @@ impl Objects {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (ObjectId, &Object)> {
         self.list.iter().enumerate().map(|(index, object)| (ObjectId(index as u32), object))
+    }
+
+    pub(super) fn set_kernel(&mut self, name: &[u8], id: BuildId) {
+        self.list.iter_mut().for_each(|object| object.set_kernel(name, id));
+        self.kernel = Some((name.into(), id));
     }
 
     pub(super) fn set_build_id(&mut self, name: &[u8], id: BuildId) {

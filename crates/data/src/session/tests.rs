@@ -140,6 +140,50 @@ fn threads_share_the_maps_of_their_process_even_unannounced() {
 }
 
 #[test]
+fn the_kernels_build_id_may_be_told_of_its_file() {
+    use crate::feature::BuildId as Told;
+    let kernel = Misc::empty().with_cpu_mode(CpuMode::KERNEL);
+    let (start, module) = (0xffff_ffff_8100_0000, 0xffff_ffff_c000_0000);
+    let maps = |session: &mut Session| {
+        for (addr, name) in [(start, "[kernel.kallsyms]_text"), (module, "/lib/modules/5/ext4.ko.xz")] {
+            let tid = Tid { pid: u32::MAX, tid: 0 };
+            let mmap = Mmap { tid, addr, len: 0x1000, pgoff: addr, filename: Text::new(name.as_bytes()) };
+            tell(session, kernel, Record::Mmap(mmap));
+        }
+    };
+    let told = |name: &'static str, byte| Told {
+        id: [byte; 20],
+        len: 20,
+        misc: kernel | Told::HAS_LEN,
+        name: name.into(),
+        ..Told::default()
+    };
+    // Of a file before the records, in a pipe after them.
+    for is_pipe in [false, true] {
+        for (name, shown) in
+            [("/boot/vmlinux-5", "/boot/vmlinux-5"), ("[kernel.kallsyms]", "[kernel.kallsyms]")]
+        {
+            let mut session = Session::new();
+            let ids = [told(name, 1), told("/lib/modules/5/ext4.ko.xz", 2), told("[vdso]", 3)];
+            if is_pipe {
+                maps(&mut session);
+            }
+            ids.iter().for_each(|id| session.set_build_id(id));
+            if !is_pipe {
+                maps(&mut session);
+            }
+            let object = |address| {
+                let found = session.resolve(1, 1, Level::Kernel, address).expect("a map");
+                let object = session.object(found.map.object);
+                (String::from_utf8_lossy(&object.name).into_owned(), object.build_id.map(|id| id.bytes[0]))
+            };
+            assert_eq!(object(start), (shown.to_owned(), Some(1)), "{is_pipe}");
+            assert_eq!(object(module), ("/lib/modules/5/ext4.ko.xz".to_owned(), Some(2)), "{is_pipe}");
+        }
+    }
+}
+
+#[test]
 fn kernel_modules_and_bpf_programs_come_and_go() {
     let mut session = Session::new();
     let kernel = Misc::empty().with_cpu_mode(CpuMode::KERNEL);
