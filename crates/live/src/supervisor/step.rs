@@ -32,6 +32,8 @@ pub(super) struct Pace {
     newborn: bool,
     /// The instruction that calls the system would be one that has not been counted.
     owed: bool,
+    /// The last trap was that of the end of a system call.
+    returned: bool,
     /// A call is begun again after a signal, unless that has a handler which ends it.
     withheld: bool,
     /// Where it stood when it was resumed.
@@ -150,8 +152,11 @@ impl Supervisor {
         let Ok(now) = Registers::of(tid) else { return true };
         let pace = &mut tracee.pace;
         let before = pace.before.replace(now);
+        let returned = std::mem::replace(&mut pace.returned, trap == Trap::Returned);
         let counts = match trap {
             Trap::Done => match &before {
+                // arm64 traps twice at the end of a call.
+                Some(before) if returned && before.ip() == now.ip() => false,
                 Some(before) => {
                     hide_flag(tid, before, &now);
                     !repeats(tid, before, &now)
@@ -170,8 +175,8 @@ impl Supervisor {
         if counts {
             self.count_step(tid, before.unwrap_or(now));
         }
-        // What is watched and a step are told at once.
-        if watches && trap == Trap::Done {
+        // What is watched and a step are told at once on x86.
+        if watches && trap == Trap::Done && cfg!(target_arch = "x86_64") {
             self.watched_too(tid);
         }
         true
