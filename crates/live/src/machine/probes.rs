@@ -56,6 +56,8 @@ pub(crate) struct Wanted {
     pub(crate) traps: BTreeMap<u64, At>,
     /// Semaphores.
     pub(crate) semaphores: Vec<u64>,
+    /// There are events on it, whether or not their files are there.
+    pub(crate) any: bool,
 }
 
 /// All places, and the events of them.
@@ -179,6 +181,7 @@ impl Machine {
             if !self.engine.targets(event).iter().any(of_process) {
                 continue;
             }
+            wanted.any = true;
             let (place, maps) = (&places.all[number as usize], maps.get_or_insert_with(|| proc::maps(pid)));
             for addr in place.find(place.offset, PROT_EXEC, maps) {
                 let at = wanted.traps.entry(addr).or_default();

@@ -4,11 +4,13 @@
 //! The instruction under a trap is done in place of the thread if it is a simple one. Otherwise it is put back
 //! for one step, while the other threads of the process are held, so that none of them slips through.
 //!
+//! Libraries that a program loads later are seen by a trap where its dynamic linker tells debuggers of them.
+//!
 //! Where a function returns to is known when it begins, and there a trap is set, too. (Linux has it return to a
 //! trap of its own in place of that, which debuggers and exceptions stumble over, and which could not be taken back
 //! everywhere.) Who comes there has returned if its stack is that much shorter.
 
-use super::{Supervisor, lock};
+use super::{Supervisor, linker, lock};
 use crate::machine::At;
 use crate::moment::Stopped;
 use crate::ptrace::{self, Status, Tid};
@@ -34,11 +36,13 @@ struct Trap {
     begin: bool,
     /// It is where functions return to.
     returns: bool,
+    /// It is where the dynamic linker tells of libraries that come and go.
+    tells_of_maps: bool,
 }
 
 impl Trap {
     fn new(original: Original) -> Self {
-        Trap { original, probes: At::default(), begin: false, returns: false }
+        Trap { original, probes: At::default(), begin: false, returns: false, tells_of_maps: false }
     }
 }
 
@@ -58,9 +62,6 @@ const DEEPEST: usize = 64;
 /// How long threads are waited for that have been interrupted: who does not stop sleeps in the kernel, and will
 /// stop before it does anything else.
 const PATIENCE: Duration = Duration::from_millis(5);
-
-/// `AT_ENTRY`.
-const ENTRY: u64 = 9;
 
 impl Supervisor {
     /// Traps are set to what events want now, at the next stop of a thread of each process: soon.
@@ -102,11 +103,13 @@ impl Supervisor {
         if !returns {
             self.tracees.values_mut().filter(|tracee| tracee.pid == pid).for_each(|one| one.inside.clear());
         }
+        let linker = if wanted.any { linker::told_at(tid) } else { None };
         let text = self.texts.entry(pid).or_default();
         text.traps.retain(|&addr, trap| {
             trap.probes = At::default();
             trap.returns &= returns;
-            let stays = trap.begin || trap.returns || wanted.traps.contains_key(&addr);
+            trap.tells_of_maps = linker == Some(addr);
+            let stays = trap.begin || trap.returns || trap.tells_of_maps || wanted.traps.contains_key(&addr);
             if !stays {
                 // Who was killed meanwhile has none.
                 let _ = text::remove(tid, addr, trap.original);
@@ -121,6 +124,15 @@ impl Supervisor {
                     text.traps.insert(addr, Trap { probes, ..Trap::new(original) });
                 })),
             }
+        }
+        if let Some(addr) = linker.filter(|addr| !text.traps.contains_key(addr)) {
+            // Without one, libraries are seen when something else changes.
+            if let Ok(original) = text::insert(tid, addr) {
+                text.traps.insert(addr, Trap { tells_of_maps: true, ..Trap::new(original) });
+            }
+        }
+        if let Some(trap) = linker.and_then(|addr| text.traps.get_mut(&addr)) {
+            trap.tells_of_maps = true;
         }
         let semaphores: BTreeSet<u64> = wanted.semaphores.into_iter().collect();
         for &addr in text.semaphores.symmetric_difference(&semaphores) {
@@ -155,7 +167,9 @@ impl Supervisor {
             return;
         }
         self.stale.insert(pid);
-        if let Some((entry, original)) = entry(tid).and_then(|at| Some((at, text::insert(tid, at).ok()?))) {
+        if let Some((entry, original)) =
+            linker::entry(tid).and_then(|at| Some((at, text::insert(tid, at).ok()?)))
+        {
             let trap = Trap { begin: true, ..Trap::new(original) };
             self.texts.entry(pid).or_default().traps.insert(entry, trap);
         }
@@ -194,6 +208,9 @@ impl Supervisor {
         };
         self.had_texts.insert(addr);
         registers.set_ip(addr);
+        if trap.tells_of_maps {
+            self.stale.insert(pid);
+        }
         if trap.returns {
             self.returned(tid, &registers);
         }
@@ -320,17 +337,4 @@ impl Supervisor {
         }
         held
     }
-}
-
-/// Where the program of a stopped tracee begins.
-fn entry(tid: Tid) -> Option<u64> {
-    let auxv = std::fs::read(format!("/proc/{tid}/auxv")).ok()?;
-    let size = if Registers::of(tid).ok()?.is_narrow() { 4 } else { 8 };
-    let word = |bytes: &[u8]| {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        u64::from_le_bytes(word)
-    };
-    let mut pairs = auxv.chunks_exact(2 * size).map(|pair| (word(&pair[..size]), word(&pair[size..])));
-    pairs.find(|(kind, _)| *kind == ENTRY).map(|(_, value)| value)
 }

@@ -155,4 +155,5 @@ scenarios! {
     probes_at_returns
     returns_of_threads_and_children
     returns_are_sampled
+    libraries_are_loaded_later
 }

@@ -283,3 +283,61 @@ pub(crate) fn probes_that_cannot_be() {
     println!("a folder: {:?}", error(c"/proc", 0));
     println!("beyond: {:?}", error(&own, 1 << 40));
 }
+
+/// A library that is not here yet, and a function of it without an argument that matters: its path and offset.
+fn absent() -> Option<(&'static CStr, &'static CStr, CString, u64)> {
+    const CANDIDATES: [(&CStr, &CStr); 3] =
+        [(c"libm.so.6", c"cbrt"), (c"libanl.so.1", c"gai_cancel"), (c"libz.so.1", c"zlibVersion")];
+    let maps = || std::fs::read_to_string("/proc/self/maps").expect("the memory map");
+    CANDIDATES.into_iter().find_map(|(library, name)| {
+        let short = library.to_str().expect("a name").split(".so").next()?;
+        if maps().contains(short) {
+            return None;
+        }
+        let (path, offset) = place(function_in(library, name)?);
+        leave(library);
+        (!maps().contains(short)).then_some((library, name, path, offset))
+    })
+}
+
+/// Loads a library: a function of it.
+fn function_in(library: &CStr, name: &CStr) -> Option<fn(u64) -> u64> {
+    // SAFETY: names that end with a zero; a library of the system may run what it does at its start.
+    unsafe {
+        let handle = libc::dlopen(library.as_ptr(), libc::RTLD_NOW);
+        let addr = if handle.is_null() { handle } else { libc::dlsym(handle, name.as_ptr()) };
+        // It is called with what is no harm to it, whatever it takes: a zero in the first register.
+        (!addr.is_null()).then(|| std::mem::transmute::<*mut libc::c_void, fn(u64) -> u64>(addr))
+    }
+}
+
+/// Lets a library go that was loaded once.
+fn leave(library: &CStr) {
+    // SAFETY: the name ends with a zero; each handle that is asked for is given back, and the first one too.
+    unsafe {
+        let handle = libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
+        if !handle.is_null() {
+            libc::dlclose(handle);
+            libc::dlclose(handle);
+        }
+    }
+}
+
+pub(crate) fn libraries_are_loaded_later() {
+    let Some((library, name, path, offset)) = absent() else {
+        println!("there is none that could be");
+        return;
+    };
+    let events = [0, 1].map(|returns| {
+        let mut attr = attr(&path, offset);
+        attr.config |= returns;
+        opened(&attr)
+    });
+    events.iter().for_each(on);
+    for times in [3, 4] {
+        let function = function_in(library, name).expect("it was there before");
+        (0..times).for_each(|_| _ = black_box(function(0)));
+        leave(library);
+    }
+    println!("{:?}", events.each_ref().map(value));
+}
