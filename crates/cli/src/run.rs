@@ -15,8 +15,8 @@ use std::process::ExitCode;
                   perf_event_paranoid. No rights are needed.\n\n  \
                   perfuse run -- perf stat make\n  perfuse run -- perf record -g -- ./server\n  perf report\n\n\
                   There are cpu-clock, task-clock, page-faults, context-switches, cpu-migrations, dummy, \
-                  breakpoints and uprobes, for what the tool starts and for itself. Samples show user space. There are no hardware events, \
-                  no other processes, and no whole cpus.\n\n\
+                  breakpoints and uprobes, for what the tool starts, for itself, and for running processes (-p, -t) that ptrace(2) may attach to. \
+                  Samples show user space. There are no hardware events, and no whole cpus.\n\n\
                   The exit status is the tool's, or 128 and the number of the signal that ended it; 125 if it \
                   cannot be served, 126 and 127 if it cannot be executed or found."
 )]
@@ -27,14 +27,36 @@ pub(crate) struct Args {
     single_step: bool,
 
     /// The tool and its arguments
-    #[arg(value_name = "TOOL", trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    #[arg(
+        value_name = "TOOL",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required_unless_present = "pid"
+    )]
     tool: Vec<OsString>,
+    /// Tells records of context switches from the CPU time between samples: for tools that insist on them (samply,
+    /// perf record --switch-events)
+    #[arg(long)]
+    estimate_switches: bool,
+    /// A tool that runs already, which cannot be
+    #[arg(short, long, value_name = "PID", hide = true)]
+    pid: Option<String>,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
-    let options = intercept::Options { single_step: args.single_step };
-    let status = intercept::run_with(&args.tool[0], &args.tool, options).map_err(|error| {
+    if let Some(pid) = &args.pid {
+        return Err(Failure::usage(format_args!(
+            "a tool that runs already ({pid}) cannot be served: what it asked the kernel for has been answered, and \
+             the numbers of the descriptors that it has are not ours to choose. Start it: perfuse run -- TOOL ...\n  \
+             to measure a running process: perfuse stat -p {pid}, perfuse record -p {pid}, or with another tool: \
+             perfuse run -- perf record -p {pid}"
+        )));
+    }
+    let options =
+        intercept::Options { single_step: args.single_step, estimate_switches: args.estimate_switches };
+    let tell = |note: &intercept::Note| eprintln!("perfuse: {note}");
+    let status = intercept::run(&args.tool[0], &args.tool, options, tell).map_err(|error| {
         let failure = Failure::new(format_args!("{}: {error}", args.tool[0].to_string_lossy()));
         match error {
             Error::Start(Errno::ENOENT) => failure.with_status(NOT_FOUND),

@@ -2,7 +2,7 @@
 
 use perfuse_testkit::{Container, Outcome, Sandbox, Skip, need, perf, suite};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 suite! {
     ends_as_the_tool_does,
@@ -15,6 +15,10 @@ suite! {
     gvisor,
     a_tool_that_is_killed_ends_with_its_number,
     nothing_is_left_when_perfuse_is_killed,
+    a_running_process_is_measured_and_goes_on,
+    a_process_that_cannot_be_traced_is_explained,
+    a_running_tool_cannot_be_served,
+    switches_are_estimated_if_one_asks_for_it,
     a_wish_to_stop_reaches_the_tool,
     many_threads_and_programs,
 }
@@ -243,6 +247,140 @@ fn nothing_is_left_when_perfuse_is_killed() -> Outcome {
     child.kill().expect("a child can be killed");
     child.wait().expect("an end");
     wait_until("no process", || processes_with(&time).is_empty());
+    Ok(())
+}
+
+/// What is not one's own child may be traced.
+fn attaching() -> Result<(), Skip> {
+    match std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").as_deref().map(str::trim) {
+        Err(_) | Ok("0") => Ok(()),
+        Ok(_) => need::root(),
+    }
+}
+
+/// A process of ours that works until it is dropped.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> Self {
+        let busy = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
+        Busy(busy.expect("a shell starts"))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    /// The rest of a line of its status.
+    fn status(&self, name: &str) -> String {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).expect("it lives");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line of that name");
+        line.trim().to_owned()
+    }
+
+    fn goes_on(&self) {
+        wait_until("nobody traces it", || self.status("TracerPid:") == "0");
+        wait_until("it runs", || self.status("State:").starts_with('R'));
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn a_running_process_is_measured_and_goes_on() -> Outcome {
+    need::perf()?;
+    attaching()?;
+    let busy = Busy::start();
+    let pid = busy.pid();
+    let stat = output(&["perf", "stat", "-x,", "-e", "task-clock,page-faults", "-p", &pid, "sleep", "0.5"]);
+    assert!(stat.status.success(), "{}", text(&stat));
+    assert!(count(&text(&stat), "task-clock") > 1.0, "{}", text(&stat));
+    busy.goes_on();
+    let file = std::env::temp_dir().join(format!("perfuse-attached-{pid}.data"));
+    let path = file.display().to_string();
+    let recorded = output(&["perf", "record", "-F", "999", "-o", &path, "-t", &pid, "sleep", "1"]);
+    let _ = std::fs::remove_file(&file);
+    assert!(recorded.status.success(), "{}", text(&recorded));
+    assert!(number_before(&text(&recorded), " samples)") > 0, "{}", text(&recorded));
+    busy.goes_on();
+    // Who is killed takes nobody along.
+    let stat = ["perf", "stat", "-e", "task-clock", "-p", &pid, "sleep", "60"];
+    let mut killed = perfuse(&stat).stderr(Stdio::null()).spawn().expect("perfuse runs");
+    wait_until("it is traced", || busy.status("TracerPid:") != "0");
+    killed.kill().expect("a child can be killed");
+    killed.wait().expect("an end");
+    busy.goes_on();
+    Ok(())
+}
+
+fn a_process_that_cannot_be_traced_is_explained() -> Outcome {
+    need::perf()?;
+    attaching()?;
+    let busy = Busy::start();
+    let pid = busy.pid();
+    let mut other = perfuse(&["perf", "stat", "-e", "task-clock", "-p", &pid, "sleep", "60"]);
+    let mut other = other.stderr(Stdio::null()).spawn().expect("perfuse runs");
+    wait_until("it is traced", || busy.status("TracerPid:") != "0");
+    let refused = output(&["perf", "stat", "-e", "task-clock", "-p", &pid, "sleep", "0.1"]);
+    other.kill().expect("a child can be killed");
+    other.wait().expect("an end");
+    assert!(!refused.status.success(), "{}", text(&refused));
+    let reason = format!("the tool may not measure process {pid}: process {} ", other.id());
+    assert!(text(&refused).contains(&reason), "{}", text(&refused));
+    busy.goes_on();
+    // It is the tool's rights that count, not ours.
+    need::root()?;
+    let drop_rights = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    need::program(drop_rights[0])?;
+    let stat = ["perf", "stat", "-e", "task-clock", "-p", &pid, "sleep", "0.1"];
+    let refused = output(&[&drop_rights[..], &stat].concat());
+    assert!(text(&refused).contains("it is another user's"), "{}", text(&refused));
+    Ok(())
+}
+
+fn a_running_tool_cannot_be_served() -> Outcome {
+    for arguments in [&["-p", "1"][..], &["--pid", "1", "--", "true"]] {
+        let refused = output(arguments);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(
+            text(&refused).contains("a tool that runs already (1) cannot be served"),
+            "{}",
+            text(&refused)
+        );
+    }
+    Ok(())
+}
+
+fn switches_are_estimated_if_one_asks_for_it() -> Outcome {
+    need::perf()?;
+    let file = std::env::temp_dir().join(format!("perfuse-switches-{}.data", std::process::id()));
+    let path = file.display().to_string();
+    let record = ["perf", "record", "--switch-events", "-F", "999", "-o", &path, "--", "sh", "-c", BUSY];
+    let refused = output(&record);
+    assert!(!refused.status.success(), "{}", text(&refused));
+    assert!(text(&refused).contains("perfuse run --estimate-switches"), "{}", text(&refused));
+    let recorded = output(&[&["--estimate-switches", "--"][..], &record].concat());
+    assert!(recorded.status.success(), "{}", text(&recorded));
+    let script = perf::succeeds(&mut perf::command(&["script", "--show-switch-events", "-i", &path])?);
+    let _ = std::fs::remove_file(&file);
+    // It comes and goes in turns, and is sampled in between.
+    let said = text(&script?);
+    let kinds = said.lines().filter(|line| !line.trim().is_empty()).map(|line| {
+        if line.contains("PERF_RECORD_SWITCH OUT") {
+            'o'
+        } else if line.contains("PERF_RECORD_SWITCH IN") {
+            'i'
+        } else {
+            's'
+        }
+    });
+    let kinds: String = kinds.collect();
+    assert!(kinds.contains("iso"), "{said}");
+    assert_eq!(kinds.replace('s', "").replace("io", ""), "", "{said}");
     Ok(())
 }
 

@@ -138,6 +138,14 @@ impl Engine {
         }
     }
 
+    /// Records of switches for a task that was [placed](Self::place): that it comes to its cpu (`comes`), or is about to
+    /// leave it. For hosts that know no switches but those, if they want to tell of them.
+    pub fn record_placed(&mut self, cpu: u32, now: u64, comes: bool) {
+        let task = self.cpus[cpu as usize].current;
+        let (previous, next) = if comes { (None, task) } else { (task, None) };
+        self.switch_record(cpu, now, previous, next, (!comes).then_some(Leaving::Sleeps));
+    }
+
     /// The tasks that an event and its copies measure now.
     pub fn targets(&self, event: EventKey) -> Vec<TaskId> {
         let Some(own) = self.events.get(event) else { return Vec::new() };

@@ -41,6 +41,20 @@ pub struct Settings {
     /// spent in the kernel is seen where the system call returns to. Otherwise such events are refused
     /// with `EACCES`, as Linux does it for users who may not look at the kernel.
     pub kernel_samples: bool,
+    /// Records of context switches are written, as far as they can be told: a thread came as long before it was
+    /// looked at as its clock has advanced, and goes then. So the sum of its time on cpus is right, and switches
+    /// between two looks are one. Otherwise events that want them are refused with `EOPNOTSUPP`.
+    pub estimate_switches: bool,
+}
+
+impl Settings {
+    /// Linux' own perf asks for less by itself if it may not look at the kernel, and knows by `perf_event_paranoid`
+    /// that it has to: so samples are as that says.
+    pub fn as_tools_expect() -> Self {
+        let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
+        let level = paranoid.and_then(|text| text.trim().parse::<i64>().ok());
+        Settings { kernel_samples: level.is_some_and(|level| level < 2), ..Settings::default() }
+    }
 }
 
 /// A thread that is known.
@@ -54,6 +68,8 @@ struct Known {
     files: proc::Files,
     /// What has been told to the engine of them.
     told: Reading,
+    /// When.
+    told_at: u64,
     /// Stops of ours since, each of which `/proc` counts as a switch.
     stops: u64,
     /// The shortest period of a clock that samples it.
@@ -92,6 +108,7 @@ pub struct Machine {
     walks: steps::Walks,
     /// Once an event asks for them.
     build_ids: Option<BuildIds>,
+    estimate_switches: bool,
     last_task: u64,
     cpus: u32,
     tick_ns: u64,
@@ -144,6 +161,7 @@ impl Machine {
             places,
             walks,
             build_ids: None,
+            estimate_switches: settings.estimate_switches,
             last_task: 0,
             cpus,
             tick_ns,
@@ -185,9 +203,20 @@ impl Machine {
         let task = TaskId(self.last_task);
         let own = pid == std::process::id() as Tid;
         let files = proc::Files::new(pid, tid);
-        let (watches, walk) = (Vec::new(), steps::Walk::default());
-        let (stops, period, seen, last_tick) = (0, None, looks::Seen::default(), 0);
-        let known = Known { pid, tid, own, files, told, stops, period, seen, last_tick, watches, walk };
+        let known = Known {
+            pid,
+            tid,
+            own,
+            files,
+            told,
+            told_at: 0,
+            stops: 0,
+            period: None,
+            seen: looks::Seen::default(),
+            last_tick: 0,
+            watches: Vec::new(),
+            walk: steps::Walk::default(),
+        };
         self.tasks.insert(task, known);
         self.processes.entry(pid).or_default().threads += 1;
         self.world.by_tid.insert(tid, task);
@@ -372,7 +401,14 @@ impl Machine {
         if ran == 0 && counts == 0 && stopped.is_none() {
             return;
         }
-        self.engine.place(cpu, now.saturating_sub(ran), Some(task));
+        let came = now.saturating_sub(ran);
+        let told_at = std::mem::replace(&mut known.told_at, now);
+        self.engine.place(cpu, came, Some(task));
+        let switches_are_told = self.estimate_switches && ran > 0;
+        if switches_are_told {
+            // It ran on while its numbers were read the last time; it goes only then.
+            self.engine.record_placed(cpu, came.max(told_at), true);
+        }
         let (user, kernel) = (Somewhere { user: true }, Somewhere { user: false });
         let faults = [
             (Software::PAGE_FAULTS, minor + major, &user),
@@ -394,6 +430,9 @@ impl Machine {
             if self.engine.deadline(cpu).is_some_and(|at| at <= now) {
                 self.engine.expire(cpu, now, stopped);
             }
+        }
+        if switches_are_told {
+            self.engine.record_placed(cpu, now, false);
         }
         self.leave(task, cpu, now);
         if let (Some(_), Some(known)) = (stopped, self.tasks.get_mut(&task)) {
@@ -471,7 +510,9 @@ impl Machine {
         let software = type_ == EventType::SOFTWARE;
         let refused = match config {
             // A switch is not heard of, only how many there were.
-            _ if flags.contains(AttrFlags::CONTEXT_SWITCH) => Some(Errno::EOPNOTSUPP),
+            _ if flags.contains(AttrFlags::CONTEXT_SWITCH) && !self.estimate_switches => {
+                Some(Errno::EOPNOTSUPP)
+            }
             _ if type_ == EventType::BREAKPOINT && debug::works().is_err() => Some(Errno::ENOENT),
             _ if type_ == step::TYPE && step::works().is_err() => Some(Errno::ENOENT),
             _ if !software => None,

@@ -295,6 +295,46 @@ pub fn process_of(tid: Tid) -> Option<Tid> {
     number_in_status(tid, "Tgid:")
 }
 
+/// Whether a thread may measure a process, as far as its own ids and capabilities tell (rule B25): what we do for it
+/// must not depend on ours.
+pub(crate) fn may_measure(caller: Tid, target: Tid) -> bool {
+    const SYS_PTRACE: u64 = 1 << 19;
+    const SYS_ADMIN: u64 = 1 << 21;
+    const PERFMON: u64 = 1 << 38;
+    #[derive(Default)]
+    struct Rights {
+        users: Vec<u32>,
+        groups: Vec<u32>,
+        capabilities: u64,
+    }
+    // The ids are the real, the effective, the saved one, and that for files.
+    let ids = |text: &str| text.split_whitespace().take(3).filter_map(|id| id.parse().ok()).collect();
+    let rights = |tid| {
+        with_text(&format!("/proc/{tid}/status"), |text| {
+            let mut rights = Rights::default();
+            for line in text.lines() {
+                match line.split_once(':')? {
+                    ("Uid", value) => rights.users = ids(value),
+                    ("Gid", value) => rights.groups = ids(value),
+                    ("CapEff", value) => rights.capabilities = u64::from_str_radix(value.trim(), 16).ok()?,
+                    _ => {}
+                }
+            }
+            Some(rights)
+        })
+    };
+    let (Some(caller), Some(target)) = (rights(caller), rights(target)) else { return false };
+    let same =
+        |own: &[u32], other: &[u32]| !other.is_empty() && other.iter().all(|id| Some(id) == own.first());
+    caller.capabilities & (SYS_PTRACE | SYS_ADMIN | PERFMON) != 0
+        || same(&caller.users, &target.users) && same(&caller.groups, &target.groups)
+}
+
+/// Who traces a process; 0: nobody.
+pub(crate) fn tracer_of(pid: Tid) -> Tid {
+    number_in_status(pid, "TracerPid:").unwrap_or(0)
+}
+
 /// The parent of a process, for this process's pid namespace.
 pub fn parent_of(pid: Tid) -> Option<Tid> {
     number_in_status(pid, "PPid:")

@@ -202,8 +202,12 @@ impl Supervisor {
 
     /// Begins to trace a thread and makes it a task. What it starts is traced, its other threads are not.
     pub fn seize(&mut self, pid: Tid, tid: Tid) -> Result<TaskId, Errno> {
+        self.seize_with(pid, tid, self.options)
+    }
+
+    fn seize_with(&mut self, pid: Tid, tid: Tid, options: i32) -> Result<TaskId, Errno> {
         if !self.traces(tid) {
-            ptrace::seize(tid, self.options)?;
+            ptrace::seize(tid, options)?;
             if self.tracees.is_empty() {
                 // Not before: what this thread starts would run so, too.
                 bell::be_prompt();
@@ -213,8 +217,10 @@ impl Supervisor {
         self.machine().adopt(pid, tid).ok_or(Errno::ESRCH)
     }
 
-    /// Begins to trace all threads of a process; those that are made meanwhile too.
-    pub fn seize_process(&mut self, pid: Tid) -> Result<(), Errno> {
+    /// Begins to trace all threads of a process that runs already, on its own account: it gets none of the options
+    /// beyond [`ptrace::FOLLOW`], so that it outlives this thread. Threads that are made meanwhile are traced too.
+    pub fn attach(&mut self, pid: Tid) -> Result<(), Errno> {
+        let options = self.options & !(ptrace::EXITKILL | ptrace::TRACESECCOMP);
         loop {
             let new: Vec<Tid> = proc::threads_of(pid).into_iter().filter(|&tid| !self.traces(tid)).collect();
             if new.is_empty() {
@@ -225,7 +231,7 @@ impl Supervisor {
                 };
             }
             for tid in new {
-                match self.seize(pid, tid) {
+                match self.seize_with(pid, tid, options) {
                     // It has ended meanwhile; or its maker was a tracee already, and so is it.
                     Err(Errno::ESRCH) => {}
                     Err(Errno::EPERM) if self.tracees.values().any(|tracee| tracee.pid == pid) => {

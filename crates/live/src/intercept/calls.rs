@@ -4,13 +4,14 @@
 use super::files::{Descriptor, Mapped};
 use super::filter::{RINGS, WAITS, can_wait};
 use super::hands::{self, Hands, Place};
-use super::{Intercept, Process, listener};
+use super::{Intercept, Note, Process, listener};
 use crate::machine::Machine;
+use crate::proc;
 use crate::ptrace::Tid;
 use crate::regs::{Registers, Width};
 use crate::remote;
 use crate::supervisor::Supervisor;
-use perfuse_abi::{Errno, OpenFlags, ioctl};
+use perfuse_abi::{AttrFlags, Errno, OpenFlags, ioctl};
 use perfuse_engine::{AttrMemory, EventKey, Ioctl, MapRequest, OpenArguments, TaskId, UserMemory};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -263,7 +264,22 @@ impl Intercept {
         let caller = caller(supervisor.shared(), tid)?;
         let mut attr = copy_attr(&memory);
         let size = attr.get(4..8).map(<[u8]>::to_vec);
-        let opened = supervisor.machine().open(caller, &mut attr, arguments, group);
+        let mut opened = supervisor.machine().open(caller, &mut attr, arguments, group);
+        if opened == Err(Errno::ESRCH) && pid > 0 {
+            // Nobody that we know, yet.
+            let process = proc::process_of(pid).ok_or(Errno::ESRCH)?;
+            self.attach(supervisor, tid, process)?;
+            opened = supervisor.machine().open(caller, &mut attr, arguments, group);
+        }
+        let flags_of_attr =
+            attr.get(40..48).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes);
+        let switches = AttrFlags::from_bits_retain(flags_of_attr).contains(AttrFlags::CONTEXT_SWITCH);
+        if opened == Err(Errno::EOPNOTSUPP)
+            && switches
+            && !std::mem::replace(&mut self.told_of_switches, true)
+        {
+            (self.tell.0)(&Note::Switches);
+        }
         // E2BIG comes with the size that there is.
         if let (Some(before), Some(after)) = (size, attr.get(4..8)) {
             if before != after {

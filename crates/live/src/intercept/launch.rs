@@ -1,6 +1,7 @@
 //! Starting a tool and serving it until it and all that it started have ended.
 
-use super::{Intercept, Means, Shared};
+use super::note::yama_scope;
+use super::{Intercept, Means, Note, Shared, Tell};
 use crate::machine::{Machine, Settings};
 use crate::ptrace::{self, Tid};
 use crate::supervisor::Supervisor;
@@ -72,28 +73,29 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Runs a tool (`arguments`: its name first) and answers its `perf_event_open(2)`. Returns when it and all
-/// that it started have ended; the answer is how the tool did.
-///
-/// The calling thread is the tracer of all of them meanwhile. If it dies they are killed: their system
-/// calls would go unanswered.
-pub fn run(program: &OsStr, arguments: &[OsString]) -> Result<ExitStatus, Error> {
-    run_with(program, arguments, Options::default())
-}
-
 /// What is not as usual.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The tool's events `instructions:u` are counted by [single steps](Machine::step_for_instructions).
     pub single_step: bool,
+    /// Records of switches are [estimated](Settings::estimate_switches).
+    pub estimate_switches: bool,
 }
 
-/// The same in another way than the usual.
-pub fn run_with(program: &OsStr, arguments: &[OsString], options: Options) -> Result<ExitStatus, Error> {
-    // Linux' own perf asks for less by itself if it may not look at the kernel, and knows by this number
-    // that it has to.
-    let paranoid = number_in("/proc/sys/kernel/perf_event_paranoid");
-    let settings = Settings { kernel_samples: paranoid.is_some_and(|level| level < 2) };
+/// Runs a tool (`arguments`: its name first) and answers its `perf_event_open(2)`. Returns when it and all
+/// that it started have ended; the answer is how the tool did.
+///
+/// The calling thread is the tracer of all of them meanwhile. If it dies they are killed: their system
+/// calls would go unanswered. What the tool measures and did not start goes on, and is traced until that thread ends.
+///
+/// `tell`: what the tool's answers cannot say, told at once.
+pub fn run(
+    program: &OsStr,
+    arguments: &[OsString],
+    options: Options,
+    tell: impl FnMut(&Note) + Send + 'static,
+) -> Result<ExitStatus, Error> {
+    let settings = Settings { estimate_switches: options.estimate_switches, ..Settings::as_tools_expect() };
     let mut machine = Machine::new(settings);
     machine.step_for_instructions(options.single_step);
     let machine = Arc::new(Mutex::new(machine));
@@ -103,13 +105,9 @@ pub fn run_with(program: &OsStr, arguments: &[OsString], options: Options) -> Re
     let signals = Signals::collect(&signals).map_err(Error::Supervise)?;
     let held = process::spawn(program, arguments).map_err(Error::Start)?;
     let pid = held.pid();
-    let refused = |errno| Error::Trace {
-        errno,
-        tracer: tracer(),
-        scope: number_in("/proc/sys/kernel/yama/ptrace_scope"),
-    };
+    let refused = |errno| Error::Trace { errno, tracer: tracer(), scope: yama_scope() };
     supervisor.seize(pid, pid).map_err(refused)?;
-    let front = Intercept::new(pid, Means::here()).map_err(Error::Supervise)?;
+    let front = Intercept::new(pid, Means::here(), Tell(Box::new(tell))).map_err(Error::Supervise)?;
     let mut front = Shared::new(front, &supervisor);
     raise_own_limit();
     let (over, until) = UnixStream::pair().map_err(|_| Error::Start(Errno::EMFILE))?;
@@ -164,10 +162,6 @@ fn tracer() -> Tid {
 fn in_own_status(name: &str) -> Option<i64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
-}
-
-fn number_in(path: &str) -> Option<i64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// Each event takes descriptors here, too.

@@ -23,16 +23,19 @@ mod filter;
 mod hands;
 mod launch;
 mod listener;
+mod note;
 
 use crate::machine::Machine;
+use crate::proc;
 use crate::ptrace::{self, Resume, Tid};
 use crate::supervisor::{Front, Next, Supervisor};
 use crate::width::Width;
 use files::{Files, Mapped, OWNER_PROCESS, Table};
 pub use filter::Means;
 use hands::Hands;
-pub use launch::{Error, Options, run, run_with};
+pub use launch::{Error, Options, run};
 use listener::Listeners;
+pub use note::{Note, Tell, Untraceable};
 use perfuse_abi::Errno;
 use perfuse_engine::{Effect, EventKey, Notice, Trap};
 use perfuse_sys::process::Usage;
@@ -60,6 +63,10 @@ pub struct Intercept {
     /// Those of filters, where they can be had.
     listeners: Option<Listeners>,
     own: Weak<Mutex<Intercept>>,
+    tell: Tell,
+    told_of_switches: bool,
+    /// Processes that were not the tool's to measure, of which it has been told.
+    untraceable: BTreeSet<Tid>,
 }
 
 /// An [`Intercept`], which the threads that listen to filters use too. Who locks the machine as well does so
@@ -109,6 +116,10 @@ impl Front for Shared {
 
     fn effects(&mut self, machine: &Mutex<Machine>) {
         self.lock().effects(machine);
+    }
+
+    fn between(&mut self, supervisor: &mut Supervisor) -> bool {
+        self.lock().between(supervisor)
     }
 }
 
@@ -165,7 +176,7 @@ const SYS_SECCOMP: i32 = 1;
 impl Intercept {
     /// For a child of this thread that is held before its exec, and seized with
     /// [`ptrace::TRACESECCOMP`].
-    pub fn new(tool: Tid, means: Means) -> Result<Self, Errno> {
+    pub fn new(tool: Tid, means: Means, tell: Tell) -> Result<Self, Errno> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the pointer is to a live value.
         if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == -1 {
@@ -186,6 +197,9 @@ impl Intercept {
             ended: None,
             listeners: None,
             own: Weak::new(),
+            tell,
+            told_of_switches: false,
+            untraceable: BTreeSet::new(),
         })
     }
 
@@ -196,6 +210,29 @@ impl Intercept {
         let mut hands = Hands::of_new_program(self.tool, page)?;
         hands.renounce_privileges()?;
         hands.install(&filter::for_all(self.means))
+    }
+
+    /// A process that the tool wants to measure, and did not start, is traced from now on, if the tool may and we can.
+    fn attach(&mut self, supervisor: &mut Supervisor, caller: Tid, pid: Tid) -> Result<(), Errno> {
+        let why = if !proc::may_measure(caller, pid) {
+            Untraceable::NotIts
+        } else {
+            match supervisor.attach(pid) {
+                Ok(()) => return Ok(()),
+                Err(Errno::ESRCH) => return Err(Errno::ESRCH),
+                Err(errno) => Untraceable::find(pid, errno),
+            }
+        };
+        if self.untraceable.insert(pid) {
+            (self.tell.0)(&Note::Untraceable { pid, why });
+        }
+        Err(Errno::EACCES)
+    }
+
+    /// Whether the tool and all that it started have ended, and nothing is left in processes that go on: it would
+    /// kill them.
+    fn is_over(&self, supervisor: &Supervisor) -> bool {
+        self.threads.is_empty() && supervisor.watches_are_settled() && supervisor.probes_are_settled()
     }
 
     /// Whether the tool could get its filter. One that could not has been killed.
@@ -403,6 +440,9 @@ impl Front for Intercept {
     }
 
     fn born(&mut self, supervisor: &mut Supervisor, parent: Tid, child: Tid) {
+        if !self.threads.contains_key(&parent) {
+            return;
+        }
         let pid = {
             let machine = supervisor.machine();
             machine.task_of(child).and_then(|task| machine.tid_of(task)).map_or(child, |(pid, _)| pid)
@@ -428,6 +468,9 @@ impl Front for Intercept {
     }
 
     fn exec(&mut self, supervisor: &mut Supervisor, tid: Tid, former: Tid) {
+        if !self.threads.contains_key(&former) {
+            return;
+        }
         if former != tid {
             self.threads.remove(&former);
         }
@@ -471,5 +514,9 @@ impl Front for Intercept {
 
     fn effects(&mut self, machine: &Mutex<Machine>) {
         self.carry_out(&mut machine.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn between(&mut self, supervisor: &mut Supervisor) -> bool {
+        !self.is_over(supervisor)
     }
 }

@@ -84,7 +84,8 @@ fn host(arguments: &[String]) -> ! {
 
 /// Serves a program.
 fn serve(tool: &[OsString]) -> ! {
-    match perfuse_live::intercept::run(&tool[0], tool) {
+    let options = perfuse_live::intercept::Options::default();
+    match perfuse_live::intercept::run(&tool[0], tool, options, |note| eprintln!("{note}")) {
         Ok(status) => exit(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))),
         Err(error) => {
             eprintln!("{error}");

@@ -1,0 +1,100 @@
+//! What whoever runs a tool should know besides how it ended: where the answers that the tool got cannot say it.
+
+use crate::proc;
+use crate::ptrace::Tid;
+use perfuse_abi::Errno;
+use std::fmt;
+
+/// Something to be told at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The tool wants to measure a process that cannot be traced; it was answered `EACCES`.
+    Untraceable {
+        /// The process.
+        pid: Tid,
+        /// Why not.
+        why: Untraceable,
+    },
+    /// The tool wants records of context switches, which nobody hears of; it was answered `EOPNOTSUPP`.
+    Switches,
+}
+
+/// Who is told.
+pub struct Tell(pub Box<dyn FnMut(&Note) + Send>);
+
+impl fmt::Debug for Tell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tell")
+    }
+}
+
+/// Why a process cannot be traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untraceable {
+    /// It is another user's, or has rights that the tool has not.
+    NotIts,
+    /// Another process traces it.
+    Traced {
+        /// That one.
+        by: Tid,
+    },
+    /// Yama's `ptrace_scope` of this value, and nobody who is allowed to.
+    Scope(i64),
+    /// The kernel says so, for reasons of its own.
+    Refused(Errno),
+}
+
+impl Untraceable {
+    /// Finds out why `ptrace(2)` refused.
+    pub(super) fn find(pid: Tid, errno: Errno) -> Self {
+        match (proc::tracer_of(pid), yama_scope()) {
+            (by @ 1.., _) => Untraceable::Traced { by },
+            (_, Some(scope @ 1..)) => Untraceable::Scope(scope),
+            _ => Untraceable::Refused(errno),
+        }
+    }
+}
+
+/// Yama's `ptrace_scope`, where there is Yama.
+pub(super) fn yama_scope() -> Option<i64> {
+    std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::Untraceable { pid, why } => write!(f, "the tool may not measure process {pid}: {why}"),
+            Note::Switches => f.write_str(
+                "the tool asks for records of context switches, of which a tracer does not hear: refused. With \
+                 perfuse run --estimate-switches they are told from the CPU time between two samples",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Untraceable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Untraceable::NotIts => f.write_str("it is another user's, or has more rights than the tool"),
+            Untraceable::Traced { by } => write!(
+                f,
+                "process {by} (strace, a debugger, another perfuse) traces it, and a process has one tracer only"
+            ),
+            Untraceable::Scope(1) => f.write_str(
+                "kernel.yama.ptrace_scope is 1, which lets only what perfuse started be traced. Let the tool start \
+                 it, or, as root: sysctl kernel.yama.ptrace_scope=0",
+            ),
+            Untraceable::Scope(2) => f.write_str(
+                "kernel.yama.ptrace_scope is 2, which leaves ptrace to who has CAP_SYS_PTRACE",
+            ),
+            Untraceable::Scope(scope) => {
+                write!(f, "kernel.yama.ptrace_scope is {scope}, which forbids ptrace until the next boot")
+            }
+            Untraceable::Refused(errno) => write!(
+                f,
+                "ptrace(2) answers {errno}: it may be a thread of the kernel, one that is not dumpable (setuid, or by \
+                 prctl), or the sandbox needs CAP_SYS_PTRACE for it"
+            ),
+        }
+    }
+}
