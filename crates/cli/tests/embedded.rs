@@ -3,7 +3,7 @@
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
 use perfuse_data::PerfData;
-use perfuse_testkit::{Container, Outcome, Sandbox, need, suite};
+use perfuse_testkit::{Container, Outcome, Sandbox, need, suite, wait};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -169,8 +169,13 @@ fn signals_and_stops_reach_the_command() -> Outcome {
     let mut command = Sandbox::new().refusing_perf_event_open(libc::EPERM).command(program());
     let command = command.args(["stat", "-x,", "-e", "task-clock", "sleep", "60"]);
     let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
-    std::thread::sleep(Duration::from_millis(700));
     let pid = libc::pid_t::try_from(child.id()).expect("a small number");
+    let sleeps =
+        |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    wait::until("sleep runs", || {
+        std::fs::read_to_string(&children).is_ok_and(|children| children.split_whitespace().any(sleeps))
+    });
     // SAFETY: plain numbers: our own child, which has not been waited for.
     unsafe { libc::kill(pid, libc::SIGINT) };
     let output = child.wait_with_output().expect("its end");
@@ -228,25 +233,15 @@ fn who_is_measured_outlives_a_killed_perfuse() -> Outcome {
         let mut command = Sandbox::new().refusing_perf_event_open(libc::EPERM).command(program());
         command.args(["record", "-q", "-F", "1000", "-o", "/dev/null", "sh", "-c", &script]);
         let mut recorder = command.stderr(Stdio::null()).spawn().expect("the program starts");
-        wait_for("the command", || std::fs::read(file("pid")).is_ok_and(|pid| pid.ends_with(b"\n")));
+        wait::until("the command", || std::fs::read(file("pid")).is_ok_and(|pid| pid.ends_with(b"\n")));
         std::thread::sleep(Duration::from_millis(at_ms));
         recorder.kill().expect("a child can be killed");
         recorder.wait().expect("an end");
         std::fs::write(file("killed"), "").expect("a file");
-        wait_for("the command goes on", || file("on").exists());
+        wait::until("the command goes on", || file("on").exists());
         all.iter().for_each(|file| drop(std::fs::remove_file(file)));
     }
     Ok(())
-}
-
-fn wait_for(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..3000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what}: not within 30 s");
 }
 
 fn few_descriptors_are_enough() -> Outcome {

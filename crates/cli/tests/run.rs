@@ -1,6 +1,6 @@
 //! `perfuse run`: Linux' own perf, unmodified, where the kernel refuses it.
 
-use perfuse_testkit::{Container, Outcome, Sandbox, Skip, need, perf, suite};
+use perfuse_testkit::{Container, Outcome, Sandbox, Skip, need, perf, suite, wait};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -227,26 +227,15 @@ fn processes_with(argument: &str) -> Vec<i32> {
     pids.filter(has).collect()
 }
 
-/// Waits for something, a minute at the most.
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..6000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("not within a minute: {what}");
-}
-
 fn nothing_is_left_when_perfuse_is_killed() -> Outcome {
     need::perf()?;
     let time = format!("{}.25", 1000 + std::process::id());
     let mut child = perfuse(&["perf", "stat", "sleep", &time]).spawn().expect("perfuse runs");
     // perfuse, perf and sleep.
-    wait_until("three processes", || processes_with(&time).len() == 3);
+    wait::until("three processes", || processes_with(&time).len() == 3);
     child.kill().expect("a child can be killed");
     child.wait().expect("an end");
-    wait_until("no process", || processes_with(&time).is_empty());
+    wait::until("no process", || processes_with(&time).is_empty());
     Ok(())
 }
 
@@ -388,11 +377,11 @@ fn a_wish_to_stop_reaches_the_tool() -> Outcome {
     let time = format!("{}.75", 1000 + std::process::id());
     let script = format!("trap 'exit 7' TERM; sleep {time} & wait");
     let mut child = perfuse(&["sh", "-c", &script]).spawn().expect("perfuse runs");
-    wait_until("the sleeper", || processes_with(&time).len() == 1);
+    wait::until("the sleeper", || processes_with(&time).len() == 1);
     // SAFETY: plain numbers.
     unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
     // What the tool left behind is waited for.
-    wait_until("the tool's end", || {
+    wait::until("the tool's end", || {
         let left = processes_with(&time);
         for pid in &left {
             // SAFETY: plain numbers.

@@ -9,7 +9,7 @@
 //!   [`Alone`] a lock for what there is only once.
 //! * [`need`] asks the machine for what a test wants; [`perf`] runs Linux's own.
 //! * [`work`] does things with exactly known effects, [`bpf`] loads the smallest programs, and
-//!   [`signals`] catches what events send.
+//!   [`signals`] catches what events send; [`wait`] waits for others.
 //!
 //! Not published, and never part of a product.
 
@@ -23,6 +23,7 @@ mod puppet;
 mod sandbox;
 pub mod signals;
 pub mod tiny;
+pub mod wait;
 pub mod work;
 
 pub use alone::Alone;

@@ -88,7 +88,7 @@ pub(super) fn a_killed_target_ends_the_recording() -> Outcome {
     let mut target = Command::new("sh").args(["-c", ENDLESS]).spawn().expect("it starts");
     let pid = target.id().to_string();
     let recorder = record(&file, &["-e", "cpu-clock", "-F", "2000", "-p", &pid]).spawn().expect("it starts");
-    sleep(Duration::from_millis(400));
+    wait::until("there are samples", || session::samples_so_far(&file) > 20);
     target.kill().expect("it is killed");
     target.wait().expect("it ends");
     let output = recorder.wait_with_output().expect("it ends");

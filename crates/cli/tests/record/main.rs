@@ -24,7 +24,7 @@ use perfuse_data::tool::kind;
 use perfuse_data::{Options, PerfData};
 use perfuse_events::abi::AttrFlags;
 use perfuse_events::abi::record::{Record, RecordType};
-use perfuse_testkit::{Outcome, OwnCgroup, Sandbox, Skip, need, perf as linux, suite};
+use perfuse_testkit::{Outcome, OwnCgroup, Sandbox, Skip, need, perf as linux, suite, wait};
 use session::*;
 use std::collections::BTreeMap;
 use std::fs::{self, File};

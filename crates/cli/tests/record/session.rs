@@ -173,7 +173,7 @@ pub(super) fn orders_switch_sampling_on_and_end_it() -> Outcome {
     sleep(Duration::from_millis(300));
     assert_eq!(samples_so_far(&file), 0, "nobody has switched it on");
     tell("enable\n");
-    sleep(Duration::from_millis(300));
+    wait::until("there are samples", || samples_so_far(&file) > 20);
     tell("disable\n");
     tell("stop\n");
     let output = recorder.wait_with_output().expect("it ends");
@@ -183,8 +183,9 @@ pub(super) fn orders_switch_sampling_on_and_end_it() -> Outcome {
 }
 
 /// Of a file that is still written.
-fn samples_so_far(file: &Path) -> usize {
-    let mut data = PerfData::open(file).expect("a recording");
+pub(super) fn samples_so_far(file: &Path) -> usize {
+    // It may not have begun.
+    let Ok(mut data) = PerfData::open(file) else { return 0 };
     let mut found = 0;
     while let Ok(Some(entry)) = data.next() {
         found += usize::from(entry.kind() == RecordType::SAMPLE);

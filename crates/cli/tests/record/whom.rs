@@ -44,7 +44,8 @@ pub(super) fn a_running_process_is_recorded_with_its_threads() -> Outcome {
     let script = "import threading,time\nend=time.time()+30\ndef f():\n while time.time()<end: pass\n\
                   ts=[threading.Thread(target=f) for _ in range(4)]\n[t.start() for t in ts]\n[t.join() for t in ts]";
     let mut process = Command::new(python).args(["-c", script]).spawn().expect("python starts");
-    sleep(Duration::from_millis(400));
+    let threads = format!("/proc/{}/task", process.id());
+    wait::until("its threads run", || fs::read_dir(&threads).is_ok_and(|threads| threads.count() == 5));
     recorded(&file, &["-e", "cpu-clock", "-p", &process.id().to_string(), "sleep", "1.5"]);
     let _ = process.kill();
     let _ = process.wait();

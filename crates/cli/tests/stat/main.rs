@@ -11,7 +11,7 @@ use control::*;
 use habits::*;
 use metrics::*;
 use perf::*;
-use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
+use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite, wait};
 use recorded::*;
 use std::ffi::OsStr;
 use std::fs;
@@ -254,7 +254,7 @@ fn ctrl_c_keeps_the_counts() -> Outcome {
     let sleeper = Running::shell("exec sleep 60");
     let mut command = stat(["-e", "duration_time", "-p", &sleeper.0.id().to_string()]);
     let child = command.stderr(Stdio::piped()).spawn().expect("it starts");
-    std::thread::sleep(Duration::from_millis(300));
+    wait::until_heeded(child.id(), libc::SIGINT);
     send("INT", child.id());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0));
