@@ -268,8 +268,8 @@ impl Busy {
     }
 
     fn goes_on(&self) {
-        wait_until("nobody traces it", || self.status("TracerPid:") == "0");
-        wait_until("it runs", || self.status("State:").starts_with('R'));
+        wait::until("nobody traces it", || self.status("TracerPid:") == "0");
+        wait::until("it runs", || self.status("State:").starts_with('R'));
     }
 }
 
@@ -299,7 +299,7 @@ fn a_running_process_is_measured_and_goes_on() -> Outcome {
     // Who is killed takes nobody along.
     let stat = ["perf", "stat", "-e", "task-clock", "-p", &pid, "sleep", "60"];
     let mut killed = perfuse(&stat).stderr(Stdio::null()).spawn().expect("perfuse runs");
-    wait_until("it is traced", || busy.status("TracerPid:") != "0");
+    wait::until("it is traced", || busy.status("TracerPid:") != "0");
     killed.kill().expect("a child can be killed");
     killed.wait().expect("an end");
     busy.goes_on();
@@ -313,7 +313,7 @@ fn a_process_that_cannot_be_traced_is_explained() -> Outcome {
     let pid = busy.pid();
     let mut other = perfuse(&["perf", "stat", "-e", "task-clock", "-p", &pid, "sleep", "60"]);
     let mut other = other.stderr(Stdio::null()).spawn().expect("perfuse runs");
-    wait_until("it is traced", || busy.status("TracerPid:") != "0");
+    wait::until("it is traced", || busy.status("TracerPid:") != "0");
     let refused = output(&["perf", "stat", "-e", "task-clock", "-p", &pid, "sleep", "0.1"]);
     other.kill().expect("a child can be killed");
     other.wait().expect("an end");
