@@ -330,6 +330,20 @@ pub(crate) fn may_measure(caller: Tid, target: Tid) -> bool {
         || same(&caller.users, &target.users) && same(&caller.groups, &target.groups)
 }
 
+/// Whether a signal to a thread or process would be delivered: it neither is pending nor blocked.
+pub(crate) fn takes_signal(tid: Tid, signal: i32) -> bool {
+    let held = with_text(&format!("/proc/{tid}/status"), |text| {
+        let sets = text.lines().filter_map(|line| {
+            let (name, set) = line.split_once(':')?;
+            ["SigPnd", "ShdPnd", "SigBlk"]
+                .contains(&name)
+                .then(|| u64::from_str_radix(set.trim(), 16).ok())?
+        });
+        Some(sets.fold(0, |held, set| held | set))
+    });
+    held.is_some_and(|held| held & 1 << (signal - 1) == 0)
+}
+
 /// Who traces a process; 0: nobody.
 pub(crate) fn tracer_of(pid: Tid) -> Tid {
     number_in_status(pid, "TracerPid:").unwrap_or(0)

@@ -5,7 +5,9 @@
 //! emulated. The writing end is the supervisor's: a byte in the pipe says that the event is ready, and
 //! closing the end that it is over.
 
+use super::Unwanted;
 use crate::memory::Shared;
+use crate::proc;
 use crate::ptrace;
 use perfuse_abi::Errno;
 use perfuse_abi::page::offset;
@@ -147,10 +149,17 @@ impl Open {
         self.full = false;
     }
 
-    /// What it measured is over: it stays ready for good (`POLLHUP`).
-    pub(super) fn hang_up(&mut self) {
+    /// What it measured is over: it stays ready for good (`POLLHUP`). With `O_ASYNC` the pipe sends a signal then, which
+    /// events do not: the answer, if it comes to a place where it can be taken back.
+    pub(super) fn hang_up(&mut self) -> Option<Unwanted> {
         self.drain();
-        self.write = None;
+        let write = self.write.take()?;
+        let (kind, to) = self.owner;
+        let signal = if self.signal == 0 { libc::SIGIO } else { self.signal };
+        // One that waits already is not sent twice, and who blocks it takes it without us.
+        let comes = self.asynchronous && to > 0 && proc::takes_signal(to, signal);
+        drop(write);
+        comes.then_some(Unwanted { signal, to, process: kind == OWNER_PROCESS })
     }
 
     /// Somebody is about to wait. Linux takes the readiness away when it is asked for it (rule G20), while a

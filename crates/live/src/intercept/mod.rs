@@ -57,6 +57,8 @@ pub struct Intercept {
     closing: HashMap<Tid, Vec<files::Open>>,
     /// Signals that were sent on behalf of events, and what they are to say.
     sent: Vec<Sent>,
+    /// Signals that pipes send as they are hung up, and events do not: who is to get none.
+    unwanted: Vec<Unwanted>,
     /// Whether the tool has its filter.
     prepared: Option<Result<(), Errno>>,
     ended: Option<i32>,
@@ -151,6 +153,14 @@ struct Sent {
     details: Details,
 }
 
+/// A signal that is not to come.
+#[derive(Clone, Copy, Debug)]
+struct Unwanted {
+    signal: i32,
+    to: Tid,
+    process: bool,
+}
+
 /// What a signal says.
 #[derive(Clone, Copy, Debug)]
 enum Details {
@@ -193,6 +203,7 @@ impl Intercept {
             threads: HashMap::from([(tool, tool)]),
             closing: HashMap::new(),
             sent: Vec::new(),
+            unwanted: Vec::new(),
             prepared: None,
             ended: None,
             listeners: None,
@@ -314,7 +325,7 @@ impl Intercept {
             let over = bits & OVER != 0 && machine.is_over(event);
             let Some(open) = self.table.get(event) else { continue };
             if over {
-                open.hang_up();
+                self.unwanted.extend(open.hang_up());
             } else if any && !open.asynchronous {
                 open.wake();
             }
@@ -393,6 +404,19 @@ impl Intercept {
         let _ = ptrace::set_signal_info(tid, &words);
     }
 
+    /// Whether a signal is one that a pipe sent as it was hung up. It is not told.
+    fn takes_unwanted(&mut self, tid: Tid, signal: i32) -> bool {
+        let pid = self.threads.get(&tid).copied().unwrap_or(tid);
+        let is = |own: &Unwanted| own.signal == signal && own.to == if own.process { pid } else { tid };
+        let Some(at) = self.unwanted.iter().position(is) else { return false };
+        // Those of the kernel; programs send others.
+        let takes = ptrace::signal_info(tid).is_ok_and(|info| info.si_code > 0);
+        if takes {
+            self.unwanted.swap_remove(at);
+        }
+        takes
+    }
+
     /// How the call was made that our filter answered with a SIGSYS; `None`: it is another one.
     fn own_trap(tid: Tid) -> Option<Width> {
         let info = ptrace::signal_info(tid).ok().filter(|info| info.si_code == SYS_SECCOMP)?;
@@ -424,6 +448,9 @@ impl Front for Intercept {
                 let _ = self.trapped(supervisor, tid, width);
                 return Some(Next::Go(Resume::Continue(0)));
             }
+        }
+        if !self.unwanted.is_empty() && self.takes_unwanted(tid, signal) {
+            return Some(Next::Go(Resume::Continue(0)));
         }
         if !self.sent.is_empty() {
             self.dress(supervisor, tid, signal);
@@ -510,6 +537,7 @@ impl Front for Intercept {
             self.unmap_all(supervisor, process.rings);
         }
         self.sent.retain(|sent| sent.to != tid);
+        self.unwanted.retain(|own| own.to != tid);
     }
 
     fn effects(&mut self, machine: &Mutex<Machine>) {

@@ -138,6 +138,7 @@ scenarios! {
     mapped_code_has_its_build_id
     waiting_for_samples
     signals_of_samples
+    an_end_sends_no_signal
     switched_by_prctl
     threads_open_events
     children_are_counted

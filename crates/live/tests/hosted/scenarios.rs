@@ -3,6 +3,7 @@
 
 use perfuse_abi::{Attr, AttrFlags, EventType, IocFlags, OpenFlags, ReadFormat, SampleType, Software};
 use perfuse_sys::{Errno, Mapping, Protection, ioctl, perf_event_open, poll, prctl, read, signal};
+use perfuse_testkit::Puppet;
 use perfuse_testkit::signals::Handler;
 use perfuse_testkit::work::{self, Pages};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -480,6 +481,35 @@ pub(crate) fn signals_of_samples() {
     signal::deliver(event.as_fd(), signal::Owner::this_thread(), libc::SIGUSR1).expect("signals can be had");
     drop(event);
     println!("its end is none: {} signals", handler.count());
+}
+
+/// What an event with `O_ASYNC` measures ends: who waits for the descriptor is told, and nobody by a signal.
+pub(crate) fn an_end_sends_no_signal() {
+    let handler = Handler::install(libc::SIGUSR1);
+    let mut child = Puppet::fork(&[], |_| {
+        work::burn(Duration::from_millis(10));
+    });
+    let attr = sampling(1_000_000);
+    let pid = child.pid() as i32;
+    let event =
+        perf_event_open(&mut attr.clone(), pid, -1, None, OpenFlags::FD_CLOEXEC).expect("one's own child");
+    let _ring = map(&event, 9).expect("a ring");
+    signal::deliver(event.as_fd(), signal::Owner::this_thread(), libc::SIGUSR1).expect("signals can be had");
+    on(&event);
+    child.act(1);
+    println!("signals of samples: {}", handler.count() > 0);
+    off(&event);
+    let before = handler.count();
+    child.end();
+    child.reap();
+    let over = || {
+        let mut asked = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live entry.
+        unsafe { libc::poll(&raw mut asked, 1, 10) };
+        asked.revents & libc::POLLHUP != 0
+    };
+    println!("over: {}", (0..1000).any(|_| over()));
+    println!("signals of its end: {}", handler.count() - before);
 }
 
 pub(crate) fn switched_by_prctl() {
