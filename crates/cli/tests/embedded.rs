@@ -3,7 +3,9 @@
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
 use perfuse_data::PerfData;
+use perfuse_testkit::tiny::{ENTRY, ENTRY_OFFSET, Tiny};
 use perfuse_testkit::{Container, Outcome, Sandbox, need, suite, wait};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -18,6 +20,7 @@ suite! {
     hundreds_of_threads_and_processes_are_followed,
     a_thread_that_execs_is_followed,
     who_is_measured_outlives_a_killed_perfuse,
+    traps_are_taken_back_from_who_outlives_it,
     few_descriptors_are_enough,
     a_tracer_as_the_command_is_counted,
     in_a_docker_container,
@@ -242,6 +245,82 @@ fn who_is_measured_outlives_a_killed_perfuse() -> Outcome {
         all.iter().for_each(|file| drop(std::fs::remove_file(file)));
     }
     Ok(())
+}
+
+/// A program that reads a byte, passes one instruction, and ends with 7; where the instruction is behind its begin.
+fn reader() -> (Tiny, u64) {
+    if cfg!(target_arch = "x86_64") {
+        // xor %eax, %eax; xor %edi, %edi; mov %rsp, %rsi; mov $1, %edx; syscall; nop; mov $7, %edi; mov $60, %eax; syscall
+        let code = [
+            &[0x31, 0xc0, 0x31, 0xff, 0x48, 0x89, 0xe6, 0xba, 1, 0, 0, 0, 0x0f, 0x05, 0x90][..],
+            &[0xbf, 7, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0x0f, 0x05],
+        ];
+        return (Tiny::new(&code.concat()), 14);
+    }
+    // mov x8, #63; mov x0, #0; mov x1, sp; mov x2, #1; svc #0; nop; mov x0, #7; mov x8, #93; svc #0
+    let code = [
+        0xd280_07e8u32,
+        0xd280_0000,
+        0x9100_03e1,
+        0xd280_0022,
+        0xd400_0001,
+        0xd503_201f,
+        0xd280_00e0,
+        0xd280_0ba8,
+        0xd400_0001,
+    ];
+    (Tiny::new(&code.map(u32::to_le_bytes).concat()), 20)
+}
+
+/// A trap or a watched instruction would end a program that nobody traces any longer.
+fn traps_are_taken_back_from_who_outlives_it() -> Outcome {
+    let (tiny, behind) = reader();
+    let path = tiny.path().display();
+    let probe = format!("uprobe:{path}:{:#x}", ENTRY_OFFSET + behind);
+    let watch = format!("mem:{:#x}:x", ENTRY + behind);
+    for event in [probe, watch] {
+        let scratch = Scratch::new("taken-back");
+        let out = scratch.0.join("out");
+        let script = format!("{path}; echo $? > {}", out.display());
+        let mut command = Command::new(program());
+        command.args(["stat", "--kernel", "embedded", "-e", &event, "--", "sh", "-c", &script]);
+        command.env_remove("PERFUSE_KERNEL").stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut counter = command.spawn().expect("the program starts");
+        let mut stdin = counter.stdin.take().expect("a pipe");
+        let name = tiny.path().to_string_lossy().into_owned();
+        // It sleeps once it is armed, and has a tracer.
+        wait::until("the reader", || {
+            let pid = processes(|command| command == [name.as_str()]).first().copied();
+            let status = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok());
+            status.is_some_and(|status| status.contains("State:\tS") && !status.contains("TracerPid:\t0"))
+        });
+        counter.kill().expect("a child can be killed");
+        counter.wait().expect("an end");
+        // Who takes things back looks like the program, and ends when that is done.
+        wait::until("the guardian's end", || {
+            processes(|command| {
+                command.first().is_some_and(|first| first.ends_with("perfuse"))
+                    && command.contains(&event.as_str())
+            })
+            .is_empty()
+        });
+        stdin.write_all(b"x").expect("the reader reads");
+        wait::until("the reader's end", || std::fs::read(&out).is_ok_and(|out| out.ends_with(b"\n")));
+        assert_eq!(std::fs::read_to_string(&out).expect("a file"), "7\n", "{event}");
+    }
+    Ok(())
+}
+
+/// Processes whose command lines are such.
+fn processes(are: impl Fn(&[&str]) -> bool) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is = |pid: &u32| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&str> = line.split_terminator('\0').collect();
+        are(&words)
+    };
+    pids.filter(is).collect()
 }
 
 fn few_descriptors_are_enough() -> Outcome {

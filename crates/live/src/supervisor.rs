@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod bell;
+mod guardian;
 mod linker;
 mod probe;
 mod rota;
@@ -142,6 +143,8 @@ pub struct Supervisor {
     stale: BTreeSet<Tid>,
     /// Where traps have been hit.
     had_texts: BTreeSet<u64>,
+    /// Who takes traps back if this process is killed; looked for at the first of them.
+    guardian: Option<Option<guardian::Guardian>>,
     options: i32,
     shows_the_dead: bool,
     ticker: Ticker,
@@ -166,6 +169,7 @@ impl Supervisor {
             texts: HashMap::new(),
             stale: BTreeSet::new(),
             had_texts: BTreeSet::new(),
+            guardian: None,
             options: ptrace::FOLLOW | options | last_stop,
             shows_the_dead,
             ticker: Ticker::new()?,
@@ -254,6 +258,10 @@ impl Supervisor {
             tracee.arm(tid);
             tracee.stopped = false;
             let how = tracee.stride(tid, how, self.options);
+            let watched = !tracee.armed.is_empty();
+            if watched || matches!(self.guardian, Some(Some(_))) {
+                self.guard_watches(tid, watched);
+            }
             // One that was killed meanwhile tells so soon.
             let _ = ptrace::resume(tid, how);
         }
@@ -322,6 +330,9 @@ impl Supervisor {
         let gone = self.tracees.remove(&tid);
         self.early.retain(|&early| early != tid);
         gone.into_iter().for_each(|tracee| self.text_is_gone(tracee.pid));
+        if matches!(self.guardian, Some(Some(_))) {
+            self.guard_watches(tid, false);
+        }
         if self.paced > 0 {
             self.count_paced();
         }

@@ -7,9 +7,9 @@ use crate::remote;
 use perfuse_abi::Errno;
 
 #[cfg(target_arch = "x86_64")]
-const TRAP: [u8; 1] = [0xcc];
+pub(crate) const TRAP: [u8; 1] = [0xcc];
 #[cfg(target_arch = "aarch64")]
-const TRAP: [u8; 4] = [0x00, 0x00, 0x20, 0xd4];
+pub(crate) const TRAP: [u8; 4] = [0x00, 0x00, 0x20, 0xd4];
 
 /// The bytes that were there.
 pub(crate) type Original = [u8; TRAP.len()];

@@ -10,6 +10,7 @@
 //! trap of its own in place of that, which debuggers and exceptions stumble over, and which could not be taken back
 //! everywhere.) Who comes there has returned if its stack is that much shorter.
 
+use super::guardian::Memory;
 use super::{Supervisor, linker, lock};
 use crate::machine::At;
 use crate::moment::Stopped;
@@ -18,6 +19,7 @@ use crate::regs::Registers;
 use crate::remote;
 use crate::text::{self, Original};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What has been put into the memory of a process.
@@ -26,6 +28,8 @@ pub(super) struct Text {
     traps: BTreeMap<u64, Trap>,
     /// Semaphores that count us.
     semaphores: BTreeSet<u64>,
+    /// Where traps are taken back from if this process is killed.
+    memory: Option<Arc<Memory>>,
 }
 
 #[derive(Clone, Debug)]
@@ -146,6 +150,21 @@ impl Supervisor {
         if text.traps.is_empty() && text.semaphores.is_empty() {
             self.texts.remove(&pid);
         }
+        self.guard_traps(pid);
+    }
+
+    /// The traps of a process have changed: these are taken back if this process is killed.
+    fn guard_traps(&mut self, pid: Tid) {
+        if !self.texts.get(&pid).is_some_and(|text| text.memory.is_some() || !text.traps.is_empty()) {
+            return;
+        }
+        let memory = match self.texts.get(&pid).and_then(|text| text.memory.clone()) {
+            Some(memory) => Some(memory),
+            None => self.guardian().and_then(|guardian| guardian.memory(pid)).map(Arc::new),
+        };
+        let (Some(memory), Some(text)) = (memory, self.texts.get_mut(&pid)) else { return };
+        memory.set(text.traps.iter().map(|(&addr, trap)| (addr, trap.original)));
+        text.memory = Some(memory);
     }
 
     /// A process has a copy of another's memory, or that memory itself, with all that is in it; `child` one of
@@ -156,7 +175,8 @@ impl Supervisor {
             child.inside = inside;
         }
         if let Some(text) = self.texts.get(&from).cloned() {
-            self.texts.insert(to, text);
+            self.texts.insert(to, Text { memory: None, ..text });
+            self.guard_traps(to);
         }
     }
 
@@ -172,6 +192,7 @@ impl Supervisor {
         {
             let trap = Trap { begin: true, ..Trap::new(original) };
             self.texts.entry(pid).or_default().traps.insert(entry, trap);
+            self.guard_traps(pid);
         }
     }
 
@@ -267,6 +288,7 @@ impl Supervisor {
             return;
         }
         let text = self.texts.entry(pid).or_default();
+        let is_new = !text.traps.contains_key(&to);
         match text.traps.get_mut(&to) {
             Some(trap) => trap.returns = true,
             // Whose memory it is would not know.
@@ -280,6 +302,9 @@ impl Supervisor {
             },
         }
         tracee.inside.push(Return { function, to, stack, probes: probes.to_vec() });
+        if is_new {
+            self.guard_traps(pid);
+        }
     }
 
     /// A thread has come to where functions return to. Those that it has left are told if they return there.

@@ -1,6 +1,7 @@
 //! Debug registers of tracees: written when they are stopped, and so they are stopped when what is watched
 //! changes; and what a tracee's hit of one of them means.
 
+use super::guardian::Guardian;
 use super::{Supervisor, Tracee, lock};
 use crate::debug::{self, Spot};
 use crate::machine::Watched;
@@ -29,6 +30,19 @@ impl Tracee {
 }
 
 impl Supervisor {
+    /// What a tracee watches is taken back if this process is killed.
+    pub(super) fn guard_watches(&mut self, tid: Tid, any: bool) {
+        if let Some(guardian) = self.guardian() {
+            guardian.watches(tid, any);
+        }
+    }
+
+    /// Who takes back what is in tracees if this process is killed, where they are not killed with it.
+    pub(super) fn guardian(&mut self) -> Option<&mut Guardian> {
+        let needed = self.options & ptrace::EXITKILL == 0;
+        self.guardian.get_or_insert_with(|| if needed { Guardian::start() } else { None }).as_mut()
+    }
+
     /// Debug registers are set to what events watch now: of tracees that run as soon as they have been
     /// stopped, which is before they do another instruction of their program, as far as they were not
     /// running at that moment on another cpu.
