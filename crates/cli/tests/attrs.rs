@@ -253,6 +253,14 @@ fn recording_asks_for_what_perf_asks_for() -> Outcome {
         "-F 99 -i -e cpu-clock/inherit/,faults",
         "-F 99 -D 10 -e cpu-clock",
         "-F 99 --per-thread -e cpu-clock",
+        "-F 99 -a -g -e cpu-clock,faults",
+        "-F 99 -a --call-graph dwarf -e cpu-clock",
+        "-F 99 -a -R -e cpu-clock",
+        "-F 99 -a -I -e cpu-clock",
+        "-F 99 -D 10 -g -e cpu-clock",
+        "-F 99 --all-user -e cpu-clock:k",
+        "-F 99 -e cpu-clock:S",
+        "-F 99 -a -e {cpu-clock,faults}:S",
         "-F 99 --no-buffering -e cpu-clock",
     ] {
         compare(&folder, &perf, &format!("record {options}"));

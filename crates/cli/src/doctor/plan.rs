@@ -4,78 +4,16 @@
 use super::json;
 use super::report::{Reason, Verdict};
 use super::text::{Script, remedies, wrapped};
-use crate::cli::{Cli, Subcommand};
-use crate::common::events;
-use crate::common::kernel::{self, KernelOption};
+use crate::cli::Subcommand;
+use crate::common::kernel;
 use crate::exit::{Failure, Result};
 use crate::habits;
+use crate::record;
 use crate::stat::{self, Rehearsed};
-use clap::Parser;
-use perfuse::abi::{BranchSampleType, SampleType};
-use perfuse::{
-    Builder, Command, Error, HeldCommand, Inherit, Sampler, Scope, Target, online_cpus, parse_cpu_list,
-};
+use perfuse::Error;
 use serde_json::json;
-use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
-
-/// What of `perfuse record` decides what is opened, with perf's letters. The command itself, when it
-/// comes, brings its own options, which then take this struct's place.
-#[derive(Debug, Parser)]
-#[command(name = "record", no_binary_name = true)]
-struct Record {
-    /// Events to sample
-    #[arg(short = 'e', long = "event")]
-    events: Vec<String>,
-    /// Every process
-    #[arg(short = 'a', long)]
-    all_cpus: bool,
-    /// These cpus
-    #[arg(short = 'C', long)]
-    cpu: Option<String>,
-    /// These processes
-    #[arg(short = 'p', long, value_delimiter = ',')]
-    pid: Vec<u32>,
-    /// These threads
-    #[arg(short = 't', long, value_delimiter = ',')]
-    tid: Vec<u32>,
-    /// Samples per second
-    #[arg(short = 'F', long)]
-    freq: Option<u64>,
-    /// Occurrences per sample
-    #[arg(short = 'c', long)]
-    count: Option<u64>,
-    /// Callchains
-    #[arg(short = 'g')]
-    callchains: bool,
-    /// Callchains of this kind
-    #[arg(long)]
-    call_graph: Option<String>,
-    /// Branch records
-    #[arg(short = 'b', long)]
-    branch_any: bool,
-    /// Data addresses
-    #[arg(short = 'd', long)]
-    data: bool,
-    /// Raw tracepoint data
-    #[arg(short = 'R', long)]
-    raw_samples: bool,
-    /// Pages of each ring
-    #[arg(short = 'm', long)]
-    mmap_pages: Option<usize>,
-    /// Not what the tasks start
-    #[arg(short = 'i', long)]
-    no_inherit: bool,
-    /// Where the samples would go
-    #[arg(short = 'o', long)]
-    output: Option<OsString>,
-    #[command(flatten)]
-    kernel: KernelOption,
-    /// The command
-    #[arg(trailing_var_arg = true)]
-    command: Vec<OsString>,
-}
 
 /// Tries the plan and tells the result.
 pub(super) fn run(line: &str, as_json: bool) -> Result {
@@ -84,21 +22,21 @@ pub(super) fn run(line: &str, as_json: bool) -> Result {
         Some("perfuse" | "perf") => &words[1..],
         _ => &words[..],
     };
+    let parsed = |subcommand: &str| {
+        let words = ["perfuse", subcommand].into_iter().chain(words[1..].iter().map(String::as_str));
+        habits::parse_from(words).map_err(Failure::usage)
+    };
+    let wrong = |subcommand| Failure::usage(format_args!("--for: this is no plan for {subcommand}"));
     let tried = match words.first().map(String::as_str) {
-        Some("stat") => {
-            match habits::parse_from(std::iter::once("perfuse").chain(words.iter().map(String::as_str))) {
-                Ok(Cli { subcommand: Subcommand::Stat(args) }) => stat::rehearse(&args)?,
-                Ok(_) => return Err(Failure::usage("--for: this is no plan for stat")),
-                Err(error) => return Err(Failure::usage(error)),
-            }
-        }
-        Some("record" | "top") => {
-            let mut record = Record::try_parse_from(&words[1..]).map_err(Failure::usage)?;
-            record.kernel.decide()?;
-            // Without anybody to watch all are watched.
-            record.all_cpus |= record.is_without_target();
-            record.rehearse()?
-        }
+        Some("stat") => match parsed("stat")?.subcommand {
+            Subcommand::Stat(args) => stat::rehearse(&args)?,
+            _ => return Err(wrong("stat")),
+        },
+        // The options of top that decide what is opened are those of record.
+        Some("record" | "top") => match parsed("record")?.subcommand {
+            Subcommand::Record(args) => record::rehearse(&args)?,
+            _ => return Err(wrong("record")),
+        },
         Some(other) => {
             return Err(Failure::usage(format_args!(
                 "--for: plans are for stat, record and top, not {other}"
@@ -128,98 +66,6 @@ fn split(line: &str) -> Option<Vec<String>> {
     }
     words.extend(word);
     quote.is_none().then_some(words)
-}
-
-impl Record {
-    fn is_without_target(&self) -> bool {
-        self.command.is_empty() && self.pid.is_empty() && self.tid.is_empty() && self.cpu.is_none()
-    }
-
-    /// Opens each event with its rings on every target, and closes it again.
-    fn rehearse(&self) -> Result<Vec<Rehearsed>> {
-        // Perf records cycles, and by cpu-clock where there are none.
-        let chosen = !self.events.is_empty();
-        let lists = if chosen { self.events.clone() } else { vec!["cycles".to_owned()] };
-        let held = self.held()?;
-        let targets = self.targets(held.as_ref())?;
-        let mut tried = Vec::new();
-        for list in &lists {
-            for spec in events::resolve(list, &events::machine())?.into_iter().flat_map(|set| set.events) {
-                let Some(builder) = Builder::from_spec(&spec) else { continue };
-                let error = self.open(&builder, &targets).err();
-                tried.push(Rehearsed { event: spec.name, error, required: chosen });
-            }
-        }
-        if !chosen && tried.iter().all(|tried| tried.error.is_some()) {
-            let error = self.open(&Builder::new(perfuse::abi::Software::CPU_CLOCK), &targets).err();
-            tried.push(Rehearsed {
-                event: "cpu-clock (in place of cycles)".to_owned(),
-                error,
-                required: true,
-            });
-        }
-        Ok(tried)
-    }
-
-    /// The command, made but not run.
-    fn held(&self) -> Result<Option<HeldCommand>> {
-        let Some((program, arguments)) = self.command.split_first() else { return Ok(None) };
-        Command::new(program).args(arguments).hold().map(Some).map_err(Failure::new)
-    }
-
-    fn targets(&self, held: Option<&HeldCommand>) -> Result<Vec<Target>> {
-        let cpus = match &self.cpu {
-            Some(list) => {
-                parse_cpu_list(list).ok_or_else(|| Failure::usage("-C wants cpus such as 0-3,8"))?
-            }
-            None => online_cpus(),
-        };
-        if self.all_cpus || self.cpu.is_some() {
-            return Ok(cpus.into_iter().map(Target::cpu).collect());
-        }
-        let threads: Vec<u32> = if let Some(held) = held {
-            vec![held.pid()]
-        } else if !self.pid.is_empty() {
-            let scope = Scope::processes(&self.pid).map_err(Failure::new)?;
-            scope.slots().iter().filter_map(perfuse::Slot::tid).collect()
-        } else {
-            self.tid.clone()
-        };
-        // Rings of events that are inherited belong to a cpu (rule F1).
-        let on_each_cpu = |tid: u32| cpus.iter().map(move |cpu| Target::thread(tid).on_cpu(*cpu));
-        Ok(threads.into_iter().flat_map(on_each_cpu).collect())
-    }
-
-    /// One event with a ring on every target, all at once.
-    fn open(&self, event: &Builder, targets: &[Target]) -> perfuse::Result<()> {
-        let mut fields = SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::PERIOD;
-        let chains = self.callchains || self.call_graph.is_some();
-        for (wanted, field) in [
-            (chains, SampleType::CALLCHAIN),
-            (self.branch_any, SampleType::BRANCH_STACK),
-            (self.data, SampleType::ADDR | SampleType::DATA_SRC),
-            (self.raw_samples, SampleType::RAW),
-        ] {
-            fields.set(field, wanted);
-        }
-        let inherit = !(self.no_inherit || self.all_cpus || self.cpu.is_some());
-        let event = match (self.count, self.freq) {
-            (Some(count), _) => event.clone().period(count),
-            (None, freq) => event.clone().frequency(freq.unwrap_or(4000)),
-        };
-        let event = event.sample(fields).inherit(if inherit { Inherit::All } else { Inherit::No });
-        let branches = if self.branch_any { BranchSampleType::ANY } else { BranchSampleType::empty() };
-        let event = event.with(|attr| attr.branch_sample_type |= branches);
-        let mut open = Vec::new();
-        for target in targets {
-            let builder = Sampler::builder().target(target.clone()).event(event.clone());
-            open.push(match self.mmap_pages {
-                Some(pages) => builder.exactly_pages(pages).open()?,
-                None => builder.open()?,
-            });
-        }
-        Ok(())
-    }
 }
 
 /// Prints the result; the exit status says it too.

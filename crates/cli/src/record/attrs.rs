@@ -12,7 +12,7 @@ use crate::common::start::Start;
 use perfuse::abi::regs::Arch;
 use perfuse::abi::{Attr, AttrFlags, BranchSampleType, EventType, ReadFormat, SampleType, Software};
 use perfuse::{Builder, Cgroup, Counter, Error, SetEvent};
-use perfuse_events::{Exclude, Precise};
+use perfuse_events::{EventSpec, Precise, Source};
 
 /// The events to open, in order. The one at [`Wanted::tracker`] tells about tasks and maps.
 #[derive(Clone, Debug)]
@@ -42,15 +42,20 @@ pub(super) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error>
     }
     let tracker = if on_exec { 0 } else { events.len() };
     if !on_exec {
-        let fields = SampleType::IP | SampleType::TID | SampleType::TIME;
-        let fields = if plan.fields.cpu { fields | SampleType::CPU } else { fields };
-        let tells_period = plan.fields.period || matches!(plan.rate, Rate::Frequency(_));
-        let fields = if tells_period { fields | SampleType::PERIOD } else { fields };
+        let asked = as_asked(plan);
         // What happens before the command's exec is about us.
         let held = plan.whom == Whom::Command;
-        let dummy = Counter::builder(Software::DUMMY).user_only().period(1).sample(fields);
+        let dummy = Counter::builder(Software::DUMMY).user_only().period(1).sample(asked.sample_type);
         let dummy = dummy.enabled(!held).enable_on_exec(held).with(|attr| attr.read_format &= KEPT);
+        let dummy = dummy.with(|attr| {
+            (attr.sample_regs_user, attr.sample_stack_user) =
+                (asked.sample_regs_user, asked.sample_stack_user);
+        });
         events.push(dummy.into());
+    }
+    let reads = requests.first().is_some_and(|request| request.spec.sample_read);
+    if let ([event], true) = (&mut events[..], reads) {
+        event.builder = event.builder.clone().with(|attr| attr.sample_type |= SampleType::ID);
     }
     for (index, event) in events.iter_mut().enumerate() {
         let mut changed = event.builder.clone().with(|attr| {
@@ -75,6 +80,21 @@ pub(super) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error>
         event.builder = changed;
     }
     Ok(Wanted { events, tracker })
+}
+
+/// What options alone ask for, as far as the event that tells about tasks can have it. It is never sampled; but where
+/// the others have the same fields, every record tells its event at the same place without a field of its own for
+/// that.
+fn as_asked(plan: &Plan) -> Attr {
+    let source = Source::Kernel { type_: EventType::SOFTWARE, config: Software::DUMMY.0, more: [0; 4] };
+    let plain = sampled(plan, &Request::new(EventSpec::new("dummy", source)));
+    let mut attr = plain.map(|builder| builder.attr()).unwrap_or_default();
+    attr.sample_type -= SampleType::REGS_INTR | SampleType::BRANCH_STACK;
+    if plan.fields.user_regs != 0 {
+        attr.sample_type -= SampleType::REGS_USER;
+        attr.sample_regs_user = 0;
+    }
+    attr
 }
 
 /// Of the read format, what perf asks for too.
@@ -114,8 +134,13 @@ fn counts_one_by_one(request: &Request) -> bool {
 fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     let fields = plan.fields;
     let mut builder = Builder::from_spec(&request.spec)?;
-    if !fields.exclude.is_empty() && request.spec.exclude == (Exclude { guest: true, ..Exclude::default() }) {
-        builder = builder.user_and_kernel().with(|attr| attr.flags |= fields.exclude);
+    if !fields.exclude.is_empty() {
+        // Whatever its modifiers say of the two.
+        let hv = request.spec.exclude.hv;
+        builder = builder.user_and_kernel().with(|attr| {
+            attr.flags |= fields.exclude;
+            attr.flags.set(AttrFlags::EXCLUDE_HV, hv);
+        });
     }
     // Nobody who is followed is idle. Only clocks tick for the idle task, and only they know of it everywhere.
     if plan.follow.is_some() && builder.attr().type_ == EventType::SOFTWARE {

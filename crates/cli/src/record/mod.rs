@@ -16,6 +16,7 @@ mod machine;
 mod opening;
 mod plan;
 mod pmus;
+mod rehearse;
 mod sections;
 mod selection;
 mod session;
@@ -34,6 +35,7 @@ pub(crate) use args::Args;
 pub(crate) use files::{fresh_file, take_standard_output};
 pub(crate) use machine::Machine;
 use plan::{Destination, Plan};
+pub(crate) use rehearse::rehearse;
 use session::Session;
 use std::process::ExitCode;
 

@@ -77,7 +77,7 @@ fn needs_branches(plan: &Plan) -> bool {
     terms::any_branches(plan)
 }
 
-fn cpu_clock() -> EventSpec {
+pub(super) fn cpu_clock() -> EventSpec {
     let (type_, config) = (EventType::SOFTWARE, Software::CPU_CLOCK.0);
     EventSpec::new("cpu-clock", Source::Kernel { type_, config, more: [0; 4] })
 }
@@ -97,7 +97,7 @@ fn instead(plan: &Plan, error: &Error) -> String {
 }
 
 /// Opens these events; the flag tells that threads may have been missed.
-fn attempt(
+pub(super) fn attempt(
     plan: &Plan,
     requests: &[Request],
     command: Option<&HeldCommand>,

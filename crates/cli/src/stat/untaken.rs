@@ -17,6 +17,12 @@ impl Table for OfStat {
             "the I/O PMUs of servers have no names of ports here; perfuse list pmu shows their events",
         )
         .maybe_value(),
+        // The same numbers, counted in another way.
+        Option::ignored("bpf-counters"),
+        Option::ignored("bpf-attr-map").value(),
+        Option::refused("bpf-prog", "what a BPF program does is not counted apart from what surrounds it")
+            .letter('b')
+            .value(),
         Option::refused(
             "hybrid-merge",
             "each kind of core has a row of its own, since their counts mean different things",
