@@ -91,5 +91,5 @@ pub use spec::{CallGraph, EventSet, EventSpec, Exclude, OnPmu, Options, Precise,
 #[cfg(feature = "std")]
 pub use sysfs::{Sysfs, parse_cpu_list};
 #[cfg(feature = "tables")]
-pub use tables::{MachineFacts, Tables, TablesError, cpuid_of_this_machine};
+pub use tables::{MachineFacts, Processor, Tables, TablesError, cpuid_of_this_machine};
 pub use tree::{Event, EventList, Group, Item, Span, Term, What};

@@ -65,6 +65,12 @@ impl Sysfs {
         Ok(Pmu { type_, cpus: list("cpumask").or(cpus), is_core })
     }
 
+    /// The PMUs that say what they are, and what.
+    pub fn identifiers(&self) -> Vec<(String, String)> {
+        let pmus = self.pmus().unwrap_or_default().into_iter();
+        pmus.filter_map(|pmu| self.text(&[&pmu, "identifier"]).map(|own| (pmu, own))).collect()
+    }
+
     /// The PMUs of cores, if there are several. Looked for once.
     pub fn cores(&self) -> Vec<String> {
         self.cores.get_or_init(|| self.find_cores()).clone()

@@ -5,9 +5,11 @@
 mod entry;
 mod facts;
 mod folder;
+mod processor;
 
 pub use facts::MachineFacts;
 pub use folder::{TablesError, cpuid_of_this_machine};
+pub use processor::Processor;
 
 use crate::catalogue::PmuEvent;
 use crate::metric::Metric;
@@ -36,6 +38,9 @@ pub struct Tables {
 pub(crate) struct TableEvent {
     /// The PMU, or what stands at the start of its name; `None`: that of the cores.
     pub(crate) pmu: Option<String>,
+    /// The one PMU whose table it stands in: that of one of several kinds of cores, or one outside of the
+    /// processor.
+    pub(crate) only: Option<String>,
     pub(crate) event: PmuEvent,
 }
 
@@ -46,7 +51,7 @@ impl Tables {
     /// Metrics of events that every machine has, which come with this crate.
     pub fn common() -> Self {
         let mut tables = Tables::default();
-        tables.add(COMMON, "common", &BTreeMap::new());
+        tables.add(COMMON, "common", &Reading::default());
         tables
     }
 
@@ -54,26 +59,42 @@ impl Tables {
     /// files, or has a `mapfile.csv`, or has a folder for this architecture that does. `None`: its
     /// `mapfile.csv` does not know the processor.
     pub fn load(folder: &Path, cpuid: &str) -> Result<Option<Self>, TablesError> {
-        folder::load(folder, cpuid)
+        folder::load(folder, &Processor::of(cpuid))
+    }
+
+    /// The same for a machine that may have several kinds of cores, each with its table, and PMUs outside of them
+    /// that say what they are: events and metrics of the folders `sys` are taken for those whose `Compat` fits.
+    pub fn load_for(folder: &Path, processor: &Processor) -> Result<Option<Self>, TablesError> {
+        folder::load(folder, processor)
     }
 
     /// Takes in a file of events and metrics by its text; what of it cannot be read is added to the complaints.
     pub fn read(&mut self, text: &str, file: &str) {
-        self.add(text, file, &BTreeMap::new());
+        self.add(text, file, &Reading::default());
     }
 
-    /// Takes in a file. `standard` are events that others refer to.
-    pub(crate) fn add(&mut self, text: &str, file: &str, standard: &BTreeMap<String, entry::Object>) {
+    /// Takes in a file.
+    pub(crate) fn add(&mut self, text: &str, file: &str, reading: &Reading<'_>) {
         let objects = match entry::objects(text) {
             Ok(objects) => objects,
             Err(reason) => return self.complaints.push(alloc::format!("{file}: {reason}")),
         };
         for object in objects {
-            match entry::read(&object, standard) {
-                Ok(entry::Entry { event, metric }) => {
+            match entry::read(&object, reading.standard.unwrap_or(&BTreeMap::new())) {
+                Ok(entry::Entry { event, metric, compat }) => {
+                    let unit = event.as_ref().and_then(|(_, event)| event.pmu.as_deref());
+                    let unit = unit.or(metric.as_ref().and_then(|metric| metric.pmu.as_deref()));
+                    let Some(only) = reading.places(unit, compat.as_deref()) else { continue };
                     if let Some((name, event)) = event {
-                        self.events.entry(name).or_default().push(event);
+                        let own = self.events.entry(name).or_default();
+                        own.extend(
+                            only.iter().map(|only| TableEvent { only: only.clone(), ..event.clone() }),
+                        );
                     }
+                    let metric = metric.map(|metric| match (&metric.pmu, reading.core) {
+                        (None, Some(core)) => Metric { pmu: Some(core.into()), ..metric },
+                        _ => metric,
+                    });
                     // What stands in a vendor's table is more than what everybody has.
                     if let Some(metric) = metric {
                         self.metrics.retain(|own| own.name != metric.name || own.pmu != metric.pmu);
@@ -112,22 +133,57 @@ impl Tables {
     }
 }
 
+/// How the entries of a file are to be understood.
+#[derive(Debug, Default)]
+pub(crate) struct Reading<'r> {
+    /// Events that others refer to.
+    standard: Option<&'r BTreeMap<String, entry::Object>>,
+    /// The kind of cores that they are about.
+    core: Option<&'r str>,
+    /// PMUs with what they are, of which some are meant.
+    identifiers: &'r [(String, String)],
+}
+
+impl Reading<'_> {
+    /// The PMUs that alone have an entry for this unit; one that is no name for those that its unit tells. `None`:
+    /// the machine has none of them.
+    fn places(&self, unit: Option<&str>, compat: Option<&str>) -> Option<Vec<Option<String>>> {
+        let (Some(unit), Some(compat)) = (unit, compat) else {
+            let of_cores = self.core.filter(|_| unit.is_none());
+            return Some(alloc::vec![of_cores.map(Into::into)]);
+        };
+        let is_meant = |(pmu, identifier): &&(String, String)| {
+            folder::is_identifier(compat, identifier) && is_of_unit(unit, pmu)
+        };
+        let found: Vec<_> =
+            self.identifiers.iter().filter(is_meant).map(|(pmu, _)| Some(pmu.clone())).collect();
+        (!found.is_empty()).then_some(found)
+    }
+}
+
+/// Whether a PMU is one of a unit, whose parts are those of a name such as `hisi_sccl1_ddrc0`.
+fn is_of_unit(unit: &str, pmu: &str) -> bool {
+    if !unit.contains(',') {
+        return crate::resolve::is_meant_by(unit, pmu);
+    }
+    let mut rest = pmu;
+    unit.split(',').all(|part| match rest.find(part) {
+        Some(at) => {
+            rest = &rest[at + part.len()..];
+            true
+        }
+        None => false,
+    })
+}
+
 impl TableEvent {
     fn is_of(&self, pmu: &str, is_core: bool) -> bool {
+        if let Some(only) = &self.only {
+            return only == pmu;
+        }
         match &self.pmu {
             None => is_core,
-            // Two parts are those of a name such as hisi_sccl1_ddrc0.
-            Some(own) if own.contains(',') => {
-                let mut rest = pmu;
-                own.split(',').all(|part| match rest.find(part) {
-                    Some(at) => {
-                        rest = &rest[at + part.len()..];
-                        true
-                    }
-                    None => false,
-                })
-            }
-            Some(own) => crate::resolve::is_meant_by(own, pmu),
+            Some(own) => is_of_unit(own, pmu),
         }
     }
 }

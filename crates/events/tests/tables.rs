@@ -3,7 +3,7 @@
 mod fixture;
 
 use fixture::Fixture;
-use perfuse_events::{Context, Expression, Tables};
+use perfuse_events::{Context, Expression, Processor, Tables};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -224,4 +224,37 @@ fn what_is_no_definition_is_told_with_its_column() {
     assert!("(".repeat(100_000).parse::<Expression>().is_err());
     assert!("-".repeat(100_000).parse::<Expression>().is_err());
     assert!(vec!["1"; 100_000].join("+").parse::<Expression>().is_err());
+}
+
+#[test]
+fn each_kind_of_cores_and_each_system_has_its_table() {
+    fn soc() -> Option<&'static Tables> {
+        static TABLES: OnceLock<Tables> = OnceLock::new();
+        let core = |pmu: &str, cpuid: &str| (Some(pmu.to_owned()), cpuid.to_owned());
+        let processor = Processor {
+            cores: vec![core("armv8_cortex_a53", "0x410fd034"), core("armv8_cortex_a72", "0x410fd083")],
+            identifiers: [("imx8_ddr0", "plain-soc-2"), ("imx8_ddr1", "other")]
+                .map(|(pmu, own)| (pmu.to_owned(), own.to_owned()))
+                .into(),
+        };
+        Some(TABLES.get_or_init(|| Tables::load_for(&folder("arm64"), &processor).unwrap().unwrap()))
+    }
+    let machine = machine("arm-soc", soc);
+    // What only one kind of cores has is counted there.
+    assert_eq!(machine.attrs("little_waits"), ["little_waits 8:0xe7"]);
+    assert_eq!(machine.attrs("inst_retired"), ["inst_retired 9:0x8"]);
+    assert!(machine.complaint("armv8_cortex_a72/little_waits/").contains("no term or event"));
+    // Of two controllers, one is that of the table's system.
+    assert_eq!(machine.attrs("imx8_ddr.read_cycles"), ["imx8_ddr.read_cycles 10:0x2a"]);
+    assert!(machine.complaint("imx8_ddr.write_cycles").contains("did you mean imx8_ddr.read_cycles"));
+    for (name, pmu) in [
+        ("waits_per_cycle", "armv8_cortex_a53"),
+        ("insn_per_cycle", "armv8_cortex_a72"),
+        ("ddr_read_cycles", "imx8_ddr"),
+    ] {
+        let metric = soc().unwrap().metric(name, Some(pmu));
+        assert_eq!(metric.and_then(|metric| metric.pmu.as_deref()), Some(pmu), "{name}");
+    }
+    // Who knows of no such controller has no events of theirs.
+    assert!(arm().unwrap().event("imx8_ddr0", false, "imx8_ddr.read_cycles").is_none());
 }

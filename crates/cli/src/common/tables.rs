@@ -1,7 +1,7 @@
 //! Tables of events and metrics that a vendor publishes: where they are, and that they are read once.
 
 use crate::exit::Failure;
-use perfuse_events::{Tables, cpuid_of_this_machine};
+use perfuse_events::{Processor, Tables};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -45,8 +45,9 @@ fn read() -> Option<Tables> {
     let named = NAMED.get().map(PathBuf::as_path);
     let places: Vec<PathBuf> = named.map_or_else(usual_places, |dir| vec![dir.to_path_buf()]);
     let place = places.iter().find(|place| place.is_dir())?;
-    let cpuid = cpuid_of_this_machine().unwrap_or_default();
-    match Tables::load(place, &cpuid) {
+    let machine = Processor::of_this_machine();
+    let cpuid = machine.cores.first().map(|(_, cpuid)| cpuid.clone()).unwrap_or_default();
+    match Tables::load_for(place, &machine) {
         Ok(Some(tables)) => {
             for complaint in tables.complaints.iter().take(3) {
                 tell(complaint);

@@ -18,6 +18,8 @@ pub(super) struct Entry {
     /// With its name in small letters.
     pub(super) event: Option<(String, TableEvent)>,
     pub(super) metric: Option<Metric>,
+    /// What the PMU has to be, of an entry that is not about the processor.
+    pub(super) compat: Option<String>,
 }
 
 /// The entries of a file. Numbers and truth values are taken as they are written.
@@ -120,7 +122,7 @@ pub(super) fn read(object: &Object, standard: &BTreeMap<String, Object>) -> Resu
         text.trim().trim_end_matches('.').to_owned()
     };
     let pmu = text("Unit").map(pmu);
-    let mut entry = Entry::default();
+    let mut entry = Entry { compat: text("Compat").map(Into::into), ..Entry::default() };
     if let Some(name) = text("EventName") {
         let name = name.to_ascii_lowercase();
         let event = PmuEvent {
@@ -130,7 +132,7 @@ pub(super) fn read(object: &Object, standard: &BTreeMap<String, Object>) -> Resu
             per_package: text("PerPkg") == Some("1"),
             description: description(),
         };
-        entry.event = Some((name, TableEvent { pmu: pmu.clone(), event }));
+        entry.event = Some((name, TableEvent { pmu: pmu.clone(), only: None, event }));
     }
     if let (Some(name), Some(expression)) = (text("MetricName"), text("MetricExpr")) {
         let wrong = |error: &dyn core::fmt::Display| alloc::format!("{name}: {error}");

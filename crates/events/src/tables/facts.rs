@@ -39,6 +39,19 @@ fn different(files: &[&str]) -> Option<f64> {
     Some(values?.len() as f64)
 }
 
+/// The frequency that a processor is sold with, at which its clock ticks: the end of `model name`, from the text
+/// of `/proc/cpuinfo`. Not every processor tells it there, and the kernel tells it nowhere else.
+fn nominal_hz(info: &str) -> Option<f64> {
+    let line = info.lines().find(|line| line.starts_with("model name"))?;
+    let (_, frequency) = line.rsplit_once('@')?;
+    let frequency = frequency.trim();
+    let (number, factor) = match frequency.strip_suffix("GHz") {
+        Some(number) => (number, 1e9),
+        None => (frequency.strip_suffix("MHz")?, 1e6),
+    };
+    Some(number.trim().parse::<f64>().ok()? * factor)
+}
+
 impl Context for MachineFacts<'_> {
     fn literal(&self, name: &str) -> Option<f64> {
         let truth = |is: bool| f64::from(u8::from(is));
@@ -59,7 +72,7 @@ impl Context for MachineFacts<'_> {
                 let slots = slots.ok()?;
                 u64::from_str_radix(slots.trim().trim_start_matches("0x"), 16).ok().map(|slots| slots as f64)
             }
-            // The kernel tells the clock's frequency nowhere but in its messages.
+            "system_tsc_freq" => nominal_hz(&fs::read_to_string("/proc/cpuinfo").ok()?),
             _ => None,
         }
     }
@@ -71,5 +84,18 @@ impl Context for MachineFacts<'_> {
 
     fn is_cpu(&self, pattern: &str) -> Option<bool> {
         Some(is_cpu(pattern, &cpuid_of_this_machine()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nominal_hz;
+
+    #[test]
+    fn a_name_may_tell_the_frequency() {
+        let of = |name: &str| nominal_hz(&alloc::format!("processor\t: 0\nmodel name\t: {name}\n"));
+        assert_eq!(of("Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz"), Some(2.4e9));
+        assert_eq!(of("Genuine CPU @ 800MHz"), Some(8e8));
+        assert_eq!((of("AMD EPYC"), of("x @ much"), nominal_hz("")), (None, None, None));
     }
 }

@@ -1,6 +1,6 @@
 //! Where tables lie: a folder of JSON files for each processor, and a file that says which is whose.
 
-use super::{Tables, entry};
+use super::{Processor, Reading, Tables, entry};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ fn architecture() -> &'static str {
     }
 }
 
-pub(super) fn load(folder: &Path, cpuid: &str) -> Result<Option<Tables>, TablesError> {
+pub(super) fn load(folder: &Path, processor: &Processor) -> Result<Option<Tables>, TablesError> {
     let failed = |path: &Path, error: std::io::Error| {
         TablesError(alloc::format!("cannot read {}: {error}", path.display()))
     };
@@ -46,14 +46,22 @@ pub(super) fn load(folder: &Path, cpuid: &str) -> Result<Option<Tables>, TablesE
             .find(|root| root.join("mapfile.csv").is_file());
     let mut tables = Tables::common();
     let mut standard = BTreeMap::new();
-    let models = match &with_map {
+    // Each folder with the kind of cores it is for.
+    let mut models: Vec<(PathBuf, Option<&str>)> = Vec::new();
+    let mut systems = Vec::new();
+    match &with_map {
         Some(root) => {
             let path = root.join("mapfile.csv");
             let map = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
-            let models: Vec<PathBuf> =
-                models(&map, cpuid).into_iter().map(|model| root.join(model)).collect();
+            for (core, cpuid) in &processor.cores {
+                let own = self::models(&map, cpuid).into_iter();
+                models.extend(own.map(|model| (root.join(model), core.as_deref())));
+            }
             if models.is_empty() {
                 return Ok(None);
+            }
+            if !processor.identifiers.is_empty() {
+                systems = folders_of_systems(root, DEPTH);
             }
             // Those of the architecture are what events of a model refer to.
             for file in files(root, 1) {
@@ -64,12 +72,14 @@ pub(super) fn load(folder: &Path, cpuid: &str) -> Result<Option<Tables>, TablesE
                 });
                 standard.extend(named);
             }
-            models
         }
-        None => alloc::vec![folder.to_path_buf()],
+        None => models.push((folder.to_path_buf(), None)),
     };
     let mut found = 0;
-    for file in models.iter().flat_map(|model| files(model, DEPTH)) {
+    let of_models =
+        models.iter().flat_map(|(model, core)| files(model, DEPTH).into_iter().map(|file| (file, *core)));
+    let of_systems = systems.iter().flat_map(|folder| files(folder, DEPTH)).map(|file| (file, None));
+    for (file, core) in of_models.chain(of_systems) {
         let text = fs::read_to_string(&file).map_err(|error| failed(&file, error))?;
         found += 1;
         if file.file_name().is_some_and(|name| name == "metricgroups.json") {
@@ -80,15 +90,39 @@ pub(super) fn load(folder: &Path, cpuid: &str) -> Result<Option<Tables>, TablesE
             }
             continue;
         }
-        tables.add(&text, &alloc::format!("{}", file.display()), &standard);
+        let reading = Reading { standard: Some(&standard), core, identifiers: &processor.identifiers };
+        tables.add(&text, &alloc::format!("{}", file.display()), &reading);
     }
     if found == 0 {
-        let places = models.iter().map(|model| alloc::format!("{}", model.display()));
+        let places = models.iter().map(|(model, _)| alloc::format!("{}", model.display()));
         let places = places.collect::<Vec<_>>().join(", ");
         return Err(TablesError(alloc::format!("there are no tables (*.json) in {places}")));
     }
-    tables.folder = models.into_iter().next().unwrap_or_default();
+    tables.folder = models.into_iter().next().map(|(model, _)| model).unwrap_or_default();
     Ok(Some(tables))
+}
+
+/// The folders `sys`, whose tables are for what stands around a processor.
+fn folders_of_systems(folder: &Path, levels: usize) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let mut folders: Vec<PathBuf> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    let below = |path: PathBuf| match path.ends_with("sys") {
+        true => alloc::vec![path],
+        false if levels > 1 => folders_of_systems(&path, levels - 1),
+        false => Vec::new(),
+    };
+    folders.into_iter().flat_map(below).collect()
+}
+
+/// Whether what a PMU is, is what an entry is for: one of several patterns.
+pub(super) fn is_identifier(compat: &str, identifier: &str) -> bool {
+    let fits = |pattern: &str| {
+        let regex = regex_lite::Regex::new(&alloc::format!("^(?:{pattern})$"));
+        pattern == identifier || regex.is_ok_and(|regex| regex.is_match(identifier))
+    };
+    compat.split(';').any(fits)
 }
 
 /// JSON files of a folder, in order, those of so many levels.
