@@ -11,7 +11,7 @@ use perfuse_abi::read::ReadValues;
 use perfuse_abi::{Attr, AttrFlags, Breakpoint, IocFlags, ReadFormat};
 use perfuse_sys::Errno;
 use perfuse_sys::poll::{Readiness, poll};
-use perfuse_sys::signal::{self, Owner};
+use perfuse_sys::signal::Owner;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -176,10 +176,9 @@ impl Counter {
     }
 
     /// Sends `signal` to `owner` at each overflow, with the descriptor in `si_fd` and `POLL_IN` in
-    /// `si_code` (`POLL_HUP` for the last one of a [`refresh`](Self::refresh)).
+    /// `si_code` (`POLL_HUP` for the last one of a [`refresh`](Self::refresh), but for the embedded kernel's).
     pub fn deliver_signal(&mut self, owner: Owner, signal: i32) -> Result<()> {
-        let delivered = signal::deliver(self.as_fd(), owner, signal);
-        delivered.map_err(|errno| self.handle.error(Call::Fcntl, errno))
+        self.handle.deliver_signal(owner, signal)
     }
 
     /// Waits until the event's ring asks to be read or its task is gone. An event without a ring shows a

@@ -10,6 +10,7 @@
 mod explain;
 mod supervisor;
 
+use crate::SignalOwner;
 use crate::diagnosis::Diagnosis;
 use crate::error::{Call, Subject};
 use crate::kernel::{Kernel, Mapping, Protection, Request};
@@ -20,7 +21,7 @@ use perfuse_events::OwnPmu;
 use perfuse_live::engine::{AttrMemory, Effect, EventKey, Ioctl, MapRequest, OpenArguments};
 use perfuse_live::machine::{Machine, Settings};
 use perfuse_live::{proc, step};
-use perfuse_sys::{Errno, page_size, pipe};
+use perfuse_sys::{Errno, page_size, pipe, signal};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -100,7 +101,26 @@ struct Event {
     bell: Option<OwnedFd>,
     /// A byte lies in the pipe.
     rung: bool,
+    /// The other end, if each overflow is to be a signal, which the kernel sends for each byte.
+    signals: Option<OwnedFd>,
     mappings: usize,
+}
+
+impl Event {
+    /// Sends the signal of an overflow.
+    fn signal(&mut self) {
+        if let (Some(bell), Some(end)) = (&self.bell, &self.signals) {
+            pipe::drain(end.as_fd());
+            self.rung = pipe::put(bell.as_fd());
+        }
+    }
+
+    fn stop_signals(&mut self) {
+        if let Some(end) = self.signals.take() {
+            // A pipe that is there has flags.
+            let _ = signal::stop_delivery(end.as_fd());
+        }
+    }
 }
 
 impl Served {
@@ -116,12 +136,21 @@ impl Served {
     fn carry_out(&self, machine: &mut Machine) {
         let effects: Vec<Effect> = machine.effects().collect();
         for effect in effects {
-            let Effect::Wake(key) = effect else { continue };
+            let key = match effect {
+                Effect::Wake(key) => key,
+                Effect::Signal(key, _) => {
+                    self.lock().values_mut().filter(|event| event.key == key).for_each(Event::signal);
+                    continue;
+                }
+                _ => continue,
+            };
             let told = Polled(machine.poll(key));
             for event in self.lock().values_mut().filter(|event| event.key == key) {
                 if told.has_ended() && (event.mappings > 0 || machine.is_over(key)) {
+                    // Its end is a byte to the kernel, too.
+                    event.stop_signals();
                     event.bell = None;
-                } else if told.is_readable() && !event.rung {
+                } else if told.is_readable() && !event.rung && event.signals.is_none() {
                     event.rung = event.bell.as_ref().is_some_and(|bell| pipe::put(bell.as_fd()));
                 }
             }
@@ -218,7 +247,7 @@ impl Embedded {
         let mut machine = self.machine();
         let caller = machine.adopt_caller();
         let key = machine.open(caller, attr, arguments, group)?;
-        let event = Event { key, bell: Some(writing), rung: false, mappings: 0 };
+        let event = Event { key, bell: Some(writing), rung: false, signals: None, mappings: 0 };
         self.served.lock().insert(reading.as_raw_fd(), event);
         self.finish(machine);
         Ok(reading)
@@ -351,9 +380,21 @@ impl Kernel for Embedded {
         }
     }
 
+    fn deliver_signal(&self, event: BorrowedFd<'_>, owner: SignalOwner, signal: i32) -> Result<(), Errno> {
+        let key = self.served.key(event)?;
+        let end = event.try_clone_to_owned().map_err(|_| Errno::EMFILE)?;
+        signal::deliver(event, owner, signal)?;
+        if let Some(event) = self.served.lock().get_mut(&event.as_raw_fd()) {
+            event.signals = Some(end);
+        }
+        self.machine().set_async(key, true);
+        Ok(())
+    }
+
     fn close(&self, event: OwnedFd) {
         let served = self.served.lock().remove(&event.as_raw_fd());
-        if let Some(served) = served {
+        if let Some(mut served) = served {
+            served.stop_signals();
             let mut machine = self.machine();
             (0..served.mappings).for_each(|_| machine.munmap(served.key));
             machine.close(served.key);

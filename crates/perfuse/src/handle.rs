@@ -1,6 +1,7 @@
 //! An open event: its descriptor, the kernel that serves it, and what was asked for. Counters, groups
 //! and samplers are made of these.
 
+use crate::SignalOwner;
 use crate::error::{Call, Error, Result, Subject};
 use crate::kernel::{Kernel, Request};
 use perfuse_abi::{Attr, IocFlags};
@@ -43,6 +44,11 @@ impl Handle {
         if found.readable {
             self.kernel.polled(self.as_fd());
         }
+    }
+
+    pub(crate) fn deliver_signal(&self, owner: SignalOwner, signal: i32) -> Result<()> {
+        let delivered = self.kernel.deliver_signal(self.as_fd(), owner, signal);
+        delivered.map_err(|errno| self.error(Call::Fcntl, errno))
     }
 
     pub(crate) fn ioctl(&self, request: Request<'_>) -> Result<u64> {

@@ -6,6 +6,7 @@
 pub use crate::embedded::{NAME as EMBEDDED, OWN_PMUS, embedded, step_for_instructions};
 pub use perfuse_sys::{Errno, Mapping, Protection};
 
+use crate::SignalOwner;
 use crate::diagnosis::Diagnosis;
 use crate::error::{Call, Subject};
 use crate::support::Support;
@@ -66,6 +67,11 @@ pub trait Kernel: Debug + Send + Sync {
     /// (rule G20).
     fn polled(&self, event: BorrowedFd<'_>) {
         let _ = event;
+    }
+
+    /// `fcntl(2)`: each overflow sends a signal, see [`Counter::deliver_signal`](crate::Counter::deliver_signal).
+    fn deliver_signal(&self, event: BorrowedFd<'_>, owner: SignalOwner, signal: i32) -> Result<(), Errno> {
+        perfuse_sys::signal::deliver(event, owner, signal)
     }
 
     /// What of the interface this kernel knows, asked once.

@@ -6,12 +6,14 @@ use perfuse::abi::{AttrFlags, Breakpoint, ByteOrder, Hardware, SampleType, Softw
 use perfuse::diagnosis::Cause;
 use perfuse::kernel::{Kernel, embedded, linux};
 use perfuse::{
-    Builder, Command, Counter, Errno, Event, Group, Inherit, RingOptions, SamplerSet, Scaled, Scope, Target,
-    Wait,
+    Builder, Command, Counter, Errno, Event, Group, Inherit, RingOptions, SamplerSet, Scaled, Scope,
+    SignalOwner, Target, Wait,
 };
+use perfuse_testkit::signals::Handler;
 use perfuse_testkit::work::{Child, Pages, burn, switches};
-use perfuse_testkit::{Outcome, Sandbox, Skip, suite};
+use perfuse_testkit::{Outcome, Puppet, Sandbox, Skip, suite, wait};
 use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,6 +33,7 @@ suite! {
     it_works_where_perf_event_open_is_refused,
     another_thread_is_read_while_it_lives,
     what_is_watched_of_a_child_is_counted,
+    overflows_of_a_child_become_signals,
 }
 
 /// A counter on the embedded kernel.
@@ -340,5 +343,31 @@ fn what_is_watched_of_a_child_is_counted() -> Outcome {
     drop(counter);
     ask(1);
     (&ours).write_all(&[0]).expect("the child listens");
+    Ok(())
+}
+
+fn overflows_of_a_child_become_signals() -> Outcome {
+    static WATCHED: AtomicU64 = AtomicU64::new(0);
+    let handler = Handler::install(libc::SIGUSR2);
+    let mut puppet = Puppet::fork(&[], |_| (0..5).for_each(|time| WATCHED.store(time, Ordering::Relaxed)));
+    let event = Event::breakpoint(Breakpoint::W, (&raw const WATCHED) as u64, 8);
+    let target = Target::thread(puppet.pid());
+    let opened = on(event).user_only().target(target).period(5).open();
+    let mut counter = opened.map_err(|error| Skip::needs("debug registers", error))?;
+    counter.deliver_signal(SignalOwner::this_thread(), libc::SIGUSR2).expect("fcntl");
+    puppet.act(1);
+    counter.enable().expect("on");
+    for times in 1..=4 {
+        puppet.act(1);
+        wait::until("a signal", || handler.count() >= times);
+    }
+    counter.disable().expect("off");
+    let fd = counter.as_fd().as_raw_fd();
+    drop(counter);
+    puppet.act(1);
+    // It is traced: only its tracer may wait for it. It ends when nobody is left to tell it anything.
+    std::mem::forget(puppet);
+    let caught = handler.caught();
+    assert_eq!((caught.len(), caught[3].fd), (4, fd), "one for each overflow, and none for the end");
     Ok(())
 }
