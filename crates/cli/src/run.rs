@@ -21,7 +21,7 @@ use std::process::ExitCode;
                   cannot be served, 126 and 127 if it cannot be executed or found."
 )]
 pub(crate) struct Args {
-    /// Count the tool's events `instructions:u` by stopping after each instruction: exact, and thousands of times
+    /// Count the tool's events `instructions:u` by stopping after each instruction: exact, and tens of thousands of times
     /// slower
     #[arg(long)]
     single_step: bool,

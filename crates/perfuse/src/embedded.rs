@@ -37,7 +37,7 @@ pub const OWN_PMUS: &[OwnPmu] = &[OwnPmu {
     type_: step::TYPE.0,
     format: &step::FORMAT,
     events: &step::EVENTS,
-    description: "instructions in user space, by stopping after each: exact, and thousands of times slower \
+    description: "instructions in user space, by stopping after each: exact, and tens of thousands of times slower \
                   (--kernel embedded)",
 }];
 
@@ -71,7 +71,7 @@ fn instance() -> &'static Arc<Embedded> {
 
 /// Whether the embedded kernel counts [`Hardware::INSTRUCTIONS`](crate::abi::Hardware::INSTRUCTIONS) of user
 /// space by stepping through the program, as it does [`Event::single_step`](crate::Event::single_step); it
-/// does not unless this is asked for. The program then takes thousands of times as long.
+/// does not unless this is asked for. The program then takes tens of thousands of times as long.
 pub fn step_for_instructions(on: bool) {
     instance().machine().step_for_instructions(on);
 }

@@ -127,7 +127,7 @@ impl Event {
     }
 
     /// Instructions in user space, counted by stopping the program after each of them: exact, without skid, and
-    /// thousands of times slower than the program alone. Only the [embedded](crate::kernel::embedded)
+    /// tens of thousands of times slower than the program alone. Only the [embedded](crate::kernel::embedded)
     /// kernel has it.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub fn single_step() -> Self {

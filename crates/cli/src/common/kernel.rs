@@ -23,8 +23,8 @@ pub(crate) struct KernelOption {
     #[arg(long, value_name = "KERNEL", value_enum)]
     kernel: Option<Choice>,
 
-    /// Count `instructions:u` by stopping after each instruction: exact, without hardware, and thousands of times
-    /// slower (what `step/instructions/u` is by name); with --kernel embedded
+    /// Count `instructions:u` by stopping after each instruction: exact, without hardware, and tens of
+    /// thousands of times slower (what `step/instructions/u` is by name); with --kernel embedded
     #[arg(long)]
     single_step: bool,
 }

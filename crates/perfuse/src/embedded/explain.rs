@@ -64,7 +64,7 @@ pub(super) fn explain(call: &Call, errno: Errno) -> Option<Diagnosis> {
         Errno::ENOENT if is_step(attr) => here(
             Cause::NotEmbedded,
             "without Linux' perf_events there are no hardware events; instructions can be counted by single \
-             steps, thousands of times slower, if asked for: step/instructions/u",
+             steps, tens of thousands of times slower, if asked for: step/instructions/u",
         ),
         Errno::EOPNOTSUPP if attr.type_ == EventType::BREAKPOINT && *pid == 0 => here(
             Cause::NotEmbedded,
