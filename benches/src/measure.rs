@@ -61,7 +61,7 @@ fn rounds_of(rounds: usize, contestants: &mut [Contestant<'_>]) -> Vec<Vec<f64>>
     times
 }
 
-fn median(values: &mut [f64]) -> f64 {
+pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

@@ -100,7 +100,7 @@ struct Recorder {
 pub(crate) struct Run {
     /// Of the work.
     pub(crate) ns: f64,
-    work_cpu_ns: f64,
+    pub(crate) work_cpu_ns: f64,
     /// Of the recorder itself.
     own_cpu_ns: f64,
 }
