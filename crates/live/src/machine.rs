@@ -109,6 +109,8 @@ pub struct Machine {
     /// Once an event asks for them.
     build_ids: Option<BuildIds>,
     estimate_switches: bool,
+    /// The last numbers of a task could not be read.
+    lost: bool,
     last_task: u64,
     cpus: u32,
     tick_ns: u64,
@@ -162,6 +164,7 @@ impl Machine {
             walks,
             build_ids: None,
             estimate_switches: settings.estimate_switches,
+            lost: false,
             last_task: 0,
             cpus,
             tick_ns,
@@ -297,7 +300,9 @@ impl Machine {
 
     /// A task has ended; its last numbers can still be read, or are these (`read`).
     pub fn exit(&mut self, task: TaskId) {
+        let short = proc::times_short();
         self.update(task);
+        self.lost |= proc::times_short() != short;
         let parent = self.tasks.get(&task).and_then(|known| match known.pid == known.tid {
             true => self.task_of(proc::parent_of(known.pid)?),
             false => self.task_of(known.pid),
@@ -334,10 +339,11 @@ impl Machine {
     pub fn update(&mut self, task: TaskId) {
         let wanted = self.wanted;
         let Some(known) = self.tasks.get_mut(&task) else { return };
+        let short = proc::times_short();
         match known.read(wanted) {
             Some(reading) => self.account(task, &reading, None),
             // One of our own threads: nobody tells of their ends.
-            None if known.own => self.end(task, None),
+            None if known.own && proc::times_short() == short => self.end(task, None),
             None => {}
         }
     }
@@ -609,12 +615,17 @@ impl Machine {
     /// `read(2)`: fills `bytes`, none for an event in the error state.
     ///
     /// `ENODATA`: it measured another thread of this very process, which has ended. A tracee's last numbers
-    /// can be read when it is dead, but no process traces itself.
+    /// can be read when it is dead, but no process traces itself. `EMFILE`: this process has no descriptor left to
+    /// look at `/proc` with, or had none when the end of a task was to be counted.
     pub fn read(&mut self, event: EventKey, room: usize, bytes: &mut Vec<u8>) -> Result<(), Errno> {
+        let short = proc::times_short();
         let members = self.engine.group(event);
         let targets: BTreeSet<TaskId> =
             members.into_iter().flat_map(|member| self.engine.targets(member)).collect();
         targets.into_iter().for_each(|target| self.update(target));
+        if self.lost || proc::times_short() != short {
+            return Err(Errno::EMFILE);
+        }
         if self.on_own.get(&event).is_some_and(|task| !self.tasks.contains_key(task)) {
             return Err(Errno::ENODATA);
         }

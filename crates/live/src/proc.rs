@@ -55,9 +55,25 @@ thread_local! {
     static TEXT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// How many files could not be opened because there was no descriptor left.
+static SHORT: AtomicUsize = AtomicUsize::new(0);
+
+/// How often numbers could not be read because there was no descriptor left, up to now.
+pub(crate) fn times_short() -> usize {
+    SHORT.load(Relaxed)
+}
+
+fn open(path: &str) -> Option<File> {
+    let short = |error: &std::io::Error| matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+    let opened = File::open(path).inspect_err(|error| {
+        SHORT.fetch_add(usize::from(short(error)), Relaxed);
+    });
+    opened.ok()
+}
+
 /// Hands a file's text on. These files are read very often, so nothing is allocated.
 fn with_text<R>(path: &str, parse: impl FnOnce(&str) -> Option<R>) -> Option<R> {
-    with_text_of(&File::open(path).ok()?, parse)
+    with_text_of(&open(path)?, parse)
 }
 
 fn with_text_of<R>(file: &File, parse: impl FnOnce(&str) -> Option<R>) -> Option<R> {
@@ -110,7 +126,7 @@ impl Files {
         if let Some(file) = &self.kept[which] {
             return with_text_of(file, parse);
         }
-        let file = File::open(format!("{}/{}", self.dir, NAMES[which])).ok()?;
+        let file = open(&format!("{}/{}", self.dir, NAMES[which]))?;
         let read = with_text_of(&file, parse);
         // Elsewhere than on Linux a second reading may answer what the first one did.
         if shows_the_dead() {

@@ -67,6 +67,7 @@ pub struct Intercept {
     own: Weak<Mutex<Intercept>>,
     tell: Tell,
     told_of_switches: bool,
+    told_of_shortness: bool,
     /// Processes that were not the tool's to measure, of which it has been told.
     untraceable: BTreeSet<Tid>,
 }
@@ -210,6 +211,7 @@ impl Intercept {
             own: Weak::new(),
             tell,
             told_of_switches: false,
+            told_of_shortness: false,
             untraceable: BTreeSet::new(),
         })
     }
@@ -545,6 +547,10 @@ impl Front for Intercept {
     }
 
     fn between(&mut self, supervisor: &mut Supervisor) -> bool {
+        if !self.told_of_shortness && proc::times_short() > 0 {
+            self.told_of_shortness = true;
+            (self.tell.0)(&Note::Short);
+        }
         !self.is_over(supervisor)
     }
 }

@@ -17,6 +17,8 @@ pub enum Note {
     },
     /// The tool wants records of context switches, which nobody hears of; it was answered `EOPNOTSUPP`.
     Switches,
+    /// There is no descriptor left to look at `/proc` with; reading counts is answered `EMFILE`.
+    Short,
 }
 
 /// Who is told.
@@ -64,6 +66,10 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Note::Untraceable { pid, why } => write!(f, "the tool may not measure process {pid}: {why}"),
+            Note::Short => f.write_str(
+                "there are no file descriptors left to count with: counts cannot be read, and samples are missing. \
+                 Start it with a higher limit: ulimit -n",
+            ),
             Note::Switches => f.write_str(
                 "the tool asks for records of context switches, of which a tracer does not hear: refused. With \
                  perfuse run --estimate-switches they are told from the CPU time between two samples",

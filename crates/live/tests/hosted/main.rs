@@ -7,6 +7,7 @@ mod breakpoints;
 mod narrow;
 mod probes;
 mod scenarios;
+mod short;
 
 use perfuse_testkit::{Container, Outcome, Sandbox, Skip};
 use std::ffi::OsString;
@@ -104,6 +105,7 @@ macro_rules! scenarios {
             let arguments: Vec<String> = std::env::args().skip(1).collect();
             match arguments.first().map(String::as_str) {
                 Some("host") => host(&arguments[1..]),
+                Some("short") => short::of_descriptors(),
                 Some("serve") => serve(&[OsString::from(&arguments[1])]),
                 Some("tool") => match arguments[1].as_str() {
                     $(stringify!($name) => scenarios::$name(),)+
@@ -112,6 +114,7 @@ macro_rules! scenarios {
                 },
                 _ => perfuse_testkit::run(&[
                     $((stringify!($name), tests::$name)),+,
+                    ("counts_without_descriptors_are_refused", short::counts_without_descriptors_are_refused),
                     ("a_narrow_program", narrow::a_narrow_program),
                     ("narrow_calls_of_a_wide_program", narrow::narrow_calls_of_a_wide_program),
                     ("breakpoints_in_a_docker_container", breakpoints_in_a_docker_container),
