@@ -19,6 +19,7 @@ use crate::exit::{Failure, Result};
 use crate::recording::untaken::Untaken;
 use collect::{Catalogue, Depth, Kind};
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const AFTER: &str = "\
@@ -45,6 +46,14 @@ pub(crate) struct Args {
     /// One JSON object (schema perfuse.list/1)
     #[arg(long, group = "format")]
     json: bool,
+
+    /// The same as perf writes it: a list of objects
+    #[arg(short = 'j', group = "format")]
+    perf_json: bool,
+
+    /// Write to this file
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
 
     /// The names alone, one to a line
     #[arg(long, group = "format")]
@@ -86,10 +95,11 @@ pub(crate) fn run(args: &Args) -> Result {
     if !is_embedded() {
         machine.beside = &[];
     }
-    let depth = if args.verbose || args.json { Depth::Encodings } else { Depth::Names };
+    let depth = if args.verbose || args.json || args.perf_json { Depth::Encodings } else { Depth::Names };
     let wanted = select::Wanted::new(&args.words);
     let on_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    let chosen_format = args.json || args.raw_dump || args.plain || args.verbose;
+    let chosen_format =
+        args.json || args.perf_json || args.output.is_some() || args.raw_dump || args.plain || args.verbose;
     if on_terminal && !chosen_format && args.words.is_empty() {
         let all = Catalogue::collect(&machine, depth, &|_| true);
         return browse::run(&machine, all);
@@ -104,12 +114,19 @@ pub(crate) fn run(args: &Args) -> Result {
     let mut out = Vec::new();
     if args.json {
         json::print(&mut out, &machine, &all)?;
+    } else if args.perf_json {
+        json::print_as_perf(&mut out, &all)?;
     } else if args.raw_dump {
         all.entries.iter().try_for_each(|entry| writeln!(out, "{}", entry.name))?;
     } else {
         text::print(&mut out, &machine, &all, args.verbose)?;
     }
-    anstream::stdout().write_all(&out)?;
+    match &args.output {
+        Some(path) => std::fs::File::create(path)
+            .and_then(|file| anstream::AutoStream::never(file).write_all(&out))
+            .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))?,
+        None => anstream::stdout().write_all(&out)?,
+    }
     if nothing {
         let hint =
             if close.is_empty() { String::new() } else { format!("; did you mean {}?", close.join(", ")) };

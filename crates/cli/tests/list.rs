@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 perfuse_testkit::suite! {
     unfinished_names_are_completed,
     everything_that_is_listed_can_be_said,
+    a_file_in_the_form_of_perf,
     what_works_works_and_what_does_not_is_told,
     a_user_sees_what_he_may_not_have,
     words_choose,
@@ -40,6 +41,20 @@ fn json(output: &Output) -> Vec<Value> {
     let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(all["schema"], "perfuse.list/1");
     all["events"].as_array().expect("a list").clone()
+}
+
+fn a_file_in_the_form_of_perf() -> Outcome {
+    let file = std::env::temp_dir().join(format!("perfuse-list-{}.json", std::process::id()));
+    let output = perfuse(&["list", "-j", "-o", file.to_str().expect("UTF-8"), "sw", "metric"]);
+    let text = std::fs::read_to_string(&file);
+    let _ = std::fs::remove_file(&file);
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    let all: Vec<Value> = serde_json::from_str(&text.expect("a file")).expect("JSON");
+    let of = |key: &str, name: &str| all.iter().find(|entry| entry[key] == name).expect(name).clone();
+    assert_eq!(of("EventName", "task-clock")["EventType"], "Software event");
+    assert_eq!(of("EventName", "page-faults")["EventAlias"], "faults");
+    assert!(of("MetricName", "page_faults_per_second")["MetricExpr"].is_string());
+    Ok(())
 }
 
 fn everything_that_is_listed_can_be_said() -> Outcome {

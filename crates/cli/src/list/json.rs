@@ -1,4 +1,4 @@
-//! The list for programs: one object, schema `perfuse.list/1`.
+//! The list for programs: one object, schema `perfuse.list/1`, or as perf writes it.
 
 use super::collect::{Catalogue, Entry, Kind, fields};
 use super::probe::Works;
@@ -22,6 +22,35 @@ pub(super) fn print(out: &mut dyn Write, machine: &Machine, all: &Catalogue) -> 
     let value =
         json!({ "schema": "perfuse.list/1", "events": events, "pmus": pmus, "cannot_be_listed": missing });
     writeln!(out, "{value}")
+}
+
+/// As `perf list -j` does: a list of objects with its members. What is no event is left out.
+pub(super) fn print_as_perf(out: &mut dyn Write, all: &Catalogue) -> io::Result<()> {
+    let events = all.entries.iter().filter(|entry| entry.kind != Kind::Form).map(as_perf);
+    writeln!(out, "{:#}", Value::Array(events.collect()))
+}
+
+fn as_perf(entry: &Entry) -> Value {
+    let (name, kind) = match entry.kind {
+        Kind::Hardware => ("EventName", "Hardware event"),
+        Kind::Cache => ("EventName", "Hardware cache event"),
+        Kind::Software => ("EventName", "Software event"),
+        Kind::Tool => ("EventName", "Tool event"),
+        Kind::Pmu | Kind::Form => ("EventName", "Kernel PMU event"),
+        Kind::Tracepoint => ("EventName", "Tracepoint event"),
+        Kind::Metric => ("MetricName", ""),
+    };
+    let aliases = entry.aliases.join(if entry.kind == Kind::Metric { ";" } else { " OR " });
+    let members = [
+        (name, entry.name.as_str()),
+        (if entry.kind == Kind::Metric { "MetricGroup" } else { "EventAlias" }, &aliases),
+        ("EventType", kind),
+        ("BriefDescription", &entry.description),
+        ("ScaleUnit", &entry.unit),
+        (if entry.kind == Kind::Metric { "MetricExpr" } else { "Encoding" }, &entry.terms),
+    ];
+    let told = members.into_iter().filter(|(_, text)| !text.is_empty());
+    Value::Object(told.map(|(key, text)| (key.to_owned(), text.into())).collect())
 }
 
 fn event(entry: &Entry) -> Value {
