@@ -382,8 +382,9 @@ fn a_wish_to_stop_reaches_the_tool() -> Outcome {
     wait::until("the sleeper", || processes_with(&time).len() == 1);
     // SAFETY: plain numbers.
     unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
-    // What the tool left behind is waited for.
-    wait::until("the tool's end", || {
+    // What the tool left behind is waited for: of those with the script, perfuse remains.
+    wait::until("the tool's end", || processes_with(&script).len() == 1);
+    wait::until("the sleeper's end", || {
         let left = processes_with(&time);
         for pid in &left {
             // SAFETY: plain numbers.
