@@ -1,7 +1,7 @@
 //! Instructions counted one by one: the PMU `step`.
 //!
 //! The supervisor has threads whose instructions are counted stop after each of them, and the machine adds up
-//! how many there were ([`Steps::walk`]). An event counts those that come while its task is on the cpu, and so
+//! how many there were (`Steps::walk`). An event counts those that come while its task is on the cpu, and so
 //! counts and periods are exact. That costs tens of thousands of times what the program takes alone, so nobody gets
 //! it who did not ask for it: by the PMU's name, or by [`Machine::step_for_instructions`].
 //!
