@@ -156,6 +156,15 @@ impl Hw {
         }
     }
 
+    /// Makes of a frequency the period that it comes to, for a PMU whose events count nanoseconds.
+    pub fn take_frequency_as_period(&mut self) {
+        if self.attr.flags.contains(AttrFlags::FREQ) && self.attr.sample_period != 0 {
+            self.attr.sample_period = (1_000_000_000 / self.attr.sample_period).max(1);
+            self.attr.flags.remove(AttrFlags::FREQ);
+            (self.sample_period, self.last_period) = (self.attr.sample_period, self.attr.sample_period);
+        }
+    }
+
     /// Whether it samples.
     pub fn is_sampling(&self) -> bool {
         self.attr.sample_period != 0

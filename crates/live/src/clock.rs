@@ -91,11 +91,7 @@ impl Pmu for LiveClock {
         if hw.is_sampling() && !whom.inherited && !self.kernel_samples && sees_kernel {
             return Err(Errno::EACCES);
         }
-        if hw.attr.flags.contains(AttrFlags::FREQ) && hw.attr.sample_period != 0 {
-            hw.attr.sample_period = (1_000_000_000 / hw.attr.sample_period).max(1);
-            hw.attr.flags.remove(AttrFlags::FREQ);
-            (hw.sample_period, hw.last_period) = (hw.attr.sample_period, hw.attr.sample_period);
-        }
+        hw.take_frequency_as_period();
         (hw.data[LAST], hw.data[DUE]) = (0, Self::period(hw));
         Ok(())
     }

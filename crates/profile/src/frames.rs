@@ -43,6 +43,23 @@ pub struct Frame {
     pub is_data: bool,
 }
 
+impl Frame {
+    /// An address of which nothing is known.
+    fn unknown(ip: u64, level: Level) -> Self {
+        Frame {
+            object: 0,
+            symbol: None,
+            address: ip,
+            ip,
+            offset: 0,
+            size: 0,
+            mapped: 0,
+            level,
+            is_data: false,
+        }
+    }
+}
+
 /// What an address is.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -254,17 +271,7 @@ impl Frames {
         by_address: bool,
     ) -> Located {
         let Moment { pid, tid, .. } = at;
-        let mut new = Frame {
-            object: 0,
-            symbol: None,
-            address: ip,
-            ip,
-            offset: 0,
-            size: 0,
-            mapped: 0,
-            level,
-            is_data: false,
-        };
+        let mut new = Frame::unknown(ip, level);
         let Some(found) = session.resolve(pid, tid, level, ip) else {
             let frame = self.intern((0, None, ip), || new);
             return Located { frame, offset: 0, place: ip, is_timed: false };
@@ -273,11 +280,15 @@ impl Frames {
         let object = self.object_of(session, &found.map);
         new.object = object;
         // Modules tell of symbols by their address, and of what has none as other files do.
-        let is_module = matches!(session.object(found.map.object).kind, ObjectKind::Module { .. });
-        new.address = if is_module { ip - found.map.start + found.map.pgoff } else { place };
+        let kind = &session.object(found.map.object).kind;
+        new.address = if matches!(kind, ObjectKind::Module { .. }) {
+            ip - found.map.start + found.map.pgoff
+        } else {
+            place
+        };
         new.mapped = found.map.end - found.map.start;
         new.level = if found.in_kernel && level == Level::User { Level::Kernel } else { level };
-        if session.object(found.map.object).kind == ObjectKind::KernelSymbol {
+        if *kind == ObjectKind::KernelSymbol {
             let name = self.objects[object as usize].name.clone();
             (new.address, new.size) = (found.map.start, found.map.end - found.map.start);
             let offset = ip - found.map.start;
@@ -420,17 +431,7 @@ fn base_name(path: &str) -> &str {
 impl Frames {
     /// A frame at an address.
     pub(crate) fn intern_for_test(&mut self, ip: u64) {
-        let new = Frame {
-            object: 0,
-            symbol: None,
-            address: ip,
-            ip,
-            offset: 0,
-            size: 0,
-            mapped: 0,
-            level: Level::User,
-            is_data: false,
-        };
+        let new = Frame::unknown(ip, Level::User);
         self.intern((0, None, ip), || new);
     }
 }

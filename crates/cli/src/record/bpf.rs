@@ -22,9 +22,6 @@ const ARRAYS: [usize; 7] = [
     array::PROG_TAGS,
 ];
 
-/// The offset in `struct bpf_prog_info` of the number of types.
-const TYPES: usize = 128;
-
 /// Programs that were seen, also such as are gone by now.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
@@ -54,13 +51,14 @@ impl Programs {
     pub(super) fn add(&mut self, id: u32) {
         let info = bpf::program(id).and_then(|program| bpf::program_info(program.as_fd(), &ARRAYS));
         let Ok(info) = info else { return };
-        let types = info.u32(TYPES);
+        let program = Program::new(&info);
+        let types = program.told().types(ByteOrder::NATIVE);
         if types != 0 && !self.types.contains_key(&types) {
             if let Ok(bytes) = bpf::types(types).and_then(|types| bpf::type_bytes(types.as_fd())) {
                 self.types.insert(types, bytes);
             }
         }
-        self.programs.insert(id, Program::new(&info));
+        self.programs.insert(id, program);
     }
 
     /// For the section BPF_PROG_INFO.

@@ -78,12 +78,7 @@ impl Pmu for ClockPmu {
         if hw.attr.sample_type.contains(SampleType::BRANCH_STACK) {
             return Err(Errno::EOPNOTSUPP);
         }
-        if hw.attr.flags.contains(AttrFlags::FREQ) && hw.attr.sample_period != 0 {
-            hw.attr.sample_period = (1_000_000_000 / hw.attr.sample_period).max(1);
-            hw.attr.flags.remove(AttrFlags::FREQ);
-            hw.sample_period = hw.attr.sample_period;
-            hw.last_period = hw.sample_period;
-        }
+        hw.take_frequency_as_period();
         // The first interval is a whole one.
         hw.period_left = 0;
         Ok(())
