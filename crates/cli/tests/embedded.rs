@@ -173,12 +173,7 @@ fn signals_and_stops_reach_the_command() -> Outcome {
     let command = command.args(["stat", "-x,", "-e", "task-clock", "sleep", "60"]);
     let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
     let pid = libc::pid_t::try_from(child.id()).expect("a small number");
-    let sleeps =
-        |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
-    let children = format!("/proc/{pid}/task/{pid}/children");
-    wait::until("sleep runs", || {
-        std::fs::read_to_string(&children).is_ok_and(|children| children.split_whitespace().any(sleeps))
-    });
+    wait::until_runs(child.id(), "sleep");
     // SAFETY: plain numbers: our own child, which has not been waited for.
     unsafe { libc::kill(pid, libc::SIGINT) };
     let output = child.wait_with_output().expect("its end");

@@ -14,6 +14,17 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until a process has a child of its own that runs this program.
+pub fn until_runs(parent: u32, name: &str) {
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    let runs = |pid: &str| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    until(&format!("{name} runs"), || {
+        std::fs::read_to_string(&children).unwrap_or_default().split_whitespace().any(runs)
+    });
+}
+
 /// Waits until a process catches, blocks or ignores a signal: it will not be killed by it.
 pub fn until_heeded(pid: u32, signal: libc::c_int) {
     let heeds = || {

@@ -121,11 +121,7 @@ pub(super) fn long_recording(file: &Path) -> std::process::Child {
     let _ = fs::remove_file(file);
     let child = record(file, &["-e", "cpu-clock", "-F", "5000", "sh", "-c", "while :; do :; done"]).spawn();
     let child = child.expect("it starts");
-    let start = Instant::now();
-    while fs::metadata(file).map_or(0, |metadata| metadata.len()) < 20_000 {
-        assert!(start.elapsed() < Duration::from_secs(60), "the file does not grow");
-        sleep(Duration::from_millis(20));
-    }
+    wait::until("the file grows", || fs::metadata(file).map_or(0, |metadata| metadata.len()) >= 20_000);
     child
 }
 
@@ -262,11 +258,8 @@ pub(super) fn a_signal_writes_what_overwritten_rings_hold() -> Outcome {
     for files in 1..=2 {
         sleep(Duration::from_millis(300));
         signal(child.id(), "USR2");
-        let start = Instant::now();
-        while folder.names().iter().filter(|name| name.starts_with("d.20")).count() < files {
-            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", folder.names());
-            sleep(Duration::from_millis(20));
-        }
+        let written = || folder.names().iter().filter(|name| name.starts_with("d.20")).count();
+        wait::until("there is one file more", || written() >= files);
     }
     sleep(Duration::from_millis(300));
     signal(child.id(), "INT");

@@ -167,22 +167,10 @@ fn send(signal: &str, pid: u32) {
     assert!(status.expect("kill runs").success());
 }
 
-/// Waits until the process has a child of its own that runs this program.
+/// Waits until the command runs, which may still be setting itself up then.
 fn wait_for_command(parent: u32, name: &str) {
-    let children = PathBuf::from(format!("/proc/{parent}/task/{parent}/children"));
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(60) {
-        let pids = fs::read_to_string(&children).unwrap_or_default();
-        let runs =
-            |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
-        if pids.split_whitespace().any(runs) {
-            // The command may still be setting itself up.
-            std::thread::sleep(Duration::from_millis(100));
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("{name} did not start");
+    wait::until_runs(parent, name);
+    std::thread::sleep(Duration::from_millis(100));
 }
 
 fn the_commands_status_is_passed_on() -> Outcome {
