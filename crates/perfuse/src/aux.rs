@@ -41,27 +41,67 @@ impl AuxArea {
     }
 
     /// Hands `take` what arrived since the last call, in two parts where it lies across the end, and
-    /// gives the room back. `ring` is the ring of the same event. For an overwritten area: the whole of
-    /// it, oldest bytes first; the event must be off.
+    /// gives the room back. `ring` is the ring of the same event. For an overwritten area: a copy of the whole of
+    /// it, oldest bytes first; it makes sense if the event is off.
     pub(crate) fn read<T>(&mut self, ring: &mut Ring, take: impl FnOnce(&[u8], &[u8]) -> T) -> T {
         let size = self.map.len();
         let head = ring.map.load_u64(offset::AUX_HEAD, Acquire);
-        let tail = match self.protection {
-            Protection::ReadWrite => ring.map.load_u64(offset::AUX_TAIL, Relaxed),
-            Protection::Read => head.wrapping_sub(size as u64),
-        };
+        if self.is_overwritten() {
+            // Whoever can name the event could switch it on meanwhile.
+            let copy = self.copy();
+            let (newest, oldest) = copy.split_at(head as usize % size);
+            return take(oldest, newest);
+        }
+        let tail = ring.map.load_u64(offset::AUX_TAIL, Relaxed);
         let unread = usize::try_from(head.wrapping_sub(tail)).unwrap_or(usize::MAX).min(size);
         let from = tail as usize % size;
         let until_end = unread.min(size - from);
-        // SAFETY: between tail and head the kernel does not write until the tail is moved below; an
-        // overwritten area is not written while the event is off.
+        // SAFETY: between tail and head the kernel does not write until the tail is moved below. The area is that of
+        // this ring: the event of both is never exchanged.
         let first = unsafe { self.map.bytes(from, until_end) };
         // SAFETY: as above.
         let second = unsafe { self.map.bytes(0, unread - until_end) };
         let result = take(first, second);
-        if self.protection == Protection::ReadWrite {
-            ring.map.store_u64(offset::AUX_TAIL, head, Release);
-        }
+        ring.map.store_u64(offset::AUX_TAIL, head, Release);
         result
+    }
+
+    fn copy(&self) -> Vec<u8> {
+        let mut words = vec![0; self.map.len() / 8];
+        self.map.copy_words(0, &mut words);
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    fn file(name: &str, bytes: usize) -> File {
+        let path = std::env::temp_dir().join(format!("perfuse-aux-{name}-{}", std::process::id()));
+        let file = File::options().create(true).truncate(true).read(true).write(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.set_len(bytes as u64).unwrap();
+        file
+    }
+
+    #[test]
+    fn an_overwritten_area_may_be_written_while_it_is_read() {
+        let page = page_size();
+        let (control, data) = (file("control", 2 * page), file("data", page));
+        let head = page as u64 + 24;
+        control.write_all_at(&head.to_ne_bytes(), offset::AUX_HEAD as u64).unwrap();
+        data.write_all_at(&[7; 24], 0).unwrap();
+        let mut ring = Ring::of(control.as_fd(), page, Protection::ReadWrite);
+        let map = Mapping::new(data.as_fd(), page, Protection::Read, 0).unwrap();
+        let mut area = AuxArea { map, protection: Protection::Read };
+        area.read(&mut ring, |oldest, newest| {
+            data.write_all_at(&vec![9; page], 0).unwrap();
+            assert_eq!((oldest.len(), newest), (page - 24, &[7; 24][..]));
+            assert!(oldest.iter().all(|&byte| byte == 0), "as it was when it was copied");
+        });
     }
 }

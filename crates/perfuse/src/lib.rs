@@ -78,7 +78,9 @@ pub use group::{Counts, Group, Member};
 pub use language::SpecError;
 pub use pmu::{Config, Format, Pmu, online_cpus, parse_cpu_list};
 pub use ring::{Batch, Snapshot};
-pub use sampler::{Entry, RingOptions, Sampler, SamplerBatch, SamplerBuilder, SamplerSnapshot, Source, Wait};
+pub use sampler::{
+    Entry, RingOptions, Sampler, SamplerBatch, SamplerBuilder, SamplerSnapshot, Source, SourceMut, Wait,
+};
 pub use sampler_set::{SamplerSet, SetSource};
 pub use scope::{Scope, Slot};
 pub use set::{CounterSet, SetEvent};

@@ -247,6 +247,15 @@ fn records(mut rest: &[u8]) -> impl Iterator<Item = RawRecord<'_>> {
 }
 
 #[cfg(test)]
+impl Ring {
+    /// Two pages of a file: a test plays the kernel.
+    pub(crate) fn of(file: std::os::fd::BorrowedFd<'_>, page: usize, protection: Protection) -> Self {
+        let map = Mapping::new(file, 2 * page, protection, 0).expect("a file can be mapped");
+        Ring { map, start: page, size: page, tail: 0, protection }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::File;
@@ -263,8 +272,9 @@ mod tests {
         file.write_all_at(&head.to_ne_bytes(), offset::DATA_HEAD as u64).unwrap();
         file.write_all_at(&tail.to_ne_bytes(), offset::DATA_TAIL as u64).unwrap();
         file.write_all_at(data, page as u64).unwrap();
-        let map = Mapping::new(file.as_fd(), 2 * page, Protection::ReadWrite, 0).unwrap();
-        (Ring { map, start: page, size: page, tail, protection: Protection::ReadWrite }, file)
+        let mut ring = Ring::of(file.as_fd(), page, Protection::ReadWrite);
+        ring.tail = tail;
+        (ring, file)
     }
 
     /// A record of this size whose body is `fill`.

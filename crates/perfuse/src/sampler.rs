@@ -1,5 +1,6 @@
 //! Events that leave records in a ring: samples, and what happens to the tasks they belong to.
 
+use crate::SignalOwner;
 use crate::aux::AuxArea;
 use crate::builder::Builder;
 use crate::counter::Counter;
@@ -9,7 +10,7 @@ use crate::ring::{Batch, Ring, Snapshot};
 use crate::target::Target;
 use perfuse_abi::record::{Decoded, RawRecord, RecordFormat};
 use perfuse_abi::wire::Short;
-use perfuse_abi::{AttrFlags, ByteOrder, IocFlags, SampleType};
+use perfuse_abi::{AttrFlags, Breakpoint, ByteOrder, IocFlags, SampleType};
 use perfuse_sys::poll::poll;
 use perfuse_sys::{Errno, Protection};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -194,10 +195,61 @@ impl Source {
     pub fn counter(&self) -> &Counter {
         &self.counter
     }
+}
 
-    /// The counter, to change it.
-    pub fn counter_mut(&mut self) -> &mut Counter {
-        &mut self.counter
+/// An event of a sampler, to change it. It cannot be exchanged for another: the ring is its own.
+#[derive(Debug)]
+pub struct SourceMut<'s>(&'s mut Counter);
+
+impl SourceMut<'_> {
+    /// [`Counter::enable`]
+    pub fn enable(&mut self) -> Result<()> {
+        self.0.enable()
+    }
+
+    /// [`Counter::disable`]
+    pub fn disable(&mut self) -> Result<()> {
+        self.0.disable()
+    }
+
+    /// [`Counter::reset`]
+    pub fn reset(&mut self) -> Result<()> {
+        self.0.reset()
+    }
+
+    /// [`Counter::set_period`]
+    pub fn set_period(&mut self, period: u64) -> Result<()> {
+        self.0.set_period(period)
+    }
+
+    /// [`Counter::refresh`]
+    pub fn refresh(&mut self, overflows: i32) -> Result<()> {
+        self.0.refresh(overflows)
+    }
+
+    /// [`Counter::set_filter`]
+    pub fn set_filter(&mut self, filter: &str) -> Result<()> {
+        self.0.set_filter(filter)
+    }
+
+    /// [`Counter::set_bpf`]
+    pub fn set_bpf(&mut self, program: BorrowedFd<'_>) -> Result<()> {
+        self.0.set_bpf(program)
+    }
+
+    /// [`Counter::move_breakpoint`]
+    pub fn move_breakpoint(&mut self, access: Breakpoint, addr: u64, len: u64) -> Result<()> {
+        self.0.move_breakpoint(access, addr, len)
+    }
+
+    /// [`Counter::pause_output`]
+    pub fn pause_output(&mut self, pause: bool) -> Result<()> {
+        self.0.pause_output(pause)
+    }
+
+    /// [`Counter::deliver_signal`]
+    pub fn deliver_signal(&mut self, owner: SignalOwner, signal: i32) -> Result<()> {
+        self.0.deliver_signal(owner, signal)
     }
 }
 
@@ -227,9 +279,12 @@ impl Sampler {
         &self.members
     }
 
-    /// The events, to change them.
-    pub fn sources_mut(&mut self) -> &mut [Source] {
-        &mut self.members
+    /// One of the [events](Self::sources), to change it.
+    ///
+    /// # Panics
+    /// Where there are not so many.
+    pub fn source_mut(&mut self, index: usize) -> SourceMut<'_> {
+        SourceMut(&mut self.members[index].counter)
     }
 
     /// Starts all events, one after the other.
@@ -305,8 +360,8 @@ impl Sampler {
     }
 
     /// Hands the trace data that arrived since the last call to `take`, in two parts where it lies across
-    /// the end of the area, and gives its room back. An overwritten area is handed over whole, with the
-    /// event switched off meanwhile. `None` without an area.
+    /// the end of the area, and gives its room back. Of an overwritten area a copy is handed over, of the whole of
+    /// it, made with the event switched off. `None` without an area.
     pub fn read_aux<T>(&mut self, take: impl FnOnce(&[u8], &[u8]) -> T) -> Result<Option<T>> {
         let Some(aux) = &mut self.aux else { return Ok(None) };
         let owner = &self.members[0].counter.handle;

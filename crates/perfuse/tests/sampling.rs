@@ -156,7 +156,7 @@ fn a_tiny_ring_that_is_drained_loses_nothing() -> Outcome {
     drain(&mut sampler);
     let expected: Vec<_> = pages.addresses().collect();
     let mut bytes = 0;
-    sampler.sources_mut()[0].counter_mut().reset().expect("reset");
+    sampler.source_mut(0).reset().expect("reset");
     sampler.enable().expect("enable");
     for round in 0.. {
         touch_again(&pages);
@@ -195,14 +195,14 @@ fn what_finds_no_room_is_counted() -> Outcome {
     let mut sampler = sampler(Sampler::builder().event(faults()).exactly_pages(1))?;
     let pages = Pages::map(1000);
     sampled(&mut sampler, || touch_again(&pages));
-    sampler.sources_mut()[0].counter_mut().reset().expect("reset");
+    sampler.source_mut(0).reset().expect("reset");
     drain(&mut sampler);
     let before = sampler.sources()[0].counter().read().expect("read").lost;
     let few = Pages::map(10);
     sampled(&mut sampler, || ());
     drain(&mut sampler);
     // The first record of the next batch tells what was lost before.
-    sampler.sources_mut()[0].counter_mut().reset().expect("reset");
+    sampler.source_mut(0).reset().expect("reset");
     sampler.enable().expect("enable");
     touch_again(&pages);
     let fitted = samples(sampler.batch().iter()).len() as u64;
@@ -526,7 +526,7 @@ fn raw_data_of_a_tracepoint() -> Outcome {
     let event = Counter::builder(event).period(1).sample(SampleType::RAW);
     let mut sampler = Sampler::builder().event(event).open().expect("a sampler");
     let getppid = if cfg!(target_arch = "x86_64") { 110 } else { 173 };
-    sampler.sources_mut()[0].counter_mut().set_filter(&format!("id == {getppid}")).expect("a filter");
+    sampler.source_mut(0).set_filter(&format!("id == {getppid}")).expect("a filter");
     sampled(&mut sampler, || system_calls(10));
     let batch = sampler.batch();
     let samples = samples(batch.iter());
