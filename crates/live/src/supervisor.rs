@@ -72,6 +72,12 @@ pub trait Front {
         let _ = (supervisor, tid, former);
     }
 
+    /// What happened to a tracee or child is taken, by a call of this; the number of one that is dead may then be given to
+    /// another.
+    fn taking(&mut self, take: &mut dyn FnMut()) {
+        take();
+    }
+
     /// A thread, or the last thread of a process, or a child of this thread is gone, with this wait status.
     /// `usage`: of all its process, if that is gone with it.
     fn ended(&mut self, supervisor: &mut Supervisor, tid: Tid, status: i32, usage: &Usage) {
@@ -146,6 +152,8 @@ pub struct Supervisor {
     /// Who takes traps back if this process is killed; looked for at the first of them.
     guardian: Option<Option<guardian::Guardian>>,
     options: i32,
+    /// There are tracees that are not killed with this process, whatever the options say.
+    attached: bool,
     shows_the_dead: bool,
     ticker: Ticker,
     affinity: Affinity,
@@ -171,6 +179,7 @@ impl Supervisor {
             had_texts: BTreeSet::new(),
             guardian: None,
             options: ptrace::FOLLOW | options | last_stop,
+            attached: false,
             shows_the_dead,
             ticker: Ticker::new()?,
             affinity: Affinity::new(),
@@ -225,6 +234,7 @@ impl Supervisor {
     /// beyond [`ptrace::FOLLOW`], so that it outlives this thread. Threads that are made meanwhile are traced too.
     pub fn attach(&mut self, pid: Tid) -> Result<(), Errno> {
         let options = self.options & !(ptrace::EXITKILL | ptrace::TRACESECCOMP);
+        self.attached = true;
         loop {
             let new: Vec<Tid> = proc::threads_of(pid).into_iter().filter(|&tid| !self.traces(tid)).collect();
             if new.is_empty() {
@@ -307,12 +317,15 @@ impl Supervisor {
             }
         }
         let thread = self.tracees.get(&tid).is_some_and(|tracee| tracee.pid != tid);
-        let taken = if thread {
-            ptrace::take(tid).map(|taken| taken.map(|status| (status, Usage::default())))
-        } else {
-            ptrace::take_with_usage(tid)
-                .map(|taken| taken.map(|(status, usage)| (status, Usage::from(&usage))))
-        };
+        let mut taken = Ok(None);
+        front.taking(&mut || {
+            taken = if thread {
+                ptrace::take(tid).map(|taken| taken.map(|status| (status, Usage::default())))
+            } else {
+                ptrace::take_with_usage(tid)
+                    .map(|taken| taken.map(|(status, usage)| (status, Usage::from(&usage))))
+            };
+        });
         let Ok(Some((status, usage))) = taken else {
             // Another thread of this process has waited for it meanwhile: for its end, or for a stop that
             // was meant for us, in which it is not left.

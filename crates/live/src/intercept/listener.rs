@@ -24,6 +24,7 @@ use std::time::Duration;
 
 const RECEIVE: u64 = 0xc050_2100;
 const SEND: u64 = 0xc018_2101;
+const IS_VALID: u64 = 0x4008_2102;
 const SET_FLAGS: u64 = 0x4008_2104;
 /// The one who is woken runs on the cpu of who wakes it, who sleeps next.
 const SYNC_WAKE_UP: u64 = 1;
@@ -139,6 +140,12 @@ fn serve(
         }
         let answer = {
             let mut intercept = intercept.lock().unwrap_or_else(PoisonError::into_inner);
+            // The thread may have been killed since. Not so its number, from here on: the dead are taken under
+            // this lock.
+            // SAFETY: the request reads one number from a live one.
+            if unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const told.id) } == -1 {
+                continue;
+            }
             let width = Width::of_architecture(told.arch);
             let call = width.and_then(|width| Told::new(width, told.call as u64, told.arguments));
             call.and_then(|call| intercept.waiting(machine, told.tid as Tid, &call))

@@ -113,6 +113,11 @@ impl Front for Shared {
         self.lock().exec(supervisor, tid, former);
     }
 
+    fn taking(&mut self, take: &mut dyn FnMut()) {
+        let _lock = self.lock();
+        take();
+    }
+
     fn ended(&mut self, supervisor: &mut Supervisor, tid: Tid, status: i32, usage: &Usage) {
         self.lock().ended(supervisor, tid, status, usage);
     }

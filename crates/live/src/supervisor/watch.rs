@@ -39,8 +39,10 @@ impl Supervisor {
 
     /// Who takes back what is in tracees if this process is killed, where they are not killed with it.
     pub(super) fn guardian(&mut self) -> Option<&mut Guardian> {
-        let needed = self.options & ptrace::EXITKILL == 0;
-        self.guardian.get_or_insert_with(|| if needed { Guardian::start() } else { None }).as_mut()
+        if self.options & ptrace::EXITKILL != 0 && !self.attached {
+            return None;
+        }
+        self.guardian.get_or_insert_with(Guardian::start).as_mut()
     }
 
     /// Debug registers are set to what events watch now: of tracees that run as soon as they have been
