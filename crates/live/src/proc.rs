@@ -360,6 +360,26 @@ pub(crate) fn takes_signal(tid: Tid, signal: i32) -> bool {
     held.is_some_and(|held| held & 1 << (signal - 1) == 0)
 }
 
+/// Whether a signal that is about to be delivered to a thread ends its system calls: it has a handler, or it stops the
+/// process. Those that are ignored do not. (After the others nobody sees an answer.)
+pub(crate) fn ends_calls(tid: Tid, signal: i32) -> bool {
+    let (mut ignored, mut caught) = (0, 0);
+    let told = with_text(&format!("/proc/{tid}/status"), |text| {
+        for line in text.lines() {
+            let set = match line.split_once(':')?.0 {
+                "SigIgn" => &mut ignored,
+                "SigCgt" => &mut caught,
+                _ => continue,
+            };
+            *set = u64::from_str_radix(line.split_once(':')?.1.trim(), 16).ok()?;
+        }
+        Some(())
+    });
+    let is_in = |set: u64| set & 1 << (signal - 1) != 0;
+    let stops = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal);
+    told.is_none() || is_in(caught) || stops && !is_in(ignored)
+}
+
 /// Who traces a process; 0: nobody.
 pub(crate) fn tracer_of(pid: Tid) -> Tid {
     number_in_status(pid, "TracerPid:").unwrap_or(0)

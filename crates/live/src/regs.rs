@@ -2,6 +2,7 @@
 //! every architecture that is known here.
 
 use crate::ptrace::{self, Tid};
+use crate::remote;
 pub use crate::width::Width;
 use perfuse_abi::Errno;
 use perfuse_abi::record::RegsAbi;
@@ -71,6 +72,17 @@ mod at {
     pub(super) const NARROW_ARGUMENTS: [usize; 6] = ARGUMENTS;
     pub(super) const INSTRUCTION: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
     pub(super) const NARROW_INSTRUCTION: &[u8] = &[0x00, 0x00, 0x00, 0xef];
+}
+
+/// The first argument of a call that has just ended, which its result has replaced: the kernel keeps it, and shows it of
+/// whoever is in a call, as the thread is for as long as this takes.
+#[cfg(target_arch = "aarch64")]
+fn lost_argument(tid: Tid, number: u64) -> Option<u64> {
+    ptrace::set_register_set(tid, SYSTEM_CALL, &[number], 4).ok()?;
+    let text = std::fs::read_to_string(format!("/proc/{tid}/syscall"));
+    ptrace::set_register_set(tid, SYSTEM_CALL, &[u64::MAX], 4).ok()?;
+    let argument = text.ok()?.split(' ').nth(1)?.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16));
+    argument?.ok()
 }
 
 impl Registers {
@@ -274,6 +286,66 @@ impl Registers {
             registers.words[at::CALL] = number;
         }
         Ok(registers)
+    }
+
+    /// Whether a system call has just ended with `EINTR`, as far as registers tell.
+    pub(crate) fn was_interrupted(&self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let in_call = self.words[at::CALL] as i32 >= 0;
+        // The 32-bit ones of arm cannot be changed.
+        #[cfg(target_arch = "aarch64")]
+        let in_call = !self.is_narrow();
+        in_call && self.result() == -i64::from(libc::EINTR)
+    }
+
+    /// The call that has [just ended](Self::was_interrupted), if there was one: registers that have its arguments, and
+    /// what this program calls it, if that is known.
+    pub(crate) fn ended_call(&self, tid: Tid) -> Option<(Self, Option<libc::c_long>)> {
+        let mut code = vec![0; self.call_instruction().len()];
+        remote::read_exact(tid, self.ip().wrapping_sub(code.len() as u64), &mut code).ok()?;
+        let width = match code.as_slice() {
+            at::NARROW_INSTRUCTION => Width::Narrow,
+            at::INSTRUCTION => Width::Native,
+            _ => return None,
+        };
+        #[cfg(target_arch = "x86_64")]
+        let registers = Registers { width, ..*self };
+        #[cfg(target_arch = "aarch64")]
+        let registers = {
+            let mut registers = Registers { width, ..*self };
+            registers.words[0] = lost_argument(tid, self.call())?;
+            registers
+        };
+        Some((registers, width.call(registers.call())))
+    }
+
+    /// A call that has [just ended](Self::was_interrupted) is begun again when its thread goes on, unless a signal with a
+    /// handler comes first. (On arm64 that has to be [undone](Self::end_with) then.)
+    pub(crate) fn begin_again(&mut self, tid: Tid) -> Result<(), Errno> {
+        // The kernel does the rest: ERESTARTNOHAND.
+        #[cfg(target_arch = "x86_64")]
+        self.set_result(-514);
+        #[cfg(target_arch = "aarch64")]
+        {
+            self.words[0] = lost_argument(tid, self.call()).ok_or(Errno::EOPNOTSUPP)?;
+            self.words[at::IP] -= at::INSTRUCTION.len() as u64;
+        }
+        self.give(tid)
+    }
+
+    /// Such a call, begun again or not, is not: this is what it answers.
+    pub(crate) fn end_with(&mut self, tid: Tid, result: i64) -> Result<(), Errno> {
+        // For whoever looks later it was none that could be begun again.
+        #[cfg(target_arch = "x86_64")]
+        {
+            self.words[at::CALL] = u64::MAX;
+        }
+        #[cfg(target_arch = "aarch64")]
+        if !self.was_interrupted() {
+            self.words[at::IP] += at::INSTRUCTION.len() as u64;
+        }
+        self.set_result(result);
+        self.give(tid)
     }
 
     /// What samples call the width of these registers.

@@ -20,6 +20,7 @@ use perfuse_sys::process::Usage;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+mod again;
 mod bell;
 mod guardian;
 mod linker;
@@ -28,8 +29,9 @@ mod rota;
 mod step;
 mod watch;
 
+use again::Again;
 pub use bell::Bell;
-use bell::{Affinity, Ticker};
+use bell::{Affinity, Alarm, Ticker};
 use rota::Rota;
 
 /// How a stopped tracee goes on.
@@ -123,6 +125,11 @@ struct Tracee {
     inside: Vec<probe::Return>,
     /// It runs in the memory of the process that made it.
     borrows: bool,
+    /// Its system call, if that was begun again and may last only so long.
+    again: Option<Again>,
+    /// Instruction and stack where a call ended because of a signal: it is not begun again.
+    #[cfg(target_arch = "aarch64")]
+    stands: Option<(u64, u64)>,
 }
 
 impl Tracee {
@@ -130,7 +137,20 @@ impl Tracee {
         let (armed, pace) = (Vec::new(), step::Pace::default());
         let (inside, borrows) = (Vec::new(), false);
         let (stopped, interrupted, looked_at, to_arm) = (false, false, false, None);
-        Tracee { pid, stopped, interrupted, looked_at, armed, to_arm, pace, inside, borrows }
+        Tracee {
+            pid,
+            stopped,
+            interrupted,
+            looked_at,
+            armed,
+            to_arm,
+            pace,
+            inside,
+            borrows,
+            again: None,
+            #[cfg(target_arch = "aarch64")]
+            stands: None,
+        }
     }
 }
 
@@ -160,6 +180,9 @@ pub struct Supervisor {
     rota: Rota,
     /// How many are stepped.
     paced: usize,
+    /// When the time of calls is over that were begun again, and what tells so.
+    deadlines: BTreeSet<(u64, Tid)>,
+    alarm: Alarm,
 }
 
 impl Supervisor {
@@ -185,6 +208,8 @@ impl Supervisor {
             affinity: Affinity::new(),
             rota: Rota::default(),
             paced: 0,
+            deadlines: BTreeSet::new(),
+            alarm: Alarm::new()?,
         })
     }
 
@@ -267,7 +292,10 @@ impl Supervisor {
         if let Some(tracee) = self.tracees.get_mut(&tid) {
             tracee.arm(tid);
             tracee.stopped = false;
-            let how = tracee.stride(tid, how, self.options);
+            let mut how = tracee.stride(tid, how, self.options);
+            if tracee.again.is_some() {
+                how = Again::stride(how);
+            }
             let watched = !tracee.armed.is_empty();
             if watched || matches!(self.guardian, Some(Some(_))) {
                 self.guard_watches(tid, watched);
@@ -298,6 +326,7 @@ impl Supervisor {
             self.follow_watches();
             self.follow_probes();
             self.follow_steps();
+            self.follow_deadlines();
             self.tick();
             if !front.between(self) {
                 return Ok(());
@@ -371,6 +400,7 @@ impl Supervisor {
                 machine.stopped(task);
             }
         }
+        self.begin_again(tid, status);
         if interrupted && status != Status::Event(libc::PTRACE_EVENT_EXEC) && self.sample(tid, status) {
             front.effects(&self.machine);
             return;
@@ -431,6 +461,7 @@ impl Supervisor {
                 let _ = ptrace::listen(tid);
                 Next::Stay
             }
+            Status::Syscall if self.follows_call(tid) => go,
             Status::Syscall => front.syscall(self, tid),
             Status::Event(libc::PTRACE_EVENT_SECCOMP) => front.seccomp(self, tid),
             Status::Event(

@@ -53,6 +53,22 @@ mod numbers {
         (441, libc::SYS_epoll_pwait2),
         (295, libc::SYS_openat),
         (354, libc::SYS_seccomp),
+        (247, libc::SYS_io_getevents),
+        (420, libc::SYS_semtimedop),
+        (421, libc::SYS_rt_sigtimedwait),
+        (177, libc::SYS_rt_sigtimedwait),
+        (426, libc::SYS_io_uring_enter),
+        (371, libc::SYS_recvfrom),
+        (372, libc::SYS_recvmsg),
+        (417, libc::SYS_recvmmsg),
+        (337, libc::SYS_recvmmsg),
+        (364, libc::SYS_accept4),
+        (4, libc::SYS_write),
+        (146, libc::SYS_writev),
+        (369, libc::SYS_sendto),
+        (370, libc::SYS_sendmsg),
+        (345, libc::SYS_sendmmsg),
+        (362, libc::SYS_connect),
     ];
 }
 

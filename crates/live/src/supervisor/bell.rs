@@ -41,17 +41,12 @@ impl Bell {
     }
 }
 
-/// A timer that rings for the thread that made it.
+/// A timer of the kernel's that wakes the thread that made it.
 #[derive(Debug)]
-pub(super) struct Ticker {
-    tid: Tid,
-    timer: libc::timer_t,
-    period_ns: Option<u64>,
-    next: u64,
-}
+struct Timer(libc::timer_t);
 
-impl Ticker {
-    pub(super) fn new() -> Result<Self, Errno> {
+impl Timer {
+    fn new() -> Result<Self, Errno> {
         install()?;
         // SAFETY: an all-zero set is a valid value, and the pointers are to live ones.
         unsafe {
@@ -60,18 +55,74 @@ impl Ticker {
             libc::sigaddset(&raw mut set, signal());
             libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
         }
-        let tid = proc::own_tid();
         // SAFETY: an all-zero sigevent is a valid value of that plain struct.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = signal();
-        event.sigev_notify_thread_id = tid;
+        event.sigev_notify_thread_id = proc::own_tid();
         let mut timer: libc::timer_t = ptr::null_mut();
         // SAFETY: both pointers are to live values.
         let made = unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
-        if made == -1 {
-            return Err(last());
+        if made == -1 { Err(last()) } else { Ok(Timer(timer)) }
+    }
+
+    /// It wakes after so many ns, and then with this period; 0: not at all.
+    fn set(&self, first_ns: u64, period_ns: u64) {
+        let time = |ns: u64| libc::timespec {
+            tv_sec: (ns / 1_000_000_000) as _,
+            tv_nsec: (ns % 1_000_000_000) as _,
+        };
+        let times = libc::itimerspec { it_interval: time(period_ns), it_value: time(first_ns) };
+        // SAFETY: the timer is ours and lives; the pointer is to a live value.
+        unsafe { libc::timer_settime(self.0, 0, &raw const times, ptr::null_mut()) };
+    }
+}
+
+// SAFETY: a timer belongs to the process, not to a thread.
+unsafe impl Send for Timer {}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // SAFETY: the timer is ours and is not used any more.
+        unsafe { libc::timer_delete(self.0) };
+    }
+}
+
+/// Rings at a time for the thread that made it, and goes on ringing until it is set again.
+#[derive(Debug)]
+pub(super) struct Alarm {
+    timer: Timer,
+    at: Option<u64>,
+}
+
+impl Alarm {
+    pub(super) fn new() -> Result<Self, Errno> {
+        Ok(Alarm { timer: Timer::new()?, at: None })
+    }
+
+    /// When (`CLOCK_MONOTONIC`, in ns) it rings, if at all.
+    pub(super) fn set(&mut self, at: Option<u64>) {
+        const AGAIN_NS: u64 = 1_000_000;
+        if self.at != at {
+            self.at = at;
+            let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
+            self.timer.set(at.map_or(0, |at| at.saturating_sub(now).max(1)), AGAIN_NS);
         }
+    }
+}
+
+/// A timer that rings for the thread that made it.
+#[derive(Debug)]
+pub(super) struct Ticker {
+    tid: Tid,
+    timer: Timer,
+    period_ns: Option<u64>,
+    next: u64,
+}
+
+impl Ticker {
+    pub(super) fn new() -> Result<Self, Errno> {
+        let (tid, timer) = (proc::own_tid(), Timer::new()?);
         Ok(Ticker { tid, timer, period_ns: None, next: 0 })
     }
 
@@ -87,10 +138,7 @@ impl Ticker {
         self.period_ns = period_ns;
         let ns = period_ns.unwrap_or(0);
         self.next = proc::clock_ns(libc::CLOCK_MONOTONIC) + ns;
-        let period = libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ };
-        let times = libc::itimerspec { it_interval: period, it_value: period };
-        // SAFETY: the timer is ours and lives; the pointer is to a live value.
-        unsafe { libc::timer_settime(self.timer, 0, &raw const times, ptr::null_mut()) };
+        self.timer.set(ns, ns);
     }
 
     /// Takes the tick that is due, if one is: when that is, and how long it is until the next one.
@@ -103,16 +151,6 @@ impl Ticker {
         }
         self.next = if now > self.next + period { now + period } else { self.next + period };
         Some((now, period))
-    }
-}
-
-// SAFETY: a timer belongs to the process, not to a thread.
-unsafe impl Send for Ticker {}
-
-impl Drop for Ticker {
-    fn drop(&mut self) {
-        // SAFETY: the timer is ours and is not used any more.
-        unsafe { libc::timer_delete(self.timer) };
     }
 }
 

@@ -343,13 +343,14 @@ impl Supervisor {
         let mut running: Vec<Tid> = others.map(|(other, _)| *other).collect();
         let mut held = Vec::new();
         let until = Instant::now() + PATIENCE;
+        let stop = Status::Event(ptrace::EVENT_STOP);
         while !running.is_empty() && Instant::now() < until {
             running.retain(|&other| match ptrace::peek_stop(other) {
                 Ok(None) => true,
                 Err(_) => false,
                 Ok(Some(status)) => {
                     match self.tracees.get_mut(&other) {
-                        Some(tracee) if status == Status::Event(ptrace::EVENT_STOP) => {
+                        Some(tracee) if status == stop => {
                             (tracee.stopped, tracee.interrupted) = (true, false);
                             held.push(other);
                         }
@@ -360,6 +361,7 @@ impl Supervisor {
             });
             std::hint::spin_loop();
         }
+        held.iter().for_each(|&other| self.begin_again(other, stop));
         held
     }
 }

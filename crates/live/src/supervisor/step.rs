@@ -81,6 +81,11 @@ impl Pace {
         Pace { wanted, in_call: true, ..Pace::default() }
     }
 
+    /// Whether it is to be stepped.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
     /// It goes on when its process does.
     pub(super) fn rests(&mut self) {
         self.on = self.wanted;
