@@ -131,6 +131,17 @@ pub fn signal_info(tid: Tid) -> Result<libc::siginfo_t, Errno> {
     Ok(info)
 }
 
+/// Those details as words.
+pub(crate) fn signal_words(tid: Tid) -> Result<[u64; 16], Errno> {
+    let mut words = [0u64; 16];
+    const { assert!(size_of::<[u64; 16]>() == size_of::<libc::siginfo_t>()) };
+    // SAFETY: the request writes one siginfo into a live place of its size.
+    check(unsafe {
+        libc::ptrace(libc::PTRACE_GETSIGINFO as RequestCode, tid, ptr::null_mut::<u8>(), words.as_mut_ptr())
+    })?;
+    Ok(words)
+}
+
 /// Changes those details: the words of a `siginfo_t`.
 pub(crate) fn set_signal_info(tid: Tid, info: &[u64; 16]) -> Result<(), Errno> {
     const { assert!(size_of::<[u64; 16]>() == size_of::<libc::siginfo_t>()) };
@@ -139,6 +150,38 @@ pub(crate) fn set_signal_info(tid: Tid, info: &[u64; 16]) -> Result<(), Errno> {
         libc::ptrace(libc::PTRACE_SETSIGINFO as RequestCode, tid, ptr::null_mut::<u8>(), info.as_ptr())
     })
     .map(drop)
+}
+
+/// How many signals like this one, that of a descriptor, wait for a stopped tracee and its process. `None`: so many
+/// signals wait that they are not looked through.
+pub(crate) fn signals_waiting(tid: Tid, signal: i32, fd: i32) -> Option<u64> {
+    const PEEKSIGINFO: u32 = 0x4209;
+    const OF_PROCESS: u32 = 1;
+    /// `struct ptrace_peeksiginfo_args`.
+    #[repr(C)]
+    struct Which {
+        from: u64,
+        flags: u32,
+        count: i32,
+    }
+    const MOST: usize = 128;
+    let mut waiting = 0;
+    for flags in [0, OF_PROCESS] {
+        let which = Which { from: 0, flags, count: MOST as i32 };
+        let mut found = [[0u64; 16]; MOST];
+        // SAFETY: the request reads the live struct and writes no more of what `siginfo_t` takes than it announces, into
+        // a live array of as many.
+        let got =
+            unsafe { libc::ptrace(PEEKSIGINFO as RequestCode, tid, &raw const which, found.as_mut_ptr()) };
+        // Where the request is not known, none are found.
+        let found = &found[..usize::try_from(got).unwrap_or(0).min(MOST)];
+        if found.len() == MOST {
+            return None;
+        }
+        waiting +=
+            found.iter().filter(|info| info[0] as i32 == signal && info[3] as i32 == fd).count() as u64;
+    }
+    Some(waiting)
 }
 
 /// The signals that a stopped tracee blocks, signal 1 in bit 0.

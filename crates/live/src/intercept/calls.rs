@@ -1,7 +1,7 @@
 //! The calls of a tool, and what they are answered. Arguments are at user addresses of the tool; what is not
 //! about an event of ours goes on to the kernel unchanged.
 
-use super::files::{Descriptor, Mapped};
+use super::files::{Descriptor, Mapped, Owner};
 use super::filter::{RINGS, WAITS, can_wait};
 use super::hands::{self, Hands, Place};
 use super::{Intercept, Note, Process, listener};
@@ -173,10 +173,7 @@ impl Intercept {
                         command == libc::F_DUPFD_CLOEXEC,
                     )?
                 }
-                command => {
-                    self.control(supervisor, tid, fd, event, command, registers.argument(2));
-                    Answer::Pass
-                }
+                command => self.control(supervisor, tid, fd, event, command, registers.argument(2))?,
             },
             libc::SYS_mmap => {
                 hands::skip(tid, registers)?;
@@ -406,7 +403,7 @@ impl Intercept {
         Ok(Answer::Done(answer))
     }
 
-    /// What `fcntl` does to a descriptor that the engine has to know, too; the kernel does it to the pipe.
+    /// What `fcntl` does to a descriptor the kernel does to the pipe; some of it has to be known here, too.
     fn control(
         &mut self,
         supervisor: &Supervisor,
@@ -415,31 +412,39 @@ impl Intercept {
         event: EventKey,
         command: i32,
         argument: u64,
-    ) {
+    ) -> Result<Answer, Errno> {
         const F_SETSIG: i32 = 10;
         const F_SETOWN_EX: i32 = 15;
+        if ![libc::F_SETFD, libc::F_SETFL, F_SETSIG, libc::F_SETOWN, F_SETOWN_EX].contains(&command) {
+            return Ok(Answer::Pass);
+        }
+        let answer = done(tid)?;
+        self.stopped_again(supervisor, tid);
+        if answer.is_err() {
+            return Ok(Answer::Done(answer));
+        }
         if command == libc::F_SETFD {
             let on = argument as i32 & libc::FD_CLOEXEC != 0;
             self.process(tid).files.set_close_on_exec(fd, on);
-            return;
         }
-        let Some(open) = self.table.get(event) else { return };
+        let Some(open) = self.table.get(event) else { return Ok(Answer::Done(answer)) };
         match command {
             libc::F_SETFL => {
-                open.asynchronous = argument as i32 & libc::O_ASYNC != 0;
-                supervisor.machine().set_async(event, open.asynchronous);
+                let on = argument as i32 & libc::O_ASYNC != 0;
+                open.set_asynchronous(fd, on);
+                supervisor.machine().set_async(event, on);
             }
             F_SETSIG => open.signal = argument as i32,
-            libc::F_SETOWN => open.owner = (super::OWNER_PROCESS, argument as i32),
+            libc::F_SETOWN => open.owner = Owner::of_number(argument as i32),
             F_SETOWN_EX => {
                 let mut bytes = [0; 8];
-                if (Memory { tid, addr: argument }).read(0, &mut bytes).is_ok() {
-                    let half = |at: usize| i32::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
-                    open.owner = (half(0), half(4));
-                }
+                let read = (Memory { tid, addr: argument }).read(0, &mut bytes);
+                let half = |at: usize| i32::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
+                open.owner = read.ok().and_then(|()| Owner::of_kind(half(0), half(4)));
             }
             _ => {}
         }
+        Ok(Answer::Done(answer))
     }
 
     /// `mmap`: the thread is behind the call.

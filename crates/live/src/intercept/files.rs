@@ -8,7 +8,7 @@
 use super::Unwanted;
 use crate::memory::Shared;
 use crate::proc;
-use crate::ptrace;
+use crate::ptrace::{self, Tid};
 use perfuse_abi::Errno;
 use perfuse_abi::page::offset;
 use perfuse_engine::{EventKey, Memory as _};
@@ -33,10 +33,6 @@ pub(super) struct Descriptor {
 impl Files {
     pub(super) fn get(&self, fd: i32) -> Option<EventKey> {
         self.numbers.get(&fd).map(|descriptor| descriptor.event)
-    }
-
-    pub(super) fn number_of(&self, event: EventKey) -> Option<i32> {
-        self.numbers.iter().find(|(_, descriptor)| descriptor.event == event).map(|(fd, _)| *fd)
     }
 
     /// How many numbers from `first` on there are.
@@ -83,16 +79,46 @@ pub(super) struct Open {
     seen: bool,
     /// Its ring, if the reader moves the tail of it.
     ring: Option<Arc<Shared>>,
-    /// `O_ASYNC`.
-    pub(super) asynchronous: bool,
+    /// `O_ASYNC`: the number by which it was set.
+    asynchronous: Option<i32>,
     /// `F_SETSIG`; 0: SIGIO without details.
     pub(super) signal: i32,
-    /// `F_SETOWN`, `F_SETOWN_EX`: type (`F_OWNER_*`) and number.
-    pub(super) owner: (i32, i32),
+    /// `F_SETOWN`, `F_SETOWN_EX`. The kernel knows who it is and who may be sent a signal; here it is only
+    /// known whom a signal would reach that is not to come.
+    pub(super) owner: Option<Owner>,
+    /// How many signals were sent, and which of them say that no more come: the last ones that do.
+    sent: u64,
+    last: Vec<u64>,
 }
 
-/// `F_OWNER_PID`.
-pub(super) const OWNER_PROCESS: i32 = 1;
+/// Who gets signals, by this process's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Thread(Tid),
+    Process(Tid),
+    Group(Tid),
+}
+
+impl Owner {
+    /// As `F_SETOWN` has it; 0 is nobody.
+    pub(super) fn of_number(number: i32) -> Option<Self> {
+        match number {
+            0 => None,
+            1.. => Some(Owner::Process(number)),
+            _ => Some(Owner::Group(number.checked_neg()?)),
+        }
+    }
+
+    /// As `struct f_owner_ex` has it.
+    pub(super) fn of_kind(kind: i32, number: i32) -> Option<Self> {
+        match (kind, number) {
+            (_, ..=0) => None,
+            (0, number) => Some(Owner::Thread(number)),
+            (1, number) => Some(Owner::Process(number)),
+            (_, number) => Some(Owner::Group(number)),
+        }
+    }
+}
 
 impl Open {
     fn new() -> Result<Self, Errno> {
@@ -110,9 +136,11 @@ impl Open {
             full: false,
             seen: false,
             ring: None,
-            asynchronous: false,
+            asynchronous: None,
             signal: 0,
-            owner: (OWNER_PROCESS, 0),
+            owner: None,
+            sent: 0,
+            last: Vec::new(),
         })
     }
 
@@ -128,10 +156,28 @@ impl Open {
         }
     }
 
-    /// Sends the signal that `O_ASYNC` stands for: the kernel does with each byte.
-    pub(super) fn signal(&mut self) {
+    /// Sends the signal that `O_ASYNC` stands for: the kernel does with each byte. `last`: no more come.
+    pub(super) fn signal(&mut self, last: bool) {
+        /// More are not remembered while nobody takes them.
+        const MOST: usize = 1024;
         self.drain();
         self.put();
+        self.sent += 1;
+        if last && self.signal != 0 {
+            if self.last.len() == MOST {
+                self.last.remove(0);
+            }
+            self.last.push(self.sent);
+        }
+    }
+
+    pub(super) fn is_asynchronous(&self) -> bool {
+        self.asynchronous.is_some()
+    }
+
+    /// `F_SETFL` by this number. A number that has set it stays the one that is told.
+    pub(super) fn set_asynchronous(&mut self, fd: i32, on: bool) {
+        self.asynchronous = on.then_some(self.asynchronous.unwrap_or(fd));
     }
 
     fn put(&mut self) {
@@ -150,16 +196,23 @@ impl Open {
     }
 
     /// What it measured is over: it stays ready for good (`POLLHUP`). With `O_ASYNC` the pipe sends a signal then, which
-    /// events do not: the answer, if it comes to a place where it can be taken back.
-    pub(super) fn hang_up(&mut self) -> Option<Unwanted> {
+    /// events do not: the answer, where it comes to a place where it can be taken back. `members`: processes of a
+    /// group.
+    pub(super) fn hang_up(&mut self, members: impl Fn(Tid) -> Vec<Tid>) -> Vec<Unwanted> {
         self.drain();
-        let write = self.write.take()?;
-        let (kind, to) = self.owner;
+        let Some(write) = self.write.take() else { return Vec::new() };
         let signal = if self.signal == 0 { libc::SIGIO } else { self.signal };
+        let (process, owners) = match self.owner.filter(|_| self.is_asynchronous()) {
+            None => (false, Vec::new()),
+            Some(Owner::Thread(tid)) => (false, vec![tid]),
+            Some(Owner::Process(pid)) => (true, vec![pid]),
+            Some(Owner::Group(group)) => (true, members(group)),
+        };
         // One that waits already is not sent twice, and who blocks it takes it without us.
-        let comes = self.asynchronous && to > 0 && proc::takes_signal(to, signal);
+        let come = owners.into_iter().filter(|&to| proc::takes_signal(to, signal));
+        let unwanted = come.map(|to| Unwanted { signal, to, process }).collect();
         drop(write);
-        comes.then_some(Unwanted { signal, to, process: kind == OWNER_PROCESS })
+        unwanted
     }
 
     /// Somebody is about to wait. Linux takes the readiness away when it is asked for it (rule G20), while a
@@ -257,7 +310,7 @@ impl Table {
         if open.descriptors > 0 {
             return None;
         }
-        self.closed.extend(self.open.remove(&event).filter(|open| open.asynchronous));
+        self.closed.extend(self.open.remove(&event).filter(Open::is_asynchronous));
         Some(event)
     }
 
@@ -265,6 +318,19 @@ impl Table {
     /// end of the writers would be a signal.
     pub(super) fn take_closed(&mut self) -> Vec<Open> {
         std::mem::take(&mut self.closed)
+    }
+
+    /// Whether a signal of an event's descriptor is the last one, with `waiting` more of that kind behind it.
+    pub(super) fn is_last(&self, signal: i32, fd: i32, waiting: impl FnOnce() -> Option<u64>) -> bool {
+        let is_it =
+            |open: &&Open| open.signal == signal && open.asynchronous == Some(fd) && !open.last.is_empty();
+        let Some(open) = self.open.values().find(is_it) else { return false };
+        waiting().is_some_and(|waiting| open.last.contains(&open.sent.wrapping_sub(waiting)))
+    }
+
+    /// Whether [`is_last`](Self::is_last) could be true of any.
+    pub(super) fn has_last(&self) -> bool {
+        self.open.values().any(|open| !open.last.is_empty())
     }
 
     /// Somebody with these descriptors is about to wait.

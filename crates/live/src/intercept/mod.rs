@@ -30,7 +30,7 @@ use crate::proc;
 use crate::ptrace::{self, Resume, Tid};
 use crate::supervisor::{Front, Next, Supervisor};
 use crate::width::Width;
-use files::{Files, Mapped, OWNER_PROCESS, Table};
+use files::{Files, Mapped, Table};
 pub use filter::Means;
 use hands::Hands;
 pub use launch::{Error, Options, run};
@@ -55,7 +55,7 @@ pub struct Intercept {
     threads: HashMap<Tid, Tid>,
     /// What threads are about to close.
     closing: HashMap<Tid, Vec<files::Open>>,
-    /// Signals that were sent on behalf of events, and what they are to say.
+    /// Signals that were sent to who runs into an event, and what they are to say.
     sent: Vec<Sent>,
     /// Signals that pipes send as they are hung up, and events do not: who is to get none.
     unwanted: Vec<Unwanted>,
@@ -148,15 +148,13 @@ struct Process {
     page: Option<u64>,
 }
 
-/// A signal on its way.
+/// A signal on its way, of an event with `attr.sigtrap`.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    signal: i32,
-    /// The process or the thread.
     to: Tid,
-    /// It may go to any thread of that process.
-    process: bool,
-    details: Details,
+    trap: Trap,
+    /// The thread blocked the signal, so that it comes later than it should.
+    late: bool,
 }
 
 /// A signal that is not to come.
@@ -167,25 +165,9 @@ struct Unwanted {
     process: bool,
 }
 
-/// What a signal says.
-#[derive(Clone, Copy, Debug)]
-enum Details {
-    /// `O_ASYNC`: the descriptor, which is over.
-    Over {
-        /// -1: not told.
-        fd: i32,
-    },
-    /// An event with `attr.sigtrap`.
-    Trap {
-        trap: Trap,
-        /// The thread blocked the signal, so that it comes later than it should.
-        late: bool,
-    },
-}
-
-/// `POLL_HUP`, `SI_KERNEL`, and the `si_band` that Linux sends with the first.
+/// What signals of descriptors say, and the `si_band` that Linux sends with the second.
+const POLL_IN: i32 = 1;
 const POLL_HUP: i32 = 6;
-const SI_KERNEL: i32 = 0x80;
 const BAND_HUP: u64 = 0x18;
 const SYS_SECCOMP: i32 = 1;
 
@@ -311,7 +293,7 @@ impl Intercept {
                         if let Some((_, tid)) = machine.tid_of(trap.task) {
                             let late = ptrace::signal_mask(tid)
                                 .is_ok_and(|blocked| blocked & 1 << (libc::SIGTRAP - 1) != 0);
-                            self.send(libc::SIGTRAP, tid, false, Details::Trap { trap, late });
+                            self.send(Sent { to: tid, trap, late });
                         }
                     }
                     Effect::Watch(_) | Effect::Unwatch { .. } | Effect::RateLowered { .. } => {}
@@ -332,83 +314,71 @@ impl Intercept {
             let over = bits & OVER != 0 && machine.is_over(event);
             let Some(open) = self.table.get(event) else { continue };
             if over {
-                self.unwanted.extend(open.hang_up());
-            } else if any && !open.asynchronous {
+                let members = |group| {
+                    // SAFETY: a plain number.
+                    self.processes
+                        .keys()
+                        .copied()
+                        .filter(|&pid| unsafe { libc::getpgid(pid) } == group)
+                        .collect()
+                };
+                self.unwanted.extend(open.hang_up(members));
+            } else if any && !open.is_asynchronous() {
                 open.wake();
             }
         }
     }
 
-    /// The signal of an event's `O_ASYNC`.
+    /// The signal of an event's `O_ASYNC`: the kernel sends it, with the rights of who has set the owner, in that one's
+    /// namespace.
     fn notify(&mut self, event: EventKey, notice: Notice) {
-        let Some(open) = self.table.get(event) else { return };
-        if notice == Notice::In {
-            return open.signal();
-        }
-        let (kind, to) = open.owner;
-        let signal = if open.signal == 0 { libc::SIGIO } else { open.signal };
-        let told = open.signal != 0;
-        let fd = if told { self.number_of(event, to) } else { -1 };
-        if to > 0 {
-            self.send(signal, to, kind == OWNER_PROCESS, Details::Over { fd });
+        if let Some(open) = self.table.get(event) {
+            open.signal(notice != Notice::In);
         }
     }
 
-    /// The number under which a process has an event; -1: none.
-    fn number_of(&self, event: EventKey, pid: Tid) -> i32 {
-        let process = self.threads.get(&pid).and_then(|pid| self.processes.get(pid));
-        process.and_then(|process| process.files.number_of(event)).unwrap_or(-1)
-    }
-
-    fn send(&mut self, signal: i32, to: Tid, process: bool, details: Details) {
-        self.sent.push(Sent { signal, to, process, details });
-        let pid = self.threads.get(&to).copied().unwrap_or(to);
+    /// The signal to a thread that has run into an event that wants it, which is a tracee.
+    fn send(&mut self, sent: Sent) {
+        self.sent.push(sent);
+        let pid = self.threads.get(&sent.to).copied().unwrap_or(sent.to);
         // SAFETY: plain numbers; whom they name is our tracee, or the call fails.
-        let sent = unsafe {
-            if process {
-                libc::syscall(libc::SYS_kill, to, signal)
-            } else {
-                libc::syscall(libc::SYS_tgkill, pid, to, signal)
-            }
-        };
-        if sent == -1 {
+        if unsafe { libc::syscall(libc::SYS_tgkill, pid, sent.to, libc::SIGTRAP) } == -1 {
             self.sent.pop();
         }
     }
 
     /// A signal that we sent is told as the kernel would have.
-    fn dress(&mut self, supervisor: &Supervisor, tid: Tid, signal: i32) {
-        let pid = self.threads.get(&tid).copied().unwrap_or(tid);
-        let ours = |sent: &Sent| sent.signal == signal && sent.to == if sent.process { pid } else { tid };
-        let Some(at) = self.sent.iter().position(ours) else { return };
+    fn dress(&mut self, supervisor: &Supervisor, tid: Tid) {
+        let Some(at) = self.sent.iter().position(|sent| sent.to == tid) else { return };
         let Ok(before) = ptrace::signal_info(tid) else { return };
-        // SAFETY: of a signal that was sent by kill or tgkill, which is what we look for, the field is there.
+        // SAFETY: of a signal that was sent by tgkill, which is what we look for, the field is there.
         let sender = unsafe { before.si_pid() };
         if before.si_code > 0 || sender != std::process::id() as Tid {
             return;
         }
-        let mut words = [0u64; 16];
-        let mut place = |at: usize, value: u64| words[at] = value;
-        let Sent { details, .. } = self.sent.remove(at);
+        let Sent { trap, late, .. } = self.sent.remove(at);
+        supervisor.machine().trap_delivered(trap.event);
         // The fields of siginfo: number, errno; code; then what depends on the code.
-        place(0, signal as u64);
-        match details {
-            Details::Over { fd: -1 } => place(1, SI_KERNEL as u64),
-            Details::Over { fd } => {
-                place(1, POLL_HUP as u64);
-                place(2, BAND_HUP);
-                place(3, fd as u64);
-            }
-            Details::Trap { trap, late } => {
-                supervisor.machine().trap_delivered(trap.event);
-                place(1, perfuse_abi::ioctl::TRAP_PERF as u64);
-                place(2, trap.addr);
-                place(3, trap.data);
-                place(4, u64::from(trap.type_.0) | u64::from(late) << 32);
-            }
-        }
+        let mut words = [0u64; 16];
+        words[0] = libc::SIGTRAP as u64;
+        words[1] = perfuse_abi::ioctl::TRAP_PERF as u64;
+        (words[2], words[3]) = (trap.addr, trap.data);
+        words[4] = u64::from(trap.type_.0) | u64::from(late) << 32;
         // One that was killed meanwhile needs none.
         let _ = ptrace::set_signal_info(tid, &words);
+    }
+
+    /// The last signal of an event says that no more come, where a pipe always says that there is something.
+    fn tell_last(&self, tid: Tid, signal: i32) {
+        let Ok(mut words) = ptrace::signal_words(tid) else { return };
+        let (code, fd) = (words[1] as i32, words[3] as i32);
+        let waiting = || ptrace::signals_waiting(tid, signal, fd);
+        if code == POLL_IN && self.table.is_last(signal, fd, waiting) {
+            words[1] = words[1] >> 32 << 32 | POLL_HUP as u64;
+            words[2] = BAND_HUP;
+            // One that was killed meanwhile needs none.
+            let _ = ptrace::set_signal_info(tid, &words);
+        }
     }
 
     /// Whether a signal is one that a pipe sent as it was hung up. It is not told.
@@ -459,8 +429,10 @@ impl Front for Intercept {
         if !self.unwanted.is_empty() && self.takes_unwanted(tid, signal) {
             return Some(Next::Go(Resume::Continue(0)));
         }
-        if !self.sent.is_empty() {
-            self.dress(supervisor, tid, signal);
+        if signal == libc::SIGTRAP && !self.sent.is_empty() {
+            self.dress(supervisor, tid);
+        } else if self.table.has_last() {
+            self.tell_last(tid, signal);
         }
         None
     }

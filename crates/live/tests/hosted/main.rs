@@ -8,6 +8,7 @@ mod narrow;
 mod probes;
 mod scenarios;
 mod short;
+mod strangers;
 
 use perfuse_testkit::{Container, Outcome, Sandbox, Skip};
 use std::ffi::OsString;
@@ -161,4 +162,6 @@ scenarios! {
     returns_of_threads_and_children
     returns_are_sampled
     libraries_are_loaded_later
+    signals_reach_whom_the_owner_may_signal
+    the_last_of_queued_signals_says_so
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 pub(crate) use super::breakpoints::*;
 pub(crate) use super::probes::*;
+pub(crate) use super::strangers::*;
 
 const PAGE: usize = 4096;
 
@@ -22,7 +23,7 @@ fn attr(which: Software) -> Attr {
 }
 
 /// An event on the calling thread.
-fn open(attr: &Attr) -> Result<OwnedFd, Errno> {
+pub(crate) fn open(attr: &Attr) -> Result<OwnedFd, Errno> {
     perf_event_open(&mut attr.clone(), 0, -1, None, OpenFlags::FD_CLOEXEC)
 }
 
@@ -48,7 +49,7 @@ pub(crate) fn value(fd: &OwnedFd) -> u64 {
 }
 
 /// A task-clock that samples user space, with a record each `period` ns and at each a wake-up.
-fn sampling(period: u64) -> Attr {
+pub(crate) fn sampling(period: u64) -> Attr {
     let mut attr = attr(Software::TASK_CLOCK);
     attr.flags |= AttrFlags::EXCLUDE_KERNEL;
     attr.sample_period = period;
@@ -265,7 +266,7 @@ pub(crate) fn reader() {
     }
 }
 
-fn map(fd: &OwnedFd, pages: usize) -> Result<Mapping, Errno> {
+pub(crate) fn map(fd: &OwnedFd, pages: usize) -> Result<Mapping, Errno> {
     Mapping::new(fd.as_fd(), pages * PAGE, Protection::ReadWrite, 0)
 }
 
