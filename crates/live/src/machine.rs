@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 mod looks;
 mod maps;
+mod names;
 mod probes;
 mod steps;
 mod watches;
@@ -62,6 +63,8 @@ impl Settings {
 struct Known {
     pid: Tid,
     tid: Tid,
+    /// As it was told, if names are wanted.
+    name: Vec<u8>,
     /// Of this very process: it can be asked without `/proc`, and is never traced.
     own: bool,
     /// Where its numbers are.
@@ -99,6 +102,7 @@ pub struct Machine {
     /// Events on threads of this very process.
     on_own: BTreeMap<EventKey, TaskId>,
     wanted: Wanted,
+    names: names::Names,
     /// An event has asked for callers or stacks.
     stacks: bool,
     asked: Asked,
@@ -156,6 +160,7 @@ impl Machine {
             processes: BTreeMap::new(),
             on_own: BTreeMap::new(),
             wanted: Wanted::default(),
+            names: names::Names::default(),
             stacks: false,
             asked,
             sampled: looks::Sampled::default(),
@@ -201,7 +206,7 @@ impl Machine {
         self.tasks.get(&task).map(|known| (known.pid, known.tid))
     }
 
-    fn add(&mut self, pid: Tid, tid: Tid, told: Reading) -> TaskId {
+    fn add(&mut self, pid: Tid, tid: Tid, told: Reading, name: Vec<u8>) -> TaskId {
         self.last_task += 1;
         let task = TaskId(self.last_task);
         let own = pid == std::process::id() as Tid;
@@ -209,6 +214,7 @@ impl Machine {
         let known = Known {
             pid,
             tid,
+            name,
             own,
             files,
             told,
@@ -239,7 +245,8 @@ impl Machine {
             }
             self.end(task, None);
         }
-        let task = self.add(pid, tid, told);
+        let name = self.first_name(pid, tid);
+        let task = self.add(pid, tid, told, name);
         self.engine.add_task(task, TaskFacts::new(pid as u32, tid as u32));
         Some(task)
     }
@@ -255,7 +262,9 @@ impl Machine {
         if let Some(task) = self.task_of(tid) {
             return task;
         }
-        let task = self.add(pid, tid, Reading::default());
+        // Whoever reads of the birth takes it to have the name of its parent.
+        let name = self.tasks.get(&parent).map(|parent| parent.name.clone()).unwrap_or_default();
+        let task = self.add(pid, tid, Reading::default(), name);
         let (now, thread) = (self.now(), pid != tid);
         let cpu = self.cpu_of(parent);
         let facts = TaskFacts::new(pid as u32, tid as u32);
@@ -290,6 +299,9 @@ impl Machine {
         self.world.by_tid.insert(tid, task);
         self.update(task);
         let name = proc::comm(pid, tid);
+        if let Some(known) = self.tasks.get_mut(&task) {
+            known.name.clone_from(&name);
+        }
         let now = self.now();
         self.within(task, now, |engine, cpu| engine.exec(task, cpu, now, &name, false));
         self.processes.entry(pid).or_default().maps = maps::Maps::default();
@@ -303,6 +315,7 @@ impl Machine {
         let short = proc::times_short();
         self.update(task);
         self.lost |= proc::times_short() != short;
+        self.see_name(task);
         let parent = self.tasks.get(&task).and_then(|known| match known.pid == known.tid {
             true => self.task_of(proc::parent_of(known.pid)?),
             false => self.task_of(known.pid),
@@ -368,6 +381,7 @@ impl Machine {
     /// none [wants stacks](Self::wants_stacks).
     pub(crate) fn sample(&mut self, task: TaskId, reading: &Reading, stopped: &Stopped) {
         if self.tasks.get(&task).is_some_and(|known| known.period.is_some()) {
+            self.see_name(task);
             self.see_maps(task, stopped);
         }
         self.account(task, reading, Some(stopped));
@@ -551,6 +565,9 @@ impl Machine {
         let refused = refused.or((own && sets_traps).then_some(Errno::EOPNOTSUPP));
         let probe = self.place_probe(caller, attr)?;
         target.into_iter().for_each(|target| self.update(target));
+        if flags.contains(AttrFlags::COMM) {
+            self.want_names();
+        }
         if flags.contains(AttrFlags::BUILD_ID) {
             self.build_ids.get_or_insert_default();
         }

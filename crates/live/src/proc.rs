@@ -77,16 +77,19 @@ fn with_text<R>(path: &str, parse: impl FnOnce(&str) -> Option<R>) -> Option<R> 
 }
 
 fn with_text_of<R>(file: &File, parse: impl FnOnce(&str) -> Option<R>) -> Option<R> {
+    // A name may contain anything; what follows it is ASCII.
+    with_bytes_of(file, |bytes| match std::str::from_utf8(bytes) {
+        Ok(text) => parse(text),
+        Err(_) => parse(&String::from_utf8_lossy(bytes)),
+    })
+}
+
+fn with_bytes_of<R>(file: &File, parse: impl FnOnce(&[u8]) -> Option<R>) -> Option<R> {
     TEXT.with_borrow_mut(|text| {
         // Exact sizes are unknown; one page holds any of them but maps.
         text.resize(4096, 0);
         let got = file.read_at(text, 0).ok()?;
-        // A name may contain anything; what follows it is ASCII.
-        let text = &text[..got];
-        match std::str::from_utf8(text) {
-            Ok(text) => parse(text),
-            Err(_) => parse(&String::from_utf8_lossy(text)),
-        }
+        parse(&text[..got])
     })
 }
 
@@ -98,11 +101,12 @@ pub(crate) struct Files {
     kept: [Option<File>; NAMES.len()],
 }
 
-const NAMES: [&str; 4] = ["schedstat", "stat", "status", "sched"];
+const NAMES: [&str; 5] = ["schedstat", "stat", "status", "sched", "comm"];
 const SCHEDSTAT: usize = 0;
 const STAT: usize = 1;
 const STATUS: usize = 2;
 const SCHED: usize = 3;
+const COMM: usize = 4;
 
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
@@ -123,11 +127,15 @@ impl Files {
     }
 
     fn with_text<R>(&mut self, which: usize, parse: impl FnOnce(&str) -> Option<R>) -> Option<R> {
+        self.with_file(which, |file| with_text_of(file, parse))
+    }
+
+    fn with_file<R>(&mut self, which: usize, read: impl FnOnce(&File) -> Option<R>) -> Option<R> {
         if let Some(file) = &self.kept[which] {
-            return with_text_of(file, parse);
+            return read(file);
         }
         let file = open(&format!("{}/{}", self.dir, NAMES[which]))?;
-        let read = with_text_of(&file, parse);
+        let read = read(&file);
         // Elsewhere than on Linux a second reading may answer what the first one did.
         if shows_the_dead() {
             match KEPT.fetch_add(1, Relaxed) < most_kept() {
@@ -167,6 +175,13 @@ impl Files {
             reading.migrations = migrations.unwrap_or_default();
         }
         Some(reading)
+    }
+
+    /// Its name; `None` once it is gone.
+    pub(crate) fn name(&mut self) -> Option<Vec<u8>> {
+        self.with_file(COMM, |file| {
+            with_bytes_of(file, |name| Some(name.strip_suffix(b"\n").unwrap_or(name).to_vec()))
+        })
     }
 
     /// How often it left a cpu.
@@ -301,9 +316,7 @@ pub fn tick_rate() -> u32 {
 
 /// The name of a thread.
 pub fn comm(pid: Tid, tid: Tid) -> Vec<u8> {
-    let mut name = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
-    name.truncate(name.iter().position(|&byte| byte == b'\n').unwrap_or(name.len()));
-    name
+    Files::new(pid, tid).name().unwrap_or_default()
 }
 
 /// The process of a thread.

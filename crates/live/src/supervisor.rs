@@ -478,6 +478,7 @@ impl Supervisor {
                 let mut machine = lock(&self.machine);
                 if let Some(task) = machine.task_of(tid) {
                     machine.update(task);
+                    machine.see_name(task);
                 }
                 go
             }

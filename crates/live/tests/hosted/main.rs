@@ -146,6 +146,7 @@ scenarios! {
     switched_by_prctl
     threads_open_events
     children_are_counted
+    threads_have_their_names
     vfork_and_exec
     descriptors_run_out
     sigsys_is_left_alone

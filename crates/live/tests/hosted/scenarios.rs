@@ -579,6 +579,51 @@ pub(crate) fn children_are_counted() {
     println!("after: {status}, {}", value(&event) > 50);
 }
 
+/// Names that threads and children give themselves before they end.
+pub(crate) fn threads_have_their_names() {
+    use std::sync::atomic::Ordering::Acquire;
+    let mut told = attr(Software::DUMMY);
+    told.flags |= AttrFlags::COMM | AttrFlags::INHERIT;
+    // SAFETY: sysconf has no preconditions.
+    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) } as i32;
+    let open = |cpu| perf_event_open(&mut told.clone(), 0, cpu, None, OpenFlags::FD_CLOEXEC).ok();
+    let events: Vec<OwnedFd> = (0..cpus).filter_map(open).collect();
+    let rings: Vec<Mapping> = events.iter().map(|event| map(event, 3).expect("a ring")).collect();
+    events.iter().for_each(on);
+    let name = |name: &std::ffi::CStr| {
+        // SAFETY: the name ends with a zero.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    };
+    for own in [c"first", c"second", c"name of 15 byte"] {
+        std::thread::spawn(move || name(own)).join().expect("no panic");
+    }
+    work::Child::fork(|| name(c"child")).join();
+    let names = || {
+        let mut names = Vec::new();
+        for ring in &rings {
+            let (head, mut at) = (ring.load_u64(1024, Acquire), 0);
+            while at < head {
+                let place = PAGE + at as usize;
+                let size = ring.load_u16(place + 6, Acquire);
+                if ring.load_u32(place, Acquire) == 3 {
+                    let words = [16, 24].map(|word| ring.load_u64(place + word, Acquire).to_ne_bytes());
+                    let bytes = words.concat();
+                    names.push(bytes.split(|&byte| byte == 0).next().unwrap_or_default().to_vec());
+                }
+                at += u64::from(size);
+            }
+        }
+        names.sort();
+        names
+    };
+    // Who waits for an end may hear of it first.
+    let start = std::time::Instant::now();
+    while names().len() < 4 && start.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    names().iter().for_each(|name| println!("{}", String::from_utf8_lossy(name)));
+}
+
 pub(crate) fn vfork_and_exec() {
     let mut inherited = attr(Software::TASK_CLOCK);
     inherited.flags |= AttrFlags::INHERIT;
