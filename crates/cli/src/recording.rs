@@ -28,9 +28,9 @@ pub(crate) struct Input {
     /// The recording: a file, a folder of perf record --threads, or - for standard input
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub(crate) input: PathBuf,
-    /// Taken and ignored: perfuse does not ask who owns a file
-    #[arg(short, long, hide = true)]
-    force: bool,
+    /// Believe what other users' files (/tmp/perf-PID.map, jit-PID.dump) say of code made at run time
+    #[arg(short, long)]
+    pub(crate) force: bool,
 }
 
 impl Input {
@@ -54,7 +54,11 @@ impl Input {
                 _ => error.to_string(),
             };
         }
-        match std::fs::File::open(&self.input).and_then(|file| file.metadata()) {
+        let opened = std::fs::metadata(&self.input).and_then(|metadata| match metadata.is_file() {
+            true => std::fs::File::open(&self.input).map(|_| metadata),
+            false => Ok(metadata), // opening a FIFO would wait
+        });
+        match opened {
             Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
                 "no such file; `perfuse record COMMAND` makes a perf.data, -i names another".to_owned()
             }

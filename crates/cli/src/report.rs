@@ -288,7 +288,8 @@ impl Collecting {
     fn new(args: &Args, recorded: &Recorded<'_>, sockets: &[u32]) -> Result<Self> {
         let plan = Plan::new(args, recorded)?;
         let by_address = plan.graph.by_address || plan.keys.iter().any(|key| key.is_of_address());
-        let frames = Frames::new(!args.no_demangle).by_address(by_address);
+        let frames =
+            Frames::new(!args.no_demangle).believing_anybody(args.input.force).by_address(by_address);
         let mut collected = collect_plan(args, &plan);
         collected.sockets = sockets.to_vec();
         let teller = Teller::new(&plan.keys, args.raw_trace);

@@ -136,7 +136,8 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         _ => Clock::Recorded,
     };
     let format = Format { nanoseconds: args.ns, clock, max_stack: args.max_stack, json: args.json };
-    let mut lines = Lines::new(Places::new(Frames::new(!args.no_demangle)), format);
+    let mut lines =
+        Lines::new(Places::new(Frames::new(!args.no_demangle).believing_anybody(args.input.force)), format);
     lines.machine = recording::dump::machine(&mut data);
     lines.stop_at.clone_from(&args.stop_bt);
     if let Some(Feature::Clock(clock)) = recording::feature(&mut data, FeatureId::CLOCK_DATA) {

@@ -69,6 +69,19 @@ pub struct PerfData<'i> {
     named_events: usize,
 }
 
+/// A folder has at most so many files, each of which takes a buffer.
+const MOST_PARTS: u32 = 2048;
+
+/// Opens a file of a folder, which somebody else may have made: a FIFO would wait for its other end.
+fn open_part(path: &Path) -> io::Result<File> {
+    match path.metadata()?.is_file() {
+        true => File::open(path),
+        false => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no regular file", path.display())))
+        }
+    }
+}
+
 /// Problems with what is beside the records are kept up to this number.
 const PROBLEMS: usize = 64;
 
@@ -91,10 +104,15 @@ impl PerfData<'static> {
                 Self::from_reader(file, options)
             };
         }
-        let file = File::open(path.join("data")).map_err(failed(0))?;
+        let file = open_part(&path.join("data")).map_err(failed(0))?;
         let mut data = Self::from_seekable(file, options)?;
-        for number in 0u32.. {
-            match File::open(path.join(format!("data.{number}"))) {
+        for number in 0..=MOST_PARTS {
+            match open_part(&path.join(format!("data.{number}"))) {
+                Ok(_) if number == MOST_PARTS => {
+                    let expected = "files of no more processors than there are";
+                    let problem = Problem::Field { name: "number of files", value: number.into(), expected };
+                    return Err(Error::new(Location::at(number, 0), "folder", problem));
+                }
                 Ok(file) => data.add_part(number, Stream::new(Seekable(file), number + 1)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 Err(error) => return Err(failed(number + 1)(error)),

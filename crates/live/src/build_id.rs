@@ -4,9 +4,8 @@ use crate::proc::Map;
 use crate::ptrace::Tid;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// Those of the files that have been looked at, by device and inode.
@@ -30,11 +29,9 @@ impl BuildIds {
         let known = self.known.entry(map.file).or_insert_with(|| {
             let path = map.name.strip_prefix(b"/")?;
             let path = PathBuf::from(format!("/proc/{pid}/root")).join(OsStr::from_bytes(path));
-            let file = File::open(path).ok()?;
-            // It may have been replaced since.
-            if file.metadata().ok()?.ino() != map.file.2 {
-                return None;
-            }
+            let (major, minor, inode) = map.file;
+            // It may have been replaced since, by anything.
+            let file = perfuse_files::open_inode(&path, (major, minor), inode).ok()?;
             find(|at, into| file.read_exact_at(into, at).ok())
         });
         known.as_deref()
@@ -124,6 +121,31 @@ mod tests {
             assert_eq!(in_notes(&own[..end]), None, "cut at {end}");
         }
         assert_eq!(in_notes(&[0xff; 64]), None);
+    }
+
+    #[test]
+    fn only_the_mapped_file_is_read() {
+        let folder = std::env::temp_dir().join(format!("perfuse-build-id-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        // What a process leaves under the name that the kernel shows for a file which it removed.
+        let fifo = folder.join("program (deleted)");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.is_ok_and(|status| status.success()));
+        let other = folder.join("program");
+        std::fs::copy("/proc/self/exe", &other).expect("a copy of this program");
+        let inode =
+            |path| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).expect("it is there"));
+        let mut known = BuildIds::default();
+        let mut of = |path: &std::path::Path, inode| {
+            let name = path.as_os_str().as_bytes().to_vec();
+            let file = (0, 1, inode);
+            let map = Map { from: 0, to: 4096, prot: 5, shared: false, pgoff: 0, file, name };
+            known.of(std::process::id() as Tid, &map).map(<[u8]>::len)
+        };
+        assert_eq!(of(&fifo, inode(&fifo)), None, "a FIFO is not waited for");
+        assert_eq!(of(&other, inode(&other) + 1), None, "another file");
+        assert_eq!(of(&other, inode(&other)), Some(20));
+        std::fs::remove_dir_all(&folder).expect("it can be removed");
     }
 
     #[test]

@@ -150,6 +150,15 @@ impl Frames {
         }
     }
 
+    /// Believes what files of any user say of code made at run time
+    /// ([`Options::any_owner`](perfuse_symbols::Options::any_owner)).
+    #[must_use]
+    pub fn believing_anybody(self, any_owner: bool) -> Self {
+        let mut options = perfuse_symbols::Options::default();
+        options.any_owner = any_owner;
+        Frames { symbolizer: Symbolizer::new(options), ..self }
+    }
+
     /// Keeps frames by address rather than by function.
     #[must_use]
     pub fn by_address(self, by_address: bool) -> Self {

@@ -4,8 +4,6 @@
 
 use crate::build_id::BuildId;
 use crate::elf::{DebugLink, Elf};
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Where to look for programs, debug files and what the kernel tells.
@@ -23,6 +21,9 @@ pub struct Options {
     /// Processes of the profile may still run: files are also looked for in their root folders, which
     /// for containers is another one.
     pub live: bool,
+    /// Believe what the files of any user say of code made at run time: `perf-PID.map` and `jit-PID.dump`, which everybody
+    /// can put into `/tmp`. By default only those of root, of the user who reads them, and with `live` of the process's user.
+    pub any_owner: bool,
     /// The kernel's ELF file, to be used instead of its list of symbols.
     pub vmlinux: Option<PathBuf>,
     /// A copy of `/proc/kallsyms`, to be used instead of the running kernel's.
@@ -44,6 +45,7 @@ impl Default for Options {
             debuginfod_cache: folder("DEBUGINFOD_CACHE_PATH")
                 .or_else(|| Some(cache?.join("debuginfod_client"))),
             live: false,
+            any_owner: false,
             vmlinux: None,
             kallsyms: None,
             vdso: None,
@@ -130,7 +132,7 @@ impl Options {
             let found = elf.build_id().ok().flatten();
             let fits = match (id, found, link) {
                 (Some(id), Some(found), _) => found.matches(id),
-                (None, None, Some(link)) if by_name => crc_of(&place) == Some(link.crc),
+                (None, None, Some(link)) if by_name => elf.crc() == Some(link.crc),
                 _ => false,
             };
             fits.then_some((place, elf))
@@ -165,26 +167,6 @@ impl Options {
             let elf = Elf::open(&place).ok()?;
             elf.build_id().ok().flatten().filter(|found| found.matches(&id)).map(|_| elf)
         })
-    }
-}
-
-/// The CRC-32 (of ISO 3309, as in zip files) of what a file holds.
-fn crc_of(path: &Path) -> Option<u32> {
-    let table: [u32; 256] = std::array::from_fn(|index| {
-        (0..8).fold(index as u32, |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 })
-    });
-    let mut file = fs::File::open(path).ok()?;
-    let mut buffer = vec![0; 64 << 10];
-    let mut crc = !0u32;
-    loop {
-        match file.read(&mut buffer).ok()? {
-            0 => return Some(!crc),
-            got => {
-                for &byte in &buffer[..got] {
-                    crc = crc >> 8 ^ table[usize::from(crc as u8 ^ byte)];
-                }
-            }
-        }
     }
 }
 

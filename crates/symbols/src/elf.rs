@@ -21,6 +21,7 @@ use crate::image::Image;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endian, Endianness, pod};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Limits of what is read of a file, far above what files have.
@@ -96,6 +97,12 @@ impl Elf {
     /// Opens a file and reads its headers.
     pub fn open(path: &Path) -> Result<Self, Error> {
         Self::new(Image::open(path)?)
+    }
+
+    /// Opens the file that `/proc/PID/maps` shows as this device, major and minor number, and inode: a mapped file may be
+    /// gone, and another one have its name.
+    pub fn open_mapped(path: &Path, device: (u32, u32), inode: u64) -> Result<Self, Error> {
+        Self::new(Image::opened(path, perfuse_files::open_inode(path, device, inode))?)
     }
 
     /// The same of a copy of a file, or of a file that the kernel keeps in memory, such as the vdso. `name`
@@ -217,6 +224,27 @@ impl Elf {
     /// It is not linked yet, as object files and kernel modules are.
     pub fn is_relocatable(&self) -> bool {
         self.kind == elf::ET_REL
+    }
+
+    /// The CRC-32 (of ISO 3309, as in zip files) of the whole file, if that can be read and is not larger than debug files are.
+    pub(crate) fn crc(&self) -> Option<u32> {
+        const MAX_FILE: u64 = 1 << 30;
+        let table: [u32; 256] = std::array::from_fn(|index| {
+            (0..8).fold(index as u32, |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 })
+        });
+        let mut file = self.image.stream(MAX_FILE, "debug file").ok()?;
+        let mut buffer = vec![0; 64 << 10];
+        let mut crc = !0u32;
+        loop {
+            match file.read(&mut buffer).ok()? {
+                0 => return Some(!crc),
+                got => {
+                    for &byte in &buffer[..got] {
+                        crc = crc >> 8 ^ table[usize::from(crc as u8 ^ byte)];
+                    }
+                }
+            }
+        }
     }
 
     /// It has the full symbol table, `.symtab`.

@@ -41,6 +41,8 @@ pub enum Problem {
     },
     /// A value in it that makes no sense.
     Malformed(&'static str),
+    /// The file is none to read: what it is, or whose.
+    Refused(String),
 }
 
 impl Error {
@@ -58,10 +60,11 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Error { file, offset, structure, problem } = self;
-        if let Problem::Io(kind) = problem {
-            return write!(f, "{file}: {kind} (reading the {structure})");
+        match problem {
+            Problem::Io(kind) => write!(f, "{file}: {kind} (reading the {structure})"),
+            Problem::Refused(_) => write!(f, "{file}: {problem}"),
+            _ => write!(f, "{file}: {structure} at {offset:#x}: {problem}"),
         }
-        write!(f, "{file}: {structure} at {offset:#x}: {problem}")
     }
 }
 
@@ -72,6 +75,7 @@ impl fmt::Display for Problem {
             Problem::Truncated { need, have } => write!(f, "needs {need} bytes, the file has {have} there"),
             Problem::TooLarge { size, limit } => write!(f, "{size} is more than the limit of {limit}"),
             Problem::Malformed(what) => f.write_str(what),
+            Problem::Refused(why) => f.write_str(why),
         }
     }
 }

@@ -2,7 +2,8 @@
 //! memory. Every read is checked against the length and against a limit before memory is taken for it.
 
 use crate::error::{Error, Problem};
-use std::fs::{self, File};
+use perfuse_files::Owners;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -23,22 +24,27 @@ enum Source {
 }
 
 impl Image {
-    /// Opens a regular file. Anything else (a pipe would block, a device would do who knows what) is
-    /// refused: paths come out of recorded files.
+    /// Opens a regular file. Anything else is refused: paths come out of recorded files.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        Self::opened(path, perfuse_files::open(path))
+    }
+
+    /// The same, if it belongs to somebody who may be believed.
+    pub(crate) fn open_of(path: &Path, owners: Owners) -> Result<Self, Error> {
+        Self::opened(path, perfuse_files::open_of(path, owners))
+    }
+
+    /// A file that was opened by this name.
+    pub(crate) fn opened(path: &Path, file: Result<File, perfuse_files::Error>) -> Result<Self, Error> {
         let name: Arc<str> = path.to_string_lossy().into();
-        let failed = |error: io::Error| Error {
-            file: name.clone(),
-            offset: 0,
-            structure: "file",
-            problem: Problem::Io(error.kind()),
-        };
-        if !fs::metadata(path).map_err(failed)?.is_file() {
-            let problem = Problem::Malformed("not a regular file");
-            return Err(Error { file: name, offset: 0, structure: "file", problem });
-        }
-        let file = File::open(path).map_err(failed)?;
-        let len = file.metadata().map_err(failed)?.len();
+        let failed = |problem| Error { file: name.clone(), offset: 0, structure: "file", problem };
+        let file = file.map_err(|error| {
+            failed(match error {
+                perfuse_files::Error::Io(error) => Problem::Io(error.kind()),
+                why => Problem::Refused(why.to_string()),
+            })
+        })?;
+        let len = file.metadata().map_err(|error| failed(Problem::Io(error.kind())))?.len();
         Ok(Image { name, len, source: Source::File(file) })
     }
 
@@ -100,9 +106,13 @@ impl Image {
         Ok(())
     }
 
-    /// Everything in order, for what is read as a stream.
-    pub(crate) fn stream(&self) -> Stream<'_> {
-        Stream { image: self, at: 0 }
+    /// Everything in order, for what is read as a stream, if it is no more than `limit`: a file can be larger than the
+    /// disk it is on.
+    pub(crate) fn stream(&self, limit: u64, structure: &'static str) -> Result<Stream<'_>, Error> {
+        match self.len {
+            size if size > limit => Err(self.error(0, structure, Problem::TooLarge { size, limit })),
+            _ => Ok(Stream { image: self, at: 0, end: limit }),
+        }
     }
 }
 
@@ -110,10 +120,14 @@ impl Image {
 pub(crate) struct Stream<'a> {
     image: &'a Image,
     at: u64,
+    end: u64,
 }
 
 impl Read for Stream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // A file that grows meanwhile ends where it may.
+        let most = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buffer.len());
+        let buffer = &mut buffer[..most];
         let got = match &self.image.source {
             Source::File(file) => file.read_at(buffer, self.at)?,
             Source::Bytes(bytes) => {
@@ -195,7 +209,7 @@ mod tests {
     #[test]
     fn only_regular_files_are_opened() {
         let error = Image::open(Path::new("/dev/null")).expect_err("a device");
-        assert_eq!(error.problem, Problem::Malformed("not a regular file"));
+        assert_eq!(error.to_string(), "/dev/null: it is a character device, and only regular files are read");
         assert!(Image::open(Path::new("/nonexistent/x")).expect_err("no file").is_not_found());
     }
 }

@@ -2,17 +2,20 @@
 //! (BPF programs and trampolines among them) apart. Sizes are not in it: a symbol ends where the next one
 //! of its part begins.
 
-use crate::error::{Error, Problem};
+use crate::error::Problem;
 use crate::image::{Image, for_each_line};
 use crate::missing::Missing;
 use crate::table::{Binding, Found, Kind, Symbol, SymbolId, SymbolTable, TableBuilder};
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
 /// Longer lines are cut.
 const MAX_LINE: usize = 4096;
+/// Larger lists are not read: a file can be larger than the disk it is on.
+const MAX_FILE: u64 = 256 << 20;
+const LIST: &str = "list of kernel symbols";
 /// How many modules are told apart.
 const MAX_MODULES: usize = 1 << 16;
 
@@ -61,24 +64,13 @@ impl KernelSymbols {
 
     /// Those of a kallsyms file, and of the modules file that belongs to it.
     pub fn open(kallsyms: &Path, modules: Option<&Path>) -> Result<Self, Missing> {
-        let failed = |path: &Path, error: io::Error| {
-            let file = path.to_string_lossy().into();
-            let problem = Problem::Io(error.kind());
-            Missing::from_error(path, Error { file, offset: 0, structure: "list of kernel symbols", problem })
-        };
         // A kernel without modules has no such file.
-        let modules = modules.and_then(|path| File::open(path).ok());
-        let modules = modules.map_or(Ok(Vec::new()), read_modules);
-        let file = File::open(kallsyms).map_err(|error| failed(kallsyms, error))?;
-        Self::read(file, &modules.unwrap_or_default()).map_err(|error| failed(kallsyms, error))?.ok_or_else(
-            || {
-                let setting = fs::read_to_string("/proc/sys/kernel/kptr_restrict");
-                Missing::KernelHidden {
-                    path: kallsyms.to_owned(),
-                    kptr_restrict: setting.ok().and_then(|text| text.trim().parse().ok()),
-                }
-            },
-        )
+        let modules = modules.and_then(|path| perfuse_files::open(path).ok());
+        let modules = modules.map_or(Ok(Vec::new()), |file| read_modules(file.take(MAX_FILE)));
+        read_list(kallsyms, &modules.unwrap_or_default(), || {
+            let setting = fs::read_to_string("/proc/sys/kernel/kptr_restrict");
+            setting.ok().and_then(|text| text.trim().parse().ok())
+        })
     }
 
     /// From text in the form of kallsyms; `None` if all addresses are zero, which is how the kernel hides
@@ -259,16 +251,24 @@ fn entry(line: &[u8]) -> Option<Entry<'_>> {
     Some(Entry { address, binding, kind, name, module })
 }
 
-/// A kallsyms file kept with a build-id: it is read like any other, but has to be a regular file.
+/// A kallsyms file kept with a build-id.
 pub(crate) fn open_copy(path: &Path) -> Result<KernelSymbols, Missing> {
-    let image = Image::open(path).map_err(|error| Missing::from_error(path, error))?;
-    match KernelSymbols::read(image.stream(), &[]) {
+    read_list(path, &[], || None)
+}
+
+/// Reads a list of symbols; `kptr_restrict` tells why it may have no addresses.
+fn read_list(
+    path: &Path,
+    modules: &[LoadedModule],
+    kptr_restrict: impl FnOnce() -> Option<i32>,
+) -> Result<KernelSymbols, Missing> {
+    let failed = |error| Missing::from_error(path, error);
+    let image = Image::open(path).map_err(failed)?;
+    let text = image.stream(MAX_FILE, LIST).map_err(failed)?;
+    match KernelSymbols::read(text, modules) {
         Ok(Some(symbols)) => Ok(symbols),
-        Ok(None) => Err(Missing::KernelHidden { path: path.to_owned(), kptr_restrict: None }),
-        Err(error) => {
-            let problem = Problem::Io(error.kind());
-            Err(Missing::from_error(path, image.error(0, "list of kernel symbols", problem)))
-        }
+        Ok(None) => Err(Missing::KernelHidden { path: path.to_owned(), kptr_restrict: kptr_restrict() }),
+        Err(error) => Err(failed(image.error(0, LIST, Problem::Io(error.kind())))),
     }
 }
 

@@ -11,8 +11,10 @@ use crate::kernel::{self, KernelSymbols};
 use crate::load;
 use crate::missing::Missing;
 use crate::table::{Found, Symbol, SymbolId, SymbolTable};
+use perfuse_files::Owners;
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -113,16 +115,18 @@ impl Symbolizer {
     }
 
     /// Takes in a jitdump that a process maps: its code is found in all anonymous memory of the process,
-    /// before what a perf map says.
+    /// before what a perf map says. The file has to belong to root, to the user who reads it, or to the user whose
+    /// process runs ([`Options::any_owner`]); so has a perf map.
     pub fn add_jitdump(&self, pid: u32, path: &Path) -> Result<JitDumpAdded, Missing> {
         let options = &self.shared.options;
+        let owners = owners_of(options, pid);
         let mut places = vec![options.under_root(path)];
         if options.live {
             places.push(load::in_root_of(pid, path));
         }
         let mut why = None;
         for place in places {
-            match JitDump::open(&place) {
+            match JitDump::open_of(&place, owners) {
                 Ok(dump) => {
                     let header = *dump.header();
                     let (map, damage) = dump.code_map();
@@ -230,9 +234,10 @@ impl JitCode {
     fn perf_map(&self) -> Result<&CodeMap, &Missing> {
         let read = || {
             let places = perf_map_places(&self.shared.options, self.pid);
+            let owners = owners_of(&self.shared.options, self.pid);
             let mut why = None;
             for place in &places {
-                match perf_map::read(place) {
+                match perf_map::read(place, owners) {
                     Ok(map) => return Ok(map),
                     Err(error) if error.is_not_found() => {}
                     Err(error) => why = Some(Missing::from_error(place, error)),
@@ -258,6 +263,16 @@ fn perf_map_places(options: &Options, pid: u32) -> Vec<PathBuf> {
     }
     places.push(options.under_root(&map(pid)));
     places
+}
+
+/// Whose files are believed about the code that a process made.
+fn owners_of(options: &Options, pid: u32) -> Owners {
+    let process = fs::metadata(format!("/proc/{pid}")).ok().filter(|_| options.live);
+    match process {
+        _ if options.any_owner => Owners::Any,
+        Some(process) => Owners::Trusted { also: Some(process.uid()) },
+        None => Owners::Trusted { also: None },
+    }
 }
 
 /// What a running process takes for its own number.

@@ -345,6 +345,46 @@ fn a_jitdump_of_a_process() {
     assert!(matches!(missing, Err(Missing::NoFile { .. })));
 }
 
+/// What is in `/tmp` may be anybody's and anything. Only what may be believed is read, and nothing is waited for.
+#[test]
+fn what_strangers_leave_for_a_process() {
+    let scratch = Scratch::new("strangers");
+    let find = |pid: u32, any_owner: bool| {
+        let mut options = scratch.options();
+        options.symfs = Some(scratch.0.clone());
+        options.any_owner = any_owner;
+        let dso = Symbolizer::new(options).dso(&DsoKey::of_map(b"//anon", pid));
+        let found = dso.find(Place::Address(0x7010)).map(|found| found.symbol.name().into_owned());
+        found.ok_or_else(|| dso.missing().expect("a reason").to_string())
+    };
+    let own = scratch.file("tmp/perf-4000000001.map", b"7000 20 compiled\n");
+    assert_eq!(find(4_000_000_001, false), Ok("compiled".to_owned()));
+
+    let fifo = scratch.0.join("tmp/perf-4000000002.map");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let why = find(4_000_000_002, false).expect_err("a FIFO");
+    assert!(why.ends_with("it is a FIFO, and only regular files are read"), "{why}");
+
+    let sparse = scratch.file("tmp/perf-4000000003.map", b"");
+    fs::File::options().write(true).open(&sparse).and_then(|file| file.set_len(1 << 40)).expect("sparse");
+    let why = find(4_000_000_003, false).expect_err("more than any disk has");
+    assert!(why.contains("is more than the limit"), "{why}");
+
+    if std::os::unix::fs::chown(&own, Some(65534), None).is_ok() {
+        let why = find(4_000_000_001, false).expect_err("another's");
+        assert!(why.contains("it belongs to user 65534, and only files of root"), "{why}");
+        assert_eq!(find(4_000_000_001, true), Ok("compiled".to_owned()));
+        let mut made = MadeDump::new(false);
+        made.load(10, 0x7000, 0, "compiled", &[0; 64]);
+        let dump = scratch.file("jit-1.dump", &made.bytes);
+        std::os::unix::fs::chown(&dump, Some(65534), None).expect("as before");
+        let symbolizer = Symbolizer::new(scratch.options());
+        let why = symbolizer.add_jitdump(4_000_000_000, &dump).expect_err("another's").to_string();
+        assert!(why.contains("it belongs to user 65534"), "{why}");
+    }
+}
+
 /// Everything that reads an ELF file, to see that it ends without a panic.
 fn read_all(bytes: Vec<u8>) {
     let Ok(elf) = Elf::from_bytes("damaged", bytes) else { return };

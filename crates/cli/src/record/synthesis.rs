@@ -156,8 +156,7 @@ impl<R: Receiver> Synthesis<'_, R> {
         *known.entry((map.major, map.minor, map.inode)).or_insert_with(|| {
             let path = [format!("/proc/{pid}/root").as_bytes(), map.name].concat();
             let path = Path::new(OsStr::from_bytes(&path));
-            let same = fs::metadata(path).is_ok_and(|file| file.is_file() && file.ino() == map.inode);
-            let elf = Elf::open(path).ok().filter(|_| same)?;
+            let elf = Elf::open_mapped(path, (map.major, map.minor), map.inode).ok()?;
             BuildId::new(elf.build_id().ok()??.as_bytes())
         })
     }

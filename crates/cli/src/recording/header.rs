@@ -8,7 +8,11 @@ use perfuse_data::feature::{
     BpfFunction, BpfProgram, Btf, Capability, CpuTopology, Feature, FeatureId, MemNode, Section,
 };
 use perfuse_data::{Event, Form};
+use std::ffi::OsStr;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Whether the header is shown.
@@ -36,8 +40,10 @@ impl Shown {
 fn is_old(input: &Input) -> bool {
     let mut magic = [0; 8];
     // A pipe is read once, and has no header of that time.
-    let file = std::fs::File::open(&input.input).ok().filter(|_| input.input.is_file());
-    let read = file.and_then(|mut file| file.read_exact(&mut magic).ok());
+    let file = Some(&input.input).filter(|input| input.is_file());
+    let read = file
+        .and_then(|input| std::fs::File::open(input).ok())
+        .and_then(|mut file| file.read_exact(&mut magic).ok());
     read.is_some() && [b"PERFFILE", b"ELIFFREP"].contains(&&magic)
 }
 
@@ -374,5 +380,25 @@ fn clock_name(id: u32) -> &'static str {
 pub(crate) fn local_time(since: Duration) -> jiff::Zoned {
     let moment = i64::try_from(since.as_secs()).ok();
     let moment = moment.and_then(|seconds| jiff::Timestamp::new(seconds, since.subsec_nanos() as i32).ok());
-    moment.unwrap_or_default().to_zoned(jiff::tz::TimeZone::system())
+    moment.unwrap_or_default().to_zoned(zone())
+}
+
+/// The time zone of whoever reads this. `TZ` may name a file, which has to be one that can be read to its end.
+fn zone() -> jiff::tz::TimeZone {
+    static ZONE: OnceLock<jiff::tz::TimeZone> = OnceLock::new();
+    const MAX_FILE: u64 = 1 << 20;
+    let is_zone = |named: &OsStr| {
+        let named = named.as_bytes();
+        let path = Path::new(OsStr::from_bytes(named.strip_prefix(b":").unwrap_or(named)));
+        match perfuse_files::open(path).map(|file| file.metadata()) {
+            Ok(Ok(metadata)) => metadata.len() <= MAX_FILE,
+            Err(perfuse_files::Error::Io(_)) => true, // no file: the name of a zone, or a rule
+            _ => false,
+        }
+    };
+    let find = || match std::env::var_os("TZ") {
+        Some(named) if !is_zone(&named) => jiff::tz::TimeZone::UTC,
+        _ => jiff::tz::TimeZone::system(),
+    };
+    ZONE.get_or_init(find).clone()
 }

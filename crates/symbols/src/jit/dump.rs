@@ -5,6 +5,7 @@
 use super::{CodeMap, CodeMapBuilder};
 use crate::error::{Error, Problem};
 use crate::image::Image;
+use perfuse_files::Owners;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -138,6 +139,11 @@ impl JitDump {
     /// Opens a file and reads its header.
     pub fn open(path: &Path) -> Result<Self, Error> {
         Self::new(Image::open(path)?)
+    }
+
+    /// The same, if the file belongs to root, to the user who reads it, or to one of `owners`.
+    pub fn open_of(path: &Path, owners: Owners) -> Result<Self, Error> {
+        Self::new(Image::open_of(path, owners)?)
     }
 
     /// The same of a copy of a file; `name` stands in for the path in errors.

@@ -4,17 +4,22 @@
 use super::{CodeMap, CodeMapBuilder};
 use crate::error::{Error, Problem};
 use crate::image::{Image, for_each_line};
+use perfuse_files::Owners;
 use std::path::Path;
 
 /// Longer lines are cut.
 const MAX_LINE: usize = 64 << 10;
 
-/// Reads a perf map. Lines that say nothing are passed over; the last one may be half written.
-pub(crate) fn read(path: &Path) -> Result<CodeMap, Error> {
-    let image = Image::open(path)?;
+/// Larger files are not read.
+const MAX_FILE: u64 = 256 << 20;
+
+/// Reads a perf map that belongs to one of these users. Lines that say nothing are passed over;
+/// the last one may be half written.
+pub(crate) fn read(path: &Path, owners: Owners) -> Result<CodeMap, Error> {
+    let image = Image::open_of(path, owners)?;
     let mut builder = CodeMapBuilder::default();
     let mut full = false;
-    let read = for_each_line(image.stream(), MAX_LINE, |line| {
+    let read = for_each_line(image.stream(MAX_FILE, "perf map")?, MAX_LINE, |line| {
         if let Some((start, size, name)) = entry(line) {
             full |= builder.push(start, size, 0, name).is_err();
         }
