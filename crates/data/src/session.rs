@@ -11,6 +11,7 @@ mod objects;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tree;
 
 pub use maps::{Map, Maps};
 pub use objects::{Object, ObjectId, ObjectKind};
@@ -22,11 +23,14 @@ use perfuse_abi::record::{
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use tree::Held;
 
 /// So many ended processes are remembered: their last samples may come after their end.
 const ENDED: usize = 4096;
-/// More processes, threads, cgroups and BPF programs than this are not told apart.
-const MOST: usize = 1 << 20;
+/// More processes, threads, names, cgroups and BPF programs than this are not told apart.
+const MOST: usize = 1 << 19;
+/// Of names of threads and of cgroups, each, no more than so many bytes are kept.
+const MOST_TEXT: usize = 32 << 20;
 
 /// The name of a thread, as a number: [`Session::comm`] has the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +49,7 @@ pub struct Thread {
     /// Whether it ended.
     pub ended: bool,
     /// Its namespaces by [`Namespace`](perfuse_abi::record::Namespace), if they were told.
-    pub namespaces: Vec<NamespaceLink>,
+    pub namespaces: Arc<[NamespaceLink]>,
 }
 
 /// Whose address it is.
@@ -131,8 +135,12 @@ pub struct Session {
     kernel: Arc<Maps>,
     guest_kernel: Arc<Maps>,
     nothing: Arc<Maps>,
+    /// How many mappings there are in all maps.
+    held: Held,
     objects: Objects,
     comms: Vec<Box<[u8]>>,
+    /// Bytes of names of threads, and of cgroups.
+    text_bytes: [usize; 2],
     comm_ids: HashMap<Box<[u8]>, CommId>,
     cgroups: HashMap<u64, Box<[u8]>>,
     bpf: HashMap<u32, BpfProgram>,
@@ -142,14 +150,17 @@ pub struct Session {
 
 impl Default for Session {
     fn default() -> Self {
+        let held = Held::default();
         let mut session = Session {
             threads: HashMap::new(),
             maps: HashMap::new(),
-            kernel: Arc::default(),
-            guest_kernel: Arc::default(),
+            kernel: Arc::new(Maps::new(held.clone())),
+            guest_kernel: Arc::new(Maps::new(held.clone())),
             nothing: Arc::default(),
+            held,
             objects: Objects::default(),
             comms: Vec::new(),
+            text_bytes: [0; 2],
             comm_ids: HashMap::new(),
             cgroups: HashMap::new(),
             bpf: HashMap::new(),
@@ -157,7 +168,7 @@ impl Default for Session {
             text: KernelText::default(),
         };
         let comm = session.intern(b"swapper");
-        let idle = Thread { pid: 0, parent: None, comm, ended: false, namespaces: Vec::new() };
+        let idle = Thread { pid: 0, parent: None, comm, ended: false, namespaces: Arc::default() };
         session.threads.insert(0, idle);
         session
     }
@@ -180,7 +191,7 @@ impl Session {
             Record::Mmap2(mmap) => {
                 let range = (mmap.addr, mmap.len, mmap.pgoff);
                 let file = match mmap.file {
-                    MmapFile::BuildId(id) => (Some(id).filter(BuildId::is_plausible), 0),
+                    MmapFile::BuildId(id) => (Some(id), 0),
                     MmapFile::Inode { ino, .. } => (None, ino),
                 };
                 let rights = (mmap.prot, mmap.flags);
@@ -217,8 +228,11 @@ impl Session {
                 }
                 _ => {}
             },
-            Record::Cgroup(cgroup) if self.cgroups.len() < MOST => {
-                self.cgroups.insert(cgroup.id, cgroup.path.as_bytes().into());
+            Record::Cgroup(cgroup) => {
+                let path = cgroup.path.as_bytes();
+                if self.cgroups.len() < MOST && takes(&mut self.text_bytes[1], path) {
+                    self.cgroups.insert(cgroup.id, path.into());
+                }
             }
             Record::TextPoke(poke) => self.text.poke(poke),
             _ => {}
@@ -328,7 +342,7 @@ impl Session {
             return id;
         }
         let id = CommId(self.comms.len() as u32);
-        if self.comms.len() < MOST {
+        if self.comms.len() < MOST && takes(&mut self.text_bytes[0], name) {
             self.comms.push(name.into());
             self.comm_ids.insert(name.into(), id);
         }
@@ -349,7 +363,8 @@ impl Session {
                 Some(leader) => leader.comm,
                 None => self.intern(format!(":{}", tid.tid as i32).as_bytes()),
             };
-            let thread = Thread { pid: tid.pid, parent: None, comm, ended: false, namespaces: Vec::new() };
+            let thread =
+                Thread { pid: tid.pid, parent: None, comm, ended: false, namespaces: Arc::default() };
             self.threads.insert(tid.tid, thread);
         }
         let thread = self.threads.get_mut(&tid.tid)?;
@@ -361,7 +376,7 @@ impl Session {
         let parent = self.threads.get(&task.ptid).or_else(|| self.threads.get(&task.ppid));
         let (comm, namespaces) = match parent {
             Some(parent) => (Some(parent.comm), parent.namespaces.clone()),
-            None => (None, Vec::new()),
+            None => (None, Arc::default()),
         };
         // The number may have been another's, who ended without a word.
         self.threads.remove(&task.tid);
@@ -448,7 +463,8 @@ impl Session {
                     return;
                 }
                 self.thread_mut(tid);
-                self.maps.entry(tid.pid).or_default()
+                let held = &self.held;
+                self.maps.entry(tid.pid).or_insert_with(|| Arc::new(Maps::new(held.clone())))
             }
             Level::GuestUser | Level::Hypervisor => return,
         };
@@ -482,6 +498,13 @@ impl Session {
             });
         }
     }
+}
+
+/// Whether there is room for a text, of which the bytes are counted then.
+fn takes(bytes: &mut usize, text: &[u8]) -> bool {
+    let has_room = *bytes + text.len() <= MOST_TEXT;
+    *bytes += if has_room { text.len() } else { 0 };
+    has_room
 }
 
 /// Whether this is the name of a kernel's own mapping, in a host or a guest.

@@ -5,6 +5,7 @@ use super::{
     MmapFile, Namespaces, RawRecord, Read, RecordFormat, RecordType, Sample, SampleId, Task, TextPoke,
     Throttle, Tid,
 };
+use crate::ByteOrder;
 use crate::wire::{Codec, Counter, EncodeError, Layout, Reader, Short, Sink, Writer};
 
 /// The content of a record, by its type.
@@ -130,8 +131,12 @@ impl<'a> Record<'a> {
                 let has_build_id = misc.contains(Misc::MMAP_BUILD_ID);
                 let file =
                     if has_build_id { MmapFile::BuildId(BuildId::default()) } else { MmapFile::default() };
-                let mut mmap = Mmap2 { file, ..Mmap2::default() };
+                let (mut mmap, mut again) = (Mmap2 { file, ..Mmap2::default() }, c.clone());
                 mmap.layout(c)?;
+                if matches!(mmap.file, MmapFile::BuildId(id) if !id.is_plausible()) {
+                    mmap = Mmap2::default();
+                    mmap.layout(&mut again)?;
+                }
                 *self = Record::Mmap2(mmap);
             }
             RecordType::AUX => *self = Record::Aux(read(c)?),
@@ -277,7 +282,7 @@ impl<'a> Decoded<'a> {
     pub fn encode(&self, format: &RecordFormat, sink: &mut impl Sink) -> Result<(), EncodeError> {
         let len = self.encoded_len(format)?;
         let size = u16::try_from(len).map_err(|_| EncodeError::TooLong { size: len })?;
-        let mut header = Header { kind: self.record.kind(), misc: self.wire_misc(), size };
+        let mut header = Header { kind: self.record.kind(), misc: self.wire_misc(format.order), size };
         header.layout(&mut Writer::new(sink, format.order))?;
         self.encode_body(format, sink)
     }
@@ -292,12 +297,11 @@ impl<'a> Decoded<'a> {
     }
 
     #[inline]
-    fn wire_misc(&self) -> Misc {
+    fn wire_misc(&self, order: ByteOrder) -> Misc {
         match &self.record {
-            Record::Mmap2(mmap) => {
-                let build_id = matches!(mmap.file, MmapFile::BuildId(_));
-                if build_id { self.misc | Misc::MMAP_BUILD_ID } else { self.misc - Misc::MMAP_BUILD_ID }
-            }
+            Record::Mmap2(Mmap2 { file: MmapFile::BuildId(_), .. }) => self.misc | Misc::MMAP_BUILD_ID,
+            // A wrong bit stays where readers can see that it is wrong.
+            Record::Mmap2(mmap) if mmap.file.is_like_build_id(order) => self.misc - Misc::MMAP_BUILD_ID,
             _ => self.misc,
         }
     }

@@ -1,6 +1,7 @@
 //! What tasks do: names, forks and exits, mappings, namespaces.
 
 use super::Tid;
+use crate::ByteOrder;
 use crate::event::named_numbers;
 use crate::wire::{Codec, Item, Layout, Seq, Text};
 use core::fmt;
@@ -126,7 +127,8 @@ impl<'a> Layout<'a> for Mmap2<'a> {
 
 /// What identifies a mapped file. On the wire
 /// [`Misc::MMAP_BUILD_ID`](super::Misc::MMAP_BUILD_ID) tells the two apart. Kernels up to 6.18 set that
-/// bit by mistake in some records that have an inode (rule H52).
+/// bit by mistake in some records that have an inode (rule H52): what [cannot be](BuildId::is_plausible) a build-id is
+/// read as an inode, and written as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MmapFile {
     /// By its place.
@@ -147,6 +149,23 @@ pub enum MmapFile {
 impl Default for MmapFile {
     fn default() -> Self {
         MmapFile::Inode { maj: 0, min: 0, ino: 0, ino_generation: 0 }
+    }
+}
+
+impl MmapFile {
+    /// Whether the bytes of a place could also be those of a build-id.
+    pub(super) fn is_like_build_id(&self, order: ByteOrder) -> bool {
+        let MmapFile::Inode { maj, min, ino, ino_generation } = *self else { return true };
+        let word =
+            |word: u32| if order == ByteOrder::Little { word.to_le_bytes() } else { word.to_be_bytes() };
+        let long =
+            |long: u64| if order == ByteOrder::Little { long.to_le_bytes() } else { long.to_be_bytes() };
+        let [size, reserved @ ..] = word(maj);
+        let mut bytes = [0; 20];
+        bytes[..4].copy_from_slice(&word(min));
+        bytes[4..12].copy_from_slice(&long(ino));
+        bytes[12..].copy_from_slice(&long(ino_generation));
+        BuildId { size, reserved, bytes }.is_plausible()
     }
 }
 
@@ -175,14 +194,20 @@ impl BuildId {
         self.bytes.get(..usize::from(self.size)).unwrap_or(&self.bytes)
     }
 
-    /// Whether this looks like a build-id. While one event asks for build-ids, kernels set
-    /// [`Misc::MMAP_BUILD_ID`](super::Misc::MMAP_BUILD_ID) also in the mappings of events that did not: those
+    /// Whether this can be a build-id. While one event asks for build-ids, kernels set
+    /// [`Misc::MMAP_BUILD_ID`](super::Misc::MMAP_BUILD_ID) also in the mappings of events that did not (rule H52): those
     /// have a device and an inode where the flag promises a build-id.
+    ///
+    /// The size is the low byte of the device's major number there, so a disk (8) or a loop device (7) may look like the
+    /// size of a short build-id. It is told by what follows: a minor number of 20 bits and an inode of 32, which of
+    /// random build-ids of 8 bytes one in 4096 has, and of 20 bytes none.
     pub fn is_plausible(&self) -> bool {
-        let rest = self.bytes.get(usize::from(self.size)..);
-        self.size > 0
-            && self.reserved == [0; 3]
-            && rest.is_some_and(|rest| rest.iter().all(|&byte| byte == 0))
+        let Some((id, rest)) = self.bytes.split_at_checked(self.size.into()) else { return false };
+        let [min0, min1, min2, min3, _, _, _, _, ino @ ..] = &self.bytes;
+        let is_inode =
+            u32::from_le_bytes([*min0, *min1, *min2, *min3]) >> 20 == 0 && ino.starts_with(&[0; 4]);
+        let is_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
+        !is_zero(id) && is_zero(rest) && self.reserved == [0; 3] && !is_inode
     }
 }
 

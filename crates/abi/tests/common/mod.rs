@@ -198,8 +198,11 @@ impl<'a> Source<'a> {
 
     fn mmap_file(&mut self) -> MmapFile {
         if self.bool() {
-            let len = self.below(21);
-            MmapFile::BuildId(BuildId::new(&self.pool.bytes[..len]).expect("20 bytes at most"))
+            // Readers take what is shorter, or begins as a place does, for none (rule H52).
+            let len = 4 + self.below(17);
+            let mut id = BuildId::new(&self.pool.bytes[..len]).expect("20 bytes at most");
+            id.bytes[3] |= 0x80;
+            MmapFile::BuildId(id)
         } else {
             MmapFile::Inode { maj: self.u32(), min: self.u32(), ino: self.u64(), ino_generation: self.u64() }
         }

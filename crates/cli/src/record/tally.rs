@@ -108,7 +108,7 @@ impl Tally {
         let (name, id) = match &decoded.record {
             Record::Mmap(map) => (map.filename, None),
             Record::Mmap2(map) => match &map.file {
-                MmapFile::BuildId(id) if (1..=20).contains(&id.size) => (map.filename, Some(id.as_bytes())),
+                MmapFile::BuildId(id) => (map.filename, Some(id.as_bytes())),
                 _ => (map.filename, None),
             },
             _ => return,

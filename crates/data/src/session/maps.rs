@@ -1,7 +1,7 @@
 //! The mappings of one address space, sorted, never overlapping.
 
 use super::ObjectId;
-use std::ops::Range;
+use super::tree::{Held, Tree};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,12 +43,16 @@ impl Map {
 /// More mappings than this are not kept in one address space.
 const MOST: usize = 1 << 18;
 
+/// More than this are not kept in all address spaces together; what a forked child has of its parent's counts once. They
+/// take about 120 bytes each.
+const MOST_IN_ALL: usize = 2 << 20;
+
 /// The mappings of a process, or of the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Maps {
-    list: Vec<Map>,
+    list: Tree,
     /// What the kernel told of its own making. It lies over the list, which is whole again when it is gone.
-    symbols: Vec<Map>,
+    symbols: Tree,
     before_exec: Option<BeforeExec>,
     jit_dump: Option<Map>,
     id: Id,
@@ -81,6 +85,11 @@ impl Clone for Id {
 }
 
 impl Maps {
+    /// Without any; they are counted there.
+    pub(super) fn new(held: Held) -> Self {
+        Maps { list: Tree::new(held.clone()), symbols: Tree::new(held), ..Maps::default() }
+    }
+
     /// Tells this state of these maps from all other states and other maps: what was found out about an
     /// address holds as long as the number is the same.
     #[inline]
@@ -106,15 +115,15 @@ impl Maps {
     /// The mapping at an address.
     #[inline]
     pub fn find(&self, address: u64) -> Option<Map> {
-        if let Some(symbol) = find(&self.symbols, address) {
+        if let Some(symbol) = self.symbols.find(address) {
             return Some(symbol);
         }
-        find(&self.list, address).or_else(|| self.before_exec.as_ref()?.maps.find(address))
+        self.list.find(address).or_else(|| self.before_exec.as_ref()?.maps.find(address))
     }
 
     /// All of them by address; those of what the kernel told of its own making, which lie over others, last.
     pub fn iter(&self) -> impl Iterator<Item = &Map> {
-        self.list.iter().chain(&self.symbols)
+        self.list.iter().chain(self.symbols.iter())
     }
 
     /// How many there are.
@@ -136,8 +145,9 @@ impl Maps {
             Some(before) => before.is_last |= is_vdso,
             None => {}
         }
-        let is_new = put(&mut self.list, Some(new), new.start..new.end);
-        let is_over = put(&mut self.symbols, None, new.start..new.end);
+        let most = self.most();
+        let is_new = self.list.put(Some(new), new.start..new.end, most);
+        let is_over = self.symbols.put(None, new.start..new.end, most);
         if is_new || is_over {
             self.id = Id::default();
         }
@@ -145,17 +155,22 @@ impl Maps {
 
     /// Adds code that the kernel made, over what is mapped there.
     pub(super) fn insert_symbol(&mut self, new: Map) {
-        if put(&mut self.symbols, Some(new), new.start..new.end) {
+        if self.symbols.put(Some(new), new.start..new.end, self.most()) {
             self.id = Id::default();
         }
     }
 
     /// Takes the code that the kernel made away that begins at an address.
     pub(super) fn remove_symbol(&mut self, start: u64) {
-        if let Ok(index) = self.symbols.binary_search_by_key(&start, |map| map.start) {
-            self.symbols.remove(index);
+        if let Some(symbol) = self.symbols.find(start).filter(|symbol| symbol.start == start) {
+            self.symbols.put(None, symbol.start..symbol.end, usize::MAX);
             self.id = Id::default();
         }
+    }
+
+    /// How many each list may have now.
+    fn most(&self) -> usize {
+        if self.list.held().count() < MOST_IN_ALL { MOST } else { 0 }
     }
 
     /// The maps of a process that called exec: what was there is looked at where nothing new is, until the new
@@ -166,37 +181,7 @@ impl Maps {
             Some(_) => Arc::new(Maps { before_exec: None, ..Maps::clone(&old) }),
             None => old,
         };
-        Maps { before_exec: Some(BeforeExec { maps, is_last: false }), ..Maps::default() }
+        let new = Maps::new(maps.list.held().clone());
+        Maps { before_exec: Some(BeforeExec { maps, is_last: false }), ..new }
     }
-}
-
-#[inline]
-fn find(list: &[Map], address: u64) -> Option<Map> {
-    let index = list.partition_point(|map| map.start <= address).checked_sub(1)?;
-    Some(list[index]).filter(|map| address < map.end)
-}
-
-/// Puts a mapping, or none, into a range of a list; of those that lie there only in part, the rest stays.
-/// Says whether anything changed.
-fn put(list: &mut Vec<Map>, new: Option<Map>, range: Range<u64>) -> bool {
-    let first = list.partition_point(|map| map.end <= range.start);
-    let after = first + list[first..].partition_point(|map| map.start < range.end);
-    let is_told_again = first + 1 == after && new == Some(list[first]);
-    if is_told_again || first == after && new.is_none() {
-        return false;
-    }
-    let mut pieces = Vec::with_capacity(3);
-    if let Some(before) = list[first..after].first().filter(|map| map.start < range.start) {
-        pieces.push(Map { end: range.start, ..*before });
-    }
-    pieces.extend(new);
-    if let Some(behind) = list[first..after].last().filter(|map| map.end > range.end) {
-        let pgoff = behind.pgoff.wrapping_add(range.end - behind.start);
-        pieces.push(Map { start: range.end, pgoff, ..*behind });
-    }
-    if list.len() + pieces.len() - (after - first) > MOST {
-        return false;
-    }
-    list.splice(first..after, pieces);
-    true
 }

@@ -2,6 +2,7 @@
 
 use perfuse_abi::record::BuildId;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The number of an [`Object`] within its session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,7 +35,7 @@ pub enum ObjectKind {
 #[non_exhaustive]
 pub struct Object {
     /// Its path, or what the kernel shows in place of one.
-    pub name: Box<[u8]>,
+    pub name: Arc<[u8]>,
     /// What it is.
     pub kind: ObjectKind,
     /// Its build-id, if the recording has it.
@@ -42,30 +43,41 @@ pub struct Object {
 }
 
 impl Object {
-    /// What is told of the kernel, if this is it.
+    /// What is told of the kernel.
     fn set_kernel(&mut self, name: &[u8], id: BuildId) {
-        if matches!(self.kind, ObjectKind::Kernel { .. }) && self.name.starts_with(b"[kernel") {
-            self.build_id = self.build_id.or(Some(id));
-            if !name.starts_with(b"[") {
-                self.name = name.into();
-            }
+        self.build_id = self.build_id.or(Some(id));
+        if !name.starts_with(b"[") {
+            self.name = name.into();
         }
     }
 }
 
-/// More objects than this are not told apart.
+/// More objects than this are not told apart, and of their names no more than so many bytes.
 const MOST: usize = 1 << 20;
+const MOST_BYTES: usize = 64 << 20;
 
 /// What makes an object another one: name, kind, and the build-id that its mapping told.
-type Identity = (Box<[u8]>, ObjectKind, Option<[u8; 20]>);
+type Identity = (Arc<[u8]>, ObjectKind, Option<[u8; 20]>);
 
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     list: Vec<Object>,
     ids: HashMap<Identity, ObjectId>,
-    build_ids: HashMap<Box<[u8]>, BuildId>,
+    names: HashMap<Arc<[u8]>, Named>,
+    /// Bytes of names.
+    bytes: usize,
+    /// Those that are the kernel, and have no file's name yet.
+    kernels: Vec<ObjectId>,
     /// The file and the build-id of the kernel.
-    kernel: Option<(Box<[u8]>, BuildId)>,
+    kernel: Option<(Arc<[u8]>, BuildId)>,
+}
+
+/// What there is of a name.
+#[derive(Debug, Default)]
+struct Named {
+    build_id: Option<BuildId>,
+    /// The objects that have no build-id yet.
+    without: Vec<ObjectId>,
 }
 
 impl Objects {
@@ -75,22 +87,51 @@ impl Objects {
         kind: ObjectKind,
         build_id: Option<BuildId>,
     ) -> Option<ObjectId> {
-        let key = (name.into(), kind, build_id.map(|id| id.bytes));
+        let name = self.name(name)?;
+        let key = (name.clone(), kind, build_id.map(|id| id.bytes));
         if let Some(&id) = self.ids.get(&key) {
             return Some(id);
         }
-        if self.list.len() >= MOST {
+        let symbol_bytes = match &key.1 {
+            ObjectKind::Kernel { symbol, .. } => symbol.len(),
+            _ => 0,
+        };
+        if self.list.len() >= MOST || self.bytes + symbol_bytes > MOST_BYTES {
             return None;
         }
+        self.bytes += symbol_bytes;
         let id = ObjectId(self.list.len() as u32);
-        let build_id = build_id.or_else(|| self.build_ids.get(name).copied());
-        let mut object = Object { name: name.into(), kind: key.1.clone(), build_id };
-        if let Some((name, id)) = &self.kernel {
-            object.set_kernel(name, *id);
+        let named = self.names.entry(name.clone()).or_default();
+        let build_id = build_id.or(named.build_id);
+        let mut object = Object { name, kind: key.1.clone(), build_id };
+        if matches!(object.kind, ObjectKind::Kernel { .. }) && object.name.starts_with(b"[kernel") {
+            if let Some((name, id)) = &self.kernel {
+                object.set_kernel(name, *id);
+            }
+            if object.name.starts_with(b"[") {
+                self.kernels.push(id);
+            }
+        }
+        if object.build_id.is_none() {
+            named.without.push(id);
         }
         self.list.push(object);
         self.ids.insert(key, id);
         Some(id)
+    }
+
+    /// A name, kept once.
+    fn name(&mut self, name: &[u8]) -> Option<Arc<[u8]>> {
+        if let Some((known, _)) = self.names.get_key_value(name) {
+            return Some(known.clone());
+        }
+        if self.names.len() >= MOST || self.bytes + name.len() > MOST_BYTES {
+            return None;
+        }
+        self.bytes += name.len();
+        let name: Arc<[u8]> = name.into();
+        self.names.insert(name.clone(), Named::default());
+        Some(name)
     }
 
     pub(super) fn get(&self, id: ObjectId) -> &Object {
@@ -102,16 +143,25 @@ impl Objects {
     }
 
     pub(super) fn set_kernel(&mut self, name: &[u8], id: BuildId) {
-        self.list.iter_mut().for_each(|object| object.set_kernel(name, id));
-        self.kernel = Some((name.into(), id));
+        let is_file = !name.starts_with(b"[");
+        // All have a build-id after the first time, and a file's name after the first file.
+        if is_file || self.kernel.is_none() {
+            for object in &self.kernels {
+                self.list[object.0 as usize].set_kernel(name, id);
+            }
+        }
+        if is_file {
+            self.kernels.clear();
+        }
+        self.kernel = self.name(name).map(|name| (name, id));
     }
 
     pub(super) fn set_build_id(&mut self, name: &[u8], id: BuildId) {
-        if self.build_ids.len() >= MOST {
-            return;
-        }
-        self.build_ids.insert(name.into(), id);
-        for object in self.list.iter_mut().filter(|object| &*object.name == name) {
+        let Some(name) = self.name(name) else { return };
+        let named = self.names.entry(name).or_default();
+        named.build_id = Some(id);
+        for object in named.without.drain(..) {
+            let object = &mut self.list[object.0 as usize];
             object.build_id = object.build_id.or(Some(id));
         }
     }

@@ -2,8 +2,7 @@
 
 use super::{Level, Session};
 use perfuse_abi::record::{
-    BuildId, Comm, CpuMode, Decoded, Ksymbol, KsymbolFlags, Misc, Mmap, Mmap2, MmapFile, Record, Task,
-    TextPoke, Tid,
+    Comm, CpuMode, Decoded, Ksymbol, KsymbolFlags, Misc, Mmap, Mmap2, Record, Task, TextPoke, Tid,
 };
 use perfuse_abi::wire::Text;
 
@@ -359,23 +358,27 @@ fn what_has_no_maps_has_a_name() {
     }
 }
 
+/// Each address space costs what it changes, and what cannot be told apart any more is bounded.
 #[test]
-fn an_inode_in_place_of_a_build_id_is_none() {
+fn forked_maps_are_shared_up_to_what_a_child_changes() {
     let mut session = Session::new();
-    let real = BuildId::new(&[7; 20]).unwrap();
-    // Devices 254:0 and 8:1, inodes and generations.
-    let other = |major: u8, minor: u8| {
-        let mut bytes = [0; 20];
-        (bytes[0], bytes[4], bytes[12]) = (minor, 0x73, 9);
-        BuildId { size: major, reserved: [0; 3], bytes }
-    };
-    let ids = [(real, true), (other(254, 0), false), (other(8, 1), false), (BuildId::default(), false)];
-    for (number, (id, is_one)) in (0..).zip(ids) {
-        let (tid, addr) = (Tid { pid: 5, tid: 5 }, 0x1000 * (number + 1));
-        let (filename, file) = (Text::new(b"/bin/x"), MmapFile::BuildId(id));
-        let mmap = Mmap2 { tid, addr, len: 0x1000, filename, file, ..Mmap2::default() };
-        tell(&mut session, Misc::empty().with_cpu_mode(CpuMode::USER), Record::Mmap2(mmap));
-        let found = session.resolve(5, 5, Level::User, addr).expect("it is mapped");
-        assert_eq!(session.object(found.map.object).build_id.is_some(), is_one, "{id:?}");
+    for number in 0..10_000 {
+        map(&mut session, 1, number * 0x2000, 0x1000, 0, "/lib/x.so");
     }
+    for child in 2..5_000 {
+        fork(&mut session, (1, 1), (child, child));
+        map(&mut session, child, 0x5000_0000 + u64::from(child), 1, 0, "/lib/y.so");
+    }
+    assert_eq!(session.maps_of(4_999, 4_999).len(), 10_001);
+    assert_eq!(at(&session, 4_999, 4_999, 0x5000_0000 + 4_999), some("/lib/y.so", 0));
+    assert_eq!(at(&session, 4_998, 4_998, 0x5000_0000 + 4_999), None);
+    let held = session.held.count();
+    assert!(held < 10_000 + 5_000 * 60, "{held}");
+    // Another program, and nothing is left of the old maps once it maps something.
+    for pid in 1..5_000 {
+        comm(&mut session, pid, pid, "new", Misc::COMM_EXEC);
+        map(&mut session, pid, 0x1000, 0x1000, 0, "[vdso]");
+        map(&mut session, pid, 0x9000, 0x1000, 0, "/bin/new");
+    }
+    assert!(session.held.count() <= 5_000 * 2, "{}", session.held.count());
 }
