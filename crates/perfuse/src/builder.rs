@@ -302,11 +302,17 @@ impl Builder {
 
     /// Opens the event, as a member of the group that `leader` leads if one is given.
     pub(crate) fn open_in(&self, leader: Option<&Handle>) -> Result<Counter> {
-        self.open_like(leader, None)
+        self.open_like(leader, None, &mut None)
     }
 
-    /// [`open_in`](Self::open_in), where `earlier` was refused before, perhaps for the same reason.
-    pub(crate) fn open_like(&self, leader: Option<&Handle>, earlier: Option<&Error>) -> Result<Counter> {
+    /// [`open_in`](Self::open_in), where `earlier` was refused before, perhaps for the same reason, and
+    /// `accepted` is what became of the event on the target before, and what now becomes of it.
+    pub(crate) fn open_like(
+        &self,
+        leader: Option<&Handle>,
+        earlier: Option<&Error>,
+        accepted: &mut Option<Accepted>,
+    ) -> Result<Counter> {
         let (mut wanted, mut required) = self.attrs();
         let (pid, cpu, flags) = self.target.arguments();
         // On whole cpus nothing is inherited.
@@ -319,13 +325,32 @@ impl Builder {
             required.flags.remove(AttrFlags::INHERIT);
         }
         let opening = Opening { builder: self, leader, earlier };
-        let (fd, attr, mut given_up) = opening.adapt(wanted, required)?;
-        if breaks_forks {
-            given_up.push(GivenUp { what: "inherit".to_owned(), why: GivenUpWhy::BreaksForks });
-        }
-        let subject = Subject::with_flags(attr, pid, cpu, flags);
-        Ok(Counter::from_handle(Handle::new(self.kernel.clone(), fd, subject), self.event.clone(), given_up))
+        // Of thousands of threads, each is asked once.
+        let again = accepted.as_ref().filter(|accepted| accepted.asked == (wanted, required));
+        let again = again.and_then(|accepted| opening.attempt(&accepted.attr).ok());
+        let (fd, accepted) = match (again, accepted) {
+            (Some(fd), Some(accepted)) => (fd, &*accepted),
+            (_, accepted) => {
+                let (fd, attr, mut given_up) = opening.adapt(wanted, required)?;
+                if breaks_forks {
+                    given_up.push(GivenUp { what: "inherit".to_owned(), why: GivenUpWhy::BreaksForks });
+                }
+                (fd, &*accepted.insert(Accepted { asked: (wanted, required), attr, given_up }))
+            }
+        };
+        let subject = Subject::with_flags(accepted.attr, pid, cpu, flags);
+        let handle = Handle::new(self.kernel.clone(), fd, subject);
+        Ok(Counter::from_handle(handle, self.event.clone(), accepted.given_up.clone()))
     }
+}
+
+/// What the kernel accepted of an event.
+#[derive(Clone, Debug)]
+pub(crate) struct Accepted {
+    /// The wanted and the required attr.
+    asked: (Attr, Attr),
+    pub(crate) attr: Attr,
+    pub(crate) given_up: Vec<GivenUp>,
 }
 
 /// What not to count in order to leave the kernel side out.

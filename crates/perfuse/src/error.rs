@@ -163,6 +163,14 @@ impl Error {
         Error(Box::new(Inner { call, subject, event, errno, diagnosis }))
     }
 
+    /// The same where the descriptors ran out, told with how many would have been needed.
+    pub(crate) fn wanting(mut self, needed: u64) -> Self {
+        if self.errno() == Errno::EMFILE {
+            self.0.diagnosis = crate::diagnosis::too_few_files(needed, &crate::facts::Facts::gather());
+        }
+        self
+    }
+
     /// What was asked.
     pub fn call(&self) -> &Call {
         &self.0.call

@@ -1,7 +1,7 @@
 //! Events that leave records, on everything a [`Scope`] covers: one ring for each cpu, shared by all
 //! events and tasks, or one for each thread. What recording a program with its children, or a whole machine, takes.
 
-use crate::builder::{Builder, GivenUp, Inherit};
+use crate::builder::{Accepted, Builder, GivenUp, Inherit};
 use crate::counter::Counter;
 use crate::error::{Call, Error, Result};
 use crate::group::sibling;
@@ -56,7 +56,7 @@ pub struct SamplerSet {
     rings: Vec<SetRing>,
     sources: Vec<SetSource>,
     /// `None` for those that are open nowhere.
-    events: Vec<Option<SetEventInfo>>,
+    events: Vec<Option<Accepted>>,
 }
 
 #[derive(Debug)]
@@ -92,19 +92,13 @@ impl SetSource {
     }
 }
 
-/// What the kernel accepted of an event.
-#[derive(Debug)]
-struct SetEventInfo {
-    attr: Attr,
-    given_up: Vec<GivenUp>,
-}
-
 impl SamplerSet {
     /// Opens all events on all targets. Targets that are gone meanwhile are left out; `ESRCH` if all are.
-    /// Fails where an event is refused, or descriptors run out (the soft limit is raised before).
+    /// Fails where an event is refused, or descriptors run out (the limit is raised before, as far as may be).
     pub fn open(scope: &Scope, events: &[SetEvent], ring: RingOptions) -> Result<Self> {
         let slots = slots(scope);
-        limits::provide_open_files((slots.len() * events.len()) as u64 + 64);
+        let needed = (slots.len() * events.len()) as u64 + limits::OTHERS;
+        limits::provide_open_files(needed);
         let id = id_field(events);
         let infos = events.iter().map(|_| None).collect();
         let mut set = SamplerSet { rings: Vec::new(), sources: Vec::new(), events: infos };
@@ -120,23 +114,20 @@ impl SamplerSet {
                     continue;
                 }
                 let leader = group.filter(|(number, _)| event.group == Some(*number));
-                let leader = leader.map(|(_, source)| &set.sources[source].counter.handle);
+                let leader = leader.map(|(_, source)| &set.sources[source].counter);
                 let overwrite = event.overwrite.unwrap_or(ring.overwrite);
                 let ring = RingOptions { overwrite, ..ring };
-                let builder = prepare(event, slot, event.inheritance(scope), ring, id, leader.is_some())?;
-                let counter = match builder.open_in(leader) {
+                let builder = prepare(event, slot, event.inheritance(scope), ring, id, leader)?;
+                let leader_handle = leader.map(|leader| &leader.handle);
+                let counter = match builder.open_like(leader_handle, None, &mut set.events[index]) {
                     Ok(counter) => counter,
                     Err(error) if error.is_gone() => {
                         gone = Some(error);
                         continue;
                     }
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(error.wanting(needed)),
                 };
                 let follows = leader.is_some();
-                set.events[index].get_or_insert_with(|| {
-                    let given_up = counter.given_up().to_vec();
-                    SetEventInfo { attr: *counter.attr(), given_up }
-                });
                 if let (Some(number), false) = (event.group, follows) {
                     group = Some((number, set.sources.len()));
                 }
@@ -284,14 +275,19 @@ fn prepare(
     inherit: Inherit,
     ring: RingOptions,
     id: SampleType,
-    follows: bool,
+    leader: Option<&Counter>,
 ) -> Result<Builder> {
     let target = match &event.cgroup {
         None => slot.target.clone(),
         Some(cgroup) => within(cgroup, slot)?,
     };
     let builder = ring.prepare(&event.builder, target, id).inherit(inherit);
-    let builder = if follows { sibling(builder) } else { builder };
+    if let Some(leader) = leader {
+        // All of a group are inherited, or none (rule B13): as the kernel has taken the leader.
+        let inherits = leader.attr().flags.contains(AttrFlags::INHERIT);
+        let inherit = if inherits { inherit } else { Inherit::No };
+        return Ok(sibling(builder).inherit(inherit));
+    }
     let Attr { sample_type, read_format, .. } = builder.attr();
     let reads_group = sample_type.contains(SampleType::READ) && read_format.contains(ReadFormat::GROUP);
     if reads_group && slot.tid().is_none() {

@@ -1,6 +1,6 @@
 //! Many events on many targets: what counting a process with all its threads, or a whole machine, takes.
 
-use crate::builder::{Builder, Inherit};
+use crate::builder::{Accepted, Builder, Inherit};
 use crate::count::Count;
 use crate::counter::Counter;
 use crate::error::{Call, Error, Result};
@@ -91,17 +91,29 @@ struct Opened {
     follows: Vec<bool>,
     /// Where it was refused, and why. If the first target that is not gone refuses, no other is asked.
     refused: Vec<(usize, Error)>,
+    /// As what it was opened on the target before.
+    accepted: Option<Accepted>,
 }
 
 impl CounterSet {
     /// Opens all events on all targets. Targets that are gone meanwhile are left out.
     ///
-    /// Fails as a whole only where descriptors run out; the soft limit is raised to the hard one before.
+    /// Fails as a whole only where descriptors run out; the limit is raised before, as far as may be.
     pub fn open(scope: &Scope, events: &[SetEvent]) -> Result<Self> {
-        let slots = scope.slots().to_vec();
-        limits::provide_open_files(slots.len() as u64 * events.len() as u64 + 64);
-        let mut opened: Vec<Opened> = events.iter().map(|_| Opened::with_capacity(slots.len())).collect();
-        for slot in &slots {
+        let mut opened: Vec<Opened> =
+            events.iter().map(|_| Opened::with_capacity(scope.slots().len())).collect();
+        Self::open_all(scope, events, &mut opened).map_err(|error| {
+            // What is refused everywhere needs none.
+            let events = opened.iter().filter(|event| event.error().is_none()).count();
+            error.wanting((scope.slots().len() * events) as u64 + limits::OTHERS)
+        })?;
+        Ok(CounterSet { slots: scope.slots().to_vec(), events: opened })
+    }
+
+    fn open_all(scope: &Scope, events: &[SetEvent], opened: &mut [Opened]) -> Result<()> {
+        let slots = scope.slots();
+        limits::provide_open_files(slots.len() as u64 * events.len() as u64 + limits::OTHERS);
+        for slot in slots {
             let mut group = None;
             let mut late = Vec::new();
             for (index, event) in events.iter().enumerate() {
@@ -116,6 +128,7 @@ impl CounterSet {
                 };
                 let builder = target
                     .map(|target| event.builder.clone().target(target).inherit(event.inheritance(scope)));
+                let mut accepted = opened[index].accepted.take();
                 let earlier = opened.iter().filter_map(|event| event.refused.last()).next_back();
                 let earlier = earlier.map(|(_, error)| error);
                 let counter = match (builder, leader) {
@@ -128,20 +141,21 @@ impl CounterSet {
                         let waits = starts && event.group.is_some();
                         let builder = if waits { builder.enabled(false) } else { builder };
                         late.extend(waits.then_some(index));
-                        let counter = builder.open_like(None, earlier);
+                        let counter = builder.open_like(None, earlier, &mut accepted);
                         opened[index].take(counter)?
                     }
                     (Ok(builder), Some(leader)) => {
                         let builder = sibling(builder);
                         let leader: &Opened = &opened[leader];
                         let leader = leader.counters.last().and_then(Option::as_ref).map(|c| &c.handle);
-                        let counter = builder.open_like(leader, earlier);
+                        let counter = builder.open_like(leader, earlier, &mut accepted);
                         opened[index].take(counter)?
                     }
                 };
                 if let (Some(number), None, true) = (event.group, leader, counter.is_some()) {
                     group = Some((number, index));
                 }
+                opened[index].accepted = accepted;
                 opened[index].follows.push(leader.is_some());
                 opened[index].counters.push(counter);
             }
@@ -149,7 +163,7 @@ impl CounterSet {
                 opened[index].counters.last_mut().and_then(Option::as_mut).map_or(Ok(()), Counter::enable)?;
             }
         }
-        Ok(CounterSet { slots, events: opened })
+        Ok(())
     }
 
     /// The targets.
@@ -253,7 +267,7 @@ pub(crate) fn within(cgroup: &Cgroup, slot: &Slot) -> Result<Target> {
 impl Opened {
     fn with_capacity(slots: usize) -> Self {
         let (counters, follows) = (Vec::with_capacity(slots), Vec::with_capacity(slots));
-        Opened { counters, follows, refused: Vec::new() }
+        Opened { counters, follows, refused: Vec::new(), accepted: None }
     }
 
     /// The first refusal, where nothing else came of it.

@@ -1,6 +1,7 @@
 //! Resource limits that measuring runs into: descriptors and locked memory.
 
 use crate::Errno;
+use std::sync::OnceLock;
 
 /// A soft and a hard limit; `u64::MAX` is "unlimited".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,22 +35,35 @@ pub fn locked_bytes() -> Result<Limit, Errno> {
     get(libc::RLIMIT_MEMLOCK)
 }
 
-/// Raises the soft limit of descriptors to the hard one and returns it. One descriptor per event, cpu
-/// and thread adds up.
-pub fn raise_open_files() -> Result<u64, Errno> {
-    let limit = open_files()?;
-    if limit.soft < limit.hard {
-        let raised = libc::rlimit { rlim_cur: limit.hard as _, rlim_max: limit.hard as _ };
-        // SAFETY: the pointer is to a live rlimit.
-        crate::errno::check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) })?;
+/// What the limit of descriptors was before this process raised it: what its children have again.
+static BEFORE: OnceLock<Limit> = OnceLock::new();
+
+/// Descriptors for all else that a process has open beside its events: standard files, rings' files, output.
+pub const OTHERS: u64 = 64;
+
+/// Sees to it that `needed` descriptors can be open, one for each event, cpu and thread, as far as that may
+/// be had: the soft limit is raised to the hard one, and that one by those who may (`CAP_SYS_RESOURCE`). What
+/// this process [starts](crate::process::spawn) afterwards has the limits of before. Where it is not enough,
+/// the opens tell.
+pub fn provide_open_files(needed: u64) {
+    let Ok(limit) = open_files() else { return };
+    if limit.soft >= needed {
+        return;
     }
-    Ok(limit.hard)
+    let beyond = limit.hard < needed && set_open_files(Limit { soft: needed, hard: needed }).is_ok();
+    if beyond || set_open_files(Limit { soft: limit.hard, ..limit }).is_ok() {
+        BEFORE.get_or_init(|| limit);
+    }
 }
 
-/// Sees to it that `needed` descriptors can be open, as far as the hard limit lets it: that one somebody
-/// set on purpose, and what is measured would inherit another. Where it is not enough, the opens tell.
-pub fn provide_open_files(needed: u64) {
-    if open_files().is_ok_and(|limit| limit.soft < needed) {
-        let _ = raise_open_files();
-    }
+/// What [`provide_open_files`] changed, to be put back in a child.
+pub(crate) fn open_files_before() -> Option<Limit> {
+    BEFORE.get().copied()
+}
+
+/// Sets `RLIMIT_NOFILE`. Async-signal-safe.
+pub(crate) fn set_open_files(limit: Limit) -> Result<(), Errno> {
+    let limit = libc::rlimit { rlim_cur: limit.soft as _, rlim_max: limit.hard as _ };
+    // SAFETY: the pointer is to a live rlimit.
+    crate::errno::check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(drop)
 }

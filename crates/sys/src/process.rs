@@ -2,6 +2,7 @@
 //! ended and what it used.
 
 use crate::Errno;
+use crate::limits;
 use crate::signal::SignalSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -95,6 +96,7 @@ pub fn spawn_with(program: &OsStr, arguments: &[OsString], files: Files<'_>) -> 
     shell_argv.insert(0, shell.as_ptr());
 
     let mask = SignalSet::empty();
+    let open_files = limits::open_files_before();
     // One at a time: a child forked by another thread meanwhile would keep `report` open as long as it
     // is held, and so the release of this one waiting.
     static ALONE: Mutex<()> = Mutex::new(());
@@ -122,6 +124,10 @@ pub fn spawn_with(program: &OsStr, arguments: &[OsString], files: Files<'_>) -> 
         }
     }
     mask.restore();
+    if let Some(limit) = open_files {
+        // With the larger one the program runs as well.
+        let _ = limits::set_open_files(limit);
+    }
     let mut byte = 0u8;
     let got = loop {
         // SAFETY: one byte is read into a live byte.

@@ -5,7 +5,7 @@ use perfuse_sys::abi::{Attr, AttrFlags, Breakpoint, EventType, IocFlags, OpenFla
 use perfuse_sys::abi::{SampleType, Software, page::offset};
 use perfuse_sys::poll::poll;
 use perfuse_sys::signal::{self, Owner, Signals};
-use perfuse_sys::{Errno, Mapping, Protection, ioctl, limits, page_size, prctl, read};
+use perfuse_sys::{Errno, Mapping, Protection, ioctl, limits, page_size, prctl, process, read};
 use perfuse_sys::{perf_event_open, perf_event_open_bytes, perf_event_open_is_reachable};
 use perfuse_testkit::bpf::{Program, ProgramType};
 use perfuse_testkit::signals::Handler;
@@ -540,7 +540,7 @@ fn poll_tells_what_there_is() -> Outcome {
 
 fn poll_hangs_up_when_the_task_is_gone() -> Outcome {
     events()?;
-    let held = perfuse_sys::process::spawn("sh".as_ref(), &["sh".into(), "-c".into(), ":".into()]);
+    let held = process::spawn("sh".as_ref(), &["sh".into(), "-c".into(), ":".into()]);
     let held = held.expect("a child");
     let mut attr = sampled_faults(1);
     let event = perf_event_open(&mut attr, held.pid(), -1, None, OpenFlags::FD_CLOEXEC).expect("an event");
@@ -665,17 +665,23 @@ fn a_forked_child_shares_the_event() -> Outcome {
 
 fn the_limits_are_those_of_the_process() -> Outcome {
     let test = "the_limits_are_those_of_the_process";
-    Sandbox::new().open_files(100).locked_bytes(1 << 16).within(test, || {
+    Sandbox::new().unprivileged().open_files(100).locked_bytes(1 << 16).within(test, || {
         let limit = |value| limits::Limit { soft: value, hard: value };
         assert_eq!(limits::open_files(), Ok(limit(100)));
         assert_eq!(limits::locked_bytes(), Ok(limit(1 << 16)));
-        assert_eq!(limits::raise_open_files(), Ok(100));
         let lower = libc::rlimit { rlim_cur: 50, rlim_max: 100 };
         // SAFETY: the pointer is to a live rlimit.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &lower) }, 0);
         assert_eq!(limits::open_files(), Ok(limits::Limit { soft: 50, hard: 100 }));
-        assert_eq!(limits::raise_open_files(), Ok(100));
-        assert_eq!(limits::open_files(), Ok(limit(100)));
+        limits::provide_open_files(50);
+        assert_eq!(limits::open_files(), Ok(limits::Limit { soft: 50, hard: 100 }), "enough already");
+        limits::provide_open_files(1000);
+        assert_eq!(limits::open_files(), Ok(limit(100)), "as many as may be had");
+        // What is started has what there was before.
+        let arguments = ["sh", "-c", "[ $(ulimit -n) = 50 ]"].map(Into::into);
+        let child =
+            process::spawn("sh".as_ref(), &arguments).and_then(process::Held::release).expect("a shell");
+        assert!(child.wait().expect("it ends").0.success());
         Ok(())
     })
 }

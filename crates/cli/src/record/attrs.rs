@@ -23,8 +23,9 @@ pub(super) struct Wanted {
 
 /// Makes the events. Their rings wake the reader when they are half full (rules G14 and G15), or with each sample.
 pub(super) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error> {
-    // Sampling starts with the command: then its own event can tell about tasks too, from the same moment.
     let on_exec = plan.whom == Whom::Command && plan.start == Start::AtOnce;
+    // Where tasks are sampled from the first moment, the first event can tell about them too, as perf's does.
+    let own_tracker = plan.start == Start::AtOnce && !matches!(plan.whom, Whom::Cpus(_));
     let mut events: Vec<SetEvent> = Vec::new();
     for request in requests {
         let Some(builder) = sampled(plan, request) else { continue };
@@ -40,8 +41,8 @@ pub(super) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error>
         let (inherit, overwrite) = (options.inherit, options.overwrite);
         events.push(SetEvent { builder, group: request.group, cgroup, cpus, inherit, overwrite });
     }
-    let tracker = if on_exec { 0 } else { events.len() };
-    if !on_exec {
+    let tracker = if own_tracker { 0 } else { events.len() };
+    if !own_tracker {
         let asked = as_asked(plan);
         // What happens before the command's exec is about us.
         let held = plan.whom == Whom::Command;

@@ -32,8 +32,9 @@ pub(super) struct Opened {
     pub(super) details: Vec<String>,
 }
 
-/// Opens what the plan asks for, and tells which plan it was: where only the clock can be sampled, that of the cpus
-/// by `following` is better than one of the command's own, if it may be had.
+/// Opens what the plan asks for, and tells which plan it was. Where only the clock can be sampled, that of the cpus
+/// by `following` is better than one of the command's own, if it may be had; and where processes have more threads
+/// than there are descriptors, the cpus can be had.
 pub(super) fn open<'p>(
     mut plan: &'p Plan,
     following: Option<&'p Plan>,
@@ -46,6 +47,7 @@ pub(super) fn open<'p>(
         Err(error) if plan.default_events && error.is_unsupported() && !needs_branches(plan) => {
             remarks.push(instead(plan, &error));
             requests.iter_mut().for_each(|request| request.spec = cpu_clock());
+            let following = following.filter(|_| plan.whom == Whom::Command);
             match following.and_then(|plan| Some((plan, attempt(plan, &requests, command).ok()?))) {
                 Some((following, opened)) => {
                     plan = following;
@@ -60,6 +62,18 @@ pub(super) fn open<'p>(
                 request.group = None;
             }
             attempt(plan, &requests, command)?
+        }
+        Err(error) if error.cause() == Cause::OpenFiles && matches!(plan.whom, Whom::Processes(_)) => {
+            match following.and_then(|plan| Some((plan, attempt(plan, &requests, command).ok()?))) {
+                Some((following, opened)) => {
+                    let why = error.diagnosis().explanation.clone();
+                    remarks
+                        .push(format!("{why}: whole cpus are sampled, and these processes kept (--follow)"));
+                    plan = following;
+                    opened
+                }
+                None => return Err(error.into()),
+            }
         }
         opened => opened?,
     };
@@ -104,15 +118,25 @@ pub(super) fn attempt(
 ) -> Result<(SamplerSet, Wanted, bool), Error> {
     /// Threads that start other threads all the time are never all known.
     const ATTEMPTS: usize = 5;
-    let pages = plan.pages.unwrap_or_else(|| default_pages(plan));
-    let ring = RingOptions { pages, exact: false, overwrite: plan.overwrite };
     let wanted = attrs::wanted(plan, requests)?;
     for number in 1.. {
         let before = threads(&plan.whom);
         let scope = scope(plan, command)?;
         let scope = if plan.inherit { scope } else { scope.without_children() };
-        let scope = if plan.by_thread { scope.by_thread() } else { scope };
-        let set = SamplerSet::open(&scope, &wanted.events, ring)?;
+        let open = |scope: Scope, rings| {
+            let pages = plan.pages.unwrap_or_else(|| default_pages(plan, rings));
+            let ring = RingOptions { pages, exact: false, overwrite: plan.overwrite };
+            SamplerSet::open(&scope, &wanted.events, ring)
+        };
+        let cpus = perfuse::online_cpus().len();
+        let set = match plan.by_thread {
+            true => match open(scope.clone().by_thread(), scope.slots().len()) {
+                // Of so many rings the smallest are too much: threads share those of the cpus.
+                Err(error) if error.cause() == Cause::LockedMemory => open(scope, cpus)?,
+                opened => opened?,
+            },
+            false => open(scope, cpus)?,
+        };
         // A thread that started before its parent was attached is not inherited.
         let missed = before != threads(&plan.whom);
         if !missed || number >= ATTEMPTS {
@@ -123,10 +147,12 @@ pub(super) fn attempt(
 }
 
 /// Some milliseconds of a busy tracepoint, or of copies of stacks, fit in: the reader may have to wait for a
-/// cpu. All rings together take no more than 32 MiB, as long as each has what perf's have.
-fn default_pages(plan: &Plan) -> usize {
-    let share = (32 << 20) / perfuse::online_cpus().len().next_power_of_two();
-    let bytes = share.clamp(512 << 10, 4 << 20);
+/// cpu. All rings together take no more than 32 MiB, as long as each has what perf's have; threads, of which
+/// there may be thousands with a ring each, have what a tenth of a second of one takes.
+fn default_pages(plan: &Plan, rings: usize) -> usize {
+    let least = if plan.by_thread { 64 << 10 } else { 512 << 10 };
+    let share = (32 << 20) / rings.max(1).next_power_of_two();
+    let bytes = share.clamp(least, 4 << 20);
     let with_stacks = terms::any_stacks(plan);
     bytes * (1 + usize::from(with_stacks)) / page_size()
 }
@@ -238,8 +264,16 @@ impl Opened {
                 paranoid.trim()
             ));
         }
+        if plan.by_thread && (0..self.set.rings()).any(|ring| self.set.cpu(ring).is_some()) {
+            self.remarks.push(
+                "one ring for each cpu in place of one for each thread, which is more than this user may lock in \
+                 memory"
+                    .to_owned(),
+            );
+        }
         let size = self.set.ring_bytes();
-        let wished = plan.pages.unwrap_or_else(|| default_pages(plan)).next_power_of_two() * page_size();
+        let wished = plan.pages.unwrap_or_else(|| default_pages(plan, self.set.rings()));
+        let wished = wished.next_power_of_two() * page_size();
         let missed = if plan.pages.is_some() { wished } else { wished.min(128 * page_size()) };
         if (1..missed).contains(&size) {
             let limit = fs::read_to_string("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or_default();

@@ -301,6 +301,24 @@ impl Plan {
         plan.fields.cpu = true;
         Some(plan)
     }
+
+    /// The recording of running processes made in the same way: as whole cpus need few descriptors, it can be
+    /// had where there are too many threads. What it says about each process is the same.
+    pub(super) fn following_processes(&self) -> Option<Plan> {
+        let Whom::Processes(pids) = &self.whom else { return None };
+        let same = |request: &Request| {
+            request.spec.options.time != Some(false) && !request.spec.sample_read && request.cgroup.is_none()
+        };
+        let may = self.inherit
+            && !(self.by_thread || self.overwrite || self.fields.no_samples || self.fields.per_thread_counts)
+            && self.events.iter().all(same);
+        may.then(|| {
+            let mut plan = self.clone();
+            (plan.whom, plan.follow) = (Whom::Cpus(online_cpus()), Some(pids.clone()));
+            plan.fields.cpu = true;
+            plan
+        })
+    }
 }
 
 fn whom(args: &Args) -> Result<Whom, Failure> {

@@ -102,7 +102,7 @@ impl<'a> Session<'a> {
         let held = plan.command.split_first().map(|(program, rest)| Command::new(program).args(rest).hold());
         let held = held.transpose()?;
         let pid = held.as_ref().map(|held| held.pid());
-        let following = plan.following();
+        let following = plan.following().or_else(|| plan.following_processes());
         let (plan, opened) = opening::open(plan, following.as_ref(), held.as_ref())?;
         // Rings have to be read in time, also where all cpus are busy. Not everybody may go first; the command
         // is a process of its own already and does not.
@@ -163,11 +163,17 @@ impl<'a> Session<'a> {
             switch_now: false,
         };
         session.warn_of_large_rings();
+        let at_once = plan.start == Start::AtOnce;
+        if at_once && matches!(plan.whom, Whom::Processes(_) | Whom::Threads(_)) {
+            // What they map from now on is in the rings, and what they mapped before will be looked up.
+            session.opened.set.enable()?;
+        }
         if let Err(failure) = session.begin(pid, true) {
             session.target.undo();
             return Err(failure);
         }
-        if plan.start == Start::AtOnce && plan.whom != Whom::Command {
+        if at_once && matches!(plan.whom, Whom::Cpus(_)) {
+            // Without what this program itself does to begin.
             session.opened.set.enable()?;
         }
         if let Some(held) = held {

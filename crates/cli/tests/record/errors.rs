@@ -81,24 +81,6 @@ pub(super) fn what_needs_a_pmu_says_so() -> Outcome {
     Ok(())
 }
 
-pub(super) fn too_few_descriptors_are_told() -> Outcome {
-    need::root()?;
-    need::cpus(2)?;
-    let folder = Folder::new("descriptors");
-    let file = folder.file("d");
-    let mut command = Sandbox::new().open_files(14).command(program());
-    command
-        .args(["record", "-a", "-e", "cpu-clock,page-faults,dummy,task-clock,cs", "-o"])
-        .arg(&file)
-        .arg("true");
-    let output = command.output().expect("it starts");
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("as many descriptors as it may have (limit 14)"), "{said}");
-    assert!(!file.exists());
-    Ok(())
-}
-
 pub(super) fn rings_are_as_large_as_the_user_may_lock() -> Outcome {
     need::root()?;
     let allowed_kib = need::sysctl("kernel/perf_event_mlock_kb")?;

@@ -10,6 +10,7 @@ mod habits;
 mod perf;
 mod session;
 mod together;
+mod user;
 mod whom;
 
 use agree::*;
@@ -36,6 +37,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 use together::*;
+use user::*;
 use whom::*;
 
 suite! {
@@ -108,9 +110,13 @@ suite! {
     threads_have_rings_of_their_own,
     what_is_wrong_is_said,
     what_needs_a_pmu_says_so,
-    too_few_descriptors_are_told,
     rings_are_as_large_as_the_user_may_lock,
     a_recording_is_its_owners_alone,
+    groups_are_inherited_without_their_kernel_side,
+    a_user_hears_what_is_never_sampled,
+    threads_take_one_descriptor_for_each_cpu,
+    who_may_sample_cpus_records_any_number_of_threads,
+    threads_share_rings_where_memory_is_short,
 }
 
 /// A shell loop of some 100 ms.

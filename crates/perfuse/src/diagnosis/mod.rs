@@ -151,6 +151,18 @@ fn open(open: &Open<'_>) -> Option<Diagnosis> {
     })
 }
 
+/// Why so many descriptors could not be had: for those who know how many they wanted.
+pub(crate) fn too_few_files(needed: u64, facts: &Facts) -> Diagnosis {
+    let limit = facts.open_files.map_or_else(String::new, |limit| {
+        format!(
+            ", and this process may have {} (soft limit {}, hard limit {})",
+            limit.hard, limit.soft, limit.hard
+        )
+    });
+    let text = format!("{needed} descriptors are needed, one for each event on each target{limit}");
+    Diagnosis::new(Cause::OpenFiles, text).remedies(remedy::open_files(facts, Some(needed)))
+}
+
 /// Same number on every architecture but mips, sparc and alpha.
 const EILSEQ: i32 = 84;
 
@@ -163,7 +175,7 @@ fn common(errno: Errno, facts: &Facts) -> Diagnosis {
                 format!(" ({open}limit {})", limit.soft)
             });
             let text = format!("this process has as many descriptors as it may have{limit}");
-            Diagnosis::new(Cause::OpenFiles, text).remedies(remedy::open_files(facts))
+            Diagnosis::new(Cause::OpenFiles, text).remedies(remedy::open_files(facts, None))
         }
         Errno::ENFILE => {
             Diagnosis::new(Cause::SystemFiles, "the system has as many open files as it may have")

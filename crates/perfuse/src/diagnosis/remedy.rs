@@ -115,20 +115,32 @@ pub(super) fn hardware_pmu(facts: &Facts, attr: &Attr) -> Vec<String> {
     own.into_iter().chain([instead]).map(str::to_owned).collect()
 }
 
-/// Raises the limit of descriptors to `needed` or more.
-pub(super) fn open_files(facts: &Facts) -> Vec<String> {
+/// Raises the limit of descriptors to `needed`, where that is known.
+pub(super) fn open_files(facts: &Facts, needed: Option<u64>) -> Vec<String> {
     let Some(limit) = facts.open_files else { return vec!["ulimit -n 65536".to_owned()] };
     let mut remedies = Vec::new();
-    if limit.hard > limit.soft {
+    if limit.hard > limit.soft && needed.is_none_or(|needed| needed <= limit.hard) {
         remedies.push(format!("ulimit -n {}", limit.hard));
     }
-    match facts.container.as_deref() {
-        Some(engine @ ("docker" | "podman")) => {
-            remedies.push(format!("{engine} run --ulimit nofile=1048576 …"));
+    if needed.is_none_or(|needed| needed > limit.hard) {
+        let number = needed.unwrap_or(limit.hard.saturating_mul(4)).next_multiple_of(1000);
+        match facts.container.as_deref() {
+            Some(engine @ ("docker" | "podman")) => {
+                remedies.push(format!("{engine} run --ulimit nofile={number} …"));
+            }
+            _ if facts.capable(Capabilities::SYS_RESOURCE) => {
+                // Who may raise the limit has done so, as far as the system lets anybody.
+                remedies.push(format!("sysctl fs.nr_open={number}"));
+            }
+            _ if facts.root_has(Capabilities::SYS_RESOURCE) => {
+                remedies.push(format!("sudo prlimit --pid $$ --nofile={number}: for this shell"));
+                remedies.push(
+                    "for every login: nofile in /etc/security/limits.conf; of a service: LimitNOFILE="
+                        .to_owned(),
+                );
+            }
+            _ => remedies.push(format!("have the hard limit raised to {number} (RLIMIT_NOFILE)")),
         }
-        _ => remedies.push(
-            "raise the hard limit: nofile in /etc/security/limits.conf, LimitNOFILE= in systemd".into(),
-        ),
     }
     remedies.push("measure fewer events, threads or cpus at once: each takes one descriptor".to_owned());
     remedies

@@ -65,6 +65,15 @@ fn hypervisor(cpuinfo: &str, release: &str) -> Option<String> {
     parse::hypervisor(cpuinfo, release, &dmi, &clocks.unwrap_or_default(), &device_tree, &xen)
 }
 
+/// Whether processes, host name and IPC are those the system was booted with, whose inodes have fixed numbers
+/// (`include/linux/proc_ns.h`).
+fn in_initial_namespaces() -> bool {
+    [("pid", 0xEFFF_FFFC_u32), ("uts", 0xEFFF_FFFE), ("ipc", 0xEFFF_FFFF)].iter().all(|(kind, inode)| {
+        let link = fs::read_link(format!("/proc/self/ns/{kind}"));
+        link.is_ok_and(|link| link.as_os_str() == format!("{kind}:[{inode}]").as_str())
+    })
+}
+
 fn container(mountinfo: &str) -> Option<String> {
     let variable = |name| std::env::var(name).unwrap_or_default();
     let marks = parse::ContainerMarks {
@@ -73,6 +82,7 @@ fn container(mountinfo: &str) -> Option<String> {
         systemd: read("/run/systemd/container").or_else(|| std::env::var("container").ok()),
         cgroup_of_init: read("/proc/1/cgroup").unwrap_or_default(),
         mounts: mountinfo.to_owned(),
+        initial_namespaces: in_initial_namespaces(),
         kubernetes: !variable("KUBERNETES_SERVICE_HOST").is_empty(),
     };
     parse::container(&marks)

@@ -180,6 +180,9 @@ pub struct ContainerMarks {
     pub mounts: String,
     /// Variables of a Kubernetes pod are there.
     pub kubernetes: bool,
+    /// Processes, host name and IPC are those the system was booted with. A virtual machine made from an
+    /// image of Docker's has Docker's file, and is no container.
+    pub initial_namespaces: bool,
 }
 
 /// The kind of container, if its marks are there.
@@ -193,7 +196,9 @@ pub fn container(marks: &ContainerMarks) -> Option<String> {
         "kubernetes".to_owned()
     } else if marks.podman_file.is_some() || cgroup.contains("libpod") {
         engine.unwrap_or_else(|| "podman".to_owned())
-    } else if marks.docker_file || cgroup.contains("/docker") || marks.mounts.contains("/docker/containers/")
+    } else if marks.docker_file && !marks.initial_namespaces
+        || cgroup.contains("/docker")
+        || marks.mounts.contains("/docker/containers/")
     {
         "docker".to_owned()
     } else if let Some(name) = marks.systemd.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
@@ -330,6 +335,8 @@ mod tests {
         let docker =
             ContainerMarks { docker_file: true, cgroup_of_init: "0::/\n".into(), ..Default::default() };
         assert_eq!(container(&docker).as_deref(), Some("docker"));
+        let machine = ContainerMarks { initial_namespaces: true, ..docker };
+        assert_eq!(container(&machine), None);
         let podman = "engine=\"podman-5.4.2\"\nname=\"x\"\nid=\"5f\"\nrootless=1\n";
         let podman = ContainerMarks { podman_file: Some(podman.into()), ..Default::default() };
         assert_eq!(container(&podman).as_deref(), Some("podman"));

@@ -16,12 +16,17 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
 
 /// What the events say at the end.
 struct Counted {
     lost: u64,
-    /// How many samples that much time should have given, if all events are clocks that always tick.
+    /// How many samples that much time should have given, if all events are clocks.
     expected: Option<f64>,
+    /// The time of the clocks.
+    time: Duration,
+    /// What the clocks leave out, in words.
+    left_out: Option<&'static str>,
 }
 
 impl Session<'_> {
@@ -91,7 +96,7 @@ impl Session<'_> {
                 (bytes >> 20).max(1) * 8
             ));
         }
-        if let Some(text) = self.unseen(sums, counted.expected) {
+        if let Some(text) = self.unseen(sums, &counted) {
             self.live.warn(&text);
         }
         if self.tally.throttled > 0 {
@@ -112,7 +117,7 @@ impl Session<'_> {
 
     /// What the events counted. Samples they lost are written as records, as perf does.
     fn counted(&mut self) -> Result<Counted, Failure> {
-        let mut counted = Counted { lost: 0, expected: Some(0.0) };
+        let mut counted = Counted { lost: 0, expected: Some(0.0), time: Duration::ZERO, left_out: None };
         let mut records = Vec::new();
         for source in self.opened.set.sources() {
             // What cannot be read has nothing to tell.
@@ -122,10 +127,12 @@ impl Session<'_> {
                 counted.lost += lost;
                 records.push((source.event, source.id, source.cpu, lost));
             }
-            if source.event < self.opened.requests.len() {
-                let samples =
-                    self.opened.set.attr(source.event).and_then(period_ns).map(|ns| count.value as f64 / ns);
+            let attr = self.opened.set.attr(source.event);
+            if source.event < self.opened.requests.len() && attr.is_some_and(is_sampled) {
+                let samples = attr.and_then(period_ns).map(|ns| count.value as f64 / ns);
                 counted.expected = counted.expected.zip(samples).map(|(sum, samples)| sum + samples);
+                counted.time += Duration::from_nanos(count.value);
+                counted.left_out = counted.left_out.or(attr.and_then(left_out));
             }
         }
         for (event, id, cpu, lost) in records {
@@ -147,21 +154,34 @@ impl Session<'_> {
     }
 
     /// Clocks start anew in each process and thread that inherits them, so one that ends before the first
-    /// period is over is never sampled. Where that took much of the time it has to be said.
-    fn unseen(&self, sums: Sums, expected: Option<f64>) -> Option<String> {
+    /// period is over is never sampled; and a clock that leaves out the kernel goes on there. Where that took
+    /// much of the time it has to be said.
+    fn unseen(&self, sums: Sums, counted: &Counted) -> Option<String> {
         /// Fewer may be missing by chance.
         const ENOUGH: f64 = 50.0;
         let inherits = self.plan.inherit && !matches!(self.plan.whom, Whom::Cpus(_));
-        let expected = expected.filter(|_| inherits && self.tally.throttled == 0 && !self.plan.overwrite)?;
+        let expected =
+            counted.expected.filter(|_| inherits && self.tally.throttled == 0 && !self.plan.overwrite)?;
         let found = (sums.samples + sums.lost) as f64;
         let missing = expected - found;
-        (missing > ENOUGH && missing > 0.1 * expected).then(|| {
-            format!(
-                "{:.0} % of the time was not sampled: processes and threads that end before their first sample \
-                 is due have none; --follow sees them",
-                100.0 * missing / expected
-            )
-        })
+        let none = found == 0.0 && expected > 0.0;
+        if !(none || missing > ENOUGH && missing > 0.1 * expected) {
+            return None;
+        }
+        let share = 100.0 * missing / expected;
+        let mut reasons: Vec<_> = counted.left_out.into_iter().map(str::to_owned).collect();
+        if expected < 1.0 {
+            reasons.push(format!(
+                "what was recorded ran for {:.3} ms, less than the time from sample to sample",
+                counted.time.as_secs_f64() * 1e3
+            ));
+        } else {
+            reasons
+                .push("processes and threads that end before their first sample is due have none".to_owned());
+        }
+        let help =
+            if expected >= 1.0 { "; --follow sees those, where whole cpus may be sampled" } else { "" };
+        Some(format!("{share:.0} % of the time was not sampled: {}{help}", reasons.join(", and ")))
     }
 
     /// The error of writing, once everything that was written has been made readable.
@@ -187,11 +207,26 @@ fn write_error(path: &Path, size: u64, error: &io::Error) -> Failure {
     Failure::new(format_args!("{error}, after {size}; what was written can be read"))
 }
 
-/// The time from sample to sample of a clock that ticks for both the user and the kernel side.
+/// Whether it takes samples; members of a group that is read with its leader's (modifier S) take none.
+fn is_sampled(attr: &Attr) -> bool {
+    attr.sample_freq().is_some() || attr.period().is_some_and(|period| period > 0)
+}
+
+/// What a clock that goes on there does not sample.
+fn left_out(attr: &Attr) -> Option<&'static str> {
+    if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) {
+        Some("what runs in the kernel is left out (:u)")
+    } else if attr.flags.contains(AttrFlags::EXCLUDE_USER) {
+        Some("what runs in user space is left out (:k)")
+    } else {
+        None
+    }
+}
+
+/// The time from sample to sample of a clock that ticks all the time.
 fn period_ns(attr: &Attr) -> Option<f64> {
     let clocks = [Software::CPU_CLOCK.0, Software::TASK_CLOCK.0];
-    let sides = AttrFlags::EXCLUDE_USER | AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_IDLE;
     let is_clock = attr.type_ == EventType::SOFTWARE && clocks.contains(&attr.config);
     let period = attr.sample_freq().map(|hz| 1e9 / hz as f64).or(attr.period().map(|ns| ns as f64));
-    period.filter(|_| is_clock && !attr.flags.intersects(sides))
+    period.filter(|_| is_clock && !attr.flags.contains(AttrFlags::EXCLUDE_IDLE))
 }
