@@ -8,6 +8,7 @@ mod names;
 pub(crate) mod registers;
 pub(crate) mod text;
 pub(crate) mod tracing;
+pub(crate) mod unfinished;
 pub(crate) mod untaken;
 
 use crate::exit::Failure;

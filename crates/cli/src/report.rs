@@ -16,7 +16,7 @@ use crate::exit::Result;
 use crate::recording::groups::Groups;
 use crate::recording::tracing::Formats;
 use crate::recording::untaken::Untaken;
-use crate::recording::{self, Filter, Input};
+use crate::recording::{self, Filter, Input, unfinished};
 pub(crate) use facts::kind_name;
 use given::Teller;
 use groups::Group;
@@ -168,7 +168,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_demangle: bool,
     #[command(flatten)]
-    _untaken: Untaken<untaken::OfReport>,
+    untaken: Untaken<untaken::OfReport>,
     /// Write one JSON object (schema perfuse.report/1) in place of text
     #[arg(long)]
     json: bool,
@@ -287,6 +287,14 @@ struct Collecting {
 impl Collecting {
     fn new(args: &Args, recorded: &Recorded<'_>, sockets: &[u32]) -> Result<Self> {
         let plan = Plan::new(args, recorded)?;
+        if plan.children || plan.graph.style != Style::None {
+            unfinished::say_of_chains(recorded.events);
+        }
+        let by_line = [Key::Srcline, Key::Srcfile, Key::SrclineFrom, Key::SrclineTo];
+        if plan.keys.iter().any(|key| by_line.contains(key)) {
+            unfinished::say(unfinished::SOURCE_LINES);
+        }
+        args.untaken.say();
         let by_address = plan.graph.by_address || plan.keys.iter().any(|key| key.is_of_address());
         let frames =
             Frames::new(!args.no_demangle).believing_anybody(args.input.force).by_address(by_address);

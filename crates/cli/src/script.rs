@@ -11,7 +11,7 @@ use crate::exit::{Failure, Result};
 use crate::recording::groups::Groups;
 use crate::recording::tracing::Formats;
 use crate::recording::untaken::Untaken;
-use crate::recording::{self, Filter, Input};
+use crate::recording::{self, Filter, Input, unfinished};
 use fields::{Field, Fields};
 use line::{Clock, Format, Lines, One};
 use perfuse_abi::EventType;
@@ -110,7 +110,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_demangle: bool,
     #[command(flatten)]
-    _untaken: Untaken<untaken::OfScript>,
+    untaken: Untaken<untaken::OfScript>,
 }
 
 /// Runs the subcommand.
@@ -120,6 +120,10 @@ pub(crate) fn run(args: &Args) -> Result {
     if args.dump_raw_trace {
         recording::dump::print(&mut out, &args.input, false)?;
     } else if !args.header.header_only {
+        args.untaken.say();
+        if args.fields.iter().any(|asked| asked.names(Field::Srcline)) {
+            unfinished::say(unfinished::SOURCE_LINES);
+        }
         print(&mut out, args)?;
     }
     out.flush()?;
@@ -150,6 +154,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let mut dumps = Dumps::default();
     let mut fields: Vec<Option<Fields>> = Vec::new();
     let mut groups = Groups::default();
+    let mut is_first = true;
     // Rounds are the order in which perf emptied its buffers: what lies between their ends is shown there.
     let ordered = if args.show_round_events { Ordered::as_read(data) } else { Ordered::new(data) };
     recording::replay_in(ordered, &mut session, |entry, decoded, session, formats| {
@@ -168,6 +173,9 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             }
             return lines.flush_much(out);
         };
+        if std::mem::take(&mut is_first) && !args.hide_call_graph {
+            unfinished::say_of_chains(entry.events().iter());
+        }
         let Some(event) = entry.event() else { return Ok(()) };
         if !is_wanted(args, decoded, (event, sample), session, &mut lines.places) {
             return Ok(());

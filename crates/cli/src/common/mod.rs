@@ -3,6 +3,7 @@
 
 pub(crate) mod child;
 pub(crate) mod control;
+pub(crate) mod cpus;
 pub(crate) mod events;
 pub(crate) mod kernel;
 pub(crate) mod probes;

@@ -4,16 +4,20 @@
 use super::json;
 use super::report::{Reason, Verdict};
 use super::text::{Script, remedies, wrapped};
-use crate::cli::Subcommand;
+use crate::cli::{Cli, Subcommand};
 use crate::common::kernel;
 use crate::exit::{Failure, Result};
 use crate::habits;
 use crate::record;
 use crate::stat::{self, Rehearsed};
+use clap::CommandFactory;
 use perfuse::Error;
 use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
+
+/// What can be tried.
+const PLANS: &str = "plans are for stat and record";
 
 /// Tries the plan and tells the result.
 pub(super) fn run(line: &str, as_json: bool) -> Result {
@@ -22,27 +26,17 @@ pub(super) fn run(line: &str, as_json: bool) -> Result {
         Some("perfuse" | "perf") => &words[1..],
         _ => &words[..],
     };
-    let parsed = |subcommand: &str| {
-        let words = ["perfuse", subcommand].into_iter().chain(words[1..].iter().map(String::as_str));
-        habits::parse_from(words).map_err(Failure::usage)
+    let Some((subcommand, arguments)) = words.split_first() else {
+        return Err(Failure::usage("--for: the command line is empty"));
     };
-    let wrong = |subcommand| Failure::usage(format_args!("--for: this is no plan for {subcommand}"));
-    let tried = match words.first().map(String::as_str) {
-        Some("stat") => match parsed("stat")?.subcommand {
-            Subcommand::Stat(args) => stat::rehearse(&args)?,
-            _ => return Err(wrong("stat")),
-        },
-        // The options of top that decide what is opened are those of record.
-        Some("record" | "top") => match parsed("record")?.subcommand {
-            Subcommand::Record(args) => record::rehearse(&args)?,
-            _ => return Err(wrong("record")),
-        },
-        Some(other) => {
-            return Err(Failure::usage(format_args!(
-                "--for: plans are for stat, record and top, not {other}"
-            )));
-        }
-        None => return Err(Failure::usage("--for: the command line is empty")),
+    if Cli::command().find_subcommand(subcommand).is_none() {
+        return Err(Failure::usage(format_args!("--for: there is no perfuse {subcommand}; {PLANS}")));
+    }
+    let words = ["perfuse", subcommand].into_iter().chain(arguments.iter().map(String::as_str));
+    let tried = match habits::parse_from(words).map_err(Failure::usage)?.subcommand {
+        Subcommand::Stat(args) => stat::rehearse(&args)?,
+        Subcommand::Record(args) => record::rehearse(&args)?,
+        _ => return Err(Failure::usage(format_args!("--for: {PLANS}, not {subcommand}"))),
     };
     tell(line, as_json, &tried)
 }

@@ -3,11 +3,11 @@
 use super::args::Args;
 use super::terms;
 use super::words::{Synth, branches, chains, clock, frequency, pages, processes_of, registers, size, switch};
-use crate::common::events;
 use crate::common::start::Start;
+use crate::common::{cpus, events};
 use crate::exit::Failure;
 use perfuse::abi::{AttrFlags, BranchSampleType, EventType, Hardware};
-use perfuse::{online_cpus, parse_cpu_list};
+use perfuse::online_cpus;
 use perfuse_events::{EventSet, EventSpec, Precise, Source};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -170,7 +170,7 @@ impl Plan {
         ] {
             remarks.extend(given.is_some().then(|| why.to_owned()));
         }
-        let whom = whom(args)?;
+        let whom = whom(args, &mut remarks)?;
         let rate = match (args.count, args.frequency.as_deref()) {
             (Some(period), _) => Rate::Period(period),
             (None, Some(text)) => Rate::Frequency(frequency(text, args.strict_freq, &mut remarks)?),
@@ -321,7 +321,7 @@ impl Plan {
     }
 }
 
-fn whom(args: &Args) -> Result<Whom, Failure> {
+fn whom(args: &Args, remarks: &mut Vec<String>) -> Result<Whom, Failure> {
     let gone = |kind: &str, ids: &[u32]| {
         let gone = ids.iter().find(|id| !Path::new(&format!("/proc/{id}")).exists());
         gone.map_or(Ok(()), |id| Err(Failure::new(format_args!("there is no {kind} {id}, or not any more"))))
@@ -338,9 +338,9 @@ fn whom(args: &Args) -> Result<Whom, Failure> {
         return Ok(Whom::Threads(args.tid.clone()));
     }
     if let Some(list) = &args.cpu {
-        let cpus = parse_cpu_list(list);
-        let wrong = || Failure::usage(format_args!("-C wants cpus such as 0-3,8, not '{list}'"));
-        return Ok(Whom::Cpus(cpus.ok_or_else(wrong)?));
+        let (cpus, remark) = cpus::chosen(list)?;
+        remarks.extend(remark);
+        return Ok(Whom::Cpus(cpus));
     }
     // Without a command it is the whole system, as with perf.
     if args.all_cpus || args.cgroup.is_some() || args.command.is_empty() {

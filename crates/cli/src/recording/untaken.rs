@@ -1,5 +1,6 @@
 //! Options of perf that mean nothing here, and those that are refused, with the reason.
 
+use super::unfinished;
 use clap::builder::Arg;
 use clap::error::ErrorKind;
 use clap::{ArgAction, ArgMatches, Command};
@@ -14,6 +15,8 @@ pub(crate) struct Option {
     values: (usize, usize),
     /// Why it is refused; one without a reason is taken and changes nothing.
     refusal: &'static str,
+    /// What is said of one that is taken, if anything.
+    remark: &'static str,
 }
 
 /// No letter.
@@ -22,12 +25,17 @@ const NONE: char = '\0';
 impl Option {
     /// One that changes nothing here.
     pub(crate) const fn ignored(name: &'static str) -> Self {
-        Option { name: (name, NONE), values: (0, 0), refusal: "" }
+        Option { name: (name, NONE), values: (0, 0), refusal: "", remark: "" }
     }
 
     /// One that is refused.
     pub(crate) const fn refused(name: &'static str, refusal: &'static str) -> Self {
-        Option { name: (name, NONE), values: (0, 0), refusal }
+        Option { name: (name, NONE), values: (0, 0), refusal, remark: "" }
+    }
+
+    /// Taken with a remark, as it changes nothing yet.
+    pub(crate) const fn said(self, remark: &'static str) -> Self {
+        Option { remark, ..self }
     }
 
     /// With a letter.
@@ -53,7 +61,14 @@ pub(crate) trait Table {
 
 /// Takes the options of a table from the command line.
 #[derive(Clone, Debug)]
-pub(crate) struct Untaken<T>(PhantomData<T>);
+pub(crate) struct Untaken<T>(Vec<&'static str>, PhantomData<T>);
+
+impl<T> Untaken<T> {
+    /// Says what there is to say about options that were taken.
+    pub(crate) fn say(&self) {
+        self.0.iter().for_each(|remark| unfinished::say(remark));
+    }
+}
 
 impl<T: Table> clap::Args for Untaken<T> {
     fn augment_args(command: Command) -> Command {
@@ -87,7 +102,10 @@ impl<T: Table> clap::FromArgMatches for Untaken<T> {
                 let text = format!("--{}: {}\n", option.name.0, option.refusal);
                 Err(clap::Error::raw(ErrorKind::InvalidValue, text))
             }
-            None => Ok(Untaken(PhantomData)),
+            None => {
+                let said = T::OPTIONS.iter().filter(given).map(|option| option.remark);
+                Ok(Untaken(said.filter(|remark| !remark.is_empty()).collect(), PhantomData))
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! What `perf report` takes and `perfuse report` does not.
 
+use crate::recording::unfinished::INLINED;
 use crate::recording::untaken::{Option, Table};
 
 /// The options of `perf report` that mean nothing here, or are refused.
@@ -60,7 +61,7 @@ impl Table for OfReport {
         Option::ignored("no-demangle-kernel"),
         Option::ignored("full-source-path"),
         Option::ignored("skip-empty"),
-        Option::ignored("inline"),
+        Option::ignored("inline").said(INLINED),
         Option::ignored("no-inline"),
         Option::ignored("stdio2"),
     ];

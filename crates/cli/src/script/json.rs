@@ -3,6 +3,7 @@
 use super::line::One;
 use super::places::{Places, Space};
 use crate::recording::text::Text;
+use crate::recording::unfinished;
 use perfuse_abi::EventType;
 use perfuse_abi::record::CallchainContext;
 use perfuse_data::session::Level;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 use std::cell::RefCell;
 
 /// Writes a sample as a line. Nothing is `null`: what was not recorded is left out.
-pub(super) fn write(text: &mut Text, places: &mut Places, one: &One<'_>, max_stack: usize) {
+pub(super) fn write(text: &mut Text, places: &mut Places, one: &One<'_>, max_stack: usize, machine: &str) {
     let One { event, fields, decoded, sample, session, .. } = *one;
     let space = Space::of(session, &event.attr, sample);
     let level = Level::of(decoded.misc);
@@ -48,7 +49,8 @@ pub(super) fn write(text: &mut Text, places: &mut Places, one: &One<'_>, max_sta
     if let Some(chain) = sample.callchain.as_ref().filter(|_| fields.has_chains) {
         let mut frames = Vec::new();
         let mut level = Some(level);
-        for word in chain.words.iter() {
+        let rest = unfinished::rest_of_chain(&event.attr, sample, chain, machine);
+        for word in chain.words.iter().chain(rest) {
             match CallchainContext::of(word) {
                 Some(context) => level = level_of(context),
                 None if frames.len() == max_stack => break,

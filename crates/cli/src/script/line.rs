@@ -9,6 +9,7 @@ use crate::recording::dump;
 use crate::recording::header;
 use crate::recording::text::Text;
 use crate::recording::tracing::Formats;
+use crate::recording::unfinished;
 use perfuse_abi::record::{Callchain, CallchainContext, Decoded, Misc, Record, RecordType, Sample, Weight};
 use perfuse_abi::{BranchSampleType, EventType, Software};
 use perfuse_data::session::{Level, Session};
@@ -211,7 +212,7 @@ impl Lines {
     pub(super) fn sample(&mut self, one: &One<'_>) {
         let One { event, fields, decoded, sample, session, .. } = *one;
         if self.format.json {
-            return json::write(&mut self.text, &mut self.places, one, self.format.max_stack);
+            return json::write(&mut self.text, &mut self.places, one, self.format.max_stack, &self.machine);
         }
         self.start(fields, decoded, RecordType::SAMPLE, session);
         let Lines { text, places, .. } = self;
@@ -271,7 +272,11 @@ impl Lines {
                     let ends = Ends { most: self.format.max_stack, stop_at: &self.stop_at };
                     match called(event, sample, chain) {
                         Some(words) => frames(text, places, style, &space, level, words, ends),
-                        None => frames(text, places, style, &space, level, chain.words.iter(), ends),
+                        None => {
+                            let rest = unfinished::rest_of_chain(&event.attr, sample, chain, &self.machine);
+                            let words = chain.words.iter().chain(rest);
+                            frames(text, places, style, &space, level, words, ends);
+                        }
                     }
                 }
                 None => {

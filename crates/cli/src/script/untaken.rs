@@ -1,5 +1,6 @@
 //! What `perf script` takes and `perfuse script` does not.
 
+use crate::recording::unfinished::INLINED;
 use crate::recording::untaken::{Option, Table};
 
 /// The options of `perf script` that mean nothing here, or are refused.
@@ -58,7 +59,7 @@ impl Table for OfScript {
         Option::ignored("show-kernel-path"),
         Option::ignored("max-blocks").value(),
         Option::ignored("addr2line").value(),
-        Option::ignored("inline"),
+        Option::ignored("inline").said(INLINED),
         Option::ignored("no-inline"),
     ];
 }

@@ -4,6 +4,7 @@
 use super::compat::{self, PerfMetric};
 use super::model::{Aggregation, Event, Report, Row, Subject};
 use super::number;
+use crate::common::cpus::ranges;
 use crate::common::spread::Spread;
 use std::fmt::Write;
 
@@ -61,22 +62,6 @@ fn subject(report: &Report) -> String {
         Subject::Recording(name) => format!("'{name}'"),
         Subject::Cpus { cpus, all: false } => format!("'CPU(s) {}'", ranges(cpus)),
     }
-}
-
-/// Cpus as they are written after `-C`.
-fn ranges(cpus: &[u32]) -> String {
-    let mut out = String::new();
-    let mut rest = cpus;
-    while let Some((&first, _)) = rest.split_first() {
-        let length = rest.iter().zip(first..).take_while(|(cpu, expected)| **cpu == *expected).count();
-        let gap = if out.is_empty() { "" } else { "," };
-        let _ = match length {
-            1 => write!(out, "{gap}{first}"),
-            _ => write!(out, "{gap}{first}-{}", rest[length - 1]),
-        };
-        rest = &rest[length..];
-    }
-    out
 }
 
 fn heading(report: &Report) -> String {
@@ -373,10 +358,5 @@ mod tests {
             )
         );
         assert!(!interval(&report, &Options::default(), 1).contains('#'));
-    }
-
-    #[test]
-    fn cpus_are_written_as_ranges() {
-        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
     }
 }

@@ -5,14 +5,15 @@ use super::args::Args;
 use super::metrics::{self, Measured};
 use super::model::Aggregation;
 use super::select::Chosen;
-use crate::common::events;
 use crate::common::start::Start;
+use crate::common::{cpus, events};
 use crate::exit::Failure;
-use perfuse::{online_cpus, parse_cpu_list};
+use perfuse::online_cpus;
 use perfuse_events::abi::EventType;
 use perfuse_events::{EventSet, EventSpec, Machine, Options};
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -181,9 +182,11 @@ fn whom(args: &Args) -> Result<Whom, Failure> {
         return Ok(Whom::EveryThread(every_thread()));
     }
     if let Some(list) = &args.cpu {
-        let cpus = parse_cpu_list(list);
-        let cpus =
-            cpus.ok_or_else(|| Failure::usage(format_args!("-C wants cpus such as 0-3,8, not '{list}'")))?;
+        let (cpus, remark) = cpus::chosen(list)?;
+        if let Some(remark) = remark {
+            // Who cannot be told does not need to be.
+            let _ = writeln!(anstream::stderr(), "perfuse: {remark}");
+        }
         return Ok(Whom::Cpus { cpus, all: false });
     }
     // As in perf, who names nobody means everybody.

@@ -56,7 +56,7 @@ pub(super) fn what_is_wrong_is_said() -> Outcome {
         (&["-u", "no such user"], "no such user"),
         (&["-I=sp,nonsense", "true"], "no register is called 'nonsense'; there are"),
         (&["-F", "2000000000", "--strict-freq", "true"], "perf_event_max_sample_rate"),
-        (&["-C", "4000", "true"], "there is no cpu 4000"),
+        (&["-C", "4000", "true"], "there is no cpu 4000 online"),
     ] {
         let said = refused(&folder, arguments);
         assert!(said.contains(expected), "{arguments:?}: {said}");

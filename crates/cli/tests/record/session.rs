@@ -314,3 +314,55 @@ pub(super) fn a_recording_is_its_owners() -> Outcome {
     assert_eq!(mode & 0o777, 0o600);
     Ok(())
 }
+
+pub(super) fn what_is_not_unwound_is_said() -> Outcome {
+    let folder = Folder::new("unwound");
+    let file = folder.file("d");
+    recorded(&file, &["--call-graph", "dwarf", "-e", "cpu-clock", "-F", "2000", "sh", "-c", BUSY]);
+    let read = |subcommand: &str, options: &[&str]| {
+        let mut command = Command::new(program());
+        let output = command.args([subcommand, "-i"]).arg(&file).args(options).output().expect("it starts");
+        assert!(output.status.success(), "{subcommand} {options:?}: {}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    // Each sample tells at least where the program was.
+    let (shown, said) = read("script", &[]);
+    let blocks: Vec<_> = shown.split("\n\n").filter(|block| !block.is_empty()).collect();
+    assert_eq!(blocks.len() as u64, samples(&file));
+    assert!(blocks.iter().all(|block| block.lines().skip(1).any(|line| line.starts_with('\t'))), "{shown}");
+    assert_eq!(said.matches("are not unwound yet").count(), 1, "{said}");
+    let (objects, _) = read("script", &["--json"]);
+    let empty = objects.lines().find(|line| line.contains("\"callchain\":[]"));
+    assert_eq!(empty, None);
+    for (subcommand, options, part) in [
+        ("report", &[][..], "are not unwound yet"),
+        ("report", &["--inline", "--no-children", "-g", "none"], "inlined functions are not looked up yet"),
+        ("report", &["-s", "comm,srcline"], "source lines are not looked up yet"),
+        ("script", &["-F", "+srcline"], "source lines are not looked up yet"),
+        ("script", &["--inline"], "inlined functions are not looked up yet"),
+    ] {
+        let (_, said) = read(subcommand, options);
+        assert_eq!(said.matches(part).count(), 1, "{subcommand} {options:?}: {said}");
+    }
+    let (_, said) = read("report", &["--no-children", "-g", "none"]);
+    assert_eq!(said, "");
+    let version = Command::new(program()).args(["version", "--build-options"]).output().expect("it starts");
+    assert!(text(&version.stdout).contains("libdw-dwarf-unwind: [ OFF ]"), "{}", text(&version.stdout));
+    Ok(())
+}
+
+pub(super) fn cpus_that_are_not_there_are_told() -> Outcome {
+    let folder = Folder::new("cpus");
+    let refused = record(&folder.file("d"), &["-C", "60000", "true"]).output().expect("it starts");
+    let said = text(&refused.stderr);
+    assert!(said.contains("there is no cpu 60000 online") && refused.status.code() == Some(125), "{said}");
+    for subcommand in ["record", "stat"] {
+        let mut command = Command::new(program());
+        command.args([subcommand, "-e", "cpu-clock", "-C", "0,60000-60001", "-o"]).arg(folder.file("d"));
+        let output = command.arg("true").env("LC_ALL", "C.UTF-8").output().expect("it starts");
+        let said = text(&output.stderr);
+        assert!(said.contains("there are no cpus 60000-60001 online"), "{subcommand}: {said}");
+        assert!(output.status.success() || need::root().is_err(), "{subcommand}: {said}");
+    }
+    Ok(())
+}

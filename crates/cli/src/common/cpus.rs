@@ -1,0 +1,64 @@
+//! Cpus as people name them: the option -C.
+
+use crate::exit::Failure;
+use perfuse::{online_cpus, parse_cpu_list};
+use std::fmt::Write as _;
+
+/// Of a list such as `0-3,8`, those that are online, and a remark where others were asked for too. Fails where
+/// none is.
+pub(crate) fn chosen(list: &str) -> Result<(Vec<u32>, Option<String>), Failure> {
+    let cpus = parse_cpu_list(list);
+    let cpus =
+        cpus.ok_or_else(|| Failure::usage(format_args!("-C wants cpus such as 0-3,8, not '{list}'")))?;
+    let online = online_cpus();
+    let (there, missing): (Vec<u32>, Vec<u32>) = cpus.iter().partition(|cpu| online.contains(cpu));
+    let are_not = match missing[..] {
+        [] => return Ok((there, None)),
+        [cpu] => format!("there is no cpu {cpu} online"),
+        _ => format!("there are no cpus {} online", ranges(&missing)),
+    };
+    if there.is_empty() {
+        return Err(Failure::new(format_args!("-C {list}: {are_not}, only {}", ranges(&online))));
+    }
+    let remark = format!("-C {list}: {are_not}; what is said is about {} alone", ranges(&there));
+    Ok((there, Some(remark)))
+}
+
+/// Cpus in order, as they are written after `-C`.
+pub(crate) fn ranges(cpus: &[u32]) -> String {
+    let mut out = String::new();
+    let mut rest = cpus;
+    while let Some((&first, _)) = rest.split_first() {
+        let length = rest.iter().zip(first..).take_while(|(cpu, expected)| **cpu == *expected).count();
+        let gap = if out.is_empty() { "" } else { "," };
+        let _ = match length {
+            1 => write!(out, "{gap}{first}"),
+            _ => write!(out, "{gap}{first}-{}", rest[length - 1]),
+        };
+        rest = &rest[length..];
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_written_as_ranges() {
+        assert_eq!(ranges(&[0, 1, 2, 4, 6, 7]), "0-2,4,6-7");
+        assert_eq!(ranges(&[3]), "3");
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let first = online_cpus()[0];
+        let (cpus, remark) = chosen(&format!("{first},60000-60001")).unwrap();
+        assert_eq!(cpus, [first]);
+        assert!(remark.unwrap().contains("there are no cpus 60000-60001 online"));
+        assert_eq!(chosen(&first.to_string()).unwrap(), (vec![first], None));
+        let none = chosen("60000").unwrap_err().to_string();
+        assert!(none.contains("there is no cpu 60000 online, only "), "{none}");
+        assert!(chosen("3-1").is_err());
+    }
+}
