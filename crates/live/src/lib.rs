@@ -47,6 +47,7 @@ mod clock;
 mod debug;
 #[cfg(any(test, target_arch = "aarch64"))]
 mod exclusive;
+mod frameless;
 pub mod intercept;
 pub mod machine;
 pub mod memory;

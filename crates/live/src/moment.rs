@@ -1,9 +1,11 @@
 //! A stopped thread as samples see it: its registers, one copy of the top of its stack, and the callers
 //! found by walking frame pointers through that copy.
 
+use crate::frameless;
 use crate::ptrace::Tid;
 use crate::regs::Registers;
 use crate::remote;
+use crate::text::Original;
 use perfuse_abi::record::RegsAbi;
 use perfuse_engine::{Moment, Registers as Which};
 use std::cell::RefCell;
@@ -18,6 +20,8 @@ const MOST_WINDOWS: usize = 8;
 pub struct Stopped {
     tid: Tid,
     registers: Registers,
+    /// What its code begins with, where a trap is.
+    original: Option<Original>,
     stack: RefCell<Window>,
 }
 
@@ -61,7 +65,12 @@ impl Window {
 impl Stopped {
     /// Looks at a tracee that is stopped, and stays so while this is used.
     pub fn new(tid: Tid, registers: Registers) -> Self {
-        Stopped { tid, registers, stack: RefCell::default() }
+        Stopped { tid, registers, original: None, stack: RefCell::default() }
+    }
+
+    /// The same at a trap, in place of this.
+    pub(crate) fn at_trap(tid: Tid, registers: Registers, original: Original) -> Self {
+        Stopped { original: Some(original), ..Stopped::new(tid, registers) }
     }
 
     /// Its registers.
@@ -99,6 +108,9 @@ impl Moment for Stopped {
         if window.bytes.is_empty() && window.copies == 0 {
             window.copy(self.tid, stack, WINDOW);
         }
+        let original = self.original.as_ref().map_or(&[][..], |bytes| bytes);
+        let caller = frameless::caller(self.tid, &self.registers, original);
+        chain.extend(caller.filter(|_| chain.len() < limit));
         if frame < stack {
             return;
         }

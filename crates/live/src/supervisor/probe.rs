@@ -236,7 +236,8 @@ impl Supervisor {
             self.returned(tid, &registers);
         }
         if !trap.probes.own.is_empty() {
-            self.tell_probes(tid, &trap.probes.own, None, registers);
+            let stopped = Stopped::at_trap(tid, registers, trap.original);
+            self.tell_probes(tid, &trap.probes.own, None, &stopped);
         }
         if !trap.probes.returns.is_empty() {
             self.entered(pid, tid, &trap.probes.returns, &registers);
@@ -259,10 +260,10 @@ impl Supervisor {
         true
     }
 
-    fn tell_probes(&self, tid: Tid, probes: &[u64], function: Option<u64>, registers: Registers) {
+    fn tell_probes(&self, tid: Tid, probes: &[u64], function: Option<u64>, stopped: &Stopped) {
         let mut machine = lock(&self.machine);
         if let Some(task) = machine.task_of(tid) {
-            machine.probed(task, probes, function, &Stopped::new(tid, registers));
+            machine.probed(task, probes, function, stopped);
         }
     }
 
@@ -314,7 +315,7 @@ impl Supervisor {
         let left = registers.stack() + u64::from(registers.link().is_some());
         let stays = tracee.inside.iter().position(|one| one.stack < left).unwrap_or(tracee.inside.len());
         for one in tracee.inside.split_off(stays).into_iter().rev().filter(|one| one.to == registers.ip()) {
-            self.tell_probes(tid, &one.probes, Some(one.function), *registers);
+            self.tell_probes(tid, &one.probes, Some(one.function), &Stopped::new(tid, *registers));
         }
     }
 

@@ -76,6 +76,13 @@ fn no_breakpoints_under_gvisor() -> Outcome {
     Ok(())
 }
 
+/// Where a function has no frame yet, and where it has none any more.
+fn callers_are_seen_without_frames() -> Outcome {
+    let ours = play(Sandbox::new(), "host", "frameless");
+    assert_eq!(String::from_utf8_lossy(&ours.stdout), "[true, true, true, true]\n", "{ours:?}");
+    Ok(())
+}
+
 /// Serves the rest of the command line.
 fn host(arguments: &[String]) -> ! {
     let program = std::env::current_exe().expect("the running program has a path");
@@ -110,12 +117,14 @@ macro_rules! scenarios {
                 Some("serve") => serve(&[OsString::from(&arguments[1])]),
                 Some("tool") => match arguments[1].as_str() {
                     $(stringify!($name) => scenarios::$name(),)+
+                    "frameless" => probes::frameless(),
                     "reader" => scenarios::reader(),
                     other => panic!("no scenario {other}"),
                 },
                 _ => perfuse_testkit::run(&[
                     $((stringify!($name), tests::$name)),+,
                     ("counts_without_descriptors_are_refused", short::counts_without_descriptors_are_refused),
+                    ("callers_are_seen_without_frames", callers_are_seen_without_frames),
                     ("a_narrow_program", narrow::a_narrow_program),
                     ("narrow_calls_of_a_wide_program", narrow::narrow_calls_of_a_wide_program),
                     ("breakpoints_in_a_docker_container", breakpoints_in_a_docker_container),

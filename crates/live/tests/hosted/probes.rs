@@ -272,6 +272,79 @@ pub(crate) fn probes_are_sampled() {
     println!("{} {}, {:#x}", raw[0], raw[2] == std::process::id(), u64::from(raw[3]) ^ addr & 0xffff_ffff);
 }
 
+// Functions with frame pointers, one of which is guarded against jumps; and the places before there is a frame, and
+// behind it.
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".global perfuse_calls, perfuse_framed, perfuse_guarded, perfuse_pushed, perfuse_popped",
+    "perfuse_calls: push rbp",
+    "mov rbp, rsp",
+    "call perfuse_framed",
+    "call perfuse_guarded",
+    "pop rbp",
+    "ret",
+    "perfuse_framed: push rbp",
+    "perfuse_pushed: mov rbp, rsp",
+    "pop rbp",
+    "perfuse_popped: ret",
+    "perfuse_guarded: endbr64",
+    "push rbp",
+    "mov rbp, rsp",
+    "pop rbp",
+    "ret",
+);
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".global perfuse_calls, perfuse_framed, perfuse_guarded, perfuse_pushed, perfuse_popped",
+    "perfuse_calls: stp x29, x30, [sp, #-16]!",
+    "mov x29, sp",
+    "bl perfuse_framed",
+    "bl perfuse_guarded",
+    "ldp x29, x30, [sp], #16",
+    "ret",
+    "perfuse_framed: stp x29, x30, [sp, #-16]!",
+    "perfuse_pushed: mov x29, sp",
+    "ldp x29, x30, [sp], #16",
+    "perfuse_popped: ret",
+    "perfuse_guarded: bti c",
+    "stp x29, x30, [sp, #-16]!",
+    "mov x29, sp",
+    "ldp x29, x30, [sp], #16",
+    "ret",
+);
+
+unsafe extern "C" {
+    fn perfuse_calls(number: u64) -> u64;
+    fn perfuse_framed(number: u64) -> u64;
+    fn perfuse_guarded(number: u64) -> u64;
+    fn perfuse_pushed(number: u64) -> u64;
+    fn perfuse_popped(number: u64) -> u64;
+}
+
+/// Whether the callchain of a probe at each of these places has the function that called. (Linux, from 6.11 on, on x86,
+/// at the first of them; from a build for guarded branches, at the second.)
+pub(crate) fn frameless() {
+    let seen = |function| {
+        let place_of = address(function);
+        let (path, offset) = place(place_of);
+        let mut attr = attr(&path, offset);
+        attr.sample_period = 1;
+        attr.sample_type = SampleType::CALLCHAIN;
+        attr.flags |= AttrFlags::EXCLUDE_KERNEL;
+        let event = opened(&attr);
+        let ring = Mapping::new(event.as_fd(), 9 * 4096, Protection::ReadWrite, 0).expect("a ring");
+        on(&event);
+        // SAFETY: it keeps to the calling convention, and touches nothing but registers and its frame.
+        black_box(unsafe { perfuse_calls(1) });
+        off(&event);
+        // Behind the header and the length: where it was, after a mark of user space.
+        let [at, caller] = [24, 32].map(|word| ring.load_u64(4096 + word, Acquire));
+        let [from, to] = [perfuse_calls, perfuse_framed].map(|end| address(end) as usize as u64);
+        at == place_of as usize as u64 && (from..to).contains(&caller)
+    };
+    println!("{:?}", [perfuse_framed, perfuse_guarded, perfuse_pushed, perfuse_popped].map(seen));
+}
+
 pub(crate) fn probes_that_cannot_be() {
     let (own, offset) = place(plain);
     let error = |path: &CStr, offset| {
