@@ -1,7 +1,7 @@
 //! `perfuse compare` as its users run it: the real program and real commands.
 
 use perfuse_sys::Errno;
-use perfuse_testkit::{Outcome, Sandbox, Skip, suite};
+use perfuse_testkit::{Outcome, Sandbox, Skip, signals, suite};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -345,8 +345,7 @@ fn ctrl_c_keeps_the_finished_rounds() -> Outcome {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     std::thread::sleep(Duration::from_secs(2));
     let begin = Instant::now();
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
-    assert!(killed.success());
+    signals::send(libc::SIGINT, child.id());
     let output = child.wait_with_output().expect("its end");
     assert!(begin.elapsed() < Duration::from_secs(60));
     let said = text(&output.stdout);

@@ -247,11 +247,11 @@ fn times_of_day_parts_and_ends_are_perfs() -> Outcome {
 }
 
 fn lines_go_into_a_file_for_each_event() -> Outcome {
-    let recording = Recording::of("apart", &["-e", "cpu-clock,page-faults"])?;
+    let recording = Recording::of("apart", &["-e", "cpu-clock:u,page-faults:u"])?;
     let all = recording.perfuse(&[]);
     let said = recording.perfuse(&["--per-event-dump"]);
     let mut found = 0;
-    for event in ["cpu-clock", "page-faults"] {
+    for event in ["cpu-clock:u", "page-faults:u"] {
         let dump = Recording(format!("{}.{event}.dump", recording.path()).into());
         let lines = std::fs::read_to_string(&dump.0).expect("a file");
         assert!(lines.lines().all(|line| line.contains(&format!("{event}: "))), "{event}");
@@ -264,12 +264,12 @@ fn lines_go_into_a_file_for_each_event() -> Outcome {
 }
 
 fn samples_are_objects_of_json() -> Outcome {
-    let recording = Recording::of("json", &["-e", "cpu-clock", "-g"])?;
+    let recording = Recording::of("json", &["-e", "cpu-clock:u", "-g"])?;
     let (lines, objects) = (recording.perfuse(&["-G"]), recording.perfuse(&["--json"]));
     assert_eq!(lines.lines().count(), objects.lines().count());
     for object in objects.lines() {
         let sample: serde_json::Value = serde_json::from_str(object).expect("JSON");
-        assert_eq!(sample["event"], "cpu-clock");
+        assert_eq!(sample["event"], "cpu-clock:u");
         assert!(sample["time_ns"].is_u64() && sample["tid"].is_i64() && sample["comm"].is_string());
         assert!(
             sample["callchain"].as_array().is_some_and(|frames| frames[0]["ip"] == sample["place"]["ip"])

@@ -1,7 +1,7 @@
 //! Worse conditions than the test has itself: another user, a seccomp filter, lower limits. They are
 //! put on a child process, between fork and exec.
 
-use crate::{Outcome, Skip, need};
+use crate::{Outcome, Skip};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -29,7 +29,8 @@ impl Sandbox {
         Self::default()
     }
 
-    /// User and group nobody (65534), no supplementary groups, no capabilities.
+    /// User and group nobody (65534), no supplementary groups, no capabilities. Who is unprivileged already
+    /// stays the same user.
     pub fn unprivileged(mut self) -> Self {
         self.unprivileged = true;
         self
@@ -63,16 +64,14 @@ impl Sandbox {
     }
 
     /// Runs `body` under these conditions: the test program runs itself again for just this test. Call
-    /// it as the whole of the test named `test` in a [`suite!`](crate::suite). Who is unprivileged already
-    /// stays the same user.
-    pub fn within(mut self, test: &str, body: impl FnOnce() -> Outcome) -> Outcome {
+    /// it as the whole of the test named `test` in a [`suite!`](crate::suite).
+    pub fn within(self, test: &str, body: impl FnOnce() -> Outcome) -> Outcome {
         if std::env::var_os(WITHIN).is_some_and(|name| name == test) {
             return body().inspect_err(|Skip(reason)| {
                 eprintln!("{reason}");
                 exit(SKIPPED);
             });
         }
-        self.unprivileged &= need::root().is_ok();
         // Through a descriptor, so that the folder of the program may be closed to the new user.
         let program = File::open("/proc/self/exe").expect("the running program can be opened");
         let path = format!("/proc/self/fd/{}", program.as_raw_fd());
@@ -107,7 +106,8 @@ impl Sandbox {
         };
         limit(libc::RLIMIT_NOFILE, self.open_files)?;
         limit(libc::RLIMIT_MEMLOCK, self.locked_bytes)?;
-        if self.unprivileged {
+        // SAFETY: geteuid has no preconditions.
+        if self.unprivileged && unsafe { libc::geteuid() } == 0 {
             // SAFETY: no groups are read from the null pointer, their number being zero.
             check(unsafe { libc::setgroups(0, std::ptr::null()) })?;
             // SAFETY: plain numbers.

@@ -1,8 +1,15 @@
-//! Signals that a test provokes, with what `siginfo_t` says of them.
+//! Signals that a test provokes, with what `siginfo_t` says of them, and those that it sends.
 
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+
+/// Sends a signal to a process that is there.
+pub fn send(signal: libc::c_int, pid: u32) {
+    // SAFETY: plain numbers.
+    let sent = unsafe { libc::kill(pid as libc::pid_t, signal) };
+    assert_eq!(sent, 0, "signal {signal} to process {pid}: {}", io::Error::last_os_error());
+}
 
 /// A signal that was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -299,7 +299,8 @@ pub(super) fn a_line_is_shown_on_a_terminal() -> Outcome {
     let status = script.args(["-qec", &line]).arg(&log).stdin(Stdio::null()).stdout(Stdio::null()).status();
     assert!(status.is_ok_and(|status| status.success()));
     let log = fs::read(&log).map(|log| text(&log)).expect("what was shown");
-    let line = log.split("\r\u{1b}[K").find(|line| line.starts_with("recording sh")).expect("a line");
+    let line = log.split("\r\u{1b}[K").find(|line| line.starts_with("recording sh"));
+    let line = line.unwrap_or_else(|| panic!("no line in {log:?}"));
     for part in ["samples", "/s", "00:0", "iB", "^C stops"] {
         assert!(line.contains(part), "{part} in {line}");
     }

@@ -89,12 +89,12 @@ pub(super) fn a_socket_controls_the_counting() -> Outcome {
     assert!(text.split(',').next().unwrap().parse::<f64>().is_ok_and(|ms| ms > 1.0), "{text}");
     // The other end may go away: the measurement goes on.
     let (socket, theirs) = UnixStream::pair().expect("a pair of sockets");
-    let mut command = stat(["--control", "fd:0", "-e", "faults", "sleep", "0.3"]);
+    let mut command = stat(["--control", "fd:0", "-e", "faults:u", "sleep", "0.3"]);
     let child = command.stdin(OwnedFd::from(theirs)).stderr(Stdio::piped()).spawn().expect("it starts");
     drop(socket);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0));
-    assert!(row(&self::text(&output.stderr), "faults")[1].parse::<u64>().is_ok());
+    assert!(row(&self::text(&output.stderr), "faults:u")[1].parse::<u64>().is_ok());
     assert_eq!(status(&["--control", "fd:77", "true"]), 125);
     Ok(())
 }

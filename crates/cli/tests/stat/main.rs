@@ -11,6 +11,7 @@ use control::*;
 use habits::*;
 use metrics::*;
 use perf::*;
+use perfuse_testkit::signals::send;
 use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite, wait};
 use recorded::*;
 use std::ffi::OsStr;
@@ -162,11 +163,6 @@ impl Drop for Running {
     }
 }
 
-fn send(signal: &str, pid: u32) {
-    let status = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status();
-    assert!(status.expect("kill runs").success());
-}
-
 /// Waits until the command runs, which may still be setting itself up then.
 fn wait_for_command(parent: u32, name: &str) {
     wait::until_runs(parent, name);
@@ -201,11 +197,11 @@ fn wrong_command_lines_are_told_apart() -> Outcome {
 }
 
 fn the_commands_output_is_its_own() -> Outcome {
-    let output = output(&mut stat(["-e", "faults", "sh", "-c", "printf out; printf err >&2"]));
+    let output = output(&mut stat(["-e", "faults:u", "sh", "-c", "printf out; printf err >&2"]));
     assert_eq!(text(&output.stdout), "out");
     let results = text(&output.stderr);
     assert!(results.starts_with("err"), "{results}");
-    assert!(row(&results, "faults")[1].parse::<u64>().expect("a number") > 0);
+    assert!(row(&results, "faults:u")[1].parse::<u64>().expect("a number") > 0);
     assert!(!results.contains('\x1b'), "no colours where there is no terminal");
     assert!(!results.contains("next:"), "no hints where there is no terminal");
     Ok(())
@@ -228,22 +224,24 @@ fn a_zero_that_means_nothing_says_so() -> Outcome {
 }
 
 fn ctrl_c_keeps_the_counts() -> Outcome {
-    let child =
-        stat(["-e", "task-clock,faults", "sleep", "60"]).stderr(Stdio::piped()).spawn().expect("it starts");
+    let child = stat(["-e", "task-clock:u,faults:u", "sleep", "60"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
     wait_for_command(child.id(), "sleep");
-    send("INT", child.id());
+    send(libc::SIGINT, child.id());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130));
     let text = text(&output.stderr);
     assert!(text.contains("killed by SIGINT"), "{text}");
-    assert!(row(&text, "faults")[1].parse::<u64>().expect("a number") > 0);
+    assert!(row(&text, "faults:u")[1].parse::<u64>().expect("a number") > 0);
 
     // What is measured is not ours to end; measuring it was a success.
     let sleeper = Running::shell("exec sleep 60");
     let mut command = stat(["-e", "duration_time", "-p", &sleeper.0.id().to_string()]);
     let child = command.stderr(Stdio::piped()).spawn().expect("it starts");
     wait::until_heeded(child.id(), libc::SIGINT);
-    send("INT", child.id());
+    send(libc::SIGINT, child.id());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0));
     assert!(self::text(&output.stderr).contains("duration_time"));
@@ -254,9 +252,9 @@ fn a_second_ctrl_c_kills() -> Outcome {
     let mut command = stat(["-e", "cs", "sh", "-c", "trap : INT; while :; do sleep 0.05; done"]);
     let child = command.stderr(Stdio::piped()).spawn().expect("it starts");
     wait_for_command(child.id(), "sh");
-    send("INT", child.id());
+    send(libc::SIGINT, child.id());
     std::thread::sleep(Duration::from_millis(200));
-    send("INT", child.id());
+    send(libc::SIGINT, child.id());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(137), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("cs "));
@@ -309,17 +307,17 @@ fn results_go_to_a_file_and_are_appended() -> Outcome {
     let file = scratch.join("results");
     let path = file.to_str().expect("a plain path");
     for extra in [&[][..], &["--append"], &["--append"]] {
-        let output = output(&mut stat([&["-o", path, "-x,", "-e", "faults"], extra, &["true"]].concat()));
+        let output = output(&mut stat([&["-o", path, "-x,", "-e", "faults:u"], extra, &["true"]].concat()));
         assert_eq!(text(&output.stderr), "");
     }
     let content = fs::read_to_string(&file).expect("it was written");
     assert_eq!(content.matches("# started on ").count(), 3, "{content}");
-    assert_eq!(content.matches(",,faults,").count(), 3, "{content}");
+    assert_eq!(content.matches(",,faults:u,").count(), 3, "{content}");
     output(&mut stat(["-o", path, "--json", "-e", "faults", "true"]));
     let content = fs::read_to_string(&file).expect("it was written");
     assert!(serde_json::from_str::<serde_json::Value>(&content).is_ok(), "{content}");
-    let output = output(&mut stat(["-o", "-", "-x,", "-e", "faults", "true"]));
-    assert!(text(&output.stdout).contains(",,faults,"));
+    let output = output(&mut stat(["-o", "-", "-x,", "-e", "faults:u", "true"]));
+    assert!(text(&output.stdout).contains(",,faults:u,"));
     Ok(())
 }
 
@@ -334,10 +332,10 @@ fn a_time_limit_ends_the_command() -> Outcome {
 }
 
 fn counting_can_be_delayed() -> Outcome {
-    let all = results(&["-x,", "-e", "task-clock", "sh", "-c", BUSY]);
-    let late = results(&["-D", "100000", "-x,", "-e", "task-clock", "sh", "-c", BUSY]);
+    let all = results(&["-x,", "-e", "task-clock:u", "sh", "-c", BUSY]);
+    let late = results(&["-D", "100000", "-x,", "-e", "task-clock:u", "sh", "-c", BUSY]);
     assert!(all.split(',').next().unwrap().parse::<f64>().expect("a number") > 1.0, "{all}");
-    assert!(late.starts_with("<not counted>,msec,task-clock,"), "{late}");
+    assert!(late.starts_with("<not counted>,msec,task-clock:u,"), "{late}");
     Ok(())
 }
 

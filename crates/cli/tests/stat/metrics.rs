@@ -23,12 +23,12 @@ fn tables(name: &str) -> Scratch {
 
 fn ours(scratch: &Scratch, arguments: &[&str]) -> Output {
     let mut command = stat(["--events-dir".as_ref(), scratch.0.as_os_str()]);
-    command.args(arguments).env("PERF_CPUID", "Ours-1-2-3");
+    command.arg("--all-user").args(arguments).env("PERF_CPUID", "Ours-1-2-3");
     output(&mut command)
 }
 
 pub(super) fn metrics_are_made_of_events() -> Outcome {
-    let text = results(&["-j", "-M", "page_faults_per_second", "sh", "-c", BUSY]);
+    let text = results(&["-j", "--all-user", "-M", "page_faults_per_second", "sh", "-c", BUSY]);
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     let number = |event: &str, key: &str| -> f64 {
         let line = lines.iter().find(|line| line["event"] == event).expect("it was counted");

@@ -185,7 +185,7 @@ fn answered(program: &Path, orders: &[&'static str]) -> Vec<&'static str> {
     // perf waits for its command.
     let children = format!("/proc/{0}/task/{0}/children", child.0.id());
     let children = fs::read_to_string(children).unwrap_or_default();
-    children.split_whitespace().for_each(|pid| send("KILL", pid.parse().expect("a number")));
+    children.split_whitespace().for_each(|pid| send(libc::SIGKILL, pid.parse().expect("a number")));
     answered
 }
 

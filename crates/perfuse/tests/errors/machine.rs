@@ -14,13 +14,17 @@ pub(super) fn no_pmu() -> Outcome {
         assert!(!format!("{error:#}").contains("sysctl kernel"), "{error:#}");
     }
     // In a set each event has an error of its own, though only the first one is looked into.
-    let events = [Hardware::CPU_CYCLES, Hardware::INSTRUCTIONS].map(|event| Builder::new(event).into());
+    let events = [Hardware::CPU_CYCLES, Hardware::INSTRUCTIONS];
+    let events = events.map(|event| Builder::new(event).user_only().into());
     let set = CounterSet::open(&Scope::threads(&[0]), &events).expect("a set opens all the same");
     let errors = [0, 1].map(|event| set.error(event).expect("there is no PMU"));
     errors.iter().for_each(|error| expect(error, Errno::ENOENT, Cause::NoHardwarePmu));
     assert_eq!(errors[0].diagnosis(), errors[1].diagnosis());
     let attempts = errors.map(Error::attempt);
-    assert_eq!(attempts, ["cannot open cycles for this thread", "cannot open instructions for this thread"]);
+    assert_eq!(
+        attempts,
+        ["cannot open cycles:u for this thread", "cannot open instructions:u for this thread"]
+    );
     Ok(())
 }
 
