@@ -1,0 +1,46 @@
+//! What each crate takes along when it is published: its licences, and a page that can be read anywhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folders of the crates that are published.
+fn published() -> Vec<PathBuf> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folders = fs::read_dir(crates).expect("the crates").map(|entry| entry.expect("a crate").path());
+    let manifest = |folder: &Path| fs::read_to_string(folder.join("Cargo.toml"));
+    folders.filter(|folder| manifest(folder).is_ok_and(|text| !text.contains("publish = false"))).collect()
+}
+
+/// What is in parentheses behind the texts of links, and behind `[name]:` at the start of lines.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let inline = page.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+    let named = page.lines().filter(|line| line.starts_with('[')).filter_map(|line| line.split_once("]: "));
+    inline.chain(named.map(|(_, link)| link.trim()))
+}
+
+#[test]
+fn licences_are_in_each_package() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let published = published();
+    assert!(published.len() > 5, "{published:?}");
+    for folder in published {
+        for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            // Links to the root's files; cargo packs what they lead to.
+            let [own, roots] = [&folder, &root].map(|folder| fs::read_to_string(folder.join(name)).ok());
+            assert!(own.is_some() && own == roots, "{}: no {name}, or another", folder.display());
+        }
+    }
+}
+
+/// A registry shows the page without the repository around it.
+#[test]
+fn pages_of_packages_link_to_the_web() {
+    for folder in published() {
+        let path = folder.join("README.md");
+        let page = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for link in links(&page) {
+            let elsewhere = link.starts_with("https://") || link.starts_with('#');
+            assert!(elsewhere, "{}: a link to {link:?}", path.display());
+        }
+    }
+}
