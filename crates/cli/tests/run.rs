@@ -21,6 +21,31 @@ suite! {
     switches_are_estimated_if_one_asks_for_it,
     a_wish_to_stop_reaches_the_tool,
     many_threads_and_programs,
+    tools_of_other_users_and_in_namespaces,
+}
+
+fn tools_of_other_users_and_in_namespaces() -> Outcome {
+    need::perf()?;
+    let stat = ["perf", "stat", "-x,", "-e", "task-clock:u,page-faults:u", "true"];
+    let mut skipped = Err(Skip::needs("setpriv or unshare", "neither works here"));
+    for become_other in [
+        &["setpriv", "--reuid", "65534", "--clear-groups"][..],
+        &["unshare", "-Ur"],
+        &["unshare", "-Urfp", "--mount-proc"],
+        &["unshare", "-Urnm"],
+    ] {
+        let works = Command::new(become_other[0]).args(&become_other[1..]).arg("true").output();
+        if !works.is_ok_and(|output| output.status.success()) {
+            continue;
+        }
+        let program = env!("CARGO_BIN_EXE_perfuse");
+        let hosted = Command::new(program).arg("run").arg("--").args(become_other).args(stat).output();
+        let hosted = hosted.expect("perfuse runs");
+        assert!(hosted.status.success(), "{become_other:?}: {}", text(&hosted));
+        assert!(count(&text(&hosted), "page-faults:u") > 10.0, "{become_other:?}: {}", text(&hosted));
+        skipped = Ok(());
+    }
+    skipped
 }
 
 fn perfuse(arguments: &[&str]) -> Command {

@@ -27,11 +27,13 @@ use std::sync::Arc;
 mod looks;
 mod maps;
 mod names;
+mod namespaces;
 mod probes;
 mod steps;
 mod watches;
 
 pub(crate) use looks::Look;
+pub(crate) use namespaces::Namespaces;
 pub(crate) use probes::At;
 pub(crate) use watches::Watched;
 
@@ -248,6 +250,7 @@ impl Machine {
         let name = self.first_name(pid, tid);
         let task = self.add(pid, tid, told, name);
         self.engine.add_task(task, TaskFacts::new(pid as u32, tid as u32));
+        self.see(task, None);
         Some(task)
     }
 
@@ -269,6 +272,10 @@ impl Machine {
         let cpu = self.cpu_of(parent);
         let facts = TaskFacts::new(pid as u32, tid as u32);
         let flags = CloneFlags { thread, clear_sighand: false };
+        if self.world.namespaces.any() {
+            self.engine.add_task(task, facts);
+            self.see(task, Some(parent));
+        }
         if self.engine.fork(parent, task, facts, flags, cpu, now).is_err() {
             // It goes on unmeasured, where a kernel would have failed the fork.
             self.engine.add_task(task, facts);
@@ -297,13 +304,17 @@ impl Machine {
         }
         self.world.by_tid.remove(&old);
         self.world.by_tid.insert(tid, task);
+        if old != tid {
+            self.see(task, None);
+        }
         self.update(task);
         let name = proc::comm(pid, tid);
         if let Some(known) = self.tasks.get_mut(&task) {
             known.name.clone_from(&name);
         }
         let now = self.now();
-        self.within(task, now, |engine, cpu| engine.exec(task, cpu, now, &name, false));
+        let fresh = proc::has_gained_rights(pid);
+        self.within(task, now, |engine, cpu| engine.exec(task, cpu, now, &name, fresh));
         self.processes.entry(pid).or_default().maps = maps::Maps::default();
         self.update_maps(task);
         // What was switched on by it starts here.
@@ -327,6 +338,7 @@ impl Machine {
         let (now, cpu) = (self.now(), self.cpu_of(task));
         self.engine.exit(task, parent, cpu, now);
         self.engine.reap(task, now);
+        self.world.namespaces.forget(task);
         if let Some(known) = self.tasks.remove(&task) {
             self.sampled.changed(task, known.period.filter(|_| !known.own), None);
             if self.world.by_tid.get(&known.tid) == Some(&task) {
@@ -507,7 +519,8 @@ impl Machine {
     /// `perf_event_open(2)` of a task. `attr`: a copy of the caller's, whose size field is changed where
     /// the call changes it. `group`: what `group_fd` is, where that is an event.
     ///
-    /// The target has to be [adopted](Self::adopt) before (`ESRCH`). Beyond what Linux refuses: `EACCES`
+    /// The target has to be [adopted](Self::adopt) before (`ESRCH`). `allowed`: the caller may measure it, which whoever
+    /// serves has asked; it does not matter where the target is the caller. Beyond what Linux refuses: `EACCES`
     /// for whole cpus, and for samples with the kernel's part unless [allowed](Settings::kernel_samples);
     /// `ENOENT` for events that nobody tells of, breakpoints among them where debug registers are without
     /// effect; `EOPNOTSUPP` for samples of single faults and switches, for records of switches, and for
@@ -518,6 +531,7 @@ impl Machine {
         attr: &mut Vec<u8>,
         arguments: OpenArguments,
         group: Option<EventKey>,
+        allowed: bool,
     ) -> Result<EventKey, Errno> {
         let word = |at: usize| {
             let bytes = attr.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
@@ -576,7 +590,7 @@ impl Machine {
             self.update_maps(target);
         }
         let now = self.now();
-        let mut view = View { world: &mut self.world, group };
+        let mut view = View { world: &mut self.world, group, allowed };
         let event = self.engine.open(&mut view, caller, now, attr, arguments)?;
         if let Some(errno) = refused {
             self.engine.close(event, now);
@@ -620,7 +634,7 @@ impl Machine {
             self.update_targets(event);
         }
         let now = self.now();
-        let mut view = View { world: &mut self.world, group: None };
+        let mut view = View { world: &mut self.world, group: None, allowed: false };
         let answer = self.engine.ioctl(&mut view, caller, event, now, ioctl);
         if changes {
             let tasks = self.engine.targets(event);
@@ -658,7 +672,7 @@ impl Machine {
         request: MapRequest,
     ) -> Result<Arc<Shared>, Errno> {
         let now = self.now();
-        let mut view = View { world: &mut self.world, group: None };
+        let mut view = View { world: &mut self.world, group: None, allowed: false };
         let memory = self.engine.mmap(&mut view, caller, event, now, request)?;
         self.world.shared(&memory).ok_or(Errno::ENOMEM)
     }

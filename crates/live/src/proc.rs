@@ -8,9 +8,11 @@
 //! much as a tick (4 ms with 250 ticks a second) too small.
 
 use crate::ptrace::Tid;
+use perfuse_abi::Errno;
 use std::cell::RefCell;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -324,39 +326,93 @@ pub fn process_of(tid: Tid) -> Option<Tid> {
     number_in_status(tid, "Tgid:")
 }
 
-/// Whether a thread may measure a process, as far as its own ids and capabilities tell (rule B25): what we do for it
-/// must not depend on ours.
-pub(crate) fn may_measure(caller: Tid, target: Tid) -> bool {
-    const SYS_PTRACE: u64 = 1 << 19;
+/// `CAP_PERFMON`, or `CAP_SYS_ADMIN`, in the first user namespace: who has it may measure everybody (rule B25).
+pub(crate) fn may_measure_all(tid: Tid) -> bool {
     const SYS_ADMIN: u64 = 1 << 21;
     const PERFMON: u64 = 1 << 38;
-    #[derive(Default)]
-    struct Rights {
-        users: Vec<u32>,
-        groups: Vec<u32>,
-        capabilities: u64,
+    /// The first namespaces have numbers of their own.
+    const FIRST: u64 = 0xefff_fffd;
+    let status = status(tid);
+    let effective = in_status(&status, "CapEff:").and_then(|set| u64::from_str_radix(set, 16).ok());
+    effective.is_some_and(|set| set & (SYS_ADMIN | PERFMON) != 0)
+        && std::fs::metadata(format!("/proc/{tid}/ns/user")).is_ok_and(|namespace| namespace.ino() == FIRST)
+}
+
+/// Whether a process that has just replaced its program is now one that those who could look at it may not any longer
+/// (rule D43): it has gained rights, or its program cannot be read.
+pub(crate) fn has_gained_rights(pid: Tid) -> bool {
+    let status = status(pid);
+    let ids = |name| in_status(&status, name).map(|ids| ids.split_whitespace().take(2).collect::<Vec<_>>());
+    let (Some(users), Some(groups)) = (ids("Uid:"), ids("Gid:")) else { return false };
+    // What cannot be dumped has files that are root's.
+    let owner = std::fs::metadata(format!("/proc/{pid}/stat")).map(|stat| stat.uid());
+    let undumpable = owner.is_ok_and(|owner| users.last().and_then(|user| user.parse().ok()) != Some(owner));
+    undumpable || users.first() != users.last() || groups.first() != groups.last()
+}
+
+/// A pid namespace, and how far below this process's it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Namespace {
+    pub(crate) id: u64,
+    pub(crate) depth: usize,
+}
+
+/// The pid namespace of a process, if it is another one than this process's. An error: it is another, and not known.
+pub(crate) fn namespace_of(pid: Tid) -> Result<Option<Namespace>, Errno> {
+    let own = std::fs::metadata("/proc/self/ns/pid").map(|namespace| namespace.ino()).ok();
+    let other = namespace_above(pid, 0);
+    let depth = numbers(pid).map(|(_, tids)| tids.len() - 1);
+    match (own, other, depth) {
+        // Where there are none to be seen, there is one.
+        (None, _, _) | (_, None, Some(0)) => Ok(None),
+        (Some(own), Some(other), _) if own == other => Ok(None),
+        (_, Some(id), Some(depth @ 1..)) => Ok(Some(Namespace { id, depth })),
+        _ => Err(Errno::ESRCH),
     }
-    // The ids are the real, the effective, the saved one, and that for files.
-    let ids = |text: &str| text.split_whitespace().take(3).filter_map(|id| id.parse().ok()).collect();
-    let rights = |tid| {
-        with_text(&format!("/proc/{tid}/status"), |text| {
-            let mut rights = Rights::default();
-            for line in text.lines() {
-                match line.split_once(':')? {
-                    ("Uid", value) => rights.users = ids(value),
-                    ("Gid", value) => rights.groups = ids(value),
-                    ("CapEff", value) => rights.capabilities = u64::from_str_radix(value.trim(), 16).ok()?,
-                    _ => {}
-                }
+}
+
+/// The pid namespace so many levels above a process's.
+pub(crate) fn namespace_above(pid: Tid, levels: usize) -> Option<u64> {
+    const GET_PARENT: u64 = 0xb702;
+    let mut namespace = File::open(format!("/proc/{pid}/ns/pid")).ok()?;
+    for _ in 0..levels {
+        // SAFETY: a plain number; the answer is an error or a fresh descriptor that nobody else has.
+        namespace = unsafe {
+            let parent = libc::ioctl(namespace.as_raw_fd(), GET_PARENT as _);
+            if parent == -1 {
+                return None;
             }
-            Some(rights)
-        })
+            File::from_raw_fd(parent)
+        };
+    }
+    Some(namespace.metadata().ok()?.ino())
+}
+
+/// The numbers of a thread's process, and its own, in this process's namespace and each one below it up to its own.
+pub(crate) fn numbers(tid: Tid) -> Option<(Vec<Tid>, Vec<Tid>)> {
+    let status = status(tid);
+    let list = |name| {
+        let list =
+            in_status(&status, name)?.split_whitespace().map(str::parse).collect::<Result<Vec<Tid>, _>>();
+        list.ok().filter(|list| !list.is_empty())
     };
-    let (Some(caller), Some(target)) = (rights(caller), rights(target)) else { return false };
-    let same =
-        |own: &[u32], other: &[u32]| !other.is_empty() && other.iter().all(|id| Some(id) == own.first());
-    caller.capabilities & (SYS_PTRACE | SYS_ADMIN | PERFMON) != 0
-        || same(&caller.users, &target.users) && same(&caller.groups, &target.groups)
+    Some((list("NStgid:")?, list("NSpid:")?))
+}
+
+/// Whom a process's descriptor of a process (`pidfd_open(2)`) names.
+pub(crate) fn process_behind(tid: Tid, fd: u64) -> Option<Tid> {
+    let info = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{fd}")).ok()?;
+    in_status(&info, "Pid:")?.parse().ok().filter(|&pid| pid > 0)
+}
+
+/// All of a thread's status: lists of groups can be long.
+fn status(tid: Tid) -> String {
+    let status = std::fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
+    String::from_utf8_lossy(&status).into_owned()
+}
+
+fn in_status<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
 /// Whether a signal to a thread or process would be delivered: it neither is pending nor blocked.

@@ -1,9 +1,10 @@
 //! The host's answers to the engine's questions about permissions, numbers and memory.
 
+use crate::machine::Namespaces;
 use crate::memory::Shared;
 use crate::ptrace::Tid;
 use perfuse_abi::Errno;
-use perfuse_engine::{Access, Capability, EventKey, Host, Memory, TaskId};
+use perfuse_engine::{Access, Capability, EventKey, Host, Memory, PidNamespace, TaskId};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
@@ -13,6 +14,7 @@ pub(crate) struct World {
     pub(crate) by_tid: HashMap<Tid, TaskId>,
     pub(crate) memory: Vec<Weak<Shared>>,
     pub(crate) page_bytes: usize,
+    pub(crate) namespaces: Namespaces,
 }
 
 impl World {
@@ -29,6 +31,8 @@ pub(crate) struct View<'a> {
     pub(crate) world: &'a mut World,
     /// What the descriptor of the group or the output is.
     pub(crate) group: Option<EventKey>,
+    /// Whether the caller may measure whom he names.
+    pub(crate) allowed: bool,
 }
 
 impl Host for View<'_> {
@@ -38,8 +42,11 @@ impl Host for View<'_> {
     }
 
     fn may_access(&self, _caller: TaskId, _target: TaskId, _access: Access) -> bool {
-        // Only what could be traced has become a task.
-        true
+        self.allowed
+    }
+
+    fn namespace_of(&self, caller: TaskId) -> PidNamespace {
+        self.world.namespaces.of(caller)
     }
 
     fn find_task(&self, _caller: TaskId, pid: u32) -> Option<TaskId> {

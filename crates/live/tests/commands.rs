@@ -71,7 +71,7 @@ impl Command {
         attr.flags |= AttrFlags::INHERIT | AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC;
         let arguments = OpenArguments { pid: self.held.pid(), cpu, ..OpenArguments::default() };
         let mut machine = self.machine.lock().expect("no panic");
-        machine.open(TaskId(0), &mut bytes_of(&attr), arguments, None).expect("it can be opened")
+        machine.open(TaskId(0), &mut bytes_of(&attr), arguments, None, true).expect("it can be opened")
     }
 
     /// Runs it to its end.

@@ -246,7 +246,8 @@ impl Embedded {
         let (reading, writing) = pipe::nonblocking(arguments.flags.contains(OpenFlags::FD_CLOEXEC))?;
         let mut machine = self.machine();
         let caller = machine.adopt_caller();
-        let key = machine.open(caller, attr, arguments, group)?;
+        // Only what this process could trace has become a task.
+        let key = machine.open(caller, attr, arguments, group, true)?;
         let event = Event { key, bell: Some(writing), rung: false, signals: None, mappings: 0 };
         self.served.lock().insert(reading.as_raw_fd(), event);
         self.finish(machine);

@@ -4,15 +4,15 @@
 use super::files::{Descriptor, Mapped, Owner};
 use super::filter::{RINGS, WAITS, can_wait};
 use super::hands::{self, Hands, Place};
-use super::{Intercept, Note, Process, listener};
+use super::{Intercept, Note, Process, Untraceable, listener};
 use crate::machine::Machine;
-use crate::proc;
+use crate::proc::{self, Namespace};
 use crate::ptrace::Tid;
 use crate::regs::{Registers, Width};
 use crate::remote;
 use crate::supervisor::Supervisor;
 use perfuse_abi::{AttrFlags, Errno, OpenFlags, ioctl};
-use perfuse_engine::{AttrMemory, EventKey, Ioctl, MapRequest, OpenArguments, TaskId, UserMemory};
+use perfuse_engine::{Access, AttrMemory, EventKey, Ioctl, MapRequest, OpenArguments, TaskId, UserMemory};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -51,6 +51,9 @@ impl Told {
 }
 
 const SIZE_VER0: u32 = 64;
+
+/// The number of no thread.
+const NOBODY: i32 = i32::MAX;
 
 /// A tool's memory from some address on.
 struct Memory {
@@ -261,16 +264,34 @@ impl Intercept {
         let caller = caller(supervisor.shared(), tid)?;
         let mut attr = copy_attr(&memory);
         let size = attr.get(4..8).map(<[u8]>::to_vec);
-        let mut opened = supervisor.machine().open(caller, &mut attr, arguments, group);
-        if opened == Err(Errno::ESRCH) && pid > 0 {
-            // Nobody that we know, yet.
-            let process = proc::process_of(pid).ok_or(Errno::ESRCH)?;
-            self.attach(supervisor, tid, process)?;
-            opened = supervisor.machine().open(caller, &mut attr, arguments, group);
-        }
         let flags_of_attr =
             attr.get(40..48).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes);
-        let switches = AttrFlags::from_bits_retain(flags_of_attr).contains(AttrFlags::CONTEXT_SWITCH);
+        let flags_of_attr = AttrFlags::from_bits_retain(flags_of_attr);
+        let switches = flags_of_attr.contains(AttrFlags::CONTEXT_SWITCH);
+        let access = if flags_of_attr.contains(AttrFlags::SIGTRAP) { Access::Attach } else { Access::Read };
+        let namespace = self.namespace_of(tid);
+        if let Ok(Some(namespace)) = namespace {
+            supervisor.machine().comes_from(caller, namespace);
+        }
+        let whom = match pid {
+            1.. => self.whom(supervisor, tid, registers, namespace, pid).unwrap_or(NOBODY),
+            pid => pid,
+        };
+        let arguments = OpenArguments { pid: whom, ..arguments };
+        let mut allowed = whom == NOBODY || self.may(tid, registers, access, pid, whom);
+        let mut opened = supervisor.machine().open(caller, &mut attr, arguments, group, allowed);
+        if opened == Err(Errno::ESRCH) && whom > 0 && whom != NOBODY && allowed {
+            // Nobody that we know, yet.
+            let process = proc::process_of(whom).ok_or(Errno::ESRCH)?;
+            self.attach(supervisor, process)?;
+            // Until now its number could become another's, and it could gain rights.
+            allowed = self.may(tid, registers, access, pid, whom);
+            opened = supervisor.machine().open(caller, &mut attr, arguments, group, allowed);
+        }
+        if !allowed && matches!(opened, Err(Errno::ESRCH | Errno::EACCES)) {
+            self.tell_untraceable(whom, Untraceable::NotIts);
+            opened = Err(Errno::EACCES);
+        }
         if opened == Err(Errno::EOPNOTSUPP)
             && switches
             && !std::mem::replace(&mut self.told_of_switches, true)
@@ -285,11 +306,53 @@ impl Intercept {
         }
         let event = opened?;
         let fd = self.install(tid, registers, event, flags.contains(OpenFlags::FD_CLOEXEC));
+        if fd == Err(Errno::EACCES) && !std::mem::replace(&mut self.told_of_unreachable, true) {
+            (self.tell.0)(&Note::Unreachable { pid: tid });
+        }
         if fd.is_err() {
             self.table.forget(event);
             supervisor.machine().close(event);
         }
         fd
+    }
+
+    /// The pid namespace of a thread, if it is another than this process's.
+    fn namespace_of(&mut self, tid: Tid) -> Result<Option<Namespace>, Errno> {
+        let pid = self.threads.get(&tid).copied().unwrap_or(tid);
+        let process = self.processes.entry(pid).or_default();
+        if process.namespace.is_none() {
+            process.namespace = Some(proc::namespace_of(pid)?);
+        }
+        Ok(process.namespace.flatten())
+    }
+
+    /// Whom a thread calls so, by our number.
+    fn whom(
+        &mut self,
+        supervisor: &Supervisor,
+        tid: Tid,
+        registers: &Registers,
+        namespace: Result<Option<Namespace>, Errno>,
+        number: i32,
+    ) -> Result<Tid, Errno> {
+        let Some(namespace) = namespace? else { return Ok(number) };
+        let known = supervisor.machine().tid_in(namespace, number);
+        known.map_or_else(|| self.hands(tid, registers).whom(number), Ok)
+    }
+
+    /// Whether a thread may measure a thread of a process, which it calls `number`.
+    fn may(&mut self, tid: Tid, registers: &Registers, access: Access, number: i32, whom: Tid) -> bool {
+        let process = |tid| self.threads.get(&tid);
+        number <= 0
+            || process(whom).is_some() && process(whom) == process(tid)
+            || self.hands(tid, registers).may(access, number)
+            || access == Access::Read && proc::may_measure_all(tid)
+    }
+
+    /// What a thread that is behind a system call can do for us.
+    fn hands(&mut self, tid: Tid, registers: &Registers) -> Hands<'_> {
+        let process = self.process(tid);
+        process.hands(tid, registers)
     }
 
     /// Makes the descriptor of a new event.
@@ -304,10 +367,11 @@ impl Intercept {
         let pipe = self.table.create(event)?.reading_end();
         let pid = self.threads.get(&tid).copied().unwrap_or(tid);
         let process = self.processes.entry(pid).or_default();
-        let mut hands = Hands::new(tid, registers, &mut process.page);
         let high = process.files.count_from(first);
+        let filtered = process.filtered;
+        let mut hands = process.hands(tid, registers);
         let fd = hands.open_high(pipe, first, high, close_on_exec)?;
-        if !process.filtered {
+        if !filtered {
             let listening = match (&self.listeners, self.own.upgrade()) {
                 (Some(listeners), Some(own)) => {
                     let program = hands::owners(first, i32::MAX, true);
@@ -474,7 +538,7 @@ impl Intercept {
         let process = self.process(tid);
         let place = Place::asked(registers.width(), addr, flags, process.free_place(pages * page));
         let fd = memory.as_fd().as_raw_fd();
-        let mapped = Hands::new(tid, registers, &mut process.page).map(fd, len, prot, flags, place);
+        let mapped = process.hands(tid, registers).map(fd, len, prot, flags, place);
         match mapped {
             Ok(addr) => {
                 process.rings.insert(addr, Mapped { event, len: pages * page });
@@ -594,6 +658,11 @@ impl Intercept {
 }
 
 impl Process {
+    fn hands(&mut self, tid: Tid, registers: &Registers) -> Hands<'_> {
+        let outside = self.namespace.flatten().is_some();
+        Hands::new(tid, registers, &mut self.page).outside(outside)
+    }
+
     /// Calls about memory near a ring are to be heard of. The thread is behind a system call.
     fn watch(&mut self, tid: Tid, registers: &Registers, addr: u64) -> Result<(), Errno> {
         let high = (addr >> 32) as u32;

@@ -1,6 +1,7 @@
 //! What the supervisor has a stopped tool do for it: system calls with arguments in a page of the tool's own.
 
 use super::filter::{self, Program};
+use super::parcel;
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid};
 use crate::regs::{Registers, Width};
@@ -29,6 +30,8 @@ pub(super) struct Hands<'a> {
     page: &'a mut Option<u64>,
     /// Once there was a call.
     calls: Option<remote::Calls>,
+    /// Its `/proc` is not this process's.
+    outside: bool,
 }
 
 /// `SECCOMP_SET_MODE_FILTER` and `SECCOMP_FILTER_FLAG_TSYNC`.
@@ -42,16 +45,29 @@ impl<'a> Hands<'a> {
         // The instruction of a narrow call in a wide program is of the other kind.
         let own = narrow == (registers.width() == Width::Narrow);
         let site = own.then(|| registers.ip() - registers.call_instruction().len() as u64);
-        Hands { tid, site, narrow, page, calls: None }
+        Hands { tid, site, narrow, page, calls: None, outside: false }
+    }
+
+    /// Those of a thread in another pid namespace than this process, if so.
+    pub(super) fn outside(self, outside: bool) -> Self {
+        Hands { outside, ..self }
+    }
+
+    pub(super) fn tid(&self) -> Tid {
+        self.tid
+    }
+
+    pub(super) fn is_narrow(&self) -> bool {
+        self.narrow
     }
 
     /// Those of a thread whose program has just been replaced, at the end of that call.
     pub(super) fn of_new_program(tid: Tid, page: &'a mut Option<u64>) -> Result<Self, Errno> {
         let narrow = Registers::of(tid)?.is_narrow();
-        Ok(Hands { tid, site: None, narrow, page, calls: None })
+        Ok(Hands { tid, site: None, narrow, page, calls: None, outside: false })
     }
 
-    fn call(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
+    pub(super) fn call(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
         let calls = match &mut self.calls {
             Some(calls) => calls,
             none => {
@@ -66,7 +82,7 @@ impl<'a> Hands<'a> {
     }
 
     /// Puts bytes where the thread's system calls can read them.
-    fn put(&mut self, bytes: &[u8]) -> Result<u64, Errno> {
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<u64, Errno> {
         debug_assert!(bytes.len() as u64 <= ROOM, "what is put is short");
         let page = match *self.page {
             Some(page) => page,
@@ -127,11 +143,18 @@ impl<'a> Hands<'a> {
         self.put(&bytes[..header])
     }
 
-    /// Opens what the supervisor has as descriptor `fd`.
+    /// Opens what the supervisor has as descriptor `fd`. The tool may not be allowed to, or see another `/proc`; what
+    /// it opens then is its own affair.
     fn open(&mut self, fd: RawFd, flags: i32) -> Result<u64, Errno> {
+        if self.outside {
+            return parcel::pass(self, fd, flags);
+        }
         let path = format!("/proc/{}/fd/{fd}\0", std::process::id());
         let path = self.put(path.as_bytes())?;
-        self.call(libc::SYS_openat, [libc::AT_FDCWD as u64, path, flags as u64, 0, 0, 0])
+        match self.call(libc::SYS_openat, [libc::AT_FDCWD as u64, path, flags as u64, 0, 0, 0]) {
+            Err(errno) if ![Errno::EMFILE, Errno::ENFILE].contains(&errno) => parcel::pass(self, fd, flags),
+            opened => opened,
+        }
     }
 
     pub(super) fn close(&mut self, fd: u64) {

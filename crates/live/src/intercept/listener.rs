@@ -102,7 +102,7 @@ pub(super) fn install(
 }
 
 /// A copy of a process's descriptor.
-fn fetch(pid: Tid, number: RawFd) -> Result<OwnedFd, Errno> {
+pub(super) fn fetch(pid: Tid, number: RawFd) -> Result<OwnedFd, Errno> {
     // The same everywhere.
     const PIDFD_OPEN: libc::c_long = 434;
     const PIDFD_GETFD: libc::c_long = 438;

@@ -7,6 +7,7 @@
 //!
 //! - `files`: which process has which event open under which number, and what a descriptor is.
 //! - `hands`: system calls that the tool does for us.
+//! - `parcel`: how descriptors get into tools that cannot open them; `rights`: what tools may, and whom they name.
 //! - `calls`: the answers, one function a call.
 //! - `listener`: calls that wait for their answers instead of being stopped, which costs half.
 //! - here: what happens to processes, and what the engine wants done.
@@ -24,9 +25,11 @@ mod hands;
 mod launch;
 mod listener;
 mod note;
+mod parcel;
+mod rights;
 
 use crate::machine::Machine;
-use crate::proc;
+use crate::proc::{self, Namespace};
 use crate::ptrace::{self, Resume, Tid};
 use crate::supervisor::{Front, Next, Supervisor};
 use crate::width::Width;
@@ -68,6 +71,7 @@ pub struct Intercept {
     tell: Tell,
     told_of_switches: bool,
     told_of_shortness: bool,
+    told_of_unreachable: bool,
     /// Processes that were not the tool's to measure, of which it has been told.
     untraceable: BTreeSet<Tid>,
 }
@@ -146,6 +150,8 @@ struct Process {
     watched: BTreeSet<u32>,
     /// A page for arguments of system calls.
     page: Option<u64>,
+    /// Its pid namespace, once that is known, if it is another than this process's.
+    namespace: Option<Option<Namespace>>,
 }
 
 /// A signal on its way, of an event with `attr.sigtrap`.
@@ -199,6 +205,7 @@ impl Intercept {
             tell,
             told_of_switches: false,
             told_of_shortness: false,
+            told_of_unreachable: false,
             untraceable: BTreeSet::new(),
         })
     }
@@ -212,21 +219,21 @@ impl Intercept {
         hands.install(&filter::for_all(self.means))
     }
 
-    /// A process that the tool wants to measure, and did not start, is traced from now on, if the tool may and we can.
-    fn attach(&mut self, supervisor: &mut Supervisor, caller: Tid, pid: Tid) -> Result<(), Errno> {
-        let why = if !proc::may_measure(caller, pid) {
-            Untraceable::NotIts
-        } else {
-            match supervisor.attach(pid) {
-                Ok(()) => return Ok(()),
-                Err(Errno::ESRCH) => return Err(Errno::ESRCH),
-                Err(errno) => Untraceable::find(pid, errno),
+    /// A process that the tool may measure, and did not start, is traced from now on, if we can.
+    fn attach(&mut self, supervisor: &mut Supervisor, pid: Tid) -> Result<(), Errno> {
+        match supervisor.attach(pid) {
+            Err(errno) if errno != Errno::ESRCH => {
+                self.tell_untraceable(pid, Untraceable::find(pid, errno));
+                Err(Errno::EACCES)
             }
-        };
+            attached => attached,
+        }
+    }
+
+    fn tell_untraceable(&mut self, pid: Tid, why: Untraceable) {
         if self.untraceable.insert(pid) {
             (self.tell.0)(&Note::Untraceable { pid, why });
         }
-        Err(Errno::EACCES)
     }
 
     /// Whether the tool and all that it started have ended, and nothing is left in processes that go on: it would
@@ -468,6 +475,7 @@ impl Front for Intercept {
             low: maker.low.clone(),
             watched: maker.watched.clone(),
             page: maker.page,
+            namespace: None,
         };
         self.table.copied(&copy.files);
         self.processes.insert(pid, copy);

@@ -17,6 +17,11 @@ pub enum Note {
     },
     /// The tool wants records of context switches, which nobody hears of; it was answered `EOPNOTSUPP`.
     Switches,
+    /// No descriptor can be given to the tool, which was answered `EACCES`.
+    Unreachable {
+        /// The process that opened an event.
+        pid: Tid,
+    },
     /// There is no descriptor left to look at `/proc` with; reading counts is answered `EMFILE`.
     Short,
 }
@@ -66,6 +71,11 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Note::Untraceable { pid, why } => write!(f, "the tool may not measure process {pid}: {why}"),
+            Note::Unreachable { pid } => write!(
+                f,
+                "process {pid} of the tool can be given no events: it is in a network namespace of its own, and the \
+                 sandbox refuses pidfd_getfd(2), which would lead there. Start perfuse inside of that namespace"
+            ),
             Note::Short => f.write_str(
                 "there are no file descriptors left to count with: counts cannot be read, and samples are missing. \
                  Start it with a higher limit: ulimit -n",

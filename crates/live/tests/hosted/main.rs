@@ -10,6 +10,7 @@ mod scenarios;
 mod short;
 mod strangers;
 
+use perfuse_live::intercept::{Note, Untraceable};
 use perfuse_testkit::{Container, Outcome, Sandbox, Skip};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -21,7 +22,12 @@ fn play(sandbox: Sandbox, role: &str, scenario: &str) -> Output {
     sandbox.command(program).args([role, scenario]).output().expect("the test program runs again")
 }
 
+/// Calls are intercepted in other ways where some are refused.
 fn compare(scenario: &str) -> Outcome {
+    compare_in(scenario, &[Sandbox::new(), Sandbox::new().refusing_perf_event_open(libc::EPERM)])
+}
+
+fn compare_in(scenario: &str, sandboxes: &[Sandbox]) -> Outcome {
     perfuse_sys::perf_event_open_is_reachable().map_err(|error| Skip::needs("perf_event_open(2)", error))?;
     let linux = play(Sandbox::new(), "tool", scenario);
     let text = |output: &Output| {
@@ -31,13 +37,17 @@ fn compare(scenario: &str) -> Outcome {
         return Err(Skip::needs("a machine that allows it", text(&linux)));
     }
     assert!(linux.status.success() && !linux.stdout.is_empty(), "on Linux: {}", text(&linux));
-    // Calls are intercepted in other ways where some are refused.
-    for sandbox in [Sandbox::new(), Sandbox::new().refusing_perf_event_open(libc::EPERM)] {
+    for &sandbox in sandboxes {
         let ours = play(sandbox, "host", scenario);
         assert_eq!(text(&linux), text(&ours), "on Linux (left) and hosted, {sandbox:?}");
         assert_eq!(linux.status, ours.status);
     }
     Ok(())
+}
+
+/// A sandbox that refuses what it takes to get there is one of no such namespaces, mostly.
+fn namespaces_of_every_kind() -> Outcome {
+    compare_in("namespaces_of_every_kind", &[Sandbox::new()])
 }
 
 /// A scenario served in a container.
@@ -68,6 +78,10 @@ fn probes_under_gvisor() -> Outcome {
     as_on_linux(Container::gvisor()?, "probes_are_counted")
 }
 
+fn another_user_in_a_docker_container() -> Outcome {
+    as_on_linux(Container::docker()?, "another_user_opens_events_for_itself")
+}
+
 /// What it takes for debug registers has no effect there.
 fn no_breakpoints_under_gvisor() -> Outcome {
     let ours = contained(Container::gvisor()?, "breakpoints_are_counted")?;
@@ -94,7 +108,12 @@ fn host(arguments: &[String]) -> ! {
 /// Serves a program.
 fn serve(tool: &[OsString]) -> ! {
     let options = perfuse_live::intercept::Options::default();
-    match perfuse_live::intercept::run(&tool[0], tool, options, |note| eprintln!("{note}")) {
+    // Linux tells by the answer alone who may not be measured.
+    let tell = |note: &Note| match note {
+        Note::Untraceable { why: Untraceable::NotIts, .. } => {}
+        note => eprintln!("{note}"),
+    };
+    match perfuse_live::intercept::run(&tool[0], tool, options, tell) {
         Ok(status) => exit(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))),
         Err(error) => {
             eprintln!("{error}");
@@ -119,6 +138,7 @@ macro_rules! scenarios {
                     $(stringify!($name) => scenarios::$name(),)+
                     "frameless" => probes::frameless(),
                     "reader" => scenarios::reader(),
+                    "namespaces_of_every_kind" => scenarios::namespaces_of_every_kind(),
                     other => panic!("no scenario {other}"),
                 },
                 _ => perfuse_testkit::run(&[
@@ -129,6 +149,8 @@ macro_rules! scenarios {
                     ("narrow_calls_of_a_wide_program", narrow::narrow_calls_of_a_wide_program),
                     ("breakpoints_in_a_docker_container", breakpoints_in_a_docker_container),
                     ("probes_in_a_docker_container", probes_in_a_docker_container),
+                    ("namespaces_of_every_kind", namespaces_of_every_kind),
+                    ("another_user_in_a_docker_container", another_user_in_a_docker_container),
                     ("probes_under_gvisor", probes_under_gvisor),
                     ("no_breakpoints_under_gvisor", no_breakpoints_under_gvisor),
                 ]),
@@ -174,4 +196,8 @@ scenarios! {
     libraries_are_loaded_later
     signals_reach_whom_the_owner_may_signal
     the_last_of_queued_signals_says_so
+    another_user_opens_events
+    another_user_opens_events_for_itself
+    a_user_namespace_of_ones_own
+    numbers_of_a_pid_namespace
 }

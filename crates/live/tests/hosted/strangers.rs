@@ -1,11 +1,13 @@
 //! What programs may do to others with perf events: to those of other users, and from namespaces of their own. Each writes
 //! what Linux and we must agree on.
 
-use super::scenarios::{map, opened, sampling};
-use perfuse_sys::{ioctl, signal};
+use super::scenarios::{map, off, on, opened, sampling, value};
+use perfuse_abi::{Attr, AttrFlags, EventType, OpenFlags, Software};
+use perfuse_sys::{Errno, Mapping, ioctl, perf_event_open, signal};
 use perfuse_testkit::signals::Handler;
-use perfuse_testkit::{wait, work};
+use perfuse_testkit::{Puppet, wait, work};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// User and group that nobody is.
@@ -125,4 +127,193 @@ pub(crate) fn the_last_of_queued_signals_says_so() {
     for caught in handler.caught() {
         println!("code {} fd {}", caught.code, caught.fd == event.as_raw_fd());
     }
+}
+
+/// An event that everybody may have.
+fn counting(which: Software) -> Attr {
+    let mut attr = Attr::new(EventType::SOFTWARE);
+    attr.config = which.0;
+    attr.flags |= AttrFlags::DISABLED | AttrFlags::EXCLUDE_KERNEL;
+    attr
+}
+
+fn opened_on(pid: i32) -> Result<OwnedFd, Errno> {
+    let mut attr = counting(Software::TASK_CLOCK);
+    perf_event_open(&mut attr, pid, -1, None, OpenFlags::FD_CLOEXEC)
+}
+
+/// A user opens events on itself and what it starts, with rings and without, and on others.
+fn works_for(user: u32, others: &[(&str, i32)]) {
+    let faults = opened(&counting(Software::PAGE_FAULTS));
+    on(&faults);
+    work::touch_pages(100);
+    off(&faults);
+    println!("{user}: faults are counted: {}", value(&faults) >= 100);
+    let event = opened(&sampling(1_000_000));
+    let ring = map(&event, 9).expect("a ring");
+    on(&event);
+    work::burn(Duration::from_millis(50));
+    off(&event);
+    println!("{user}: samples: {}", ring.load_u64(1024, Ordering::Acquire) > 0);
+    let child = Victim::new();
+    println!("{user}: its child: {:?}", opened_on(child.pid).map(drop));
+    for (name, pid) in others {
+        println!("{user}: {name}: {:?}", opened_on(*pid).map(drop));
+    }
+}
+
+/// The first thing that a process can do when it has dropped its rights is to show itself again.
+fn show_oneself() {
+    // SAFETY: plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+}
+
+pub(crate) fn another_user_opens_events() {
+    as_root();
+    let stranger = Victim::new();
+    // Known, as root has measured it.
+    let roots = opened_on(stranger.pid);
+    println!("root's: {:?}", roots.as_ref().map(drop));
+    // SAFETY: getppid has no preconditions.
+    let parent = unsafe { libc::getppid() };
+    for user in [0, NOBODY] {
+        for shown in [false, true] {
+            work::Child::fork(|| {
+                become_user(user);
+                if shown {
+                    show_oneself();
+                }
+                // SAFETY: as above.
+                let maker = unsafe { libc::getppid() };
+                works_for(user, &[("a child of root", stranger.pid), ("its maker", maker)]);
+                if user != 0 {
+                    println!("whom nobody measures yet: {:?}", opened_on(parent).map(drop));
+                }
+            })
+            .join();
+        }
+    }
+}
+
+/// In a container root can see no more of its former self's processes than others.
+pub(crate) fn another_user_opens_events_for_itself() {
+    as_root();
+    work::Child::fork(|| {
+        become_user(NOBODY);
+        show_oneself();
+        // SAFETY: getppid has no preconditions.
+        works_for(NOBODY, &[("its maker", unsafe { libc::getppid() })]);
+    })
+    .join();
+}
+
+/// Makes namespaces.
+fn unshare(namespaces: libc::c_int) {
+    // SAFETY: a plain number.
+    if unsafe { libc::unshare(namespaces) } == -1 {
+        println!("needs namespaces: {}", std::io::Error::last_os_error());
+        std::process::exit(2);
+    }
+}
+
+/// In a user namespace of one's own one has all capabilities, and not a right more.
+pub(crate) fn a_user_namespace_of_ones_own() {
+    as_root();
+    as_a_user_in(libc::CLONE_NEWUSER);
+}
+
+fn as_a_user_in(namespaces: libc::c_int) {
+    let stranger = Victim::new();
+    work::Child::fork(|| {
+        become_user(NOBODY);
+        show_oneself();
+        unshare(namespaces);
+        // SAFETY: getppid has no preconditions.
+        let maker = unsafe { libc::getppid() };
+        works_for(NOBODY, &[("a child of root", stranger.pid), ("its maker", maker)]);
+    })
+    .join();
+}
+
+/// As containers are made, with a network of their own.
+pub(crate) fn namespaces_of_every_kind() {
+    as_root();
+    const ALL: libc::c_int = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS;
+    as_a_user_in(ALL);
+    numbers_in(ALL | libc::CLONE_NEWPID);
+}
+
+/// Names of records and their numbers of processes and threads, in a ring that is read once.
+fn numbered(ring: &Mapping, data: usize) -> Vec<(u32, [u32; 4])> {
+    let head = ring.load_u64(1024, Ordering::Acquire);
+    let mut at = 0;
+    let mut all = Vec::new();
+    while at < head {
+        let place = |offset: u64| 4096 + (at + offset) as usize % (data * 4096);
+        let word = |offset| ring.load_u32(place(offset), Ordering::Acquire);
+        let numbers = match word(0) {
+            // FORK and EXIT: process, its parent, thread, its maker; COMM: process, thread.
+            4 | 7 => [8, 12, 16, 20].map(word),
+            _ => [word(8), word(12), 0, 0],
+        };
+        all.push((word(0), numbers));
+        at += u64::from(ring.load_u16(place(6), Ordering::Acquire));
+    }
+    all
+}
+
+/// Below the first pid namespace there are other numbers, also of who measures, and for signals.
+pub(crate) fn numbers_of_a_pid_namespace() {
+    as_root();
+    numbers_in(libc::CLONE_NEWPID);
+    numbers_in(libc::CLONE_NEWPID | libc::CLONE_NEWUSER);
+}
+
+fn numbers_in(namespaces: libc::c_int) {
+    // SAFETY: getpid has no preconditions.
+    let outside = unsafe { libc::getpid() };
+    work::Child::fork(|| {
+        unshare(namespaces);
+        work::Child::fork(|| as_the_first(outside)).join();
+    })
+    .join();
+}
+
+fn as_the_first(outside: i32) {
+    let mut tasks = counting(Software::DUMMY);
+    tasks.flags |= AttrFlags::TASK | AttrFlags::COMM | AttrFlags::INHERIT;
+    tasks.flags -= AttrFlags::DISABLED;
+    let event = opened(&tasks);
+    let ring = map(&event, 3);
+    println!("a ring of an inherited event: {:?}", ring.map(drop));
+    tasks.flags -= AttrFlags::INHERIT;
+    let event = opened(&tasks);
+    let ring = map(&event, 3).expect("a ring");
+    let mut child = Puppet::fork(&[], |_| {
+        // SAFETY: a short name that ends with NUL.
+        unsafe { libc::prctl(libc::PR_SET_NAME, c"renamed".as_ptr()) };
+    });
+    println!("the child is {}", child.pid());
+    let of_child = perf_event_open(&mut tasks, child.pid() as i32, -1, None, OpenFlags::FD_CLOEXEC);
+    let of_child = of_child.expect("one's own child");
+    let childs_ring = map(&of_child, 3).expect("a ring");
+    child.act(1);
+    child.end();
+    child.reap();
+    println!("of itself: {:?}", numbered(&ring, 2));
+    let exits = |records: Vec<(u32, [u32; 4])>| records.into_iter().filter(|record| record.0 == 4);
+    println!("of the child: {:?}", exits(numbered(&childs_ring, 2)).collect::<Vec<_>>());
+    for number in [1, 2, 3, outside] {
+        println!("{}: {:?}", number.min(4), opened_on(number).map(drop));
+    }
+    let handler = Handler::install(libc::SIGUSR1);
+    let sampling = opened(&sampling(1_000_000));
+    signal::deliver(sampling.as_fd(), signal::Owner::Process(1), libc::SIGUSR1).expect("that is me");
+    println!("refresh: {:?}", ioctl::refresh(sampling.as_fd(), 2));
+    work::burn(Duration::from_millis(100));
+    println!("signals: {}", handler.count());
 }

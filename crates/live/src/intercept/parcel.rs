@@ -1,0 +1,161 @@
+//! How a descriptor of this process's gets into a tool that cannot open it by its path: one of another user, in another
+//! user or pid namespace, below another root. It is sent through a socket, which takes no rights.
+//!
+//! Sockets come together in two ways. Either the tool makes a pair and one of it is taken, which takes the right to trace
+//! the tool and a sandbox that allows it; or each makes one, and they find each other by names, which takes a common
+//! network namespace. Whoever drops its rights is in one, and whoever makes namespaces has nothing in the way of the other.
+
+use super::hands::Hands;
+use super::listener;
+use crate::proc;
+use crate::ptrace::{self, Tid};
+use crate::remote;
+use perfuse_abi::Errno;
+use std::collections::hash_map::RandomState;
+use std::fs::OpenOptions;
+use std::hash::{BuildHasher, Hasher};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+const UNIX: u64 = libc::AF_UNIX as u64;
+const DATAGRAMS: u64 = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as u64;
+
+/// Two sockets.
+struct Sockets {
+    ours: OwnedFd,
+    /// The tool's, by its number.
+    number: u64,
+    /// The address of that one, where they are not connected.
+    address: Vec<u8>,
+}
+
+/// The tool gets a descriptor of this process's, opened anew with these flags (`O_RDONLY` and `O_RDWR`, and what goes with them),
+/// as its lowest free number: `EMFILE`, `ENFILE`; `EACCES` where neither way leads there.
+pub(super) fn pass(hands: &mut Hands<'_>, fd: RawFd, flags: i32) -> Result<u64, Errno> {
+    let writes = flags & libc::O_ACCMODE == libc::O_RDWR;
+    let failed = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EACCES));
+    let mut options = OpenOptions::new();
+    options.read(true).write(writes).custom_flags(flags & !libc::O_ACCMODE);
+    let file = options.open(format!("/proc/self/fd/{fd}")).map_err(failed)?;
+    let sockets = paired(hands).or_else(|_| named(hands)).map_err(|errno| match errno {
+        Errno::EMFILE | Errno::ENFILE => errno,
+        _ => Errno::EACCES,
+    })?;
+    let received = send(&sockets, file.as_raw_fd()).and_then(|()| receive(hands, sockets.number));
+    hands.close(sockets.number);
+    // The sockets had lower ones.
+    let lowest = hands.call(libc::SYS_fcntl, [received?, libc::F_DUPFD_CLOEXEC as u64, 0, 0, 0, 0]);
+    hands.close(received?);
+    lowest
+}
+
+fn paired(hands: &mut Hands<'_>) -> Result<Sockets, Errno> {
+    let pid = proc::process_of(hands.tid()).ok_or(Errno::ESRCH)?;
+    let page = hands.put(&[0; 8])?;
+    hands.call(libc::SYS_socketpair, [UNIX, DATAGRAMS, 0, page, 0, 0])?;
+    let [number, other] = [0, 4].map(|at| word(hands.tid(), page + at));
+    let (number, other) = (number?, other?);
+    let ours = listener::fetch(pid, other as RawFd);
+    hands.close(other.into());
+    match ours {
+        Ok(ours) => Ok(Sockets { ours, number: number.into(), address: Vec::new() }),
+        Err(errno) => {
+            hands.close(number.into());
+            Err(errno)
+        }
+    }
+}
+
+fn named(hands: &mut Hands<'_>) -> Result<Sockets, Errno> {
+    // Nobody can be there before.
+    let name = format!("perfuse-{:016x}", RandomState::new().build_hasher().finish());
+    let failed = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EACCES));
+    let address = SocketAddr::from_abstract_name(name.as_bytes()).map_err(failed)?;
+    let ours = UnixDatagram::bind_addr(&address).map_err(failed)?;
+    let number = hands.call(libc::SYS_socket, [UNIX, DATAGRAMS, 0, 0, 0, 0])?;
+    match meet(hands, number, &name) {
+        Ok(address) => Ok(Sockets { ours: ours.into(), number, address }),
+        Err(errno) => {
+            hands.close(number);
+            Err(errno)
+        }
+    }
+}
+
+/// The tool's socket is connected, so that nobody else can send to it, and gets a name: its address.
+fn meet(hands: &mut Hands<'_>, number: u64, name: &str) -> Result<Vec<u8>, Errno> {
+    const ROOM: usize = 110;
+    let family = (UNIX as u16).to_ne_bytes();
+    let ours = [&family[..], b"\0", name.as_bytes()].concat();
+    let page = hands.put(&ours)?;
+    hands.call(libc::SYS_connect, [number, page, ours.len() as u64, 0, 0, 0])?;
+    hands.call(libc::SYS_bind, [number, page, family.len() as u64, 0, 0, 0])?;
+    let page = hands.put(&(ROOM as u32).to_ne_bytes())?;
+    hands.call(libc::SYS_getsockname, [number, page + 8, page, 0, 0, 0])?;
+    let mut address = vec![0; (word(hands.tid(), page)? as usize).min(ROOM)];
+    remote::read_exact(hands.tid(), page + 8, &mut address)?;
+    Ok(address)
+}
+
+fn word(tid: Tid, addr: u64) -> Result<u32, Errno> {
+    let mut bytes = [0; 4];
+    remote::read_exact(tid, addr, &mut bytes)?;
+    Ok(u32::from_ne_bytes(bytes))
+}
+
+fn send(sockets: &Sockets, fd: RawFd) -> Result<(), Errno> {
+    let mut byte = 0u8;
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // Room for a header and a number, aligned as the header has to be.
+    let mut control = [0u64; 3];
+    // SAFETY: an all-zero msghdr is a valid value of that plain struct.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    if !sockets.address.is_empty() {
+        message.msg_name = sockets.address.as_ptr().cast_mut().cast();
+        message.msg_namelen = sockets.address.len() as libc::socklen_t;
+    }
+    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+    (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(&control) as _);
+    // SAFETY: the message describes live values, the address and the byte being read only; the control data have room for the header
+    // and the number that are written.
+    let sent = unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        ((*header).cmsg_level, (*header).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
+        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
+        libc::sendmsg(sockets.ours.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+    };
+    if sent == -1 { Err(ptrace::last()) } else { Ok(()) }
+}
+
+/// The tool takes what was sent: its number.
+fn receive(hands: &mut Hands<'_>, socket: u64) -> Result<u64, Errno> {
+    let wide = !hands.is_narrow();
+    let size = if wide { 8 } else { 4 };
+    const PART: u64 = 64;
+    const BYTE: u64 = 80;
+    const CONTROL: u64 = 96;
+    let room = CONTROL as usize + 3 * size;
+    // Pointers are told first where the page is.
+    let page = hands.put(&vec![0; room])?;
+    let mut bytes = vec![0u8; room];
+    let mut place =
+        |at: usize, value: u64| bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
+    // `struct msghdr`: name, its length, parts and how many, control data and their length, flags; `struct iovec`.
+    place(2 * size, page + PART);
+    place(3 * size, 1);
+    place(4 * size, page + CONTROL);
+    place(5 * size, 3 * size as u64);
+    place(PART as usize, page + BYTE);
+    place(PART as usize + size, 1);
+    hands.put(&bytes)?;
+    let flags = (libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT) as u64;
+    hands.call(libc::SYS_recvmsg, [socket, page, flags, 0, 0, 0])?;
+    // `struct cmsghdr`: length, level, kind; the number.
+    let (len, number) =
+        (word(hands.tid(), page + CONTROL)?, word(hands.tid(), page + CONTROL + size as u64 + 8)?);
+    // What there was no descriptor for is cut off.
+    if (len as usize) < size + 12 { Err(Errno::EMFILE) } else { Ok(number.into()) }
+}
