@@ -1,7 +1,7 @@
 //! Raw data and an expression make a value; values and a format string make a line.
 
-use super::expr::{Cast, Expr, Print};
-use super::{Field, FieldKind, Names};
+use super::expr::{Cast, Print, Step};
+use super::{Field, FieldKind, Names, NoNames};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -91,178 +91,227 @@ pub(super) fn write_field(out: &mut String, field: &Field, data: &[u8], order: B
     out.push(']');
 }
 
-struct Scope<'s> {
+/// What an expression can ask for.
+pub(super) struct Scope<'s> {
     fields: &'s [Field],
     data: &'s [u8],
     order: ByteOrder,
     names: &'s dyn Names,
 }
 
-impl<'s> Scope<'s> {
-    fn value(&self, expr: &'s Expr) -> Option<Value<'s>> {
-        Some(match expr {
-            Expr::Number(bits) => Value::Number { bits: *bits, signed: *bits <= i64::MAX as u64 },
-            Expr::Text(text) => Value::Bytes(text.as_bytes().into()),
-            Expr::Field(index) => {
-                let field = &self.fields[*index];
-                match field.kind {
-                    FieldKind::Number => {
-                        let bits = number(field, self.data, self.order)?;
-                        Value::Number { bits, signed: field.signed }
-                    }
-                    _ => Value::Bytes(bytes(field, self.data, self.order)?.into()),
-                }
-            }
-            Expr::Dynamic(index) => Value::Bytes(bytes(&self.fields[*index], self.data, self.order)?.into()),
-            Expr::DynamicLen(index) => {
-                unsigned(bytes(&self.fields[*index], self.data, self.order)?.len() as u64)
-            }
-            Expr::Bitmask(index) => {
-                Value::Bytes(bitmask(bytes(&self.fields[*index], self.data, self.order)?, self.order).into())
-            }
-            Expr::Index(array, index) => {
-                let at = usize::try_from(self.bits(index)?).ok()?;
-                let element = match &**array {
-                    Expr::Field(index) | Expr::Dynamic(index) => match self.fields[*index].kind {
-                        FieldKind::Array(element) | FieldKind::Dynamic { element, .. } => element,
-                        _ => 1,
-                    },
-                    _ => 1,
-                };
-                let Value::Bytes(content) = self.value(array)? else { return None };
-                let start = at.checked_mul(element)?;
-                unsigned(load(content.get(start..start.checked_add(element)?)?, self.order))
-            }
-            Expr::Unary(sign, inner) => {
-                let bits = self.bits(inner)?;
-                let bits = match *sign {
-                    "-" => bits.wrapping_neg(),
-                    "~" => !bits,
-                    "!" => u64::from(bits == 0),
-                    _ => bits,
-                };
-                Value::Number { bits, signed: true }
-            }
-            Expr::Binary(sign, left, right) => self.binary(sign, left, right)?,
-            Expr::Choice(condition, yes, no) => {
-                return self.value(if self.bits(condition)? != 0 { yes } else { no });
-            }
-            Expr::Cast(Cast { bytes, signed }, inner) => match self.value(inner)? {
-                Value::Number { bits, .. } => {
-                    Value::Number { bits: extend(bits, usize::from(*bytes), *signed), signed: *signed }
-                }
-                text => text,
-            },
-            Expr::Flags { value, between, names } => {
-                Value::Bytes(self.flags(self.bits(value)?, between, names)?.into())
-            }
-            Expr::Symbolic { value, names } => {
-                let wanted = self.bits(value)?;
-                for (value, name) in names {
-                    // perf compares whole words; what is cut to 32 bits in the kernel is meant too.
-                    let bits = self.bits(value)?;
-                    if bits == wanted || bits as u32 as u64 == wanted {
-                        return Some(Value::Bytes(name.as_bytes().into()));
-                    }
-                }
-                Value::Bytes(alloc::format!("{wanted:#x}").into_bytes().into())
-            }
-            Expr::Hex { bytes, len, spaced } => {
-                let len = usize::try_from(self.bits(len)?).ok()?;
-                let Value::Bytes(content) = self.value(bytes)? else { return None };
-                let mut out = String::new();
-                for (index, byte) in content.iter().take(len).enumerate() {
-                    let _ = write!(out, "{}{byte:02x}", if *spaced && index > 0 { " " } else { "" });
-                }
-                Value::Bytes(out.into_bytes().into())
-            }
-            Expr::Array { bytes, count, size } => {
-                let (count, size) = (self.bits(count)?, usize::try_from(self.bits(size)?).ok()?);
-                let Value::Bytes(content) = self.value(bytes)? else { return None };
-                let mut out = String::from("{");
-                let items = content.chunks_exact(size.clamp(1, 8));
-                for (index, item) in items.take(usize::try_from(count).ok()?).enumerate() {
-                    let _ = write!(out, "{}{:#x}", if index > 0 { "," } else { "" }, load(item, self.order));
-                }
-                out.push('}');
-                Value::Bytes(out.into_bytes().into())
-            }
-        })
-    }
+/// What the steps of a program have made so far.
+struct Stack<'s>(Vec<Value<'s>>);
 
-    fn bits(&self, expr: &'s Expr) -> Option<u64> {
-        match self.value(expr)? {
-            Value::Number { bits, .. } => Some(bits),
+impl<'s> Stack<'s> {
+    fn number(&mut self) -> Option<(u64, bool)> {
+        match self.0.pop()? {
+            Value::Number { bits, signed } => Some((bits, signed)),
             Value::Bytes(_) => None,
         }
     }
 
-    fn binary(&self, sign: &str, left: &'s Expr, right: &'s Expr) -> Option<Value<'s>> {
-        let Value::Number { bits: a, signed: a_signed } = self.value(left)? else { return None };
-        let truth = |is: bool| Some(Value::Number { bits: u64::from(is), signed: true });
-        match sign {
-            "&&" => return truth(a != 0 && self.bits(right)? != 0),
-            "||" => return truth(a != 0 || self.bits(right)? != 0),
-            _ => {}
-        }
-        let Value::Number { bits: b, signed: b_signed } = self.value(right)? else { return None };
-        let signed = a_signed && b_signed;
-        let less = if signed { (a as i64) < b as i64 } else { a < b };
-        let bits = match sign {
-            "+" => a.wrapping_add(b),
-            "-" => a.wrapping_sub(b),
-            "*" => a.wrapping_mul(b),
-            "/" | "%" if b == 0 => return None,
-            "/" if signed => (a as i64).wrapping_div(b as i64) as u64,
-            "%" if signed => (a as i64).wrapping_rem(b as i64) as u64,
-            "/" => a / b,
-            "%" => a % b,
-            "<<" => a.checked_shl(u32::try_from(b).ok()?).unwrap_or(0),
-            ">>" if a_signed => ((a as i64) >> b.min(63)) as u64,
-            ">>" => a.checked_shr(u32::try_from(b).ok()?).unwrap_or(0),
-            "&" => a & b,
-            "|" => a | b,
-            "^" => a ^ b,
-            "==" => return truth(a == b),
-            "!=" => return truth(a != b),
-            "<" => return truth(less),
-            ">=" => return truth(!less),
-            ">" => return truth(!less && a != b),
-            "<=" => return truth(less || a == b),
-            _ => return None,
-        };
-        Some(Value::Number { bits, signed })
+    fn bits(&mut self) -> Option<u64> {
+        self.number().map(|(bits, _)| bits)
     }
 
-    fn flags(&self, mut value: u64, between: &str, names: &'s [(Expr, String)]) -> Option<Vec<u8>> {
-        let mut out = String::new();
-        for (flag, name) in names {
-            let flag = self.bits(flag)?;
-            let is = if flag == 0 { value == 0 && out.is_empty() } else { value & flag == flag };
-            if is {
-                if !out.is_empty() {
-                    out.push_str(between);
-                }
-                out.push_str(name);
-                value &= !flag;
-            }
+    fn size(&mut self) -> Option<usize> {
+        usize::try_from(self.bits()?).ok()
+    }
+
+    fn bytes(&mut self) -> Option<Cow<'s, [u8]>> {
+        match self.0.pop()? {
+            Value::Bytes(bytes) => Some(bytes),
+            Value::Number { .. } => None,
         }
-        if value != 0 {
-            let _ = write!(out, "{}{value:#x}", if out.is_empty() { "" } else { between });
-        }
-        Some(out.into_bytes())
     }
 }
 
+fn made(text: String) -> Value<'static> {
+    Value::Bytes(text.into_bytes().into())
+}
+
+fn truth(is: bool) -> Value<'static> {
+    Value::Number { bits: u64::from(is), signed: true }
+}
+
+impl<'s> Scope<'s> {
+    /// No fields, no data, no names.
+    pub(super) const NOTHING: Scope<'static> =
+        Scope { fields: &[], data: &[], order: ByteOrder::Little, names: &NoNames };
+
+    fn field(&self, index: usize) -> Option<&'s Field> {
+        self.fields.get(index)
+    }
+
+    fn bytes_of(&self, index: usize) -> Option<&'s [u8]> {
+        bytes(self.field(index)?, self.data, self.order)
+    }
+
+    /// What a program makes; `None` if a value cannot be had.
+    fn value(&self, steps: &'s [Step]) -> Option<Value<'s>> {
+        let mut stack = Stack(Vec::with_capacity(4));
+        let mut next = 0;
+        while let Some(step) = steps.get(next) {
+            next += 1;
+            let value = match step {
+                Step::Number(bits) => Value::Number { bits: *bits, signed: *bits <= i64::MAX as u64 },
+                Step::Text(text) => Value::Bytes(text.as_bytes().into()),
+                Step::Field(index) => {
+                    let field = self.field(*index)?;
+                    match field.kind {
+                        FieldKind::Number => {
+                            let bits = number(field, self.data, self.order)?;
+                            Value::Number { bits, signed: field.signed }
+                        }
+                        _ => Value::Bytes(self.bytes_of(*index)?.into()),
+                    }
+                }
+                Step::Dynamic(index) => Value::Bytes(self.bytes_of(*index)?.into()),
+                Step::DynamicLen(index) => unsigned(self.bytes_of(*index)?.len() as u64),
+                Step::Bitmask(index) => made(bitmask(self.bytes_of(*index)?, self.order)),
+                Step::Index(element) => {
+                    let (at, content) = (stack.size()?, stack.bytes()?);
+                    let start = at.checked_mul(*element)?;
+                    unsigned(load(content.get(start..start.checked_add(*element)?)?, self.order))
+                }
+                Step::Unary(sign) => {
+                    let bits = stack.bits()?;
+                    let bits = match *sign {
+                        "-" => bits.wrapping_neg(),
+                        "~" => !bits,
+                        "!" => u64::from(bits == 0),
+                        _ => bits,
+                    };
+                    Value::Number { bits, signed: true }
+                }
+                Step::Binary(sign) => {
+                    let (right, left) = (stack.number()?, stack.number()?);
+                    binary(sign, left, right)?
+                }
+                Step::Jump(to) => {
+                    next = *to;
+                    continue;
+                }
+                Step::Unless(to) => {
+                    if stack.bits()? == 0 {
+                        next = *to;
+                    }
+                    continue;
+                }
+                Step::Decided { by_zero, next: to } => {
+                    let bits = stack.bits()?;
+                    if (bits == 0) != *by_zero {
+                        continue;
+                    }
+                    next = *to;
+                    truth(bits != 0)
+                }
+                Step::Truth => truth(stack.bits()? != 0),
+                Step::Cast(Cast { bytes, signed }) => match stack.0.pop()? {
+                    Value::Number { bits, .. } => {
+                        Value::Number { bits: extend(bits, usize::from(*bytes), *signed), signed: *signed }
+                    }
+                    text => text,
+                },
+                Step::Flags { between, names } => made(flags(stack.bits()?, between, names)),
+                Step::Symbolic(names) => {
+                    let wanted = stack.bits()?;
+                    // perf compares whole words; what is cut to 32 bits in the kernel is meant too.
+                    let is = |bits: u64| bits == wanted || bits as u32 as u64 == wanted;
+                    match names.iter().find(|(bits, _)| is(*bits)) {
+                        Some((_, name)) => Value::Bytes(name.as_bytes().into()),
+                        None => made(alloc::format!("{wanted:#x}")),
+                    }
+                }
+                Step::Hex { spaced } => {
+                    let (len, content) = (stack.size()?, stack.bytes()?);
+                    let mut out = String::new();
+                    for (index, byte) in content.iter().take(len).enumerate() {
+                        let _ = write!(out, "{}{byte:02x}", if *spaced && index > 0 { " " } else { "" });
+                    }
+                    made(out)
+                }
+                Step::Array => {
+                    let (size, count, content) = (stack.size()?, stack.size()?, stack.bytes()?);
+                    let mut out = String::from("{");
+                    for (index, item) in content.chunks_exact(size.clamp(1, 8)).take(count).enumerate() {
+                        let between = if index > 0 { "," } else { "" };
+                        let _ = write!(out, "{between}{:#x}", load(item, self.order));
+                    }
+                    out.push('}');
+                    made(out)
+                }
+            };
+            stack.0.push(value);
+        }
+        stack.0.pop()
+    }
+
+    pub(super) fn bits(&self, steps: &'s [Step]) -> Option<u64> {
+        match self.value(steps)? {
+            Value::Number { bits, .. } => Some(bits),
+            Value::Bytes(_) => None,
+        }
+    }
+}
+
+/// What an operator makes of two numbers, each with whether it is signed.
+fn binary(sign: &str, (a, a_signed): (u64, bool), (b, b_signed): (u64, bool)) -> Option<Value<'static>> {
+    let signed = a_signed && b_signed;
+    let less = if signed { (a as i64) < b as i64 } else { a < b };
+    let bits = match sign {
+        "+" => a.wrapping_add(b),
+        "-" => a.wrapping_sub(b),
+        "*" => a.wrapping_mul(b),
+        "/" | "%" if b == 0 => return None,
+        "/" if signed => (a as i64).wrapping_div(b as i64) as u64,
+        "%" if signed => (a as i64).wrapping_rem(b as i64) as u64,
+        "/" => a / b,
+        "%" => a % b,
+        "<<" => a.checked_shl(u32::try_from(b).ok()?).unwrap_or(0),
+        ">>" if a_signed => ((a as i64) >> b.min(63)) as u64,
+        ">>" => a.checked_shr(u32::try_from(b).ok()?).unwrap_or(0),
+        "&" => a & b,
+        "|" => a | b,
+        "^" => a ^ b,
+        "==" => return Some(truth(a == b)),
+        "!=" => return Some(truth(a != b)),
+        "<" => return Some(truth(less)),
+        ">=" => return Some(truth(!less)),
+        ">" => return Some(truth(!less && a != b)),
+        "<=" => return Some(truth(less || a == b)),
+        _ => return None,
+    };
+    Some(Value::Number { bits, signed })
+}
+
+fn flags(mut value: u64, between: &str, names: &[(u64, String)]) -> String {
+    let mut out = String::new();
+    for (flag, name) in names {
+        let is = if *flag == 0 { value == 0 && out.is_empty() } else { value & flag == *flag };
+        if is {
+            if !out.is_empty() {
+                out.push_str(between);
+            }
+            out.push_str(name);
+            value &= !flag;
+        }
+    }
+    if value != 0 {
+        let _ = write!(out, "{}{value:#x}", if out.is_empty() { "" } else { between });
+    }
+    out
+}
+
 /// Words of 32 bits in hexadecimal, the highest first.
-fn bitmask(bytes: &[u8], order: ByteOrder) -> Vec<u8> {
+fn bitmask(bytes: &[u8], order: ByteOrder) -> String {
     let words: Vec<_> = bytes.chunks_exact(8).map(|word| load(word, order)).collect();
     let mut out = String::new();
     for word in words.iter().rev() {
         let between = if out.is_empty() { "" } else { "," };
         let _ = write!(out, "{between}{:08x},{:08x}", word >> 32, *word as u32);
     }
-    out.into_bytes()
+    out
 }
 
 impl Print {
@@ -318,7 +367,7 @@ impl Print {
 fn size<'r, 's>(
     rest: &'r str,
     size: &mut Option<usize>,
-    arguments: &mut impl Iterator<Item = &'s Expr>,
+    arguments: &mut impl Iterator<Item = &'s Vec<Step>>,
     scope: &Scope<'s>,
 ) -> Option<&'r str> {
     if let Some(after) = rest.strip_prefix('*') {

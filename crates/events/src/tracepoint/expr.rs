@@ -1,49 +1,54 @@
-//! The expressions of a `print fmt` as trees.
+//! The arguments of a `print fmt` as small programs for a stack of values. Recordings of strangers bring them:
+//! in a program, unlike in a tree, nothing is deep.
 
-use super::Field;
+use super::eval::Scope;
 use super::lexer::{Token, words};
-use alloc::boxed::Box;
+use super::{Field, FieldKind};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Expressions may be nested so deep.
+/// Parentheses, signs and conditions may be nested so deep.
 const DEPTH: u32 = 192;
 
+/// A step of a program. What it needs lies on the stack, the last on top; what it makes takes its place.
 #[derive(Clone, Debug)]
-pub(super) enum Expr {
+pub(super) enum Step {
     Number(u64),
     Text(String),
     /// By its index.
     Field(usize),
-    Index(Box<Expr>, Box<Expr>),
-    Unary(&'static str, Box<Expr>),
-    Binary(&'static str, Box<Expr>, Box<Expr>),
-    Choice(Box<Expr>, Box<Expr>, Box<Expr>),
-    Cast(Cast, Box<Expr>),
+    /// An array and an index: an element of so many bytes.
+    Index(usize),
+    Unary(&'static str),
+    Binary(&'static str),
+    /// Goes on at another step.
+    Jump(usize),
+    /// Takes a number, and goes on at another step if it is 0.
+    Unless(usize),
+    /// Takes a number; if that is 0, or is not, nothing else is asked: it becomes 0 or 1, and another step is
+    /// next.
+    Decided {
+        by_zero: bool,
+        next: usize,
+    },
+    /// 1 for any number but 0.
+    Truth,
+    Cast(Cast),
     Flags {
-        value: Box<Expr>,
         between: String,
-        names: Vec<(Expr, String)>,
+        names: Vec<(u64, String)>,
     },
-    Symbolic {
-        value: Box<Expr>,
-        names: Vec<(Expr, String)>,
-    },
+    Symbolic(Vec<(u64, String)>),
     /// `__get_str` and its like: what a dynamic field refers to.
     Dynamic(usize),
     DynamicLen(usize),
     Bitmask(usize),
-    /// Bytes in hexadecimal, and whether spaces are between them.
+    /// Bytes and how many of them: in hexadecimal, with spaces between them or not.
     Hex {
-        bytes: Box<Expr>,
-        len: Box<Expr>,
         spaced: bool,
     },
-    Array {
-        bytes: Box<Expr>,
-        count: Box<Expr>,
-        size: Box<Expr>,
-    },
+    /// Bytes, how many numbers there are, and the bytes of each.
+    Array,
 }
 
 /// What a cast makes of a number.
@@ -57,18 +62,19 @@ pub(super) struct Cast {
 #[derive(Clone, Debug)]
 pub(super) struct Print {
     pub(super) format: String,
-    pub(super) arguments: Vec<Expr>,
+    pub(super) arguments: Vec<Vec<Step>>,
 }
 
 impl Print {
     /// `None` if there is something in it that is not known.
     pub(super) fn parse(text: &str, fields: &[Field]) -> Option<Self> {
         let tokens = words(text)?;
-        let mut parser = Parser { tokens: &tokens, fields, depth: 0, in_list: false };
+        let mut parser = Parser { tokens: &tokens, fields, steps: Vec::new(), depth: 0, in_list: false };
         let format = parser.texts()?;
         let mut arguments = Vec::new();
         while parser.sign(",") {
-            arguments.push(parser.expression()?);
+            parser.expression()?;
+            arguments.push(core::mem::take(&mut parser.steps));
         }
         parser.tokens.is_empty().then_some(Print { format, arguments })
     }
@@ -77,6 +83,8 @@ impl Print {
 struct Parser<'t> {
     tokens: &'t [Token],
     fields: &'t [Field],
+    /// Of the argument that is being read.
+    steps: Vec<Step>,
     depth: u32,
     /// Whether this is the value of a name.
     in_list: bool,
@@ -117,10 +125,8 @@ impl Parser<'_> {
 
     /// A string, or several after each other.
     fn texts(&mut self) -> Option<String> {
-        let mut text = match self.next()? {
-            Token::Text(text) => text.clone(),
-            _ => return None,
-        };
+        let Some(Token::Text(_)) = self.tokens.first() else { return None };
+        let mut text = String::new();
         while let Some(Token::Text(more)) = self.tokens.first() {
             text.push_str(more);
             self.tokens = &self.tokens[1..];
@@ -128,34 +134,62 @@ impl Parser<'_> {
         Some(text)
     }
 
-    fn boxed(&mut self) -> Option<Box<Expr>> {
-        self.expression().map(Box::new)
+    fn step(&mut self, step: Step) -> Option<()> {
+        self.steps.push(step);
+        Some(())
     }
 
-    fn expression(&mut self) -> Option<Expr> {
+    /// A step whose target is not known yet: its place, for `land`.
+    fn jump(&mut self, step: Step) -> usize {
+        self.steps.push(step);
+        self.steps.len() - 1
+    }
+
+    /// Lets the step at a place go on here.
+    fn land(&mut self, from: usize) {
+        let here = self.steps.len();
+        if let Step::Jump(to) | Step::Unless(to) | Step::Decided { next: to, .. } = &mut self.steps[from] {
+            *to = here;
+        }
+    }
+
+    fn expression(&mut self) -> Option<()> {
         self.depth += 1;
         if self.depth > DEPTH {
             return None;
         }
-        let condition = self.binary(0)?;
-        let result = if self.sign("?") {
-            let yes = self.boxed()?;
+        self.binary(0)?;
+        if self.sign("?") {
+            let otherwise = self.jump(Step::Unless(0));
+            self.expression()?;
             self.expect(":")?;
-            Some(Expr::Choice(Box::new(condition), yes, self.boxed()?))
-        } else {
-            Some(condition)
-        };
+            let end = self.jump(Step::Jump(0));
+            self.land(otherwise);
+            self.expression()?;
+            self.land(end);
+        }
         self.depth -= 1;
-        result
+        Some(())
     }
 
     /// Operators of this level and tighter ones.
-    fn binary(&mut self, level: usize) -> Option<Expr> {
-        let mut left = self.unary()?;
+    fn binary(&mut self, level: usize) -> Option<()> {
+        self.unary()?;
         while let Some((found, sign)) = self.operator(level) {
-            left = Expr::Binary(sign, Box::new(left), Box::new(self.binary(found + 1)?));
+            let decided = match sign {
+                "&&" | "||" => Some(self.jump(Step::Decided { by_zero: sign == "&&", next: 0 })),
+                _ => None,
+            };
+            self.binary(found + 1)?;
+            match decided {
+                Some(from) => {
+                    self.step(Step::Truth)?;
+                    self.land(from);
+                }
+                None => self.step(Step::Binary(sign))?,
+            }
         }
-        Some(left)
+        Some(())
     }
 
     fn operator(&mut self, level: usize) -> Option<(usize, &'static str)> {
@@ -166,22 +200,25 @@ impl Parser<'_> {
         Some((found, sign))
     }
 
-    fn unary(&mut self) -> Option<Expr> {
+    fn unary(&mut self) -> Option<()> {
         self.depth += 1;
         if self.depth > DEPTH {
             return None;
         }
         let sign = ["-", "~", "!", "+"].into_iter().find(|sign| self.sign(sign));
-        let result = match sign {
-            Some(sign) => Expr::Unary(sign, Box::new(self.unary()?)),
-            None => match self.cast() {
-                Some(Some(cast)) => Expr::Cast(cast, Box::new(self.unary()?)),
-                Some(None) => self.unary()?,
-                None => self.postfix()?,
-            },
-        };
+        match (sign, sign.map_or_else(|| self.cast(), |_| None)) {
+            (Some(sign), _) => {
+                self.unary()?;
+                self.step(Step::Unary(sign))?;
+            }
+            (None, Some(cast)) => {
+                self.unary()?;
+                self.steps.extend(cast.map(Step::Cast));
+            }
+            (None, None) => self.postfix()?,
+        }
         self.depth -= 1;
-        Some(result)
+        Some(())
     }
 
     /// `(type)`, if that comes next; of a pointer, nothing is changed.
@@ -202,88 +239,96 @@ impl Parser<'_> {
         Some((!pointer).then_some(cast))
     }
 
-    fn postfix(&mut self) -> Option<Expr> {
-        let mut left = match self.next()?.clone() {
-            Token::Number(number) => Expr::Number(number),
-            Token::Text(mut text) => {
-                while let Some(Token::Text(more)) = self.tokens.first() {
-                    text.push_str(more);
-                    self.tokens = &self.tokens[1..];
-                }
-                Expr::Text(text)
-            }
+    fn postfix(&mut self) -> Option<()> {
+        let start = self.steps.len();
+        if let Some(text) = self.texts() {
+            return self.step(Step::Text(text));
+        }
+        match self.next()?.clone() {
+            Token::Number(number) => self.step(Step::Number(number))?,
             Token::Sign("(") if matches!(self.tokens, [Token::Name(name), Token::Sign(")"), ..] if name == "REC") =>
             {
                 self.tokens = &self.tokens[2..];
                 self.expect("->")?;
-                Expr::Field(self.field()?)
+                self.field(Step::Field)?;
             }
             Token::Sign("(") => {
-                let inner = self.expression()?;
+                self.expression()?;
                 self.expect(")")?;
-                inner
             }
             Token::Name(name) if name == "REC" => {
                 self.expect("->")?;
-                Expr::Field(self.field()?)
+                self.field(Step::Field)?;
             }
             Token::Name(name) if self.tokens.first() != Some(&Token::Sign("(")) => {
-                constant(&name, self.in_list)
+                self.step(Step::Number(constant(&name, self.in_list)))?;
             }
             Token::Name(name) => self.call(&name)?,
-            Token::Sign(_) => return None,
-        };
-        while self.sign("[") {
-            let index = self.boxed()?;
-            self.expect("]")?;
-            left = Expr::Index(Box::new(left), index);
+            Token::Sign(_) | Token::Text(_) => return None,
         }
-        Some(left)
+        while self.sign("[") {
+            let element = match self.steps[start..] {
+                [Step::Field(index) | Step::Dynamic(index)] => match self.fields[index].kind {
+                    FieldKind::Array(element) | FieldKind::Dynamic { element, .. } => element,
+                    _ => 1,
+                },
+                _ => 1,
+            };
+            self.expression()?;
+            self.expect("]")?;
+            self.step(Step::Index(element))?;
+        }
+        Some(())
     }
 
-    fn field(&mut self) -> Option<usize> {
+    /// The name of a field, and what is to be had of it.
+    fn field(&mut self, step: fn(usize) -> Step) -> Option<()> {
         let fields = self.fields;
         let Token::Name(name) = self.next()? else { return None };
-        fields.iter().position(|field| field.name == *name)
+        let index = fields.iter().position(|field| field.name == *name)?;
+        self.step(step(index))
     }
 
-    fn call(&mut self, name: &str) -> Option<Expr> {
+    fn call(&mut self, name: &str) -> Option<()> {
         self.expect("(")?;
-        let expr = match name {
+        match name {
             "__get_str" | "__get_rel_str" | "__get_dynamic_array" | "__get_rel_dynamic_array" => {
-                Expr::Dynamic(self.field()?)
+                self.field(Step::Dynamic)?;
             }
-            "__get_dynamic_array_len" | "__get_rel_dynamic_array_len" => Expr::DynamicLen(self.field()?),
+            "__get_dynamic_array_len" | "__get_rel_dynamic_array_len" => self.field(Step::DynamicLen)?,
             "__get_bitmask" | "__get_rel_bitmask" | "__get_cpumask" | "__get_rel_cpumask" => {
-                Expr::Bitmask(self.field()?)
+                self.field(Step::Bitmask)?;
             }
             "__print_flags" | "__print_flags_u64" => {
-                let value = self.boxed()?;
+                self.expression()?;
                 self.expect(",")?;
                 let between = self.texts()?;
-                Expr::Flags { value, between, names: self.names()? }
+                let names = self.names()?;
+                self.step(Step::Flags { between, names })?;
             }
             "__print_symbolic" | "__print_symbolic_u64" => {
-                let value = self.boxed()?;
-                Expr::Symbolic { value, names: self.names()? }
+                self.expression()?;
+                let names = self.names()?;
+                self.step(Step::Symbolic(names))?;
             }
             "__print_hex" | "__print_hex_str" => {
-                let bytes = self.boxed()?;
-                self.expect(",")?;
-                Expr::Hex { bytes, len: self.boxed()?, spaced: name == "__print_hex" }
-            }
-            "__print_array" => {
-                let bytes = self.boxed()?;
-                self.expect(",")?;
-                let count = self.boxed()?;
-                self.expect(",")?;
-                Expr::Array { bytes, count, size: self.boxed()? }
-            }
-            "__builtin_expect" => {
-                let value = self.expression()?;
+                self.expression()?;
                 self.expect(",")?;
                 self.expression()?;
-                value
+                self.step(Step::Hex { spaced: name == "__print_hex" })?;
+            }
+            "__print_array" => {
+                self.expression()?;
+                self.expect(",")?;
+                self.expression()?;
+                self.expect(",")?;
+                self.expression()?;
+                self.step(Step::Array)?;
+            }
+            "__builtin_expect" => {
+                self.expression()?;
+                self.expect(",")?;
+                self.constant()?;
             }
             "sizeof" => {
                 let end = self.tokens.iter().position(|token| *token == Token::Sign(")"))?;
@@ -293,28 +338,41 @@ impl Parser<'_> {
                     .collect();
                 let cast = cast_to(&names?)?;
                 self.tokens = &self.tokens[end..];
-                Expr::Number(cast.bytes.into())
+                self.step(Step::Number(cast.bytes.into()))?;
             }
             _ => return None,
-        };
-        self.expect(")")?;
-        Some(expr)
+        }
+        self.expect(")")
+    }
+
+    /// An expression without fields: its value.
+    fn constant(&mut self) -> Option<u64> {
+        let start = self.steps.len();
+        self.expression()?;
+        let mut steps = self.steps.split_off(start);
+        // They were to follow others.
+        for step in &mut steps {
+            if let Step::Jump(to) | Step::Unless(to) | Step::Decided { next: to, .. } = step {
+                *to -= start;
+            }
+        }
+        Scope::NOTHING.bits(&steps)
     }
 
     /// `, { value, "name" }` any number of times.
-    fn names(&mut self) -> Option<Vec<(Expr, String)>> {
+    fn names(&mut self) -> Option<Vec<(u64, String)>> {
         let mut names = Vec::new();
         while self.sign(",") {
             self.expect("{")?;
             self.in_list = true;
-            let value = self.expression();
+            let value = self.constant();
             self.in_list = false;
             let value = value?;
             self.expect(",")?;
             match self.tokens.first() {
                 Some(Token::Text(_)) => names.push((value, self.texts()?)),
                 // A null pointer ends some lists.
-                _ => drop(self.expression()?),
+                _ => drop(self.constant()?),
             }
             self.expect("}")?;
         }
@@ -324,17 +382,17 @@ impl Parser<'_> {
 
 /// A constant of the kernel that its format names and does not tell: for perf most are zero, and in lists
 /// of names not what is looked for.
-fn constant(name: &str, in_list: bool) -> Expr {
+fn constant(name: &str, in_list: bool) -> u64 {
     const SOFTIRQS: [&str; 10] =
         ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
     let softirq = name.strip_suffix("_SOFTIRQ");
-    Expr::Number(match softirq.and_then(|name| SOFTIRQS.iter().position(|known| *known == name)) {
+    match softirq.and_then(|name| SOFTIRQS.iter().position(|known| *known == name)) {
         Some(number) => number as u64,
         None if name == "HRTIMER_NORESTART" => 0,
         None if name == "HRTIMER_RESTART" => 1,
         None if in_list => u64::MAX,
         None => 0,
-    })
+    }
 }
 
 fn cast_to(names: &[&str]) -> Option<Cast> {

@@ -96,7 +96,45 @@ fn what_is_not_known_leaves_the_fields() {
     assert_eq!(printed(fields, &deep, &[3, 0, 0, 0]), "a=3");
     let deep = format!("\"%d\", {}1", "!".repeat(100_000));
     assert_eq!(printed(fields, &deep, &[3, 0, 0, 0]), "a=3");
+    // Operators in every tightness, and parentheses: as deep as the grammar goes.
+    let rising = "1||1&&1|1^1&1==1<1<<1+1*(";
+    let deep = format!("\"%d\", {}1{}", rising.repeat(190), ")".repeat(190));
+    assert_ne!(printed(fields, &deep, &[3, 0, 0, 0]), "");
     assert_eq!(printed(fields, r#""%d", REC->a"#, &[]), "a=?", "data that is too short");
+}
+
+#[test]
+fn long_chains_are_as_good_as_short_ones() {
+    let fields = "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;
+\tfield:u8 list[4];\toffset:12;\tsize:4;\tsigned:0;";
+    let data = [3, 0, 0, 0, 9, 8, 7, 6];
+    let chain = |link: &str| format!("\"%d\", 1{}", link.repeat(28_000));
+    for (link, expected) in [("+1", "28001"), ("&&1", "1"), ("&&REC->a", "1"), ("||0", "1"), ("|2", "3")] {
+        assert_eq!(printed(fields, &chain(link), &data), expected, "{link}");
+    }
+    assert_eq!(printed(fields, &chain("<<1/REC->a"), &data), "1");
+    // Elements of numbers there are none.
+    let indices = format!("\"%d\", REC->list{}", "[1]".repeat(28_000));
+    assert_eq!(printed(fields, &indices, &data), "a=3 list=ARRAY[09, 08, 07, 06]");
+    let arguments = format!("\"{}\"{}", "%d".repeat(28_000), ", 1 ? 2 : 3".repeat(28_000));
+    assert_eq!(printed(fields, &arguments, &data), "2".repeat(28_000));
+}
+
+#[test]
+fn only_what_decides_is_asked() {
+    let fields = "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;";
+    for (print, expected) in [
+        ("0 && 1 / 0", "0"),
+        ("5 || 1 / 0", "1"),
+        ("1 && 2", "1"),
+        ("0 || 0 || 7", "1"),
+        ("1 && 0 || 1 && 3", "1"),
+        ("REC->a ? 4 : 1 / 0", "4"),
+        ("!REC->a ? 1 / 0 : REC->a == 3 ? 5 : 6", "5"),
+        ("1 && 1 / 0", "a=3"),
+    ] {
+        assert_eq!(printed(fields, &format!("\"%d\", {print}"), &[3, 0, 0, 0]), expected, "{print}");
+    }
 }
 
 #[test]
