@@ -70,6 +70,26 @@ mod tests {
     }
 
     #[test]
+    fn no_definition_is_deeper_than_a_small_stack() {
+        let work = || {
+            let chain = |link: &str, links: usize| alloc::format!("a{}", link.repeat(links));
+            let rising = alloc::format!("{}1{}", "1|1^1&1<1+1*(".repeat(60), ")".repeat(60));
+            for text in [chain("+1", 999), chain(" if b else a", 499), rising] {
+                let expression: Expression = text.parse().expect("it is within the limits");
+                assert_eq!(expression.names(&()).first().copied(), text.starts_with('a').then_some("a"));
+                assert_eq!(expression.value(&()).is_nan(), text.starts_with('a'));
+                assert_eq!(alloc::format!("{expression}").parse(), Ok(expression.clone()));
+            }
+            for text in [chain("+1", 28_000), "(".repeat(300), "-".repeat(300), chain(" if b else a", 28_000)] {
+                assert!(text.parse::<Expression>().is_err());
+            }
+        };
+        // Half of what threads have by default, in a build without optimizations.
+        let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(work);
+        thread.expect("a thread").join().expect("nothing overflows");
+    }
+
+    #[test]
     fn a_metric_answers_to_its_name_and_its_groups() {
         let metric =
             Metric { name: "IPC".into(), groups: alloc::vec!["Summary".into()], ..Metric::default() };

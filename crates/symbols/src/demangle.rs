@@ -263,7 +263,12 @@ mod tests {
         let nested = format!("_Z1f{}i{}", "1aI".repeat(2000), "E".repeat(2000));
         let mut pairs = "1a".to_string();
         (0..30).for_each(|_| pairs = format!("1pI{pairs}S_E"));
-        for name in [doubling, nested, format!("_Z1f{pairs}"), format!("_Z{}", "N".repeat(30_000))] {
+        let deep = |part: &str| part.repeat(30_000 / part.len());
+        let rust = ["_RNv", "_RIC1a", "_RXCs_1a", "_RINvC1a1bR", "_RINvC1a1bFUT"].map(deep);
+        let cpp = ["N", "P", "F", "I1a", "1aI", "DpT_", "Xcl", "XplT_", "ZN", "St"];
+        let cpp = cpp.map(|part| format!("_Z1f{}", deep(part)));
+        let all = [doubling, nested, format!("_Z1f{pairs}"), format!("_Z{}", deep("N"))];
+        for name in all.into_iter().chain(rust).chain(cpp) {
             assert!(demangle(name.as_str(), Signatures::Full).len() <= MAX_INPUT + MAX_OUTPUT);
         }
     }
