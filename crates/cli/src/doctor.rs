@@ -7,11 +7,11 @@ mod report;
 mod settings;
 mod text;
 
+use crate::common::out;
 use crate::exit::Result;
 use perfuse::facts::Facts;
 use report::Report;
 pub(crate) use report::Verdict;
-use std::io::Write;
 use std::process::ExitCode;
 pub(crate) use text::{Script, wrapped};
 
@@ -54,6 +54,6 @@ pub(crate) fn run(args: Args) -> Result {
     } else {
         text::print(&mut bytes, text::Script::of_the_locale(), &report)?;
     }
-    anstream::stdout().write_all(&bytes)?;
+    out::print(&bytes)?;
     Ok(ExitCode::SUCCESS)
 }

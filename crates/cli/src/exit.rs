@@ -1,7 +1,8 @@
 //! How the program ends: the exit statuses, and what is said on standard error when it fails.
 
+use crate::common::out;
 use std::fmt::{self, Display};
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 /// What a subcommand returns: the exit status it asks for.
@@ -72,8 +73,7 @@ pub(crate) fn finish(result: Result) -> ExitCode {
         Err(failure) => failure,
     };
     if !failure.text.is_empty() {
-        // When standard error is gone there is no place left to complain.
-        let _ = writeln!(anstream::stderr(), "perfuse: {}", failure.text);
+        out::say(&failure.text);
     }
     ExitCode::from(failure.status)
 }
@@ -85,12 +85,10 @@ pub(crate) fn tell_panics_plainly() {
         let payload = info.payload();
         let what = payload.downcast_ref::<&str>().copied();
         let what = what.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        let _ = writeln!(
-            io::stderr(),
-            "perfuse: internal error: {}{}\nThis is a defect of perfuse; please report it.",
-            what.unwrap_or("no message"),
-            place.unwrap_or_default()
-        );
+        let (what, place) = (what.unwrap_or("no message"), place.unwrap_or_default());
+        out::say(format_args!(
+            "internal error: {what}{place}\nThis is a defect of perfuse; please report it."
+        ));
         std::process::exit(FAILED.into());
     }));
 }

@@ -1,11 +1,12 @@
 //! What packagers install beside the program: shell completions and the manual page.
 
 use crate::cli::Cli;
+use crate::common::out;
 use crate::exit::Result;
 use crate::list;
 use clap::CommandFactory;
 use clap_complete::Shell;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 /// Options of `perfuse completions`.
@@ -17,13 +18,13 @@ pub(crate) struct Completions {
 
 /// Writes a completion script to standard output.
 pub(crate) fn completions(args: Completions) -> Result {
-    io::stdout().write_all(&script(args.shell))?;
+    out::print(&script(args.shell))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes the manual page to standard output: the program, then each subcommand.
 pub(crate) fn man() -> Result {
-    io::stdout().write_all(&page()?)?;
+    out::print(&page()?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct CompleteEvents {
 pub(crate) fn complete_events(args: &CompleteEvents) -> Result {
     let mut text = list::completions(&args.list, args.metrics).join("\n");
     text.push('\n');
-    io::stdout().write_all(text.as_bytes())?;
+    out::print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

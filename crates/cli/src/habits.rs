@@ -3,15 +3,25 @@
 //! and perf's words for this program itself (`version`, `-v`, `--no-pager`).
 
 use crate::cli::Cli;
+use crate::common::out;
 use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
+use std::io::Write;
 
 /// Options that take a value and can still be taken back.
 const TAKEN_BACK: [&str; 3] = ["call-graph", "switch-output", "compression-level"];
 
 /// Makes sense of a command line; ends the program where there is none, or where help was asked for.
 pub(crate) fn parse() -> Cli {
-    parse_from(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    parse_from(std::env::args_os()).unwrap_or_else(|error| {
+        let text = error.render().ansi().to_string();
+        // When there is nobody to tell, the status says it.
+        let _ = match error.use_stderr() {
+            true => out::stderr().write_all(text.as_bytes()),
+            false => out::print(text.as_bytes()),
+        };
+        std::process::exit(error.exit_code())
+    })
 }
 
 /// Makes sense of these words, of which the first is the program's name.

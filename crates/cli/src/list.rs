@@ -14,6 +14,7 @@ mod untaken;
 
 use crate::common::events;
 use crate::common::kernel::is_embedded;
+use crate::common::out::{self, Out};
 use crate::common::tables::EventsDir;
 use crate::exit::{Failure, Result};
 use crate::recording::untaken::Untaken;
@@ -123,9 +124,9 @@ pub(crate) fn run(args: &Args) -> Result {
     }
     match &args.output {
         Some(path) => std::fs::File::create(path)
-            .and_then(|file| anstream::AutoStream::never(file).write_all(&out))
+            .and_then(|file| Out::new(file, false).write_all(&out))
             .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))?,
-        None => anstream::stdout().write_all(&out)?,
+        None => out::print(&out)?,
     }
     if nothing {
         let hint =

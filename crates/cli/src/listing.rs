@@ -1,5 +1,7 @@
 //! `perfuse evlist` and `perfuse buildid-list`: what a recording consists of.
 
+use crate::common::foreign::foreign;
+use crate::common::out;
 use crate::exit::{Failure, Result};
 use crate::recording::tracing::Formats;
 use crate::recording::{self, Input};
@@ -34,25 +36,31 @@ pub(crate) struct Evlist {
 
 /// Lists the events.
 pub(crate) fn evlist(args: &Evlist) -> Result {
-    let mut out = std::io::stdout().lock();
+    let mut out = out::stdout();
+    list_events(&mut out, args)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list_events(out: &mut impl Write, args: &Evlist) -> Result<()> {
     let mut data = args.input.open()?;
     if matches!(data.form(), Form::Pipe) {
         while let Ok(Some(_)) = data.next() {}
     }
     let names = recording::event_names(&mut data);
     if args.group {
-        groups(&mut out, &mut data, &names)?;
-        return Ok(ExitCode::SUCCESS);
+        return groups(out, &mut data, &names);
     }
     let formats = if args.trace_fields { Formats::read(&mut data) } else { Formats::default() };
-    for (event, name) in data.events().iter().zip(names) {
+    for (event, name) in data.events().iter().zip(&names) {
+        let name = foreign(name);
         if args.trace_fields {
             let of_format = match event.attr.type_ {
                 EventType::TRACEPOINT => formats.fields(event.attr.config),
                 _ => None,
             };
             match of_format {
-                Some(fields) => writeln!(out, "{name}: trace_fields: {fields}")?,
+                Some(fields) => writeln!(out, "{name}: trace_fields: {}", foreign(&fields))?,
                 None => writeln!(out, "{name}: (not a tracepoint)")?,
             }
         } else if args.verbose {
@@ -67,7 +75,7 @@ pub(crate) fn evlist(args: &Evlist) -> Result {
             writeln!(out, "{name}")?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Events that are in a group in braces, the others by themselves.
@@ -83,11 +91,11 @@ fn groups(out: &mut impl Write, data: &mut perfuse_data::PerfData<'_>, names: &[
             Some(group) => {
                 let end = (index + group.members as usize).min(names.len());
                 let name = group.name.to_string().replace("{anon_group}", "");
-                writeln!(out, "{name}{{{}}}", names[index..end].join(","))?;
+                writeln!(out, "{}{{{}}}", foreign(&name), foreign(&names[index..end].join(",")))?;
                 index = end;
             }
             None => {
-                writeln!(out, "{}", names[index])?;
+                writeln!(out, "{}", foreign(&names[index]))?;
                 index += 1;
             }
         }
@@ -140,27 +148,32 @@ fn of_kernel(out: &mut impl Write, with_maps: bool) -> Result<()> {
     for module in modules {
         let id = BuildId::of_loaded_module(&module.name).map_or_else(String::new, |id| id.to_string());
         let end = module.base.saturating_add(module.size);
-        writeln!(out, "{id:40} {:16x} {end:16x} [{}]", module.base, module.name)?;
+        writeln!(out, "{id:40} {:16x} {end:16x} [{}]", module.base, foreign(&module.name))?;
     }
     Ok(())
 }
 
 /// Lists the build-ids: those of the section, else those that mappings told, else at least what has samples.
 pub(crate) fn build_ids(args: &BuildIds) -> Result {
-    let mut out = std::io::stdout().lock();
-    if args.kernel || args.kernel_maps {
-        of_kernel(&mut out, args.kernel_maps)?;
-        return Ok(ExitCode::SUCCESS);
+    let mut out = out::stdout();
+    match args.kernel || args.kernel_maps {
+        true => of_kernel(&mut out, args.kernel_maps)?,
+        false => of_recording(&mut out, args)?,
     }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_recording(out: &mut impl Write, args: &BuildIds) -> Result<()> {
     let hex = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let mut data = args.input.open()?;
     if let (false, Ok(Some(Section { feature: Feature::BuildIds(ids), .. }))) =
         (args.with_hits, data.feature(FeatureId::BUILD_ID))
     {
         for id in ids {
-            writeln!(out, "{} {}", hex(id.bytes()), id.name)?;
+            writeln!(out, "{} {}", hex(id.bytes()), foreign(id.name.as_bytes()))?;
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let mut session = Session::new();
     let mut hits: BTreeSet<ObjectId> = BTreeSet::new();
@@ -178,8 +191,8 @@ pub(crate) fn build_ids(args: &BuildIds) -> Result {
         let is_hit = hits.contains(&id);
         if is_hit || object.build_id.is_some() && !args.with_hits {
             let build_id = object.build_id.map(|id| id.to_string()).unwrap_or_default();
-            writeln!(out, "{build_id:<40} {}", String::from_utf8_lossy(&object.name))?;
+            writeln!(out, "{build_id:<40} {}", foreign(&object.name))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -11,6 +11,7 @@ pub(crate) mod tracing;
 pub(crate) mod unfinished;
 pub(crate) mod untaken;
 
+use crate::common::out::say;
 use crate::exit::Failure;
 pub(crate) use names::{event_name, event_names};
 use perfuse_abi::record::{Decoded, Record};
@@ -18,7 +19,6 @@ use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::session::Session;
 use perfuse_data::tool::kind;
 use perfuse_data::{Entry, Options, Ordered, PerfData, Problem};
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use tracing::Formats;
@@ -133,7 +133,7 @@ pub(crate) fn replay_in(
         }
     }
     if ordered.late() > 0 {
-        say(&format!("{} records came later than younger ones", ordered.late()));
+        say(format_args!("{} records came later than younger ones", ordered.late()));
     }
     Ok(ordered)
 }
@@ -164,14 +164,8 @@ fn take_build_ids(data: &mut PerfData<'_>, session: &mut Session) {
     }
 }
 
-/// A line on standard error.
-pub(crate) fn say(text: &str) {
-    // When standard error is gone there is no place left to complain.
-    let _ = writeln!(anstream::stderr(), "perfuse: {text}");
-}
-
 fn complain(error: &perfuse_data::Error) {
-    say(&format!("{error}; what can be read around it counts"));
+    say(format_args!("{error}; what can be read around it counts"));
 }
 
 /// Spans of time: `[start],[stop]` in seconds, several of them with blanks between, or parts of the recording,

@@ -12,6 +12,7 @@ mod tree;
 mod untaken;
 mod workers;
 
+use crate::common::out::Out;
 use crate::exit::Result;
 use crate::recording::groups::Groups;
 use crate::recording::tracing::Formats;
@@ -209,7 +210,7 @@ struct Shown<'s> {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
-    let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
+    let mut out = Out::new(std::io::stdout().lock(), has_colour(args));
     args.header.print(&mut out, &args.input)?;
     if args.header.header_only {
         // Nothing else was asked for.

@@ -1,5 +1,6 @@
 //! `perfuse run`: an unmodified tool whose perf_event_open(2) perfuse answers.
 
+use crate::common::out;
 use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
 use perfuse_live::intercept::{self, Error};
 use perfuse_sys::Errno;
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result {
     }
     let options =
         intercept::Options { single_step: args.single_step, estimate_switches: args.estimate_switches };
-    let tell = |note: &intercept::Note| eprintln!("perfuse: {note}");
+    let tell = |note: &intercept::Note| out::say(note);
     let status = intercept::run(&args.tool[0], &args.tool, options, tell).map_err(|error| {
         let failure = Failure::new(format_args!("{}: {error}", args.tool[0].to_string_lossy()));
         match error {

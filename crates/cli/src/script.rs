@@ -7,6 +7,8 @@ mod line;
 mod places;
 mod untaken;
 
+use crate::common::foreign::{foreign, width};
+use crate::common::out::stdout;
 use crate::exit::{Failure, Result};
 use crate::recording::groups::Groups;
 use crate::recording::tracing::Formats;
@@ -115,7 +117,7 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
-    let mut out = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let mut out = stdout();
     args.header.print(&mut out, &args.input)?;
     if args.dump_raw_trace {
         recording::dump::print(&mut out, &args.input, false)?;
@@ -186,8 +188,12 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         let mut result = Ok(());
         groups.deliver(entry, sample, |index, event, period| {
             if lines.name_width == 0 {
-                lines.name_width =
-                    entry.events().iter().map(|event| name(event, formats).len()).max().unwrap_or(0);
+                lines.name_width = entry
+                    .events()
+                    .iter()
+                    .map(|event| width(&foreign(&name(event, formats))))
+                    .max()
+                    .unwrap_or(0);
             }
             match fields_of(&mut fields, index, entry, args, formats) {
                 Ok(fields) if fields.is_empty() => {}
@@ -251,7 +257,7 @@ impl Dumps {
             writeln!(
                 out,
                 "[ perfuse script: Wrote {megabytes:.3} MB {} ({samples} samples) ]",
-                path.display()
+                foreign(path.as_os_str().as_encoded_bytes())
             )?;
         }
         Ok(())

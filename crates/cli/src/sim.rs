@@ -1,5 +1,6 @@
 //! `perfuse sim`: plays scenarios on a machine that exists only in memory.
 
+use crate::common::out;
 use crate::exit::{Failure, Result};
 use perfuse_sim::scenario::{Cell, EventOutcome, NamedTurn, Outcome, Scenario, ScenarioError, Seen, play};
 use serde_json::{Map, Value, json};
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result {
     for file in &args.files {
         files.extend(scenarios(file)?);
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = out::stdout();
     let several = files.len() > 1;
     let (mut met, mut missed, mut wrong) = (0, 0, 0);
     for file in &files {
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result {
         let mut scenario = match parsed {
             Ok(scenario) => scenario,
             Err(error) => {
-                anstream::eprintln!("perfuse: {}: {}", file.display(), error.explain());
+                out::say(format_args!("{}: {}", file.display(), error.explain()));
                 wrong += 1;
                 continue;
             }
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result {
             out.write_all(outcome.text.as_bytes())?;
         }
         for (line, found) in &outcome.failed {
-            anstream::eprintln!("{}:{line}: {found}", file.display());
+            let _ = writeln!(out::stderr(), "{}:{line}: {found}", file.display());
         }
         met += outcome.met;
         missed += outcome.failed.len();

@@ -1,7 +1,8 @@
 //! `perfuse version`: which perfuse this is and what is built in, in the words of `perf version`.
 
+use crate::common::out;
 use crate::exit::Result;
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Options of `perfuse version`.
@@ -34,7 +35,7 @@ const FEATURES: [(&str, &str, bool); 12] = [
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
-    let mut out = io::stdout().lock();
+    let mut out = out::stdout();
     writeln!(out, "perfuse {}", env!("CARGO_PKG_VERSION"))?;
     if args.build_options || args.verbose {
         for (name, name_of_macro, on) in FEATURES {
@@ -42,5 +43,6 @@ pub(crate) fn run(args: &Args) -> Result {
             writeln!(out, "{name:>22}: [ {state} ]  # {name_of_macro}")?;
         }
     }
+    out.flush()?;
     Ok(ExitCode::SUCCESS)
 }

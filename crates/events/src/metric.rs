@@ -80,7 +80,8 @@ mod tests {
                 assert_eq!(expression.value(&()).is_nan(), text.starts_with('a'));
                 assert_eq!(alloc::format!("{expression}").parse(), Ok(expression.clone()));
             }
-            for text in [chain("+1", 28_000), "(".repeat(300), "-".repeat(300), chain(" if b else a", 28_000)] {
+            for text in [chain("+1", 28_000), "(".repeat(300), "-".repeat(300), chain(" if b else a", 28_000)]
+            {
                 assert!(text.parse::<Expression>().is_err());
             }
         };

@@ -336,7 +336,7 @@ impl ScenarioError {
         let line: String = self.text.trim_end().chars().map(plain).collect();
         match self.column {
             0 => self.to_string(),
-            column => format!("{self}\n    {line}\n    {:>column$}", "^"),
+            column => format!("{self}\n    {line}\n    {}^", " ".repeat(column - 1)),
         }
     }
 }

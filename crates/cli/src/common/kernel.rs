@@ -1,11 +1,11 @@
 //! Which kernel measures: Linux, or where it refuses, the embedded one.
 
+use crate::common::out;
 use crate::exit::Failure;
 use perfuse::abi::Software;
 use perfuse::diagnosis::{Cause, Kind};
 use perfuse::kernel::{self, VARIABLE};
 use perfuse::{Command, Counter, Error};
-use std::io::Write;
 
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -101,8 +101,7 @@ fn fall_back(refusal: &Error) {
         Err(_) => "and ptrace is refused too: only the time and memory of a command are known",
     };
     let words = refusal.cause().words();
-    // Who cannot be told does not need to be.
-    let _ = writeln!(anstream::stderr(), "perfuse: Linux' perf_events are refused ({words}); {instead}");
+    out::say(format_args!("Linux' perf_events are refused ({words}); {instead}"));
 }
 
 /// Whether a child can be measured: one that is never executed.

@@ -1,8 +1,8 @@
 //! Tables of events and metrics that a vendor publishes: where they are, and that they are read once.
 
+use crate::common::out::say;
 use crate::exit::Failure;
 use perfuse_events::{Processor, Tables};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -50,10 +50,10 @@ fn read() -> Option<Tables> {
     match Tables::load_for(place, &machine) {
         Ok(Some(tables)) => {
             for complaint in tables.complaints.iter().take(3) {
-                tell(complaint);
+                say(complaint);
             }
             if tables.complaints.len() > 3 {
-                tell(&format!("and {} more complaints about these tables", tables.complaints.len() - 3));
+                say(format_args!("and {} more complaints about these tables", tables.complaints.len() - 3));
             }
             Some(tables)
         }
@@ -61,7 +61,7 @@ fn read() -> Option<Tables> {
             let processor = if cpuid.is_empty() { "this processor".into() } else { cpuid };
             // Somebody who named the place wants to know; others just have no table.
             if named.is_some() {
-                tell(&format!(
+                say(format_args!(
                     "{} has no table for {processor}; PERF_CPUID names another processor",
                     place.display()
                 ));
@@ -69,7 +69,7 @@ fn read() -> Option<Tables> {
             None
         }
         Err(error) => {
-            tell(&error.to_string());
+            say(error);
             None
         }
     }
@@ -81,9 +81,4 @@ fn usual_places() -> Vec<PathBuf> {
         std::env::var_os("XDG_DATA_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from).or_else(home);
     let shared = ["/usr/local/share", "/usr/share"].map(|dir| Path::new(dir).to_path_buf());
     own.into_iter().chain(shared).map(|dir| dir.join("perfuse/pmu-events")).collect()
-}
-
-fn tell(text: &str) {
-    // Who cannot be told does not need to be.
-    let _ = writeln!(anstream::stderr(), "perfuse: {text}");
 }

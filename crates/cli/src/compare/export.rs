@@ -3,6 +3,7 @@
 use super::model::{Comparison, Judged, Unit};
 use super::saved::{unit_name, verdict_name};
 use super::text::sentence;
+use crate::common::foreign::field;
 
 /// A table of all commands for each measure of which there is anything, and the sentences.
 pub(super) fn markdown(comparison: &Comparison) -> String {
@@ -62,8 +63,8 @@ pub(super) fn csv(comparison: &Comparison) -> String {
         for ((candidate, series), judged) in rows {
             let spread = series.spread();
             let mut fields = vec![
-                quoted(&candidate.name),
-                quoted(&measure.id),
+                field(&candidate.name, ",").into_owned(),
+                field(&measure.id, ",").into_owned(),
                 unit_name(measure.unit).to_owned(),
                 spread.map_or(0, |spread| spread.n).to_string(),
                 spread.map_or(String::new(), |spread| spread.mean.to_string()),
@@ -85,14 +86,6 @@ pub(super) fn csv(comparison: &Comparison) -> String {
         }
     }
     out
-}
-
-/// A field that may hold anything.
-fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

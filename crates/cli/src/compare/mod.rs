@@ -16,6 +16,7 @@ mod saved;
 mod statistics;
 mod text;
 
+use crate::common::out::{Out, wants_colours};
 use crate::exit::{Failure, Result};
 use crate::stat::{self, CommandEvents};
 pub(crate) use args::Args;
@@ -170,7 +171,8 @@ fn write(args: &Args, plan: &Plan, done: &Done, warnings: &[String]) -> Result<(
             text::format(done, &facts(args, plan, done, options.glyphs.dot), warnings, &options)
         }
     };
-    let mut out = anstream::AutoStream::new(std::io::stdout().lock(), stat::colors(args.color));
+    let coloured = wants_colours(stat::colors(args.color), &std::io::stdout());
+    let mut out = Out::new(std::io::stdout().lock(), coloured);
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }

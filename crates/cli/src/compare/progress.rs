@@ -2,7 +2,8 @@
 
 use super::model::Comparison;
 use super::text;
-use std::io::{IsTerminal, Write};
+use crate::common::out;
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// How often it changes.
@@ -34,15 +35,13 @@ impl Progress {
         self.next = Instant::now() + STEP;
         self.shown = true;
         let rounds = if done < least { format!("{done} of {least}") } else { done.to_string() };
-        let mut err = std::io::stderr();
-        let _ = write!(err, "\r\x1b[K round {rounds}  {}", text::so_far(comparison));
-        let _ = err.flush();
+        out::progress(&format!(" round {rounds}  {}", text::so_far(comparison)));
     }
 
     /// Takes the line away.
     pub(super) fn finish(&mut self) {
         if self.shown {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
+            out::progress_ends();
         }
     }
 }

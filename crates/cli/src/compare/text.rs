@@ -4,8 +4,9 @@
 use super::model::{Comparison, Direction, Judged, Measure, Series, Unit, Verdict};
 use super::rounds::Done;
 use super::statistics::Estimate;
+use crate::common::foreign::{foreign, left, width};
 use crate::common::spread::Spread;
-use crate::stat::{self, Cell, Column, Glyphs, Side, Table, paint, shorten, width, wrap};
+use crate::stat::{self, Cell, Column, Glyphs, Side, Table, paint, shorten, wrap};
 use anstyle::{AnsiColor, Style};
 
 /// How to write.
@@ -334,7 +335,7 @@ fn histogram(comparison: &Comparison, options: &Options) -> String {
             }
             _ => String::new(),
         };
-        let line = format!("   {title:12} {name:room$}  {bars}{far}");
+        let line = format!("   {title:12} {}  {bars}{far}", left(&foreign(&name), room));
         out += &if scale.is_empty() { line.trim_end().to_owned() } else { line + &paint(&scale, DIM) };
         out.push('\n');
     }

@@ -5,6 +5,7 @@ use super::json;
 use super::report::{Reason, Verdict};
 use super::text::{Script, remedies, wrapped};
 use crate::cli::{Cli, Subcommand};
+use crate::common;
 use crate::common::kernel;
 use crate::exit::{Failure, Result};
 use crate::habits;
@@ -95,7 +96,7 @@ fn tell(line: &str, as_json: bool, tried: &[Rehearsed]) -> Result {
         let who = if kernel::is_embedded() { ", measured by perfuse itself" } else { "" };
         writeln!(out, " {} {answer}{who}: {}", script.sign(verdict), script.text(line))?;
     }
-    anstream::stdout().write_all(&out)?;
+    common::out::print(&out)?;
     Ok(ExitCode::from(u8::from(!possible)))
 }
 

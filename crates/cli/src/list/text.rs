@@ -2,6 +2,7 @@
 
 use super::collect::{Catalogue, Entry, Kind, fields};
 use super::probe::Works;
+use crate::common::foreign::{foreign, left, width};
 use crate::doctor::{Script, Verdict, wrapped};
 use anstyle::Style;
 use perfuse_events::{Catalogue as _, Machine};
@@ -84,6 +85,7 @@ fn line(out: &mut dyn Write, script: Script, entry: &Entry, with_sign: bool) -> 
         Kind::Pmu | Kind::Metric => entry.name.clone(),
         _ => std::iter::once(&entry.name).chain(&entry.aliases).cloned().collect::<Vec<_>>().join(", "),
     };
+    let names = foreign(&names);
     let mut about: Vec<String> = Vec::new();
     about.extend(Some(entry.description.clone()).filter(|text| !text.is_empty()));
     about.extend(Some(format!("in {}", entry.unit)).filter(|_| !entry.unit.is_empty()));
@@ -98,9 +100,9 @@ fn line(out: &mut dyn Write, script: Script, entry: &Entry, with_sign: bool) -> 
     }
     write!(out, "{lead}{names}")?;
     let to = from + NAMES;
-    match (from + names.chars().count()) < to {
-        true => write!(out, "{:pad$}", "", pad = to - from - names.chars().count())?,
-        false => write!(out, "\n{:to$}", "")?,
+    match (from + width(&names)) < to {
+        true => write!(out, "{}", left("", to - from - width(&names)))?,
+        false => write!(out, "\n{}", left("", to))?,
     }
     wrapped(out, &script.text(&about.join("; ")), to)
 }

@@ -2,6 +2,8 @@
 //! a summary.
 
 use super::plan::{Plan, Whom};
+use crate::common::foreign::{beginning, cut, foreign};
+use crate::common::out;
 use crate::stat::{Glyphs, bytes, glyphs, grouped};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -49,14 +51,13 @@ impl Live {
             (Whom::Threads(tids), _) => format!("thread {}", numbers(tids)),
             (Whom::Cpus(cpus), _) => format!("{} cpus", cpus.len()),
         };
-        let subject: String = subject.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let now = Instant::now();
         Live {
             glyphs: glyphs(),
             on: io::stderr().is_terminal() && !plan.quiet,
             quiet: plan.quiet,
             shown: false,
-            subject: shortened(&subject, 60),
+            subject: cut(&foreign(&subject), 60, "..").into_owned(),
             start: now,
             due: now + EVERY,
             before: (now, 0),
@@ -90,16 +91,16 @@ impl Live {
         let width = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
         let width = if width > 0 { width - 1 } else { 79 };
         let subject =
-            shortened(&self.subject, width.saturating_sub("recording ".len() + facts.chars().count()));
-        let line: String = format!("recording {subject}{facts}").chars().take(width).collect();
-        let _ = write!(io::stderr(), "\r\x1b[K{line}");
+            cut(&self.subject, width.saturating_sub("recording ".len() + facts.chars().count()), "..");
+        let line = format!("recording {subject}{facts}");
+        out::progress(beginning(&line, width).0);
         self.shown = true;
         (self.due, self.before) = (now + EVERY, (now, sums.samples));
     }
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+            out::progress_ends();
         }
     }
 
@@ -107,14 +108,14 @@ impl Live {
     pub(super) fn warn(&mut self, text: &str) {
         self.clear();
         if !self.quiet {
-            let _ = writeln!(anstream::stderr(), "{} {text}", self.glyphs.warning);
+            let _ = writeln!(out::stderr(), "{} {text}", self.glyphs.warning);
         }
     }
 
     /// Says something that was asked for.
     pub(super) fn say(&mut self, text: &str) {
         self.clear();
-        let _ = writeln!(anstream::stderr(), "# {text}");
+        let _ = writeln!(out::stderr(), "# {text}");
     }
 
     /// The last words.
@@ -129,7 +130,7 @@ impl Live {
         let of = if events > 1 { format!(" of {events} events") } else { String::new() };
         facts.push(format!("{} samples{of}", grouped(sums.samples)));
         facts.push(format!("{} lost", grouped(sums.lost)));
-        let _ = writeln!(anstream::stderr(), "{}", facts.join(&format!(" {dot} ")));
+        let _ = writeln!(out::stderr(), "{}", facts.join(&format!(" {dot} ")));
     }
 
     /// A file is complete.
@@ -144,15 +145,10 @@ impl Live {
             }
             _ => String::new(),
         };
-        let name = path.map_or_else(|| "to standard output".to_owned(), |path| path.display().to_string());
-        let _ = writeln!(anstream::stderr(), "wrote {name} ({}{ratio})", bytes(size as f64));
-    }
-}
-
-/// At most so many characters of a text.
-fn shortened(text: &str, most: usize) -> String {
-    match text.chars().count() > most {
-        true => text.chars().take(most.saturating_sub(2)).chain("..".chars()).collect(),
-        false => text.to_owned(),
+        let name = path.map_or_else(
+            || "to standard output".to_owned(),
+            |path| foreign(path.as_os_str().as_encoded_bytes()).into_owned(),
+        );
+        let _ = writeln!(out::stderr(), "wrote {name} ({}{ratio})", bytes(size as f64));
     }
 }

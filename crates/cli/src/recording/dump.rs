@@ -8,7 +8,9 @@ mod tool;
 pub(crate) use sample::page_size;
 
 use super::groups::Groups;
-use super::{Hex, Input, feature, say};
+use super::{Hex, Input, feature};
+use crate::common::foreign::foreign;
+use crate::common::out::say;
 use crate::exit::Result;
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
 use perfuse_abi::{AttrFlags, SampleType};
@@ -25,7 +27,7 @@ pub(crate) fn print(out: &mut impl Write, input: &Input, with_tasks: bool) -> Re
     let mut data = input.open()?;
     let is_pipe = matches!(data.form(), Form::Pipe);
     let mut dump = Dump {
-        name: if is_pipe { "pipe".to_owned() } else { input.name() },
+        name: if is_pipe { "pipe".to_owned() } else { foreign(&input.name()).into_owned() },
         first_offset: if is_pipe { 16 } else { 0 },
         machine: String::new(),
         session: Session::new(),
@@ -51,7 +53,7 @@ pub(crate) fn print(out: &mut impl Write, input: &Input, with_tasks: bool) -> Re
             match ordered.next() {
                 Ok(Some(entry)) => dump.entry(out, &entry, &Layout::of(&entry))?,
                 Ok(None) => break,
-                Err(error) => say(&error.to_string()),
+                Err(error) => say(error),
             }
         }
     } else {
@@ -59,7 +61,7 @@ pub(crate) fn print(out: &mut impl Write, input: &Input, with_tasks: bool) -> Re
             match data.next() {
                 Ok(Some(entry)) => dump.entry(out, &entry, &Layout::of(&entry))?,
                 Ok(None) => break,
-                Err(error) => say(&error.to_string()),
+                Err(error) => say(error),
             }
         }
     }
@@ -182,8 +184,7 @@ impl Dump {
     /// Whose a sample is, and where.
     fn task(&mut self, decoded: &Decoded<'_>, sample: &Sample<'_>) {
         let (pid, tid) = sample.tid.map_or((u32::MAX, u32::MAX), |tid| (tid.pid, tid.tid));
-        let comm =
-            self.session.thread(tid).map(|thread| String::from_utf8_lossy(self.session.comm(thread.comm)));
+        let comm = self.session.thread(tid).map(|thread| foreign(self.session.comm(thread.comm)));
         let _ = match comm {
             Some(comm) => writeln!(self.text, " ... thread: {comm}:{}", tid as i32),
             None => writeln!(self.text, " ... thread: :{0}:{0}", tid as i32),
@@ -193,7 +194,7 @@ impl Dump {
         let object = match found.filter(|found| !found.in_kernel || level != Level::User) {
             Some(found) => match made_code(&self.session, &found.map) {
                 Some(name) => name.into(),
-                None => String::from_utf8_lossy(&self.session.object(found.map.object).name),
+                None => foreign(&self.session.object(found.map.object).name),
             },
             None if level == Level::Hypervisor => "[hypervisor]".into(),
             None => "<not found>".into(),

@@ -2,6 +2,7 @@
 
 use super::dump::page_size as unit;
 use super::{Input, event_names};
+use crate::common::foreign::foreign;
 use crate::exit::Result;
 use perfuse_abi::{Attr, ByteOrder};
 use perfuse_data::feature::{
@@ -47,6 +48,11 @@ fn is_old(input: &Input) -> bool {
     read.is_some() && [b"PERFFILE", b"ELIFFREP"].contains(&&magic)
 }
 
+/// A line, whatever the recording has put into it.
+fn put(out: &mut impl Write, line: std::fmt::Arguments<'_>) -> Result<()> {
+    Ok(writeln!(out, "{}", foreign(&line.to_string()))?)
+}
+
 /// Prints everything the header tells; what is long only if `full`. In a pipe it comes among the records,
 /// so those are read, and the header itself tells nothing, which perf shows as zeros.
 fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
@@ -54,22 +60,23 @@ fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
     if matches!(data.form(), Form::Pipe) {
         while let Ok(Some(_)) = data.next() {}
     }
-    writeln!(out, "# ========")?;
+    put(out, format_args!("# ========"))?;
     let changed = std::fs::metadata(&input.input).and_then(|metadata| metadata.modified());
     if let Some(since) = changed.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()) {
-        writeln!(out, "# captured on    : {}", local_time(since).strftime("%a %b %e %H:%M:%S %Y"))?;
+        put(out, format_args!("# captured on    : {}", local_time(since).strftime("%a %b %e %H:%M:%S %Y")))?;
     }
     let (start, size) = match *data.form() {
         Form::File(header) => (header.data.offset, header.data.size),
         Form::Pipe => (0, 0),
     };
-    writeln!(out, "# header version : {}", u32::from(!is_old(input)))?;
-    writeln!(out, "# data offset    : {start}")?;
-    writeln!(out, "# data size      : {size}")?;
-    writeln!(out, "# feat offset    : {}", start.wrapping_add(size))?;
+    put(out, format_args!("# header version : {}", u32::from(!is_old(input))))?;
+    put(out, format_args!("# data offset    : {start}"))?;
+    put(out, format_args!("# data size      : {size}"))?;
+    put(out, format_args!("# feat offset    : {}", start.wrapping_add(size)))?;
     let is_pipe = matches!(data.form(), Form::Pipe);
     if is_pipe {
-        writeln!(out, "# ========\n#")?;
+        put(out, format_args!("# ========"))?;
+        put(out, format_args!("#"))?;
     }
     let names = event_names(&mut data);
     let ids: Vec<FeatureId> = data.features().collect();
@@ -85,7 +92,7 @@ fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
                         let name = group.name.to_string().replace("{anon_group}", "");
                         let members = names.iter().skip(group.leader as usize).take(group.members as usize);
                         let members: Vec<&str> = members.map(String::as_str).collect();
-                        writeln!(out, "# group: {name}{{{}}}", members.join(","))?;
+                        put(out, format_args!("# group: {name}{{{}}}", members.join(",")))?;
                     }
                 }
             }
@@ -99,9 +106,9 @@ fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
                 }
             }
             (_, Ok(Some(section))) if full || !is_long(id) => feature(out, id, &section.feature)?,
-            (_, Ok(Some(_))) => writeln!(out, "# {id} info available, use -I to display")?,
+            (_, Ok(Some(_))) => put(out, format_args!("# {id} info available, use -I to display"))?,
             (_, Ok(None)) => {}
-            (_, Err(error)) => writeln!(out, "# {id}: {error}")?,
+            (_, Err(error)) => put(out, format_args!("# {id}: {error}"))?,
         }
     }
     if is_pipe && !ids.contains(&FeatureId::EVENT_DESC) {
@@ -112,13 +119,14 @@ fn print(out: &mut impl Write, input: &Input, full: bool) -> Result<()> {
         for id in FeatureId::ALL.iter().filter(|id| !ids.contains(id)) {
             write!(out, "{id} ")?;
         }
-        writeln!(out)?;
+        put(out, format_args!(""))?;
     }
     for problem in data.problems() {
-        writeln!(out, "# problem : {problem}")?;
+        put(out, format_args!("# problem : {problem}"))?;
     }
     if !is_pipe {
-        writeln!(out, "# ========\n#")?;
+        put(out, format_args!("# ========"))?;
+        put(out, format_args!("#"))?;
     }
     Ok(())
 }
@@ -169,12 +177,12 @@ fn sample_type(names: &str) -> String {
 
 fn events(out: &mut impl Write, events: &[Event], names: &[String]) -> Result<()> {
     for (event, name) in events.iter().zip(names) {
-        write!(out, "# event : name = {name}, ")?;
+        write!(out, "# event : name = {}, ", foreign(name))?;
         if !event.ids.is_empty() {
             let ids: Vec<String> = event.ids.iter().map(ToString::to_string).collect();
             write!(out, ", id = {{ {} }}", ids.join(", "))?;
         }
-        writeln!(out, ", {}", attr_text(&event.attr, " = "))?;
+        put(out, format_args!(", {}", attr_text(&event.attr, " = ")))?;
     }
     Ok(())
 }
@@ -193,77 +201,83 @@ fn is_long(id: FeatureId) -> bool {
 
 fn feature(out: &mut impl Write, id: FeatureId, feature: &Feature<'_>) -> Result<()> {
     match feature {
-        Feature::Hostname(text) => writeln!(out, "# hostname : {text}")?,
-        Feature::OsRelease(text) => writeln!(out, "# os release : {text}")?,
-        Feature::Version(text) => writeln!(out, "# perf version : {text}")?,
-        Feature::Arch(text) => writeln!(out, "# arch : {text}")?,
+        Feature::Hostname(text) => put(out, format_args!("# hostname : {text}"))?,
+        Feature::OsRelease(text) => put(out, format_args!("# os release : {text}"))?,
+        Feature::Version(text) => put(out, format_args!("# perf version : {text}"))?,
+        Feature::Arch(text) => put(out, format_args!("# arch : {text}"))?,
         Feature::NrCpus(cpus) => {
-            writeln!(out, "# nrcpus online : {}\n# nrcpus avail : {}", cpus.online, cpus.available)?;
+            put(out, format_args!("# nrcpus online : {}", cpus.online))?;
+            put(out, format_args!("# nrcpus avail : {}", cpus.available))?;
         }
-        Feature::CpuDesc(text) => writeln!(out, "# cpudesc : {text}")?,
-        Feature::CpuId(text) => writeln!(out, "# cpuid : {text}")?,
-        Feature::TotalMem(kib) => writeln!(out, "# total memory : {kib} kB")?,
+        Feature::CpuDesc(text) => put(out, format_args!("# cpudesc : {text}"))?,
+        Feature::CpuId(text) => put(out, format_args!("# cpuid : {text}"))?,
+        Feature::TotalMem(kib) => put(out, format_args!("# total memory : {kib} kB"))?,
         Feature::Cmdline(words) => {
             write!(out, "# cmdline : ")?;
             for word in words {
-                write!(out, "{} ", word.to_string().replace('\'', "\\'"))?;
+                write!(out, "{} ", foreign(word.as_bytes()).replace('\'', "\\'"))?;
             }
-            writeln!(out)?;
+            put(out, format_args!(""))?;
         }
         Feature::CpuTopology(topology) => cpus(out, topology)?,
         Feature::NumaTopology(nodes) => {
             for node in nodes {
                 let (number, total, free) = (node.node, node.total_kib, node.free_kib);
-                writeln!(out, "# node{number} meminfo  : total = {total} kB, free = {free} kB")?;
-                writeln!(out, "# node{number} cpu list : {}", node.cpus)?;
+                put(out, format_args!("# node{number} meminfo  : total = {total} kB, free = {free} kB"))?;
+                put(out, format_args!("# node{number} cpu list : {}", node.cpus))?;
             }
         }
         Feature::PmuMappings(pmus) => {
             let pmus: Vec<String> = pmus.iter().map(|pmu| format!("{} = {}", pmu.name, pmu.kind)).collect();
-            writeln!(out, "# pmu mappings: {}", pmus.join(", "))?;
+            put(out, format_args!("# pmu mappings: {}", pmus.join(", ")))?;
         }
         Feature::Cache(cache) => {
-            writeln!(out, "# CPU cache info:")?;
+            put(out, format_args!("# CPU cache info:"))?;
             for level in &cache.levels {
                 let (kind, size) = (level.kind.to_string(), level.size.to_string());
-                writeln!(out, "#  L{} {kind:<15} {size:>8} [{}]", level.level, level.cpus)?;
+                put(out, format_args!("#  L{} {kind:<15} {size:>8} [{}]", level.level, level.cpus))?;
             }
         }
         Feature::SampleTime(time) => {
             let seconds = |ns: u64| format!("{}.{:06}", ns / 1_000_000_000, ns % 1_000_000_000 / 1000);
-            writeln!(out, "# time of first sample : {}", seconds(time.first_ns))?;
-            writeln!(out, "# time of last sample : {}", seconds(time.last_ns))?;
+            put(out, format_args!("# time of first sample : {}", seconds(time.first_ns)))?;
+            put(out, format_args!("# time of last sample : {}", seconds(time.last_ns)))?;
             let span = time.last_ns.saturating_sub(time.first_ns);
-            writeln!(out, "# sample duration : {:10.3} ms", span as f64 / 1e6)?;
+            put(out, format_args!("# sample duration : {:10.3} ms", span as f64 / 1e6))?;
         }
         Feature::MemTopology(memory) => {
             let (count, size) = (memory.nodes.len(), memory.block_size);
-            writeln!(out, "# memory nodes (nr {count}, block size {size:#x}):")?;
+            put(out, format_args!("# memory nodes (nr {count}, block size {size:#x}):"))?;
             for node in &memory.nodes {
                 let (ranges, count) = blocks(node);
-                writeln!(out, "#  {:3} [{}]: {ranges}", node.node, unit(size.saturating_mul(count)))?;
+                put(
+                    out,
+                    format_args!("#  {:3} [{}]: {ranges}", node.node, unit(size.saturating_mul(count))),
+                )?;
             }
         }
         Feature::ClockResolution(ns) => {
-            writeln!(out, "# clockid frequency: {} MHz", ns.saturating_mul(1000))?;
+            put(out, format_args!("# clockid frequency: {} MHz", ns.saturating_mul(1000)))?;
         }
-        Feature::DirFormat(version) => writeln!(out, "# directory data version : {version}")?,
+        Feature::DirFormat(version) => put(out, format_args!("# directory data version : {version}"))?,
         Feature::Clock(clock) => {
             let name = clock_name(clock.clock_id);
-            writeln!(out, "# clockid: {name} ({})", clock.clock_id)?;
+            put(out, format_args!("# clockid: {name} ({})", clock.clock_id))?;
             let wall = local_time(Duration::from_nanos(clock.wall_ns)).strftime("%Y-%m-%d %H:%M:%S");
             let second = 1_000_000_000;
             let micros = clock.wall_ns % second / 1000;
             let (wall_s, clock_s) = (clock.wall_ns / second, clock.clock_ns / second);
-            writeln!(
+            put(
                 out,
-                "# reference time: {wall}.{micros:06} = {wall_s}.{micros:06} (TOD) = {clock_s}.{:09} ({name})",
-                clock.clock_ns % second
+                format_args!(
+                    "# reference time: {wall}.{micros:06} = {wall_s}.{micros:06} (TOD) = {clock_s}.{:09} ({name})",
+                    clock.clock_ns % second
+                ),
             )?;
         }
         Feature::Compressed(how) => {
             let (kind, level, ratio) = (if how.kind == 1 { "Zstd" } else { "Unknown" }, how.level, how.ratio);
-            writeln!(out, "# compressed : {kind}, level = {level}, ratio = {ratio}")?;
+            put(out, format_args!("# compressed : {kind}, level = {level}, ratio = {ratio}"))?;
         }
         Feature::CpuPmuCaps(caps) => capabilities(out, "cpu", caps)?,
         Feature::PmuCaps(pmus) => {
@@ -272,22 +286,22 @@ fn feature(out: &mut impl Write, id: FeatureId, feature: &Feature<'_>) -> Result
             }
         }
         Feature::HybridTopology(nodes) => {
-            writeln!(out, "# hybrid cpu system:")?;
+            put(out, format_args!("# hybrid cpu system:"))?;
             for node in nodes {
-                writeln!(out, "# {} cpu list : {}", node.pmu, node.cpus)?;
+                put(out, format_args!("# {} cpu list : {}", node.pmu, node.cpus))?;
             }
         }
         Feature::BpfTypes(types) => {
             for of_program in types {
-                writeln!(out, "# btf info of id {}", of_program.id)?;
+                put(out, format_args!("# btf info of id {}", of_program.id))?;
             }
         }
         Feature::EventDesc(_) | Feature::BuildIds(_) | Feature::TracingData(_) => {}
         Feature::GroupDesc(_) | Feature::BpfPrograms(_) => {}
-        Feature::Stat => writeln!(out, "# contains stat data")?,
-        Feature::Auxtrace(_) => writeln!(out, "# contains AUX area data (e.g. instruction trace)")?,
-        Feature::BranchStack => writeln!(out, "# contains samples with branch stack")?,
-        _ => writeln!(out, "# {id} info available")?,
+        Feature::Stat => put(out, format_args!("# contains stat data"))?,
+        Feature::Auxtrace(_) => put(out, format_args!("# contains AUX area data (e.g. instruction trace)"))?,
+        Feature::BranchStack => put(out, format_args!("# contains samples with branch stack"))?,
+        _ => put(out, format_args!("# {id} info available"))?,
     }
     Ok(())
 }
@@ -302,11 +316,11 @@ fn bpf(out: &mut impl Write, program: &BpfProgram<'_>, order: ByteOrder, types: 
     };
     let id = program.id(order);
     if let [function] = &functions[..] {
-        return Ok(writeln!(out, "# bpf_prog_info {id}: {}", one(function))?);
+        return put(out, format_args!("# bpf_prog_info {id}: {}", one(function)));
     }
-    writeln!(out, "# bpf_prog_info {id}:")?;
+    put(out, format_args!("# bpf_prog_info {id}:"))?;
     for (number, function) in functions.iter().enumerate() {
-        writeln!(out, "# \tsub_prog {number}: {}", one(function))?;
+        writeln!(out, "# \tsub_prog {number}: {}", foreign(&one(function)))?;
     }
     Ok(())
 }
@@ -314,24 +328,24 @@ fn bpf(out: &mut impl Write, program: &BpfProgram<'_>, order: ByteOrder, types: 
 fn capabilities(out: &mut impl Write, pmu: &str, caps: &[Capability<'_>]) -> Result<()> {
     let caps: Vec<String> = caps.iter().map(|cap| format!("{}={}", cap.name, cap.value)).collect();
     let caps = if caps.is_empty() { "not available".to_owned() } else { caps.join(", ") };
-    writeln!(out, "# {pmu} pmu capabilities: {caps}")?;
+    put(out, format_args!("# {pmu} pmu capabilities: {caps}"))?;
     Ok(())
 }
 
 fn cpus(out: &mut impl Write, topology: &CpuTopology<'_>) -> Result<()> {
     let dies = topology.dies.as_ref();
     for list in &topology.core_siblings {
-        writeln!(out, "# sibling sockets : {list}")?;
+        put(out, format_args!("# sibling sockets : {list}"))?;
     }
     for list in dies.iter().flat_map(|dies| &dies.siblings) {
-        writeln!(out, "# sibling dies    : {list}")?;
+        put(out, format_args!("# sibling dies    : {list}"))?;
     }
     for list in &topology.thread_siblings {
-        writeln!(out, "# sibling threads : {list}")?;
+        put(out, format_args!("# sibling threads : {list}"))?;
     }
     let Some(ids) = &topology.cpus else {
         let what = if dies.is_some() { "Core ID, Die ID" } else { "Core ID" };
-        writeln!(out, "# {what} and Socket ID information is not available")?;
+        put(out, format_args!("# {what} and Socket ID information is not available"))?;
         return Ok(());
     };
     for (cpu, id) in ids.iter().enumerate() {
@@ -339,9 +353,9 @@ fn cpus(out: &mut impl Write, topology: &CpuTopology<'_>) -> Result<()> {
         match dies.and_then(|dies| dies.of_cpu.get(cpu)) {
             Some(die) => {
                 let die = *die as i32;
-                writeln!(out, "# CPU {cpu}: Core ID {core}, Die ID {die}, Socket ID {socket}")?;
+                put(out, format_args!("# CPU {cpu}: Core ID {core}, Die ID {die}, Socket ID {socket}"))?;
             }
-            None => writeln!(out, "# CPU {cpu}: Core ID {core}, Socket ID {socket}")?,
+            None => put(out, format_args!("# CPU {cpu}: Core ID {core}, Socket ID {socket}"))?,
         }
     }
     Ok(())

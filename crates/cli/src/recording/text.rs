@@ -1,6 +1,7 @@
 //! Lines under construction: bytes, with numbers in the columns that C's printf gives them. Written for
 //! speed, since a line has a dozen numbers and a recording millions of lines.
 
+use crate::common::foreign::{foreign, width};
 use std::fmt;
 
 /// A buffer of lines.
@@ -15,23 +16,30 @@ impl fmt::Write for Text {
 }
 
 impl Text {
+    /// Words of this program.
     #[inline]
-    pub(crate) fn push(&mut self, bytes: impl AsRef<[u8]>) {
-        self.0.extend_from_slice(bytes.as_ref());
+    pub(crate) fn push(&mut self, words: &'static str) {
+        self.0.extend_from_slice(words.as_bytes());
     }
 
-    /// `%*s`: at least `width` bytes, spaces first.
+    /// Text that others have written.
     #[inline]
-    pub(crate) fn right(&mut self, bytes: &[u8], width: usize) {
-        self.spaces(width.saturating_sub(bytes.len()));
-        self.0.extend_from_slice(bytes);
+    pub(crate) fn foreign(&mut self, text: &(impl AsRef<[u8]> + ?Sized)) {
+        self.0.extend_from_slice(foreign(text).as_bytes());
     }
 
-    /// `%-*s`: at least `width` bytes, spaces last.
+    /// What was made as a text before.
     #[inline]
-    pub(crate) fn left(&mut self, bytes: &[u8], width: usize) {
-        self.0.extend_from_slice(bytes);
-        self.spaces(width.saturating_sub(bytes.len()));
+    pub(crate) fn again(&mut self, made: &[u8]) {
+        self.0.extend_from_slice(made);
+    }
+
+    /// `%*s`: text that others have written, in at least `columns` columns, spaces first.
+    #[inline]
+    pub(crate) fn right(&mut self, text: &(impl AsRef<[u8]> + ?Sized), columns: usize) {
+        let text = foreign(text);
+        self.spaces(columns.saturating_sub(width(&text)));
+        self.0.extend_from_slice(text.as_bytes());
     }
 
     #[inline]
@@ -44,7 +52,8 @@ impl Text {
     pub(crate) fn decimal(&mut self, number: u64, width: usize) {
         let mut digits = [0; 20];
         let start = decimal(number, &mut digits);
-        self.right(&digits[start..], width);
+        self.spaces(width.saturating_sub(digits.len() - start));
+        self.0.extend_from_slice(&digits[start..]);
     }
 
     /// `%0*lu`
@@ -60,7 +69,7 @@ impl Text {
     pub(crate) fn id(&mut self, id: u32, width: usize) {
         match id as i32 {
             id if id >= 0 => self.decimal(id as u64, width),
-            id => self.right(id.to_string().as_bytes(), width),
+            id => self.right(&id.to_string(), width),
         }
     }
 
@@ -78,7 +87,8 @@ impl Text {
                 break;
             }
         }
-        self.right(&digits[start..], width);
+        self.spaces(width.saturating_sub(digits.len() - start));
+        self.0.extend_from_slice(&digits[start..]);
     }
 }
 
@@ -110,7 +120,6 @@ mod tests {
         text.id(u32::MAX, 5);
         text.hex(0xffff_ffff_8100_0000, 4);
         text.hex(0, 2);
-        text.left(b"ab", 4);
-        assert_eq!(text.0, b"  01844674407370955161500712345   -1ffffffff81000000 0ab  ");
+        assert_eq!(text.0, b"  01844674407370955161500712345   -1ffffffff81000000 0");
     }
 }

@@ -1,5 +1,7 @@
 //! What a recording holds beside samples: how many records of each kind, tasks, mappings.
 
+use crate::common::foreign::foreign;
+use crate::common::out::say;
 use crate::exit::Result;
 use crate::recording::groups::Groups;
 use crate::recording::{self, Input};
@@ -98,7 +100,7 @@ pub(super) fn stats(out: &mut impl Write, input: &Input, is_quiet: bool) -> Resu
                 }
             }
             Ok(None) => break,
-            Err(error) if only.is_empty() && !is_quiet => recording::say(&error.to_string()),
+            Err(error) if only.is_empty() && !is_quiet => say(error),
             Err(_) => {}
         }
     };
@@ -116,6 +118,7 @@ pub(super) fn stats(out: &mut impl Write, input: &Input, is_quiet: bool) -> Resu
     }
     let names = recording::event_names(&mut data);
     for (name, &count) in names.iter().zip(&samples).filter(|(_, count)| **count > 0) {
+        let name = foreign(name);
         writeln!(out, "{name} stats:\n{:>20} events: {count:>10}", "SAMPLE")?;
     }
     Ok(())
@@ -142,14 +145,13 @@ pub(super) fn tasks(out: &mut impl Write, input: &Input, with_maps: bool) -> Res
         left.extend(children.remove(&Some(tid)).unwrap_or_default().iter().map(|&child| (child, depth + 1)));
         let Some(thread) = session.thread(tid) else { continue };
         let parent = thread.parent.map_or(-1, i64::from);
-        let comm = String::from_utf8_lossy(session.comm(thread.comm)).into_owned();
-        let comm = format!("{}{comm}", " ".repeat(depth.min(64)));
+        let comm = format!("{}{}", " ".repeat(depth.min(64)), foreign(session.comm(thread.comm)));
         writeln!(out, "  {:>8} {tid:>8} {parent:>8} |{comm}", thread.pid)?;
         if with_maps && thread.pid == tid {
             for map in session.maps_of(tid, tid).iter() {
                 let right = |bit: u32, letter| if map.prot & bit != 0 { letter } else { '-' };
                 let shared = if map.flags & 1 != 0 { 's' } else { 'p' };
-                let name = String::from_utf8_lossy(&session.object(map.object).name).into_owned();
+                let name = foreign(&session.object(map.object).name);
                 let rights = [right(1, 'r'), right(2, 'w'), right(4, 'x'), shared].iter().collect::<String>();
                 let (start, end, offset, inode) = (map.start, map.end, map.pgoff, map.inode);
                 writeln!(out, "{:32}{start:x}-{end:x} {rights} {offset:08x} {inode} {name}", "")?;

@@ -3,6 +3,7 @@
 use super::text::{self, Lines, Paint, Width};
 use super::tree::Drawing;
 use super::{Args, Plan, Read, Shown, Style, with_shown};
+use crate::common::foreign::{field, foreign, left, right};
 use crate::exit::Result;
 use crate::recording;
 use perfuse_data::PerfData;
@@ -143,7 +144,7 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[&Shown<'_>], gro
             Some(name) => format!("events '{name} {{ {names} }}'"),
             None => format!("events '{names}'"),
         };
-        text::what(out, args, plan, &of, (samples, whole))?;
+        text::what(out, args, plan, &foreign(&of), (samples, whole))?;
     }
     let titles: Vec<String> = columns.iter().map(|&column| text::title(column, plan)).collect();
     let of_each: Vec<Vec<Width>> =
@@ -168,9 +169,9 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[&Shown<'_>], gro
             let between = if index > 0 { separator.unwrap_or("  ") } else { "" };
             let width = room(index);
             let _ = match (separator, columns[index]) {
-                (Some(_), _) => write!(line, "{between}{}", title.trim_start()),
-                (None, Column::Key(_)) => write!(line, "{between}{title:<width$}"),
-                (None, _) => write!(line, "{between}{title:>width$}"),
+                (Some(separator), _) => write!(line, "{between}{}", field(title.trim_start(), separator)),
+                (None, Column::Key(_)) => write!(line, "{between}{}", left(title, width)),
+                (None, _) => write!(line, "{between}{}", right(title, width)),
             };
         }
         lines.put(&line)?;
@@ -211,7 +212,7 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[&Shown<'_>], gro
         if let (true, Some(entry)) = (plan.graph.style != Style::None, row.entries[0]) {
             let mut tree = String::new();
             drawings[0].draw(&mut tree, entry);
-            lines.out.write_all(tree.as_bytes())?;
+            lines.put_all(&tree)?;
         }
     }
     if !args.quiet {

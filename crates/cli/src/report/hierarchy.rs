@@ -3,6 +3,7 @@
 use super::text::{self, Lines, Paint};
 use super::tree::Drawing;
 use super::{Args, Plan, Shown, Style};
+use crate::common::foreign::{field, foreign, right};
 use crate::exit::Result;
 use perfuse_profile::{Column, Entry, Key};
 use std::collections::HashMap;
@@ -65,7 +66,13 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
         plan.columns.iter().partition(|column| column.key().is_none());
     let keys: Vec<Key> = keys.iter().filter_map(|column| column.key()).collect();
     if !args.quiet {
-        text::what(out, args, plan, &format!("event '{}'", shown.name), (shown.samples, shown.whole))?;
+        text::what(
+            out,
+            args,
+            plan,
+            &format!("event '{}'", foreign(shown.name)),
+            (shown.samples, shown.whole),
+        )?;
     }
     let tree = Tree::new(&keys, shown);
     let separator = args.field_separator.as_deref();
@@ -90,8 +97,8 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
         for (index, &column) in numbers.iter().enumerate() {
             let (title, width) = (text::title(column, plan), width_of(column).whole);
             let _ = match separator {
-                Some(_) => write!(line, "{}{between}", title.trim_start()),
-                None => write!(line, "{title:>width$}{between}"),
+                Some(separator) => write!(line, "{}{between}", field(title.trim_start(), separator)),
+                None => write!(line, "{}{between}", right(&title, width)),
             };
             let _ = write!(dots, "{}{}", if index > 0 { ".." } else { "" }, ".".repeat(width));
         }
@@ -126,14 +133,19 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
         if separator.is_none() {
             line.push_str(&" ".repeat(indent));
         }
-        let _ = write!(line, "{}{}", separator.unwrap_or("  "), node.text.trim_start());
+        match separator {
+            Some(separator) => {
+                line.push_str(&format!("{separator}{}", field(node.text.trim_start(), separator)))
+            }
+            None => line.push_str(&format!("  {}", foreign(node.text.trim_start()))),
+        }
         lines.put(&line)?;
         let is_enough = |child: &&usize| percent(&tree.nodes[**child]) >= args.percent_limit;
         if let Some(entry) = node.entry {
             if plan.graph.style != Style::None {
                 let mut drawn = String::new();
                 drawing.draw(&mut drawn, entry);
-                lines.out.write_all(drawn.as_bytes())?;
+                lines.put_all(&drawn)?;
             }
         } else if !node.children.iter().any(|child| is_enough(&child)) {
             let indent = " ".repeat((keys.len() + depth + 2) * INDENT + 8 * numbers.len() + 4);

@@ -1,6 +1,7 @@
 //! A line on standard error that tells how far a long reading is, when somebody is there to see it.
 
-use std::io::{IsTerminal, Write};
+use crate::common::out;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -41,15 +42,13 @@ impl Progress {
         }
         self.is_shown = true;
         let percent = offset.min(self.size) as f64 * 100.0 / self.size as f64;
-        let mut err = std::io::stderr();
-        let _ = write!(err, "\rreading {} of {} MB, {percent:.0} %", offset >> 20, self.size >> 20);
-        let _ = err.flush();
+        out::progress(&format!("reading {} of {} MB, {percent:.0} %", offset >> 20, self.size >> 20));
     }
 
     /// Takes the line away.
     pub(super) fn finish(&mut self) {
         if self.is_shown {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
+            out::progress_ends();
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::options::{Mode, Plan, Style};
 use super::tree::Drawing;
 use super::{Args, Shown, workers};
+use crate::common::foreign::{cut, field, foreign, left, right, width as columns_of};
 use crate::exit::Result;
 use perfuse_profile::{Column, Entry, Frames, Key};
 use std::fmt::Write as _;
@@ -10,6 +11,9 @@ use std::io::{IsTerminal, Write};
 
 /// On a terminal whose width is not told, lines are cut here.
 const WIDTH: usize = 80;
+
+/// No column before the last one is wider by itself.
+const WIDEST: usize = 1024;
 
 /// How percentages stand out.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +42,14 @@ pub(super) struct Lines<'o, W> {
 }
 
 impl<W: Write> Lines<'_, W> {
+    /// Takes the lines of a tree.
+    pub(super) fn put_all(&mut self, lines: &str) -> Result<()> {
+        match self.limit {
+            Some(_) => lines.lines().try_for_each(|line| self.put(line)),
+            None => Ok(self.out.write_all(lines.as_bytes())?),
+        }
+    }
+
     pub(super) fn put(&mut self, line: &str) -> Result<()> {
         let line = line.trim_end_matches(' ');
         match self.limit.and_then(|limit| cut_at(line, limit)) {
@@ -61,10 +73,12 @@ fn cut_at(line: &str, limit: usize) -> Option<usize> {
             'm' if in_colour => in_colour = false,
             _ if in_colour => {}
             _ => {
-                if width == limit - 1 {
+                // What takes no column belongs to what is before it.
+                let columns = columns_of(letter.encode_utf8(&mut [0; 4]));
+                if columns > 0 && width < limit && width + columns >= limit {
                     cut = Some(at);
                 }
-                width += 1;
+                width += columns;
             }
         }
     }
@@ -80,10 +94,10 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
         let given = column.key().and_then(|key| plan.given_of(key));
         given.is_some_and(|given| !given.is_of(shown.event))
     };
-    let left = |column: &Column| !is_elided(column) && !is_of_other(column);
-    let columns: Vec<Column> = plan.columns.iter().copied().filter(left).collect();
+    let is_left = |column: &Column| !is_elided(column) && !is_of_other(column);
+    let columns: Vec<Column> = plan.columns.iter().copied().filter(is_left).collect();
     if !args.quiet {
-        what(out, args, plan, &format!("event '{}'", shown.name), (shown.samples, shown.whole))?;
+        what(out, args, plan, &format!("event '{}'", foreign(shown.name)), (shown.samples, shown.whole))?;
     }
     let titles: Vec<String> = columns.iter().map(|&column| title(column, plan)).collect();
     let widths = widths(args, plan, &columns, &titles, shown);
@@ -96,10 +110,10 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
             let width = width.whole;
             let between = if index > 0 { separator.unwrap_or("  ") } else { "" };
             let _ = match (separator, columns[index]) {
-                (Some(_), _) => write!(line, "{between}{}", title.trim_start()),
-                (None, Column::Key(Key::Given(1..))) => write!(line, "{between}{title:>width$}"),
-                (None, Column::Key(_)) => write!(line, "{between}{title:<width$}"),
-                (None, _) => write!(line, "{between}{title:>width$}"),
+                (Some(separator), _) => write!(line, "{between}{}", field(title.trim_start(), separator)),
+                (None, Column::Key(Key::Given(1..))) => write!(line, "{between}{}", right(title, width)),
+                (None, Column::Key(_)) => write!(line, "{between}{}", left(title, width)),
+                (None, _) => write!(line, "{between}{}", right(title, width)),
             };
         }
         lines.put(&line)?;
@@ -129,7 +143,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
             if plan.graph.style != Style::None {
                 tree.clear();
                 drawing.draw(&mut tree, entry);
-                lines.out.extend_from_slice(tree.as_bytes());
+                lines.put_all(&tree)?;
             }
         }
         let cut = lines.cut;
@@ -165,7 +179,7 @@ pub(super) fn what(
 ) -> Result<()> {
     let (number, unit) = in_thousands(samples);
     let span = match &args.filter.time {
-        Some(span) => format!(" (time slices: {})", span.text),
+        Some(span) => format!(" (time slices: {})", foreign(&span.text)),
         None => String::new(),
     };
     writeln!(out, "# Samples: {number}{unit} of {of}{span}")?;
@@ -188,7 +202,7 @@ pub(super) fn head(out: &mut impl Write, args: &Args, plan: &Plan, lost: u64) ->
         writeln!(out, "# What the recording says of itself is shown by --header or --header-only.\n#")?;
     }
     for (column, value) in elided(args, plan) {
-        writeln!(out, "# {}: {value}", column.key().map_or("", Key::name))?;
+        writeln!(out, "# {}: {}", column.key().map_or("", Key::name), foreign(value))?;
     }
     writeln!(out, "#\n# Total Lost Samples: {lost}\n#")?;
     Ok(())
@@ -232,7 +246,11 @@ pub(super) fn title(column: Column, plan: &Plan) -> String {
         Column::OwnGuestUser => "guest usr",
         Column::Samples => "Samples",
         Column::Period => "Period",
-        Column::Key(key) => plan.given_of(key).map_or(key.title(), |given| given.name.as_str()),
+        Column::Key(key) => {
+            return plan
+                .given_of(key)
+                .map_or_else(|| key.title().to_owned(), |given| foreign(&given.name).into());
+        }
         _ => "",
     }
     .to_owned()
@@ -285,7 +303,7 @@ pub(super) fn widths(
                     let lengths = entries.iter().map(|entry| {
                         text.clear();
                         shown.names.write(&mut text, entry, key);
-                        let length = if text.is_ascii() { text.len() } else { text.chars().count() };
+                        let length = columns_of(&foreign(&text));
                         length + if more > 0 && !text.contains("] 0") { more } else { 0 }
                     });
                     lengths.max().unwrap_or(0)
@@ -306,7 +324,9 @@ pub(super) fn widths(
             (Some(told), Some(_)) => Width { told, whole: told },
             (Some(told), None) => Width { told, whole: told.max(title.len()) },
             (None, _) => {
-                let whole = natural().max(title.len());
+                let whole = natural().max(columns_of(title));
+                // A single name makes no column of all others' lines, unless there is nothing after it.
+                let whole = if index + 1 < columns.len() { whole.min(WIDEST) } else { whole };
                 Width { told: whole, whole }
             }
         });
@@ -330,7 +350,7 @@ pub(super) fn cell(
         let percent = weight as f64 * 100.0 / shown.whole.max(1) as f64;
         let text = match separator {
             Some(_) => format!("{percent:.2}%"),
-            None => format!(" {percent:>digits$.2}%", digits = told.saturating_sub(2)),
+            None => format!(" {}%", right(&format!("{percent:.2}"), told.saturating_sub(2))),
         };
         paint.percent(line, percent, &text);
         line.extend(std::iter::repeat_n(' ', width.saturating_sub(text.len())));
@@ -343,29 +363,24 @@ pub(super) fn cell(
         }
         Column::Samples | Column::Period => {
             let number = if column == Column::Samples { entry.self_samples } else { entry.self_weight };
-            let _ = write!(line, "{number:>told$}");
+            line.push_str(&right(&number.to_string(), told));
             line.extend(std::iter::repeat_n(' ', width.saturating_sub(told)));
         }
         Column::Key(key) => {
-            let start = line.len();
-            shown.names.write(line, entry, key);
-            match separator.and_then(|text| text.chars().next()) {
-                // What separates columns must not be in them.
-                Some(separator) if line[start..].contains(separator) => {
-                    let text = line[start..].replace(separator, ".");
-                    line.replace_range(start.., &text);
-                }
-                Some(_) => {}
+            let name = shown.names.text(entry, key);
+            match separator {
+                Some(separator) => line.push_str(&field(&name, separator)),
                 None => {
-                    let text = &line[start..];
-                    let length = if text.is_ascii() { text.len() } else { text.chars().count() };
-                    if length > width && !matches!(key, Key::Cpu | Key::Socket) {
-                        let end = text.char_indices().nth(width).map_or(text.len(), |(at, _)| at);
-                        line.truncate(start + end);
-                    } else if is_number(key) {
-                        line.insert_str(start, &" ".repeat(width - length));
-                    } else if !is_last {
-                        line.extend(std::iter::repeat_n(' ', width.saturating_sub(length)));
+                    let name = foreign(&name);
+                    let name = match key {
+                        Key::Cpu | Key::Socket => name,
+                        // perf marks no cut where a width was asked for.
+                        _ => cut(&name, width, if width == WIDEST { "…" } else { "" }),
+                    };
+                    match (is_number(key), is_last) {
+                        (true, _) => line.push_str(&right(&name, width)),
+                        (false, false) => line.push_str(&left(&name, width)),
+                        (false, true) => line.push_str(&name),
                     }
                 }
             }
@@ -386,7 +401,7 @@ pub(super) fn missing(out: &mut impl Write, frames: &Frames) -> Result<()> {
             writeln!(out, "# and more objects without all their names")?;
             break;
         }
-        writeln!(out, "# {name}: {reason}")?;
+        writeln!(out, "# {}: {}", foreign(name), foreign(&reason))?;
     }
     Ok(())
 }

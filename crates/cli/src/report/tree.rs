@@ -3,6 +3,7 @@
 use super::Shown;
 use super::options::{CallGraph, Plan, Style, Value};
 use super::text::Paint;
+use crate::common::foreign::foreign;
 use perfuse_profile::{Branch, Chains, Entry, FrameId, Frames, Least, Report};
 use std::fmt::Write;
 
@@ -77,6 +78,10 @@ impl<'d> Drawing<'d> {
         }
     }
 
+    fn name(&self, frame: FrameId) -> String {
+        foreign(&name(self.shown.frames, frame, self.graph.by_address)).into_owned()
+    }
+
     /// Draws the tree of an entry.
     pub(super) fn draw(&self, out: &mut String, entry: &Entry) {
         let Some(chains) = &self.shown.chains else { return };
@@ -98,7 +103,7 @@ impl<'d> Drawing<'d> {
             if only.weight == rank {
                 let frames = &only.frames[usize::from(self.skips_first)..];
                 for (index, &frame) in frames.iter().take(self.graph.most).enumerate() {
-                    let name = name(self.shown.frames, frame, self.graph.by_address);
+                    let name = self.name(frame);
                     if index == 0 {
                         let _ = writeln!(out, "{margin}|\n{margin}---{name}");
                         margin.push_str("   ");
@@ -139,7 +144,7 @@ impl<'d> Drawing<'d> {
             self.line(out, depth, lines, margin);
             for (place, &frame) in branch.frames.iter().enumerate() {
                 let value = (place == 0).then_some((branch.weight, branch.samples));
-                let name = name(self.shown.frames, frame, self.graph.by_address);
+                let name = self.name(frame);
                 self.step(out, (depth, lines_below), margin, value, total, &name);
             }
             let new_total = if fractal { branch.weight - branch.own_weight } else { total };
@@ -209,7 +214,7 @@ impl<'d> Drawing<'d> {
         }
         found.sort_by_key(|(branch, _)| std::cmp::Reverse(branch.own_weight));
         for (branch, frames) in found.into_iter().take(self.graph.most) {
-            let names = frames.iter().map(|&frame| name(self.shown.frames, frame, self.graph.by_address));
+            let names = frames.iter().map(|&frame| self.name(frame));
             if self.graph.style == Style::Folded {
                 self.value(out, branch.own_weight, branch.own_samples, self.shown.whole);
                 let names: Vec<String> = names.collect();

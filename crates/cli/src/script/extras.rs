@@ -2,6 +2,7 @@
 
 use super::fields::{Field, Fields};
 use super::places::{self, Places, Space};
+use crate::common::foreign::foreign;
 use crate::recording::registers as names;
 use crate::recording::text::Text;
 use perfuse_abi::record::{BranchStack, DataSrc, Regs, RegsAbi};
@@ -30,7 +31,7 @@ pub(super) fn data_source(text: &mut Text, source: DataSrc) {
     out.push_str(mem::locked(source));
     out.push_str("|BLK ");
     out.push_str(mem::blocked(source));
-    text.push(out);
+    text.again(out.as_bytes());
 }
 
 pub(super) fn registers(text: &mut Text, regs: Option<&Regs<'_>>, machine: &str) {
@@ -70,7 +71,7 @@ pub(super) fn branches(
             }
             if fields.has(Field::Dso) {
                 text.push("(");
-                text.push(places.frames.object(places.frames.get(located.frame).object));
+                text.foreign(places.frames.object(places.frames.get(located.frame).object));
                 text.push(")");
             }
         }
@@ -99,7 +100,7 @@ pub(super) fn bpf_output(text: &mut Text, bytes: &[u8]) {
         for &byte in chunk {
             is_printable &= !(hit_nul && byte != 0);
             let is_letter = (b' '..=b'~').contains(&byte);
-            text.push([if is_letter { byte } else { b'.' }]);
+            text.again(&[if is_letter { byte } else { b'.' }]);
             hit_nul |= byte == 0;
             is_printable &= is_letter || byte == 0;
         }
@@ -108,6 +109,6 @@ pub(super) fn bpf_output(text: &mut Text, bytes: &[u8]) {
     }
     if is_printable && hit_nul {
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-        let _ = writeln!(text, "{:>17} \"{}\"", "BPF string:", String::from_utf8_lossy(&bytes[..end]));
+        let _ = writeln!(text, "{:>17} \"{}\"", "BPF string:", foreign(&bytes[..end]));
     }
 }

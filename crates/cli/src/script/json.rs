@@ -89,7 +89,7 @@ pub(super) fn write(text: &mut Text, places: &mut Places, one: &One<'_>, max_sta
             object.insert("fields".into(), Value::Object(values.collect()));
         }
     }
-    text.push(Value::Object(object).to_string());
+    text.again(Value::Object(object).to_string().as_bytes());
     text.push("\n");
 }
 

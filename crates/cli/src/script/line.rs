@@ -15,6 +15,7 @@ use perfuse_abi::{BranchSampleType, EventType, Software};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::{Entry, Event};
 use std::cell::RefCell;
+use std::fmt::Write as _;
 use std::io::Write;
 use std::time::Duration;
 
@@ -118,7 +119,7 @@ impl Lines {
             let width = if fields.has(Field::Ip) && fields.has_chains { 0 } else { 16 };
             match session.thread(named) {
                 Some(thread) => text.right(session.comm(thread.comm), width),
-                None => text.right(format!(":{}", named as i32).as_bytes(), width),
+                None => text.right(&format!(":{}", named as i32), width),
             }
             text.push(" ");
         }
@@ -126,7 +127,7 @@ impl Lines {
             (true, true) => {
                 text.id(pid, 5);
                 text.push("/");
-                text.left((tid as i32).to_string().as_bytes(), 5);
+                let _ = write!(text, "{:<5}", tid as i32);
                 text.push(" ");
             }
             (true, false) => {
@@ -165,7 +166,7 @@ impl Lines {
         let (fraction, digits) =
             if self.format.nanoseconds { (now.subsec_nanos(), 9) } else { (now.subsec_micros(), 6) };
         let date = header::local_time(now).strftime("%F %H:%M:%S").to_string();
-        self.text.push(format!("{date}.{fraction:0digits$} "));
+        let _ = write!(self.text, "{date}.{fraction:0digits$} ");
     }
 
     fn time(&mut self, time: u64) {
@@ -200,11 +201,11 @@ impl Lines {
         }
         let mut line = format!("PERF_RECORD_{}", dump::kind_name(entry.kind()));
         dump::kernel::body(&mut line, decoded);
-        self.text.push(line);
+        self.text.again(line.as_bytes());
     }
 
     /// A line of its own.
-    pub(super) fn plain(&mut self, line: &str) {
+    pub(super) fn plain(&mut self, line: &'static str) {
         self.text.push(line);
         self.text.push("\n");
     }
@@ -221,7 +222,7 @@ impl Lines {
             text.push(" ");
         }
         if fields.has(Field::Event) {
-            text.right(fields.name.as_bytes(), self.name_width);
+            text.right(&fields.name, self.name_width);
             text.push(": ");
         }
         let space = Space::of(session, &event.attr, sample);
@@ -232,7 +233,7 @@ impl Lines {
             let places = RefCell::new(&mut *places);
             let symbol = |address| places.borrow_mut().kernel_symbol(&space, address);
             match one.formats.print(event.attr.config, raw.as_bytes(), event.format.order, &symbol) {
-                Some(line) => text.push(line),
+                Some(line) => text.foreign(&line),
                 None => extras::bytes(text, raw.as_bytes()),
             }
         }
@@ -263,7 +264,7 @@ impl Lines {
         }
         if let (true, Some(id)) = (fields.has(Field::Cgroup), sample.cgroup) {
             text.push(" ");
-            text.push(session.cgroup(id).unwrap_or(b"unknown"));
+            text.foreign(session.cgroup(id).unwrap_or(b"unknown"));
         }
         if fields.has(Field::Ip) {
             match sample.callchain.as_ref().filter(|_| fields.has_chains) {
@@ -312,7 +313,7 @@ impl Lines {
         for (field, size) in sizes {
             if let (true, Some(size)) = (fields.has(field), size) {
                 text.push(" ");
-                text.push(dump::page_size(size));
+                text.foreign(&dump::page_size(size));
             }
         }
         text.push("\n");

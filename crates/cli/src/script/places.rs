@@ -118,7 +118,7 @@ impl Places {
         let key = (space.key(level), address);
         let cache = &self.caches[style];
         match cache.known.get(&key) {
-            Some(&(start, end)) => out.push(&cache.text.0[start as usize..end as usize]),
+            Some(&(start, end)) => out.again(&cache.text.0[start as usize..end as usize]),
             None => self.make(out, style, key, space, level, address),
         }
     }
@@ -152,7 +152,7 @@ impl Places {
             known.clear();
         }
         let start = text.0.len() as u32;
-        text.push(&out.0[before..]);
+        text.again(&out.0[before..]);
         known.insert(key, (start, text.0.len() as u32));
     }
 }
@@ -165,7 +165,7 @@ fn write(text: &mut Text, frames: &Frames, located: Located, style: usize) {
     }
     if style & OBJECT != 0 {
         text.push(" (");
-        text.push(frames.object(frame.object));
+        text.foreign(frames.object(frame.object));
         if style & OBJECT_OFFSET != 0 && frame.object != 0 {
             text.push("+0x");
             text.hex(located.place, 0);
@@ -175,7 +175,7 @@ fn write(text: &mut Text, frames: &Frames, located: Located, style: usize) {
     if style & LINE != 0 && frame.object != 0 {
         // Lines are not read from debug information: this is what perf prints without any.
         text.push("\n  ");
-        text.push(frames.short_object(frame.object));
+        text.foreign(frames.short_object(frame.object));
         text.push("[");
         text.hex(located.place, 0);
         text.push("]");
@@ -186,7 +186,7 @@ fn write(text: &mut Text, frames: &Frames, located: Located, style: usize) {
 pub(super) fn symbol(text: &mut Text, frames: &Frames, located: Located, with_offset: bool) {
     match &frames.get(located.frame).symbol {
         Some(name) => {
-            text.push(&**name);
+            text.foreign(&**name);
             if with_offset {
                 text.push("+0x");
                 text.hex(located.offset, 0);

@@ -5,6 +5,7 @@ use super::compat::{self, PerfMetric};
 use super::model::{Aggregation, Event, Report, Row, Subject};
 use super::number;
 use crate::common::cpus::ranges;
+use crate::common::foreign::{foreign, left, right, spaces, width};
 use crate::common::spread::Spread;
 use std::fmt::Write;
 
@@ -55,11 +56,11 @@ pub(super) fn interval(report: &Report, options: &Options, number: usize) -> Str
 fn subject(report: &Report) -> String {
     let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     match &report.subject {
-        Subject::Command(words) => format!("'{}'", words.join(" ")),
+        Subject::Command(words) => format!("'{}'", foreign(&words.join(" "))),
         Subject::Processes(pids) => format!("process id '{}'", list(pids)),
         Subject::Threads(tids) => format!("thread id '{}'", list(tids)),
         Subject::EveryThread | Subject::Cpus { all: true, .. } => "'system wide'".to_owned(),
-        Subject::Recording(name) => format!("'{name}'"),
+        Subject::Recording(name) => format!("'{}'", foreign(name)),
         Subject::Cpus { cpus, all: false } => format!("'CPU(s) {}'", ranges(cpus)),
     }
 }
@@ -74,11 +75,11 @@ fn heading(report: &Report) -> String {
         Aggregation::Node => "node   cpus             ",
         Aggregation::Thread => "            comm-pid                  ",
     };
-    format!("#           time {columns}counts {:>width$} events\n", "unit", width = unit_width(report))
+    format!("#           time {columns}counts {} events\n", right("unit", unit_width(report)))
 }
 
 fn unit_width(report: &Report) -> usize {
-    report.events.iter().map(|event| compat::unit(event).0.len()).max().unwrap_or(0).max(4)
+    report.events.iter().map(|event| width(&foreign(compat::unit(event).0))).max().unwrap_or(0).max(4)
 }
 
 fn body(report: &Report, options: &Options) -> String {
@@ -94,7 +95,7 @@ fn body(report: &Report, options: &Options) -> String {
         out += &line(report, event, row, metrics.first(), options, unit_width);
         for metric in metrics.iter().skip(1) {
             let before = VALUE + 1 + unit_width + 1 + NAME;
-            let _ = writeln!(out, "{prefix}{:before$}{}", "", metric_field(Some(metric)));
+            let _ = writeln!(out, "{prefix}{}{}", left("", before), metric_field(Some(metric)));
         }
     }
     out
@@ -120,7 +121,7 @@ fn prefix(report: &Report, row: &Row) -> String {
         Aggregation::Socket | Aggregation::Node => write!(out, "{name:<6} {cpus:4} "),
         Aggregation::Thread => {
             let (name, tid) = name.rsplit_once('-').unwrap_or((&name, ""));
-            write!(out, "{name:>16}-{tid:<8} ")
+            write!(out, "{}-{tid:<8} ", right(&foreign(name), 16))
         }
     };
     out
@@ -135,18 +136,19 @@ fn line(
     unit_width: usize,
 ) -> String {
     let (unit, scale) = compat::unit(event);
-    let name = &event.name;
+    let (name, unit) = (foreign(&event.name), left(&foreign(unit), unit_width));
     let cgroup = match report.cgroups {
-        true => format!(" {}", event.cgroup.as_deref().unwrap_or("")),
+        true => format!(" {}", foreign(event.cgroup.as_deref().unwrap_or(""))),
         false => String::new(),
     };
     let Some(spread) = row.spread() else {
         let absent = row.missing().map_or("", |missing| compat::absent(missing.kind));
-        return format!("{absent:>VALUE$} {unit:<unit_width$} {name:<SHORT_NAME$}{cgroup}{:METRIC$}\n", "");
+        let name = left(&name, SHORT_NAME);
+        return format!("{absent:>VALUE$} {unit} {name}{cgroup}{:METRIC$}\n", "");
     };
     let decimals = if scale.fract() == 0.0 { 0 } else { 2 };
     let value = decimal(spread.mean * scale, decimals, options.grouped);
-    let mut out = format!("{value:>VALUE$} {unit:<unit_width$} {name:<NAME$}{cgroup}");
+    let mut out = format!("{value:>VALUE$} {unit} {}{cgroup}", left(&name, NAME));
     out += &metric_field(metric);
     if options.repeated {
         out += &noise(&spread);
@@ -178,7 +180,7 @@ fn metric_field(metric: Option<&PerfMetric>) -> String {
         (2, _) if unit.starts_with("of all") || unit.ends_with("cycles idle") => format!("{value:7.2}%"),
         (decimals, _) => format!("{value:8.decimals$}"),
     };
-    format!(" # {number} {unit:<width$}", width = METRIC.saturating_sub(4 + number.len()))
+    format!(" # {number} {}", left(&foreign(unit), METRIC.saturating_sub(4 + number.len())))
 }
 
 fn noise(spread: &Spread) -> String {
@@ -191,9 +193,9 @@ fn metrics_alone(report: &Report) -> String {
     for (number, (row, metrics)) in compat::alone(report).into_iter().enumerate() {
         let prefix = prefix(report, row);
         if number == 0 && report.interval.is_none_or(|interval| interval.first) {
-            let _ = write!(out, "{:width$}", "", width = prefix.len());
+            spaces(&mut out, width(&prefix));
             for PerfMetric { unit, .. } in &metrics {
-                let _ = write!(out, "{unit:>LONE_METRIC$} ");
+                let _ = write!(out, "{} ", right(&foreign(unit), LONE_METRIC));
             }
             out.push('\n');
         }

@@ -3,6 +3,7 @@
 
 use super::compat::{self, PerfMetric};
 use super::model::{Aggregation, Event, Place, Report, Row};
+use crate::common::foreign::field;
 use std::fmt::Write;
 
 /// All rows of a measurement or interval.
@@ -11,11 +12,11 @@ pub(super) fn format(report: &Report, separator: &str, repeated: bool) -> String
     for (event, row) in compat::rows(report) {
         let prefix = prefix(report, row, separator);
         out += &prefix;
-        out += &fields(report, event, row, repeated).join(separator);
+        out += &fields(report, event, row, repeated, separator).join(separator);
         let metrics = compat::metrics(report, event, row);
         let shown = |metric: Option<&PerfMetric>| match metric {
             Some(PerfMetric { decimals, value: Some(value), unit, .. }) => {
-                format!("{separator}{value:.decimals$}{separator}{unit}\n")
+                format!("{separator}{value:.decimals$}{separator}{}\n", field(unit, separator))
             }
             _ => format!("{separator}{separator}\n"),
         };
@@ -40,18 +41,20 @@ fn prefix(report: &Report, row: &Row, separator: &str) -> String {
         Place::Everywhere => {}
         // Of an event that is counted by core among others by cpu.
         Place::Core { .. } if report.aggregation == Aggregation::Cpu => {
-            prefix += &(compat::place(&row.place) + separator);
+            prefix += &(field(&compat::place(&row.place), separator) + separator);
         }
         Place::Core { .. } | Place::Die { .. } | Place::Socket(_) | Place::Node(_) => {
             let _ =
                 write!(prefix, "{}{separator}{}{separator}", compat::place(&row.place), compat::cpus(row));
         }
-        Place::Cpu(_) | Place::Thread { .. } => prefix += &(compat::place(&row.place) + separator),
+        Place::Cpu(_) | Place::Thread { .. } => {
+            prefix += &(field(&compat::place(&row.place), separator) + separator)
+        }
     }
     prefix
 }
 
-fn fields(report: &Report, event: &Event, row: &Row, repeated: bool) -> Vec<String> {
+fn fields(report: &Report, event: &Event, row: &Row, repeated: bool, separator: &str) -> Vec<String> {
     let (unit, scale) = compat::unit(event);
     let spread = row.spread();
     let value = match (&spread, row.missing()) {
@@ -59,8 +62,11 @@ fn fields(report: &Report, event: &Event, row: &Row, repeated: bool) -> Vec<Stri
         (Some(spread), _) => format!("{:.2}", spread.mean * scale),
         (None, missing) => missing.map_or("", |missing| compat::absent(missing.kind)).to_owned(),
     };
-    let mut fields = vec![value, unit.to_owned(), event.name.clone()];
-    fields.extend(report.cgroups.then(|| event.cgroup.clone().unwrap_or_default()));
+    let mut fields =
+        vec![value, field(unit, separator).into_owned(), field(&event.name, separator).into_owned()];
+    fields.extend(
+        report.cgroups.then(|| field(event.cgroup.as_deref().unwrap_or_default(), separator).into_owned()),
+    );
     if repeated {
         fields.push(format!("{:.2}%", spread.map_or(0.0, |spread| spread.error_percent())));
     }
@@ -86,7 +92,7 @@ pub(super) fn metrics_alone(report: &Report, separator: &str) -> String {
         let time = if report.interval.is_some() { "time," } else { "" };
         out += &(time.to_owned() + place).replace(',', separator);
         for metric in rows.first().into_iter().flat_map(|(_, metrics)| metrics) {
-            let _ = write!(out, "{}{separator}", metric.unit);
+            let _ = write!(out, "{}{separator}", field(&metric.unit, separator));
         }
         out.push('\n');
     }

@@ -91,7 +91,8 @@ fn members(report: &Report, event: &Event, row: &Row, repeated: bool) -> String 
         (None, missing) => missing.map_or("", |missing| compat::absent(missing.kind)).to_owned(),
     };
     let mut out = format!(
-        "\"counter-value\" : \"{value}\", \"unit\" : \"{unit}\", \"event\" : {}, ",
+        "\"counter-value\" : \"{value}\", \"unit\" : {}, \"event\" : {}, ",
+        Value::from(unit),
         Value::from(event.name.as_str())
     );
     if report.cgroups {

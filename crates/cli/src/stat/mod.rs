@@ -52,7 +52,7 @@ use plan::Plan;
 pub(crate) use rehearse::{Rehearsed, rehearse};
 use std::ffi::OsString;
 use std::process::ExitCode;
-pub(crate) use table::{Cell, Column, Side, Table, paint, width, wrap};
+pub(crate) use table::{Cell, Column, Side, Table, paint, wrap};
 pub(crate) use text::{ASCII, Glyphs, shorten};
 
 /// Something per second, in three digits.

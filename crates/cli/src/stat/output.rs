@@ -4,9 +4,9 @@ use super::args::Args;
 use super::model::Report;
 use super::text::{self, Glyphs};
 use super::{classic, csv, json, jsonl};
+use crate::common::out::{Out, wants_colours};
 use crate::common::style;
 use crate::exit::Failure;
-use anstream::AutoStream;
 use clap::ColorChoice;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -210,10 +210,8 @@ impl Output {
             Format::JsonLines => jsonl::format(report, self.repeated),
             Format::Json => json::format(report),
         };
-        // Cursor to the first place, and everything after it away.
-        let text = if self.clears { format!("\x1b[H\x1b[2J{text}") } else { text };
         self.intervals += 1;
-        self.write(&text)
+        self.send(self.clears, &text)
     }
 
     /// Writes the measurement as a whole, after all intervals.
@@ -251,14 +249,27 @@ impl Output {
     }
 
     fn write(&mut self, text: &str) -> Result<(), Failure> {
+        self.send(false, text)
+    }
+
+    fn send(&mut self, clears: bool, text: &str) -> Result<(), Failure> {
         if self.unread {
             return Ok(());
         }
         let color = self.color;
         let written = match &mut self.place {
-            Place::Stderr => send(&mut AutoStream::new(io::stderr().lock(), color), text),
-            Place::Stdout => send(&mut AutoStream::new(io::stdout().lock(), color), text),
-            Place::File(file) => send(&mut AutoStream::new(file, color), text),
+            Place::Stderr => {
+                let coloured = wants_colours(color, &io::stderr());
+                send(Out::new(io::stderr().lock(), coloured), clears, text)
+            }
+            Place::Stdout => {
+                let coloured = wants_colours(color, &io::stdout());
+                send(Out::new(io::stdout().lock(), coloured), clears, text)
+            }
+            Place::File(file) => {
+                let coloured = wants_colours(color, file);
+                send(Out::new(file, coloured), clears, text)
+            }
         };
         match written {
             Err(error) if self.for_command && error.kind() == io::ErrorKind::BrokenPipe => {
@@ -270,7 +281,11 @@ impl Output {
     }
 }
 
-fn send(stream: &mut impl Write, text: &str) -> io::Result<()> {
+fn send(mut stream: Out<impl Write>, clears: bool, text: &str) -> io::Result<()> {
+    if clears {
+        // Cursor to the first place, and everything after it away.
+        stream.control("\x1b[H\x1b[2J")?;
+    }
     stream.write_all(text.as_bytes())?;
     stream.flush()
 }
@@ -352,8 +367,55 @@ fn date(time: SystemTime) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::model::samples::*;
+    use super::super::model::{Aggregation, Place, Subject};
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn names_do_no_harm_in_any_format() {
+        let name = "a\x1b]0;b\x07,\"c\"\n\u{202e}\u{9b}2J漢";
+        let scale = perfuse_events::Scale { factor: 2.0, unit: name.into() };
+        let mut report = report(vec![counted("cs", &[3, 4]), refused("cycles")]);
+        report.subject = Subject::Recording(name.into());
+        (report.cgroups, report.aggregation) = (true, Aggregation::Thread);
+        for event in &mut report.events {
+            (event.name, event.cgroup, event.scale) = (name.into(), Some(name.into()), Some(scale.clone()));
+            event.rows[0].place = Place::Thread { name: name.into(), tid: 7 };
+        }
+        let classic = classic::Options { repeated: true, ..classic::Options::default() };
+        let text = text::Options {
+            glyphs: &text::UNICODE,
+            exact: false,
+            quiet: false,
+            metrics_alone: false,
+            with_runs: true,
+            hints: false,
+        };
+        let plain = |text: String| anstream::adapter::strip_str(&text.replace('\n', "\u{1}")).to_string();
+        for text in [
+            classic::format(&report, &classic),
+            text::format(&report, &text),
+            csv::format(&report, ",", true),
+        ] {
+            let shown = plain(text.clone());
+            let harmless = |c: char| c == '\u{1}' || !(c.is_control() || c == '\u{202e}');
+            assert!(shown.chars().all(harmless) && shown.contains("a\\u001b]0;b\\u0007"), "{text:?}");
+            assert_eq!(text.matches("\\u202e").count(), text.matches("\\n").count(), "{text:?}");
+        }
+        let row = csv::format(&report, ",", true);
+        // Every field that is a name is one field, in quotes.
+        let quoted = "\"a\\u001b]0;b\\u0007,\"\"c\"\"\\n\\u202e\\u009b2J漢";
+        let row = row.lines().next().unwrap_or_default().replace(&format!("{quoted}-7\""), "thread");
+        let row = row.replace(&format!("{quoted}\""), "name");
+        assert!(row.starts_with("thread,7.00,name,name,name,"), "{row}");
+        for line in jsonl::format(&report, true).lines() {
+            let object: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            assert_eq!((&object["event"], &object["cgroup"]), (&name.into(), &name.into()));
+        }
+        let object: serde_json::Value = serde_json::from_str(&json::format(&report)).expect("JSON");
+        assert_eq!(object["events"][0]["name"], name, "{object}");
+    }
 
     #[test]
     fn dates() {

@@ -1,8 +1,9 @@
 //! Columns of text: aligned, styled, as wide as what stands in them.
 
+use crate::common::foreign::{foreign, spaces, width};
 use anstyle::Style;
 
-/// A cell's text with how it looks.
+/// A cell's text, harmless whoever has written it, with how it looks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) text: String,
@@ -10,12 +11,12 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Cell { text: text.into(), style: Style::new() }
+    pub(crate) fn new(text: impl AsRef<str>) -> Self {
+        Cell::styled(text, Style::new())
     }
 
-    pub(crate) fn styled(text: impl Into<String>, style: Style) -> Self {
-        Cell { text: text.into(), style }
+    pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Self {
+        Cell { text: foreign(text.as_ref()).into_owned(), style }
     }
 }
 
@@ -45,11 +46,6 @@ pub(crate) struct Table {
 /// A style around a text, nothing for plain text.
 pub(crate) fn paint(text: &str, style: Style) -> String {
     if style.is_plain() { text.to_owned() } else { format!("{style}{text}{style:#}") }
-}
-
-/// Characters of a text: good enough a width for the names that occur here.
-pub(crate) fn width(text: &str) -> usize {
-    text.chars().count()
 }
 
 impl Table {
@@ -103,15 +99,17 @@ pub(crate) fn wrap(first: &str, text: &str, columns: usize) -> String {
     let mut out = first.to_owned();
     let mut at = indent;
     for (number, word) in text.split_whitespace().enumerate() {
-        if number > 0 && at + 1 + width(word) > columns {
-            out += &format!("\n{:indent$}", "");
+        let word = foreign(word);
+        if number > 0 && at + 1 + width(&word) > columns {
+            out.push('\n');
+            spaces(&mut out, indent);
             at = indent;
         } else if number > 0 {
             out.push(' ');
             at += 1;
         }
-        out += word;
-        at += width(word);
+        out += &word;
+        at += width(&word);
     }
     out.push('\n');
     out

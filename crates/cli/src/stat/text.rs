@@ -6,7 +6,8 @@ use super::metric_table;
 use super::model::{Event, Exit, MissingKind, Place, Report, Row, Subject};
 use super::number::{self, Quantity};
 use super::runs_table;
-use super::table::{Cell, Column, Side, Table, paint, width, wrap};
+use super::table::{Cell, Column, Side, Table, paint, wrap};
+use crate::common::foreign::{cut, foreign, right, width};
 use anstyle::{AnsiColor, Style};
 use perfuse_events::abi::Cache;
 use perfuse_events::{Source, Unit};
@@ -69,6 +70,8 @@ pub(crate) struct Options {
 }
 
 const COLUMNS: usize = 80;
+/// Names are cut here.
+const LONGEST: usize = 120;
 const BOLD: Style = Style::new().bold();
 pub(super) const DIM: Style = Style::new().dimmed();
 pub(super) const WARN: Style = AnsiColor::Yellow.on_default();
@@ -103,7 +106,7 @@ pub(crate) fn head(report: &Report, options: &Options) -> String {
     let subject = shorten(&subject(report), room, glyphs);
     let line = match facts.is_empty() {
         true => paint(&subject, BOLD),
-        false => format!("{}{:pad$}{facts}", paint(&subject, BOLD), "", pad = room - width(&subject) + 2),
+        false => paint(&subject, BOLD) + &right(&facts, width(&facts) + room - width(&subject) + 2),
     };
     format!("\n {line}\n\n")
 }
@@ -119,20 +122,16 @@ fn subject(report: &Report) -> String {
         Subject::Cpus { cpus, all: true } => format!("the whole system, {} cpus", cpus.len()),
         Subject::Cpus { cpus, all: false } => format!("cpu {}", numbers(cpus)),
     };
-    let subject: String = subject.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    match report.common_cgroup() {
+    let subject = match report.common_cgroup() {
         Some(cgroup) => format!("cgroup {cgroup} on {subject}"),
         None => subject,
-    }
+    };
+    foreign(&subject).into_owned()
 }
 
 /// Cuts the end of a text off when it is too wide.
 pub(crate) fn shorten(text: &str, room: usize, glyphs: &Glyphs) -> String {
-    if width(text) <= room {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(room.saturating_sub(width(glyphs.ellipsis))).collect();
-    kept + glyphs.ellipsis
+    cut(text, room, glyphs.ellipsis).into_owned()
 }
 
 /// The tables of events and of metrics, with or without the names of their columns.
@@ -197,9 +196,9 @@ fn table(report: &Report, options: &Options, with_header: bool) -> String {
                 cells.push(Cell::styled(format!("{:.3} s", interval.at_ns as f64 / 1e9), DIM));
             }
             if with_place {
-                cells.push(Cell::new(place(&row.place)));
+                cells.push(Cell::new(shorten(&place(&row.place), LONGEST, options.glyphs)));
             }
-            cells.push(Cell::new(&*event.name));
+            cells.push(Cell::new(shorten(&event.name, LONGEST, options.glyphs)));
             if with_cgroup {
                 cells.push(Cell::styled(event.cgroup.as_deref().unwrap_or("(any)"), DIM));
             }

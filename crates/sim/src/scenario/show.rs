@@ -35,16 +35,20 @@ pub(super) fn counts(stage: &mut Stage) -> String {
     table(&rows)
 }
 
+/// A text at the left of a column, however wide.
+fn left(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(text.chars().count())))
+}
+
 /// The first column to the left, the others to the right.
 fn table(rows: &[[String; 5]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 5] = std::array::from_fn(width);
     let mut text = String::new();
     for row in rows {
-        let mut line = format!("{:<1$}", row[0], widths[0]);
+        let mut line = left(&row[0], widths[0]);
         for (cell, width) in row.iter().zip(widths).skip(1) {
-            // Writing to a string does not fail.
-            let _ = write!(line, "  {cell:>width$}");
+            line += &format!("  {}{cell}", " ".repeat(width - cell.chars().count()));
         }
         text += line.trim_end();
         text.push('\n');
@@ -99,10 +103,10 @@ pub(super) fn schedule(stage: &Stage) -> String {
     let names = (0..stage.machine.setup().cpus).map(|cpu| format!("cpu {cpu}"));
     let width = names.chain(stage.events.iter().map(|event| event.name.clone())).map(|name| name.len()).max();
     let width = width.unwrap_or(0);
-    let mut text = format!("{:width$}  {}\n", "", ruler(looks));
+    let mut text = format!("{}  {}\n", left("", width), ruler(looks));
     for (cpu, row) in rows.iter().enumerate() {
         let row: String = row.iter().map(|task| task.map_or('.', |task| letters[&task])).collect();
-        let _ = writeln!(text, "{:<width$}  {row}", format!("cpu {cpu}"));
+        let _ = writeln!(text, "{}  {row}", left(&format!("cpu {cpu}"), width));
     }
     for event in &stage.events {
         let mark = |counting: &usize| match counting {
@@ -111,12 +115,12 @@ pub(super) fn schedule(stage: &Stage) -> String {
             copies => char::from_digit(*copies as u32, 10).unwrap_or('+'),
         };
         let row: String = event.active.iter().map(mark).collect();
-        let _ = writeln!(text, "{:<width$}  {row}", event.name);
+        let _ = writeln!(text, "{}  {row}", left(&event.name, width));
     }
     for (task, letter) in &letters {
         let ended = if stage.machine.lives(*task) { "" } else { ", has ended" };
         let name = stage.machine.first_name(*task);
-        let _ = writeln!(text, "{:width$}  {letter} is {name} (task {}{ended})", "", task.0);
+        let _ = writeln!(text, "{}  {letter} is {name} (task {}{ended})", left("", width), task.0);
     }
     text
 }

@@ -1,10 +1,13 @@
 //! What is in the kernel's records other than samples, in perf's words; also for scripts that want to see
 //! more than samples.
 
+use crate::common::foreign::foreign;
 use crate::recording::{Hex, event_name};
 use perfuse_abi::ReadFormat;
 use perfuse_abi::record::{Decoded, Misc, MmapFile, Namespaces, Read, Record, TextPoke, Tid};
+use perfuse_abi::wire::Text;
 use perfuse_data::Event;
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Writes what follows the record's name, and ends the line.
@@ -31,7 +34,7 @@ pub(crate) fn body(text: &mut String, decoded: &Decoded<'_>) {
             let kind = if decoded.misc.contains(Misc::MMAP_DATA) { 'r' } else { 'x' };
             let (start, len, offset) = (Hex(mmap.addr), Hex(mmap.len), Hex(mmap.pgoff));
             let (pid, tid) = numbers(mmap.tid);
-            writeln!(text, " {pid}/{tid}: [{start}({len}) @ {offset}]: {kind} {}", mmap.filename)
+            writeln!(text, " {pid}/{tid}: [{start}({len}) @ {offset}]: {kind} {}", name(&mmap.filename))
         }
         Record::Mmap2(mmap) => {
             let (start, len, offset) = (Hex(mmap.addr), Hex(mmap.len), Hex(mmap.pgoff));
@@ -46,12 +49,12 @@ pub(crate) fn body(text: &mut String, decoded: &Decoded<'_>) {
             let right = |bit: u32, letter| if mmap.prot & bit != 0 { letter } else { '-' };
             let shared = if mmap.flags & 1 != 0 { 's' } else { 'p' };
             let (read, write, execute) = (right(1, 'r'), right(2, 'w'), right(4, 'x'));
-            writeln!(text, "]: {read}{write}{execute}{shared} {}", mmap.filename)
+            writeln!(text, "]: {read}{write}{execute}{shared} {}", name(&mmap.filename))
         }
         Record::Comm(comm) => {
             let exec = if decoded.misc.contains(Misc::COMM_EXEC) { " exec" } else { "" };
             let (pid, tid) = numbers(comm.tid);
-            writeln!(text, "{exec}: {}:{pid}/{tid}", comm.name)
+            writeln!(text, "{exec}: {}:{pid}/{tid}", name(&comm.name))
         }
         Record::Fork(task) | Record::Exit(task) => {
             let [pid, tid, ppid, ptid] = [task.pid, task.tid, task.ppid, task.ptid].map(|id| id as i32);
@@ -73,12 +76,12 @@ pub(crate) fn body(text: &mut String, decoded: &Decoded<'_>) {
             symbol.len,
             symbol.kind.0,
             symbol.flags.bits(),
-            symbol.name
+            name(&symbol.name)
         ),
         Record::BpfEvent(event) => {
             writeln!(text, " type {}, flags {}, id {}", event.kind.0, event.flags, event.id)
         }
-        Record::Cgroup(cgroup) => writeln!(text, " cgroup: {} {}", cgroup.id, cgroup.path),
+        Record::Cgroup(cgroup) => writeln!(text, " cgroup: {} {}", cgroup.id, name(&cgroup.path)),
         Record::TextPoke(poke) => return poked(text, poke),
         Record::Aux(aux) => {
             let flags = aux.flags.bits();
@@ -94,6 +97,10 @@ pub(crate) fn body(text: &mut String, decoded: &Decoded<'_>) {
         Record::AuxOutputHwId(id) => writeln!(text, " hw_id: {}", Hex(*id)),
         _ => Ok(()),
     };
+}
+
+fn name<'t>(text: &Text<'t>) -> Cow<'t, str> {
+    foreign(text.as_bytes())
 }
 
 fn numbers(tid: Tid) -> (i32, i32) {
@@ -140,7 +147,7 @@ fn values(text: &mut String, event: Option<&Event>, read: &Read<'_>) {
     let (pid, tid) = numbers(read.tid);
     let name = event.map_or_else(|| "unknown".to_owned(), event_name);
     let Some(entry) = read.values.entries().next() else { return };
-    let _ = writeln!(text, ": {pid} {tid} {name} {}", entry.value);
+    let _ = writeln!(text, ": {pid} {tid} {} {}", foreign(&name), entry.value);
     let format = event.map_or(ReadFormat::empty(), |event| event.attr.read_format);
     let lines = [
         (ReadFormat::TOTAL_TIME_ENABLED, "time enabled", read.values.time_enabled()),

@@ -1,5 +1,6 @@
 //! What is in the records that perf itself makes.
 
+use crate::common::foreign::foreign;
 use crate::recording::Hex;
 use perfuse_data::tool::{CpuMap, Tool, Update};
 use std::fmt::Write;
@@ -36,7 +37,7 @@ pub(super) fn write(text: &mut String, tool: &Tool<'_>) {
         ),
         Tool::AuxtraceError(error) => {
             let end = error.message.iter().position(|&byte| byte == 0).unwrap_or(error.message.len());
-            let message = String::from_utf8_lossy(&error.message[..end]);
+            let message = foreign(&error.message[..end]);
             let (cpu, pid, tid) = (error.cpu as i32, error.pid as i32, error.tid as i32);
             let kind = if error.kind == 1 { "instruction trace" } else { "unknown" };
             let _ = write!(text, " {kind} error type {}", error.kind);
@@ -74,9 +75,9 @@ pub(super) fn write(text: &mut String, tool: &Tool<'_>) {
         Tool::EventUpdate(update) => {
             let _ = writeln!(text, "\n... id:    {}", update.id);
             match &update.update {
-                Update::Unit(unit) => writeln!(text, "... unit:  {unit}"),
+                Update::Unit(unit) => writeln!(text, "... unit:  {}", foreign(unit.as_bytes())),
                 Update::Scale(scale) => writeln!(text, "... scale: {scale:.6}"),
-                Update::Name(name) => writeln!(text, "... name:  {name}"),
+                Update::Name(name) => writeln!(text, "... name:  {}", foreign(name.as_bytes())),
                 Update::Cpus(cpus) => writeln!(text, "... {}", list(cpus)),
                 _ => writeln!(text, "... unknown type"),
             }
