@@ -1,30 +1,51 @@
 //! cpu-clock and task-clock of real threads: the engine's clock drivers are replaced by these.
 //!
-//! Linux fires a high-resolution timer at each period. Here a thread can be stopped only now and then: at
-//! a tick, or when an interrupt gets through to it. So a sample that comes a little early is taken, the next
-//! one is due a period after this one was, as long as that is not over already, and the period that a
-//! sample tells is the exact time since the last one: those of all samples add up to the time that the
-//! thread has run, however late they are.
+//! Linux fires a high-resolution timer at each period. Here the supervisor decides when a thread is looked at, and
+//! what a sample of it weighs ([`sampling`](crate::sampling)): that is the period that the sample tells.
 
+use crate::sampling::Random;
 use perfuse_abi::{AttrFlags, Errno, EventType, SampleType, Software};
 use perfuse_engine::{Cx, Description, Hw, Pmu, PmuCaps, PmuInfo, TaskContext, Whom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The shortest period, in ns: no more than 4000 samples a second can be had.
-pub(crate) const SHORTEST: u64 = 250_000;
+const SHORTEST: u64 = 250_000;
 
-/// The shortest period that an event asked for since this was taken; `u64::MAX` for none.
+/// What clocks and the machine tell each other while a task is on a cpu.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked(Arc<AtomicU64>);
+pub(crate) struct Asked(Arc<Cells>);
+
+#[derive(Debug, Default)]
+struct Cells {
+    /// The shortest period that an event asked for; 0 for none.
+    shortest: AtomicU64,
+    /// What the sample weighs that is taken now; 0: none is.
+    weight: AtomicU64,
+    /// For a clock with this period; those with a longer one take part in fewer.
+    period: AtomicU64,
+}
 
 impl Asked {
+    /// The shortest period that an event asked for since this was taken.
     pub(crate) fn take(&self) -> Option<u64> {
-        Some(self.0.swap(u64::MAX, Relaxed)).filter(|&period| period != u64::MAX && period != 0)
+        Some(self.0.shortest.swap(0, Relaxed)).filter(|&period| period != 0)
     }
 
     fn note(&self, period: u64) {
-        self.0.fetch_min(period, Relaxed);
+        let before = self.0.shortest.load(Relaxed);
+        self.0.shortest.store(if before == 0 { period } else { before.min(period) }, Relaxed);
+    }
+
+    /// The task that comes now is sampled: the weight, and the period for which it has that weight.
+    pub(crate) fn sample(&self, weight: u64, period: u64) {
+        self.0.weight.store(weight, Relaxed);
+        self.0.period.store(period, Relaxed);
+    }
+
+    fn sampled(&self) -> Option<(u64, u64)> {
+        let weight = self.0.weight.load(Relaxed);
+        (weight > 0).then(|| (weight, self.0.period.load(Relaxed)))
     }
 }
 
@@ -35,17 +56,12 @@ pub(crate) struct LiveClock {
     asked: Asked,
     /// Samples of kernel and user are taken as those of the user.
     kernel_samples: bool,
+    random: Random,
 }
-
-/// In [`Hw::data`]: what the context's clock showed at the last sample; while the event is off, the time that
-/// had passed since.
-const LAST: usize = 0;
-/// In [`Hw::data`]: what it will show when the next sample is due; while the event is off, the time until then.
-const DUE: usize = 1;
 
 impl LiveClock {
     pub(crate) fn new(which: Software, asked: Asked, kernel_samples: bool) -> Self {
-        LiveClock { which, asked, kernel_samples }
+        LiveClock { which, asked, kernel_samples, random: Random::seeded() }
     }
 
     fn type_(&self) -> EventType {
@@ -55,16 +71,6 @@ impl LiveClock {
 
     fn period(hw: &Hw) -> u64 {
         hw.sample_period.max(SHORTEST)
-    }
-
-    /// How much too early a sample may be taken: where stops take a good part of the period, the more.
-    fn slack(period: u64) -> u64 {
-        (period / 8 + 100_000).min(period / 2)
-    }
-
-    fn arm(&self, cx: &mut Cx<'_>, hw: &Hw) {
-        let left = hw.data[DUE].saturating_sub(cx.context_now + Self::slack(Self::period(hw)));
-        cx.set_timer(hw.event, cx.now + left);
     }
 }
 
@@ -92,7 +98,6 @@ impl Pmu for LiveClock {
             return Err(Errno::EACCES);
         }
         hw.take_frequency_as_period();
-        (hw.data[LAST], hw.data[DUE]) = (0, Self::period(hw));
         Ok(())
     }
 
@@ -113,21 +118,16 @@ impl Pmu for LiveClock {
         hw.prev = cx.context_now;
         hw.stopped = false;
         if hw.is_sampling() {
-            self.asked.note(hw.sample_period);
-            hw.data[LAST] = cx.context_now.saturating_sub(hw.data[LAST]);
-            let period = Self::period(hw);
-            // After a sample that came early.
-            let most = period + Self::slack(period);
-            hw.data[DUE] = cx.context_now.saturating_add(hw.data[DUE].min(most));
-            self.arm(cx, hw);
+            self.asked.note(Self::period(hw));
+            if self.asked.sampled().is_some() {
+                cx.set_timer(hw.event, cx.now);
+            }
         }
     }
 
     fn stop(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
         if hw.is_sampling() {
             cx.cancel_timer(hw.event);
-            hw.data[LAST] = cx.context_now.saturating_sub(hw.data[LAST]);
-            hw.data[DUE] = hw.data[DUE].saturating_sub(cx.context_now);
         }
         self.read(cx, hw);
         hw.stopped = true;
@@ -142,15 +142,10 @@ impl Pmu for LiveClock {
 
     fn timer(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) -> bool {
         self.read(cx, hw);
-        let period = Self::period(hw);
-        hw.last_period = cx.context_now.saturating_sub(hw.data[LAST]);
-        hw.data[LAST] = cx.context_now;
-        hw.data[DUE] = match hw.data[DUE] + period {
-            due if due > cx.context_now + Self::slack(period) => due,
-            _ => cx.context_now + period,
-        };
-        self.arm(cx, hw);
-        true
+        let Some((weight, of)) = self.asked.sampled() else { return false };
+        let period = Self::period(hw).max(of);
+        hw.last_period = (u128::from(weight) * u128::from(period) / u128::from(of)) as u64;
+        self.random.happens(of, period)
     }
 
     fn skips(&self, hw: &Hw, user: bool, _idle: bool) -> bool {

@@ -56,6 +56,7 @@ pub mod proc;
 pub mod ptrace;
 pub mod regs;
 pub mod remote;
+mod sampling;
 pub mod step;
 pub mod supervisor;
 mod text;

@@ -389,14 +389,15 @@ impl Machine {
         self.stacks
     }
 
-    /// A task was stopped with these numbers: samples that are due can be taken. It is stopped still, unless
-    /// none [wants stacks](Self::wants_stacks).
-    pub(crate) fn sample(&mut self, task: TaskId, reading: &Reading, stopped: &Stopped) {
-        if self.tasks.get(&task).is_some_and(|known| known.period.is_some()) {
-            self.see_name(task);
-            self.see_maps(task, stopped);
-        }
+    /// A task was stopped with these numbers, and is sampled with this weight. It is stopped still, unless none
+    /// [wants stacks](Self::wants_stacks).
+    pub(crate) fn sample(&mut self, task: TaskId, reading: &Reading, stopped: &Stopped, weight: u64) {
+        let Some(period) = self.tasks.get(&task).and_then(|known| known.period) else { return };
+        self.see_name(task);
+        self.see_maps(task, stopped);
+        self.asked.sample(weight, period);
         self.account(task, reading, Some(stopped));
+        self.asked.sample(0, 0);
     }
 
     /// Tells the engine what is new in a task's numbers: it ran for as long as its clock has advanced, up
@@ -419,6 +420,7 @@ impl Machine {
         let cpu = if reading.cpu < cpus { reading.cpu } else { 0 };
         known.told = Reading {
             time_ns: told.time_ns + ran,
+            waited_ns: reading.waited_ns,
             minor: told.minor + minor,
             major: told.major + major,
             switches: told.switches + all_switches,
@@ -467,9 +469,6 @@ impl Machine {
             self.engine.record_placed(cpu, now, false);
         }
         self.leave(task, cpu, now);
-        if let (Some(_), Some(known)) = (stopped, self.tasks.get_mut(&task)) {
-            known.seen.stopped(now, known.told.time_ns);
-        }
     }
 
     /// The cpu where a task was seen last.
@@ -489,12 +488,13 @@ impl Machine {
     fn leave(&mut self, task: TaskId, cpu: u32, now: u64) {
         self.note_watches(task);
         self.note_steps(task);
-        let due = self.engine.deadline(cpu);
         self.engine.place(cpu, now, None);
         let period = self.asked.take();
         if let Some(known) = self.tasks.get_mut(&task) {
-            known.seen.left_ns = due.map_or(u64::MAX, |due| due.saturating_sub(now));
             let before = std::mem::replace(&mut known.period, period);
+            if before.is_none() {
+                known.seen.is_sampled_from(known.told.time_ns);
+            }
             if !known.own {
                 self.sampled.changed(task, before, period);
             }

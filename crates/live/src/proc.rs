@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub struct Reading {
     /// Time on cpus, in ns.
     pub time_ns: u64,
+    /// Time in wait for a cpu up to its last arrival at one, in ns; 0 where the kernel does not count that.
+    pub waited_ns: u64,
     /// Page faults without I/O.
     pub minor: u64,
     /// Page faults with I/O.
@@ -49,8 +51,17 @@ pub struct Wanted {
 pub(crate) struct Progress {
     /// Time on cpus, in ns.
     pub(crate) time_ns: u64,
+    /// Time in wait for one, up to its last arrival.
+    pub(crate) waited_ns: u64,
     /// How often it came to a cpu; 0 where the kernel does not count that.
     pub(crate) arrivals: u64,
+}
+
+impl Progress {
+    /// Whether it has not run in between.
+    pub(crate) fn is_at(self, later: Progress) -> bool {
+        (self.time_ns, self.arrivals) == (later.time_ns, later.arrivals)
+    }
 }
 
 thread_local! {
@@ -151,13 +162,13 @@ impl Files {
     /// Reads the numbers of the thread; `None` once it is gone.
     pub(crate) fn read(&mut self, tid: Tid, wanted: Wanted) -> Option<Reading> {
         let mut reading = Reading::default();
-        let time = self.with_text(SCHEDSTAT, |text| text.split(' ').next()?.parse().ok());
-        reading.time_ns = match time {
-            Some(time) => {
+        reading.time_ns = match self.with_text(SCHEDSTAT, progress) {
+            Some(progress) => {
                 if wanted.faults {
                     self.stat(&mut reading)?;
                 }
-                time
+                reading.waited_ns = progress.waited_ns;
+                progress.time_ns
             }
             // gVisor has no schedstat, and shows the clocks of all threads. The ticks of stat are the last
             // resort.
@@ -202,11 +213,7 @@ impl Files {
         if !shows_the_dead() {
             return None;
         }
-        self.with_text(SCHEDSTAT, |text| {
-            let mut words = text.trim_end().split(' ');
-            let time_ns = words.next()?.parse().ok()?;
-            Some(Progress { time_ns, arrivals: words.nth(1)?.parse().ok()? })
-        })
+        self.with_text(SCHEDSTAT, progress)
     }
 
     /// Whether it is running or could, and the cpu; `None` once it is gone.
@@ -240,6 +247,11 @@ impl Drop for Files {
     }
 }
 
+fn progress(schedstat: &str) -> Option<Progress> {
+    let mut words = schedstat.trim_end().split(' ').map(|word| word.parse().ok());
+    Some(Progress { time_ns: words.next()??, waited_ns: words.next()??, arrivals: words.next()?? })
+}
+
 /// Reads the numbers of a thread; `None` once it is gone.
 pub fn read(pid: Tid, tid: Tid, wanted: Wanted) -> Option<Reading> {
     Files::new(pid, tid).read(tid, wanted)
@@ -261,8 +273,7 @@ pub fn read_own(wanted: Wanted) -> Reading {
         let only = Wanted { migrations: true, ..Wanted::default() };
         reading.migrations = read(pid, tid, only).map_or(0, |reading| reading.migrations);
     }
-    // SAFETY: sched_getcpu has no preconditions.
-    reading.cpu = u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0);
+    reading.cpu = own_cpu().unwrap_or(0);
     reading
 }
 
@@ -293,6 +304,12 @@ pub(crate) fn shows_the_dead() -> bool {
 pub fn own_tid() -> Tid {
     // SAFETY: gettid has no preconditions.
     unsafe { libc::syscall(libc::SYS_gettid) as Tid }
+}
+
+/// The cpu of the calling thread.
+pub(crate) fn own_cpu() -> Option<u32> {
+    // SAFETY: sched_getcpu has no preconditions.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
 /// What a clock shows, in ns.

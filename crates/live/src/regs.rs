@@ -207,6 +207,22 @@ impl Registers {
         self.words[at::CALL]
     }
 
+    /// Whether a stopped tracee is in a system call: what it was interrupted in was not its own code.
+    pub(crate) fn in_system_call(&self, tid: Tid) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let _ = tid;
+            // Of 32-bit programs too: Linux shows the number as one with a sign.
+            self.words[at::CALL] as i32 >= 0
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            let mut call = [0u64];
+            let got = ptrace::get_register_set(tid, SYSTEM_CALL, &mut call);
+            got.is_ok_and(|bytes| bytes >= 4) && call[0] as i32 >= 0
+        }
+    }
+
     fn place_of(&self, argument: usize) -> usize {
         match self.width {
             Width::Native => at::ARGUMENTS[argument],

@@ -111,6 +111,8 @@ struct Tracee {
     /// Its process.
     pid: Tid,
     stopped: bool,
+    /// When it went on last.
+    resumed_at: u64,
     /// It was interrupted so that a sample can be taken.
     interrupted: bool,
     /// Ticks look at it.
@@ -140,6 +142,7 @@ impl Tracee {
         Tracee {
             pid,
             stopped,
+            resumed_at: 0,
             interrupted,
             looked_at,
             armed,
@@ -292,6 +295,7 @@ impl Supervisor {
         if let Some(tracee) = self.tracees.get_mut(&tid) {
             tracee.arm(tid);
             tracee.stopped = false;
+            tracee.resumed_at = proc::clock_ns(libc::CLOCK_MONOTONIC);
             let mut how = tracee.stride(tid, how, self.options);
             if tracee.again.is_some() {
                 how = Again::stride(how);
@@ -401,11 +405,16 @@ impl Supervisor {
             }
         }
         self.begin_again(tid, status);
-        if interrupted && status != Status::Event(libc::PTRACE_EVENT_EXEC) && self.sample(tid, status) {
+        let execs = status == Status::Event(libc::PTRACE_EVENT_EXEC);
+        if interrupted && !execs && self.sample(tid, status) {
             front.effects(&self.machine);
             return;
         }
         let next = self.stop(front, tid, status);
+        if interrupted && execs {
+            // Where the call returns to is in the new program.
+            self.sample(tid, status);
+        }
         front.effects(&self.machine);
         self.follow_watches();
         self.follow_probes();
@@ -542,13 +551,17 @@ impl Supervisor {
         front.exec(self, tid, former);
     }
 
-    /// A tracee was interrupted: a sample of it can be taken, if one is due. If there is nothing else to be done at
+    /// A tracee was interrupted: a sample of it can be taken, if it was running. If there is nothing else to be done at
     /// this stop, the tracee goes on as soon as all is known of it, and the answer is true.
     fn sample(&mut self, tid: Tid, status: Status) -> bool {
-        let Ok(registers) = Registers::of(tid) else { return false };
+        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
         let mut machine = lock(&self.machine);
         let Some(task) = machine.task_of(tid) else { return false };
         let Some(reading) = machine.read_stopped(task) else { return false };
+        let Ok(registers) = Registers::of(tid) else { return false };
+        let Some(weight) = machine.weigh(task, now, &reading, registers.in_system_call(tid)) else {
+            return false;
+        };
         let goes_on = status == Status::Event(ptrace::EVENT_STOP) && self.paced == 0;
         let goes_on = goes_on && !machine.wants_stacks();
         if goes_on {
@@ -557,7 +570,7 @@ impl Supervisor {
             self.resume(tid, Resume::Continue(0));
             machine = lock(&self.machine);
         }
-        machine.sample(task, &reading, &Stopped::new(tid, registers));
+        machine.sample(task, &reading, &Stopped::new(tid, registers), weight);
         goes_on
     }
 
@@ -575,23 +588,26 @@ impl Supervisor {
         if shortest.is_none() {
             self.affinity.set(None);
         }
-        self.ticker.set(shortest.map(|period| period.max(crate::clock::SHORTEST)));
+        self.ticker.set(shortest);
     }
 
     /// Interrupts those who are to be sampled, if the time has come.
     fn tick(&mut self) {
-        let Some((began, period)) = self.ticker.take_due() else { return };
+        let Some(tick) = self.ticker.take_due() else { return };
+        let from = proc::own_cpu();
         let mut machine = lock(&self.machine);
         let mut due = Vec::new();
         let look = |tid| {
             let Some(tracee) = self.tracees.get_mut(&tid) else { return Look::Nothing };
-            if tracee.stopped || tracee.interrupted {
+            let Some(task) = machine.task_of(tid) else { return Look::Nothing };
+            if tracee.stopped || tracee.resumed_at > tick.due {
+                machine.looked_at_stopped(task, tick);
                 return Look::Ran;
             }
-            let look = machine.task_of(tid).map_or(Look::Nothing, |task| machine.look(task));
+            let look = machine.look(task, tick, from);
             match look {
                 Look::Due(cpu) => {
-                    tracee.interrupted = ptrace::interrupt(tid).is_ok();
+                    tracee.interrupted = tracee.interrupted || ptrace::interrupt(tid).is_ok();
                     due.push(cpu);
                 }
                 Look::Nothing => tracee.looked_at = false,
@@ -599,7 +615,7 @@ impl Supervisor {
             }
             look
         };
-        let has_time = |parts| proc::clock_ns(libc::CLOCK_MONOTONIC) < began + period / parts;
+        let has_time = |parts| proc::clock_ns(libc::CLOCK_MONOTONIC) < tick.at + tick.period / parts;
         self.rota.turn(look, has_time);
         self.affinity.follow(&due);
     }

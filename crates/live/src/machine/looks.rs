@@ -1,14 +1,12 @@
-//! Which tasks are sampled, and what a tick finds out about one without stopping it: whether its next sample is
-//! due.
+//! Which tasks are sampled, and what a tick finds out about one without stopping it: whether it is running.
 //!
 //! A stop costs the thread that is stopped, so none is asked for in vain: not for one that sleeps, whose system
-//! call might end early; not for one that has not run for long enough since its last sample; and not for one that
-//! waits for a cpu, where so many are busy that the tick would do better to stop who is on it. The clock of a
-//! thread that runs is as much as a tick of Linux behind, that of any other is exact. Whether it runs tell two
-//! numbers: it has come to a cpu once more than it has left one.
+//! call might end early, and not for one that waits for a cpu, but for those whose cpu this very thread may have
+//! taken. Whether a thread runs tell two numbers: it has come to a cpu once more than it has left one.
 
 use super::Machine;
-use crate::proc::Progress;
+use crate::proc::{Progress, Reading};
+use crate::sampling::{Clocks, Found, Looks, Random, Tick};
 use perfuse_engine::TaskId;
 use std::collections::BTreeMap;
 
@@ -19,9 +17,9 @@ pub(crate) enum Look {
     Nothing,
     /// It has not run since it was looked at, or sleeps when it is looked at for the first time.
     Idle,
-    /// It runs or ran, and needs no sample yet, or cannot be stopped now.
+    /// It ran, and needs no sample now.
     Ran,
-    /// A sample of it is due. With its cpu.
+    /// It was running, or may have been: it is to be stopped. With its cpu.
     Due(u32),
 }
 
@@ -30,31 +28,35 @@ pub(crate) enum Look {
 pub(super) struct Seen {
     /// The cpu where it was when it was looked at.
     pub(super) cpu: u32,
-    /// How long it can run, from what the engine was told last, until a sample is due.
-    pub(super) left_ns: u64,
-    /// When it was last known not to run, and what its clock showed then.
-    off_at: u64,
-    off_ns: u64,
-    /// How far it had come when a look found it not running.
+    looks: Looks,
+    /// How far it had come when a look found it without a cpu.
     off: Option<Progress>,
+    /// It has been found with one, or about to get one.
+    ran: bool,
 }
 
 impl Seen {
-    /// It is stopped.
-    pub(super) fn stopped(&mut self, now: u64, time_ns: u64) {
-        (self.off_at, self.off_ns, self.off) = (now, time_ns, None);
+    /// It has run for so long, and is sampled from now on.
+    pub(super) fn is_sampled_from(&mut self, ran_ns: u64) {
+        self.looks = Looks::begin(ran_ns);
     }
 }
 
 /// The tasks that clocks sample.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sampled {
     /// How many have their shortest period here.
     periods: BTreeMap<u64, usize>,
-    count: usize,
     /// Who is sampled now and was not when this was asked last.
     new: Vec<TaskId>,
     has_changed: bool,
+    random: Random,
+}
+
+impl Default for Sampled {
+    fn default() -> Self {
+        Sampled { periods: BTreeMap::new(), new: Vec::new(), has_changed: false, random: Random::seeded() }
+    }
 }
 
 impl Sampled {
@@ -65,7 +67,6 @@ impl Sampled {
         }
         self.has_changed = true;
         if let Some(before) = before {
-            self.count -= 1;
             if let Some(tasks) = self.periods.get_mut(&before) {
                 *tasks -= 1;
                 if *tasks == 0 {
@@ -74,7 +75,6 @@ impl Sampled {
             }
         }
         if let Some(now) = now {
-            self.count += 1;
             *self.periods.entry(now).or_default() += 1;
             if before.is_none() {
                 self.new.push(task);
@@ -98,41 +98,56 @@ impl Machine {
         Some((shortest, std::mem::take(&mut self.sampled.new)))
     }
 
-    /// Looks at a task that is not stopped.
-    pub(crate) fn look(&mut self, task: TaskId) -> Look {
-        let (now, several) = (self.now(), self.sampled.count > 1);
+    /// Looks at a task that is not stopped, from this cpu.
+    pub(crate) fn look(&mut self, task: TaskId, tick: Tick, from: Option<u32>) -> Look {
         let Some(known) = self.tasks.get_mut(&task) else { return Look::Nothing };
-        if known.period.is_none() {
-            return Look::Nothing;
-        }
-        let (seen, told_ns) = (&mut known.seen, known.told.time_ns);
-        let progress = known.files.progress();
-        let mut is_due = progress.is_none();
-        if let Some(progress) = progress {
-            if seen.off == Some(progress) {
-                seen.off_at = now;
-                return Look::Idle;
-            }
-            let due_ns = told_ns.saturating_add(seen.left_ns);
-            is_due = progress.time_ns >= due_ns;
-            // If it has run ever since.
-            if !is_due && seen.off_ns + (now - seen.off_at) < due_ns {
-                return Look::Ran;
-            }
-        }
-        let Some((runnable, cpu)) = known.files.state() else { return Look::Nothing };
-        seen.cpu = cpu;
-        let mut waits = || {
-            let Progress { arrivals, .. } = progress.unwrap_or_default();
-            arrivals > 0 && known.files.switches().is_some_and(|switches| switches >= arrivals)
+        let Some(period) = known.period else { return Look::Nothing };
+        let (seen, files) = (&mut known.seen, &mut known.files);
+        let Some(weight) = seen.looks.take_part(tick, period, &mut self.sampled.random) else {
+            return Look::Ran;
         };
-        if runnable && (is_due || !several || !waits()) {
-            return Look::Due(cpu);
+        let progress = files.progress();
+        if progress.is_some_and(|progress| seen.off.is_some_and(|off| off.is_at(progress))) {
+            return Look::Idle;
         }
-        let new = seen.off_at == 0;
-        if let Some(progress) = progress {
-            (seen.off_at, seen.off_ns, seen.off) = (now, progress.time_ns, Some(progress));
+        let Some((runnable, cpu)) = files.state() else { return Look::Nothing };
+        seen.cpu = cpu;
+        let at = progress.unwrap_or_default();
+        let found = match runnable {
+            false => None,
+            // The kernel does not count them; but one that has not run yet has none either.
+            true if at.arrivals == 0 => (progress.is_none() || at.time_ns > 0).then_some(Found::Running),
+            true if Some(cpu) == from => Some(Found::Displaced),
+            true => files.switches().filter(|&left| left < at.arrivals).map(|_| Found::Running),
+        };
+        if found != Some(Found::Running) {
+            seen.off = progress;
         }
-        if new { Look::Idle } else { Look::Ran }
+        let ran = std::mem::replace(&mut seen.ran, true);
+        match found {
+            None if ran => Look::Ran,
+            None => Look::Idle,
+            Some(found) => {
+                seen.looks.found(tick, weight, found, Clocks { ran_ns: at.time_ns, waited_ns: at.waited_ns });
+                Look::Due(cpu)
+            }
+        }
+    }
+
+    /// A task was stopped when this tick came: there is nothing to look at.
+    pub(crate) fn looked_at_stopped(&mut self, task: TaskId, tick: Tick) {
+        if let Some(known) = self.tasks.get_mut(&task) {
+            if let Some(period) = known.period {
+                known.seen.looks.take_part(tick, period, &mut self.sampled.random);
+            }
+        }
+    }
+
+    /// A task that was to be stopped is, at this time and with these numbers: what a sample of it weighs, if it
+    /// was running when it was looked at. `called`: it is in a system call.
+    pub(crate) fn weigh(&mut self, task: TaskId, now: u64, reading: &Reading, called: bool) -> Option<u64> {
+        let seen = &mut self.tasks.get_mut(&task)?.seen;
+        seen.off = None;
+        seen.looks.stopped(now, Clocks { ran_ns: reading.time_ns, waited_ns: reading.waited_ns }, called)
     }
 }

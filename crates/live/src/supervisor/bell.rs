@@ -3,6 +3,7 @@
 
 use crate::proc;
 use crate::ptrace::{Tid, last};
+use crate::sampling::{Random, Tick, Ticks};
 use perfuse_abi::Errno;
 use std::ptr;
 use std::sync::OnceLock;
@@ -111,46 +112,48 @@ impl Alarm {
     }
 }
 
-/// A timer that rings for the thread that made it.
+/// Rings for the thread that made it when [`Ticks`] are due.
 #[derive(Debug)]
 pub(super) struct Ticker {
     tid: Tid,
     timer: Timer,
-    period_ns: Option<u64>,
-    next: u64,
+    ticks: Ticks,
 }
 
 impl Ticker {
     pub(super) fn new() -> Result<Self, Errno> {
         let (tid, timer) = (proc::own_tid(), Timer::new()?);
-        Ok(Ticker { tid, timer, period_ns: None, next: 0 })
+        Ok(Ticker { tid, timer, ticks: Ticks::new(Random::seeded()) })
     }
 
     pub(super) fn bell(&self) -> Bell {
         Bell { tid: self.tid }
     }
 
-    /// Ticks with this period from now on, or not at all.
+    /// Ticks with this period on average from now on, or not at all.
     pub(super) fn set(&mut self, period_ns: Option<u64>) {
-        if self.period_ns == period_ns {
-            return;
+        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
+        if self.ticks.set(period_ns, now) {
+            self.arm(now);
         }
-        self.period_ns = period_ns;
-        let ns = period_ns.unwrap_or(0);
-        self.next = proc::clock_ns(libc::CLOCK_MONOTONIC) + ns;
-        self.timer.set(ns, ns);
     }
 
-    /// Takes the tick that is due, if one is: when that is, and how long it is until the next one.
-    pub(super) fn take_due(&mut self) -> Option<(u64, u64)> {
-        let period = self.period_ns?;
-        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
-        // The signal and this clock may be a little apart.
-        if now + period / 16 < self.next {
-            return None;
+    /// Rings at the next tick, and again later: the signal is lost if it comes right before the thread falls
+    /// asleep.
+    fn arm(&self, now: u64) {
+        match self.ticks.next() {
+            Some((next, period)) => self.timer.set(next.saturating_sub(now).max(1), period),
+            None => self.timer.set(0, 0),
         }
-        self.next = if now > self.next + period { now + period } else { self.next + period };
-        Some((now, period))
+    }
+
+    /// Takes the tick that is due, if one is.
+    pub(super) fn take_due(&mut self) -> Option<Tick> {
+        self.ticks.next()?;
+        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
+        let tick = self.ticks.take_due(now)?;
+        self.arm(now);
+        Some(tick)
     }
 }
 

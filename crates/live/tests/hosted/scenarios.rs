@@ -420,7 +420,7 @@ pub(crate) fn waiting_for_samples() {
     off(&event);
     println!("samples: {:?}", wait(0));
     let found = records(&ring, 8);
-    println!("there are some: {}, all samples: {}", found.len() >= 4, found.iter().all(|&kind| kind == 9));
+    println!("there are some: {}, all samples: {}", found.len() >= 2, found.iter().all(|&kind| kind == 9));
     println!("none any more: {:?}", wait(10));
     // By epoll(7), and edge-triggered.
     // SAFETY: pointers to live values; descriptors that are open.
@@ -431,7 +431,7 @@ pub(crate) fn waiting_for_samples() {
         let mut got = libc::epoll_event { events: 0, u64: 0 };
         println!("not ready: {}", libc::epoll_wait(epoll, &mut got, 1, 10));
         on(&event);
-        work::burn(Duration::from_millis(30));
+        work::burn(Duration::from_millis(60));
         off(&event);
         let ready = libc::epoll_wait(epoll, &mut got, 1, 1000);
         let (events, data) = (got.events, got.u64);
