@@ -35,6 +35,7 @@ mod watches;
 pub(crate) use looks::Look;
 pub(crate) use namespaces::Namespaces;
 pub(crate) use probes::At;
+pub use probes::ProbedFile;
 pub(crate) use watches::Watched;
 
 /// How a machine behaves.
@@ -58,6 +59,20 @@ impl Settings {
         let level = paranoid.and_then(|text| text.trim().parse::<i64>().ok());
         Settings { kernel_samples: level.is_some_and(|level| level < 2), ..Settings::default() }
     }
+}
+
+/// What a caller may, in a call that opens an event.
+#[derive(Clone, Copy, Debug)]
+pub struct Rights {
+    /// It may measure the target. That does not matter where the target is the caller itself.
+    pub measures: bool,
+    /// The file that a [probe](Machine::is_probe) is in, as the caller sees it; `None`: as this process does.
+    pub file: Option<Result<ProbedFile, Errno>>,
+}
+
+impl Rights {
+    /// Those of this process: what it may not, it could not have traced.
+    pub const OWN: Rights = Rights { measures: true, file: None };
 }
 
 /// A thread that is known.
@@ -519,8 +534,8 @@ impl Machine {
     /// `perf_event_open(2)` of a task. `attr`: a copy of the caller's, whose size field is changed where
     /// the call changes it. `group`: what `group_fd` is, where that is an event.
     ///
-    /// The target has to be [adopted](Self::adopt) before (`ESRCH`). `allowed`: the caller may measure it, which whoever
-    /// serves has asked; it does not matter where the target is the caller. Beyond what Linux refuses: `EACCES`
+    /// The target has to be [adopted](Self::adopt) before (`ESRCH`). `rights`: what the caller may, which whoever serves
+    /// has asked. Beyond what Linux refuses: `EACCES`
     /// for whole cpus, and for samples with the kernel's part unless [allowed](Settings::kernel_samples);
     /// `ENOENT` for events that nobody tells of, breakpoints among them where debug registers are without
     /// effect; `EOPNOTSUPP` for samples of single faults and switches, for records of switches, and for
@@ -531,7 +546,7 @@ impl Machine {
         attr: &mut Vec<u8>,
         arguments: OpenArguments,
         group: Option<EventKey>,
-        allowed: bool,
+        rights: Rights,
     ) -> Result<EventKey, Errno> {
         let word = |at: usize| {
             let bytes = attr.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
@@ -577,7 +592,7 @@ impl Machine {
         let probe = self.places.as_ref().is_some_and(|places| places.type_ == type_);
         let sets_traps = probe || [EventType::BREAKPOINT, EventType::HARDWARE, step::TYPE].contains(&type_);
         let refused = refused.or((own && sets_traps).then_some(Errno::EOPNOTSUPP));
-        let probe = self.place_probe(caller, attr)?;
+        let probe = self.place_probe(caller, attr, rights.file)?;
         target.into_iter().for_each(|target| self.update(target));
         if flags.contains(AttrFlags::COMM) {
             self.want_names();
@@ -590,7 +605,7 @@ impl Machine {
             self.update_maps(target);
         }
         let now = self.now();
-        let mut view = View { world: &mut self.world, group, allowed };
+        let mut view = View { world: &mut self.world, group, allowed: rights.measures };
         let event = self.engine.open(&mut view, caller, now, attr, arguments)?;
         if let Some(errno) = refused {
             self.engine.close(event, now);

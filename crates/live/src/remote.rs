@@ -3,6 +3,7 @@
 //! Memory is read with `process_vm_readv(2)`, where that is refused or unknown through `/proc/PID/mem`, and
 //! as the last resort word by word with ptrace.
 
+use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid};
 use crate::regs::Registers;
 use perfuse_abi::Errno;
@@ -85,22 +86,50 @@ pub fn read_exact(tid: Tid, addr: u64, into: &mut [u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes to the memory of a stopped tracee.
+/// Writes to the memory of a stopped tracee, also where it may only read.
 pub fn write(tid: Tid, addr: u64, bytes: &[u8]) -> Result<(), Errno> {
+    match write_through_process_vm(tid, addr, bytes) {
+        Ok(()) => Ok(()),
+        Err(_) => write_words(tid, addr, bytes),
+    }
+}
+
+/// Writes to the memory of a stopped tracee, where it may itself: `EFAULT`.
+pub(crate) fn write_as_program(tid: Tid, addr: u64, bytes: &[u8]) -> Result<(), Errno> {
+    match write_through_process_vm(tid, addr, bytes) {
+        Err(Errno::ENOSYS | Errno::EPERM) if may_write(tid, addr, bytes.len()) => {
+            write_words(tid, addr, bytes)
+        }
+        written => written,
+    }
+}
+
+/// Whether a process may write there itself. Where that is not shown, it may.
+fn may_write(tid: Tid, addr: u64, len: usize) -> bool {
+    const PROT_WRITE: u32 = 2;
+    let maps = proc::maps(tid);
+    let writable = maps.iter().filter(|map| map.prot & PROT_WRITE != 0);
+    let end = addr.saturating_add(len as u64);
+    let reached = writable.fold(addr, |at, map| if (map.from..map.to).contains(&at) { map.to } else { at });
+    maps.is_empty() || reached >= end
+}
+
+fn write_through_process_vm(tid: Tid, addr: u64, bytes: &[u8]) -> Result<(), Errno> {
     if bytes.is_empty() {
         return Ok(());
     }
-    if !WITHOUT_PROCESS_VM.load(Relaxed) {
-        let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: bytes.len() };
-        // SAFETY: the local vector describes a live slice, which the kernel only reads; the remote address
-        // is another process's, and checked by the kernel.
-        let put = unsafe { libc::process_vm_writev(tid, &raw const local, 1, &raw const remote, 1, 0) };
-        if put == bytes.len() as isize {
-            return Ok(());
-        }
+    if WITHOUT_PROCESS_VM.load(Relaxed) {
+        return Err(Errno::ENOSYS);
     }
-    write_words(tid, addr, bytes)
+    let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: bytes.len() };
+    // SAFETY: the local vector describes a live slice, which the kernel only reads; the remote address
+    // is another process's, and checked by the kernel.
+    match unsafe { libc::process_vm_writev(tid, &raw const local, 1, &raw const remote, 1, 0) } {
+        -1 => Err(ptrace::last()),
+        put if put == bytes.len() as isize => Ok(()),
+        _ => Err(Errno::EFAULT),
+    }
 }
 
 /// Word by word, which also changes what the tracee itself may only read.

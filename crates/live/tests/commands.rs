@@ -3,7 +3,7 @@
 use perfuse_abi::wire::{Layout, Writer};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, ReadFormat, SampleType, Software};
 use perfuse_engine::{EventKey, MapRequest, Memory, OpenArguments, TaskId};
-use perfuse_live::machine::{Machine, Settings};
+use perfuse_live::machine::{Machine, Rights, Settings};
 use perfuse_live::ptrace::Tid;
 use perfuse_live::supervisor::{Front, Supervisor};
 use perfuse_sys::process::{self, Usage};
@@ -71,7 +71,7 @@ impl Command {
         attr.flags |= AttrFlags::INHERIT | AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC;
         let arguments = OpenArguments { pid: self.held.pid(), cpu, ..OpenArguments::default() };
         let mut machine = self.machine.lock().expect("no panic");
-        machine.open(TaskId(0), &mut bytes_of(&attr), arguments, None, true).expect("it can be opened")
+        machine.open(TaskId(0), &mut bytes_of(&attr), arguments, None, Rights::OWN).expect("it can be opened")
     }
 
     /// Runs it to its end.

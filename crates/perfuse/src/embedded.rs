@@ -19,7 +19,7 @@ use perfuse_abi::wire::{Layout, Writer};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, IocFlags, OpenFlags};
 use perfuse_events::OwnPmu;
 use perfuse_live::engine::{AttrMemory, Effect, EventKey, Ioctl, MapRequest, OpenArguments};
-use perfuse_live::machine::{Machine, Settings};
+use perfuse_live::machine::{Machine, Rights, Settings};
 use perfuse_live::{proc, step};
 use perfuse_sys::{Errno, page_size, pipe, signal};
 use std::collections::HashMap;
@@ -246,8 +246,7 @@ impl Embedded {
         let (reading, writing) = pipe::nonblocking(arguments.flags.contains(OpenFlags::FD_CLOEXEC))?;
         let mut machine = self.machine();
         let caller = machine.adopt_caller();
-        // Only what this process could trace has become a task.
-        let key = machine.open(caller, attr, arguments, group, true)?;
+        let key = machine.open(caller, attr, arguments, group, Rights::OWN)?;
         let event = Event { key, bell: Some(writing), rung: false, signals: None, mappings: 0 };
         self.served.lock().insert(reading.as_raw_fd(), event);
         self.finish(machine);

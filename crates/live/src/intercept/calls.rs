@@ -5,7 +5,7 @@ use super::files::{Descriptor, Mapped, Owner};
 use super::filter::{RINGS, WAITS, can_wait};
 use super::hands::{self, Hands, Place};
 use super::{Intercept, Note, Process, Untraceable, listener};
-use crate::machine::Machine;
+use crate::machine::{Machine, Rights};
 use crate::proc::{self, Namespace};
 use crate::ptrace::Tid;
 use crate::regs::{Registers, Width};
@@ -67,7 +67,8 @@ impl UserMemory for Memory {
     }
 
     fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Errno> {
-        remote::write(self.tid, self.addr.wrapping_add(offset as u64), bytes).map_err(|_| Errno::EFAULT)
+        let addr = self.addr.wrapping_add(offset as u64);
+        remote::write_as_program(self.tid, addr, bytes).map_err(|_| Errno::EFAULT)
     }
 }
 
@@ -279,14 +280,17 @@ impl Intercept {
         };
         let arguments = OpenArguments { pid: whom, ..arguments };
         let mut allowed = whom == NOBODY || self.may(tid, registers, access, pid, whom);
-        let mut opened = supervisor.machine().open(caller, &mut attr, arguments, group, allowed);
+        let probed = supervisor.machine().is_probe(&attr);
+        let file = probed.map(|path| self.hands(tid, registers).look_at(path));
+        let rights = |measures| Rights { measures, file };
+        let mut opened = supervisor.machine().open(caller, &mut attr, arguments, group, rights(allowed));
         if opened == Err(Errno::ESRCH) && whom > 0 && whom != NOBODY && allowed {
             // Nobody that we know, yet.
             let process = proc::process_of(whom).ok_or(Errno::ESRCH)?;
             self.attach(supervisor, process)?;
             // Until now its number could become another's, and it could gain rights.
             allowed = self.may(tid, registers, access, pid, whom);
-            opened = supervisor.machine().open(caller, &mut attr, arguments, group, allowed);
+            opened = supervisor.machine().open(caller, &mut attr, arguments, group, rights(allowed));
         }
         if !allowed && matches!(opened, Err(Errno::ESRCH | Errno::EACCES)) {
             self.tell_untraceable(whom, Untraceable::NotIts);

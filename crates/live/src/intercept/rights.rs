@@ -1,8 +1,10 @@
 //! What a tool may do, and whom its numbers name: the kernel is asked, by calls of the tool's.
 
 use super::hands::Hands;
+use crate::machine::ProbedFile;
 use crate::proc;
 use crate::ptrace::Tid;
+use crate::remote;
 use perfuse_abi::Errno;
 use perfuse_engine::Access;
 
@@ -31,6 +33,23 @@ impl Hands<'_> {
         let page = self.put(&vectors)?;
         let there = page + 2 * size as u64;
         self.call(libc::SYS_process_vm_readv, [number as u64, page, 1, there, 1, 0])
+    }
+
+    /// What a path leads to, which stands at this address of the thread's memory.
+    pub(super) fn look_at(&mut self, path: u64) -> Result<ProbedFile, Errno> {
+        /// Of `struct statx`, which is the same for programs of all widths.
+        const BYTES: usize = 256;
+        const BASIC: u64 = 0x7ff;
+        const KIND: u16 = 0o170_000;
+        const REGULAR: u16 = 0o100_000;
+        let page = self.put(&[0; BYTES])?;
+        self.call(libc::SYS_statx, [libc::AT_FDCWD as u64, path, 0, BASIC, page, 0])?;
+        let mut bytes = [0; BYTES];
+        remote::read_exact(self.tid(), page, &mut bytes)?;
+        let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
+        let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
+        let is_file = word(28) as u16 & KIND == REGULAR;
+        Ok(ProbedFile { is_file, len: long(40), device: (word(136), word(140)), inode: long(32) })
     }
 
     /// Whom the thread calls so, by this process's number: `ESRCH`.

@@ -40,6 +40,33 @@ impl Place {
     }
 }
 
+/// A file that a probe is to be in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbedFile {
+    /// It is a regular one.
+    pub is_file: bool,
+    /// Its bytes.
+    pub len: u64,
+    /// Its device, major and minor.
+    pub device: (u32, u32),
+    /// Its inode.
+    pub inode: u64,
+}
+
+impl ProbedFile {
+    /// What a path of a thread's leads to, for this process.
+    fn seen_by(tid: Tid, path: &[u8]) -> Result<Self, Errno> {
+        let seen = match path.strip_prefix(b"/") {
+            Some(rest) => PathBuf::from(format!("/proc/{tid}/root")).join(OsStr::from_bytes(rest)),
+            None => PathBuf::from(format!("/proc/{tid}/cwd")).join(OsStr::from_bytes(path)),
+        };
+        let failed = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::ENOENT));
+        let file = seen.metadata().map_err(failed)?;
+        let device = (libc::major(file.dev()) as u32, libc::minor(file.dev()) as u32);
+        Ok(ProbedFile { is_file: file.is_file(), len: file.len(), device, inode: file.ino() })
+    }
+}
+
 /// The probes at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct At {
@@ -102,9 +129,21 @@ impl Places {
 }
 
 impl Machine {
+    /// Whether an attr is of a probe; the address of its path.
+    pub(crate) fn is_probe(&self, attr: &[u8]) -> Option<u64> {
+        let word = |at: usize| Some(u64::from_ne_bytes(attr.get(at..at + 8)?.try_into().ok()?));
+        self.places.as_ref().filter(|places| word(0).is_some_and(|word| places.type_.0 == word as u32))?;
+        word(56)
+    }
+
     /// An attr of a probe, of a caller in whose memory the path is: what the engine is to see. What Linux
     /// answers to paths and offsets is answered here (rule J51).
-    pub(super) fn place_probe(&mut self, caller: TaskId, attr: &mut [u8]) -> Result<Option<u64>, Errno> {
+    pub(super) fn place_probe(
+        &mut self,
+        caller: TaskId,
+        attr: &mut [u8],
+        file: Option<Result<ProbedFile, Errno>>,
+    ) -> Result<Option<u64>, Errno> {
         let word = |at: usize| {
             let bytes = attr.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
             bytes.map_or(0, u64::from_ne_bytes)
@@ -118,18 +157,16 @@ impl Machine {
         let got = remote::read(tid, path, &mut bytes).map_err(|_| Errno::EFAULT)?;
         let end = bytes[..got].iter().position(|&byte| byte == 0).ok_or(Errno::EINVAL)?;
         let path = bytes[..end].to_vec();
-        let seen = match path.strip_prefix(b"/") {
-            Some(rest) => PathBuf::from(format!("/proc/{tid}/root")).join(OsStr::from_bytes(rest)),
-            None => PathBuf::from(format!("/proc/{tid}/cwd")).join(OsStr::from_bytes(&path)),
-        };
-        let failed = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::ENOENT));
-        let file = seen.metadata().map_err(failed)?;
-        if !file.is_file() || offset > file.len() {
+        if path.is_empty() {
             return Err(Errno::EINVAL);
         }
-        let device = (libc::major(file.dev()) as u32, libc::minor(file.dev()) as u32);
+        let file = file.unwrap_or_else(|| ProbedFile::seen_by(tid, &path))?;
+        if !file.is_file || offset > file.len {
+            return Err(Errno::EINVAL);
+        }
+        let ProbedFile { device, inode, .. } = file;
         let (returns, semaphore) = (config & 1 != 0, config >> 32);
-        let place = Place { path, device, inode: file.ino(), offset, semaphore, returns };
+        let place = Place { path, device, inode, offset, semaphore, returns };
         let number = match places.all.iter().position(|known| *known == place) {
             Some(number) => number,
             None => {

@@ -200,4 +200,7 @@ scenarios! {
     another_user_opens_events_for_itself
     a_user_namespace_of_ones_own
     numbers_of_a_pid_namespace
+    probes_where_one_may_not_look
+    a_program_that_cannot_be_read
+    answers_into_memory_that_is_read_only
 }

@@ -4,7 +4,7 @@ use super::play;
 use perfuse_abi::wire::{Layout, Writer};
 use perfuse_abi::{Attr, ByteOrder, EventType, Software};
 use perfuse_engine::{OpenArguments, TaskId};
-use perfuse_live::machine::{Machine, Settings};
+use perfuse_live::machine::{Machine, Rights, Settings};
 use perfuse_testkit::work::Pages;
 use perfuse_testkit::{Outcome, Puppet, Sandbox};
 
@@ -37,7 +37,7 @@ pub(crate) fn of_descriptors() {
     let mut bytes = Vec::new();
     attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).expect("an attr can be written");
     let arguments = OpenArguments { pid, ..OpenArguments::default() };
-    let event = machine.open(TaskId(0), &mut bytes, arguments, None, true).expect("it can be opened");
+    let event = machine.open(TaskId(0), &mut bytes, arguments, None, Rights::OWN).expect("it can be opened");
     child.act(1);
     limit(0);
     let mut words = Vec::new();

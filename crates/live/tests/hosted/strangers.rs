@@ -6,7 +6,11 @@ use perfuse_abi::{Attr, AttrFlags, EventType, OpenFlags, Software};
 use perfuse_sys::{Errno, Mapping, ioctl, perf_event_open, signal};
 use perfuse_testkit::signals::Handler;
 use perfuse_testkit::{Puppet, wait, work};
+use std::ffi::CString;
+use std::fs::Permissions;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -18,6 +22,31 @@ fn as_root() {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         println!("needs root");
+        std::process::exit(2);
+    }
+    needs(NOBODY, 0);
+}
+
+/// A process can become this user's and then make these namespaces, which is tried.
+fn needs(user: u32, namespaces: libc::c_int) {
+    let mut status = 0;
+    // SAFETY: the child does nothing but system calls, with plain numbers, and no groups are read from the null pointer;
+    // the pointer is to a live number.
+    unsafe {
+        let pid = libc::fork();
+        if pid == 0 {
+            let other = || {
+                libc::setgroups(0, std::ptr::null()) == 0
+                    && libc::setresgid(user, user, user) == 0
+                    && libc::setresuid(user, user, user) == 0
+            };
+            let can = (user == 0 || other()) && (namespaces == 0 || libc::unshare(namespaces) == 0);
+            libc::_exit(i32::from(!can))
+        }
+        libc::waitpid(pid, &mut status, 0);
+    }
+    if status != 0 {
+        println!("needs users and namespaces to become and to make");
         std::process::exit(2);
     }
 }
@@ -210,10 +239,7 @@ pub(crate) fn another_user_opens_events_for_itself() {
 /// Makes namespaces.
 fn unshare(namespaces: libc::c_int) {
     // SAFETY: a plain number.
-    if unsafe { libc::unshare(namespaces) } == -1 {
-        println!("needs namespaces: {}", std::io::Error::last_os_error());
-        std::process::exit(2);
-    }
+    assert_eq!(unsafe { libc::unshare(namespaces) }, 0, "it has been tried");
 }
 
 /// In a user namespace of one's own one has all capabilities, and not a right more.
@@ -223,6 +249,7 @@ pub(crate) fn a_user_namespace_of_ones_own() {
 }
 
 fn as_a_user_in(namespaces: libc::c_int) {
+    needs(NOBODY, namespaces);
     let stranger = Victim::new();
     work::Child::fork(|| {
         become_user(NOBODY);
@@ -274,6 +301,7 @@ pub(crate) fn numbers_of_a_pid_namespace() {
 }
 
 fn numbers_in(namespaces: libc::c_int) {
+    needs(0, namespaces);
     // SAFETY: getpid has no preconditions.
     let outside = unsafe { libc::getpid() };
     work::Child::fork(|| {
@@ -316,4 +344,96 @@ fn as_the_first(outside: i32) {
     println!("refresh: {:?}", ioctl::refresh(sampling.as_fd(), 2));
     work::burn(Duration::from_millis(100));
     println!("signals: {}", handler.count());
+}
+
+/// A folder for one test, and what is in it.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(rights: u32) -> Self {
+        let path = std::env::temp_dir().join(format!("perfuse-strangers-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder for temporary files");
+        std::fs::set_permissions(&path, Permissions::from_mode(rights)).expect("it is ours");
+        Folder(path)
+    }
+
+    /// A copy of a program, with these rights.
+    fn program(&self, name: &str, rights: u32) -> std::path::PathBuf {
+        let path = self.0.join(name);
+        std::fs::copy("/bin/true", &path).expect("room for a copy");
+        std::fs::set_permissions(&path, Permissions::from_mode(rights)).expect("it is ours");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Where one may not look there are no probes, and nothing to be learnt of what is there.
+pub(crate) fn probes_where_one_may_not_look() {
+    as_root();
+    let closed = Folder::new(0o700);
+    let path = closed.program("hidden", 0o755);
+    let type_ = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").unwrap_or_default();
+    let Ok(type_) = type_.trim().parse() else {
+        println!("needs uprobes");
+        std::process::exit(2)
+    };
+    work::Child::fork(|| {
+        become_user(NOBODY);
+        show_oneself();
+        for (name, offset) in [("hidden", 0x100), ("hidden", 1 << 40), ("absent", 0x100)] {
+            let path = CString::new(path.with_file_name(name).as_os_str().as_bytes()).expect("no NUL");
+            let mut attr = Attr::new(EventType(type_));
+            (attr.config1, attr.config2) = (path.as_ptr() as u64, offset);
+            attr.flags |= AttrFlags::EXCLUDE_KERNEL;
+            let opened = perf_event_open(&mut attr, 0, -1, None, OpenFlags::FD_CLOEXEC);
+            println!("{name} at {offset:#x}: {:?}", opened.map(drop));
+        }
+    })
+    .join();
+}
+
+/// A program that may be executed and not be read is measured by nobody (rule D43).
+pub(crate) fn a_program_that_cannot_be_read() {
+    as_root();
+    let folder = Folder::new(0o755);
+    for rights in [0o755, 0o711] {
+        let program = folder.program("program", rights);
+        work::Child::fork(|| {
+            become_user(NOBODY);
+            show_oneself();
+            let held =
+                perfuse_sys::process::spawn(program.as_os_str(), &["program".into()]).expect("a child");
+            let mut attr = counting(Software::PAGE_FAULTS);
+            attr.flags |= AttrFlags::ENABLE_ON_EXEC;
+            let event =
+                perf_event_open(&mut attr, held.pid(), -1, None, OpenFlags::FD_CLOEXEC).expect("an event");
+            let (status, _) = held.release().expect("an exec").wait().expect("an end");
+            println!("{rights:o}: {status}, counted: {}", value(&event) > 0);
+        })
+        .join();
+    }
+}
+
+/// Answers go where the program itself could write.
+pub(crate) fn answers_into_memory_that_is_read_only() {
+    let event = opened(&counting(Software::DUMMY));
+    // SAFETY: a fresh page that the kernel chooses the place of.
+    let page = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, flags, -1, 0)
+    };
+    // SAFETY: the page is there; whether the kernel may write to it is what is asked.
+    unsafe {
+        let read = libc::read(event.as_raw_fd(), page, 8);
+        println!("read: {read} {}", std::io::Error::last_os_error());
+        let id = perfuse_abi::ioctl::ID as libc::c_ulong;
+        let asked = libc::ioctl(event.as_raw_fd(), id as _, page);
+        println!("id: {asked} {}", std::io::Error::last_os_error());
+        println!("the page: {}", *page.cast::<u64>());
+    }
 }
