@@ -124,9 +124,9 @@ pub(crate) struct Args {
     /// Call trees with the outermost caller first
     #[arg(short = 'G', long)]
     inverted: bool,
-    /// Take only so many frames of a callchain
-    #[arg(long, value_name = "NUMBER", default_value_t = u32::MAX, hide_default_value = true)]
-    max_stack: u32,
+    /// Take only so many frames of a callchain, from where the sample was
+    #[arg(long, value_name = "NUMBER", default_value_t = perfuse_profile::Plan::MAX_STACK)]
+    max_stack: usize,
     /// Leave out entries below this many percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     percent_limit: f64,
@@ -428,7 +428,7 @@ fn quantum(text: &str) -> std::result::Result<u64, String> {
 fn collect_plan(args: &Args, plan: &Plan) -> perfuse_profile::Plan {
     let mut collected = perfuse_profile::Plan::new(&plan.keys);
     collected.chains = plan.children || plan.graph.style != Style::None;
-    collected.max_stack = if args.max_stack == u32::MAX { usize::MAX } else { args.max_stack as usize };
+    collected.max_stack = args.max_stack;
     collected.order = plan.order();
     collected.time_step_ns = args.time_quantum;
     collected.filter.has_name = args.hide_unresolved;

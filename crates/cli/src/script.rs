@@ -74,7 +74,7 @@ pub(crate) struct Args {
     #[arg(short = 'G', long)]
     hide_call_graph: bool,
     /// At most so many frames of a callchain
-    #[arg(long, value_name = "N", default_value_t = 127)]
+    #[arg(long, value_name = "N", default_value_t = perfuse_profile::Plan::MAX_STACK)]
     max_stack: usize,
     #[command(flatten)]
     header: recording::header::Shown,

@@ -106,6 +106,9 @@ pub(crate) trait Input: Send {
     /// Goes to a place in the file; `false` if this is no file.
     fn seek(&mut self, to: u64) -> io::Result<bool>;
 
+    /// Whether one can seek in it.
+    fn is_file(&self) -> bool;
+
     /// The size of the file, if this is one.
     fn len(&mut self) -> io::Result<Option<u64>>;
 }
@@ -120,6 +123,10 @@ impl<R: Read + Send> Input for Piped<R> {
 
     fn seek(&mut self, _: u64) -> io::Result<bool> {
         Ok(false)
+    }
+
+    fn is_file(&self) -> bool {
+        false
     }
 
     fn len(&mut self) -> io::Result<Option<u64>> {
@@ -137,6 +144,10 @@ impl<F: Read + Seek + Send> Input for Seekable<F> {
 
     fn seek(&mut self, to: u64) -> io::Result<bool> {
         self.0.seek(SeekFrom::Start(to)).map(|_| true)
+    }
+
+    fn is_file(&self) -> bool {
+        true
     }
 
     fn len(&mut self) -> io::Result<Option<u64>> {
@@ -284,6 +295,22 @@ impl<'i> Stream<'i> {
         if size > limit {
             return Err(Error::new(location, structure, Problem::TooLarge { size, limit }));
         }
+        let bytes = self.bytes_at(structure, offset, size)?;
+        let available = bytes.len() as u64;
+        if available < size {
+            return Err(Error::new(location, structure, Problem::Truncated { needed: size, available }));
+        }
+        Ok(bytes)
+    }
+
+    /// The same of fewer bytes where the file ends before.
+    pub(crate) fn bytes_at(
+        &mut self,
+        structure: &'static str,
+        offset: u64,
+        size: u64,
+    ) -> Result<Vec<u8>, Error> {
+        let location = Location::at(self.part, offset);
         let error = |error: io::Error| Error::new(location, structure, error);
         let back = self.offset + self.buffer.len() as u64;
         if !self.input.seek(offset).map_err(error)? {
@@ -293,11 +320,12 @@ impl<'i> Stream<'i> {
         let result = Reading(&mut *self.input).take(size).read_to_end(&mut bytes);
         self.input.seek(back).map_err(error)?;
         result.map_err(error)?;
-        let available = bytes.len() as u64;
-        if available < size {
-            return Err(Error::new(location, structure, Problem::Truncated { needed: size, available }));
-        }
         Ok(bytes)
+    }
+
+    /// Whether one can seek in the input.
+    pub(crate) fn is_file(&self) -> bool {
+        self.input.is_file()
     }
 
     /// The size of the file, if this is one.

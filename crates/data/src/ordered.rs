@@ -6,7 +6,8 @@
 //! order, and no more than about two turns have to be kept.
 //!
 //! What is kept of a record is its time and its place; its bytes stay in the buffer that they were read
-//! into. The records of a ring follow each other in a turn, so that sorting is merging a few sorted runs.
+//! into. The records of a ring follow each other in a turn, so that sorting is merging a few sorted runs. Where turns
+//! are long, or not marked at all, older buffers of a file are given up, and their records read again when they are due.
 
 use crate::error::{Error, Location};
 use crate::input::BUFFER;
@@ -26,12 +27,11 @@ use std::sync::Arc;
 /// tools make, and what they synthesize), is delivered as soon as it is read, before younger records that
 /// are still kept.
 ///
-/// Memory is bounded: when the records that are kept exceed a limit, the older half is delivered. That
-/// happens in recordings that do not mark turns, those of perf before 2.6.35 and directories; should a
-/// record then come too late, it is delivered late, and [`late`](Self::late) counts it.
+/// Memory is bounded: when what is kept of records exceeds a limit, the older half is delivered. That
+/// happens in recordings that do not mark turns, those of perf before 2.6.35 and directories, when they have millions of
+/// records; should a record then come too late, it is delivered late, and [`late`](Self::late) counts it.
 pub struct Ordered<'i> {
     data: PerfData<'i>,
-    limit: usize,
     kept: Kept,
     /// Whether the recording marks its turns.
     has_turns: bool,
@@ -65,17 +65,17 @@ enum Step {
 }
 
 impl<'i> Ordered<'i> {
-    /// Keeps at most about 256 MiB of records.
+    /// Keeps at most about 96 MiB: of a file the places of six million records, of a pipe or of what is compressed fewer
+    /// records with their bytes.
     pub fn new(data: PerfData<'i>) -> Self {
-        Self::with_limit(data, 256 << 20)
+        Self::with_limit(data, 96 << 20)
     }
 
-    /// Keeps at most about `limit` bytes of records.
+    /// Keeps at most about `limit` bytes of records and of places of records.
     pub fn with_limit(mut data: PerfData<'i>, limit: usize) -> Self {
         let lanes = vec![Lane::default(); data.parts_mut().0.len()];
         Ordered {
-            limit,
-            kept: Kept::default(),
+            kept: Kept { limit, ..Kept::default() },
             has_turns: lanes.len() == 1,
             lanes,
             youngest: 0,
@@ -132,15 +132,18 @@ impl<'i> Ordered<'i> {
                 Step::Kept => {}
                 Step::Now => return Ok(self.data.current()),
                 Step::End if !self.kept.keys.is_empty() => self.make_due(u64::MAX),
-                Step::End => return self.errors.pop_front().map_or(Ok(None), Err),
+                Step::End => {
+                    self.errors.extend(self.kept.windows.error.take());
+                    return self.errors.pop_front().map_or(Ok(None), Err);
+                }
             }
         }
     }
 
     #[inline(always)]
     fn deliver(&mut self) -> Option<Entry<'_>> {
-        let events = self.data.events();
-        let (time, found, bytes) = self.kept.pop(events.order())?;
+        let (parts, events) = self.data.parts_mut();
+        let (time, found, bytes) = self.kept.pop(events.order(), parts)?;
         self.late += u64::from(time < self.last_time);
         self.last_time = self.last_time.max(time);
         Some(Entry::new(found, bytes, events, 0))
@@ -166,7 +169,7 @@ impl<'i> Ordered<'i> {
                 return Step::Now;
             }
             self.youngest = self.youngest.max(lane.time);
-            if lane.time > until || self.kept.exceeds(self.limit) {
+            if lane.time > until || self.kept.exceeds() {
                 return self.kept();
             }
         }
@@ -202,7 +205,7 @@ impl<'i> Ordered<'i> {
 
     /// After a record was kept: delivers the older half if that was one too many.
     fn kept(&mut self) -> Step {
-        if self.kept.exceeds(self.limit) {
+        if self.kept.exceeds() {
             self.kept.sort();
             let middle = self.kept.keys.get(self.kept.keys.len() / 2).map_or(u64::MAX, |key| key.time);
             self.make_due(middle);
@@ -232,8 +235,12 @@ struct Key {
 struct Block {
     bytes: Arc<[u8]>,
     part: u32,
+    /// Its records can be read again.
+    is_of_file: bool,
     /// Records that were not delivered yet.
     left: usize,
+    /// Their bytes.
+    left_bytes: usize,
     /// Where in the file what starts here is: for records that were read as they are once, for others at the
     /// first of each compressed record.
     locations: Vec<(u32, Location)>,
@@ -276,9 +283,14 @@ struct Kept {
     delivered: usize,
     due: usize,
     blocks: VecDeque<Block>,
+    /// What is kept takes no more bytes than this.
+    limit: usize,
     /// Number of the first block.
     first: u32,
-    /// Bytes of the records and their keys.
+    /// How many of the blocks, the oldest, were looked at for giving them up.
+    given_up: usize,
+    windows: Windows,
+    /// Bytes of the keys, and of the records in blocks that were not given up.
     bytes: usize,
     /// Bytes of the blocks.
     held: usize,
@@ -294,28 +306,49 @@ impl Kept {
         let (buffer, start) = file.place();
         let Ok(start) = u32::try_from(start) else { return false };
         if lane.buffer != Some(buffer) {
-            (lane.buffer, lane.block) = (Some(buffer), self.add(file.share(), found.location.part));
+            let is_of_file = file.is_file() && found.location.unpacked.is_none();
+            let part = found.location.part;
+            (lane.buffer, lane.block) = (Some(buffer), self.add(file.share(), part, is_of_file));
         }
         let block = &mut self.blocks[lane.block.wrapping_sub(self.first) as usize];
         block.left += 1;
+        if !block.bytes.is_empty() {
+            block.left_bytes += usize::from(found.header.size);
+            self.bytes += usize::from(found.header.size);
+        }
         block.note(start, found.location);
         self.keys.push(Key { time, block: lane.block, start });
-        self.bytes += cost(found.header);
+        self.bytes += size_of::<Key>();
         lane.time = time;
         true
     }
 
     #[cold]
-    fn add(&mut self, bytes: Arc<[u8]>, part: u32) -> u32 {
+    fn add(&mut self, bytes: Arc<[u8]>, part: u32, is_of_file: bool) -> u32 {
         self.held += bytes.len();
-        self.blocks.push_back(Block { bytes, part, left: 0, locations: Vec::new() });
+        let locations = Vec::new();
+        self.blocks.push_back(Block { bytes, part, is_of_file, left: 0, left_bytes: 0, locations });
+        while self.held > self.most_held() && self.given_up + 1 < self.blocks.len() {
+            let block = &mut self.blocks[self.given_up];
+            self.given_up += 1;
+            if block.is_of_file && !block.bytes.is_empty() {
+                self.held -= block.bytes.len();
+                self.bytes -= std::mem::take(&mut block.left_bytes);
+                block.bytes = Arc::default();
+            }
+        }
         self.first.wrapping_add(self.blocks.len() as u32 - 1)
     }
 
     /// Whether more is kept than should be. Blocks may be kept for the sake of a few late records.
     #[inline]
-    fn exceeds(&self, limit: usize) -> bool {
-        self.bytes > limit || self.held / 2 > limit.max(4 * BUFFER)
+    fn exceeds(&self) -> bool {
+        self.bytes > self.limit || self.held / 2 > self.limit.max(4 * BUFFER)
+    }
+
+    /// Blocks of files with more bytes together are given up: a third of what may be kept, the rest is for keys.
+    fn most_held(&self) -> usize {
+        (self.limit / 3).max(4 * BUFFER)
     }
 
     #[inline]
@@ -325,17 +358,25 @@ impl Kept {
 
     /// The next record that is due: where it is, its header, and its bytes.
     #[inline(always)]
-    fn pop(&mut self, order: ByteOrder) -> Option<(u64, Found, &[u8])> {
+    fn pop(&mut self, order: ByteOrder, parts: &mut [Part<'_>]) -> Option<(u64, Found, &[u8])> {
         let Key { time, block, start } = *self.keys[..self.due].get(self.delivered)?;
         self.delivered += 1;
+        let number = block;
         let block = &mut self.blocks[block.wrapping_sub(self.first) as usize];
         block.left -= 1;
-        let bytes = block.bytes.get(start as usize..).unwrap_or(&[]);
+        let location = block.location(start);
+        let bytes = match block.bytes.is_empty() {
+            false => block.bytes.get(start as usize..).unwrap_or(&[]),
+            true => self.windows.read(number, location, order, parts),
+        };
         let mut header = Header::default();
         let _whole = header.layout(&mut Reader::new(bytes, order));
-        self.bytes -= cost(header);
-        let found = Found { header, location: block.location(start) };
-        Some((time, found, bytes.get(..header.size.into()).unwrap_or(&[])))
+        self.bytes -= size_of::<Key>();
+        if !block.bytes.is_empty() {
+            block.left_bytes -= usize::from(header.size);
+            self.bytes -= usize::from(header.size);
+        }
+        Some((time, Found { header, location }, bytes.get(..header.size.into()).unwrap_or(&[])))
     }
 
     /// Forgets what was delivered and sorts the rest, which is made of a few sorted runs: the sort is stable
@@ -348,21 +389,67 @@ impl Kept {
 
     /// Hands out the buffers that nothing is left of, but for those that are still being read.
     fn free(&mut self, lanes: &[Lane], mut recycle: impl FnMut(u32, Arc<[u8]>)) {
+        let is_read = |number| lanes.iter().any(|lane| lane.buffer.is_some() && lane.block == number);
         for (number, block) in (self.first..).zip(&mut self.blocks) {
-            let is_read = lanes.iter().any(|lane| lane.buffer.is_some() && lane.block == number);
-            if block.left == 0 && !is_read && !block.bytes.is_empty() {
+            if block.left == 0 && !block.bytes.is_empty() && !is_read(number) {
                 self.held -= block.bytes.len();
                 recycle(block.part, std::mem::take(&mut block.bytes));
             }
         }
-        while self.blocks.front().is_some_and(|block| block.bytes.is_empty()) {
+        let is_done = |block: &Block| block.left == 0 && block.bytes.is_empty();
+        while self.blocks.front().is_some_and(is_done) && !is_read(self.first) {
             self.blocks.pop_front();
             self.first = self.first.wrapping_add(1);
+            self.given_up = self.given_up.saturating_sub(1);
         }
     }
 }
 
-/// What keeping a record costs, in bytes.
-fn cost(header: Header) -> usize {
-    usize::from(header.size) + size_of::<Key>()
+/// Pieces of files around records of blocks that were given up. The records of a block that are due next to each
+/// other mostly lie next to each other, and those of few blocks are due at a time.
+#[derive(Debug, Default)]
+struct Windows {
+    list: Vec<Window>,
+    error: Option<Error>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Window {
+    part: u32,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl Windows {
+    const COUNT: usize = 256;
+    const SIZE: usize = 16 << 10;
+
+    /// The bytes from a record of a block on, at least all of its own unless the file has become shorter.
+    #[cold]
+    fn read(&mut self, block: u32, at: Location, order: ByteOrder, parts: &mut [Part<'_>]) -> &[u8] {
+        self.list.resize(Self::COUNT, Window::default());
+        let window = &mut self.list[block as usize % Self::COUNT];
+        let part = &mut parts[at.part as usize];
+        for size in [0, Self::SIZE, u16::MAX.into()] {
+            if size > 0 {
+                let bytes = part.read_again(at.offset, size);
+                let bytes = bytes.unwrap_or_else(|error| {
+                    self.error = Some(error);
+                    Vec::new()
+                });
+                *window = Window { part: at.part, offset: at.offset, bytes };
+            }
+            let skipped = at.offset.checked_sub(window.offset).filter(|_| window.part == at.part);
+            let rest = skipped.and_then(|skipped| window.bytes.get(usize::try_from(skipped).ok()?..));
+            let mut header = Header::default();
+            let is_whole = rest.is_some_and(|rest| {
+                header.layout(&mut Reader::new(rest, order)).is_ok() && rest.len() >= header.size.into()
+            });
+            if is_whole {
+                break;
+            }
+        }
+        let skipped = at.offset.wrapping_sub(window.offset) as usize;
+        window.bytes.get(skipped..).unwrap_or(&[])
+    }
 }

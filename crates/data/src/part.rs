@@ -350,6 +350,16 @@ impl<'i> Part<'i> {
         (generation * 2 + u64::from(matches!(self.held, Held::Unpacked(_))), start)
     }
 
+    /// What it is read from is a file, so that places in it can be read again.
+    pub(crate) fn is_file(&self) -> bool {
+        self.stream.is_file()
+    }
+
+    /// Up to `size` bytes from a place in the file; reading goes on where it was.
+    pub(crate) fn read_again(&mut self, offset: u64, size: usize) -> Result<Vec<u8>, Error> {
+        self.stream.bytes_at("record", offset, size as u64)
+    }
+
     /// The bytes around the record that was found last, to be kept.
     pub(crate) fn share(&self) -> Arc<[u8]> {
         self.buffer().share()

@@ -26,9 +26,9 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Unpacks; sections of up to 256 MiB.
+    /// Unpacks; sections of up to 64 MiB.
     fn default() -> Self {
-        Options { unpack: true, max_section: 256 << 20 }
+        Options { unpack: true, max_section: 64 << 20 }
     }
 }
 

@@ -5,6 +5,7 @@ mod build;
 
 use build::{Build, attr};
 use perfuse_abi::ByteOrder;
+use perfuse_abi::record::Record;
 use perfuse_data::{Options, Ordered, PerfData};
 use std::io::Cursor;
 
@@ -98,6 +99,44 @@ fn without_marks_everything_is_sorted_up_to_the_limit() {
     assert!(limited.late() > 1000);
     found.sort_unstable();
     assert!(found.iter().map(|&(_, time)| time).eq(1..2000));
+}
+
+/// Of a file only the places of records are kept: with three megabytes it is in order for ten.
+#[test]
+fn a_file_without_marks_is_sorted_by_places() {
+    static LONG: &str = concat!(
+        "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
+        "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
+        "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
+    );
+    let names: [&str; 7] = std::array::from_fn(|length| &LONG[..100 + 30 * length]);
+    // Two rings one after the other, and a third that goes backwards.
+    let times = (1..30_000u64)
+        .map(|n| n * 3)
+        .chain((1..10_000).map(|n| n * 9 + 1))
+        .chain((1..10_000).rev().map(|n| n * 9 + 2));
+    let mut records = build();
+    let mut expected: Vec<(u64, usize)> = Vec::new();
+    for (number, time) in times.enumerate() {
+        let name = names[number % names.len()];
+        records = records.comm(0, 1, name, time);
+        expected.push((time, name.len()));
+    }
+    expected.sort_by_key(|&(time, _)| time);
+    let file = records.file();
+    assert!(file.len() > 10 << 20, "{}", file.len());
+    let data = PerfData::from_seekable(Cursor::new(&file[..]), Options::default()).expect("a recording");
+    let mut ordered = Ordered::with_limit(data, 3 << 20);
+    for (time, len) in expected {
+        let entry = ordered.next().expect("no error").expect("as many as were written");
+        let decoded = entry.decode().expect("a whole record");
+        let Record::Comm(comm) = decoded.record else { panic!("{decoded:?}") };
+        assert_eq!((entry.time(), comm.name.as_bytes().len()), (Some(time), len));
+        let at = entry.location.offset as usize;
+        assert_eq!(&file[at..at + entry.bytes().len()], entry.bytes());
+    }
+    assert!(ordered.next().expect("no error").is_none());
+    assert_eq!(ordered.late(), 0);
 }
 
 #[test]

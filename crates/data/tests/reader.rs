@@ -494,7 +494,7 @@ fn errors_name_structure_place_and_cause() {
     );
     assert_eq!(
         failure(&changed(32, 1 << 60)),
-        "attrs at offset 0x70: its size of 1152921504606846976 exceeds the limit of 268435456"
+        "attrs at offset 0x70: its size of 1152921504606846976 exceeds the limit of 67108864"
     );
     assert_eq!(
         failure(&changed(24, 1 << 20)),

@@ -22,7 +22,9 @@ pub struct Plan {
     pub keys: Vec<Key>,
     /// Whether callchains count, or only where the samples were.
     pub chains: bool,
-    /// Callchains are cut after this many addresses from where the sample was.
+    /// Callchains are cut after this many addresses from where the sample was. [`MAX_STACK`](Self::MAX_STACK) by default:
+    /// with `--children` each frame becomes an entry with a tree of its own, so what is shown of a callchain grows with the
+    /// square of its length.
     pub max_stack: usize,
     /// The steps of [`Key::Time`].
     pub time_step_ns: u64,
@@ -39,6 +41,9 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// So many frames Linux records at most, unless `kernel.perf_event_max_stack` says otherwise, and perf shows.
+    pub const MAX_STACK: usize = 127;
+
     /// Callchains and all samples, each counted where it was.
     pub fn new(keys: &[Key]) -> Self {
         let keys = keys.iter().copied().filter(|key| !key.is_of_frame()).collect();
@@ -46,7 +51,7 @@ impl Plan {
         Plan {
             keys,
             chains: true,
-            max_stack: usize::MAX,
+            max_stack: Self::MAX_STACK,
             time_step_ns: 100_000_000,
             filter,
             order: Order::new(true, false),
