@@ -124,6 +124,9 @@ pub(super) fn stats(out: &mut impl Write, input: &Input, is_quiet: bool) -> Resu
     Ok(())
 }
 
+/// No more mappings are shown.
+const MOST_MAPS: usize = 500_000;
+
 /// Threads under their parents; with what their processes have mapped.
 pub(super) fn tasks(out: &mut impl Write, input: &Input, with_maps: bool) -> Result<()> {
     let mut session = Session::new();
@@ -141,6 +144,8 @@ pub(super) fn tasks(out: &mut impl Write, input: &Input, with_maps: bool) -> Res
     writeln!(out, "# {:>8} {:>8} {:>8}  comm", "pid", "tid", "ppid")?;
     let mut left: Vec<(u32, usize)> =
         children.remove(&None).unwrap_or_default().iter().map(|&tid| (tid, 0)).collect();
+    // Forked processes have all of their parents' mappings: what is to be told of a small recording has no bounds.
+    let mut maps_left = MOST_MAPS;
     while let Some((tid, depth)) = left.pop() {
         left.extend(children.remove(&Some(tid)).unwrap_or_default().iter().map(|&child| (child, depth + 1)));
         let Some(thread) = session.thread(tid) else { continue };
@@ -148,13 +153,18 @@ pub(super) fn tasks(out: &mut impl Write, input: &Input, with_maps: bool) -> Res
         let comm = format!("{}{}", " ".repeat(depth.min(64)), foreign(session.comm(thread.comm)));
         writeln!(out, "  {:>8} {tid:>8} {parent:>8} |{comm}", thread.pid)?;
         if with_maps && thread.pid == tid {
-            for map in session.maps_of(tid, tid).iter() {
+            let maps = session.maps_of(tid, tid);
+            for map in maps.iter().take(maps_left) {
                 let right = |bit: u32, letter| if map.prot & bit != 0 { letter } else { '-' };
                 let shared = if map.flags & 1 != 0 { 's' } else { 'p' };
                 let name = foreign(&session.object(map.object).name);
                 let rights = [right(1, 'r'), right(2, 'w'), right(4, 'x'), shared].iter().collect::<String>();
                 let (start, end, offset, inode) = (map.start, map.end, map.pgoff, map.inode);
                 writeln!(out, "{:32}{start:x}-{end:x} {rights} {offset:08x} {inode} {name}", "")?;
+            }
+            match maps_left.checked_sub(maps.len()) {
+                Some(left) => maps_left = left,
+                None => return Ok(writeln!(out, "# More mappings are not shown.")?),
             }
         }
     }

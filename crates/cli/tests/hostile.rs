@@ -1,0 +1,166 @@
+//! Recordings that somebody made to harm whoever reads them: small files that ask for much memory, time or text. Each is
+//! read with a limit on memory and on the processor's time, and what it prints is counted.
+
+use perfuse_abi::record::{
+    Callchain, CallchainContext, Comm, CpuMode, Decoded, Misc, Mmap2, MmapFile, Record, RecordFormat, Sample,
+    SampleId, Task, Tid,
+};
+use perfuse_abi::wire::{Text, Words};
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType};
+use perfuse_data::{NewEvent, Writer};
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What reading any of them may take.
+const MEMORY_KIB: u64 = 1 << 20;
+const PROCESSOR_S: u64 = 60;
+/// Bytes of text.
+const TEXT: u64 = 64 << 20;
+
+/// A recording that a test writes, removed with it.
+struct Hostile {
+    path: PathBuf,
+    writer: Option<Writer<BufWriter<File>>>,
+    format: RecordFormat,
+    time: u64,
+}
+
+impl Hostile {
+    fn new(name: &str) -> Self {
+        let mut attr = Attr::new(EventType::SOFTWARE);
+        attr.sample_type =
+            SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::PERIOD | SampleType::CALLCHAIN;
+        attr.flags |= AttrFlags::SAMPLE_ID_ALL;
+        let format = RecordFormat::of(&attr, ByteOrder::NATIVE);
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hostile-{name}-{}", std::process::id()));
+        let event = NewEvent { attr, name: "cpu-clock".into(), ids: vec![1] };
+        let file = BufWriter::new(File::create(&path).expect("a file"));
+        let writer = Some(Writer::file(file, &[event]).expect("it can be written"));
+        Hostile { path, writer, format, time: 0 }
+    }
+
+    fn add(&mut self, pid: u32, misc: Misc, mut record: Record<'_>) {
+        self.time += 1;
+        let tid = Tid { pid, tid: pid };
+        if let Record::Sample(sample) = &mut record {
+            (sample.tid, sample.time, sample.period) = (Some(tid), Some(self.time), Some(1));
+        }
+        let sample_id = SampleId { tid: Some(tid), time: Some(self.time), ..SampleId::default() };
+        let sample_id = if matches!(record, Record::Sample(_)) { SampleId::default() } else { sample_id };
+        let record = Decoded { misc: misc.with_cpu_mode(CpuMode::USER), sample_id, ..Decoded::from(record) };
+        let writer = self.writer.as_mut().expect("it is not finished");
+        writer.record(&record, &self.format).expect("it can be written");
+    }
+
+    fn map(&mut self, pid: u32, addr: u64, len: u64) {
+        let file = MmapFile::Inode { maj: 254, min: 1, ino: 9, ino_generation: 1 };
+        let (tid, filename) = (Tid { pid, tid: pid }, Text::new(b"/nonexistent/l"));
+        let map = Mmap2 { tid, addr, len, file, prot: 5, flags: 2, filename, ..Mmap2::default() };
+        self.add(pid, Misc::empty(), Record::Mmap2(map));
+    }
+
+    fn fork(&mut self, parent: u32, child: u32) {
+        let task = Task { pid: child, ppid: parent, tid: child, ptid: parent, time: 0 };
+        self.add(child, Misc::empty(), Record::Fork(task));
+    }
+
+    fn sample(&mut self, pid: u32, chain: &[u64]) {
+        let words: Vec<u64> = [CallchainContext::USER.0].into_iter().chain(chain.iter().copied()).collect();
+        let callchain = Some(Callchain { words: Words::from(&words[..]) });
+        let sample = Sample { ip: chain.first().copied(), callchain, ..Sample::default() };
+        self.add(pid, Misc::empty(), Record::Sample(sample));
+    }
+
+    /// What a subcommand says of it.
+    fn read(&mut self, arguments: &str) -> String {
+        if let Some(writer) = self.writer.take() {
+            writer.finish(Vec::new()).expect("it can be written").into_inner().expect("it can be written");
+        }
+        let perfuse = std::env::var_os("PERFUSE_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_perfuse").into());
+        let blocks = TEXT / 512;
+        let limited = format!(
+            "ulimit -d {MEMORY_KIB}; ulimit -t {PROCESSOR_S}; ulimit -f {blocks}; exec \"$0\" {arguments} -i \"$1\""
+        );
+        let text = self.path.with_extension("txt");
+        let mut command = Command::new("sh");
+        command.args(["-c", &limited]).arg(perfuse).arg(&self.path);
+        let output = command.stdout(File::create(&text).expect("a file")).output().expect("a shell");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let text = (fs::read(&text).expect("it is there"), fs::remove_file(&text)).0;
+        assert!(output.status.success(), "{arguments}: {}, {} bytes: {said}", output.status, text.len());
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Every child has all of its parent's maps, and one of its own.
+#[test]
+fn forks_of_a_process_with_many_maps() {
+    let mut hostile = Hostile::new("forks");
+    (0..10_000).for_each(|n| hostile.map(1, 0x10_0000 + n * 0x2000, 0x1000));
+    for child in 2..6_000 {
+        hostile.fork(1, child);
+        hostile.map(child, 0x5000_0000, 0x1000);
+    }
+    hostile.sample(5_999, &[0x5000_0010]);
+    let text = hostile.read("report --stdio --sort dso");
+    assert!(text.contains("100.00%") && text.contains(" l"), "{text}");
+    // All of their maps together are 60 million lines.
+    let text = hostile.read("report --mmaps");
+    assert!(text.ends_with("# More mappings are not shown.\n"));
+}
+
+/// Each mapping lies inside the one before, and cuts it in two.
+#[test]
+fn mappings_inside_each_other() {
+    const COUNT: u64 = 100_000;
+    let mut hostile = Hostile::new("nested");
+    (0..COUNT).for_each(|n| hostile.map(1, 0x10_0000 + n * 16, (COUNT - n) * 32));
+    hostile.sample(1, &[0x10_0000 + COUNT * 16]);
+    assert!(hostile.read("report --stdio --sort dso").contains("100.00%"));
+}
+
+/// What a frame shows of its callchain has the callchain's length again.
+#[test]
+fn callchains_without_end() {
+    let mut hostile = Hostile::new("chains");
+    hostile.map(1, 0x40_0000, 0x10_0000);
+    for sample in 0..20u64 {
+        let chain: Vec<u64> = (0..1000).map(|n| 0x40_0000 + (sample * 977 + n * 64) % 0xf_f000).collect();
+        hostile.sample(1, &chain);
+    }
+    for style in ["graph", "fractal", "flat", "folded", "caller"] {
+        hostile.read(&format!("report --stdio --children -g {style}"));
+    }
+    hostile.read("report --stdio --hierarchy");
+    hostile.read("script");
+}
+
+/// Every thread is the child of the one before.
+#[test]
+fn threads_below_threads() {
+    let mut hostile = Hostile::new("tasks");
+    (1..50_000).for_each(|n| hostile.fork(n, n + 1));
+    assert_eq!(hostile.read("report --tasks").lines().count(), 50_001);
+}
+
+/// Names as long as a record.
+#[test]
+fn names_without_end() {
+    let mut hostile = Hostile::new("names");
+    for pid in 1..1_000u32 {
+        let name = format!("{pid}{}", "n".repeat(60_000));
+        let comm = Comm { tid: Tid { pid, tid: pid }, name: Text::new(name.as_bytes()) };
+        hostile.add(pid, Misc::empty(), Record::Comm(comm));
+    }
+    hostile.sample(7, &[0x40_0000]);
+    hostile.read("report --stdio");
+}
