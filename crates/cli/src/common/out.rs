@@ -66,9 +66,12 @@ impl<W: Write> Out<W> {
         Out { to, coloured, held: Vec::new() }
     }
 
-    /// Moves the cursor, or whatever else this program wants of a terminal.
+    /// Moves the cursor, or whatever else this program wants of a terminal, where colours are taken too.
     pub(crate) fn control(&mut self, sequence: &'static str) -> io::Result<()> {
         self.flush()?;
+        if !self.coloured {
+            return Ok(());
+        }
         self.to.write_all(sequence.as_bytes())
     }
 
