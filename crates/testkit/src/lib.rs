@@ -55,11 +55,16 @@ pub type Test = (&'static str, fn() -> Outcome);
 /// A test that counts events of the whole machine, or watches what others do to it, wants no company:
 /// when any argument asks for a number of threads that number holds, else tests run one at a time.
 pub fn run(tests: &[Test]) -> ! {
+    run_where(need::nothing, tests)
+}
+
+/// The same of tests that all need something.
+pub fn run_where(all_need: fn() -> Outcome, tests: &[Test]) -> ! {
     heed_interrupts();
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(1);
     let trials = tests.iter().map(|&(name, function)| {
-        Trial::ignorable_test(name, move || match function() {
+        Trial::ignorable_test(name, move || match all_need().and_then(|()| function()) {
             Ok(()) => Ok(Completion::Completed),
             Err(Skip(reason)) => {
                 eprintln!("skipped: {name}: {reason}");
@@ -80,12 +85,15 @@ fn heed_interrupts() {
 }
 
 /// The main function of a test program (`harness = false`): `suite! { this_holds, that_too }`, each the
-/// name of a `fn() -> Outcome`.
+/// name of a `fn() -> Outcome`; `suite! { all need need::events; this_holds }`, where each of them needs something.
 #[macro_export]
 macro_rules! suite {
-    ($($test:ident),+ $(,)?) => {
+    (all need $need:path; $($test:ident),+ $(,)?) => {
         fn main() {
-            $crate::run(&[$((stringify!($test), $test as fn() -> $crate::Outcome)),+])
+            $crate::run_where($need, &[$((stringify!($test), $test as fn() -> $crate::Outcome)),+])
         }
+    };
+    ($($test:ident),+ $(,)?) => {
+        $crate::suite! { all need $crate::need::nothing; $($test),+ }
     };
 }

@@ -5,12 +5,43 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// Nothing that is not everywhere.
+pub fn nothing() -> Result<(), Skip> {
+    Ok(())
+}
+
+/// Linux counts for this user, if only what his own programs do in user space: it refuses all in sandboxes, and at
+/// the levels of `perf_event_paranoid` that distributions have added (3 and more).
+pub fn events() -> Result<(), Skip> {
+    // struct perf_event_attr in its first size: a software event (type 1), page faults (2), without the kernel's.
+    let mut attr = [0u64; 8];
+    (attr[0], attr[1], attr[5]) = (1 | 64 << 32, 2, 1 << 5);
+    // SAFETY: the pointer is to an attr of the size that it tells; the rest are plain numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attr.as_mut_ptr(), 0, -1, -1, 0) };
+    if fd < 0 {
+        return Err(Skip::needs("events of Linux", std::io::Error::last_os_error()));
+    }
+    // SAFETY: a fresh descriptor that nobody else has.
+    unsafe { libc::close(fd as libc::c_int) };
+    Ok(())
+}
+
 /// The effective user is root.
 pub fn root() -> Result<(), Skip> {
     // SAFETY: geteuid has no preconditions.
     match unsafe { libc::geteuid() } {
         0 => Ok(()),
         uid => Err(Skip::needs("root", format_args!("running as uid {uid}"))),
+    }
+}
+
+/// Processes have the numbers here that they have for the kernel: in no container.
+pub fn first_pid_namespace() -> Result<(), Skip> {
+    // PROC_PID_INIT_INO of the kernel's <linux/proc_ns.h>.
+    let here = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    match here == Path::new("pid:[4026531836]") {
+        true => Ok(()),
+        false => Err(Skip::needs("the first pid namespace", format_args!("this one is {}", here.display()))),
     }
 }
 

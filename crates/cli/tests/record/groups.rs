@@ -27,7 +27,7 @@ fn group_values(file: &Path) -> BTreeMap<(u32, Option<u64>), Vec<Vec<u64>>> {
 pub(super) fn samples_of_a_leader_have_the_values_of_its_group() -> Outcome {
     let folder = Folder::new("values");
     let file = folder.file("d");
-    recorded(&file, &["-e", "{cpu-clock,page-faults,dummy}:S", "-F", "2000", "sh", "-c", BUSY]);
+    recorded(&file, &["-e", "{cpu-clock,page-faults,dummy}:Su", "-F", "2000", "sh", "-c", BUSY]);
     let values = group_values(&file);
     let most = values.values().max_by_key(|values| values.len()).expect("samples");
     assert!(most.len() > 30 && most.iter().all(|values| values.len() == 3), "{values:?}");
@@ -61,16 +61,16 @@ pub(super) fn members_sample_by_themselves_without_s() -> Outcome {
     let Feature::GroupDesc(groups) = section.feature else { panic!("{section:?}") };
     let [group] = &groups[..] else { panic!("{groups:?}") };
     assert_eq!((group.name.to_string().as_str(), group.leader, group.members), ("both", 0, 2));
-    recorded(&file, &["-e", "{cpu-clock,page-faults}", "-c", "10", "sh", "-c", "exec env true"]);
+    recorded(&file, &["-e", "{cpu-clock:u,page-faults:u}", "-c", "10", "sh", "-c", "exec env true"]);
     let stats = text(&perf(&["report", "--stats"], &file)?.stdout);
-    assert!(stats.contains("cpu-clock stats:") && stats.contains("page-faults stats:"), "{stats}");
+    assert!(stats.contains("cpu-clock:u stats:") && stats.contains("page-faults:u stats:"), "{stats}");
     Ok(())
 }
 
 pub(super) fn weak_groups_stay_together_where_they_can() -> Outcome {
     let folder = Folder::new("weak");
     let file = folder.file("d");
-    recorded(&file, &["-e", "{cpu-clock,page-faults}:W", "sh", "-c", BUSY]);
+    recorded(&file, &["-e", "{cpu-clock,page-faults}:Wu", "sh", "-c", BUSY]);
     let list = text(&perf(&["evlist", "-g"], &file)?.stdout);
     assert!(list.contains("{cpu-clock,page-faults}"), "{list}");
     Ok(())

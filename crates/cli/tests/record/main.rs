@@ -41,6 +41,7 @@ use user::*;
 use whom::*;
 
 suite! {
+    all need need::events;
     the_commands_status_is_passed_on,
     a_command_that_cannot_run_leaves_no_file,
     wrong_command_lines_are_told_apart,

@@ -241,7 +241,7 @@ pub(super) fn only_so_many_files_are_kept() -> Outcome {
         "sh",
         "-c",
     ];
-    let said = recorded(&folder.file("d"), &[&arguments[..], &[&[BUSY; 5].join(";")]].concat());
+    let said = recorded(&folder.file("d"), &[&arguments[..], &[&[BUSY; 15].join(";")]].concat());
     assert!(said.matches("wrote ").count() > 2, "{said}");
     let names = folder.names();
     assert_eq!(names.len(), 2, "{names:?}");
@@ -357,13 +357,14 @@ pub(super) fn cpus_that_are_not_there_are_told() -> Outcome {
     let refused = record(&folder.file("d"), &["-C", "60000", "true"]).output().expect("it starts");
     let said = text(&refused.stderr);
     assert!(said.contains("there is no cpu 60000 online") && refused.status.code() == Some(125), "{said}");
+    need::root()?;
     for subcommand in ["record", "stat"] {
         let mut command = Command::new(program());
         command.args([subcommand, "-e", "cpu-clock", "-C", "0,60000-60001", "-o"]).arg(folder.file("d"));
         let output = command.arg("true").env("LC_ALL", "C.UTF-8").output().expect("it starts");
         let said = text(&output.stderr);
         assert!(said.contains("there are no cpus 60000-60001 online"), "{subcommand}: {said}");
-        assert!(output.status.success() || need::root().is_err(), "{subcommand}: {said}");
+        assert!(output.status.success(), "{subcommand}: {said}");
     }
     Ok(())
 }

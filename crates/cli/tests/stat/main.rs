@@ -23,6 +23,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 suite! {
+    all need need::events;
     the_commands_status_is_passed_on,
     wrong_command_lines_are_told_apart,
     the_commands_output_is_its_own,
