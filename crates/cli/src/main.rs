@@ -42,5 +42,6 @@ fn main() -> ExitCode {
         Subcommand::Man => generate::man(),
         Subcommand::CompleteEvents(args) => generate::complete_events(&args),
     };
+    common::kernel::tell_of_the_deprived();
     exit::finish(result)
 }

@@ -23,6 +23,7 @@ suite! {
     traps_are_taken_back_from_who_outlives_it,
     few_descriptors_are_enough,
     a_tracer_as_the_command_is_counted,
+    programs_that_miss_their_rights_are_named,
     in_a_docker_container,
     under_gvisor,
     the_doctor_says_so,
@@ -337,6 +338,40 @@ fn a_tracer_as_the_command_is_counted() -> Outcome {
     let said = errors(&output);
     assert!(said.contains("Operation not permitted"), "{said}");
     assert!(value(&said, "task-clock") > 0.0, "{said}");
+    Ok(())
+}
+
+/// Set-user-id has no effect for what an ordinary user traces.
+fn programs_that_miss_their_rights_are_named() -> Outcome {
+    use std::fs::{Permissions, copy, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+    need::root()?;
+    let scratch = Scratch::new("rights");
+    set_permissions(&scratch.0, Permissions::from_mode(0o755)).expect("a folder for all");
+    // Copies, because the folder of the program may be closed to others.
+    let (perfuse, whoami) = (scratch.0.join("perfuse"), scratch.0.join("whoami"));
+    copy(program(), &perfuse).expect("a copy");
+    copy(need::program("id")?, &whoami).expect("a copy");
+    set_permissions(&whoami, Permissions::from_mode(0o4755)).expect("set-user-id");
+    let as_nobody = |file: &PathBuf| Sandbox::new().unprivileged().command(file);
+    let user = |command: &mut Command| {
+        let output = run(command);
+        (String::from_utf8_lossy(&output.stdout).trim().to_owned(), errors(&output))
+    };
+    let (alone, said) = user(as_nobody(&whoami).arg("-u"));
+    if alone != "0" {
+        return Err(perfuse_testkit::Skip::needs("a folder where set-user-id has an effect", said));
+    }
+    let stat = ["stat", "--kernel", "embedded", "-e", "task-clock", "--"];
+    let (traced, said) = user(as_nobody(&perfuse).args(stat).arg(&whoami).arg("-u"));
+    assert_ne!(traced, "0", "{said}");
+    assert_eq!(said.matches("ran without the rights").count(), 1, "{said}");
+    assert!(said.contains("whoami"), "{said}");
+    // Programs that have none, and root, miss nothing.
+    let (_, said) = user(as_nobody(&perfuse).args(stat).args(["sh", "-c", "exit 0"]));
+    assert!(!said.contains("rights"), "{said}");
+    let (traced, said) = user(Command::new(&perfuse).args(stat).arg(&whoami).arg("-u"));
+    assert!(traced == "0" && !said.contains("rights"), "{said}");
     Ok(())
 }
 

@@ -29,6 +29,7 @@ mod maps;
 mod names;
 mod namespaces;
 mod probes;
+mod rights;
 mod steps;
 mod watches;
 
@@ -120,6 +121,7 @@ pub struct Machine {
     on_own: BTreeMap<EventKey, TaskId>,
     wanted: Wanted,
     names: names::Names,
+    rights: rights::Rights,
     /// An event has asked for callers or stacks.
     stacks: bool,
     asked: Asked,
@@ -178,6 +180,7 @@ impl Machine {
             on_own: BTreeMap::new(),
             wanted: Wanted::default(),
             names: names::Names::default(),
+            rights: rights::Rights::default(),
             stacks: false,
             asked,
             sampled: looks::Sampled::default(),
@@ -332,6 +335,7 @@ impl Machine {
         self.within(task, now, |engine, cpu| engine.exec(task, cpu, now, &name, fresh));
         self.processes.entry(pid).or_default().maps = maps::Maps::default();
         self.update_maps(task);
+        self.see_rights(pid);
         // What was switched on by it starts here.
         self.within(task, now, |_, _| {});
     }

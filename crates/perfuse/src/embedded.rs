@@ -76,6 +76,13 @@ pub fn step_for_instructions(on: bool) {
     instance().machine().step_for_instructions(on);
 }
 
+/// Programs that were measured by the embedded kernel and missed rights that exec gives (set-user-id,
+/// set-group-id, capabilities of files), since this was asked last, 16 at most: Linux gives them to nobody whose
+/// tracer could not have them (`CAP_SYS_PTRACE`).
+pub fn take_deprived() -> Vec<std::path::PathBuf> {
+    instance().machine().take_deprived()
+}
+
 impl Default for Embedded {
     fn default() -> Self {
         Embedded {

@@ -87,6 +87,26 @@ fn step_for_instructions() {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn step_for_instructions() {}
 
+/// Says which programs ran with fewer rights than they have alone.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) fn tell_of_the_deprived() {
+    if !is_embedded() {
+        return;
+    }
+    for program in kernel::take_deprived() {
+        let program = program.display();
+        // Who cannot be told does not need to be.
+        let _ = writeln!(
+            anstream::stderr(),
+            "perfuse: {program} ran without the rights that its file gives (set-user-id, set-group-id or \
+             capabilities): Linux gives none to what an ordinary user traces; measured as root it has them"
+        );
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) fn tell_of_the_deprived() {}
+
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn choose_embedded() -> Result<(), Failure> {
     Err(Failure::usage("there is no embedded kernel for this architecture"))

@@ -1,0 +1,111 @@
+//! Programs that were to have more rights than who started them, and do not: Linux gives none by exec to a process that
+//! somebody traces who could not have had them himself.
+
+use super::Machine;
+use crate::ptrace::Tid;
+use std::ffi::CString;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// What is noticed.
+#[derive(Debug)]
+pub(super) struct Rights {
+    /// Exec gives what it does to tracees of ours too.
+    all: bool,
+    missed: Vec<PathBuf>,
+}
+
+/// So many programs are remembered.
+const MOST: usize = 16;
+
+impl Default for Rights {
+    fn default() -> Self {
+        const SYS_PTRACE: u64 = 1 << 19;
+        let own = Status::of("self").and_then(|own| own.capabilities("CapEff"));
+        Rights { all: own.is_some_and(|own| own & SYS_PTRACE != 0), missed: Vec::new() }
+    }
+}
+
+impl Machine {
+    /// Programs that exec would have given rights if they had not been traced (set-user-id, set-group-id, capabilities
+    /// of files), since this was asked last.
+    pub fn take_deprived(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.rights.missed)
+    }
+
+    /// A process has a new program.
+    pub(super) fn see_rights(&mut self, pid: Tid) {
+        let missed = &mut self.rights.missed;
+        if !self.rights.all && missed.len() < MOST {
+            missed.extend(deprived(pid).filter(|path| !missed.contains(path)));
+        }
+    }
+}
+
+/// The program of a process, if that should have rights that it has not.
+fn deprived(pid: Tid) -> Option<PathBuf> {
+    const SET_USER_ID: u32 = 0o4000;
+    /// And executable by its group: otherwise it is a mark of files that are to be locked.
+    const SET_GROUP_ID: u32 = 0o2010;
+    let link = format!("/proc/{pid}/exe");
+    let file = std::fs::metadata(&link).ok()?;
+    let has = |bits| file.mode() & bits == bits;
+    let given = capabilities(&link);
+    if !has(SET_USER_ID) && !has(SET_GROUP_ID) && given == 0 {
+        return None;
+    }
+    let process = Status::of(&pid.to_string())?;
+    let permitted = process.capabilities("CapPrm")?;
+    let misses = has(SET_USER_ID) && process.effective_id("Uid")? != file.uid()
+        || has(SET_GROUP_ID) && process.effective_id("Gid")? != file.gid()
+        || given & process.capabilities("CapBnd")? & !permitted != 0;
+    // Then they would not have been given anyway.
+    let never = process.field("NoNewPrivs") == Some("1") || is_without(&link);
+    (misses && !never).then(|| std::fs::read_link(&link).unwrap_or_default())
+}
+
+/// `/proc/PID/status`.
+struct Status(String);
+
+impl Status {
+    fn of(pid: &str) -> Option<Self> {
+        std::fs::read_to_string(format!("/proc/{pid}/status")).ok().map(Status)
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        let fields = self.0.lines().filter_map(|line| line.split_once(':'));
+        fields.filter(|(field, _)| *field == name).map(|(_, value)| value.trim()).next()
+    }
+
+    fn capabilities(&self, name: &str) -> Option<u64> {
+        u64::from_str_radix(self.field(name)?, 16).ok()
+    }
+
+    /// Of a user or group: the second, behind the real one.
+    fn effective_id(&self, name: &str) -> Option<u32> {
+        self.field(name)?.split_whitespace().nth(1)?.parse().ok()
+    }
+}
+
+/// The capabilities that exec of a file gives.
+fn capabilities(file: &str) -> u64 {
+    let Ok(file) = CString::new(file) else { return 0 };
+    // struct vfs_ns_cap_data: a version, and two pairs of words of what is permitted and what is inherited.
+    let mut data = [0u8; 24];
+    let name = c"security.capability";
+    // SAFETY: the names end with zeros, pointer and size are those of a live array.
+    let got = unsafe { libc::getxattr(file.as_ptr(), name.as_ptr(), data.as_mut_ptr().cast(), data.len()) };
+    let word =
+        |at: usize| u64::from(u32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]]));
+    if got >= 20 { word(4) | word(12) << 32 } else { 0 }
+}
+
+/// Whether a file is where exec gives no rights.
+fn is_without(file: &str) -> bool {
+    let Ok(path) = CString::new(file) else { return false };
+    // SAFETY: an all-zero statvfs is a valid value of that plain struct.
+    let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero, the pointer is to a live value.
+    let got = unsafe { libc::statvfs(path.as_ptr(), &raw mut about) };
+    got == 0 && about.f_flag & libc::ST_NOSUID != 0
+}
