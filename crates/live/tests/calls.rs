@@ -252,9 +252,8 @@ fn event() -> libc::epoll_event {
 }
 
 fn epoll_pwait() -> Option<i64> {
-    let mut blocked = 1u64 << (libc::SIGTERM - 1);
-    let arguments = [epoll(), at(&mut event()), 1, ms(), at(&mut blocked), 8];
-    Some(call(libc::SYS_epoll_pwait, arguments))
+    let (mut event, mut blocked) = (event(), 1u64 << (libc::SIGTERM - 1));
+    Some(call(libc::SYS_epoll_pwait, [epoll(), at(&mut event), 1, ms(), at(&mut blocked), 8]))
 }
 
 fn epoll_pwait2() -> Option<i64> {
@@ -298,8 +297,8 @@ fn io_getevents() -> Option<i64> {
     if unsafe { libc::syscall(libc::SYS_io_setup, 8, &raw mut context) } == -1 {
         return None;
     }
-    let arguments = [context, 1, 1, at(&mut [0u64; 4]), at(&mut time()), 0];
-    Some(call(libc::SYS_io_getevents, arguments))
+    let (mut events, mut time) = ([0u64; 4], time());
+    Some(call(libc::SYS_io_getevents, [context, 1, 1, at(&mut events), at(&mut time), 0]))
 }
 
 fn io_uring_enter() -> Option<i64> {
@@ -308,7 +307,8 @@ fn io_uring_enter() -> Option<i64> {
     // SAFETY: the pointer is to a live value, as large as `struct io_uring_params`.
     let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, [0u64; 15].as_mut_ptr()) };
     let ring = usize::try_from(ring).ok()?;
-    let mut argument = [0, 0, at(&mut time())];
+    let mut time = time();
+    let mut argument = [0, 0, at(&mut time)];
     Some(call(libc::SYS_io_uring_enter, [ring, 0, 1, GETEVENTS | EXTENDED, at(&mut argument), 24]))
 }
 
