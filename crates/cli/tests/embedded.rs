@@ -369,9 +369,9 @@ fn programs_that_miss_their_rights_are_named() -> Outcome {
     assert!(said.contains("whoami"), "{said}");
     // Programs that have none, and root, miss nothing.
     let (_, said) = user(as_nobody(&perfuse).args(stat).args(["sh", "-c", "exit 0"]));
-    assert!(!said.contains("rights"), "{said}");
+    assert!(!said.contains("without the rights"), "{said}");
     let (traced, said) = user(Command::new(&perfuse).args(stat).arg(&whoami).arg("-u"));
-    assert!(traced == "0" && !said.contains("rights"), "{said}");
+    assert!(traced == "0" && !said.contains("without the rights"), "{said}");
     Ok(())
 }
 
