@@ -1,5 +1,6 @@
 //! Which kernel measures: Linux, or where it refuses, the embedded one.
 
+use crate::common::foreign::foreign;
 use crate::common::out;
 use crate::exit::Failure;
 use perfuse::abi::Software;
@@ -94,13 +95,11 @@ pub(crate) fn tell_of_the_deprived() {
         return;
     }
     for program in kernel::take_deprived() {
-        let program = program.display();
-        // Who cannot be told does not need to be.
-        let _ = writeln!(
-            anstream::stderr(),
-            "perfuse: {program} ran without the rights that its file gives (set-user-id, set-group-id or \
-             capabilities): Linux gives none to what an ordinary user traces; measured as root it has them"
-        );
+        out::say(format_args!(
+            "{} ran without the rights that its file gives (set-user-id, set-group-id or capabilities): Linux gives \
+             none to what an ordinary user traces; measured as root it has them",
+            foreign(program.as_os_str().as_encoded_bytes())
+        ));
     }
 }
 
