@@ -15,6 +15,13 @@ use std::sync::Arc;
 /// Addresses that are remembered; then they are worked out again.
 const MOST_ADDRESSES: usize = 1 << 22;
 
+/// More frames than this are not told apart: what comes then is one frame, which says so. A frame takes some 300 bytes
+/// with all that leads to it.
+const MOST_FRAMES: usize = 1 << 20;
+
+/// What stands for all frames that are not told apart.
+const REST: Identity = (0, Some(u64::MAX), 0);
+
 /// The number of a [`Frame`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameId(pub u32);
@@ -341,11 +348,23 @@ impl Frames {
     }
 
     fn intern(&mut self, identity: Identity, make: impl FnOnce() -> Frame) -> FrameId {
+        if let Some(&known) = self.frame_ids.get(&identity) {
+            return known;
+        }
+        let is_rest = self.frames.len() >= MOST_FRAMES;
+        if let (true, Some(&rest)) = (is_rest, self.frame_ids.get(&REST)) {
+            return rest;
+        }
         let next = FrameId(self.frames.len() as u32);
-        *self.frame_ids.entry(identity).or_insert_with(|| {
-            self.frames.push(make());
-            next
-        })
+        self.frame_ids.insert(if is_rest { REST } else { identity }, next);
+        self.frames.push(match is_rest {
+            true => Frame {
+                symbol: Some("[more than are told apart]".into()),
+                ..Frame::unknown(0, Level::Unknown)
+            },
+            false => make(),
+        });
+        next
     }
 
     fn object_of(&mut self, session: &Session, map: &Map) -> u32 {
@@ -442,5 +461,21 @@ impl Frames {
     pub(crate) fn intern_for_test(&mut self, ip: u64) {
         let new = Frame::unknown(ip, Level::User);
         self.intern((0, None, ip), || new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_bounded() {
+        let mut frames = Frames::new(true);
+        (0..MOST_FRAMES as u64 + 1000).for_each(|ip| frames.intern_for_test(ip));
+        assert_eq!(frames.len(), MOST_FRAMES + 1);
+        let rest = frames.get(FrameId(MOST_FRAMES as u32));
+        assert_eq!(rest.symbol.as_deref(), Some("[more than are told apart]"));
+        frames.intern_for_test(7);
+        assert_eq!(frames.len(), MOST_FRAMES + 1);
     }
 }
