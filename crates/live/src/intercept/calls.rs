@@ -195,6 +195,10 @@ impl Intercept {
         tid: Tid,
         told: &Told,
     ) -> Option<Result<u64, Errno>> {
+        // One that was made so that nobody traces it has the filter, too.
+        if !self.threads.contains_key(&tid) {
+            return None;
+        }
         {
             let mut machine = lock(machine);
             if let Some(task) = machine.task_of(tid) {

@@ -343,7 +343,7 @@ fn as_the_first(outside: i32) {
     signal::deliver(sampling.as_fd(), signal::Owner::Process(1), libc::SIGUSR1).expect("that is me");
     println!("refresh: {:?}", ioctl::refresh(sampling.as_fd(), 2));
     work::burn(Duration::from_millis(100));
-    println!("signals: {}", handler.count());
+    println!("signals: {}", handler.count() > 0);
 }
 
 /// A folder for one test, and what is in it.
