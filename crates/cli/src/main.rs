@@ -1,6 +1,8 @@
 //! `perfuse`, the program: arguments in, text out. What is measured, and how, is the library's.
 
 #![forbid(unsafe_code)]
+// What others have named must not drive the terminal: `common::out` writes text.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cli;
 mod common;

@@ -12,7 +12,7 @@ mod tree;
 mod untaken;
 mod workers;
 
-use crate::common::out::Out;
+use crate::common::out::{Out, say};
 use crate::exit::Result;
 use crate::recording::groups::Groups;
 use crate::recording::tracing::Formats;
@@ -293,7 +293,7 @@ impl Collecting {
         }
         let by_line = [Key::Srcline, Key::Srcfile, Key::SrclineFrom, Key::SrclineTo];
         if plan.keys.iter().any(|key| by_line.contains(key)) {
-            unfinished::say(unfinished::SOURCE_LINES);
+            say(unfinished::SOURCE_LINES);
         }
         args.untaken.say();
         let by_address = plan.graph.by_address || plan.keys.iter().any(|key| key.is_of_address());

@@ -8,7 +8,7 @@ mod places;
 mod untaken;
 
 use crate::common::foreign::{foreign, width};
-use crate::common::out::stdout;
+use crate::common::out::{say, stdout};
 use crate::exit::{Failure, Result};
 use crate::recording::groups::Groups;
 use crate::recording::tracing::Formats;
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args) -> Result {
     } else if !args.header.header_only {
         args.untaken.say();
         if args.fields.iter().any(|asked| asked.names(Field::Srcline)) {
-            unfinished::say(unfinished::SOURCE_LINES);
+            say(unfinished::SOURCE_LINES);
         }
         print(&mut out, args)?;
     }

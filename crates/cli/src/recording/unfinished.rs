@@ -1,10 +1,10 @@
 //! What recordings hold and nothing here makes use of yet: said in a line each, on standard error.
 
+use crate::common::out::say;
 use perfuse_abi::record::{Callchain, CallchainContext, Sample};
 use perfuse_abi::regs::Arch;
 use perfuse_abi::{Attr, AttrFlags, SampleType};
 use perfuse_data::Event;
-use std::io::Write;
 
 /// Callers are not found in copies of the stack.
 const UNWINDING: &str = "copies of the stack (--call-graph dwarf) are not unwound yet: a callchain ends where the \
@@ -16,11 +16,6 @@ pub(crate) const SOURCE_LINES: &str = "source lines are not looked up yet: srcli
 /// Inlined functions are not told apart.
 pub(crate) const INLINED: &str =
     "inlined functions are not looked up yet: --inline shows no more than without";
-
-/// Says it; who cannot be told does not need to be.
-pub(crate) fn say(text: &str) {
-    let _ = writeln!(anstream::stderr(), "perfuse: {text}");
-}
 
 /// Says so if callchains of any of the events would have to be unwound.
 pub(crate) fn say_of_chains<'e>(events: impl IntoIterator<Item = &'e Event>) {

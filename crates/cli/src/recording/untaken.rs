@@ -1,6 +1,6 @@
 //! Options of perf that mean nothing here, and those that are refused, with the reason.
 
-use super::unfinished;
+use crate::common::out::say;
 use clap::builder::Arg;
 use clap::error::ErrorKind;
 use clap::{ArgAction, ArgMatches, Command};
@@ -66,7 +66,7 @@ pub(crate) struct Untaken<T>(Vec<&'static str>, PhantomData<T>);
 impl<T> Untaken<T> {
     /// Says what there is to say about options that were taken.
     pub(crate) fn say(&self) {
-        self.0.iter().for_each(|remark| unfinished::say(remark));
+        self.0.iter().for_each(say);
     }
 }
 

@@ -5,6 +5,7 @@ use super::args::Args;
 use super::metrics::{self, Measured};
 use super::model::Aggregation;
 use super::select::Chosen;
+use crate::common::out::say;
 use crate::common::start::Start;
 use crate::common::{cpus, events};
 use crate::exit::Failure;
@@ -13,7 +14,6 @@ use perfuse_events::abi::EventType;
 use perfuse_events::{EventSet, EventSpec, Machine, Options};
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -184,8 +184,7 @@ fn whom(args: &Args) -> Result<Whom, Failure> {
     if let Some(list) = &args.cpu {
         let (cpus, remark) = cpus::chosen(list)?;
         if let Some(remark) = remark {
-            // Who cannot be told does not need to be.
-            let _ = writeln!(anstream::stderr(), "perfuse: {remark}");
+            say(remark);
         }
         return Ok(Whom::Cpus { cpus, all: false });
     }

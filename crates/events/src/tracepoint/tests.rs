@@ -137,6 +137,63 @@ fn only_what_decides_is_asked() {
     }
 }
 
+proptest::proptest! {
+    #[test]
+    fn nothing_in_a_print_fmt_panics(
+        words in proptest::collection::vec(proptest::sample::select(&WORDS[..]), 0..60),
+        data in proptest::collection::vec(0u8.., 0..24),
+    ) {
+        let fields = "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;
+\tfield:__data_loc char[] name;\toffset:12;\tsize:4;\tsigned:0;
+\tfield:u16 list[2];\toffset:16;\tsize:4;\tsigned:0;";
+        let _ = printed(fields, &format!("\"%d%s%*x%pS%.3s\", {}", words.concat()), &data);
+    }
+}
+
+/// What expressions consist of, so chosen that many have a meaning.
+const WORDS: [&str; 40] = [
+    "1",
+    "0",
+    "0xffffffffffffffffUL",
+    "-",
+    "~",
+    "!",
+    "+",
+    "*",
+    "/",
+    "%",
+    "<<",
+    ">>",
+    "&&",
+    "||",
+    "?",
+    ":",
+    "==",
+    "<",
+    "(",
+    ")",
+    "(int)",
+    "(u8)",
+    "[",
+    "]",
+    "REC->a",
+    "REC->list",
+    "REC->name",
+    "(REC)->a",
+    "__get_str(name)",
+    "__get_dynamic_array(list)",
+    "__get_bitmask(list)",
+    ", ",
+    ", ",
+    "\"text\"",
+    "__print_flags(REC->a, \"|\", { 1, \"A\" })",
+    "__print_symbolic(REC->a, { 1 && 0 ? 2 : 3, \"A\" })",
+    "__print_hex(REC->list, 3)",
+    "__print_array(REC->list, 2, 2)",
+    "sizeof(int)",
+    "__builtin_expect(1, 0)",
+];
+
 #[test]
 fn a_broken_format_may_have_any_letters() {
     // What a damaged byte becomes is longer than a byte, between the type and the name or within them.
