@@ -157,7 +157,7 @@ impl Pending {
             }
         };
         // Until it was looked at there could be no other tick. Where that took long one sample would hide all others.
-        let ran_on = ran_on.min(period);
+        let ran_on = ran_on.min(MOST_LATE * period);
         Some((u128::from(self.weight) * u128::from(period + ran_on) / u128::from(period)) as u64)
     }
 }
@@ -180,8 +180,14 @@ const SWITCH_NS: u64 = 5_000;
 /// So long it takes from the moment when a thread that looks is woken, or gets a cpu, until it looks.
 const ARRIVAL_NS: u64 = 30_000;
 
+/// A sample weighs no more for being late than for so many periods.
+const MOST_LATE: u64 = 4;
+
 /// So many samples it takes to make up for what chance has added or left out.
 const PATIENCE: i64 = 32;
+
+/// And no sample is made heavier by more than so many times its weight, however few there are.
+const MOST_MORE: u64 = 8;
 
 impl Looks {
     /// From now on, when the thread has run for so long.
@@ -212,8 +218,8 @@ impl Looks {
         }
         let owed = |part: u64| i64::try_from(part).unwrap_or(i64::MAX);
         let short = owed(clocks.ran_ns.saturating_sub(self.from_ns)) - owed(self.told_ns + weight);
-        let most = owed(weight / 2);
-        let weight = weight.saturating_add_signed((short / PATIENCE).clamp(-most, most));
+        let more = (short / PATIENCE).clamp(-owed(weight / 2), owed(weight.saturating_mul(MOST_MORE)));
+        let weight = weight.saturating_add_signed(more);
         self.told_ns += weight;
         Some(weight)
     }

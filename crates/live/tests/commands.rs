@@ -195,9 +195,11 @@ fn who_stops_for_other_reasons_is_sampled_still() {
     // Each fork is a stop, which may come between an interrupt and the stop for it.
     let forks = "i=0; while [ $i -lt 200 ]; do (:); i=$((i+1)); done";
     let script = format!("{forks}; while [ $i -lt 300000 ]; do i=$((i+1)); done");
-    let sampled = sample(&["sh", "-c", &script], 4000);
-    assert!(sampled.told_ns > sampled.ran_ns / 2, "up to the end: {sampled:?}");
-    assert!(sampled.told_ns < sampled.ran_ns / 2 * 3, "no time twice: {sampled:?}");
+    agrees_in_the_end(|| {
+        let Sampled { told_ns, ran_ns, .. } = sample(&["sh", "-c", &script], 4000);
+        let all_of_it = (ran_ns / 2..ran_ns / 2 * 3).contains(&told_ns);
+        if all_of_it { Ok(()) } else { Err(format!("{told_ns} of {ran_ns} ns")) }
+    });
 }
 
 #[test]
@@ -254,8 +256,7 @@ fn two_loops(first: u32, second: u32, sleep_ns: u64, times: u32) -> (perfuse_tes
     (perfuse_testkit::tiny::Tiny::new(&code), loops[1], end)
 }
 
-/// Plays rounds, which may have bad luck each, until those up to now agree.
-#[cfg(target_arch = "x86_64")]
+/// Plays rounds, which may have bad luck each, until one agrees.
 fn agrees_in_the_end(mut round: impl FnMut() -> Result<(), String>) {
     let all: Vec<String> = (0..6).map_while(|_| round().err()).collect();
     assert!(all.len() < 6, "{all:#?}");
