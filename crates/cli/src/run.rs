@@ -18,6 +18,8 @@ use std::process::ExitCode;
                   There are cpu-clock, task-clock, page-faults, context-switches, cpu-migrations, dummy, \
                   breakpoints and uprobes, for what the tool starts, for itself, and for running processes (-p, -t) that ptrace(2) may attach to. \
                   Samples show user space. There are no hardware events, and no whole cpus.\n\n\
+                  SIGTERM, SIGINT and SIGHUP are passed on to the tool, and once that has ended to what it has left behind. \
+                  The second one kills them all; of those from the keyboard, one within two seconds.\n\n\
                   The exit status is the tool's, or 128 and the number of the signal that ended it; 125 if it \
                   cannot be served, 126 and 127 if it cannot be executed or found."
 )]

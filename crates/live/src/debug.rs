@@ -57,7 +57,7 @@ pub(crate) fn run_to(tid: Tid, places: &[u64], armed: &[Spot]) -> Result<(), Err
     arm(tid, &places.iter().map(spot).collect::<Vec<_>>())?;
     let ran = remote::run(tid);
     arm(tid, armed)?;
-    ran
+    ran.map(drop)
 }
 
 /// Whether debug registers can be used: `Err` where they cannot be written, or what is written to them is

@@ -449,26 +449,54 @@ pub(crate) fn takes_signal(tid: Tid, signal: i32) -> bool {
 /// Whether a signal that is about to be delivered to a thread ends its system calls: it has a handler, or it stops the
 /// process. Those that are ignored do not. (After the others nobody sees an answer.)
 pub(crate) fn ends_calls(tid: Tid, signal: i32) -> bool {
-    let (mut ignored, mut caught) = (0, 0);
-    let told = with_text(&format!("/proc/{tid}/status"), |text| {
-        for line in text.lines() {
-            let set = match line.split_once(':')?.0 {
-                "SigIgn" => &mut ignored,
-                "SigCgt" => &mut caught,
-                _ => continue,
-            };
-            *set = u64::from_str_radix(line.split_once(':')?.1.trim(), 16).ok()?;
-        }
-        Some(())
-    });
-    let is_in = |set: u64| set & 1 << (signal - 1) != 0;
     let stops = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal);
-    told.is_none() || is_in(caught) || stops && !is_in(ignored)
+    dispositions(tid).is_none_or(|does| does.catches(signal) || stops && !does.ignores(signal))
 }
 
-/// Who traces a process; 0: nobody.
+/// What a process does with signals.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dispositions {
+    ignored: u64,
+    caught: u64,
+    /// It is the first one of a pid namespace below this process's.
+    pub(crate) is_init: bool,
+}
+
+impl Dispositions {
+    pub(crate) fn ignores(&self, signal: i32) -> bool {
+        self.ignored & 1 << (signal - 1) != 0
+    }
+
+    pub(crate) fn catches(&self, signal: i32) -> bool {
+        self.caught & 1 << (signal - 1) != 0
+    }
+
+    fn parse(status: &str) -> Self {
+        let mut all = Dispositions::default();
+        for (name, value) in status.lines().filter_map(|line| line.split_once(':')) {
+            let set = || u64::from_str_radix(value.trim(), 16).unwrap_or(0);
+            match name {
+                "SigIgn" => all.ignored = set(),
+                "SigCgt" => all.caught = set(),
+                // Its numbers, from this process's namespace to its own.
+                "NSpid" => all.is_init = value.split_whitespace().skip(1).last() == Some("1"),
+                _ => {}
+            }
+        }
+        all
+    }
+}
+
+/// What a process does with signals; `None`: it is gone.
+pub(crate) fn dispositions(pid: Tid) -> Option<Dispositions> {
+    with_text(&format!("/proc/{pid}/status"), |text| Some(Dispositions::parse(text)))
+}
+
+/// The process that traces a process; 0: nobody.
 pub(crate) fn tracer_of(pid: Tid) -> Tid {
-    number_in_status(pid, "TracerPid:").unwrap_or(0)
+    // The kernel tells which of its threads does.
+    let thread = number_in_status(pid, "TracerPid:").unwrap_or(0);
+    if thread == 0 { 0 } else { process_of(thread).unwrap_or(thread) }
 }
 
 /// The parent of a process, for this process's pid namespace.

@@ -333,6 +333,28 @@ pub fn take_stop(tid: Tid) {
     unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &raw mut info, options) };
 }
 
+/// Takes the stop of a tracee *of this thread* that has stopped, if any has. In gVisor, which tells of stops as of
+/// deaths, none is found.
+pub(crate) fn take_any_stop() -> Option<(Tid, Status)> {
+    // SAFETY: an all-zero siginfo is a valid value of that plain struct.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL | libc::__WNOTHREAD;
+    // SAFETY: the pointer is to a live siginfo.
+    let result = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, options | libc::WNOWAIT) };
+    if result == -1 || info.si_code != libc::CLD_TRAPPED {
+        return None;
+    }
+    // SAFETY: waitid fills in the variant of children.
+    let tid = unsafe { info.si_pid() };
+    // One that is killed meanwhile is told of by the next wait.
+    // SAFETY: the pointer is to a live siginfo.
+    let result = unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &raw mut info, options) };
+    // SAFETY: as above; where nothing was found there are zeros.
+    let found = result == 0 && unsafe { info.si_pid() } == tid && info.si_code == libc::CLD_TRAPPED;
+    // SAFETY: as above.
+    found.then(|| (tid, decode(unsafe { info.si_status() } << 8 | 0x7f)))
+}
+
 /// Takes a stop of a thread, if it has stopped; the dead are not taken: `ESRCH`.
 pub(crate) fn peek_stop(tid: Tid) -> Result<Option<Status>, Errno> {
     // SAFETY: an all-zero siginfo is a valid value of that plain struct.

@@ -170,34 +170,103 @@ pub fn syscall_site(tid: Tid) -> Result<u64, Errno> {
     find_instruction(&code, instruction).map(|at| from + at as u64).ok_or(Errno::ENOEXEC)
 }
 
+/// A tracee that does something for us while other signals wait. Its mask is as before once this is dropped, and what
+/// could not wait is told again.
+#[derive(Debug)]
+struct Undisturbed {
+    tid: Tid,
+    mask: u64,
+    /// Signals that came nevertheless.
+    aside: Vec<i32>,
+}
+
+/// A tracee that is stopped so often without getting further is left alone: somebody stops it faster than it is
+/// resumed.
+const MOST_STOPS: usize = 256;
+
+impl Undisturbed {
+    /// `mask`: what it blocks meanwhile, made from what it blocks now.
+    fn begin(tid: Tid, mask: impl Fn(u64) -> u64) -> Result<Self, Errno> {
+        let before = ptrace::signal_mask(tid)?;
+        ptrace::set_signal_mask(tid, mask(before))?;
+        Ok(Undisturbed { tid, mask: before, aside: Vec::new() })
+    }
+
+    /// On to the next trap, or to a signal that the instruction where it stands has raised, at whose delivery it is
+    /// stopped then. `EINTR`: it was stopped again and again before it could.
+    fn to_trap(&mut self, how: Resume) -> Result<Option<i32>, Errno> {
+        for _ in 0..MOST_STOPS {
+            ptrace::resume(self.tid, how)?;
+            match wait_for(self.tid)? {
+                // A stop of the whole process, which is told again once signals can come.
+                Status::Event(_) | Status::GroupStop(_) | Status::Syscall => {}
+                Status::Signal(signal) if is_sent(self.tid) => {
+                    if !self.aside.contains(&signal) {
+                        self.aside.push(signal);
+                    }
+                }
+                Status::Signal(libc::SIGTRAP) => return Ok(None),
+                Status::Signal(signal) => return Ok(Some(signal)),
+                Status::Ended(_) => return Err(Errno::ESRCH),
+            }
+        }
+        Err(Errno::EINTR)
+    }
+}
+
+impl Drop for Undisturbed {
+    fn drop(&mut self) {
+        // One that was killed meanwhile needs neither.
+        let _ = ptrace::set_signal_mask(self.tid, self.mask);
+        for &signal in &self.aside {
+            // SAFETY: plain numbers; the thread is our tracee, whose end has not been taken.
+            unsafe { libc::syscall(libc::SYS_tkill, self.tid, signal) };
+        }
+    }
+}
+
+/// Whether the signal at whose delivery a tracee is stopped comes from a program: not from what it did itself.
+fn is_sent(tid: Tid) -> bool {
+    ptrace::signal_info(tid).is_ok_and(|info| {
+        // On arm64 the trap at the end of a call looks like one that nobody has sent.
+        // SAFETY: of a signal of `SI_USER` the field is there.
+        let nobody = cfg!(target_arch = "aarch64")
+            && info.si_code == libc::SI_USER
+            && (unsafe { info.si_pid() }) == 0
+            && info.si_signo == libc::SIGTRAP;
+        info.si_code <= 0 && !nobody
+    })
+}
+
 /// System calls done by a tracee, which is stopped where it could go on in user space: at the delivery of a
 /// signal, at an interrupt, at the exit of a system call; not in the middle of one (the events of fork and
 /// exec). What it was about is as before once this is dropped, and it is stopped still, so that whoever
 /// waited for its stop need not know.
 #[derive(Debug)]
 pub struct Calls {
-    tid: Tid,
     site: u64,
     before: Registers,
-    mask: u64,
+    thread: Undisturbed,
 }
 
 impl Calls {
     /// `site`: where the system call instruction stands. `ESRCH`: it died.
     pub fn begin(tid: Tid, site: u64) -> Result<Self, Errno> {
         let before = Registers::of(tid)?;
-        let mask = ptrace::signal_mask(tid)?;
-        // Other signals wait; the trap of the single step is forced, and must not be blocked.
-        let all_but_trap = !(1u64 << (libc::SIGTRAP - 1));
-        ptrace::set_signal_mask(tid, all_but_trap)?;
-        Ok(Calls { tid, site, before, mask })
+        // The trap of the single step is forced, and must not be blocked.
+        let thread = Undisturbed::begin(tid, |_| !(1 << (libc::SIGTRAP - 1)))?;
+        Ok(Calls { site, before, thread })
     }
 
     /// One call. The answer is its, or its errno; arguments in memory are as wide as the program.
-    pub fn call(&self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
-        self.before.calling(self.site, call, arguments)?.give(self.tid)?;
-        to_trap(self.tid, Resume::Step(0))?;
-        match Registers::of(self.tid)?.result() {
+    pub fn call(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
+        let tid = self.thread.tid;
+        self.before.calling(self.site, call, arguments)?.give(tid)?;
+        if self.thread.to_trap(Resume::Step(0))?.is_some() {
+            // There is no such instruction at the site.
+            return Err(Errno::ENOEXEC);
+        }
+        match Registers::of(tid)?.result() {
             error @ -4095..=-1 => Err(Errno(-error as i32)),
             answer => Ok(answer as u64),
         }
@@ -206,64 +275,32 @@ impl Calls {
 
 impl Drop for Calls {
     fn drop(&mut self) {
-        // One that was killed meanwhile needs neither.
-        let _ = self.before.give(self.tid);
-        let _ = ptrace::set_signal_mask(self.tid, self.mask);
+        // One that was killed meanwhile needs none.
+        let _ = self.before.give(self.thread.tid);
     }
 }
 
 /// A tracee, stopped outside of any system call, does the next instruction, which is none that calls the
-/// system. Signals come thereafter. `ESRCH`: it died.
-pub(crate) fn step(tid: Tid) -> Result<(), Errno> {
+/// system. Signals come thereafter; the answer is one that the instruction has raised instead of being done, at whose
+/// delivery the tracee is stopped. `ESRCH`: it died.
+pub(crate) fn step(tid: Tid) -> Result<Option<i32>, Errno> {
     undisturbed(tid, Resume::Step(0))
 }
 
 /// The same up to a trap that has been set for it.
 #[cfg(target_arch = "aarch64")]
-pub(crate) fn run(tid: Tid) -> Result<(), Errno> {
+pub(crate) fn run(tid: Tid) -> Result<Option<i32>, Errno> {
     undisturbed(tid, Resume::Continue(0))
 }
 
-fn undisturbed(tid: Tid, how: Resume) -> Result<(), Errno> {
-    let mask = ptrace::signal_mask(tid)?;
+fn undisturbed(tid: Tid, how: Resume) -> Result<Option<i32>, Errno> {
     // What the instruction itself raises is forced, and must find its handler.
     const FAULTS: u64 = 1 << (libc::SIGTRAP - 1)
         | 1 << (libc::SIGSEGV - 1)
         | 1 << (libc::SIGBUS - 1)
         | 1 << (libc::SIGFPE - 1)
         | 1 << (libc::SIGILL - 1);
-    ptrace::set_signal_mask(tid, !FAULTS | mask & FAULTS & !(1 << (libc::SIGTRAP - 1)))?;
-    let stepped = to_trap(tid, how);
-    ptrace::set_signal_mask(tid, mask)?;
-    match stepped {
-        // It is told again where it happens, without us.
-        Err(Errno::ENOEXEC) => Ok(()),
-        stepped => stepped,
-    }
-}
-
-/// On to the next trap.
-fn to_trap(tid: Tid, how: Resume) -> Result<(), Errno> {
-    loop {
-        ptrace::resume(tid, how)?;
-        match wait_for(tid)? {
-            Status::Signal(libc::SIGTRAP) => return Ok(()),
-            // A stop of the whole process, which is told again once signals can come.
-            Status::Event(_) | Status::GroupStop(_) | Status::Syscall => {}
-            // There is no such instruction at the site.
-            Status::Signal(libc::SIGSEGV | libc::SIGILL | libc::SIGBUS)
-                if ptrace::signal_info(tid).is_ok_and(|info| info.si_code > 0) =>
-            {
-                return Err(Errno::ENOEXEC);
-            }
-            // Whatever else came is lost to it otherwise.
-            Status::Signal(signal) => {
-                // SAFETY: plain numbers; the thread exists, as it is stopped.
-                unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
-            }
-            Status::Ended(_) => return Err(Errno::ESRCH),
-        }
-    }
+    Undisturbed::begin(tid, |mask| !FAULTS | mask & FAULTS & !(1 << (libc::SIGTRAP - 1)))?.to_trap(how)
 }
 
 /// Waits for the next stop of one tracee, which is taken or has to be ended by

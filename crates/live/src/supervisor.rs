@@ -17,7 +17,7 @@ use crate::regs::Registers;
 use perfuse_abi::Errno;
 use perfuse_engine::TaskId;
 use perfuse_sys::process::Usage;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod again;
@@ -32,7 +32,11 @@ mod watch;
 use again::Again;
 pub use bell::Bell;
 use bell::{Affinity, Alarm, Ticker};
+use probe::Probed;
 use rota::Rota;
+
+/// After so many waits all who are stopped are served, whoever stops again and again.
+const FAIRNESS: u64 = 32;
 
 /// How a stopped tracee goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +169,7 @@ pub struct Supervisor {
     /// Tracees that stopped before their parents told of them.
     early: Vec<Tid>,
     /// Stops that have been taken, and not yet been looked at.
-    deferred: Vec<(Tid, Status)>,
+    deferred: VecDeque<(Tid, Status)>,
     /// What is in the memory of processes.
     texts: HashMap<Tid, probe::Text>,
     /// Processes in whose memory something else is to be.
@@ -199,7 +203,7 @@ impl Supervisor {
             machine,
             tracees: BTreeMap::new(),
             early: Vec::new(),
-            deferred: Vec::new(),
+            deferred: VecDeque::new(),
             texts: HashMap::new(),
             stale: BTreeSet::new(),
             had_texts: BTreeSet::new(),
@@ -311,20 +315,24 @@ impl Supervisor {
 
     /// Works until the front end ends it.
     pub fn run(&mut self, front: &mut dyn Front) -> Result<(), Errno> {
-        loop {
-            while let Some((tid, status)) = self.deferred.pop() {
+        for round in 1u64.. {
+            if let Some((tid, status)) = self.deferred.pop_front() {
                 self.stopped(front, tid, status);
-            }
-            match ptrace::wait(true)? {
-                Waited::Happened { tid, stop: Some(stop), .. } => self.stopped(front, tid, stop),
-                Waited::Happened { tid, dead, stop: None } => self.happened(front, tid, dead)?,
-                Waited::Nobody => {
-                    self.forget_all(front);
-                    if !front.idle(self) {
-                        return Ok(());
+            } else {
+                match ptrace::wait(true)? {
+                    Waited::Happened { tid, stop: Some(stop), .. } => self.stopped(front, tid, stop),
+                    Waited::Happened { tid, dead, stop: None } => self.happened(front, tid, dead)?,
+                    Waited::Nobody => {
+                        self.forget_all(front);
+                        if !front.idle(self) {
+                            return Ok(());
+                        }
                     }
+                    Waited::Interrupted | Waited::Nothing => {}
                 }
-                Waited::Interrupted | Waited::Nothing => {}
+                if round % FAIRNESS == 0 {
+                    self.gather();
+                }
             }
             self.follow_ticks();
             self.follow_watches();
@@ -336,6 +344,23 @@ impl Supervisor {
                 return Ok(());
             }
         }
+        Ok(())
+    }
+
+    /// Takes the stops of all who have stopped, so that each comes to its turn: a wait tells of whom Linux
+    /// finds first, and those who stop faster than they are resumed would be all that it ever tells of.
+    fn gather(&mut self) {
+        while let Some((tid, status)) = ptrace::take_any_stop() {
+            self.defer(tid, status);
+        }
+    }
+
+    /// A stop that has been taken is looked at later.
+    fn defer(&mut self, tid: Tid, status: Status) {
+        if let Some(tracee) = self.tracees.get_mut(&tid) {
+            tracee.stopped = true;
+        }
+        self.deferred.push_back((tid, status));
     }
 
     fn happened(&mut self, front: &mut dyn Front, tid: Tid, dead: bool) -> Result<(), Errno> {
@@ -455,10 +480,13 @@ impl Supervisor {
             Status::Event(_) | Status::Syscall | Status::Ended(_) => self.stopped_in_step(tid, true),
         }
         match status {
-            Status::Signal(libc::SIGTRAP) if self.stepped(tid) || self.watched(tid) || self.probed(tid) => go,
-            Status::Signal(signal) => {
-                front.signal(self, tid, signal).unwrap_or(Next::Go(Resume::Continue(signal)))
-            }
+            Status::Signal(libc::SIGTRAP) if self.stepped(tid) || self.watched(tid) => go,
+            Status::Signal(libc::SIGTRAP) => match self.probed(tid) {
+                Probed::Past => go,
+                Probed::Not => self.signal(front, tid, libc::SIGTRAP),
+                Probed::Raised(signal) => self.signal(front, tid, signal),
+            },
+            Status::Signal(signal) => self.signal(front, tid, signal),
             Status::GroupStop(_) => {
                 // It is to be told when it goes on; until then it is not ours to resume.
                 self.update_text(tid);
@@ -493,6 +521,10 @@ impl Supervisor {
             }
             Status::Event(_) | Status::Ended(_) => go,
         }
+    }
+
+    fn signal(&mut self, front: &mut dyn Front, tid: Tid, signal: i32) -> Next {
+        front.signal(self, tid, signal).unwrap_or(Next::Go(Resume::Continue(signal)))
     }
 
     fn child(&mut self, front: &mut dyn Front, parent: Tid, event: i32) {

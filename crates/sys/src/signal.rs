@@ -4,7 +4,7 @@ use crate::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub use libc::{
-    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGKILL, SIGQUIT, SIGTERM, SIGTRAP, SIGUSR1, SIGUSR2,
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGKILL, SIGQUIT, SIGTERM, SIGTRAP, SIGUSR1, SIGUSR2,
 };
 
 /// Who gets the signals of a descriptor.

@@ -3,7 +3,7 @@
 use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND};
 use perfuse::{HeldCommand, RunningCommand};
 use perfuse_sys::Errno;
-use perfuse_sys::signal::{Received, SIGKILL, SIGTERM};
+use perfuse_sys::signal::{Received, SIGCONT, SIGKILL, SIGTERM};
 use std::fs;
 
 /// Lets a command run.
@@ -27,6 +27,8 @@ pub(crate) fn stop(child: Option<&RunningCommand>, received: Received, times: u3
         1 => child.signal(received.signal),
         _ => child.signal(SIGKILL),
     };
+    // One that is stopped heeds nothing before it goes on.
+    let _ = child.signal(SIGCONT);
 }
 
 fn ignores(pid: u32, signal: i32) -> bool {
@@ -38,8 +40,8 @@ fn ignores(pid: u32, signal: i32) -> bool {
 
 /// Ends the command because its time is over.
 pub(crate) fn end(child: Option<&RunningCommand>) {
-    // One that has just ended needs no signal.
-    let _ = child.map(|child| child.signal(SIGTERM));
+    // One that has just ended needs no signal, and one that is stopped heeds none before it goes on.
+    let _ = child.map(|child| child.signal(SIGTERM).and(child.signal(SIGCONT)));
 }
 
 /// None of these processes exists any more.

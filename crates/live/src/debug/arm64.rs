@@ -70,7 +70,7 @@ pub(super) fn hit(tid: Tid, info: &libc::siginfo_t, armed: &[Spot]) -> Result<Ve
     arm(tid, &[])?;
     let stepped = remote::step(tid);
     arm(tid, armed)?;
-    stepped.map(|()| hit)
+    stepped.map(|_| hit)
 }
 
 /// Which are hit by an access at this address.

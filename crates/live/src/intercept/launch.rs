@@ -1,19 +1,20 @@
 //! Starting a tool and serving it until it and all that it started have ended.
 
+use super::ending::{Tool, Wish};
 use super::note::yama_scope;
 use super::{Intercept, Means, Note, Shared, Tell};
 use crate::machine::{Machine, Settings};
+use crate::proc;
 use crate::ptrace::{self, Tid};
 use crate::supervisor::Supervisor;
 use perfuse_abi::Errno;
-use perfuse_sys::poll::poll;
 use perfuse_sys::process;
 use perfuse_sys::signal::Signals;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::{fmt, fs, thread};
 
@@ -85,8 +86,12 @@ pub struct Options {
 /// Runs a tool (`arguments`: its name first) and answers its `perf_event_open(2)`. Returns when it and all
 /// that it started have ended; the answer is how the tool did.
 ///
-/// The calling thread is the tracer of all of them meanwhile. If it dies they are killed: their system
+/// A thread of its own is the tracer of all of them meanwhile. If it dies they are killed: their system
 /// calls would go unanswered. What the tool measures and did not start goes on, and is traced until that thread ends.
+///
+/// The calling thread passes SIGINT, SIGQUIT, SIGTERM and SIGHUP on, which have to be left to it by the process's other
+/// threads. The second of them ends all by SIGKILL: the answer comes within a second, also where the kernel holds something up,
+/// which ends with this process then.
 ///
 /// `tell`: what the tool's answers cannot say, told at once.
 pub fn run(
@@ -95,28 +100,63 @@ pub fn run(
     options: Options,
     tell: impl FnMut(&Note) + Send + 'static,
 ) -> Result<ExitStatus, Error> {
+    let signals = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+    // Before there is another thread that could take them.
+    let signals = Signals::collect(&signals).map_err(Error::Supervise)?;
+    raise_own_limit();
+    let (over, until) = UnixStream::pair().map_err(|_| Error::Start(Errno::EMFILE))?;
+    let (ready, readiness) = channel();
+    let (program, arguments) = (program.to_owned(), arguments.to_vec());
+    let work = move || {
+        let _over = over;
+        let (supervisor, held, tool) = prepare(&program, &arguments, options)?;
+        let wish = tool.wish.clone();
+        // Who started this thread waits for it.
+        let _ = ready.send(tool);
+        supervise(supervisor, held, wish, Tell(Box::new(tell)))
+    };
+    let tracer = thread::Builder::new().name("perfuse".to_owned()).spawn(work);
+    let tracer = tracer.map_err(|_| Error::Start(Errno::EAGAIN))?;
+    if readiness.recv().is_ok_and(|tool: Tool| !tool.pass_on(&signals, &until)) {
+        return Ok(ExitStatus::from_raw(libc::SIGKILL));
+    }
+    tracer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The tool is started, and held before its exec.
+fn prepare(
+    program: &OsStr,
+    arguments: &[OsString],
+    options: Options,
+) -> Result<(Supervisor, process::Held, Tool), Error> {
     let settings = Settings { estimate_switches: options.estimate_switches, ..Settings::as_tools_expect() };
     let mut machine = Machine::new(settings);
     machine.step_for_instructions(options.single_step);
     let machine = Arc::new(Mutex::new(machine));
     let mut supervisor =
         Supervisor::new(machine, ptrace::EXITKILL | ptrace::TRACESECCOMP).map_err(Error::Supervise)?;
-    let signals = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
-    let signals = Signals::collect(&signals).map_err(Error::Supervise)?;
     let held = process::spawn(program, arguments).map_err(Error::Start)?;
     let pid = held.pid();
-    let refused = |errno| Error::Trace { errno, tracer: tracer(), scope: yama_scope() };
+    let refused =
+        |errno| Error::Trace { errno, tracer: proc::tracer_of(proc::own_tid()), scope: yama_scope() };
     supervisor.seize(pid, pid).map_err(refused)?;
-    let front = Intercept::new(pid, Means::here(), Tell(Box::new(tell))).map_err(Error::Supervise)?;
+    let tool = Tool::new(pid, supervisor.bell());
+    Ok((supervisor, held, tool))
+}
+
+/// The tool runs, and is served.
+fn supervise(
+    mut supervisor: Supervisor,
+    held: process::Held,
+    wish: Arc<Wish>,
+    tell: Tell,
+) -> Result<ExitStatus, Error> {
+    let front = Intercept::new(held.pid(), Means::here(), wish, tell).map_err(Error::Supervise)?;
     let mut front = Shared::new(front, &supervisor);
-    raise_own_limit();
-    let (over, until) = UnixStream::pair().map_err(|_| Error::Start(Errno::EMFILE))?;
     let (ended, started) = thread::scope(|scope| {
         // Its exec is a stop that this thread has to handle meanwhile.
         let start = scope.spawn(move || held.release().map(drop));
-        scope.spawn(move || pass_on(&signals, pid, &until));
         let ended = supervisor.run(&mut front);
-        drop(over);
         (ended, start.join().unwrap_or(Err(Errno::EIO)))
     });
     ended.map_err(Error::Supervise)?;
@@ -124,25 +164,6 @@ pub fn run(
     let front = front.lock();
     front.prepared().map_err(Error::Filter)?;
     front.status().map(ExitStatus::from_raw).ok_or(Error::Supervise(Errno::ECHILD))
-}
-
-/// Signals that ask this process to end are for the tool to heed, until `until` is hung up. What comes from
-/// the keyboard it gets itself.
-fn pass_on(signals: &Signals, tool: Tid, until: &UnixStream) {
-    while let Ok(ready) = poll(&[signals.as_fd(), until.as_fd()], None).or_else(|errno| match errno {
-        Errno::EINTR => Ok(Vec::new()),
-        errno => Err(errno),
-    }) {
-        while let Some(signal) = signals.next() {
-            if signal.code <= 0 || ![libc::SIGINT, libc::SIGQUIT].contains(&signal.signal) {
-                // SAFETY: plain numbers. A tool that is gone needs it no more.
-                unsafe { libc::kill(tool, signal.signal) };
-            }
-        }
-        if ready.get(1).is_some_and(|until| until.any()) {
-            return;
-        }
-    }
 }
 
 impl Means {
@@ -153,10 +174,6 @@ impl Means {
             Some(_) => Means::Trap,
         }
     }
-}
-
-fn tracer() -> Tid {
-    in_own_status("TracerPid:").unwrap_or(0) as Tid
 }
 
 fn in_own_status(name: &str) -> Option<i64> {

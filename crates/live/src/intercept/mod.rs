@@ -8,6 +8,7 @@
 //! - `files`: which process has which event open under which number, and what a descriptor is.
 //! - `hands`: system calls that the tool does for us.
 //! - `parcel`: how descriptors get into tools that cannot open them; `rights`: what tools may, and whom they name.
+//! - `ending`: signals that ask for the end.
 //! - `calls`: the answers, one function a call.
 //! - `listener`: calls that wait for their answers instead of being stopped, which costs half.
 //! - here: what happens to processes, and what the engine wants done.
@@ -19,6 +20,7 @@
 //! signal, in a container, finds it unblocked and with its default action.
 
 mod calls;
+mod ending;
 mod files;
 mod filter;
 mod hands;
@@ -33,6 +35,7 @@ use crate::proc::{self, Namespace};
 use crate::ptrace::{self, Resume, Tid};
 use crate::supervisor::{Front, Next, Supervisor};
 use crate::width::Width;
+use ending::Wish;
 use files::{Files, Mapped, Table};
 pub use filter::Means;
 use hands::Hands;
@@ -65,6 +68,8 @@ pub struct Intercept {
     /// Whether the tool has its filter.
     prepared: Option<Result<(), Errno>>,
     ended: Option<i32>,
+    /// Whether somebody wants all this to end.
+    wish: Arc<Wish>,
     /// Those of filters, where they can be had.
     listeners: Option<Listeners>,
     own: Weak<Mutex<Intercept>>,
@@ -152,6 +157,8 @@ struct Process {
     page: Option<u64>,
     /// Its pid namespace, once that is known, if it is another than this process's.
     namespace: Option<Option<Namespace>>,
+    /// The signal by which it has been asked to end; 0: none.
+    asked: i32,
 }
 
 /// A signal on its way, of an event with `attr.sigtrap`.
@@ -180,7 +187,7 @@ const SYS_SECCOMP: i32 = 1;
 impl Intercept {
     /// For a child of this thread that is held before its exec, and seized with
     /// [`ptrace::TRACESECCOMP`].
-    pub fn new(tool: Tid, means: Means, tell: Tell) -> Result<Self, Errno> {
+    fn new(tool: Tid, means: Means, wish: Arc<Wish>, tell: Tell) -> Result<Self, Errno> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the pointer is to a live value.
         if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == -1 {
@@ -200,6 +207,7 @@ impl Intercept {
             unwanted: Vec::new(),
             prepared: None,
             ended: None,
+            wish,
             listeners: None,
             own: Weak::new(),
             tell,
@@ -476,6 +484,7 @@ impl Front for Intercept {
             watched: maker.watched.clone(),
             page: maker.page,
             namespace: None,
+            asked: 0,
         };
         self.table.copied(&copy.files);
         self.processes.insert(pid, copy);
@@ -510,6 +519,7 @@ impl Front for Intercept {
     fn ended(&mut self, supervisor: &mut Supervisor, tid: Tid, status: i32, _usage: &Usage) {
         if tid == self.tool {
             self.ended = Some(status);
+            self.wish.tool_has_ended();
         }
         self.closing.remove(&tid);
         let Some(pid) = self.threads.remove(&tid) else { return };
@@ -535,6 +545,12 @@ impl Front for Intercept {
         if !self.told_of_shortness && proc::times_short() > 0 {
             self.told_of_shortness = true;
             (self.tell.0)(&Note::Short);
+        }
+        if let Some(signal) = self.wish.for_others() {
+            for (&pid, process) in self.processes.iter_mut().filter(|(_, process)| process.asked != signal) {
+                process.asked = signal;
+                ending::ask(pid, signal);
+            }
         }
         !self.is_over(supervisor)
     }

@@ -60,6 +60,17 @@ pub(super) struct Return {
     probes: Vec<u64>,
 }
 
+/// What a SIGTRAP was, as far as traps of ours are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probed {
+    /// None of ours.
+    Not,
+    /// One of ours. The thread goes on.
+    Past,
+    /// One of ours, and the instruction under it raised this signal, at whose delivery the thread is stopped.
+    Raised(i32),
+}
+
 /// More functions that are in each other have no return: as many as Linux allows.
 const DEEPEST: usize = 64;
 
@@ -207,15 +218,14 @@ impl Supervisor {
         }
     }
 
-    /// A tracee got a SIGTRAP. If it has run into a trap of ours, that is told, it is past it, and the answer is
-    /// true.
-    pub(super) fn probed(&mut self, tid: Tid) -> bool {
+    /// A tracee got a SIGTRAP. If it has run into a trap of ours, that is told, and it is past it.
+    pub(super) fn probed(&mut self, tid: Tid) -> Probed {
         if self.texts.is_empty() && self.had_texts.is_empty() {
-            return false;
+            return Probed::Not;
         }
-        let Some(pid) = self.tracees.get(&tid).map(|tracee| tracee.pid) else { return false };
+        let Some(pid) = self.tracees.get(&tid).map(|tracee| tracee.pid) else { return Probed::Not };
         let told_by_kernel = ptrace::signal_info(tid).is_ok_and(|info| info.si_code > 0);
-        let Ok(mut registers) = Registers::of(tid) else { return false };
+        let Ok(mut registers) = Registers::of(tid) else { return Probed::Not };
         let addr = text::trapped_at(&registers);
         let trap = self.texts.get(&pid).and_then(|text| text.traps.get(&addr)).cloned();
         let Some(trap) = trap.filter(|_| told_by_kernel) else {
@@ -225,7 +235,7 @@ impl Supervisor {
                 registers.set_ip(addr);
                 let _ = registers.give(tid);
             }
-            return late;
+            return if late { Probed::Past } else { Probed::Not };
         };
         self.had_texts.insert(addr);
         registers.set_ip(addr);
@@ -254,10 +264,12 @@ impl Supervisor {
             let _ = registers.give(tid);
             self.helped(tid);
         } else if registers.give(tid).is_ok() {
-            self.step_over(pid, tid, addr, trap.original);
+            if let Some(signal) = self.step_over(pid, tid, addr, trap.original) {
+                return Probed::Raised(signal);
+            }
             self.helped(tid);
         }
-        true
+        Probed::Past
     }
 
     fn tell_probes(&self, tid: Tid, probes: &[u64], function: Option<u64>, stopped: &Stopped) {
@@ -319,11 +331,14 @@ impl Supervisor {
         }
     }
 
-    fn step_over(&mut self, pid: Tid, tid: Tid, addr: u64, original: Original) {
+    /// A thread does the instruction under a trap, or is told a signal of it, which is the answer. One that
+    /// comes to the same place again is trapped again, and counted, as Linux does it (rule J54).
+    fn step_over(&mut self, pid: Tid, tid: Tid, addr: u64, original: Original) -> Option<i32> {
         let held = self.hold_others(pid, tid);
+        let mut raised = None;
         if text::remove(tid, addr, original).is_ok() {
-            // Instructions that repeat themselves are done when they are past.
-            while remote::step(tid).is_ok() && Registers::of(tid).is_ok_and(|now| now.ip() == addr) {}
+            // Who was killed meanwhile has raised nothing.
+            raised = remote::step(tid).unwrap_or(None);
             let _ = text::insert_again(tid, addr);
         }
         for other in held {
@@ -334,6 +349,7 @@ impl Supervisor {
             drop(machine);
             self.resume(other, super::Resume::Continue(0));
         }
+        raised
     }
 
     /// Stops the other threads of a process; which are to be let go again. What else they told is for later.
@@ -355,7 +371,7 @@ impl Supervisor {
                             (tracee.stopped, tracee.interrupted) = (true, false);
                             held.push(other);
                         }
-                        _ => self.deferred.push((other, status)),
+                        _ => self.defer(other, status),
                     }
                     false
                 }

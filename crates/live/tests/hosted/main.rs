@@ -191,6 +191,7 @@ scenarios! {
     probes_are_sampled
     probes_that_cannot_be
     probes_at_returns
+    probes_that_are_come_to_again
     returns_of_threads_and_children
     returns_are_sampled
     libraries_are_loaded_later

@@ -8,7 +8,8 @@ use std::ffi::{CStr, CString};
 use std::hint::black_box;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Barrier;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Begins with something, whatever the compiler makes of it.
 #[inline(never)]
@@ -105,7 +106,34 @@ std::arch::global_asm!(
     "2: ret",
 );
 
+// `perfuse_loops` does the instruction at `perfuse_again` as often as it is told; the one at `perfuse_faults` cannot be
+// done.
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".global perfuse_loops, perfuse_again, perfuse_faults",
+    "perfuse_loops: mov rcx, rdi",
+    "perfuse_again: loop perfuse_again",
+    "mov rax, rdi",
+    "ret",
+    "perfuse_faults: ud2",
+    "ret",
+);
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".global perfuse_loops, perfuse_again, perfuse_faults",
+    "perfuse_loops: nop",
+    "perfuse_again: cbz x0, 4f",
+    "sub x0, x0, #1",
+    "b perfuse_again",
+    "4: ret",
+    "perfuse_faults: udf #0",
+    "ret",
+);
+
 unsafe extern "C" {
+    fn perfuse_loops(number: u64) -> u64;
+    fn perfuse_again(number: u64) -> u64;
+    fn perfuse_faults(number: u64) -> u64;
     fn perfuse_passes(number: u64) -> u64;
     fn perfuse_passed(number: u64) -> u64;
     fn perfuse_leaves(number: u64) -> u64;
@@ -147,6 +175,45 @@ pub(crate) fn probes_at_returns() {
     println!("switched within: {}", value(&event));
     off(&event);
     println!("and goes on: {} {}", plain(1), deep(3));
+}
+
+/// Faults of `perfuse_faults`, and how many of them told its address.
+static FAULTS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Goes on behind the instruction at its third fault.
+extern "C" fn at_fault(_signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: what the kernel hands to a handler with SA_SIGINFO lives as long as that runs.
+    let (addr, context) = unsafe { ((*info).si_addr() as usize, &mut *context.cast::<libc::ucontext_t>()) };
+    FAULTS[1].fetch_add(u64::from(addr == perfuse_faults as *const () as usize), Relaxed);
+    if FAULTS[0].fetch_add(1, Relaxed) == 2 {
+        #[cfg(target_arch = "x86_64")]
+        let () = context.uc_mcontext.gregs[libc::REG_RIP as usize] += 2;
+        #[cfg(target_arch = "aarch64")]
+        let () = context.uc_mcontext.pc += 4;
+    }
+}
+
+/// Rule J54.
+pub(crate) fn probes_that_are_come_to_again() {
+    let again = probe(address(perfuse_again));
+    on(&again);
+    // SAFETY: it keeps to the calling convention, and touches nothing but registers.
+    black_box(unsafe { perfuse_loops(10) });
+    off(&again);
+    println!("an instruction that is its own next one: {}", value(&again));
+    // SAFETY: an all-zero sigaction is a valid value of that plain struct, the pointer is to a live one, and the
+    // handler touches nothing but numbers and its context.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        (action.sa_sigaction, action.sa_flags) = (at_fault as *const () as usize, libc::SA_SIGINFO);
+        libc::sigaction(libc::SIGILL, &raw const action, std::ptr::null_mut());
+    }
+    let faults = probe(address(perfuse_faults));
+    on(&faults);
+    // SAFETY: its handler goes on behind it.
+    black_box(unsafe { perfuse_faults(0) });
+    off(&faults);
+    println!("one that faults: {}, signals {FAULTS:?}", value(&faults));
 }
 
 /// Switches an event on while it is in this function itself.

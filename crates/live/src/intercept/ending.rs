@@ -1,0 +1,149 @@
+//! How a tool ends that somebody wants to end: signals to this process are passed on to it, and to what it leaves
+//! behind; the second time nobody is asked any longer.
+//!
+//! Whoever wants that talks to the thread that called [`run`](super::run), which does nothing else. So it is heard
+//! whatever the supervisor is about: that obeys between two stops, and if it does not within [`GRACE`], the calling thread goes on
+//! without it, and what the tool started is killed as this process ends (`PTRACE_O_EXITKILL`).
+
+use crate::proc;
+use crate::ptrace::Tid;
+use crate::supervisor::Bell;
+use perfuse_abi::Errno;
+use perfuse_sys::poll::poll;
+use perfuse_sys::signal::Signals;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How long the supervisor has to see the tools dead that it has been told to kill.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// A bell that is rung right before the supervisor falls asleep is not heard.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Who presses Ctrl-C again within this time does not want to wait. (A shell or a debugger is asked by it to give up
+/// one thing and then, later, another.)
+const IMPATIENCE: Duration = Duration::from_secs(2);
+
+/// What is wanted, told from the thread that is asked to the one that traces.
+#[derive(Debug, Default)]
+pub(super) struct Wish {
+    /// The last signal that asked the tool to end; 0: none.
+    signal: AtomicI32,
+    /// All are to be killed.
+    at_once: AtomicBool,
+    tool_is_gone: AtomicBool,
+}
+
+impl Wish {
+    /// The tool itself has ended; others may be left.
+    pub(super) fn tool_has_ended(&self) {
+        self.tool_is_gone.store(true, Relaxed);
+    }
+
+    /// The signal that is for whatever the tool has left behind: for the second time SIGKILL.
+    pub(super) fn for_others(&self) -> Option<i32> {
+        if self.at_once.load(Relaxed) {
+            return Some(libc::SIGKILL);
+        }
+        let signal = self.signal.load(Relaxed);
+        (signal != 0 && self.tool_is_gone.load(Relaxed)).then_some(signal)
+    }
+}
+
+/// The tool, for the thread that does not wait for it.
+#[derive(Debug)]
+pub(super) struct Tool {
+    pid: Tid,
+    /// By which it can be signalled without fear that its number is another process's by now. `None` before Linux
+    /// 5.3, and in gVisor.
+    process: Option<OwnedFd>,
+    pub(super) wish: Arc<Wish>,
+    pub(super) bell: Bell,
+}
+
+// The same everywhere.
+const PIDFD_OPEN: libc::c_long = 434;
+const PIDFD_SEND_SIGNAL: libc::c_long = 424;
+
+impl Tool {
+    /// For a child of this process that has not been waited for.
+    pub(super) fn new(pid: Tid, bell: Bell) -> Self {
+        // SAFETY: plain numbers; what is answered is a fresh descriptor that nobody else has, or an error.
+        let process = unsafe {
+            let fd = libc::syscall(PIDFD_OPEN, pid, 0) as RawFd;
+            (fd != -1).then(|| OwnedFd::from_raw_fd(fd))
+        };
+        Tool { pid, process, wish: Arc::default(), bell }
+    }
+
+    fn send(&self, signal: i32) {
+        match &self.process {
+            // SAFETY: numbers of open descriptors, and no details. One that is gone needs it no more.
+            Some(process) => unsafe {
+                libc::syscall(PIDFD_SEND_SIGNAL, process.as_raw_fd(), signal, std::ptr::null::<u8>(), 0);
+            },
+            // SAFETY: plain numbers.
+            None if !self.wish.tool_is_gone.load(Relaxed) => unsafe {
+                libc::kill(self.pid, signal);
+            },
+            None => {}
+        }
+    }
+
+    /// Passes signals on until `until` is hung up. Whether that is so: otherwise the supervisor has been told to end and
+    /// does not.
+    pub(super) fn pass_on(&self, signals: &Signals, until: &UnixStream) -> bool {
+        let mut asked: Option<Instant> = None;
+        let mut give_up: Option<Instant> = None;
+        loop {
+            match poll(&[signals.as_fd(), until.as_fd()], asked.map(|_| AGAIN)) {
+                Ok(ready) if ready.get(1).is_some_and(|until| until.any()) => return true,
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return true,
+            }
+            while let Some(received) = signals.next() {
+                let gone = self.wish.tool_is_gone.load(Relaxed);
+                // From the keyboard it gets those itself.
+                let typed = received.code > 0 && [libc::SIGINT, libc::SIGQUIT].contains(&received.signal);
+                let again = asked.is_some_and(|asked| !typed || gone || asked.elapsed() < IMPATIENCE);
+                asked = Some(Instant::now());
+                if again {
+                    self.wish.at_once.store(true, Relaxed);
+                    self.send(libc::SIGKILL);
+                    give_up.get_or_insert(Instant::now() + GRACE);
+                } else if !typed || gone {
+                    self.wish.signal.store(received.signal, Relaxed);
+                    let signal = heeded(self.pid, received.signal);
+                    self.send(signal);
+                    self.send(libc::SIGCONT);
+                }
+            }
+            if asked.is_some() {
+                self.bell.ring();
+            }
+            if give_up.is_some_and(|at| Instant::now() > at) {
+                return false;
+            }
+        }
+    }
+}
+
+/// Asks a process to end that has been left behind by the tool.
+pub(super) fn ask(pid: Tid, signal: i32) {
+    let signal = heeded(pid, signal);
+    for signal in [signal, libc::SIGCONT] {
+        // SAFETY: plain numbers; the process is a tracee of the calling thread, which has not waited for its end.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+/// The signal by which a process ends that this one is to end: SIGTERM in place of one that it ignores (as what a script starts in
+/// the background ignores SIGINT), SIGKILL for the first process of a pid namespace, which gets no other without a handler.
+fn heeded(pid: Tid, signal: i32) -> i32 {
+    let Some(dispositions) = proc::dispositions(pid) else { return signal };
+    let signal = if dispositions.ignores(signal) { libc::SIGTERM } else { signal };
+    if dispositions.is_init && !dispositions.catches(signal) { libc::SIGKILL } else { signal }
+}
