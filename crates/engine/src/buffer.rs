@@ -359,20 +359,30 @@ impl Engine {
 
     /// What `poll(2)` of an event's descriptor answers, as `EPOLL*` bits (rules G20 to G24).
     pub fn poll(&mut self, event: EventKey) -> u32 {
-        let Some(own) = self.events.get(event) else { return POLLERR };
+        match self.polled(event) {
+            Ok(buffer) => self.buffers[buffer].ring.take_poll(),
+            Err(bits) => bits,
+        }
+    }
+
+    /// Whether [`poll`](Self::poll) answers `POLLHUP` or `POLLERR`, whatever there is to read.
+    pub fn has_hung_up(&self, event: EventKey) -> bool {
+        self.polled(event).is_err()
+    }
+
+    /// The ring that decides, or an answer without one.
+    fn polled(&self, event: EventKey) -> Result<BufferKey, u32> {
+        let own = self.events.get(event).ok_or(POLLERR)?;
         if own.state <= State::Revoked {
-            return POLLERR;
+            return Err(POLLERR);
         }
         if own.state <= State::Exit && own.children.is_empty() {
-            return POLLHUP;
+            return Err(POLLHUP);
         }
         if own.state == State::Error && own.has(AttrFlags::PINNED) {
-            return POLLERR;
+            return Err(POLLERR);
         }
-        match own.buffer {
-            None => POLLHUP,
-            Some(buffer) => self.buffers[buffer].ring.take_poll(),
-        }
+        own.buffer.ok_or(POLLHUP)
     }
 
     /// Wakes all who read a buffer (rule G18).

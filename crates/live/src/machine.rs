@@ -707,6 +707,12 @@ impl Machine {
         self.engine.poll(event)
     }
 
+    /// Whether `poll(2)` answers that there will be nothing to read: what it measures has ended (rule G21), or it has no
+    /// ring (rule G23).
+    pub fn has_hung_up(&self, event: EventKey) -> bool {
+        self.engine.has_hung_up(event)
+    }
+
     /// Whether what an event measures has ended, that of its copies too.
     pub fn is_over(&self, event: EventKey) -> bool {
         self.engine.state(event).is_none_or(|state| state <= State::Exit)

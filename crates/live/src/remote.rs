@@ -194,7 +194,7 @@ impl Undisturbed {
 
     /// On to the next trap, or to a signal that the instruction where it stands has raised, at whose delivery it is
     /// stopped then. `EINTR`: it was stopped again and again before it could.
-    fn to_trap(&mut self, how: Resume) -> Result<Option<i32>, Errno> {
+    fn until_trap(&mut self, how: Resume) -> Result<Option<i32>, Errno> {
         for _ in 0..MOST_STOPS {
             ptrace::resume(self.tid, how)?;
             match wait_for(self.tid)? {
@@ -262,7 +262,7 @@ impl Calls {
     pub fn call(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
         let tid = self.thread.tid;
         self.before.calling(self.site, call, arguments)?.give(tid)?;
-        if self.thread.to_trap(Resume::Step(0))?.is_some() {
+        if self.thread.until_trap(Resume::Step(0))?.is_some() {
             // There is no such instruction at the site.
             return Err(Errno::ENOEXEC);
         }
@@ -300,7 +300,7 @@ fn undisturbed(tid: Tid, how: Resume) -> Result<Option<i32>, Errno> {
         | 1 << (libc::SIGBUS - 1)
         | 1 << (libc::SIGFPE - 1)
         | 1 << (libc::SIGILL - 1);
-    Undisturbed::begin(tid, |mask| !FAULTS | mask & FAULTS & !(1 << (libc::SIGTRAP - 1)))?.to_trap(how)
+    Undisturbed::begin(tid, |mask| !FAULTS | mask & FAULTS & !(1 << (libc::SIGTRAP - 1)))?.until_trap(how)
 }
 
 /// Waits for the next stop of one tracee, which is taken or has to be ended by

@@ -96,6 +96,7 @@ impl Intercept {
         let mut registers = Registers::in_call(tid, width)?;
         // Its last call is over.
         self.closing.remove(&tid);
+        self.wait_is_over(tid);
         let answer = self.answer(supervisor, tid, &registers)?;
         let closed = self.table.take_closed();
         if !closed.is_empty() {
@@ -205,9 +206,17 @@ impl Intercept {
                 machine.stopped(task);
             }
         }
+        self.wait_is_over(tid);
         let answer = self.answered(machine, tid, told);
         self.carry_out(&mut lock(machine));
         answer
+    }
+
+    /// The last call of a thread is over.
+    pub(super) fn wait_is_over(&mut self, tid: Tid) {
+        if let Some(events) = self.waits.remove(&tid) {
+            self.table.after_wait(events);
+        }
     }
 
     /// The answer to one of the calls that [can wait](can_wait) for it; `None`: it is the kernel's.
@@ -216,7 +225,9 @@ impl Intercept {
         if WAITS.contains(&call) {
             let pid = self.threads.get(&tid).copied().unwrap_or(tid);
             if let Some(process) = self.processes.get(&pid) {
-                self.table.before_wait(&process.files);
+                let numbers = awaited(tid, told);
+                let events = self.table.before_wait(&process.files, numbers.as_deref());
+                self.waits.insert(tid, events);
             }
             return None;
         }
@@ -236,6 +247,12 @@ impl Intercept {
                     first_part(width, &Memory { tid, addr: second })
                         .and_then(|[into, room]| read(machine, tid, event, into, room)),
                 )
+            }
+            libc::SYS_write | libc::SYS_writev => Some(Err(Errno::EINVAL)),
+            libc::SYS_ioctl
+                if self.is_of_any_file(machine, tid, first as i32, event, second as u32, third) =>
+            {
+                None
             }
             libc::SYS_ioctl => Some(self.ioctl(machine, tid, event, width.ioctl(second as u32), third)),
             _ => None,
@@ -321,6 +338,7 @@ impl Intercept {
             self.table.forget(event);
             supervisor.machine().close(event);
         }
+        self.settle(&supervisor.machine(), event);
         fd
     }
 
@@ -487,25 +505,30 @@ impl Intercept {
     ) -> Result<Answer, Errno> {
         const F_SETSIG: i32 = 10;
         const F_SETOWN_EX: i32 = 15;
-        if ![libc::F_SETFD, libc::F_SETFL, F_SETSIG, libc::F_SETOWN, F_SETOWN_EX].contains(&command) {
+        /// Of 64-bit programs the C library has 0 for it.
+        const O_LARGEFILE: i32 = if cfg!(target_arch = "x86_64") { 0o100_000 } else { 0o400_000 };
+        const HEARD: [i32; 6] =
+            [libc::F_SETFD, libc::F_GETFL, libc::F_SETFL, F_SETSIG, libc::F_SETOWN, F_SETOWN_EX];
+        if !HEARD.contains(&command) {
             return Ok(Answer::Pass);
         }
         let answer = done(tid)?;
         self.stopped_again(supervisor, tid);
-        if answer.is_err() {
-            return Ok(Answer::Done(answer));
+        let Ok(flags) = answer else { return Ok(Answer::Done(answer)) };
+        if command == libc::F_GETFL {
+            // What the pipe has been opened with is not what an event is.
+            let of_pipe = (libc::O_ACCMODE | O_LARGEFILE | libc::O_NONBLOCK) as u64;
+            return Ok(Answer::Done(Ok(flags & !of_pipe | libc::O_RDWR as u64)));
         }
         if command == libc::F_SETFD {
             let on = argument as i32 & libc::FD_CLOEXEC != 0;
             self.process(tid).files.set_close_on_exec(fd, on);
         }
+        if command == libc::F_SETFL {
+            self.set_asynchronous(&mut supervisor.machine(), fd, event, argument as i32 & libc::O_ASYNC != 0);
+        }
         let Some(open) = self.table.get(event) else { return Ok(Answer::Done(answer)) };
         match command {
-            libc::F_SETFL => {
-                let on = argument as i32 & libc::O_ASYNC != 0;
-                open.set_asynchronous(fd, on);
-                supervisor.machine().set_async(event, on);
-            }
             F_SETSIG => open.signal = argument as i32,
             libc::F_SETOWN => open.owner = Owner::of_number(argument as i32),
             F_SETOWN_EX => {
@@ -555,6 +578,7 @@ impl Intercept {
                 if let (Some(open), true) = (self.table.get(event), writable) {
                     open.set_ring(Some(memory));
                 }
+                self.settle(&supervisor.machine(), event);
             }
             Err(_) => supervisor.machine().munmap(event),
         }
@@ -613,6 +637,44 @@ impl Intercept {
         Ok(Answer::Done(answer))
     }
 
+    /// An ioctl that all files have, which the kernel does to the pipe: what the engine has to know of it, too, is told.
+    fn is_of_any_file(
+        &mut self,
+        machine: &Mutex<Machine>,
+        tid: Tid,
+        fd: i32,
+        event: EventKey,
+        code: u32,
+        argument: u64,
+    ) -> bool {
+        const FIONBIO: u32 = 0x5421;
+        const FIONCLEX: u32 = 0x5450;
+        const FIOCLEX: u32 = 0x5451;
+        const FIOASYNC: u32 = 0x5452;
+        match code {
+            FIONBIO => {}
+            FIOCLEX | FIONCLEX => self.process(tid).files.set_close_on_exec(fd, code == FIOCLEX),
+            FIOASYNC => {
+                let mut on = [0; 4];
+                if (Memory { tid, addr: argument }).read(0, &mut on).is_ok() {
+                    self.set_asynchronous(&mut lock(machine), fd, event, on != [0; 4]);
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// `O_ASYNC` has been set by this number, or is about to be.
+    fn set_asynchronous(&mut self, machine: &mut Machine, fd: i32, event: EventKey, on: bool) {
+        let Some(open) = self.table.get(event) else { return };
+        open.set_asynchronous(fd, on);
+        machine.set_async(event, on);
+        if on {
+            self.settle(machine, event);
+        }
+    }
+
     fn ioctl(
         &mut self,
         machine: &Mutex<Machine>,
@@ -637,7 +699,8 @@ impl Intercept {
                 memory.read(0, &mut word)?;
                 Ioctl::Period(u64::from_ne_bytes(word))
             }
-            ioctl::SET_OUTPUT if argument as i32 == -1 => Ioctl::SetOutput(None),
+            // All 64 bits of it: from a 32-bit program -1 is a number that is not open.
+            ioctl::SET_OUTPUT if argument == u64::MAX => Ioctl::SetOutput(None),
             ioctl::SET_OUTPUT => {
                 let target = self.process(tid).files.get(argument as i32);
                 Ioctl::SetOutput(Some(target.ok_or(Errno::EBADF)?))
@@ -661,7 +724,12 @@ impl Intercept {
             ioctl::QUERY_BPF => return Err(Errno::EINVAL),
             _ => return Err(Errno::ENOTTY),
         };
-        lock(machine).ioctl(caller, event, call)
+        let mut machine = lock(machine);
+        let answer = machine.ioctl(caller, event, call);
+        if code == ioctl::SET_OUTPUT {
+            self.settle(&machine, event);
+        }
+        answer
     }
 }
 
@@ -746,6 +814,44 @@ fn copy_attr(memory: &Memory) -> Vec<u8> {
     let size = size.min(perfuse_sys::page_size() as u32).max(8);
     let mut whole = vec![0; size as usize];
     if memory.read(0, &mut whole).is_ok() { whole } else { attr }
+}
+
+/// The descriptors that a call waits for; `None`: those of an epoll, which has been told them before, or what cannot be
+/// known.
+fn awaited(tid: Tid, told: &Told) -> Option<Vec<i32>> {
+    const MOST: u64 = 1 << 16;
+    let [first, second, third, fourth, ..] = told.arguments;
+    let mut all = Vec::new();
+    match told.call {
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll if second <= MOST => all = polled(tid, first, second)?,
+        libc::SYS_ppoll if second <= MOST => all = polled(tid, first, second)?,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_select if first <= MOST => {
+            [second, third, fourth].into_iter().for_each(|set| selected(tid, set, first, &mut all));
+        }
+        libc::SYS_pselect6 if first <= MOST => {
+            [second, third, fourth].into_iter().for_each(|set| selected(tid, set, first, &mut all));
+        }
+        _ => return None,
+    }
+    Some(all)
+}
+
+/// Those of so many `struct pollfd`.
+fn polled(tid: Tid, addr: u64, count: u64) -> Option<Vec<i32>> {
+    let mut bytes = vec![0; 8 * count as usize];
+    remote::read_exact(tid, addr, &mut bytes).ok()?;
+    let number = |one: &[u8]| one.first_chunk().map_or(-1, |bytes| i32::from_ne_bytes(*bytes));
+    Some(bytes.chunks_exact(8).map(number).collect())
+}
+
+/// Those below `end` in an `fd_set`, which may be none.
+fn selected(tid: Tid, addr: u64, end: u64, all: &mut Vec<i32>) {
+    let mut bytes = vec![0u8; end.div_ceil(8) as usize];
+    if addr != 0 && remote::read_exact(tid, addr, &mut bytes).is_ok() {
+        all.extend((0..end as i32).filter(|&fd| bytes[fd as usize / 8] & 1 << (fd % 8) != 0));
+    }
 }
 
 /// A text that ends with a NUL and is shorter than a page.

@@ -14,8 +14,8 @@ use perfuse_abi::page::offset;
 use perfuse_engine::{EventKey, Memory as _};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 /// The descriptors of events that a process has.
 #[derive(Clone, Debug, Default)]
@@ -71,12 +71,16 @@ pub(super) struct Open {
     /// How many descriptors there are, in all processes.
     descriptors: usize,
     read: OwnedFd,
-    /// Gone once the event is over.
+    /// Gone while the event hangs up: it has no ring (rule G23), or is over (rule G21).
     write: Option<OwnedFd>,
     /// There is a byte in the pipe.
     full: bool,
     /// A wait was entered since the byte came.
     seen: bool,
+    /// A wait for it has been entered, and may be going on.
+    waited_for: bool,
+    /// So it was when the byte came.
+    heard: bool,
     /// Its ring, if the reader moves the tail of it.
     ring: Option<Arc<Shared>>,
     /// `O_ASYNC`: the number by which it was set.
@@ -135,6 +139,8 @@ impl Open {
             write: Some(write),
             full: false,
             seen: false,
+            waited_for: false,
+            heard: false,
             ring: None,
             asynchronous: None,
             signal: 0,
@@ -185,7 +191,7 @@ impl Open {
         // SAFETY: one byte of a live byte is written.
         let put = unsafe { libc::write(write.as_raw_fd(), [0u8].as_ptr().cast(), 1) };
         self.full = put == 1;
-        self.seen = false;
+        (self.seen, self.heard) = (false, self.waited_for);
     }
 
     fn drain(&mut self) {
@@ -195,7 +201,7 @@ impl Open {
         self.full = false;
     }
 
-    /// What it measured is over: it stays ready for good (`POLLHUP`). With `O_ASYNC` the pipe sends a signal then, which
+    /// It is ready (`POLLHUP`) until it is [taken up](Self::take_up). With `O_ASYNC` the pipe sends a signal then, which
     /// events do not: the answer, where it comes to a place where it can be taken back. `members`: processes of a
     /// group.
     pub(super) fn hang_up(&mut self, members: impl Fn(Tid) -> Vec<Tid>) -> Vec<Unwanted> {
@@ -215,15 +221,30 @@ impl Open {
         unwanted
     }
 
-    /// Somebody is about to wait. Linux takes the readiness away when it is asked for it (rule G20), while a
-    /// pipe stays readable. So the byte is taken out as soon as it was seen or has been heeded: all that is
-    /// in the ring has been read.
-    pub(super) fn before_wait(&mut self) {
+    /// It no longer hangs up: a pipe gets another writing end.
+    pub(super) fn take_up(&mut self) {
+        if self.write.is_none() {
+            self.write = another_end(&self.read).ok();
+        }
+    }
+
+    /// Whether it can hang up for a while.
+    pub(super) fn can_be_taken_up(&self) -> bool {
+        pipes_are_taken_up(&self.read)
+    }
+
+    /// Somebody is about to wait; `surely`: for this event. Linux takes the readiness away when it is asked for it (rule
+    /// G20), while a pipe stays readable. So the byte is taken out as soon as it was seen. One that came while somebody
+    /// waited has been seen by that wait if it was going on still, which nobody tells: it is taken out if it has been
+    /// heeded, so that all that is in the ring has been read.
+    fn before_wait(&mut self, surely: bool) {
+        self.waited_for = true;
         if !self.full {
             return;
         }
-        let old = std::mem::replace(&mut self.seen, true);
-        if self.ring.as_ref().map_or(old, |ring| is_empty(ring)) {
+        let seen = std::mem::replace(&mut self.seen, true);
+        let heeded = || self.ring.as_ref().map_or(seen, |ring| is_empty(ring));
+        if surely && seen || (self.heard || !surely) && heeded() {
             self.drain();
         }
     }
@@ -231,6 +252,21 @@ impl Open {
     pub(super) fn set_ring(&mut self, ring: Option<Arc<Shared>>) {
         self.ring = ring;
     }
+}
+
+/// Another writing end of a pipe.
+fn another_end(read: &OwnedFd) -> Result<OwnedFd, Errno> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let end = options.write(true).custom_flags(libc::O_NONBLOCK);
+    let path = format!("/proc/self/fd/{}", read.as_raw_fd());
+    end.open(path).map(OwnedFd::from).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
+}
+
+/// Whether a pipe that has hung up can be taken up again. Found out once.
+fn pipes_are_taken_up(read: &OwnedFd) -> bool {
+    static ARE: OnceLock<bool> = OnceLock::new();
+    *ARE.get_or_init(|| another_end(read).is_ok())
 }
 
 /// The reader has caught up with the writer.
@@ -333,11 +369,25 @@ impl Table {
         self.open.values().any(|open| !open.last.is_empty())
     }
 
-    /// Somebody with these descriptors is about to wait.
-    pub(super) fn before_wait(&mut self, files: &Files) {
-        for event in files.events() {
+    /// Somebody with these descriptors is about to wait for these numbers, or for any; the answer is for what.
+    pub(super) fn before_wait(&mut self, files: &Files, numbers: Option<&[i32]>) -> Vec<EventKey> {
+        let events: Vec<EventKey> = match numbers {
+            Some(numbers) => numbers.iter().filter_map(|&fd| files.get(fd)).collect(),
+            None => files.events().collect(),
+        };
+        for event in &events {
+            if let Some(open) = self.open.get_mut(event) {
+                open.before_wait(numbers.is_some());
+            }
+        }
+        events
+    }
+
+    /// A wait for these is over.
+    pub(super) fn after_wait(&mut self, events: Vec<EventKey>) {
+        for event in events {
             if let Some(open) = self.open.get_mut(&event) {
-                open.before_wait();
+                open.waited_for = false;
             }
         }
     }

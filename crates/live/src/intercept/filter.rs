@@ -79,15 +79,24 @@ pub(crate) const WAITS: &[libc::c_long] =
 
 /// Calls that are answered without anything being done to the thread that calls, so that it may
 /// [wait](super::listener) for the answer: of these, and [`WAITS`].
-const ANSWERED: &[libc::c_long] = &[libc::SYS_read, libc::SYS_readv, libc::SYS_ioctl, libc::SYS_prctl];
+const ANSWERED: &[libc::c_long] =
+    &[libc::SYS_read, libc::SYS_readv, libc::SYS_write, libc::SYS_writev, libc::SYS_ioctl, libc::SYS_prctl];
 
 pub(crate) fn can_wait(call: libc::c_long) -> bool {
     ANSWERED.contains(&call) || WAITS.contains(&call)
 }
 
 /// Calls whose first argument is a descriptor.
-const OF_DESCRIPTORS: &[libc::c_long] =
-    &[libc::SYS_read, libc::SYS_readv, libc::SYS_close, libc::SYS_dup, libc::SYS_fcntl];
+const OF_DESCRIPTORS: &[libc::c_long] = &[
+    libc::SYS_read,
+    libc::SYS_ioctl,
+    libc::SYS_write,
+    libc::SYS_close,
+    libc::SYS_fcntl,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_dup,
+];
 
 #[cfg(target_arch = "x86_64")]
 const REPLACING: &[libc::c_long] = &[libc::SYS_dup2, libc::SYS_dup3];
@@ -202,14 +211,6 @@ fn owners_part(width: Width, program: &mut Program, first: u32, last: u32, waiti
     }
     // Up to the highest number that is closed.
     about(libc::SYS_close_range, &[load(low(1)), branch(libc::BPF_JGE, first, 0, 1)]);
-    about(
-        libc::SYS_ioctl,
-        &[
-            load(low(1)),
-            statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0xff00),
-            branch(libc::BPF_JEQ, u32::from(b'$') << 8, 0, 1),
-        ],
-    );
     about(
         libc::SYS_prctl,
         &[
@@ -336,7 +337,6 @@ mod tests {
                 libc::SYS_mmap => number(4) || arguments[2] & 4 != 0,
                 libc::SYS_mprotect => arguments[2] & 4 != 0,
                 libc::SYS_close_range => arguments[1] as u32 >= FIRST,
-                libc::SYS_ioctl => arguments[1] as u32 & 0xff00 == 0x2400,
                 libc::SYS_prctl => matches!(arguments[0] as u32, 31 | 32),
                 _ => false,
             }

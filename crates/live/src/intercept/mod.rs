@@ -59,6 +59,8 @@ pub struct Intercept {
     processes: HashMap<Tid, Process>,
     /// The process of each thread.
     threads: HashMap<Tid, Tid>,
+    /// What threads waited for, by their last call that was heard of.
+    waits: HashMap<Tid, Vec<EventKey>>,
     /// What threads are about to close.
     closing: HashMap<Tid, Vec<files::Open>>,
     /// Signals that were sent to who runs into an event, and what they are to say.
@@ -202,6 +204,7 @@ impl Intercept {
             table: Table::default(),
             processes: HashMap::from([(tool, process)]),
             threads: HashMap::from([(tool, tool)]),
+            waits: HashMap::new(),
             closing: HashMap::new(),
             sent: Vec::new(),
             unwanted: Vec::new(),
@@ -326,21 +329,32 @@ impl Intercept {
         let ready: Vec<u32> = events.iter().map(|&event| machine.poll(event)).collect();
         let any = ready.iter().any(|bits| bits & IN != 0);
         for (&event, bits) in events.iter().zip(ready) {
-            let over = bits & OVER != 0 && machine.is_over(event);
+            if bits & OVER != 0 {
+                self.settle(machine, event);
+                continue;
+            }
             let Some(open) = self.table.get(event) else { continue };
-            if over {
-                let members = |group| {
-                    // SAFETY: a plain number.
-                    self.processes
-                        .keys()
-                        .copied()
-                        .filter(|&pid| unsafe { libc::getpgid(pid) } == group)
-                        .collect()
-                };
-                self.unwanted.extend(open.hang_up(members));
-            } else if any && !open.is_asynchronous() {
+            if any && !open.is_asynchronous() {
                 open.wake();
             }
+        }
+    }
+
+    /// The pipe of an event hangs up if the event does, as far as that is possible: its signals take a writing end as
+    /// long as any may come.
+    fn settle(&mut self, machine: &Machine, event: EventKey) {
+        let (hangs_up, over) = (machine.has_hung_up(event), machine.is_over(event));
+        let Some(open) = self.table.get(event) else { return };
+        if !hangs_up {
+            open.take_up();
+        } else if over || !open.is_asynchronous() && open.can_be_taken_up() {
+            let members = |group| {
+                // SAFETY: a plain number.
+                self.processes.keys().copied().filter(|&pid| unsafe { libc::getpgid(pid) } == group).collect()
+            };
+            self.unwanted.extend(open.hang_up(members));
+        } else {
+            open.take_up();
         }
     }
 
@@ -522,6 +536,7 @@ impl Front for Intercept {
             self.wish.tool_has_ended();
         }
         self.closing.remove(&tid);
+        self.wait_is_over(tid);
         let Some(pid) = self.threads.remove(&tid) else { return };
         let Some(process) = self.processes.get_mut(&pid) else { return };
         process.threads = process.threads.saturating_sub(1);

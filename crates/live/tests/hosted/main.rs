@@ -167,6 +167,8 @@ scenarios! {
     descriptors_are_duplicated_and_inherited
     a_program_that_is_executed_keeps_what_it_should
     rings_are_mapped_and_unmapped
+    readiness
+    calls_of_files
     rings_are_not_cut
     a_ring_outlives_its_descriptor
     mapped_code_is_told

@@ -314,6 +314,111 @@ pub(crate) fn rings_are_mapped_and_unmapped() {
     println!("control page only: {:?}", map(&opened(&attr(Software::DUMMY)), 1).err());
 }
 
+/// What `poll(2)` answers at once.
+fn polled(fd: &OwnedFd) -> libc::c_short {
+    let mut one = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the pointer is to one that lives.
+    unsafe { libc::poll(&raw mut one, 1, 0) };
+    one.revents
+}
+
+/// Rules G21, G23, G24.
+pub(crate) fn readiness() {
+    println!("without a ring: {:x}", polled(&opened(&attr(Software::DUMMY))));
+    let event = opened(&sampling(200_000));
+    println!("sampling without a ring: {:x}", polled(&event));
+    let ring = map(&event, 9).expect("a ring");
+    println!("with one: {:x}", polled(&event));
+    let sampled = || {
+        // Where it is lost for a moment, there is more time.
+        let head = || ring.load_u64(1024, std::sync::atomic::Ordering::Acquire);
+        let before = head();
+        on(&event);
+        while head() == before {
+            work::burn(Duration::from_millis(1));
+        }
+        off(&event);
+    };
+    sampled();
+    println!("with samples: {:x}, {:x}, {:x}", polled(&event), polled(&event), polled(&event));
+    sampled();
+    let mut set: libc::fd_set = {
+        // SAFETY: an all-zero set is a valid value.
+        unsafe { std::mem::zeroed() }
+    };
+    let selected = |set: &mut libc::fd_set| {
+        let (fd, none) = (event.as_raw_fd(), std::ptr::null_mut());
+        let mut at_once = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        // SAFETY: the number is below that of sets' ends, and the pointers are to values that live.
+        unsafe {
+            libc::FD_SET(fd, set);
+            libc::select(fd + 1, set, none, none, &raw mut at_once)
+        }
+    };
+    println!("by select: {}, {}, then {:x}", selected(&mut set), selected(&mut set), polled(&event));
+    sampled();
+    let tail = ring.load_u64(1024, std::sync::atomic::Ordering::Acquire);
+    ring.store_u64(1032, tail, std::sync::atomic::Ordering::Release);
+    println!("read before it was asked: {:x}, {:x}", polled(&event), polled(&event));
+    let other = opened(&attr(Software::DUMMY));
+    println!("one that writes there: {:x}", {
+        ioctl::set_output(other.as_fd(), Some(event.as_fd())).expect("of the same task");
+        polled(&other)
+    });
+    println!("and no longer: {:x}", {
+        ioctl::set_output(other.as_fd(), None).expect("it has no ring");
+        polled(&other)
+    });
+    drop(ring);
+    println!("unmapped: {:x}", polled(&event));
+    let _ring = map(&event, 9).expect("a ring");
+    println!("mapped again: {:x}", polled(&event));
+    let mut puppet = Puppet::fork(&[], |_| {});
+    let pid = puppet.pid() as i32;
+    let theirs = perf_event_open(&mut attr(Software::DUMMY), pid, -1, None, OpenFlags::empty());
+    let theirs = theirs.expect("an event on a child");
+    let ring = map(&theirs, 3).expect("a ring");
+    println!("of one that lives: {:x}", polled(&theirs));
+    puppet.reap();
+    println!("of one that has ended: {:x}", polled(&theirs));
+    drop(ring);
+}
+
+pub(crate) fn calls_of_files() {
+    let event = opened(&attr(Software::DUMMY));
+    let fd = event.as_raw_fd();
+    let error = |answer: i64| (answer, (answer < 0).then(|| std::io::Error::last_os_error().to_string()));
+    let mut number = 0u64;
+    let word = (&raw mut number).cast::<libc::c_void>();
+    let output = perfuse_abi::ioctl::SET_OUTPUT as libc::c_ulong;
+    // SAFETY: numbers, and the address of a word that lives, of which no call takes more.
+    unsafe {
+        println!("write: {:?}", error(libc::write(fd, word, 8) as i64));
+        println!("nothing: {:?}", error(libc::write(fd, word, 0) as i64));
+        let part = libc::iovec { iov_base: word, iov_len: 8 };
+        println!("writev: {:?}", error(libc::writev(fd, &raw const part, 1) as i64));
+        println!("pread: {:?}", error(libc::pread(fd, word, 8, 0) as i64));
+        println!("lseek: {:?}", error(libc::lseek(fd, 0, libc::SEEK_CUR)));
+        println!("FIONREAD: {:?}", error(libc::ioctl(fd, libc::FIONREAD, word).into()));
+        println!("TCGETS: {:?}", error(libc::ioctl(fd, libc::TCGETS, word).into()));
+        println!("FIONBIO: {:?}", error(libc::ioctl(fd, libc::FIONBIO, word).into()));
+        println!("flags: {:x}", libc::fcntl(fd, libc::F_GETFL));
+        println!(
+            "FIONCLEX: {:?}, {}",
+            error(libc::ioctl(fd, libc::FIONCLEX).into()),
+            libc::fcntl(fd, libc::F_GETFD)
+        );
+        println!(
+            "FIOCLEX: {:?}, {}",
+            error(libc::ioctl(fd, libc::FIOCLEX).into()),
+            libc::fcntl(fd, libc::F_GETFD)
+        );
+        for target in [-1i64, 0xffff_ffff, 0x1_ffff_ffff, -2, 999, 1] {
+            println!("output to {target:x}: {:?}", error(libc::ioctl(fd, output as _, target).into()));
+        }
+    }
+}
+
 pub(crate) fn rings_are_not_cut() {
     let event = opened(&attr(Software::DUMMY));
     let (shared, prot) = (libc::MAP_SHARED, libc::PROT_READ | libc::PROT_WRITE);
