@@ -53,6 +53,11 @@ impl Shared {
     }
 }
 
+/// Whether there is such memory: the errno of `memfd_create(2)` or of what follows, where a sandbox refuses it.
+pub fn can_be_had() -> Result<(), Errno> {
+    Shared::new(perfuse_sys::page_size()).map(drop)
+}
+
 impl Memory for Shared {
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: exactly what was mapped, page-aligned, zeroed by the kernel, and alive as long as `self`.

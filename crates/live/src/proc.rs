@@ -453,6 +453,11 @@ pub(crate) fn ends_calls(tid: Tid, signal: i32) -> bool {
     dispositions(tid).is_none_or(|does| does.catches(signal) || stops && !does.ignores(signal))
 }
 
+/// Whether there is `/proc`, of this process's pid namespace.
+pub fn is_there() -> bool {
+    with_text("/proc/self/status", |_| Some(())).is_some()
+}
+
 /// What a process does with signals.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dispositions {

@@ -6,6 +6,7 @@ use super::filter::{RINGS, WAITS, can_wait};
 use super::hands::{self, Hands, Place};
 use super::{Intercept, Note, Process, Untraceable, listener};
 use crate::machine::{Machine, Rights};
+use crate::memory;
 use crate::proc::{self, Namespace};
 use crate::ptrace::Tid;
 use crate::regs::{Registers, Width};
@@ -135,7 +136,17 @@ impl Intercept {
                 let answer = self.answered(supervisor.shared(), tid, &told);
                 return Ok(answer.map_or(Answer::Pass, Answer::With));
             }
-            libc::SYS_mprotect => return self.map_code(supervisor, tid),
+            libc::SYS_mprotect => {
+                if let Err(errno) = self.reprotect(tid, first, second, registers.argument(2)) {
+                    return Ok(Answer::With(Err(errno)));
+                }
+                let code = registers.argument(2) & libc::PROT_EXEC as u64 != 0;
+                return if code { self.map_code(supervisor, tid) } else { Ok(Answer::Pass) };
+            }
+            libc::SYS_madvise | libc::SYS_msync | libc::SYS_remap_file_pages => {
+                let refused = self.is_refused_by_rings(tid, call, first, second, registers.argument(2));
+                return Ok(refused.map_or(Answer::Pass, |errno| Answer::With(Err(errno))));
+            }
             libc::SYS_munmap => return Ok(self.unmap(supervisor, tid, first, second)),
             libc::SYS_mremap => return self.remap(supervisor, tid, registers),
             libc::SYS_mmap if registers.argument(3) & libc::MAP_FIXED as u64 != 0 => {
@@ -556,6 +567,10 @@ impl Intercept {
         if len == 0 || offset % page != 0 {
             return Err(Errno::EINVAL);
         }
+        // Rule F4.
+        if prot & libc::PROT_EXEC as u64 != 0 {
+            return Err(Errno::EPERM);
+        }
         let pages = len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)? / page;
         let writable = prot & libc::PROT_WRITE as u64 != 0;
         let request = MapRequest {
@@ -565,14 +580,19 @@ impl Intercept {
             writable,
         };
         let caller = caller(supervisor.shared(), tid)?;
-        let memory = supervisor.machine().mmap(caller, event, request)?;
+        let memory = supervisor.machine().mmap(caller, event, request);
+        if let (Err(_), Err(errno), false) = (&memory, memory::can_be_had(), self.told_of_rings) {
+            self.told_of_rings = true;
+            (self.tell.0)(&Note::NoRings(errno));
+        }
+        let memory = memory?;
         let process = self.process(tid);
         let place = Place::asked(registers.width(), addr, flags, process.free_place(pages * page));
         let fd = memory.as_fd().as_raw_fd();
         let mapped = process.hands(tid, registers).map(fd, len, prot, flags, place);
         match mapped {
             Ok(addr) => {
-                process.rings.insert(addr, Mapped { event, len: pages * page });
+                process.rings.insert(addr, Mapped { event, len: pages * page, prot });
                 // A ring whose end is not heard of is better than none.
                 let _ = process.watch(tid, registers, addr);
                 if let (Some(open), true) = (self.table.get(event), writable) {
@@ -587,7 +607,7 @@ impl Intercept {
 
     /// Memory is about to be unmapped, or something else mapped over it. Rings go as a whole, or not.
     fn unmap(&mut self, supervisor: &Supervisor, tid: Tid, addr: u64, len: u64) -> Answer {
-        let end = addr.saturating_add(len);
+        let end = end_of(addr, len);
         let rings = &mut self.process(tid).rings;
         let touched: Vec<u64> = rings
             .range(..end)
@@ -604,6 +624,60 @@ impl Intercept {
         Answer::Pass
     }
 
+    /// The rings that some memory has a part of: where they begin, and whether it is all of them.
+    fn touched(&mut self, tid: Tid, addr: u64, len: u64) -> impl Iterator<Item = (u64, bool)> + '_ {
+        let end = end_of(addr, len);
+        let rings = self.process(tid).rings.range(..end);
+        let touched = rings.filter(move |(from, mapped)| **from + mapped.len > addr);
+        touched.map(move |(&from, mapped)| (from, from >= addr && from + mapped.len <= end))
+    }
+
+    /// `mprotect`: a ring cannot become code, and parts of it are not protected otherwise than the rest (rule F11).
+    fn reprotect(&mut self, tid: Tid, addr: u64, len: u64, prot: u64) -> Result<(), Errno> {
+        let touched: Vec<(u64, bool)> = self.touched(tid, addr, len).collect();
+        if !touched.is_empty() && prot & libc::PROT_EXEC as u64 != 0 {
+            return Err(Errno::EACCES);
+        }
+        let rings = &mut self.process(tid).rings;
+        for (from, whole) in touched {
+            let Some(mapped) = rings.get_mut(&from) else { continue };
+            if !whole && mapped.prot != prot {
+                return Err(Errno::EINVAL);
+            }
+            mapped.prot = prot;
+        }
+        Ok(())
+    }
+
+    /// What cannot be done with rings, as Linux has them in memory that is no file's, and our memory files would allow.
+    fn is_refused_by_rings(
+        &mut self,
+        tid: Tid,
+        call: libc::c_long,
+        addr: u64,
+        len: u64,
+        third: u64,
+    ) -> Option<Errno> {
+        const POPULATE: [i32; 2] = [22, 23];
+        self.touched(tid, addr, len).next()?;
+        let third = third as i32;
+        match call {
+            libc::SYS_madvise if third == libc::MADV_REMOVE => Some(Errno::ENODEV),
+            libc::SYS_madvise => {
+                let refused = [
+                    libc::MADV_DONTNEED,
+                    libc::MADV_DOFORK,
+                    libc::MADV_DODUMP,
+                    libc::MADV_COLD,
+                    libc::MADV_PAGEOUT,
+                ];
+                (refused.contains(&third) || POPULATE.contains(&third)).then_some(Errno::EINVAL)
+            }
+            libc::SYS_msync => (third & libc::MS_SYNC != 0).then_some(Errno::EINVAL),
+            _ => Some(Errno::EINVAL),
+        }
+    }
+
     /// `mremap`: a ring may move, but neither grow nor shrink.
     fn remap(
         &mut self,
@@ -611,7 +685,12 @@ impl Intercept {
         tid: Tid,
         registers: &Registers,
     ) -> Result<Answer, Errno> {
+        const DONT_UNMAP: u64 = 4;
         let [addr, old, new, flags] = [0, 1, 2, 3].map(|index| registers.argument(index));
+        let [old, new] = [old, new].map(|len| end_of(0, len));
+        if (old == 0 || flags & DONT_UNMAP != 0) && self.touched(tid, addr, old.max(1)).next().is_some() {
+            return Ok(Answer::With(Err(if old == 0 { Errno::EFAULT } else { Errno::EINVAL })));
+        }
         if flags & libc::MREMAP_FIXED as u64 == 0 && new <= old {
             return Ok(self.unmap(supervisor, tid, addr.saturating_add(new), old - new));
         }
@@ -759,6 +838,12 @@ impl Process {
         }
         from
     }
+}
+
+/// The end of memory of so many bytes, which is whole pages.
+fn end_of(addr: u64, len: u64) -> u64 {
+    let page = perfuse_sys::page_size() as u64;
+    addr.saturating_add(len.checked_next_multiple_of(page).unwrap_or(u64::MAX))
 }
 
 fn caller(machine: &Mutex<Machine>, tid: Tid) -> Result<TaskId, Errno> {

@@ -63,6 +63,7 @@ impl Files {
 pub(super) struct Mapped {
     pub(super) event: EventKey,
     pub(super) len: u64,
+    pub(super) prot: u64,
 }
 
 /// An open event, as all its descriptors share it.

@@ -98,6 +98,16 @@ const OF_DESCRIPTORS: &[libc::c_long] = &[
     libc::SYS_dup,
 ];
 
+/// Calls about memory that is there, whose first argument is its address.
+const OF_MEMORY: &[libc::c_long] = &[
+    libc::SYS_munmap,
+    libc::SYS_madvise,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_msync,
+    libc::SYS_remap_file_pages,
+];
+
 #[cfg(target_arch = "x86_64")]
 const REPLACING: &[libc::c_long] = &[libc::SYS_dup2, libc::SYS_dup3];
 #[cfg(target_arch = "aarch64")]
@@ -239,7 +249,7 @@ fn memory_part(width: Width, program: &mut Program, high_half: u32) {
         Width::Narrow => statement(libc::BPF_LD | libc::BPF_W | libc::BPF_IMM, high_half),
     };
     let near = |yes, no| [upper, branch(libc::BPF_JEQ, high_half, yes, no)];
-    for call in [libc::SYS_munmap, libc::SYS_mremap] {
+    for &call in OF_MEMORY {
         about(program, width, call, false, &near(0, 1));
     }
     // What is mapped exactly there replaces what was there.
@@ -348,7 +358,7 @@ mod tests {
         let Some((call, arguments)) = data.meant() else { return false };
         let near = rings.contains(&arguments[0]);
         match call {
-            libc::SYS_munmap | libc::SYS_mremap => near,
+            call if OF_MEMORY.contains(&call) => near,
             libc::SYS_mmap => near && arguments[3] & libc::MAP_FIXED as u64 != 0,
             _ => false,
         }

@@ -205,8 +205,8 @@ impl<'a> Hands<'a> {
         flags: u64,
         place: Place,
     ) -> Result<u64, Errno> {
-        let writes = prot & libc::PROT_WRITE as u64 != 0;
-        let low = self.open(fd, libc::O_CLOEXEC | if writes { libc::O_RDWR } else { libc::O_RDONLY })?;
+        // What is mapped to be read can be made writable later.
+        let low = self.open(fd, libc::O_CLOEXEC | libc::O_RDWR)?;
         let flags = flags & !(libc::MAP_FIXED | NOT_OVER_OTHERS) as u64;
         let mut map =
             |addr, more: i32| self.call(libc::SYS_mmap, [addr, len, prot, flags | more as u64, low, 0]);

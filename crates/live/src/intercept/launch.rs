@@ -32,6 +32,8 @@ pub enum Error {
         /// Yama's `ptrace_scope`, where there is Yama.
         scope: Option<i64>,
     },
+    /// There is no `/proc`, from which all is read that is told of processes.
+    NoProc,
     /// No seccomp filter could be put on it.
     Filter(Errno),
     /// The supervisor could not go on.
@@ -61,6 +63,10 @@ impl fmt::Display for Error {
                 f,
                 "the tool cannot be traced ({errno}): the sandbox refuses ptrace(2). Docker's default profile \
                  allows it on Linux 4.8 and later"
+            ),
+            Error::NoProc => f.write_str(
+                "the tool cannot be followed: /proc is not mounted, where clocks, names and memory maps of processes are \
+                 read. Mount it (mount -t proc proc /proc), or let the container have it",
             ),
             Error::Filter(errno) => write!(
                 f,
@@ -135,6 +141,9 @@ fn prepare(
     let machine = Arc::new(Mutex::new(machine));
     let mut supervisor =
         Supervisor::new(machine, ptrace::EXITKILL | ptrace::TRACESECCOMP).map_err(Error::Supervise)?;
+    if !proc::is_there() {
+        return Err(Error::NoProc);
+    }
     let held = process::spawn(program, arguments).map_err(Error::Start)?;
     let pid = held.pid();
     let refused =

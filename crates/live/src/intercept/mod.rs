@@ -79,6 +79,7 @@ pub struct Intercept {
     told_of_switches: bool,
     told_of_shortness: bool,
     told_of_unreachable: bool,
+    told_of_rings: bool,
     /// Processes that were not the tool's to measure, of which it has been told.
     untraceable: BTreeSet<Tid>,
 }
@@ -217,6 +218,7 @@ impl Intercept {
             told_of_switches: false,
             told_of_shortness: false,
             told_of_unreachable: false,
+            told_of_rings: false,
             untraceable: BTreeSet::new(),
         })
     }

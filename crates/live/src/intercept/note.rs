@@ -22,6 +22,8 @@ pub enum Note {
         /// The process that opened an event.
         pid: Tid,
     },
+    /// No memory can be had that both the tool and perfuse map: rings are refused with this errno.
+    NoRings(Errno),
     /// There is no descriptor left to look at `/proc` with; reading counts is answered `EMFILE`.
     Short,
 }
@@ -75,6 +77,11 @@ impl fmt::Display for Note {
                 f,
                 "process {pid} of the tool can be given no events: it is in a network namespace of its own, and the \
                  sandbox refuses pidfd_getfd(2), which would lead there. Start perfuse inside of that namespace"
+            ),
+            Note::NoRings(errno) => write!(
+                f,
+                "the tool's rings cannot be made: memfd_create(2) answers {errno}. Counts can be had, samples cannot; a \
+                 seccomp profile that allows it would help, as Docker's does"
             ),
             Note::Short => f.write_str(
                 "there are no file descriptors left to count with: counts cannot be read, and samples are missing. \

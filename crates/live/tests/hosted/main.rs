@@ -169,6 +169,7 @@ scenarios! {
     rings_are_mapped_and_unmapped
     readiness
     calls_of_files
+    rings_are_not_other_memory
     rings_are_not_cut
     a_ring_outlives_its_descriptor
     mapped_code_is_told

@@ -419,6 +419,48 @@ pub(crate) fn calls_of_files() {
     }
 }
 
+/// Rules F2, F4 and F11.
+pub(crate) fn rings_are_not_other_memory() {
+    let event = opened(&attr(Software::DUMMY));
+    let (read, write, code) = (libc::PROT_READ, libc::PROT_WRITE, libc::PROT_EXEC);
+    let size = 3 * PAGE;
+    let error = |failed: bool| failed.then(|| std::io::Error::last_os_error().to_string());
+    let map = |len, prot, flags| {
+        // SAFETY: the kernel chooses the address.
+        unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, event.as_raw_fd(), 0) }
+    };
+    for (prot, flags) in [(read | code, libc::MAP_SHARED), (7, libc::MAP_SHARED), (7, libc::MAP_PRIVATE)] {
+        println!("as code {prot} {flags}: {:?}", error(map(size, prot, flags) == libc::MAP_FAILED));
+    }
+    let ring = map(size, read, libc::MAP_SHARED);
+    // SAFETY: of the ring alone, and what is behind it is never taken.
+    unsafe {
+        let protect = |at: usize, len, prot| error(libc::mprotect(ring.add(at), len, prot) != 0);
+        println!("to write: {:?}", protect(0, size, read | write));
+        println!("as code: {:?}", protect(0, size, read | code));
+        println!("a part: {:?}, {:?}", protect(PAGE, PAGE, read), protect(0, 5, read));
+        println!("a part as it is: {:?}", protect(PAGE, PAGE, read | write));
+        println!("nothing: {:?}, {:?}", protect(0, size, libc::PROT_NONE), protect(0, size, read | write));
+        ring.cast::<u8>().add(1032).write_volatile(7);
+        for advice in [libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_REMOVE, libc::MADV_WILLNEED] {
+            let (all, part) =
+                (libc::madvise(ring, size, advice), libc::madvise(ring.add(PAGE), PAGE, advice));
+            println!("advice {advice}: {:?}, {:?}", error(all != 0), error(part != 0));
+        }
+        println!("its bytes: {}", ring.cast::<u8>().add(1032).read_volatile());
+        println!("synchronized: {:?}", error(libc::msync(ring, size, libc::MS_SYNC) != 0));
+        let twice = libc::mremap(ring, 0, size, libc::MREMAP_MAYMOVE);
+        println!("a second time: {:?}", error(twice == libc::MAP_FAILED));
+        println!("unmapped by bytes: {:?}", error(libc::munmap(ring, size - 5) != 0));
+    }
+    for _ in 0..20 {
+        let ring = map(size - 5, read | write, libc::MAP_SHARED);
+        // SAFETY: it has just been mapped, and nobody else has it.
+        let failed = ring == libc::MAP_FAILED || unsafe { libc::munmap(ring, size - 5) } != 0;
+        println!("and again: {:?}", error(failed));
+    }
+}
+
 pub(crate) fn rings_are_not_cut() {
     let event = opened(&attr(Software::DUMMY));
     let (shared, prot) = (libc::MAP_SHARED, libc::PROT_READ | libc::PROT_WRITE);

@@ -3,16 +3,27 @@
 use crate::diagnosis::{Cause, Diagnosis};
 use crate::error::Call;
 use perfuse_abi::{Attr, AttrFlags, EventType, Hardware, OpenFlags, Software};
-use perfuse_live::step;
+use perfuse_live::{memory, proc, step};
 use perfuse_sys::Errno;
 
 /// The reason for an errno of the embedded kernel; `None` where it means what it means on Linux.
 pub(super) fn explain(call: &Call, errno: Errno) -> Option<Diagnosis> {
+    let here = |cause, text: &str| Some(Diagnosis::new(cause, text).remedies(remedies(cause)));
+    if matches!(call, Call::Mmap { .. }) && memory::can_be_had() == Err(errno) {
+        let text = "the memory of rings is made by memfd_create(2), which this sandbox refuses";
+        let remedy = "a seccomp profile that allows memfd_create, as Docker's does; counting needs none";
+        return Some(Diagnosis::new(Cause::NotEmbedded, text).remedies(vec![remedy.to_owned()]));
+    }
     let Call::Open { attr, pid, cpu, flags, .. } = call else {
         return None;
     };
     let software = attr.type_ == EventType::SOFTWARE;
-    let here = |cause, text: &str| Some(Diagnosis::new(cause, text).remedies(remedies(cause)));
+    if errno == Errno::ESRCH && !proc::is_there() {
+        let text = "/proc is not mounted, where clocks, names and memory maps of processes are read in place of Linux' \
+                    perf_events";
+        let remedy = "mount -t proc proc /proc, or let the container have it";
+        return Some(Diagnosis::new(Cause::NotEmbedded, text).remedies(vec![remedy.to_owned()]));
+    }
     match errno {
         Errno::EACCES if flags.contains(OpenFlags::PID_CGROUP) => here(
             Cause::NotEmbedded,
