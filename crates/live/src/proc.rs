@@ -177,15 +177,12 @@ impl Files {
                 try_clock_ns(clock_of(tid)).unwrap_or(ticks * 10_000_000)
             }
         };
-        if wanted.switches {
-            reading.switches = self.switches().unwrap_or_default();
-        }
-        if wanted.migrations {
-            let migrations = self.with_text(SCHED, |text| {
-                let line = text.lines().find_map(|line| line.strip_prefix("se.nr_migrations"))?;
-                line.trim_start_matches([' ', ':']).trim().parse().ok()
-            });
-            reading.migrations = migrations.unwrap_or_default();
+        if wanted.switches || wanted.migrations {
+            // `sched` tells both, for less than `status` alone; it is there with CONFIG_SCHED_DEBUG.
+            let both = self.with_text(SCHED, sched);
+            let (migrations, switches) =
+                both.unwrap_or_else(|| (0, self.switches().filter(|_| wanted.switches).unwrap_or_default()));
+            (reading.migrations, reading.switches) = (migrations, switches);
         }
         Some(reading)
     }
@@ -540,6 +537,17 @@ pub struct Map {
     pub name: Vec<u8>,
 }
 
+/// Migrations and switches in a text of `sched`.
+fn sched(text: &str) -> Option<(u64, u64)> {
+    let mut lines = text.lines();
+    // They stand in this order since Linux 2.6.31.
+    let mut number = |name| {
+        let number = lines.find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+        number?.trim().parse().ok()
+    };
+    Some((number("se.nr_migrations")?, number("nr_switches")?))
+}
+
 /// The memory map of a process; nothing once it is gone.
 pub fn maps(pid: Tid) -> Vec<Map> {
     let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -585,6 +593,38 @@ mod tests {
         assert_eq!((map.from, map.to, map.prot, map.shared), (0x7f1c_0000_0000, 0x7f1c_0002_1000, 5, false));
         assert_eq!((map.pgoff, map.file), (0x12000, (0xfd, 1, 1_835_045)));
         assert_eq!(map.name, b"/lib/a b.so");
+    }
+
+    #[test]
+    fn what_sched_tells() {
+        let text = "cat (9010, #threads: 1)\n-----\nse.exec_start   :   2653383.950878\n\
+            se.sum_exec_runtime   :     12.948280\nse.nr_migrations      :      3\n\
+            nr_switches           :      20\nnr_voluntary_switches :      7\n";
+        assert_eq!(sched(text), Some((3, 20)));
+        let older = "cat (1, #threads: 1)\nse.sum_exec_runtime : 12.948280\nnr_switches : 20\n";
+        assert_eq!(sched(older), None);
+    }
+
+    #[test]
+    fn the_files_of_a_thread_agree() {
+        // A thread that waits changes nothing of what is read of it.
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let waiting = std::thread::spawn(move || {
+            tell.send(own_tid()).expect("the test listens");
+            wait.recv().expect("the test tells the end");
+        });
+        let tid = told.recv().expect("the thread starts");
+        let mut files = Files::new(std::process::id() as Tid, tid);
+        let all = Wanted { faults: true, switches: true, migrations: true };
+        let agree = || {
+            let (Some(all), Some(switches)) = (files.read(tid, all), files.switches()) else { return false };
+            all.switches == switches
+        };
+        // It may still be on its way to sleep.
+        assert!(std::iter::repeat_with(agree).take(10_000).any(|agrees| agrees));
+        end.send(()).expect("the thread waits");
+        waiting.join().expect("it ends well");
     }
 
     #[test]
