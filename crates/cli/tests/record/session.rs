@@ -293,7 +293,7 @@ pub(super) fn a_line_is_shown_on_a_terminal() -> Outcome {
         "{} record -e cpu-clock -o {} sh -c '{}'",
         program().display(),
         file.display(),
-        [BUSY; 6].join(";")
+        [BUSY; 20].join(";")
     );
     let mut script = Command::new(need::program("script")?);
     let status = script.args(["-qec", &line]).arg(&log).stdin(Stdio::null()).stdout(Stdio::null()).status();
