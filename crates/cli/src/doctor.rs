@@ -40,6 +40,8 @@ pub(crate) fn run(args: Args) -> Result {
     if let Some(plan) = &args.plan {
         return plan::run(plan, args.json);
     }
+    // Where nobody has mounted it, this may find it all the same; the facts tell what came of it.
+    let _ = perfuse::tracefs::root();
     let facts = Facts::gather();
     let report = Report {
         checks: checks::run(&facts),

@@ -163,7 +163,12 @@ impl Catalogue for Machine {
 pub struct Tracefs {
     /// Its root, if it is known.
     root: Option<PathBuf>,
+    /// Finds it.
+    finder: Option<TracefsFinder>,
 }
+
+/// Finds the root of the tracing file system, or tells why it cannot be had.
+pub type TracefsFinder = fn() -> Result<PathBuf, Refusal>;
 
 /// Where it is mounted.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -176,11 +181,19 @@ impl Tracefs {
 
     /// One rooted elsewhere.
     pub fn at(root: impl Into<PathBuf>) -> Self {
-        Tracefs { root: Some(root.into()) }
+        Tracefs { root: Some(root.into()), finder: None }
+    }
+
+    /// The one that `finder` finds, who is asked anew each time: mounting is not the business of this crate.
+    pub fn found_by(finder: TracefsFinder) -> Self {
+        Tracefs { root: None, finder: Some(finder) }
     }
 
     /// The folder `events`.
     fn events(&self) -> Result<PathBuf, Refusal> {
+        if let Some(finder) = self.finder {
+            return finder().map(|root| root.join("events"));
+        }
         let places = self.root.iter().map(PathBuf::as_path).chain(PLACES.iter().map(Path::new));
         let mut answer = None;
         for place in places.take(if self.root.is_some() { 1 } else { PLACES.len() }) {
@@ -195,11 +208,7 @@ impl Tracefs {
         }
         Err(match answer {
             Some((place, error)) => closed(&place, &error),
-            None => Refusal::Unreadable(
-                "the tracing file system is not mounted here; \
-                 as root: mount -t tracefs tracefs /sys/kernel/tracing"
-                    .into(),
-            ),
+            None => Refusal::Unreadable("the tracing file system is not mounted here".into()),
         })
     }
 }

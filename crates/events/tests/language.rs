@@ -208,7 +208,10 @@ fn a_machine_that_cannot_be_asked_says_why() {
     let list: EventList = "sched:sched_switch".parse().unwrap();
     assert!(list.resolve(&NoCatalogue).unwrap_err().to_string().contains("no machine was given"));
     let error = list.resolve(&Tracefs::at("/nowhere")).unwrap_err();
-    assert!(error.to_string().contains("mount -t tracefs"), "{error}");
+    assert!(error.to_string().contains("the tracing file system is not mounted here"), "{error}");
+    let refused = || Err(perfuse_events::Refusal::Unreadable("it was looked for in vain".into()));
+    let error = list.resolve(&Tracefs::found_by(refused)).unwrap_err();
+    assert!(error.to_string().contains("in vain"), "{error}");
     let list: EventList = "..:x".parse().unwrap();
     assert!(list.resolve(&Tracefs::at("/")).is_err());
 }

@@ -81,6 +81,8 @@ pub struct Facts {
     pub pmus: Option<Vec<Pmu>>,
     /// Where the tracing file system is.
     pub tracefs: Option<Tracefs>,
+    /// What refused this process a mount of its own, where it is not mounted and was needed.
+    pub tracefs_refused: Option<Errno>,
     /// The cpus that are on.
     pub online_cpus: Option<Vec<u32>>,
     /// One more than the highest cpu number there can be.
@@ -187,6 +189,7 @@ impl Facts {
             pinned_bytes: parse::status_number(&status, "VmPin").map(|kib| kib * 1024),
             pmus: pmus(),
             tracefs: tracefs(mounts.as_deref().unwrap_or_default()),
+            tracefs_refused: crate::tracefs::own().and_then(Result::err),
             online_cpus: read("/sys/devices/system/cpu/online").and_then(|text| parse_cpu_list(&text)),
             possible_cpus: machine.possible_cpus,
             cpu_model: machine.cpu_model.clone(),
@@ -229,6 +232,7 @@ impl Facts {
             pinned_bytes: None,
             pmus: None,
             tracefs: None,
+            tracefs_refused: None,
             online_cpus: None,
             possible_cpus: None,
             cpu_model: None,
@@ -330,12 +334,16 @@ fn pmus() -> Option<Vec<Pmu>> {
 }
 
 fn tracefs(mountinfo: &str) -> Option<Tracefs> {
-    let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
+    let places = crate::tracefs::PLACES.map(PathBuf::from);
     // Only its owner may look into it by default, so a mount counts even where `events` cannot be seen.
     let mounted = |place: &PathBuf| {
         place.join("events").is_dir() || parse::is_mounted(mountinfo, &place.to_string_lossy(), "tracefs")
     };
-    let path = places.into_iter().find(mounted)?;
+    let Some(path) = places.iter().find(|place| mounted(place)).cloned() else {
+        let [usual, _] = places;
+        return matches!(crate::tracefs::own(), Some(Ok(())))
+            .then_some(Tracefs { path: usual, readable: true });
+    };
     let readable = fs::read_dir(path.join("events")).is_ok();
     Some(Tracefs { path, readable })
 }

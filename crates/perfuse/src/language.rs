@@ -7,7 +7,9 @@ use crate::group::{Group, Member};
 use crate::kernel::OWN_PMUS;
 use crate::target::Target;
 use perfuse_abi::{Attr, AttrFlags, EventType};
-use perfuse_events::{EventError, EventList, EventSpec, Machine, Precise, ProbePlace as Place, Source};
+use perfuse_events::{
+    EventError, EventList, EventSpec, Machine, Precise, ProbePlace as Place, Source, Tracefs,
+};
 use std::ffi::CString;
 use std::fmt;
 use std::str::FromStr;
@@ -54,7 +56,7 @@ impl From<Error> for SpecError {
 
 /// The running machine.
 fn machine() -> Machine {
-    Machine { beside: OWN_PMUS, ..Machine::new() }
+    Machine { beside: OWN_PMUS, tracefs: Tracefs::found_by(crate::tracefs::find), ..Machine::new() }
 }
 
 impl FromStr for Builder {

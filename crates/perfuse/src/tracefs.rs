@@ -1,51 +1,101 @@
-//! The tracing file system, as far as opening events needs it: where it is and which id a tracepoint
-//! has.
+//! The tracing file system: where it is, and which id a tracepoint has. Where it is not mounted, root has it none
+//! the less: by a mount of this process's own that nobody else sees.
 
 use crate::error::{Call, Error, Result};
+use crate::facts::{Capabilities, Facts};
+use perfuse_events::Refusal;
 use perfuse_sys::Errno;
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Where Linux puts it, and where older systems mount it.
-const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+pub(crate) const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// The first place whose `events` folder can be listed; where none can, the error of the usual place
-/// (the file system is not mounted, or may not be read).
+/// The mount of this process's own, once it was needed: or what refused it.
+static OWN: OnceLock<Result<OwnedFd, Errno>> = OnceLock::new();
+
+/// Where its files can be read: the first place whose `events` folder can be listed, or, where it is mounted
+/// nowhere, a path below `/proc/self/fd` that only this process can use. Where there is neither, the error of the
+/// usual place tells why.
 pub fn root() -> Result<PathBuf> {
-    let found = PLACES.iter().map(Path::new).find(|place| fs::read_dir(place.join("events")).is_ok());
-    match found {
-        Some(place) => Ok(place.to_path_buf()),
-        None => {
-            let path = Path::new(PLACES[0]).join("events");
-            let error = fs::read_dir(&path).err();
-            Err(file_error(path, error.as_ref()))
-        }
+    let mounted = PLACES.iter().map(Path::new).find(|place| fs::read_dir(place.join("events")).is_ok());
+    if let Some(place) = mounted {
+        return Ok(place.to_path_buf());
     }
+    let usual = Path::new(PLACES[0]).join("events");
+    let error = fs::read_dir(&usual).err();
+    if let (Some(io::ErrorKind::NotFound), Some(own)) = (error.as_ref().map(io::Error::kind), own_root()) {
+        return Ok(own);
+    }
+    Err(file_error(usual, error.as_ref()))
+}
+
+/// The path of the mount of this process's own, made when first asked for. Only who may mount tries: elsewhere it
+/// could be a filter's reason to end the process.
+fn own_root() -> Option<PathBuf> {
+    let own = OWN.get_or_init(|| {
+        if !Facts::gather().capable(Capabilities::SYS_ADMIN) {
+            return Err(Errno::EPERM);
+        }
+        perfuse_sys::detached_tracefs()
+    });
+    match own {
+        Ok(mount) => {
+            let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+            fs::read_dir(root.join("events")).is_ok().then_some(root)
+        }
+        // An older kernel; perf does the same on all.
+        Err(Errno::ENOSYS) => perfuse_sys::mount_tracefs().ok().map(|()| PLACES[0].into()),
+        Err(_) => None,
+    }
+}
+
+/// What came of the mount of this process's own; `None` where nobody has needed it yet.
+pub(crate) fn own() -> Option<Result<(), Errno>> {
+    OWN.get().map(|own| own.as_ref().map(drop).map_err(|errno| *errno))
+}
+
+/// [`root`] for a catalogue of events: where there is none, the reason and what would help, in a sentence.
+pub fn find() -> Result<PathBuf, Refusal> {
+    root().map_err(|error| {
+        let diagnosis = error.diagnosis();
+        let help = diagnosis.remedies.first().map_or_else(String::new, |remedy| format!("; {remedy}"));
+        Refusal::Unreadable(format!("{}{help}", diagnosis.explanation))
+    })
 }
 
 /// The id of the tracepoint `system:name`: `config` of its event.
 pub fn tracepoint_id(system: &str, name: &str) -> Result<u64> {
     let outside = |part: &str| part.is_empty() || part.contains('/') || part.starts_with('.');
     let place = |root: &Path| root.join("events").join(system).join(name).join("id");
+    let usual = place(Path::new(PLACES[0]));
     if outside(system) || outside(name) {
-        return Err(Error::new(Call::File { path: place(Path::new(PLACES[0])) }, Errno::ENOENT));
+        return Err(Error::new(Call::File { path: usual }, Errno::ENOENT));
     }
     // Tried directly first: one open in place of listing a folder.
     let mut failure = None;
     for path in PLACES.map(|root| place(Path::new(root))) {
-        match fs::read_to_string(&path) {
-            Ok(text) => {
-                let id = text.trim().parse();
-                return id.map_err(|_| Error::new(Call::File { path }, Errno::EINVAL));
-            }
-            Err(error) if failure.is_none() => failure = Some(file_error(path, Some(&error))),
+        match read_id(&path) {
+            Err(error) if failure.is_none() => failure = Some(error),
             Err(_) => {}
+            id => return id,
         }
     }
     // No such file: because there is no such tracepoint, or because nothing is mounted there?
-    root()?;
+    let root = root()?;
+    if root.starts_with("/proc") {
+        // The path is nobody else's.
+        return read_id(&place(&root)).map_err(|error| Error::new(Call::File { path: usual }, error.errno()));
+    }
     Err(failure.expect("both places were tried"))
+}
+
+fn read_id(path: &Path) -> Result<u64> {
+    let text = fs::read_to_string(path).map_err(|error| file_error(path.to_path_buf(), Some(&error)))?;
+    text.trim().parse().map_err(|_| Error::new(Call::File { path: path.to_path_buf() }, Errno::EINVAL))
 }
 
 pub(crate) fn file_error(path: PathBuf, error: Option<&io::Error>) -> Error {

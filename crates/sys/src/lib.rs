@@ -6,6 +6,7 @@
 //! * [`Mapping`]: the ring, control page and AUX area as shared memory.
 //! * [`arch`]: the time-stamp counter and performance counters, read in user space.
 //! * [`bpf`]: which BPF programs are loaded.
+//! * [`detached_tracefs`]: names and ids of tracepoints where nothing is mounted.
 //! * [`poll`], [`signal`], [`process`], [`limits`], [`inherited`]: what measuring other programs takes.
 //!
 //! The safe library with counters, groups and samplers is `perfuse`.
@@ -28,6 +29,7 @@ pub mod poll;
 pub mod prctl;
 pub mod process;
 pub mod signal;
+mod tracefs;
 
 pub use errno::io_error;
 pub use inherited::inherited;
@@ -35,6 +37,7 @@ pub use map::{Mapping, Protection};
 pub use open::{perf_event_open, perf_event_open_bytes, perf_event_open_is_reachable, read};
 pub use perfuse_abi as abi;
 pub use perfuse_abi::Errno;
+pub use tracefs::{detached_tracefs, mount_tracefs};
 
 /// The kernel's page size in bytes.
 pub fn page_size() -> usize {

@@ -2,12 +2,13 @@
 
 use super::{probes, tables};
 use crate::exit::Failure;
-use perfuse_events::{EventList, EventSet, Machine};
+use perfuse_events::{EventList, EventSet, Machine, Tracefs};
 
 /// What this machine tells about its events. Nothing is read before it is asked.
 pub(crate) fn machine() -> Machine {
     let beside = perfuse::kernel::OWN_PMUS;
-    Machine { beside, finder: Some(probes::find), tables: Some(tables::tables), ..Machine::new() }
+    let tracefs = Tracefs::found_by(perfuse::tracefs::find);
+    Machine { tracefs, beside, finder: Some(probes::find), tables: Some(tables::tables), ..Machine::new() }
 }
 
 /// The events of a list as it stands after `-e`.

@@ -269,7 +269,13 @@ fn tracepoints() -> Check {
             let systems = systems.map_or(0, |entries| {
                 entries.filter(|entry| entry.as_ref().is_ok_and(|e| e.path().is_dir())).count()
             });
-            let place = root.map(|root| root.display().to_string()).unwrap_or_default();
+            let place = match root {
+                Some(root) if root.starts_with("/proc") => {
+                    "tracefs, which is mounted nowhere else".to_owned()
+                }
+                Some(root) => root.display().to_string(),
+                None => String::new(),
+            };
             Check::yes(ID.0, ID.1, format!("{systems} subsystems in {place}"))
         }
         Err(error) => Check::no(ID.0, ID.1, &error),

@@ -23,7 +23,8 @@ pub(crate) fn unreachable(facts: &Facts, answer: Errno) -> Diagnosis {
         Flavour::Wsl1 => Some("WSL 1"),
         _ => None,
     };
-    if let (Some(name), Errno::ENOSYS) = (other, answer) {
+    // gVisor's word for a call that it has in its table, and does not serve.
+    if let (Some(name), Errno::ENOSYS | Errno::ENODEV) = (other, answer) {
         let text = format!("{name} answers the system calls here, and it has no perf_events");
         return Diagnosis::new(Cause::OtherKernel, text).remedies(remedy::other_kernel(facts));
     }

@@ -34,6 +34,7 @@ mod probe;
 mod remedy;
 #[cfg(test)]
 mod tests;
+mod tracing;
 
 pub use cause::{Cause, Kind};
 pub(crate) use name::event_name;

@@ -1,6 +1,6 @@
 //! Calls on events that are open (read, ioctl, mmap), on the program that is measured, and on files.
 
-use super::{Cause, Diagnosis, Findings, remedy};
+use super::{Cause, Diagnosis, Findings, remedy, tracing};
 use crate::error::{Call, Subject};
 use crate::facts::{Capabilities, Facts};
 use perfuse_abi::{AttrFlags, ioctl as code};
@@ -282,24 +282,15 @@ fn spawn(program: &str, found: Option<&Path>, errno: Errno) -> Option<Diagnosis>
 }
 
 fn file(path: &Path, errno: Errno, facts: &Facts) -> Option<Diagnosis> {
-    let tracing = path.starts_with("/sys/kernel/tracing") || path.starts_with("/sys/kernel/debug/tracing");
-    match errno {
-        Errno::EACCES | Errno::EPERM if tracing => {
-            let text =
-                "the tracing file system is closed to this user; tracepoint names and ids are in there";
-            let group = "for a group: sudo mount -o remount,gid=GROUP,mode=750 /sys/kernel/tracing";
-            Some(Diagnosis::new(Cause::FilePermission, text).remedy("run it with sudo").remedy(group))
+    if tracing::has(path) {
+        if let Some(diagnosis) = tracing::file(errno, facts) {
+            return Some(diagnosis);
         }
+    }
+    match errno {
         Errno::EACCES | Errno::EPERM => Some(
             Diagnosis::new(Cause::FilePermission, "this user may not read it").remedy("run it with sudo"),
         ),
-        Errno::ENOENT | Errno::ENOTDIR if tracing && facts.tracefs.is_none() => Some(
-            Diagnosis::new(Cause::NoFile, "the tracing file system is not mounted")
-                .remedy("sudo mount -t tracefs tracefs /sys/kernel/tracing"),
-        ),
-        Errno::ENOENT | Errno::ENOTDIR if tracing => {
-            Some(Diagnosis::new(Cause::UnknownTracepoint, "this kernel has no such tracepoint"))
-        }
         Errno::ENOENT | Errno::ENOTDIR => Some(Diagnosis::new(Cause::NoFile, "it does not exist")),
         Errno::EINVAL => {
             Some(Diagnosis::new(Cause::Unknown, "its content is not of the form it should have"))

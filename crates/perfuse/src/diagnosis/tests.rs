@@ -535,6 +535,26 @@ fn rings_and_reads() {
     expect(&told(&file, Errno::ENOENT, &unmounted), Cause::NoFile, "mount");
 }
 
+#[test]
+fn tracepoints_without_their_file_system() {
+    let file = Call::File { path: "/sys/kernel/tracing/events".into() };
+    let told = |facts: Facts| told(&file, Errno::ENOENT, &Facts { tracefs: None, ..facts });
+    let refused = |facts: Facts, errno| Facts { tracefs_refused: Some(errno), ..facts };
+    let diagnosis = told(user());
+    expect(&diagnosis, Cause::NoFile, "run it with sudo");
+    assert!(diagnosis.explanation.contains("root needs no mount"), "{diagnosis:#?}");
+    expect(&told(refused(root(), Errno::ENODEV)), Cause::NoFile, "no tracepoints");
+    expect(&told(refused(root(), Errno::EPERM)), Cause::NoFile, "on the host: mount");
+    let namespace = Facts { initial_user_namespace: Some(false), ..root() };
+    expect(&told(refused(namespace, Errno::EPERM)), Cause::NoFile, "outside this user namespace");
+    // The container hides it, or nothing could be opened anyway.
+    expect(&told(refused(docker(), Errno::EPERM)), Cause::NoFile, "-v /sys/kernel/tracing");
+    let filtered = Facts { reachable: Err(Errno::EPERM), seccomp_filter: Some(true), ..docker() };
+    expect(&told(refused(filtered, Errno::EPERM)), Cause::Seccomp, "--cap-add PERFMON");
+    let sandboxed = Facts { no_new_privileges: Some(true), ..user() };
+    expect(&told(sandboxed), Cause::NoFile, "outside this sandbox");
+}
+
 /// Nothing panics, whatever the kernel answers to whatever it was asked.
 #[test]
 fn every_errno_has_an_explanation() {
