@@ -55,7 +55,9 @@ fn without_mounts(copy: &Copy, script: &str) -> Result<Output, Skip> {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &format!("{unmounted}{script}")]).env("P", copy.0.join("perfuse"));
     let output = command.stdin(Stdio::null()).output().map_err(|error| Skip::needs("unshare", error))?;
+    let said = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
+        Some(1) if said.starts_with("unshare: ") => Err(Skip::needs("mounts of its own", said)),
         Some(77) => Err(Skip::needs("a place without tracefs", "it cannot be unmounted here")),
         _ => Ok(output),
     }
