@@ -202,7 +202,7 @@ fn only_what_is_needed_on_a_machine_is_asked_for() {
 #[test]
 fn conditions_within_conditions_are_looked_at_once() {
     let nested = |n: usize| "(a if ".repeat(n) + "b" + &" else 1 & a)".repeat(n);
-    let expression: Expression = nested(150).parse().unwrap();
+    let expression: Expression = nested(31).parse().unwrap();
     assert_eq!(expression.names(&Counted), ["a", "b"]);
 }
 

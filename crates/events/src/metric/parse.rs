@@ -32,10 +32,10 @@ impl fmt::Display for ExpressionError {
 impl core::error::Error for ExpressionError {}
 
 /// Parentheses and conditions within each other; vendors have fewer than 20.
-const DEPTH: usize = 64;
+const DEPTH: usize = 32;
 
 /// Words and signs; vendors have fewer than 500.
-const TOKENS: usize = 2000;
+const TOKENS: usize = 1000;
 
 /// Letters and signs of a name that need no backslash.
 pub(super) fn is_plain(c: char) -> bool {
