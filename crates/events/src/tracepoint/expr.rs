@@ -345,7 +345,8 @@ impl Parser<'_> {
         self.expect(")")
     }
 
-    /// An expression without fields: its value.
+    /// An expression without fields: its value. If that cannot be told, as it is made of constants that are not told
+    /// either, it is not what is looked for.
     fn constant(&mut self) -> Option<u64> {
         let start = self.steps.len();
         self.expression()?;
@@ -356,7 +357,7 @@ impl Parser<'_> {
                 *to -= start;
             }
         }
-        Scope::NOTHING.bits(&steps)
+        Some(Scope::NOTHING.bits(&steps).unwrap_or(u64::MAX))
     }
 
     /// `, { value, "name" }` any number of times.

@@ -121,6 +121,15 @@ fn long_chains_are_as_good_as_short_ones() {
 }
 
 #[test]
+fn names_of_values_that_are_not_told_leave_the_others() {
+    let fields = "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;";
+    let flags = "\"%s\", __print_flags(REC->a, \"|\", { (1UL << (NOT_TOLD)), \"ODD\" }, { 1, \"ONE\" }, { 2, \"TWO\" })";
+    assert_eq!(printed(fields, flags, &[3, 0, 0, 0]), "ONE|TWO");
+    let symbols = "\"%s\", __print_symbolic(REC->a, { 1 << NOT_TOLD, \"ODD\" }, { 3, \"THREE\" })";
+    assert_eq!(printed(fields, symbols, &[3, 0, 0, 0]), "THREE");
+}
+
+#[test]
 fn only_what_decides_is_asked() {
     let fields = "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;";
     for (print, expected) in [
