@@ -352,6 +352,38 @@ pub(crate) fn may_measure_all(tid: Tid) -> bool {
         && std::fs::metadata(format!("/proc/{tid}/ns/user")).is_ok_and(|namespace| namespace.ino() == FIRST)
 }
 
+/// How many seccomp filters a thread has; `None` where that is not told (before Linux 5.9, in gVisor).
+pub(crate) fn filters_of(tid: Tid) -> Option<usize> {
+    in_status(&status(tid), "Seccomp_filters:")?.parse().ok()
+}
+
+/// Whether two threads are the same user's, in the same user namespace, and the other neither has rights that the first
+/// has not nor hides its memory: the part of the kernel's check (rule B25) that can be read.
+pub(crate) fn is_same_user(tid: Tid, other: Tid) -> bool {
+    let (own, others) = (status(tid), status(other));
+    let user_of =
+        |tid| std::fs::metadata(format!("/proc/{tid}/ns/user")).ok().map(|file| (file.dev(), file.ino()));
+    let ids = |status, name| {
+        let ids = in_status(status, name)?.split_whitespace().take(3).map(str::parse);
+        ids.collect::<Result<Vec<u32>, _>>().ok()
+    };
+    let same = |name| {
+        let (own, others): (Option<Vec<u32>>, _) = (ids(&own, name), ids(&others, name));
+        own.zip(others).is_some_and(|(own, others)| others.iter().all(|id| *id == own[0]))
+    };
+    let permitted = |status| u64::from_str_radix(in_status(status, "CapPrm:")?, 16).ok();
+    let has_no_more = permitted(&own).zip(permitted(&others)).is_some_and(|(own, others)| others & !own == 0);
+    let user = ids(&own, "Uid:").map(|ids| ids[0]);
+    // What cannot be dumped has files that are root's.
+    let shown = std::fs::metadata(format!("/proc/{other}/stat")).is_ok_and(|file| Some(file.uid()) == user);
+    same("Uid:")
+        && same("Gid:")
+        && has_no_more
+        && shown
+        && user_of(tid).is_some()
+        && user_of(tid) == user_of(other)
+}
+
 /// Whether a process that has just replaced its program is now one that those who could look at it may not any longer
 /// (rule D43): it has gained rights, or its program cannot be read.
 pub(crate) fn has_gained_rights(pid: Tid) -> bool {

@@ -307,7 +307,12 @@ impl Intercept {
             supervisor.machine().comes_from(caller, namespace);
         }
         let whom = match pid {
-            1.. => self.whom(supervisor, tid, registers, namespace, pid).unwrap_or(NOBODY),
+            1.. => {
+                let whom = self.whom(supervisor, tid, registers, namespace, pid).ok();
+                let is_there =
+                    |whom: &Tid| self.threads.contains_key(whom) || proc::process_of(*whom).is_some();
+                whom.filter(is_there).unwrap_or(NOBODY)
+            }
             pid => pid,
         };
         let arguments = OpenArguments { pid: whom, ..arguments };
@@ -374,16 +379,33 @@ impl Intercept {
     ) -> Result<Tid, Errno> {
         let Some(namespace) = namespace? else { return Ok(number) };
         let known = supervisor.machine().tid_in(namespace, number);
-        known.map_or_else(|| self.hands(tid, registers).whom(number), Ok)
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let whom = self.hands(tid, registers).whom(number)?;
+        if self.answers_for_itself(tid) { Err(Errno::ESRCH) } else { Ok(whom) }
     }
 
     /// Whether a thread may measure a thread of a process, which it calls `number`.
     fn may(&mut self, tid: Tid, registers: &Registers, access: Access, number: i32, whom: Tid) -> bool {
         let process = |tid| self.threads.get(&tid);
-        number <= 0
+        if number <= 0
             || process(whom).is_some() && process(whom) == process(tid)
-            || self.hands(tid, registers).may(access, number)
             || access == Access::Read && proc::may_measure_all(tid)
+        {
+            return true;
+        }
+        let may = self.hands(tid, registers).may(access, number);
+        may && (!self.answers_for_itself(tid) || proc::is_same_user(tid, whom))
+    }
+
+    /// Whether a thread has filters that are not ours, which may have answered a call in the kernel's place. Filters
+    /// stay, so this is asked after the call.
+    fn answers_for_itself(&mut self, tid: Tid) -> bool {
+        let Some(own) = self.filters_here else { return false };
+        let process = self.process(tid);
+        let ours = 1 + usize::from(process.filtered) + process.low.len() + process.watched.len();
+        proc::filters_of(tid) != Some(own + ours)
     }
 
     /// What a thread that is behind a system call can do for us.

@@ -75,6 +75,8 @@ pub struct Intercept {
     /// Those of filters, where they can be had.
     listeners: Option<Listeners>,
     own: Weak<Mutex<Intercept>>,
+    /// How many filters this process has, which the tool has too.
+    filters_here: Option<usize>,
     tell: Tell,
     told_of_switches: bool,
     told_of_shortness: bool,
@@ -214,6 +216,7 @@ impl Intercept {
             wish,
             listeners: None,
             own: Weak::new(),
+            filters_here: proc::filters_of(proc::own_tid()),
             tell,
             told_of_switches: false,
             told_of_shortness: false,

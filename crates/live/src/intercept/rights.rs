@@ -19,8 +19,12 @@ impl Hands<'_> {
             }
             Access::Read | Access::Attach => self.read_byte(number),
         };
-        // In gVisor there is no such call.
-        matches!(asked, Ok(_) | Err(Errno::EFAULT | Errno::ENOSYS))
+        match asked {
+            Ok(_) | Err(Errno::EFAULT) => true,
+            // In gVisor there is no such call.
+            Err(Errno::ENOSYS) => !proc::shows_the_dead(),
+            Err(_) => false,
+        }
     }
 
     /// `process_vm_readv(2)` of a byte at address 0, where there is none.

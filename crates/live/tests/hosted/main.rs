@@ -202,6 +202,7 @@ scenarios! {
     the_last_of_queued_signals_says_so
     another_user_opens_events
     another_user_opens_events_for_itself
+    a_user_that_answers_for_itself
     a_user_namespace_of_ones_own
     numbers_of_a_pid_namespace
     probes_where_one_may_not_look

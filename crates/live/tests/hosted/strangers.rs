@@ -224,6 +224,47 @@ pub(crate) fn another_user_opens_events() {
     }
 }
 
+/// From now on the calls that tell whom a thread may look at are answered as if it might.
+fn answer_for_oneself() {
+    use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
+    let filter = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut code = [
+        filter(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
+        filter(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, libc::SYS_get_robust_list as u32),
+        filter(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, libc::SYS_process_vm_readv as u32),
+        filter(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EFAULT as u32),
+        filter(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
+    // SAFETY: a live program, and plain numbers.
+    let put = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+    };
+    assert_eq!(put, 0, "filters can be had");
+}
+
+/// A filter of the tool's own gives no rights, neither before the first event nor after it.
+pub(crate) fn a_user_that_answers_for_itself() {
+    as_root();
+    let stranger = Victim::new();
+    println!("root's: {:?}", opened_on(stranger.pid).map(drop));
+    for late in [false, true] {
+        work::Child::fork(|| {
+            become_user(NOBODY);
+            show_oneself();
+            if late {
+                println!("itself: {:?}", opened_on(0).map(drop));
+            }
+            answer_for_oneself();
+            for _ in 0..2 {
+                works_for(NOBODY, &[("a child of root", stranger.pid)]);
+            }
+        })
+        .join();
+    }
+}
+
 /// In a container root can see no more of its former self's processes than others.
 pub(crate) fn another_user_opens_events_for_itself() {
     as_root();
