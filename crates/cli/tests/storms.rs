@@ -16,24 +16,32 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some("storm") => storm(&arguments[1]),
-        _ => perfuse_testkit::run(&[
-            ("signals_to_oneself", || all("signals")),
-            ("signals_of_threads", || all("threads")),
-            ("execs", || all("execs")),
-            ("forks", || all("forks")),
-            ("traps", || all("traps")),
-            ("faults", || all("faults")),
-            ("steps_of_its_own", || all("steps")),
-            ("stops_by_another", || all("stops")),
-            ("probed_jumps_to_themselves", probed_jumps_to_themselves),
-            ("steps_of_a_storm_are_counted", steps_of_a_storm_are_counted),
-            ("a_stopped_command_ends", a_stopped_command_ends),
-            ("the_second_time_nobody_is_asked", the_second_time_nobody_is_asked),
-            ("the_first_process_of_a_namespace_ends", the_first_process_of_a_namespace_ends),
-            ("what_the_tool_leaves_behind_is_asked_too", what_the_tool_leaves_behind_is_asked_too),
-            ("who_stops_seldom_is_served", who_stops_seldom_is_served),
-        ]),
+        _ => {
+            // Whoever runs tests in the background, or by nohup(1), has some of these ignored.
+            [libc::SIGHUP, libc::SIGINT, libc::SIGTERM].into_iter().for_each(deal_with_as_usual);
+            tests();
+        }
     }
+}
+
+fn tests() {
+    perfuse_testkit::run(&[
+        ("signals_to_oneself", || all("signals")),
+        ("signals_of_threads", || all("threads")),
+        ("execs", || all("execs")),
+        ("forks", || all("forks")),
+        ("traps", || all("traps")),
+        ("faults", || all("faults")),
+        ("steps_of_its_own", || all("steps")),
+        ("stops_by_another", || all("stops")),
+        ("probed_jumps_to_themselves", probed_jumps_to_themselves),
+        ("steps_of_a_storm_are_counted", steps_of_a_storm_are_counted),
+        ("a_stopped_command_ends", a_stopped_command_ends),
+        ("the_second_time_nobody_is_asked", the_second_time_nobody_is_asked),
+        ("the_first_process_of_a_namespace_ends", the_first_process_of_a_namespace_ends),
+        ("what_the_tool_leaves_behind_is_asked_too", what_the_tool_leaves_behind_is_asked_too),
+        ("who_stops_seldom_is_served", who_stops_seldom_is_served),
+    ]);
 }
 
 /// Says that it begins.
@@ -47,6 +55,11 @@ extern "C" fn nothing(_signal: libc::c_int) {}
 fn heed(signal: libc::c_int) {
     // SAFETY: the handler does nothing.
     unsafe { libc::signal(signal, nothing as extern "C" fn(libc::c_int) as usize) };
+}
+
+fn deal_with_as_usual(signal: libc::c_int) {
+    // SAFETY: plain numbers.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
 fn ignore(signal: libc::c_int) {
