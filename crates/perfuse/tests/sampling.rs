@@ -162,7 +162,9 @@ fn a_tiny_ring_that_is_drained_loses_nothing() -> Outcome {
         touch_again(&pages);
         let batch = sampler.batch();
         bytes += batch.raw().unread_bytes();
-        assert_eq!(addresses(batch.iter()), expected, "round {round}");
+        // Code of the sampler that is run for the first time faults too.
+        let of_pages = addresses(batch.iter()).into_iter().filter(|address| expected.contains(address));
+        assert_eq!(of_pages.collect::<Vec<_>>(), expected, "round {round}");
         assert_eq!(batch.raw().corrupt_bytes(), 0);
         drop(batch);
         if bytes > 300 * sampler.ring_bytes() {
