@@ -67,7 +67,7 @@ impl Settings {
 pub struct Rights {
     /// It may measure the target. That does not matter where the target is the caller itself.
     pub measures: bool,
-    /// The file that a [probe](Machine::is_probe) is in, as the caller sees it; `None`: as this process does.
+    /// The file that a probe is in, as the caller sees it; `None`: as this process does.
     pub file: Option<Result<ProbedFile, Errno>>,
 }
 
