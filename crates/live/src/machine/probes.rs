@@ -116,6 +116,9 @@ fn type_of_uprobe() -> EventType {
     EventType(text.trim().parse().ok().filter(|&type_| type_ > 7).unwrap_or(9))
 }
 
+/// `UPROBE_SWBP_INSN_SIZE`: traps stand at multiples of it.
+const TRAP_BYTES: u64 = if cfg!(target_arch = "aarch64") { 4 } else { 1 };
+
 const PROT_WRITE: u32 = 2;
 const PROT_EXEC: u32 = 4;
 
@@ -153,19 +156,25 @@ impl Machine {
         };
         let (config, path, offset) = (word(8), word(56), word(64));
         let tid = self.tasks.get(&caller).map(|known| known.tid).ok_or(Errno::ESRCH)?;
+        if path == 0 {
+            return Err(Errno::EINVAL);
+        }
         let mut bytes = vec![0; libc::PATH_MAX as usize];
         let got = remote::read(tid, path, &mut bytes).map_err(|_| Errno::EFAULT)?;
-        let end = bytes[..got].iter().position(|&byte| byte == 0).ok_or(Errno::EINVAL)?;
+        let unended = if got == bytes.len() { Errno::E2BIG } else { Errno::EFAULT };
+        let end = bytes[..got].iter().position(|&byte| byte == 0).ok_or(unended)?;
         let path = bytes[..end].to_vec();
         if path.is_empty() {
             return Err(Errno::EINVAL);
         }
         let file = file.unwrap_or_else(|| ProbedFile::seen_by(tid, &path))?;
-        if !file.is_file || offset > file.len {
+        let (returns, semaphore) = (config & 1 != 0, config >> 32);
+        // Offsets are signed in Linux: nothing is behind the end that is before the beginning.
+        let is_beyond = offset as i64 > file.len as i64;
+        if !file.is_file || is_beyond || offset % TRAP_BYTES != 0 || semaphore % 2 != 0 {
             return Err(Errno::EINVAL);
         }
         let ProbedFile { device, inode, .. } = file;
-        let (returns, semaphore) = (config & 1 != 0, config >> 32);
         let place = Place { path, device, inode, offset, semaphore, returns };
         let number = match places.all.iter().position(|known| *known == place) {
             Some(number) => number,

@@ -412,6 +412,7 @@ pub(crate) fn frameless() {
     println!("{:?}", [perfuse_framed, perfuse_guarded, perfuse_pushed, perfuse_popped].map(seen));
 }
 
+/// Rule J51.
 pub(crate) fn probes_that_cannot_be() {
     let (own, offset) = place(plain);
     let error = |path: &CStr, offset| {
@@ -422,6 +423,20 @@ pub(crate) fn probes_that_cannot_be() {
     println!("no path: {:?}", error(c"", 0));
     println!("a folder: {:?}", error(c"/proc", 0));
     println!("beyond: {:?}", error(&own, 1 << 40));
+    println!("before the beginning: {:?}", error(&own, 1 << 63));
+    println!("a device: {:?}", error(c"/dev/null", 0));
+    let long = CString::new(vec![b'a'; 4096]).expect("no zero in it");
+    println!("a long path: {:?}", error(&long, 0));
+    let with = |change: &dyn Fn(&mut Attr)| {
+        let mut attr = attr(&own, offset);
+        change(&mut attr);
+        perf_event_open(&mut attr, 0, -1, None, OpenFlags::FD_CLOEXEC).err()
+    };
+    println!("a null path: {:?}", with(&|attr| attr.config1 = 0));
+    println!("a path that is nowhere: {:?}", with(&|attr| attr.config1 = 16));
+    for semaphore in [1, 2, 3] {
+        println!("a semaphore at {semaphore}: {:?}", with(&|attr| attr.config |= semaphore << 32));
+    }
 }
 
 /// A library that is not here yet, and a function of it without an argument that matters: its path and offset.
