@@ -29,6 +29,7 @@ mod listener;
 mod note;
 mod parcel;
 mod rights;
+mod rings;
 
 use crate::machine::Machine;
 use crate::proc::{self, Namespace};

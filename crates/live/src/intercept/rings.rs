@@ -1,0 +1,203 @@
+//! Rings in the memory of a tool: where they are mapped, and which calls about memory are answered otherwise for
+//! them, as they are memory files of ours where Linux has memory of its own.
+
+use super::calls::{Answer, caller, done};
+use super::files::Mapped;
+use super::filter::RINGS;
+use super::hands::{self, Hands, Place};
+use super::{Intercept, Note, Process};
+use crate::memory;
+use crate::ptrace::Tid;
+use crate::regs::Registers;
+use crate::supervisor::Supervisor;
+use perfuse_abi::Errno;
+use perfuse_engine::{EventKey, MapRequest};
+use std::os::fd::{AsFd, AsRawFd};
+
+impl Intercept {
+    /// `mmap`: the thread is behind the call.
+    pub(super) fn map(
+        &mut self,
+        supervisor: &Supervisor,
+        tid: Tid,
+        registers: &Registers,
+        event: EventKey,
+    ) -> Result<u64, Errno> {
+        let [addr, len, prot, flags, _, offset] = [0, 1, 2, 3, 4, 5].map(|index| registers.argument(index));
+        let offset = registers.width().offset(offset);
+        let page = perfuse_sys::page_size() as u64;
+        if len == 0 || offset % page != 0 {
+            return Err(Errno::EINVAL);
+        }
+        // Rule F4.
+        if prot & libc::PROT_EXEC as u64 != 0 {
+            return Err(Errno::EPERM);
+        }
+        let pages = len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)? / page;
+        let writable = prot & libc::PROT_WRITE as u64 != 0;
+        let request = MapRequest {
+            pages: pages as usize,
+            offset,
+            shared: flags & libc::MAP_TYPE as u64 != libc::MAP_PRIVATE as u64,
+            writable,
+        };
+        let caller = caller(supervisor.shared(), tid)?;
+        let memory = supervisor.machine().mmap(caller, event, request);
+        if let (Err(_), Err(errno), false) = (&memory, memory::can_be_had(), self.told_of_rings) {
+            self.told_of_rings = true;
+            (self.tell.0)(&Note::NoRings(errno));
+        }
+        let memory = memory?;
+        let process = self.process(tid);
+        let place = Place::asked(registers.width(), addr, flags, process.free_place(pages * page));
+        let fd = memory.as_fd().as_raw_fd();
+        let mapped = process.hands(tid, registers).map(fd, len, prot, flags, place);
+        match mapped {
+            Ok(addr) => {
+                process.rings.insert(addr, Mapped { event, len: pages * page, prot });
+                // A ring whose end is not heard of is better than none.
+                let _ = process.watch(tid, registers, addr);
+                if let (Some(open), true) = (self.table.get(event), writable) {
+                    open.set_ring(Some(memory));
+                }
+                self.settle(&supervisor.machine(), event);
+            }
+            Err(_) => supervisor.machine().munmap(event),
+        }
+        mapped
+    }
+
+    /// Memory is about to be unmapped, or something else mapped over it. Rings go as a whole, or not.
+    pub(super) fn unmap(&mut self, supervisor: &Supervisor, tid: Tid, addr: u64, len: u64) -> Answer {
+        let touched: Vec<(u64, bool)> = self.touched(tid, addr, len).collect();
+        if touched.iter().any(|(_, whole)| !whole) {
+            return Answer::With(Err(Errno::EINVAL));
+        }
+        let rings = &mut self.process(tid).rings;
+        let gone: Vec<Mapped> = touched.iter().filter_map(|(from, _)| rings.remove(from)).collect();
+        for mapped in gone {
+            self.unmapped(supervisor, mapped);
+        }
+        Answer::Pass
+    }
+
+    /// The rings that some memory has a part of: where they begin, and whether it is all of them.
+    fn touched(&mut self, tid: Tid, addr: u64, len: u64) -> impl Iterator<Item = (u64, bool)> + '_ {
+        let end = end_of(addr, len);
+        let rings = self.process(tid).rings.range(..end);
+        let touched = rings.filter(move |(from, mapped)| **from + mapped.len > addr);
+        touched.map(move |(&from, mapped)| (from, from >= addr && from + mapped.len <= end))
+    }
+
+    /// `mprotect`: a ring cannot become code, and parts of it are not protected otherwise than the rest (rule F11).
+    pub(super) fn reprotect(&mut self, tid: Tid, addr: u64, len: u64, prot: u64) -> Result<(), Errno> {
+        let touched: Vec<(u64, bool)> = self.touched(tid, addr, len).collect();
+        if !touched.is_empty() && prot & libc::PROT_EXEC as u64 != 0 {
+            return Err(Errno::EACCES);
+        }
+        let rings = &mut self.process(tid).rings;
+        for (from, whole) in touched {
+            let Some(mapped) = rings.get_mut(&from) else { continue };
+            if !whole && mapped.prot != prot {
+                return Err(Errno::EINVAL);
+            }
+            mapped.prot = prot;
+        }
+        Ok(())
+    }
+
+    /// What cannot be done with rings, as Linux has them in memory that is no file's, and our memory files would allow.
+    pub(super) fn is_refused_by_rings(
+        &mut self,
+        tid: Tid,
+        call: libc::c_long,
+        addr: u64,
+        len: u64,
+        third: u64,
+    ) -> Option<Errno> {
+        const POPULATE: [i32; 2] = [22, 23];
+        self.touched(tid, addr, len).next()?;
+        let third = third as i32;
+        match call {
+            libc::SYS_madvise if third == libc::MADV_REMOVE => Some(Errno::ENODEV),
+            libc::SYS_madvise => {
+                let refused = [
+                    libc::MADV_DONTNEED,
+                    libc::MADV_DOFORK,
+                    libc::MADV_DODUMP,
+                    libc::MADV_COLD,
+                    libc::MADV_PAGEOUT,
+                ];
+                (refused.contains(&third) || POPULATE.contains(&third)).then_some(Errno::EINVAL)
+            }
+            libc::SYS_msync => (third & libc::MS_SYNC != 0).then_some(Errno::EINVAL),
+            _ => Some(Errno::EINVAL),
+        }
+    }
+
+    /// `mremap`: a ring may move, but neither grow nor shrink.
+    pub(super) fn remap(
+        &mut self,
+        supervisor: &mut Supervisor,
+        tid: Tid,
+        registers: &Registers,
+    ) -> Result<Answer, Errno> {
+        const DONT_UNMAP: u64 = 4;
+        let [addr, old, new, flags] = [0, 1, 2, 3].map(|index| registers.argument(index));
+        let [old, new] = [old, new].map(|len| end_of(0, len));
+        if (old == 0 || flags & DONT_UNMAP != 0) && self.touched(tid, addr, old.max(1)).next().is_some() {
+            return Ok(Answer::With(Err(if old == 0 { Errno::EFAULT } else { Errno::EINVAL })));
+        }
+        if flags & libc::MREMAP_FIXED as u64 == 0 && new <= old {
+            return Ok(self.unmap(supervisor, tid, addr.saturating_add(new), old - new));
+        }
+        let touched = self.touched(tid, addr, old).count();
+        let rings = &self.process(tid).rings;
+        let whole = rings.get(&addr).is_some_and(|mapped| mapped.len == old && old == new);
+        if touched == 0 {
+            return Ok(Answer::Pass);
+        }
+        if !whole || touched > 1 {
+            return Ok(Answer::With(Err(if new > old { Errno::EFAULT } else { Errno::EINVAL })));
+        }
+        let answer = done(tid)?;
+        self.stopped_again(supervisor, tid);
+        if let Ok(to) = answer {
+            let process = self.process(tid);
+            if let Some(mapped) = process.rings.remove(&addr) {
+                process.rings.insert(to, mapped);
+            }
+            process.watch(tid, registers, to)?;
+        }
+        Ok(Answer::Done(answer))
+    }
+}
+
+impl Process {
+    /// Calls about memory near a ring are to be heard of. The thread is behind a system call.
+    fn watch(&mut self, tid: Tid, registers: &Registers, addr: u64) -> Result<(), Errno> {
+        let high = (addr >> 32) as u32;
+        if !self.watched.insert(high) {
+            return Ok(());
+        }
+        Hands::new(tid, registers, &mut self.page).install(&hands::memory(high))
+    }
+
+    /// An address where a ring of so many bytes fits.
+    fn free_place(&self, len: u64) -> u64 {
+        let mut from = RINGS.start;
+        for (&addr, mapped) in self.rings.range(RINGS) {
+            if addr.saturating_sub(from) >= len {
+                break;
+            }
+            from = addr + mapped.len;
+        }
+        from
+    }
+}
+
+/// The end of memory of so many bytes, which is whole pages.
+fn end_of(addr: u64, len: u64) -> u64 {
+    let page = perfuse_sys::page_size() as u64;
+    addr.saturating_add(len.checked_next_multiple_of(page).unwrap_or(u64::MAX))
+}
