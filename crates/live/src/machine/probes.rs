@@ -116,9 +116,6 @@ fn type_of_uprobe() -> EventType {
     EventType(text.trim().parse().ok().filter(|&type_| type_ > 7).unwrap_or(9))
 }
 
-/// `UPROBE_SWBP_INSN_SIZE`, a power of two: traps stand at multiples of it.
-const TRAP_BYTES: u64 = if cfg!(target_arch = "aarch64") { 4 } else { 1 };
-
 const PROT_WRITE: u32 = 2;
 const PROT_EXEC: u32 = 4;
 
@@ -171,7 +168,9 @@ impl Machine {
         let (returns, semaphore) = (config & 1 != 0, config >> 32);
         // Offsets are signed in Linux: nothing is behind the end that is before the beginning.
         let is_beyond = offset as i64 > file.len as i64;
-        if !file.is_file || is_beyond || offset & (TRAP_BYTES - 1) != 0 || semaphore % 2 != 0 {
+        // `UPROBE_SWBP_INSN_SIZE` is 1 on x86.
+        let is_within = cfg!(target_arch = "aarch64") && offset % 4 != 0;
+        if !file.is_file || is_beyond || is_within || semaphore % 2 != 0 {
             return Err(Errno::EINVAL);
         }
         let ProbedFile { device, inode, .. } = file;
