@@ -34,8 +34,10 @@ impl Hostile {
             SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::PERIOD | SampleType::CALLCHAIN;
         attr.flags |= AttrFlags::SAMPLE_ID_ALL;
         let format = RecordFormat::of(&attr, ByteOrder::NATIVE);
-        let path =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hostile-{name}-{}", std::process::id()));
+        // Where the tests were built is not always where they run.
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        fs::create_dir_all(folder).expect("a folder");
+        let path = folder.join(format!("hostile-{name}-{}", std::process::id()));
         let event = NewEvent { attr, name: "cpu-clock".into(), ids: vec![1] };
         let file = BufWriter::new(File::create(&path).expect("a file"));
         let writer = Some(Writer::file(file, &[event]).expect("it can be written"));
