@@ -421,6 +421,13 @@ pub(crate) fn calls_of_files() {
 
 /// Rules F2, F4 and F11.
 pub(crate) fn rings_are_not_other_memory() {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers =
+        release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) < (Some(6), Some(18)) {
+        println!("needs Linux 6.18, whose rings ours are like: this is {}", release.trim());
+        std::process::exit(2);
+    }
     let event = opened(&attr(Software::DUMMY));
     let (read, write, code) = (libc::PROT_READ, libc::PROT_WRITE, libc::PROT_EXEC);
     let size = 3 * PAGE;

@@ -29,6 +29,11 @@ fn as_root() {
 
 /// A process can become this user's and then make these namespaces, which is tried.
 fn needs(user: u32, namespaces: libc::c_int) {
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    if level.trim().parse().is_ok_and(|level: i32| level > 2) {
+        println!("needs kernel.perf_event_paranoid of 2 or less: users have no events at {}", level.trim());
+        std::process::exit(2);
+    }
     let mut status = 0;
     // SAFETY: the child does nothing but system calls, with plain numbers, and no groups are read from the null pointer;
     // the pointer is to a live number.
