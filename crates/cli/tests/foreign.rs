@@ -31,7 +31,7 @@ const CODE: u64 = 0x7f00_0000_0000;
 /// Names in a recording.
 const NAMES: usize = 16;
 
-/// What strangers put into names.
+/// Pieces that strangers put into names.
 const PIECES: [&[u8]; 22] = [
     b"\x1b]0;title\x07",
     b"\x1b[31mred",
@@ -230,7 +230,7 @@ fn shown(made: &Made, words: &str, columns: &str) -> Result<Vec<u8>, Skip> {
     Ok(all)
 }
 
-/// What a terminal obeys in this text, colours of the program's own aside.
+/// The parts of this text that a terminal obeys, colours of the program's own aside.
 fn obeyed(bytes: &[u8]) -> Vec<char> {
     let text = match String::from_utf8(bytes.to_vec()) {
         Ok(text) => text,

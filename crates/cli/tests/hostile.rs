@@ -13,7 +13,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What reading any of them may take.
+/// The memory and time that reading any of them may take.
 const MEMORY_KIB: u64 = 1 << 20;
 const PROCESSOR_S: u64 = 60;
 /// Bytes of text.
@@ -76,7 +76,7 @@ impl Hostile {
         self.add(pid, Misc::empty(), Record::Sample(sample));
     }
 
-    /// What a subcommand says of it.
+    /// The words of a subcommand about it.
     fn read(&mut self, arguments: &str) -> String {
         if let Some(writer) = self.writer.take() {
             writer.finish(Vec::new()).expect("it can be written").into_inner().expect("it can be written");
@@ -130,7 +130,7 @@ fn mappings_inside_each_other() {
     assert!(hostile.read("report --stdio --sort dso").contains("100.00%"));
 }
 
-/// What a frame shows of its callchain has the callchain's length again.
+/// Each frame shows its callchain, which has the callchain's length again.
 #[test]
 fn callchains_without_end() {
     let mut hostile = Hostile::new("chains");

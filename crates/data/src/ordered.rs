@@ -283,7 +283,7 @@ struct Kept {
     delivered: usize,
     due: usize,
     blocks: VecDeque<Block>,
-    /// What is kept takes no more bytes than this.
+    /// The bytes that are kept are no more than this.
     limit: usize,
     /// Number of the first block.
     first: u32,

@@ -350,7 +350,7 @@ impl<'i> Part<'i> {
         (generation * 2 + u64::from(matches!(self.held, Held::Unpacked(_))), start)
     }
 
-    /// What it is read from is a file, so that places in it can be read again.
+    /// Its source is a file, so that places in it can be read again.
     pub(crate) fn is_file(&self) -> bool {
         self.stream.is_file()
     }

@@ -147,7 +147,7 @@ fn open_if(path: &Path, admit: impl FnOnce(&Stat) -> Result<(), Error>) -> Resul
     if is_same { Ok(file.into()) } else { Err(Error::Another) }
 }
 
-/// What a file is that is not a regular one.
+/// The kind of a file that is not a regular one.
 fn name_of(kind: FileType) -> &'static str {
     match kind {
         FileType::Directory => "a folder",

@@ -1,4 +1,4 @@
-//! What a name can lead to.
+//! Kinds of files that a name can lead to.
 
 use perfuse_files::{Error, Owners, open, open_inode, open_of, read};
 use std::fs;

@@ -127,7 +127,7 @@ mod tests {
     fn only_the_mapped_file_is_read() {
         let folder = std::env::temp_dir().join(format!("perfuse-build-id-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        // What a process leaves under the name that the kernel shows for a file which it removed.
+        // A process can leave something under the name that the kernel shows for a file which it removed.
         let fifo = folder.join("program (deleted)");
         let made = std::process::Command::new("mkfifo").arg(&fifo).status();
         assert!(made.is_ok_and(|status| status.success()));

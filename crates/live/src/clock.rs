@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The shortest period, in ns: no more than 4000 samples a second can be had.
 const SHORTEST: u64 = 250_000;
 
-/// What clocks and the machine tell each other while a task is on a cpu.
+/// The facts that clocks and the machine tell each other while a task is on a cpu.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked(Arc<Cells>);
 
@@ -20,7 +20,7 @@ pub(crate) struct Asked(Arc<Cells>);
 struct Cells {
     /// The shortest period that an event asked for; 0 for none.
     shortest: AtomicU64,
-    /// What the sample weighs that is taken now; 0: none is.
+    /// The weight of the sample that is taken now; 0: none is.
     weight: AtomicU64,
     /// For a clock with this period; those with a longer one take part in fewer.
     period: AtomicU64,

@@ -62,7 +62,7 @@ impl Settings {
     }
 }
 
-/// What a caller may, in a call that opens an event.
+/// The rights of a caller, in a call that opens an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Rights {
     /// It may measure the target. That does not matter where the target is the caller itself.

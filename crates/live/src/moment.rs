@@ -20,7 +20,7 @@ const MOST_WINDOWS: usize = 8;
 pub struct Stopped {
     tid: Tid,
     registers: Registers,
-    /// What its code begins with, where a trap is.
+    /// The bytes that its code begins with, where a trap is.
     original: Option<Original>,
     stack: RefCell<Window>,
 }

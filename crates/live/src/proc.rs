@@ -374,7 +374,7 @@ pub(crate) fn is_same_user(tid: Tid, other: Tid) -> bool {
     let permitted = |status| u64::from_str_radix(in_status(status, "CapPrm:")?, 16).ok();
     let has_no_more = permitted(&own).zip(permitted(&others)).is_some_and(|(own, others)| others & !own == 0);
     let user = ids(&own, "Uid:").map(|ids| ids[0]);
-    // What cannot be dumped has files that are root's.
+    // The files of a process that cannot be dumped are root's.
     let shown = std::fs::metadata(format!("/proc/{other}/stat")).is_ok_and(|file| Some(file.uid()) == user);
     same("Uid:")
         && same("Gid:")
@@ -390,7 +390,7 @@ pub(crate) fn has_gained_rights(pid: Tid) -> bool {
     let status = status(pid);
     let ids = |name| in_status(&status, name).map(|ids| ids.split_whitespace().take(2).collect::<Vec<_>>());
     let (Some(users), Some(groups)) = (ids("Uid:"), ids("Gid:")) else { return false };
-    // What cannot be dumped has files that are root's.
+    // The files of a process that cannot be dumped are root's.
     let owner = std::fs::metadata(format!("/proc/{pid}/stat")).map(|stat| stat.uid());
     let undumpable = owner.is_ok_and(|owner| users.last().and_then(|user| user.parse().ok()) != Some(owner));
     undumpable || users.first() != users.last() || groups.first() != groups.last()
@@ -449,7 +449,7 @@ pub(crate) fn numbers(tid: Tid) -> Option<(Vec<Tid>, Vec<Tid>)> {
     Some((list("NStgid:")?, list("NSpid:")?))
 }
 
-/// Whom a process's descriptor of a process (`pidfd_open(2)`) names.
+/// The process that a process's descriptor of one (`pidfd_open(2)`) names.
 pub(crate) fn process_behind(tid: Tid, fd: u64) -> Option<Tid> {
     let info = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{fd}")).ok()?;
     in_status(&info, "Pid:")?.parse().ok().filter(|&pid| pid > 0)
@@ -491,7 +491,7 @@ pub fn is_there() -> bool {
     with_text("/proc/self/status", |_| Some(())).is_some()
 }
 
-/// What a process does with signals.
+/// The ways in which a process deals with signals.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dispositions {
     ignored: u64,
@@ -525,7 +525,7 @@ impl Dispositions {
     }
 }
 
-/// What a process does with signals; `None`: it is gone.
+/// The ways in which a process deals with signals; `None`: it is gone.
 pub(crate) fn dispositions(pid: Tid) -> Option<Dispositions> {
     with_text(&format!("/proc/{pid}/status"), |text| Some(Dispositions::parse(text)))
 }

@@ -110,7 +110,7 @@ impl Ticks {
     }
 }
 
-/// What the clocks of a thread show.
+/// The times that the clocks of a thread show.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clocks {
     /// Its time on cpus.
@@ -119,7 +119,7 @@ pub(crate) struct Clocks {
     pub(crate) waited_ns: u64,
 }
 
-/// What a look told of a thread that could be running.
+/// The finding of a look at a thread that could be running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// It runs.
@@ -138,7 +138,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// What a sample weighs for it at the stop, when the clocks have these times.
+    /// The weight of a sample for it at the stop, when the clocks have these times.
     fn weigh(&self, now: u64, clocks: Clocks, called: bool) -> Option<u64> {
         let Tick { due, at, period, .. } = self.tick;
         let late = at - due;

@@ -194,7 +194,7 @@ fn tool(mode: &str) {
     }
     let mut wrong = 0;
     for (name, call, expected) in CASES {
-        // What a handler ends is not as long.
+        // Calls that a handler ends are not as long.
         let expected = if mode == "handled" { -i64::from(libc::EINTR) } else { *expected };
         let (sent, start) = (SENT.load(SeqCst), Instant::now());
         let result = call();

@@ -344,7 +344,7 @@ impl Builder {
     }
 }
 
-/// What the kernel accepted of an event.
+/// The part of an event that the kernel accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct Accepted {
     /// The wanted and the required attr.

@@ -81,7 +81,7 @@ pub struct Facts {
     pub pmus: Option<Vec<Pmu>>,
     /// Where the tracing file system is.
     pub tracefs: Option<Tracefs>,
-    /// What refused this process a mount of its own, where it is not mounted and was needed.
+    /// The refusal of a mount of this process's own, where it is not mounted and was needed.
     pub tracefs_refused: Option<Errno>,
     /// The cpus that are on.
     pub online_cpus: Option<Vec<u32>>,

@@ -103,7 +103,7 @@ impl CounterSet {
         let mut opened: Vec<Opened> =
             events.iter().map(|_| Opened::with_capacity(scope.slots().len())).collect();
         Self::open_all(scope, events, &mut opened).map_err(|error| {
-            // What is refused everywhere needs none.
+            // An event that is refused everywhere needs none.
             let events = opened.iter().filter(|event| event.error().is_none()).count();
             error.wanting((scope.slots().len() * events) as u64 + limits::OTHERS)
         })?;

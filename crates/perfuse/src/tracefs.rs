@@ -53,7 +53,7 @@ fn own_root() -> Option<PathBuf> {
     }
 }
 
-/// What came of the mount of this process's own; `None` where nobody has needed it yet.
+/// The result of the mount of this process's own; `None` where nobody has needed it yet.
 pub(crate) fn own() -> Option<Result<(), Errno>> {
     OWN.get().map(|own| own.as_ref().map(drop).map_err(|errno| *errno))
 }

@@ -19,7 +19,7 @@ const MOST_ADDRESSES: usize = 1 << 22;
 /// with all that leads to it.
 const MOST_FRAMES: usize = 1 << 20;
 
-/// What stands for all frames that are not told apart.
+/// The frame that stands for all those that are not told apart.
 const REST: Identity = (0, Some(u64::MAX), 0);
 
 /// The number of a [`Frame`].

@@ -345,7 +345,7 @@ fn a_jitdump_of_a_process() {
     assert!(matches!(missing, Err(Missing::NoFile { .. })));
 }
 
-/// What is in `/tmp` may be anybody's and anything. Only what may be believed is read, and nothing is waited for.
+/// Files in `/tmp` may be anybody's and anything. Only what may be believed is read, and nothing is waited for.
 #[test]
 fn what_strangers_leave_for_a_process() {
     let scratch = Scratch::new("strangers");

@@ -35,7 +35,7 @@ pub fn locked_bytes() -> Result<Limit, Errno> {
     get(libc::RLIMIT_MEMLOCK)
 }
 
-/// What the limit of descriptors was before this process raised it: what its children have again.
+/// The limit of descriptors before this process raised it, which its children have again.
 static BEFORE: OnceLock<Limit> = OnceLock::new();
 
 /// Descriptors for all else that a process has open beside its events: standard files, rings' files, output.
@@ -56,7 +56,7 @@ pub fn provide_open_files(needed: u64) {
     }
 }
 
-/// What [`provide_open_files`] changed, to be put back in a child.
+/// The limit that [`provide_open_files`] changed, to be put back in a child.
 pub(crate) fn open_files_before() -> Option<Limit> {
     BEFORE.get().copied()
 }

@@ -677,7 +677,7 @@ fn the_limits_are_those_of_the_process() -> Outcome {
         assert_eq!(limits::open_files(), Ok(limits::Limit { soft: 50, hard: 100 }), "enough already");
         limits::provide_open_files(1000);
         assert_eq!(limits::open_files(), Ok(limit(100)), "as many as may be had");
-        // What is started has what there was before.
+        // A program that is started has the limit that there was before.
         let arguments = ["sh", "-c", "[ $(ulimit -n) = 50 ]"].map(Into::into);
         let child =
             process::spawn("sh".as_ref(), &arguments).and_then(process::Held::release).expect("a shell");

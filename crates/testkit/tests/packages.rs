@@ -1,4 +1,4 @@
-//! What each crate takes along when it is published: its licences, and a page that can be read anywhere.
+//! The files that each crate takes along when it is published: its licences, and a page that can be read anywhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn published() -> Vec<PathBuf> {
     folders.filter(|folder| manifest(folder).is_ok_and(|text| !text.contains("publish = false"))).collect()
 }
 
-/// What is in parentheses behind the texts of links, and behind `[name]:` at the start of lines.
+/// The texts in parentheses behind those of links, and behind `[name]:` at the start of lines.
 fn links(page: &str) -> impl Iterator<Item = &str> {
     let inline = page.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
     let named = page.lines().filter(|line| line.starts_with('[')).filter_map(|line| line.split_once("]: "));

@@ -82,7 +82,7 @@ impl<W: Write> Out<W> {
             true => self.to.write_all(text),
             false => self.to.write_all(tamed(&String::from_utf8_lossy(text), self.coloured).as_bytes()),
         };
-        // What could not be written is not tried again.
+        // A text that could not be written is not tried again.
         self.held.drain(..end);
         passed
     }

@@ -17,7 +17,7 @@ use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What can be tried.
+/// The commands whose plans can be tried.
 const PLANS: &str = "plans are for stat and record";
 
 /// Tries the plan and tells the result.

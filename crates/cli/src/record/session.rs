@@ -165,7 +165,7 @@ impl<'a> Session<'a> {
         session.warn_of_large_rings();
         let at_once = plan.start == Start::AtOnce;
         if at_once && matches!(plan.whom, Whom::Processes(_) | Whom::Threads(_)) {
-            // What they map from now on is in the rings, and what they mapped before will be looked up.
+            // Mappings from now on are in the rings, and earlier ones will be looked up.
             session.opened.set.enable()?;
         }
         if let Err(failure) = session.begin(pid, true) {

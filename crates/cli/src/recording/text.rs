@@ -28,7 +28,7 @@ impl Text {
         self.0.extend_from_slice(foreign(text).as_bytes());
     }
 
-    /// What was made as a text before.
+    /// A text that was made before.
     #[inline]
     pub(crate) fn again(&mut self, made: &[u8]) {
         self.0.extend_from_slice(made);

@@ -1,4 +1,4 @@
-//! What recordings hold and nothing here makes use of yet: said in a line each, on standard error.
+//! Parts of recordings that nothing here makes use of yet: said in a line each, on standard error.
 
 use crate::common::out::say;
 use perfuse_abi::record::{Callchain, CallchainContext, Sample};

@@ -15,7 +15,7 @@ pub(crate) struct Option {
     values: (usize, usize),
     /// Why it is refused; one without a reason is taken and changes nothing.
     refusal: &'static str,
-    /// What is said of one that is taken, if anything.
+    /// The remark about one that is taken, if there is any.
     remark: &'static str,
 }
 

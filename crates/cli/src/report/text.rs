@@ -73,7 +73,7 @@ fn cut_at(line: &str, limit: usize) -> Option<usize> {
             'm' if in_colour => in_colour = false,
             _ if in_colour => {}
             _ => {
-                // What takes no column belongs to what is before it.
+                // A letter that takes no column belongs to the one before it.
                 let columns = columns_of(letter.encode_utf8(&mut [0; 4]));
                 if columns > 0 && width < limit && width + columns >= limit {
                     cut = Some(at);

@@ -128,7 +128,7 @@ pub(super) fn both_readers_agree_about_reports() -> Outcome {
 }
 
 pub(super) fn both_readers_agree() -> Outcome {
-    // What these tell of the kernel is not for everybody.
+    // These tell something of the kernel that is not for everybody.
     if need::root().is_ok() {
         let recordings = [
             "-e cpu-clock,page-faults,context-switches",

@@ -43,7 +43,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// What is told of the kernel.
+    /// Keeps the build-id that a recording tells of the kernel.
     fn set_kernel(&mut self, name: &[u8], id: BuildId) {
         self.build_id = self.build_id.or(Some(id));
         if !name.starts_with(b"[") {
@@ -72,7 +72,7 @@ pub(super) struct Objects {
     kernel: Option<(Arc<[u8]>, BuildId)>,
 }
 
-/// What there is of a name.
+/// The parts of a name.
 #[derive(Debug, Default)]
 struct Named {
     build_id: Option<BuildId>,

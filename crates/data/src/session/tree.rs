@@ -65,7 +65,7 @@ impl Tree {
         Tree { root: None, held }
     }
 
-    /// What counts its mappings, and those of others.
+    /// The counter of its mappings, and of those of others.
     pub(super) fn held(&self) -> &Held {
         &self.held
     }

@@ -55,7 +55,7 @@ fn hits_of_others_are_counted_and_recorded_alike() -> Outcome {
 
 fn records_say_the_same() -> Outcome {
     need::root()?;
-    // What tracepoints write has the numbers that processes have there.
+    // Tracepoints write the numbers that processes have there.
     need::first_pid_namespace()?;
     of_linux_6_18()?;
     records::compare()

@@ -91,7 +91,7 @@ pub(super) fn write_field(out: &mut String, field: &Field, data: &[u8], order: B
     out.push(']');
 }
 
-/// What an expression can ask for.
+/// The data that an expression can ask for.
 pub(super) struct Scope<'s> {
     fields: &'s [Field],
     data: &'s [u8],
@@ -99,7 +99,7 @@ pub(super) struct Scope<'s> {
     names: &'s dyn Names,
 }
 
-/// What the steps of a program have made so far.
+/// The values that the steps of a program have made so far.
 struct Stack<'s>(Vec<Value<'s>>);
 
 impl<'s> Stack<'s> {
@@ -147,7 +147,7 @@ impl<'s> Scope<'s> {
         bytes(self.field(index)?, self.data, self.order)
     }
 
-    /// What a program makes; `None` if a value cannot be had.
+    /// The value that a program makes; `None` if a value cannot be had.
     fn value(&self, steps: &'s [Step]) -> Option<Value<'s>> {
         let mut stack = Stack(Vec::with_capacity(4));
         let mut next = 0;
@@ -255,7 +255,7 @@ impl<'s> Scope<'s> {
     }
 }
 
-/// What an operator makes of two numbers, each with whether it is signed.
+/// The value that an operator makes of two numbers, each with whether it is signed.
 fn binary(sign: &str, (a, a_signed): (u64, bool), (b, b_signed): (u64, bool)) -> Option<Value<'static>> {
     let signed = a_signed && b_signed;
     let less = if signed { (a as i64) < b as i64 } else { a < b };

@@ -159,7 +159,7 @@ proptest::proptest! {
     }
 }
 
-/// What expressions consist of, so chosen that many have a meaning.
+/// The parts of expressions, so chosen that many have a meaning.
 const WORDS: [&str; 40] = [
     "1",
     "0",

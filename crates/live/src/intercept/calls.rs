@@ -366,7 +366,7 @@ impl Intercept {
         Ok(process.namespace.flatten())
     }
 
-    /// Whom a thread calls so, by our number.
+    /// The thread that a thread calls so, by our number.
     fn whom(
         &mut self,
         supervisor: &Supervisor,
@@ -406,7 +406,7 @@ impl Intercept {
         proc::filters_of(tid) != Some(own + ours)
     }
 
-    /// What a thread that is behind a system call can do for us.
+    /// The calls that a thread which is behind a system call can do for us.
     fn hands(&mut self, tid: Tid, registers: &Registers) -> Hands<'_> {
         let process = self.process(tid);
         process.hands(tid, registers)
@@ -547,7 +547,7 @@ impl Intercept {
         self.stopped_again(supervisor, tid);
         let Ok(flags) = answer else { return Ok(Answer::Done(answer)) };
         if command == libc::F_GETFL {
-            // What the pipe has been opened with is not what an event is.
+            // The flags of the pipe are not those of an event.
             let of_pipe = (libc::O_ACCMODE | O_LARGEFILE | libc::O_NONBLOCK) as u64;
             return Ok(Answer::Done(Ok(flags & !of_pipe | libc::O_RDWR as u64)));
         }

@@ -96,7 +96,7 @@ pub(super) struct Open {
     last: Vec<u64>,
 }
 
-/// Who gets signals, by this process's numbers.
+/// The owner, who gets signals, by this process's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Thread(Tid),

@@ -205,7 +205,7 @@ impl<'a> Hands<'a> {
         flags: u64,
         place: Place,
     ) -> Result<u64, Errno> {
-        // What is mapped to be read can be made writable later.
+        // Memory that is mapped to be read can be made writable later.
         let low = self.open(fd, libc::O_CLOEXEC | libc::O_RDWR)?;
         let flags = flags & !(libc::MAP_FIXED | NOT_OVER_OTHERS) as u64;
         let mut map =

@@ -117,7 +117,7 @@ pub fn run(
         let _over = over;
         let (supervisor, held, tool) = prepare(&program, &arguments, options)?;
         let wish = tool.wish.clone();
-        // Who started this thread waits for it.
+        // The thread that started this one waits for it.
         let _ = ready.send(tool);
         supervise(supervisor, held, wish, Tell(Box::new(tell)))
     };

@@ -184,7 +184,7 @@ struct Unwanted {
     process: bool,
 }
 
-/// What signals of descriptors say, and the `si_band` that Linux sends with the second.
+/// The codes of signals of descriptors, and the `si_band` that Linux sends with the second.
 const POLL_IN: i32 = 1;
 const POLL_HUP: i32 = 6;
 const BAND_HUP: u64 = 0x18;

@@ -156,6 +156,6 @@ fn receive(hands: &mut Hands<'_>, socket: u64) -> Result<u64, Errno> {
     // `struct cmsghdr`: length, level, kind; the number.
     let (len, number) =
         (word(hands.tid(), page + CONTROL)?, word(hands.tid(), page + CONTROL + size as u64 + 8)?);
-    // What there was no descriptor for is cut off.
+    // The kernel cuts off the parts for which there was no descriptor.
     if (len as usize) < size + 12 { Err(Errno::EMFILE) } else { Ok(number.into()) }
 }

@@ -1,4 +1,4 @@
-//! What a tool may do, and whom its numbers name: the kernel is asked, by calls of the tool's.
+//! The rights of a tool, and the processes that its numbers name: the kernel is asked, by calls of the tool's.
 
 use super::hands::Hands;
 use crate::machine::ProbedFile;
@@ -40,7 +40,7 @@ impl Hands<'_> {
         self.call(libc::SYS_process_vm_readv, [number as u64, page, 1, there, 1, 0])
     }
 
-    /// What a path leads to, which stands at this address of the thread's memory.
+    /// The file that a path leads to, which stands at this address of the thread's memory.
     pub(super) fn look_at(&mut self, path: u64) -> Result<ProbedFile, Errno> {
         /// Of `struct statx`, which is the same for programs of all widths.
         const BYTES: usize = 256;
@@ -57,7 +57,7 @@ impl Hands<'_> {
         Ok(ProbedFile { is_file, len: long(40), device: (word(136), word(140)), inode: long(32) })
     }
 
-    /// Whom the thread calls so, by this process's number: `ESRCH`.
+    /// The thread that this one calls so, by this process's number; `ESRCH`: there is none.
     pub(super) fn whom(&mut self, number: Tid) -> Result<Tid, Errno> {
         /// `PIDFD_THREAD`, from Linux 6.9 on; before that only processes can be named.
         const THREAD: u64 = libc::O_EXCL as u64;

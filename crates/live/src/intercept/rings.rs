@@ -106,7 +106,7 @@ impl Intercept {
         Ok(())
     }
 
-    /// What cannot be done with rings, as Linux has them in memory that is no file's, and our memory files would allow.
+    /// The refusal of calls that cannot be done with rings, as Linux has them in memory that is no file's, and our memory files would allow.
     pub(super) fn is_refused_by_rings(
         &mut self,
         tid: Tid,

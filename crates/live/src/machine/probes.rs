@@ -54,7 +54,7 @@ pub struct ProbedFile {
 }
 
 impl ProbedFile {
-    /// What a path of a thread's leads to, for this process.
+    /// The file that a path of a thread's leads to, for this process.
     fn seen_by(tid: Tid, path: &[u8]) -> Result<Self, Errno> {
         let seen = match path.strip_prefix(b"/") {
             Some(rest) => PathBuf::from(format!("/proc/{tid}/root")).join(OsStr::from_bytes(rest)),

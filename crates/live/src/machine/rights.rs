@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// What is noticed.
+/// The programs that have been noticed.
 #[derive(Debug)]
 pub(super) struct Rights {
     /// Exec gives what it does to tracees of ours too.

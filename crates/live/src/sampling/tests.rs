@@ -129,7 +129,7 @@ impl Program {
         place
     }
 
-    /// Who looks takes its cpu for a while.
+    /// The supervisor, when it looks, takes its cpu for a while.
     fn displaced(&mut self) {
         if let (State::Running { .. }, On::CpuOfLooks | On::BusyCpu) = (self.state, self.on) {
             self.wait(20 * US);
@@ -137,7 +137,7 @@ impl Program {
     }
 }
 
-/// What the samples of a program tell.
+/// The shares that the samples of a program tell.
 #[derive(Debug, Default)]
 struct Told {
     samples: u64,
@@ -169,7 +169,7 @@ fn play(rate: u64, program: &mut Program, samples: u64) -> Told {
     let (mut off, mut interrupted) = (None, false);
     while told.samples < samples {
         let (next, _) = ticks.next().expect("there are ticks");
-        // Who looks wakes up a little late, and now and then very late where others compete.
+        // The supervisor wakes up a little late, and now and then very late where others compete.
         let late = program.on == On::BusyCpu && below(&mut random, 50 * MS) < SECOND / rate;
         let wakes = next + below(&mut random, if late { 4 * MS } else { 10 * US });
         while program.now < wakes {

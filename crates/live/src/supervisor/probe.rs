@@ -60,7 +60,7 @@ pub(super) struct Return {
     probes: Vec<u64>,
 }
 
-/// What a SIGTRAP was, as far as traps of ours are concerned.
+/// The cause of a SIGTRAP, as far as traps of ours are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probed {
     /// None of ours.
@@ -337,7 +337,7 @@ impl Supervisor {
         let held = self.hold_others(pid, tid);
         let mut raised = None;
         if text::remove(tid, addr, original).is_ok() {
-            // Who was killed meanwhile has raised nothing.
+            // A thread that was killed meanwhile has raised nothing.
             raised = remote::step(tid).unwrap_or(None);
             let _ = text::insert_again(tid, addr);
         }

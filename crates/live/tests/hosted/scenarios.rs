@@ -314,7 +314,7 @@ pub(crate) fn rings_are_mapped_and_unmapped() {
     println!("control page only: {:?}", map(&opened(&attr(Software::DUMMY)), 1).err());
 }
 
-/// What `poll(2)` answers at once.
+/// The answer of `poll(2)` at once.
 fn polled(fd: &OwnedFd) -> libc::c_short {
     let mut one = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: the pointer is to one that lives.
@@ -780,7 +780,7 @@ pub(crate) fn threads_have_their_names() {
         names.sort();
         names
     };
-    // Who waits for an end may hear of it first.
+    // A thread that waits for an end may hear of it first.
     let start = std::time::Instant::now();
     while names().len() < 4 && start.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(1));

@@ -25,7 +25,7 @@ struct Counted {
     expected: Option<f64>,
     /// The time of the clocks.
     time: Duration,
-    /// What the clocks leave out, in words.
+    /// The time that the clocks leave out, in words.
     left_out: Option<&'static str>,
 }
 
@@ -212,7 +212,7 @@ fn is_sampled(attr: &Attr) -> bool {
     attr.sample_freq().is_some() || attr.period().is_some_and(|period| period > 0)
 }
 
-/// What a clock that goes on there does not sample.
+/// The time that a clock which goes on there does not sample.
 fn left_out(attr: &Attr) -> Option<&'static str> {
     if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) {
         Some("what runs in the kernel is left out (:u)")
