@@ -7,13 +7,13 @@ mod report;
 mod settings;
 mod text;
 
-use crate::common::out;
 use crate::exit::Result;
+use crate::term::{glyphs, out};
 use perfuse::facts::Facts;
 use report::Report;
 pub(crate) use report::Verdict;
 use std::process::ExitCode;
-pub(crate) use text::{Script, wrapped};
+pub(crate) use text::{sign, sign_width, wrapped};
 
 const AFTER: &str = "\
 Examples:
@@ -54,7 +54,7 @@ pub(crate) fn run(args: Args) -> Result {
     if args.json {
         json::print(&mut bytes, &report)?;
     } else {
-        text::print(&mut bytes, text::Script::of_the_locale(), &report)?;
+        text::print(&mut bytes, glyphs::of_the_locale(), &report)?;
     }
     out::print(&bytes)?;
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,6 @@
 //! How the program ends: the exit statuses, and what is said on standard error when it fails.
 
-use crate::common::out;
+use crate::term::out;
 use std::fmt::{self, Display};
 use std::io;
 use std::process::ExitCode;

@@ -1,9 +1,9 @@
 //! What packagers install beside the program: shell completions and the manual page.
 
 use crate::cli::Cli;
-use crate::common::out;
 use crate::exit::Result;
 use crate::list;
+use crate::term::out;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::io;

@@ -3,7 +3,7 @@
 //! and perf's words for this program itself (`version`, `-v`, `--no-pager`).
 
 use crate::cli::Cli;
-use crate::common::out;
+use crate::term::out;
 use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 use std::io::Write;

@@ -10,14 +10,14 @@ mod live;
 mod probe;
 mod select;
 mod text;
-mod untaken;
+mod unsupported;
 
 use crate::common::events;
 use crate::common::kernel::is_embedded;
-use crate::common::out::{self, Out};
 use crate::common::tables::EventsDir;
+use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
-use crate::recording::untaken::Untaken;
+use crate::term::out::{self, Out};
 use collect::{Catalogue, Depth, Kind};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ pub(crate) struct Args {
     plain: bool,
 
     #[command(flatten)]
-    _untaken: Untaken<untaken::OfList>,
+    _untaken: Unsupported<unsupported::OfList>,
 }
 
 /// What the last word of an unfinished list of events may become, each with all that stands before it; of a list

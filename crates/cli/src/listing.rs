@@ -1,10 +1,10 @@
 //! `perfuse evlist` and `perfuse buildid-list`: what a recording consists of.
 
-use crate::common::foreign::foreign;
-use crate::common::out;
 use crate::exit::{Failure, Result};
 use crate::recording::tracing::Formats;
 use crate::recording::{self, Input};
+use crate::term::foreign::foreign;
+use crate::term::out;
 use perfuse_abi::record::Record;
 use perfuse_abi::{AttrFlags, EventType};
 use perfuse_data::Form;

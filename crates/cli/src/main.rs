@@ -1,7 +1,7 @@
 //! `perfuse`, the program: arguments in, text out. What is measured, and how, is the library's.
 
 #![forbid(unsafe_code)]
-// Names that others chose must not drive the terminal: `common::out` writes text.
+// Names that others chose must not drive the terminal: `term::out` writes text.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cli;
@@ -20,6 +20,7 @@ mod run;
 mod script;
 mod sim;
 mod stat;
+mod term;
 mod version;
 
 use cli::Subcommand;

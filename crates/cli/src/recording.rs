@@ -9,10 +9,9 @@ pub(crate) mod registers;
 pub(crate) mod text;
 pub(crate) mod tracing;
 pub(crate) mod unfinished;
-pub(crate) mod untaken;
 
-use crate::common::out::say;
 use crate::exit::Failure;
+use crate::term::out::say;
 pub(crate) use names::{event_name, event_names};
 use perfuse_abi::record::{Decoded, Record};
 use perfuse_data::feature::{Feature, FeatureId, Section};

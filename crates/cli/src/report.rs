@@ -9,15 +9,15 @@ mod options;
 mod progress;
 mod text;
 mod tree;
-mod untaken;
+mod unsupported;
 mod workers;
 
-use crate::common::out::{Out, say};
+use crate::common::unsupported::Unsupported;
 use crate::exit::Result;
 use crate::recording::groups::Groups;
 use crate::recording::tracing::Formats;
-use crate::recording::untaken::Untaken;
 use crate::recording::{self, Filter, Input, unfinished};
+use crate::term::out::{Out, say};
 pub(crate) use facts::kind_name;
 use given::Teller;
 use groups::Group;
@@ -169,7 +169,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_demangle: bool,
     #[command(flatten)]
-    untaken: Untaken<untaken::OfReport>,
+    unsupported: Unsupported<unsupported::OfReport>,
     /// Write one JSON object (schema perfuse.report/1) in place of text
     #[arg(long)]
     json: bool,
@@ -295,7 +295,7 @@ impl Collecting {
         if plan.keys.iter().any(|key| by_line.contains(key)) {
             say(unfinished::SOURCE_LINES);
         }
-        args.untaken.say();
+        args.unsupported.say();
         let by_address = plan.graph.by_address || plan.keys.iter().any(|key| key.is_of_address());
         let frames =
             Frames::new(!args.no_demangle).believing_anybody(args.input.force).by_address(by_address);

@@ -1,7 +1,7 @@
 //! `perfuse run`: an unmodified tool whose perf_event_open(2) perfuse answers.
 
-use crate::common::out;
 use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
+use crate::term::out;
 use perfuse_live::intercept::{self, Error};
 use perfuse_sys::Errno;
 use std::ffi::OsString;

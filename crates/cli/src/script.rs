@@ -5,15 +5,15 @@ mod fields;
 mod json;
 mod line;
 mod places;
-mod untaken;
+mod unsupported;
 
-use crate::common::foreign::{foreign, width};
-use crate::common::out::{say, stdout};
+use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
 use crate::recording::groups::Groups;
 use crate::recording::tracing::Formats;
-use crate::recording::untaken::Untaken;
 use crate::recording::{self, Filter, Input, unfinished};
+use crate::term::foreign::{foreign, width};
+use crate::term::out::{say, stdout};
 use fields::{Field, Fields};
 use line::{Clock, Format, Lines, One};
 use perfuse_abi::EventType;
@@ -112,7 +112,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_demangle: bool,
     #[command(flatten)]
-    untaken: Untaken<untaken::OfScript>,
+    unsupported: Unsupported<unsupported::OfScript>,
 }
 
 /// Runs the subcommand.
@@ -122,7 +122,7 @@ pub(crate) fn run(args: &Args) -> Result {
     if args.dump_raw_trace {
         recording::dump::print(&mut out, &args.input, false)?;
     } else if !args.header.header_only {
-        args.untaken.say();
+        args.unsupported.say();
         if args.fields.iter().any(|asked| asked.names(Field::Srcline)) {
             say(unfinished::SOURCE_LINES);
         }

@@ -1,7 +1,7 @@
 //! `perfuse sim`: plays scenarios on a machine that exists only in memory.
 
-use crate::common::out;
 use crate::exit::{Failure, Result};
+use crate::term::out;
 use perfuse_sim::scenario::{Cell, EventOutcome, NamedTurn, Outcome, Scenario, ScenarioError, Seen, play};
 use serde_json::{Map, Value, json};
 use std::io::{Read, Write};

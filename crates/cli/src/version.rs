@@ -1,7 +1,7 @@
 //! `perfuse version`: which perfuse this is and what is built in, in the words of `perf version`.
 
-use crate::common::out;
 use crate::exit::Result;
+use crate::term::out;
 use std::io::Write;
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
 //! Which kernel measures: Linux, or where it refuses, the embedded one.
 
-use crate::common::foreign::foreign;
-use crate::common::out;
 use crate::exit::Failure;
+use crate::term::foreign::foreign;
+use crate::term::out;
 use perfuse::abi::Software;
 use perfuse::diagnosis::{Cause, Kind};
 use perfuse::kernel::{self, VARIABLE};

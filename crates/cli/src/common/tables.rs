@@ -1,7 +1,7 @@
 //! Tables of events and metrics that a vendor publishes: where they are, and that they are read once.
 
-use crate::common::out::say;
 use crate::exit::Failure;
+use crate::term::out::say;
 use perfuse_events::{Processor, Tables};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

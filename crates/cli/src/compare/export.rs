@@ -3,7 +3,7 @@
 use super::model::{Comparison, Judged, Unit};
 use super::saved::{unit_name, verdict_name};
 use super::text::sentence;
-use crate::common::foreign::field;
+use crate::term::foreign::field;
 
 /// A table of all commands for each measure of which there is anything, and the sentences.
 pub(super) fn markdown(comparison: &Comparison) -> String {

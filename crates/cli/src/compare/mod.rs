@@ -16,9 +16,9 @@ mod saved;
 mod statistics;
 mod text;
 
-use crate::common::out::{Out, wants_colours};
 use crate::exit::{Failure, Result};
 use crate::stat::{self, CommandEvents};
+use crate::term::out::{Out, wants_colours};
 pub(crate) use args::Args;
 use gate::{Gate, Passed};
 use model::{Comparison, Unit};
@@ -167,7 +167,7 @@ fn write(args: &Args, plan: &Plan, done: &Done, warnings: &[String]) -> Result<(
     let text = match args.json {
         true => json(),
         false => {
-            let options = text::Options { glyphs: stat::glyphs(), quiet: args.quiet };
+            let options = text::Options { glyphs: crate::term::glyphs::of_the_locale(), quiet: args.quiet };
             text::format(done, &facts(args, plan, done, options.glyphs.dot), warnings, &options)
         }
     };

@@ -2,7 +2,7 @@
 
 use super::model::Comparison;
 use super::text;
-use crate::common::out;
+use crate::term::out;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 

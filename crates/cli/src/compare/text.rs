@@ -4,9 +4,11 @@
 use super::model::{Comparison, Direction, Judged, Measure, Series, Unit, Verdict};
 use super::rounds::Done;
 use super::statistics::Estimate;
-use crate::common::foreign::{foreign, left, width};
 use crate::common::spread::Spread;
-use crate::stat::{self, Cell, Column, Glyphs, Side, Table, paint, shorten, wrap};
+use crate::term::foreign::{foreign, left, width};
+use crate::term::glyphs::{ASCII, Glyphs, shorten};
+use crate::term::number;
+use crate::term::table::{Cell, Column, Side, Table, paint, wrap};
 use anstyle::{AnsiColor, Style};
 
 /// How to write.
@@ -148,7 +150,7 @@ fn value(unit: Unit, spread: &Spread, glyphs: &Glyphs) -> (String, String, Strin
         Unit::Nanoseconds | Unit::Count => (1.0, ""),
     };
     let in_ns = unit == Unit::Nanoseconds;
-    let (mean, sigma, _) = stat::with_spread(spread.mean / size, spread.sigma / size, None, in_ns, glyphs);
+    let (mean, sigma, _) = number::with_spread(spread.mean / size, spread.sigma / size, None, in_ns, glyphs);
     (mean.digits, mean.unit + name, sigma)
 }
 
@@ -277,8 +279,8 @@ pub(super) fn sentence(comparison: &Comparison, candidate: usize) -> String {
 pub(super) fn so_far(comparison: &Comparison) -> String {
     let measure = comparison.decisive();
     let means = comparison.candidates.iter().zip(&measure.series).map(|(candidate, series)| {
-        let name = shorten(&candidate.name, 16, &stat::ASCII);
-        let mean = series.spread().map(|spread| stat::time(spread.mean, &stat::ASCII).joined());
+        let name = shorten(&candidate.name, 16, &ASCII);
+        let mean = series.spread().map(|spread| number::time(spread.mean, &ASCII).joined());
         format!("{name} {}", mean.unwrap_or_default())
     });
     let means: Vec<_> = means.collect();
@@ -288,7 +290,7 @@ pub(super) fn so_far(comparison: &Comparison) -> String {
         }),
         _ => String::new(),
     };
-    shorten(&(means.join("  ") + &difference), 76, &stat::ASCII)
+    shorten(&(means.join("  ") + &difference), 76, &ASCII)
 }
 
 /// The runs of each command on one scale.
@@ -371,7 +373,7 @@ mod tests {
             ("rss", Unit::Bytes, 3145728.0, 3145728.0, 0.0),
             ("migrations", Unit::Count, 0.0, 2.0, 0.0),
         ]);
-        let options = Options { glyphs: &stat::ASCII, quiet: false };
+        let options = Options { glyphs: &ASCII, quiet: false };
         let text = plain(&format(&done(compared), "2 commands", &["Mind the gap.".into()], &options));
         let line = |start: &str| {
             text.lines().find(|line| line.trim_start().starts_with(start)).unwrap_or("").to_owned()

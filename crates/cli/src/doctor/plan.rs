@@ -3,14 +3,15 @@
 
 use super::json;
 use super::report::{Reason, Verdict};
-use super::text::{Script, remedies, wrapped};
+use super::text::{remedies, sign, sign_width, wrapped};
 use crate::cli::{Cli, Subcommand};
-use crate::common;
 use crate::common::kernel;
 use crate::exit::{Failure, Result};
 use crate::habits;
 use crate::record;
 use crate::stat::{self, Rehearsed};
+use crate::term::glyphs::{self, Glyphs};
+use crate::term::out;
 use clap::CommandFactory;
 use perfuse::Error;
 use serde_json::json;
@@ -22,7 +23,7 @@ const PLANS: &str = "plans are for stat and record";
 
 /// Tries the plan and tells the result.
 pub(super) fn run(line: &str, as_json: bool) -> Result {
-    let words = split(line).ok_or_else(|| Failure::usage("--for: a quotation mark is missing"))?;
+    let words = shell_words::split(line).map_err(|_| Failure::usage("--for: a quotation mark is missing"))?;
     let words = match words.first().map(String::as_str) {
         Some("perfuse" | "perf") => &words[1..],
         _ => &words[..],
@@ -40,27 +41,6 @@ pub(super) fn run(line: &str, as_json: bool) -> Result {
         _ => return Err(Failure::usage(format_args!("--for: {PLANS}, not {subcommand}"))),
     };
     tell(line, as_json, &tried)
-}
-
-/// Splits as a shell does, quotation marks and backslashes included, but nothing else. `None` where a
-/// quotation mark stays open.
-fn split(line: &str) -> Option<Vec<String>> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    let mut characters = line.chars();
-    while let Some(c) = characters.next() {
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (Some('"') | None, '\\') => word.get_or_insert_default().extend(characters.next()),
-            (None, '\'' | '"') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            (None, c) if c.is_whitespace() => words.extend(word.take()),
-            (_, c) => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    quote.is_none().then_some(words)
 }
 
 /// Prints the result; the exit status says it too.
@@ -85,8 +65,8 @@ fn tell(line: &str, as_json: bool, tried: &[Rehearsed]) -> Result {
         let value = json!({ "schema": "perfuse.doctor.plan/1", "plan": line, "possible": possible, "kernel": perfuse::kernel::current().name(), "events": events });
         writeln!(out, "{value:#}")?;
     } else {
-        let script = Script::of_the_locale();
-        print(&mut out, script, tried)?;
+        let glyphs = glyphs::of_the_locale();
+        print(&mut out, glyphs, tried)?;
         let verdict = if possible { Verdict::Yes } else { Verdict::No };
         let answer = match (possible, tried.iter().any(|tried| tried.error.is_some())) {
             (true, false) => "this works here",
@@ -94,14 +74,14 @@ fn tell(line: &str, as_json: bool, tried: &[Rehearsed]) -> Result {
             (false, _) => "this does not work here",
         };
         let who = if kernel::is_embedded() { ", measured by perfuse itself" } else { "" };
-        writeln!(out, " {} {answer}{who}: {}", script.sign(verdict), script.text(line))?;
+        writeln!(out, " {} {answer}{who}: {}", sign(glyphs, verdict), glyphs.text(line))?;
     }
-    common::out::print(&out)?;
+    out::print(&out)?;
     Ok(ExitCode::from(u8::from(!possible)))
 }
 
 /// The events, those that are refused for the same reason together.
-fn print(out: &mut Vec<u8>, script: Script, tried: &[Rehearsed]) -> std::io::Result<()> {
+fn print(out: &mut Vec<u8>, glyphs: &Glyphs, tried: &[Rehearsed]) -> std::io::Result<()> {
     let mut rest = tried;
     while let Some(first) = rest.first() {
         let verdict = match (&first.error, first.required) {
@@ -112,28 +92,15 @@ fn print(out: &mut Vec<u8>, script: Script, tried: &[Rehearsed]) -> std::io::Res
         let cause = |tried: &Rehearsed| tried.error.as_ref().map(Error::cause);
         let alike = rest.iter().take_while(|tried| cause(tried) == cause(first)).count();
         let names: Vec<_> = rest[..alike].iter().map(|tried| tried.event.as_str()).collect();
-        write!(out, "   {} ", script.sign(verdict))?;
-        let from = 4 + script.sign_width();
-        wrapped(out, &script.text(&names.join(", ")), from)?;
+        write!(out, "   {} ", sign(glyphs, verdict))?;
+        let from = 4 + sign_width(glyphs);
+        wrapped(out, &glyphs.text(&names.join(", ")), from)?;
         if let Some(error) = &first.error {
             write!(out, "{:from$}", "")?;
-            wrapped(out, &script.text(&error.to_string()), from)?;
-            remedies(out, script, &error.diagnosis().remedies, from)?;
+            wrapped(out, &glyphs.text(&error.to_string()), from)?;
+            remedies(out, glyphs, &error.diagnosis().remedies, from)?;
         }
         rest = &rest[alike..];
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::split;
-
-    #[test]
-    fn words_as_a_shell_sees_them() {
-        let words = split(r#"record -e 'a, b' -- sh -c "x \"y\"" z\ z ''"#).unwrap();
-        assert_eq!(words, ["record", "-e", "a, b", "--", "sh", "-c", "x \"y\"", "z z", ""]);
-        assert_eq!(split("stat 'open"), None);
-        assert_eq!(split("  ").unwrap(), [""; 0]);
-    }
 }

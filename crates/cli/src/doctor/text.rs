@@ -1,112 +1,61 @@
 //! The report for people: what works, why the rest does not, and what the system is set to.
 
 use super::report::{Check, Reason, Report, Verdict};
+use crate::term::foreign::width;
+use crate::term::glyphs::Glyphs;
+use crate::term::table::{paint, wrap_from};
 use anstyle::{AnsiColor, Style};
 use std::io::{self, Write};
 
 /// The width lines are broken at.
 const WIDTH: usize = 80;
 
-/// How to write: with all of Unicode, or where the locale has not got it, without.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Script {
-    unicode: bool,
+/// The sign of a verdict, in its colour.
+pub(crate) fn sign(glyphs: &Glyphs, verdict: Verdict) -> String {
+    let (sign, colour) = match verdict {
+        Verdict::Yes => ("✓", AnsiColor::Green),
+        Verdict::Partly => ("▲", AnsiColor::Yellow),
+        Verdict::No => ("✗", AnsiColor::Red),
+    };
+    paint(&glyphs.text(sign), colour.on_default())
 }
 
-impl Script {
-    /// As the locale says: `LC_ALL`, `LC_CTYPE` or `LANG`, the first that is set.
-    pub(crate) fn of_the_locale() -> Self {
-        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
-        let locale = locale.to_ascii_lowercase();
-        Script { unicode: locale.contains("utf-8") || locale.contains("utf8") }
-    }
-
-    /// Replaces what the locale has no character for.
-    pub(crate) fn text(self, text: &str) -> String {
-        if self.unicode {
-            return text.to_owned();
-        }
-        let mut plain = String::with_capacity(text.len());
-        for c in text.chars() {
-            match c {
-                '✓' => plain.push_str("ok"),
-                '▲' => plain.push_str(" !"),
-                '✗' => plain.push_str("NO"),
-                '→' => plain.push_str("->"),
-                '·' => plain.push('-'),
-                '…' => plain.push_str("..."),
-                '×' => plain.push('x'),
-                '“' | '”' => plain.push('"'),
-                c if c.is_ascii() => plain.push(c),
-                _ => plain.push('?'),
-            }
-        }
-        plain
-    }
-
-    /// The sign of a verdict, in its colour.
-    pub(crate) fn sign(self, verdict: Verdict) -> String {
-        let (sign, colour) = match verdict {
-            Verdict::Yes => ("✓", AnsiColor::Green),
-            Verdict::Partly => ("▲", AnsiColor::Yellow),
-            Verdict::No => ("✗", AnsiColor::Red),
-        };
-        let style = Style::new().fg_color(Some(colour.into()));
-        format!("{style}{}{style:#}", self.text(sign))
-    }
-
-    /// Columns a sign takes.
-    pub(crate) fn sign_width(self) -> usize {
-        if self.unicode { 1 } else { 2 }
-    }
+/// Columns that a sign takes.
+pub(crate) fn sign_width(glyphs: &Glyphs) -> usize {
+    width(&glyphs.text("✓"))
 }
 
-/// Writes `text` from the current column `from` on, broken between words so that nothing but a single
-/// long word passes column [`WIDTH`]; further lines start at column `from` too.
+/// Writes a text from the current column on, broken between words; further lines start at that column too.
 pub(crate) fn wrapped(out: &mut dyn Write, text: &str, from: usize) -> io::Result<()> {
-    let mut column = from;
-    for (index, word) in text.split(' ').enumerate() {
-        let width = word.chars().count();
-        if index > 0 && column + 1 + width > WIDTH {
-            write!(out, "\n{:from$}", "")?;
-            column = from;
-        } else if index > 0 {
-            write!(out, " ")?;
-            column += 1;
-        }
-        write!(out, "{word}")?;
-        column += width;
-    }
-    writeln!(out)
+    out.write_all(wrap_from(text, from, WIDTH).as_bytes())
 }
 
 /// Writes remedies, one to a line, from column `from` on.
 pub(crate) fn remedies(
     out: &mut dyn Write,
-    script: Script,
+    glyphs: &Glyphs,
     remedies: &[String],
     from: usize,
 ) -> io::Result<()> {
     for remedy in remedies {
-        let arrow = script.text("→ ");
+        let arrow = format!("{} ", glyphs.arrow);
         write!(out, "{:from$}{arrow}", "")?;
-        wrapped(out, &script.text(remedy), from + arrow.chars().count())?;
+        wrapped(out, &glyphs.text(remedy), from + width(&arrow))?;
     }
     Ok(())
 }
 
 /// Writes it all.
-pub(super) fn print(out: &mut dyn Write, script: Script, report: &Report) -> io::Result<()> {
+pub(super) fn print(out: &mut dyn Write, glyphs: &Glyphs, report: &Report) -> io::Result<()> {
     let bold = Style::new().bold();
     let heading = |out: &mut dyn Write, text: &str| writeln!(out, "\n {bold}{text}{bold:#}");
     write!(out, " ")?;
-    wrapped(out, &script.text(&headline(report)), 1)?;
+    wrapped(out, &glyphs.text(&headline(report)), 1)?;
 
     heading(out, "What you can do here")?;
     let width = report.checks.iter().map(|check| check.title.len()).max().unwrap_or(0);
     for check in &report.checks {
-        line(out, script, check.verdict, check.title, width, &seen(check))?;
+        line(out, glyphs, check.verdict, check.title, width, &seen(check))?;
     }
 
     let groups = by_cause(&report.checks);
@@ -114,25 +63,25 @@ pub(super) fn print(out: &mut dyn Write, script: Script, report: &Report) -> io:
         heading(out, "Why, and what would change it")?;
     }
     for (titles, verdict, reason) in groups {
-        write!(out, "   {} ", script.sign(verdict))?;
-        let from = 4 + script.sign_width();
+        write!(out, "   {} ", sign(glyphs, verdict))?;
+        let from = 4 + sign_width(glyphs);
         wrapped(out, &titles.join(", "), from)?;
         let errno = reason.errno.as_ref().map_or_else(String::new, |errno| format!(" ({errno})"));
         write!(out, "{:from$}", "")?;
-        wrapped(out, &script.text(&format!("{}{errno}: {}", reason.tried, reason.explanation)), from)?;
-        remedies(out, script, &reason.remedies, from)?;
+        wrapped(out, &glyphs.text(&format!("{}{errno}: {}", reason.tried, reason.explanation)), from)?;
+        remedies(out, glyphs, &reason.remedies, from)?;
     }
 
     heading(out, "Settings")?;
     let width = report.settings.iter().map(|setting| setting.title.len()).max().unwrap_or(0);
     for setting in &report.settings {
-        line(out, script, setting.verdict, setting.title, width, &setting.text)?;
-        remedies(out, script, &setting.remedies, 6 + script.sign_width() + width)?;
+        line(out, glyphs, setting.verdict, setting.title, width, &setting.text)?;
+        remedies(out, glyphs, &setting.remedies, 6 + sign_width(glyphs) + width)?;
     }
     if let Some(text) = &report.normal_user {
-        let from = 6 + script.sign_width() + width;
-        write!(out, "   {:1$} {2:width$}  ", "", script.sign_width(), "other users")?;
-        wrapped(out, &script.text(text), from)?;
+        let from = 6 + sign_width(glyphs) + width;
+        write!(out, "   {:1$} {2:width$}  ", "", sign_width(glyphs), "other users")?;
+        wrapped(out, &glyphs.text(text), from)?;
     }
 
     let count = |verdict| {
@@ -144,19 +93,19 @@ pub(super) fn print(out: &mut dyn Write, script: Script, report: &Report) -> io:
         count(Verdict::No),
         count(Verdict::Partly)
     );
-    writeln!(out, "\n {}", script.text(&text))
+    writeln!(out, "\n {}", glyphs.text(&text))
 }
 
 fn line(
     out: &mut dyn Write,
-    script: Script,
+    glyphs: &Glyphs,
     verdict: Verdict,
     title: &str,
     width: usize,
     text: &str,
 ) -> io::Result<()> {
-    write!(out, "   {} {title:width$}  ", script.sign(verdict))?;
-    wrapped(out, &script.text(text), 6 + script.sign_width() + width)
+    write!(out, "   {} {title:width$}  ", sign(glyphs, verdict))?;
+    wrapped(out, &glyphs.text(text), 6 + sign_width(glyphs) + width)
 }
 
 /// Kernel, processor, what is below and around, user.
@@ -217,12 +166,5 @@ mod tests {
             text.lines().enumerate().all(|(i, line)| line.len() <= if i == 0 { 70 } else { 80 }),
             "{text}"
         );
-    }
-
-    #[test]
-    fn without_unicode_nothing_is_lost() {
-        let plain = Script { unicode: false };
-        assert_eq!(plain.text("✗ 516 × 3 → “raise” it …"), "NO 516 x 3 -> \"raise\" it ...");
-        assert!(plain.sign(Verdict::Partly).contains(" !"));
     }
 }

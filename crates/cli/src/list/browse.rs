@@ -231,7 +231,7 @@ impl State {
                 (None, _) => String::new(),
                 (Some(Ok(live)), _) => match live.rate {
                     None => "counting ...".to_owned(),
-                    Some(rate) => format!("{} on all cpus", crate::stat::per_second(rate)),
+                    Some(rate) => format!("{} on all cpus", crate::term::number::per(rate, "/s")),
                 },
                 (Some(Err(why)), _) => why.clone(),
             },

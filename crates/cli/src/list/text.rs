@@ -2,8 +2,9 @@
 
 use super::collect::{Catalogue, Entry, Kind, fields};
 use super::probe::Works;
-use crate::common::foreign::{foreign, left, width};
-use crate::doctor::{Script, Verdict, wrapped};
+use crate::doctor::{Verdict, sign as sign_of, sign_width, wrapped};
+use crate::term::foreign::{foreign, left, width};
+use crate::term::glyphs::{self, Glyphs};
 use anstyle::Style;
 use perfuse_events::{Catalogue as _, Machine};
 use std::io::{self, Write};
@@ -18,16 +19,16 @@ pub(super) fn print(
     all: &Catalogue,
     verbose: bool,
 ) -> io::Result<()> {
-    let script = Script::of_the_locale();
+    let glyphs = glyphs::of_the_locale();
     let bold = Style::new().bold();
     for (kind, entries) in all.by_kind() {
         let shared = same(&entries);
         writeln!(out, "\n {bold}{}{bold:#}", kind.title())?;
         if let Some(works) = shared {
-            told(out, script, works, entries.len())?;
+            told(out, glyphs, works, entries.len())?;
         }
         for entry in &entries {
-            line(out, script, entry, shared.is_none())?;
+            line(out, glyphs, entry, shared.is_none())?;
             if verbose {
                 details(out, entry)?;
             }
@@ -38,8 +39,8 @@ pub(super) fn print(
     }
     for (kind, reason) in &all.missing {
         writeln!(out, "\n {bold}{}{bold:#}", kind.title())?;
-        write!(out, "   {} ", script.sign(Verdict::No))?;
-        wrapped(out, &script.text(reason), 4 + script.sign_width())?;
+        write!(out, "   {} ", sign_of(glyphs, Verdict::No))?;
+        wrapped(out, &glyphs.text(reason), 4 + sign_width(glyphs))?;
     }
     Ok(())
 }
@@ -54,17 +55,17 @@ fn same<'e>(entries: &[&'e Entry]) -> Option<&'e Works> {
     (entries.len() > 1 && !matches!(first, Works::Unknown) && entries.iter().all(alike)).then_some(first)
 }
 
-fn sign(script: Script, works: &Works) -> String {
+fn sign(glyphs: &Glyphs, works: &Works) -> String {
     match works {
-        Works::Yes => script.sign(Verdict::Yes),
-        Works::UserOnly => script.sign(Verdict::Partly),
-        Works::No(_) => script.sign(Verdict::No),
-        Works::Unknown => " ".repeat(script.sign_width()),
+        Works::Yes => sign_of(glyphs, Verdict::Yes),
+        Works::UserOnly => sign_of(glyphs, Verdict::Partly),
+        Works::No(_) => sign_of(glyphs, Verdict::No),
+        Works::Unknown => " ".repeat(sign_width(glyphs)),
     }
 }
 
 /// One line about a whole kind.
-fn told(out: &mut dyn Write, script: Script, works: &Works, count: usize) -> io::Result<()> {
+fn told(out: &mut dyn Write, glyphs: &Glyphs, works: &Works, count: usize) -> io::Result<()> {
     let text = match works {
         Works::Yes => format!("all {count} work here"),
         Works::UserOnly => {
@@ -73,13 +74,13 @@ fn told(out: &mut dyn Write, script: Script, works: &Works, count: usize) -> io:
         Works::No(reason) => format!("none of these {count} works here: {}", reason.words),
         Works::Unknown => return Ok(()),
     };
-    write!(out, "   {} ", sign(script, works))?;
-    wrapped(out, &script.text(&text), 4 + script.sign_width())
+    write!(out, "   {} ", sign(glyphs, works))?;
+    wrapped(out, &glyphs.text(&text), 4 + sign_width(glyphs))
 }
 
-fn line(out: &mut dyn Write, script: Script, entry: &Entry, with_sign: bool) -> io::Result<()> {
-    let lead = if with_sign { format!("   {} ", sign(script, &entry.works)) } else { "   ".into() };
-    let from = if with_sign { 4 + script.sign_width() } else { 3 };
+fn line(out: &mut dyn Write, glyphs: &Glyphs, entry: &Entry, with_sign: bool) -> io::Result<()> {
+    let lead = if with_sign { format!("   {} ", sign(glyphs, &entry.works)) } else { "   ".into() };
+    let from = if with_sign { 4 + sign_width(glyphs) } else { 3 };
     let names = match entry.kind {
         // The groups of a metric are told last.
         Kind::Pmu | Kind::Metric => entry.name.clone(),
@@ -104,7 +105,7 @@ fn line(out: &mut dyn Write, script: Script, entry: &Entry, with_sign: bool) -> 
         true => write!(out, "{}", left("", to - from - width(&names)))?,
         false => write!(out, "\n{}", left("", to))?,
     }
-    wrapped(out, &script.text(&about.join("; ")), to)
+    wrapped(out, &glyphs.text(&about.join("; ")), to)
 }
 
 /// How an event is encoded.

@@ -1,11 +1,11 @@
 //! The options of `perfuse record`. Letters and meanings are perf's where perf has them.
 
 use super::selection::{Compression, Selection};
-use super::untaken::OfRecord;
+use super::unsupported::OfRecord;
 use super::words::Synth;
 use crate::common::kernel::KernelOption;
 use crate::common::tables::EventsDir;
-use crate::recording::untaken::Untaken;
+use crate::common::unsupported::Unsupported;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -302,7 +302,7 @@ pub(crate) struct Args {
     pub(super) quiet: bool,
 
     #[command(flatten)]
-    _untaken: Untaken<OfRecord>,
+    _untaken: Unsupported<OfRecord>,
 
     /// The command to run
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]

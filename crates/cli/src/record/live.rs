@@ -2,9 +2,11 @@
 //! a summary.
 
 use super::plan::{Plan, Whom};
-use crate::common::foreign::{beginning, cut, foreign};
-use crate::common::out;
-use crate::stat::{Glyphs, bytes, glyphs, grouped};
+use crate::term;
+use crate::term::foreign::{beginning, cut, foreign};
+use crate::term::glyphs::{self, Glyphs};
+use crate::term::number::{bytes, grouped};
+use crate::term::out;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -53,7 +55,7 @@ impl Live {
         };
         let now = Instant::now();
         Live {
-            glyphs: glyphs(),
+            glyphs: glyphs::of_the_locale(),
             on: io::stderr().is_terminal() && !plan.quiet,
             quiet: plan.quiet,
             shown: false,
@@ -88,8 +90,7 @@ impl Live {
             bytes(sums.bytes as f64),
         );
         // A line that is wrapped could not be taken back.
-        let width = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-        let width = if width > 0 { width - 1 } else { 79 };
+        let width = term::columns(io::stderr()) - 1;
         let subject =
             cut(&self.subject, width.saturating_sub("recording ".len() + facts.chars().count()), "..");
         let line = format!("recording {subject}{facts}");

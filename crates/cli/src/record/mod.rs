@@ -25,7 +25,7 @@ mod synthesis;
 mod tally;
 mod terms;
 mod units;
-mod untaken;
+mod unsupported;
 mod words;
 
 use crate::common::control::Control;

@@ -197,7 +197,7 @@ impl<'a> Session<'a> {
     fn warn_of_large_rings(&mut self) {
         let held = (self.opened.set.rings() * self.opened.set.ring_bytes() / 2) as u64;
         if matches!(self.plan.switch, Switch::Size(most) if most < held) {
-            let held = crate::stat::bytes(held as f64);
+            let held = crate::term::number::bytes(held as f64);
             self.live.warn(&format!(
                 "the rings hold {held} until they are written: files may exceed the size of --switch-output"
             ));

@@ -9,9 +9,9 @@ pub(crate) use sample::page_size;
 
 use super::groups::Groups;
 use super::{Hex, Input, feature};
-use crate::common::foreign::foreign;
-use crate::common::out::say;
 use crate::exit::Result;
+use crate::term::foreign::foreign;
+use crate::term::out::say;
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
 use perfuse_abi::{AttrFlags, SampleType};
 use perfuse_data::feature::{Feature, FeatureId, Section};

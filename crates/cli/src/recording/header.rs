@@ -2,8 +2,8 @@
 
 use super::dump::page_size as unit;
 use super::{Input, event_names};
-use crate::common::foreign::foreign;
 use crate::exit::Result;
+use crate::term::foreign::foreign;
 use perfuse_abi::{Attr, ByteOrder};
 use perfuse_data::feature::{
     BpfFunction, BpfProgram, Btf, Capability, CpuTopology, Feature, FeatureId, MemNode, Section,

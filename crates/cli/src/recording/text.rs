@@ -1,7 +1,7 @@
 //! Lines under construction: bytes, with numbers in the columns that C's printf gives them. Written for
 //! speed, since a line has a dozen numbers and a recording millions of lines.
 
-use crate::common::foreign::{foreign, width};
+use crate::term::foreign::{foreign, width};
 use std::fmt;
 
 /// A buffer of lines.

@@ -1,6 +1,6 @@
 //! Parts of recordings that nothing here makes use of yet: said in a line each, on standard error.
 
-use crate::common::out::say;
+use crate::term::out::say;
 use perfuse_abi::record::{Callchain, CallchainContext, Sample};
 use perfuse_abi::regs::Arch;
 use perfuse_abi::{Attr, AttrFlags, SampleType};

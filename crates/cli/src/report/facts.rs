@@ -1,10 +1,10 @@
 //! What a recording holds beside samples: how many records of each kind, tasks, mappings.
 
-use crate::common::foreign::foreign;
-use crate::common::out::say;
 use crate::exit::Result;
 use crate::recording::groups::Groups;
 use crate::recording::{self, Input};
+use crate::term::foreign::foreign;
+use crate::term::out::say;
 use perfuse_abi::record::{Record, RecordType};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::session::Session;

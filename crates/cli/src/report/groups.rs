@@ -3,15 +3,15 @@
 use super::text::{self, Lines, Paint, Width};
 use super::tree::Drawing;
 use super::{Args, Plan, Read, Shown, Style, with_shown};
-use crate::common::foreign::{field, foreign, left, right};
 use crate::exit::Result;
 use crate::recording;
+use crate::term::foreign::{field, foreign, left, right};
 use perfuse_data::PerfData;
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_profile::{Column, Entry, Key};
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 /// Events that are shown together.
 #[derive(Clone, Debug)]
@@ -161,7 +161,7 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[&Shown<'_>], gro
     };
     let separator = args.field_separator.as_deref();
     let paint = Paint(super::has_colour(args));
-    let limit = (separator.is_none() && std::io::stdout().is_terminal()).then(text::terminal_width);
+    let limit = text::limit(separator);
     let mut lines = Lines { out, limit, cut: 0 };
     if !args.quiet {
         let mut line = String::from("# ");

@@ -3,12 +3,12 @@
 use super::text::{self, Lines, Paint};
 use super::tree::Drawing;
 use super::{Args, Plan, Shown, Style};
-use crate::common::foreign::{field, foreign, right};
 use crate::exit::Result;
+use crate::term::foreign::{field, foreign, right};
 use perfuse_profile::{Column, Entry, Key};
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 /// Blanks by which a level is moved to the right.
 const INDENT: usize = 3;
@@ -84,7 +84,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
         place.map_or_else(Default::default, |place| widths[place])
     };
     let indent = keys.len().saturating_sub(1) * INDENT;
-    let limit = (separator.is_none() && std::io::stdout().is_terminal()).then(text::terminal_width);
+    let limit = text::limit(separator);
     let mut lines = Lines { out, limit, cut: 0 };
     if !args.quiet {
         let between = separator.unwrap_or("  ");

@@ -1,6 +1,6 @@
 //! A line on standard error that tells how far a long reading is, when somebody is there to see it.
 
-use crate::common::out;
+use crate::term::out;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};

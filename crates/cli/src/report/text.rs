@@ -3,14 +3,12 @@
 use super::options::{Mode, Plan, Style};
 use super::tree::Drawing;
 use super::{Args, Shown, workers};
-use crate::common::foreign::{cut, field, foreign, left, right, width as columns_of};
 use crate::exit::Result;
+use crate::term;
+use crate::term::foreign::{cut, field, foreign, left, right, width as columns_of};
 use perfuse_profile::{Column, Entry, Frames, Key};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
-
-/// On a terminal whose width is not told, lines are cut here.
-const WIDTH: usize = 80;
 
 /// No column before the last one is wider by itself.
 const WIDEST: usize = 1024;
@@ -102,7 +100,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
     let titles: Vec<String> = columns.iter().map(|&column| title(column, plan)).collect();
     let widths = widths(args, plan, &columns, &titles, shown);
     let paint = Paint(super::has_colour(args));
-    let limit = (separator.is_none() && std::io::stdout().is_terminal()).then(terminal_width);
+    let limit = limit(separator);
     let mut lines = Lines { out, limit, cut: 0 };
     if !args.quiet {
         let mut line = String::from("# ");
@@ -231,8 +229,10 @@ fn in_thousands(number: u64) -> (u64, char) {
     result
 }
 
-pub(super) fn terminal_width() -> usize {
-    std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).unwrap_or(WIDTH).max(20)
+/// Where lines end, if they are for a terminal.
+pub(super) fn limit(separator: Option<&str>) -> Option<usize> {
+    let out = std::io::stdout();
+    (separator.is_none() && out.is_terminal()).then(|| term::columns(out).max(20))
 }
 
 pub(super) fn title(column: Column, plan: &Plan) -> String {

@@ -3,7 +3,7 @@
 use super::Shown;
 use super::options::{CallGraph, Plan, Style, Value};
 use super::text::Paint;
-use crate::common::foreign::foreign;
+use crate::term::foreign::foreign;
 use perfuse_profile::{Branch, Chains, Entry, FrameId, Frames, Least, Report};
 use std::fmt::Write;
 

@@ -2,9 +2,9 @@
 
 use super::fields::{Field, Fields};
 use super::places::{self, Places, Space};
-use crate::common::foreign::foreign;
 use crate::recording::registers as names;
 use crate::recording::text::Text;
+use crate::term::foreign::foreign;
 use perfuse_abi::record::{BranchStack, DataSrc, Regs, RegsAbi};
 use perfuse_data::session::Level;
 use perfuse_profile::mem;

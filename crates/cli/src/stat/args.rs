@@ -2,10 +2,10 @@
 
 use super::metrics::MetricOptions;
 use super::select::Selection;
-use super::untaken::OfStat;
+use super::unsupported::OfStat;
 use crate::common::kernel::KernelOption;
 use crate::common::tables::EventsDir;
-use crate::recording::untaken::Untaken;
+use crate::common::unsupported::Unsupported;
 use clap::{ArgAction, ColorChoice};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -242,7 +242,7 @@ pub(crate) struct Args {
     pub(super) color: ColorChoice,
 
     #[command(flatten)]
-    _untaken: Untaken<OfStat>,
+    _untaken: Unsupported<OfStat>,
 
     /// The command to run
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]

@@ -3,10 +3,10 @@
 
 use super::compat::{self, PerfMetric};
 use super::model::{Aggregation, Event, Report, Row, Subject};
-use super::number;
 use crate::common::cpus::ranges;
-use crate::common::foreign::{foreign, left, right, spaces, width};
 use crate::common::spread::Spread;
+use crate::term::foreign::{foreign, left, right, spaces, width};
+use crate::term::number;
 use std::fmt::Write;
 
 /// Widths of the columns.

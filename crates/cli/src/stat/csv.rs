@@ -3,7 +3,7 @@
 
 use super::compat::{self, PerfMetric};
 use super::model::{Aggregation, Event, Place, Report, Row};
-use crate::common::foreign::field;
+use crate::term::foreign::field;
 use std::fmt::Write;
 
 /// All rows of a measurement or interval.

@@ -3,9 +3,10 @@
 use super::derive::{self, Kind};
 use super::metrics;
 use super::model::{Place, Report};
-use super::number;
-use super::table::{Cell, Column, Side, Table};
-use super::text::{DIM, Options, WARN, place, shorten};
+use super::text::{DIM, Options, WARN, place};
+use crate::term::glyphs::shorten;
+use crate::term::number;
+use crate::term::table::{Cell, Column, Side, Table};
 use anstyle::{AnsiColor, Style};
 
 /// Columns that are left for what is said about a value.

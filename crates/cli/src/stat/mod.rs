@@ -19,7 +19,6 @@ mod merged;
 mod metric_table;
 mod metrics;
 mod model;
-mod number;
 mod output;
 mod percore;
 mod plan;
@@ -28,10 +27,9 @@ mod recorder;
 mod rehearse;
 mod runs_table;
 mod select;
-mod table;
 mod text;
 mod topology;
-mod untaken;
+mod unsupported;
 
 use crate::cli::{Cli, Subcommand};
 use crate::common::control::Control;
@@ -45,20 +43,12 @@ pub(crate) use measure::nanoseconds;
 pub(crate) use metrics::events_of;
 use model::Exit;
 pub(crate) use model::{Outcome, Run, Usage};
-pub(crate) use number::{bytes, grouped, time, with_spread};
 use output::Output;
-pub(crate) use output::{colors, glyphs};
+pub(crate) use output::colors;
 use plan::Plan;
 pub(crate) use rehearse::{Rehearsed, rehearse};
 use std::ffi::OsString;
 use std::process::ExitCode;
-pub(crate) use table::{Cell, Column, Side, Table, paint, wrap};
-pub(crate) use text::{ASCII, Glyphs, shorten};
-
-/// Something per second, in three digits.
-pub(crate) fn per_second(value: f64) -> String {
-    number::per(value, "/s")
-}
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {

@@ -2,11 +2,12 @@
 
 use super::args::Args;
 use super::model::Report;
-use super::text::{self, Glyphs};
+use super::text;
 use super::{classic, csv, json, jsonl};
-use crate::common::out::{Out, wants_colours};
 use crate::common::style;
 use crate::exit::Failure;
+use crate::term::glyphs;
+use crate::term::out::{Out, wants_colours};
 use clap::ColorChoice;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -123,7 +124,7 @@ impl Output {
             nothing: args.null,
         };
         let text = text::Options {
-            glyphs: glyphs(),
+            glyphs: glyphs::of_the_locale(),
             exact: args.big_num,
             quiet: args.quiet,
             metrics_alone: args.metrics.metric_only,
@@ -157,7 +158,7 @@ impl Output {
     /// For what was recorded.
     pub(super) fn of_recording(formats: &Formats) -> Result<Self, Failure> {
         let text = text::Options {
-            glyphs: glyphs(),
+            glyphs: glyphs::of_the_locale(),
             exact: false,
             quiet: false,
             metrics_alone: false,
@@ -314,19 +315,6 @@ pub(crate) fn colors(choice: ColorChoice) -> anstream::ColorChoice {
     }
 }
 
-/// The alphabet of the locale.
-pub(crate) fn glyphs() -> &'static Glyphs {
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .iter()
-        .filter_map(std::env::var_os)
-        .find(|value| !value.is_empty())
-        .map(|value| value.to_string_lossy().to_ascii_lowercase());
-    match locale {
-        Some(locale) if locale.contains("utf-8") || locale.contains("utf8") => &text::UNICODE,
-        _ => &text::ASCII,
-    }
-}
-
 /// A date as `ctime(3)` writes it, in UTC: `Sat Nov 21 23:07:38 2026`.
 fn date(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -385,7 +373,7 @@ mod tests {
         }
         let classic = classic::Options { repeated: true, ..classic::Options::default() };
         let text = text::Options {
-            glyphs: &text::UNICODE,
+            glyphs: &glyphs::UNICODE,
             exact: false,
             quiet: false,
             metrics_alone: false,

@@ -1,9 +1,9 @@
 //! `--table` for people: the time of each run, and how far it is from the mean.
 
 use super::model::Report;
-use super::number;
-use super::table::{Cell, Column, Side, Table};
 use super::text::{DIM, Options};
+use crate::term::number;
+use crate::term::table::{Cell, Column, Side, Table};
 
 /// Characters of the longest bar.
 const BAR: usize = 40;
@@ -40,8 +40,8 @@ pub(super) fn format(report: &Report, options: &Options) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::model::samples::*;
-    use super::super::text::ASCII;
     use super::*;
+    use crate::term::glyphs::ASCII;
 
     #[test]
     fn each_run_has_its_line() {

@@ -4,54 +4,14 @@
 use super::derive::{self, Kind, Whole};
 use super::metric_table;
 use super::model::{Event, Exit, MissingKind, Place, Report, Row, Subject};
-use super::number::{self, Quantity};
 use super::runs_table;
-use super::table::{Cell, Column, Side, Table, paint, wrap};
-use crate::common::foreign::{cut, foreign, right, width};
+use crate::term::foreign::{foreign, right, width};
+use crate::term::glyphs::{Glyphs, shorten};
+use crate::term::number::{self, Quantity};
+use crate::term::table::{Cell, Column, Side, Table, paint, wrap};
 use anstyle::{AnsiColor, Style};
 use perfuse_events::abi::Cache;
 use perfuse_events::{Source, Unit};
-
-/// Characters that not every terminal has.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Glyphs {
-    pub(crate) dot: &'static str,
-    pub(crate) none: &'static str,
-    pub(crate) warning: &'static str,
-    pub(crate) sigma: &'static str,
-    part: &'static str,
-    pub(crate) arrow: &'static str,
-    pub(crate) ellipsis: &'static str,
-    /// A bar chart's, from low to high.
-    pub(crate) bars: &'static [char],
-    pub(super) micro_second: &'static str,
-}
-
-/// For UTF-8 locales.
-pub(crate) const UNICODE: Glyphs = Glyphs {
-    dot: "·",
-    none: "—",
-    warning: "▲",
-    sigma: "σ",
-    part: "▒",
-    arrow: "→",
-    ellipsis: "…",
-    bars: &['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
-    micro_second: "µs",
-};
-
-/// For all others.
-pub(crate) const ASCII: Glyphs = Glyphs {
-    dot: "-",
-    none: "-",
-    warning: "!",
-    sigma: "sd",
-    part: "*",
-    arrow: "->",
-    ellipsis: "...",
-    bars: &['.', ':', '|', '#'],
-    micro_second: "us",
-};
 
 /// How to write.
 #[derive(Clone, Copy, Debug)]
@@ -127,11 +87,6 @@ fn subject(report: &Report) -> String {
         None => subject,
     };
     foreign(&subject).into_owned()
-}
-
-/// Cuts the end of a text off when it is too wide.
-pub(crate) fn shorten(text: &str, room: usize, glyphs: &Glyphs) -> String {
-    cut(text, room, glyphs.ellipsis).into_owned()
 }
 
 /// The tables of events and of metrics, with or without the names of their columns.
@@ -485,6 +440,7 @@ mod tests {
     use super::super::model::samples::*;
     use super::super::model::{Aggregation, Interval, Missing, Outcome};
     use super::*;
+    use crate::term::glyphs::{ASCII, UNICODE};
 
     const PLAIN: Options = Options {
         glyphs: &UNICODE,

@@ -6,7 +6,7 @@ use super::Sums;
 use crate::exit::{FAILED, Failure};
 use crate::record::plan::Whom;
 use crate::record::{files, sections};
-use crate::stat;
+use crate::term::number;
 use perfuse::RunningCommand;
 use perfuse::abi::record::{Decoded, Record, RecordFormat, SampleId, Tid};
 use perfuse::abi::{Attr, AttrFlags, ByteOrder, EventType, Software};
@@ -91,8 +91,8 @@ impl Session<'_> {
             self.live.warn(&format!(
                 "{} records lost: rings of {} were full before they could be read; larger ones: -m {}M; \
                  fewer records: a lower -F, a higher -c, --filter",
-                stat::grouped(sums.lost),
-                stat::bytes(bytes as f64),
+                number::grouped(sums.lost),
+                number::bytes(bytes as f64),
                 (bytes >> 20).max(1) * 8
             ));
         }
@@ -202,7 +202,7 @@ impl Session<'_> {
 }
 
 fn write_error(path: &Path, size: u64, error: &io::Error) -> Failure {
-    let size = stat::bytes(size as f64);
+    let size = number::bytes(size as f64);
     let error = files::cannot("write", path, error);
     Failure::new(format_args!("{error}, after {size}; what was written can be read"))
 }

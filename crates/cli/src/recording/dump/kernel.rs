@@ -1,8 +1,8 @@
 //! What is in the kernel's records other than samples, in perf's words; also for scripts that want to see
 //! more than samples.
 
-use crate::common::foreign::foreign;
 use crate::recording::{Hex, event_name};
+use crate::term::foreign::foreign;
 use perfuse_abi::ReadFormat;
 use perfuse_abi::record::{Decoded, Misc, MmapFile, Namespaces, Read, Record, TextPoke, Tid};
 use perfuse_abi::wire::Text;

@@ -1,6 +1,6 @@
 //! Columns of text: aligned, styled, as wide as what stands in them.
 
-use crate::common::foreign::{foreign, spaces, width};
+use super::foreign::{foreign, spaces, width};
 use anstyle::Style;
 
 /// A cell's text, harmless whoever has written it, with how it looks.
@@ -95,15 +95,19 @@ impl Table {
 
 /// Words in lines of at most `columns`: the first after `first`, the others after as many spaces.
 pub(crate) fn wrap(first: &str, text: &str, columns: usize) -> String {
-    let indent = width(first);
-    let mut out = first.to_owned();
-    let mut at = indent;
+    first.to_owned() + &wrap_from(text, width(first), columns)
+}
+
+/// Words in lines of at most `columns`, all from column `from` on, where the first line is already.
+pub(crate) fn wrap_from(text: &str, from: usize, columns: usize) -> String {
+    let mut out = String::new();
+    let mut at = from;
     for (number, word) in text.split_whitespace().enumerate() {
         let word = foreign(word);
         if number > 0 && at + 1 + width(&word) > columns {
             out.push('\n');
-            spaces(&mut out, indent);
-            at = indent;
+            spaces(&mut out, from);
+            at = from;
         } else if number > 0 {
             out.push(' ');
             at += 1;
@@ -137,5 +141,12 @@ mod tests {
     #[test]
     fn text_wraps_under_its_start() {
         assert_eq!(wrap("- ", "one two three", 9), "- one two\n  three\n");
+        // The caller has written the first ten columns.
+        let text = wrap_from(&"word ".repeat(30), 10, 80);
+        assert!(
+            text.lines().skip(1).all(|line| line.starts_with("          word") && line.len() <= 80),
+            "{text}"
+        );
+        assert!(text.lines().next().is_some_and(|line| line.len() <= 70), "{text}");
     }
 }

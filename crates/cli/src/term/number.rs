@@ -1,6 +1,6 @@
 //! Numbers for people: significant digits, units, spreads.
 
-use super::text::Glyphs;
+use super::glyphs::Glyphs;
 
 /// A number and its unit, to be aligned at the border between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub(crate) fn with_spread(
 
 #[cfg(test)]
 mod tests {
-    use super::super::text::{ASCII, UNICODE};
+    use super::super::glyphs::{ASCII, UNICODE};
     use super::*;
 
     #[test]

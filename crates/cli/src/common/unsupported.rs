@@ -1,6 +1,6 @@
 //! Options of perf that mean nothing here, and those that are refused, with the reason.
 
-use crate::common::out::say;
+use crate::term::out::say;
 use clap::builder::Arg;
 use clap::error::ErrorKind;
 use clap::{ArgAction, ArgMatches, Command};
@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 /// An option of perf.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Option {
+pub(crate) struct PerfOption {
     /// Its name, and its letter.
     name: (&'static str, char),
     /// How many values it takes.
@@ -22,55 +22,55 @@ pub(crate) struct Option {
 /// No letter.
 const NONE: char = '\0';
 
-impl Option {
+impl PerfOption {
     /// One that changes nothing here.
     pub(crate) const fn ignored(name: &'static str) -> Self {
-        Option { name: (name, NONE), values: (0, 0), refusal: "", remark: "" }
+        PerfOption { name: (name, NONE), values: (0, 0), refusal: "", remark: "" }
     }
 
     /// One that is refused.
     pub(crate) const fn refused(name: &'static str, refusal: &'static str) -> Self {
-        Option { name: (name, NONE), values: (0, 0), refusal, remark: "" }
+        PerfOption { name: (name, NONE), values: (0, 0), refusal, remark: "" }
     }
 
     /// Taken with a remark, as it changes nothing yet.
     pub(crate) const fn said(self, remark: &'static str) -> Self {
-        Option { remark, ..self }
+        PerfOption { remark, ..self }
     }
 
     /// With a letter.
     pub(crate) const fn letter(self, letter: char) -> Self {
-        Option { name: (self.name.0, letter), ..self }
+        PerfOption { name: (self.name.0, letter), ..self }
     }
 
     /// With a value.
     pub(crate) const fn value(self) -> Self {
-        Option { values: (1, 1), ..self }
+        PerfOption { values: (1, 1), ..self }
     }
 
     /// With a value that may be left out.
     pub(crate) const fn maybe_value(self) -> Self {
-        Option { values: (0, 1), ..self }
+        PerfOption { values: (0, 1), ..self }
     }
 }
 
 /// The options of a subcommand that it does not take.
-pub(crate) trait Table {
-    const OPTIONS: &'static [Option];
+pub(crate) trait PerfOptions {
+    const OPTIONS: &'static [PerfOption];
 }
 
 /// Takes the options of a table from the command line.
 #[derive(Clone, Debug)]
-pub(crate) struct Untaken<T>(Vec<&'static str>, PhantomData<T>);
+pub(crate) struct Unsupported<T>(Vec<&'static str>, PhantomData<T>);
 
-impl<T> Untaken<T> {
+impl<T> Unsupported<T> {
     /// Says what there is to say about options that were taken.
     pub(crate) fn say(&self) {
         self.0.iter().for_each(say);
     }
 }
 
-impl<T: Table> clap::Args for Untaken<T> {
+impl<T: PerfOptions> clap::Args for Unsupported<T> {
     fn augment_args(command: Command) -> Command {
         T::OPTIONS.iter().fold(command, |command, option| {
             let (name, letter) = option.name;
@@ -90,9 +90,9 @@ impl<T: Table> clap::Args for Untaken<T> {
     }
 }
 
-impl<T: Table> clap::FromArgMatches for Untaken<T> {
+impl<T: PerfOptions> clap::FromArgMatches for Unsupported<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = |option: &&Option| {
+        let given = |option: &&PerfOption| {
             let is_default = clap::parser::ValueSource::DefaultValue;
             matches.value_source(option.name.0).is_some_and(|source| source != is_default)
         };
@@ -104,7 +104,7 @@ impl<T: Table> clap::FromArgMatches for Untaken<T> {
             }
             None => {
                 let said = T::OPTIONS.iter().filter(given).map(|option| option.remark);
-                Ok(Untaken(said.filter(|remark| !remark.is_empty()).collect(), PhantomData))
+                Ok(Unsupported(said.filter(|remark| !remark.is_empty()).collect(), PhantomData))
             }
         }
     }

@@ -1,0 +1,38 @@
+//! What `perf record` takes and `perfuse record` does not.
+
+use crate::common::unsupported::{PerfOption, PerfOptions};
+
+/// The options of `perf record` that mean nothing here, or are refused.
+#[derive(Clone, Debug)]
+pub(super) struct OfRecord;
+
+const TRACES: &str = "the traces of processors (AUX data) are not recorded; -b records the last branches";
+
+impl PerfOptions for OfRecord {
+    const OPTIONS: &'static [PerfOption] = &[
+        PerfOption::refused("aux-sample", TRACES).maybe_value(),
+        PerfOption::refused("snapshot", TRACES).letter('S').maybe_value(),
+        PerfOption::refused(
+            "kcore",
+            "the kernel's code is not copied into a folder; its functions are named by /proc/kallsyms",
+        ),
+        PerfOption::refused(
+            "off-cpu",
+            "needs a BPF program in perf; -e sched:sched_switch -g shows where tasks stop running, and \
+             --switch-events when",
+        ),
+        PerfOption::refused("switch-output-event", "--switch-output changes files by size, time or SIGUSR2")
+            .value(),
+        PerfOption::refused("threads", "one thread writes all rings into one file; -m makes rings larger")
+            .maybe_value(),
+        // How perf goes about its work, with no difference to what is recorded.
+        PerfOption::ignored("affinity").value(),
+        PerfOption::ignored("aio").maybe_value(),
+        PerfOption::ignored("mmap-flush").value(),
+        PerfOption::ignored("num-thread-synthesize").value(),
+        PerfOption::ignored("proc-map-timeout").value(),
+        PerfOption::ignored("debuginfod").maybe_value(),
+        // What is so anyway: the first and last time of samples are always told.
+        PerfOption::ignored("timestamp-boundary"),
+    ];
+}

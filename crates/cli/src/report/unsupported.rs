@@ -1,0 +1,68 @@
+//! What `perf report` takes and `perfuse report` does not.
+
+use crate::common::unsupported::{PerfOption, PerfOptions};
+use crate::recording::unfinished::INLINED;
+
+/// The options of `perf report` that mean nothing here, or are refused.
+#[derive(Clone, Debug)]
+pub(super) struct OfReport;
+
+const SYMBOLS: &str =
+    "where symbols are is not told yet: they are found by path, by build-id and in /proc/kallsyms";
+const SWITCHES: &str = "samples are not chosen by other events; --time chooses them by time";
+const SCREEN: &str = "the report is text; there is no interactive view yet";
+
+impl PerfOptions for OfReport {
+    const OPTIONS: &'static [PerfOption] = &[
+        PerfOption::refused("vmlinux", SYMBOLS).letter('k').value(),
+        PerfOption::refused("modules", SYMBOLS).letter('m'),
+        PerfOption::refused("kallsyms", SYMBOLS).value(),
+        PerfOption::refused("symfs", SYMBOLS).value(),
+        PerfOption::ignored("ignore-vmlinux"),
+        PerfOption::refused(
+            "itrace",
+            "traces of the processor (AUX data) are not decoded; perf inject --itrace makes samples of them",
+        )
+        .maybe_value(),
+        PerfOption::refused("branch-history", "callchains are not made of branches; -b shows the branches"),
+        PerfOption::refused(
+            "total-cycles",
+            "needs the instructions between branches, which are not read; -b shows cycles",
+        ),
+        PerfOption::refused(
+            "stitch-lbr",
+            "callchains of --call-graph lbr are shown as deep as the processor kept them",
+        ),
+        PerfOption::refused("show-ref-call-graph", "events recorded without callchains are shown without"),
+        PerfOption::refused(
+            "threads",
+            "the counts of single threads (record -s) are shown by -D: the records READ",
+        )
+        .letter('T'),
+        PerfOption::refused("switch-on", SWITCHES).value(),
+        PerfOption::refused("switch-off", SWITCHES).value(),
+        PerfOption::refused("show-on-off-events", SWITCHES),
+        PerfOption::refused("tui", SCREEN),
+        PerfOption::refused("gtk", SCREEN),
+        PerfOption::refused("disable-order", "records are taken by time, as far as a recording allows"),
+        // What concerns annotated instructions, or only the interactive view.
+        PerfOption::ignored("disassembler-style").letter('M').value(),
+        PerfOption::ignored("asm-raw"),
+        PerfOption::ignored("source"),
+        PerfOption::ignored("objdump").value(),
+        PerfOption::ignored("addr2line").value(),
+        PerfOption::ignored("prefix").value(),
+        PerfOption::ignored("prefix-strip").value(),
+        PerfOption::ignored("percent-type").value(),
+        PerfOption::ignored("samples").value(),
+        // What is so anyway.
+        PerfOption::ignored("demangle"),
+        PerfOption::ignored("demangle-kernel"),
+        PerfOption::ignored("no-demangle-kernel"),
+        PerfOption::ignored("full-source-path"),
+        PerfOption::ignored("skip-empty"),
+        PerfOption::ignored("inline").said(INLINED),
+        PerfOption::ignored("no-inline"),
+        PerfOption::ignored("stdio2"),
+    ];
+}
