@@ -1,7 +1,6 @@
 //! `perfuse evlist` and `perfuse buildid-list`: what a recording consists of.
 
 use crate::exit::{Failure, Result};
-use crate::recording::tracing::Formats;
 use crate::recording::{self, Input};
 use crate::term::foreign::foreign;
 use crate::term::out;
@@ -9,7 +8,8 @@ use perfuse_abi::record::Record;
 use perfuse_abi::{AttrFlags, EventType};
 use perfuse_data::Form;
 use perfuse_data::feature::{Feature, FeatureId, Section};
-use perfuse_data::session::{Level, ObjectId, Session};
+use perfuse_data::replay::{Formats, Replay};
+use perfuse_data::session::{Level, ObjectId};
 use perfuse_symbols::{BuildId, read_modules};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -175,18 +175,19 @@ fn of_recording(out: &mut impl Write, args: &BuildIds) -> Result<()> {
         }
         return Ok(());
     }
-    let mut session = Session::new();
     let mut hits: BTreeSet<ObjectId> = BTreeSet::new();
-    recording::replay(data, &mut session, |_, decoded, session, _| {
-        if let Some(Record::Sample(sample)) = decoded.map(|decoded| &decoded.record) {
+    let replay = recording::replay(Replay::new(data), |step| {
+        let Some(decoded) = step.decoded else { return Ok(()) };
+        if let Record::Sample(sample) = &decoded.record {
             let tid = sample.tid.unwrap_or_default();
-            let level = decoded.map_or(Level::Unknown, |decoded| Level::of(decoded.misc));
-            if let Some(found) = session.resolve(tid.pid, tid.tid, level, sample.ip.unwrap_or(0)) {
+            let level = Level::of(decoded.misc);
+            if let Some(found) = step.session.resolve(tid.pid, tid.tid, level, sample.ip.unwrap_or(0)) {
                 hits.insert(found.map.object);
             }
         }
         Ok(())
     })?;
+    let (_, session) = replay.into_parts();
     for (id, object) in session.objects() {
         let is_hit = hits.contains(&id);
         if is_hit || object.build_id.is_some() && !args.with_hits {

@@ -14,9 +14,7 @@ mod workers;
 
 use crate::common::unsupported::Unsupported;
 use crate::exit::Result;
-use crate::recording::groups::Groups;
-use crate::recording::tracing::Formats;
-use crate::recording::{self, Filter, Input, unfinished};
+use crate::recording::{self, FilterArgs, Input, unfinished};
 use crate::term::out::{Out, say};
 pub(crate) use facts::kind_name;
 use given::Teller;
@@ -24,6 +22,7 @@ use groups::Group;
 use options::{List, Mode, Plan, Recorded, Style, list_of_names};
 use perfuse_abi::record::{Decoded, Record, Sample, Weight};
 use perfuse_data::Event;
+use perfuse_data::replay::{Formats, Groups, Replay, Step};
 use perfuse_data::session::{Level, Session};
 use perfuse_profile::{Chains, Collector, Entry, Frames, Key, NameTest, Names, Profile, Report, Texts};
 use progress::Progress;
@@ -42,7 +41,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
     #[command(flatten)]
-    filter: Filter,
+    filter: FilterArgs,
     /// Only these objects, by name with or without folders
     #[arg(short, long, visible_alias = "dsos", value_name = "NAME,...", value_delimiter = ',')]
     dso: Vec<String>,
@@ -309,11 +308,9 @@ impl Collecting {
 
     fn add(
         &mut self,
-        entry: &perfuse_data::Entry<'_>,
+        &Step { entry, session, formats, .. }: &Step<'_>,
         decoded: &Decoded<'_>,
         sample: &Sample<'_>,
-        session: &Session,
-        formats: &Formats,
     ) {
         let Collecting { plan, collector, teller, has_texts, groups } = self;
         let level = Level::of(decoded.misc);
@@ -340,26 +337,26 @@ impl Collecting {
 
 /// Reads all samples.
 fn read(args: &Args) -> Result<(Read, Plan)> {
-    let mut session = Session::new();
     let mut progress = Progress::new(&args.input.input);
     let mut data = args.input.open()?;
     let mut collecting: Option<Collecting> = None;
     let mut lost = 0;
     let sockets = facts::sockets(&mut data);
-    args.filter.settle(&mut data)?;
+    let filter = args.filter.of(&mut data)?;
+    let replay = Replay::new(data);
     // The events of a file are known from the start, those of a pipe at the first sample.
-    if !data.events().is_empty() {
-        let formats = Formats::read(&mut data);
-        let events: Vec<Event> = data.events().iter().cloned().collect();
-        collecting = Some(Collecting::new(args, &Recorded { events: &events, formats: &formats }, &sockets)?);
+    let events: Vec<Event> = replay.data().events().iter().cloned().collect();
+    if !events.is_empty() {
+        let recorded = Recorded { events: &events, formats: replay.formats() };
+        collecting = Some(Collecting::new(args, &recorded, &sockets)?);
     }
     let is_socket = |cpu: Option<u32>| {
         let socket = cpu.and_then(|cpu| sockets.get(cpu as usize));
         args.socket_filter.is_none_or(|only| socket == Some(&only))
     };
-    let mut ordered = recording::replay(data, &mut session, |entry, decoded, session, formats| {
-        progress.at(entry.location.offset);
-        let Some(decoded) = decoded else { return Ok(()) };
+    let replay = recording::replay(replay, |step| {
+        progress.at(step.entry.location.offset);
+        let Some(decoded) = step.decoded else { return Ok(()) };
         let sample = match &decoded.record {
             Record::Sample(sample) => sample,
             other => {
@@ -375,17 +372,21 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
             }
         };
         let cpu = sample.cpu.map(|cpu| cpu.cpu);
-        if !args.filter.admits_moment(cpu, sample.time) || !is_socket(cpu) {
+        if !filter.admits_moment(cpu, sample.time) || !is_socket(cpu) {
             return Ok(());
         }
         let collecting = match &mut collecting {
             Some(collecting) => collecting,
             empty => {
-                let events: Vec<Event> = entry.events().iter().cloned().collect();
-                empty.insert(Collecting::new(args, &Recorded { events: &events, formats }, &sockets)?)
+                let events: Vec<Event> = step.entry.events().iter().cloned().collect();
+                empty.insert(Collecting::new(
+                    args,
+                    &Recorded { events: &events, formats: step.formats },
+                    &sockets,
+                )?)
             }
         };
-        collecting.add(entry, decoded, sample, session, formats);
+        collecting.add(step, decoded, sample);
         Ok(())
     })?;
     progress.finish();
@@ -393,10 +394,11 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
         Some(collecting) => collecting,
         None => Collecting::new(args, &Recorded { events: &[], formats: &Formats::default() }, &[])?,
     };
-    let events: Vec<Event> = ordered.data().events().iter().cloned().collect();
-    let groups = groups::of(ordered.data_mut(), events.len(), args);
-    let names = events.iter().map(recording::event_name).collect();
-    let machine = facts::Machine::read(ordered.data_mut());
+    let (mut data, session) = replay.into_parts();
+    let events: Vec<Event> = data.events().iter().cloned().collect();
+    let groups = groups::of(&mut data, events.len(), args);
+    let names = events.iter().map(Event::display_name).collect();
+    let machine = facts::Machine::read(&mut data);
     let keys = collector.keys().to_vec();
     let (profiles, frames) = collector.finish();
     let texts = teller.texts;

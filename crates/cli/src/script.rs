@@ -9,16 +9,14 @@ mod unsupported;
 
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
-use crate::recording::groups::Groups;
-use crate::recording::tracing::Formats;
-use crate::recording::{self, Filter, Input, unfinished};
+use crate::recording::{self, FilterArgs, Input, unfinished};
 use crate::term::foreign::{foreign, width};
 use crate::term::out::{say, stdout};
 use fields::{Field, Fields};
 use line::{Clock, Format, Lines, One};
-use perfuse_abi::EventType;
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
 use perfuse_data::feature::{Feature, FeatureId};
+use perfuse_data::replay::{Filter, Formats, Groups, Replay, Step};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::tool::kind;
 use perfuse_data::{Entry, Event, Ordered};
@@ -39,7 +37,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
     #[command(flatten)]
-    filter: Filter,
+    filter: FilterArgs,
     /// What to print of each sample: comm, tid, pid, time, cpu, period, event, addr, ip, sym, symoff, dso, brstack, trace ...; with + or - in front, more or less than by default; with hw:, sw:, trace: ... in front, only for events of that type
     #[arg(short = 'F', long, value_name = "FIELD,...", allow_hyphen_values = true, value_parser = fields::parse)]
     fields: Vec<fields::Asked>,
@@ -134,8 +132,7 @@ pub(crate) fn run(args: &Args) -> Result {
 
 fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let mut data = args.input.open()?;
-    args.filter.settle(&mut data)?;
-    let mut session = Session::new();
+    let filter = args.filter.of(&mut data)?;
     let clock = match (args.reltime, args.deltatime) {
         (true, _) => Clock::SinceStart,
         (_, true) => Clock::SinceLast,
@@ -159,7 +156,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let mut is_first = true;
     // Rounds are the order in which perf emptied its buffers: what lies between their ends is shown there.
     let ordered = if args.show_round_events { Ordered::as_read(data) } else { Ordered::new(data) };
-    recording::replay_in(ordered, &mut session, |entry, decoded, session, formats| {
+    recording::replay(Replay::of(ordered), |&Step { entry, decoded, session, formats, .. }| {
         let Some(decoded) = decoded else {
             if args.show_round_events && entry.kind() == kind::FINISHED_ROUND {
                 lines.plain("PERF_RECORD_FINISHED_ROUND");
@@ -167,7 +164,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             return Ok(());
         };
         let Record::Sample(sample) = &decoded.record else {
-            if shows(args, entry.kind()) && args.filter.admits_moment(decoded.cpu(), None) {
+            if shows(args, entry.kind()) && filter.admits_moment(decoded.cpu(), None) {
                 let index = entry.event_index();
                 let fields =
                     index.map(|index| fields_of(&mut fields, index, entry, args, formats)).transpose()?;
@@ -179,7 +176,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             unfinished::say_of_chains(entry.events().iter());
         }
         let Some(event) = entry.event() else { return Ok(()) };
-        if !is_wanted(args, decoded, (event, sample), session, &mut lines.places) {
+        if !is_wanted(args, &filter, decoded, (event, sample), session, &mut lines.places) {
             return Ok(());
         }
         if args.per_event_dump {
@@ -191,7 +188,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
                 lines.name_width = entry
                     .events()
                     .iter()
-                    .map(|event| width(&foreign(&name(event, formats))))
+                    .map(|event| width(&foreign(&formats.event_name(event))))
                     .max()
                     .unwrap_or(0);
             }
@@ -279,34 +276,25 @@ fn fields_of<'f>(
         Some(fields) => Ok(fields),
         unknown => {
             let event = &entry.events()[index];
-            let fields = Fields::of(event, name(event, formats), &args.fields, !args.hide_call_graph)?;
+            let fields = Fields::of(event, formats.event_name(event), &args.fields, !args.hide_call_graph)?;
             Ok(unknown.insert(fields))
         }
     }
 }
 
-/// The name of an event; of a tracepoint in a pipe, that of its format.
-fn name(event: &Event, formats: &Formats) -> String {
-    let traced = formats.name(event.attr.config);
-    match (&event.name, traced.filter(|_| event.attr.type_ == EventType::TRACEPOINT)) {
-        (None, Some(name)) => name.to_owned(),
-        _ => recording::event_name(event),
-    }
-}
-
 fn is_wanted(
     args: &Args,
+    filter: &Filter,
     decoded: &Decoded<'_>,
     (event, sample): (&Event, &Sample<'_>),
     session: &Session,
     places: &mut Places,
 ) -> bool {
     let tid = sample.tid.unwrap_or_default();
-    let filter = &args.filter;
     if !filter.admits_moment(decoded.cpu(), sample.time) {
         return false;
     }
-    if !(filter.comm.is_empty() && filter.pid.is_empty() && filter.tid.is_empty()) {
+    if !filter.admits_all_tasks() {
         let comm = session.comm_of(tid.pid, tid.tid).map_or(&b""[..], |comm| session.comm(comm));
         if !filter.admits_task(tid.pid, tid.tid, comm) {
             return false;

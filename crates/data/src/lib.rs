@@ -5,7 +5,7 @@
 //! and the recording ([`feature`]). [`PerfData`] opens one in any of its forms and delivers the records in
 //! the order of the file; [`Ordered`] delivers them by time.
 //!
-//! [`session::Session`] replays the records; [`Writer`] makes a recording.
+//! [`replay::Replay`] goes through a recording with what was running ([`session::Session`]); [`Writer`] makes one.
 //!
 //! Every layout that is not the kernel's is written down once, as in [`perfuse_abi::wire`], and serves both
 //! directions: [`feature::Section::encode`] and [`tool::ToolRecord::encode`] write what the reader reads.
@@ -24,10 +24,12 @@ pub mod feature;
 mod header;
 mod input;
 mod layout;
+mod names;
 mod ordered;
 mod part;
 mod reader;
 mod record;
+pub mod replay;
 pub mod session;
 pub mod tool;
 #[cfg_attr(not(feature = "compress"), path = "unpack/without.rs")]

@@ -105,6 +105,11 @@ impl<'i> Ordered<'i> {
         &mut self.data
     }
 
+    /// The recording, where it was read to.
+    pub fn into_data(self) -> PerfData<'i> {
+        self.data
+    }
+
     /// How many records were delivered after younger ones.
     pub fn late(&self) -> u64 {
         self.late

@@ -88,7 +88,7 @@ fn a_file_is_read_as_it_was_written() {
     for feature in features() {
         let section = data.feature(feature.id()).unwrap().expect("it was written");
         assert_eq!(section.feature, feature);
-        assert_eq!(section.extra, []);
+        assert!(section.extra.is_empty());
     }
 }
 

@@ -7,7 +7,6 @@ mod tool;
 
 pub(crate) use sample::page_size;
 
-use super::groups::Groups;
 use super::{Hex, Input, feature};
 use crate::exit::Result;
 use crate::term::foreign::foreign;
@@ -15,6 +14,7 @@ use crate::term::out::say;
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
 use perfuse_abi::{AttrFlags, SampleType};
 use perfuse_data::feature::{Feature, FeatureId, Section};
+use perfuse_data::replay::{Groups, Replay, Step};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::tool::{Tool, kind};
 use perfuse_data::{Entry, Event, Form, Ordered, PerfData};
@@ -30,7 +30,6 @@ pub(crate) fn print(out: &mut impl Write, input: &Input, with_tasks: bool) -> Re
         name: if is_pipe { "pipe".to_owned() } else { foreign(&input.name()).into_owned() },
         first_offset: if is_pipe { 16 } else { 0 },
         machine: String::new(),
-        session: Session::new(),
         groups: Groups::default(),
         text: String::new(),
         with_tasks,
@@ -46,26 +45,14 @@ pub(crate) fn print(out: &mut impl Write, input: &Input, with_tasks: bool) -> Re
         )?;
     }
     dump.machine = machine(&mut data);
-    super::take_build_ids(&mut data, &mut dump.session);
-    if by_time {
-        let mut ordered = Ordered::new(data);
-        loop {
-            match ordered.next() {
-                Ok(Some(entry)) => dump.entry(out, &entry, &Layout::of(&entry))?,
-                Ok(None) => break,
-                Err(error) => say(error),
-            }
+    let ordered = if by_time { Ordered::new(data) } else { Ordered::as_read(data) };
+    Replay::of(ordered).each(|step| match step {
+        Ok(step) => dump.entry(out, &step),
+        Err(error) => {
+            say(error);
+            Ok(())
         }
-    } else {
-        loop {
-            match data.next() {
-                Ok(Some(entry)) => dump.entry(out, &entry, &Layout::of(&entry))?,
-                Ok(None) => break,
-                Err(error) => say(error),
-            }
-        }
-    }
-    Ok(())
+    })
 }
 
 fn has_trailer(event: &Event) -> bool {
@@ -104,7 +91,6 @@ struct Dump {
     name: String,
     first_offset: u64,
     machine: String,
-    session: Session,
     groups: Groups,
     text: String,
     /// Whether to say whose each sample is.
@@ -112,16 +98,16 @@ struct Dump {
 }
 
 impl Dump {
-    fn entry(&mut self, out: &mut impl Write, entry: &Entry<'_>, layout: &Layout) -> Result<()> {
+    fn entry(&mut self, out: &mut impl Write, step: &Step<'_>) -> Result<()> {
+        let (entry, layout) = (step.entry, Layout::of(step.entry));
         let (header, text) = (entry.raw.header, &mut self.text);
         let offset = Hex(entry.location.offset.saturating_sub(self.first_offset));
         let size = Hex(header.size.into());
-        let decoded = if entry.is_kernel() { Some(entry.decode()) } else { None };
         let _ = writeln!(text, "\n{offset}@{} [{size}]: event: {}", self.name, header.kind.0);
         bytes(text, entry.bytes());
-        let (cpu, time) = match &decoded {
-            Some(Ok(decoded)) => (decoded.cpu().unwrap_or(u32::MAX), decoded.time().unwrap_or(u64::MAX)),
-            Some(Err(_)) => (u32::MAX, u64::MAX),
+        let (cpu, time) = match step.decoded {
+            Some(decoded) => (decoded.cpu().unwrap_or(u32::MAX), decoded.time().unwrap_or(u64::MAX)),
+            None if entry.is_kernel() => (u32::MAX, u64::MAX),
             None => (0, 0),
         };
         if header.kind != RecordType::SAMPLE && !layout.has_trailer {
@@ -136,25 +122,18 @@ impl Dump {
         }
         let kind = kind_name(header.kind);
         let _ = write!(text, "{offset} [{size}]: PERF_RECORD_{kind}");
-        match &decoded {
-            Some(Ok(decoded)) => {
-                self.session.apply(decoded);
-                self.kernel(entry, decoded);
-            }
-            Some(Err(error)) => {
+        match (step.decoded, &step.broken) {
+            (Some(decoded), _) => self.kernel(step, decoded),
+            (None, Some(error)) => {
                 let _ = writeln!(text, ": {error}");
             }
-            None => match entry.tool() {
+            (None, None) => match entry.tool() {
                 Ok(record) => {
-                    match &record.tool {
-                        Tool::BuildId(id) => self.session.set_build_id(id),
-                        Tool::HeaderFeature { id, bytes } => {
-                            let section = Section::decode(*id, bytes, entry.events().order(), 0);
-                            if let Ok(Section { feature: Feature::Arch(name), .. }) = section {
-                                self.machine = name.to_string();
-                            }
+                    if let Tool::HeaderFeature { id, bytes } = &record.tool {
+                        let section = Section::decode(*id, bytes, entry.events().order(), 0);
+                        if let Ok(Section { feature: Feature::Arch(name), .. }) = section {
+                            self.machine = name.to_string();
                         }
-                        _ => {}
                     }
                     tool::write(text, &record.tool);
                 }
@@ -168,7 +147,8 @@ impl Dump {
         Ok(())
     }
 
-    fn kernel(&mut self, entry: &Entry<'_>, decoded: &Decoded<'_>) {
+    fn kernel(&mut self, step: &Step<'_>, decoded: &Decoded<'_>) {
+        let entry = step.entry;
         let Record::Sample(sample) = &decoded.record else {
             return kernel::write(&mut self.text, entry.event(), decoded);
         };
@@ -177,24 +157,24 @@ impl Dump {
         if self.with_tasks {
             let mut samples = 0;
             self.groups.deliver(entry, sample, |_, _, _| samples += 1);
-            (0..samples).for_each(|_| self.task(decoded, sample));
+            (0..samples).for_each(|_| self.task(step.session, decoded, sample));
         }
     }
 
     /// Whose a sample is, and where.
-    fn task(&mut self, decoded: &Decoded<'_>, sample: &Sample<'_>) {
+    fn task(&mut self, session: &Session, decoded: &Decoded<'_>, sample: &Sample<'_>) {
         let (pid, tid) = sample.tid.map_or((u32::MAX, u32::MAX), |tid| (tid.pid, tid.tid));
-        let comm = self.session.thread(tid).map(|thread| foreign(self.session.comm(thread.comm)));
+        let comm = session.thread(tid).map(|thread| foreign(session.comm(thread.comm)));
         let _ = match comm {
             Some(comm) => writeln!(self.text, " ... thread: {comm}:{}", tid as i32),
             None => writeln!(self.text, " ... thread: :{0}:{0}", tid as i32),
         };
         let level = Level::of(decoded.misc);
-        let found = self.session.resolve(pid, tid, level, sample.ip.unwrap_or(0));
+        let found = session.resolve(pid, tid, level, sample.ip.unwrap_or(0));
         let object = match found.filter(|found| !found.in_kernel || level != Level::User) {
-            Some(found) => match made_code(&self.session, &found.map) {
+            Some(found) => match made_code(session, &found.map) {
                 Some(name) => name.into(),
-                None => foreign(&self.session.object(found.map.object).name),
+                None => foreign(&session.object(found.map.object).name),
             },
             None if level == Level::Hypervisor => "[hypervisor]".into(),
             None => "<not found>".into(),

@@ -1,13 +1,12 @@
 //! What a recording holds beside samples: how many records of each kind, tasks, mappings.
 
 use crate::exit::Result;
-use crate::recording::groups::Groups;
 use crate::recording::{self, Input};
 use crate::term::foreign::foreign;
 use crate::term::out::say;
 use perfuse_abi::record::{Record, RecordType};
 use perfuse_data::feature::{Feature, FeatureId};
-use perfuse_data::session::Session;
+use perfuse_data::replay::{Groups, Replay};
 use perfuse_data::tool::kind;
 use perfuse_data::{Options, PerfData};
 use std::collections::BTreeMap;
@@ -129,8 +128,7 @@ const MOST_MAPS: usize = 500_000;
 
 /// Threads under their parents; with what their processes have mapped.
 pub(super) fn tasks(out: &mut impl Write, input: &Input, with_maps: bool) -> Result<()> {
-    let mut session = Session::new();
-    recording::replay(input.open()?, &mut session, |_, _, _, _| Ok(()))?;
+    let (_, session) = recording::replay(Replay::new(input.open()?), |_| Ok(()))?.into_parts();
     let mut children: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
     for (tid, thread) in session.threads() {
         let parent = match thread.parent {

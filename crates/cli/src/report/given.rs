@@ -1,9 +1,9 @@
 //! Keys that are texts of tracepoints: what one says, or one of its fields.
 
-use crate::recording::tracing::Formats;
 use perfuse_abi::EventType;
 use perfuse_abi::record::Sample;
 use perfuse_data::Event;
+use perfuse_data::replay::Formats;
 use perfuse_events::tracepoint::Field;
 use perfuse_profile::{Key, Texts};
 

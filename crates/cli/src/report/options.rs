@@ -3,9 +3,9 @@
 use super::Args;
 use super::given::{Given, fields};
 use crate::exit::{Failure, Result};
-use crate::recording::tracing::Formats;
 use perfuse_abi::{BranchSampleType, EventType, SampleType};
 use perfuse_data::Event;
+use perfuse_data::replay::Formats;
 use perfuse_profile::{Column, Key, Order};
 
 /// How call trees are shown.

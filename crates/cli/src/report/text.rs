@@ -177,7 +177,7 @@ pub(super) fn what(
 ) -> Result<()> {
     let (number, unit) = in_thousands(samples);
     let span = match &args.filter.time {
-        Some(span) => format!(" (time slices: {})", foreign(&span.text)),
+        Some(span) => format!(" (time slices: {})", foreign(span.text())),
         None => String::new(),
     };
     writeln!(out, "# Samples: {number}{unit} of {of}{span}")?;

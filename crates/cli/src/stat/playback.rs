@@ -7,7 +7,7 @@ use super::model::{
 use super::output::{Formats, Output};
 use super::topology::Seat;
 use crate::exit::{Failure, Result};
-use crate::recording::{Input, event_name};
+use crate::recording::Input;
 use perfuse::abi::{AttrFlags, Software};
 use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::tool::{Stat, StatConfigEntry, Tool, ToolRecord};
@@ -360,7 +360,7 @@ fn described(event: &perfuse_data::Event) -> Event {
     let scale = (!is_clock && (event.scale.is_some() || !unit.is_empty()))
         .then(|| Scale { factor: event.scale.unwrap_or(1.0), unit: unit.clone() });
     Event {
-        name: event_name(event),
+        name: event.display_name(),
         source: Source::Kernel { type_: attr.type_, config: attr.config, more: [0; 4] },
         exclude: Exclude {
             user: flag(AttrFlags::EXCLUDE_USER),

@@ -1,7 +1,7 @@
 //! What is in the kernel's records other than samples, in perf's words; also for scripts that want to see
 //! more than samples.
 
-use crate::recording::{Hex, event_name};
+use crate::recording::Hex;
 use crate::term::foreign::foreign;
 use perfuse_abi::ReadFormat;
 use perfuse_abi::record::{Decoded, Misc, MmapFile, Namespaces, Read, Record, TextPoke, Tid};
@@ -145,7 +145,7 @@ fn poked(text: &mut String, poke: &TextPoke<'_>) {
 
 fn values(text: &mut String, event: Option<&Event>, read: &Read<'_>) {
     let (pid, tid) = numbers(read.tid);
-    let name = event.map_or_else(|| "unknown".to_owned(), event_name);
+    let name = event.map_or_else(|| "unknown".to_owned(), Event::display_name);
     let Some(entry) = read.values.entries().next() else { return };
     let _ = writeln!(text, ": {pid} {tid} {} {}", foreign(&name), entry.value);
     let format = event.map_or(ReadFormat::empty(), |event| event.attr.read_format);

@@ -1,21 +1,21 @@
 //! Samples that carry the counts of a group. Only the leader of such a group samples; what the others
 //! counted since the sample before is taken for a sample of each, as perf does.
 
+use crate::{Entry, Event};
 use perfuse_abi::record::Sample;
 use perfuse_abi::{AttrFlags, SampleType};
-use perfuse_data::{Entry, Event};
 use std::collections::HashMap;
 
 /// The counts of the last samples.
 #[derive(Debug, Default)]
-pub(crate) struct Groups {
+pub struct Groups {
     /// By id, and thread where each thread counts for itself.
     counts: HashMap<(u64, u32), u64>,
 }
 
 impl Groups {
     /// The events that a sample is one of, each by its index with the period it stands for.
-    pub(crate) fn deliver<'a>(
+    pub fn deliver<'a>(
         &mut self,
         entry: &Entry<'a>,
         sample: &Sample<'_>,

@@ -1,15 +1,14 @@
 //! What perf calls an event that was recorded without its name: one made of its attr.
 
+use crate::Event;
 use perfuse_abi::{
     Attr, AttrFlags, Breakpoint, CacheEvent, CacheOp, CacheResult, EventType, Hardware, Software,
 };
-use perfuse_data::Event;
 
-/// The name of an event: the recorded one, else one made of its attr.
-pub(crate) fn event_name(event: &Event) -> String {
-    match &event.name {
-        Some(name) => name.clone(),
-        None => made(&event.attr),
+impl Event {
+    /// The recorded name, or else one made of the attr.
+    pub fn display_name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| made(&self.attr))
     }
 }
 
@@ -18,18 +17,23 @@ fn made(attr: &Attr) -> String {
         EventType::HARDWARE => hardware(attr),
         EventType::SOFTWARE => software(attr).to_owned(),
         EventType::HW_CACHE => cache(attr),
-        EventType::RAW => format!("raw {}", super::Hex(attr.config)),
+        EventType::RAW => format!("raw {}", prefixed(attr.config)),
         EventType::TRACEPOINT => return "unknown tracepoint".to_owned(),
         EventType::BREAKPOINT => {
             let letter = |bit: Breakpoint, letter| if attr.bp_type.0 & bit.0 != 0 { letter } else { "" };
             let letters =
                 [letter(Breakpoint::R, "r"), letter(Breakpoint::W, "w"), letter(Breakpoint::X, "x")];
-            format!("mem:{}:{}", super::Hex(attr.config1), letters.concat())
+            format!("mem:{}:{}", prefixed(attr.config1), letters.concat())
         }
         kind => return format!("unknown attr type: {}", kind.0),
     };
     modifiers(&mut name, attr);
     name
+}
+
+/// A number as C's `%#x` has it: zero without prefix.
+fn prefixed(number: u64) -> String {
+    if number == 0 { "0".to_owned() } else { format!("{number:#x}") }
 }
 
 fn hardware(attr: &Attr) -> String {
@@ -101,18 +105,6 @@ fn modifiers(name: &mut String, attr: &Attr) {
     if name.len() > start {
         name.insert(start, ':');
     }
-}
-
-/// Names of the tracepoints of a recording as a pipe has them: not with the events but with their formats.
-pub(crate) fn event_names(data: &mut perfuse_data::PerfData<'_>) -> Vec<String> {
-    let formats = super::tracing::Formats::read(data);
-    let name = |event: &Event| match &event.name {
-        None if event.attr.type_ == EventType::TRACEPOINT => {
-            formats.name(event.attr.config).map_or_else(|| event_name(event), str::to_owned)
-        }
-        _ => event_name(event),
-    };
-    data.events().iter().map(name).collect()
 }
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
 //! The formats of the tracepoints of a recording, by the number that is `attr.config` of their events.
 
-use perfuse_abi::ByteOrder;
-use perfuse_data::PerfData;
-use perfuse_data::feature::{Feature, FeatureId, Section};
+use crate::feature::{Feature, FeatureId, Section};
+use crate::{Event, PerfData};
+use perfuse_abi::{ByteOrder, EventType};
 use perfuse_events::tracepoint::{Format, Names};
 use std::collections::HashMap;
 
 /// Formats by number, and strings of the kernel by address.
 #[derive(Debug, Default)]
-pub(crate) struct Formats {
+pub struct Formats {
     by_id: HashMap<u64, (String, Format)>,
     texts: HashMap<u64, Vec<u8>>,
 }
 
 impl Formats {
     /// Those of a recording; none if it has none.
-    pub(crate) fn read(data: &mut PerfData<'_>) -> Self {
+    pub fn read(data: &mut PerfData<'_>) -> Self {
         let mut formats = Formats::default();
         let Ok(Some(Section { feature: Feature::TracingData(tracing), .. })) =
             data.feature(FeatureId::TRACING_DATA)
@@ -43,22 +43,27 @@ impl Formats {
         formats
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether the recording tells no format.
+    pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// The name of a tracepoint, with that of its system.
-    pub(crate) fn name(&self, id: u64) -> Option<&str> {
-        self.by_id.get(&id).map(|(name, _)| name.as_str())
+    /// The name of an event: of a tracepoint that was recorded into a pipe, that of its format.
+    pub fn event_name(&self, event: &Event) -> String {
+        let is_unnamed = event.name.is_none() && event.attr.type_ == EventType::TRACEPOINT;
+        match self.by_id.get(&event.attr.config).filter(|_| is_unnamed) {
+            Some((name, _)) => name.clone(),
+            None => event.display_name(),
+        }
     }
 
     /// The full name of a tracepoint and its format.
-    pub(crate) fn get(&self, id: u64) -> Option<(&str, &Format)> {
+    pub fn get(&self, id: u64) -> Option<(&str, &Format)> {
         self.by_id.get(&id).map(|(name, format)| (name.as_str(), format))
     }
 
     /// The names of a tracepoint's own fields.
-    pub(crate) fn fields(&self, id: u64) -> Option<String> {
+    pub fn fields(&self, id: u64) -> Option<String> {
         let (_, format) = self.by_id.get(&id)?;
         let names = format.fields.iter().map(|field| field.name.as_str());
         Some(names.filter(|name| !name.starts_with("common_")).collect::<Vec<_>>().join(","))
@@ -66,7 +71,7 @@ impl Formats {
 
     /// The text of a sample's raw data; `None` if the recording has no format for it. `symbol` tells the
     /// symbol of the kernel at an address, and how far into it that is.
-    pub(crate) fn print(
+    pub fn print(
         &self,
         id: u64,
         raw: &[u8],

@@ -1,0 +1,141 @@
+//! A recording gone through as it happened: its records by time, each with what was running then.
+//!
+//! [`Replay`] is the one way for all who read recordings: reports, scripts, exports. [`Filter`] says which records
+//! count, [`Groups`] which events a sample of a group stands for, [`Formats`] what tracepoints say.
+
+mod filter;
+mod formats;
+mod groups;
+
+use crate::feature::{Feature, FeatureId, Section};
+use crate::session::Session;
+use crate::tool::{Tool, kind};
+use crate::{Entry, Error, Ordered, PerfData};
+pub use filter::{CpuRanges, Filter, NoTimes, TimeSpans};
+pub use formats::Formats;
+pub use groups::Groups;
+use perfuse_abi::record::{Decoded, Record};
+
+/// Goes through a recording.
+///
+/// ```
+/// use perfuse_abi::record::{Comm, Record, RecordFormat, Tid};
+/// use perfuse_abi::{Attr, ByteOrder, EventType};
+/// use perfuse_data::{NewEvent, PerfData, Writer, replay::Replay};
+/// use std::io::Cursor;
+///
+/// let attr = Attr::new(EventType::SOFTWARE);
+/// let event = NewEvent { attr, name: "cpu-clock".into(), ids: vec![7] };
+/// let mut writer = Writer::file(Cursor::new(Vec::new()), &[event])?;
+/// let comm = Record::Comm(Comm { tid: Tid { pid: 1, tid: 1 }, name: b"init".as_slice().into() });
+/// writer.record(&comm.into(), &RecordFormat::of(&attr, ByteOrder::NATIVE))?;
+/// let file = writer.finish(Vec::new())?;
+///
+/// let data = PerfData::from_seekable(Cursor::new(file.into_inner()), Default::default())?;
+/// let mut names = Vec::new();
+/// Replay::new(data).each(|step| {
+///     let step = step?;
+///     names.extend(step.session.thread(1).map(|thread| step.session.comm(thread.comm).to_vec()));
+///     Ok::<(), perfuse_data::Error>(())
+/// })?;
+/// assert_eq!(names, [b"init"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Replay<'i> {
+    ordered: Ordered<'i>,
+    session: Session,
+    formats: Formats,
+}
+
+/// A record, and what was known when it came about, it included.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Step<'a> {
+    /// The record.
+    pub entry: &'a Entry<'a>,
+    /// The same taken apart, if it is one of the kernel's, and not broken.
+    pub decoded: Option<&'a Decoded<'a>>,
+    /// Why a record of the kernel cannot be taken apart.
+    pub broken: Option<Error>,
+    /// The processes and what they have mapped.
+    pub session: &'a Session,
+    /// The formats of tracepoints.
+    pub formats: &'a Formats,
+}
+
+impl<'i> Replay<'i> {
+    /// By time.
+    pub fn new(data: PerfData<'i>) -> Self {
+        Self::of(Ordered::new(data))
+    }
+
+    /// In the order that was chosen.
+    pub fn of(mut ordered: Ordered<'i>) -> Self {
+        let mut session = Session::new();
+        let data = ordered.data_mut();
+        if let Ok(Some(Section { feature: Feature::BuildIds(ids), .. })) = data.feature(FeatureId::BUILD_ID) {
+            ids.iter().for_each(|id| session.set_build_id(id));
+        }
+        let formats = Formats::read(data);
+        Replay { ordered, session, formats }
+    }
+
+    /// Hands over each record to `visit`, or why there is none at a place, and goes on with what can be read around
+    /// that. Ends with the recording, or with the first error of `visit`.
+    pub fn each<E>(
+        &mut self,
+        mut visit: impl FnMut(Result<Step<'_>, Error>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Replay { ordered, session, formats } = self;
+        // In a pipe the formats of tracepoints follow a record, and are there when the next one is.
+        let mut expects_formats = false;
+        loop {
+            if expects_formats && formats.is_empty() {
+                *formats = Formats::read(ordered.data_mut());
+            }
+            match ordered.next() {
+                Ok(Some(entry)) if entry.is_kernel() => {
+                    let mut decoded = Decoded::from(Record::Switch);
+                    let broken = entry.fill(&mut decoded).err();
+                    let decoded = broken.is_none().then_some(&decoded);
+                    decoded.inspect(|decoded| session.apply(decoded));
+                    visit(Ok(Step { entry: &entry, decoded, broken, session, formats }))?;
+                }
+                Ok(Some(entry)) => {
+                    expects_formats |= entry.kind() == kind::HEADER_TRACING_DATA;
+                    if let Ok(Tool::BuildId(id)) = entry.tool().map(|record| record.tool) {
+                        session.set_build_id(&id);
+                    }
+                    visit(Ok(Step { entry: &entry, decoded: None, broken: None, session, formats }))?;
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => visit(Err(error))?,
+            }
+        }
+    }
+
+    /// The recording.
+    pub fn data(&self) -> &PerfData<'i> {
+        self.ordered.data()
+    }
+
+    /// The recording, to read its sections.
+    pub fn data_mut(&mut self) -> &mut PerfData<'i> {
+        self.ordered.data_mut()
+    }
+
+    /// The formats of tracepoints, as far as they are known.
+    pub fn formats(&self) -> &Formats {
+        &self.formats
+    }
+
+    /// How many records came later than younger ones.
+    pub fn late(&self) -> u64 {
+        self.ordered.late()
+    }
+
+    /// The recording, and its processes as they were left.
+    pub fn into_parts(self) -> (PerfData<'i>, Session) {
+        (self.ordered.into_data(), self.session)
+    }
+}
