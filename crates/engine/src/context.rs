@@ -87,13 +87,14 @@ pub(crate) enum Clock {
 #[derive(Debug, Default)]
 pub(crate) struct PmuContext {
     pub(crate) events: usize,
-    pub(crate) pinned_active: Vec<EventKey>,
-    pub(crate) flexible_active: Vec<EventKey>,
+    /// Leaders of the groups on the cpu, by their index: in the order they got their turn.
+    pub(crate) pinned_active: BTreeMap<u64, EventKey>,
+    pub(crate) flexible_active: BTreeMap<u64, EventKey>,
     pub(crate) rotate_necessary: bool,
 }
 
 impl PmuContext {
-    pub(crate) fn active(&mut self, kind: Kind) -> &mut Vec<EventKey> {
+    pub(crate) fn active(&mut self, kind: Kind) -> &mut BTreeMap<u64, EventKey> {
         match kind {
             Kind::Pinned => &mut self.pinned_active,
             Kind::Flexible => &mut self.flexible_active,

@@ -6,7 +6,6 @@ use crate::host::CgroupId;
 use crate::pmu::PmuId;
 use crate::task::TaskId;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 use perfuse_abi::EventType;
 
 /// One cpu.
@@ -25,6 +24,10 @@ pub(crate) struct Cpu {
     pub(crate) cgroups: BTreeMap<CgroupId, Stopwatch>,
     /// Number of ticks.
     pub(crate) ticks: u64,
+    /// Events on the cpu that sample.
+    pub(crate) sampling: usize,
+    /// One was throttled since the last tick.
+    pub(crate) throttled: bool,
     /// Of the time that handling samples takes (rule I24).
     pub(crate) sample_ns: u64,
 }
@@ -42,6 +45,8 @@ impl Cpu {
             sideband: BTreeMap::new(),
             cgroups: BTreeMap::new(),
             ticks: 0,
+            sampling: 0,
+            throttled: false,
             sample_ns: 0,
         }
     }
@@ -62,23 +67,24 @@ pub(crate) struct CpuPmu {
     pub(crate) rotate_at: Option<u64>,
 }
 
-/// Events that count occurrences the engine is told of, by PMU type and config.
+/// Events that count occurrences the engine is told of, by PMU type and config, and in the order they came.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    lists: BTreeMap<(EventType, u64), Vec<EventKey>>,
+    lists: BTreeMap<(EventType, u64), BTreeMap<u64, EventKey>>,
+    last: u64,
 }
 
 impl Listeners {
-    pub(crate) fn add(&mut self, type_: EventType, config: u64, event: EventKey) {
-        self.lists.entry((type_, config)).or_default().push(event);
+    /// The number by which it is removed.
+    pub(crate) fn add(&mut self, type_: EventType, config: u64, event: EventKey) -> u64 {
+        self.last += 1;
+        self.lists.entry((type_, config)).or_default().insert(self.last, event);
+        self.last
     }
 
-    pub(crate) fn remove(&mut self, type_: EventType, config: u64, event: EventKey) {
+    pub(crate) fn remove(&mut self, type_: EventType, config: u64, number: u64) {
         if let Some(list) = self.lists.get_mut(&(type_, config)) {
-            // Who came first leaves first, as a rule.
-            if let Some(place) = list.iter().position(|&other| other == event) {
-                list.remove(place);
-            }
+            list.remove(&number);
             // The few lists of software events stay: another task's will be on them soon.
             if list.is_empty() && type_ != EventType::SOFTWARE {
                 self.lists.remove(&(type_, config));
@@ -88,11 +94,11 @@ impl Listeners {
 
     /// Those who hear, the one that came last first (rule H4).
     pub(crate) fn of(&self, type_: EventType, config: u64) -> impl Iterator<Item = EventKey> + '_ {
-        self.lists.get(&(type_, config)).into_iter().flatten().rev().copied()
+        self.lists.get(&(type_, config)).into_iter().flat_map(|list| list.values().rev().copied())
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lists.values().map(Vec::len).sum()
+        self.lists.values().map(BTreeMap::len).sum()
     }
 
     pub(crate) fn hears(&self, type_: EventType, config: u64) -> bool {

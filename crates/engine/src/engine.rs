@@ -93,10 +93,11 @@ pub struct Engine {
     pub(crate) clocks: BTreeMap<i32, i64>,
     pub(crate) user_clock: Option<TimeConversion>,
     pub(crate) scratch: Scratch,
-    /// Room that is used again: for who hears of an occurrence, and for the groups of a pass with the places
-    /// they have.
+    /// Room that is used again: for who hears of an occurrence, for the groups of a pass with the places
+    /// they have, and for the members of a group.
     pub(crate) heard: Vec<EventKey>,
     pub(crate) turns: Vec<(u64, EventKey)>,
+    pub(crate) members: Vec<EventKey>,
     /// What the driver that is called wants written.
     pub(crate) notes: Vec<Note>,
     /// BPF programs of tracepoints and probes (rule K4), by type and number.
@@ -151,6 +152,7 @@ impl Engine {
             scratch: Scratch::default(),
             heard: Vec::new(),
             turns: Vec::new(),
+            members: Vec::new(),
             notes: Vec::new(),
             programs: BTreeMap::new(),
             nested: None,
@@ -207,7 +209,7 @@ impl Engine {
     /// How many of an event and its copies in child tasks count at this moment.
     pub fn counting(&self, event: EventKey) -> usize {
         let Some(own) = self.events.get(event) else { return 0 };
-        let all = core::iter::once(event).chain(own.children.iter().copied());
+        let all = core::iter::once(event).chain(own.children.values().copied());
         all.filter(|&event| self.state(event) == Some(State::Active)).count()
     }
 
@@ -297,7 +299,7 @@ impl Engine {
         }
         self.update_times(event, now);
         if (before <= State::Off) != (state <= State::Off) {
-            for sibling in self.events[event].siblings.clone() {
+            for sibling in self.siblings_of(event) {
                 self.update_times(sibling, now);
             }
         }
@@ -370,8 +372,16 @@ impl Engine {
     /// The leader and the siblings of the group that an event is in.
     pub(crate) fn group_of(&self, event: EventKey) -> Vec<EventKey> {
         let leader = self.events[event].leader;
-        let siblings = self.events[leader].siblings.iter().copied();
-        core::iter::once(leader).chain(siblings).collect()
+        core::iter::once(leader).chain(self.events[leader].siblings.iter()).collect()
+    }
+
+    pub(crate) fn siblings_of(&self, leader: EventKey) -> Vec<EventKey> {
+        self.events[leader].siblings.iter().collect()
+    }
+
+    /// The copies of an event in child tasks.
+    pub(crate) fn copies_of(&self, event: EventKey) -> Vec<EventKey> {
+        self.events[event].children.values().copied().collect()
     }
 
     /// The task that an event measures now: clone contexts change hands (rule D20).
@@ -382,12 +392,17 @@ impl Engine {
         }
     }
 
-    /// The leader first, then the siblings; `None` beyond the last.
-    pub(crate) fn member(&self, leader: EventKey, number: usize) -> Option<EventKey> {
-        match number.checked_sub(1) {
-            None => Some(leader),
-            Some(sibling) => self.events[leader].siblings.get(sibling).copied(),
-        }
+    /// The leader first, then the siblings, in room that is used again: to be [given back](Self::done_with).
+    pub(crate) fn members(&mut self, leader: EventKey) -> Vec<EventKey> {
+        let mut members = core::mem::take(&mut self.members);
+        members.push(leader);
+        members.extend(self.events[leader].siblings.iter());
+        members
+    }
+
+    pub(crate) fn done_with(&mut self, mut members: Vec<EventKey>) {
+        members.clear();
+        self.members = members;
     }
 
     pub(crate) fn buffer_of(&self, event: EventKey) -> Option<BufferKey> {

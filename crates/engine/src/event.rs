@@ -7,7 +7,7 @@ use crate::host::{CgroupId, PidNamespace};
 use crate::pmu::{Hw, PmuId};
 use crate::slab::Key;
 use crate::task::TaskId;
-use alloc::vec::Vec;
+use alloc::collections::BTreeMap;
 use perfuse_abi::record::RecordFormat;
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, ReadFormat, read};
 
@@ -62,8 +62,8 @@ pub struct Event {
 
     /// Itself, if it leads.
     pub(crate) leader: EventKey,
-    /// In order of creation.
-    pub(crate) siblings: Vec<EventKey>,
+    /// If it leads.
+    pub(crate) siblings: Siblings,
     /// Only software events are in the group (rule C3).
     pub(crate) software_group: bool,
     pub(crate) group_index: u64,
@@ -71,7 +71,8 @@ pub struct Event {
 
     /// The original, if this is the copy for a child task.
     pub(crate) parent: Option<EventKey>,
-    pub(crate) children: Vec<EventKey>,
+    /// Its copies, by their ids.
+    pub(crate) children: BTreeMap<u64, EventKey>,
     /// Values of children that have ended.
     pub(crate) child_count: u64,
     pub(crate) child_enabled: u64,
@@ -100,6 +101,50 @@ pub struct Event {
     pub(crate) namespace: PidNamespace,
     /// The descriptor is open.
     pub(crate) open: bool,
+}
+
+/// The members of a group but its leader.
+#[derive(Debug, Default)]
+pub(crate) struct Siblings {
+    /// By their ids: in order of creation.
+    all: BTreeMap<u64, EventKey>,
+    /// How many are read in each form, so that a new member need not ask them all (rule B31).
+    formats: BTreeMap<u64, usize>,
+}
+
+impl Siblings {
+    pub(crate) fn insert(&mut self, id: u64, event: EventKey, format: ReadFormat) {
+        self.all.insert(id, event);
+        *self.formats.entry(format.bits()).or_default() += 1;
+    }
+
+    pub(crate) fn remove(&mut self, id: u64, format: ReadFormat) {
+        if self.all.remove(&id).is_none() {
+            return;
+        }
+        if let Some(count) = self.formats.get_mut(&format.bits()) {
+            *count -= 1;
+            if *count == 0 {
+                self.formats.remove(&format.bits());
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = EventKey> + '_ {
+        self.all.values().copied()
+    }
+
+    pub(crate) fn last(&self) -> Option<EventKey> {
+        self.all.last_key_value().map(|(_, last)| *last)
+    }
+
+    pub(crate) fn formats(&self) -> impl Iterator<Item = ReadFormat> + '_ {
+        self.formats.keys().copied().map(ReadFormat::from_bits_retain)
+    }
 }
 
 /// For how long an event was enabled and counting, on its context's clock (rule C32).
@@ -159,12 +204,6 @@ impl Event {
         self.parent.unwrap_or(self.hw.event)
     }
 
-    /// Bytes that `read(2)` gives, in a group of so many siblings (rule E3).
-    pub(crate) fn read_len(&self, siblings: usize) -> usize {
-        let members = if self.attr().read_format.contains(ReadFormat::GROUP) { siblings + 1 } else { 1 };
-        read::len_for(self.attr().read_format, members)
-    }
-
     /// Where this group stands among those of its context (rule C2).
     pub(crate) fn order(&self) -> GroupOrder {
         GroupOrder { cpu: self.cpu, pmu: self.place, cgroup: self.cgroup, index: self.group_index }
@@ -177,6 +216,11 @@ impl Event {
             (_, _, context) => context.map(Clock::Context),
         }
     }
+}
+
+/// Bytes that `read(2)` gives in this form, in a group of so many siblings (rule E3).
+pub(crate) fn read_len(format: ReadFormat, siblings: usize) -> usize {
+    read::len_for(format, if format.contains(ReadFormat::GROUP) { siblings + 1 } else { 1 })
 }
 
 /// The order of the groups of a context (rule C2). No cpu comes before cpu 0, no cgroup before any.

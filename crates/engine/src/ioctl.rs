@@ -114,7 +114,7 @@ impl Engine {
         let members = if group { self.group_of(event) } else { Vec::from([event]) };
         for member in members {
             step(self, member, now);
-            for child in self.events[member].children.clone() {
+            for child in self.copies_of(member) {
                 step(self, child, now);
             }
         }
@@ -209,7 +209,7 @@ impl Engine {
             inherited: false,
         };
         let mut members = Vec::from([event]);
-        members.extend(&self.events[event].children);
+        members.extend(self.copies_of(event));
         for member in members {
             self.events[member].hw.attr.sig_data = attr.sig_data;
             self.disable_event(member, now);
@@ -245,7 +245,7 @@ impl Engine {
 
     /// Nobody has the event any longer.
     pub(crate) fn release(&mut self, event: EventKey, now: u64) {
-        for child in core::mem::take(&mut self.events[event].children) {
+        for child in core::mem::take(&mut self.events[event].children).into_values() {
             self.update_times(child, now);
             self.detach(child, State::Dead, true, now);
             self.gate(child, false);

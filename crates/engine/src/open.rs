@@ -3,11 +3,12 @@
 use crate::attr::{self, UserMemory};
 use crate::context::{Context, ContextKey, Whose};
 use crate::engine::Engine;
-use crate::event::{Event, EventKey, State, Times};
+use crate::event::{self, Event, EventKey, Siblings, State, Times};
 use crate::host::{Access, Capability, CgroupId, Host, SecurityStep};
 use crate::pmu::{Hw, PmuId, TaskContext, Whom};
 use crate::pmus::breakpoint;
 use crate::task::TaskId;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use perfuse_abi::{Attr, AttrFlags, AuxAction, Errno, EventType, OpenFlags, ReadFormat, SampleType};
 
@@ -217,12 +218,12 @@ impl Engine {
             cgroup,
             on: None,
             leader: leader.unwrap_or(key),
-            siblings: Vec::new(),
+            siblings: Siblings::default(),
             software_group: false,
             group_index: 0,
             group_generation: 0,
             parent,
-            children: Vec::new(),
+            children: BTreeMap::new(),
             child_count: 0,
             child_enabled: 0,
             child_running: 0,
@@ -334,7 +335,8 @@ impl Engine {
             breakpoint::precheck(event.attr())?;
             self.breakpoints.reserve(key, task, cpu)?;
         }
-        let members: Vec<EventKey> = match leader {
+        let counters = self.pmus.get(pmu).info.context != TaskContext::Software;
+        let members: Vec<EventKey> = match leader.filter(|_| counters) {
             Some(leader) => self.group_of(leader),
             None => Vec::new(),
         };
@@ -440,9 +442,10 @@ impl Engine {
             self.check_output(key, output)?;
         }
         if let Some(leader) = leader {
-            let siblings = self.events[leader].siblings.len() + 1;
-            let all = self.group_of(leader).into_iter().chain([key]);
-            if all.into_iter().any(|member| self.events[member].read_len(siblings) > MOST_READ) {
+            let group = &self.events[leader];
+            let own = [attr.read_format, group.attr().read_format];
+            let mut all = own.into_iter().chain(group.siblings.formats());
+            if all.any(|format| event::read_len(format, group.siblings.len() + 1) > MOST_READ) {
                 return Err(Errno::E2BIG);
             }
         }
@@ -531,7 +534,8 @@ impl Engine {
         if event.attr().flags.intersects(AttrFlags::EXCLUSIVE | AttrFlags::PINNED) {
             return Err(Errno::EINVAL);
         }
-        let hardware = (self.group_of(leader).into_iter()).find(|&member| !self.events[member].software);
+        let members = if group.software_group { Vec::new() } else { self.group_of(leader) };
+        let hardware = members.into_iter().find(|&member| !self.events[member].software);
         let hardware = hardware.map(|member| self.events[member].pmu);
         let (software, pmu) = (self.events[key].software, self.events[key].pmu);
         match (software, hardware) {
@@ -596,6 +600,6 @@ impl Engine {
         let event = &self.events[key];
         let group = event.attr().read_format.contains(ReadFormat::GROUP);
         let siblings = if group { self.events[event.leader].siblings.len() } else { 0 };
-        event.read_len(siblings)
+        event::read_len(event.attr().read_format, siblings)
     }
 }

@@ -203,6 +203,7 @@ impl Engine {
     }
 
     fn throttle_group(&mut self, event: EventKey, cpu: u32, now: u64) {
+        self.cpus[cpu as usize].throttled = true;
         for member in self.group_of(event) {
             if self.events[member].state == State::Active {
                 self.drive(member, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
@@ -246,11 +247,13 @@ impl Engine {
     pub fn tick(&mut self, cpu: u32, now: u64) {
         let place = &mut self.cpus[cpu as usize];
         place.ticks += 1;
+        place.throttled = false;
         let contexts = [Some(place.context), place.task_context];
         for context in contexts.into_iter().flatten() {
             // The leaders of the groups that are on the cpu.
             let turns = self.contexts[context].pmus.values();
-            let active = turns.flat_map(|turn| turn.pinned_active.iter().chain(&turn.flexible_active));
+            let active =
+                turns.flat_map(|turn| turn.pinned_active.values().chain(turn.flexible_active.values()));
             for event in active.copied().collect::<Vec<_>>() {
                 self.tick_event(event, cpu, now);
             }

@@ -121,6 +121,8 @@ pub struct Hw {
     pub(crate) tick: u64,
     pub(crate) freq_stamp: u64,
     pub(crate) freq_count: u64,
+    /// Its number among those who hear of an occurrence.
+    pub(crate) listener: u64,
     /// It makes sense only as a member of its leader's group, and fails without it (rule C40).
     pub needs_leader: bool,
     /// For the driver's use.
@@ -151,6 +153,7 @@ impl Hw {
             tick: 0,
             freq_stamp: 0,
             freq_count: 0,
+            listener: 0,
             needs_leader: false,
             data: [0; 2],
         }
@@ -236,12 +239,12 @@ impl Cx<'_> {
     }
 
     /// From now on the event hears of occurrences of this PMU type and config on this cpu.
-    pub(crate) fn listen(&mut self, type_: EventType, config: u64, event: EventKey) {
-        self.listeners.add(type_, config, event);
+    pub(crate) fn listen(&mut self, type_: EventType, config: u64, hw: &mut Hw) {
+        hw.listener = self.listeners.add(type_, config, hw.event);
     }
 
-    pub(crate) fn stop_listening(&mut self, type_: EventType, config: u64, event: EventKey) {
-        self.listeners.remove(type_, config, event);
+    pub(crate) fn stop_listening(&mut self, type_: EventType, config: u64, hw: &Hw) {
+        self.listeners.remove(type_, config, hw.listener);
     }
 
     pub(crate) fn effect(&mut self, effect: Effect) {
@@ -302,7 +305,8 @@ pub trait Pmu: fmt::Debug + Send {
 
     /// Takes an event or refuses it: `ENOENT` not mine, `ENODEV` mine but absent, `EBUSY` in use,
     /// `EINVAL` wrong, `EOPNOTSUPP` cannot do that, `EACCES` not for you. `group` holds those members of
-    /// its group that this PMU has already, the leader first.
+    /// its group that this PMU has already, the leader first; none for one that never runs out of counters
+    /// ([`TaskContext::Software`]).
     fn event_init(&mut self, hw: &mut Hw, whom: &Whom, group: &[&Hw]) -> Result<(), Errno>;
 
     /// The event is gone.

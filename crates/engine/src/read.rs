@@ -40,8 +40,8 @@ impl Engine {
         if group && family {
             let own = &self.events[leader];
             let (generation, siblings) = (own.group_generation, own.siblings.len());
-            for &child in &own.children {
-                let child = &self.events[child];
+            for child in own.children.values() {
+                let child = &self.events[*child];
                 if child.group_generation != generation || child.siblings.len() != siblings {
                     return Err(Errno::ECHILD);
                 }
@@ -72,7 +72,7 @@ impl Engine {
         for &member in members {
             self.update_count(member, now);
             if family {
-                for child in self.events[member].children.clone() {
+                for child in self.copies_of(member) {
                     self.update_count(child, now);
                 }
             }
@@ -86,7 +86,7 @@ impl Engine {
     /// The count with all children's (rule D10).
     pub(crate) fn total_count(&self, event: EventKey) -> u64 {
         let own = &self.events[event];
-        let live = own.children.iter().map(|&child| self.events[child].hw.count);
+        let live = own.children.values().map(|&child| self.events[child].hw.count);
         live.fold(own.hw.count.wrapping_add(own.child_count), u64::wrapping_add)
     }
 
@@ -98,7 +98,7 @@ impl Engine {
         if family {
             sum.enabled_ns += own.child_enabled;
             sum.running_ns += own.child_running;
-            for &child in &own.children {
+            for &child in own.children.values() {
                 let times = self.times_of(child, now);
                 sum.enabled_ns += times.enabled;
                 sum.running_ns += times.running;

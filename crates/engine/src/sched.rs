@@ -68,7 +68,8 @@ impl Engine {
             if self.may_go_on(context, leader, cpu, pmu, kind, room)
                 && self.group_sched_in(leader, cpu, now).is_ok()
             {
-                self.contexts[context].pmu(pmu).active(kind).push(leader);
+                let index = self.events[leader].group_index;
+                self.contexts[context].pmu(pmu).active(kind).insert(index, leader);
             }
             if self.events[leader].state == State::Inactive {
                 room = false;
@@ -122,32 +123,25 @@ impl Engine {
             }
         };
         txn(self, &mut |pmu| pmu.start_txn(cpu, Transaction::Add));
+        let members = self.members(leader);
         let mut result = Ok(());
         let mut tried = 0;
-        while let Some(member) = self.member(leader, tried) {
+        while let (Ok(()), Some(&member)) = (result, members.get(tried)) {
             result = self.event_sched_in(member, cpu, now);
-            if result.is_err() {
-                break;
-            }
-            tried += 1;
+            tried += usize::from(result.is_ok());
         }
         if result.is_ok() {
             txn(self, &mut |pmu| result = pmu.commit_txn(cpu));
-            if result.is_ok() {
-                for member in 0..tried {
-                    self.member(leader, member).into_iter().for_each(|member| self.update_page(member, now));
-                }
-                return Ok(());
-            }
         }
-        // Siblings first, then the leader.
-        for sibling in 1..tried {
-            self.member(leader, sibling).into_iter().for_each(|member| self.event_sched_out(member, now));
+        if result.is_ok() {
+            members.iter().for_each(|&member| self.update_page(member, now));
+        } else {
+            // Siblings first, then the leader.
+            let (leaders, siblings) = members[..tried].split_at(tried.min(1));
+            siblings.iter().chain(leaders).for_each(|&member| self.event_sched_out(member, now));
+            txn(self, &mut |pmu| pmu.cancel_txn(cpu));
         }
-        if tried > 0 {
-            self.event_sched_out(leader, now);
-        }
-        txn(self, &mut |pmu| pmu.cancel_txn(cpu));
+        self.done_with(members);
         result
     }
 
@@ -172,8 +166,10 @@ impl Engine {
             self.events[event].on = None;
             return Err(errno);
         }
-        let (place, software) = (self.events[event].place, self.events[event].software);
-        let exclusive = self.events[event].has(AttrFlags::EXCLUSIVE);
+        let own = &self.events[event];
+        let (place, software, samples) = (own.place, own.software, own.is_sampling());
+        let exclusive = own.has(AttrFlags::EXCLUSIVE);
+        self.cpus[cpu as usize].sampling += usize::from(samples);
         let own = self.cpus[cpu as usize].pmu(place);
         own.active += usize::from(!software);
         own.exclusive |= exclusive;
@@ -184,15 +180,18 @@ impl Engine {
     pub(crate) fn event_sched_out(&mut self, event: EventKey, now: u64) {
         let (State::Active, Some(cpu)) = (self.events[event].state, self.events[event].on) else { return };
         if let (true, Some(context)) = (self.events[event].is_leader(), self.events[event].context) {
-            let (place, kind) = (self.events[event].place, Kind::of(&self.events[event]));
-            self.contexts[context].pmu(place).active(kind).retain(|&other| other != event);
+            let own = &self.events[event];
+            let (place, kind, index) = (own.place, Kind::of(own), own.group_index);
+            self.contexts[context].pmu(place).active(kind).remove(&index);
         }
         self.drive(event, cpu, now, |pmu, cx, hw| pmu.del(cx, hw));
         let own = &mut self.events[event];
         own.on = None;
         let state = if core::mem::take(&mut own.pending_disable) { State::Off } else { State::Inactive };
         let (place, software, exclusive) = (own.place, own.software, own.has(AttrFlags::EXCLUSIVE));
+        let samples = own.is_sampling();
         self.set_state(event, state, now);
+        self.cpus[cpu as usize].sampling -= usize::from(samples);
         let pmu = self.cpus[cpu as usize].pmu(place);
         pmu.active -= usize::from(!software);
         if exclusive || pmu.active == 0 {
@@ -204,11 +203,9 @@ impl Engine {
     /// Takes a group off its cpu.
     pub(crate) fn group_sched_out(&mut self, leader: EventKey, now: u64) {
         if self.events[leader].state == State::Active {
-            let mut number = 0;
-            while let Some(member) = self.member(leader, number) {
-                self.event_sched_out(member, now);
-                number += 1;
-            }
+            let members = self.members(leader);
+            members.iter().for_each(|&member| self.event_sched_out(member, now));
+            self.done_with(members);
         }
     }
 
@@ -231,9 +228,8 @@ impl Engine {
         for kind in [Kind::Pinned, Kind::Flexible] {
             if kinds.has(kind) {
                 // All leave: nobody has to be looked for in the list.
-                let mut active = core::mem::take(self.contexts[context].pmu(pmu).active(kind));
-                active.drain(..).for_each(|leader| self.group_sched_out(leader, now));
-                *self.contexts[context].pmu(pmu).active(kind) = active;
+                let active = core::mem::take(self.contexts[context].pmu(pmu).active(kind));
+                active.into_values().for_each(|leader| self.group_sched_out(leader, now));
             }
         }
         if kinds.flexible {
@@ -308,7 +304,7 @@ impl Engine {
         let own = &mut self.contexts[context];
         let turn = own.pmu(pmu);
         turn.rotate_necessary = false;
-        let active = turn.flexible_active.first().copied();
+        let active = turn.flexible_active.values().next().copied();
         active.or_else(|| own.flexible.first(own.whose, cpu, pmu))
     }
 
@@ -332,11 +328,67 @@ impl Engine {
             return;
         }
         if let Some(cpu) = self.cpu_of_or_join(context, now) {
-            let kind = Kind::of(&self.events[self.events[event].leader]);
-            let place = self.events[event].place;
-            let of_cpu = !self.contexts[context].is_task();
-            self.resched(cpu, Some(place), kind, of_cpu, now);
+            self.arrive(context, event, cpu, now);
         }
+    }
+
+    /// An event is there, or on, that was not before: everybody of equal and lower priority gets a new turn
+    /// (rule C17), unless that would leave all others as they are.
+    fn arrive(&mut self, context: ContextKey, event: EventKey, cpu: u32, now: u64) {
+        let leader = self.events[event].leader;
+        let (place, kind) = (self.events[event].place, Kind::of(&self.events[leader]));
+        if self.comes_last(context, event, cpu) {
+            if leader != event {
+                if self.event_sched_in(event, cpu, now).is_ok() {
+                    self.update_page(event, now);
+                    return;
+                }
+            } else if self.matches(event, cpu) && self.group_sched_in(event, cpu, now).is_ok() {
+                let index = self.events[event].group_index;
+                self.contexts[context].pmu(place).active(kind).insert(index, event);
+                return;
+            }
+        }
+        let of_cpu = !self.contexts[context].is_task();
+        self.resched(cpu, Some(place), kind, of_cpu, now);
+    }
+
+    /// Whether a new turn would put all who are on the cpu back as they are, and this event behind them:
+    /// software always fits, and where nobody samples order alone matters (rules C10, H4). Samplers start
+    /// again with their periods (rule I7), and what is throttled goes on (rule I13).
+    fn comes_last(&self, context: ContextKey, event: EventKey, cpu: u32) -> bool {
+        let own = &self.events[event];
+        let (leader, place) = (&self.events[own.leader], own.place);
+        let kind = Kind::of(leader);
+        let holder = &self.contexts[context];
+        let ready = own.state == State::Inactive && leader.software_group && holder.scheduled.has(kind);
+        let own_cpu = &self.cpus[cpu as usize];
+        if !ready || leader.place != place || own_cpu.sampling > 0 || own_cpu.throttled {
+            return false;
+        }
+        let last = |context: ContextKey, kind: Kind| {
+            let turn = self.contexts[context].pmus.get(&place)?;
+            let active = if kind == Kind::Pinned { &turn.pinned_active } else { &turn.flexible_active };
+            active.last_key_value().map(|(index, _)| *index)
+        };
+        let (wide, task) = (own_cpu.context, own_cpu.task_context);
+        let passes = [
+            (Some(wide), Kind::Pinned),
+            (task, Kind::Pinned),
+            (Some(wide), Kind::Flexible),
+            (task, Kind::Flexible),
+        ];
+        let mut later = passes.into_iter().skip_while(|pass| *pass != (Some(context), kind)).skip(1);
+        if later.any(|(context, kind)| context.is_some_and(|context| last(context, kind).is_some())) {
+            return false;
+        }
+        let before = last(context, kind);
+        if own.is_leader() {
+            return before.is_none_or(|before| before < own.group_index);
+        }
+        leader.siblings.last() == Some(event)
+            && leader.state == State::Active
+            && before == Some(leader.group_index)
     }
 
     /// Where a context is on a cpu. A task that runs and has got its first event joins its cpu now.
@@ -369,10 +421,11 @@ impl Engine {
         holder.pmu(place).events += 1;
         if leader == event {
             self.add_group(context, event);
-        } else if !self.events[leader].siblings.contains(&event) {
-            let software = self.events[event].software;
+        } else {
+            let own = &self.events[event];
+            let (id, format, software) = (own.id, own.attr().read_format, own.software);
             let leader = &mut self.events[leader];
-            leader.siblings.push(event);
+            leader.siblings.insert(id, event, format);
             leader.group_generation += 1;
             leader.software_group &= software;
         }
@@ -402,9 +455,7 @@ impl Engine {
         let order = own.is_leader().then(|| own.order());
         let holder = &mut self.contexts[context];
         if let Some(order) = order {
-            if holder.groups(kind).all().any(|leader| leader == event) {
-                holder.groups(kind).remove(&order);
-            }
+            holder.groups(kind).remove(&order);
         }
         holder.events.remove(&sequence);
         holder.generation += 1;
@@ -429,14 +480,15 @@ impl Engine {
         let leader = self.events[event].leader;
         if leader != event {
             self.update_times(event, now);
+            let (id, format) = (self.events[event].id, self.events[event].attr().read_format);
             let leader = &mut self.events[leader];
-            leader.siblings.retain(|&other| other != event);
+            leader.siblings.remove(id, format);
             leader.group_generation += 1;
             self.events[event].leader = event;
             return;
         }
         let software_group = self.events[event].software_group;
-        for sibling in self.events[event].siblings.clone() {
+        for sibling in core::mem::take(&mut self.events[event].siblings).iter() {
             self.update_times(sibling, now);
             if self.events[sibling].hw.needs_leader {
                 self.event_sched_out(sibling, now);
@@ -450,13 +502,12 @@ impl Engine {
             if let Some(context) = context {
                 self.add_group(context, sibling);
                 if active {
-                    self.contexts[context].pmu(place).active(kind).push(sibling);
+                    let index = self.events[sibling].group_index;
+                    self.contexts[context].pmu(place).active(kind).insert(index, sibling);
                 }
             }
         }
-        let own = &mut self.events[event];
-        own.siblings.clear();
-        own.group_generation += 1;
+        self.events[event].group_generation += 1;
     }
 
     /// `PERF_EVENT_IOC_DISABLE` of one event (rule C45).
@@ -492,10 +543,7 @@ impl Engine {
         let Some(cpu) = self.cpu_of_or_join(context, now) else { return };
         let leader = self.events[event].leader;
         if self.matches(event, cpu) && (leader == event || self.events[leader].state == State::Active) {
-            let kind = Kind::of(&self.events[leader]);
-            let place = self.events[event].place;
-            let of_cpu = !self.contexts[context].is_task();
-            self.resched(cpu, Some(place), kind, of_cpu, now);
+            self.arrive(context, event, cpu, now);
         }
         self.update_page(event, now);
     }

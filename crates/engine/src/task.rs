@@ -149,7 +149,7 @@ impl Engine {
     /// The tasks that an event and its copies measure now.
     pub fn targets(&self, event: EventKey) -> Vec<TaskId> {
         let Some(own) = self.events.get(event) else { return Vec::new() };
-        let all = core::iter::once(&event).chain(&own.children);
+        let all = core::iter::once(&event).chain(own.children.values());
         all.filter_map(|&event| self.target_of(event)).collect()
     }
 
@@ -384,7 +384,8 @@ impl Engine {
             (new.hw.sample_period, new.hw.last_period) = (period, period);
             new.hw.period_left = period as i64;
         }
-        self.events[original].children.push(copy);
+        let id = self.events[copy].id;
+        self.events[original].children.insert(id, copy);
         self.gate(copy, true);
         self.attach(context, copy, now);
         Ok(copy)
@@ -503,13 +504,13 @@ impl Engine {
     /// A child's values become its original's (rule D11).
     fn fold(&mut self, child: EventKey, parent: EventKey) {
         let own = &self.events[child];
-        let (count, times) = (own.hw.count, own.times);
+        let (id, count, times) = (own.id, own.hw.count, own.times);
         let (folded_enabled, folded_running) = (own.child_enabled, own.child_running);
         if let Some(parent) = self.events.get_mut(parent) {
             parent.child_count = parent.child_count.wrapping_add(count);
             parent.child_enabled += times.enabled + folded_enabled;
             parent.child_running += times.running + folded_running;
-            parent.children.retain(|&other| other != child);
+            parent.children.remove(&id);
         }
         self.gate(child, false);
         self.destroy(child);

@@ -120,12 +120,12 @@ impl Pmu for ProbePmu {
         hw.begin_periods();
         // Who was stopped stays so until somebody starts him (rule C48).
         hw.stopped |= !start;
-        cx.listen(self.type_, hw.config, hw.event);
+        cx.listen(self.type_, hw.config, hw);
         Ok(())
     }
 
     fn del(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
-        cx.stop_listening(self.type_, hw.config, hw.event);
+        cx.stop_listening(self.type_, hw.config, hw);
     }
 
     fn read(&mut self, _cx: &mut Cx<'_>, _hw: &mut Hw) {}

@@ -43,12 +43,12 @@ impl Pmu for SoftwarePmu {
     fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno> {
         hw.begin_periods();
         hw.stopped = !start;
-        cx.listen(EventType::SOFTWARE, hw.attr.config, hw.event);
+        cx.listen(EventType::SOFTWARE, hw.attr.config, hw);
         Ok(())
     }
 
     fn del(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
-        cx.stop_listening(EventType::SOFTWARE, hw.attr.config, hw.event);
+        cx.stop_listening(EventType::SOFTWARE, hw.attr.config, hw);
         hw.stopped = true;
     }
 

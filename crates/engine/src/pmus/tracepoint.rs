@@ -68,12 +68,12 @@ impl Pmu for TracepointPmu {
         hw.begin_periods();
         // Who was stopped stays so until somebody starts him (rule C48).
         hw.stopped |= !start;
-        cx.listen(EventType::TRACEPOINT, hw.attr.config, hw.event);
+        cx.listen(EventType::TRACEPOINT, hw.attr.config, hw);
         Ok(())
     }
 
     fn del(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) {
-        cx.stop_listening(EventType::TRACEPOINT, hw.attr.config, hw.event);
+        cx.stop_listening(EventType::TRACEPOINT, hw.attr.config, hw);
     }
 
     fn read(&mut self, _cx: &mut Cx<'_>, _hw: &mut Hw) {}
