@@ -10,7 +10,8 @@ use perfuse::abi::wire::{Layout, Writer};
 use perfuse::abi::{Attr, ByteOrder, Errno, EventType, OpenFlags, Software};
 use perfuse_engine::ring::{Ring, RingOptions};
 use perfuse_engine::{
-    AtomicU64, Cx, Engine, Hw, Leaving, Memory, OpenArguments, Place, Pmu, PmuInfo, TaskFacts, TaskId, Whom,
+    AtomicU64, Cx, Engine, EventKey, Hw, Leaving, Memory, OpenArguments, Place, Pmu, PmuInfo, TaskFacts,
+    TaskId, Whom,
 };
 use perfuse_sim::{Machine, Setup, World};
 use std::hint::black_box;
@@ -65,16 +66,16 @@ fn faults() -> Attr {
 }
 
 /// The engine with a host that allows everything.
-struct Bench {
-    engine: Engine,
+pub(crate) struct Bench {
+    pub(crate) engine: Engine,
     world: World,
-    now: u64,
+    pub(crate) now: u64,
 }
 
 const NOBODY: Place = Place { user: true, ip: 0x40_0000 };
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let Machine { engine, world, .. } = Machine::new(Setup { pmu: None, ..Setup::default() });
         let mut bench = Bench { engine, world, now: 1 };
         bench.engine.register(Box::new(Plenty)).expect("the type is free");
@@ -87,13 +88,28 @@ impl Bench {
     }
 
     fn open(&mut self, attr: &Attr, pid: i32) {
-        let (mut bytes, mut attr) = (Vec::new(), *attr);
-        attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).expect("room");
-        let arguments = OpenArguments { pid, ..OpenArguments::default() };
-        self.engine.open(&mut self.world, TaskId(1), self.now, &mut bytes, arguments).expect("an event");
+        self.open_with(attr, OpenArguments { pid, ..OpenArguments::default() });
     }
 
-    fn switch(&mut self, task: u64) {
+    fn open_with(&mut self, attr: &Attr, arguments: OpenArguments) -> EventKey {
+        let (mut bytes, mut attr) = (Vec::new(), *attr);
+        attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).expect("room");
+        self.engine.open(&mut self.world, TaskId(1), self.now, &mut bytes, arguments).expect("an event")
+    }
+
+    /// Opens so many on task 1, the first as the leader of all if they are a `group`.
+    pub(crate) fn open_all(&mut self, attr: &Attr, group: bool, count: usize) -> Vec<EventKey> {
+        let leader = OpenArguments { pid: 1, ..OpenArguments::default() };
+        let mut events = Vec::new();
+        for _ in 0..count {
+            let group_fd = if group && !events.is_empty() { 3 } else { -1 };
+            events.push(self.open_with(attr, OpenArguments { group_fd, ..leader }));
+            self.world.descriptors.entry(3).or_insert(events[0]);
+        }
+        events
+    }
+
+    pub(crate) fn switch(&mut self, task: u64) {
         self.now += 100;
         self.engine.switch(0, self.now, Leaving::Sleeps, Some(TaskId(task)), &NOBODY);
         self.engine.effects().for_each(drop);

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml            # all
-//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data record report script sim engine live
+//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data record report script sim engine live siblings
 //! ```
 
 mod accuracy;
@@ -18,6 +18,7 @@ mod read;
 mod record;
 mod recordings;
 mod report;
+mod siblings;
 mod sim;
 mod stat;
 mod symbols;
@@ -27,7 +28,7 @@ fn main() {
     if let [record::WORK, kind, amount] = wanted.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return record::work(kind, amount.parse().expect("a number"));
     }
-    let all: [(&str, fn()); 12] = [
+    let all: [(&str, fn()); 13] = [
         ("read", read::single),
         ("group", read::group),
         ("drain", drain::all),
@@ -40,6 +41,7 @@ fn main() {
         ("sim", sim::all),
         ("live", live::all),
         ("engine", engine::all),
+        ("siblings", siblings::all),
     ];
     for (name, bench) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {

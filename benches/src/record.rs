@@ -18,6 +18,8 @@ pub fn work(kind: &str, amount: u64) {
     let start = Instant::now();
     match kind {
         crate::hosted::CALLS => return crate::hosted::calls(amount),
+        crate::siblings::GROUP => return crate::siblings::work(true, amount),
+        crate::siblings::ALONE => return crate::siblings::work(false, amount),
         "cpu" => spin(amount),
         "calls" => (0..amount).for_each(|_| small_call()),
         "faults" => drop(black_box(touched(amount as usize))),

@@ -9,6 +9,7 @@ use crate::ring::{Ring, RingOptions};
 use crate::slab::Key;
 use crate::sync::Ordering;
 use crate::task::TaskId;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use perfuse_abi::page::{Capabilities, MmapPage, TimeConversion, offset};
@@ -27,7 +28,8 @@ pub(crate) struct Buffer {
     /// Mappings of all its events.
     mappings: u32,
     /// Events that write to it.
-    events: Vec<EventKey>,
+    /// By their ids.
+    events: BTreeMap<u64, EventKey>,
     charge: Charge,
     aux: Option<Aux>,
 }
@@ -162,7 +164,8 @@ impl Engine {
         };
         let ring = Ring::new(memory.clone(), self.config.page_bytes, options);
         self.pay(charge, true);
-        let buffer = Buffer { ring, pages, mappings: 1, events: Vec::from([event]), charge, aux: None };
+        let events = BTreeMap::from([(self.events[event].id, event)]);
+        let buffer = Buffer { ring, pages, mappings: 1, events, charge, aux: None };
         let key = self.buffers.insert(|_| buffer);
         let own = &mut self.events[event];
         (own.buffer, own.mappings) = (Some(key), 1);
@@ -239,7 +242,7 @@ impl Engine {
     /// Rule F44: who writes to an AUX area stops before it goes.
     fn free_aux(&mut self, key: BufferKey, now: u64) {
         let Some(pmu) = self.buffers[key].aux.as_ref().map(|aux| aux.pmu) else { return };
-        for writer in self.buffers[key].events.clone() {
+        for writer in self.writers_of(key) {
             if let (true, Some(cpu)) = (self.events[writer].pmu == pmu, self.events[writer].on) {
                 self.drive(writer, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
             }
@@ -268,7 +271,7 @@ impl Engine {
         }
         if gone {
             self.free_aux(key, now);
-            for other in self.buffers[key].events.clone() {
+            for other in self.writers_of(key) {
                 self.set_buffer(other, None);
                 self.wake(other);
             }
@@ -312,15 +315,21 @@ impl Engine {
         }
     }
 
+    /// The events whose records go to a buffer.
+    fn writers_of(&self, buffer: BufferKey) -> Vec<EventKey> {
+        self.buffers[buffer].events.values().copied().collect()
+    }
+
     fn set_buffer(&mut self, event: EventKey, buffer: Option<BufferKey>) {
+        let id = self.events[event].id;
         if let Some(old) = self.events[event].buffer {
             if let Some(old) = self.buffers.get_mut(old) {
-                old.events.retain(|&other| other != event);
+                old.events.remove(&id);
             }
         }
         self.events[event].buffer = buffer;
         if let Some(new) = buffer {
-            self.buffers[new].events.push(event);
+            self.buffers[new].events.insert(id, event);
         }
     }
 
@@ -387,7 +396,7 @@ impl Engine {
 
     /// Wakes all who read a buffer (rule G18).
     pub(crate) fn wake_readers(&mut self, key: BufferKey) {
-        for event in self.buffers[key].events.clone() {
+        for event in self.writers_of(key) {
             self.wake(event);
         }
     }

@@ -8,6 +8,9 @@ use crate::event::{EventKey, State};
 use crate::pmu::{PmuId, THROTTLED, Transaction};
 use perfuse_abi::{AttrFlags, Errno};
 
+#[cfg(test)]
+mod tests;
+
 impl Engine {
     /// Puts a context's groups on a cpu, as far as they are not there (rule C10). `pmu`: only of this one.
     pub(crate) fn sched_in(

@@ -16,6 +16,9 @@ pub struct Key<T> {
 pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,
     free: Vec<u32>,
+    /// How often an entry was looked at, for tests of how much work is done.
+    #[cfg(test)]
+    pub(crate) looks: core::cell::Cell<u64>,
 }
 
 #[derive(Debug)]
@@ -26,7 +29,12 @@ struct Place<T> {
 
 impl<T> Slab<T> {
     pub(crate) const fn new() -> Self {
-        Slab { places: Vec::new(), free: Vec::new() }
+        Slab {
+            places: Vec::new(),
+            free: Vec::new(),
+            #[cfg(test)]
+            looks: core::cell::Cell::new(0),
+        }
     }
 
     pub(crate) fn insert(&mut self, make: impl FnOnce(Key<T>) -> T) -> Key<T> {
@@ -55,11 +63,15 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn get(&self, key: Key<T>) -> Option<&T> {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + 1);
         let place = self.places.get(key.index as usize)?;
         place.entry.as_ref().filter(|_| place.generation == key.generation)
     }
 
     pub(crate) fn get_mut(&mut self, key: Key<T>) -> Option<&mut T> {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + 1);
         let place = self.places.get_mut(key.index as usize)?;
         place.entry.as_mut().filter(|_| place.generation == key.generation)
     }
