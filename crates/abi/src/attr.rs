@@ -38,7 +38,7 @@ pub struct Attr {
     pub flags: AttrFlags,
     /// Samples before a wake-up; with [`AttrFlags::WATERMARK`]: bytes before a wake-up.
     pub wakeup: u32,
-    /// What a breakpoint watches.
+    /// The kinds of access that a breakpoint watches.
     pub bp_type: Breakpoint,
     /// More of the event; address of a breakpoint; pointer to a probe's function or path.
     pub config1: u64,
@@ -62,7 +62,7 @@ pub struct Attr {
     pub reserved_2: u16,
     /// AUX bytes per sample.
     pub aux_sample_size: u32,
-    /// What the event does to the AUX trace.
+    /// Actions of the event on the AUX trace.
     pub aux_action: AuxAction,
     /// `si_perf_data` of the SIGTRAP.
     pub sig_data: u64,

@@ -22,7 +22,7 @@ macro_rules! errnos {
                 }
             }
 
-            /// What it means in words, such as "Permission denied".
+            /// Its meaning in words, such as "Permission denied".
             pub const fn text(self) -> &'static str {
                 match self.0 {
                     $($number => $text,)+

@@ -1,4 +1,4 @@
-//! What an event counts: `attr.type` and the meanings of `attr.config`. Each is a transparent number
+//! The event that is counted: `attr.type` and the meanings of `attr.config`. Each is a transparent number
 //! with named constants, because types and ids unknown to this crate are everyday life: dynamic PMUs
 //! get their type at boot.
 
@@ -139,7 +139,7 @@ named_numbers! {
 }
 
 named_numbers! {
-    /// What is done to the cache: bits 8 to 15.
+    /// The access to the cache: bits 8 to 15.
     CacheOp(u8) "PERF_COUNT_HW_CACHE_OP_" {
         /// Loads.
         READ = 0,
@@ -172,7 +172,7 @@ named_numbers! {
 pub struct CacheEvent {
     /// Which cache.
     pub cache: Cache,
-    /// What is done to it.
+    /// The access to it.
     pub op: CacheOp,
     /// With which result.
     pub result: CacheResult,

@@ -60,7 +60,7 @@ pub struct MmapPage {
     pub time_enabled: u64,
     /// Nanoseconds counting, at the last update.
     pub time_running: u64,
-    /// What of the rest is valid.
+    /// Tells which of the other fields are valid.
     pub capabilities: Capabilities,
     /// Bits of the counter.
     pub pmc_width: u16,
@@ -101,7 +101,7 @@ pub struct MmapPage {
 }
 
 impl MmapPage {
-    /// What `size` says: the bytes before the reserved ones.
+    /// The value of `size`: the bytes before the reserved ones.
     pub const HEADER_SIZE: u32 = core::mem::offset_of!(MmapPage, reserved) as u32;
 }
 
@@ -312,7 +312,7 @@ impl TimeConversion {
         self.zero_ns.wrapping_add(self.scale(self.extend(cycles)))
     }
 
-    /// What the raw clock showed at `clock_ns` of the records' clock, rounded down; `None` if the
+    /// The raw clock's reading at `clock_ns` of the records' clock, rounded down; `None` if the
     /// conversion cannot be reversed.
     #[inline]
     pub fn cycles_at(&self, clock_ns: u64) -> Option<u64> {

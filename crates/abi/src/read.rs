@@ -102,7 +102,7 @@ pub const fn len_for(format: ReadFormat, members: usize) -> usize {
     words.saturating_add(time_words(format)).saturating_mul(8)
 }
 
-/// What a count would be had the event been counting all the time it was enabled; `None` if it never
+/// The count that the event would have had counting all the time it was enabled; `None` if it never
 /// was.
 ///
 /// ```

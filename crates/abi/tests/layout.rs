@@ -1,7 +1,7 @@
 //! The crate against the C compiler and the kernel's header of this machine: every offset, size, bit and
 //! number is compared one by one.
 //!
-//! What the header is too old to know is listed by name as unchecked. Without a C compiler or the header
+//! Fields that the header is too old to know are listed by name as unchecked. Without a C compiler or the header
 //! the tests are ignored, with the reason. `C_INCLUDE_PATH` can name a folder with newer headers.
 
 use bitflags::Flags;
@@ -39,7 +39,7 @@ struct Check {
     c: String,
     /// The identifier without which a header does not know it.
     needs: String,
-    /// What this crate says.
+    /// This crate's number.
     expected: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is encoded decodes to the same, and what is decoded encodes to the same bytes, whatever the
+//! Values decode to themselves after encoding, and bytes encode to themselves after decoding, whatever the
 //! format. Bytes that are no record are refused without a panic.
 
 mod common;
@@ -30,7 +30,7 @@ fn round_trip(kind: RecordType, pool: &Pool, choices: &[u64], order: ByteOrder) 
         prop_assert_eq!(format.time_of(&raw), decoded.time());
     }
 
-    // What was decoded encodes to the same bytes, into a slice too, but not into one that is too small.
+    // A decoded record encodes to the same bytes, into a slice too, but not into one that is too small.
     let mut slice = vec![0; bytes.len()];
     let mut sink = SliceSink::new(&mut slice);
     decoded.encode(&format, &mut sink).expect("there is room");

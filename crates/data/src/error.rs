@@ -42,7 +42,7 @@ pub struct Error {
     pub location: Location,
     /// The structure that was being read.
     pub structure: &'static str,
-    /// What is wrong with it.
+    /// The fault.
     pub problem: Problem,
 }
 
@@ -52,7 +52,7 @@ impl Error {
     }
 }
 
-/// What is wrong.
+/// A fault.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Problem {
@@ -75,7 +75,7 @@ pub enum Problem {
         name: &'static str,
         /// Its value.
         value: u64,
-        /// What it should be.
+        /// The right value, in words.
         expected: &'static str,
     },
     /// The attr cannot be read.

@@ -29,7 +29,7 @@ pub struct Event {
     pub name: Option<String>,
     /// The unit of its counts.
     pub unit: Option<String>,
-    /// What a count is to be multiplied with.
+    /// The factor of counts.
     pub scale: Option<f64>,
     /// The cpus it counts on, if they are fewer than all: ranges in order.
     pub cpus: Option<Vec<RangeInclusive<u32>>>,
@@ -114,7 +114,7 @@ pub struct Events {
     by_id: Ids,
     /// Each format once, at most [`FORMATS`].
     formats: Vec<RecordFormat>,
-    /// What the ids belong to.
+    /// The owners of the ids.
     owners: HashMap<u64, IdIndexEntry>,
     /// The format of records of a recording without events.
     none: RecordFormat,

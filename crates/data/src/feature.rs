@@ -102,7 +102,7 @@ features! {
     COMPRESSED = 27,
     /// Capabilities of the cpu's PMU.
     CPU_PMU_CAPS = 28,
-    /// What the clock of `-k` and the wall clock showed at one moment.
+    /// Readings of the clock of `-k` and of the wall clock at one moment.
     CLOCK_DATA = 29,
     /// Core PMUs of a hybrid machine.
     HYBRID_TOPOLOGY = 30,
@@ -313,7 +313,7 @@ feature_table! {
 }
 
 impl Feature<'_> {
-    /// What a section without bytes is.
+    /// The meaning of a section without bytes.
     fn without_bytes(id: FeatureId) -> Self {
         match id {
             FeatureId::BRANCH_STACK => Feature::BranchStack,

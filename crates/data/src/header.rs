@@ -1,4 +1,4 @@
-//! What a file or a pipe starts with.
+//! The beginning of a file or a pipe.
 
 use crate::feature::FeatureId;
 use perfuse_abi::ByteOrder;

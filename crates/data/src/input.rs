@@ -99,7 +99,7 @@ fn zeros(len: usize) -> Arc<[u8]> {
     vec![0; len].into()
 }
 
-/// What bytes come from.
+/// The source of bytes.
 pub(crate) trait Input: Send {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 

@@ -1,4 +1,4 @@
-//! What the layouts of sections and tool records need beyond [`perfuse_abi::wire`]: lists with a count,
+//! Additions that the layouts of sections and tool records need to [`perfuse_abi::wire`]: lists with a count,
 //! padded strings, NUL-terminated names, and parts that are there only if bytes are left.
 
 use perfuse_abi::wire::{Codec, EncodeError, Reader, Short, Sink, Text, Writer};
@@ -28,7 +28,7 @@ impl<'a, S: Sink> FileCodec<'a> for Writer<'_, S> {
     }
 }
 
-/// What the bytes of a section or record do not tell about themselves. Writers need none of it.
+/// Facts that the bytes of a section or record do not tell about themselves. Writers need none of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Surroundings {
     /// Where the bytes end, counted as [`Codec::position`] does.

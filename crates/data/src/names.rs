@@ -1,4 +1,4 @@
-//! What perf calls an event that was recorded without its name: one made of its attr.
+//! perf's names for events that were recorded without one: made of the attr.
 
 use crate::Event;
 use perfuse_abi::{

@@ -5,7 +5,7 @@
 //! of turn n. So at each mark, everything up to the youngest time of the turn before it can be delivered in
 //! order, and no more than about two turns have to be kept.
 //!
-//! What is kept of a record is its time and its place; its bytes stay in the buffer that they were read
+//! Of a record, its time and its place are kept; its bytes stay in the buffer that they were read
 //! into. The records of a ring follow each other in a turn, so that sorting is merging a few sorted runs. Where turns
 //! are long, or not marked at all, older buffers of a file are given up, and their records read again when they are due.
 
@@ -57,7 +57,7 @@ struct Lane {
     buffer: Option<u64>,
 }
 
-/// What reading on led to.
+/// The result of reading on.
 enum Step {
     Kept,
     Now,

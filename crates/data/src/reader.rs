@@ -37,7 +37,7 @@ impl Default for Options {
 pub enum Form {
     /// A file with a header that tells where things are.
     File(FileHeader),
-    /// What was written to a pipe: records only.
+    /// The form for pipes: records only.
     Pipe,
 }
 
@@ -287,7 +287,7 @@ impl<'i> PerfData<'i> {
         &self.events
     }
 
-    /// What is wrong beside the records, such as a table of features that was cut off. At most 64.
+    /// Faults beside the records, such as a table of features that was cut off. At most 64.
     pub fn problems(&self) -> &[Error] {
         &self.problems
     }
@@ -389,7 +389,7 @@ impl<'i> PerfData<'i> {
         found
     }
 
-    /// What was found, after what it tells about the recording has been taken from it.
+    /// The entry that was found, after the recording has learned from it.
     #[inline]
     fn entry(&mut self, part: usize, found: Found) -> Entry<'_> {
         if !found.header.kind.is_kernel() {
@@ -410,7 +410,7 @@ impl<'i> PerfData<'i> {
         self.found.map(|found| self.entry_of(self.current, found))
     }
 
-    /// What follows the record that was delivered last: AUX data. (The formats of tracepoints, which follow
+    /// The bytes behind the record that was delivered last: AUX data. (The formats of tracepoints, which follow
     /// a record too, are kept as [`FeatureId::TRACING_DATA`] when the next record is asked for.) It can be read once, before the next
     /// record is asked for; what is left is passed over then.
     pub fn payload(&mut self) -> Payload<'_, 'i> {
@@ -478,7 +478,7 @@ impl<'i> PerfData<'i> {
     }
 }
 
-/// What follows a record: see [`PerfData::payload`].
+/// The bytes behind a record: see [`PerfData::payload`].
 pub struct Payload<'d, 'i> {
     part: &'d mut Part<'i>,
 }

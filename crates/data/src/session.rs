@@ -1,4 +1,4 @@
-//! What was running, replayed: sideband records in, and for any moment the processes, threads and mappings
+//! Processes as they ran, replayed: sideband records in, and for any moment the processes, threads and mappings
 //! out.
 //!
 //! [`Session`] is told each record in the order of time ([`Ordered`](crate::Ordered) gives that) and can be
@@ -82,7 +82,7 @@ impl Level {
         }
     }
 
-    /// What stands in place of an object where no mapping is known.
+    /// The text in place of an object where no mapping is known.
     pub fn object_name(self) -> &'static str {
         match self {
             Level::Kernel => "[kernel]",
@@ -106,7 +106,7 @@ impl Level {
     }
 }
 
-/// What an address was.
+/// The meaning of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The mapping it lies in.
@@ -239,7 +239,7 @@ impl Session {
         }
     }
 
-    /// What an address of a thread was. `None` if no mapping is known there, as for everything in a guest's
+    /// The meaning of an address of a thread. `None` if no mapping is known there, as for everything in a guest's
     /// programs and the hypervisor, of which a recording tells no maps: see [`Level::object_name`].
     ///
     /// This is where code was, which is all there is to know of what comes from a file. Where the process made
@@ -301,7 +301,7 @@ impl Session {
         self.comms.get(id.0 as usize).map_or(&[], |name| name)
     }
 
-    /// What was mapped.
+    /// A mapped object.
     pub fn object(&self, id: ObjectId) -> &Object {
         self.objects.get(id)
     }
@@ -332,7 +332,7 @@ impl Session {
         self.bpf.get(&id)
     }
 
-    /// What the kernel changed of its code up to now.
+    /// The changes of the kernel's code up to now.
     pub fn kernel_text(&self) -> &KernelText {
         &self.text
     }

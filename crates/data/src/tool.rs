@@ -57,7 +57,7 @@ pub mod kind {
         HEADER_BUILD_ID = 67,
         /// Records before the round that ends here are older than those after the next.
         FINISHED_ROUND = 68,
-        /// What ids belong to.
+        /// The owners of ids.
         ID_INDEX = 69,
         /// About AUX data to come.
         AUXTRACE_INFO = 70,
@@ -109,7 +109,7 @@ pub enum Tool<'a> {
     TracingData {
         /// Bytes of the formats.
         size: u32,
-        /// What fills the record up.
+        /// Bytes that fill the record up.
         padding: Padding<'a>,
     },
     /// [`kind::HEADER_BUILD_ID`]
@@ -153,7 +153,7 @@ pub enum Tool<'a> {
     Compressed2 {
         /// The piece.
         bytes: &'a [u8],
-        /// What fills the record up.
+        /// Bytes that fill the record up.
         padding: Padding<'a>,
     },
     /// [`kind::BPF_METADATA`]

@@ -1,4 +1,4 @@
-//! What compressed records contain: one zstd stream that goes through all of them, flushed at the end of
+//! The contents of compressed records: one zstd stream that goes through all of them, flushed at the end of
 //! each and never ended.
 //!
 //! Output is asked for in small steps and none is produced ahead, so that memory stays within the stream's
@@ -75,7 +75,7 @@ impl Unpacker {
         self.input_start += input.pos();
         let produced = output.pos();
         self.output.extend(produced);
-        // What the decoder wants next: at the end of a block the three bytes that the next starts with, at
+        // The hint counts the bytes that the decoder wants next: at the end of a block the three bytes that the next starts with, at
         // the end of the stream nothing.
         self.is_open = !matches!(hint, 0 | 3);
         Ok(true)

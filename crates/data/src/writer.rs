@@ -32,7 +32,7 @@ use std::path::Path;
 pub struct NewEvent {
     /// How it was opened. The size on the wire is chosen by the writer.
     pub attr: Attr,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The ids of its instances.
     pub ids: Vec<u64>,
@@ -227,7 +227,7 @@ impl<W: Write> Writer<W> {
         None
     }
 
-    /// What is written to.
+    /// The output.
     pub fn get_ref(&self) -> &W {
         self.output.get_ref()
     }
@@ -298,7 +298,7 @@ impl<W: Write + Seek> Writer<W> {
     /// Completes a file with its feature sections; EVENT_DESC, the index of AUX data and the format of a
     /// directory are added. A pipe is only flushed.
     ///
-    /// Whatever fails, and wherever a crash interrupts it, the records stay readable.
+    /// The records stay readable whichever step fails, and wherever a crash interrupts it.
     pub fn finish(mut self, features: Vec<Feature<'_>>) -> io::Result<W> {
         let sections = self.sections(features)?;
         let flushed = self.output.flush();

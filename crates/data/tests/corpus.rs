@@ -1,7 +1,7 @@
 //! The reader against recordings of perf 3.2 to 6.16, of simpleperf, of both byte orders, and against
 //! malformed ones. They are not part of the project: the tests are skipped where they are not.
 //!
-//! What is compared with: the number of records of each type, counted by an independent program, and the
+//! Compared with: the number of records of each type, counted by an independent program, and the
 //! text of `perf report -D`, which names place, size and type of each record and the contents of samples.
 
 use perfuse_abi::record::{Record, RecordType};
@@ -103,7 +103,7 @@ fn good_files_are_read_completely() -> Outcome {
     let files = good()?;
     let (mut records, mut bad) = (0, Vec::new());
     for file in &files {
-        // What perf printed to the terminal got into the first of these; the other was made to have a
+        // perf's output to the terminal got into the first of these; the other was made to have a
         // sample of size zero. The records before are counted.
         let broken_at_end = ["sleep.compressed2.pipe.data", "piped.corrupted.zero_size_sample-3.2"];
         let ends_badly = broken_at_end.iter().any(|name| file.name.ends_with(name));
@@ -178,7 +178,7 @@ fn every_section_of_good_files_is_read_and_written_again() -> Outcome {
     Ok(())
 }
 
-/// What perf says of a sample: time, then `pid/tid: 0xip period: n`.
+/// perf's words on a sample: time, then `pid/tid: 0xip period: n`.
 type SampleLine = (u64, String);
 
 /// Place, size and type of each record, and the samples.
@@ -209,7 +209,7 @@ fn dump(path: &Path) -> Result<Dump, Skip> {
     Ok((records, samples))
 }
 
-/// What perf 6.12 reads only a part of, and why.
+/// Files of which perf 6.12 reads only a part, and why.
 const PERF_STOPS: &[(&str, &str)] = &[
     (".compressed2.", "COMPRESSED2 is newer"),
     ("__s_etm__perf_", "it cannot decode the AUX data of simpleperf"),

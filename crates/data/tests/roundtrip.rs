@@ -1,4 +1,4 @@
-//! What is written is read as it was, in both byte orders: every feature section, every tool record.
+//! Recordings are read as they were written, in both byte orders: every feature section, every tool record.
 
 use perfuse_abi::ByteOrder;
 use perfuse_abi::record::{Misc, RawRecord, RecordType};
@@ -485,7 +485,7 @@ proptest! {
             _ => 0,
         };
         let extra = match feature {
-            // What has no end of its own has nothing after it.
+            // A layout without an end of its own has nothing after it.
             Feature::BuildIds(_) | Feature::CpuDomains(_) | Feature::Unknown { .. } => &[][..],
             Feature::CpuTopology(_) | Feature::Auxtrace(_) | Feature::TracingData(_) => &[],
             Feature::BranchStack | Feature::Stat => &[],

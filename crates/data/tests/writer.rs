@@ -1,4 +1,4 @@
-//! What is written is what is read: sections, tool records and records of the kernel, in files and pipes,
+//! Recordings are read as they were written: sections, tool records and records of the kernel, in files and pipes,
 //! compressed or not, and whatever is left of a file that was cut off.
 
 #[path = "support/written.rs"]
@@ -190,7 +190,7 @@ fn a_recording_of_any_form_that_was_cut_off_gives_all_that_is_whole() {
     }
 }
 
-/// What a file looks like at each moment of its making.
+/// The bytes of a file at each moment of its making.
 #[test]
 fn a_crash_while_finishing_loses_nothing() {
     /// Keeps what a disk would hold after each write.

@@ -86,7 +86,7 @@ pub(crate) const USUAL: &[&str] = &[
     "node-prefetch-misses",
 ];
 
-/// What a name says when it begins with that of a cache.
+/// The meaning of a name that begins with that of a cache.
 pub(crate) enum Read {
     /// A cache event.
     Event(CacheEvent),

@@ -1,4 +1,4 @@
-//! What a machine has to be asked about its events, as a trait: the running machine, a recorded one, or
+//! Questions to a machine about its events, as a trait: the running machine, a recorded one, or
 //! none.
 
 use crate::format::Format;
@@ -19,7 +19,7 @@ pub trait Catalogue {
         Ok(Vec::new())
     }
 
-    /// What is known of a PMU.
+    /// A PMU, by its name.
     fn pmu(&self, _name: &str) -> Result<Pmu, Refusal> {
         Err(Refusal::Unknown)
     }
@@ -72,7 +72,7 @@ pub struct Pmu {
 pub struct PmuEvent {
     /// Its terms, such as `event=0x3c,umask=0x1`.
     pub terms: String,
-    /// What a count is to be multiplied with, and the unit it then has.
+    /// The factor of counts, and the unit they then have.
     pub scale: Option<Scale>,
     /// Its value is a state, not a number of occurrences: two of them have no difference.
     pub snapshot: bool,
@@ -85,9 +85,9 @@ pub struct PmuEvent {
 /// A factor with the unit of the product.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scale {
-    /// What counts are multiplied with.
+    /// The factor of counts.
     pub factor: f64,
-    /// What the product is a number of; may be empty.
+    /// The unit of the product; may be empty.
     pub unit: String,
 }
 

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use perfuse_abi::{Cache, CacheEvent, CacheOp, CacheResult};
 
-/// Who counts a common event.
+/// The counter of a common event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CommonKind {
     /// The cpu's PMU.
@@ -26,7 +26,7 @@ pub struct Common {
     pub name: &'static str,
     /// Other names.
     pub aliases: Vec<&'static str>,
-    /// Who counts it.
+    /// Its counter.
     pub kind: CommonKind,
     /// A sentence without a full stop.
     pub description: String,

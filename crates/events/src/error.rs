@@ -1,4 +1,4 @@
-//! What is wrong with a list, and where.
+//! Faults of a list, with their places.
 
 use crate::catalogue::Refusal;
 use crate::modifiers::{LETTERS, Modifiers, ModifiersError};
@@ -22,15 +22,15 @@ pub struct EventError {
 /// Up to so many names are told one by one.
 const FEW: usize = 12;
 
-/// What is wrong.
+/// The fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
     /// Something else should stand here.
     Expected {
-        /// What should.
+        /// The expected text.
         what: &'static str,
-        /// What does; empty at the end.
+        /// The text that stands there; empty at the end.
         found: String,
     },
     /// A single quote that is never closed.
@@ -181,7 +181,7 @@ impl EventError {
         EventError { text: text.into(), at, problem: Box::new(problem) }
     }
 
-    /// What is wrong.
+    /// The fault.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }

@@ -21,7 +21,7 @@ pub struct Machine {
     pub beside: &'static [OwnPmu],
     /// Finds where in its file a probe is.
     pub finder: Option<ProbeFinder>,
-    /// What its vendor tells about its events, beyond what its kernel does.
+    /// The vendor's tables of its events, which tell more than its kernel.
     #[cfg(feature = "tables")]
     pub tables: Option<TableSource>,
 }

@@ -20,11 +20,11 @@ pub struct Metric {
     pub groups: Vec<String>,
     /// A sentence about it.
     pub description: String,
-    /// What it is made of.
+    /// Its formula.
     pub expression: Expression,
     /// Not 0 where its value is to be looked at.
     pub threshold: Option<Expression>,
-    /// What its value is to be multiplied with, and the unit it then has.
+    /// The factor of its value, and the unit it then has.
     pub scale: Option<Scale>,
     /// Its events must not be counted as a group.
     pub apart: bool,

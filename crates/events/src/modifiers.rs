@@ -24,7 +24,7 @@ pub enum ModifiersError {
 pub(crate) const LETTERS: &str = "u user, k kernel, h hypervisor, G guest, H host, I not idle, p precise, P most precise, \
      S read the group, D pinned, e exclusive, W weak group, b through BPF, R retire latency, X group as written";
 
-/// What modifiers change, with the rules for changing it.
+/// The settings that modifiers change, with the rules for changing them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
     pub(crate) exclude: Exclude,

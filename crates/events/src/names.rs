@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 pub(crate) use perfuse_abi::{Hardware, Software};
 
-/// What the measuring tool knows without asking the kernel for an event.
+/// Values that the measuring tool knows without asking the kernel for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tool {
     /// Wall time, in ns.

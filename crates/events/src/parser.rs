@@ -29,7 +29,7 @@ type Parsed<T> = Result<T, (Span, Problem)>;
 
 struct Parser<'a> {
     text: &'a str,
-    /// What has not been read yet.
+    /// The text not read yet.
     tokens: &'a [Placed],
 }
 
@@ -126,7 +126,7 @@ impl<'a> Parser<'a> {
         if word == "mem" && self.is_mark(0, ':') {
             return self.breakpoint();
         }
-        // What is left takes a second word.
+        // The other ones take a second word.
         let second = match self.tokens {
             [Placed { token: Token::Mark(':'), .. }, Placed { token: Token::Word(second), at, .. }, ..] => {
                 Some((second.as_str(), *at))
@@ -154,7 +154,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What follows `mem`: an address, a length, kinds of access.
+    /// Reads the part behind `mem`: an address, a length, kinds of access.
     fn breakpoint(&mut self) -> Parsed<What> {
         let number = |(word, at): (&str, Span)| number(word).ok_or((at, Problem::BadNumber(word.into())));
         self.mark(':', "':'")?;
@@ -184,7 +184,7 @@ impl<'a> Parser<'a> {
         Ok(What::Breakpoint { access, addr, len })
     }
 
-    /// What follows the name of a kind of probe. Its place ends at a comma, a brace or white space, but for
+    /// Reads the part behind the name of a kind of probe. Its place ends at a comma, a brace or white space, but for
     /// modifiers; in quotes anything may stand in it.
     fn probe(&mut self, kind: &str, colons: usize) -> Parsed<What> {
         self.mark(':', "':'")?;

@@ -32,7 +32,7 @@ pub enum ProbePlace {
     Usdt {
         /// The file.
         path: String,
-        /// Who declares it.
+        /// The provider that declares it.
         provider: String,
         /// Its name.
         name: String,
@@ -51,7 +51,7 @@ pub enum ProbePlace {
 /// The words that begin a probe, each with the number of colons its place has.
 pub(crate) const KINDS: [(&str, usize); 3] = [("uprobe", 1), ("usdt", 2), ("kprobe", 0)];
 
-/// What a probe must look like, for messages.
+/// The form of a probe, for messages.
 pub(crate) fn form(kind: &str) -> &'static str {
     match kind {
         "uprobe" => {

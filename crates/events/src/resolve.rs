@@ -299,7 +299,7 @@ pub(crate) fn is_meant_by(name: &str, pmu: &str) -> bool {
     rest.is_some_and(is_number)
 }
 
-/// What tells PMUs of a kind apart: nothing, a number, or at least three hexadecimal digits, perhaps after an
+/// Whether this ending tells PMUs of a kind apart: nothing, a number, or three or more hexadecimal digits, perhaps after an
 /// underscore.
 fn is_number(rest: &str) -> bool {
     let digits = rest.strip_prefix('_').unwrap_or(rest);
@@ -329,7 +329,7 @@ fn tracepoints(system: &str, name: &str, catalogue: &dyn Catalogue) -> Result<Ve
 }
 
 impl Event {
-    /// What is shown of it when it is counted on a PMU it does not name: `cpu_atom/cycles/u`.
+    /// The name to show when it is counted on a PMU it does not name: `cpu_atom/cycles/u`.
     fn display_name_on(&self, pmu: &str) -> String {
         let named = self.terms.iter().flatten().any(|term| term.key == "name");
         if named {
@@ -341,7 +341,7 @@ impl Event {
         alloc::format!("{pmu}/{}/{modifiers}", inner.join(","))
     }
 
-    /// What is shown of it on one of the PMUs that its name stands for.
+    /// The name to show on one of the PMUs that its name stands for.
     fn display_name_of(&self, pmu: &str) -> String {
         let named = self.terms.iter().flatten().any(|term| term.key == "name");
         if named {

@@ -1,4 +1,4 @@
-//! What a parsed list becomes: plain data about the events to open.
+//! The result of a parsed list: plain data about the events to open.
 
 use crate::catalogue::{Probe, Scale};
 use crate::format::Config;
@@ -26,11 +26,11 @@ pub struct EventSet {
 /// An event as a name and what goes into its attr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSpec {
-    /// What perf prints for it: as it was written, with its modifiers (without, for tracepoints).
+    /// The name that perf prints: as it was written, with its modifiers (without, for tracepoints).
     pub name: String,
-    /// What is counted.
+    /// The source of counts.
     pub source: Source,
-    /// What is left out.
+    /// Levels that are left out.
     pub exclude: Exclude,
     /// How exactly samples must point at the instruction.
     pub precise: Precise,
@@ -44,7 +44,7 @@ pub struct EventSpec {
     pub retire_latency: bool,
     /// Letters were written after it or its group.
     pub has_modifiers: bool,
-    /// What its own terms ask for.
+    /// The requests of its own terms.
     pub options: Options,
     /// The PMU it was looked for on, and what that PMU says about it.
     pub pmu: Option<Box<OnPmu>>,
@@ -52,7 +52,7 @@ pub struct EventSpec {
     pub probe: Option<Box<(ProbePlace, Probe)>>,
 }
 
-/// What is known of an event of a PMU beyond its numbers.
+/// Facts of an event of a PMU beyond its numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OnPmu {
     /// The PMU.
@@ -61,17 +61,17 @@ pub struct OnPmu {
     pub is_core: bool,
     /// On which cpus the event is to be opened, if not on all.
     pub cpus: Option<Vec<u32>>,
-    /// What counts are to be multiplied with.
+    /// The factor of counts.
     pub scale: Option<Scale>,
     /// Its value is a state, not a number of occurrences.
     pub snapshot: bool,
     /// Counted once for a whole package.
     pub per_package: bool,
-    /// What the event is called that several PMUs of a kind count together, each its part, if it is one.
+    /// The name of the event that several PMUs of a kind count together, each its part, if it is one.
     pub common_name: Option<String>,
 }
 
-/// What terms ask of the measuring tool, for one event.
+/// Requests of terms to the measuring tool, for one event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// `period=`: a sample after so many events.
@@ -123,7 +123,7 @@ pub enum CallGraph {
     LastBranches,
 }
 
-/// Who counts.
+/// The source of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The kernel, asked with these members of the attr.
@@ -180,7 +180,7 @@ impl Default for Precise {
     }
 }
 
-/// What a count is a number of.
+/// The unit of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// Occurrences.
@@ -238,7 +238,7 @@ impl EventSpec {
         }
     }
 
-    /// What counts are to be multiplied with, if its PMU says so.
+    /// The factor of counts, if its PMU tells one.
     pub fn scale(&self) -> Option<&Scale> {
         self.pmu.as_ref().and_then(|pmu| pmu.scale.as_ref())
     }
@@ -277,7 +277,7 @@ impl EventSpec {
         true
     }
 
-    /// What its count is a number of.
+    /// The unit of its count.
     pub fn unit(&self) -> Unit {
         match self.source {
             Source::Tool(_) => Unit::Nanoseconds,

@@ -23,7 +23,7 @@ impl Default for Sysfs {
     }
 }
 
-/// What is told about an event in files beside its own.
+/// The details of an event in files beside its own.
 const ASIDE: [&str; 4] = [".scale", ".unit", ".per-pkg", ".snapshot"];
 
 impl Sysfs {
@@ -56,7 +56,7 @@ impl Sysfs {
             .map_err(|error| Refusal::Unreadable(alloc::format!("{}: {error}", self.devices.display())))
     }
 
-    /// What is known of a PMU.
+    /// A PMU, by its name.
     pub fn pmu(&self, name: &str) -> Result<Pmu, Refusal> {
         let type_ = self.text(&[name, "type"]).and_then(|text| text.parse().ok()).ok_or(Refusal::Unknown)?;
         let list = |file| self.text(&[name, file]).and_then(|text| parse_cpu_list(&text));

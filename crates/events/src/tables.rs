@@ -25,9 +25,9 @@ pub struct Tables {
     pub folder: PathBuf,
     /// The metrics, in order of their names.
     pub metrics: Vec<Metric>,
-    /// What groups of metrics are about, by name, as far as that is told.
+    /// Descriptions of groups of metrics, by name, as far as there are any.
     pub groups: BTreeMap<String, String>,
-    /// What could not be read, in words.
+    /// Files that could not be read, in words.
     pub complaints: Vec<String>,
     /// By name, in small letters.
     events: BTreeMap<String, Vec<TableEvent>>,
@@ -95,7 +95,7 @@ impl Tables {
                         (None, Some(core)) => Metric { pmu: Some(core.into()), ..metric },
                         _ => metric,
                     });
-                    // What stands in a vendor's table is more than what everybody has.
+                    // An entry of a vendor's table says more than that of all processors.
                     if let Some(metric) = metric {
                         self.metrics.retain(|own| own.name != metric.name || own.pmu != metric.pmu);
                         self.metrics.push(metric);

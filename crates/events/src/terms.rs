@@ -1,4 +1,4 @@
-//! What the terms between slashes mean: words of the attr, terms and events of a PMU, and options for the
+//! The meaning of the terms between slashes: words of the attr, terms and events of a PMU, and options for the
 //! measuring tool.
 
 use crate::cache;
@@ -14,14 +14,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use perfuse_abi::{AuxAction, EventType};
 
-/// What terms add up to.
+/// The sum of the terms.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
     pub(crate) config: Config,
     pub(crate) options: Options,
 }
 
-/// What may take which terms.
+/// The kinds of events, which take different terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An event with a fixed meaning: words of the attr, and options.
@@ -94,7 +94,7 @@ pub(crate) fn read_onto(event: &Event, kind: Kind, config: Config) -> Resolved<T
     Ok(terms)
 }
 
-/// What the value of a term has to be, for messages.
+/// The form of a term's value, for messages.
 pub(crate) fn values(key: &str) -> &'static str {
     match key {
         "time" | "inherit" | "no-inherit" | "overwrite" | "no-overwrite" | "percore" | "aux-output" => {
@@ -179,7 +179,7 @@ fn option(term: &Term, options: &mut Options) -> Resolved<bool> {
     Ok(true)
 }
 
-/// What a PMU's terms were found to describe: the type of a common event, if one of them names it, and what
+/// The event that a PMU's terms describe: the type of a common event, if one of them names it, and what
 /// is known of an event that the PMU names.
 pub(crate) type Described = (Option<EventType>, PmuEvent);
 
@@ -192,7 +192,7 @@ pub(crate) fn of_pmu(
 ) -> Resolved<(Terms, Described)> {
     let mut reading = Reading { pmu, catalogue, terms: Terms::default(), legacy: None, params: &[] };
     let mut described = of.as_ref().map(|(_, event, _)| event.clone());
-    // What the user writes comes after what the event's name stands for.
+    // The user's own terms come after those that the event's name stands for.
     let mut rest: Vec<&Term> = Vec::new();
     let mut aliases: Vec<(PmuEvent, Span)> = of.into_iter().map(|(_, event, at)| (event, at)).collect();
     for term in own {

@@ -1,4 +1,4 @@
-//! What a tracepoint records: the `format` file of tracefs, taken apart, and raw data turned into text by it.
+//! Records of tracepoints: the `format` file of tracefs, taken apart, and raw data turned into text by it.
 //!
 //! A format lists the fields with their places, and ends with a C expression, `print fmt`, that makes a line
 //! of them. [`Format::print`] evaluates it. What that expression does is up to whoever wrote the tracepoint:

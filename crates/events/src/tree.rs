@@ -21,7 +21,7 @@ pub struct Span {
 /// A parsed list of events. [`FromStr`](core::str::FromStr) reads it, `Display` writes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventList {
-    /// What was parsed; errors of later steps quote it.
+    /// The parsed text; errors of later steps quote it.
     pub text: String,
     /// Its items in order; at least one when parsed.
     pub items: Vec<Item>,
@@ -43,7 +43,7 @@ pub struct Group {
     pub name: Option<String>,
     /// Its members, the leader first; at least one when parsed.
     pub events: Vec<Event>,
-    /// What applies to all of them, on top of their own.
+    /// Modifiers of all of them, on top of their own.
     pub modifiers: Option<Modifiers>,
     /// Where its modifiers stand.
     pub modifiers_at: Span,
@@ -52,7 +52,7 @@ pub struct Group {
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What it counts.
+    /// Its source of counts.
     pub what: What,
     /// How that was written.
     pub spelling: String,
@@ -64,7 +64,7 @@ pub struct Event {
     pub at: Span,
 }
 
-/// What an event counts, as far as its spelling tells.
+/// The source of an event's counts, as far as its spelling tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A common hardware event.

@@ -1,4 +1,4 @@
-//! What the language accepts, what it means, and what it says about the rest.
+//! The texts that the language accepts, their meaning, and its messages about others.
 
 use perfuse_events::abi::{Attr, AttrFlags, AuxAction, EventType};
 use perfuse_events::{

@@ -82,7 +82,7 @@ fn line(type_: u32, config: u64, precise: u8, flags: impl Fn(&str, AttrFlags) ->
     format!("type {type_} config {config:#x} precise {precise} {}", set.join(" "))
 }
 
-/// What perf opens, each attr once: it retries refused ones in other ways.
+/// The attrs that perf opens, each once: it retries refused ones in other ways.
 fn perfs(list: &str) -> Vec<String> {
     let output = Command::new("perf").args(["stat", "-vv", "-e", list, "true"]).output().expect("perf runs");
     let text = String::from_utf8_lossy(&output.stderr);

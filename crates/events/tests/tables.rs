@@ -46,7 +46,7 @@ fn events_of_a_table_resolve_on_their_pmu() {
     let l3 = "l3_lookup_state.all_coherent_accesses_to_l3";
     assert_eq!(amd.attrs(l3), [format!("{l3} 11:0x30000000000ff04")]);
     assert_eq!(amd.specs(l3)[0].cpus(), Some(vec![0, 8]));
-    // What the kernel names too is asked for as it says.
+    // An event that the kernel names too is asked for as the kernel says.
     assert_eq!(amd.attrs("cpu/branch-misses/"), ["cpu/branch-misses/ 4:0xc3"]);
     assert!(amd.complaint("ex_ret_inst").contains("did you mean ex_ret_instr"));
 }
@@ -116,7 +116,7 @@ fn a_processor_without_a_table_and_a_folder_without_tables() {
     assert_eq!(load("x86/plainzen", "anything").event_count(), 4);
 }
 
-/// What a processor may have counted, and what it is.
+/// Counts that a processor may have made, and facts of it.
 struct Counted;
 
 impl Context for Counted {
@@ -240,7 +240,7 @@ fn each_kind_of_cores_and_each_system_has_its_table() {
         Some(TABLES.get_or_init(|| Tables::load_for(&folder("arm64"), &processor).unwrap().unwrap()))
     }
     let machine = machine("arm-soc", soc);
-    // What only one kind of cores has is counted there.
+    // An event of one kind of cores is counted there.
     assert_eq!(machine.attrs("little_waits"), ["little_waits 8:0xe7"]);
     assert_eq!(machine.attrs("inst_retired"), ["inst_retired 9:0x8"]);
     assert!(machine.complaint("armv8_cortex_a72/little_waits/").contains("no term or event"));
@@ -255,6 +255,6 @@ fn each_kind_of_cores_and_each_system_has_its_table() {
         let metric = soc().unwrap().metric(name, Some(pmu));
         assert_eq!(metric.and_then(|metric| metric.pmu.as_deref()), Some(pmu), "{name}");
     }
-    // Who knows of no such controller has no events of theirs.
+    // A machine without such a controller has none of its events.
     assert!(arm().unwrap().event("imx8_ddr0", false, "imx8_ddr.read_cycles").is_none());
 }

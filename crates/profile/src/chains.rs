@@ -161,7 +161,7 @@ impl<'r> Chains<'r> {
         if places.own.is_empty() && places.nodes.is_empty() {
             return Branch::default();
         }
-        // What a panic leaves is not worse than nothing.
+        // A pool that a panic has left is as good as an empty one.
         let pool = || self.scratch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut numbers = pool().pop().unwrap_or_default();
         numbers.resize(self.frames.len(), NONE);
@@ -182,7 +182,7 @@ fn runs(Places { own, nodes }: &Places) -> Vec<Run> {
         runs.push(Run { range: 0..own.len() as u32, is_own: true, at: 0 });
     }
     for (rows, at) in nodes {
-        // What is told from the outermost caller on is not told again.
+        // Callchains that are told from the outermost caller on are not told again.
         let mut start = rows.start;
         let first = own.partition_point(|&place| place < start);
         for &place in own[first..].iter().take_while(|&&place| place < rows.end) {
@@ -197,7 +197,7 @@ fn runs(Places { own, nodes }: &Places) -> Vec<Run> {
 /// The rows in which samples are in an entry itself, and what they weigh.
 struct Own<'c> {
     rows: &'c [u32],
-    /// What all before each of them weigh, and all.
+    /// The weight of all before each of them, and of all.
     before: Vec<Sum>,
 }
 
@@ -238,7 +238,8 @@ impl Builder<'_> {
         (to.0 - from.0, to.1 - from.1)
     }
 
-    /// What ends with the runs, how they go on, and the parts of them that do so, with the numbers of their groups.
+    /// Splits runs. Gives the sum of those that end here, the groups of those that go on, and their parts with the groups'
+    /// numbers.
     fn split(&mut self, runs: &[Run]) -> (Sum, Vec<Group>, Vec<(u32, Run)>) {
         let mut own = (0, 0);
         let mut groups: Vec<Group> = Vec::new();

@@ -14,11 +14,11 @@ use perfuse_abi::Attr;
 use perfuse_abi::record::{CallchainContext, Sample};
 use perfuse_data::session::{Level, Session};
 
-/// What to collect.
+/// A plan: which samples to collect, and what to tell them apart by.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Plan {
-    /// What samples are told apart by, beside their frames.
+    /// The keys that tell samples apart, beside their frames.
     pub keys: Vec<Key>,
     /// Whether callchains count, or only where the samples were.
     pub chains: bool,
@@ -62,7 +62,7 @@ impl Plan {
     }
 }
 
-/// What was found of one event.
+/// The samples of one event.
 #[derive(Debug)]
 pub struct Profile {
     /// Values of the keys that are not of frames, for each context.
@@ -119,7 +119,7 @@ impl Profile {
     }
 }
 
-/// What is known of a thread, as long as nothing but samples comes.
+/// Facts of a thread, which hold as long as nothing but samples comes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Task {
     pub(crate) tid: u32,
@@ -242,7 +242,7 @@ impl Collector {
         }
         let profile = &mut self.profiles[event];
         profile.samples += 1;
-        // What broken files say must not be more than there is room for, here and in every sum.
+        // Weights of broken files must leave room, here and in every sum.
         let weight = weight.min(u64::MAX - profile.weight);
         profile.weight += weight;
         profile.chains += u64::from(sample.callchain.is_some());

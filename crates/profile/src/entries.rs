@@ -17,7 +17,7 @@ pub struct Entry {
     pub(crate) context: u32,
     /// Its place among the entries.
     pub(crate) number: u32,
-    /// What its frames have in common.
+    /// The number of its frames' group.
     group: u32,
     /// The first of its frames: they are the same in what the report tells apart.
     pub frame: FrameId,
@@ -59,7 +59,7 @@ pub(crate) const LEVELS: [Level; 4] = [Level::Kernel, Level::User, Level::GuestK
 
 const NONE: u32 = u32::MAX;
 
-/// What tells frames apart, by the keys of a report.
+/// Groups of frames that a report's keys do not tell apart.
 #[derive(Debug)]
 struct Groups {
     /// For each frame, that of the entry it is in as the place of a sample, and as a caller.
@@ -247,7 +247,7 @@ impl<'p> Report<'p> {
         report
     }
 
-    /// What finds the entries of frames in one context.
+    /// A finder of the entries of frames in one context.
     pub(crate) fn entries_by_frame(&self) -> ByFrame<'_> {
         let numbers = vec![NONE; self.groups.count as usize];
         ByFrame { groups: &self.groups, entries: &self.entries, numbers }

@@ -67,7 +67,7 @@ impl Frame {
     }
 }
 
-/// What an address is.
+/// The meaning of an address.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Located {
@@ -114,7 +114,7 @@ struct Object {
     dso: Option<Arc<Dso>>,
 }
 
-/// What tells one frame from another: the object, its symbol if it has one, and an address.
+/// The identity of a frame: the object, its symbol if it has one, and an address.
 type Identity = (u32, Option<u64>, u64);
 
 /// All frames of a recording, and what leads from addresses to them.
@@ -272,7 +272,7 @@ impl Frames {
         located.frame
     }
 
-    /// What an address of a thread is at a moment. Not remembered: for those who remember what they make of it.
+    /// Looks up an address of a thread at a moment. Nothing is remembered here: callers remember the result.
     pub fn locate(&mut self, session: &Session, at: Moment, level: Level, ip: u64) -> Located {
         self.locate_as(session, at, level, ip, self.by_address)
     }

@@ -1,11 +1,11 @@
-//! What a report tells apart and shows: keys and columns by the names that perf has for them.
+//! The keys by which a report tells samples apart, and its columns, by the names that perf has for them.
 
 use crate::collect::Plan;
 use crate::mem;
 use perfuse_abi::record::{DataSrc, Sample, Weight};
 use perfuse_data::session::Level;
 
-/// What entries of a report are told apart by.
+/// A key: entries of a report differ in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Key {
@@ -43,7 +43,7 @@ pub enum Key {
     LocalPStageCyc,
     /// The address.
     Addr,
-    /// What is known of the transaction.
+    /// The flags of the transaction.
     Transaction,
     /// Vector instructions, of which only traces tell that are not decoded.
     Simd,
@@ -101,9 +101,9 @@ pub enum Key {
     Tlb,
     /// Where the data came from.
     Mem,
-    /// What other caches said.
+    /// The answer of other caches.
     Snoop,
-    /// What the access had to wait for.
+    /// The reason why the access had to wait.
     Blocked,
     /// The physical address that was accessed.
     PhysDaddr,
@@ -197,7 +197,7 @@ impl Key {
         self.known().and_then(|known| known.1.first().copied()).unwrap_or("")
     }
 
-    /// What stands over its column.
+    /// The title of its column.
     pub fn title(self) -> &'static str {
         self.known().map_or("", |known| known.2)
     }
@@ -255,7 +255,7 @@ impl Key {
             Key::CodePageSize => sample.code_page_size.unwrap_or(0),
             Key::Transaction => sample.transaction.map_or(0, |txn| txn.bits()),
             Key::Given(number) => given.get(usize::from(number)).copied().unwrap_or(0),
-            // What reads the same is told apart no further.
+            // Values that read the same are one value.
             Key::Locked | Key::Tlb | Key::Mem | Key::Snoop | Key::Blocked => {
                 mem::part(self, sample.data_src.unwrap_or(DataSrc::NA))
             }
@@ -284,7 +284,7 @@ pub enum Column {
     Samples,
     /// The occurrences of the event that the samples stand for.
     Period,
-    /// What it is a share of.
+    /// A key.
     Key(Key),
 }
 

@@ -68,7 +68,7 @@ fn ends(out: &mut String, start: usize, bits: u64) {
     out.push_str(if bits & 4 != 0 { " miss" } else { "" });
 }
 
-/// What kind of access it was.
+/// The kind of access.
 pub fn operation(out: &mut String, source: DataSrc) {
     let bits = field(source, 0, 5);
     out.push_str(OPS.iter().enumerate().find(|(bit, _)| bits >> bit & 1 == 1).map_or("No", |(_, name)| name));
@@ -109,7 +109,7 @@ pub fn level(out: &mut String, source: DataSrc) {
     ends(out, start, bits);
 }
 
-/// What other caches said.
+/// The answer of other caches.
 pub fn snoop(out: &mut String, source: DataSrc) {
     let (bits, more) = (field(source, 19, 5), field(source, 38, 2));
     let start = out.len();
@@ -140,7 +140,7 @@ pub fn locked(source: DataSrc) -> &'static str {
     }
 }
 
-/// What the access had to wait for.
+/// The reason why the access had to wait.
 pub fn blocked(source: DataSrc) -> &'static str {
     match field(source, 40, 3) {
         bits if bits == 0 || bits & 1 != 0 => " N/A",

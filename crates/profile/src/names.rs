@@ -1,4 +1,4 @@
-//! What the keys of an entry are as text.
+//! Texts of the keys of an entry.
 
 use crate::collect::Profile;
 use crate::entries::Entry;
@@ -77,7 +77,7 @@ impl<'n> Names<'n> {
         if entry.is_leaf && !self.is_of_branches { frame.address } else { frame.ip }
     }
 
-    /// What a key is for an entry.
+    /// The value of a key for an entry, as text.
     pub fn text(&self, entry: &Entry, key: Key) -> String {
         let mut text = String::new();
         self.write(&mut text, entry, key);
@@ -254,7 +254,7 @@ impl<'n> Names<'n> {
             && !matches!(key, Locked | Tlb | Mem | Snoop | Blocked | Transaction)
     }
 
-    /// What a key is for an entry, as a number where it is one.
+    /// The value of a key for an entry, as a number where it is one.
     pub fn number(&self, entry: &Entry, key: Key) -> Option<u64> {
         match key {
             _ if !self.is_number(key) => None,
@@ -296,7 +296,7 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// What is known of a memory access.
+/// The text of a memory access.
 fn memory(out: &mut String, key: Key, bits: u64) {
     let source = DataSrc(bits);
     match key {
@@ -308,7 +308,7 @@ fn memory(out: &mut String, key: Key, bits: u64) {
     }
 }
 
-/// What is known of a transaction, in perf's words.
+/// The text of a transaction, in perf's words.
 fn transaction(out: &mut String, bits: u64) {
     const WORDS: [&str; 8] = ["EL ", "TX ", "SYNC ", "ASYNC ", "RETRY ", "CON ", "CAP-WRITE ", "CAP-READ "];
     let (sync, code) = (bits & 0b1100, bits >> 32);

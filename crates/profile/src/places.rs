@@ -22,7 +22,7 @@ const LINE: u64 = 64;
 pub struct NameTest(Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
 impl NameTest {
-    /// What this function says.
+    /// A test by this function.
     pub fn new(test: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         NameTest(Arc::new(test))
     }
@@ -63,7 +63,7 @@ pub(crate) fn cache_line(frame: &Frame) -> u64 {
     frame.address.wrapping_add(frame.offset) & !(LINE - 1)
 }
 
-/// What of a sample a value is wanted of.
+/// The part of a sample that a value is wanted of.
 pub(crate) struct Wanted<'a> {
     pub(crate) session: &'a Session,
     pub(crate) sample: &'a Sample<'a>,
@@ -73,7 +73,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) branch: Option<BranchEntry>,
 }
 
-/// What the value of a branch's flag is without a branch.
+/// The value of a branch's flag without a branch.
 pub(crate) const NO_BRANCH: u64 = u64::MAX;
 
 fn value(frame: FrameId, letter: char) -> u64 {
@@ -161,7 +161,7 @@ impl Collector {
         if self.frames.is_by_address() { spot.exact } else { spot.function }
     }
 
-    /// What is at an address of a level, or of whichever has something there.
+    /// The function or object at an address of a level, or of whichever has something there.
     fn spot(&mut self, of: &Wanted<'_>, level: Option<Level>, address: u64) -> Spot {
         let Wanted { session, at, .. } = *of;
         let kind = level.map_or(u32::MAX, |level| level as u32);

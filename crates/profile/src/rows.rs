@@ -11,7 +11,7 @@ use std::ops::Range;
 struct Row {
     /// Where its frames begin; they end where those of the next one do.
     start: usize,
-    /// What all rows before weigh.
+    /// The weight of all rows before.
     before: Sum,
     origin: Origin,
     /// So many frames are the same as those of the row before, in the same context.
@@ -103,7 +103,7 @@ impl Rows {
         self.rows[row as usize].origin
     }
 
-    /// What some rows weigh.
+    /// The weight of some rows.
     #[inline]
     pub(crate) fn sum(&self, rows: Range<u32>) -> Sum {
         let (from, to) = (self.rows[rows.start as usize].before, self.rows[rows.end as usize].before);
@@ -127,7 +127,7 @@ pub(crate) struct Node {
     entries: [Option<(u32, bool)>; 2],
 }
 
-/// What a [`walk`] leads to.
+/// The receiver of a [`walk`].
 pub(crate) trait Visitor {
     /// The next rows are those of a context.
     fn enter(&mut self, context: u32);

@@ -1,5 +1,5 @@
-//! What was seen before: the table that nearly every sample ends in. What a sample finds there is on one line of the
-//! processor's cache, and is counted there too; stacks hear of it when all is counted.
+//! Samples that were seen before: the table that nearly every sample ends in. The entry that it
+//! finds there is on one line of the processor's cache, and is counted there too; stacks hear of it when all is counted.
 
 use crate::hash::Fingerprint;
 
@@ -15,7 +15,7 @@ struct Slot {
     samples: u32,
 }
 
-/// What was counted of samples with the same fingerprint.
+/// The count of samples with the same fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Counted {
     pub(crate) event: usize,
@@ -92,7 +92,7 @@ impl Seen {
         }
     }
 
-    /// What was counted, and forgets it.
+    /// Gives out the counts, and forgets them.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Counted> + use<> {
         let slots = std::mem::take(self).slots.into_iter().filter(|slot| slot.samples > 0);
         slots.map(|Slot { event, stack, weight, samples, .. }| Counted {

@@ -74,7 +74,7 @@ impl<'e> Sorting<'_, 'e> {
             })
             .collect();
         let mut order: Vec<&Option<String>> = texts.iter().collect();
-        // What has no name comes last.
+        // Entries without a name come last.
         let key = |text: &Option<String>| text.is_none();
         order.sort_unstable_by(|one, other| key(one).cmp(&key(other)).then_with(|| one.cmp(other)));
         order.dedup();
@@ -130,7 +130,7 @@ impl Names<'_> {
                 column => sorting.by(|entry| !entry.self_in(column)),
             }
         }
-        // What reads the same is told apart by where it is.
+        // Entries that read the same are ordered by their places.
         if columns.iter().any(|column| column.key() == Some(Key::Symbol)) {
             let has_name = |entry: &Entry| self.frames.get(entry.frame).symbol.is_some();
             sorting.by_text(
@@ -185,7 +185,7 @@ impl Names<'_> {
                     NO_BRANCH => None,
                     value => Some(self.frames.get(places::parts(value).0)),
                 };
-                // What has no name comes last, what is no branch before all.
+                // Branches without a name come last, entries that are no branch before all.
                 sorting.by(|entry| frame(entry).map_or(0, |frame| 1 + u64::from(frame.symbol.is_none())));
                 sorting.by(|entry| {
                     frame(entry)

@@ -75,7 +75,7 @@ struct Tree {
     branches: BTreeSet<Tree>,
 }
 
-/// What a report tells, by the texts of its keys.
+/// The numbers of a report, by the texts of its keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Shown {
     weight: u64,

@@ -1,4 +1,4 @@
-//! What cpus count, and the PMU that counts it: some counters for everything, some for one event only.
+//! Occurrences on cpus, and the PMU that counts them: some counters for everything, some for one event only.
 
 use perfuse_engine::abi::{AttrFlags, Errno, EventType};
 use perfuse_engine::{Cx, Description, EventKey, Hw, Overflow, Pmu, PmuCaps, PmuInfo, TaskContext, Whom};
@@ -28,7 +28,7 @@ pub type Rates = [u64; KINDS];
 /// Of user and of kernel mode.
 const MODES: usize = 2;
 
-/// What happened on a cpu so far, in thousandths.
+/// Occurrences on a cpu so far, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals([[u128; MODES]; KINDS]);
 
@@ -51,7 +51,7 @@ impl Hardwares {
     }
 }
 
-/// What a PMU looks like.
+/// The shape of a PMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PmuModel {
     /// Counters that count every kind.
@@ -146,7 +146,7 @@ impl SimPmu {
         (SimPmu { model, hardwares, running, attempts: 0, seed }, watcher)
     }
 
-    /// What a counter shows: it has only so many bits.
+    /// The reading of a counter: it has only so many bits.
     fn shown(&self, cpu: u32, hw: &Hw) -> u64 {
         self.total(cpu, hw.config as usize, modes(hw)) as u64 & self.mask()
     }
@@ -155,7 +155,7 @@ impl SimPmu {
         u64::MAX >> (64 - self.model.width)
     }
 
-    /// What has happened on a cpu, of what an event counts.
+    /// Occurrences of an event on a cpu so far.
     fn total(&self, cpu: u32, kind: usize, modes: [bool; MODES]) -> u128 {
         lock(&self.hardwares).total(cpu, kind, modes) / 1000
     }
@@ -172,7 +172,7 @@ impl SimPmu {
         let now = self.total(cpu, kind, modes);
         // Half of what the counter can hold, so that it is read before it wraps twice (rule N2).
         let half = 1 << (self.model.width - 1);
-        // What is written to the trace does not interrupt.
+        // Writing to the trace causes no interrupt.
         let interrupts = hw.is_sampling() && !hw.attr.flags.contains(AttrFlags::AUX_OUTPUT);
         let left = if interrupts { hw.start_period().min(half) } else { half };
         for running in

@@ -85,14 +85,14 @@ pub struct Machine {
     watches: BTreeMap<EventKey, Watch>,
     /// Signals that events sent to tasks.
     pub traps: Vec<(u64, Trap)>,
-    /// What the handlers of signals do, by the id of their event.
+    /// Actions of the handlers of signals, by the id of their event.
     pub handlers: BTreeMap<u64, Handler>,
-    /// What was told of each event, by its id; what copies in child tasks tell is told of the original.
+    /// Notices of each event, by its id; those of copies in child tasks count as the original's.
     pub notices: BTreeMap<u64, Notices>,
     used: u64,
-    /// Who ran where, from when on.
+    /// The task of each cpu, from when on.
     pub schedule: Vec<Turn>,
-    /// What each task was called at first, those that have ended too.
+    /// The first name of each task, those that have ended too.
     first_names: BTreeMap<TaskId, String>,
 }
 
@@ -109,7 +109,7 @@ pub struct Notices {
     pub traps: u64,
 }
 
-/// What a program does when an event sends it a signal: it switches the event off, looks, and goes on.
+/// The handler of an event's signals in a program: it switches the event off, looks, and goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handler {
     /// It switches the event on again.
@@ -150,7 +150,7 @@ struct SimTask {
     name: String,
     program: String,
     cursor: Cursor,
-    /// What is left of the step at hand.
+    /// The rest of the step at hand.
     left_ns: Option<u64>,
     on: Option<u32>,
     cpu: u32,
@@ -224,7 +224,7 @@ impl Machine {
         self.tasks.get(&task).map_or("", |task| &task.name)
     }
 
-    /// What a task was called at first, whether it has ended or not.
+    /// The first name of a task, whether it has ended or not.
     pub fn first_name(&self, task: TaskId) -> &str {
         self.first_names.get(&task).map_or("", String::as_str)
     }
@@ -354,7 +354,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What `poll(2)` answers.
+    /// The answer of `poll(2)`.
     pub fn poll(&mut self, fd: i32) -> Result<u32, Errno> {
         Ok(self.engine.poll(self.event(fd).ok_or(Errno::EBADF)?))
     }

@@ -1,4 +1,4 @@
-//! What tasks do: programs of steps.
+//! The work of tasks: programs of steps.
 
 use crate::hardware::Rates;
 use perfuse_engine::CgroupId;
@@ -13,7 +13,7 @@ pub enum Step {
         ns: u64,
         /// In kernel mode.
         kernel: bool,
-        /// What the hardware sees of it, in occurrences a microsecond.
+        /// Occurrences that the hardware sees in a microsecond of it.
         rates: Rates,
     },
     /// Page faults.
@@ -75,7 +75,7 @@ pub enum Step {
         id: u64,
         /// Its weight.
         count: u64,
-        /// What its record says.
+        /// The contents of its record.
         value: u64,
     },
     /// Does steps several times.
@@ -84,7 +84,7 @@ pub enum Step {
     Exit,
 }
 
-/// What a task is to do.
+/// The work of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     /// The name of the task.

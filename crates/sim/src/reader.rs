@@ -69,7 +69,7 @@ impl Reader {
         (offset, size)
     }
 
-    /// What a field of the control page says, by its offset.
+    /// The value of a field of the control page, by its offset.
     pub fn page(&self, offset: usize) -> u64 {
         self.memory.words()[offset / 8].load(Ordering::Acquire)
     }

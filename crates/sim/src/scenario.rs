@@ -49,7 +49,7 @@ pub struct Scenario {
     pub cgroups: Vec<(String, Option<usize>)>,
     /// Its programs.
     pub programs: Vec<Program>,
-    /// What is done, in order.
+    /// The actions, in order.
     pub statements: Vec<Line>,
 }
 
@@ -69,7 +69,7 @@ pub enum Statement {
     Start {
         /// The program.
         program: String,
-        /// What the task is called; the same as the program if nothing is said.
+        /// The task's name; the program's if nothing is said.
         name: String,
     },
     /// `open NAME EVENT [on TASK] [cpu N] [group NAME] ...`
@@ -78,7 +78,7 @@ pub enum Statement {
     Do {
         /// Since the machine was switched on; `None`: now.
         at: Option<u64>,
-        /// What.
+        /// The action.
         action: Action,
         /// `fails ERRNO`
         fails: Option<Errno>,
@@ -94,9 +94,9 @@ pub enum Statement {
 /// An event to open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Open {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What is asked for.
+    /// The request.
     pub attr: Attr,
     /// Whom it measures.
     pub on: On,
@@ -120,7 +120,7 @@ pub struct Open {
     pub reads: Reads,
     /// `O_ASYNC` is set.
     pub signals: bool,
-    /// What the handler of its signals does.
+    /// The action of the handler of its signals.
     pub handler: Option<Handler>,
     /// The flags of `perf_event_open(2)` besides that of cgroups.
     pub flags: OpenFlags,
@@ -148,7 +148,7 @@ pub enum Reads {
     Never,
 }
 
-/// What can be done to an event, or to the machine.
+/// An action on an event, or on the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// `enable NAME [group]`
@@ -203,7 +203,7 @@ pub enum Action {
     Move(String, Option<usize>),
 }
 
-/// What is expected.
+/// An expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expect {
     /// `expect NAME[.FIELD][+NAME[.FIELD]...] VALUE`
@@ -232,7 +232,7 @@ pub enum Expect {
         kind: RecordName,
         /// Which of that kind, from 1; the last one if none.
         which: Option<u64>,
-        /// What is in it.
+        /// Its fields.
         fields: Vec<(String, FieldValue)>,
     },
     /// `expect sysctl FILE VALUE`
@@ -254,7 +254,7 @@ pub struct Quantity {
 /// The numbers of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// What it counted.
+    /// Its count.
     Value,
     /// Nanoseconds that it was enabled.
     Enabled,
@@ -281,11 +281,11 @@ pub enum Field {
 pub enum Expected {
     /// Between these, both included.
     Between(u64, u64),
-    /// What the sum of these is.
+    /// The sum of these.
     Same(Vec<Quantity>),
 }
 
-/// What is in a field of a record.
+/// The value of a field of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldValue {
     /// A number between these.
@@ -294,14 +294,14 @@ pub enum FieldValue {
     Text(String),
 }
 
-/// What to print.
+/// The output.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Show {
     /// Counts and times of all events.
     Counts,
     /// The records of one ring, or of all.
     Records(Option<String>),
-    /// Who ran, and what counted, over time.
+    /// The running tasks and the counting events over time.
     Schedule,
 }
 
@@ -314,7 +314,7 @@ pub struct ScenarioError {
     pub column: usize,
     /// The line.
     pub text: String,
-    /// What is wrong, and what was expected.
+    /// The fault, and the expectation.
     pub problem: String,
 }
 
@@ -329,9 +329,9 @@ impl fmt::Display for ScenarioError {
 }
 
 impl ScenarioError {
-    /// What is wrong, the line, and a mark below the place.
+    /// The fault, the line, and a mark below the place, as text.
     pub fn explain(&self) -> String {
-        // What is not printed would move the mark, or the terminal's cursor.
+        // Control characters would move the mark, or the terminal's cursor.
         let plain = |c: char| if c.is_control() { ' ' } else { c };
         let line: String = self.text.trim_end().chars().map(plain).collect();
         match self.column {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The type of the PMU.
 pub const TRACE: EventType = EventType(20);
 
-/// What such a PMU is like.
+/// The properties of such a PMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceModel {
     /// Bytes it writes in a microsecond.
@@ -105,7 +105,7 @@ impl TracePmu {
         let end = room.head + if room.overwrite { made } else { size };
         AuxReader::fill(&*room.memory, end - size, size);
         if !room.overwrite && made > 0 && made >= most {
-            // What comes after is not to be had.
+            // Later bytes cannot be had.
             flags |= AuxFlags::TRUNCATED;
             own.made = 0;
         }

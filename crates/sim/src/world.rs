@@ -7,7 +7,7 @@ use perfuse_engine::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What the machine answers to the engine.
+/// The machine's answers to the engine.
 #[derive(Debug)]
 pub struct World {
     /// Callers have all capabilities.

@@ -25,7 +25,7 @@ suite! {
     samples_come_once_a_period,
 }
 
-/// What is to be measured.
+/// How long each setting is measured.
 const TIME: Duration = Duration::from_millis(300);
 /// Shares may differ by so much: the machine does other things too.
 const TOLERANCE: f64 = 0.1;
@@ -38,7 +38,7 @@ struct Asked {
     leader: Option<usize>,
 }
 
-/// What becomes of an event.
+/// The outcome of an event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Refused(i32),

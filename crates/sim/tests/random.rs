@@ -1,4 +1,4 @@
-//! What must hold on any machine: no text of a scenario breaks anything, or takes forever; and what the
+//! Properties of any machine: no text of a scenario breaks anything, or takes forever; and what the
 //! cpus counted is what the tasks counted.
 //!
 //! `PERFUSE_SEED=n` plays only that case again, `PERFUSE_CASES=n` says how many there are.

@@ -16,7 +16,7 @@ pub struct Options {
     pub build_id_store: Option<PathBuf>,
     /// Folders of debug files: by default `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
-    /// What debuginfod clients have downloaded: by default `~/.cache/debuginfod_client`.
+    /// The cache of debuginfod clients: by default `~/.cache/debuginfod_client`.
     pub debuginfod_cache: Option<PathBuf>,
     /// Processes of the profile may still run: files are also looked for in their root folders, which
     /// for containers is another one.

@@ -53,7 +53,7 @@ fn readable(name: &str, signatures: Signatures) -> Option<String> {
 }
 
 fn rust(name: &str, signatures: Signatures) -> Option<String> {
-    // What follows the name after a dot was added by the compiler, as in ".llvm.1234".
+    // The compiler has added the part behind a dot, as in ".llvm.1234".
     let end = match name.starts_with("_R") {
         true => name.find('.').unwrap_or(name.len()),
         false => legacy_rust_end(name)?,
@@ -165,7 +165,7 @@ struct Bounded {
 }
 
 impl Bounded {
-    /// What `write` has written; the beginning, marked, if it was too long.
+    /// Collects the text that `write` writes; the beginning, marked, if it was too long.
     fn write(mut self, write: impl FnOnce(&mut Self) -> fmt::Result) -> Option<String> {
         match write(&mut self) {
             Ok(()) => Some(self.text),

@@ -1,4 +1,4 @@
-//! What code can be part of (in perf's word a DSO): a file, the kernel, a module, the vdso, memory that a
+//! The objects that code is part of (in perf's word DSOs): a file, the kernel, a module, the vdso, memory that a
 //! program filled itself. [`DsoKey`] names one as a recording does; [`Dso`] is one that can be asked for
 //! symbols, and loads them when it is asked the first time.
 
@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// What kind of thing a DSO is.
+/// The kind of a DSO.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DsoKind {
@@ -59,7 +59,7 @@ pub struct Reference {
 /// A DSO as a recording names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DsoKey {
-    /// What it is.
+    /// Its kind.
     pub kind: DsoKind,
     /// Its path, or what the kernel shows in place of one.
     pub path: PathBuf,
@@ -156,7 +156,7 @@ pub struct Dso {
     pub(crate) loaded: OnceLock<Loaded>,
 }
 
-/// What loading found.
+/// The result of loading.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     pub(crate) code: Code,
@@ -183,7 +183,7 @@ pub(crate) enum Code {
 const VSYSCALLS: [(u64, &str); 3] = [(0, "gettimeofday"), (0x400, "time"), (0x800, "getcpu")];
 
 impl Dso {
-    /// What a recording names it.
+    /// Its name in a recording.
     pub fn key(&self) -> &DsoKey {
         &self.key
     }
@@ -293,7 +293,7 @@ fn vsyscalls() -> Code {
     Code::Shifted { table: builder.finish(&[]), shift: 0, base: PAGE }
 }
 
-/// What the last of several maps that knows something knows: part 0 is the perf map, the others are
+/// Asks several maps, the last first, until one knows the address: part 0 is the perf map, the others are
 /// jitdumps, of which a process has more than one only if it executed another program.
 pub(crate) fn find_in_parts<'a>(
     parts: impl Iterator<Item = (u64, &'a CodeMap)>,

@@ -318,7 +318,7 @@ impl Elf {
         crate::table::name_at(&self.section_names, section.name)
     }
 
-    /// What a section holds; nothing if it takes no room in the file.
+    /// The bytes of a section; none if it takes no room in the file.
     fn bytes_of(&self, section: &Section, limit: u64, structure: &'static str) -> Result<Vec<u8>, Error> {
         if section.kind == elf::SHT_NOBITS {
             return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! What can be wrong with a file, and where: every error of this crate names the file, the offset in it,
+//! Faults of files, with their places: every error of this crate names the file, the offset in it,
 //! and the structure that was being read. Why an address has no symbol is another question, answered by
 //! [`Missing`](crate::Missing).
 
@@ -13,13 +13,13 @@ pub struct Error {
     pub file: Arc<str>,
     /// Where in the file, in bytes.
     pub offset: u64,
-    /// What was being read there.
+    /// The thing that was being read there.
     pub structure: &'static str,
-    /// What is wrong with it.
+    /// The fault.
     pub problem: Problem,
 }
 
-/// What is wrong with a structure in a file.
+/// A fault of a structure in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {

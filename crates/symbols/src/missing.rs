@@ -76,7 +76,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// What an error with this file means.
+    /// The meaning of an error with this file.
     pub(crate) fn from_error(path: &Path, error: Error) -> Self {
         match error {
             error if error.is_denied() => Missing::Denied { path: path.to_owned() },

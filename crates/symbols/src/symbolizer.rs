@@ -39,7 +39,7 @@ pub struct Symbolizer {
     jits: Mutex<HashMap<u32, Arc<JitCode>>>,
 }
 
-/// What all DSOs know of.
+/// Shared by all DSOs.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
@@ -57,14 +57,14 @@ impl Shared {
     }
 }
 
-/// What is known of a jitdump after it was added.
+/// A jitdump that was added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JitDumpAdded {
-    /// What the file says of itself.
+    /// The file's header.
     pub header: JitHeader,
     /// How many pieces of code it tells of.
     pub pieces: usize,
-    /// What is wrong with it from some place on.
+    /// The fault that ended the reading, if one did.
     pub damage: Option<Error>,
 }
 
@@ -275,7 +275,7 @@ fn owners_of(options: &Options, pid: u32) -> Owners {
     }
 }
 
-/// What a running process takes for its own number.
+/// The number that a running process takes for its own.
 fn innermost_pid(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("NStgid:"))?;

@@ -28,7 +28,7 @@ pub enum Binding {
     Global,
 }
 
-/// What a symbol stands for.
+/// The kind of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A place in hand-written assembly, or something whose kind the file does not tell.
@@ -48,7 +48,7 @@ pub struct Symbol<'a> {
     pub start: u64,
     /// How many bytes it covers. Where the file does not say, up to the next symbol.
     pub size: u64,
-    /// What it stands for.
+    /// Its kind.
     pub kind: Kind,
     /// The name is looked at only when it is wanted: it lies far away from all else.
     pub(crate) strings: &'a [u8],
@@ -144,7 +144,7 @@ impl SymbolTable {
         }
     }
 
-    /// What the symbol with this number stands for.
+    /// The kind of the symbol with this number.
     pub fn kind(&self, index: usize) -> Option<Kind> {
         self.kinds.get(index).copied()
     }

@@ -6,7 +6,7 @@ use crate::error::{Error, Problem};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// What stands in for the path.
+/// The name in place of a path.
 const NAME: &str = "[vdso] of this process";
 
 /// A vdso is a few pages.

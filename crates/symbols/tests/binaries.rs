@@ -18,7 +18,7 @@ perfuse_testkit::suite! {
     names_that_perf_shows,
 }
 
-/// What a program prints.
+/// The output of a program.
 fn output(program: &str, arguments: &[&str]) -> Result<String, Skip> {
     let program = need::program(program)?;
     let output = Command::new(&program).args(arguments).env("LC_ALL", "C").output().expect("it starts");
@@ -113,7 +113,7 @@ fn stubs_as_objdump_has_them() -> Outcome {
                 if let Some(chooser) =
                     name.strip_prefix("*ABS*+0x").and_then(|name| name.strip_suffix("@plt"))
                 {
-                    // What is chosen when the program starts has the name of who chooses, if it has one.
+                    // A function chosen when the program starts has the name of the one that chooses, if that has one.
                     let chooser = u64::from_str_radix(chooser, 16).expect("an address");
                     let called = found.symbol.name();
                     let called = called.strip_suffix("@plt").expect("a stub");

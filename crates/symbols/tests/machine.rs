@@ -299,7 +299,7 @@ fn the_perf_map_of_this_process() -> Outcome {
         let found = dso.find(Place::Address(0x7f00_0000_1004)).expect("found above");
         assert_eq!(dso.symbol(found.symbol.id), Some(found.symbol));
         assert_eq!(dso.missing(), None);
-        // What is written later is seen after forgetting.
+        // Symbols written later are seen after forgetting.
         let other = symbolizer.dso(&DsoKey::of_map(b"[heap]", pid));
         assert!(other.find(Place::Address(0x7f00_0000_1004)).is_some());
     }

@@ -18,7 +18,7 @@ pub struct Field {
     pub aliases: &'static [&'static str],
     /// Offset in bytes.
     pub offset: usize,
-    /// What is there.
+    /// The field's kind.
     pub kind: FieldKind,
     /// The first release that knows it.
     pub since: Release,
@@ -139,7 +139,7 @@ impl Attr {
         used.map(Field::attr_size).max().unwrap_or(Self::SIZE_VER0)
     }
 
-    /// What this attr asks for that came after the first published ABI, oldest first: the reasons for
+    /// Features of this attr that came after the first published ABI, oldest first: the reasons for
     /// which an older kernel would answer `E2BIG` or `EINVAL`.
     ///
     /// ```

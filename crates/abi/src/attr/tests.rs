@@ -29,7 +29,7 @@ fn an_old_attr_lacks_the_newer_fields() {
     attr.size = Attr::SIZE_VER1;
     let bytes = encoded(WireAttr { attr, tail: &[] }, ByteOrder::NATIVE);
     assert_eq!(bytes.len(), 72);
-    // What follows in memory belongs to somebody else.
+    // The memory behind it belongs to somebody else.
     let mut longer = bytes.clone();
     longer.extend([0xff; 100]);
     assert_eq!(Attr::decode(&longer, ByteOrder::NATIVE).unwrap().attr, attr);

@@ -45,7 +45,7 @@ pub struct BranchEntry {
     pub from: u64,
     /// Where it went.
     pub to: u64,
-    /// What is known about it.
+    /// Its flags: predicted, aborted, cycles and so on.
     pub flags: BranchFlags,
 }
 

@@ -66,7 +66,7 @@ impl DataSrc {
         MemLvl::from_bits_retain(self.get(LVL) as u16)
     }
 
-    /// What snooping other caches brought.
+    /// The result of snooping other caches.
     pub const fn snoop(self) -> MemSnoop {
         MemSnoop::from_bits_retain(self.get(SNOOP) as u8)
     }
@@ -96,7 +96,7 @@ impl DataSrc {
         MemSnoopX::from_bits_retain(self.get(SNOOPX) as u8)
     }
 
-    /// What held the access up.
+    /// Reasons why the access had to wait.
     pub const fn blk(self) -> MemBlk {
         MemBlk::from_bits_retain(self.get(BLK) as u8)
     }
@@ -248,7 +248,7 @@ fields! {
         UNC = 0x2000 "uncached memory",
     }
 
-    /// What snooping other caches brought.
+    /// The result of snooping other caches.
     MemSnoop(u8) {
         /// Not available.
         NA = 0x01 "not available",
@@ -296,7 +296,7 @@ fields! {
         OS = 0x40 "fault handler",
     }
 
-    /// What held the access up.
+    /// Reasons why the access had to wait.
     MemBlk(u8) {
         /// Not available.
         NA = 0x01 "not available",

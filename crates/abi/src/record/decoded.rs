@@ -60,7 +60,7 @@ pub enum Record<'a> {
     Unknown {
         /// The type.
         kind: RecordType,
-        /// What is between the header and the trailer.
+        /// The bytes between the header and the trailer.
         body: &'a [u8],
     },
 }

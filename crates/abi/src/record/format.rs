@@ -1,4 +1,4 @@
-//! What decides the layout of records, and the fields that are found without decoding.
+//! The part of an attr that decides the layout of records, and the fields that are found without decoding.
 
 use super::{RawRecord, RecordType};
 use crate::attr::Attr;
@@ -46,7 +46,7 @@ const TRAILER: SampleType = SampleType::TID
     .union(SampleType::CPU)
     .union(SampleType::IDENTIFIER);
 
-/// What stands before the time, and before the id, in a sample; and after them in a trailer.
+/// Bytes before the time, and before the id, in a sample; and after them in a trailer.
 const BEFORE_TIME: SampleType = SampleType::IDENTIFIER.union(SampleType::IP).union(SampleType::TID);
 const BEFORE_ID: SampleType = BEFORE_TIME.union(SampleType::TIME).union(SampleType::ADDR);
 const AFTER_ID: SampleType = SampleType::STREAM_ID.union(SampleType::CPU).union(SampleType::IDENTIFIER);

@@ -134,7 +134,7 @@ impl From<CpuMode> for Misc {
 }
 
 named_numbers! {
-    /// What the cpu was executing.
+    /// The mode that the cpu was in.
     CpuMode(u16) "PERF_RECORD_MISC_" {
         /// Not known.
         CPUMODE_UNKNOWN = 0,
@@ -151,7 +151,7 @@ named_numbers! {
     }
 }
 
-/// What every record starts with.
+/// The beginning of every record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// The kind of record.
@@ -256,7 +256,7 @@ impl<'a> Records<'a> {
         Records { rest: bytes, order, failed: false }
     }
 
-    /// What has not been taken apart: after an error, the bytes from the bad record on.
+    /// The bytes not taken apart yet: after an error, the bytes from the bad record on.
     #[inline]
     pub fn remaining(&self) -> &'a [u8] {
         self.rest

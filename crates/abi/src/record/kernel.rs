@@ -1,4 +1,4 @@
-//! What the kernel and the event itself report: losses, throttling, values, traces, symbols, BPF
+//! Reports of the kernel and of the event itself: losses, throttling, values, traces, symbols, BPF
 //! programs, cgroups, changed code.
 
 use super::Tid;
@@ -89,7 +89,7 @@ pub struct Ksymbol<'a> {
     pub addr: u64,
     /// Length in bytes.
     pub len: u32,
-    /// What it is.
+    /// The kind of symbol.
     pub kind: KsymbolType,
     /// Whether it went.
     pub flags: KsymbolFlags,
@@ -135,7 +135,7 @@ bitflags! {
 /// `PERF_RECORD_BPF_EVENT`: a BPF program was loaded or unloaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BpfEvent {
-    /// What happened.
+    /// The kind of change.
     pub kind: BpfEventType,
     /// Flags; none are defined.
     pub flags: u16,
@@ -193,7 +193,7 @@ pub struct TextPoke<'a> {
     pub old: &'a [u8],
     /// The bytes after; none if code was removed.
     pub new: &'a [u8],
-    /// What fills up to a multiple of 8.
+    /// Bytes up to a multiple of 8.
     pub padding: Padding<'a>,
 }
 

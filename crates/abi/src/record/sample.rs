@@ -5,7 +5,7 @@ use crate::flags::{BranchSampleType, SampleType, Txn};
 use crate::read::ReadValues;
 use crate::wire::{Codec, Layout, Reader, Short};
 
-/// What was the case when the event overflowed: those of the fields that `attr.sample_type` asks for, in
+/// The state of things when the event overflowed: those of the fields that `attr.sample_type` asks for, in
 /// the order they have on the wire (rule H1).
 ///
 /// A field that the format does not ask for is not written. One that it asks for must be there to be

@@ -1,4 +1,4 @@
-//! What tasks do: names, forks and exits, mappings, namespaces.
+//! Actions of tasks: names, forks and exits, mappings, namespaces.
 
 use super::Tid;
 use crate::ByteOrder;
@@ -125,7 +125,7 @@ impl<'a> Layout<'a> for Mmap2<'a> {
     }
 }
 
-/// What identifies a mapped file. On the wire
+/// The identity of a mapped file. On the wire
 /// [`Misc::MMAP_BUILD_ID`](super::Misc::MMAP_BUILD_ID) tells the two apart. Kernels up to 6.18 set that
 /// bit by mistake in some records that have an inode (rule H52): what [cannot be](BuildId::is_plausible) a build-id is
 /// read as an inode, and written as it was.

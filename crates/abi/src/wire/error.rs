@@ -1,4 +1,4 @@
-//! What can go wrong at the border: too few bytes when decoding, a value that does not fit its layout
+//! Errors at the border: too few bytes when decoding, a value that does not fit its layout
 //! when encoding.
 
 use core::fmt;

@@ -25,7 +25,7 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes, end: position.saturating_add(bytes.len()), order }
     }
 
-    /// What was not read yet.
+    /// The bytes not read yet.
     #[inline]
     pub fn remaining(&self) -> &'a [u8] {
         self.rest

@@ -58,7 +58,7 @@ impl<'s> SliceSink<'s> {
         SliceSink { slice, filled: 0 }
     }
 
-    /// What was put so far.
+    /// The bytes put so far.
     #[inline]
     pub fn filled(&self) -> &[u8] {
         &self.slice[..self.filled]

@@ -1,4 +1,4 @@
-//! What the kernel told of BPF programs and of their types: the sections BPF_PROG_INFO and BPF_BTF.
+//! The kernel's account of BPF programs and of their types: the sections BPF_PROG_INFO and BPF_BTF.
 
 use crate::layout::{FileCodec, FileLayout, Surroundings, bytes32};
 use perfuse_abi::ByteOrder;
@@ -141,7 +141,7 @@ impl<'a> Btf<'a> {
         for _ in 1..id {
             let info = u32_at(at + 4)?;
             let (count, kind) = (info & 0xffff, info >> 24 & 0x1f);
-            // What follows the first 12 bytes.
+            // Bytes behind the first 12.
             at += 12
                 + match kind {
                     1 | 14 | 17 => 4,              // an integer, a variable, a tag

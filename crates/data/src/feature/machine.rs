@@ -55,7 +55,7 @@ impl<'a> FileLayout<'a> for CacheLevel<'a> {
     }
 }
 
-/// What two clocks showed at one moment, to convert the times of `record -k`.
+/// Readings of two clocks at one moment, to convert the times of `record -k`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Version of this layout: 1.

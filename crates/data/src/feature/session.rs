@@ -43,7 +43,7 @@ impl<'a> BuildId<'a> {
         if told { &self.id[..usize::from(self.len)] } else { &self.id }
     }
 
-    /// What follows the header; the name takes `name_len` bytes.
+    /// Lays out the part behind the header; the name takes `name_len` bytes.
     pub(crate) fn body<C: Codec<'a>>(&mut self, c: &mut C, name_len: u64) -> Result<(), C::Error> {
         let mut pid = self.pid;
         c.i32("pid", &mut pid)?;

@@ -7,7 +7,7 @@ use crate::layout::{FileCodec, FileLayout, Surroundings, bytes32, bytes64, items
 use perfuse_abi::ByteOrder;
 use perfuse_abi::wire::Reader;
 
-/// What is known of the recorded machine's tracepoints.
+/// The recorded machine's tracepoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracingData<'a> {
     /// Such as `0.6`.
@@ -77,7 +77,7 @@ impl<'a> TracingData<'a> {
         Some(data.order())
     }
 
-    /// What has no byte order.
+    /// Reads or writes the fields that have no byte order.
     fn prelude<C: FileCodec<'a>>(&mut self, c: &mut C) -> Result<(), C::Error> {
         let mut magic = *MAGIC;
         c.fixed("magic", &mut magic)?;

@@ -15,7 +15,7 @@ pub struct Map {
     pub end: u64,
     /// Offset in the object of its first byte.
     pub pgoff: u64,
-    /// What is mapped.
+    /// The mapped object.
     pub object: ObjectId,
     /// The process that mapped it: that of the maps, or one that it was forked from. 0 for the kernel.
     pub pid: u32,
@@ -51,14 +51,14 @@ const MOST_IN_ALL: usize = 2 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct Maps {
     list: Tree,
-    /// What the kernel told of its own making. It lies over the list, which is whole again when it is gone.
+    /// Symbols of code that the kernel has made. They lie over the list, which is whole again when it is gone.
     symbols: Tree,
     before_exec: Option<BeforeExec>,
     jit_dump: Option<Map>,
     id: Id,
 }
 
-/// What was mapped before an exec. Until the new program runs, the kernel's callchains and samples end where
+/// Mappings of before an exec. Until the new program runs, the kernel's callchains and samples end where
 /// the old one called exec.
 #[derive(Clone, Debug)]
 struct BeforeExec {

@@ -1,4 +1,4 @@
-//! What can be mapped, each thing once: files, the kernel, its modules, what it told of itself.
+//! Things that can be mapped, each once: files, the kernel, its modules, code that it has made.
 
 use perfuse_abi::record::BuildId;
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u32);
 
-/// What kind of thing was mapped.
+/// The kind of a mapped thing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ObjectKind {
@@ -36,7 +36,7 @@ pub enum ObjectKind {
 pub struct Object {
     /// Its path, or what the kernel shows in place of one.
     pub name: Arc<[u8]>,
-    /// What it is.
+    /// Its kind.
     pub kind: ObjectKind,
     /// Its build-id, if the recording has it.
     pub build_id: Option<BuildId>,
@@ -56,7 +56,7 @@ impl Object {
 const MOST: usize = 1 << 20;
 const MOST_BYTES: usize = 64 << 20;
 
-/// What makes an object another one: name, kind, and the build-id that its mapping told.
+/// The identity of an object: name, kind, and the build-id that its mapping told.
 type Identity = (Arc<[u8]>, ObjectKind, Option<[u8; 20]>);
 
 #[derive(Debug, Default)]

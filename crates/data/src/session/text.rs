@@ -1,4 +1,4 @@
-//! What the kernel changed of its own code while it ran.
+//! Changes that the kernel made to its own code while it ran.
 
 use perfuse_abi::record::TextPoke;
 use std::collections::BTreeMap;

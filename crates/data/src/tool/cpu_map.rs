@@ -34,7 +34,7 @@ pub enum CpuMap<'a> {
     Unknown {
         /// Its number.
         form: u16,
-        /// What follows.
+        /// The bytes behind it.
         bytes: &'a [u8],
     },
 }

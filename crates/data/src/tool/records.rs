@@ -38,7 +38,7 @@ impl<'a> FileLayout<'a> for EventType<'a> {
     }
 }
 
-/// What ids belong to.
+/// The owners of ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdIndex<'a> {
     /// The ids.
@@ -47,7 +47,7 @@ pub struct IdIndex<'a> {
     pub guests: Option<Seq<'a, Guest>>,
 }
 
-/// What an id belongs to.
+/// The owner of an id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdIndexEntry {
     /// The id.
@@ -106,11 +106,11 @@ impl<'a> FileLayout<'a> for IdIndex<'a> {
 /// About AUX data to come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuxtraceInfo<'a> {
-    /// Who writes it: 1 Intel PT, 2 Intel BTS, 3 CoreSight, 4 Arm SPE, 5 s390, 6 HiSilicon PTT.
+    /// The kind of trace: 1 Intel PT, 2 Intel BTS, 3 CoreSight, 4 Arm SPE, 5 s390, 6 HiSilicon PTT.
     pub kind: u32,
     /// Reserved.
     pub reserved: u32,
-    /// What its decoder needs to know.
+    /// Facts for its decoder.
     pub private: Words<'a>,
 }
 
@@ -312,17 +312,17 @@ impl<'a> FileLayout<'a> for StatRound {
 pub struct EventUpdate<'a> {
     /// Its id.
     pub id: u64,
-    /// What is told.
+    /// The new unit, factor, name or cpus.
     pub update: Update<'a>,
 }
 
-/// What an [`EventUpdate`] tells.
+/// A change that an [`EventUpdate`] tells.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Update<'a> {
     /// The unit of its counts.
     Unit(Text<'a>),
-    /// What a count is to be multiplied with.
+    /// The factor of counts.
     Scale(f64),
     /// Its name.
     Name(Text<'a>),

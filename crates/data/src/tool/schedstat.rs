@@ -7,7 +7,7 @@ use perfuse_abi::wire::{Codec, Layout};
 /// Versions of `/proc/schedstat` whose counts are known.
 const KNOWN: std::ops::RangeInclusive<u16> = 15..=17;
 
-/// What a cpu's scheduler did up to a moment.
+/// Counts of a cpu's scheduler up to a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedstatCpu<'a> {
     /// When, in jiffies.
@@ -73,7 +73,7 @@ impl<'a> FileLayout<'a> for SchedstatCpu<'a> {
     }
 }
 
-/// What was done in a scheduling domain of a cpu up to a moment.
+/// Counts of a scheduling domain of a cpu up to a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedstatDomain<'a> {
     /// When, in jiffies.

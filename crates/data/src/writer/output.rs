@@ -68,7 +68,7 @@ impl<W: Write> Output<W> {
         let total: usize = all.iter().map(|part| part.len()).sum();
         let result = self.write_all(&all, total);
         let done = (self.written - self.whole) as usize;
-        // What has been written of the first file is its header, and no record.
+        // Of the first file only the header has been written, and no record.
         let first = self.whole == 0;
         self.whole = match &result {
             Ok(()) => self.written,

@@ -118,7 +118,7 @@ impl Build {
         self.order.bytes64(u64::from_le_bytes(*little))
     }
 
-    /// What is written to a pipe.
+    /// The bytes for a pipe.
     pub(crate) fn pipe(&self) -> Vec<u8> {
         let mut bytes = self.magic(b"PERFILE2").to_vec();
         self.put(&mut bytes, 16u64);
@@ -135,7 +135,7 @@ impl Build {
         bytes
     }
 
-    /// What is written to a file: as perf does, but that `slots` entries of the table of features are not
+    /// The bytes of a file: as perf writes it, but that `slots` entries of the table of features are not
     /// used.
     pub(crate) fn file_with(&self, slots: usize) -> Vec<u8> {
         let sizes = self.attrs.iter().map(|(attr, _)| self.attr_bytes(attr).len());

@@ -1,4 +1,4 @@
-//! What the tests write: two events, a record of the kernel, and every section.
+//! Recordings that the tests write: two events, a record of the kernel, and every section.
 
 use perfuse_abi::record::{Comm, Cpu, Decoded, Record, RecordFormat, SampleId, Tid};
 use perfuse_abi::wire::{Seq, Text, Words};

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What is known of a machine, and what was counted on it. All answers may be missing: a value made of
+/// Facts of a machine, and counts made on it. All answers may be missing: a value made of
 /// something unknown is not a number.
 pub trait Context {
     /// A fact of the machine, such as `#num_cpus`, without the `#`: 0 and 1 for no and yes.
@@ -69,7 +69,7 @@ impl Default for Expression {
     }
 }
 
-/// What stands between two expressions.
+/// An operator between two expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// `|`, of the whole parts.
@@ -94,7 +94,7 @@ pub enum Operator {
     Remainder,
 }
 
-/// What takes two expressions in parentheses.
+/// A function of two expressions in parentheses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Function {
     /// The smaller one.
@@ -127,7 +127,7 @@ impl Operator {
 
     fn apply(self, a: f64, b: f64) -> f64 {
         let whole = |of: fn(i64, i64) -> i64| {
-            // What is not known has no whole part.
+            // An unknown value has no whole part.
             if a.is_nan() || b.is_nan() { f64::NAN } else { of(a as i64, b as i64) as f64 }
         };
         let truth = |is: bool| if a.is_nan() || b.is_nan() { f64::NAN } else { f64::from(u8::from(is)) };
@@ -304,7 +304,7 @@ fn call(function: &str, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// after a backslash.
 fn escaped(name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     use fmt::Write;
-    // What could be a number is none with a backslash.
+    // A word that could be a number is none with a backslash.
     if super::parse::number_length(name) == name.len() {
         f.write_char('\\')?;
     }

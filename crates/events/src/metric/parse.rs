@@ -13,9 +13,9 @@ use core::str::FromStr;
 pub struct ExpressionError {
     /// Where, in bytes.
     pub at: Span,
-    /// What should stand there.
+    /// The expected text.
     pub expected: &'static str,
-    /// What does; empty at the end.
+    /// The text that stands there; empty at the end.
     pub found: String,
 }
 

@@ -12,13 +12,13 @@ use serde_json::Value;
 /// The members of an entry.
 pub(super) type Object = BTreeMap<String, String>;
 
-/// What an entry tells.
+/// The parts of an entry.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     /// With its name in small letters.
     pub(super) event: Option<(String, TableEvent)>,
     pub(super) metric: Option<Metric>,
-    /// What the PMU has to be, of an entry that is not about the processor.
+    /// The PMU's identifier, of an entry that is not about the processor.
     pub(super) compat: Option<String>,
 }
 
@@ -68,7 +68,7 @@ const FIXED: [(&str, &str); 6] = [
     ("cpu_clk_unhalted.thread_any", "event=0x3c,any=1"),
 ];
 
-/// What the unit of an entry is called as a PMU, where that is not `uncore_` and its name in small letters.
+/// Names of PMUs for the units of entries, where they are not `uncore_` and its name in small letters.
 const UNITS: [(&str, &str); 13] = [
     ("CBO", "uncore_cbox"),
     ("QPI LL", "uncore_qpi"),

@@ -1,4 +1,4 @@
-//! What definitions of metrics may ask of a machine before anything is counted.
+//! Facts of a machine that definitions of metrics may ask for before anything is counted.
 
 use super::folder::{cpuid_of_this_machine, is_cpu};
 use crate::machine::Machine;

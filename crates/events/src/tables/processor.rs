@@ -1,4 +1,4 @@
-//! What the tables of a machine are chosen by: its kinds of cores, and what the PMUs outside of them say they are.
+//! The facts that choose a machine's tables: its kinds of cores, and what the PMUs outside of them say they are.
 
 use super::folder::cpuid_of_this_machine;
 use crate::sysfs::Sysfs;
@@ -9,7 +9,7 @@ use std::fs;
 /// A machine, as tables know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// What its cores are called in a `mapfile.csv`: with their PMU, where there are several kinds.
+    /// The names of its cores in a `mapfile.csv`: with their PMU, where there are several kinds.
     pub cores: Vec<(Option<String>, String)>,
     /// PMUs that say what they are (in a file `identifier`), and what.
     pub identifiers: Vec<(String, String)>,

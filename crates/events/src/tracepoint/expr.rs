@@ -51,7 +51,7 @@ pub(super) enum Step {
     Array,
 }
 
-/// What a cast makes of a number.
+/// A cast of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cast {
     pub(super) bytes: u8,

@@ -205,7 +205,7 @@ const WORDS: [&str; 40] = [
 
 #[test]
 fn a_broken_format_may_have_any_letters() {
-    // What a damaged byte becomes is longer than a byte, between the type and the name or within them.
+    // A damaged byte becomes a letter that is longer than a byte, between the type and the name or within them.
     for declaration in
         ["int\u{fffd}nr", "pid_t prev_p\u{fffd}d", "char\u{fffd}comm[16]", "\u{fffd}", "int é\u{fffd}[4]"]
     {

@@ -1,9 +1,9 @@
-//! What a cpu does at a moment, as the engine asks.
+//! The state of a cpu at a moment, as the engine asks for it.
 
 use perfuse_engine::abi::record::RegsAbi;
 use perfuse_engine::{Moment, Registers};
 
-/// What a cpu does at a moment.
+/// The state of a cpu at a moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doing {
     pub(super) user: bool,

@@ -116,7 +116,7 @@ impl Machine {
         let Some(to) = self.cpus.iter().position(idle) else { return false };
         let free = |task: &&TaskId| self.tasks[*task].on.is_none_or(|on| on as usize == to);
         let found = self.cpus.iter().enumerate().find_map(|(from, cpu)| {
-            // Who runs nowhere yet will run where it waits.
+            // A task that runs nowhere yet will run where it waits.
             cpu.current?;
             Some((from, *cpu.queue.iter().find(free)?))
         });
@@ -129,7 +129,7 @@ impl Machine {
         true
     }
 
-    /// What the task of a cpu works at.
+    /// The work at hand of a cpu's task.
     fn working(&self, cpu: u32) -> Option<(bool, Rates)> {
         let task = self.cpus[cpu as usize].current?;
         match self.tasks.get(&task)?.cursor.clone().step() {

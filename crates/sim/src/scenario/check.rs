@@ -197,7 +197,7 @@ impl Stage {
     }
 }
 
-/// What a cell says, as text.
+/// The value of a cell, as text.
 pub(super) fn cell(cell: &Cell) -> String {
     match cell {
         Cell::Number(number) => number.to_string(),

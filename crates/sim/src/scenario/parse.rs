@@ -51,7 +51,7 @@ struct Parser<'t> {
 const STATEMENTS: [&str; 9] =
     ["machine", "cgroup", "program", "start", "open", "at", "run", "expect", "show"];
 
-/// What is done to an event.
+/// Actions on an event.
 const EVENT_ACTIONS: [&str; 16] = [
     "enable",
     "disable",
@@ -71,7 +71,7 @@ const EVENT_ACTIONS: [&str; 16] = [
     "drain",
 ];
 
-/// What is done to the machine.
+/// Actions on the machine.
 const MACHINE_ACTIONS: [&str; 13] = [
     "unplug",
     "plug",

@@ -12,10 +12,10 @@ use perfuse_engine::{AttrMemory, Ioctl, MapRequest, OpenArguments, State, TaskId
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What came of a scenario.
+/// The outcome of a scenario.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What it showed.
+    /// The text that it showed.
     pub text: String,
     /// Expectations that were met; that something fails is one.
     pub met: usize,
@@ -27,22 +27,22 @@ pub struct Outcome {
     pub steps: u64,
     /// Its events, in the order in which they were opened.
     pub events: Vec<EventOutcome>,
-    /// Who ran where.
+    /// The task of each cpu over time.
     pub turns: Vec<NamedTurn>,
 }
 
-/// What came of an event.
+/// The outcome of an event.
 #[derive(Clone, Debug)]
 pub struct EventOutcome {
     /// Its name.
     pub name: String,
-    /// What it was refused with, or cannot be read with at the end.
+    /// The errno it was refused with, or cannot be read with at the end.
     pub refused: Option<Errno>,
     /// Its state at the end; `None` if it was refused or closed.
     pub state: Option<State>,
-    /// What it counted, and the times enabled and counting; `None` also in the error state.
+    /// Its count, and the times enabled and counting; `None` also in the error state.
     pub values: Option<[u64; 3]>,
-    /// What was read from its ring; a text for what is no record.
+    /// The records read from its ring; a text for bytes that are no record.
     pub records: Vec<Result<Seen, String>>,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Stage {
     /// Times of looks.
     pub(super) looks: Vec<u64>,
     look_every: u64,
-    /// What is to be done later.
+    /// Actions that are still to come.
     later: Vec<Later>,
     /// Bytes of all records.
     kept: usize,
@@ -110,7 +110,7 @@ pub const BUDGET: u64 = 20_000_000;
 /// Bytes of records that are kept.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Who does what no task of the machine does.
+/// The task that acts where none of the machine's does.
 const OUTSIDE: TaskId = TaskId(0);
 
 /// Plays a scenario to its end.
@@ -140,7 +140,7 @@ pub fn play_within(scenario: &Scenario, budget: u64) -> Outcome {
         kept: 0,
     };
     let mut outcome = Outcome::default();
-    // What is to happen at a time is known before that time is run through.
+    // Actions of a time are known before the machine runs through that time.
     for Line { number, statement } in &scenario.statements {
         if let Statement::Do { at: Some(at), action, fails } = statement {
             stage.later.push(Later { at: *at, line: *number, action: action.clone(), fails: *fails });
@@ -411,7 +411,7 @@ impl Stage {
         }
     }
 
-    /// What came of an action; the outer error is one of the scenario.
+    /// The outcome of an action; the outer error is one of the scenario.
     fn try_action(&mut self, action: &Action) -> Result<Result<(), Errno>, String> {
         let task =
             |stage: &Stage, name: &str| stage.task(name).ok_or_else(|| format!("no task '{name}' is there"));

@@ -22,7 +22,7 @@ pub enum Cell {
 pub struct Seen {
     /// Its kind.
     pub kind: RecordType,
-    /// What is in it, by names that scenarios use.
+    /// Its fields, by the names that scenarios use.
     pub fields: Vec<(&'static str, Cell)>,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn of(event: &Watched) -> impl Iterator<Item = Result<Seen, String>> 
     })
 }
 
-/// What the values of the first members of a group are called.
+/// The names of the values of a group's first members.
 const MEMBERS: [&str; 4] = ["value", "value2", "value3", "value4"];
 
 fn fields(decoded: &Decoded<'_>) -> Vec<(&'static str, Cell)> {

@@ -1,4 +1,4 @@
-//! What a scenario shows: counts, records, and a diagram of who ran and what counted.
+//! The text that a scenario shows: counts, records, and a diagram of who ran and what counted.
 
 use super::check::line;
 use super::play::Stage;

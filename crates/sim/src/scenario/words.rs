@@ -5,7 +5,7 @@ use perfuse_events::nearest;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What is wrong with a line.
+/// The fault of a line.
 pub(super) type Result<T> = std::result::Result<T, String>;
 
 /// The longest time: eleven days.
@@ -127,7 +127,7 @@ pub(super) fn errno(word: &str) -> Option<Errno> {
     (1..=133).map(Errno).find(|errno| errno.name() == Some(word))
 }
 
-/// What is said about a word that is none of those that are known.
+/// The message about an unknown word.
 pub(super) fn unknown<'a>(
     what: &str,
     word: &str,

@@ -12,7 +12,7 @@ impl Elf {
         self.section(name).or_else(|| self.section(&name.replacen(".debug", ".zdebug", 1)))
     }
 
-    /// What a section held before it was compressed, if it is.
+    /// The bytes of a section before it was compressed, if it is.
     pub(super) fn plain_bytes_of(
         &self,
         section: &Section,

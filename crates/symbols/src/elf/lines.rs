@@ -30,7 +30,7 @@ pub enum SourceLine<'a> {
     },
 }
 
-/// What a file's tables say of a line.
+/// A line in a file's tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineAddresses {
     /// Where the line's code begins, in order: once in each stretch of code that is the line's. Several
@@ -42,7 +42,7 @@ pub struct LineAddresses {
     pub near: Vec<u64>,
 }
 
-/// What lines are found with.
+/// The tables that lines are found with.
 const SECTIONS: [&str; 9] = [
     ".debug_line",
     ".debug_info",
@@ -193,7 +193,7 @@ fn declarations<R: Reader>(dwarf: &gimli::Dwarf<R>, name: &str) -> gimli::Result
 /// A function's code refers to its inlined original, which refers to its declaration in a class.
 const MOST_REFERENCES: u8 = 3;
 
-/// What entries say of a function.
+/// A function by its entries.
 #[derive(Default)]
 struct Declared {
     names: Vec<String>,
@@ -228,7 +228,7 @@ impl Declared {
             }
         }
         for attribute in [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification] {
-            // What another unit has, is found there.
+            // Entries of another unit are found there.
             if let (Some(gimli::AttributeValue::UnitRef(at)), true) =
                 (entry.attr_value(attribute)?, references > 0)
             {
@@ -252,7 +252,7 @@ fn path_of<R: Reader>(
     Ok(path + &dwarf.attr_string(unit, entry.path_name())?.to_string_lossy()?)
 }
 
-/// What was found so far.
+/// The places found so far.
 #[derive(Default)]
 struct Found<'w> {
     line: u64,

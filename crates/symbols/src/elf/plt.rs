@@ -21,7 +21,7 @@ const PIECE: u64 = 24 << 15;
 enum Callee {
     /// A dynamic symbol, by its number.
     Symbol(u32),
-    /// What the function at this address chooses when the program starts (`STT_GNU_IFUNC`).
+    /// The function that the one at this address chooses when the program starts (`STT_GNU_IFUNC`).
     Chosen { by: u64 },
 }
 
@@ -93,7 +93,7 @@ impl Elf {
 
     /// Whose address goes into which slot.
     fn slots<H: FileHeader<Endian = Endianness>>(&self, dynsym: u32) -> Result<HashMap<u64, Callee>, Error> {
-        // What only fills a slot with an address of a function or variable.
+        // Relocations that only fill a slot with the address of a function or variable.
         let kinds = match self.machine {
             elf::EM_X86_64 => [elf::R_X86_64_JUMP_SLOT, elf::R_X86_64_GLOB_DAT],
             elf::EM_AARCH64 => [elf::R_AARCH64_JUMP_SLOT, elf::R_AARCH64_GLOB_DAT],

@@ -12,7 +12,7 @@ use object::{Endian, Endianness, pod};
 /// A probe that a file declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredProbe {
-    /// Who declares it.
+    /// The provider that declares it.
     pub provider: String,
     /// Its name.
     pub name: String,

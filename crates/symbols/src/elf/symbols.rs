@@ -197,7 +197,7 @@ impl Elf {
     }
 }
 
-/// What is needed to find out where a symbol is.
+/// Facts that place a symbol.
 pub(super) struct Placing<'a> {
     pub(super) bases: Option<Vec<Option<u64>>>,
     pub(super) machine: u16,

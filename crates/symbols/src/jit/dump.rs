@@ -26,7 +26,7 @@ pub struct JitDump {
     at: u64,
 }
 
-/// What a jitdump file says of itself.
+/// The header of a jitdump file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JitHeader {
     /// Of the format; 1 so far.
@@ -58,11 +58,11 @@ pub struct JitRecord {
     pub offset: u64,
     /// When it was written.
     pub time: u64,
-    /// What it says.
+    /// Its contents.
     pub event: JitEvent,
 }
 
-/// What a record of a jitdump file says.
+/// The contents of a record of a jitdump file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JitEvent {
@@ -170,7 +170,7 @@ impl JitDump {
         Ok(JitDump { at: header.size.into(), image, big_endian, header })
     }
 
-    /// What the file says of itself.
+    /// The file's header.
     pub fn header(&self) -> &JitHeader {
         &self.header
     }

@@ -13,7 +13,7 @@ const MOST_RATE: u64 = 1_000_000;
 /// How deep blocks may be in each other.
 const DEEPEST: usize = 16;
 
-/// What a machine is described with.
+/// The words that describe a machine.
 const MACHINE: [&str; 16] = [
     "nesting",
     "trace",

@@ -100,7 +100,7 @@ impl Parser<'_> {
     }
 }
 
-/// What is to be counted.
+/// Reads the source of counts.
 pub(super) fn event(text: &str) -> Result<Attr> {
     let mut attr = Attr {
         read_format: ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING,

@@ -1,4 +1,4 @@
-//! What is expected.
+//! Expectations.
 
 use super::sysctl;
 use crate::scenario::words::{Result, Words, errno, number, range, small, unknown};
@@ -6,7 +6,7 @@ use crate::scenario::{Expect, Expected, Field, FieldValue, Quantity, RecordName}
 use perfuse_abi::record::RecordType;
 use perfuse_engine::State;
 
-/// What follows `expect` in place of an event's name.
+/// Words behind `expect` in place of an event's name.
 pub(super) const EXPECTATIONS: [&str; 5] = ["active", "records", "order", "record", "sysctl"];
 
 pub(super) fn expect(words: &mut Words<'_>) -> Result<Expect> {
