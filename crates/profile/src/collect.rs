@@ -126,11 +126,25 @@ pub(crate) struct Task {
     pid: u32,
     /// When it was looked up.
     moment: u64,
-    comm: u32,
+    /// The number of its name, or [`NAMELESS`] and its own.
+    comm: u64,
     pub(crate) maps: u64,
     is_wanted: bool,
     /// Whether the process tells of code that it makes.
     makes_code: bool,
+}
+
+/// Stands with a thread's number for its name, where no record tells that.
+const NAMELESS: u64 = 1 << 32;
+
+/// perf's name for such a thread.
+pub(crate) fn nameless(tid: u32) -> String {
+    format!(":{}", tid as i32)
+}
+
+/// The thread that has no name, by the value of [`Key::Comm`].
+pub(crate) fn nameless_tid(comm: u64) -> Option<u32> {
+    (comm & NAMELESS != 0).then_some(comm as u32)
 }
 
 const TASKS: usize = 256;
@@ -215,8 +229,10 @@ impl Collector {
         }
         self.kernel_maps = session.kernel_maps().id();
         let comm = session.comm_of(pid, tid);
-        let is_wanted = self.plan.filter.admits_task(pid, tid, comm.map_or(&[], |comm| session.comm(comm)));
-        let comm = comm.unwrap_or_default().0;
+        let own = comm.is_none().then(|| nameless(tid));
+        let name = own.as_ref().map(String::as_bytes).or(comm.map(|comm| session.comm(comm)));
+        let is_wanted = self.plan.filter.admits_task(pid, tid, name.unwrap_or_default());
+        let comm = comm.map_or(NAMELESS | u64::from(tid), |comm| comm.0.into());
         let maps = session.maps_of(pid, tid);
         let (maps, makes_code) = (maps.id(), maps.jit_dump().is_some());
         let task = Task { tid, pid, moment: self.moment, comm, maps, is_wanted, makes_code };

@@ -229,7 +229,7 @@ impl Key {
     /// The value of a key that is the whole sample's and no place, as a number that is the same for what is to
     /// be taken together.
     #[inline]
-    pub(crate) fn value(self, sample: &Sample<'_>, comm: u32, plan: &Plan, given: &[u64]) -> u64 {
+    pub(crate) fn value(self, sample: &Sample<'_>, comm: u64, plan: &Plan, given: &[u64]) -> u64 {
         let tid = sample.tid.unwrap_or_default();
         let cost = |number| match (sample.weight, number) {
             (Some(Weight::Struct { var2, .. }), 2) => u64::from(var2),
@@ -237,7 +237,7 @@ impl Key {
             _ => 0,
         };
         match self {
-            Key::Comm => comm.into(),
+            Key::Comm => comm,
             Key::Pid => tid.tid.into(),
             Key::Tgid => tid.pid.into(),
             Key::Cpu => sample.cpu.map_or(u64::MAX, |cpu| cpu.cpu.into()),

@@ -1,6 +1,6 @@
 //! Texts of the keys of an entry.
 
-use crate::collect::Profile;
+use crate::collect::{Profile, nameless, nameless_tid};
 use crate::entries::Entry;
 use crate::frames::{Frame, FrameId, Frames};
 use crate::keys::Key;
@@ -61,14 +61,18 @@ impl<'n> Names<'n> {
         at.and_then(|at| values.get(at)).copied().unwrap_or(0)
     }
 
-    fn comm(&self, id: u32) -> Cow<'n, str> {
-        String::from_utf8_lossy(self.session.comm(CommId(id)))
+    fn comm(&self, value: u64) -> Cow<'n, str> {
+        match nameless_tid(value) {
+            Some(tid) => Cow::Owned(nameless(tid)),
+            None => String::from_utf8_lossy(self.session.comm(CommId(value as u32))),
+        }
     }
 
     /// The name that a thread has at the end.
     fn comm_of(&self, tid: u64) -> Cow<'n, str> {
         let tid = u32::try_from(tid).unwrap_or_default();
-        self.session.comm_of(tid, tid).map_or(Cow::Borrowed(""), |comm| self.comm(comm.0))
+        let comm = self.session.comm_of(tid, tid);
+        comm.map_or_else(|| Cow::Owned(nameless(tid)), |comm| self.comm(comm.0.into()))
     }
 
     /// The address of an entry without a function: as its object counts, or as its process did.
@@ -91,7 +95,7 @@ impl<'n> Names<'n> {
         // Writing to a string does not fail.
         let _ = match key {
             Key::Comm => {
-                out.push_str(&self.comm(value() as u32));
+                out.push_str(&self.comm(value()));
                 Ok(())
             }
             Key::Dso => {

@@ -80,3 +80,10 @@ fn the_leader_of_a_group_alone_has_samples() {
     ];
     assert_entries("group.data", Key::Dso, &objects);
 }
+
+/// perf calls a thread by its number if no record tells its name.
+#[test]
+fn threads_without_a_name_are_told_by_number() {
+    assert_entries("kinds.data", Key::Comm, &[(":401", [1, 1]), ("grind", [2, 2])]);
+    assert_entries("kinds.data", Key::Pid, &[("    200:grind", [2, 2]), ("    401::401", [1, 1])]);
+}

@@ -305,6 +305,8 @@ fn kinds() -> Vec<u8> {
     making.side(GRIND, Record::CallchainDeferred(rest));
     making.sample(GRIND, CHAINS[5].0, Sample::default());
     making.sample(GRIND, CHAINS[7].0, Sample::default());
+    // Of a thread that no record has told of.
+    making.sample(Tid { pid: 400, tid: 401 }, CHAINS[0].0, Sample::default());
     making.finish(machine(&["perf", "record", "-g", "./grind"]))
 }
 
