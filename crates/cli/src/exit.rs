@@ -1,6 +1,7 @@
 //! How the program ends: the exit statuses, and what is said on standard error when it fails.
 
-use crate::term::out;
+use crate::term::{number, out};
+use perfuse::Errno;
 use std::fmt::{self, Display};
 use std::io;
 use std::process::ExitCode;
@@ -36,6 +37,12 @@ impl Failure {
         Failure::new(text).with_status(USAGE)
     }
 
+    /// A command that cannot be executed, status 126 or 127.
+    pub(crate) fn not_started(error: perfuse::Error) -> Self {
+        let status = if error.errno() == Errno::ENOENT { NOT_FOUND } else { NOT_EXECUTABLE };
+        Failure::from(error).with_status(status)
+    }
+
     /// The same with another exit status.
     pub(crate) fn with_status(self, status: u8) -> Self {
         Failure { status, ..self }
@@ -52,6 +59,34 @@ impl From<perfuse::Error> for Failure {
     /// With what would help.
     fn from(error: perfuse::Error) -> Self {
         Failure::new(format_args!("{error:#}"))
+    }
+}
+
+impl From<perfuse::control::ControlError> for Failure {
+    fn from(error: perfuse::control::ControlError) -> Self {
+        match error {
+            perfuse::control::ControlError::Form(_) => Failure::usage(error),
+            error => Failure::new(error),
+        }
+    }
+}
+
+impl From<perfuse_record::Error> for Failure {
+    fn from(error: perfuse_record::Error) -> Self {
+        use perfuse_record::Error;
+        match error {
+            Error::Perf(error) => error.into(),
+            Error::Start(error) => Failure::not_started(error),
+            Error::Plan(words) => Failure::usage(words),
+            Error::Io(error) => error.into(),
+            Error::Stream(error) if error.kind() == io::ErrorKind::BrokenPipe => error.into(),
+            Error::File { doing, path, error, written: Some(size) } => Failure::new(format_args!(
+                "cannot {doing} {}: {error}, after {}; what was written can be read",
+                path.display(),
+                number::bytes(size as f64)
+            )),
+            error => Failure::new(error),
+        }
     }
 }
 

@@ -4,7 +4,9 @@ use crate::error::{Call, Error, Result};
 use crate::target::Target;
 use perfuse_sys::Errno;
 use perfuse_sys::process::{self, Files, Usage};
+use perfuse_sys::signal::{Received, SIGCONT, SIGKILL, SIGTERM};
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -131,6 +133,28 @@ impl HeldCommand {
 }
 
 impl RunningCommand {
+    /// Passes on a signal that asked this process to end. The second `time` it is no longer a wish.
+    pub fn ask_to_end(&self, received: Received, time: u32) {
+        // `si_code` of a signal that the terminal sent, and then to the command as well.
+        const SI_KERNEL: i32 = 0x80;
+        // One that has just ended needs no signal.
+        let _ = match time {
+            1 if received.code == SI_KERNEL => Ok(()),
+            // What a script starts in the background ignores SIGINT from its birth.
+            1 if ignores(self.pid(), received.signal) => self.signal(SIGTERM),
+            1 => self.signal(received.signal),
+            _ => self.signal(SIGKILL),
+        };
+        // One that is stopped heeds nothing before it goes on.
+        let _ = self.signal(SIGCONT);
+    }
+
+    /// Ends it, as its time is over: by SIGTERM.
+    pub fn end(&self) {
+        // One that has just ended needs no signal, and one that is stopped heeds none before it goes on.
+        let _ = self.signal(SIGTERM).and(self.signal(SIGCONT));
+    }
+
     /// The process id.
     pub fn pid(&self) -> u32 {
         self.0.pid().unsigned_abs()
@@ -162,4 +186,35 @@ impl RunningCommand {
 
 fn failed(errno: Errno) -> Error {
     Error::new(Call::Process, errno)
+}
+
+fn ignores(pid: u32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// None of these processes exists any more.
+pub fn processes_are_gone(pids: &[u32]) -> bool {
+    !pids.iter().any(|&pid| has_running_thread(pid))
+}
+
+/// None of these threads exists any more.
+pub fn threads_are_gone(tids: &[u32]) -> bool {
+    !tids.iter().any(|tid| is_running(&format!("/proc/{tid}")))
+}
+
+/// A process may outlive its first thread.
+fn has_running_thread(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    threads.filter_map(Result::ok).any(|thread| is_running(&thread.path().to_string_lossy()))
+}
+
+/// The thread of this folder exists, and is more than an entry that its parent has not waited for.
+fn is_running(dir: &str) -> bool {
+    let stat = fs::read_to_string(format!("{dir}/stat")).unwrap_or_default();
+    // The state follows the name, which may contain anything.
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X' | 'x'))
 }

@@ -45,6 +45,7 @@ pub use perfuse_sys::signal::Owner as SignalOwner;
 mod aux;
 mod builder;
 mod command;
+pub mod control;
 mod count;
 mod counter;
 pub mod diagnosis;
@@ -69,7 +70,8 @@ pub mod tracefs;
 mod user;
 
 pub use builder::{Builder, Clock, GivenUp, GivenUpWhy, Inherit};
-pub use command::{Command, HeldCommand, RunningCommand};
+pub use command::{Command, HeldCommand, RunningCommand, processes_are_gone, threads_are_gone};
+pub use control::Start;
 pub use count::{Count, Scaled};
 pub use counter::Counter;
 pub use error::{Call, Error, Result, Subject};
@@ -83,7 +85,7 @@ pub use sampler::{
 };
 pub use sampler_set::{SamplerSet, SetSource};
 pub use scope::{Scope, Slot};
-pub use set::{CounterSet, SetEvent};
+pub use set::{CounterSet, Rehearsed, SetEvent};
 pub use support::Support;
 pub use target::{Cgroup, Target, Thread};
 pub use user::UserCounter;

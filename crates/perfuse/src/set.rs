@@ -290,3 +290,14 @@ impl Opened {
         }
     }
 }
+
+/// An event that was opened to see whether it can be.
+#[derive(Debug)]
+pub struct Rehearsed {
+    /// Its name.
+    pub event: String,
+    /// Why it cannot be had; `None` if it can.
+    pub error: Option<crate::Error>,
+    /// It was asked for: without it nothing is recorded.
+    pub required: bool,
+}

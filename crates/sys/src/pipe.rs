@@ -1,7 +1,11 @@
 //! Pipes as bells: a byte in them makes the reading end ready.
 
 use crate::Errno;
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// A pipe whose ends never block: reading end, writing end. The writing end closes on exec, the reading
 /// end where that is wanted.
@@ -19,6 +23,11 @@ pub fn nonblocking(close_on_exec: bool) -> Result<(OwnedFd, OwnedFd), Errno> {
         crate::errno::check(unsafe { libc::fcntl(reading.as_raw_fd(), libc::F_SETFD, 0) })?;
     }
     Ok((reading, writing))
+}
+
+/// Opens a FIFO for reading and writing, so that it opens without its other side, never blocks and never ends.
+pub fn open_fifo(path: impl AsRef<Path>) -> io::Result<File> {
+    File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 /// Puts a byte in. Whether there is one now: a full pipe has some, one without a reader takes none.

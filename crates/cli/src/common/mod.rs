@@ -1,14 +1,11 @@
 //! What several subcommands share: commands that are measured while they run, when measuring starts, and
 //! orders from other programs.
 
-pub(crate) mod child;
-pub(crate) mod control;
 pub(crate) mod cpus;
 pub(crate) mod events;
 pub(crate) mod kernel;
 pub(crate) mod probes;
 pub(crate) mod spread;
-pub(crate) mod start;
 pub(crate) mod style;
 pub(crate) mod tables;
 pub(crate) mod test_attr;

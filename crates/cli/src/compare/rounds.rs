@@ -4,7 +4,6 @@
 use super::commands::Entry;
 use super::model::{Candidate, Comparison, Measure, Series, Unit};
 use super::progress::Progress;
-use crate::common::child;
 use crate::exit::Failure;
 use crate::stat::{CommandEvents, Outcome, Run, Usage, nanoseconds};
 use perfuse::{Command, RunningCommand};
@@ -149,7 +148,7 @@ fn is_precise(comparison: &Comparison, until: &Until) -> bool {
 /// Runs a command of preparation to its end; it has to succeed.
 pub(super) fn run_aside(words: &[String], what: &str) -> Result<(), Failure> {
     let held = Command::new(&words[0]).args(&words[1..]).stdin(null()?).stdout(null()?).hold()?;
-    let (status, _) = child::start(held)?.wait()?;
+    let (status, _) = held.release().map_err(Failure::not_started)?.wait()?;
     match status.success() {
         true => Ok(()),
         false => Err(Failure::new(format_args!("{what} '{}' {}", words.join(" "), ended(status)))),
@@ -221,12 +220,12 @@ impl Running<'_> {
         let held = command.hold()?;
         let counting = plan.events.open(&held)?;
         let start = Instant::now();
-        let running = child::start(held)?;
+        let running = held.release().map_err(Failure::not_started)?;
         let (status, usage) = match self.wait(&running) {
             Ok(ended) => ended,
             Err(failure) => {
                 // Nobody waits for it any longer.
-                child::end(Some(&running));
+                running.end();
                 return Err(failure);
             }
         };
@@ -272,7 +271,7 @@ impl Running<'_> {
             while let Some(received) = self.signals.next() {
                 if received.signal != SIGCHLD {
                     self.asked_to_stop += 1;
-                    child::stop(Some(running), received, self.asked_to_stop);
+                    running.ask_to_end(received, self.asked_to_stop);
                 }
             }
         }

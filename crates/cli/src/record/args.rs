@@ -2,10 +2,10 @@
 
 use super::selection::{Compression, Selection};
 use super::unsupported::OfRecord;
-use super::words::Synth;
 use crate::common::kernel::KernelOption;
 use crate::common::tables::EventsDir;
 use crate::common::unsupported::Unsupported;
+use perfuse_record::Synth;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -1,14 +1,17 @@
-//! What people see while and after a recording: a line on a terminal that is gone at the end, remarks, and
-//! a summary.
+//! What people see while and after a recording: a line on a terminal that is gone at the end, remarks with what
+//! would help, and a summary.
 
-use super::plan::{Plan, Whom};
+use super::plan::{Asked, Destination};
 use crate::term;
 use crate::term::foreign::{beginning, cut, foreign};
 use crate::term::glyphs::{self, Glyphs};
 use crate::term::number::{bytes, grouped};
 use crate::term::out;
+use perfuse_record::{Ended, Observer, Plan, Remark, Sums, Target, Written};
+use perfuse_sys::signal::SIGTERM;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::ops::ControlFlow;
+use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 /// How often the line is written.
@@ -16,11 +19,11 @@ const EVERY: Duration = Duration::from_millis(250);
 
 /// Standard error, as a recording uses it. When it is gone there is nobody to talk to, and the recording
 /// goes on.
-pub(super) struct Live {
+pub(super) struct Live<'a> {
+    asked: &'a Asked,
     glyphs: &'static Glyphs,
     /// A line is written.
     on: bool,
-    quiet: bool,
     shown: bool,
     subject: String,
     start: Instant,
@@ -28,54 +31,107 @@ pub(super) struct Live {
     before: (Instant, u64),
 }
 
-/// What a recording amounts to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sums {
-    pub(super) samples: u64,
-    pub(super) bytes: u64,
-    pub(super) lost: u64,
+/// Who is recorded.
+fn subject(plan: &Plan, pid: Option<u32>) -> String {
+    let words: Vec<_> = plan.command.iter().map(|word| word.to_string_lossy()).collect();
+    let numbers = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    match (&plan.target, pid, plan.follow.as_deref()) {
+        (Target::Command, Some(pid), _) | (Target::Cpus(_), Some(pid), Some([])) => {
+            format!("{} [pid {pid}]", words.join(" "))
+        }
+        (Target::Cpus(_), _, Some(pids @ [_, ..])) => format!("process {}", numbers(pids)),
+        (Target::Processes(pids), ..) => format!("process {}", numbers(pids)),
+        (Target::Threads(tids), ..) => format!("thread {}", numbers(tids)),
+        (Target::Cpus(cpus), ..) => format!("{} cpus", cpus.len()),
+        _ => words.join(" "),
+    }
 }
 
-impl Live {
-    pub(super) fn new(plan: &Plan, pid: Option<u32>) -> Self {
-        let words: Vec<_> = plan.command.iter().map(|word| word.to_string_lossy()).collect();
-        let numbers = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        let subject = match (&plan.whom, pid) {
-            (Whom::Command, Some(pid)) => format!("{} [pid {pid}]", words.join(" ")),
-            (Whom::Cpus(_), Some(pid)) if plan.follow.as_ref().is_some_and(Vec::is_empty) => {
-                format!("{} [pid {pid}]", words.join(" "))
-            }
-            (Whom::Cpus(_), _) if plan.follow.as_ref().is_some_and(|pids| !pids.is_empty()) => {
-                format!("process {}", numbers(plan.follow.as_deref().unwrap_or_default()))
-            }
-            (Whom::Command, None) => words.join(" "),
-            (Whom::Processes(pids), _) => format!("process {}", numbers(pids)),
-            (Whom::Threads(tids), _) => format!("thread {}", numbers(tids)),
-            (Whom::Cpus(cpus), _) => format!("{} cpus", cpus.len()),
-        };
+/// The text of a remark, with what would help.
+fn words(remark: &Remark, asked: &Asked) -> String {
+    match remark {
+        Remark::Following(_) => format!("{remark} (--follow)"),
+        Remark::ProbesAlone(_) => format!("{remark}; -a records all"),
+        Remark::UserOnly(_) if asked.output != Destination::Pipe => {
+            format!("{remark} (perfuse doctor tells more)")
+        }
+        Remark::LargeRings(held) => format!(
+            "the rings hold {} until they are written: files may exceed the size of --switch-output",
+            bytes(*held as f64)
+        ),
+        Remark::SizeReached => "the size of --max-size is reached".to_owned(),
+        Remark::Lost { records, ring } => format!(
+            "{} records lost: rings of {} were full before they could be read; larger ones: -m {}M; \
+             fewer records: a lower -F, a higher -c, --filter",
+            grouped(*records),
+            bytes(*ring as f64),
+            (ring >> 20).max(1) * 8
+        ),
+        Remark::Unseen { short: None, .. } => {
+            format!("{remark}; --follow sees those, where whole cpus may be sampled")
+        }
+        remark => remark.to_string(),
+    }
+}
+
+impl<'a> Live<'a> {
+    pub(super) fn new(asked: &'a Asked) -> Self {
         let now = Instant::now();
         Live {
+            asked,
             glyphs: glyphs::of_the_locale(),
-            on: io::stderr().is_terminal() && !plan.quiet,
-            quiet: plan.quiet,
+            on: io::stderr().is_terminal() && !asked.quiet,
             shown: false,
-            subject: cut(&foreign(&subject), 60, "..").into_owned(),
+            subject: String::new(),
             start: now,
             due: now + EVERY,
             before: (now, 0),
         }
     }
 
-    /// When the line is to be written next, if ever.
-    pub(super) fn due(&self) -> Option<Instant> {
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            out::progress_ends();
+        }
+    }
+
+    /// Says something that matters to what is recorded.
+    fn warn(&mut self, text: &str) {
+        self.clear();
+        if !self.asked.quiet {
+            let _ = writeln!(out::stderr(), "{} {text}", self.glyphs.warning);
+        }
+    }
+}
+
+impl Observer for Live<'_> {
+    fn begins(&mut self, plan: &Plan, command: Option<u32>) {
+        self.subject = cut(&foreign(&subject(plan, command)), 60, "..").into_owned();
+        self.start = Instant::now();
+        (self.due, self.before) = (self.start + EVERY, (self.start, 0));
+        self.asked.remarks.iter().for_each(|remark| self.warn(remark));
+    }
+
+    fn remark(&mut self, remark: &Remark) {
+        self.warn(&words(remark, self.asked));
+    }
+
+    fn detail(&mut self, text: &str) {
+        if self.asked.plan.verbose {
+            self.clear();
+            let _ = writeln!(out::stderr(), "# {text}");
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
         self.on.then_some(self.due)
     }
 
     /// Writes the line if it is time.
-    pub(super) fn show(&mut self, sums: Sums) {
+    fn progress(&mut self, sums: Sums) -> ControlFlow<()> {
         let now = Instant::now();
         if !self.on || now < self.due {
-            return;
+            return ControlFlow::Continue(());
         }
         let seconds = (now - self.before.0).as_secs_f64();
         let rate = (sums.samples - self.before.1.min(sums.samples)) as f64 / seconds.max(1e-3);
@@ -97,59 +153,44 @@ impl Live {
         out::progress(beginning(&line, width).0);
         self.shown = true;
         (self.due, self.before) = (now + EVERY, (now, sums.samples));
-    }
-
-    fn clear(&mut self) {
-        if std::mem::take(&mut self.shown) {
-            out::progress_ends();
-        }
-    }
-
-    /// Says something that matters to what is recorded.
-    pub(super) fn warn(&mut self, text: &str) {
-        self.clear();
-        if !self.quiet {
-            let _ = writeln!(out::stderr(), "{} {text}", self.glyphs.warning);
-        }
-    }
-
-    /// Says something that was asked for.
-    pub(super) fn say(&mut self, text: &str) {
-        self.clear();
-        let _ = writeln!(out::stderr(), "# {text}");
+        ControlFlow::Continue(())
     }
 
     /// The last words.
-    pub(super) fn summary(&mut self, exit: Option<&str>, sums: Sums, events: usize) {
+    fn ends(&mut self, end: &Ended) {
         self.clear();
-        if self.quiet {
+        if self.asked.quiet {
             return;
         }
         let dot = self.glyphs.dot;
+        let exit = end.status.map(|status| match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit {code}"),
+            (None, Some(SIGTERM)) if end.stopped => "stopped".to_owned(),
+            (None, signal) => format!("killed by signal {}", signal.unwrap_or(0)),
+        });
         let mut facts = vec![format!("{:.2} s", self.start.elapsed().as_secs_f64())];
-        facts.extend(exit.map(str::to_owned));
-        let of = if events > 1 { format!(" of {events} events") } else { String::new() };
-        facts.push(format!("{} samples{of}", grouped(sums.samples)));
-        facts.push(format!("{} lost", grouped(sums.lost)));
+        facts.extend(exit);
+        let of = if end.events > 1 { format!(" of {} events", end.events) } else { String::new() };
+        facts.push(format!("{} samples{of}", grouped(end.sums.samples)));
+        facts.push(format!("{} lost", grouped(end.sums.lost)));
         let _ = writeln!(out::stderr(), "{}", facts.join(&format!(" {dot} ")));
     }
 
-    /// A file is complete.
-    pub(super) fn wrote(&mut self, path: Option<&Path>, size: u64, compressed: Option<(u64, u64)>) {
+    fn wrote(&mut self, written: &Written) {
         self.clear();
-        if self.quiet {
+        if self.asked.quiet {
             return;
         }
-        let ratio = match compressed {
+        let ratio = match written.compressed {
             Some((before, after)) if after > 0 => {
                 format!(", compressed {:.1} times", before as f64 / after as f64)
             }
             _ => String::new(),
         };
-        let name = path.map_or_else(
+        let name = written.path.as_deref().map_or_else(
             || "to standard output".to_owned(),
             |path| foreign(path.as_os_str().as_encoded_bytes()).into_owned(),
         );
-        let _ = writeln!(out::stderr(), "wrote {name} ({}{ratio})", bytes(size as f64));
+        let _ = writeln!(out::stderr(), "wrote {name} ({}{ratio})", bytes(written.bytes as f64));
     }
 }

@@ -1,50 +1,38 @@
 //! `perfuse record`: samples a command while it runs, running processes, or cpus, into a perf.data file.
 //!
-//! [`plan`] makes sense of the options (their [`words`]), [`opening`] opens the events that [`attrs`]
-//! describes, [`session`] moves records from the rings to the file and deals with all that happens meanwhile,
-//! [`start`] writes what comes before the records ([`synthesis`]) and [`sections`] what comes after them.
+//! [`plan`] makes sense of the options (their [`words`]), `perfuse-record` makes the recording, [`live`] shows it.
 
 mod args;
-mod attrs;
-mod bpf;
-mod files;
-mod follow;
-mod formats;
-mod kernel;
 mod live;
-mod machine;
-mod opening;
 mod plan;
-mod pmus;
-mod rehearse;
-mod sections;
 mod selection;
-mod session;
-mod start;
-mod synthesis;
-mod tally;
-mod terms;
 mod units;
 mod unsupported;
 mod words;
 
-use crate::common::control::Control;
 use crate::common::test_attr;
-use crate::exit::{Failure, Result};
+use crate::exit::{FAILED, Failure, Result};
+use crate::recording::header::local_time;
 pub(crate) use args::Args;
-pub(crate) use files::{fresh_file, take_standard_output};
-pub(crate) use machine::Machine;
-use plan::{Destination, Plan};
-pub(crate) use rehearse::rehearse;
-use session::Session;
+use live::Live;
+use perfuse::Rehearsed;
+use perfuse::control::Control;
+use perfuse_record::{Ended, FileSink, StreamSink, record};
+use perfuse_sys::signal::SIGTERM;
+use plan::{Asked, Destination};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
     args.kernel.decide()?;
     args.events_dir.decide()?;
     test_attr::begin();
-    let plan = Plan::new(args)?;
+    let asked = Asked::new(args)?;
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
@@ -55,6 +43,50 @@ pub(crate) fn run(args: &Args) -> Result {
         })?;
     }
     let control = args.control.as_deref().map(Control::open).transpose()?;
-    let stdout = (plan.output == Destination::Pipe).then(files::take_standard_output).transpose()?;
-    Session::run(&plan, control, stdout)
+    let (plan, mut live) = (&asked.plan, Live::new(&asked));
+    let ended = match &asked.output {
+        Destination::Pipe => {
+            let mut sink = StreamSink::new(take_standard_output()?);
+            record(plan, &mut sink, &mut live, control)?
+        }
+        Destination::File(path) => {
+            let mut sink = FileSink::new(path).stamped(stamp, asked.is_stamped).keeping(asked.max_files);
+            record(plan, &mut sink, &mut live, control)?
+        }
+    };
+    Ok(exit_code(&ended))
+}
+
+/// Opens what `args` ask for, and closes it again: for `perfuse doctor --for`.
+pub(crate) fn rehearse(args: &Args) -> Result<Vec<Rehearsed>> {
+    args.kernel.decide()?;
+    args.events_dir.decide()?;
+    Ok(perfuse_record::rehearse(&Asked::new(args)?.plan)?)
+}
+
+fn exit_code(ended: &Ended) -> ExitCode {
+    match ended.status.map(|status| (status.code(), status.signal())) {
+        None => ExitCode::SUCCESS,
+        Some((Some(code), _)) => ExitCode::from(code as u8),
+        Some((None, Some(SIGTERM))) if ended.stopped => ExitCode::SUCCESS,
+        Some((None, signal)) => ExitCode::from(signal.map_or(FAILED, |signal| (128 + signal) as u8)),
+    }
+}
+
+/// A time in the name of a file.
+fn stamp(time: Duration) -> String {
+    format!("{}{:02}", local_time(time).strftime("%Y%m%d%H%M%S"), time.subsec_millis() / 10)
+}
+
+/// The descriptor of standard output, kept for the recording alone: whatever else is written there, as by
+/// the recorded command, goes to standard error from now on.
+pub(crate) fn take_standard_output() -> Result<File> {
+    use std::io::IsTerminal;
+    if io::stdout().is_terminal() {
+        return Err(Failure::usage("a recording is nothing for a terminal: -o - wants a pipe or a file"));
+    }
+    let failed = |error| Failure::new(format_args!("cannot use standard output: {error}"));
+    let file = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;
+    rustix::stdio::dup2_stdout(io::stderr()).map_err(|errno| failed(errno.into()))?;
+    Ok(file.into())
 }

@@ -1,140 +1,27 @@
-//! The options, checked: whom to record, which events, how, and where to.
+//! The options, checked: a plan of whom to record, which events, and how; and where to.
 
 use super::args::Args;
-use super::terms;
-use super::words::{Synth, branches, chains, clock, frequency, pages, processes_of, registers, size, switch};
-use crate::common::start::Start;
+use super::words::{branches, chains, clock, frequency, pages, processes_of, registers, size, switch};
 use crate::common::{cpus, events};
 use crate::exit::Failure;
-use perfuse::abi::{AttrFlags, BranchSampleType, EventType, Hardware};
-use perfuse::online_cpus;
-use perfuse_events::{EventSet, EventSpec, Precise, Source};
-use std::ffi::OsString;
+use perfuse::abi::AttrFlags;
+use perfuse::{Start, online_cpus};
+use perfuse_events::EventSet;
+use perfuse_record::{Chains, Fields, HZ, Plan, Rate, Request, Switch, Target, check, join_tracers};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// What is to be recorded, and how.
-#[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub(super) whom: Whom,
-    /// Of what the cpus record, only these processes, or the command, are kept, with what they start.
-    pub(super) follow: Option<Vec<u32>>,
-    /// Whole cpus may be sampled in place of the command: see [`Plan::following`].
-    pub(super) may_follow: bool,
-    /// The command to run: what is recorded, or what tells when to stop.
-    pub(super) command: Vec<OsString>,
-    pub(super) events: Vec<Request>,
-    /// No events were asked for: where there are no cycles, the clock will do.
-    pub(super) default_events: bool,
-    pub(super) rate: Rate,
-    /// The rate was asked for.
-    pub(super) rate_given: bool,
-    pub(super) chains: Option<Chains>,
-    pub(super) start: Start,
-    pub(super) inherit: bool,
-    /// Each thread with a ring of its own.
-    pub(super) by_thread: bool,
-    /// Pages of a ring, if asked for.
-    pub(super) pages: Option<usize>,
-    pub(super) overwrite: bool,
-    pub(super) tail_synthesize: bool,
-    /// What is told about what was there before.
-    pub(super) synth: Synth,
-    pub(super) clock: Option<i32>,
-    pub(super) compression: Option<i32>,
-    pub(super) build_ids: bool,
-    /// BPF programs are told of, those there are and those that come.
-    pub(super) bpf: bool,
-    /// Records wait in their ring until it is half full.
-    pub(super) buffering: bool,
-    pub(super) fields: Fields,
-    /// Flags of the event that tells about tasks.
-    pub(super) sideband: AttrFlags,
-    pub(super) branches: BranchSampleType,
+/// What the options ask for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) plan: Plan,
     pub(super) output: Destination,
-    pub(super) switch: Switch,
-    pub(super) timestamp_filename: bool,
+    /// The time stands in the file's name.
+    pub(super) is_stamped: bool,
     /// How many files of a switched output are kept.
     pub(super) max_files: Option<usize>,
-    pub(super) max_bytes: Option<u64>,
-    pub(super) verbose: bool,
     pub(super) quiet: bool,
     /// Remarks about options.
     pub(super) remarks: Vec<String>,
-}
-
-/// Who is recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Whom {
-    Command,
-    Processes(Vec<u32>),
-    Threads(Vec<u32>),
-    Cpus(Vec<u32>),
-}
-
-/// An event to sample.
-#[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub(super) spec: EventSpec,
-    pub(super) filter: Option<String>,
-    /// Neighbours with the same number form a group.
-    pub(super) group: Option<u32>,
-    /// What the group is called.
-    pub(super) group_name: Option<String>,
-    /// Rather apart from the group than not at all.
-    pub(super) weak: bool,
-    /// Only tasks of this cgroup are sampled.
-    pub(super) cgroup: Option<String>,
-}
-
-impl Request {
-    /// An event by itself.
-    pub(super) fn new(spec: EventSpec) -> Self {
-        Request { spec, filter: None, group: None, group_name: None, weak: false, cgroup: None }
-    }
-}
-
-/// How often an event is sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rate {
-    Frequency(u64),
-    Period(u64),
-}
-
-/// How call chains are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Chains {
-    FramePointers,
-    /// From a copy of so many bytes of the stack.
-    Stack(u32),
-    LastBranches,
-}
-
-/// More about each sample.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Fields {
-    pub(super) data: bool,
-    pub(super) weight: bool,
-    pub(super) physical: bool,
-    pub(super) page_size: bool,
-    pub(super) code_page_size: bool,
-    pub(super) transaction: bool,
-    /// Masks of registers.
-    pub(super) user_regs: u64,
-    pub(super) intr_regs: u64,
-    /// Only totals are recorded.
-    pub(super) no_samples: bool,
-    pub(super) raw: bool,
-    pub(super) times: bool,
-    pub(super) cpu: bool,
-    pub(super) identifier: bool,
-    pub(super) period: bool,
-    pub(super) cgroup: bool,
-    pub(super) per_thread_counts: bool,
-    /// `AttrFlags::EXCLUDE_*` for all events.
-    pub(super) exclude: AttrFlags,
-    /// Of call chains, the side that is left out.
-    pub(super) exclude_chains: AttrFlags,
 }
 
 /// Where the recording goes.
@@ -144,23 +31,10 @@ pub(super) enum Destination {
     Pipe,
 }
 
-/// When to go on in a new file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Switch {
-    Never,
-    Signal,
-    Size(u64),
-    Every(Duration),
-}
-
-/// Samples a second, unless asked otherwise: a prime number, so that what the machine does in step with
-/// its clock is not missed or hit always.
-const HZ: u64 = 997;
-
 /// Whole cpus are sampled without being asked for up to the rate that perf has by default.
 const MOST_FOLLOWED_HZ: u64 = 4000;
 
-impl Plan {
+impl Asked {
     pub(super) fn new(args: &Args) -> Result<Self, Failure> {
         let mut remarks = Vec::new();
         for (given, why) in [
@@ -170,7 +44,7 @@ impl Plan {
         ] {
             remarks.extend(given.is_some().then(|| why.to_owned()));
         }
-        let whom = whom(args, &mut remarks)?;
+        let target = target(args, &mut remarks)?;
         let rate = match (args.count, args.frequency.as_deref()) {
             (Some(period), _) => Rate::Period(period),
             (None, Some(text)) => Rate::Frequency(frequency(text, args.strict_freq, &mut remarks)?),
@@ -193,7 +67,6 @@ impl Plan {
             (_, true) => AttrFlags::EXCLUDE_CALLCHAIN_USER,
             _ => AttrFlags::empty(),
         };
-        let start = Start::after(args.delay);
         let output = match &args.output {
             Some(path) if path.as_os_str() == "-" => Destination::Pipe,
             Some(path) => Destination::File(path.clone()),
@@ -211,13 +84,13 @@ impl Plan {
         if chains == Some(Chains::LastBranches) && !branches.is_empty() {
             return Err(Failure::usage("-b and -j want the branches that --call-graph lbr is made of"));
         }
-        let (mut whom, mut follow) = (whom, None);
+        let (mut target, mut follow) = (target, None);
         if args.follow {
-            follow = Some(match whom {
-                Whom::Processes(pids) => pids,
+            follow = Some(match target {
+                Target::Processes(pids) => pids,
                 _ => Vec::new(),
             });
-            whom = Whom::Cpus(online_cpus());
+            target = Target::Cpus(online_cpus());
         }
         let events = requests(args)?;
         if follow.is_some() && events.iter().any(|request| request.spec.options.time == Some(false)) {
@@ -225,103 +98,69 @@ impl Plan {
                 "--follow goes by the times of samples: the term time=0 takes them away",
             ));
         }
-        remarks.extend(events.iter().filter_map(|request| terms::remark(&request.spec)));
+        remarks.extend(events.iter().filter_map(|request| perfuse_record::remark(&request.spec)));
         // What was asked for in detail is asked of the kernel as perf does; and others on the machine are not
         // interrupted more often, or with more to do, than by a recording of perf.
-        let may_follow = whom == Whom::Command
+        let may_follow = target == Target::Command
             && args.selection.lists.is_empty()
             && matches!(rate, Rate::Frequency(hz) if hz <= MOST_FOLLOWED_HZ)
             && matches!(chains, None | Some(Chains::FramePointers))
             && branches.is_empty()
             && !(args.no_follow || args.no_inherit || args.per_thread || args.overwrite)
             && !(args.stat || args.no_samples || args.switch_events);
-        let on_cpus = matches!(whom, Whom::Cpus(_));
-        Ok(Plan {
-            follow,
-            may_follow,
-            command: args.command.clone(),
-            events,
-            default_events: args.selection.lists.is_empty(),
-            rate,
-            rate_given: args.count.is_some() || args.frequency.is_some(),
-            chains,
-            start,
-            inherit: !args.no_inherit && !args.per_thread,
-            by_thread: args.per_thread,
-            pages: args.mmap_pages.as_deref().map(pages).transpose()?,
-            overwrite: args.overwrite,
-            synth: args.synth,
-            tail_synthesize: args.tail_synthesize || args.overwrite,
-            clock: clock(&args.clockid)?,
-            compression: args.compression.level,
-            build_ids: !args.no_buildid,
-            bpf: !args.no_bpf_event,
-            buffering: !args.no_buffering,
-            fields: Fields {
-                data: args.data,
-                weight: args.weight,
-                physical: args.phys_data,
-                page_size: args.data_page_size,
-                code_page_size: args.code_page_size,
-                transaction: args.transaction,
-                user_regs: args.user_regs.as_deref().map_or(Ok(0), registers)?,
-                intr_regs: args.intr_regs.as_deref().map_or(Ok(0), registers)?,
-                no_samples: args.no_samples,
-                raw: args.raw_samples,
-                times: args.running_time,
-                cpu: args.sample_cpu || on_cpus,
-                identifier: args.sample_identifier,
-                period: args.period,
-                cgroup: args.all_cgroups,
-                per_thread_counts: args.stat,
-                exclude,
-                exclude_chains,
-            },
-            sideband,
-            branches,
-            output,
-            switch,
-            timestamp_filename: args.timestamp_filename || switch != Switch::Never,
-            max_files: args.switch_max_files,
-            max_bytes: args.max_size.as_deref().map(size).transpose()?,
-            verbose: args.verbose,
-            quiet: args.quiet,
-            remarks,
-            whom,
-        })
-    }
-}
-
-impl Plan {
-    /// The same recording made by sampling whole cpus, if that is a matter of course: clocks of tasks begin
-    /// anew in each process, and never sample one that ends within a period.
-    pub(super) fn following(&self) -> Option<Plan> {
-        let mut plan = self.may_follow.then(|| self.clone())?;
-        (plan.whom, plan.follow) = (Whom::Cpus(online_cpus()), Some(Vec::new()));
-        plan.fields.cpu = true;
-        Some(plan)
-    }
-
-    /// The recording of running processes made in the same way: as whole cpus need few descriptors, it can be
-    /// had where there are too many threads. What it says about each process is the same.
-    pub(super) fn following_processes(&self) -> Option<Plan> {
-        let Whom::Processes(pids) = &self.whom else { return None };
-        let same = |request: &Request| {
-            request.spec.options.time != Some(false) && !request.spec.sample_read && request.cgroup.is_none()
+        let on_cpus = matches!(target, Target::Cpus(_));
+        let mut plan = Plan::new(target, args.command.clone());
+        plan.follow = follow;
+        plan.may_follow = may_follow;
+        plan.events = events;
+        plan.default_events = args.selection.lists.is_empty();
+        plan.rate = rate;
+        plan.rate_given = args.count.is_some() || args.frequency.is_some();
+        plan.chains = chains;
+        plan.start = Start::after(args.delay);
+        plan.inherit = !args.no_inherit && !args.per_thread;
+        plan.by_thread = args.per_thread;
+        plan.pages = args.mmap_pages.as_deref().map(pages).transpose()?;
+        plan.overwrite = args.overwrite;
+        plan.synth = args.synth;
+        plan.tail_synthesize = args.tail_synthesize || args.overwrite;
+        plan.clock = clock(&args.clockid)?;
+        plan.compression = args.compression.level;
+        plan.build_ids = !args.no_buildid;
+        plan.bpf = !args.no_bpf_event;
+        plan.buffering = !args.no_buffering;
+        plan.fields = Fields {
+            data: args.data,
+            weight: args.weight,
+            physical: args.phys_data,
+            page_size: args.data_page_size,
+            code_page_size: args.code_page_size,
+            transaction: args.transaction,
+            user_regs: args.user_regs.as_deref().map_or(Ok(0), registers)?,
+            intr_regs: args.intr_regs.as_deref().map_or(Ok(0), registers)?,
+            no_samples: args.no_samples,
+            raw: args.raw_samples,
+            times: args.running_time,
+            cpu: args.sample_cpu || on_cpus,
+            identifier: args.sample_identifier,
+            period: args.period,
+            cgroup: args.all_cgroups,
+            per_thread_counts: args.stat,
+            exclude,
+            exclude_chains,
         };
-        let may = self.inherit
-            && !(self.by_thread || self.overwrite || self.fields.no_samples || self.fields.per_thread_counts)
-            && self.events.iter().all(same);
-        may.then(|| {
-            let mut plan = self.clone();
-            (plan.whom, plan.follow) = (Whom::Cpus(online_cpus()), Some(pids.clone()));
-            plan.fields.cpu = true;
-            plan
-        })
+        plan.sideband = sideband;
+        plan.branches = branches;
+        plan.switch = switch;
+        plan.max_bytes = args.max_size.as_deref().map(size).transpose()?;
+        plan.verbose = args.verbose;
+        plan.owns_process = true;
+        let is_stamped = args.timestamp_filename || switch != Switch::Never;
+        Ok(Asked { plan, output, is_stamped, max_files: args.switch_max_files, quiet: args.quiet, remarks })
     }
 }
 
-fn whom(args: &Args, remarks: &mut Vec<String>) -> Result<Whom, Failure> {
+fn target(args: &Args, remarks: &mut Vec<String>) -> Result<Target, Failure> {
     let gone = |kind: &str, ids: &[u32]| {
         let gone = ids.iter().find(|id| !Path::new(&format!("/proc/{id}")).exists());
         gone.map_or(Ok(()), |id| Err(Failure::new(format_args!("there is no {kind} {id}, or not any more"))))
@@ -329,24 +168,24 @@ fn whom(args: &Args, remarks: &mut Vec<String>) -> Result<Whom, Failure> {
     gone("process", &args.pid)?;
     gone("thread", &args.tid)?;
     if !args.pid.is_empty() {
-        return Ok(Whom::Processes(args.pid.clone()));
+        return Ok(Target::Processes(args.pid.clone()));
     }
     if let Some(user) = &args.uid {
-        return Ok(Whom::Processes(processes_of(user)?));
+        return Ok(Target::Processes(processes_of(user)?));
     }
     if !args.tid.is_empty() {
-        return Ok(Whom::Threads(args.tid.clone()));
+        return Ok(Target::Threads(args.tid.clone()));
     }
     if let Some(list) = &args.cpu {
         let (cpus, remark) = cpus::chosen(list)?;
         remarks.extend(remark);
-        return Ok(Whom::Cpus(cpus));
+        return Ok(Target::Cpus(cpus));
     }
     // Without a command it is the whole system, as with perf.
     if args.all_cpus || args.cgroup.is_some() || args.command.is_empty() {
-        return Ok(Whom::Cpus(online_cpus()));
+        return Ok(Target::Cpus(online_cpus()));
     }
-    Ok(Whom::Command)
+    Ok(Target::Command)
 }
 
 fn requests(args: &Args) -> Result<Vec<Request>, Failure> {
@@ -361,7 +200,7 @@ fn requests(args: &Args) -> Result<Vec<Request>, Failure> {
                 return Err(Failure::usage(format_args!("{name} cannot be sampled; perfuse stat counts it")));
             }
             let group = (events.len() > 1).then_some(groups);
-            events.iter().try_for_each(terms::check)?;
+            events.iter().try_for_each(check)?;
             requests.extend(events.into_iter().map(|spec| Request {
                 filter: listed.filter.clone(),
                 group,
@@ -372,12 +211,9 @@ fn requests(args: &Args) -> Result<Vec<Request>, Failure> {
         }
     }
     if requests.is_empty() {
-        let source =
-            Source::Kernel { type_: EventType::HARDWARE, config: Hardware::CPU_CYCLES.0, more: [0; 4] };
-        requests
-            .push(Request::new(EventSpec { precise: Precise::Most, ..EventSpec::new("cycles:P", source) }));
+        requests.push(Request::cycles());
     }
-    terms::join_tracers(&mut requests)?;
+    join_tracers(&mut requests)?;
     if args.group {
         requests.iter_mut().for_each(|request| (request.group, request.weak) = (Some(0), false));
     }
@@ -394,7 +230,7 @@ fn requests(args: &Args) -> Result<Vec<Request>, Failure> {
 fn exclude_ourselves(requests: &mut [Request]) -> Result<(), Failure> {
     let own = format!("common_pid != {}", std::process::id());
     let mut any = false;
-    for request in requests.iter_mut().filter(|request| super::attrs::is_tracepoint(request)) {
+    for request in requests.iter_mut().filter(|request| request.is_tracepoint()) {
         any = true;
         request.filter = Some(match request.filter.take() {
             Some(filter) => format!("({filter}) && {own}"),
@@ -424,12 +260,12 @@ fn bind(list: &str, requests: &mut [Request]) -> Result<(), Failure> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::attrs;
     use super::*;
     use crate::cli::{Cli, Subcommand};
     use clap::Parser;
     use perfuse::abi::regs::Arch;
     use perfuse_sys::page_size;
+    use std::time::Duration;
 
     pub(in crate::record) fn args(line: &str) -> Result<Box<Args>, String> {
         let cli = Cli::try_parse_from(["perfuse", "record"].into_iter().chain(line.split_whitespace()));
@@ -439,8 +275,12 @@ pub(super) mod tests {
         }
     }
 
+    fn asked(line: &str) -> Result<Asked, String> {
+        Asked::new(&*args(line)?).map_err(|failure| failure.to_string())
+    }
+
     fn plan(line: &str) -> Result<Plan, String> {
-        Plan::new(&*args(line)?).map_err(|failure| failure.to_string())
+        asked(line).map(|asked| asked.plan)
     }
 
     #[test]
@@ -467,8 +307,8 @@ pub(super) mod tests {
 
     #[test]
     fn outputs() {
-        assert_eq!(plan("true").unwrap().output, Destination::File("perf.data".into()));
-        assert_eq!(plan("-o - true").unwrap().output, Destination::Pipe);
+        assert_eq!(asked("true").unwrap().output, Destination::File("perf.data".into()));
+        assert_eq!(asked("-o - true").unwrap().output, Destination::Pipe);
         let switch = |line: &str| plan(line).map(|plan| plan.switch);
         assert_eq!(switch("--switch-output true"), Ok(Switch::Signal));
         assert_eq!(switch("--switch-output=10M true"), Ok(Switch::Size(10 << 20)));
@@ -508,7 +348,7 @@ pub(super) mod tests {
 
     #[test]
     fn registers_have_names() {
-        let (all, ip) = (attrs::registers(), Arch::NATIVE.map(|arch| 1 << arch.ip()));
+        let (all, ip) = (perfuse_record::registers(), Arch::NATIVE.map(|arch| 1 << arch.ip()));
         let masks = |line: &str| plan(line).map(|plan| (plan.fields.intr_regs, plan.fields.user_regs));
         assert_eq!(masks("-I true"), Ok((all, 0)));
         if let Some(ip) = ip {

@@ -1,11 +1,11 @@
 //! Words of options, made sense of: rates, users, registers, call chains, sizes, clocks and kinds of branches.
 
 use super::args::Args;
-use super::plan::{Chains, Switch};
-use super::{attrs, units};
+use super::units;
 use crate::exit::Failure;
 use perfuse::abi::BranchSampleType;
 use perfuse::abi::regs::Arch;
+use perfuse_record::{Chains, Switch};
 use perfuse_sys::page_size;
 
 /// The kernel refuses more than its limit; less is better than nothing.
@@ -61,16 +61,13 @@ pub(super) fn registers(list: &str) -> Result<u64, Failure> {
     };
     let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
     let mask = names.map(|name| number(name).map(|number| 1 << number).ok_or(name));
-    let mask = mask.reduce(|mask, bit| Ok(mask? | bit?)).unwrap_or_else(|| Ok(attrs::registers()));
+    let mask = mask.reduce(|mask, bit| Ok(mask? | bit?)).unwrap_or_else(|| Ok(perfuse_record::registers()));
     mask.map_err(|name| {
-        let all = (0..64).filter(|number| attrs::registers() & (1 << number) != 0);
+        let all = (0..64).filter(|number| perfuse_record::registers() & (1 << number) != 0);
         let all: Vec<_> = all.filter_map(|number| Arch::NATIVE?.name(number)).collect();
         Failure::usage(format_args!("no register is called '{name}'; there are {}", all.join(", ")))
     })
 }
-
-/// The kernel takes a multiple of 8 below 64 KiB.
-pub(super) const STACK_BYTES: u32 = 8192;
 
 pub(super) fn chains(args: &Args) -> Result<Option<Chains>, Failure> {
     let Some(text) = &args.call_graph else {
@@ -86,7 +83,7 @@ pub(super) fn chains(args: &Args) -> Result<Option<Chains>, Failure> {
         ("fp", None) => Some(Chains::FramePointers),
         ("lbr", None) => Some(Chains::LastBranches),
         ("no", None) => None,
-        ("dwarf", None) => Some(Chains::Stack(STACK_BYTES)),
+        ("dwarf", None) => Some(Chains::Stack(Chains::STACK_BYTES)),
         ("dwarf", Some(size)) => {
             let bytes: u32 = size.parse().ok().filter(|&bytes| bytes > 0).ok_or_else(wrong)?;
             let most = u32::from(u16::MAX) / 8 * 8;
@@ -154,66 +151,7 @@ pub(super) fn branches(args: &Args) -> Result<BranchSampleType, Failure> {
         all |= BranchSampleType::ANY;
     }
     if let Some(list) = &args.branch_filter {
-        all |= branch_kinds(list)?;
+        all |= perfuse_record::branch_kinds(list)?;
     }
     Ok(all)
-}
-
-/// Kinds of branches by their names, separated by commas.
-pub(super) fn branch_kinds(list: &str) -> Result<BranchSampleType, Failure> {
-    let mut all = BranchSampleType::empty();
-    for name in list.split(',') {
-        all |= match name {
-            "any" => BranchSampleType::ANY,
-            "any_call" => BranchSampleType::ANY_CALL,
-            "any_ret" => BranchSampleType::ANY_RETURN,
-            "ind_call" => BranchSampleType::IND_CALL,
-            "ind_jmp" => BranchSampleType::IND_JUMP,
-            "call" => BranchSampleType::CALL,
-            "cond" => BranchSampleType::COND,
-            "in_tx" => BranchSampleType::IN_TX,
-            "no_tx" => BranchSampleType::NO_TX,
-            "abort_tx" => BranchSampleType::ABORT_TX,
-            "stack" => BranchSampleType::CALL_STACK,
-            "save_type" => BranchSampleType::TYPE_SAVE,
-            "hw_index" => BranchSampleType::HW_INDEX,
-            "priv" => BranchSampleType::PRIV_SAVE,
-            "counter" => BranchSampleType::COUNTERS,
-            "u" => BranchSampleType::USER,
-            "k" => BranchSampleType::KERNEL,
-            "hv" => BranchSampleType::HV,
-            _ => {
-                return Err(Failure::usage(format_args!(
-                    "-j does not know '{name}'; any, any_call, any_ret, ..."
-                )));
-            }
-        };
-    }
-    Ok(all)
-}
-/// What is told about what was there before a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Synth {
-    pub(super) tasks: bool,
-    pub(super) maps: bool,
-    pub(super) cgroups: bool,
-}
-
-impl std::str::FromStr for Synth {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut synth = Synth { tasks: false, maps: false, cgroups: false };
-        for word in text.split(',') {
-            match word {
-                "no" | "none" => {}
-                "all" => synth = Synth { tasks: true, maps: true, cgroups: true },
-                "task" => synth.tasks = true,
-                "mmap" => synth.maps = true,
-                "cgroup" => synth.cgroups = true,
-                other => return Err(format!("there are no, all, task, mmap and cgroup, not '{other}'")),
-            }
-        }
-        Ok(synth)
-    }
 }

@@ -3,10 +3,9 @@
 use super::model::{Aggregation, Missing, MissingKind, Outcome, Place, Reading};
 use super::plan::{Plan, Request, Whom};
 use super::topology::{self, Seat};
-use crate::common::start::Start;
 use perfuse::diagnosis::Cause;
 use perfuse::{
-    Builder, Cgroup, Count, Counter, CounterSet, Error, GivenUpWhy, HeldCommand, Scope, SetEvent, Slot,
+    Builder, Cgroup, Count, Counter, CounterSet, Error, GivenUpWhy, HeldCommand, Scope, SetEvent, Slot, Start,
 };
 use perfuse_events::abi::{Attr, AttrFlags, EventType, ReadFormat, SampleType, Software};
 use std::cell::RefCell;

@@ -11,12 +11,10 @@ use super::output::Output;
 use super::percore;
 use super::plan::{Plan, Whom};
 use super::recorder::{Destination, Recorder};
-use crate::common::child::{self, processes_are_gone, threads_are_gone};
-use crate::common::control::{Control, Listing, Order};
-use crate::common::start::Start;
 use crate::exit::Failure;
+use perfuse::control::{Control, Listing, Order};
 use perfuse::diagnosis::Kind;
-use perfuse::{Command, Error, HeldCommand, RunningCommand};
+use perfuse::{Command, Error, HeldCommand, RunningCommand, Start, processes_are_gone, threads_are_gone};
 use perfuse_events::{EventSpec, Source, Tool};
 use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, Signals};
 use perfuse_sys::{Errno, poll, process};
@@ -135,11 +133,11 @@ impl Measuring<'_> {
         if plan.start == Start::AtOnce && plan.whom != Whom::Command {
             counting.enable()?;
         }
-        let child = held.map(child::start).transpose()?;
+        let child = held.map(|held| held.release().map_err(Failure::not_started)).transpose()?;
         let passed = self.pass(counting, child.as_ref(), start);
         if passed.is_err() {
             // Nobody waits for it any longer.
-            child::end(child.as_ref());
+            child.iter().for_each(RunningCommand::end);
         }
         passed
     }
@@ -190,13 +188,13 @@ impl Measuring<'_> {
                 intervals += 1;
                 stopped_by_us |= plan.intervals == Some(intervals);
                 if stopped_by_us {
-                    child::end(child);
+                    child.iter().for_each(|child| child.end());
                     interval_ends = None;
                 }
             }
             if timeout_at.is_some_and(|at| now >= at) {
                 stopped_by_us = true;
-                child::end(child);
+                child.iter().for_each(|child| child.end());
                 timeout_at = None;
             }
         }
@@ -226,7 +224,7 @@ impl Measuring<'_> {
         while let Some(received) = self.signals.next() {
             if received.signal != SIGCHLD {
                 self.asked_to_stop += 1;
-                child::stop(child, received, self.asked_to_stop);
+                child.iter().for_each(|child| child.ask_to_end(received, self.asked_to_stop));
             }
         }
         let Some(control) = &mut self.control else { return Ok(()) };
@@ -242,7 +240,7 @@ impl Measuring<'_> {
             }
             if is_stop {
                 *stopped_by_us = true;
-                child::end(child);
+                child.iter().for_each(|child| child.end());
             }
         }
         if closed {

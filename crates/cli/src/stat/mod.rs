@@ -32,7 +32,6 @@ mod topology;
 mod unsupported;
 
 use crate::cli::{Cli, Subcommand};
-use crate::common::control::Control;
 use crate::common::test_attr;
 use crate::exit::{Failure, Result};
 use crate::habits;
@@ -45,8 +44,9 @@ use model::Exit;
 pub(crate) use model::{Outcome, Run, Usage};
 use output::Output;
 pub(crate) use output::colors;
+use perfuse::control::Control;
 use plan::Plan;
-pub(crate) use rehearse::{Rehearsed, rehearse};
+pub(crate) use rehearse::rehearse;
 use std::ffi::OsString;
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@ use super::counting::Counting;
 use super::model::{Aggregation, Outcome, Run};
 use super::plan::{Plan, Whom};
 use crate::exit::Failure;
-use crate::record::{Machine, fresh_file, take_standard_output};
+use crate::record::take_standard_output;
 use perfuse::abi::wire::{Seq, Text};
 use perfuse::abi::{SampleType, Software};
 use perfuse::{Builder, Counter};
@@ -15,6 +15,7 @@ use perfuse_data::tool::{
 };
 use perfuse_data::{NewEvent, Str, Writer};
 use perfuse_events::{Source, Unit};
+use perfuse_record::{Machine, fresh_file};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -91,7 +92,7 @@ impl Recorder {
             events.push(NewEvent { attr, name: counting.describe(plan, index).name, ids });
         }
         let writer = match (&destination.path, destination.out.take()) {
-            (Some(path), _) => Output::File(Box::new(Writer::file(fresh_file(path)?, &events)?)),
+            (Some(path), _) => Output::File(Box::new(Writer::file(fresh_file(path)?.0, &events)?)),
             (None, Some(out)) => Output::Pipe(Box::new(Writer::pipe(out, &events)?)),
             (None, None) => return Err(Failure::usage("a recording is of one run")),
         };

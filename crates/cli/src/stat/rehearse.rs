@@ -4,18 +4,7 @@ use super::args::Args;
 use super::counting::Counting;
 use super::plan::{Plan, Whom};
 use crate::exit::Result;
-use perfuse::{Command, Error};
-
-/// One event of a plan that was opened to see whether it can be.
-#[derive(Debug)]
-pub(crate) struct Rehearsed {
-    /// The event's name.
-    pub(crate) event: String,
-    /// Why it was refused.
-    pub(crate) error: Option<Error>,
-    /// It was asked for; else it is taken because nothing was, and may be missing.
-    pub(crate) required: bool,
-}
+use perfuse::{Command, Rehearsed};
 
 /// Opens what `args` ask for and closes it again. A command is made but not run.
 pub(crate) fn rehearse(args: &Args) -> Result<Vec<Rehearsed>> {

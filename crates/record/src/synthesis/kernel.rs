@@ -1,6 +1,6 @@
 //! Where the kernel and its modules are, as records that seem to come from before the recording.
 
-use super::synthesis::{Receiver, Synthesis};
+use super::{Receiver, Synthesis};
 use perfuse::abi::record::{CpuMode, Misc, Mmap, Record, Tid};
 use perfuse::abi::wire::Text;
 use perfuse_symbols::BuildId;
@@ -9,7 +9,7 @@ use std::{fs, io};
 
 impl<R: Receiver> Synthesis<'_, R> {
     /// The kernel and its modules, as far as this user may know where they are.
-    pub(super) fn kernel(&mut self) -> io::Result<()> {
+    pub(crate) fn kernel(&mut self) -> io::Result<()> {
         let modules = modules();
         let Some((reference, text)) = kernel_text() else { return Ok(()) };
         let first_module = modules.iter().map(|module| module.start).filter(|&start| start > text).min();

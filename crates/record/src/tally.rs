@@ -1,7 +1,7 @@
 //! What goes by on the way from a ring to the file: how many samples, what was lost, from when to when,
 //! and which files were mapped. Headers are looked at in place; only maps are taken apart.
 
-use super::plan::Plan;
+use crate::plan::Plan;
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{
     BpfEventType, Decoded, Header, Misc, MmapFile, RawRecord, Record, RecordFormat, RecordType,
@@ -11,37 +11,37 @@ use std::collections::BTreeMap;
 
 /// Sums over all that was recorded.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    pub(super) samples: u64,
+pub(crate) struct Tally {
+    pub(crate) samples: u64,
     /// Some samples do not tell when they were taken.
     untimed: bool,
     /// Records that found no room in a ring, as the kernel's own records tell.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
     /// Samples that the hardware lost.
-    pub(super) lost_samples: u64,
-    pub(super) throttled: u64,
+    pub(crate) lost_samples: u64,
+    pub(crate) throttled: u64,
     /// Times of samples.
-    pub(super) first_ns: Option<u64>,
-    pub(super) last_ns: Option<u64>,
+    pub(crate) first_ns: Option<u64>,
+    pub(crate) last_ns: Option<u64>,
     /// Mapped files by name, with the build-id if the kernel told.
-    pub(super) files: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    pub(crate) files: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// Modules of the kernel with build-ids, by file.
-    pub(super) modules: BTreeMap<Vec<u8>, BuildId>,
+    pub(crate) modules: BTreeMap<Vec<u8>, BuildId>,
     /// Ids of BPF programs that were loaded and nobody has looked at yet.
-    pub(super) programs: Vec<u32>,
+    pub(crate) programs: Vec<u32>,
     /// Bytes that were no records.
-    pub(super) corrupt: u64,
+    pub(crate) corrupt: u64,
 }
 
 impl Tally {
     /// Of nothing yet.
-    pub(super) fn of(plan: &Plan) -> Self {
+    pub(crate) fn of(plan: &Plan) -> Self {
         let untimed = plan.events.iter().any(|request| request.spec.options.time == Some(false));
         Tally { untimed, ..Tally::default() }
     }
 
     /// Looks at records as they lie in a ring, in two parts, and says how many bytes are whole records.
-    pub(super) fn look(&mut self, first: &[u8], second: &[u8], format: &RecordFormat) -> usize {
+    pub(crate) fn look(&mut self, first: &[u8], second: &[u8], format: &RecordFormat) -> usize {
         let total = first.len() + second.len();
         let mut at = 0;
         let mut last_sample = None;
@@ -117,7 +117,7 @@ impl Tally {
     }
 
     /// Remembers a file; names in brackets and the like are none.
-    pub(super) fn file(&mut self, name: &[u8], id: Option<&[u8]>) {
+    pub(crate) fn file(&mut self, name: &[u8], id: Option<&[u8]>) {
         let special = [&b"//"[..], b"/memfd:", b"/dev/", b"/SYSV", b"/[aio]"];
         if !name.starts_with(b"/") || special.iter().any(|start| name.starts_with(start)) {
             return;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Copies of files of tracefs.
 #[derive(Debug, Default)]
-pub(super) struct Formats {
+pub(crate) struct Formats {
     header_page: Vec<u8>,
     header_event: Vec<u8>,
     systems: BTreeMap<String, Vec<Vec<u8>>>,
@@ -19,7 +19,7 @@ pub(super) struct Formats {
 
 impl Formats {
     /// Of these tracepoints, `system:name`; `None` of none.
-    pub(super) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+    pub(crate) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let mut names = names.into_iter().filter_map(|name| name.split_once(':')).peekable();
         names.peek()?;
         let root = perfuse::tracefs::root().ok()?;
@@ -41,7 +41,7 @@ impl Formats {
         Some(formats)
     }
 
-    pub(super) fn section(&self) -> TracingData<'_> {
+    pub(crate) fn section(&self) -> TracingData<'_> {
         let systems = self.systems.iter().map(|(name, formats)| System {
             name: name.as_bytes(),
             formats: formats.iter().map(Vec::as_slice).collect(),

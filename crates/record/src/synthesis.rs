@@ -1,8 +1,11 @@
 //! Records about what was there before the recording: processes with their threads, names and maps, from
-//! /proc; cgroups. What ends while it is looked at is left out. [`kernel`](super::kernel) and
-//! [`bpf`](super::bpf) add the kernel's side.
+//! /proc; cgroups. What ends while it is looked at is left out. [`kernel`] and
+//! [`bpf`] add the kernel's side.
 
-use super::tally::Tally;
+pub(crate) mod bpf;
+mod kernel;
+
+use crate::tally::Tally;
 use perfuse::abi::record::{
     BuildId, Cgroup, Comm, Cpu, CpuMode, Decoded, Misc, Mmap2, MmapFile, NamespaceLink, Namespaces, Record,
     SampleId, Task, Tid,
@@ -18,27 +21,27 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Where synthesized records go.
-pub(super) trait Receiver {
+pub(crate) trait Receiver {
     fn take(&mut self, record: &Decoded<'_>) -> io::Result<()>;
 }
 
 /// The build-ids of files, by device and inode.
-pub(super) type KnownIds = HashMap<(u32, u32, u64), Option<BuildId>>;
+pub(crate) type KnownIds = HashMap<(u32, u32, u64), Option<BuildId>>;
 
 /// Makes records for one recording.
-pub(super) struct Synthesis<'a, R> {
-    pub(super) receiver: &'a mut R,
+pub(crate) struct Synthesis<'a, R> {
+    pub(crate) receiver: &'a mut R,
     /// Of the event they seem to belong to.
-    pub(super) id: u64,
-    pub(super) data_maps: bool,
-    pub(super) namespaces: bool,
+    pub(crate) id: u64,
+    pub(crate) data_maps: bool,
+    pub(crate) namespaces: bool,
     /// Maps tell build-ids in place of inodes.
-    pub(super) build_ids: Option<KnownIds>,
-    pub(super) tally: &'a mut Tally,
+    pub(crate) build_ids: Option<KnownIds>,
+    pub(crate) tally: &'a mut Tally,
 }
 
 impl<R: Receiver> Synthesis<'_, R> {
-    pub(super) fn send(&mut self, record: Record<'_>, mode: CpuMode, flags: Misc) -> io::Result<()> {
+    pub(crate) fn send(&mut self, record: Record<'_>, mode: CpuMode, flags: Misc) -> io::Result<()> {
         let zero = Tid { pid: 0, tid: 0 };
         let sample_id = SampleId {
             tid: Some(zero),
@@ -53,12 +56,12 @@ impl<R: Receiver> Synthesis<'_, R> {
     }
 
     /// All processes.
-    pub(super) fn everything(&mut self) -> io::Result<()> {
+    pub(crate) fn everything(&mut self) -> io::Result<()> {
         numbers("/proc").into_iter().try_for_each(|pid| self.process(pid))
     }
 
     /// These processes and what descends from them.
-    pub(super) fn families(&mut self, roots: &[u32]) -> io::Result<()> {
+    pub(crate) fn families(&mut self, roots: &[u32]) -> io::Result<()> {
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for pid in numbers("/proc") {
             if let Some(status) = Status::of(pid, pid) {
@@ -74,7 +77,7 @@ impl<R: Receiver> Synthesis<'_, R> {
     }
 
     /// A process: its threads with names, and its maps.
-    pub(super) fn process(&mut self, pid: u32) -> io::Result<()> {
+    pub(crate) fn process(&mut self, pid: u32) -> io::Result<()> {
         let tids = numbers(&format!("/proc/{pid}/task"));
         // The first thread comes first, so that the others have something to come from.
         let tids = std::iter::once(pid).chain(tids.into_iter().filter(|&tid| tid != pid));
@@ -98,7 +101,7 @@ impl<R: Receiver> Synthesis<'_, R> {
     }
 
     /// Only the name of a process: its maps are about to be replaced.
-    pub(super) fn name(&mut self, pid: u32) -> io::Result<()> {
+    pub(crate) fn name(&mut self, pid: u32) -> io::Result<()> {
         let Some(status) = Status::of(pid, pid) else { return Ok(()) };
         let comm = Comm { tid: Tid { pid, tid: pid }, name: Text::new(&status.name) };
         self.send(Record::Comm(comm), CpuMode::USER, Misc::empty())
@@ -162,7 +165,7 @@ impl<R: Receiver> Synthesis<'_, R> {
     }
 
     /// All cgroups: their numbers in samples are those of their folders.
-    pub(super) fn cgroups(&mut self) -> io::Result<()> {
+    pub(crate) fn cgroups(&mut self) -> io::Result<()> {
         let Ok(root) = perfuse::Cgroup::open("/") else { return Ok(()) };
         let root = root.path();
         if root == Path::new("/") {
@@ -184,7 +187,7 @@ impl<R: Receiver> Synthesis<'_, R> {
 }
 
 /// The names of a folder that are numbers, in order.
-pub(super) fn numbers(dir: &str) -> Vec<u32> {
+pub(crate) fn numbers(dir: &str) -> Vec<u32> {
     let entries = fs::read_dir(dir).into_iter().flatten();
     let mut all: Vec<u32> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();

@@ -3,43 +3,39 @@
 
 mod finish;
 
-use super::bpf::Programs;
-use super::files::{self, Target};
-use super::follow::Follow;
-use super::live::{Live, Sums};
-use super::machine::Machine;
-use super::opening::{self, Opened};
-use super::plan::{Plan, Switch, Whom};
-use super::sections::{self, Facts};
-use super::start;
-use super::synthesis::numbers;
-use super::tally::Tally;
-use crate::common::child::{self, processes_are_gone, threads_are_gone};
-use crate::common::control::{Control, Order};
-use crate::common::start::Start;
-use crate::exit::Failure;
+use crate::follow::Follow;
+use crate::opening::{self, Opened};
+use crate::plan::{Plan, Switch, Target};
+use crate::sections::{self, Facts, Machine};
+use crate::sink::Sink;
+use crate::start;
+use crate::synthesis::bpf::Programs;
+use crate::synthesis::numbers;
+use crate::tally::Tally;
+use crate::{Ended, Error, Observer, Remark, Sums};
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{RecordFormat, RecordType};
 use perfuse::abi::wire::{Layout, Writer};
-use perfuse::{Command, RunningCommand, Wait};
+use perfuse::control::{Control, Order};
+use perfuse::{Command, RunningCommand, Start, Wait, processes_are_gone, threads_are_gone};
 use perfuse_data::NewEvent;
 use perfuse_data::tool::Tool;
 use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR2, Signals};
 use perfuse_sys::{Errno, poll};
-use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitStatus;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long records wait in a ring that does not fill.
 const READ_EVERY: Duration = Duration::from_millis(100);
 
-pub(super) struct Session<'a> {
+pub(crate) struct Session<'a> {
     plan: &'a Plan,
+    sink: &'a mut dyn Sink,
+    observer: &'a mut dyn Observer,
+    began: Instant,
     opened: Opened,
     events: Vec<NewEvent>,
     format: RecordFormat,
@@ -47,16 +43,12 @@ pub(super) struct Session<'a> {
     facts: Facts,
     machine: Looking,
     programs: Programs,
-    target: Target,
     /// Of the current file, and of all before it.
     tally: Tally,
     before: Sums,
     /// The records of earlier snapshots that were no samples.
     told: Vec<u8>,
-    /// Names of the files that are complete.
-    files: VecDeque<PathBuf>,
-    live: Live,
-    signals: Signals,
+    signals: Option<Signals>,
     control: Option<Control>,
     child: Option<RunningCommand>,
     /// How often somebody wanted this to end.
@@ -91,27 +83,33 @@ impl Looking {
 
 impl<'a> Session<'a> {
     /// Makes a recording.
-    pub(super) fn run(
+    pub(crate) fn run(
         plan: &'a Plan,
+        sink: &'a mut dyn Sink,
+        observer: &'a mut dyn Observer,
         control: Option<Control>,
-        stdout: Option<File>,
-    ) -> Result<ExitCode, Failure> {
-        let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGUSR2]);
-        let signals =
-            signals.map_err(|errno| Failure::new(format_args!("cannot watch for signals: {errno}")))?;
+    ) -> Result<Ended, Error> {
+        let signals = match plan.owns_process {
+            true => {
+                Some(Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGUSR2]).map_err(Error::Signals)?)
+            }
+            false => None,
+        };
         let held = plan.command.split_first().map(|(program, rest)| Command::new(program).args(rest).hold());
         let held = held.transpose()?;
         let pid = held.as_ref().map(|held| held.pid());
         let following = plan.following().or_else(|| plan.following_processes());
         let (plan, opened) = opening::open(plan, following.as_ref(), held.as_ref())?;
-        // Rings have to be read in time, also where all cpus are busy. Not everybody may go first; the command
-        // is a process of its own already and does not.
-        let _ = rustix::process::setpriority_process(None, -20);
+        if plan.owns_process {
+            // Rings have to be read in time, also where all cpus are busy. Not everybody may go first; the command
+            // is a process of its own already and does not.
+            let _ = rustix::process::setpriority_process(None, -20);
+        }
         let mut machine = Looking::Underway(std::thread::spawn(Machine::look));
         let facts = Facts::new(plan, &opened);
         let events = start::new_events(&opened);
         let Some(attr) = opened.set.attr(opened.tracker) else {
-            return Err(Failure::new("what was to be recorded is gone"));
+            return Err(Error::Gone);
         };
         let format = RecordFormat::of(attr, ByteOrder::NATIVE);
         // Whoever starts from now on has a record of it.
@@ -119,28 +117,26 @@ impl<'a> Session<'a> {
             Some(pid) if pids.is_empty() => Follow::command(pid),
             _ => Follow::threads(pids.iter().flat_map(|pid| numbers(&format!("/proc/{pid}/task")))),
         });
-        let mut live = Live::new(plan, pid);
-        opened.remarks.iter().for_each(|remark| live.warn(remark));
-        if plan.verbose {
-            opened.details.iter().for_each(|detail| live.say(detail));
-        }
+        let began = Instant::now();
+        observer.begins(plan, pid);
+        opened.remarks.iter().for_each(|remark| observer.remark(remark));
+        opened.details.iter().for_each(|detail| observer.detail(detail));
         let mut programs = Programs::default();
         if opened.has_kernel() && plan.bpf {
             programs.look();
         }
-        let target = match (stdout, files::first_path(plan)) {
-            (Some(out), _) => {
-                let mut target = Target::pipe(plan, out, &events)?;
-                let mut features = facts.features(plan, &opened, machine.done(), None);
-                features.extend(sections::programs(&programs));
-                target.writer.features(features)?;
-                target
-            }
-            (None, path) => Target::create(plan, &path.unwrap_or_default(), &events)?,
-        };
+        let mut features = Vec::new();
+        if sink.is_stream() {
+            features = facts.features(plan, &opened, machine.done(), None);
+            features.extend(sections::programs(&programs));
+        }
+        sink.begin(&events, features, plan.compression)?;
         let (tally, before) = (Tally::of(plan), Sums::default());
         let mut session = Session {
             plan,
+            sink,
+            observer,
+            began,
             opened,
             events,
             format,
@@ -148,12 +144,9 @@ impl<'a> Session<'a> {
             facts,
             machine,
             programs,
-            target,
             tally,
             before,
             told: Vec::new(),
-            files: VecDeque::new(),
-            live,
             signals,
             control,
             child: None,
@@ -164,31 +157,31 @@ impl<'a> Session<'a> {
         };
         session.warn_of_large_rings();
         let at_once = plan.start == Start::AtOnce;
-        if at_once && matches!(plan.whom, Whom::Processes(_) | Whom::Threads(_)) {
+        if at_once && matches!(plan.target, Target::Processes(_) | Target::Threads(_)) {
             // Mappings from now on are in the rings, and earlier ones will be looked up.
             session.opened.set.enable()?;
         }
-        if let Err(failure) = session.begin(pid, true) {
-            session.target.undo();
-            return Err(failure);
+        if let Err(error) = session.begin(pid, true) {
+            session.sink.undo();
+            return Err(error);
         }
-        if at_once && matches!(plan.whom, Whom::Cpus(_)) {
+        if at_once && matches!(plan.target, Target::Cpus(_)) {
             // Without what this program itself does to begin.
             session.opened.set.enable()?;
         }
         if let Some(held) = held {
-            match child::start(held) {
+            match held.release() {
                 Ok(child) => session.child = Some(child),
-                Err(failure) => {
-                    session.target.undo();
-                    return Err(failure);
+                Err(error) => {
+                    session.sink.undo();
+                    return Err(Error::Start(error));
                 }
             }
         }
         let passed = session.pass();
         if passed.is_err() {
             // Nobody waits for it any longer.
-            child::end(session.child.as_ref());
+            session.child.iter().for_each(RunningCommand::end);
         }
         session.end(passed?)
     }
@@ -197,37 +190,26 @@ impl<'a> Session<'a> {
     fn warn_of_large_rings(&mut self) {
         let held = (self.opened.set.rings() * self.opened.set.ring_bytes() / 2) as u64;
         if matches!(self.plan.switch, Switch::Size(most) if most < held) {
-            let held = crate::term::number::bytes(held as f64);
-            self.live.warn(&format!(
-                "the rings hold {held} until they are written: files may exceed the size of --switch-output"
-            ));
+            self.observer.remark(&Remark::LargeRings(held));
         }
     }
 
     /// What a file starts with.
-    fn begin(&mut self, child: Option<u32>, held: bool) -> Result<(), Failure> {
-        let written = start::describe(&self.opened, &mut self.target)
-            .and_then(|()| start::maps(&self.opened, self.plan, child, &mut self.target))
+    fn begin(&mut self, child: Option<u32>, held: bool) -> Result<(), Error> {
+        let written = start::describe(&self.opened, self.sink)
+            .and_then(|()| start::maps(&self.opened, self.plan, child, self.sink))
             .and_then(|()| if self.plan.tail_synthesize { Ok(()) } else { self.synthesize(child, held) })
-            .and_then(|()| self.target.writer.tool(Tool::FinishedInit))
-            .and_then(|()| self.target.writer.flush());
-        written.map_err(|error| self.write_failed(&error))
+            .and_then(|()| self.sink.tool(Tool::FinishedInit.into()))
+            .and_then(|()| self.sink.flush());
+        written.map_err(|error| self.sink.fail(error))
     }
 
     fn synthesize(&mut self, child: Option<u32>, held: bool) -> io::Result<()> {
-        start::synthesize(
-            &self.opened,
-            self.plan,
-            child,
-            held,
-            &self.programs,
-            &mut self.tally,
-            &mut self.target,
-        )
+        start::synthesize(&self.opened, self.plan, child, held, &self.programs, &mut self.tally, self.sink)
     }
 
     /// Deals with all that happens until the recording is over. Returns how the command ended.
-    fn pass(&mut self) -> Result<Option<ExitStatus>, Failure> {
+    fn pass(&mut self) -> Result<Option<ExitStatus>, Error> {
         let plan = self.plan;
         let start = Instant::now();
         let mut enable_at = match plan.start {
@@ -268,17 +250,20 @@ impl<'a> Session<'a> {
                     switch_at = Some(now + time);
                 }
             }
-            let size = self.target.writer.len();
+            let size = self.sink.len();
             self.switch_now |= matches!(plan.switch, Switch::Size(most) if size >= most);
             if std::mem::take(&mut self.switch_now) {
                 self.switch()?;
             }
             if plan.max_bytes.is_some_and(|most| self.before.bytes + size >= most) && !self.ended_by_us {
-                self.live.warn("the size of --max-size is reached");
+                self.observer.remark(&Remark::SizeReached);
                 self.finish_early();
             }
-            self.live.show(self.sums());
-            let wake = [Some(now + READ_EVERY), enable_at, switch_at, self.live.due()];
+            let sums = self.sums();
+            if self.observer.progress(sums).is_break() && !self.ended_by_us {
+                self.finish_early();
+            }
+            let wake = [Some(now + READ_EVERY), enable_at, switch_at, self.observer.due()];
             self.wait(wake.into_iter().flatten().min().unwrap_or(now))?;
         };
         Ok(status)
@@ -287,13 +272,13 @@ impl<'a> Session<'a> {
     fn finish_early(&mut self) {
         self.ended_by_us = true;
         self.stop = self.child.is_none();
-        child::end(self.child.as_ref());
+        self.child.iter().for_each(RunningCommand::end);
     }
 
     /// Waits for records, or for something to happen, at most until `wake`.
-    fn wait(&mut self, wake: Instant) -> Result<(), Failure> {
+    fn wait(&mut self, wake: Instant) -> Result<(), Error> {
         let began = Instant::now();
-        let mut others: Vec<BorrowedFd<'_>> = vec![self.signals.as_fd()];
+        let mut others: Vec<BorrowedFd<'_>> = self.signals.iter().map(AsFd::as_fd).collect();
         others.extend(self.control.as_ref().map(AsFd::as_fd));
         let timeout = wake.saturating_duration_since(began);
         match self.opened.set.wait(&others, Some(timeout))? {
@@ -303,18 +288,18 @@ impl<'a> Session<'a> {
                 let left = wake.saturating_duration_since(Instant::now());
                 match poll::poll(&others, Some(left)) {
                     Ok(_) | Err(Errno::EINTR) => {}
-                    Err(errno) => return Err(Failure::new(format_args!("cannot wait: {errno}"))),
+                    Err(errno) => return Err(Error::Wait(errno)),
                 }
             }
             _ => {}
         }
-        while let Some(received) = self.signals.next() {
+        while let Some(received) = self.signals.as_ref().and_then(Signals::next) {
             match received.signal {
                 SIGCHLD => {}
                 SIGUSR2 => self.switch_now |= self.plan.switch != Switch::Never || self.plan.overwrite,
                 _ => {
                     self.asked_to_stop += 1;
-                    child::stop(self.child.as_ref(), received, self.asked_to_stop);
+                    self.child.iter().for_each(|child| child.ask_to_end(received, self.asked_to_stop));
                 }
             }
         }
@@ -322,7 +307,7 @@ impl<'a> Session<'a> {
     }
 
     /// Carries out what the control channel says.
-    fn obey(&mut self) -> Result<(), Failure> {
+    fn obey(&mut self) -> Result<(), Error> {
         let Some(control) = &mut self.control else { return Ok(()) };
         let (orders, closed) = control.orders();
         for order in orders {
@@ -332,11 +317,10 @@ impl<'a> Session<'a> {
                 Order::Ping => {}
                 Order::Stop => {
                     (self.ended_by_us, self.stop) = (true, self.child.is_none());
-                    child::end(self.child.as_ref());
+                    self.child.iter().for_each(RunningCommand::end);
                 }
                 other => {
-                    let known = "enable, disable, ping, stop";
-                    self.live.warn(&format!("control: {other:?} is not obeyed; there are {known}"));
+                    self.observer.remark(&Remark::Order(format!("{other:?}")));
                     continue;
                 }
             }
@@ -350,10 +334,10 @@ impl<'a> Session<'a> {
 
     /// Nothing of what is recorded exists any more.
     fn is_gone(&self) -> bool {
-        match &self.plan.whom {
-            Whom::Processes(pids) => processes_are_gone(pids),
-            Whom::Threads(tids) => threads_are_gone(tids),
-            Whom::Command | Whom::Cpus(_) => {
+        match &self.plan.target {
+            Target::Processes(pids) => processes_are_gone(pids),
+            Target::Threads(tids) => threads_are_gone(tids),
+            Target::Command | Target::Cpus(_) => {
                 self.plan.follow.as_ref().is_some_and(|pids| processes_are_gone(pids))
             }
         }
@@ -365,7 +349,7 @@ impl<'a> Session<'a> {
     }
 
     /// Moves what the rings hold to the output, each ring once.
-    fn drain(&mut self) -> Result<(), Failure> {
+    fn drain(&mut self) -> Result<(), Error> {
         let mut result = Ok(());
         let mut any = false;
         // What is overwritten is written last: until then nothing is known to be complete.
@@ -380,39 +364,39 @@ impl<'a> Session<'a> {
             if let Some(follow) = &mut self.follow {
                 let kept = follow.pick(first, second, &self.format);
                 self.tally.look(&kept, &[], &self.format);
-                result = result.and_then(|()| self.target.writer.records(&[&kept]));
+                result = result.and_then(|()| self.sink.records(&[&kept]));
                 continue;
             }
             let whole = self.tally.look(first, second, &self.format);
             let first = &first[..first.len().min(whole)];
             let second = &second[..whole - first.len()];
-            result = result.and_then(|()| self.target.writer.records(&[first, second]));
+            result = result.and_then(|()| self.sink.records(&[first, second]));
         }
         if let Some(follow) = &mut self.follow {
             let kept = follow.next_pass(&self.format);
             self.tally.look(&kept, &[], &self.format);
-            result = result.and_then(|()| self.target.writer.records(&[&kept]));
+            result = result.and_then(|()| self.sink.records(&[&kept]));
             any = follow.round_is_over();
         }
         self.tally.programs.drain(..).for_each(|id| self.programs.add(id));
         if any && overwritten.is_empty() {
-            result = result.and_then(|()| self.target.writer.tool(Tool::FinishedRound));
-            if self.target.path.is_none() {
-                // Whoever reads the pipe wants to see it.
-                result = result.and_then(|()| self.target.writer.flush());
+            result = result.and_then(|()| self.sink.tool(Tool::FinishedRound.into()));
+            if self.sink.is_stream() {
+                // Readers of a pipe want to see it.
+                result = result.and_then(|()| self.sink.flush());
             }
         }
-        result.map_err(|error| self.write_failed(&error))
+        result.map_err(|error| self.sink.fail(error))
     }
 
     /// Copies what rings that overwrite themselves hold and no snapshot before had, oldest first.
-    fn snapshot(&mut self) -> Result<(), Failure> {
+    fn snapshot(&mut self) -> Result<(), Error> {
         if self.overwritten().is_empty() {
             return Ok(());
         }
         // What the files before told about tasks holds for this one too.
         let told = std::mem::take(&mut self.told);
-        let mut result = self.target.writer.records(&[&told]);
+        let mut result = self.sink.records(&[&told]);
         self.told = told;
         for ring in self.overwritten() {
             let snapshot = self.opened.set.snapshot(ring)?;
@@ -422,37 +406,36 @@ impl<'a> Session<'a> {
             for mut record in records {
                 let start = bytes.len();
                 let mut writer = Writer::new(&mut bytes, ByteOrder::NATIVE);
-                record.header.layout(&mut writer).map_err(Failure::new)?;
+                record.header.layout(&mut writer).map_err(|error| Error::Plan(error.to_string()))?;
                 bytes.extend_from_slice(record.body);
                 if record.header.kind != RecordType::SAMPLE {
                     self.told.extend_from_slice(&bytes[start..]);
                 }
             }
             self.tally.look(&bytes, &[], &self.format);
-            result = result.and_then(|()| self.target.writer.records(&[&bytes]));
+            result = result.and_then(|()| self.sink.records(&[&bytes]));
         }
-        result = result.and_then(|()| self.target.writer.tool(Tool::FinishedRound));
-        result.map_err(|error| self.write_failed(&error))
+        result = result.and_then(|()| self.sink.tool(Tool::FinishedRound.into()));
+        result.map_err(|error| self.sink.fail(error))
     }
 
     fn sums(&self) -> Sums {
         Sums {
             samples: self.before.samples + self.tally.samples,
-            bytes: self.before.bytes + self.target.writer.len(),
+            bytes: self.before.bytes + self.sink.len(),
             lost: self.before.lost + self.tally.lost,
         }
     }
 
     /// Goes on in a new file.
-    fn switch(&mut self) -> Result<(), Failure> {
-        let path = self.target.path.clone().unwrap_or_default();
+    fn switch(&mut self) -> Result<(), Error> {
         self.drain()?;
         self.snapshot()?;
         self.before = self.sums();
         let pid = self.child.as_ref().map(RunningCommand::pid);
         // The old file has to have its last name before the new one takes the first.
         self.complete(true)?;
-        self.target = Target::create(self.plan, &path, &self.events)?;
+        self.sink.begin(&self.events, Vec::new(), self.plan.compression)?;
         self.tally = Tally::of(self.plan);
         self.begin(pid, false)
     }

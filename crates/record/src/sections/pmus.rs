@@ -10,7 +10,7 @@ const DEVICES: &str = "/sys/bus/event_source/devices";
 
 /// The PMUs of this machine, by name.
 #[derive(Debug, Default)]
-pub(super) struct Pmus(Vec<Pmu>);
+pub(crate) struct Pmus(Vec<Pmu>);
 
 #[derive(Debug)]
 struct Pmu {
@@ -23,7 +23,7 @@ struct Pmu {
 }
 
 impl Pmus {
-    pub(super) fn look() -> Self {
+    pub(crate) fn look() -> Self {
         Self::at(Path::new(DEVICES))
     }
 
@@ -41,7 +41,7 @@ impl Pmus {
     }
 
     /// The sections.
-    pub(super) fn features(&self) -> Vec<Feature<'_>> {
+    pub(crate) fn features(&self) -> Vec<Feature<'_>> {
         let mappings = self.0.iter().map(|pmu| PmuMapping { kind: pmu.kind, name: Str::new(&pmu.name) });
         let mut all = vec![Feature::PmuMappings(mappings.collect())];
         // That of all cores has a section of its own.

@@ -1,21 +1,19 @@
-//! Opening what would be recorded, to see whether it can be: for `perfuse doctor --for`.
+//! Opening what would be recorded, to see whether it can be.
 
-use super::Args;
-use super::opening;
-use super::plan::{Plan, Request, Whom};
-use crate::exit::Result;
-use crate::stat::Rehearsed;
-use perfuse::Command;
+use crate::plan::{Plan, Request, Target};
+use crate::{Error, opening};
+use perfuse::{Command, Rehearsed};
 use std::slice;
 
-/// Opens what `args` ask for, with its rings, and closes it again: each event by itself, so that each has its
+/// Opens what a plan asks for, with its rings, and closes it again: each event by itself, so that each has its
 /// answer, and then all of them. A command is made but not run.
-pub(crate) fn rehearse(args: &Args) -> Result<Vec<Rehearsed>> {
-    args.kernel.decide()?;
-    args.events_dir.decide()?;
-    let plan = Plan::new(args)?;
+///
+/// # Errors
+///
+/// No process can be made for the command.
+pub fn rehearse(plan: &Plan) -> Result<Vec<Rehearsed>, Error> {
     let held = match plan.command.split_first() {
-        Some((program, arguments)) if plan.whom == Whom::Command || plan.follow.is_some() => {
+        Some((program, arguments)) if plan.target == Target::Command || plan.follow.is_some() => {
             Some(Command::new(program).args(arguments).hold()?)
         }
         _ => None,
@@ -27,7 +25,7 @@ pub(crate) fn rehearse(args: &Args) -> Result<Vec<Rehearsed>> {
         .iter()
         .map(|request| Rehearsed {
             event: request.spec.name.clone(),
-            error: attempt(&plan, slice::from_ref(request)),
+            error: attempt(plan, slice::from_ref(request)),
             required: !plan.default_events,
         })
         .collect();
@@ -35,14 +33,14 @@ pub(crate) fn rehearse(args: &Args) -> Result<Vec<Rehearsed>> {
     if plan.default_events && refused == tried.len() {
         let clock = [Request::new(opening::cpu_clock())];
         let following = plan.following().filter(|plan| attempt(plan, &clock).is_none());
-        let error = attempt(following.as_ref().unwrap_or(&plan), &clock);
+        let error = attempt(following.as_ref().unwrap_or(plan), &clock);
         let event = "cpu-clock (in place of cycles)".to_owned();
         tried.push(Rehearsed { event, error, required: true });
     } else if refused == 0 && tried.len() > 1 {
         // Weak groups may fall apart.
         let mut all = plan.events.clone();
         all.iter_mut().filter(|request| request.weak).for_each(|request| request.group = None);
-        if let Some(error) = attempt(&plan, &all) {
+        if let Some(error) = attempt(plan, &all) {
             let event = "all of them together".to_owned();
             tried.push(Rehearsed { event, error: Some(error), required: true });
         }

@@ -1,15 +1,18 @@
 //! What the terms of an event ask of its recording, next to the options for all: `cycles/period=1000/`,
 //! `cs/call-graph=fp,max-stack=8/`.
 
-use super::plan::{Chains, Plan, Rate, Request};
-use super::words;
-use crate::exit::Failure;
+use crate::Error;
+use crate::plan::{Chains, Plan, Rate, Request, branch_kinds};
 use perfuse::Builder;
 use perfuse::abi::{AttrFlags, BranchSampleType, SampleType};
 use perfuse_events::{CallGraph, EventSpec};
 
 /// Refuses terms that recording does not follow.
-pub(super) fn check(spec: &EventSpec) -> Result<(), Failure> {
+///
+/// # Errors
+///
+/// [`Error::Plan`] names the term.
+pub fn check(spec: &EventSpec) -> Result<(), Error> {
     let options = &spec.options;
     let wrong = [
         (!options.driver.is_empty(), "@", "no driver of this kind is known"),
@@ -22,13 +25,13 @@ pub(super) fn check(spec: &EventSpec) -> Result<(), Failure> {
         ),
     ];
     if let Some((_, term, why)) = wrong.iter().find(|(is_set, ..)| *is_set) {
-        return Err(Failure::usage(format_args!("{}: the term '{term}' is not taken: {why}", spec.name)));
+        return Err(Error::Plan(format!("{}: the term '{term}' is not taken: {why}", spec.name)));
     }
     own_branches(spec).map(drop)
 }
 
-/// What is said of terms that are taken and change nothing.
-pub(super) fn remark(spec: &EventSpec) -> Option<String> {
+/// The remark about a term that is taken and changes nothing, if there is one.
+pub fn remark(spec: &EventSpec) -> Option<String> {
     let options = &spec.options;
     let idle = [
         (options.most.is_some(), "nr", "it is for perf trace; all are recorded"),
@@ -46,8 +49,12 @@ fn is_tracer(spec: &EventSpec) -> bool {
     spec.pmu.as_ref().is_some_and(|pmu| TRACERS.iter().any(|name| pmu.name.starts_with(name)))
 }
 
-/// An event whose term concerns the trace of an AUX area joins the group of the tracer before it, as in perf.
-pub(super) fn join_tracers(requests: &mut [Request]) -> Result<(), Failure> {
+/// Has events whose terms concern the trace of an AUX area join the group of the tracer before them, as in perf.
+///
+/// # Errors
+///
+/// [`Error::Plan`]: there is no tracer before it.
+pub fn join_tracers(requests: &mut [Request]) -> Result<(), Error> {
     let mut last = requests.iter().filter_map(|request| request.group).max().unwrap_or(0);
     let mut tracer = None;
     for index in 0..requests.len() {
@@ -62,7 +69,7 @@ pub(super) fn join_tracers(requests: &mut [Request]) -> Result<(), Failure> {
         }
         let Some(tracer) = tracer else {
             if samples {
-                return Err(Failure::usage(format_args!(
+                return Err(Error::Plan(format!(
                     "{}: aux-sample-size puts a piece of a trace into samples, and no event before it traces; \
                      those that do are of the PMUs {}",
                     spec.name,
@@ -87,7 +94,7 @@ pub(super) fn join_tracers(requests: &mut [Request]) -> Result<(), Failure> {
 }
 
 /// What its terms say about an AUX area.
-pub(super) fn aux(builder: Builder, spec: &EventSpec) -> Builder {
+pub(crate) fn aux(builder: Builder, spec: &EventSpec) -> Builder {
     let options = &spec.options;
     builder.with(|attr| {
         attr.flags.set(AttrFlags::AUX_OUTPUT, options.aux_output);
@@ -98,20 +105,20 @@ pub(super) fn aux(builder: Builder, spec: &EventSpec) -> Builder {
 }
 
 /// How often this event is sampled.
-pub(super) fn rate(plan: &Plan, spec: &EventSpec) -> Option<Rate> {
+pub(crate) fn rate(plan: &Plan, spec: &EventSpec) -> Option<Rate> {
     let options = &spec.options;
     let proposed = options.proposed_period.filter(|_| !plan.rate_given).map(Rate::Period);
     options.period.map(Rate::Period).or(options.frequency.map(Rate::Frequency)).or(proposed)
 }
 
 /// How its call chains are found.
-pub(super) fn chains(plan: &Plan, spec: &EventSpec) -> Option<Chains> {
+pub(crate) fn chains(plan: &Plan, spec: &EventSpec) -> Option<Chains> {
     let bytes = |usual: u32| spec.options.stack_size.map_or(usual, |bytes| bytes.next_multiple_of(8));
     match (spec.options.call_graph, plan.chains) {
         (Some(CallGraph::No), _) => None,
         (Some(CallGraph::FramePointers), _) => Some(Chains::FramePointers),
         (Some(CallGraph::LastBranches), _) => Some(Chains::LastBranches),
-        (Some(CallGraph::Dwarf), _) => Some(Chains::Stack(bytes(words::STACK_BYTES))),
+        (Some(CallGraph::Dwarf), _) => Some(Chains::Stack(bytes(Chains::STACK_BYTES))),
         (None, Some(Chains::Stack(usual))) => Some(Chains::Stack(bytes(usual))),
         // How long chains may be means that there are some.
         (None, None) if spec.options.max_stack.is_some() => Some(Chains::FramePointers),
@@ -120,7 +127,7 @@ pub(super) fn chains(plan: &Plan, spec: &EventSpec) -> Option<Chains> {
 }
 
 /// The branches that come with its samples.
-pub(super) fn branches(plan: &Plan, spec: &EventSpec) -> Result<BranchSampleType, Failure> {
+pub(crate) fn branches(plan: &Plan, spec: &EventSpec) -> Result<BranchSampleType, Error> {
     Ok(match own_branches(spec)? {
         None => plan.branches,
         Some(own) if own.is_empty() => own,
@@ -129,21 +136,21 @@ pub(super) fn branches(plan: &Plan, spec: &EventSpec) -> Result<BranchSampleType
 }
 
 /// Those that its own term names; none for `no`.
-fn own_branches(spec: &EventSpec) -> Result<Option<BranchSampleType>, Failure> {
+fn own_branches(spec: &EventSpec) -> Result<Option<BranchSampleType>, Error> {
     match spec.options.branch_type.as_deref() {
         None => Ok(None),
         Some("no") => Ok(Some(BranchSampleType::empty())),
-        Some(kinds) => words::branch_kinds(kinds).map(Some),
+        Some(kinds) => branch_kinds(kinds).map(Some),
     }
 }
 
 /// Whether samples of any event come with a copy of the stack.
-pub(super) fn any_stacks(plan: &Plan) -> bool {
+pub(crate) fn any_stacks(plan: &Plan) -> bool {
     plan.events.iter().any(|request| matches!(chains(plan, &request.spec), Some(Chains::Stack(_))))
 }
 
 /// Whether samples of any event come with branches.
-pub(super) fn any_branches(plan: &Plan) -> bool {
+pub(crate) fn any_branches(plan: &Plan) -> bool {
     let own = |spec: &EventSpec| {
         spec.options.branch_type.is_some() || chains(plan, spec) == Some(Chains::LastBranches)
     };

@@ -1,14 +1,12 @@
 //! Opening the events on whom they are to measure: the step from cycles to a clock where there is no PMU,
 //! threads that start meanwhile, filters, and what is said about all that.
 
-use super::attrs::{self, Wanted};
-use super::plan::{Chains, Destination, Plan, Request, Whom};
-use super::terms;
-use crate::common::kernel::is_embedded;
-use crate::exit::Failure;
+use crate::attrs::{self, Wanted};
+use crate::plan::{Plan, Request, Target};
+use crate::{Remark, is_embedded, terms};
 use perfuse::abi::{AttrFlags, EventType, Software};
 use perfuse::diagnosis::Cause;
-use perfuse::{Error, HeldCommand, RingOptions, SamplerSet, Scope};
+use perfuse::{HeldCommand, RingOptions, SamplerSet, Scope};
 use perfuse_events::{EventSpec, Source};
 use perfuse_sys::{Errno, ioctl, page_size};
 use std::collections::BTreeSet;
@@ -18,36 +16,37 @@ use std::os::fd::AsFd;
 
 /// Open events with their rings.
 #[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) set: SamplerSet,
+pub(crate) struct Opened {
+    pub(crate) set: SamplerSet,
     /// The events of the set, without the one that only tells about tasks.
-    pub(super) requests: Vec<Request>,
+    pub(crate) requests: Vec<Request>,
     /// Names of all events of the set.
-    pub(super) names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// Index of the event that tells about tasks.
-    pub(super) tracker: usize,
+    pub(crate) tracker: usize,
     /// What was given up or is not as one might think.
-    pub(super) remarks: Vec<String>,
+    pub(crate) remarks: Vec<Remark>,
     /// How each event was opened.
-    pub(super) details: Vec<String>,
+    pub(crate) details: Vec<String>,
 }
 
 /// Opens what the plan asks for, and tells which plan it was. Where only the clock can be sampled, that of the cpus
 /// by `following` is better than one of the command's own, if it may be had; and where processes have more threads
 /// than there are descriptors, the cpus can be had.
-pub(super) fn open<'p>(
+pub(crate) fn open<'p>(
     mut plan: &'p Plan,
     following: Option<&'p Plan>,
     command: Option<&HeldCommand>,
-) -> Result<(&'p Plan, Opened), Failure> {
-    let mut remarks = plan.remarks.clone();
+) -> Result<(&'p Plan, Opened), crate::Error> {
+    let mut remarks = Vec::new();
     let mut requests = plan.events.clone();
     let opened = match attempt(plan, &requests, command) {
         // The clock has no branches either: then it is the PMU that is missed.
         Err(error) if plan.default_events && error.is_unsupported() && !needs_branches(plan) => {
-            remarks.push(instead(plan, &error));
+            let (rate, chains) = (plan.rate, plan.chains);
+            remarks.push(Remark::Clock { why: error.cause().words(), rate, chains });
             requests.iter_mut().for_each(|request| request.spec = cpu_clock());
-            let following = following.filter(|_| plan.whom == Whom::Command);
+            let following = following.filter(|_| plan.target == Target::Command);
             match following.and_then(|plan| Some((plan, attempt(plan, &requests, command).ok()?))) {
                 Some((following, opened)) => {
                     plan = following;
@@ -57,18 +56,16 @@ pub(super) fn open<'p>(
             }
         }
         Err(error) if error.cause() == Cause::Group && requests.iter().any(|request| request.weak) => {
-            remarks.push(format!("groups of weak events are taken apart: {}", error.cause().words()));
+            remarks.push(Remark::WeakGroups(error.cause().words()));
             for request in requests.iter_mut().filter(|request| request.weak) {
                 request.group = None;
             }
             attempt(plan, &requests, command)?
         }
-        Err(error) if error.cause() == Cause::OpenFiles && matches!(plan.whom, Whom::Processes(_)) => {
+        Err(error) if error.cause() == Cause::OpenFiles && matches!(plan.target, Target::Processes(_)) => {
             match following.and_then(|plan| Some((plan, attempt(plan, &requests, command).ok()?))) {
                 Some((following, opened)) => {
-                    let why = error.diagnosis().explanation.clone();
-                    remarks
-                        .push(format!("{why}: whole cpus are sampled, and these processes kept (--follow)"));
+                    remarks.push(Remark::Following(error.diagnosis().explanation.clone()));
                     plan = following;
                     opened
                 }
@@ -79,7 +76,7 @@ pub(super) fn open<'p>(
     };
     let (set, Wanted { tracker, .. }, missed) = opened;
     if missed {
-        remarks.push("threads came and went while they were looked for; some may not be recorded".to_owned());
+        remarks.push(Remark::ThreadsMissed);
     }
     let mut opened = Opened { set, requests, names: Vec::new(), tracker, remarks, details: Vec::new() };
     opened.filter()?;
@@ -91,36 +88,22 @@ fn needs_branches(plan: &Plan) -> bool {
     terms::any_branches(plan)
 }
 
-pub(super) fn cpu_clock() -> EventSpec {
+pub(crate) fn cpu_clock() -> EventSpec {
     let (type_, config) = (EventType::SOFTWARE, Software::CPU_CLOCK.0);
     EventSpec::new("cpu-clock", Source::Kernel { type_, config, more: [0; 4] })
 }
 
-fn instead(plan: &Plan, error: &Error) -> String {
-    let rate = match plan.rate {
-        super::plan::Rate::Frequency(hz) => format!("{hz} Hz"),
-        super::plan::Rate::Period(period) => format!("every {period} ns"),
-    };
-    let chains = match plan.chains {
-        None => "",
-        Some(Chains::FramePointers) => ", call chains by frame pointers",
-        Some(Chains::Stack(_)) => ", copies of the stack",
-        Some(Chains::LastBranches) => ", call chains from branches",
-    };
-    format!("cycles: {}; sampling cpu-clock instead, {rate}{chains}", error.cause().words())
-}
-
 /// Opens these events; the flag tells that threads may have been missed.
-pub(super) fn attempt(
+pub(crate) fn attempt(
     plan: &Plan,
     requests: &[Request],
     command: Option<&HeldCommand>,
-) -> Result<(SamplerSet, Wanted, bool), Error> {
+) -> Result<(SamplerSet, Wanted, bool), perfuse::Error> {
     /// Threads that start other threads all the time are never all known.
     const ATTEMPTS: usize = 5;
     let wanted = attrs::wanted(plan, requests)?;
     for number in 1.. {
-        let before = threads(&plan.whom);
+        let before = threads(&plan.target);
         let scope = scope(plan, command)?;
         let scope = if plan.inherit { scope } else { scope.without_children() };
         let open = |scope: Scope, rings| {
@@ -138,7 +121,7 @@ pub(super) fn attempt(
             false => open(scope, cpus)?,
         };
         // A thread that started before its parent was attached is not inherited.
-        let missed = before != threads(&plan.whom);
+        let missed = before != threads(&plan.target);
         if !missed || number >= ATTEMPTS {
             return Ok((set, wanted, missed));
         }
@@ -157,33 +140,35 @@ fn default_pages(plan: &Plan, rings: usize) -> usize {
     bytes * (1 + usize::from(with_stacks)) / page_size()
 }
 
-fn threads(whom: &Whom) -> BTreeSet<String> {
-    let Whom::Processes(pids) = whom else { return BTreeSet::new() };
+fn threads(target: &Target) -> BTreeSet<String> {
+    let Target::Processes(pids) = target else { return BTreeSet::new() };
     let dirs = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok());
     dirs.flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
-fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, Error> {
-    Ok(match (&plan.whom, command) {
-        (Whom::Processes(pids), _) => Scope::processes(pids)?,
-        (Whom::Threads(tids), _) => Scope::threads(tids),
-        (Whom::Cpus(cpus), _) => Scope::cpus(cpus),
-        (Whom::Command, Some(command)) => Scope::command(command),
+fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, perfuse::Error> {
+    Ok(match (&plan.target, command) {
+        (Target::Processes(pids), _) => Scope::processes(pids)?,
+        (Target::Threads(tids), _) => Scope::threads(tids),
+        (Target::Cpus(cpus), _) => Scope::cpus(cpus),
+        (Target::Command, Some(command)) => Scope::command(command),
         // A plan for a command is never opened without one.
-        (Whom::Command, None) => Scope::threads(&[]),
+        (Target::Command, None) => Scope::threads(&[]),
     })
 }
 
 impl Opened {
     /// Puts the filters into the kernel.
-    fn filter(&self) -> Result<(), Failure> {
+    fn filter(&self) -> Result<(), crate::Error> {
         for (index, request) in self.requests.iter().enumerate() {
             let Some(text) = &request.filter else { continue };
             let name = &request.spec.name;
-            if !attrs::is_tracepoint(request) {
-                return Err(Failure::usage(format_args!("--filter is for tracepoints, and {name} is none")));
+            if !request.is_tracepoint() {
+                let why = format!("--filter is for tracepoints, and {name} is none");
+                return Err(crate::Error::Plan(why));
             }
-            let filter = CString::new(text.as_str()).map_err(Failure::usage)?;
+            let filter =
+                CString::new(text.as_str()).map_err(|error| crate::Error::Plan(error.to_string()))?;
             for source in self.set.sources().iter().filter(|source| source.event == index) {
                 ioctl::set_filter(source.counter().as_fd(), &filter).map_err(|errno| {
                     let fields = fields_of(name).map(|fields| format!("; its fields: {fields}"));
@@ -192,7 +177,7 @@ impl Opened {
                         errno => errno.to_string(),
                     };
                     let fields = fields.unwrap_or_default();
-                    Failure::new(format_args!("--filter '{text}' for {name}: {why}{fields}"))
+                    crate::Error::Filter(format!("--filter '{text}' for {name}: {why}{fields}"))
                 })?;
             }
         }
@@ -228,48 +213,29 @@ impl Opened {
             given_up.extend(asked.map(ToString::to_string));
         }
         if plan.verbose || given_up.iter().any(|given| !given.contains("does not know")) {
-            self.remarks.extend(given_up.iter().map(|given| format!("recorded without {given}")));
+            self.remarks.extend(given_up.into_iter().map(Remark::Without));
         }
         let alone = |index: &usize| {
             self.set.given_up(*index).iter().any(|given| given.why == perfuse::GivenUpWhy::BreaksForks)
         };
-        let alone: Vec<_> = (0..events).filter(alone).map(|index| self.names[index].as_str()).collect();
+        let alone: Vec<_> = (0..events).filter(alone).map(|index| self.names[index].clone()).collect();
         if !alone.is_empty() {
-            self.remarks.push(format!(
-                "{}: recorded without what the recorded tasks start (Linux could start nothing under an inherited \
-                 probe); -a records all",
-                alone.join(", ")
-            ));
+            self.remarks.push(Remark::ProbesAlone(alone));
         }
         let inherit = |given: &perfuse::GivenUp| {
             given.what == "inherit" && given.why != perfuse::GivenUpWhy::BreaksForks
         };
         if (0..events).any(|index| self.set.given_up(index).iter().any(inherit)) {
-            self.remarks.push(
-                "what the recorded tasks start is left out: this kernel refuses the values of groups (modifier S) \
-                 for it; Linux 6.13 can"
-                    .to_owned(),
-            );
+            self.remarks.push(Remark::NotInherited);
         }
         if !without_kernel.is_empty() && is_embedded() {
-            self.remarks.push(
-                "user side only: without Linux' perf_events time in the kernel is seen where system calls return"
-                    .to_owned(),
-            );
+            self.remarks.push(Remark::EmbeddedUserOnly);
         } else if !without_kernel.is_empty() {
             let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-            let to = if plan.output == Destination::Pipe { "" } else { " (perfuse doctor tells more)" };
-            self.remarks.push(format!(
-                "user side only: this user may not sample the kernel, perf_event_paranoid is {}{to}",
-                paranoid.trim()
-            ));
+            self.remarks.push(Remark::UserOnly(paranoid.trim().to_owned()));
         }
         if plan.by_thread && (0..self.set.rings()).any(|ring| self.set.cpu(ring).is_some()) {
-            self.remarks.push(
-                "one ring for each cpu in place of one for each thread, which is more than this user may lock in \
-                 memory"
-                    .to_owned(),
-            );
+            self.remarks.push(Remark::SharedRings);
         }
         let size = self.set.ring_bytes();
         let wished = plan.pages.unwrap_or_else(|| default_pages(plan, self.set.rings()));
@@ -277,18 +243,13 @@ impl Opened {
         let missed = if plan.pages.is_some() { wished } else { wished.min(128 * page_size()) };
         if (1..missed).contains(&size) {
             let limit = fs::read_to_string("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or_default();
-            self.remarks.push(format!(
-                "rings of {} KiB in place of {}, which is what this user may lock in memory \
-                 (perf_event_mlock_kb is {}); records may be lost",
-                size >> 10,
-                wished >> 10,
-                limit.trim()
-            ));
+            let limit = limit.trim().to_owned();
+            self.remarks.push(Remark::SmallRings { bytes: size, wished, limit });
         }
     }
 
     /// Whether the kernel's side is recorded.
-    pub(super) fn has_kernel(&self) -> bool {
+    pub(crate) fn has_kernel(&self) -> bool {
         (0..self.requests.len()).any(|index| {
             self.set.attr(index).is_some_and(|attr| !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL))
         })

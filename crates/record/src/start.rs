@@ -1,23 +1,23 @@
 //! What a recording begins with: tool records about its events, and records about what was there before.
 
-use super::bpf::Programs;
-use super::files::Target;
-use super::opening::Opened;
-use super::plan::{Plan, Whom};
-use super::synthesis::{KnownIds, Receiver, Synthesis, numbers};
-use super::tally::Tally;
-use super::words::Synth;
+use crate::attrs;
+use crate::opening::Opened;
+use crate::plan::{Plan, Synth, Target};
+use crate::sink::Sink;
+use crate::synthesis::bpf::Programs;
+use crate::synthesis::{KnownIds, Receiver, Synthesis, numbers};
+use crate::tally::Tally;
 use perfuse::abi::AttrFlags;
 use perfuse::abi::record::{CpuMode, Decoded, Record, RecordFormat};
 use perfuse::abi::wire::{Seq, Text};
+use perfuse_data::NewEvent;
 use perfuse_data::tool::{Cpu16, CpuMap, EventUpdate, IdIndex, IdIndexEntry, Thread, Tool, Update};
-use perfuse_data::{NewEvent, Writer};
 use perfuse_events::Unit;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 
 /// The events of a recording, as its file tells them.
-pub(super) fn new_events(opened: &Opened) -> Vec<NewEvent> {
+pub(crate) fn new_events(opened: &Opened) -> Vec<NewEvent> {
     let events = opened.names.iter().enumerate().filter_map(|(index, name)| {
         let ids = opened.set.sources().iter().filter(|source| source.event == index).map(|source| source.id);
         Some(NewEvent { attr: *opened.set.attr(index)?, name: name.clone(), ids: ids.collect() })
@@ -26,13 +26,13 @@ pub(super) fn new_events(opened: &Opened) -> Vec<NewEvent> {
 }
 
 /// Records in the format of the event that tells about tasks.
-struct ToWriter<'a> {
-    writer: &'a mut Writer<File>,
+struct ToSink<'a> {
+    sink: &'a mut dyn Sink,
     format: RecordFormat,
     wanted: Synth,
 }
 
-impl Receiver for ToWriter<'_> {
+impl Receiver for ToSink<'_> {
     fn take(&mut self, record: &Decoded<'_>) -> io::Result<()> {
         let is_wanted = match &record.record {
             // The kernel's own maps belong to no task, and everybody's samples need them.
@@ -45,7 +45,7 @@ impl Receiver for ToWriter<'_> {
         if !is_wanted {
             return Ok(());
         }
-        match self.writer.record(record, &self.format) {
+        match self.sink.record(record, &self.format) {
             // A name of more than 64 KiB, say: better a recording without it than none.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             result => result,
@@ -54,8 +54,7 @@ impl Receiver for ToWriter<'_> {
 }
 
 /// Tool records about the events.
-pub(super) fn describe(opened: &Opened, target: &mut Target) -> io::Result<()> {
-    let writer = &mut target.writer;
+pub(crate) fn describe(opened: &Opened, sink: &mut dyn Sink) -> io::Result<()> {
     let entries = opened.set.sources().iter().map(|source| IdIndexEntry {
         id: source.id,
         index: source.ring as u64,
@@ -64,39 +63,41 @@ pub(super) fn describe(opened: &Opened, target: &mut Target) -> io::Result<()> {
     });
     let entries: Vec<_> = entries.collect();
     for entries in entries.chunks(2000) {
-        writer.tool(Tool::IdIndex(IdIndex { entries: Seq::from(entries), guests: None }))?;
+        sink.tool(Tool::IdIndex(IdIndex { entries: Seq::from(entries), guests: None }).into())?;
     }
     for (index, request) in opened.requests.iter().enumerate() {
         let id = opened.set.sources().iter().find(|source| source.event == index).map(|source| source.id);
         let (Some(id), Unit::Nanoseconds) = (id, request.spec.unit()) else { continue };
         let unit = Update::Unit(Text::new(b"msec"));
-        writer.tool(Tool::EventUpdate(EventUpdate { id, update: unit }))?;
-        writer.tool(Tool::EventUpdate(EventUpdate { id, update: Update::Scale(1e-6) }))?;
+        sink.tool(Tool::EventUpdate(EventUpdate { id, update: unit }).into())?;
+        sink.tool(Tool::EventUpdate(EventUpdate { id, update: Update::Scale(1e-6) }).into())?;
     }
     Ok(())
 }
 
 /// Who is measured, and on which cpus.
-pub(super) fn maps(opened: &Opened, plan: &Plan, child: Option<u32>, target: &mut Target) -> io::Result<()> {
+pub(crate) fn maps(opened: &Opened, plan: &Plan, child: Option<u32>, sink: &mut dyn Sink) -> io::Result<()> {
     /// As many as fit into a record.
     const MOST: usize = 2700;
-    let tids: Vec<u32> = match &plan.whom {
-        Whom::Command => child.into_iter().collect(),
-        Whom::Threads(tids) => tids.clone(),
-        Whom::Processes(pids) => pids.iter().flat_map(|pid| numbers(&format!("/proc/{pid}/task"))).collect(),
-        Whom::Cpus(_) => Vec::new(),
+    let tids: Vec<u32> = match &plan.target {
+        Target::Command => child.into_iter().collect(),
+        Target::Threads(tids) => tids.clone(),
+        Target::Processes(pids) => {
+            pids.iter().flat_map(|pid| numbers(&format!("/proc/{pid}/task"))).collect()
+        }
+        Target::Cpus(_) => Vec::new(),
     };
     let mut threads: Vec<_> = tids.iter().take(MOST).map(|&tid| thread(tid)).collect();
     if threads.is_empty() {
         threads.push(Thread { tid: u64::MAX, comm: [0; 16] });
     }
-    target.writer.tool(Tool::ThreadMap(Seq::from(&threads[..])))?;
+    sink.tool(Tool::ThreadMap(Seq::from(&threads[..])).into())?;
     /// Of rings that follow their thread.
     const ANY: u16 = u16::MAX;
     let cpus = (0..opened.set.rings()).map(|ring| opened.set.cpu(ring).map_or(ANY, |cpu| cpu as u16));
     let mut cpus: Vec<_> = cpus.map(Cpu16).collect();
     cpus.dedup();
-    target.writer.tool(Tool::CpuMap(CpuMap::Cpus(Seq::from(&cpus[..]))))
+    sink.tool(Tool::CpuMap(CpuMap::Cpus(Seq::from(&cpus[..]))).into())
 }
 
 fn thread(tid: u32) -> Thread {
@@ -109,23 +110,23 @@ fn thread(tid: u32) -> Thread {
 }
 
 /// Records about what runs already. `held`: the command has not started yet, so that all it has is a name.
-pub(super) fn synthesize(
+pub(crate) fn synthesize(
     opened: &Opened,
     plan: &Plan,
     child: Option<u32>,
     held: bool,
     programs: &Programs,
     tally: &mut Tally,
-    target: &mut Target,
+    sink: &mut dyn Sink,
 ) -> io::Result<()> {
     let Some(attr) = opened.set.attr(opened.tracker) else { return Ok(()) };
     let format = RecordFormat::of(attr, perfuse::abi::ByteOrder::NATIVE);
     let source = opened.set.sources().iter().find(|source| source.event == opened.tracker);
-    let mut receiver = ToWriter { writer: &mut target.writer, format, wanted: plan.synth };
+    let mut receiver = ToSink { sink, format, wanted: plan.synth };
     let mut synthesis = Synthesis {
         receiver: &mut receiver,
         id: source.map_or(0, |source| source.id),
-        data_maps: super::attrs::needs_data_maps(plan),
+        data_maps: attrs::needs_data_maps(plan),
         namespaces: plan.sideband.contains(AttrFlags::NAMESPACES),
         build_ids: attr.flags.contains(AttrFlags::BUILD_ID).then(KnownIds::new),
         tally,
@@ -140,20 +141,20 @@ pub(super) fn synthesize(
     if !(plan.synth.tasks || plan.synth.maps) {
         return Ok(());
     }
-    match &plan.whom {
-        Whom::Command => match child {
+    match &plan.target {
+        Target::Command => match child {
             Some(child) if held => synthesis.name(child),
             Some(child) => synthesis.families(&[child]),
             None => Ok(()),
         },
-        Whom::Processes(pids) => pids.iter().try_for_each(|&pid| synthesis.process(pid)),
-        Whom::Threads(tids) => {
+        Target::Processes(pids) => pids.iter().try_for_each(|&pid| synthesis.process(pid)),
+        Target::Threads(tids) => {
             let mut pids: Vec<u32> = tids.iter().map(|&tid| process_of(tid)).collect();
             pids.sort_unstable();
             pids.dedup();
             pids.iter().try_for_each(|&pid| synthesis.process(pid))
         }
-        Whom::Cpus(_) => match (&plan.follow, child) {
+        Target::Cpus(_) => match (&plan.follow, child) {
             (None, _) => synthesis.everything(),
             (Some(pids), Some(child)) if pids.is_empty() && held => synthesis.name(child),
             (Some(pids), Some(child)) if pids.is_empty() => synthesis.families(&[child]),

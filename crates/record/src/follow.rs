@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 /// Tasks that are followed.
 #[derive(Debug, Default)]
-pub(super) struct Follow {
+pub(crate) struct Follow {
     tids: HashSet<u32>,
     /// The command, until it is executed: what it does before is done by this program.
     awaited: Option<u32>,
@@ -41,17 +41,17 @@ enum Owner {
 
 impl Follow {
     /// Follows the threads of processes that run.
-    pub(super) fn threads(tids: impl IntoIterator<Item = u32>) -> Self {
+    pub(crate) fn threads(tids: impl IntoIterator<Item = u32>) -> Self {
         Follow { tids: tids.into_iter().collect(), ..Follow::default() }
     }
 
     /// Follows a command from its start on.
-    pub(super) fn command(pid: u32) -> Self {
+    pub(crate) fn command(pid: u32) -> Self {
         Follow { awaited: Some(pid), ..Follow::default() }
     }
 
     /// The records that are to be kept, of those from one ring.
-    pub(super) fn pick(&mut self, first: &[u8], second: &[u8], format: &RecordFormat) -> Vec<u8> {
+    pub(crate) fn pick(&mut self, first: &[u8], second: &[u8], format: &RecordFormat) -> Vec<u8> {
         let joined;
         let mut rest = first;
         if !second.is_empty() {
@@ -72,7 +72,7 @@ impl Follow {
     }
 
     /// All rings have been read: returns what is to be kept of what waited for that.
-    pub(super) fn next_pass(&mut self, format: &RecordFormat) -> Vec<u8> {
+    pub(crate) fn next_pass(&mut self, format: &RecordFormat) -> Vec<u8> {
         let waited = std::mem::replace(&mut self.older, std::mem::take(&mut self.newer));
         let records = || {
             let mut rest = waited.as_slice();
@@ -109,7 +109,7 @@ impl Follow {
     }
 
     /// Nothing that comes later belongs before what has been kept: readers may sort it.
-    pub(super) fn round_is_over(&self) -> bool {
+    pub(crate) fn round_is_over(&self) -> bool {
         self.passes % 2 == 0
     }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Facts, owned, so that sections can borrow them.
 #[derive(Debug, Default)]
-pub(crate) struct Machine {
+pub struct Machine {
     host: String,
     release: String,
     arch: String,
@@ -37,7 +37,8 @@ const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
 
 impl Machine {
-    pub(crate) fn look() -> Self {
+    /// Looks at this machine; what it does not tell stays empty.
+    pub fn look() -> Self {
         let uname = rustix::system::uname();
         let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
         let list = |file: &str| parse_cpu_list(read(&format!("{CPUS}/{file}")).as_deref()?.trim());
@@ -146,7 +147,7 @@ impl Machine {
     }
 
     /// The sections.
-    pub(crate) fn features(&self) -> Vec<Feature<'_>> {
+    pub fn features(&self) -> Vec<Feature<'_>> {
         let mut all = vec![
             Feature::Hostname(Str::new(&self.host)),
             Feature::OsRelease(Str::new(&self.release)),

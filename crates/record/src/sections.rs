@@ -1,13 +1,17 @@
 //! The feature sections of a recording: about the tool, the clock, the files that were mapped, and what
-//! [`machine`](super::machine) and [`formats`](super::formats) know.
+//! [`machine`] and [`formats`] know.
 
-use super::bpf::Programs;
-use super::formats::Formats;
-use super::machine::Machine;
-use super::opening::Opened;
-use super::plan::{Plan, Request};
-use super::tally::Tally;
-use super::terms;
+mod formats;
+mod machine;
+mod pmus;
+
+use crate::opening::Opened;
+use crate::plan::{Plan, Request};
+use crate::synthesis::bpf::Programs;
+use crate::tally::Tally;
+use crate::terms;
+use formats::Formats;
+pub use machine::Machine;
 use perfuse::abi::record::{CpuMode, Misc};
 use perfuse_data::Str;
 use perfuse_data::feature::{self, Clock, Compressed, Feature, Group, SampleTime};
@@ -19,15 +23,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// What does not change while a recording is made.
-pub(super) struct Facts {
+pub(crate) struct Facts {
     words: Vec<Vec<u8>>,
     clock: Option<(u64, Clock)>,
     formats: Option<Formats>,
 }
 
 impl Facts {
-    pub(super) fn new(plan: &Plan, opened: &Opened) -> Self {
-        let names = opened.requests.iter().filter(|request| super::attrs::is_tracepoint(request));
+    pub(crate) fn new(plan: &Plan, opened: &Opened) -> Self {
+        let names = opened.requests.iter().filter(|request| request.is_tracepoint());
         Facts {
             words: std::env::args_os().map(|word| word.as_bytes().to_vec()).collect(),
             clock: plan.clock.and_then(clock),
@@ -36,7 +40,7 @@ impl Facts {
     }
 
     /// All sections that are known from the start on.
-    pub(super) fn features<'a>(
+    pub(crate) fn features<'a>(
         &'a self,
         plan: &Plan,
         opened: &'a Opened,
@@ -87,7 +91,7 @@ fn groups(requests: &[Request]) -> Vec<Group<'_>> {
 }
 
 /// The BPF programs that were seen.
-pub(super) fn programs(programs: &Programs) -> Vec<Feature<'_>> {
+pub(crate) fn programs(programs: &Programs) -> Vec<Feature<'_>> {
     let (programs, types) = (programs.section(), programs.types());
     let mut all = Vec::new();
     if !programs.is_empty() {
@@ -100,7 +104,7 @@ pub(super) fn programs(programs: &Programs) -> Vec<Feature<'_>> {
 }
 
 /// What is known at the end of a file only.
-pub(super) fn last<'a>(tally: &Tally, ids: &'a [Identified]) -> Vec<Feature<'a>> {
+pub(crate) fn last<'a>(tally: &Tally, ids: &'a [Identified]) -> Vec<Feature<'a>> {
     let mut all = Vec::new();
     if let (Some(first_ns), Some(last_ns)) = (tally.first_ns, tally.last_ns) {
         all.push(Feature::SampleTime(SampleTime { first_ns, last_ns }));
@@ -112,7 +116,7 @@ pub(super) fn last<'a>(tally: &Tally, ids: &'a [Identified]) -> Vec<Feature<'a>>
 }
 
 /// A file with its build-id.
-pub(super) struct Identified {
+pub(crate) struct Identified {
     mode: CpuMode,
     name: Vec<u8>,
     id: BuildId,
@@ -120,7 +124,7 @@ pub(super) struct Identified {
 
 impl Identified {
     /// As recordings have it, in a section or in a record.
-    pub(super) fn entry(&self) -> feature::BuildId<'_> {
+    pub(crate) fn entry(&self) -> feature::BuildId<'_> {
         let bytes = self.id.as_bytes();
         let mut id = [0; 20];
         id[..bytes.len()].copy_from_slice(bytes);
@@ -133,7 +137,7 @@ impl Identified {
 /// The build-ids of the kernel, its modules, the vdso, and all files that were mapped. Most are known from
 /// the kernel or from the start; few files have to be looked at, so there is no need to find out which of
 /// them have samples.
-pub(super) fn build_ids(tally: &Tally, kernel: bool) -> Vec<Identified> {
+pub(crate) fn build_ids(tally: &Tally, kernel: bool) -> Vec<Identified> {
     let mut all = Vec::new();
     let mut add = |mode, name: &[u8], id: Option<BuildId>| {
         all.extend(id.map(|id| Identified { mode, name: name.to_vec(), id }));

@@ -1,20 +1,18 @@
-//! `--control`: another program switches counting on and off by writing lines, and reads "ack".
+//! Orders from another program, perf's `--control`: it switches counting on and off by writing lines, and reads "ack".
 //!
 //! The orders are perf's, understood as perf 6.1 understands them: what follows a space is an argument, an
 //! order that exists is answered even if nothing came of it, and `snapshot`, which concerns recording only,
 //! is not, nor is a line that is no order. Beyond perf, `stop` ends the measurement.
 
-use crate::exit::Failure;
-use perfuse_sys::{inherited, poll};
-use std::fs::{File, OpenOptions};
+use perfuse_sys::{inherited, pipe, poll};
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 /// An open control channel.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub struct Control {
     commands: File,
     acks: Option<File>,
     /// What was read of a line that is not complete.
@@ -23,14 +21,19 @@ pub(crate) struct Control {
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub enum Order {
     /// Start or stop the events of a name, or all.
     Switch {
+        /// Start.
         on: bool,
+        /// The event; `None` for all.
         name: Option<String>,
     },
+    /// List the events.
     List(Listing),
+    /// End the measurement.
     Stop,
+    /// Answer.
     Ping,
     /// Begins with an order, but goes on wrongly.
     Malformed(String),
@@ -40,7 +43,8 @@ pub(crate) enum Order {
 
 /// How `evlist` is to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listing {
+pub enum Listing {
+    /// Names alone.
     Names,
     /// `-v`: how each event was opened.
     Details,
@@ -48,36 +52,61 @@ pub(crate) enum Listing {
     Groups,
 }
 
+/// Why there is no control channel.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// It is not named as `fd:N[,ACK]` or `fifo:PATH[,ACK]`.
+    Form(String),
+    /// It cannot be opened.
+    Io {
+        /// The one of the two.
+        channel: String,
+        /// Why not.
+        error: std::io::Error,
+    },
+}
+
+impl std::fmt::Display for ControlError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ControlError::Form(text) => {
+                write!(f, "--control wants fd:N[,ACK] or fifo:PATH[,ACK], not '{text}'")
+            }
+            ControlError::Io { channel, error } => write!(f, "--control {channel}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ControlError {}
+
 /// What perf writes: the string with its terminating zero.
 const ACK: &[u8] = b"ack\n\0";
 
 impl Control {
     /// Opens what `--control` names.
-    pub(crate) fn open(text: &str) -> Result<Self, Failure> {
+    pub fn open(text: &str) -> Result<Self, ControlError> {
         let (kind, names) = text.split_once(':').unwrap_or((text, ""));
         let (commands, acks) = match names.split_once(',') {
             Some((commands, acks)) => (commands, Some(acks).filter(|acks| !acks.is_empty())),
             None => (names, None),
         };
-        let failed = |name: &str, error: std::io::Error| {
-            Failure::new(format_args!("--control {kind}:{name}: {error}"))
-        };
-        let open = |name: &str| -> Result<File, Failure> {
+        let failed =
+            |name: &str, error: std::io::Error| ControlError::Io { channel: format!("{kind}:{name}"), error };
+        let open = |name: &str| -> Result<File, ControlError> {
             match (kind, name.parse()) {
-                ("fifo", _) if !name.is_empty() => fifo(name).map_err(|error| failed(name, error)),
+                ("fifo", _) if !name.is_empty() => pipe::open_fifo(name).map_err(|error| failed(name, error)),
                 ("fd", Ok(number)) => inherited(number)
                     .map(File::from)
                     .map_err(|errno| failed(name, perfuse_sys::io_error(errno))),
-                _ => Err(Failure::usage(format_args!(
-                    "--control wants fd:N[,ACK] or fifo:PATH[,ACK], not '{text}'"
-                ))),
+                _ => Err(ControlError::Form(text.to_owned())),
             }
         };
         Ok(Control { commands: open(commands)?, acks: acks.map(open).transpose()?, line: Vec::new() })
     }
 
     /// Reads what has arrived. The flag tells that no more will come.
-    pub(crate) fn orders(&mut self) -> (Vec<Order>, bool) {
+    pub fn orders(&mut self) -> (Vec<Order>, bool) {
         let mut buffer = [0; 256];
         let mut orders = Vec::new();
         // A descriptor that was given to us may be one that blocks, and is not ours to change.
@@ -102,7 +131,7 @@ impl Control {
 
     /// Answers an order that has been carried out. A reader that has gone away, or does not read, does
     /// not matter.
-    pub(crate) fn acknowledge(&mut self) {
+    pub fn acknowledge(&mut self) {
         if let Some(acks) = self.acks.as_mut().filter(|acks| poll::is_writable(acks.as_fd())) {
             let _ = acks.write_all(ACK);
         }
@@ -113,11 +142,6 @@ impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.commands.as_fd()
     }
-}
-
-/// For reading and writing, so that a fifo opens without its other side and never ends.
-fn fifo(path: &str) -> std::io::Result<File> {
-    OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 fn order(line: &[u8]) -> Order {
@@ -144,6 +168,29 @@ fn order(line: &[u8]) -> Order {
         _ if text.starts_with("stop") => Order::Stop,
         _ if text.starts_with("ping") => Order::Ping,
         _ => Order::Ignored(text.to_owned()),
+    }
+}
+
+/// When measuring starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At once.
+    AtOnce,
+    /// After so long.
+    After(Duration),
+    /// When the control channel says so.
+    WhenTold,
+}
+
+impl Start {
+    /// From milliseconds; a negative number waits to be told.
+    pub fn after(delay_ms: Option<i64>) -> Self {
+        match delay_ms {
+            None | Some(0) => Start::AtOnce,
+            Some(ms) => {
+                u64::try_from(ms).map_or(Start::WhenTold, |ms| Start::After(Duration::from_millis(ms)))
+            }
+        }
     }
 }
 

@@ -5,27 +5,25 @@
 //! build-ids where the kernel can; the event that tells about tasks counts the user side, so that everybody
 //! may have it.
 
-use super::plan::{Chains, Fields, Plan, Rate, Request, Whom};
-use super::terms;
-use crate::common::kernel::is_embedded;
-use crate::common::start::Start;
+use crate::plan::{Chains, Fields, Plan, Rate, Request, Target};
+use crate::{is_embedded, terms};
 use perfuse::abi::regs::Arch;
 use perfuse::abi::{Attr, AttrFlags, BranchSampleType, EventType, ReadFormat, SampleType, Software};
-use perfuse::{Builder, Cgroup, Counter, Error, SetEvent};
+use perfuse::{Builder, Cgroup, Counter, Error, SetEvent, Start};
 use perfuse_events::{EventSpec, Precise, Source};
 
 /// The events to open, in order. The one at [`Wanted::tracker`] tells about tasks and maps.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    pub(super) events: Vec<SetEvent>,
-    pub(super) tracker: usize,
+pub(crate) struct Wanted {
+    pub(crate) events: Vec<SetEvent>,
+    pub(crate) tracker: usize,
 }
 
 /// Makes the events. Their rings wake the reader when they are half full (rules G14 and G15), or with each sample.
-pub(super) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error> {
-    let on_exec = plan.whom == Whom::Command && plan.start == Start::AtOnce;
+pub(crate) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error> {
+    let on_exec = plan.target == Target::Command && plan.start == Start::AtOnce;
     // Where tasks are sampled from the first moment, the first event can tell about them too, as perf's does.
-    let own_tracker = plan.start == Start::AtOnce && !matches!(plan.whom, Whom::Cpus(_));
+    let own_tracker = plan.start == Start::AtOnce && !matches!(plan.target, Target::Cpus(_));
     let mut events: Vec<SetEvent> = Vec::new();
     for request in requests {
         let Some(builder) = sampled(plan, request) else { continue };
@@ -45,7 +43,7 @@ pub(super) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error>
     if !own_tracker {
         let asked = as_asked(plan);
         // What happens before the command's exec is about us.
-        let held = plan.whom == Whom::Command;
+        let held = plan.target == Target::Command;
         let dummy = Counter::builder(Software::DUMMY).user_only().period(1).sample(asked.sample_type);
         let dummy = dummy.enabled(!held).enable_on_exec(held).with(|attr| attr.read_format &= KEPT);
         let dummy = dummy.with(|attr| {
@@ -71,7 +69,7 @@ pub(super) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error>
                 attr.clockid = clock;
             }
         });
-        if plan.inherit && matches!(plan.whom, Whom::Cpus(_)) {
+        if plan.inherit && matches!(plan.target, Target::Cpus(_)) {
             // There it means nothing; perf sets it too.
             event.inherit = event.inherit.or(Some(true));
         }
@@ -116,17 +114,13 @@ fn tracking(builder: Builder, plan: &Plan) -> Builder {
 
 /// Whether maps without code matter: for data addresses, and for unwinding through sections that are not
 /// mapped with the code.
-pub(super) fn needs_data_maps(plan: &Plan) -> bool {
+pub(crate) fn needs_data_maps(plan: &Plan) -> bool {
     plan.fields.data || terms::any_stacks(plan)
-}
-
-pub(super) fn is_tracepoint(request: &Request) -> bool {
-    request.spec.event_type() == Some(EventType::TRACEPOINT)
 }
 
 /// What happens rarely enough to be sampled each time.
 fn counts_one_by_one(request: &Request) -> bool {
-    is_tracepoint(request)
+    request.is_tracepoint()
         || request.spec.probe.is_some()
         || request.spec.event_type() == Some(EventType::BREAKPOINT)
 }
@@ -150,7 +144,7 @@ fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     if request.spec.precise == Precise::Most {
         builder = builder.most_precise();
     }
-    let tracepoint = is_tracepoint(request);
+    let tracepoint = request.is_tracepoint();
     let usual = if counts_one_by_one(request) && !plan.rate_given { Rate::Period(1) } else { plan.rate };
     let rate = terms::rate(plan, &request.spec).unwrap_or(usual);
     let how = terms::chains(plan, &request.spec);
@@ -260,7 +254,7 @@ fn place() -> u64 {
     Arch::NATIVE.map_or(0, |arch| 1 << arch.ip() | 1 << arch.sp())
 }
 
-/// Every register that unwinding may need.
-pub(super) fn registers() -> u64 {
+/// The mask of every register that unwinding may need.
+pub fn registers() -> u64 {
     Arch::NATIVE.map_or(u64::from(u32::MAX), Arch::general_mask)
 }

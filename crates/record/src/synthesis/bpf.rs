@@ -1,7 +1,7 @@
 //! Loaded BPF programs: where their code is, as records that seem to come from before the recording, and
 //! what the kernel tells about them, for the header of the file.
 
-use super::synthesis::{Receiver, Synthesis};
+use super::{Receiver, Synthesis};
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{BpfEvent, BpfEventType, CpuMode, Ksymbol, KsymbolType, Misc, Record};
 use perfuse::abi::wire::Text;
@@ -24,7 +24,7 @@ const ARRAYS: [usize; 7] = [
 
 /// Programs that were seen, also such as are gone by now.
 #[derive(Debug, Default)]
-pub(super) struct Programs {
+pub(crate) struct Programs {
     programs: BTreeMap<u32, Program>,
     types: BTreeMap<u32, Vec<u8>>,
 }
@@ -39,7 +39,7 @@ struct Program {
 
 impl Programs {
     /// Looks at all programs that are loaded now. Nothing is found by those who may not know.
-    pub(super) fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         let mut id = 0;
         while let Ok(next) = bpf::next_program(id) {
             id = next;
@@ -48,7 +48,7 @@ impl Programs {
     }
 
     /// Looks at a program, unless it is gone already.
-    pub(super) fn add(&mut self, id: u32) {
+    pub(crate) fn add(&mut self, id: u32) {
         let info = bpf::program(id).and_then(|program| bpf::program_info(program.as_fd(), &ARRAYS));
         let Ok(info) = info else { return };
         let program = Program::new(&info);
@@ -62,12 +62,12 @@ impl Programs {
     }
 
     /// For the section BPF_PROG_INFO.
-    pub(super) fn section(&self) -> Vec<BpfProgram<'_>> {
+    pub(crate) fn section(&self) -> Vec<BpfProgram<'_>> {
         self.programs.values().map(Program::told).collect()
     }
 
     /// For the section BPF_BTF.
-    pub(super) fn types(&self) -> Vec<Btf<'_>> {
+    pub(crate) fn types(&self) -> Vec<Btf<'_>> {
         self.types.iter().map(|(&id, bytes)| Btf { id, bytes }).collect()
     }
 }
@@ -96,7 +96,7 @@ impl Program {
 
 impl<R: Receiver> Synthesis<'_, R> {
     /// The programs that are loaded.
-    pub(super) fn bpf(&mut self, all: &Programs) -> io::Result<()> {
+    pub(crate) fn bpf(&mut self, all: &Programs) -> io::Result<()> {
         for (&id, program) in &all.programs {
             let program = program.told();
             let types = program.types(ByteOrder::NATIVE);

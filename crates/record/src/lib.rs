@@ -1,0 +1,66 @@
+//! From a plan, which is plain data, to a recording.
+//!
+//! [`record`] opens what a [`Plan`] asks for, moves records from the rings to a [`Sink`] (a perf.data file, a pipe,
+//! memory, or one of your own), tells beforehand what ran already, and tells an [`Observer`] what happens. It works with
+//! Linux and with the embedded kernel, and prints nothing.
+//!
+//! ```no_run
+//! use perfuse_record::{FileSink, Plan, Target, record};
+//!
+//! let plan = Plan::new(Target::Command, vec!["true".into()]);
+//! let ended = record(&plan, &mut FileSink::new("perf.data"), &mut (), None)?;
+//! println!("{} samples", ended.sums.samples);
+//! # Ok::<(), perfuse_record::Error>(())
+//! ```
+//!
+//! Inside, [`opening`] opens the events that [`attrs`] and [`terms`] describe, [`session`] goes from beginning to end,
+//! [`start`] writes what comes before the records ([`synthesis`]) and [`sections`] what comes after them.
+#![forbid(unsafe_code)]
+
+mod attrs;
+mod error;
+mod follow;
+mod observer;
+mod opening;
+mod plan;
+mod rehearse;
+mod remark;
+mod sections;
+mod session;
+mod sink;
+mod start;
+mod synthesis;
+mod tally;
+mod terms;
+
+pub use attrs::registers;
+pub use error::Error;
+pub use observer::{Ended, Observer, Sums};
+pub use plan::{Chains, Fields, HZ, Plan, Rate, Request, Switch, Synth, Target, branch_kinds};
+pub use rehearse::rehearse;
+pub use remark::Remark;
+pub use sections::Machine;
+pub use sink::{FileSink, Sink, Stamp, StreamSink, Written, fresh_file};
+pub use terms::{check, join_tracers, remark};
+
+use perfuse::control::Control;
+
+/// Makes a recording: until its command or its target ends, a signal or an order says so, or the observer.
+///
+/// # Errors
+///
+/// Events are refused, the command cannot be executed, the sink takes no more. What was written until then can be
+/// read.
+pub fn record(
+    plan: &Plan,
+    sink: &mut dyn Sink,
+    observer: &mut dyn Observer,
+    control: Option<Control>,
+) -> Result<Ended, Error> {
+    session::Session::run(plan, sink, observer, control)
+}
+
+/// Whether the embedded kernel records.
+fn is_embedded() -> bool {
+    perfuse::kernel::current().name() != perfuse::kernel::linux().name()
+}

@@ -1,0 +1,335 @@
+//! What to record, as plain data: whom, which events, how, and for how long.
+
+use crate::Error;
+use perfuse::abi::{AttrFlags, BranchSampleType, EventType, Hardware};
+use perfuse::{Start, online_cpus};
+use perfuse_events::{EventSpec, Precise, Source};
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// What is to be recorded, and how. [`Plan::new`] has what `perf record` does without options.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Whom to record.
+    pub target: Target,
+    /// Of what the cpus record, only these processes, or the command where there are none, are kept, with what they
+    /// start.
+    pub follow: Option<Vec<u32>>,
+    /// Whole cpus may be sampled in place of the command: see [`Plan::following`].
+    pub may_follow: bool,
+    /// The command to run: what is recorded, or what tells when to stop.
+    pub command: Vec<OsString>,
+    /// The events.
+    pub events: Vec<Request>,
+    /// Where there are no cycles, the clock will do.
+    pub default_events: bool,
+    /// How often events are sampled that do not say it themselves.
+    pub rate: Rate,
+    /// The rate was asked for: it is also that of events which are usually sampled each time.
+    pub rate_given: bool,
+    /// How call chains are found; `None` for none.
+    pub chains: Option<Chains>,
+    /// When sampling starts.
+    pub start: Start,
+    /// What the tasks start is recorded too.
+    pub inherit: bool,
+    /// Each thread has a ring of its own.
+    pub by_thread: bool,
+    /// Pages of a ring; by default 512 KiB to 4 MiB in all.
+    pub pages: Option<usize>,
+    /// Rings keep the newest records until the end, or a [switch](Switch::Signal).
+    pub overwrite: bool,
+    /// What was there before is told at the end.
+    pub tail_synthesize: bool,
+    /// What is told about what was there before.
+    pub synth: Synth,
+    /// The clock of times, by the number that `clock_gettime(2)` has for it; `None` for the kernel's own.
+    pub clock: Option<i32>,
+    /// The level of zstd.
+    pub compression: Option<i32>,
+    /// Build-ids are recorded.
+    pub build_ids: bool,
+    /// BPF programs are told of, those there are and those that come.
+    pub bpf: bool,
+    /// Records wait in their ring until it is half full.
+    pub buffering: bool,
+    /// More about each sample.
+    pub fields: Fields,
+    /// Flags of the event that tells about tasks: `CONTEXT_SWITCH`, `NAMESPACES`, `CGROUP`.
+    pub sideband: AttrFlags,
+    /// Kinds of branches to record with each sample.
+    pub branches: BranchSampleType,
+    /// When to go on in a new file.
+    pub switch: Switch,
+    /// Recording stops when so many bytes are written.
+    pub max_bytes: Option<u64>,
+    /// What events were recorded without is told also where perf is silent about it.
+    pub verbose: bool,
+    /// Signals (SIGINT, SIGTERM, SIGHUP end the recording, SIGUSR2 switches) are caught, and the process goes before
+    /// others on busy cpus: for programs that do nothing else meanwhile.
+    pub owns_process: bool,
+}
+
+/// Samples a second, unless asked otherwise: a prime number, so that what the machine does in step with
+/// its clock is not missed or hit always.
+pub const HZ: u64 = 997;
+
+impl Plan {
+    /// Cycles [so many times](HZ) a second, or the clock where there is no PMU. `command` is what is recorded if that
+    /// is the target, or tells when to stop.
+    pub fn new(target: Target, command: Vec<OsString>) -> Self {
+        Plan {
+            follow: None,
+            may_follow: false,
+            command,
+            events: vec![Request::cycles()],
+            default_events: true,
+            rate: Rate::Frequency(HZ),
+            rate_given: false,
+            chains: None,
+            start: Start::AtOnce,
+            inherit: true,
+            by_thread: false,
+            pages: None,
+            overwrite: false,
+            tail_synthesize: false,
+            synth: Synth { tasks: true, maps: true, cgroups: true },
+            clock: Some(1),
+            compression: None,
+            build_ids: true,
+            bpf: true,
+            buffering: true,
+            fields: Fields { cpu: matches!(target, Target::Cpus(_)), ..Fields::default() },
+            sideband: AttrFlags::empty(),
+            branches: BranchSampleType::empty(),
+            switch: Switch::Never,
+            max_bytes: None,
+            verbose: false,
+            owns_process: false,
+            target,
+        }
+    }
+
+    /// The same recording made by sampling whole cpus, if that is a matter of course: clocks of tasks begin
+    /// anew in each process, and never sample one that ends within a period.
+    pub fn following(&self) -> Option<Plan> {
+        let mut plan = self.may_follow.then(|| self.clone())?;
+        (plan.target, plan.follow) = (Target::Cpus(online_cpus()), Some(Vec::new()));
+        plan.fields.cpu = true;
+        Some(plan)
+    }
+
+    /// The recording of running processes made in the same way: as whole cpus need few descriptors, it can be
+    /// had where there are too many threads. What it says about each process is the same.
+    pub(crate) fn following_processes(&self) -> Option<Plan> {
+        let Target::Processes(pids) = &self.target else { return None };
+        let same = |request: &Request| {
+            request.spec.options.time != Some(false) && !request.spec.sample_read && request.cgroup.is_none()
+        };
+        let may = self.inherit
+            && !(self.by_thread || self.overwrite || self.fields.no_samples || self.fields.per_thread_counts)
+            && self.events.iter().all(same);
+        may.then(|| {
+            let mut plan = self.clone();
+            (plan.target, plan.follow) = (Target::Cpus(online_cpus()), Some(pids.clone()));
+            plan.fields.cpu = true;
+            plan
+        })
+    }
+}
+
+/// Whom to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Target {
+    /// The command of the plan.
+    Command,
+    /// Processes with their threads.
+    Processes(Vec<u32>),
+    /// Threads.
+    Threads(Vec<u32>),
+    /// All that runs on these cpus.
+    Cpus(Vec<u32>),
+}
+
+/// An event to sample.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which.
+    pub spec: EventSpec,
+    /// Only these hits of a tracepoint, in the kernel's language.
+    pub filter: Option<String>,
+    /// Neighbours with the same number form a group.
+    pub group: Option<u32>,
+    /// What the group is called.
+    pub group_name: Option<String>,
+    /// Rather apart from the group than not at all.
+    pub weak: bool,
+    /// Only tasks of this cgroup are sampled.
+    pub cgroup: Option<String>,
+}
+
+impl Request {
+    /// An event by itself.
+    pub fn new(spec: EventSpec) -> Self {
+        Request { spec, filter: None, group: None, group_name: None, weak: false, cgroup: None }
+    }
+
+    /// `cycles:P`, as precise as the processor can.
+    pub fn cycles() -> Self {
+        let source =
+            Source::Kernel { type_: EventType::HARDWARE, config: Hardware::CPU_CYCLES.0, more: [0; 4] };
+        Request::new(EventSpec { precise: Precise::Most, ..EventSpec::new("cycles:P", source) })
+    }
+
+    /// Whether it is a tracepoint.
+    pub fn is_tracepoint(&self) -> bool {
+        self.spec.event_type() == Some(EventType::TRACEPOINT)
+    }
+}
+
+/// How often an event is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// So many times a second.
+    Frequency(u64),
+    /// Once in so many occurrences.
+    Period(u64),
+}
+
+/// How call chains are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Chains {
+    /// By the kernel, which follows frame pointers.
+    FramePointers,
+    /// From a copy of so many bytes of the stack, a multiple of 8 below 64 KiB.
+    Stack(u32),
+    /// By the processor, from its last branches.
+    LastBranches,
+}
+
+impl Chains {
+    /// Bytes of a stack, unless told.
+    pub const STACK_BYTES: u32 = 8192;
+}
+
+/// More about each sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// The address of data.
+    pub data: bool,
+    /// The weight, such as a latency.
+    pub weight: bool,
+    /// The physical address of data.
+    pub physical: bool,
+    /// The size of the page of data.
+    pub page_size: bool,
+    /// The size of the page of code.
+    pub code_page_size: bool,
+    /// Flags of transactions.
+    pub transaction: bool,
+    /// A mask of user registers; 0 for none.
+    pub user_regs: u64,
+    /// A mask of registers where the sample was taken; 0 for none.
+    pub intr_regs: u64,
+    /// Only totals are recorded.
+    pub no_samples: bool,
+    /// Raw bytes.
+    pub raw: bool,
+    /// For how much of the time each event was counted, with the values of groups.
+    pub times: bool,
+    /// The cpu.
+    pub cpu: bool,
+    /// The identifier of the event in front.
+    pub identifier: bool,
+    /// The period.
+    pub period: bool,
+    /// The cgroup.
+    pub cgroup: bool,
+    /// Counts of each thread.
+    pub per_thread_counts: bool,
+    /// `AttrFlags::EXCLUDE_*` for all events.
+    pub exclude: AttrFlags,
+    /// Of call chains, the side that is left out: `AttrFlags::EXCLUDE_CALLCHAIN_*`.
+    pub exclude_chains: AttrFlags,
+}
+
+/// When to go on in a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Switch {
+    /// Never.
+    Never,
+    /// On SIGUSR2.
+    Signal,
+    /// After so many bytes.
+    Size(u64),
+    /// Again and again after so long.
+    Every(Duration),
+}
+
+/// What is told about what was there before a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Synth {
+    /// Processes, threads, names.
+    pub tasks: bool,
+    /// Their maps.
+    pub maps: bool,
+    /// Cgroups.
+    pub cgroups: bool,
+}
+
+impl std::str::FromStr for Synth {
+    type Err = String;
+
+    /// `no`, `all`, or some of `task,mmap,cgroup`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut synth = Synth { tasks: false, maps: false, cgroups: false };
+        for word in text.split(',') {
+            match word {
+                "no" | "none" => {}
+                "all" => synth = Synth { tasks: true, maps: true, cgroups: true },
+                "task" => synth.tasks = true,
+                "mmap" => synth.maps = true,
+                "cgroup" => synth.cgroups = true,
+                other => return Err(format!("there are no, all, task, mmap and cgroup, not '{other}'")),
+            }
+        }
+        Ok(synth)
+    }
+}
+
+/// Kinds of branches by their names, separated by commas: `any_call,u`.
+///
+/// # Errors
+///
+/// [`Error::Plan`] names the first that is unknown.
+pub fn branch_kinds(list: &str) -> Result<BranchSampleType, Error> {
+    let mut all = BranchSampleType::empty();
+    for name in list.split(',') {
+        all |= match name {
+            "any" => BranchSampleType::ANY,
+            "any_call" => BranchSampleType::ANY_CALL,
+            "any_ret" => BranchSampleType::ANY_RETURN,
+            "ind_call" => BranchSampleType::IND_CALL,
+            "ind_jmp" => BranchSampleType::IND_JUMP,
+            "call" => BranchSampleType::CALL,
+            "cond" => BranchSampleType::COND,
+            "in_tx" => BranchSampleType::IN_TX,
+            "no_tx" => BranchSampleType::NO_TX,
+            "abort_tx" => BranchSampleType::ABORT_TX,
+            "stack" => BranchSampleType::CALL_STACK,
+            "save_type" => BranchSampleType::TYPE_SAVE,
+            "hw_index" => BranchSampleType::HW_INDEX,
+            "priv" => BranchSampleType::PRIV_SAVE,
+            "counter" => BranchSampleType::COUNTERS,
+            "u" => BranchSampleType::USER,
+            "k" => BranchSampleType::KERNEL,
+            "hv" => BranchSampleType::HV,
+            _ => return Err(Error::Plan(format!("-j does not know '{name}'; any, any_call, any_ret, ..."))),
+        };
+    }
+    Ok(all)
+}

@@ -1,0 +1,155 @@
+//! What a recording has to say about itself.
+
+use crate::{Chains, Rate};
+use std::fmt;
+use std::time::Duration;
+
+/// Something that matters to what is recorded: what was given up, lost, or is not as one might think. The text names
+/// causes; what would help depends on the program that records.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Remark {
+    /// There is no PMU: the clock is sampled in place of cycles.
+    Clock {
+        /// Why there are no cycles.
+        why: &'static str,
+        /// How often.
+        rate: Rate,
+        /// With which call chains.
+        chains: Option<Chains>,
+    },
+    /// Weak groups were taken apart, and why.
+    WeakGroups(&'static str),
+    /// Processes have more threads than there may be descriptors, as the words say: cpus are sampled in their stead.
+    Following(String),
+    /// Threads came and went while they were looked for.
+    ThreadsMissed,
+    /// The kernel does not have what an event was asked to record.
+    Without(String),
+    /// These events are not inherited, as Linux could start nothing under an inherited probe.
+    ProbesAlone(Vec<String>),
+    /// The kernel refuses the values of groups for what the tasks start.
+    NotInherited,
+    /// The embedded kernel does not see the kernel's side.
+    EmbeddedUserOnly,
+    /// This user may not sample the kernel; `perf_event_paranoid`, as far as it can be read.
+    UserOnly(String),
+    /// More rings were wanted than this user may lock in memory: threads share those of the cpus.
+    SharedRings,
+    /// Rings are smaller than wished, in bytes; `perf_event_mlock_kb`, as far as it can be read.
+    SmallRings {
+        /// What they have.
+        bytes: usize,
+        /// What was wished.
+        wished: usize,
+        /// The setting.
+        limit: String,
+    },
+    /// Rings hold more than the size at which another file begins.
+    LargeRings(u64),
+    /// The size at which the recording stops is reached.
+    SizeReached,
+    /// An order of the control channel was not obeyed.
+    Order(String),
+    /// Records were lost, as rings of so many bytes were full.
+    Lost {
+        /// How many.
+        records: u64,
+        /// The size of a ring.
+        ring: usize,
+    },
+    /// So much of the time was not sampled.
+    Unseen {
+        /// In per cent.
+        percent: f64,
+        /// The side that clocks leave out, in words.
+        left_out: Option<&'static str>,
+        /// The tasks ran for less than a period, for so long.
+        short: Option<Duration>,
+    },
+    /// The kernel paused sampling so often.
+    Throttled(u64),
+    /// So many bytes of the rings were no records.
+    Corrupt(u64),
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Remark::Clock { why, rate, chains } => {
+                let chains = match chains {
+                    None => "",
+                    Some(Chains::FramePointers) => ", call chains by frame pointers",
+                    Some(Chains::Stack(_)) => ", copies of the stack",
+                    Some(Chains::LastBranches) => ", call chains from branches",
+                };
+                write!(f, "cycles: {why}; sampling cpu-clock instead, ")?;
+                match rate {
+                    Rate::Frequency(hz) => write!(f, "{hz} Hz{chains}"),
+                    Rate::Period(period) => write!(f, "every {period} ns{chains}"),
+                }
+            }
+            Remark::WeakGroups(why) => write!(f, "groups of weak events are taken apart: {why}"),
+            Remark::Following(why) => write!(f, "{why}: whole cpus are sampled, and these processes kept"),
+            Remark::ThreadsMissed => {
+                f.write_str("threads came and went while they were looked for; some may not be recorded")
+            }
+            Remark::Without(what) => write!(f, "recorded without {what}"),
+            Remark::ProbesAlone(events) => write!(
+                f,
+                "{}: recorded without what the recorded tasks start (Linux could start nothing under an inherited \
+                 probe)",
+                events.join(", ")
+            ),
+            Remark::NotInherited => f.write_str(
+                "what the recorded tasks start is left out: this kernel refuses the values of groups (modifier S) \
+                 for it; Linux 6.13 can",
+            ),
+            Remark::EmbeddedUserOnly => f.write_str(
+                "user side only: without Linux' perf_events time in the kernel is seen where system calls return",
+            ),
+            Remark::UserOnly(paranoid) => {
+                write!(f, "user side only: this user may not sample the kernel, perf_event_paranoid is {paranoid}")
+            }
+            Remark::SharedRings => f.write_str(
+                "one ring for each cpu in place of one for each thread, which is more than this user may lock in \
+                 memory",
+            ),
+            Remark::SmallRings { bytes, wished, limit } => write!(
+                f,
+                "rings of {} KiB in place of {}, which is what this user may lock in memory (perf_event_mlock_kb is \
+                 {limit}); records may be lost",
+                bytes >> 10,
+                wished >> 10,
+            ),
+            Remark::LargeRings(held) => {
+                write!(f, "the rings hold {held} bytes until they are written: files may exceed their size")
+            }
+            Remark::SizeReached => f.write_str("the size at which the recording stops is reached"),
+            Remark::Order(order) => {
+                write!(f, "control: {order} is not obeyed; there are enable, disable, ping, stop")
+            }
+            Remark::Lost { records, ring } => {
+                write!(f, "{records} records lost: rings of {ring} bytes were full before they could be read")
+            }
+            Remark::Unseen { percent, left_out, short } => {
+                write!(f, "{percent:.0} % of the time was not sampled: ")?;
+                left_out.map_or(Ok(()), |words| write!(f, "{words}, and "))?;
+                match short {
+                    Some(time) => write!(
+                        f,
+                        "what was recorded ran for {:.3} ms, less than the time from sample to sample",
+                        time.as_secs_f64() * 1e3
+                    ),
+                    None => {
+                        f.write_str("processes and threads that end before their first sample is due have none")
+                    }
+                }
+            }
+            Remark::Throttled(times) => {
+                write!(f, "the kernel paused sampling {times} times: it took too much of its time")
+            }
+            Remark::Corrupt(bytes) => write!(f, "{bytes} bytes of the rings were no records"),
+        }
+    }
+}
