@@ -229,7 +229,7 @@ pub(super) fn counts_agree_with_perfs() -> Outcome {
     };
     // The least of several turns: what other programs take away differs from run to run.
     let (mut ours, mut perfs) = (vec![f64::MAX; 3], vec![f64::MAX; 3]);
-    for turn in 0..100 {
+    for turn in 0..2000 {
         for (least, program) in [(&mut perfs, &perf), (&mut ours, &program())] {
             least.iter_mut().zip(run(program)).for_each(|(least, value)| *least = least.min(value));
         }
