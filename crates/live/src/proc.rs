@@ -486,6 +486,18 @@ pub(crate) fn ends_calls(tid: Tid, signal: i32) -> bool {
     dispositions(tid).is_none_or(|does| does.catches(signal) || stops && !does.ignores(signal))
 }
 
+/// Whether a stopped thread has signals that come to it when it goes on.
+pub(crate) fn has_signals(tid: Tid) -> bool {
+    let waiting = with_text(&format!("/proc/{tid}/status"), |text| {
+        let set = |name: &str| {
+            let set = text.lines().find_map(|line| line.strip_prefix(name))?;
+            u64::from_str_radix(set.trim(), 16).ok()
+        };
+        Some((set("SigPnd:")? | set("ShdPnd:")?) & !set("SigBlk:")?)
+    });
+    waiting.is_none_or(|waiting| waiting != 0)
+}
+
 /// Whether there is `/proc`, of this process's pid namespace.
 pub fn is_there() -> bool {
     with_text("/proc/self/status", |_| Some(())).is_some()

@@ -15,9 +15,12 @@ const GENERAL: i32 = 1;
 const SYSTEM_CALL: i32 = 0x404;
 
 #[cfg(target_arch = "x86_64")]
-const WORDS: usize = 27;
+pub(crate) const WORDS: usize = 27;
 #[cfg(target_arch = "aarch64")]
-const WORDS: usize = 34;
+pub(crate) const WORDS: usize = 34;
+
+/// `socketcall(2)` of i386.
+const SOCKETCALL: u64 = 102;
 
 /// The architecture that this is compiled for.
 #[cfg(target_arch = "x86_64")]
@@ -108,6 +111,21 @@ impl Registers {
     pub fn give(&self, tid: Tid) -> Result<(), Errno> {
         let words = if self.is_narrow() { self.narrowed()? } else { self.words };
         ptrace::set_register_set(tid, GENERAL, &words, self.bytes)
+    }
+
+    /// All of them, where they stand here.
+    pub(crate) fn words(&self) -> &[u64; WORDS] {
+        &self.words
+    }
+
+    /// Other [words](Self::words) of the same tracee.
+    pub(crate) fn with_words(&self, words: [u64; WORDS]) -> Self {
+        Registers { words, ..*self }
+    }
+
+    /// Whether the call may be one of many behind one number, of 32-bit programs: `socketcall(2)`.
+    pub(crate) fn may_be_one_of_many(&self) -> bool {
+        cfg!(target_arch = "x86_64") && self.call() == SOCKETCALL
     }
 
     /// It is a 32-bit program.
@@ -314,6 +332,39 @@ impl Registers {
         in_call && self.result() == -i64::from(libc::EINTR)
     }
 
+    /// What a system call that has just ended answered, if that is a number of what it did, as far as registers tell.
+    pub(crate) fn transferred(&self) -> Option<u64> {
+        #[cfg(target_arch = "x86_64")]
+        let in_call = self.words[at::CALL] as i32 >= 0;
+        #[cfg(target_arch = "aarch64")]
+        let in_call = !self.is_narrow();
+        u64::try_from(self.result()).ok().filter(|done| in_call && *done > 0)
+    }
+
+    /// Whether a call that answered this was interrupted: the errors of which the program sees only the last one.
+    pub(crate) fn is_interruption(result: i64) -> bool {
+        const EINTR: i64 = libc::EINTR as i64;
+        // ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK.
+        matches!(-result, 512 | 513 | 514 | 516 | EINTR)
+    }
+
+    /// Of a call that has [just ended](Self::ended_call): registers with which this one is made in its place, or the same
+    /// with other arguments.
+    pub(crate) fn doing(&self, call: Option<libc::c_long>, arguments: [u64; 6]) -> Result<Self, Errno> {
+        let number = call.map_or(Ok(self.call()), |call| self.width.number_of(call))?;
+        let mut registers = *self;
+        let len = if self.width == Width::Narrow { at::NARROW_INSTRUCTION } else { at::INSTRUCTION }.len();
+        registers.set_ip(self.ip() - len as u64);
+        arguments.into_iter().enumerate().for_each(|(index, value)| registers.set_argument(index, value));
+        #[cfg(target_arch = "x86_64")]
+        registers.set_result(number as i64);
+        #[cfg(target_arch = "aarch64")]
+        {
+            registers.words[at::CALL] = number;
+        }
+        Ok(registers)
+    }
+
     /// The call that has [just ended](Self::was_interrupted), if there was one: registers that have its arguments, and
     /// what this program calls it, if that is known.
     pub(crate) fn ended_call(&self, tid: Tid) -> Option<(Self, Option<libc::c_long>)> {
@@ -332,7 +383,48 @@ impl Registers {
             registers.words[0] = lost_argument(tid, self.call())?;
             registers
         };
+        #[cfg(target_arch = "x86_64")]
+        if let (Width::Narrow, Some((call, arguments))) = (width, registers.behind_one_number(tid)) {
+            let mut registers = registers;
+            arguments.into_iter().enumerate().for_each(|(index, value)| registers.set_argument(index, value));
+            return Some((registers, Some(call)));
+        }
         Some((registers, width.call(registers.call())))
+    }
+
+    /// Calls of 32-bit programs that are all one, which has the arguments of the other: `socketcall(2)`, in memory, and
+    /// `ipc(2)`.
+    #[cfg(target_arch = "x86_64")]
+    fn behind_one_number(&self, tid: Tid) -> Option<(libc::c_long, [u64; 6])> {
+        const IPC: u64 = 117;
+        const SEMTIMEDOP: u64 = 4;
+        let which = self.argument(0);
+        match self.call() {
+            SOCKETCALL => {
+                let (call, count) = match which {
+                    3 => (libc::SYS_connect, 3),
+                    5 => (libc::SYS_accept, 3),
+                    9 => (libc::SYS_sendto, 4),
+                    10 => (libc::SYS_recvfrom, 4),
+                    11 => (libc::SYS_sendto, 6),
+                    12 => (libc::SYS_recvfrom, 6),
+                    16 => (libc::SYS_sendmsg, 3),
+                    17 => (libc::SYS_recvmsg, 3),
+                    18 => (libc::SYS_accept4, 4),
+                    _ => return None,
+                };
+                let mut bytes = [0; 24];
+                remote::read_exact(tid, self.argument(1), &mut bytes[..4 * count]).ok()?;
+                let word =
+                    |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+                Some((call, std::array::from_fn(|index| word(4 * index).into())))
+            }
+            IPC if which & 0xffff == SEMTIMEDOP => {
+                let [set, count, _, operations, timeout] = [1, 2, 3, 4, 5].map(|index| self.argument(index));
+                Some((libc::SYS_semtimedop, [set, operations, count, timeout, 0, 0]))
+            }
+            _ => None,
+        }
     }
 
     /// A call that has [just ended](Self::was_interrupted) is begun again when its thread goes on, unless a signal with a
@@ -351,14 +443,19 @@ impl Registers {
 
     /// Such a call, begun again or not, is not: this is what it answers.
     pub(crate) fn end_with(&mut self, tid: Tid, result: i64) -> Result<(), Errno> {
+        #[cfg(target_arch = "aarch64")]
+        if !self.was_interrupted() {
+            self.words[at::IP] += at::INSTRUCTION.len() as u64;
+        }
+        self.end_for_good(tid, result)
+    }
+
+    /// The same of a call behind which these registers are.
+    pub(crate) fn end_for_good(&mut self, tid: Tid, result: i64) -> Result<(), Errno> {
         // For whoever looks later it was none that could be begun again.
         #[cfg(target_arch = "x86_64")]
         {
             self.words[at::CALL] = u64::MAX;
-        }
-        #[cfg(target_arch = "aarch64")]
-        if !self.was_interrupted() {
-            self.words[at::IP] += at::INSTRUCTION.len() as u64;
         }
         self.set_result(result);
         self.give(tid)

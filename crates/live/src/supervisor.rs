@@ -190,6 +190,8 @@ pub struct Supervisor {
     /// When the time of calls is over that were begun again, and what tells so.
     deadlines: BTreeSet<(u64, Tid)>,
     alarm: Alarm,
+    /// Nobody is to do the rest of a call.
+    ends_calls: bool,
 }
 
 impl Supervisor {
@@ -217,6 +219,7 @@ impl Supervisor {
             paced: 0,
             deadlines: BTreeSet::new(),
             alarm: Alarm::new()?,
+            ends_calls: false,
         })
     }
 
@@ -259,6 +262,7 @@ impl Supervisor {
             }
             self.tracees.insert(tid, Tracee::new(pid));
         }
+        self.ends_calls = false;
         self.machine().adopt(pid, tid).ok_or(Errno::ESRCH)
     }
 
@@ -301,8 +305,8 @@ impl Supervisor {
             tracee.stopped = false;
             tracee.resumed_at = proc::clock_ns(libc::CLOCK_MONOTONIC);
             let mut how = tracee.stride(tid, how, self.options);
-            if tracee.again.is_some() {
-                how = Again::stride(how);
+            if let Some(again) = &tracee.again {
+                how = again.stride(how);
             }
             let watched = !tracee.armed.is_empty();
             if watched || matches!(self.guardian, Some(Some(_))) {
@@ -403,6 +407,7 @@ impl Supervisor {
         gone.into_iter().for_each(|tracee| self.text_is_gone(tracee.pid));
         if matches!(self.guardian, Some(Some(_))) {
             self.guard_watches(tid, false);
+            self.rest_is_over(tid);
         }
         if self.paced > 0 {
             self.count_paced();

@@ -4,6 +4,13 @@
 
 use perfuse_abi::{Errno, ioctl};
 
+/// `io_pgetevents(2)`.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const IO_PGETEVENTS: libc::c_long = 333;
+/// `io_pgetevents(2)`.
+#[cfg(target_arch = "aarch64")]
+pub(crate) const IO_PGETEVENTS: libc::c_long = 292;
+
 /// The two ways in which a system call can be made. How wide the *program* is that makes it is another question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
@@ -67,6 +74,11 @@ mod numbers {
         (367, libc::SYS_getsockname),
         (372, libc::SYS_recvmsg),
         (247, libc::SYS_io_getevents),
+        (385, super::IO_PGETEVENTS),
+        (416, super::IO_PGETEVENTS),
+        (187, libc::SYS_sendfile),
+        (239, libc::SYS_sendfile),
+        (355, libc::SYS_getrandom),
         (420, libc::SYS_semtimedop),
         (421, libc::SYS_rt_sigtimedwait),
         (177, libc::SYS_rt_sigtimedwait),

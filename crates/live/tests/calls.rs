@@ -1,10 +1,17 @@
 //! System calls of tracees end as they would if nobody traced: neither an interrupt of the tracer's nor a signal that
 //! the program ignores ends one with `EINTR`, timeouts are as long as they were, and a handler's signal ends all that
-//! signal(7) says it ends.
+//! signal(7) says it ends. Transfers that are whole where nobody traces are whole.
 //!
-//! The program runs itself for it: `calls tool alone|ignored|handled` makes every call once.
+//! The program runs itself for it: `calls tool alone|ignored|handled` makes every call once, `calls transfers` moves bytes, and
+//! `calls late` is interrupted when most of a call's time is over.
 
-use perfuse_live::machine::{Machine, Settings};
+#[path = "calls/transfers.rs"]
+mod transfers;
+
+use perfuse_abi::wire::{Layout, Writer};
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, Software};
+use perfuse_engine::{OpenArguments, TaskId};
+use perfuse_live::machine::{Machine, Rights, Settings};
 use perfuse_live::proc;
 use perfuse_live::ptrace::{self, Tid};
 use perfuse_live::supervisor::{Bell, Front, Supervisor};
@@ -21,19 +28,37 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some("tool") => tool(&arguments[1]),
+        Some("transfers") => transfers::tool(&arguments[1]),
+        Some("late") => late(),
+        Some("blocked") => transfers::blocked(),
+        Some("tracer") => drop(supervise(transfers::ORPHAN, Interrupts::Everybody)),
         _ => perfuse_testkit::run(&[
             ("interrupts_end_no_call", interrupts_end_no_call),
             ("ignored_signals_end_no_call", ignored_signals_end_no_call),
             ("both_end_no_call", both_end_no_call),
             ("handlers_end_calls", handlers_end_calls),
+            ("times_count_from_the_calls_on", times_count_from_the_calls_on),
+            ("transfers_are_whole", transfers::are_whole),
+            ("transfers_are_whole_whatever_signals_are_ignored", transfers::are_whole_whatever_is_ignored),
+            ("handlers_end_transfers", transfers::end_for_handlers),
+            ("a_killed_tracer_leaves_the_right_answer", transfers::are_answered_when_the_tracer_is_killed),
         ]),
     }
 }
 
-/// Interrupts tracees that sleep.
+/// Who is interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Interrupts {
+    Nobody,
+    Sleepers,
+    Everybody,
+}
+
+/// Interrupts tracees.
 struct Interrupting {
-    interrupts: bool,
+    interrupts: Interrupts,
     made: u64,
+    last: Instant,
     tool: Tid,
     status: Option<i32>,
 }
@@ -47,7 +72,17 @@ impl Front for Interrupting {
 
     fn between(&mut self, supervisor: &mut Supervisor) -> bool {
         let tids: Vec<Tid> = supervisor.tracees().map(|(tid, _)| tid).collect();
-        for tid in tids.into_iter().filter(|tid| self.interrupts && sleeps(*tid)) {
+        // Who is stopped all the time comes nowhere.
+        let due = self.last.elapsed() > Duration::from_micros(500);
+        if due {
+            self.last = Instant::now();
+        }
+        let is_due = |tid: &Tid| match self.interrupts {
+            Interrupts::Nobody => false,
+            Interrupts::Sleepers => sleeps(*tid),
+            Interrupts::Everybody => due,
+        };
+        for tid in tids.into_iter().filter(is_due) {
             self.made += u64::from(ptrace::interrupt(tid).is_ok());
         }
         true
@@ -84,45 +119,108 @@ impl Drop for Ringing {
 }
 
 /// Runs the tool under a supervisor; how often that has interrupted it.
-fn supervise(mode: &str, interrupts: bool) -> u64 {
+fn supervise(mode: &[&str], interrupts: Interrupts) -> u64 {
+    supervise_with(mode, interrupts, |_, _| {})
+}
+
+/// The same, when more has been done with the tool.
+fn supervise_with(mode: &[&str], interrupts: Interrupts, prepare: fn(&Supervisor, Tid)) -> u64 {
     let program = std::env::current_exe().expect("the running program has a path");
-    let arguments: Vec<OsString> = vec![program.into_os_string(), "tool".into(), mode.into()];
+    let mut arguments: Vec<OsString> = vec![program.into_os_string()];
+    arguments.extend(mode.iter().map(OsString::from));
     let machine = Arc::new(Mutex::new(Machine::new(Settings::default())));
-    let mut supervisor = Supervisor::new(machine, ptrace::EXITKILL).expect("a supervisor");
+    let dies_too = if mode == transfers::ORPHAN { 0 } else { ptrace::EXITKILL };
+    let mut supervisor = Supervisor::new(machine, dies_too).expect("a supervisor");
     let held = process::spawn(&arguments[0], &arguments).expect("a child");
     let tool = held.pid();
     supervisor.seize(tool, tool).expect("one's own child can be traced");
+    prepare(&supervisor, tool);
     let release = std::thread::spawn(move || held.release().map(drop));
-    let mut front = Interrupting { interrupts, made: 0, tool, status: None };
+    let mut front = Interrupting { interrupts, made: 0, last: Instant::now(), tool, status: None };
     {
         let _ringing = Ringing::new(supervisor.bell());
         supervisor.run(&mut front).expect("a loop that ends");
     }
     release.join().expect("no panic").expect("an exec");
     let status = front.status.expect("it ended");
-    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{mode}: see above ({status:#x})");
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{mode:?}: see above ({status:#x})");
     front.made
 }
 
 fn interrupts_end_no_call() -> Outcome {
-    assert!(supervise("alone", true) > 20, "it was interrupted");
+    assert!(supervise(&["tool", "alone"], Interrupts::Sleepers) > 20, "it was interrupted");
     Ok(())
 }
 
 fn ignored_signals_end_no_call() -> Outcome {
-    supervise("ignored", false);
+    supervise(&["tool", "ignored"], Interrupts::Nobody);
     Ok(())
 }
 
 fn both_end_no_call() -> Outcome {
-    supervise("ignored", true);
+    supervise(&["tool", "ignored"], Interrupts::Sleepers);
     Ok(())
 }
 
 fn handlers_end_calls() -> Outcome {
-    supervise("handled", false);
-    supervise("handled", true);
+    supervise(&["tool", "handled"], Interrupts::Nobody);
+    supervise(&["tool", "handled"], Interrupts::Sleepers);
     Ok(())
+}
+
+/// Those who are sampled are known to sleep: what a signal that is ignored interrupts late in its time does not
+/// last for twice as long.
+fn times_count_from_the_calls_on() -> Outcome {
+    let sample = |supervisor: &Supervisor, tool| {
+        let attr = Attr {
+            type_: EventType::SOFTWARE,
+            size: Attr::SIZE_VER8,
+            config: Software::TASK_CLOCK.0,
+            sample_period: 250_000,
+            flags: AttrFlags::EXCLUDE_KERNEL | AttrFlags::INHERIT,
+            ..Attr::default()
+        };
+        let mut bytes = Vec::new();
+        let mut attr = attr;
+        attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).expect("an attr can be written");
+        let arguments = OpenArguments { pid: tool, cpu: -1, ..OpenArguments::default() };
+        let opened = supervisor.machine().open(TaskId(0), &mut bytes, arguments, None, Rights::OWN);
+        opened.expect("it can be opened");
+    };
+    supervise_with(&["late"], Interrupts::Nobody, sample);
+    Ok(())
+}
+
+/// Makes calls that an ignored signal comes to when three quarters of their time are over.
+fn late() {
+    TIME_MS.store(400, SeqCst);
+    let main = proc::own_tid();
+    let pid = std::process::id();
+    std::thread::spawn(move || {
+        loop {
+            if IN_CALL.swap(false, SeqCst) {
+                std::thread::sleep(Duration::from_millis(300));
+                // SAFETY: plain numbers.
+                unsafe { libc::syscall(libc::SYS_tgkill, pid, main, libc::SIGURG) };
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let mut wrong = 0;
+    for (name, call, expected) in CASES {
+        let mut took = Vec::new();
+        // Without this it is 700 ms; a loaded machine lets some be late.
+        while took.len() < 5 && took.iter().all(|took| *took > Duration::from_millis(550)) {
+            let start = Instant::now();
+            let Some(result) = call() else { break };
+            took.push(start.elapsed());
+            let lasted = took.last().is_some_and(|took| *took >= Duration::from_millis(400));
+            wrong += i32::from(result != *expected || !lasted);
+        }
+        eprintln!("{name}: {took:?}");
+        wrong += i32::from(took.len() == 5);
+    }
+    std::process::exit(wrong);
 }
 
 /// How long calls last, in ms. What a handler is to end lasts longer than it takes to send a signal.

@@ -184,20 +184,25 @@ impl Embedded {
     }
 
     /// After a call: what it wants done, and ticks for samples.
-    fn finish(&self, mut machine: MutexGuard<'_, Machine>) {
+    fn finish(&self, machine: MutexGuard<'_, Machine>) {
+        self.finish_with(machine, false);
+    }
+
+    /// The same; `ends`: there is no event any more.
+    fn finish_with(&self, mut machine: MutexGuard<'_, Machine>, ends: bool) {
         self.served.carry_out(&mut machine);
         let changed = machine.period_has_changed();
         let probes = machine.probes_have_changed() || machine.steps_have_changed();
         let watches = machine.watches_have_changed() || probes;
         machine.forget_own_work();
         drop(machine);
-        if changed || watches {
+        if changed || watches || ends {
             let link = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner);
             if changed {
                 link.iter().for_each(supervisor::Link::follow_ticks);
             }
-            if watches {
-                link.iter().for_each(supervisor::Link::follow_watches);
+            if watches || ends {
+                link.iter().for_each(|link| link.follow_watches(ends));
             }
         }
     }
@@ -399,13 +404,15 @@ impl Kernel for Embedded {
     }
 
     fn close(&self, event: OwnedFd) {
-        let served = self.served.lock().remove(&event.as_raw_fd());
+        let mut events = self.served.lock();
+        let (served, ends) = (events.remove(&event.as_raw_fd()), events.is_empty());
+        drop(events);
         if let Some(mut served) = served {
             served.stop_signals();
             let mut machine = self.machine();
             (0..served.mappings).for_each(|_| machine.munmap(served.key));
             machine.close(served.key);
-            self.finish(machine);
+            self.finish_with(machine, ends);
         }
     }
 

@@ -5,7 +5,7 @@
 //! taken. Whether a thread runs tell two numbers: it has come to a cpu once more than it has left one.
 
 use super::Machine;
-use crate::proc::{Progress, Reading};
+use crate::proc::{self, Progress, Reading};
 use crate::sampling::{Clocks, Found, Looks, Random, Tick};
 use perfuse_engine::TaskId;
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ pub(super) struct Seen {
     looks: Looks,
     /// How far it had come when a look found it without a cpu.
     off: Option<Progress>,
+    /// How far it had come when a look last found that it had moved on, and when that was.
+    moved: Option<(Progress, u64)>,
     /// It has been found with one, or about to get one.
     ran: bool,
 }
@@ -112,6 +114,7 @@ impl Machine {
         }
         let Some((runnable, cpu)) = files.state() else { return Look::Nothing };
         seen.cpu = cpu;
+        seen.moved = progress.map(|progress| (progress, proc::clock_ns(libc::CLOCK_MONOTONIC)));
         let at = progress.unwrap_or_default();
         let found = match runnable {
             false => None,
@@ -132,6 +135,16 @@ impl Machine {
                 Look::Due(cpu)
             }
         }
+    }
+
+    /// Since when a task that is stopped had slept when it was woken: known if it has come to a cpu only once, for this stop,
+    /// since a look found that it had moved on. (What it has run since may be as much as a tick of the kernel less: so
+    /// much too late.)
+    pub(crate) fn sleeps_since(&mut self, task: TaskId) -> Option<u64> {
+        let known = self.tasks.get_mut(&task)?;
+        let (before, at) = known.seen.moved?;
+        let now = known.files.progress()?;
+        (now.arrivals == before.arrivals + 1).then(|| at + now.time_ns.saturating_sub(before.time_ns))
     }
 
     /// A task was stopped when this tick came: there is nothing to look at.

@@ -6,26 +6,46 @@
 //! nobody traces. Such an answer is taken back before the program sees it. A signal that has a handler, or one that
 //! stops the process, ends the call as ever.
 //!
-//! A call with a timeout has what was left of that when it is begun again, to be exact: from its first interruption on, as
-//! a tracer does not hear when a call was made. Its argument stays as it is. The thread is followed to the end of
+//! A call with a timeout has what was left of that when it is begun again. A tracer does not hear when a call was made; but
+//! a thread that is looked at for samples is known to sleep since a look, and of the others the time counts from the first
+//! interruption on. The argument stays as it is. The thread is followed to the end of
 //! the call, is stopped when the time is over, and gets the answer of one whose time is over.
+//!
+//! A call that was to transfer more than it has done, and would have done so if nobody had stopped it ([`rest`]), does
+//! the rest before the program sees an answer. Until then the thread is followed, and a guardian knows what it is to
+//! be answered if this process is killed.
 //!
 //! `close` is not begun again: its descriptor is gone.
 
-use super::Supervisor;
+mod rest;
+
+use super::{Supervisor, lock};
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid};
 use crate::regs::{Registers, Width};
 use crate::remote;
+use crate::width::IO_PGETEVENTS;
+use rest::Rest;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// A call that has been begun again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Again {
-    /// When its time is over, and what it answers then.
+    /// When its time is over, if ever, and what it answers then.
     until: u64,
     answer: i64,
     at: At,
+    /// It does the rest of another one.
+    part: Option<Box<Part>>,
+}
+
+/// A call of which a part is done.
+#[derive(Clone, Debug)]
+struct Part {
+    /// As the program is to find them behind it, but for what is added to the answer.
+    behind: Registers,
+    done: u64,
+    rest: Rest,
 }
 
 /// How far it is.
@@ -37,10 +57,33 @@ enum At {
 }
 
 impl Again {
+    /// The rest of a call has ended, whose thread gets the registers behind it all. Whether there may be more to do, at the
+    /// stop that comes next.
+    fn has_done_rest(&mut self, tid: Tid) -> bool {
+        let (Some(mut part), Ok(registers)) = (self.part.take(), Registers::of(tid)) else { return false };
+        let result = registers.result();
+        let did = u64::try_from(result).unwrap_or(0);
+        let was_stopped = Registers::is_interruption(result) || did > 0 && did < part.rest.asked;
+        let is_left = was_stopped || did == part.rest.asked && part.rest.more;
+        let goes_on = is_left && self.until > proc::clock_ns(libc::CLOCK_MONOTONIC);
+        self.at = At::Exit;
+        // Whoever was killed meanwhile tells so next.
+        let answer = (part.done + did) as i64;
+        if goes_on {
+            part.behind.set_result(answer);
+            let _ = part.behind.give(tid);
+        } else {
+            // Signals that it has raised itself are no reason to do it once more.
+            let _ = part.behind.end_for_good(tid, answer);
+        }
+        goes_on && ptrace::interrupt(tid).is_ok()
+    }
+
     /// How its thread goes on.
-    pub(super) fn stride(how: Resume) -> Resume {
+    pub(super) fn stride(&self, how: Resume) -> Resume {
         match how {
             Resume::Continue(signal) => Resume::Syscall(signal),
+            Resume::Step(signal) if self.part.is_some() => Resume::Syscall(signal),
             how => how,
         }
     }
@@ -58,12 +101,43 @@ impl Supervisor {
             _ => return,
         };
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
-        let Ok(mut registers) = Registers::of(tid) else { return };
+        let Ok(registers) = Registers::of(tid) else { return };
+        #[cfg(target_arch = "aarch64")]
+        if tracee.stands.is_some_and(|place| place != (registers.ip(), registers.stack())) {
+            tracee.stands = None;
+        }
         let was_interrupted = registers.was_interrupted();
-        if !was_interrupted && tracee.again.is_none() {
+        let done = registers.transferred().filter(|_| !tracee.pace.is_wanted());
+        if !was_interrupted && done.is_none() && tracee.again.is_none() {
             return;
         }
-        if signal.is_some_and(|signal| proc::ends_calls(tid, signal)) {
+        let (now, ends) = (
+            proc::clock_ns(libc::CLOCK_MONOTONIC),
+            signal.is_some_and(|signal| proc::ends_calls(tid, signal)),
+        );
+        let waiting = tracee.again.as_ref().filter(|again| again.at == At::Entry);
+        if let Some(Again { part: Some(part), until, .. }) = waiting {
+            // Its rest has not been begun yet.
+            if ends || *until <= now || self.ends_calls {
+                let _ = part.behind.give(tid);
+                tracee.again = None;
+                self.rest_is_over(tid);
+            }
+        } else if was_interrupted {
+            self.interrupted(tid, registers, ends, now);
+        } else if let Some(done) = done {
+            self.begin_rest(tid, registers, done, ends, now);
+        } else if waiting.is_some_and(|again| ends || again.until <= now) {
+            // One that has not been made again yet ends here, too.
+            self.interrupted(tid, registers, ends, now);
+        }
+    }
+
+    /// A tracee is stopped whose call has ended with `EINTR`, or is about to be made again. `ends`: by a signal that ends calls.
+    fn interrupted(&mut self, tid: Tid, mut registers: Registers, ends: bool, now: u64) {
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
+        let was_interrupted = registers.was_interrupted();
+        if ends {
             tracee.again = None;
             // Whoever was killed meanwhile tells so next.
             let _ = registers.end_with(tid, -i64::from(libc::EINTR));
@@ -73,13 +147,11 @@ impl Supervisor {
             }
             return;
         }
-        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
-        // One that has not been made again yet ends here, too.
-        if let Some(again) = tracee.again.filter(|again| again.until <= now) {
+        if let Some(again) = tracee.again.as_ref().filter(|again| again.until <= now) {
             if was_interrupted || again.at == At::Entry {
-                tracee.again = None;
                 // Whoever was killed meanwhile tells so next.
                 let _ = registers.end_with(tid, again.answer);
+                tracee.again = None;
             }
             return;
         }
@@ -90,20 +162,107 @@ impl Supervisor {
             return;
         }
         if tracee.again.is_none() && !tracee.pace.is_wanted() {
-            tracee.again = timeout(tracee.pid, tid, &of_call, call).map(|(ns, answer)| Again {
-                until: now.saturating_add(ns),
-                answer,
-                at: At::Entry,
-            });
-            if let Some(again) = tracee.again {
-                self.deadlines.insert((again.until, tid));
-                self.alarm.set(self.deadlines.first().map(|first| first.0));
+            if let Some((ns, answer)) = timeout(tracee.pid, tid, &of_call, call) {
+                let until = self.called_at(tid, now).saturating_add(ns);
+                self.follow_until(tid, Again { until, answer, at: At::Entry, part: None });
             }
+        }
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
+        if let Some(again) = tracee.again.as_ref().filter(|again| again.until <= now) {
+            // Whoever was killed meanwhile tells so next.
+            let _ = registers.end_with(tid, again.answer);
+            tracee.again = None;
+            return;
         }
         if let Some(again) = &mut tracee.again {
             again.at = At::Entry;
         }
         let _ = registers.begin_again(tid);
+    }
+
+    /// A tracee is stopped whose call has done so much: if it would have done more, it does the rest. `ends`: by a
+    /// signal that ends calls.
+    fn begin_rest(&mut self, tid: Tid, registers: Registers, done: u64, ends: bool, now: u64) {
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
+        let before = tracee.again.take();
+        #[cfg(target_arch = "aarch64")]
+        if tracee.stands == Some((registers.ip(), registers.stack())) {
+            return;
+        }
+        if ends {
+            #[cfg(target_arch = "aarch64")]
+            {
+                tracee.stands = Some((registers.ip(), registers.stack()));
+            }
+            return;
+        }
+        let numbers = Width::ALL.map(|width| width.call(registers.call()));
+        if !registers.may_be_one_of_many() && !numbers.into_iter().flatten().any(rest::may_be_left_of) {
+            return;
+        }
+        let Some((of_call, Some(call))) = registers.ended_call(tid) else { return };
+        let Some(rest) = rest::of(tid, &of_call, call, done) else { return };
+        // It would end the rest at once, and has a stop of its own, at which this is done.
+        if proc::has_signals(tid) {
+            tracee.again = before;
+            return;
+        }
+        let pid = tracee.pid;
+        let until = before.map(|before| before.until).unwrap_or_else(|| {
+            let time = timeout(pid, tid, &of_call, Some(call));
+            time.map_or(u64::MAX, |(ns, _)| self.called_at(tid, now).saturating_add(ns))
+        });
+        // Of those that are many the arguments stand elsewhere.
+        let own = registers.may_be_one_of_many().then_some(call);
+        let Ok(doing) = of_call.doing(rest.call.or(own), rest.arguments) else { return };
+        if until > now && !self.ends_calls && doing.give(tid).is_ok() {
+            if let Some(guardian) = self.guardian() {
+                guardian.transfers(tid, Some((done, &registers)));
+            }
+            let part = Some(Box::new(Part { behind: registers, done, rest }));
+            self.follow_until(tid, Again { until, answer: done as i64, at: At::Entry, part });
+        }
+    }
+
+    /// A tracee has the answer of a call whose rest it has done, or is gone.
+    pub(super) fn rest_is_over(&mut self, tid: Tid) {
+        if let Some(Some(guardian)) = &mut self.guardian {
+            guardian.transfers(tid, None);
+        }
+    }
+
+    /// Who does the rest of a call is stopped, and nobody does one from now on, until somebody is traced: nobody may be there
+    /// soon to end it.
+    pub fn end_rests(&mut self) {
+        self.ends_calls = true;
+        for (tid, tracee) in &self.tracees {
+            let Some(Again { part: Some(_), at: At::Inside, .. }) = tracee.again else { continue };
+            // One that is dead needs none.
+            let _ = ptrace::interrupt(*tid);
+        }
+    }
+
+    /// Whether nobody does the rest of a call that is to be ended.
+    pub fn rests_are_settled(&self) -> bool {
+        let rests = || self.tracees.values().filter_map(|tracee| tracee.again.as_ref()?.part.as_ref());
+        !self.ends_calls || rests().next().is_none()
+    }
+
+    /// A tracee's call is followed until its time is over.
+    fn follow_until(&mut self, tid: Tid, again: Again) {
+        if again.until < u64::MAX {
+            self.deadlines.insert((again.until, tid));
+            self.alarm.set(self.deadlines.first().map(|first| first.0));
+        }
+        if let Some(tracee) = self.tracees.get_mut(&tid) {
+            tracee.again = Some(again);
+        }
+    }
+
+    /// When a tracee made the call that it was interrupted in, as far as that is known; now, if it is not.
+    fn called_at(&self, tid: Tid, now: u64) -> u64 {
+        let mut machine = lock(&self.machine);
+        machine.task_of(tid).and_then(|task| machine.sleeps_since(task)).map_or(now, |since| since.min(now))
     }
 
     /// A tracee is at the entry or the exit of a system call. Whether that is for us only.
@@ -112,6 +271,17 @@ impl Supervisor {
         let Some(again) = &mut tracee.again else { return false };
         match again.at {
             At::Entry => again.at = At::Inside,
+            At::Inside if again.part.is_some() => {
+                if !again.has_done_rest(tid) {
+                    tracee.again = None;
+                    #[cfg(target_arch = "aarch64")]
+                    {
+                        tracee.stands =
+                            Registers::of(tid).ok().map(|registers| (registers.ip(), registers.stack()));
+                    }
+                }
+                self.rest_is_over(tid);
+            }
             // What interrupted it is told next; an interrupt of ours that this stop has swallowed has to be made again.
             At::Inside if Registers::of(tid).is_ok_and(|registers| registers.was_interrupted()) => {
                 again.at = At::Exit;
@@ -131,7 +301,7 @@ impl Supervisor {
         while let Some((until, tid)) = self.deadlines.first().copied().filter(|(until, _)| *until <= now) {
             self.deadlines.remove(&(until, tid));
             let Some(tracee) = self.tracees.get(&tid) else { continue };
-            let Some(again) = tracee.again.filter(|again| again.until <= now) else { continue };
+            let Some(again) = tracee.again.as_ref().filter(|again| again.until <= now) else { continue };
             if again.at == At::Inside {
                 let _ = ptrace::interrupt(tid);
             }
@@ -156,7 +326,7 @@ fn timeout(pid: Tid, tid: Tid, registers: &Registers, call: Option<libc::c_long>
             Some((ms * 1_000_000, 0))
         }
         libc::SYS_epoll_pwait2 => Some((time_at(3)?, 0)),
-        libc::SYS_io_getevents => Some((time_at(4)?, 0)),
+        libc::SYS_io_getevents | IO_PGETEVENTS => Some((time_at(4)?, 0)),
         libc::SYS_semtimedop => Some((time_at(3)?, EAGAIN)),
         libc::SYS_rt_sigtimedwait => Some((time_at(2)?, EAGAIN)),
         libc::SYS_io_uring_enter => {

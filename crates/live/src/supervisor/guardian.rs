@@ -6,10 +6,13 @@
 //! share their descriptors: that of the list, and those of the tracees' memory, as it may take the tracer's rights to
 //! open it.
 //!
+//! A call of a tracee that does the rest of another one is told from a list of its own: its answer becomes that of both.
+//!
 //! A tracee that is in a trap at that very moment is lost all the same, and so is one that is stepped.
 
 use crate::debug;
 use crate::ptrace::{self, Resume, Status, Tid};
+use crate::regs::{Registers, WORDS};
 use crate::remote;
 use crate::text::{Original, TRAP};
 use perfuse_abi::Errno;
@@ -36,6 +39,7 @@ const WATCHED: u32 = 2;
 
 impl Entry {
     const BYTES: usize = 20;
+    const FREE: [u8; Self::BYTES] = [0; Self::BYTES];
 
     fn bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -57,7 +61,11 @@ impl Entry {
     }
 }
 
-/// The list. What cannot be written, as there is no memory left, is not guarded.
+/// Registers behind a call whose rest is being done, and what has been done before it: the thread, that number, and the
+/// registers. Nobody's thread is 0.
+const PART_WORDS: usize = 2 + WORDS;
+
+/// A list, of entries of one size. What cannot be written, as there is no memory left, is not guarded.
 #[derive(Debug)]
 struct List {
     file: File,
@@ -77,17 +85,18 @@ impl List {
     }
 
     /// Its place.
-    fn add(&mut self, entry: Entry) -> u64 {
+    fn add(&mut self, entry: &[u8]) -> u64 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.len += 1;
             self.len - 1
         });
-        let _ = self.file.write_all_at(&entry.bytes(), place * Entry::BYTES as u64);
+        let _ = self.file.write_all_at(entry, place * entry.len() as u64);
         place
     }
 
-    fn remove(&mut self, place: u64) {
-        let _ = self.file.write_all_at(&FREE.to_ne_bytes(), place * Entry::BYTES as u64);
+    /// `free`: an entry that is none.
+    fn remove(&mut self, place: u64, free: &[u8]) {
+        let _ = self.file.write_all_at(free, place * free.len() as u64);
         self.free.push(place);
     }
 }
@@ -104,12 +113,15 @@ pub(super) struct Guardian {
     list: SharedList,
     /// The places of threads.
     watched: BTreeMap<Tid, u64>,
+    parts: List,
+    /// Places there.
+    transfers: BTreeMap<Tid, u64>,
 }
 
 impl Guardian {
     /// Starts the process; `None` where it cannot be.
     pub(super) fn start() -> Option<Self> {
-        let list = List::new()?;
+        let (list, parts) = (List::new()?, List::new()?);
         // The same everywhere.
         const PIDFD_OPEN: libc::c_long = 434;
         // SAFETY: plain numbers.
@@ -117,12 +129,12 @@ impl Guardian {
         if tracer == -1 {
             return None;
         }
-        let number = list.file.as_raw_fd();
+        let lists = (list.file.as_raw_fd(), parts.file.as_raw_fd());
         // One in between, which ends at once: nobody waits for the grandchild.
         match fork_with_files() {
             0 => {
                 if fork_with_files() == 0 {
-                    guard(number, tracer);
+                    guard(lists, tracer);
                 }
                 // SAFETY: ends the process without running anything of this program.
                 unsafe { libc::_exit(0) }
@@ -133,7 +145,8 @@ impl Guardian {
                 while unsafe { libc::waitpid(between, std::ptr::null_mut(), libc::__WALL) } == -1
                     && ptrace::last() == Errno::EINTR
                 {}
-                Some(Guardian { list: Arc::new(Mutex::new(list)), watched: BTreeMap::new() })
+                let (watched, transfers) = (BTreeMap::new(), BTreeMap::new());
+                Some(Guardian { list: Arc::new(Mutex::new(list)), watched, parts, transfers })
             }
         }
     }
@@ -158,13 +171,13 @@ impl Memory {
             known.retain(|addr, (original, place)| {
                 let stays = wanted.get(addr) == Some(original);
                 if !stays {
-                    list.remove(*place);
+                    list.remove(*place, &Entry::FREE);
                 }
                 stays
             });
             for (addr, original) in wanted {
                 let entry = Entry { kind: TRAPPED, number, addr, original };
-                known.entry(addr).or_insert_with(|| (original, list.add(entry)));
+                known.entry(addr).or_insert_with(|| (original, list.add(&entry.bytes())));
             }
         });
     }
@@ -188,10 +201,32 @@ impl Guardian {
         with(&self.list, |list| match any {
             true => {
                 let entry = Entry { kind: WATCHED, number: tid, addr: 0, original: Original::default() };
-                self.watched.entry(tid).or_insert_with(|| list.add(entry));
+                self.watched.entry(tid).or_insert_with(|| list.add(&entry.bytes()));
             }
-            false => drop(self.watched.remove(&tid).map(|place| list.remove(place))),
+            false => drop(self.watched.remove(&tid).map(|place| list.remove(place, &Entry::FREE))),
         });
+    }
+}
+
+impl Guardian {
+    /// A thread does the rest of a call of which so much is done, with these registers behind it; or it is over.
+    pub(super) fn transfers(&mut self, tid: Tid, part: Option<(u64, &Registers)>) {
+        const BYTES: usize = 8 * PART_WORDS;
+        match part {
+            Some((done, behind)) => {
+                let words = [tid as u64, done].into_iter().chain(*behind.words());
+                let mut bytes = [0; BYTES];
+                bytes
+                    .chunks_exact_mut(8)
+                    .zip(words)
+                    .for_each(|(to, word)| to.copy_from_slice(&word.to_ne_bytes()));
+                match self.transfers.get(&tid) {
+                    Some(place) => drop(self.parts.file.write_all_at(&bytes, place * BYTES as u64)),
+                    None => drop(self.transfers.insert(tid, self.parts.add(&bytes))),
+                }
+            }
+            None => drop(self.transfers.remove(&tid).map(|place| self.parts.remove(place, &[0; BYTES]))),
+        }
     }
 }
 
@@ -205,7 +240,7 @@ fn fork_with_files() -> libc::pid_t {
 }
 
 /// Waits until the tracer has ended, and takes everything back.
-fn guard(list: RawFd, tracer: RawFd) -> ! {
+fn guard((list, parts): (RawFd, RawFd), tracer: RawFd) -> ! {
     // SAFETY: plain numbers and a set of all signals that lives; what asks the tracer's group to end is none of ours.
     unsafe {
         libc::setsid();
@@ -217,7 +252,24 @@ fn guard(list: RawFd, tracer: RawFd) -> ! {
     // SAFETY: the pointer is to a live value. A wait that failed would take back what is needed: it is not left
     // before there is an answer.
     while unsafe { libc::poll(&raw mut ended, 1, -1) } < 1 {}
-    for_each(list, |entry| match entry.kind {
+    // First what cannot wait.
+    for_each(parts, |bytes: &[u8; 8 * PART_WORDS]| {
+        let word = |index: usize| u64::from_ne_bytes(std::array::from_fn(|at| bytes[8 * index + at]));
+        // Who is gone needs no answer.
+        if word(0) != 0 {
+            let _ = answer(word(0) as Tid, word(1), std::array::from_fn(|index| word(2 + index)));
+        }
+    });
+    for_each(list, |bytes| match Entry::of(bytes) {
+        entry if entry.kind == FREE => {}
+        entry => take_back(entry),
+    });
+    // SAFETY: ends the process without running anything of this program.
+    unsafe { libc::_exit(0) }
+}
+
+fn take_back(entry: Entry) {
+    match entry.kind {
         TRAPPED => {
             let (memory, addr) = (entry.number, entry.addr as libc::off_t);
             let mut there = Original::default();
@@ -233,23 +285,22 @@ fn guard(list: RawFd, tracer: RawFd) -> ! {
         // Where that is refused, nothing can be done.
         WATCHED => drop(disarm(entry.number)),
         _ => {}
-    });
-    // SAFETY: ends the process without running anything of this program.
-    unsafe { libc::_exit(0) }
+    }
 }
 
-/// Goes through a list, without memory of its own.
-fn for_each(list: RawFd, mut act: impl FnMut(Entry)) {
-    let mut bytes = [0; Entry::BYTES];
+/// Goes through a list of entries of a size, without memory of its own.
+fn for_each<const BYTES: usize>(list: RawFd, mut act: impl FnMut(&[u8; BYTES])) {
+    let mut bytes = [0; BYTES];
     let mut at: libc::off_t = 0;
     // SAFETY: the buffer is live and so long.
     while unsafe { libc::pread(list, bytes.as_mut_ptr().cast(), bytes.len(), at) } == bytes.len() as isize {
-        act(Entry::of(&bytes));
+        act(&bytes);
         at += bytes.len() as libc::off_t;
     }
 }
 
-fn disarm(tid: Tid) -> Result<(), Errno> {
+/// Stops a thread that nobody traces. The signal that it is to get when it goes on, 0 for none.
+fn stop(tid: Tid) -> Result<i32, Errno> {
     ptrace::seize(tid, 0)?;
     ptrace::interrupt(tid)?;
     let signal = loop {
@@ -260,7 +311,29 @@ fn disarm(tid: Tid) -> Result<(), Errno> {
             _ => ptrace::resume(tid, Resume::Continue(0))?,
         }
     };
+    Ok(signal)
+}
+
+fn disarm(tid: Tid) -> Result<(), Errno> {
+    let signal = stop(tid)?;
     debug::arm(tid, &[])?;
+    ptrace::detach(tid, signal)
+}
+
+/// Ends the rest of a thread's call, of which so much had been done before.
+fn answer(tid: Tid, done: u64, behind: [u64; WORDS]) -> Result<(), Errno> {
+    let signal = stop(tid)?;
+    let registers = Registers::of(tid)?;
+    let mut behind = registers.with_words(behind);
+    // If it has gone on nothing can be done.
+    if registers.stack() == behind.stack()
+        && registers.ip() <= behind.ip()
+        && behind.ip() - registers.ip() <= 4
+    {
+        let did = if registers.ip() == behind.ip() { registers.result().max(0) } else { 0 };
+        behind.set_result(done as i64 + did);
+        behind.give(tid)?;
+    }
     ptrace::detach(tid, signal)
 }
 
@@ -270,7 +343,7 @@ mod tests {
 
     fn listed(list: &SharedList) -> Vec<Entry> {
         let mut all = Vec::new();
-        for_each(with(list, |list| list.file.as_raw_fd()), |entry| all.push(entry));
+        for_each(with(list, |list| list.file.as_raw_fd()), |bytes| all.push(Entry::of(bytes)));
         all.retain(|entry| entry.kind != FREE);
         all.sort_by_key(|entry| entry.addr);
         all

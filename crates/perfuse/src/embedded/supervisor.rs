@@ -17,7 +17,7 @@ use std::time::Duration;
 enum Command {
     Seize { pid: i32, tid: i32, answer: Sender<Result<(), Errno>> },
     FollowTicks,
-    FollowWatches { answer: Sender<()> },
+    FollowWatches { ends: bool, answer: Sender<()> },
 }
 
 /// The way to the thread.
@@ -48,10 +48,10 @@ impl Link {
     }
 
     /// What is watched of tracees has changed. Returns when their debug registers and traps are so: what is
-    /// left there would kill who is no longer traced.
-    pub(super) fn follow_watches(&self) {
+    /// left there would kill who is no longer traced. `ends`: it was the last event, after which this process may end.
+    pub(super) fn follow_watches(&self, ends: bool) {
         let (answer, answered) = channel();
-        if self.commands.send(Command::FollowWatches { answer }).is_err() {
+        if self.commands.send(Command::FollowWatches { ends, answer }).is_err() {
             return;
         }
         for _ in 0..MOST_RINGS {
@@ -115,7 +115,10 @@ impl Thread {
             }
             // It does between any two stops.
             Command::FollowTicks => {}
-            Command::FollowWatches { answer } => {
+            Command::FollowWatches { ends, answer } => {
+                if ends {
+                    supervisor.end_rests();
+                }
                 supervisor.follow_watches();
                 supervisor.follow_probes();
                 supervisor.follow_steps();
@@ -128,7 +131,8 @@ impl Thread {
     fn tell_of_watches(&mut self, supervisor: &Supervisor) {
         let settled = supervisor.watches_are_settled()
             && supervisor.probes_are_settled()
-            && supervisor.steps_are_settled();
+            && supervisor.steps_are_settled()
+            && supervisor.rests_are_settled();
         if !self.watching.is_empty() && settled {
             for answer in self.watching.drain(..) {
                 // Who no longer waits for it has gone.
