@@ -45,6 +45,6 @@ fn main() -> ExitCode {
         Subcommand::Man => generate::man(),
         Subcommand::CompleteEvents(args) => generate::complete_events(&args),
     };
-    common::kernel::tell_of_the_deprived();
+    common::kernel::tell_of_the_measured();
     exit::finish(result)
 }

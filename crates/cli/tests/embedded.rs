@@ -27,6 +27,9 @@ suite! {
     in_a_docker_container,
     under_gvisor,
     the_doctor_says_so,
+    without_proc_the_reason_is_said,
+    without_memory_files_the_reason_is_said,
+    a_missing_guardian_is_told,
 }
 
 /// A shell loop of some 100 ms.
@@ -419,4 +422,68 @@ fn the_doctor_says_so() -> Outcome {
     let detail = embedded.to_string();
     assert!(detail.contains("as Linux refuses"), "{detail}");
     Ok(())
+}
+
+/// Runs the program in such a sandbox; what it said on both ways, and its status.
+fn within(sandbox: Sandbox, arguments: &[&str]) -> (String, Option<i32>) {
+    let output = run(sandbox.command(program()).args(arguments));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &errors(&output);
+    (said.split_whitespace().collect::<Vec<_>>().join(" "), output.status.code())
+}
+
+fn without_proc_the_reason_is_said() -> Outcome {
+    Sandbox::has_namespaces()?;
+    let folder = tempfile("without_proc");
+    let out = folder.to_str().expect("a plain name");
+    let commands: [&[&str]; 4] = [
+        &["stat", "--kernel", "embedded", "-e", "task-clock", "true"],
+        &["record", "--kernel", "embedded", "-o", out, "true"],
+        &["run", "true"],
+        &["doctor"],
+    ];
+    for arguments in commands {
+        let (said, status) = within(Sandbox::new().without_proc(), arguments);
+        assert!(said.contains("/proc is not mounted"), "{arguments:?}: {said}");
+        // An event that cannot be counted is one of many.
+        assert_eq!(
+            status == Some(0),
+            ["doctor", "stat"].contains(&arguments[0]),
+            "{arguments:?}: {status:?}: {said}"
+        );
+    }
+    Ok(())
+}
+
+fn without_memory_files_the_reason_is_said() -> Outcome {
+    let folder = tempfile("without_memory_files");
+    let out = folder.to_str().expect("a plain name");
+    let sandbox = Sandbox::new().without_memory_files();
+    let (said, status) = within(sandbox, &["stat", "--kernel", "embedded", "-e", "task-clock", "true"]);
+    assert!(status == Some(0) && said.contains("task-clock"), "counting needs none: {said}");
+    let (said, status) = within(sandbox, &["record", "--kernel", "embedded", "-o", out, "true"]);
+    assert!(said.contains("memfd_create") && status != Some(0), "{status:?}: {said}");
+    let recording = program();
+    let recording = recording.to_str().expect("a plain name");
+    let (said, _) =
+        within(sandbox, &["run", "--", recording, "record", "-o", out, "-e", "task-clock", "true"]);
+    assert!(said.contains("memfd_create"), "{said}");
+    let (said, status) = within(sandbox, &["doctor"]);
+    assert!(said.contains("memfd_create") && status == Some(0), "{status:?}: {said}");
+    Ok(())
+}
+
+fn a_missing_guardian_is_told() -> Outcome {
+    let arguments = ["stat", "--kernel", "embedded", "-e", "mem:0x10000:w", "sleep", "0.1"];
+    let (told, _) = within(Sandbox::new(), &arguments);
+    if told.contains("debug registers") {
+        return Err(perfuse_testkit::Skip::needs("debug registers", told));
+    }
+    let (said, status) = within(Sandbox::new().without_memory_files(), &arguments);
+    let tells = |said: &str| said.contains("to take probes, watchpoints and unfinished transfers back");
+    assert!(tells(&said) && !tells(&told) && status == Some(0), "{said} {told}");
+    Ok(())
+}
+
+fn tempfile(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }

@@ -32,6 +32,7 @@ mod watch;
 use again::Again;
 pub use bell::Bell;
 use bell::{Affinity, Alarm, Ticker};
+pub use guardian::take_unguarded;
 use probe::Probed;
 use rota::Rota;
 

@@ -83,6 +83,12 @@ pub fn take_deprived() -> Vec<std::path::PathBuf> {
     instance().machine().take_deprived()
 }
 
+/// Whether traps, watchpoints or unfinished transfers are in processes that go on if this one is killed, and the process
+/// that would take those back then could not be started. Told once.
+pub fn take_unguarded() -> bool {
+    perfuse_live::supervisor::take_unguarded()
+}
+
 impl Default for Embedded {
     fn default() -> Self {
         Embedded {

@@ -3,7 +3,9 @@
 //! know which kernel answers.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub use crate::embedded::{NAME as EMBEDDED, OWN_PMUS, embedded, step_for_instructions, take_deprived};
+pub use crate::embedded::{
+    NAME as EMBEDDED, OWN_PMUS, embedded, step_for_instructions, take_deprived, take_unguarded,
+};
 pub use perfuse_sys::{Errno, Mapping, Protection};
 
 use crate::SignalOwner;

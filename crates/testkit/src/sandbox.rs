@@ -16,6 +16,8 @@ pub struct Sandbox {
     refused_with: Option<i32>,
     open_files: Option<u64>,
     locked_bytes: Option<u64>,
+    without_proc: bool,
+    without_memory_files: bool,
 }
 
 /// Names the test that a re-executed test program has to run inside its sandbox.
@@ -53,6 +55,29 @@ impl Sandbox {
     pub fn locked_bytes(mut self, limit: u64) -> Self {
         self.locked_bytes = Some(limit);
         self
+    }
+
+    /// Nothing is mounted at `/proc` but an empty folder, in mount and, for users, user namespaces of its own. Where
+    /// those cannot be had the command does not start: [`has_namespaces`](Self::has_namespaces).
+    pub fn without_proc(mut self) -> Self {
+        self.without_proc = true;
+        self
+    }
+
+    /// `memfd_create(2)` answers `EPERM`.
+    pub fn without_memory_files(mut self) -> Self {
+        self.without_memory_files = true;
+        self
+    }
+
+    /// Skips where no program can be run [`without_proc`](Self::without_proc).
+    pub fn has_namespaces() -> Outcome {
+        let started = Sandbox::new().without_proc().command("/bin/true").status();
+        match started {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(Skip::needs("mount namespaces", status)),
+            Err(error) => Err(Skip::needs("mount namespaces", error)),
+        }
     }
 
     /// A command that will run under these conditions.
@@ -115,21 +140,44 @@ impl Sandbox {
             // SAFETY: plain numbers.
             check(unsafe { libc::setresuid(65534, 65534, 65534) })?;
         }
-        self.refused_with.map_or(Ok(()), refuse)
+        if self.without_proc {
+            hide_proc()?;
+        }
+        if self.without_memory_files {
+            refuse(libc::EPERM, [libc::SYS_memfd_create as u32; 2])?;
+        }
+        self.refused_with
+            .map_or(Ok(()), |errno| refuse(errno, [PIDFD_GETFD, libc::SYS_perf_event_open as u32]))
     }
 }
 
-/// Installs a filter that answers perf_event_open and pidfd_getfd with `errno` and lets everything else
-/// pass.
-fn refuse(errno: i32) -> io::Result<()> {
-    /// Everywhere.
-    const PIDFD_GETFD: u32 = 438;
+/// Everywhere.
+const PIDFD_GETFD: u32 = 438;
+
+/// Puts an empty folder over `/proc`, for the calling process alone.
+fn hide_proc() -> io::Result<()> {
+    // SAFETY: no preconditions.
+    let namespaces =
+        if unsafe { libc::geteuid() } == 0 { 0 } else { libc::CLONE_NEWUSER } | libc::CLONE_NEWNS;
+    let nothing = std::ptr::null();
+    // SAFETY: plain numbers; names are NUL-terminated, and null where there is nothing to tell.
+    unsafe {
+        check(libc::unshare(namespaces))?;
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        check(libc::mount(nothing, c"/".as_ptr(), nothing, private, nothing.cast()))?;
+        let (kind, at) = (c"tmpfs".as_ptr(), c"/proc".as_ptr());
+        check(libc::mount(kind, at, kind, 0, nothing.cast()))
+    }
+}
+
+/// Installs a filter that answers these calls with `errno` and lets everything else pass.
+fn refuse(errno: i32, calls: [u32; 2]) -> io::Result<()> {
     let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut program = [
         // The system call's number is the first word of struct seccomp_data.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, PIDFD_GETFD),
-        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_perf_event_open as u32),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, calls[0]),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, calls[1]),
         statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
         statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];

@@ -88,9 +88,9 @@ fn step_for_instructions() {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn step_for_instructions() {}
 
-/// Says which programs ran with fewer rights than they have alone.
+/// Says which programs ran with fewer rights than they have alone, and whether one was in danger.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(crate) fn tell_of_the_deprived() {
+pub(crate) fn tell_of_the_measured() {
     if !is_embedded() {
         return;
     }
@@ -101,10 +101,15 @@ pub(crate) fn tell_of_the_deprived() {
             foreign(program.as_os_str().as_encoded_bytes())
         ));
     }
+    if kernel::take_unguarded() {
+        out::say(
+            "there was no process to take probes, watchpoints and unfinished transfers back if perfuse had been killed:              memfd_create(2), pidfd_open(2) and clone(2) make it, one of which was refused",
+        );
+    }
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) fn tell_of_the_deprived() {}
+pub(crate) fn tell_of_the_measured() {}
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn choose_embedded() -> Result<(), Failure> {

@@ -364,7 +364,20 @@ fn embedded() -> Check {
                 |error| format!("no single steps ({})", error.cause().words()),
                 |cost| format!("step/instructions/u takes {:.0} µs an instruction", cost.as_secs_f64() * 1e6),
             );
-            Check::yes(ID.0, ID.1, format!("commands are counted and sampled by ptrace; {steps}; {used}"))
+            let Err(errno) = perfuse_live::memory::can_be_had() else {
+                return Check::yes(
+                    ID.0,
+                    ID.1,
+                    format!("commands are counted and sampled by ptrace; {steps}; {used}"),
+                );
+            };
+            let reason = Reason::new(
+                &format!("cannot make the memory of rings ({errno})"),
+                "not-embedded",
+                "no samples",
+                "memfd_create(2), which makes it, is refused by this sandbox: commands are counted, and not sampled",
+            );
+            Check::partly(ID.0, ID.1, format!("commands are counted by ptrace; {steps}; {used}"), reason)
         }
         Err(error) => Check::no(ID.0, ID.1, &error),
     }

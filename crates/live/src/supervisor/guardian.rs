@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A trap, or a thread with debug registers.
@@ -101,6 +102,15 @@ impl List {
     }
 }
 
+/// One could not be started.
+static MISSING: AtomicBool = AtomicBool::new(false);
+
+/// Whether something that has to be taken back was put into processes of others, and nobody could be started to do that if
+/// this process is killed. Told once.
+pub fn take_unguarded() -> bool {
+    MISSING.swap(false, Relaxed)
+}
+
 type SharedList = Arc<Mutex<List>>;
 
 fn with<R>(list: &SharedList, act: impl FnOnce(&mut List) -> R) -> R {
@@ -119,8 +129,16 @@ pub(super) struct Guardian {
 }
 
 impl Guardian {
-    /// Starts the process; `None` where it cannot be.
+    /// Starts the process; `None` where it cannot be, which is [told](take_unguarded).
     pub(super) fn start() -> Option<Self> {
+        let started = Self::try_to_start();
+        if started.is_none() {
+            MISSING.store(true, Relaxed);
+        }
+        started
+    }
+
+    fn try_to_start() -> Option<Self> {
         let (list, parts) = (List::new()?, List::new()?);
         // The same everywhere.
         const PIDFD_OPEN: libc::c_long = 434;
