@@ -16,6 +16,8 @@ pub(crate) struct Cpu {
     /// The task that runs, and its context if that has events.
     pub(crate) current: Option<TaskId>,
     pub(crate) task_context: Option<ContextKey>,
+    /// The task is on the cpu without running (see [`Engine::pause`](crate::Engine::pause)).
+    pub(crate) paused: bool,
     pub(crate) pmus: BTreeMap<PmuId, CpuPmu>,
     pub(crate) listeners: Listeners,
     pub(crate) timers: Timers,
@@ -39,6 +41,7 @@ impl Cpu {
             context,
             current: None,
             task_context: None,
+            paused: false,
             pmus: BTreeMap::new(),
             listeners: Listeners::default(),
             timers: Timers::default(),

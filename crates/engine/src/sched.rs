@@ -24,14 +24,21 @@ impl Engine {
         if self.contexts[context].events.is_empty() {
             return;
         }
+        self.start_clock(context, cpu, now);
         let own = &mut self.contexts[context];
-        own.clock.start(now);
         let had = own.scheduled;
         own.scheduled = Kinds { pinned: had.pinned | kinds.pinned, flexible: had.flexible | kinds.flexible };
         for kind in [Kind::Pinned, Kind::Flexible] {
             if kinds.has(kind) && !had.has(kind) {
                 self.each_pmu(context, pmu, |engine, pmu| engine.pass(context, cpu, pmu, kind, now));
             }
+        }
+    }
+
+    /// A context is on a cpu. Its clock runs, unless its task [does not](Self::pause).
+    fn start_clock(&mut self, context: ContextKey, cpu: u32, now: u64) {
+        if !self.contexts[context].is_task() || !self.cpus[cpu as usize].paused {
+            self.contexts[context].clock.start(now);
         }
     }
 
@@ -401,7 +408,7 @@ impl Engine {
             let place = &mut self.cpus[cpu as usize];
             if place.task_context.is_none() && place.current == Some(task) {
                 place.task_context = Some(context);
-                self.contexts[context].clock.start(now);
+                self.start_clock(context, cpu, now);
             }
         }
         self.cpu_of(context)

@@ -133,9 +133,31 @@ impl Engine {
     /// count or that is recorded: for a host that learns only afterwards how long a task has run, which
     /// tells its coming and its going then (`now` may lie before what was told of other cpus).
     pub fn place(&mut self, cpu: u32, now: u64, next: Option<TaskId>) {
-        if self.cpus[cpu as usize].current != next {
+        let place = &mut self.cpus[cpu as usize];
+        if place.current != next {
             self.exchange(cpu, now, next);
+        } else if core::mem::take(&mut place.paused) {
+            place.task_context.into_iter().for_each(|context| self.contexts[context].clock.start(now));
         }
+    }
+
+    /// The task that was [placed](Self::place) on a cpu runs no longer, and keeps its place: its events stay where
+    /// they are, and their times stand still until it is placed there again. So a host that tells of one task
+    /// again and again pays for none of its events. Control pages are not written.
+    pub fn pause(&mut self, cpu: u32, now: u64) {
+        let place = &mut self.cpus[cpu as usize];
+        place.paused = true;
+        place.task_context.into_iter().for_each(|context| self.contexts[context].clock.stop(now));
+    }
+
+    /// The task on a cpu.
+    pub fn current(&self, cpu: u32) -> Option<TaskId> {
+        self.cpus.get(cpu as usize).and_then(|place| place.current)
+    }
+
+    /// The cpu where a task is.
+    pub fn place_of(&self, task: TaskId) -> Option<u32> {
+        self.tasks.get(&task).and_then(|task| task.on)
     }
 
     /// Records of switches for a task that was [placed](Self::place): that it comes to its cpu (`comes`), or is about to
@@ -156,6 +178,7 @@ impl Engine {
     /// Contexts change on a cpu. Whether the task that comes ran on another one before.
     fn exchange(&mut self, cpu: u32, now: u64, next: Option<TaskId>) -> bool {
         let previous = self.cpus[cpu as usize].current;
+        self.cpus[cpu as usize].paused = false;
         let cgroup = |task: Option<TaskId>| Some(self.tasks.get(&task?)?.cgroup);
         let changes = cgroup(previous) != cgroup(next);
         let outgoing = self.cpus[cpu as usize].task_context;

@@ -31,6 +31,8 @@ mod namespaces;
 mod probes;
 mod rights;
 mod steps;
+#[cfg(test)]
+mod tests;
 mod watches;
 
 pub(crate) use looks::Look;
@@ -99,6 +101,8 @@ struct Known {
     last_tick: u64,
     /// What is watched whenever it runs.
     watches: Vec<Watched>,
+    /// Control pages of its events are mapped.
+    has_pages: bool,
     /// Its instructions, if they are counted one by one.
     walk: steps::Walk,
 }
@@ -244,6 +248,7 @@ impl Machine {
             seen: looks::Seen::default(),
             last_tick: 0,
             watches: Vec::new(),
+            has_pages: false,
             walk: steps::Walk::default(),
         };
         self.tasks.insert(task, known);
@@ -288,6 +293,7 @@ impl Machine {
         let task = self.add(pid, tid, Reading::default(), name);
         let (now, thread) = (self.now(), pid != tid);
         let cpu = self.cpu_of(parent);
+        self.engine.place(cpu, now, None);
         let facts = TaskFacts::new(pid as u32, tid as u32);
         let flags = CloneFlags { thread, clear_sighand: false };
         if self.world.namespaces.any() {
@@ -355,6 +361,8 @@ impl Machine {
 
     fn end(&mut self, task: TaskId, parent: Option<TaskId>) {
         let (now, cpu) = (self.now(), self.cpu_of(task));
+        self.vacate(&[task], now);
+        self.engine.place(cpu, now, None);
         self.engine.exit(task, parent, cpu, now);
         self.engine.reap(task, now);
         self.world.namespaces.forget(task);
@@ -456,7 +464,7 @@ impl Machine {
         }
         let came = now.saturating_sub(ran);
         let told_at = std::mem::replace(&mut known.told_at, now);
-        self.engine.place(cpu, came, Some(task));
+        self.come(task, cpu, came);
         let switches_are_told = self.estimate_switches && ran > 0;
         if switches_are_told {
             // It ran on while its numbers were read the last time; it goes only then.
@@ -498,17 +506,47 @@ impl Machine {
     /// Does something while a task is on its cpu, for no time.
     fn within(&mut self, task: TaskId, now: u64, act: impl FnOnce(&mut Engine, u32)) {
         let cpu = self.cpu_of(task);
-        self.engine.place(cpu, now, Some(task));
+        self.come(task, cpu, now);
         act(&mut self.engine, cpu);
         self.leave(task, cpu, now);
     }
 
-    /// A task goes from its cpu: what its events have asked for while it was there.
+    /// A task comes to a cpu, where it may be still; no other is.
+    fn come(&mut self, task: TaskId, cpu: u32, at: u64) {
+        if self.engine.place_of(task).is_some_and(|other| other != cpu) {
+            self.vacate(&[task], at);
+        }
+        if self.engine.current(cpu) != Some(task) {
+            self.engine.place(cpu, at, None);
+        }
+        self.engine.place(cpu, at, Some(task));
+    }
+
+    /// What events ask for when they are switched on would be taken for that of another task if several are on cpus.
+    fn vacate_if_several(&mut self, tasks: &[TaskId], now: u64) {
+        if tasks.len() > 1 {
+            self.vacate(tasks, now);
+        }
+    }
+
+    /// Tasks leave the cpus where they were kept.
+    fn vacate(&mut self, tasks: &[TaskId], now: u64) {
+        for cpu in tasks.iter().filter_map(|&task| self.engine.place_of(task)).collect::<Vec<_>>() {
+            self.engine.place(cpu, now, None);
+        }
+    }
+
+    /// A task runs no longer: what its events have asked for while it was on its cpu. Where they ask for nothing, it
+    /// is kept there, as telling of it once more is then no matter of how many they are.
     fn leave(&mut self, task: TaskId, cpu: u32, now: u64) {
         self.note_watches(task);
         self.note_steps(task);
-        self.engine.place(cpu, now, None);
         let period = self.asked.take();
+        let asks = period.is_some() || self.is_to_be_stepped(task);
+        match self.tasks.get(&task).filter(|known| !asks && !known.has_pages && known.watches.is_empty()) {
+            Some(_) => self.engine.pause(cpu, now),
+            None => self.engine.place(cpu, now, None),
+        }
         if let Some(known) = self.tasks.get_mut(&task) {
             let before = std::mem::replace(&mut known.period, period);
             if before.is_none() {
@@ -653,6 +691,9 @@ impl Machine {
             self.update_targets(event);
         }
         let now = self.now();
+        if changes {
+            self.vacate_if_several(&self.engine.targets(event), now);
+        }
         let mut view = View { world: &mut self.world, group: None, allowed: false };
         let answer = self.engine.ioctl(&mut view, caller, event, now, ioctl);
         if changes {
@@ -693,6 +734,9 @@ impl Machine {
         let now = self.now();
         let mut view = View { world: &mut self.world, group: None, allowed: false };
         let memory = self.engine.mmap(&mut view, caller, event, now, request)?;
+        for target in self.engine.targets(event) {
+            self.tasks.entry(target).and_modify(|known| known.has_pages = true);
+        }
         self.world.shared(&memory).ok_or(Errno::ENOMEM)
     }
 
@@ -711,6 +755,13 @@ impl Machine {
     /// ring (rule G23).
     pub fn has_hung_up(&self, event: EventKey) -> bool {
         self.engine.has_hung_up(event)
+    }
+
+    /// Whether the pipe that stands for an event's descriptor hangs up: if the event does, as far as that is possible,
+    /// as signals of an `asynchronous` one take a writing end as long as any may come, and one that cannot be
+    /// `taken_up` again hangs up for good.
+    pub fn pipe_hangs_up(&self, event: EventKey, asynchronous: bool, taken_up: bool) -> bool {
+        self.has_hung_up(event) && (self.is_over(event) || !asynchronous && taken_up)
     }
 
     /// Whether what an event measures has ended, that of its copies too.
@@ -751,6 +802,7 @@ impl Machine {
             self.update(task);
         }
         let now = self.now();
+        self.vacate_if_several(&tasks, now);
         self.engine.prctl(caller, enable, now);
         self.look_again(tasks);
     }

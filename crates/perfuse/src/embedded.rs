@@ -2,8 +2,8 @@
 //! subsystem, from what `ptrace(2)`, `/proc` and the clocks tell. For places where Linux refuses.
 //!
 //! An event's descriptor is the reading end of a pipe, so that whoever can poll can poll it: a byte lies in
-//! it while there is something to read, and the writing end goes when what was measured has ended. Rings
-//! are memfds. Calls of the measuring threads are done on those threads, behind one mutex; only what
+//! it while there is something to read, and there is no writing end where the event has no ring, or when what was
+//! measured has ended. Rings are memfds. Calls of the measuring threads are done on those threads, behind one mutex; only what
 //! ptrace has to do is done by a thread of its own, which is started when the first other process is to be
 //! measured.
 
@@ -110,7 +110,7 @@ struct Served {
 #[derive(Debug)]
 struct Event {
     key: EventKey,
-    /// `None` once what it measures has ended.
+    /// `None` while it hangs up.
     bell: Option<OwnedFd>,
     /// A byte lies in the pipe.
     rung: bool,
@@ -125,6 +125,17 @@ impl Event {
         if let (Some(bell), Some(end)) = (&self.bell, &self.signals) {
             pipe::drain(end.as_fd());
             self.rung = pipe::put(bell.as_fd());
+        }
+    }
+
+    /// Its descriptor, this one, hangs up if the event does.
+    fn settle(&mut self, machine: &Machine, fd: RawFd) {
+        if machine.pipe_hangs_up(self.key, self.signals.is_some(), pipe::has_writing_ends(fd)) {
+            // Its end is a byte to the kernel, too.
+            self.stop_signals();
+            self.bell = None;
+        } else if self.bell.is_none() {
+            self.bell = pipe::writing_end_of(fd).ok();
         }
     }
 
@@ -157,32 +168,25 @@ impl Served {
                 }
                 _ => continue,
             };
-            let told = Polled(machine.poll(key));
-            for event in self.lock().values_mut().filter(|event| event.key == key) {
-                if told.has_ended() && (event.mappings > 0 || machine.is_over(key)) {
-                    // Its end is a byte to the kernel, too.
-                    event.stop_signals();
-                    event.bell = None;
-                } else if told.is_readable() && !event.rung && event.signals.is_none() {
+            let readable = machine.poll(key) & POLLIN != 0;
+            for (fd, event) in self.lock().iter_mut().filter(|(_, event)| event.key == key) {
+                event.settle(machine, *fd);
+                if readable && !event.rung && event.signals.is_none() {
                     event.rung = event.bell.as_ref().is_some_and(|bell| pipe::put(bell.as_fd()));
                 }
             }
         }
     }
-}
 
-/// What the machine's `poll` told.
-struct Polled(u32);
-
-impl Polled {
-    fn is_readable(&self) -> bool {
-        self.0 & 1 != 0
-    }
-
-    fn has_ended(&self) -> bool {
-        self.0 & (8 | 16) != 0
+    /// Something that decides whether an event hangs up has changed.
+    fn settle(&self, machine: &Machine, event: BorrowedFd<'_>) {
+        let fd = event.as_raw_fd();
+        self.lock().get_mut(&fd).into_iter().for_each(|event| event.settle(machine, fd));
     }
 }
+
+/// Of the answers of the machine's `poll`.
+const POLLIN: u32 = 1;
 
 impl Embedded {
     fn machine(&self) -> MutexGuard<'_, Machine> {
@@ -267,6 +271,7 @@ impl Embedded {
         let key = machine.open(caller, attr, arguments, group, Rights::OWN)?;
         let event = Event { key, bell: Some(writing), rung: false, signals: None, mappings: 0 };
         self.served.lock().insert(reading.as_raw_fd(), event);
+        self.served.settle(&machine, reading.as_fd());
         self.finish(machine);
         Ok(reading)
     }
@@ -352,6 +357,7 @@ impl Kernel for Embedded {
         let mut machine = self.machine();
         let caller = machine.adopt_caller();
         let answer = machine.ioctl(caller, key, ioctl);
+        self.served.settle(&machine, event);
         self.finish(machine);
         answer
     }
@@ -375,6 +381,7 @@ impl Kernel for Embedded {
                 if let Some(event) = self.served.lock().get_mut(&event.as_raw_fd()) {
                     event.mappings += 1;
                 }
+                self.served.settle(&machine, event);
             }
             Err(_) => machine.munmap(key),
         }
@@ -405,7 +412,9 @@ impl Kernel for Embedded {
         if let Some(event) = self.served.lock().get_mut(&event.as_raw_fd()) {
             event.signals = Some(end);
         }
-        self.machine().set_async(key, true);
+        let mut machine = self.machine();
+        machine.set_async(key, true);
+        self.served.settle(&machine, event);
         Ok(())
     }
 

@@ -29,6 +29,7 @@ suite! {
     counts_are_those_of_linux,
     a_running_process_can_be_joined,
     samples_add_up_to_the_time,
+    a_descriptor_is_ready_as_that_of_linux,
     what_cannot_be_had_is_explained,
     it_works_where_perf_event_open_is_refused,
     another_thread_is_read_while_it_lives,
@@ -235,6 +236,39 @@ fn samples_add_up_to_the_time() -> Outcome {
     assert!(samples > 5 && comms >= 1 && maps >= 1 && exits >= 1, "{samples} {comms} {maps} {exits}");
     // As exact as so many samples can be.
     assert!(periods < time / 2 * 3 && periods > time / 2, "{periods} of {time} ns");
+    Ok(())
+}
+
+/// Rules G21, G23, G24: a descriptor hangs up at once without a ring, is ready with one while there is something to read,
+/// and hangs up when what it measures has ended, whichever kernel answers.
+fn a_descriptor_is_ready_as_that_of_linux() -> Outcome {
+    let told = |kernel: &Arc<dyn Kernel>| {
+        let command = shell("exit 0").hold().expect("a child");
+        let dummy = Counter::builder(Software::DUMMY).kernel(kernel.clone()).target(command.target());
+        let without = dummy.enabled(true).open().expect("a counter");
+        let event = Counter::builder(Software::DUMMY).kernel(kernel.clone()).enabled(true);
+        let event = event.with(|attr| attr.flags |= AttrFlags::TASK | AttrFlags::COMM);
+        let opened = perfuse::Sampler::builder().target(command.target()).event(event).open();
+        let mut ring = opened.expect("a ring");
+        let now = |fd: std::os::fd::BorrowedFd<'_>, millis| {
+            let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry that lives.
+            unsafe { libc::poll(&raw mut entry, 1, millis) };
+            entry.revents
+        };
+        let mut all = vec![now(without.as_fd(), 0), now(ring.as_fd(), 0)];
+        let running = command.release().expect("sh");
+        running.wait().expect("its end");
+        all.push(now(without.as_fd(), 0));
+        all.push(now(ring.as_fd(), 10_000) & libc::POLLHUP);
+        assert!(ring.batch().iter().count() > 0);
+        all
+    };
+    let ours = told(&embedded());
+    assert_eq!(ours, [libc::POLLHUP, 0, libc::POLLHUP, libc::POLLHUP]);
+    if Counter::builder(Software::DUMMY).kernel(linux()).open().is_ok() {
+        assert_eq!(ours, told(&linux()));
+    }
     Ok(())
 }
 

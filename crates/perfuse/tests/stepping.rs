@@ -123,18 +123,20 @@ fn of_child(event: Builder, body: impl FnOnce()) -> u64 {
         let _ = (&its).read_exact(&mut [0]);
         body();
     });
-    let asleep = || {
+    let state = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.pid())).unwrap_or_default();
-        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
+        stat.rsplit(") ").next().and_then(|rest| rest.chars().next())
     };
-    while !asleep() {
+    while state() != Some('S') {
         std::thread::sleep(Duration::from_millis(1));
     }
     let target = Target::thread(child.pid());
     let counter = event.target(target).enabled(true).open().expect("a child can be stepped");
     (&ours).write_all(&[1]).expect("the child listens");
     // It is traced: nobody else may wait for it before it has ended.
-    while counter.poll(Some(Duration::from_millis(100))).is_ok_and(|told| !told.hangup) {}
+    while state().is_some_and(|state| !"XZ".contains(state)) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let value = counter.read().expect("read").value;
     drop(counter);
     value

@@ -3,9 +3,10 @@
 use crate::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// A pipe whose ends never block: reading end, writing end. The writing end closes on exec, the reading
 /// end where that is wanted.
@@ -28,6 +29,18 @@ pub fn nonblocking(close_on_exec: bool) -> Result<(OwnedFd, OwnedFd), Errno> {
 /// Opens a FIFO for reading and writing, so that it opens without its other side, never blocks and never ends.
 pub fn open_fifo(path: impl AsRef<Path>) -> io::Result<File> {
     File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+/// Another writing end of a pipe, which has hung up if there was none left.
+pub fn writing_end_of(reading: RawFd) -> Result<OwnedFd, Errno> {
+    let end = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(format!("/proc/self/fd/{reading}"));
+    end.map(OwnedFd::from).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
+}
+
+/// Whether pipes get other [writing ends](writing_end_of). Found out once, by this one.
+pub fn has_writing_ends(reading: RawFd) -> bool {
+    static HAVE: OnceLock<bool> = OnceLock::new();
+    *HAVE.get_or_init(|| writing_end_of(reading).is_ok())
 }
 
 /// Puts a byte in. Whether there is one now: a full pipe has some, one without a reader takes none.
@@ -67,5 +80,9 @@ mod tests {
         assert!(!ready().any());
         drop(writing);
         assert!(ready().hangup);
+        if has_writing_ends(reading.as_raw_fd()) {
+            let _writing = writing_end_of(reading.as_raw_fd()).expect("another end");
+            assert!(!ready().any());
+        }
     }
 }

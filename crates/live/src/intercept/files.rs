@@ -12,10 +12,11 @@ use crate::ptrace::{self, Tid};
 use perfuse_abi::Errno;
 use perfuse_abi::page::offset;
 use perfuse_engine::{EventKey, Memory as _};
+use perfuse_sys::pipe;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
 /// The descriptors of events that a process has.
 #[derive(Clone, Debug, Default)]
@@ -225,13 +226,13 @@ impl Open {
     /// It no longer hangs up: a pipe gets another writing end.
     pub(super) fn take_up(&mut self) {
         if self.write.is_none() {
-            self.write = another_end(&self.read).ok();
+            self.write = pipe::writing_end_of(self.read.as_raw_fd()).ok();
         }
     }
 
     /// Whether it can hang up for a while.
     pub(super) fn can_be_taken_up(&self) -> bool {
-        pipes_are_taken_up(&self.read)
+        pipe::has_writing_ends(self.read.as_raw_fd())
     }
 
     /// Somebody is about to wait; `surely`: for this event. Linux takes the readiness away when it is asked for it (rule
@@ -253,21 +254,6 @@ impl Open {
     pub(super) fn set_ring(&mut self, ring: Option<Arc<Shared>>) {
         self.ring = ring;
     }
-}
-
-/// Another writing end of a pipe.
-fn another_end(read: &OwnedFd) -> Result<OwnedFd, Errno> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = std::fs::OpenOptions::new();
-    let end = options.write(true).custom_flags(libc::O_NONBLOCK);
-    let path = format!("/proc/self/fd/{}", read.as_raw_fd());
-    end.open(path).map(OwnedFd::from).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
-}
-
-/// Whether a pipe that has hung up can be taken up again. Found out once.
-fn pipes_are_taken_up(read: &OwnedFd) -> bool {
-    static ARE: OnceLock<bool> = OnceLock::new();
-    *ARE.get_or_init(|| another_end(read).is_ok())
 }
 
 /// The reader has caught up with the writer.

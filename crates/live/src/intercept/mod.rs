@@ -346,14 +346,10 @@ impl Intercept {
         }
     }
 
-    /// The pipe of an event hangs up if the event does, as far as that is possible: its signals take a writing end as
-    /// long as any may come.
+    /// The pipe of an event hangs up if the event does, as far as that is possible.
     fn settle(&mut self, machine: &Machine, event: EventKey) {
-        let (hangs_up, over) = (machine.has_hung_up(event), machine.is_over(event));
         let Some(open) = self.table.get(event) else { return };
-        if !hangs_up {
-            open.take_up();
-        } else if over || !open.is_asynchronous() && open.can_be_taken_up() {
+        if machine.pipe_hangs_up(event, open.is_asynchronous(), open.can_be_taken_up()) {
             let members = |group| {
                 // SAFETY: a plain number.
                 self.processes.keys().copied().filter(|&pid| unsafe { libc::getpgid(pid) } == group).collect()
