@@ -373,15 +373,19 @@ pub(crate) fn is_same_user(tid: Tid, other: Tid) -> bool {
     };
     let permitted = |status| u64::from_str_radix(in_status(status, "CapPrm:")?, 16).ok();
     let has_no_more = permitted(&own).zip(permitted(&others)).is_some_and(|(own, others)| others & !own == 0);
-    let user = ids(&own, "Uid:").map(|ids| ids[0]);
-    // The files of a process that cannot be dumped are root's.
-    let shown = std::fs::metadata(format!("/proc/{other}/stat")).is_ok_and(|file| Some(file.uid()) == user);
     same("Uid:")
         && same("Gid:")
         && has_no_more
-        && shown
+        && can_be_dumped(other, &others) == Some(true)
         && user_of(tid).is_some()
         && user_of(tid) == user_of(other)
+}
+
+/// Whether a thread's process can be dumped, as far as that can be told: otherwise its files are root's, not its
+/// user's.
+fn can_be_dumped(tid: Tid, status: &str) -> Option<bool> {
+    let user: u32 = in_status(status, "Uid:")?.split_whitespace().nth(1)?.parse().ok()?;
+    Some(std::fs::metadata(format!("/proc/{tid}/stat")).ok()?.uid() == user)
 }
 
 /// Whether a process that has just replaced its program is now one that those who could look at it may not any longer
@@ -390,10 +394,9 @@ pub(crate) fn has_gained_rights(pid: Tid) -> bool {
     let status = status(pid);
     let ids = |name| in_status(&status, name).map(|ids| ids.split_whitespace().take(2).collect::<Vec<_>>());
     let (Some(users), Some(groups)) = (ids("Uid:"), ids("Gid:")) else { return false };
-    // The files of a process that cannot be dumped are root's.
-    let owner = std::fs::metadata(format!("/proc/{pid}/stat")).map(|stat| stat.uid());
-    let undumpable = owner.is_ok_and(|owner| users.last().and_then(|user| user.parse().ok()) != Some(owner));
-    undumpable || users.first() != users.last() || groups.first() != groups.last()
+    can_be_dumped(pid, &status) == Some(false)
+        || users.first() != users.last()
+        || groups.first() != groups.last()
 }
 
 /// A pid namespace, and how far below this process's it is.

@@ -1,7 +1,7 @@
 //! Properties of any machine: no text of a scenario breaks anything, or takes forever; and what the
 //! cpus counted is what the tasks counted.
 //!
-//! `PERFUSE_SEED=n` plays only that case again, `PERFUSE_CASES=n` says how many there are.
+//! `PERFUSE_SEED=n` plays only that case again, `PERFUSE_SEEDS=n` says how many there are.
 
 use perfuse_engine::OpenArguments;
 use perfuse_engine::abi::{Attr, AttrFlags, EventType, Hardware, ReadFormat};
@@ -10,41 +10,16 @@ use perfuse_sim::{KINDS, Machine, PmuModel, Program, Setup, Step};
 use std::fs;
 use std::ops::Range;
 
-/// Numbers by chance, the same for the same seed.
-struct Random(u64);
+#[path = "../../engine/tests/shared/random.rs"]
+mod random;
+use random::{Random, seeds};
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    fn between(&mut self, range: Range<u64>) -> u64 {
-        range.start + self.next() % (range.end - range.start)
-    }
-
-    fn one_in(&mut self, chance: u64) -> bool {
-        self.next() % chance == 0
-    }
-
-    fn of<'t, T>(&mut self, all: &'t [T]) -> &'t T {
-        &all[self.below(all.len())]
-    }
+fn between(random: &mut Random, range: Range<u64>) -> u64 {
+    range.start + random.next() % (range.end - range.start)
 }
 
-fn cases(usual: u64) -> Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    match number("PERFUSE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("PERFUSE_CASES").unwrap_or(usual),
-    }
+fn one<'t, T>(random: &mut Random, all: &'t [T]) -> &'t T {
+    &all[random.below(all.len())]
 }
 
 /// Words that are put in place of others.
@@ -84,19 +59,19 @@ fn number(random: &mut Random, word: &str) -> String {
     if end == 0 || random.one_in(3) {
         return word.to_owned();
     }
-    format!("{before}{}{}", random.of::<&str>(&NUMBERS), &digits[end..])
+    format!("{before}{}{}", random.of(&NUMBERS), &digits[end..])
 }
 
 /// A text made of the lines and words of the shipped scenarios, with a few things wrong.
 fn text(random: &mut Random, shipped: &[String]) -> String {
-    let mut lines: Vec<String> = random.of(shipped).lines().map(str::to_owned).collect();
+    let mut lines: Vec<String> = one(random, shipped).lines().map(str::to_owned).collect();
     for _ in 0..=random.below(3) {
         let at = random.below(lines.len());
         match random.below(6) {
             0 => drop(lines.remove(at)),
             1 => {
-                let other: Vec<&str> = random.of(shipped).lines().collect();
-                lines.insert(at, (*random.of(&other)).to_owned());
+                let other: Vec<&str> = one(random, shipped).lines().collect();
+                lines.insert(at, random.of(&other).to_owned());
             }
             2 => {
                 let again = lines[at].clone();
@@ -111,9 +86,9 @@ fn text(random: &mut Random, shipped: &[String]) -> String {
                 let mut words: Vec<&str> = lines[at].split(' ').collect();
                 let place = random.below(words.len());
                 if random.one_in(4) {
-                    words.insert(place, random.of::<&str>(&WORDS));
+                    words.insert(place, random.of(&WORDS));
                 } else {
-                    words[place] = random.of::<&str>(&WORDS);
+                    words[place] = random.of(&WORDS);
                 }
                 lines[at] = words.join(" ");
             }
@@ -133,8 +108,8 @@ fn no_text_breaks_anything() {
     paths.sort();
     let shipped: Vec<String> = paths.iter().map(|path| fs::read_to_string(path).expect("a text")).collect();
     let mut played = 0;
-    for seed in cases(500) {
-        let text = text(&mut Random(seed), &shipped);
+    for seed in seeds(500) {
+        let text = text(&mut Random::new(seed), &shipped);
         let scenario: Result<Scenario, _> = text.parse();
         if let Ok(scenario) = scenario {
             played += 1;
@@ -150,14 +125,14 @@ fn steps(random: &mut Random, depth: usize) -> Vec<Step> {
     let mut steps = Vec::new();
     for _ in 0..=random.below(5) {
         let mut rates = [0; KINDS];
-        rates[0] = random.between(1..3000);
-        rates[1] = random.between(0..3000);
+        rates[0] = between(random, 1..3000);
+        rates[1] = between(random, 0..3000);
         steps.push(match random.below(6) {
-            0 => Step::Sleep(random.between(1..9_000_000)),
+            0 => Step::Sleep(between(random, 1..9_000_000)),
             1 if depth < 3 => Step::Start { program: format!("p{}", depth + 1), thread: random.one_in(2) },
             2 => Step::Wait,
-            3 => Step::Fault { count: random.between(1..9), major: random.one_in(2), addr: 0 },
-            kind => Step::Compute { ns: random.between(1..9_000_000), kernel: kind == 4, rates },
+            3 => Step::Fault { count: between(random, 1..9), major: random.one_in(2), addr: 0 },
+            kind => Step::Compute { ns: between(random, 1..9_000_000), kernel: kind == 4, rates },
         });
     }
     steps
@@ -171,11 +146,11 @@ fn hardware(config: Hardware, flags: AttrFlags) -> Attr {
 #[test]
 fn nothing_counted_is_lost() {
     let mut migrated = 0;
-    for seed in cases(300) {
-        let random = &mut Random(seed);
-        let cpus = random.between(1..5) as u32;
-        let pmu = PmuModel { counters: 16, width: random.between(16..49) as u32, ..PmuModel::default() };
-        let slice_ns = random.between(100_000..5_000_000);
+    for seed in seeds(300) {
+        let random = &mut Random::new(seed);
+        let cpus = between(random, 1..5) as u32;
+        let pmu = PmuModel { counters: 16, width: between(random, 16..49) as u32, ..PmuModel::default() };
+        let slice_ns = between(random, 100_000..5_000_000);
         let mut machine =
             Machine::new(Setup { cpus, slice_ns, pmu: Some(pmu), budget: 5_000_000, ..Setup::default() });
         for depth in 0..4 {
@@ -184,8 +159,8 @@ fn nothing_counted_is_lost() {
             machine.know(Program { name: format!("p{depth}"), steps, on, cgroup: None });
         }
         let roots: Vec<_> = (0..=random.below(4)).map(|_| machine.spawn("p0").expect("a task")).collect();
-        let kind = *random.of(&[Hardware::CPU_CYCLES, Hardware::INSTRUCTIONS]);
-        let exclude = *random.of(&[AttrFlags::empty(), AttrFlags::EXCLUDE_USER, AttrFlags::EXCLUDE_KERNEL]);
+        let kind = random.of(&[Hardware::CPU_CYCLES, Hardware::INSTRUCTIONS]);
+        let exclude = random.of(&[AttrFlags::empty(), AttrFlags::EXCLUDE_USER, AttrFlags::EXCLUDE_KERNEL]);
         let stat = if random.one_in(2) { AttrFlags::INHERIT_STAT } else { AttrFlags::empty() };
         let tasks: Vec<i32> = roots
             .iter()
@@ -193,7 +168,7 @@ fn nothing_counted_is_lost() {
                 let mut attr = hardware(kind, exclude | AttrFlags::INHERIT | stat);
                 if random.one_in(2) {
                     // Not so often that it is throttled, which counts less (rule I12).
-                    attr.set_period(random.between(40_000..1_000_000));
+                    attr.set_period(between(random, 40_000..1_000_000));
                 }
                 let arguments = OpenArguments { pid: root.0 as i32, ..OpenArguments::default() };
                 machine.open(*root, &attr, arguments).expect("an event")
@@ -211,7 +186,7 @@ fn nothing_counted_is_lost() {
         };
         let mut last = [0; 3];
         while machine.has_tasks() && machine.now() < 2_000_000_000 {
-            let end = machine.now() + random.between(1..20_000_000);
+            let end = machine.now() + between(random, 1..20_000_000);
             machine.run_until(end);
             assert!(!machine.is_exhausted(), "PERFUSE_SEED={seed}");
             let (by_task, by_cpu) = (sum(&mut machine, &tasks), sum(&mut machine, &wide));

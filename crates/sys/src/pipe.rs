@@ -33,7 +33,8 @@ pub fn open_fifo(path: impl AsRef<Path>) -> io::Result<File> {
 
 /// Another writing end of a pipe, which has hung up if there was none left.
 pub fn writing_end_of(reading: RawFd) -> Result<OwnedFd, Errno> {
-    let end = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(format!("/proc/self/fd/{reading}"));
+    let end =
+        File::options().write(true).custom_flags(libc::O_NONBLOCK).open(format!("/proc/self/fd/{reading}"));
     end.map(OwnedFd::from).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
 }
 

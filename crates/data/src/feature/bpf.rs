@@ -93,10 +93,12 @@ impl BpfProgram<'_> {
             self.array(order, array)?.get(size.checked_mul(index)?..)?.get(..size)
         };
         let u64_at = |array, index| Some(order.u64(item(array, 8, index)?.try_into().ok()?));
+        let names: Vec<_> = types.into_iter().flat_map(|types| types.names(order)).collect();
         let named = |index| {
             let size = self.u32(order, DESCRIPTION_SIZE)? as usize;
             let description = item(DESCRIPTIONS, size, index)?;
-            types?.name_of(order, order.u32(*description.get(4..)?.first_chunk()?))
+            let type_ = order.u32(*description.get(4..)?.first_chunk()?) as usize;
+            first_text(names.get(type_.checked_sub(1)?)?)
         };
         let own = self.info.get(NAME..NAME + 16).and_then(|name| name.split(|&byte| byte == 0).next());
         let function = |index| {
@@ -132,27 +134,35 @@ impl BpfProgram<'_> {
     }
 }
 
+/// The text that ends with the first zero, if there is one.
+fn first_text(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.split(|&byte| byte == 0).next().filter(|text| !text.is_empty())
+}
+
 impl<'a> Btf<'a> {
-    /// The name of a type, `Documentation/bpf/btf.rst` of Linux.
-    pub fn name_of(&self, order: ByteOrder, id: u32) -> Option<&'a [u8]> {
-        let u32_at = |at: usize| Some(order.u32(*self.bytes.get(at..)?.first_chunk()?) as usize);
-        let (header, types, strings) = (u32_at(4)?, u32_at(8)?, u32_at(16)?);
-        let mut at = header.checked_add(types)?;
-        for _ in 1..id {
-            let info = u32_at(at + 4)?;
+    /// The names of all types, each with what lies behind it, in their order, the first of which is that of type 1:
+    /// `Documentation/bpf/btf.rst` of Linux.
+    fn names(&self, order: ByteOrder) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let bytes = self.bytes;
+        let u32_at = move |at: usize| Some(order.u32(*bytes.get(at..)?.first_chunk()?) as usize);
+        let place = |field| u32_at(4)?.checked_add(u32_at(field)?);
+        let (mut next, strings) = (place(8), place(16));
+        let end = next.and_then(|types| types.checked_add(u32_at(12)?));
+        std::iter::from_fn(move || {
+            let at = next.filter(|&at| end.is_some_and(|end| at < end))?;
+            let (name, info) = (u32_at(at)?, u32_at(at + 4)?);
             let (count, kind) = (info & 0xffff, info >> 24 & 0x1f);
             // Bytes behind the first 12.
-            at += 12
-                + match kind {
-                    1 | 14 | 17 => 4,              // an integer, a variable, a tag
-                    3 => 12,                       // an array
-                    4 | 5 | 15 | 19 => count * 12, // struct, union, section, 64-bit enum
-                    6 | 13 => count * 8,           // enum, function prototype
-                    _ => 0,
-                };
-        }
-        let name = self.bytes.get(header.checked_add(strings)?.checked_add(u32_at(at)?)?..)?;
-        name.split(|&byte| byte == 0).next().filter(|name| !name.is_empty())
+            let more = match kind {
+                1 | 14 | 17 => 4,              // an integer, a variable, a tag
+                3 => 12,                       // an array
+                4 | 5 | 15 | 19 => count * 12, // struct, union, section, 64-bit enum
+                6 | 13 => count * 8,           // enum, function prototype
+                _ => 0,
+            };
+            next = Some(at + 12 + more);
+            Some(bytes.get(strings?.checked_add(name)?..).unwrap_or_default())
+        })
     }
 }
 
@@ -177,11 +187,10 @@ mod tests {
     #[test]
     fn types_have_names() {
         let bytes = types();
-        let name = |bytes: &[u8], id| Btf { id: 1, bytes }.name_of(ORDER, id).map(<[u8]>::to_vec);
-        assert_eq!(name(&bytes, 1).as_deref(), Some(&b"int"[..]));
-        assert_eq!(name(&bytes, 2), None);
-        assert_eq!(name(&bytes, 3).as_deref(), Some(&b"main"[..]));
-        assert_eq!((name(&bytes, 9), name(&bytes[..30], 3)), (None, None));
+        let names = |bytes| Btf { id: 1, bytes }.names(ORDER).map(first_text).collect::<Vec<_>>();
+        assert_eq!(names(&bytes), [Some(&b"int"[..]), None, Some(b"main")]);
+        assert_eq!(names(&bytes[..30]), []);
+        assert_eq!(names(&[]), []);
     }
 
     /// A program with so many functions of which it tells the addresses, lengths, tags and types.

@@ -107,8 +107,14 @@ fn hardware(open: &Open<'_>) -> Option<Diagnosis> {
     let facts = open.facts;
     let mut cpu_pmus = facts.cpu_pmus().map(|pmu| pmu.name()).peekable();
     if cpu_pmus.peek().is_none() {
-        // Without a list of PMUs nothing is known about them.
-        let pmus = facts.pmus.as_ref()?;
+        let Some(pmus) = facts.pmus.as_ref() else {
+            let text = "no PMU of this kernel has such an event; which there are is not to be seen, as \
+                        /sys/bus/event_source/devices cannot be read";
+            return Some(
+                Diagnosis::new(Cause::UnknownEvent, text)
+                    .remedy("have /sys mounted: mount -t sysfs sysfs /sys"),
+            );
+        };
         let names: Vec<_> = pmus.iter().map(|pmu| pmu.name()).collect();
         let why = match facts.hypervisor.as_deref() {
             Some(name) => {
