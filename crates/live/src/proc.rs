@@ -11,6 +11,7 @@ use crate::ptrace::Tid;
 use perfuse_abi::Errno;
 use std::cell::RefCell;
 use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::OnceLock;
@@ -397,6 +398,27 @@ pub(crate) fn has_gained_rights(pid: Tid) -> bool {
     can_be_dumped(pid, &status) == Some(false)
         || users.first() != users.last()
         || groups.first() != groups.last()
+}
+
+/// Whether files of this device, as a thread has it mounted, have pages that the kernel can read: a probe is in none
+/// of those that are made when they are read.
+pub(crate) fn files_have_pages(tid: Tid, (major, minor): (u32, u32)) -> bool {
+    const WITHOUT: [&str; 8] =
+        ["proc", "tracefs", "debugfs", "securityfs", "binfmt_misc", "hugetlbfs", "mqueue", "bpf"];
+    let mounts = std::fs::read_to_string(format!("/proc/{tid}/mountinfo")).unwrap_or_default();
+    let device = format!("{major}:{minor}");
+    let mut kinds = mounts
+        .lines()
+        .filter(|line| line.split(' ').nth(2) == Some(&device))
+        .filter_map(|line| line.split_once(" - ")?.1.split(' ').next());
+    !kinds.any(|kind| WITHOUT.contains(&kind))
+}
+
+/// Whether the program of a process is a 32-bit one, as far as its file can be looked at.
+pub(crate) fn is_narrow(pid: Tid) -> bool {
+    let mut head = [0; 5];
+    let read = File::open(format!("/proc/{pid}/exe")).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head[4] == 1
 }
 
 /// A pid namespace, and how far below this process's it is.

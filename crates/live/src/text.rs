@@ -63,6 +63,37 @@ pub(crate) fn remove(tid: Tid, addr: u64, original: Original) -> Result<(), Errn
     if is_trap(tid, addr) { remote::write(tid, addr, &original) } else { Ok(()) }
 }
 
+/// Whether code begins with an instruction that Linux sets no probe on in a 64-bit program: one that is not the user's, or
+/// would not survive a step (`good_insns_64` of `arch/x86/kernel/uprobes.c`). A trap may be one of ours.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn is_refused(code: &[u8]) -> bool {
+    let is_plain = |byte: &u8| matches!(byte, 0x64..=0x67 | 0xf2 | 0xf3);
+    let prefixes = code.iter().position(|byte| !is_plain(byte)).unwrap_or(code.len());
+    let (prefixes, rest) = code.split_at(prefixes);
+    let rest = match rest {
+        [0x40..=0x4f, rest @ ..] => rest,
+        rest => rest,
+    };
+    match rest {
+        // Prefixes of segments, and of a lock.
+        [0x26 | 0x2e | 0x36 | 0x3e | 0xf0, ..] => true,
+        [0x06 | 0x07 | 0x0e | 0x16 | 0x17 | 0x1e | 0x1f | 0x27 | 0x2f | 0x37 | 0x3f, ..] => true,
+        [0x60 | 0x61 | 0x6c..=0x6f | 0x82 | 0x9a | 0xcd..=0xcf | 0xd4 | 0xd6, ..] => true,
+        [0xe4..=0xe7 | 0xea | 0xec..=0xef | 0xf1 | 0xf4 | 0xfa | 0xfb, ..] => true,
+        // A stack segment is loaded.
+        [0x8e, modrm, ..] => modrm >> 3 & 7 == 2,
+        // Processors do not agree on narrow branches.
+        [0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] => prefixes.contains(&0x66),
+        _ => false,
+    }
+}
+
+/// Whether code begins with an instruction that Linux sets no probe on: these are not known here.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn is_refused(_code: &[u8]) -> bool {
+    false
+}
+
 /// Whether code begins with an instruction that does what it does again and again: a string instruction with a
 /// prefix for it.
 #[cfg(target_arch = "x86_64")]

@@ -6,6 +6,7 @@ use crate::moment::Stopped;
 use crate::proc;
 use crate::ptrace::Tid;
 use crate::remote;
+use crate::text;
 use perfuse_abi::{Attr, Errno, EventType};
 use perfuse_engine::{EventKey, Hit, PmuId, ProbePmu, Probes, TaskId};
 use std::collections::BTreeMap;
@@ -170,6 +171,9 @@ impl Machine {
         let is_beyond = offset as i64 > file.len as i64;
         // `UPROBE_SWBP_INSN_SIZE` is 1 on x86.
         let is_within = cfg!(target_arch = "aarch64") && offset % 4 != 0;
+        if file.is_file && !proc::files_have_pages(tid, file.device) {
+            return Err(Errno::EIO);
+        }
         if !file.is_file || is_beyond || is_within || semaphore % 2 != 0 {
             return Err(Errno::EINVAL);
         }
@@ -184,6 +188,30 @@ impl Machine {
         } as u64;
         attr[56..64].copy_from_slice(&number.to_ne_bytes());
         Ok(Some(number))
+    }
+
+    /// `ENOTSUPP` of a place where the target has an instruction that Linux puts no probe on.
+    pub(super) fn may_be_trapped(&self, target: TaskId, number: u64) -> Result<(), Errno> {
+        /// The kernel's own, which it lets out.
+        const ENOTSUPP: Errno = Errno(524);
+        let Some((places, known)) = self.places.as_ref().zip(self.tasks.get(&target)) else { return Ok(()) };
+        let at = |number: u64| {
+            let place = &places.all[number as usize];
+            (place.device, place.inode, place.offset)
+        };
+        // What is there may be a trap of ours.
+        if places.events.values().any(|&other| at(other) == at(number)) || proc::is_narrow(known.pid) {
+            return Ok(());
+        }
+        let place = &places.all[number as usize];
+        for addr in place.find(place.offset, PROT_EXEC, &proc::maps(known.pid)) {
+            let mut code = [0; 15];
+            let got = remote::read(known.tid, addr, &mut code).unwrap_or(0);
+            if text::is_refused(&code[..got]) {
+                return Err(ENOTSUPP);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn probe_opened(&mut self, event: EventKey, number: u64) {

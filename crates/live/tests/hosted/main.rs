@@ -176,6 +176,7 @@ scenarios! {
     mapped_code_has_its_build_id
     waiting_for_samples
     signals_of_samples
+    signals_by_an_ioctl
     an_end_sends_no_signal
     switched_by_prctl
     threads_open_events
@@ -193,6 +194,8 @@ scenarios! {
     probes_of_threads_miss_nothing
     probes_are_sampled
     probes_that_cannot_be
+    probes_in_files_of_all_kinds
+    probes_on_instructions_of_all_kinds
     probes_at_returns
     probes_that_are_come_to_again
     returns_of_threads_and_children

@@ -6,7 +6,7 @@ use perfuse_sys::{Mapping, Protection, perf_event_open};
 use perfuse_testkit::work;
 use std::ffi::{CStr, CString};
 use std::hint::black_box;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Barrier;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -441,6 +441,116 @@ pub(crate) fn probes_that_cannot_be() {
     for semaphore in [1, 2, 3] {
         println!("a semaphore at {semaphore}: {:?}", with(&|attr| attr.config |= semaphore << 32));
     }
+}
+
+/// Rule J51: probes are in files that have pages.
+pub(crate) fn probes_in_files_of_all_kinds() {
+    let (own, offset) = place(plain);
+    drop(opened(&attr(&own, offset)));
+    let files = [
+        c"/proc/version",
+        c"/proc/self/maps",
+        c"/proc/self/exe",
+        c"/proc/self/mem",
+        c"/sys/kernel/notes",
+        c"/sys/bus/event_source/devices/uprobe/type",
+        c"/sys/kernel/tracing/README",
+        c"/sys/kernel/debug/devices_deferred",
+        c"/sys/kernel/security/lsm",
+        c"/sys/fs/bpf/progs.debug",
+        c"/proc/sys/fs/binfmt_misc/status",
+        c"/dev/zero",
+        c"/dev/shm",
+    ];
+    for file in files {
+        for offset in [0, 1 << 40] {
+            let opened = perf_event_open(&mut attr(file, offset), 0, -1, None, OpenFlags::FD_CLOEXEC);
+            println!("{file:?} {offset}: {:?}", opened.err());
+        }
+    }
+}
+
+/// Instructions, 16 bytes apart. None of them is ever done.
+#[cfg(target_arch = "x86_64")]
+const INSTRUCTIONS: [&[u8]; 44] = [
+    &[0x90],
+    &[0xf4],
+    &[0xf1],
+    &[0xfa],
+    &[0xfb],
+    &[0xec],
+    &[0xe4, 1],
+    &[0xe6, 1],
+    &[0xee],
+    &[0x6c],
+    &[0x6f],
+    &[0xcd, 0x80],
+    &[0xcf],
+    &[0x06],
+    &[0x17],
+    &[0x1f],
+    &[0x27],
+    &[0x60],
+    &[0x82, 0xc0, 1],
+    &[0x9a],
+    &[0xd4, 1],
+    &[0xd6],
+    &[0xd7],
+    &[0xea],
+    &[0x2e, 0x90],
+    &[0x3e, 0x8b, 0x00],
+    &[0x64, 0x8b, 0x00],
+    &[0x65, 0x90],
+    &[0x67, 0x8b, 0x00],
+    &[0xf0, 0xff, 0x00],
+    &[0x66, 0x90],
+    &[0x48, 0xf4],
+    &[0xf3, 0xf4],
+    &[0x8e, 0xd0],
+    &[0x8e, 0xd8],
+    &[0xe8, 0, 0, 0, 0],
+    &[0x66, 0xe8, 0, 0],
+    &[0x66, 0x74, 0],
+    &[0x74, 0],
+    &[0x66, 0x0f, 0x84, 0, 0],
+    &[0x0f, 0x84, 0, 0, 0, 0],
+    &[0x0f, 0x0b],
+    &[0x9c],
+    &[0xf3, 0xa4],
+];
+
+/// `uprobe_init_insn` of Linux.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn probes_on_instructions_of_all_kinds() {
+    let (own, offset) = place(plain);
+    drop(opened(&attr(&own, offset)));
+    let mut code = vec![0x90; 4096];
+    for (instruction, place) in INSTRUCTIONS.iter().zip(code.chunks_mut(16)) {
+        place[..instruction.len()].copy_from_slice(instruction);
+    }
+    let path = std::env::temp_dir().join(format!("perfuse-instructions-{}", std::process::id()));
+    std::fs::write(&path, &code).expect("a file");
+    let name = CString::new(path.as_os_str().as_encoded_bytes()).expect("a path");
+    let file = std::fs::File::open(&path).expect("it has just been written");
+    // SAFETY: a fresh mapping of a file that nobody changes, which is never written nor run.
+    let there = unsafe {
+        let prot = libc::PROT_READ | libc::PROT_EXEC;
+        libc::mmap(std::ptr::null_mut(), code.len(), prot, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+    };
+    for (index, instruction) in INSTRUCTIONS.iter().enumerate() {
+        let mut attr = attr(&name, 16 * index as u64);
+        let opened = perf_event_open(&mut attr, 0, -1, None, OpenFlags::FD_CLOEXEC);
+        println!("{instruction:x?}: {:?}", opened.err());
+    }
+    println!("mapped: {}", there != libc::MAP_FAILED);
+    std::fs::remove_file(&path).expect("it is ours");
+}
+
+/// What Linux for arm64 refuses is not refused here.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn probes_on_instructions_of_all_kinds() {
+    println!("needs an x86-64 processor");
+    std::process::exit(2);
 }
 
 /// A library that is not here yet, and a function of it without an argument that matters: its path and offset.

@@ -648,6 +648,26 @@ pub(crate) fn signals_of_samples() {
     println!("its end is none: {} signals", handler.count());
 }
 
+/// `O_ASYNC` is set and cleared by `FIOASYNC`.
+pub(crate) fn signals_by_an_ioctl() {
+    let handler = Handler::install(libc::SIGUSR1);
+    let event = opened(&sampling(5_000_000));
+    let _ring = map(&event, 9).expect("a ring");
+    signal::deliver(event.as_fd(), signal::Owner::this_thread(), libc::SIGUSR1).expect("signals can be had");
+    signal::stop_delivery(event.as_fd()).expect("signals can be done without");
+    for on in [0, 1, 0, 1] {
+        let on: libc::c_int = on;
+        // SAFETY: the kernel reads one live number.
+        let set = unsafe { libc::ioctl(event.as_raw_fd(), libc::FIOASYNC, &raw const on) };
+        // SAFETY: F_GETFL takes nothing.
+        let flags = unsafe { libc::fcntl(event.as_raw_fd(), libc::F_GETFL) };
+        let before = handler.count();
+        println!("{on}: {set} {} {:?}", flags & libc::O_ASYNC != 0, ioctl::refresh(event.as_fd(), 1));
+        work::burn(Duration::from_millis(100));
+        println!("{} signals", handler.count() - before);
+    }
+}
+
 /// What an event with `O_ASYNC` measures ends: who waits for the descriptor is told, and nobody by a signal.
 pub(crate) fn an_end_sends_no_signal() {
     let handler = Handler::install(libc::SIGUSR1);
