@@ -138,8 +138,8 @@ pub(crate) struct Args {
     /// Between columns, without padding
     #[arg(short = 't', long, value_name = "TEXT")]
     field_separator: Option<String>,
-    /// Widths of columns; 0 is as wide as needed
-    #[arg(short = 'w', long, value_name = "WIDTH,...", value_delimiter = ',')]
+    /// Widths of columns, 4096 at most; 0 is as wide as needed
+    #[arg(short = 'w', long, value_name = "WIDTH,...", value_delimiter = ',', value_parser = column_width)]
     column_widths: Vec<usize>,
     /// No lines that begin with #
     #[arg(short, long)]
@@ -412,6 +412,14 @@ impl Read {
 }
 
 /// `--time-quantum`: nanoseconds.
+/// No column is wider: all of it is written in each line.
+const WIDEST: usize = 4096;
+
+fn column_width(text: &str) -> std::result::Result<usize, String> {
+    let width = text.parse().ok().filter(|&width| width <= WIDEST);
+    width.ok_or_else(|| format!("a number of columns, {WIDEST} at most"))
+}
+
 fn quantum(text: &str) -> std::result::Result<u64, String> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

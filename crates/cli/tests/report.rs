@@ -21,6 +21,7 @@ perfuse_testkit::suite! {
     json_is_the_report,
     what_cannot_be_done_is_explained,
     foreign_recordings_are_no_reason_to_panic,
+    columns_have_a_widest_width,
 }
 
 fn perfuse(arguments: &[&str]) -> (String, String, Option<i32>) {
@@ -458,5 +459,16 @@ fn foreign_recordings_are_no_reason_to_panic() -> Outcome {
         }
     }
     println!("{count} runs");
+    Ok(())
+}
+
+fn columns_have_a_widest_width() -> Outcome {
+    for widths in ["99999999999", "10,4097", "18446744073709551616", "-1"] {
+        let (_, errors, code) =
+            perfuse(&["report", &format!("--column-widths={widths}"), "-i", "/nonexistent"]);
+        assert!(code != Some(0) && errors.contains("4096 at most"), "{widths}: {code:?}: {errors}");
+    }
+    let (_, errors, _) = perfuse(&["report", "-w", "0,4096", "-i", "/nonexistent"]);
+    assert!(errors.contains("/nonexistent"), "{errors}");
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The interactive list: type to search, look at an event, watch it happen, copy its name.
 //!
-//! What is shown follows from [`State`] alone; the loop around it reads keys and the clock.
+//! What is shown follows from [`State`] alone; the loop around it reads keys and the clock. Names and descriptions are those of
+//! others (tracepoints of modules, tables of events), and are shown as [`foreign`] text.
 
 use super::collect::{Catalogue, Entry, Kind, fields};
 use super::live::Live;
@@ -8,6 +9,7 @@ use super::probe::Works;
 use super::select::Wanted;
 use super::text::encoding;
 use crate::exit::Result;
+use crate::term::foreign::{foreign, left};
 use perfuse_events::Machine;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -185,7 +187,7 @@ impl State {
         let dim = Style::new().add_modifier(Modifier::DIM);
         let prompt = Line::from(vec![
             Span::styled(" search: ", dim),
-            Span::raw(self.query.clone()),
+            Span::raw(foreign(&self.query).into_owned()),
             Span::styled("▏", Style::new().add_modifier(Modifier::SLOW_BLINK)),
             Span::styled(format!("  {} of {}", self.found.len(), self.all.entries.len()), dim),
         ]);
@@ -203,7 +205,7 @@ impl State {
         let text = Paragraph::new(self.about()).block(block).wrap(Wrap { trim: false });
         frame.render_widget(text, details);
         let help = match &self.copied {
-            Some(name) => format!(" copied: {name}"),
+            Some(name) => format!(" copied: {}", foreign(name)),
             None => " type to search · ↑↓ choose · Enter copies the name · Esc ends".to_owned(),
         };
         frame.render_widget(Span::styled(help, dim), bottom);
@@ -218,7 +220,7 @@ impl State {
         let mut add = |key: &str, text: String| {
             if !text.is_empty() {
                 let key = Span::styled(format!(" {key:<9}"), Style::new().add_modifier(Modifier::DIM));
-                lines.push(Line::from(vec![key, Span::raw(text)]));
+                lines.push(Line::from(vec![key, Span::raw(foreign(&text).into_owned())]));
             }
         };
         let names: Vec<_> = std::iter::once(entry.name.clone()).chain(entry.aliases.clone()).collect();
@@ -256,8 +258,8 @@ fn item(entry: &Entry) -> Line<'static> {
     let dim = Style::new().add_modifier(Modifier::DIM);
     Line::from(vec![
         Span::styled(format!(" {sign} "), Style::new().fg(colour)),
-        Span::raw(format!("{:<40} ", entry.name)),
-        Span::styled(entry.description.clone(), dim),
+        Span::raw(left(&foreign(&entry.name), 40) + " "),
+        Span::styled(foreign(&entry.description).into_owned(), dim),
     ])
 }
 
@@ -298,6 +300,22 @@ mod tests {
         state.key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL));
         assert_eq!(state.found.len(), all);
         assert_eq!(state.key(KeyEvent::from(KeyCode::Esc)), Deed::Leave);
+    }
+
+    #[test]
+    fn what_terminals_obey_is_shown_as_text() {
+        let mut state = state();
+        let entry = &mut state.all.entries[0];
+        let hostile = |text: &str| format!("{text}\u{1b}[2Jx\u{202e}y\u{9b}z\n");
+        (entry.name, entry.description) = (hostile("name"), hostile("counts"));
+        (entry.aliases, entry.terms) = (vec![hostile("other")], hostile("terms"));
+        state.query = hostile("");
+        state.copied = Some(hostile("copied"));
+        let shown = screen(&mut state);
+        for text in ["name", "counts", "other", "terms", "copied", "search: "] {
+            assert!(shown.contains(&format!("{text}\\u001b[2Jx\\u202ey\\u009bz\\n")), "{text}: {shown}");
+        }
+        assert!(!shown.contains(['\u{1b}', '\u{202e}', '\u{9b}']), "{shown}");
     }
 
     #[test]
