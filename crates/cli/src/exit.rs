@@ -90,6 +90,20 @@ impl From<perfuse_record::Error> for Failure {
     }
 }
 
+impl From<perfuse_stat::Error> for Failure {
+    fn from(error: perfuse_stat::Error) -> Self {
+        use perfuse_stat::Error;
+        match error {
+            Error::Perf(error) => error.into(),
+            Error::Start(error) => Failure::not_started(error),
+            Error::Plan(words) => Failure::usage(words),
+            Error::Recording(error) => error.into(),
+            Error::Io(error) => error.into(),
+            error => Failure::new(error),
+        }
+    }
+}
+
 impl From<io::Error> for Failure {
     /// Output that nobody reads any more is no failure to talk about: the program ends quietly, with the
     /// status that a shell gives to a program killed by SIGPIPE.

@@ -5,7 +5,6 @@ pub(crate) mod cpus;
 pub(crate) mod events;
 pub(crate) mod kernel;
 pub(crate) mod probes;
-pub(crate) mod spread;
 pub(crate) mod style;
 pub(crate) mod tables;
 pub(crate) mod test_attr;

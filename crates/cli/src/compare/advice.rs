@@ -69,7 +69,7 @@ pub(super) fn after(plan: &Plan, done: &Done) -> Vec<String> {
             ));
         }
         if let (Some(first), true) = (values.first(), values.len() >= 8) {
-            let rest = crate::common::spread::Spread::of(values[1..].iter().copied());
+            let rest = perfuse_stat::Spread::of(values[1..].iter().copied());
             if rest.is_some_and(|rest| *first > rest.mean + 6.0 * rest.sigma && *first > 1.1 * rest.mean) {
                 advice.push(format!(
                     "The first run of {} was the slowest by far: give it more --warmup.",

@@ -16,12 +16,14 @@ mod saved;
 mod statistics;
 mod text;
 
+use crate::common::events;
 use crate::exit::{Failure, Result};
-use crate::stat::{self, CommandEvents};
+use crate::stat;
 use crate::term::out::{Out, wants_colours};
 pub(crate) use args::Args;
 use gate::{Gate, Passed};
 use model::{Comparison, Unit};
+use perfuse_stat::CommandEvents;
 use rounds::{Done, Plan};
 use std::fs;
 use std::io::Write;
@@ -79,8 +81,8 @@ fn plan(args: &Args) -> Result<(Plan, Vec<String>)> {
         None => (None, Vec::new()),
     };
     let events = match args.events.is_empty() {
-        true => CommandEvents::new(&[EVENTS.to_owned()])?,
-        false => CommandEvents::new(&args.events)?,
+        true => CommandEvents::new(&[EVENTS.to_owned()], &events::machine())?,
+        false => CommandEvents::new(&args.events, &events::machine())?,
     };
     let (least, most) = match args.runs {
         Some(runs) => (runs, runs),

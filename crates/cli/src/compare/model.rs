@@ -2,7 +2,7 @@
 //! Plain data; nothing here knows how it was obtained or how it will look.
 
 use super::statistics::{self, Difference};
-use crate::common::spread::Spread;
+use perfuse_stat::Spread;
 
 /// The least chance of a false call, over all measures of a command together.
 const LEVEL: f64 = 0.01;

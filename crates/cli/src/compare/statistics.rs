@@ -6,7 +6,7 @@
 //! which takes into account that the reference was measured too, and agrees with the t-test: it holds
 //! 0 exactly when the test sees no difference on the 5 % level.
 
-use crate::common::spread::{Spread, beyond, student_t};
+use perfuse_stat::{Spread, beyond, student_t};
 
 /// A number and the interval that holds its true value with 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]

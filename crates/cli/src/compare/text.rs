@@ -4,12 +4,12 @@
 use super::model::{Comparison, Direction, Judged, Measure, Series, Unit, Verdict};
 use super::rounds::Done;
 use super::statistics::Estimate;
-use crate::common::spread::Spread;
 use crate::term::foreign::{foreign, left, width};
 use crate::term::glyphs::{ASCII, Glyphs, shorten};
 use crate::term::number;
 use crate::term::table::{Cell, Column, Side, Table, paint, wrap};
 use anstyle::{AnsiColor, Style};
+use perfuse_stat::Spread;
 
 /// How to write.
 #[derive(Clone, Copy, Debug)]

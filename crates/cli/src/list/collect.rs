@@ -2,7 +2,6 @@
 
 use super::probe::{Prober, Works};
 use crate::common::tables;
-use crate::stat;
 use perfuse_events::tracepoint::Format;
 use perfuse_events::{Catalogue as _, CommonKind, EventSpec, Machine, Refusal, common_events};
 use std::collections::BTreeMap;
@@ -126,7 +125,7 @@ impl Catalogue {
         for metric in tables::tables().into_iter().flat_map(|tables| &tables.metrics) {
             let works = match &mut prober {
                 None => Works::Unknown,
-                Some(prober) => match stat::events_of(metric, machine) {
+                Some(prober) => match perfuse_stat::metrics::events_of(metric, machine) {
                     Err(reason) => {
                         let own = format!("metric {}: ", metric.name);
                         Works::no(reason.trim_start_matches(&own).to_owned(), Vec::new())

@@ -1,10 +1,10 @@
 //! Options that change all events once they are chosen: sides, one group, one kind of cores, cgroups.
 
 use super::args::Args;
-use super::plan::Request;
 use crate::exit::Failure;
 use perfuse::Cgroup;
 use perfuse_events::Source;
+use perfuse_stat::Request;
 use std::fs;
 use std::path::{Path, PathBuf};
 

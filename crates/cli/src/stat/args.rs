@@ -1,12 +1,12 @@
 //! The options of `perfuse stat`. Letters and meanings are perf's where perf has them.
 
-use super::metrics::MetricOptions;
 use super::select::Selection;
 use super::unsupported::OfStat;
 use crate::common::kernel::KernelOption;
 use crate::common::tables::EventsDir;
 use crate::common::unsupported::Unsupported;
 use clap::{ArgAction, ColorChoice};
+use perfuse_stat::metrics::MetricChoice;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -247,4 +247,40 @@ pub(crate) struct Args {
     /// The command to run
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
+}
+
+/// How metrics are chosen and their events are counted.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct MetricOptions {
+    /// Metrics, by their names or those of their groups: perfuse list metric
+    #[arg(short = 'M', long = "metrics", value_name = "METRIC,...", conflicts_with = "cgroups")]
+    pub(super) metrics: Vec<String>,
+
+    /// Show metrics and no events
+    #[arg(long)]
+    pub(super) metric_only: bool,
+
+    /// Count the events of a metric one by one, not as a group
+    #[arg(long)]
+    metric_no_group: bool,
+
+    /// Let no metric use the events of another
+    #[arg(long)]
+    metric_no_merge: bool,
+
+    /// Count no events only to know whether a metric is beyond its threshold
+    #[arg(long)]
+    metric_no_threshold: bool,
+}
+
+impl MetricOptions {
+    /// For the library.
+    pub(super) fn choice(&self) -> MetricChoice {
+        MetricChoice {
+            metrics: self.metrics.clone(),
+            no_group: self.metric_no_group,
+            no_merge: self.metric_no_merge,
+            no_threshold: self.metric_no_threshold,
+        }
+    }
 }

@@ -2,11 +2,11 @@
 //! by `PERFUSE_STYLE=perf`, or by calling the program `perf`. The layout is that of perf 6.1 in the C locale.
 
 use super::compat::{self, PerfMetric};
-use super::model::{Aggregation, Event, Report, Row, Subject};
 use crate::common::cpus::ranges;
-use crate::common::spread::Spread;
 use crate::term::foreign::{foreign, left, right, spaces, width};
 use crate::term::number;
+use perfuse_stat::Spread;
+use perfuse_stat::{Aggregation, Event, Report, Row, Subject};
 use std::fmt::Write;
 
 /// Widths of the columns.
@@ -269,9 +269,9 @@ const MOST_BARS: usize = 60;
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::samples::*;
-    use super::super::model::{Interval, Place};
     use super::*;
+    use perfuse_stat::samples::*;
+    use perfuse_stat::{Interval, Place};
 
     #[test]
     fn the_default_events_stand_where_perf_puts_them() {

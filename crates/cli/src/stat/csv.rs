@@ -2,8 +2,8 @@
 //! run time, share, metric, metric unit.
 
 use super::compat::{self, PerfMetric};
-use super::model::{Aggregation, Event, Place, Report, Row};
 use crate::term::foreign::field;
+use perfuse_stat::{Aggregation, Event, Place, Report, Row};
 use std::fmt::Write;
 
 /// All rows of a measurement or interval.
@@ -110,9 +110,9 @@ pub(super) fn metrics_alone(report: &Report, separator: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::samples::*;
-    use super::super::model::{Aggregation, Interval, Missing, Outcome};
     use super::*;
+    use perfuse_stat::samples::*;
+    use perfuse_stat::{Aggregation, Interval, Missing, Outcome};
 
     fn lines(report: &Report) -> Vec<String> {
         format(report, ",", report.is_repeated()).lines().map(str::to_owned).collect()

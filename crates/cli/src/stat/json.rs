@@ -2,12 +2,12 @@
 //! numbers, times say their unit in the name, and an event without a value has a reason. What does not
 //! apply (the exit of a measurement without a command, a metric) is left out.
 
-use super::derive::{self, Kind, Whole};
-use super::metrics;
-use super::model::{Event, Exit, MissingKind, Place, Report, Row, Subject, Usage};
-use crate::common::spread::Spread;
 use perfuse_events::Unit;
 use perfuse_events::abi::Cache;
+use perfuse_stat::Spread;
+use perfuse_stat::derive::{self, Kind, Whole};
+use perfuse_stat::metrics;
+use perfuse_stat::{Event, Exit, MissingKind, Place, Report, Row, Subject, Usage};
 use serde::Serialize;
 
 const SCHEMA: &str = "perfuse.stat/1";
@@ -326,9 +326,9 @@ fn metric_name(kind: Kind) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::samples::*;
-    use super::super::model::{Missing, Outcome};
     use super::*;
+    use perfuse_stat::samples::*;
+    use perfuse_stat::{Missing, Outcome};
     use serde_json::{Value as Json, json};
 
     fn parsed(report: &Report) -> Json {

@@ -5,7 +5,7 @@
 //! empty unit. Who reads perf's output knows both; for anybody else there is `--json`.
 
 use super::compat::{self, PerfMetric};
-use super::model::{Aggregation, Event, Place, Report, Row};
+use perfuse_stat::{Aggregation, Event, Place, Report, Row};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -112,9 +112,9 @@ fn members(report: &Report, event: &Event, row: &Row, repeated: bool) -> String 
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::samples::*;
-    use super::super::model::{Aggregation, Interval};
     use super::*;
+    use perfuse_stat::samples::*;
+    use perfuse_stat::{Aggregation, Interval};
 
     fn lines(report: &Report) -> Vec<String> {
         format(report, report.is_repeated()).lines().map(str::to_owned).collect()

@@ -1,13 +1,13 @@
 //! Metrics for people: a table below that of the events, or in its place.
 
-use super::derive::{self, Kind};
-use super::metrics;
-use super::model::{Place, Report};
-use super::text::{DIM, Options, WARN, place};
+use super::text::{DIM, Options, WARN};
 use crate::term::glyphs::shorten;
 use crate::term::number;
 use crate::term::table::{Cell, Column, Side, Table};
 use anstyle::{AnsiColor, Style};
+use perfuse_stat::derive::{self, Kind};
+use perfuse_stat::metrics;
+use perfuse_stat::{Place, Report};
 
 /// Columns that are left for what is said about a value.
 const REMARK: usize = 40;
@@ -61,7 +61,7 @@ pub(super) fn format(report: &Report, options: &Options, with_header: bool) -> S
             cells.push(Cell::styled(format!("{:.3} s", interval.at_ns as f64 / 1e9), DIM));
         }
         if with_place {
-            cells.push(Cell::new(place(at)));
+            cells.push(Cell::new(at.to_string()));
         }
         cells.push(Cell::new(line.name));
         match line.value {

@@ -1,53 +1,38 @@
 //! `perfuse stat`: counts events while a command runs, in running processes, or on cpus.
 //!
-//! [`plan`] makes sense of the options, [`measure`] carries the plan out with the library's counters
-//! ([`counting`]) and makes a [`model::Report`], which [`text`], [`classic`], [`csv`], [`jsonl`] and [`json`] print.
+//! [`mod@plan`] makes sense of the options, `perfuse-stat` carries the plan out and makes a report, which [`text`],
+//! [`classic`], [`csv`], [`jsonl`] and [`json`] print.
 
 mod adjust;
 mod args;
 mod classic;
-mod command;
 mod compat;
-mod counting;
 mod csv;
-mod derive;
-mod hooks;
 mod json;
 mod jsonl;
-mod measure;
-mod merged;
 mod metric_table;
-mod metrics;
-mod model;
 mod output;
-mod percore;
 mod plan;
 mod playback;
-mod recorder;
-mod rehearse;
 mod runs_table;
 mod select;
 mod text;
-mod topology;
 mod unsupported;
 
 use crate::cli::{Cli, Subcommand};
 use crate::common::test_attr;
 use crate::exit::{Failure, Result};
 use crate::habits;
+use crate::record::take_standard_output;
 pub(crate) use args::Args;
 use clap::{CommandFactory, FromArgMatches};
-pub(crate) use command::CommandEvents;
-pub(crate) use measure::nanoseconds;
-pub(crate) use metrics::events_of;
-use model::Exit;
-pub(crate) use model::{Outcome, Run, Usage};
 use output::Output;
 pub(crate) use output::colors;
+use perfuse::Rehearsed;
 use perfuse::control::Control;
-use plan::Plan;
-pub(crate) use rehearse::rehearse;
+use perfuse_stat::{Destination, Exit, Target, count};
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs the subcommand.
@@ -60,24 +45,47 @@ pub(crate) fn run(args: &Args) -> Result {
         Some("report") => return playback::run(&playback_args(args)?),
         Some("record") => {
             recorded = with_recording(args)?;
-            let destination = recorder::Destination::new(recorded.output.as_deref())?;
+            let destination = destination(recorded.output.as_deref())?;
             // The file of -o is the recording's; results go where they go without it.
             (&*recorded, Some(destination))
         }
         _ => (args, None),
     };
-    let plan = Plan::new(args)?;
+    let plan = plan::plan(args)?;
     if destination.is_some() && plan.is_repeated() {
         return Err(Failure::usage("stat record records one run, without -r"));
     }
     let control = args.control.as_deref().map(Control::open).transpose()?;
     let mut output = Output::open(args, plan.is_repeated(), destination.is_some())?;
-    let exit = measure::run(&plan, &mut output, control, destination.as_mut(), args.verbose)?;
-    Ok(match exit {
-        Exit::Code(code) => ExitCode::from(code as u8),
-        Exit::Stopped => ExitCode::SUCCESS,
-        Exit::Signal(signal) => ExitCode::from((128 + signal) as u8),
+    if plan.target == Target::Command {
+        output.goes_on_unread();
+    }
+    let total = count(&plan, &mut output, control, destination.as_mut())?;
+    if let Some(total) = &total {
+        output.total(total, plan.interval.is_some())?;
+    }
+    Ok(match total.and_then(|total| total.exit) {
+        None | Some(Exit::Stopped) => ExitCode::SUCCESS,
+        Some(Exit::Code(code)) => ExitCode::from(code as u8),
+        Some(Exit::Signal(signal)) => ExitCode::from((128 + signal) as u8),
     })
+}
+
+/// Opens what `args` ask for, and closes it again: for `perfuse doctor --for`.
+pub(crate) fn rehearse(args: &Args) -> Result<Vec<Rehearsed>> {
+    args.kernel.decide()?;
+    let tried = perfuse_stat::rehearse(&plan::plan(args)?)?;
+    // What comes by default may be missing.
+    let required = args.selection.has_events();
+    Ok(tried.into_iter().map(|tried| Rehearsed { required, ..tried }).collect())
+}
+
+/// Where counts are recorded: `-` is standard output.
+fn destination(output: Option<&Path>) -> Result<Destination> {
+    match output {
+        Some(path) if path == Path::new("-") => Ok(Destination::Pipe(Some(take_standard_output()?))),
+        path => Ok(Destination::File(path.unwrap_or(Path::new("perf.data")).into())),
+    }
 }
 
 /// The words of the command line, and which of them is the first of the command.

@@ -1,7 +1,6 @@
 //! Where results go and in which format. Each report is written as soon as it exists.
 
 use super::args::Args;
-use super::model::Report;
 use super::text;
 use super::{classic, csv, json, jsonl};
 use crate::common::style;
@@ -9,6 +8,7 @@ use crate::exit::Failure;
 use crate::term::glyphs;
 use crate::term::out::{Out, wants_colours};
 use clap::ColorChoice;
+use perfuse_stat::{Observer, Report};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -198,7 +198,7 @@ impl Output {
     }
 
     /// Writes an interval.
-    pub(super) fn interval(&mut self, report: &Report) -> Result<(), Failure> {
+    pub(super) fn interval(&mut self, report: &Report) -> io::Result<()> {
         let text = match &self.format {
             Format::Text(options) => {
                 let first = report.interval.is_some_and(|interval| interval.first);
@@ -216,7 +216,7 @@ impl Output {
     }
 
     /// Writes the measurement as a whole, after all intervals.
-    pub(super) fn total(&mut self, report: &Report, had_intervals: bool) -> Result<(), Failure> {
+    pub(super) fn total(&mut self, report: &Report, had_intervals: bool) -> io::Result<()> {
         let text = match &self.format {
             Format::Text(options) => text::format(report, options),
             // perf's formats have the intervals only, if not asked for more.
@@ -241,19 +241,11 @@ impl Output {
         self.write(&text)
     }
 
-    /// Writes a remark; in formats for machines there is no room for one.
-    pub(super) fn remark(&mut self, text: &str) -> Result<(), Failure> {
-        match self.format {
-            Format::Text(_) | Format::Classic(_) => self.write(&format!("# {text}\n")),
-            _ => Ok(()),
-        }
-    }
-
-    fn write(&mut self, text: &str) -> Result<(), Failure> {
+    fn write(&mut self, text: &str) -> io::Result<()> {
         self.send(false, text)
     }
 
-    fn send(&mut self, clears: bool, text: &str) -> Result<(), Failure> {
+    fn send(&mut self, clears: bool, text: &str) -> io::Result<()> {
         if self.unread {
             return Ok(());
         }
@@ -277,8 +269,22 @@ impl Output {
                 self.unread = true;
                 Ok(())
             }
-            written => written.map_err(Failure::from),
+            written => written,
         }
+    }
+}
+
+impl Observer for Output {
+    /// Writes a remark; in formats for machines there is no room for one.
+    fn remark(&mut self, text: &str) -> io::Result<()> {
+        match self.format {
+            Format::Text(_) | Format::Classic(_) => self.write(&format!("# {text}\n")),
+            _ => Ok(()),
+        }
+    }
+
+    fn interval(&mut self, report: &Report) -> io::Result<()> {
+        Output::interval(self, report)
     }
 }
 
@@ -355,9 +361,9 @@ fn date(time: SystemTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::samples::*;
-    use super::super::model::{Aggregation, Place, Subject};
     use super::*;
+    use perfuse_stat::samples::*;
+    use perfuse_stat::{Aggregation, Place, Subject};
     use std::time::Duration;
 
     #[test]

@@ -1,9 +1,9 @@
 //! `--table` for people: the time of each run, and how far it is from the mean.
 
-use super::model::Report;
 use super::text::{DIM, Options};
 use crate::term::number;
 use crate::term::table::{Cell, Column, Side, Table};
+use perfuse_stat::Report;
 
 /// Characters of the longest bar.
 const BAR: usize = 40;
@@ -39,9 +39,9 @@ pub(super) fn format(report: &Report, options: &Options) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::samples::*;
     use super::*;
     use crate::term::glyphs::ASCII;
+    use perfuse_stat::samples::*;
 
     #[test]
     fn each_run_has_its_line() {

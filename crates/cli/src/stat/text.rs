@@ -1,9 +1,7 @@
 //! The layout for people: one line about the command, a table of events, what else it used, footnotes
 //! about everything that is not as it seems, and what to do next.
 
-use super::derive::{self, Kind, Whole};
 use super::metric_table;
-use super::model::{Event, Exit, MissingKind, Place, Report, Row, Subject};
 use super::runs_table;
 use crate::term::foreign::{foreign, right, width};
 use crate::term::glyphs::{Glyphs, shorten};
@@ -12,6 +10,8 @@ use crate::term::table::{Cell, Column, Side, Table, paint, wrap};
 use anstyle::{AnsiColor, Style};
 use perfuse_events::abi::Cache;
 use perfuse_events::{Source, Unit};
+use perfuse_stat::derive::{self, Kind, Whole};
+use perfuse_stat::{Event, Exit, MissingKind, Place, Report, Row, Subject};
 
 /// How to write.
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +151,7 @@ fn table(report: &Report, options: &Options, with_header: bool) -> String {
                 cells.push(Cell::styled(format!("{:.3} s", interval.at_ns as f64 / 1e9), DIM));
             }
             if with_place {
-                cells.push(Cell::new(shorten(&place(&row.place), LONGEST, options.glyphs)));
+                cells.push(Cell::new(shorten(&row.place.to_string(), LONGEST, options.glyphs)));
             }
             cells.push(Cell::new(shorten(&event.name, LONGEST, options.glyphs)));
             if with_cgroup {
@@ -240,18 +240,6 @@ fn is_partial(row: &Row) -> bool {
     row.share() < 0.995
 }
 
-pub(super) fn place(place: &Place) -> String {
-    match place {
-        Place::Everywhere => String::new(),
-        Place::Cpu(cpu) => format!("cpu {cpu}"),
-        Place::Core { socket, die, core } => format!("S{socket}-D{die}-C{core}"),
-        Place::Die { socket, die } => format!("S{socket}-D{die}"),
-        Place::Socket(socket) => format!("socket {socket}"),
-        Place::Node(node) => format!("node {node}"),
-        Place::Thread { name, tid } => format!("{name} {tid}"),
-    }
-}
-
 fn rate(report: &Report, event: &Event, row: &Row) -> String {
     let Some(metric) = derive::metric(report, event, &row.place) else { return String::new() };
     let Some(value) = metric.value else { return String::new() };
@@ -305,7 +293,7 @@ pub(crate) fn tail(report: &Report, options: &Options) -> String {
 }
 
 fn used(report: &Report, options: &Options) -> String {
-    let time = |what: fn(&super::model::Usage) -> u64| {
+    let time = |what: fn(&perfuse_stat::Usage) -> u64| {
         report.usage(what).map(|time| number::time(time.mean, options.glyphs).joined())
     };
     let (Some(user), Some(system)) = (time(|usage| usage.user_ns), time(|usage| usage.system_ns)) else {
@@ -437,10 +425,10 @@ fn signal_name(signal: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::samples::*;
-    use super::super::model::{Aggregation, Interval, Missing, Outcome};
     use super::*;
     use crate::term::glyphs::{ASCII, UNICODE};
+    use perfuse_stat::samples::*;
+    use perfuse_stat::{Aggregation, Interval, Missing, Outcome};
 
     const PLAIN: Options = Options {
         glyphs: &UNICODE,
@@ -541,7 +529,7 @@ mod tests {
             let first = readings[0];
             for run in 1..8 {
                 let value = first.value + first.value / 100 * run % (7 + number as u64 * 1000);
-                readings.push(super::super::model::Reading { value, ..first });
+                readings.push(perfuse_stat::Reading { value, ..first });
             }
         }
         let text = shown(&report(events), &PLAIN);

@@ -6,7 +6,7 @@ use super::model::{Event, Outcome};
 use super::plan::Plan;
 
 /// The events with those merged that belong together, and where each of the plan's events has gone.
-pub(super) fn events(plan: &Plan, events: Vec<Event>) -> (Vec<Event>, Vec<usize>) {
+pub(crate) fn events(plan: &Plan, events: Vec<Event>) -> (Vec<Event>, Vec<usize>) {
     let common = |at: usize| {
         let spec = &plan.events[at].spec;
         let name = spec.pmu.as_ref().and_then(|pmu| pmu.common_name.as_ref());
@@ -48,14 +48,19 @@ fn add(sum: &mut Event, event: Event) {
 mod tests {
     use super::super::model::Place;
     use super::super::model::samples::{counted, no_pmu, report};
-    use super::super::plan::Request;
+    use super::super::plan::{Request, Requests, Target};
     use super::*;
-    use perfuse_events::OnPmu;
+    use perfuse_events::{Machine, OnPmu};
+
+    fn commanded(events: usize) -> Plan {
+        let mut requests = Requests::default();
+        (0..events).for_each(|_| requests.add("dummy", &Machine::new()).unwrap());
+        Plan::new(Target::Command, Vec::new(), requests.all)
+    }
 
     /// A plan for these events, of which those with a common name are of PMUs.
     fn plan(names: &[(&str, Option<&str>, u32)]) -> Plan {
-        let mut plan =
-            Plan::for_command(&names.iter().map(|_| "dummy".to_owned()).collect::<Vec<_>>()).unwrap();
+        let mut plan = commanded(names.len());
         for (request, (_, common, wish)) in plan.events.iter_mut().zip(names) {
             let Request { spec, wish: own, .. } = request;
             *own = *wish;

@@ -1,7 +1,7 @@
 //! The events of a plan, open on their targets: opened, switched, and read into the rows of a report.
 
 use super::model::{Aggregation, Missing, MissingKind, Outcome, Place, Reading};
-use super::plan::{Plan, Request, Whom};
+use super::plan::{Plan, Request, Target};
 use super::topology::{self, Seat};
 use perfuse::diagnosis::Cause;
 use perfuse::{
@@ -14,7 +14,7 @@ use std::fs;
 
 /// Open events.
 #[derive(Debug)]
-pub(super) struct Counting {
+pub(crate) struct Counting {
     set: CounterSet,
     /// For each event of the plan its place in the set; `None` for those the kernel does not count.
     indices: Vec<Option<usize>>,
@@ -38,21 +38,21 @@ fn as_perf(attr: &mut Attr) {
 
 /// What an event is called once it is open, and what its numbers leave out.
 #[derive(Debug)]
-pub(super) struct Description {
-    pub(super) name: String,
-    pub(super) lost_kernel_side: bool,
+pub(crate) struct Description {
+    pub(crate) name: String,
+    pub(crate) lost_kernel_side: bool,
     /// What was asked for of children could not be had.
-    pub(super) lost_children: bool,
+    pub(crate) lost_children: bool,
     /// Only the kernel makes it happen, and the kernel is left out.
-    pub(super) impossible: bool,
+    pub(crate) impossible: bool,
 }
 
 impl Counting {
     /// Opens the plan's events, switched off.
-    pub(super) fn open(plan: &Plan, command: Option<&HeldCommand>) -> Result<Self, Error> {
+    pub(crate) fn open(plan: &Plan, command: Option<&HeldCommand>) -> Result<Self, Error> {
         let scope = scope(plan, command)?;
         let scope = if plan.inherit { scope } else { scope.without_children() };
-        let on_exec = plan.whom == Whom::Command && plan.start == Start::AtOnce;
+        let on_exec = plan.target == Target::Command && plan.start == Start::AtOnce;
         let mut wanted = Vec::new();
         let mut indices = Vec::new();
         let mut cgroups: BTreeMap<&str, Cgroup> = BTreeMap::new();
@@ -69,7 +69,7 @@ impl Counting {
             indices.push(Some(wanted.len()));
             let builder = builder.enable_on_exec(on_exec).with(as_perf);
             // On whole cpus it means nothing; perf sets it there too.
-            let inherit = (plan.inherit && matches!(plan.whom, Whom::Cpus { .. })).then_some(true);
+            let inherit = (plan.inherit && matches!(plan.target, Target::Cpus { .. })).then_some(true);
             wanted.push(SetEvent {
                 group: *group,
                 cgroup,
@@ -101,7 +101,7 @@ impl Counting {
         for (number, slot) in set.slots().iter().enumerate() {
             // Among all threads there are some that end before they are measured.
             let is_open = |event| set.counter(event, number).is_some();
-            if matches!(plan.whom, Whom::EveryThread(_)) && !(0..set.len()).any(is_open) {
+            if matches!(plan.target, Target::EveryThread(_)) && !(0..set.len()).any(is_open) {
                 row_of_slot.push(0);
                 continue;
             }
@@ -120,12 +120,12 @@ impl Counting {
     }
 
     /// The rows each event has, with their number of targets.
-    pub(super) fn places(&self) -> &[(Place, u32)] {
+    pub(crate) fn places(&self) -> &[(Place, u32)] {
         &self.places
     }
 
     /// Starts counting, of single events that were stopped too.
-    pub(super) fn enable(&mut self) -> Result<(), Error> {
+    pub(crate) fn enable(&mut self) -> Result<(), Error> {
         if std::mem::take(&mut self.singly) {
             (0..self.set.len()).try_for_each(|event| self.set.enable_event(event))?;
         }
@@ -133,7 +133,7 @@ impl Counting {
     }
 
     /// Starts or stops the events of this name; `false` if there is none.
-    pub(super) fn switch(&mut self, plan: &Plan, name: &str, on: bool) -> Result<bool, Error> {
+    pub(crate) fn switch(&mut self, plan: &Plan, name: &str, on: bool) -> Result<bool, Error> {
         let is_it =
             |&event: &usize| plan.events[event].spec.name == name || self.describe(plan, event).name == name;
         let found: Vec<usize> = (0..self.indices.len()).filter(is_it).collect();
@@ -145,23 +145,23 @@ impl Counting {
     }
 
     /// Stops counting.
-    pub(super) fn disable(&mut self) -> Result<(), Error> {
+    pub(crate) fn disable(&mut self) -> Result<(), Error> {
         self.set.disable()
     }
 
     /// The first refusal, if no event at all could be opened.
-    pub(super) fn refused_altogether(&self) -> Option<&Error> {
+    pub(crate) fn refused_altogether(&self) -> Option<&Error> {
         let any = (0..self.set.len()).any(|event| self.set.counters(event).next().is_some());
         if any { None } else { (0..self.set.len()).find_map(|event| self.set.error(event)) }
     }
 
     /// Why an event of the plan could not be opened.
-    pub(super) fn error(&self, event: usize) -> Option<&Error> {
+    pub(crate) fn error(&self, event: usize) -> Option<&Error> {
         self.indices[event].and_then(|index| self.set.error(index))
     }
 
     /// Remarks on how each event was opened.
-    pub(super) fn remarks(&self, plan: &Plan) -> Vec<String> {
+    pub(crate) fn remarks(&self, plan: &Plan) -> Vec<String> {
         let remark = |(request, index): (&Request, &Option<usize>)| {
             let name = &request.spec.name;
             let Some(index) = *index else { return format!("{name}: measured by perfuse") };
@@ -179,7 +179,7 @@ impl Counting {
     }
 
     /// How an event of the plan is to be presented.
-    pub(super) fn describe(&self, plan: &Plan, event: usize) -> Description {
+    pub(crate) fn describe(&self, plan: &Plan, event: usize) -> Description {
         let name = plan.events[event].spec.name.clone();
         let counter = self.indices[event].and_then(|index| self.set.counters(index).next());
         let Some((_, counter)) = counter else {
@@ -201,27 +201,27 @@ impl Counting {
     }
 
     /// What is measured.
-    pub(super) fn slots(&self) -> &[Slot] {
+    pub(crate) fn slots(&self) -> &[Slot] {
         self.set.slots()
     }
 
     /// The open counters of an event of the plan, with the index of their target.
-    pub(super) fn counters(&self, event: usize) -> impl Iterator<Item = (usize, &Counter)> {
+    pub(crate) fn counters(&self, event: usize) -> impl Iterator<Item = (usize, &Counter)> {
         self.indices[event].into_iter().flat_map(|index| self.set.counters(index))
     }
 
     /// What was read of an event the last time, with the index of its target.
-    pub(super) fn read_last(&self, event: usize) -> Vec<(usize, Count)> {
+    pub(crate) fn read_last(&self, event: usize) -> Vec<(usize, Count)> {
         self.read.borrow().get(event).cloned().unwrap_or_default()
     }
 
     /// The counts of an event since it was opened, one outcome per place.
-    pub(super) fn totals(&self, event: usize) -> Vec<Outcome> {
+    pub(crate) fn totals(&self, event: usize) -> Vec<Outcome> {
         self.outcomes(event, |_, count| count)
     }
 
     /// The counts of all events since the last call, one outcome per event and place.
-    pub(super) fn since_last(&mut self, plan: &Plan) -> Vec<Vec<Outcome>> {
+    pub(crate) fn since_last(&mut self, plan: &Plan) -> Vec<Vec<Outcome>> {
         let events = self.indices.len();
         let mut before = std::mem::take(&mut self.before);
         before.resize_with(events, || vec![Count::default(); self.row_of_slot.len()]);
@@ -284,7 +284,7 @@ impl Counting {
 }
 
 /// What both counted.
-pub(super) fn add(a: Reading, b: Reading) -> Reading {
+pub(crate) fn add(a: Reading, b: Reading) -> Reading {
     Reading {
         value: a.value.wrapping_add(b.value),
         raw: a.raw.wrapping_add(b.raw),
@@ -294,7 +294,7 @@ pub(super) fn add(a: Reading, b: Reading) -> Reading {
 }
 
 /// What becomes of two parts of one count, run by run. What one of them does not count, the other does.
-pub(super) fn together(a: Outcome, b: Outcome) -> Outcome {
+pub(crate) fn together(a: Outcome, b: Outcome) -> Outcome {
     match (a, b) {
         (Outcome::Counted(a), Outcome::Counted(b)) => {
             Outcome::Counted(a.into_iter().zip(b).map(|(a, b)| add(a, b)).collect())
@@ -305,13 +305,13 @@ pub(super) fn together(a: Outcome, b: Outcome) -> Outcome {
 }
 
 fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, Error> {
-    Ok(match (&plan.whom, command) {
-        (Whom::Processes(pids), _) => Scope::processes(pids)?,
-        (Whom::Threads(tids) | Whom::EveryThread(tids), _) => Scope::threads(tids),
-        (Whom::Cpus { cpus, .. }, _) => Scope::cpus(cpus),
-        (Whom::Command, Some(command)) => Scope::command(command),
+    Ok(match (&plan.target, command) {
+        (Target::Processes(pids), _) => Scope::processes(pids)?,
+        (Target::Threads(tids) | Target::EveryThread(tids), _) => Scope::threads(tids),
+        (Target::Cpus { cpus, .. }, _) => Scope::cpus(cpus),
+        (Target::Command, Some(command)) => Scope::command(command),
         // A plan for a command is never opened without one.
-        (Whom::Command, None) => Scope::threads(&[]),
+        (Target::Command, None) => Scope::threads(&[]),
     })
 }
 

@@ -7,7 +7,7 @@ use super::topology::Seat;
 use perfuse_events::EventSpec;
 
 /// The rows of an event, where each cpu has one, as its term wants them.
-pub(super) fn rows(plan: &Plan, spec: &EventSpec, rows: Vec<Row>) -> Vec<Row> {
+pub(crate) fn rows(plan: &Plan, spec: &EventSpec, rows: Vec<Row>) -> Vec<Row> {
     match spec.options.per_core {
         true => by_core(plan.per_core, rows, Seat::of),
         false => rows,
@@ -76,7 +76,7 @@ mod tests {
                     Outcome::Counted(readings) => Some(readings[0].value),
                     Outcome::Missing(_) => None,
                 };
-                (super::super::text::place(&row.place), value)
+                (row.place.to_string(), value)
             };
             rows.iter().map(shown).collect::<Vec<_>>()
         };

@@ -4,17 +4,18 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// What several runs say about one quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
+pub struct Spread {
     /// Number of measurements.
-    pub(crate) n: usize,
-    pub(crate) mean: f64,
+    pub n: usize,
+    /// The mean.
+    pub mean: f64,
     /// Standard deviation of the measurements (with n - 1); 0 for a single one.
-    pub(crate) sigma: f64,
+    pub sigma: f64,
 }
 
 impl Spread {
     /// Of at least one measurement.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         // Welford's recurrence: large counts with a small spread lose no digits.
         let (mut n, mut mean, mut squares) = (0usize, 0.0, 0.0);
         for value in values {
@@ -28,17 +29,17 @@ impl Spread {
     }
 
     /// The standard error of the mean.
-    pub(crate) fn error(&self) -> f64 {
+    pub fn error(&self) -> f64 {
         self.sigma / (self.n as f64).sqrt()
     }
 
     /// The standard error as a percentage of the mean, as perf prints it.
-    pub(crate) fn error_percent(&self) -> f64 {
+    pub fn error_percent(&self) -> f64 {
         if self.mean == 0.0 { 0.0 } else { 100.0 * self.error() / self.mean }
     }
 
     /// The interval that holds the true mean with 95 % confidence (Student's t); needs two measurements.
-    pub(crate) fn interval95(&self) -> Option<(f64, f64)> {
+    pub fn interval95(&self) -> Option<(f64, f64)> {
         let freedom = self.n.checked_sub(1).filter(|&freedom| freedom > 0)?;
         let half = student_t(freedom as f64) * self.error();
         Some((self.mean - half, self.mean + half))
@@ -46,12 +47,12 @@ impl Spread {
 }
 
 /// The 97.5 % quantile of Student's t distribution with this many degrees of freedom (more than 0).
-pub(crate) fn student_t(freedom: f64) -> f64 {
+pub fn student_t(freedom: f64) -> f64 {
     student(freedom).map_or(f64::INFINITY, |student| student.inverse_cdf(0.975))
 }
 
 /// How probable it is that a value of Student's t distribution is at least so far from 0.
-pub(crate) fn beyond(t: f64, freedom: f64) -> f64 {
+pub fn beyond(t: f64, freedom: f64) -> f64 {
     student(freedom).map_or(1.0, |student| 2.0 * student.cdf(-t.abs()))
 }
 

@@ -1,11 +1,10 @@
-//! `perfuse stat record`: the counts go to a perf.data file as well, with the records of `perf stat record`,
-//! so that either program's `stat report` shows either's recordings.
+//! Counts in a perf.data file, with the records of `perf stat record`, so that either program's `stat report` shows
+//! either's recordings.
 
 use super::counting::Counting;
 use super::model::{Aggregation, Outcome, Run};
-use super::plan::{Plan, Whom};
-use crate::exit::Failure;
-use crate::record::take_standard_output;
+use super::plan::{Plan, Target};
+use crate::Error;
 use perfuse::abi::wire::{Seq, Text};
 use perfuse::abi::{SampleType, Software};
 use perfuse::{Builder, Counter};
@@ -19,30 +18,19 @@ use perfuse_record::{Machine, fresh_file};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where a recording of counts goes.
 #[derive(Debug)]
-pub(super) struct Destination {
-    path: Option<PathBuf>,
-    /// Standard output, for a pipe.
-    out: Option<File>,
-}
-
-impl Destination {
-    /// `-` is standard output.
-    pub(super) fn new(output: Option<&Path>) -> Result<Self, Failure> {
-        match output {
-            Some(path) if path == Path::new("-") => {
-                Ok(Destination { path: None, out: Some(take_standard_output()?) })
-            }
-            path => Ok(Destination { path: Some(path.unwrap_or(Path::new("perf.data")).into()), out: None }),
-        }
-    }
+pub enum Destination {
+    /// A file; one that is there already gets another name.
+    File(PathBuf),
+    /// A pipe, until its recording begins.
+    Pipe(Option<File>),
 }
 
 /// A recording that is being made.
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     writer: Output,
     /// For each event of the plan its id where it is measured by this program.
     own_ids: Vec<u64>,
@@ -67,12 +55,12 @@ const NONE: u32 = u32::MAX;
 
 impl Recorder {
     /// Begins the recording of open events. `child`: the command's process.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         destination: &mut Destination,
         plan: &Plan,
         counting: &Counting,
         child: Option<u32>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         // Ids of the kernel are small numbers; these are far from them.
         let own_ids: Vec<u64> = (0..plan.events.len() as u64).map(|at| 1 << 62 | at).collect();
         let mut events = Vec::new();
@@ -91,10 +79,12 @@ impl Recorder {
             };
             events.push(NewEvent { attr, name: counting.describe(plan, index).name, ids });
         }
-        let writer = match (&destination.path, destination.out.take()) {
-            (Some(path), _) => Output::File(Box::new(Writer::file(fresh_file(path)?.0, &events)?)),
-            (None, Some(out)) => Output::Pipe(Box::new(Writer::pipe(out, &events)?)),
-            (None, None) => return Err(Failure::usage("a recording is of one run")),
+        let writer = match destination {
+            Destination::File(path) => Output::File(Box::new(Writer::file(fresh_file(path)?.0, &events)?)),
+            Destination::Pipe(out) => match out.take() {
+                Some(out) => Output::Pipe(Box::new(Writer::pipe(out, &events)?)),
+                None => return Err(Error::Plan("a recording is of one run".to_owned())),
+            },
         };
         let mut recorder = Recorder { writer, own_ids, words: std::env::args_os().collect() };
         recorder.describe(plan, &events)?;
@@ -102,7 +92,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    fn describe(&mut self, plan: &Plan, events: &[NewEvent]) -> Result<(), Failure> {
+    fn describe(&mut self, plan: &Plan, events: &[NewEvent]) -> Result<(), Error> {
         for (request, event) in plan.events.iter().zip(events) {
             let Some(&id) = event.ids.first() else { continue };
             let scale = request.spec.scale();
@@ -129,9 +119,9 @@ impl Recorder {
         Ok(())
     }
 
-    fn maps(&mut self, plan: &Plan, counting: &Counting, child: Option<u32>) -> Result<(), Failure> {
+    fn maps(&mut self, plan: &Plan, counting: &Counting, child: Option<u32>) -> Result<(), Error> {
         let writer = self.writer.writer();
-        let mut threads: Vec<Thread> = match child.filter(|_| plan.whom == Whom::Command) {
+        let mut threads: Vec<Thread> = match child.filter(|_| plan.target == Target::Command) {
             Some(child) => vec![thread(child)],
             None => counting.slots().iter().filter_map(|slot| slot.tid()).map(thread).collect(),
         };
@@ -162,7 +152,7 @@ impl Recorder {
     }
 
     /// Writes what was read last.
-    fn counts(&mut self, plan: &Plan, counting: &Counting, run: &Run) -> Result<(), Failure> {
+    fn counts(&mut self, plan: &Plan, counting: &Counting, run: &Run) -> Result<(), Error> {
         for (index, request) in plan.events.iter().enumerate() {
             if let Source::Tool(tool) = request.spec.source {
                 if let Outcome::Counted(readings) = super::measure::tool_outcome(tool, run) {
@@ -181,7 +171,7 @@ impl Recorder {
                 let stat = Stat {
                     id: counter.id()?,
                     cpu: slots[slot].cpu().unwrap_or(NONE),
-                    thread: if plan.whom == Whom::Command { 0 } else { thread as u32 },
+                    thread: if plan.target == Target::Command { 0 } else { thread as u32 },
                     value: count.value,
                     enabled_ns: count.enabled_ns,
                     running_ns: count.running_ns,
@@ -193,13 +183,13 @@ impl Recorder {
     }
 
     /// An interval has ended and been read.
-    pub(super) fn interval(
+    pub(crate) fn interval(
         &mut self,
         plan: &Plan,
         counting: &Counting,
         run: &Run,
         time_ns: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         self.counts(plan, counting, run)?;
         self.writer.writer().tool(Tool::StatRound(StatRound { kind: 0, time_ns }))?;
         // Who reads a pipe wants to see it.
@@ -207,7 +197,7 @@ impl Recorder {
     }
 
     /// The end; what was counted was read.
-    pub(super) fn finish(mut self, plan: &Plan, counting: &Counting, run: &Run) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self, plan: &Plan, counting: &Counting, run: &Run) -> Result<(), Error> {
         self.counts(plan, counting, run)?;
         if plan.interval.is_none() {
             let round = StatRound { kind: 1, time_ns: run.wall_ns };

@@ -2,47 +2,57 @@
 
 use super::counting::Counting;
 use super::model::{Outcome, Run};
-use super::plan::Plan;
-use crate::exit::Failure;
+use super::plan::{Plan, Requests, Target};
+use crate::Error;
 use perfuse::HeldCommand;
-use perfuse_events::{Scale, Source, Unit};
+use perfuse_events::{Machine, Scale, Source, Unit};
 
 /// Events to be counted while commands run, with all that these start.
 #[derive(Debug)]
-pub(crate) struct CommandEvents(Plan);
+pub struct CommandEvents(Plan);
 
 /// The same, open on one command.
 #[derive(Debug)]
-pub(crate) struct CommandCounting<'a> {
+pub struct CommandCounting<'a> {
     plan: &'a Plan,
     counting: Counting,
 }
 
 impl CommandEvents {
     /// Of lists as `-e` takes them.
-    pub(crate) fn new(lists: &[String]) -> Result<Self, Failure> {
-        Plan::for_command(lists).map(CommandEvents)
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Plan`]: an event is unknown.
+    pub fn new(lists: &[String], machine: &Machine) -> Result<Self, Error> {
+        let mut requests = Requests::default();
+        lists.iter().try_for_each(|list| requests.add(list, machine))?;
+        Ok(CommandEvents(Plan::new(Target::Command, Vec::new(), requests.all)))
     }
 
     /// Their names, as asked for, and units.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Unit)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Unit)> {
         self.0.events.iter().map(|request| (request.spec.name.as_str(), request.spec.unit()))
     }
 
     /// What counts of an event are to be multiplied with, and what the product is a number of.
-    pub(crate) fn scale(&self, event: usize) -> Option<&Scale> {
+    pub fn scale(&self, event: usize) -> Option<&Scale> {
         self.0.events[event].spec.scale()
     }
 
     /// Opens them; they count from the command's exec on.
-    pub(crate) fn open(&self, command: &HeldCommand) -> Result<CommandCounting<'_>, Failure> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Perf`]: the command is gone.
+    pub fn open(&self, command: &HeldCommand) -> Result<CommandCounting<'_>, Error> {
         Ok(CommandCounting { plan: &self.0, counting: Counting::open(&self.0, Some(command))? })
     }
 }
 
 impl CommandCounting<'_> {
     /// What each event counted up to the command's end, with the name that it is to be shown by.
-    pub(crate) fn finish(self, run: &Run) -> Vec<(String, Outcome)> {
+    pub fn finish(self, run: &Run) -> Vec<(String, Outcome)> {
         let outcome = |(index, request): (usize, &super::plan::Request)| {
             let outcome = match request.spec.source {
                 Source::Kernel { .. } | Source::Breakpoint { .. } => {

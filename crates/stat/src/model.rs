@@ -2,36 +2,42 @@
 //! Nothing here knows how the numbers were obtained or how they will look.
 
 use super::metrics::Measured;
-use crate::common::spread::Spread;
+use crate::spread::Spread;
 use perfuse_events::{Exclude, Scale, Source, Unit};
-use std::rc::Rc;
+use std::fmt;
+use std::sync::Arc;
 
 /// A measurement.
 #[derive(Clone, Debug)]
-pub(crate) struct Report {
-    pub(crate) subject: Subject,
+pub struct Report {
+    /// What was measured.
+    pub subject: Subject,
     /// How the command ended (the last one of several runs); `None` without a command, or while it runs.
-    pub(crate) exit: Option<Exit>,
+    pub exit: Option<Exit>,
     /// One entry a run; the interval's for an interval.
-    pub(crate) runs: Vec<Run>,
+    pub runs: Vec<Run>,
     /// Set for an interval of a measurement that goes on.
-    pub(crate) interval: Option<Interval>,
-    pub(crate) aggregation: Aggregation,
+    pub interval: Option<Interval>,
+    /// What one row stands for.
+    pub aggregation: Aggregation,
     /// Events have cgroups, at least some.
-    pub(crate) cgroups: bool,
-    pub(crate) events: Vec<Event>,
+    pub cgroups: bool,
+    /// The events, in order.
+    pub events: Vec<Event>,
     /// What the events amount to together.
-    pub(super) metrics: Rc<[Measured]>,
+    pub metrics: Arc<[Measured]>,
     /// What the reader has to know about the whole.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// What was measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub enum Subject {
     /// A command with its arguments, and all it starts.
     Command(Vec<String>),
+    /// Processes with their threads.
     Processes(Vec<u32>),
+    /// Threads.
     Threads(Vec<u32>),
     /// All threads of the system.
     EveryThread,
@@ -39,15 +45,19 @@ pub(crate) enum Subject {
     Recording(String),
     /// These cpus; the flag tells that they are all.
     Cpus {
+        /// Their numbers.
         cpus: Vec<u32>,
+        /// All that are online.
         all: bool,
     },
 }
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
+    /// By itself, with this status.
     Code(i32),
+    /// By this signal.
     Signal(i32),
     /// A time limit was over, and perfuse ended it.
     Stopped,
@@ -55,135 +65,184 @@ pub(crate) enum Exit {
 
 /// One run, as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Run {
-    pub(crate) wall_ns: u64,
+pub struct Run {
+    /// How long it took.
+    pub wall_ns: u64,
     /// What the command used, if there was one and it was the subject.
-    pub(crate) usage: Option<Usage>,
+    pub usage: Option<Usage>,
 }
 
 /// What a command used, its children included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Usage {
-    pub(crate) user_ns: u64,
-    pub(crate) system_ns: u64,
-    pub(crate) peak_rss_bytes: u64,
-    pub(crate) minor_faults: u64,
-    pub(crate) major_faults: u64,
+pub struct Usage {
+    /// Time in user space.
+    pub user_ns: u64,
+    /// Time in the kernel.
+    pub system_ns: u64,
+    /// The most memory that it had.
+    pub peak_rss_bytes: u64,
+    /// Page faults without input or output.
+    pub minor_faults: u64,
+    /// Page faults that had to read.
+    pub major_faults: u64,
 }
 
 /// When an interval ended, from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interval {
-    pub(crate) at_ns: u64,
+pub struct Interval {
+    /// From the start of the measurement.
+    pub at_ns: u64,
     /// The first one of the measurement.
-    pub(crate) first: bool,
+    pub first: bool,
 }
 
 /// What one row stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aggregation {
+pub enum Aggregation {
+    /// All targets together.
     Everything,
+    /// A cpu.
     Cpu,
+    /// A core.
     Core,
+    /// A die.
     Die,
+    /// A socket.
     Socket,
+    /// A NUMA node.
     Node,
+    /// A thread.
     Thread,
 }
 
 /// One event with its rows.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
+pub struct Event {
     /// As perf prints it.
-    pub(crate) name: String,
-    pub(crate) source: Source,
+    pub name: String,
+    /// Where it is counted.
+    pub source: Source,
     /// What its modifiers leave out.
-    pub(crate) exclude: Exclude,
-    pub(crate) unit: Unit,
+    pub exclude: Exclude,
+    /// What its values are numbers of.
+    pub unit: Unit,
     /// What its values are to be multiplied with, and what they then are.
-    pub(crate) scale: Option<Scale>,
+    pub scale: Option<Scale>,
     /// Only tasks of this cgroup were counted.
-    pub(crate) cgroup: Option<String>,
+    pub cgroup: Option<String>,
     /// Counts user space only although the kernel alone makes this event happen: it is always zero.
-    pub(crate) impossible: bool,
+    pub impossible: bool,
     /// The kernel side was asked for and refused.
-    pub(crate) lost_kernel_side: bool,
+    pub lost_kernel_side: bool,
     /// What the measured tasks start is left out, though it was asked for.
-    pub(crate) lost_children: bool,
+    pub lost_children: bool,
     /// One per [`Place`], in order.
-    pub(crate) rows: Vec<Row>,
+    pub rows: Vec<Row>,
 }
 
 /// An event at a place.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
-    pub(crate) place: Place,
+pub struct Row {
+    /// Where.
+    pub place: Place,
     /// Of how many targets its count is the sum.
-    pub(crate) targets: u32,
-    pub(crate) outcome: Outcome,
+    pub targets: u32,
+    /// What became of it.
+    pub outcome: Outcome,
 }
 
 /// Where something was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
+    /// All targets together.
     Everywhere,
+    /// A cpu.
     Cpu(u32),
+    /// A core.
     Core {
+        /// Its socket.
         socket: u32,
+        /// Its die.
         die: u32,
+        /// Its number on the die.
         core: u32,
     },
+    /// A die.
     Die {
+        /// Its socket.
         socket: u32,
+        /// Its die.
         die: u32,
     },
+    /// A socket.
     Socket(u32),
     /// A NUMA node.
     Node(u32),
+    /// A thread.
     Thread {
+        /// Its name.
         name: String,
+        /// Its number.
         tid: u32,
     },
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Everywhere => Ok(()),
+            Place::Cpu(cpu) => write!(f, "cpu {cpu}"),
+            Place::Core { socket, die, core } => write!(f, "S{socket}-D{die}-C{core}"),
+            Place::Die { socket, die } => write!(f, "S{socket}-D{die}"),
+            Place::Socket(socket) => write!(f, "socket {socket}"),
+            Place::Node(node) => write!(f, "node {node}"),
+            Place::Thread { name, tid } => write!(f, "{name} {tid}"),
+        }
+    }
+}
+
 /// What became of an event.
 #[derive(Clone, Debug)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// It was counted, once a run; at least one entry.
     Counted(Vec<Reading>),
+    /// It was not counted.
     Missing(Missing),
 }
 
 /// A count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub struct Reading {
     /// The value to show: scaled to the time enabled, unless that was not wanted.
-    pub(crate) value: u64,
+    pub value: u64,
     /// The value the kernel counted.
-    pub(crate) raw: u64,
-    pub(crate) enabled_ns: u64,
-    pub(crate) running_ns: u64,
+    pub raw: u64,
+    /// For how long it was enabled.
+    pub enabled_ns: u64,
+    /// For how long it was counting.
+    pub running_ns: u64,
 }
 
 /// Why there is no count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Missing {
-    pub(crate) kind: MissingKind,
+pub struct Missing {
+    /// Which way.
+    pub kind: MissingKind,
     /// A few words.
-    pub(crate) short: String,
+    pub short: String,
     /// A stable word for scripts.
-    pub(crate) cause: String,
+    pub cause: String,
     /// The errno's name.
-    pub(crate) errno: Option<String>,
+    pub errno: Option<String>,
     /// Sentences, for a footnote; may be empty.
-    pub(crate) explanation: String,
+    pub explanation: String,
     /// What would help.
-    pub(crate) remedies: Vec<String>,
+    pub remedies: Vec<String>,
 }
 
 /// The two ways not to count that perf tells apart, and what lies behind the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MissingKind {
+pub enum MissingKind {
     /// It could not be opened.
     NotSupported,
     /// It was open but never counted: other events held the hardware.
@@ -194,7 +253,7 @@ pub(crate) enum MissingKind {
 
 impl Missing {
     /// One that needs no explanation.
-    pub(crate) fn plain(kind: MissingKind, cause: &str, short: &str) -> Self {
+    pub fn plain(kind: MissingKind, cause: &str, short: &str) -> Self {
         Missing {
             kind,
             short: short.into(),
@@ -205,23 +264,25 @@ impl Missing {
         }
     }
 
-    pub(crate) fn never_scheduled() -> Self {
+    /// Of an event for which there was no room.
+    pub fn never_scheduled() -> Self {
         Self::plain(MissingKind::NeverScheduled, "not-scheduled", "not counted: never on the PMU")
     }
 
     /// Of a pinned event: an event is either always on the PMU then, or in an error state.
-    pub(crate) fn no_room() -> Self {
+    pub fn no_room() -> Self {
         Self::plain(MissingKind::NeverScheduled, "no-room", "pinned, and no counter was free")
     }
 
-    pub(crate) fn never_enabled() -> Self {
+    /// Of an event whose targets never ran.
+    pub fn never_enabled() -> Self {
         Self::plain(MissingKind::NeverEnabled, "not-enabled", "nothing ran while it was enabled")
     }
 }
 
 impl Row {
     /// The readings; empty when it was not counted.
-    pub(crate) fn readings(&self) -> &[Reading] {
+    pub fn readings(&self) -> &[Reading] {
         match &self.outcome {
             Outcome::Counted(readings) => readings,
             Outcome::Missing(_) => &[],
@@ -229,23 +290,24 @@ impl Row {
     }
 
     /// The value with its spread over the runs.
-    pub(crate) fn spread(&self) -> Option<Spread> {
+    pub fn spread(&self) -> Option<Spread> {
         Spread::of(self.readings().iter().map(|reading| reading.value as f64))
     }
 
     /// Mean time it was counting.
-    pub(crate) fn running_ns(&self) -> f64 {
+    pub fn running_ns(&self) -> f64 {
         Spread::of(self.readings().iter().map(|reading| reading.running_ns as f64)).map_or(0.0, |s| s.mean)
     }
 
     /// The share of its time it was counting, over all runs.
-    pub(crate) fn share(&self) -> f64 {
+    pub fn share(&self) -> f64 {
         let enabled: u64 = self.readings().iter().map(|reading| reading.enabled_ns).sum();
         let running: u64 = self.readings().iter().map(|reading| reading.running_ns).sum();
         if enabled == 0 { 1.0 } else { running as f64 / enabled as f64 }
     }
 
-    pub(crate) fn missing(&self) -> Option<&Missing> {
+    /// Why there are no readings, if there are none.
+    pub fn missing(&self) -> Option<&Missing> {
         match &self.outcome {
             Outcome::Missing(missing) => Some(missing),
             Outcome::Counted(_) => None,
@@ -255,58 +317,59 @@ impl Row {
 
 impl Report {
     /// Wall time with its spread over the runs.
-    pub(crate) fn wall_ns(&self) -> Option<Spread> {
+    pub fn wall_ns(&self) -> Option<Spread> {
         Spread::of(self.runs.iter().map(|run| run.wall_ns as f64))
     }
 
     /// Something the command used, with its spread over the runs.
-    pub(crate) fn usage(&self, what: impl Fn(&Usage) -> u64) -> Option<Spread> {
+    pub fn usage(&self, what: impl Fn(&Usage) -> u64) -> Option<Spread> {
         Spread::of(self.runs.iter().filter_map(|run| run.usage.as_ref()).map(|usage| what(usage) as f64))
     }
 
     /// The cgroup of all events, if they have the same.
-    pub(crate) fn common_cgroup(&self) -> Option<&str> {
+    pub fn common_cgroup(&self) -> Option<&str> {
         let first = self.events.first()?.cgroup.as_deref()?;
         self.events.iter().all(|event| event.cgroup.as_deref() == Some(first)).then_some(first)
     }
 
     /// Whether several runs were made or asked for, so that there is a spread to show.
-    pub(crate) fn is_repeated(&self) -> bool {
+    pub fn is_repeated(&self) -> bool {
         self.runs.len() > 1
     }
 
     /// The places in order, as the events have them.
-    pub(crate) fn places(&self) -> Vec<&Place> {
+    pub fn places(&self) -> Vec<&Place> {
         let most = self.events.iter().map(|event| &event.rows).max_by_key(|rows| rows.len());
         most.into_iter().flatten().map(|row| &row.place).collect()
     }
 }
 
-#[cfg(test)]
-pub(crate) mod samples {
+#[cfg(any(test, feature = "samples"))]
+pub mod samples {
     //! Hand-made measurements for the tests of the formats.
 
     use super::*;
     use perfuse_events::EventList;
 
     /// An event by name, counted with these values (one a run) all of its time.
-    pub(crate) fn counted(name: &str, values: &[u64]) -> Event {
+    pub fn counted(name: &str, values: &[u64]) -> Event {
         partly(name, values, 1_000_000, 1_000_000)
     }
 
     /// The same with times.
-    pub(crate) fn partly(name: &str, values: &[u64], enabled_ns: u64, running_ns: u64) -> Event {
+    pub fn partly(name: &str, values: &[u64], enabled_ns: u64, running_ns: u64) -> Event {
         let reading =
             |&value| Reading { value, raw: value * running_ns / enabled_ns, enabled_ns, running_ns };
         event(name, Outcome::Counted(values.iter().map(reading).collect()))
     }
 
     /// A hardware event where there is no PMU.
-    pub(crate) fn refused(name: &str) -> Event {
+    pub fn refused(name: &str) -> Event {
         event(name, Outcome::Missing(no_pmu()))
     }
 
-    pub(crate) fn no_pmu() -> Missing {
+    /// Why there is no hardware event there.
+    pub fn no_pmu() -> Missing {
         Missing {
             kind: MissingKind::NotSupported,
             short: "no hardware PMU here".into(),
@@ -317,7 +380,8 @@ pub(crate) mod samples {
         }
     }
 
-    pub(crate) fn event(name: &str, outcome: Outcome) -> Event {
+    /// An event by name, with what became of it.
+    pub fn event(name: &str, outcome: Outcome) -> Event {
         let list: EventList = name.parse().unwrap();
         let spec = list.resolve(&perfuse_events::NoCatalogue).unwrap()[0].events[0].clone();
         let rows = vec![Row { place: Place::Everywhere, targets: 1, outcome }];
@@ -338,7 +402,7 @@ pub(crate) mod samples {
     }
 
     /// `./parse big.json` with these events.
-    pub(crate) fn report(events: Vec<Event>) -> Report {
+    pub fn report(events: Vec<Event>) -> Report {
         let runs =
             events.iter().flat_map(|event| &event.rows).map(|row| row.readings().len()).max().unwrap_or(1);
         let usage = Usage {
@@ -357,13 +421,13 @@ pub(crate) mod samples {
             aggregation: Aggregation::Everything,
             cgroups: false,
             events,
-            metrics: Rc::new([]),
+            metrics: Arc::new([]),
             warnings: Vec::new(),
         }
     }
 
     /// The events of the default set on a machine with a PMU.
-    pub(crate) fn default_events() -> Vec<Event> {
+    pub fn default_events() -> Vec<Event> {
         vec![
             counted("task-clock", &[2_310_400_000]),
             counted("context-switches", &[531]),

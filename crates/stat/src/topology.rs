@@ -4,15 +4,15 @@ use std::fs;
 
 /// Where a cpu sits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Seat {
-    pub(super) socket: u32,
-    pub(super) die: u32,
-    pub(super) core: u32,
+pub(crate) struct Seat {
+    pub(crate) socket: u32,
+    pub(crate) die: u32,
+    pub(crate) core: u32,
 }
 
 impl Seat {
     /// Of this cpu; zeros where the system does not tell.
-    pub(super) fn of(cpu: u32) -> Self {
+    pub(crate) fn of(cpu: u32) -> Self {
         let number = |file: &str| {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}");
             let text = fs::read_to_string(path).unwrap_or_default();
@@ -23,7 +23,7 @@ impl Seat {
 }
 
 /// The NUMA node of a cpu; 0 where the system does not tell.
-pub(super) fn node(cpu: u32) -> u32 {
+pub(crate) fn node(cpu: u32) -> u32 {
     let entries = fs::read_dir(format!("/sys/devices/system/cpu/cpu{cpu}")).into_iter().flatten();
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter_map(|name| name.strip_prefix("node")?.parse().ok()).next().unwrap_or(0)

@@ -6,15 +6,16 @@ use perfuse_events::{Exclude, Source};
 
 /// A derived number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Metric {
-    pub(crate) kind: Kind,
+pub struct Metric {
+    /// What it is.
+    pub kind: Kind,
     /// `None` where what it is derived from was not counted.
-    pub(crate) value: Option<f64>,
+    pub value: Option<f64>,
 }
 
 /// What a derived number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// CPU time by wall time.
     CpusUsed,
     /// Per second of CPU time.
@@ -29,16 +30,21 @@ pub(crate) enum Kind {
 
 /// What a share is a share of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whole {
+pub enum Whole {
+    /// Branches.
     Branches,
+    /// References to the last cache.
     CacheReferences,
+    /// Cycles, of those in which the front end stalled.
     CyclesFrontend,
+    /// Cycles, of those in which the back end stalled.
     CyclesBackend,
+    /// Loads from a cache.
     Loads(Cache),
 }
 
 /// The metric of an event at a place; `None` where there is none to tell.
-pub(crate) fn metric(report: &Report, event: &Event, place: &Place) -> Option<Metric> {
+pub fn metric(report: &Report, event: &Event, place: &Place) -> Option<Metric> {
     let value = value_at(event, place)?;
     let other = |source| of(report, event, place, source);
     let hardware = |event: Hardware| other((EventType::HARDWARE, event.0));
@@ -85,7 +91,7 @@ pub(crate) fn metric(report: &Report, event: &Event, place: &Place) -> Option<Me
 }
 
 /// Stalled cycles per instruction: the one metric that is an event's second.
-pub(crate) fn stalled_per_instruction(report: &Report, event: &Event, place: &Place) -> Option<f64> {
+pub fn stalled_per_instruction(report: &Report, event: &Event, place: &Place) -> Option<f64> {
     let instructions = value_at(event, place).filter(|&value| value > 0.0)?;
     if source(event)? != (EventType::HARDWARE, Hardware::INSTRUCTIONS.0) {
         return None;
@@ -136,7 +142,7 @@ fn clock_ns(report: &Report, event: &Event, place: &Place) -> Option<f64> {
 }
 
 /// Whether a clock was open in the cgroup of `event` and did not run at that place.
-pub(crate) fn has_idle_clock(report: &Report, event: &Event, place: &Place) -> bool {
+pub fn has_idle_clock(report: &Report, event: &Event, place: &Place) -> bool {
     let clock = |other: &&Event| {
         matches!(source(other), Some((EventType::SOFTWARE, config)) if is_clock(config))
             && other.cgroup == event.cgroup

@@ -1,13 +1,13 @@
 //! What is done before and after each run of a command, outside of what is measured: `--pre`, `--post`,
 //! `--sync`.
 
-use super::plan::Plan;
-use crate::exit::Failure;
+use crate::Error;
+use crate::plan::Plan;
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 /// Before a run.
-pub(super) fn before(plan: &Plan) -> Result<(), Failure> {
+pub(crate) fn before(plan: &Plan) -> Result<(), Error> {
     if let Some(line) = &plan.pre {
         shell("--pre", line)?;
     }
@@ -18,20 +18,20 @@ pub(super) fn before(plan: &Plan) -> Result<(), Failure> {
 }
 
 /// After a run.
-pub(super) fn after(plan: &Plan) -> Result<(), Failure> {
+pub(crate) fn after(plan: &Plan) -> Result<(), Error> {
     plan.post.as_deref().map_or(Ok(()), |line| shell("--post", line))
 }
 
-fn shell(option: &str, line: &OsStr) -> Result<(), Failure> {
+fn shell(option: &str, line: &OsStr) -> Result<(), Error> {
     let mut command = Command::new("sh");
     command.arg("-c").arg(line);
     run(option, command)
 }
 
-fn run(option: &str, mut command: Command) -> Result<(), Failure> {
+fn run(option: &str, mut command: Command) -> Result<(), Error> {
     match command.stdin(Stdio::null()).status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Failure::new(format_args!("{option} failed: {status}"))),
-        Err(error) => Err(Failure::new(format_args!("{option} cannot run: {error}"))),
+        Ok(status) => Err(Error::Hook(format!("{option} failed: {status}"))),
+        Err(error) => Err(Error::Hook(format!("{option} cannot run: {error}"))),
     }
 }

@@ -2,42 +2,32 @@
 //! counted; what the counts amount to, when there is a report.
 
 use super::model::{Event, Outcome, Place, Report};
+use super::plan::resolve;
 use super::plan::{Request, Requests};
-use crate::common::{events, tables};
-use crate::exit::Failure;
+use crate::Error;
 use perfuse_events::{
     Context, EventSpec, Expression, Machine, MachineFacts, Metric, Scale, Source, Tables, nearest,
 };
 use std::collections::BTreeMap;
 
 /// How metrics are chosen and their events are counted.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct MetricOptions {
-    /// Metrics, by their names or those of their groups: perfuse list metric
-    #[arg(short = 'M', long = "metrics", value_name = "METRIC,...", conflicts_with = "cgroups")]
-    pub(super) metrics: Vec<String>,
-
-    /// Show metrics and no events
-    #[arg(long)]
-    pub(super) metric_only: bool,
-
-    /// Count the events of a metric one by one, not as a group
-    #[arg(long)]
-    pub(super) metric_no_group: bool,
-
-    /// Let no metric use the events of another
-    #[arg(long)]
-    pub(super) metric_no_merge: bool,
-
-    /// Count no events only to know whether a metric is beyond its threshold
-    #[arg(long)]
-    pub(super) metric_no_threshold: bool,
+#[derive(Clone, Debug, Default)]
+pub struct MetricChoice {
+    /// Metrics, by their names or those of their groups.
+    pub metrics: Vec<String>,
+    /// The events of a metric are counted one by one, not as a group.
+    pub no_group: bool,
+    /// No metric uses the events of another.
+    pub no_merge: bool,
+    /// No events are counted only to know whether a metric is beyond its threshold.
+    pub no_threshold: bool,
 }
 
 /// A metric whose events are counted.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Measured {
-    pub(super) metric: Metric,
+pub struct Measured {
+    /// The metric.
+    pub metric: Metric,
     /// Other metrics that it is made of, each after those it is made of itself.
     others: Vec<Metric>,
     /// Names in its definition, with the events of the plan that count them.
@@ -47,12 +37,12 @@ pub(super) struct Measured {
     /// What of the machine its definition asks for.
     facts: BTreeMap<String, f64>,
     /// The event that it is shown next to.
-    pub(super) leader: usize,
+    pub leader: usize,
 }
 
 impl Measured {
     /// The same when the events of the plan have gone elsewhere.
-    pub(super) fn moved(&self, places: &[usize]) -> Self {
+    pub(crate) fn moved(&self, places: &[usize]) -> Self {
         let counted = self.counted.iter().map(|(name, events)| {
             let mut events: Vec<usize> = events.iter().map(|&at| places[at]).collect();
             events.dedup();
@@ -64,28 +54,36 @@ impl Measured {
 
 /// A metric with its value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Value<'r> {
-    pub(super) name: &'r str,
-    pub(super) description: &'r str,
+pub struct Value<'r> {
+    /// The metric's name.
+    pub name: &'r str,
+    /// What it tells.
+    pub description: &'r str,
     /// In its unit. `None`: something it is made of was not counted, or there was a division by 0.
-    pub(super) value: Option<f64>,
-    pub(super) scale: Option<&'r Scale>,
-    pub(super) threshold: Option<&'r Expression>,
+    pub value: Option<f64>,
+    /// Its unit.
+    pub scale: Option<&'r Scale>,
+    /// The condition under which it is one to look at.
+    pub threshold: Option<&'r Expression>,
     /// Its value is one to look at. `None`: nobody knows.
-    pub(super) is_beyond: Option<bool>,
+    pub is_beyond: Option<bool>,
 }
 
 /// Finds the metrics that were asked for, and adds their events to the others.
-pub(super) fn add(
-    options: &MetricOptions,
+///
+/// # Errors
+///
+/// [`Error::Plan`]: there is no such metric, or it cannot be made here.
+pub fn add(
+    options: &MetricChoice,
     whole_system: bool,
     machine: &Machine,
     requests: &mut Requests,
-) -> Result<Vec<Measured>, Failure> {
+) -> Result<Vec<Measured>, Error> {
     if options.metrics.is_empty() {
         return Ok(Vec::new());
     }
-    let Some(tables) = tables::tables() else { return Ok(Vec::new()) };
+    let Some(tables) = machine.tables.and_then(|tables| tables()) else { return Ok(Vec::new()) };
     let facts = MachineFacts { machine, whole_cores: whole_system };
     let mut drafts: Vec<Draft<'_>> = Vec::new();
     for wanted in options.metrics.iter().flat_map(|list| list.split(',')).map(str::trim) {
@@ -103,17 +101,17 @@ pub(super) fn add(
             match draft(metric, modifiers, options, tables, &facts) {
                 Ok(draft) => drafts.push(draft),
                 // Of a group, those are counted that can be.
-                Err(failure) => drop(refused.get_or_insert(failure)),
+                Err(error) => drop(refused.get_or_insert(error)),
             }
         }
-        if let (Some(failure), true) = (refused, drafts.len() == before) {
-            return Err(failure);
+        if let (Some(error), true) = (refused, drafts.len() == before) {
+            return Err(error);
         }
     }
     Ok(place(drafts, options, requests))
 }
 
-fn unknown(name: &str, tables: &Tables) -> Failure {
+fn unknown(name: &str, tables: &Tables) -> Error {
     let known = || {
         let groups = tables.metrics.iter().flat_map(|metric| &metric.groups);
         tables.metrics.iter().map(|metric| &metric.name).chain(groups).map(String::as_str)
@@ -123,7 +121,7 @@ fn unknown(name: &str, tables: &Tables) -> Failure {
         true => "; perfuse list metric shows those there are".to_owned(),
         false => format!("; did you mean {}?", close.join(", ")),
     };
-    Failure::usage(format_args!("there is no metric or group of metrics '{name}'{hint}"))
+    Error::Plan(format!("there is no metric or group of metrics '{name}'{hint}"))
 }
 
 /// A metric whose names were looked up.
@@ -139,19 +137,19 @@ struct Draft<'t> {
 fn draft<'t>(
     metric: &'t Metric,
     modifiers: &'t str,
-    options: &MetricOptions,
+    options: &MetricChoice,
     tables: &Tables,
     facts: &MachineFacts<'_>,
-) -> Result<Draft<'t>, Failure> {
+) -> Result<Draft<'t>, Error> {
     let mut search = Search { tables, facts, chain: Vec::new(), others: Vec::new(), names: Vec::new() };
-    search.metric(metric, !options.metric_no_threshold)?;
+    search.metric(metric, !options.no_threshold)?;
     let Search { others, names, .. } = search;
-    let wrong = |text: String| Failure::usage(format_args!("metric {}: {text}", metric.name));
+    let wrong = |text: String| Error::Plan(format!("metric {}: {text}", metric.name));
     let mut known = BTreeMap::new();
     let mut events = Vec::new();
     for name in names {
         let list = if modifiers.is_empty() { name.clone() } else { format!("{name}:{modifiers}") };
-        match (events::resolve(&list, facts.machine), facts.literal(&name)) {
+        match (resolve(&list, facts.machine), facts.literal(&name)) {
             (Ok(sets), _) => {
                 let mut specs: Vec<EventSpec> = sets.into_iter().flat_map(|set| set.events).collect();
                 // Of an event that all kinds of cores have, the metric's own.
@@ -178,11 +176,15 @@ fn draft<'t>(
     Ok(Draft { metric, modifiers, others, facts: known, names: events })
 }
 
-/// The events that a metric is made of on this machine, or why it cannot be made here.
-pub(crate) fn events_of(metric: &Metric, machine: &Machine) -> Result<Vec<EventSpec>, String> {
-    let Some(tables) = tables::tables() else { return Ok(Vec::new()) };
+/// The events that a metric is made of on this machine.
+///
+/// # Errors
+///
+/// In words, why it cannot be made here.
+pub fn events_of(metric: &Metric, machine: &Machine) -> Result<Vec<EventSpec>, String> {
+    let Some(tables) = machine.tables.and_then(|tables| tables()) else { return Ok(Vec::new()) };
     let facts = MachineFacts { machine, whole_cores: false };
-    let options = MetricOptions { metric_no_threshold: true, ..MetricOptions::default() };
+    let options = MetricChoice { no_threshold: true, ..MetricChoice::default() };
     let draft = draft(metric, "", &options, tables, &facts).map_err(|failure| failure.to_string())?;
     Ok(draft.names.into_iter().flat_map(|(_, specs)| specs).collect())
 }
@@ -198,13 +200,10 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    fn metric(&mut self, metric: &Metric, with_threshold: bool) -> Result<(), Failure> {
+    fn metric(&mut self, metric: &Metric, with_threshold: bool) -> Result<(), Error> {
         self.chain.push(metric.name.clone());
         if self.chain.len() > 50 {
-            return Err(Failure::usage(format_args!(
-                "metrics are made of each other: {}",
-                self.chain.join(", ")
-            )));
+            return Err(Error::Plan(format!("metrics are made of each other: {}", self.chain.join(", "))));
         }
         let threshold = metric.threshold.as_ref().filter(|_| with_threshold);
         for expression in std::iter::once(&metric.expression).chain(threshold) {
@@ -293,7 +292,7 @@ fn each(expression: &Expression, visit: &mut dyn FnMut(&Expression)) {
 type Counted = Vec<(String, Vec<usize>)>;
 
 /// Gives each metric its events, or those of one that counts them all. What is shown keeps its order.
-fn place(drafts: Vec<Draft<'_>>, options: &MetricOptions, requests: &mut Requests) -> Vec<Measured> {
+fn place(drafts: Vec<Draft<'_>>, options: &MetricChoice, requests: &mut Requests) -> Vec<Measured> {
     let mut order: Vec<usize> = (0..drafts.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(drafts[at].names.len()));
     let mut placed: Vec<(usize, Counted)> = Vec::new();
@@ -306,11 +305,11 @@ fn place(drafts: Vec<Draft<'_>>, options: &MetricOptions, requests: &mut Request
                 |(name, _): &(String, Vec<EventSpec>)| counted.iter().find(|(own, _)| own == name).cloned();
             draft.names.iter().map(of).collect::<Option<Counted>>()
         };
-        let mut others = placed.iter().filter(|(other, _)| same(&drafts[*other]) && !options.metric_no_merge);
+        let mut others = placed.iter().filter(|(other, _)| same(&drafts[*other]) && !options.no_merge);
         let counted = match others.find_map(|(_, counted)| found(counted)) {
             Some(counted) => counted,
             None => {
-                let grouped = !(draft.metric.apart || options.metric_no_group);
+                let grouped = !(draft.metric.apart || options.no_group);
                 requests.add_metric(&draft.names, grouped)
             }
         };
@@ -387,7 +386,7 @@ impl Requests {
 }
 
 /// What the counts at a place amount to.
-pub(super) fn value<'r>(report: &'r Report, measured: &'r Measured, place: &Place) -> Value<'r> {
+pub fn value<'r>(report: &'r Report, measured: &'r Measured, place: &Place) -> Value<'r> {
     let mut counts = Counts { report, measured, place, metrics: BTreeMap::new() };
     for other in &measured.others {
         let value = other.expression.value(&counts);
@@ -413,11 +412,7 @@ pub(super) fn value<'r>(report: &'r Report, measured: &'r Measured, place: &Plac
 }
 
 /// The metrics that stand next to an event at a place.
-pub(super) fn beside<'r>(
-    report: &'r Report,
-    event: usize,
-    place: &'r Place,
-) -> impl Iterator<Item = Value<'r>> {
+pub fn beside<'r>(report: &'r Report, event: usize, place: &'r Place) -> impl Iterator<Item = Value<'r>> {
     let here = report.metrics.iter().filter(move |measured| measured.leader == event);
     here.map(move |measured| value(report, measured, place))
 }

@@ -7,65 +7,81 @@ use super::merged;
 use super::model::{
     Event, Exit, Interval, Missing, MissingKind, Outcome, Place, Report, Row, Run, Subject, Usage,
 };
-use super::output::Output;
 use super::percore;
-use super::plan::{Plan, Whom};
+use super::plan::{Plan, Target};
 use super::recorder::{Destination, Recorder};
-use crate::exit::Failure;
+use crate::Error;
 use perfuse::control::{Control, Listing, Order};
 use perfuse::diagnosis::Kind;
-use perfuse::{Command, Error, HeldCommand, RunningCommand, Start, processes_are_gone, threads_are_gone};
+use perfuse::{Command, HeldCommand, RunningCommand, Start, processes_are_gone, threads_are_gone};
 use perfuse_events::{EventSpec, Source, Tool};
 use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, Signals};
 use perfuse_sys::{Errno, poll, process};
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-/// All runs of a plan. Reports intervals as they end, and the total.
-pub(super) fn run(
+/// Hears of a measurement while it goes on. All of it is optional; `()` hears nothing.
+pub trait Observer {
+    /// Something to know about how events are counted, or about an order.
+    ///
+    /// # Errors
+    ///
+    /// End the measurement, here and below.
+    fn remark(&mut self, text: &str) -> io::Result<()> {
+        let _ = text;
+        Ok(())
+    }
+
+    /// An interval is over.
+    #[expect(clippy::missing_errors_doc, reason = "as for remark")]
+    fn interval(&mut self, report: &Report) -> io::Result<()> {
+        let _ = report;
+        Ok(())
+    }
+}
+
+impl Observer for () {}
+
+/// Makes all runs of a plan. The observer hears of intervals as they end; the result is the total of all runs, if there
+/// was one. Signals that end programs (SIGINT, SIGTERM, SIGHUP) are caught meanwhile, and end the measurement.
+///
+/// # Errors
+///
+/// All events are refused, the command cannot be executed, or one of the others takes no more.
+pub fn count(
     plan: &Plan,
-    output: &mut Output,
+    observer: &mut dyn Observer,
     control: Option<Control>,
     destination: Option<&mut Destination>,
-    verbose: bool,
-) -> Result<Exit, Failure> {
-    let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD]);
-    let signals = signals.map_err(|errno| Failure::new(format_args!("cannot watch for signals: {errno}")))?;
-    if plan.whom == Whom::Command {
-        output.goes_on_unread();
-    }
+) -> Result<Option<Report>, Error> {
+    let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD]).map_err(Error::Signals)?;
     let mut measuring =
-        Measuring { plan, output, control, destination, recorder: None, signals, verbose, asked_to_stop: 0 };
+        Measuring { plan, observer, control, destination, recorder: None, signals, asked_to_stop: 0 };
     let mut total: Option<Report> = None;
-    let mut exit = Exit::Code(0);
     let mut done = 0;
     while plan.runs.is_none_or(|runs| done < runs) && measuring.asked_to_stop == 0 {
         let report = measuring.once()?;
         done += 1;
-        exit = report.exit.unwrap_or(exit);
         total = Some(match total {
             Some(total) => merge(total, report),
             None => report,
         });
     }
-    if let Some(total) = total {
-        measuring.output.total(&total, plan.interval.is_some())?;
-    }
-    Ok(exit)
+    Ok(total)
 }
 
 struct Measuring<'a> {
     plan: &'a Plan,
-    output: &'a mut Output,
+    observer: &'a mut dyn Observer,
     control: Option<Control>,
     /// Where the counts are recorded.
     destination: Option<&'a mut Destination>,
     recorder: Option<Recorder>,
     signals: Signals,
-    verbose: bool,
     /// How often somebody wanted this to end.
     asked_to_stop: u32,
 }
@@ -78,26 +94,26 @@ struct Course {
 }
 
 impl Measuring<'_> {
-    fn once(&mut self) -> Result<Report, Failure> {
+    fn once(&mut self) -> Result<Report, Error> {
         let plan = self.plan;
         hooks::before(plan)?;
         let held = (!plan.command.is_empty())
             .then(|| Command::new(&plan.command[0]).args(&plan.command[1..]).hold());
         let held = held.transpose()?;
         let mut counting = Counting::open(plan, held.as_ref())?;
-        if self.verbose {
+        if plan.verbose {
             for remark in counting.remarks(plan) {
-                self.output.remark(&remark)?;
+                self.observer.remark(&remark)?;
             }
         }
         // A command is worth running for its time and memory alone, and as in perf, to measure others while it runs
         // where it is only that nothing here counts such events. Anything else is not.
-        let is_in_vain = |error: &Error| match plan.whom {
-            Whom::Command => false,
+        let is_in_vain = |error: &perfuse::Error| match plan.target {
+            Target::Command => false,
             _ => plan.command.is_empty() || error.cause().kind() != Kind::Unsupported,
         };
         if let Some(error) = counting.refused_altogether().filter(|error| is_in_vain(error)) {
-            return Err(Failure::from(error.clone()));
+            return Err(error.clone().into());
         }
         if let Some(destination) = &mut self.destination {
             let child = held.as_ref().map(HeldCommand::pid);
@@ -105,7 +121,7 @@ impl Measuring<'_> {
         }
         let course = self.course(&mut counting, held)?;
         let outcomes = (0..plan.events.len()).map(|event| counting.totals(event)).collect();
-        let usage = course.command.filter(|_| plan.whom == Whom::Command).map(|(_, usage)| Usage {
+        let usage = course.command.filter(|_| plan.target == Target::Command).map(|(_, usage)| Usage {
             user_ns: nanoseconds(usage.user),
             system_ns: nanoseconds(usage.system),
             peak_rss_bytes: usage.peak_rss_bytes,
@@ -127,13 +143,13 @@ impl Measuring<'_> {
     }
 
     /// Lets the time of a run pass.
-    fn course(&mut self, counting: &mut Counting, held: Option<HeldCommand>) -> Result<Course, Failure> {
+    fn course(&mut self, counting: &mut Counting, held: Option<HeldCommand>) -> Result<Course, Error> {
         let plan = self.plan;
         let start = Instant::now();
-        if plan.start == Start::AtOnce && plan.whom != Whom::Command {
+        if plan.start == Start::AtOnce && plan.target != Target::Command {
             counting.enable()?;
         }
-        let child = held.map(|held| held.release().map_err(Failure::not_started)).transpose()?;
+        let child = held.map(|held| held.release().map_err(Error::Start)).transpose()?;
         let passed = self.pass(counting, child.as_ref(), start);
         if passed.is_err() {
             // Nobody waits for it any longer.
@@ -148,7 +164,7 @@ impl Measuring<'_> {
         counting: &mut Counting,
         child: Option<&RunningCommand>,
         start: Instant,
-    ) -> Result<Course, Failure> {
+    ) -> Result<Course, Error> {
         let plan = self.plan;
         let mut enable_at = match plan.start {
             Start::After(delay) => Some(start + delay),
@@ -170,7 +186,7 @@ impl Measuring<'_> {
                 break;
             }
             // Without a child to wait for, its end is looked for now and then.
-            let look = (child.is_none() && !matches!(plan.whom, Whom::Cpus { .. }))
+            let look = (child.is_none() && !matches!(plan.target, Target::Cpus { .. }))
                 .then(|| Instant::now() + Duration::from_millis(100));
             let wake = [enable_at, timeout_at, interval_ends, look].into_iter().flatten().min();
             self.wait(wake, counting, child, &mut stopped_by_us)?;
@@ -213,13 +229,13 @@ impl Measuring<'_> {
         counting: &mut Counting,
         child: Option<&RunningCommand>,
         stopped_by_us: &mut bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let timeout = wake.map(|wake| wake.saturating_duration_since(Instant::now()));
         let mut fds: Vec<BorrowedFd<'_>> = vec![self.signals.as_fd()];
         fds.extend(self.control.as_ref().map(AsFd::as_fd));
         match poll::poll(&fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(Failure::new(format_args!("cannot wait: {errno}"))),
+            Err(errno) => return Err(Error::Wait(errno)),
         }
         while let Some(received) = self.signals.next() {
             if received.signal != SIGCHLD {
@@ -233,7 +249,7 @@ impl Measuring<'_> {
             let is_stop = order == Order::Stop;
             let (remarks, answer) = obey(order, self.plan, counting)?;
             for remark in remarks {
-                self.output.remark(&remark)?;
+                self.observer.remark(&remark)?;
             }
             if answer {
                 control.acknowledge();
@@ -251,10 +267,10 @@ impl Measuring<'_> {
 
     /// Nothing of what is measured exists any more.
     fn is_gone(&self) -> bool {
-        match &self.plan.whom {
-            Whom::Processes(pids) => processes_are_gone(pids),
-            Whom::Threads(tids) => threads_are_gone(tids),
-            Whom::Command | Whom::EveryThread(_) | Whom::Cpus { .. } => false,
+        match &self.plan.target {
+            Target::Processes(pids) => processes_are_gone(pids),
+            Target::Threads(tids) => threads_are_gone(tids),
+            Target::Command | Target::EveryThread(_) | Target::Cpus { .. } => false,
         }
     }
 
@@ -265,7 +281,7 @@ impl Measuring<'_> {
         began: Instant,
         now: Instant,
         first: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let outcomes = counting.since_last(self.plan);
         let run = Run { wall_ns: nanoseconds(now - began), usage: None };
         let mut report = report(self.plan, counting, run, outcomes);
@@ -274,12 +290,12 @@ impl Measuring<'_> {
             recorder.interval(self.plan, counting, &run, at_ns)?;
         }
         report.interval = Some(Interval { at_ns, first });
-        self.output.interval(&report)
+        Ok(self.observer.interval(&report)?)
     }
 }
 
 /// Carries an order out: what there is to say about it, and whether it is to be answered.
-fn obey(order: Order, plan: &Plan, counting: &mut Counting) -> Result<(Vec<String>, bool), Failure> {
+fn obey(order: Order, plan: &Plan, counting: &mut Counting) -> Result<(Vec<String>, bool), Error> {
     let names = || plan.events.iter().map(|request| request.spec.name.clone());
     let remarks = match order {
         Order::Switch { on: true, name: None } => counting.enable().map(|()| Vec::new())?,
@@ -315,7 +331,8 @@ fn exit(status: ExitStatus) -> Exit {
     }
 }
 
-pub(crate) fn nanoseconds(time: Duration) -> u64 {
+/// Nanoseconds, as many as fit.
+pub fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -356,14 +373,14 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
         false => (events.collect(), Vec::new()),
     };
     Report {
-        subject: match &plan.whom {
-            Whom::Command => Subject::Command(
+        subject: match &plan.target {
+            Target::Command => Subject::Command(
                 plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             ),
-            Whom::Processes(pids) => Subject::Processes(pids.clone()),
-            Whom::Threads(tids) => Subject::Threads(tids.clone()),
-            Whom::EveryThread(_) => Subject::EveryThread,
-            Whom::Cpus { cpus, all } => Subject::Cpus { cpus: cpus.clone(), all: *all },
+            Target::Processes(pids) => Subject::Processes(pids.clone()),
+            Target::Threads(tids) => Subject::Threads(tids.clone()),
+            Target::EveryThread(_) => Subject::EveryThread,
+            Target::Cpus { cpus, all } => Subject::Cpus { cpus: cpus.clone(), all: *all },
         },
         exit: None,
         runs: vec![run],
@@ -387,7 +404,7 @@ fn explain_pinned(plan: &Plan, spec: &EventSpec, outcome: Outcome) -> Outcome {
         Outcome::Missing(missing)
             if missing.kind == MissingKind::NeverEnabled
                 && spec.pinned
-                && (&plan.whom, plan.start) == (&Whom::Command, Start::AtOnce) =>
+                && (&plan.target, plan.start) == (&Target::Command, Start::AtOnce) =>
         {
             Outcome::Missing(Missing::no_room())
         }
@@ -396,7 +413,7 @@ fn explain_pinned(plan: &Plan, spec: &EventSpec, outcome: Outcome) -> Outcome {
 }
 
 /// What this program measures itself.
-pub(super) fn tool_outcome(tool: Tool, run: &Run) -> Outcome {
+pub(crate) fn tool_outcome(tool: Tool, run: &Run) -> Outcome {
     let value = match (tool, run.usage) {
         (Tool::DurationTime, _) => Some(run.wall_ns),
         (Tool::UserTime, usage) => usage.map(|usage| usage.user_ns),

@@ -1,0 +1,54 @@
+//! From a plan, which is plain data, to counts.
+//!
+//! [`count`] opens what a [`Plan`] asks for, lets time pass, tells an [`Observer`] of intervals, and makes a [`Report`]
+//! of all runs: values merged and summed up by place, with their spread ([`Spread`]), [`metrics`], what they amount to
+//! ([`derive`](mod@derive)), and why something is missing. Counts are [recorded](Destination) and [replayed](replay) too. It works
+//! with Linux and with the embedded kernel, and prints nothing.
+//!
+//! ```
+//! use perfuse_events::Machine;
+//! use perfuse_stat::{Plan, Requests, Target, count};
+//!
+//! let mut requests = Requests::default();
+//! requests.add("task-clock,page-faults", &Machine::new())?;
+//! let plan = Plan::new(Target::Command, vec!["true".into()], requests.all);
+//! if let Some(report) = count(&plan, &mut (), None, None)? {
+//!     for event in &report.events {
+//!         println!("{}: {:?}", event.name, event.rows[0].spread().map(|spread| spread.mean));
+//!     }
+//! }
+//! # Ok::<(), perfuse_stat::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod command;
+mod counting;
+pub mod derive;
+mod error;
+mod hooks;
+mod measure;
+mod merged;
+pub mod metrics;
+mod model;
+mod percore;
+mod plan;
+mod playback;
+mod recorder;
+mod rehearse;
+mod spread;
+mod topology;
+
+pub use command::{CommandCounting, CommandEvents};
+pub use error::Error;
+pub use measure::{Observer, count, nanoseconds};
+#[cfg(feature = "samples")]
+pub use model::samples;
+pub use model::{
+    Aggregation, Event, Exit, Interval, Missing, MissingKind, Outcome, Place, Reading, Report, Row, Run,
+    Subject, Usage,
+};
+pub use plan::{PerCore, Plan, Request, Requests, Target};
+pub use playback::replay;
+pub use recorder::Destination;
+pub use rehearse::rehearse;
+pub use spread::{Spread, beyond, student_t};
