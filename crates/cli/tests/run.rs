@@ -8,6 +8,7 @@ suite! {
     ends_as_the_tool_does,
     says_why_not,
     a_traced_perfuse_says_who_traces_it,
+    one_below_another_serves,
     perf_stat_counts_what_linux_counts,
     perf_record_wakes_up_as_seldom_as_on_linux,
     docker_as_root,
@@ -83,10 +84,20 @@ fn says_why_not() -> Outcome {
 }
 
 fn a_traced_perfuse_says_who_traces_it() -> Outcome {
+    let strace = need::program("strace")?;
     let inner = env!("CARGO_BIN_EXE_perfuse");
-    let nested = output(&["--", inner, "run", "true"]);
-    assert_eq!(nested.status.code(), Some(125));
+    let nested = Command::new(strace).args(["-f", "-o", "/dev/null", inner, "run", "true"]).output();
+    let nested = nested.expect("strace runs");
+    assert_eq!(nested.status.code(), Some(125), "{}", text(&nested));
     assert!(text(&nested).contains("has one tracer only"), "{}", text(&nested));
+    Ok(())
+}
+
+/// The outer one hands over what the inner one traces.
+fn one_below_another_serves() -> Outcome {
+    let inner = env!("CARGO_BIN_EXE_perfuse");
+    let nested = output(&["--", inner, "run", "sh", "-c", "/bin/true; exit 6"]);
+    assert_eq!(nested.status.code(), Some(6), "{}", text(&nested));
     Ok(())
 }
 

@@ -558,6 +558,11 @@ impl Machine {
         }
     }
 
+    /// Whether an event samples a task.
+    pub(crate) fn is_sampled(&self, task: TaskId) -> bool {
+        self.tasks.get(&task).is_some_and(|known| known.period.is_some())
+    }
+
     /// Brings the counts of all tasks up to date that an event measures.
     fn update_targets(&mut self, event: EventKey) {
         for task in self.engine.targets(event) {

@@ -12,7 +12,7 @@ use perfuse_abi::Errno;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -521,6 +521,59 @@ pub(crate) fn has_signals(tid: Tid) -> bool {
         Some((set("SigPnd:")? | set("ShdPnd:")?) & !set("SigBlk:")?)
     });
     waiting.is_none_or(|waiting| waiting != 0)
+}
+
+/// Whether a signal waits for a thread that does not block it: it is told next.
+pub(crate) fn is_about_to_get(tid: Tid, signal: i32) -> bool {
+    let status = status(tid);
+    let has = |name| {
+        let set = in_status(&status, name).and_then(|set| u64::from_str_radix(set, 16).ok());
+        set.is_some_and(|set| set & 1 << (signal - 1) != 0)
+    };
+    has("SigPnd:") && !has("SigBlk:")
+}
+
+/// What has become of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fate {
+    pub(crate) dead: bool,
+    /// The thread that traces it; 0: nobody that this process could see.
+    pub(crate) tracer: Tid,
+}
+
+/// The same, by its open `status`; `None`: it is gone.
+pub(crate) fn fate(status: &File) -> Option<Fate> {
+    with_text_of(status, |text| {
+        let dead = in_status(text, "State:")?.starts_with(['Z', 'X']);
+        Some(Fate { dead, tracer: in_status(text, "TracerPid:")?.parse().ok()? })
+    })
+}
+
+/// The system call that a thread is in and sleeps; `None`: it runs, or that is not told.
+pub(crate) fn is_in_call(pid: Tid, tid: Tid) -> Option<libc::c_long> {
+    with_text(&format!("/proc/{pid}/task/{tid}/syscall"), |text| text.split(' ').next()?.parse().ok())
+}
+
+/// A process, by a descriptor; `None` before Linux 5.3, in gVisor, and where there is none.
+pub(crate) fn pidfd(pid: Tid) -> Option<OwnedFd> {
+    // The same everywhere.
+    const PIDFD_OPEN: libc::c_long = 434;
+    // SAFETY: plain numbers; what is answered is a fresh descriptor that nobody else has, or an error.
+    unsafe {
+        let fd = libc::syscall(PIDFD_OPEN, pid, 0) as i32;
+        (fd != -1).then(|| OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// The file of a process's program: device and inode.
+pub(crate) fn program_of(pid: Tid) -> Option<(u64, u64)> {
+    std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// The children of a thread, where the kernel tells them (`CONFIG_PROC_CHILDREN`).
+pub(crate) fn children_of(pid: Tid, tid: Tid) -> Vec<Tid> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 /// Whether there is `/proc`, of this process's pid namespace.

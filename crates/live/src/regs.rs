@@ -441,6 +441,19 @@ impl Registers {
         self.give(tid)
     }
 
+    /// Given to a tracee that is behind the call at whose entry it had these registers, and has not done it: it makes
+    /// the call again when it goes on.
+    pub(crate) fn make_again(mut self, tid: Tid) -> Result<(), Errno> {
+        self.words[at::IP] -= self.call_instruction().len() as u64;
+        #[cfg(target_arch = "x86_64")]
+        {
+            self.words[at::RESULT] = self.words[at::CALL];
+            // It came from no system call, so none is begun again.
+            self.words[at::CALL] = u64::MAX;
+        }
+        self.give(tid)
+    }
+
     /// Such a call, begun again or not, is not: this is what it answers.
     pub(crate) fn end_with(&mut self, tid: Tid, result: i64) -> Result<(), Errno> {
         #[cfg(target_arch = "aarch64")]

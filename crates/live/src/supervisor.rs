@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 mod again;
 mod bell;
 mod guardian;
+mod lent;
 mod linker;
 mod probe;
 mod rota;
@@ -33,6 +34,7 @@ use again::Again;
 pub use bell::Bell;
 use bell::{Affinity, Alarm, Ticker};
 pub use guardian::take_unguarded;
+use lent::Lent;
 use probe::Probed;
 use rota::Rota;
 
@@ -77,6 +79,11 @@ pub trait Front {
     /// A tracee has replaced its program. `former`: the number of the thread that did it.
     fn exec(&mut self, supervisor: &mut Supervisor, tid: Tid, former: Tid) {
         let _ = (supervisor, tid, former);
+    }
+
+    /// A tracee that was [asked for](Supervisor::ask_for) is one no longer: anybody may trace it.
+    fn released(&mut self, supervisor: &mut Supervisor, tid: Tid) {
+        let _ = (supervisor, tid);
     }
 
     /// What happened to a tracee or child is taken, by a call of this; the number of one that is dead may then be given to
@@ -132,6 +139,8 @@ struct Tracee {
     inside: Vec<probe::Return>,
     /// It runs in the memory of the process that made it.
     borrows: bool,
+    /// It outlives this thread, as nobody here has started it.
+    attached: bool,
     /// Its system call, if that was begun again and may last only so long.
     again: Option<Again>,
     /// Instruction and stack where a call ended because of a signal: it is not begun again.
@@ -142,7 +151,7 @@ struct Tracee {
 impl Tracee {
     fn new(pid: Tid) -> Self {
         let (armed, pace) = (Vec::new(), step::Pace::default());
-        let (inside, borrows) = (Vec::new(), false);
+        let (inside, borrows, attached) = (Vec::new(), false, false);
         let (stopped, interrupted, looked_at, to_arm) = (false, false, false, None);
         Tracee {
             pid,
@@ -155,6 +164,7 @@ impl Tracee {
             pace,
             inside,
             borrows,
+            attached,
             again: None,
             #[cfg(target_arch = "aarch64")]
             stands: None,
@@ -169,6 +179,14 @@ pub struct Supervisor {
     tracees: BTreeMap<Tid, Tracee>,
     /// Tracees that stopped before their parents told of them.
     early: Vec<Tid>,
+    /// Tracees that are to be let go at their next stop, for somebody else to trace them.
+    asked_for: BTreeSet<Tid>,
+    /// Threads that others trace in the meantime.
+    lent: BTreeMap<Tid, Lent>,
+    /// When these are looked at next.
+    look_at: u64,
+    /// Processes of which some have been taken back, since that was asked for last.
+    returned: Vec<Tid>,
     /// Stops that have been taken, and not yet been looked at.
     deferred: VecDeque<(Tid, Status)>,
     /// What is in the memory of processes.
@@ -206,6 +224,10 @@ impl Supervisor {
             machine,
             tracees: BTreeMap::new(),
             early: Vec::new(),
+            asked_for: BTreeSet::new(),
+            lent: BTreeMap::new(),
+            look_at: 0,
+            returned: Vec::new(),
             deferred: VecDeque::new(),
             texts: HashMap::new(),
             stale: BTreeSet::new(),
@@ -270,7 +292,7 @@ impl Supervisor {
     /// Begins to trace all threads of a process that runs already, on its own account: it gets none of the options
     /// beyond [`ptrace::FOLLOW`], so that it outlives this thread. Threads that are made meanwhile are traced too.
     pub fn attach(&mut self, pid: Tid) -> Result<(), Errno> {
-        let options = self.options & !(ptrace::EXITKILL | ptrace::TRACESECCOMP);
+        let options = self.options_of(true);
         self.attached = true;
         loop {
             let new: Vec<Tid> = proc::threads_of(pid).into_iter().filter(|&tid| !self.traces(tid)).collect();
@@ -282,7 +304,11 @@ impl Supervisor {
                 };
             }
             for tid in new {
-                match self.seize_with(pid, tid, options) {
+                let seized = self.seize_with(pid, tid, options);
+                if let (Ok(_), Some(tracee)) = (seized, self.tracees.get_mut(&tid)) {
+                    tracee.attached = true;
+                }
+                match seized {
                     // It has ended meanwhile; or its maker was a tracee already, and so is it.
                     Err(Errno::ESRCH) => {}
                     Err(Errno::EPERM) if self.tracees.values().any(|tracee| tracee.pid == pid) => {
@@ -292,6 +318,11 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// The options of tracees; `attached`: of those that outlive this thread.
+    fn options_of(&self, attached: bool) -> i32 {
+        if attached { self.options & !(ptrace::EXITKILL | ptrace::TRACESECCOMP) } else { self.options }
     }
 
     /// Lets a tracee go on that a front end made [stay](Next::Stay).
@@ -315,6 +346,9 @@ impl Supervisor {
             }
             // One that was killed meanwhile tells so soon.
             let _ = ptrace::resume(tid, how);
+            if self.asked_for.contains(&tid) {
+                let _ = ptrace::interrupt(tid);
+            }
         }
     }
 
@@ -329,7 +363,9 @@ impl Supervisor {
                     Waited::Happened { tid, dead, stop: None } => self.happened(front, tid, dead)?,
                     Waited::Nobody => {
                         self.forget_all(front);
-                        if !front.idle(self) {
+                        if !self.lent.is_empty() {
+                            std::thread::sleep(lent::LOOK);
+                        } else if !front.idle(self) {
                             return Ok(());
                         }
                     }
@@ -344,6 +380,7 @@ impl Supervisor {
             self.follow_probes();
             self.follow_steps();
             self.follow_deadlines();
+            self.follow_lent(front);
             self.tick();
             if !front.between(self) {
                 return Ok(());
@@ -379,6 +416,10 @@ impl Supervisor {
                 front.effects(&self.machine);
             }
         }
+        if dead {
+            // Whom it has traced it has left by now; until it is taken, its parent does not hear of its end.
+            self.look_at_all_lent(front);
+        }
         let thread = self.tracees.get(&tid).is_some_and(|tracee| tracee.pid != tid);
         let mut taken = Ok(None);
         front.taking(&mut || {
@@ -394,6 +435,9 @@ impl Supervisor {
             // was meant for us, in which it is not left.
             if dead {
                 self.tracees.remove(&tid);
+            } else if self.lent.contains_key(&tid) {
+                // A child of this process that stops as its process does: nobody waits for that.
+                ptrace::take_stop(tid);
             } else {
                 self.resume(tid, Resume::Continue(0));
             }
@@ -405,6 +449,8 @@ impl Supervisor {
         };
         let gone = self.tracees.remove(&tid);
         self.early.retain(|&early| early != tid);
+        self.asked_for.remove(&tid);
+        self.lent.remove(&tid);
         gone.into_iter().for_each(|tracee| self.text_is_gone(tracee.pid));
         if matches!(self.guardian, Some(Some(_))) {
             self.guard_watches(tid, false);
@@ -420,8 +466,16 @@ impl Supervisor {
     /// A tracee is stopped, which may still be [to be taken](ptrace::take_stop): waits tell of it until it is, or
     /// until it goes on.
     fn stopped(&mut self, front: &mut dyn Front, tid: Tid, status: Status) {
+        if self.lent.contains_key(&tid) && status == Status::Event(libc::PTRACE_EVENT_EXEC) {
+            // Its thread of that number, which another traced, is gone.
+            self.lent.remove(&tid);
+            self.tracees.insert(tid, Tracee::new(tid));
+        }
         // One that execs tells so under the number of its process, which may have been another thread's.
         let Some(tracee) = self.tracees.get_mut(&tid) else {
+            if self.lent.contains_key(&tid) {
+                return;
+            }
             ptrace::take_stop(tid);
             self.early.push(tid);
             return;
@@ -436,6 +490,10 @@ impl Supervisor {
             }
         }
         self.begin_again(tid, status);
+        if self.asked_for.contains(&tid) && self.leaves(front, tid, status) {
+            front.effects(&self.machine);
+            return;
+        }
         let execs = status == Status::Event(libc::PTRACE_EVENT_EXEC);
         if interrupted && !execs && self.sample(tid, status) {
             front.effects(&self.machine);
@@ -452,6 +510,7 @@ impl Supervisor {
         self.follow_steps();
         match next {
             Next::Go(how) => self.resume(tid, how),
+            Next::Stay if matches!(status, Status::GroupStop(_)) => {}
             Next::Stay => ptrace::take_stop(tid),
         }
     }
@@ -501,6 +560,8 @@ impl Supervisor {
                     tracee.stopped = false;
                     tracee.pace.rests();
                 }
+                // The stop is taken before: while it listens, it may stop anew, because it is to go on.
+                ptrace::take_stop(tid);
                 let _ = ptrace::listen(tid);
                 Next::Stay
             }
@@ -541,7 +602,8 @@ impl Supervisor {
         let thread = may_be_thread && std::path::Path::new(&format!("/proc/{pid}/task/{child}")).exists();
         let parents = pid;
         let pid = if thread { pid } else { child };
-        self.tracees.insert(child, Tracee { pace: step::Pace::of_newborn(), ..Tracee::new(pid) });
+        let attached = self.tracees.get(&parent).is_some_and(|tracee| tracee.attached);
+        self.tracees.insert(child, Tracee { pace: step::Pace::of_newborn(), attached, ..Tracee::new(pid) });
         {
             let mut machine = lock(&self.machine);
             if let Some(task) = machine.task_of(parent) {
@@ -572,6 +634,7 @@ impl Supervisor {
         let former = ptrace::event_message(tid).map_or(tid, |former| former as Tid);
         if former != tid {
             self.tracees.remove(&former);
+            self.asked_for.remove(&former);
         }
         {
             let mut machine = lock(&self.machine);

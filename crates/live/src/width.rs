@@ -44,6 +44,8 @@ mod numbers {
         (436, libc::SYS_close_range),
         (54, libc::SYS_ioctl),
         (172, libc::SYS_prctl),
+        (26, libc::SYS_ptrace),
+        (120, libc::SYS_clone),
         (192, libc::SYS_mmap),
         (91, libc::SYS_munmap),
         (163, libc::SYS_mremap),

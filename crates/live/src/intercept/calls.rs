@@ -7,10 +7,10 @@ use super::hands::{self, Hands};
 use super::{Intercept, Note, Process, Untraceable, listener};
 use crate::machine::{Machine, Rights};
 use crate::proc::{self, Namespace};
-use crate::ptrace::Tid;
+use crate::ptrace::{Resume, Tid};
 use crate::regs::{Registers, Width};
 use crate::remote;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Next, Supervisor};
 use perfuse_abi::{AttrFlags, Errno, OpenFlags, ioctl};
 use perfuse_engine::{Access, AttrMemory, EventKey, Ioctl, OpenArguments, TaskId, UserMemory};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,8 @@ pub(super) enum Answer {
     With(Result<u64, Errno>),
     /// It has been done: the thread is behind it.
     Done(Result<u64, Errno>),
+    /// So the thread goes on; nothing else is to be done.
+    Next(Next),
 }
 
 fn word(answer: Result<u64, Errno>) -> i64 {
@@ -42,6 +44,10 @@ impl Told {
     pub(super) fn new(width: Width, number: u64, arguments: [u64; 6]) -> Option<Self> {
         let call = width.call(number)?;
         Some(Told { width, call, arguments: arguments.map(|argument| width.argument(argument)) })
+    }
+
+    pub(super) fn arguments(&self) -> [u64; 6] {
+        self.arguments
     }
 
     fn of(registers: &Registers) -> Option<Self> {
@@ -91,7 +97,7 @@ impl Intercept {
         supervisor: &mut Supervisor,
         tid: Tid,
         width: Width,
-    ) -> Result<(), Errno> {
+    ) -> Result<Next, Errno> {
         let mut registers = Registers::in_call(tid, width)?;
         // Its last call is over.
         self.closing.remove(&tid);
@@ -102,16 +108,18 @@ impl Intercept {
             self.closing.insert(tid, closed);
         }
         match answer {
-            Answer::Pass => Ok(()),
+            Answer::Pass => {}
             Answer::With(answer) => {
                 registers.set_result(word(answer));
-                registers.replace_call(tid, None)
+                registers.replace_call(tid, None)?;
             }
             Answer::Done(answer) => {
                 registers.set_result(word(answer));
-                registers.give(tid)
+                registers.give(tid)?;
             }
+            Answer::Next(next) => return Ok(next),
         }
+        Ok(Next::Go(Resume::Continue(0)))
     }
 
     fn answer(
@@ -156,6 +164,8 @@ impl Intercept {
                 self.close_range(supervisor, tid, first as u32, second as u32, registers.argument(2));
                 return Ok(Answer::Pass);
             }
+            libc::SYS_ptrace => return self.trace(supervisor, tid, registers, &told),
+            libc::SYS_clone => return self.clone_traced(tid, registers),
             libc::SYS_dup3 => return self.replace(supervisor, tid, registers, registers.argument(2)),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => return self.replace(supervisor, tid, registers, 0),
@@ -357,7 +367,7 @@ impl Intercept {
     }
 
     /// The pid namespace of a thread, if it is another than this process's.
-    fn namespace_of(&mut self, tid: Tid) -> Result<Option<Namespace>, Errno> {
+    pub(super) fn namespace_of(&mut self, tid: Tid) -> Result<Option<Namespace>, Errno> {
         let pid = self.threads.get(&tid).copied().unwrap_or(tid);
         let process = self.processes.entry(pid).or_default();
         if process.namespace.is_none() {
@@ -367,7 +377,7 @@ impl Intercept {
     }
 
     /// The thread that a thread calls so, by our number.
-    fn whom(
+    pub(super) fn whom(
         &mut self,
         supervisor: &Supervisor,
         tid: Tid,
@@ -385,7 +395,14 @@ impl Intercept {
     }
 
     /// Whether a thread may measure a thread of a process, which it calls `number`.
-    fn may(&mut self, tid: Tid, registers: &Registers, access: Access, number: i32, whom: Tid) -> bool {
+    pub(super) fn may(
+        &mut self,
+        tid: Tid,
+        registers: &Registers,
+        access: Access,
+        number: i32,
+        whom: Tid,
+    ) -> bool {
         let process = |tid| self.threads.get(&tid);
         if number <= 0
             || process(whom).is_some() && process(whom) == process(tid)

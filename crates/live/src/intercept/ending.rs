@@ -11,7 +11,7 @@ use crate::supervisor::Bell;
 use perfuse_abi::Errno;
 use perfuse_sys::poll::poll;
 use perfuse_sys::signal::Signals;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
@@ -65,26 +65,17 @@ pub(super) struct Tool {
 }
 
 // The same everywhere.
-const PIDFD_OPEN: libc::c_long = 434;
 const PIDFD_SEND_SIGNAL: libc::c_long = 424;
 
 impl Tool {
     /// For a child of this process that has not been waited for.
     pub(super) fn new(pid: Tid, bell: Bell) -> Self {
-        // SAFETY: plain numbers; what is answered is a fresh descriptor that nobody else has, or an error.
-        let process = unsafe {
-            let fd = libc::syscall(PIDFD_OPEN, pid, 0) as RawFd;
-            (fd != -1).then(|| OwnedFd::from_raw_fd(fd))
-        };
-        Tool { pid, process, wish: Arc::default(), bell }
+        Tool { pid, process: proc::pidfd(pid), wish: Arc::default(), bell }
     }
 
     fn send(&self, signal: i32) {
         match &self.process {
-            // SAFETY: numbers of open descriptors, and no details. One that is gone needs it no more.
-            Some(process) => unsafe {
-                libc::syscall(PIDFD_SEND_SIGNAL, process.as_raw_fd(), signal, std::ptr::null::<u8>(), 0);
-            },
+            Some(process) => send(process.as_fd(), signal),
             // SAFETY: plain numbers.
             None if !self.wish.tool_is_gone.load(Relaxed) => unsafe {
                 libc::kill(self.pid, signal);
@@ -131,12 +122,22 @@ impl Tool {
     }
 }
 
-/// Asks a process to end that has been left behind by the tool.
-pub(super) fn ask(pid: Tid, signal: i32) {
+/// One that is gone needs it no more.
+fn send(process: BorrowedFd<'_>, signal: i32) {
+    // SAFETY: a number of an open descriptor, and no details.
+    unsafe { libc::syscall(PIDFD_SEND_SIGNAL, process.as_raw_fd(), signal, std::ptr::null::<u8>(), 0) };
+}
+
+/// Asks a process to end that has been left behind by the tool. `lent`: a descriptor of it, where it is not this thread that
+/// traces it.
+pub(super) fn ask(pid: Tid, lent: Option<BorrowedFd<'_>>, signal: i32) {
     let signal = heeded(pid, signal);
     for signal in [signal, libc::SIGCONT] {
-        // SAFETY: plain numbers; the process is a tracee of the calling thread, which has not waited for its end.
-        unsafe { libc::kill(pid, signal) };
+        match lent {
+            Some(process) => send(process, signal),
+            // SAFETY: plain numbers; the process is a tracee of the calling thread, which has not waited for its end.
+            None => drop(unsafe { libc::kill(pid, signal) }),
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The seccomp filters that bring a tool's calls to the supervisor, and nobody else's.
 //!
 //! There are three. The first is put on the tool before its exec and thus on all that it starts: it knows
-//! `perf_event_open(2)` alone, so a measured program pays for it as good as nothing. The second is put on a
+//! `perf_event_open(2)` and the rare calls by which one process begins to trace another, so a measured program pays for
+//! it as good as nothing. The second is put on a
 //! process when it opens its first event: it knows the calls about descriptors of events, which have
 //! high numbers, and those about memory where rings are mapped, or code.
 //!
@@ -174,8 +175,14 @@ fn about(program: &mut Program, width: Width, call: libc::c_long, waiting: bool,
     }
 }
 
-/// The filter for everybody. Callers that cannot be served are told that there is no such call, whatever the kernel
-/// would say.
+/// Requests of `ptrace(2)` by which tracing begins and ends.
+pub(crate) const TRACEME: u32 = 0;
+pub(crate) const ATTACH: u32 = 16;
+pub(crate) const DETACH: u32 = 17;
+pub(crate) const SEIZE: u32 = 0x4206;
+
+/// The filter for everybody: opens of events, requests to trace and to leave, and clones that nobody is to trace. Callers that cannot
+/// be served are told that there is no such call, whatever the kernel would say.
 pub(crate) fn for_all(means: Means) -> Program {
     const NO_SUCH_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
     by_width(|width, program| {
@@ -184,6 +191,18 @@ pub(crate) fn for_all(means: Means) -> Program {
         for (number, said) in open.chain(refused) {
             program.extend([branch(libc::BPF_JEQ, number, 0, 1), answer(said)]);
         }
+        let request = |which, yes| branch(libc::BPF_JEQ, which, yes, 0);
+        let last = branch(libc::BPF_JEQ, SEIZE, 0, 1);
+        let begins_or_ends =
+            [load(low(0)), request(TRACEME, 3), request(ATTACH, 2), request(DETACH, 1), last];
+        about(program, width, libc::SYS_ptrace, false, &begins_or_ends);
+        let untraced = libc::CLONE_UNTRACED as u32;
+        let untraced = [
+            load(low(0)),
+            statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, untraced),
+            branch(libc::BPF_JEQ, untraced, 0, 1),
+        ];
+        about(program, width, libc::SYS_clone, false, &untraced);
     })
 }
 
@@ -377,15 +396,22 @@ mod tests {
     }
 
     #[test]
-    fn the_first_filter_stops_one_call() {
+    fn the_first_filter_stops_opens_and_beginnings_of_tracing() {
+        const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
+        let firsts = [0, 1, 7, 15, 16, 17, 18, 0x4205, 0x4206, 0x4207, UNTRACED, UNTRACED | 0x11, u64::MAX];
         for means in [Means::Trace, Means::Trap] {
             let program = for_all(means);
-            for width in Width::ALL {
-                for call in numbers() {
-                    let data = Data::new(width, call, [0; 6]);
+            for (width, call) in
+                Width::ALL.into_iter().flat_map(|width| numbers().map(move |call| (width, call)))
+            {
+                for first in firsts {
+                    let data = Data::new(width, call, [first, 0, 0, 0, 0, 0]);
+                    let traced = libc::SECCOMP_RET_TRACE | u32::from(mark(width));
                     let answer = match data.meant() {
                         _ if (data.arch, call) == REFUSED => libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
                         Some((libc::SYS_perf_event_open, _)) => means.answer(width),
+                        Some((libc::SYS_ptrace, _)) if [0, 16, 17, 0x4206].contains(&first) => traced,
+                        Some((libc::SYS_clone, _)) if first & UNTRACED != 0 => traced,
                         _ => PASS,
                     };
                     assert_eq!(run(&program, &data), answer, "{data:?}");

@@ -10,6 +10,7 @@
 //! - `parcel`: how descriptors get into tools that cannot open them; `rights`: what tools may, and whom they name.
 //! - `ending`: signals that ask for the end.
 //! - `calls`: the answers, one function a call.
+//! - `tracers`: programs that trace others.
 //! - `listener`: calls that wait for their answers instead of being stopped, which costs half.
 //! - here: what happens to processes, and what the engine wants done.
 //!
@@ -30,6 +31,7 @@ mod note;
 mod parcel;
 mod rights;
 mod rings;
+mod tracers;
 
 use crate::machine::Machine;
 use crate::proc::{self, Namespace};
@@ -48,6 +50,7 @@ use perfuse_engine::{Effect, EventKey, Notice, Trap};
 use perfuse_sys::process::Usage;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tracers::Wanting;
 
 /// A [`Front`] that serves a tool, and whatever it starts.
 #[derive(Debug)]
@@ -83,6 +86,12 @@ pub struct Intercept {
     told_of_shortness: bool,
     told_of_unreachable: bool,
     told_of_rings: bool,
+    told_of_kept: bool,
+    told_of_lent: bool,
+    /// Threads that want to trace others, and are not done with it.
+    wanting: HashMap<Tid, Wanting>,
+    /// Threads that make something that nobody is to trace, and with which flags.
+    cloning: HashMap<Tid, u64>,
     /// Processes that were not the tool's to measure, of which it has been told.
     untraceable: BTreeSet<Tid>,
 }
@@ -126,6 +135,14 @@ impl Front for Shared {
 
     fn exec(&mut self, supervisor: &mut Supervisor, tid: Tid, former: Tid) {
         self.lock().exec(supervisor, tid, former);
+    }
+
+    fn syscall(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Next {
+        self.lock().syscall(supervisor, tid)
+    }
+
+    fn released(&mut self, supervisor: &mut Supervisor, tid: Tid) {
+        self.lock().released(supervisor, tid);
     }
 
     fn taking(&mut self, take: &mut dyn FnMut()) {
@@ -223,6 +240,10 @@ impl Intercept {
             told_of_shortness: false,
             told_of_unreachable: false,
             told_of_rings: false,
+            told_of_kept: false,
+            told_of_lent: false,
+            wanting: HashMap::new(),
+            cloning: HashMap::new(),
             untraceable: BTreeSet::new(),
         })
     }
@@ -471,15 +492,25 @@ impl Front for Intercept {
     fn seccomp(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Next {
         if let Some(width) = ptrace::event_message(tid).ok().and_then(filter::width_of) {
             // One that was killed meanwhile tells so next.
-            let _ = self.traced(supervisor, tid, width);
+            return self.traced(supervisor, tid, width).unwrap_or(Next::Go(Resume::Continue(0)));
         }
         Next::Go(Resume::Continue(0))
+    }
+
+    fn syscall(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Next {
+        self.has_called(supervisor, tid);
+        Next::Go(Resume::Continue(0))
+    }
+
+    fn released(&mut self, supervisor: &mut Supervisor, tid: Tid) {
+        self.has_been_let_go(supervisor, tid);
     }
 
     fn born(&mut self, supervisor: &mut Supervisor, parent: Tid, child: Tid) {
         if !self.threads.contains_key(&parent) {
             return;
         }
+        self.has_cloned(parent);
         let pid = {
             let machine = supervisor.machine();
             machine.task_of(child).and_then(|task| machine.tid_of(task)).map_or(child, |(pid, _)| pid)
@@ -539,6 +570,8 @@ impl Front for Intercept {
         }
         self.closing.remove(&tid);
         self.wait_is_over(tid);
+        self.wants_no_more(supervisor, tid);
+        self.cloning.remove(&tid);
         let Some(pid) = self.threads.remove(&tid) else { return };
         let Some(process) = self.processes.get_mut(&pid) else { return };
         process.threads = process.threads.saturating_sub(1);
@@ -563,10 +596,15 @@ impl Front for Intercept {
             self.told_of_shortness = true;
             (self.tell.0)(&Note::Short);
         }
+        self.give_up_waiting(supervisor);
+        for pid in supervisor.take_returned() {
+            // It is asked again.
+            self.processes.entry(pid).and_modify(|process| process.asked = 0);
+        }
         if let Some(signal) = self.wish.for_others() {
             for (&pid, process) in self.processes.iter_mut().filter(|(_, process)| process.asked != signal) {
                 process.asked = signal;
-                ending::ask(pid, signal);
+                ending::ask(pid, supervisor.lent_process(pid), signal);
             }
         }
         !self.is_over(supervisor)

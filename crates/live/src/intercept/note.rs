@@ -6,7 +6,7 @@ use perfuse_abi::Errno;
 use std::fmt;
 
 /// Something to be told at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// The tool wants to measure a process that cannot be traced; it was answered `EACCES`.
     Untraceable {
@@ -24,6 +24,18 @@ pub enum Note {
     },
     /// No memory can be had that both the tool and perfuse map: rings are refused with this errno.
     NoRings(Errno),
+    /// Another process traces a thread from now on.
+    Lent {
+        /// The thread.
+        tid: Tid,
+        /// Its name.
+        name: String,
+    },
+    /// A process has events, and is not let go for another to trace it, who was answered `EPERM`.
+    Kept {
+        /// The process.
+        pid: Tid,
+    },
     /// There is no descriptor left to look at `/proc` with; reading counts is answered `EMFILE`.
     Short,
 }
@@ -82,6 +94,17 @@ impl fmt::Display for Note {
                 f,
                 "the tool's rings cannot be made: memfd_create(2) answers {errno}. Counts can be had, samples cannot; a \
                  seccomp profile that allows it would help, as Docker's does"
+            ),
+            Note::Lent { tid, name } => write!(
+                f,
+                "{name} ({tid}) is traced by another process now: as long as it is, its counts are those of /proc, and \
+                 there are no samples, breakpoints, probes or single steps of it and of what it starts. What \
+                 opens events there is answered ENOSYS"
+            ),
+            Note::Kept { pid } => write!(
+                f,
+                "process {pid} cannot be traced by the tool, which is answered EPERM: it has perf events, or has been \
+                 started by one that has, and perfuse has to stop its calls"
             ),
             Note::Short => f.write_str(
                 "there are no file descriptors left to count with: counts cannot be read, and samples are missing. \

@@ -118,7 +118,7 @@ impl Supervisor {
         let waiting = tracee.again.as_ref().filter(|again| again.at == At::Entry);
         if let Some(Again { part: Some(part), until, .. }) = waiting {
             // Its rest has not been begun yet.
-            if ends || *until <= now || self.ends_calls {
+            if ends || *until <= now || self.ends_calls || self.asked_for.contains(&tid) {
                 let _ = part.behind.give(tid);
                 tracee.again = None;
                 self.rest_is_over(tid);
@@ -215,7 +215,8 @@ impl Supervisor {
         // Of those that are many the arguments stand elsewhere.
         let own = registers.may_be_one_of_many().then_some(call);
         let Ok(doing) = of_call.doing(rest.call.or(own), rest.arguments) else { return };
-        if until > now && !self.ends_calls && doing.give(tid).is_ok() {
+        let ends = self.ends_calls || self.asked_for.contains(&tid);
+        if until > now && !ends && doing.give(tid).is_ok() {
             if let Some(guardian) = self.guardian() {
                 guardian.transfers(tid, Some((done, &registers)));
             }
@@ -242,6 +243,13 @@ impl Supervisor {
         }
     }
 
+    /// Whether a thread does the rest of a call.
+    pub(super) fn does_rest(&self, tid: Tid) -> bool {
+        self.tracees
+            .get(&tid)
+            .is_some_and(|tracee| tracee.again.as_ref().is_some_and(|again| again.part.is_some()))
+    }
+
     /// Whether nobody does the rest of a call that is to be ended.
     pub fn rests_are_settled(&self) -> bool {
         let rests = || self.tracees.values().filter_map(|tracee| tracee.again.as_ref()?.part.as_ref());
@@ -252,7 +260,7 @@ impl Supervisor {
     fn follow_until(&mut self, tid: Tid, again: Again) {
         if again.until < u64::MAX {
             self.deadlines.insert((again.until, tid));
-            self.alarm.set(self.deadlines.first().map(|first| first.0));
+            self.set_alarm();
         }
         if let Some(tracee) = self.tracees.get_mut(&tid) {
             tracee.again = Some(again);
@@ -307,7 +315,14 @@ impl Supervisor {
             }
             self.deadlines.insert((now + PATIENCE_NS, tid));
         }
-        self.alarm.set(self.deadlines.first().map(|first| first.0));
+        self.set_alarm();
+    }
+
+    /// The alarm rings when the first of these is to be seen to.
+    pub(super) fn set_alarm(&mut self) {
+        let look = self.looks_at_lent().then_some(self.look_at);
+        let first = self.deadlines.first().map(|first| first.0);
+        self.alarm.set(first.into_iter().chain(look).min());
     }
 }
 

@@ -78,6 +78,13 @@ const DEEPEST: usize = 64;
 /// stop before it does anything else.
 const PATIENCE: Duration = Duration::from_millis(5);
 
+fn add_to_semaphore(tid: Tid, addr: u64, step: u16) {
+    let mut count = [0; 2];
+    if remote::read_exact(tid, addr, &mut count).is_ok() {
+        let _ = remote::write(tid, addr, &u16::from_ne_bytes(count).wrapping_add(step).to_ne_bytes());
+    }
+}
+
 impl Supervisor {
     /// Traps are set to what events want now, at the next stop of a thread of each process: soon.
     pub fn follow_probes(&mut self) {
@@ -110,7 +117,8 @@ impl Supervisor {
             return;
         }
         let Some(pid) = self.tracees.get(&tid).map(|tracee| tracee.pid) else { return };
-        if !self.stale.remove(&pid) {
+        // Of what another traces in part, nobody would hear in that part.
+        if !self.stale.remove(&pid) || self.lends_of(pid) {
             return;
         }
         let wanted = lock(&self.machine).probes_of(pid);
@@ -151,11 +159,7 @@ impl Supervisor {
         }
         let semaphores: BTreeSet<u64> = wanted.semaphores.into_iter().collect();
         for &addr in text.semaphores.symmetric_difference(&semaphores) {
-            let mut count = [0; 2];
-            if remote::read_exact(tid, addr, &mut count).is_ok() {
-                let step = if semaphores.contains(&addr) { 1 } else { u16::MAX };
-                let _ = remote::write(tid, addr, &u16::from_ne_bytes(count).wrapping_add(step).to_ne_bytes());
-            }
+            add_to_semaphore(tid, addr, if semaphores.contains(&addr) { 1 } else { u16::MAX });
         }
         text.semaphores = semaphores;
         if text.traps.is_empty() && text.semaphores.is_empty() {
@@ -204,6 +208,42 @@ impl Supervisor {
             let trap = Trap { begin: true, ..Trap::new(original) };
             self.texts.entry(pid).or_default().traps.insert(entry, trap);
             self.guard_traps(pid);
+        }
+    }
+
+    /// A thread of a process, which is stopped, is to be another's: nothing is left in its memory. A process whose
+    /// memory it borrows has its traps again at its next stop.
+    pub(super) fn text_taken_back(&mut self, pid: Tid, tid: Tid) {
+        if self.texts.is_empty() {
+            return;
+        }
+        let borrows = self.tracees.get(&tid).is_some_and(|tracee| tracee.borrows);
+        let lender = if borrows { crate::proc::parent_of(pid) } else { None };
+        for owner in [Some(pid), lender].into_iter().flatten() {
+            let Some(text) = self.texts.remove(&owner) else { continue };
+            // Who was killed meanwhile has none.
+            for (&addr, trap) in &text.traps {
+                let _ = text::remove(tid, addr, trap.original);
+            }
+            for &addr in &text.semaphores {
+                add_to_semaphore(tid, addr, u16::MAX);
+            }
+            for tracee in self.tracees.values_mut().filter(|tracee| tracee.pid == owner) {
+                tracee.inside.clear();
+            }
+            if owner != pid {
+                self.stale.insert(owner);
+                for (other, _) in self.tracees.iter().filter(|(_, tracee)| tracee.pid == owner) {
+                    let _ = ptrace::interrupt(*other);
+                }
+            }
+        }
+    }
+
+    /// A process is all ours again: its traps are to be what they were.
+    pub(super) fn text_wanted_again(&mut self, pid: Tid) {
+        if lock(&self.machine).has_probes() && !self.lends_of(pid) {
+            self.stale.insert(pid);
         }
     }
 

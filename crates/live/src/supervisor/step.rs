@@ -76,6 +76,11 @@ impl Pace {
         Pace { in_call: true, newborn: true, ..Pace::default() }
     }
 
+    /// Of a tracee that another has traced meanwhile.
+    pub(super) fn of_returned(wanted: bool) -> Self {
+        Pace { wanted, ..Pace::default() }
+    }
+
     /// Of a tracee that has just replaced its program.
     pub(super) fn of_new_program(wanted: bool) -> Self {
         Pace { wanted, in_call: true, ..Pace::default() }

@@ -9,6 +9,7 @@ mod probes;
 mod scenarios;
 mod short;
 mod strangers;
+mod tracers;
 
 use perfuse_live::intercept::{Note, Untraceable};
 use perfuse_testkit::{Container, Outcome, Sandbox, Skip};
@@ -110,7 +111,7 @@ fn serve(tool: &[OsString]) -> ! {
     let options = perfuse_live::intercept::Options::default();
     // Linux tells by the answer alone who may not be measured.
     let tell = |note: &Note| match note {
-        Note::Untraceable { why: Untraceable::NotIts, .. } => {}
+        Note::Untraceable { why: Untraceable::NotIts, .. } | Note::Lent { .. } => {}
         note => eprintln!("{note}"),
     };
     match perfuse_live::intercept::run(&tool[0], tool, options, tell) {
@@ -211,4 +212,13 @@ scenarios! {
     probes_where_one_may_not_look
     a_program_that_cannot_be_read
     answers_into_memory_that_is_read_only
+    a_child_asks_to_be_traced
+    others_are_attached_to
+    threads_are_attached_to
+    nobody_traces_whom_he_may_not
+    a_tracer_is_killed
+    tracing_without_end
+    what_is_traced_is_counted
+    one_that_nobody_is_to_trace_traces
+    stopped_and_sent_on
 }

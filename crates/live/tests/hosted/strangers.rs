@@ -18,7 +18,7 @@ use std::time::Duration;
 const NOBODY: u32 = 65534;
 
 /// Only root has strangers that it can make.
-fn as_root() {
+pub(crate) fn as_root() {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         println!("needs root");
@@ -57,7 +57,7 @@ fn needs(user: u32, namespaces: libc::c_int) {
 }
 
 /// The calling process becomes a user's, with nothing of root left.
-fn become_user(user: u32) {
+pub(crate) fn become_user(user: u32) {
     if user == 0 {
         return;
     }
@@ -73,14 +73,14 @@ fn become_user(user: u32) {
 }
 
 /// A process that lives until it gets a signal, or this is dropped.
-struct Victim {
+pub(crate) struct Victim {
     pid: i32,
     _release: OwnedFd,
 }
 
 impl Victim {
     /// In a process group of its own.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut ends = [0; 2];
         // SAFETY: two live numbers.
         assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0, "a pipe");
@@ -99,6 +99,10 @@ impl Victim {
         // SAFETY: plain numbers.
         unsafe { libc::setpgid(pid, pid) };
         Victim { pid, _release: release }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
     }
 
     /// The signal by which it has ended.

@@ -1,0 +1,238 @@
+//! Programs below that trace others: debuggers, strace, sanitizers, writers of crash reports. A process has one tracer, and
+//! that is this one. So it lets go whom another wants, and the kernel does the rest: who may trace whom, stops, waits.
+//!
+//! A thread that asks to be traced by its parent is let go at once, in the middle of that call. One that another attaches to
+//! is let go if the kernel says that the other may, which is asked by a call that needs the same right; then that other makes its
+//! call again, and if it is refused after all, the thread is [taken back](crate::supervisor::Supervisor::is_traced). So is
+//! one whose tracer has left it.
+//!
+//! A process that has events, or got their filter from one that has, stays: its calls that have to be stopped would be
+//! answered `ENOSYS` as long as nobody of ours stops them, those that map code among them.
+
+use super::calls::{Answer, Told};
+use super::filter::{ATTACH, DETACH, SEIZE, TRACEME};
+use super::{Intercept, Note, hands};
+use crate::proc;
+use crate::ptrace::{Resume, Tid};
+use crate::regs::Registers;
+use crate::supervisor::{Next, Supervisor};
+use perfuse_abi::Errno;
+use perfuse_engine::Access;
+use std::time::{Duration, Instant};
+
+/// A thread that wants to trace another, from its call on, or to leave it.
+#[derive(Debug)]
+pub(super) struct Wanting {
+    call: [u64; 2],
+    /// Whom, if that one is let go for it.
+    whom: Option<Tid>,
+    since: Instant,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is stopped until the other has been let go.
+    Waits,
+    /// It goes on, and makes its call again.
+    Again,
+    /// That call is being done.
+    Calls,
+}
+
+impl Wanting {
+    fn new(call: [u64; 2], whom: Option<Tid>, stage: Stage) -> Self {
+        Wanting { call, whom, since: Instant::now(), stage }
+    }
+}
+
+/// How long a thread is waited for that has been asked for: it may sleep where nothing wakes it.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+impl Intercept {
+    /// `ptrace(2)`, with a request by which tracing begins.
+    pub(super) fn trace(
+        &mut self,
+        supervisor: &mut Supervisor,
+        tid: Tid,
+        registers: &Registers,
+        told: &Told,
+    ) -> Result<Answer, Errno> {
+        let [request, number, ..] = told.arguments();
+        match u32::try_from(request) {
+            Ok(TRACEME) => Ok(self.be_traced(supervisor, tid)),
+            Ok(ATTACH | SEIZE) => self.attach_to(supervisor, tid, registers, [request, number]),
+            Ok(DETACH) => {
+                let wanting = Wanting::new([request, number], None, Stage::Calls);
+                self.wanting.insert(tid, wanting);
+                Ok(Answer::Next(Next::Go(Resume::Syscall(0))))
+            }
+            _ => Ok(Answer::Pass),
+        }
+    }
+
+    fn be_traced(&mut self, supervisor: &mut Supervisor, tid: Tid) -> Answer {
+        let pid = self.threads.get(&tid).copied().unwrap_or(tid);
+        // That would be this process.
+        if pid == self.tool {
+            return Answer::Pass;
+        }
+        if self.stays(supervisor, tid) {
+            return Answer::Pass;
+        }
+        match supervisor.lend(tid) {
+            Ok(()) => {
+                self.tell_of_lent(supervisor, tid);
+                Answer::Next(Next::Stay)
+            }
+            // The kernel refuses what has a tracer.
+            Err(_) => Answer::Pass,
+        }
+    }
+
+    fn attach_to(
+        &mut self,
+        supervisor: &mut Supervisor,
+        tid: Tid,
+        registers: &Registers,
+        call: [u64; 2],
+    ) -> Result<Answer, Errno> {
+        let again = self.wanting.remove(&tid).filter(|wanting| wanting.call == call);
+        match again {
+            Some(Wanting { whom: Some(whom), .. }) => {
+                self.wanting.insert(tid, Wanting::new(call, Some(whom), Stage::Calls));
+                return Ok(Answer::Next(Next::Go(Resume::Syscall(0))));
+            }
+            Some(Wanting { whom: None, .. }) => return Ok(Answer::Pass),
+            None => {}
+        }
+        let number = call[1] as Tid;
+        let namespace = self.namespace_of(tid);
+        let ours = |supervisor: &Supervisor, whom| supervisor.traces(whom) || supervisor.lends(whom);
+        if namespace == Ok(None) && !ours(supervisor, number) {
+            return Ok(Answer::Pass);
+        }
+        hands::skip(tid, registers)?;
+        self.stopped_again(supervisor, tid);
+        let whom = self.whom(supervisor, tid, registers, namespace, number).ok();
+        let process = |tid: Tid| supervisor.process_of(tid);
+        let whom = whom
+            .filter(|whom| ours(supervisor, *whom) && process(*whom) != process(tid))
+            .filter(|whom| !self.waits(*whom));
+        let whom = whom.filter(|whom| self.may(tid, registers, Access::Attach, number, *whom));
+        let whom = whom.filter(|whom| !self.stays(supervisor, *whom));
+        registers.make_again(tid)?;
+        let waits = whom.is_some_and(|whom| supervisor.traces(whom));
+        let stage = if waits { Stage::Waits } else { Stage::Again };
+        self.wanting.insert(tid, Wanting::new(call, whom, stage));
+        match whom {
+            Some(whom) if waits => supervisor.ask_for(whom),
+            Some(whom) => supervisor.is_awaited(whom),
+            None => {}
+        }
+        Ok(Answer::Next(if waits { Next::Stay } else { Next::Go(Resume::Continue(0)) }))
+    }
+
+    /// Whether a thread is stopped until another one is let go.
+    fn waits(&self, tid: Tid) -> bool {
+        self.wanting.get(&tid).is_some_and(|wanting| wanting.stage == Stage::Waits)
+    }
+
+    /// Whether a thread's process has the filter of processes with events, which is told.
+    fn stays(&mut self, supervisor: &Supervisor, whom: Tid) -> bool {
+        let pid = self.threads.get(&whom).copied().unwrap_or(whom);
+        let stays =
+            supervisor.traces(whom) && self.processes.get(&pid).is_some_and(|process| process.filtered);
+        if stays && !std::mem::replace(&mut self.told_of_kept, true) {
+            (self.tell.0)(&Note::Kept { pid });
+        }
+        stays
+    }
+
+    /// A thread has been let go: who wants to trace it goes on.
+    pub(super) fn has_been_let_go(&mut self, supervisor: &mut Supervisor, whom: Tid) {
+        self.go_on(supervisor, |wanting| wanting.whom == Some(whom));
+        self.tell_of_lent(supervisor, whom);
+    }
+
+    fn go_on(&mut self, supervisor: &mut Supervisor, which: impl Fn(&Wanting) -> bool) {
+        let all = self.wanting.iter_mut();
+        let waiting = all.filter(|(_, wanting)| wanting.stage == Stage::Waits && which(wanting));
+        let mut callers = Vec::new();
+        for (&caller, wanting) in waiting {
+            wanting.stage = Stage::Again;
+            callers.push(caller);
+        }
+        for caller in callers {
+            supervisor.resume(caller, Resume::Continue(0));
+        }
+    }
+
+    /// Nobody waits for who has ended, or sleeps for too long.
+    pub(super) fn give_up_waiting(&mut self, supervisor: &mut Supervisor) {
+        if self.wanting.is_empty() {
+            return;
+        }
+        let gone = |whom: Tid| !supervisor.is_asked_for(whom);
+        let vain = |wanting: &Wanting| {
+            wanting.stage == Stage::Waits
+                && wanting.whom.is_none_or(|whom| gone(whom) || wanting.since.elapsed() > PATIENCE)
+        };
+        let whom: Vec<Tid> = self
+            .wanting
+            .values()
+            .filter(|wanting| vain(wanting))
+            .filter_map(|wanting| wanting.whom)
+            .collect();
+        for whom in whom {
+            supervisor.ask_no_more(whom);
+            self.go_on(supervisor, |wanting| wanting.whom == Some(whom));
+        }
+    }
+
+    /// A thread is at the end of its call.
+    pub(super) fn has_called(&mut self, supervisor: &mut Supervisor, tid: Tid) {
+        let Some(wanting) = self.wanting.remove(&tid) else { return };
+        let traced = Registers::of(tid).is_ok_and(|registers| registers.result() >= 0);
+        match wanting.whom {
+            Some(whom) => supervisor.is_traced(whom, traced),
+            // It has left somebody.
+            None => supervisor.look_at_all_lent(self),
+        }
+    }
+
+    /// A thread that wants to trace another has ended.
+    pub(super) fn wants_no_more(&mut self, supervisor: &mut Supervisor, tid: Tid) {
+        if let Some(whom) = self.wanting.remove(&tid).and_then(|wanting| wanting.whom) {
+            supervisor.ask_no_more(whom);
+            supervisor.is_traced(whom, false);
+        }
+    }
+
+    fn tell_of_lent(&mut self, supervisor: &Supervisor, tid: Tid) {
+        let _ = supervisor;
+        if !std::mem::replace(&mut self.told_of_lent, true) {
+            let name = proc::comm(self.threads.get(&tid).copied().unwrap_or(tid), tid);
+            (self.tell.0)(&Note::Lent { tid, name: String::from_utf8_lossy(&name).into_owned() });
+        }
+    }
+
+    /// A clone that nobody is to trace is one that we do: what it makes may want to trace, and to open events.
+    pub(super) fn clone_traced(&mut self, tid: Tid, registers: &Registers) -> Result<Answer, Errno> {
+        let mut changed = *registers;
+        changed.set_argument(0, registers.argument(0) & !(libc::CLONE_UNTRACED as u64));
+        changed.give(tid)?;
+        self.cloning.insert(tid, registers.argument(0));
+        Ok(Answer::Pass)
+    }
+
+    /// Its maker, stopped in the call, has its flags as they were.
+    pub(super) fn has_cloned(&mut self, maker: Tid) {
+        let Some(flags) = self.cloning.remove(&maker) else { return };
+        if let Ok(mut registers) = Registers::of(maker) {
+            registers.set_argument(0, flags);
+            // One that was killed meanwhile needs none.
+            let _ = registers.give(maker);
+        }
+    }
+}

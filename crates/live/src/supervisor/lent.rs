@@ -1,0 +1,328 @@
+//! Threads that somebody else traces in the meantime: a debugger below this process. They are let go for that, and taken
+//! back when nobody traces them any more.
+//!
+//! Nothing tells of them then. So they are looked at every few milliseconds: what `/proc` says is what is counted of them,
+//! and of what they start, and how it is known that they have ended or that their tracer has left them. What would have
+//! to stop them (samples, debug registers, traps, steps) is not done.
+
+use super::{Front, Supervisor, Tracee, lock, step};
+use crate::debug;
+use crate::proc::{self, Fate};
+use crate::ptrace::{self, Resume, Status, Tid};
+use perfuse_abi::Errno;
+use perfuse_sys::process::Usage;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// How often they are looked at, at the most: less often where there are so many that it would take more than a part of
+/// the time.
+pub(super) const LOOK: Duration = Duration::from_millis(4);
+const PART: u64 = 20;
+
+/// Who has asked to be traced by its parent is there by then, or has been refused: so long it has run since, in ns.
+const ON_ITS_WAY_NS: u64 = 2_000_000;
+
+/// A thread that another traces.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pid: Tid,
+    attached: bool,
+    /// Its status, which is never that of another thread that has got its number.
+    status: File,
+    /// Its process, where it can be named so.
+    process: Option<OwnedFd>,
+    /// The file of its program.
+    program: Option<(u64, u64)>,
+    stage: Stage,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its own call, by which it will be traced, is being done; it had run for so long, in ns.
+    Calls(u64),
+    /// Another's call is.
+    Awaited,
+    /// It has been traced.
+    Traced,
+}
+
+impl Supervisor {
+    /// A tracee is let go at its next stop where nothing is about to happen to it, which the front is
+    /// [told](Front::released).
+    pub fn ask_for(&mut self, tid: Tid) {
+        let Some(tracee) = self.tracees.get(&tid) else { return };
+        self.asked_for.insert(tid);
+        if !tracee.stopped {
+            // One that is dead tells so.
+            let _ = ptrace::interrupt(tid);
+        }
+        self.look_soon();
+    }
+
+    /// It is not let go.
+    pub fn ask_no_more(&mut self, tid: Tid) {
+        self.asked_for.remove(&tid);
+    }
+
+    /// Whether a tracee is to be let go, and has not been yet.
+    pub fn is_asked_for(&self, tid: Tid) -> bool {
+        self.asked_for.contains(&tid)
+    }
+
+    /// Whether somebody else traces a thread, or may.
+    pub fn lends(&self, tid: Tid) -> bool {
+        self.lent.contains_key(&tid)
+    }
+
+    /// The process of a thread that is a tracee, or lent.
+    pub fn process_of(&self, tid: Tid) -> Option<Tid> {
+        let tracee = self.tracees.get(&tid).map(|tracee| tracee.pid);
+        tracee.or_else(|| self.lent.get(&tid).map(|lent| lent.pid))
+    }
+
+    /// Another's call is about to be done that makes it trace a thread, which is lent already.
+    pub fn is_awaited(&mut self, tid: Tid) {
+        if let Some(lent) = self.lent.get_mut(&tid) {
+            lent.stage = Stage::Awaited;
+        }
+    }
+
+    /// A process of which another traces a thread, by a descriptor that never names another one.
+    pub fn lent_process(&self, pid: Tid) -> Option<BorrowedFd<'_>> {
+        self.lent.values().find(|lent| lent.pid == pid)?.process.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether somebody else traces a thread of this process.
+    pub fn lends_of(&self, pid: Tid) -> bool {
+        self.lent.values().any(|lent| lent.pid == pid)
+    }
+
+    /// A tracee that is asked for has stopped. Whether it has been let go, or goes on first.
+    pub(super) fn leaves(&mut self, front: &mut dyn Front, tid: Tid, status: Status) -> bool {
+        if !matches!(status, Status::Event(ptrace::EVENT_STOP) | Status::GroupStop(_)) || self.does_rest(tid)
+        {
+            return false;
+        }
+        self.stopped_in_step(tid, false);
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return false };
+        let has_traps = !tracee.armed.is_empty() || tracee.pace.is_wanted() || !self.texts.is_empty();
+        if has_traps && proc::is_about_to_get(tid, libc::SIGTRAP) {
+            // It is ours. The stop for that comes first if this one is not asked for again before.
+            tracee.stopped = false;
+            let _ = ptrace::resume(tid, Resume::Continue(0));
+            return true;
+        }
+        if self.lend(tid).is_err() {
+            return false;
+        }
+        if let Some(lent) = self.lent.get_mut(&tid) {
+            lent.stage = Stage::Awaited;
+        }
+        front.released(self, tid);
+        true
+    }
+
+    /// Lets a stopped tracee go for its parent to trace it, in the middle of the call by which it asks for that.
+    pub fn lend(&mut self, tid: Tid) -> Result<(), Errno> {
+        let tracee = self.tracees.get_mut(&tid).ok_or(Errno::ESRCH)?;
+        let (pid, attached) = (tracee.pid, tracee.attached);
+        let status = File::open(format!("/proc/{pid}/task/{tid}/status")).map_err(|_| Errno::EPERM)?;
+        if !tracee.armed.is_empty() {
+            debug::arm(tid, &[])?;
+            (tracee.armed, tracee.to_arm) = (Vec::new(), None);
+        }
+        self.text_taken_back(pid, tid);
+        let ran = {
+            let mut machine = lock(&self.machine);
+            let task = machine.task_of(tid);
+            task.and_then(|task| {
+                machine.update(task);
+                machine.read_stopped(task)
+            })
+        };
+        let stage = Stage::Calls(ran.map_or(0, |reading| reading.time_ns));
+        ptrace::detach(tid, 0)?;
+        self.tracees.remove(&tid);
+        self.asked_for.remove(&tid);
+        self.guard_watches_of_lent(tid);
+        if self.paced > 0 {
+            self.count_paced();
+        }
+        let (process, program) = (proc::pidfd(pid), proc::program_of(pid));
+        self.lent.insert(tid, Lent { pid, attached, status, process, program, stage });
+        self.text_is_gone(pid);
+        self.look_soon();
+        Ok(())
+    }
+
+    fn guard_watches_of_lent(&mut self, tid: Tid) {
+        if matches!(self.guardian, Some(Some(_))) {
+            self.guard_watches(tid, false);
+        }
+    }
+
+    /// The call has been done that makes another trace a thread, or was refused.
+    pub fn is_traced(&mut self, tid: Tid, traced: bool) {
+        if let Some(lent) = self.lent.get_mut(&tid) {
+            lent.stage = Stage::Traced;
+        }
+        if !traced {
+            self.take_back(tid);
+        }
+    }
+
+    /// Processes of which threads have been taken back since this was asked last: their tracers may have kept signals
+    /// from them.
+    pub fn take_returned(&mut self) -> Vec<Tid> {
+        std::mem::take(&mut self.returned)
+    }
+
+    pub(super) fn looks_at_lent(&self) -> bool {
+        !self.lent.is_empty() || !self.asked_for.is_empty()
+    }
+
+    fn look_soon(&mut self) {
+        let soon = proc::clock_ns(libc::CLOCK_MONOTONIC) + LOOK.as_nanos() as u64;
+        self.look_at = if self.look_at == 0 { soon } else { soon.min(self.look_at) };
+        self.set_alarm();
+    }
+
+    /// Looks at the threads that others trace, if the time has come.
+    pub(super) fn follow_lent(&mut self, front: &mut dyn Front) {
+        if self.look_at == 0 {
+            return;
+        }
+        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
+        if now < self.look_at {
+            return;
+        }
+        self.look_at_all_lent(front);
+        let after = proc::clock_ns(libc::CLOCK_MONOTONIC);
+        let wait = (LOOK.as_nanos() as u64).max((after - now) * PART);
+        self.look_at = if self.looks_at_lent() { after + wait } else { 0 };
+        self.set_alarm();
+    }
+
+    /// Looks at them at once: a tracer may have left them.
+    pub fn look_at_all_lent(&mut self, front: &mut dyn Front) {
+        if self.lent.is_empty() {
+            return;
+        }
+        let all: Vec<Tid> = self.lent.keys().copied().collect();
+        for tid in all {
+            self.look_at_lent(front, tid);
+        }
+        front.effects(&self.machine);
+    }
+
+    fn look_at_lent(&mut self, front: &mut dyn Front, tid: Tid) {
+        let Some(lent) = self.lent.get_mut(&tid) else { return };
+        let fate = proc::fate(&lent.status);
+        let Some(Fate { dead: false, tracer }) = fate else {
+            // Of children of this process the wait tells.
+            if proc::parent_of(tid) != Some(std::process::id() as Tid) {
+                self.lent_has_ended(front, tid);
+            }
+            return;
+        };
+        let task = {
+            let mut machine = lock(&self.machine);
+            let task = machine.task_of(tid);
+            if let Some(task) = task {
+                machine.update(task);
+                machine.see_name(task);
+            }
+            task
+        };
+        let pid = lent.pid;
+        if tracer != 0 {
+            lent.stage = Stage::Traced;
+        }
+        let stage = lent.stage;
+        self.find_new(front, pid, tid);
+        let is_left = || match stage {
+            Stage::Traced => true,
+            Stage::Awaited => false,
+            Stage::Calls(before) => {
+                let reading = task.and_then(|task| lock(&self.machine).read_stopped(task));
+                reading.is_none_or(|reading| reading.time_ns > before + ON_ITS_WAY_NS)
+                    || proc::is_in_call(pid, tid).is_some_and(|call| call != libc::SYS_ptrace)
+            }
+        };
+        if tracer == 0 && is_left() {
+            self.take_back(tid);
+        }
+    }
+
+    fn lent_has_ended(&mut self, front: &mut dyn Front, tid: Tid) {
+        let lent = self.lent.remove(&tid);
+        {
+            let mut machine = lock(&self.machine);
+            if let Some(task) = machine.task_of(tid) {
+                machine.exit(task);
+            }
+        }
+        front.ended(self, tid, 0, &Usage::default());
+        if let Some(lent) = lent {
+            self.text_wanted_again(lent.pid);
+            self.text_is_gone(lent.pid);
+        }
+    }
+
+    /// What a thread has started that another traces: threads of its process, and children.
+    fn find_new(&mut self, front: &mut dyn Front, pid: Tid, tid: Tid) {
+        let threads = proc::threads_of(pid).into_iter().map(|thread| (pid, thread));
+        let children = proc::children_of(pid, tid).into_iter().map(|child| (child, child));
+        for (process, new) in threads.chain(children) {
+            if self.traces(new) || self.lends(new) || self.early.contains(&new) {
+                continue;
+            }
+            let Ok(status) = File::open(format!("/proc/{process}/task/{new}/status")) else { continue };
+            {
+                let mut machine = lock(&self.machine);
+                if let Some(task) = machine.task_of(tid) {
+                    machine.born(task, process, new);
+                }
+            }
+            let attached = self.lent.get(&tid).is_some_and(|lent| lent.attached);
+            let (pid, stage) = (process, Stage::Traced);
+            let (process, program) = (proc::pidfd(pid), proc::program_of(pid));
+            self.lent.insert(new, Lent { pid, attached, status, process, program, stage });
+            front.born(self, tid, new);
+        }
+    }
+
+    /// A thread that nobody traces is a tracee again.
+    fn take_back(&mut self, tid: Tid) {
+        let Some(lent) = self.lent.get(&tid) else { return };
+        let (pid, attached) = (lent.pid, lent.attached);
+        // It has ended, or has another tracer already: that is seen the next time.
+        if ptrace::seize(tid, self.options_of(attached)).is_err() {
+            return;
+        }
+        let before = self.lent.remove(&tid).and_then(|lent| lent.program);
+        let mut tracee = Tracee { attached, ..Tracee::new(pid) };
+        {
+            let mut machine = lock(&self.machine);
+            if let Some(task) = machine.task_of(tid) {
+                if tid == pid && proc::program_of(pid) != before {
+                    machine.exec(task, tid);
+                }
+                tracee.to_arm = Some(machine.watches_of(task)).filter(|watched| !watched.is_empty());
+                tracee.pace = step::Pace::of_returned(machine.is_to_be_stepped(task));
+                tracee.looked_at = machine.is_sampled(task);
+            }
+        }
+        if tracee.looked_at {
+            self.rota.add(tid);
+        }
+        self.tracees.insert(tid, tracee);
+        self.returned.push(pid);
+        self.text_wanted_again(pid);
+        self.count_paced();
+        // What it is to have is done at its next stop.
+        let _ = ptrace::interrupt(tid);
+    }
+}
