@@ -16,6 +16,8 @@ pub(crate) struct Out<W: Write> {
     /// Whether colours are handed on; else they are left out.
     coloured: bool,
     held: Vec<u8>,
+    /// In so many bytes at the beginning of what is held no line ends.
+    searched: usize,
 }
 
 /// Standard output, coloured if it is a terminal that takes colours.
@@ -63,7 +65,7 @@ pub(crate) fn progress(line: &str) {
 
 impl<W: Write> Out<W> {
     pub(crate) fn new(to: W, coloured: bool) -> Self {
-        Out { to, coloured, held: Vec::new() }
+        Out { to, coloured, held: Vec::new(), searched: 0 }
     }
 
     /// Moves the cursor, or whatever else this program wants of a terminal, where colours are taken too.
@@ -84,6 +86,7 @@ impl<W: Write> Out<W> {
         };
         // A text that could not be written is not tried again.
         self.held.drain(..end);
+        self.searched = 0;
         passed
     }
 }
@@ -126,9 +129,11 @@ impl<W: Write> Write for Out<W> {
         self.held.extend_from_slice(bytes);
         if self.held.len() >= ENOUGH {
             // Neither a character nor a colour lies across the end of a line.
-            if let Some(end) = self.held.iter().rposition(|&byte| byte == b'\n') {
-                self.pass(end + 1)?;
+            let ends = self.held[self.searched..].iter().rposition(|&byte| byte == b'\n');
+            if let Some(end) = ends {
+                self.pass(self.searched + end + 1)?;
             }
+            self.searched = self.held.len();
         }
         Ok(bytes.len())
     }

@@ -227,21 +227,34 @@ pub(super) fn counts_agree_with_perfs() -> Outcome {
         let value = |line: &str| line.split(',').next().unwrap().parse().unwrap_or_else(|_| panic!("{line}"));
         text(&output.stderr).lines().map(value).collect()
     };
-    // The least of several turns: what other programs take away differs from run to run.
-    let (mut ours, mut perfs) = (vec![f64::MAX; 3], vec![f64::MAX; 3]);
-    for turn in 0..2000 {
-        for (least, program) in [(&mut perfs, &perf), (&mut ours, &program())] {
-            least.iter_mut().zip(run(program)).for_each(|(least, value)| *least = least.min(value));
+    // In several turns: what other programs take away differs from run to run, and neither the least nor the middle one
+    // is always the better measure.
+    let (mut ours, mut perfs) = (vec![Vec::new(); 3], vec![Vec::new(); 3]);
+    let sorted = |values: &[f64]| {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        sorted
+    };
+    let mut told = String::new();
+    for turn in 0..1000 {
+        for (values, program) in [(&mut perfs, &perf), (&mut ours, &program())] {
+            values.iter_mut().zip(run(program)).for_each(|(values, value)| values.push(value));
         }
-        // On a busy machine it takes more of them until both were left alone once.
-        let [clock, faults, switches] = [0, 1, 2].map(|index| (ours[index] - perfs[index]).abs());
-        if turn >= 14 && clock < 0.05 * perfs[0] && faults <= 5.0 && switches <= 3.0 {
-            break;
+        if turn < 14 {
+            continue;
         }
+        // On a busy machine it takes more of them.
+        let pairs: Vec<_> =
+            ours.iter().zip(&perfs).map(|(ours, perfs)| (sorted(ours), sorted(perfs))).collect();
+        let agree = |index: usize, most: &dyn Fn(f64) -> f64| {
+            let (ours, perfs) = &pairs[index];
+            [0, turn / 2].into_iter().any(|at| (ours[at] - perfs[at]).abs() <= most(perfs[at]))
+        };
+        if agree(0, &|clock| 0.05 * clock) && agree(1, &|_| 5.0) && agree(2, &|_| 3.0) {
+            return Ok(());
+        }
+        let few = |(ours, perfs): &(Vec<f64>, Vec<f64>)| [ours[0], ours[turn / 2], perfs[0], perfs[turn / 2]];
+        told = format!("{:?}", pairs.iter().map(few).collect::<Vec<_>>());
     }
-    let told = format!("ours {ours:?}, perf's {perfs:?}");
-    assert!((ours[0] / perfs[0] - 1.0).abs() < 0.1, "task-clock: {told}");
-    assert!((ours[1] - perfs[1]).abs() <= 5.0, "faults: {told}");
-    assert!((ours[2] - perfs[2]).abs() <= 3.0, "switches: {told}");
-    Ok(())
+    panic!("clock, faults, switches; of each our least and middle, and perf's: {told}");
 }
