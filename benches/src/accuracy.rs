@@ -3,7 +3,8 @@
 
 use crate::record::WORK;
 use perfuse::abi::Software;
-use perfuse::kernel::{Kernel, embedded, linux};
+use crate::embedded;
+use perfuse::kernel::{Kernel, linux};
 use perfuse::{Command, Counter, HeldCommand, Inherit};
 use std::sync::Arc;
 

@@ -3,7 +3,8 @@
 
 use crate::measure::{Contestant, compare, median};
 use crate::record::{Run, alone, run};
-use perfuse::kernel::{embedded, linux};
+use crate::embedded;
+use perfuse::kernel::linux;
 use perfuse::{Counter, abi::Software};
 use std::hint::black_box;
 use std::process::{Command, Stdio};

@@ -23,6 +23,11 @@ mod sim;
 mod stat;
 mod symbols;
 
+/// The embedded kernel.
+fn embedded() -> std::sync::Arc<dyn perfuse::kernel::Kernel> {
+    perfuse::kernel::embedded().expect("one for this architecture")
+}
+
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     if let [record::WORK, kind, amount] = wanted.iter().map(String::as_str).collect::<Vec<_>>()[..] {

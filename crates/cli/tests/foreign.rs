@@ -375,8 +375,8 @@ fn widths_have_no_end() -> Outcome {
     let made = made("long", PID + 4, &long);
     for words in [
         "report -g none",
-        "report -w 70000 -s comm,sym",
-        "report -w 70000,70000,70000 --hierarchy -s comm,sym",
+        "report -w 4096 -s comm,sym",
+        "report -w 4096,70000,70000 --hierarchy -s comm,sym",
         "report -w 1,1 -n --group -s dso,sym",
         "report -s sym,comm,trace,what,cgroup",
         "script -F comm,event,sym,dso,cgroup",

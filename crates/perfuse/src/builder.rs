@@ -9,7 +9,7 @@ use crate::counter::Counter;
 use crate::error::{Call, Error, Result, Subject};
 use crate::event::Event;
 use crate::handle::Handle;
-use crate::kernel::{Kernel, Linux, current};
+use crate::kernel::{Kernel, current};
 use crate::support::Support;
 use crate::target::Target;
 use perfuse_abi::{Attr, AttrFlags, Field, OpenFlags, ReadFormat, Release, SampleType};
@@ -319,7 +319,7 @@ impl Builder {
         let breaks_forks = pid != -1
             && self.event.is_named_probe()
             && wanted.flags.contains(AttrFlags::INHERIT)
-            && self.kernel.name() == Linux::NAME;
+            && self.kernel.facts().inherited_probes_break_forks;
         if breaks_forks {
             wanted.flags.remove(AttrFlags::INHERIT);
             required.flags.remove(AttrFlags::INHERIT);

@@ -162,7 +162,6 @@ impl RunningCommand {
 
     /// Waits for its end: how it ended and what it used.
     pub fn wait(&self) -> Result<(ExitStatus, Usage)> {
-        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if let Some(end) = crate::embedded::wait_for_end(self.0.pid()) {
             return Ok(end);
         }
@@ -171,7 +170,6 @@ impl RunningCommand {
 
     /// How it ended, if it has.
     pub fn try_wait(&self) -> Result<Option<(ExitStatus, Usage)>> {
-        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if let Some(end) = crate::embedded::ended(self.0.pid()) {
             return Ok(end);
         }

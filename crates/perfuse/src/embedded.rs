@@ -13,7 +13,7 @@ mod supervisor;
 use crate::SignalOwner;
 use crate::diagnosis::Diagnosis;
 use crate::error::{Call, Subject};
-use crate::kernel::{Kernel, Mapping, Protection, Request};
+use crate::kernel::{Kernel, KernelFacts, Mapping, Protection, Request};
 use crate::support::Support;
 use perfuse_abi::wire::{Layout, Writer};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, IocFlags, OpenFlags};
@@ -28,8 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub(crate) use supervisor::{ended, wait_for_end};
 
-/// What it is called.
-pub const NAME: &str = "perfuse";
+pub(crate) use perfuse_live::step::TYPE as STEP;
 
 /// PMUs that no other kernel has.
 pub const OWN_PMUS: &[OwnPmu] = &[OwnPmu {
@@ -50,7 +49,8 @@ pub(crate) struct Embedded {
     support: OnceLock<Support>,
 }
 
-/// The embedded kernel, shared by all who use it.
+/// The embedded kernel, shared by all who use it; `None` where there is none, for other architectures than x86-64 and
+/// arm64, and without the feature `embedded`.
 ///
 /// It measures the calling thread, other threads of this process (to be read before they end), commands
 /// with all that they start, and whatever else `ptrace(2)` may attach to. Clocks, page faults, context
@@ -60,8 +60,8 @@ pub(crate) struct Embedded {
 /// Children that are measured have to be waited for with
 /// [`RunningCommand`](crate::RunningCommand): this process traces them, so that other waits of it, such
 /// as those of [`std::process::Child`], may be answered with a stop that was meant for the tracer.
-pub fn embedded() -> Arc<dyn Kernel> {
-    instance().clone()
+pub fn embedded() -> Option<Arc<dyn Kernel>> {
+    Some(instance().clone())
 }
 
 fn instance() -> &'static Arc<Embedded> {
@@ -279,7 +279,11 @@ impl Embedded {
 
 impl Kernel for Embedded {
     fn name(&self) -> &str {
-        NAME
+        "perfuse"
+    }
+
+    fn facts(&self) -> KernelFacts {
+        KernelFacts::embedded()
     }
 
     fn perf_event_open(

@@ -129,10 +129,9 @@ impl Event {
     /// Instructions in user space, counted by stopping the program after each of them: exact, without skid, and
     /// tens of thousands of times slower than the program alone. Only the [embedded](crate::kernel::embedded)
     /// kernel has it.
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub fn single_step() -> Self {
         let name = "step/instructions/u".into();
-        Event::Pmu { type_: perfuse_live::step::TYPE, config: Config::default(), name }
+        Event::Pmu { type_: crate::embedded::STEP, config: Config::default(), name }
     }
 
     /// The same probe at the return of its function. Other events are unchanged.

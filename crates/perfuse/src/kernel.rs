@@ -2,10 +2,7 @@
 //! and of the descriptors it returns, as a trait. Everything above is written against it and does not
 //! know which kernel answers.
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub use crate::embedded::{
-    NAME as EMBEDDED, OWN_PMUS, embedded, step_for_instructions, take_deprived, take_unguarded,
-};
+pub use crate::embedded::{OWN_PMUS, embedded, step_for_instructions, take_deprived, take_unguarded};
 pub use perfuse_sys::{Errno, Mapping, Protection};
 
 use crate::SignalOwner;
@@ -19,15 +16,14 @@ use std::fmt::Debug;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// PMUs that only the embedded kernel has, which there is not for this architecture.
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub const OWN_PMUS: &[perfuse_events::OwnPmu] = &[];
-
 /// A perf_event subsystem. Descriptors are real ones in every implementation, so that they can be
 /// polled; every other call on an event's descriptor goes through the kernel that opened it.
 pub trait Kernel: Debug + Send + Sync {
     /// What people call it: `Linux`.
     fn name(&self) -> &str;
+
+    /// In which ways it differs from other kernels, beyond what [`support`](Self::support) tells.
+    fn facts(&self) -> KernelFacts;
 
     /// `perf_event_open(2)`. On `E2BIG` the size this kernel knows stands in `attr.size`.
     fn perf_event_open(
@@ -86,6 +82,159 @@ pub trait Kernel: Debug + Send + Sync {
     }
 }
 
+/// In which ways a kernel differs from others. By default in none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelFacts {
+    /// It lives in this process, and measures by `ptrace(2)`.
+    pub is_embedded: bool,
+    /// Processes that are born under an inherited named probe cannot run.
+    pub inherited_probes_break_forks: bool,
+}
+
+impl KernelFacts {
+    /// Those of a kernel that lives in this process.
+    pub fn embedded() -> Self {
+        KernelFacts { is_embedded: true, ..KernelFacts::default() }
+    }
+
+    /// Those of Linux.
+    pub fn linux() -> Self {
+        KernelFacts { inherited_probes_break_forks: true, ..KernelFacts::default() }
+    }
+}
+
+/// A kernel before another one, which answers all that is not overridden.
+pub trait Wrap: Debug + Send + Sync {
+    /// The other one.
+    fn inner(&self) -> &dyn Kernel;
+
+    /// [`Kernel::name`].
+    fn name(&self) -> &str {
+        self.inner().name()
+    }
+
+    /// [`Kernel::perf_event_open`].
+    #[expect(clippy::missing_errors_doc, reason = "the other one's")]
+    fn perf_event_open(
+        &self,
+        attr: &mut Attr,
+        pid: i32,
+        cpu: i32,
+        group: Option<BorrowedFd<'_>>,
+        flags: OpenFlags,
+    ) -> Result<OwnedFd, Errno> {
+        self.inner().perf_event_open(attr, pid, cpu, group, flags)
+    }
+
+    /// [`Kernel::perf_event_open_bytes`].
+    #[expect(clippy::missing_errors_doc, reason = "the other one's")]
+    fn perf_event_open_bytes(&self, attr: &mut [u8], pid: i32, cpu: i32) -> Result<OwnedFd, Errno> {
+        self.inner().perf_event_open_bytes(attr, pid, cpu)
+    }
+
+    /// [`Kernel::read`].
+    #[expect(clippy::missing_errors_doc, reason = "the other one's")]
+    fn read(&self, event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
+        self.inner().read(event, words)
+    }
+
+    /// [`Kernel::ioctl`].
+    #[expect(clippy::missing_errors_doc, reason = "the other one's")]
+    fn ioctl(&self, event: BorrowedFd<'_>, request: Request<'_>) -> Result<u64, Errno> {
+        self.inner().ioctl(event, request)
+    }
+
+    /// [`Kernel::mmap`].
+    #[expect(clippy::missing_errors_doc, reason = "the other one's")]
+    fn mmap(
+        &self,
+        event: BorrowedFd<'_>,
+        len: usize,
+        protection: Protection,
+        offset: u64,
+    ) -> Result<Mapping, Errno> {
+        self.inner().mmap(event, len, protection, offset)
+    }
+
+    /// [`Kernel::close`].
+    fn close(&self, event: OwnedFd) {
+        self.inner().close(event);
+    }
+
+    /// [`Kernel::support`].
+    fn support(&self) -> &Support {
+        self.inner().support()
+    }
+}
+
+impl<W: Wrap> Kernel for W {
+    fn name(&self) -> &str {
+        Wrap::name(self)
+    }
+
+    fn facts(&self) -> KernelFacts {
+        self.inner().facts()
+    }
+
+    fn perf_event_open(
+        &self,
+        attr: &mut Attr,
+        pid: i32,
+        cpu: i32,
+        group: Option<BorrowedFd<'_>>,
+        flags: OpenFlags,
+    ) -> Result<OwnedFd, Errno> {
+        Wrap::perf_event_open(self, attr, pid, cpu, group, flags)
+    }
+
+    fn perf_event_open_bytes(&self, attr: &mut [u8], pid: i32, cpu: i32) -> Result<OwnedFd, Errno> {
+        Wrap::perf_event_open_bytes(self, attr, pid, cpu)
+    }
+
+    fn read(&self, event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
+        Wrap::read(self, event, words)
+    }
+
+    fn ioctl(&self, event: BorrowedFd<'_>, request: Request<'_>) -> Result<u64, Errno> {
+        Wrap::ioctl(self, event, request)
+    }
+
+    fn mmap(
+        &self,
+        event: BorrowedFd<'_>,
+        len: usize,
+        protection: Protection,
+        offset: u64,
+    ) -> Result<Mapping, Errno> {
+        Wrap::mmap(self, event, len, protection, offset)
+    }
+
+    fn prctl(&self, enable: bool) -> Result<(), Errno> {
+        self.inner().prctl(enable)
+    }
+
+    fn close(&self, event: OwnedFd) {
+        Wrap::close(self, event);
+    }
+
+    fn polled(&self, event: BorrowedFd<'_>) {
+        self.inner().polled(event);
+    }
+
+    fn deliver_signal(&self, event: BorrowedFd<'_>, owner: SignalOwner, signal: i32) -> Result<(), Errno> {
+        self.inner().deliver_signal(event, owner, signal)
+    }
+
+    fn support(&self) -> &Support {
+        Wrap::support(self)
+    }
+
+    fn explain(&self, call: &Call, subject: Option<&Subject>, errno: Errno) -> Option<Diagnosis> {
+        self.inner().explain(call, subject, errno)
+    }
+}
+
 /// An ioctl of an event with its argument.
 #[derive(Debug)]
 pub enum Request<'a> {
@@ -141,11 +290,6 @@ pub struct Linux {
     support: OnceLock<Support>,
 }
 
-impl Linux {
-    /// What it is called.
-    pub(crate) const NAME: &'static str = "Linux";
-}
-
 /// The running Linux kernel, shared by all who use it.
 pub fn linux() -> Arc<dyn Kernel> {
     static LINUX: OnceLock<Arc<Linux>> = OnceLock::new();
@@ -162,8 +306,7 @@ pub const VARIABLE: &str = "PERFUSE_KERNEL";
 /// environment variable `PERFUSE_KERNEL` names (`linux` or `embedded`), or the running Linux.
 pub fn current() -> Arc<dyn Kernel> {
     let named = || match std::env::var(VARIABLE).as_deref() {
-        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-        Ok("embedded") => embedded(),
+        Ok("embedded") => embedded().unwrap_or_else(linux),
         _ => linux(),
     };
     CHOSEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(named).clone()
@@ -176,7 +319,11 @@ pub fn choose(kernel: Arc<dyn Kernel>) {
 
 impl Kernel for Linux {
     fn name(&self) -> &str {
-        Self::NAME
+        "Linux"
+    }
+
+    fn facts(&self) -> KernelFacts {
+        KernelFacts::linux()
     }
 
     fn perf_event_open(

@@ -49,7 +49,11 @@ pub mod control;
 mod count;
 mod counter;
 pub mod diagnosis;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+// There is one for these architectures; a program that does not want it leaves the feature away.
+#[cfg_attr(
+    not(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    path = "embedded/absent.rs"
+)]
 mod embedded;
 mod error;
 mod event;

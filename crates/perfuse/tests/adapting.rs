@@ -4,7 +4,7 @@
 use perfuse::abi::{
     Attr, AttrFlags, BranchSampleType, Hardware, OpenFlags, ReadFormat, Release, SampleType, Software,
 };
-use perfuse::kernel::{Kernel, Mapping, Protection, Request, linux};
+use perfuse::kernel::{Kernel, KernelFacts, Mapping, Protection, Request, Wrap, linux};
 use perfuse::{
     Builder, Count, Counter, CounterSet, Errno, Event, GivenUp, GivenUpWhy, Group, Inherit, Sampler, Scope,
     Support, Target,
@@ -35,7 +35,12 @@ impl Counting {
     }
 }
 
-impl Kernel for Counting {
+impl Wrap for Counting {
+    fn inner(&self) -> &dyn Kernel {
+        static LINUX: OnceLock<Arc<dyn Kernel>> = OnceLock::new();
+        &**LINUX.get_or_init(linux)
+    }
+
     fn name(&self) -> &str {
         "Linux, counted"
     }
@@ -78,10 +83,6 @@ impl Kernel for Counting {
         linux().mmap(event, len, protection, offset)
     }
 
-    fn prctl(&self, enable: bool) -> Result<(), Errno> {
-        linux().prctl(enable)
-    }
-
     fn close(&self, event: OwnedFd) {
         self.closes.fetch_add(1, Relaxed);
         linux().close(event);
@@ -119,7 +120,11 @@ impl Older {
     }
 }
 
-impl Kernel for Older {
+impl Wrap for Older {
+    fn inner(&self) -> &dyn Kernel {
+        &*self.inner
+    }
+
     fn name(&self) -> &str {
         "Linux as it was"
     }
@@ -147,7 +152,7 @@ impl Kernel for Older {
             self.inner.opens.fetch_add(1, Relaxed);
             return Err(Errno::EINVAL); // rules A8 to A11
         }
-        self.inner.perf_event_open(attr, pid, cpu, group, flags)
+        self.inner().perf_event_open(attr, pid, cpu, group, flags)
     }
 
     fn perf_event_open_bytes(&self, attr: &mut [u8], pid: i32, cpu: i32) -> Result<OwnedFd, Errno> {
@@ -155,27 +160,7 @@ impl Kernel for Older {
             attr[4..8].copy_from_slice(&self.known.attr_size.to_ne_bytes());
             return Err(Errno::E2BIG);
         }
-        self.inner.perf_event_open_bytes(attr, pid, cpu)
-    }
-
-    fn read(&self, event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
-        self.inner.read(event, words)
-    }
-
-    fn ioctl(&self, event: BorrowedFd<'_>, request: Request<'_>) -> Result<u64, Errno> {
-        self.inner.ioctl(event, request)
-    }
-
-    fn mmap(&self, event: BorrowedFd<'_>, len: usize, p: Protection, offset: u64) -> Result<Mapping, Errno> {
-        self.inner.mmap(event, len, p, offset)
-    }
-
-    fn prctl(&self, enable: bool) -> Result<(), Errno> {
-        self.inner.prctl(enable)
-    }
-
-    fn close(&self, event: OwnedFd) {
-        self.inner.close(event);
+        self.inner().perf_event_open_bytes(attr, pid, cpu)
     }
 
     fn support(&self) -> &Support {
@@ -418,7 +403,7 @@ fn probing_finds_what_the_kernel_takes() -> Outcome {
     let real = *linux().support();
     for release in [Release::new(3, 4), Release::new(4, 9), Release::new(5, 12), Release::new(6, 13)] {
         let older = Older::of(release);
-        let (known, found) = (older.known, *older.support());
+        let (known, found) = (older.known, *Kernel::support(&*older));
         assert_eq!(found.attr_size, known.attr_size.min(real.attr_size), "{release}");
         assert_eq!(found.flags, (known.flags | AttrFlags::PRECISE_IP_MASK) & real.flags, "{release}");
         assert_eq!(found.sample_type, known.sample_type & real.sample_type, "{release}");
@@ -551,6 +536,10 @@ impl Liar {
 impl Kernel for Liar {
     fn name(&self) -> &str {
         "a liar"
+    }
+
+    fn facts(&self) -> KernelFacts {
+        KernelFacts::default()
     }
 
     fn perf_event_open(

@@ -4,7 +4,7 @@
 use perfuse::abi::record::{Record, RecordFormat};
 use perfuse::abi::{AttrFlags, Breakpoint, ByteOrder, Hardware, SampleType, Software};
 use perfuse::diagnosis::Cause;
-use perfuse::kernel::{Kernel, embedded, linux};
+use perfuse::kernel::{Kernel, Wrap, linux};
 use perfuse::{
     Builder, Command, Counter, Errno, Event, Group, Inherit, RingOptions, SamplerSet, Scaled, Scope,
     SignalOwner, Target, Wait,
@@ -18,6 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// The embedded kernel.
+fn embedded() -> Arc<dyn Kernel> {
+    perfuse::kernel::embedded().expect("one for this architecture")
+}
+
 suite! {
     faults_of_this_thread_are_exact,
     the_time_of_this_thread_is_its_clocks,
@@ -30,6 +35,7 @@ suite! {
     a_running_process_can_be_joined,
     samples_add_up_to_the_time,
     a_descriptor_is_ready_as_that_of_linux,
+    a_kernel_before_it_passes_all_on,
     what_cannot_be_had_is_explained,
     it_works_where_perf_event_open_is_refused,
     another_thread_is_read_while_it_lives,
@@ -269,6 +275,45 @@ fn a_descriptor_is_ready_as_that_of_linux() -> Outcome {
     if Counter::builder(Software::DUMMY).kernel(linux()).open().is_ok() {
         assert_eq!(ours, told(&linux()));
     }
+    Ok(())
+}
+
+/// A kernel that changes nothing.
+#[derive(Debug)]
+struct Before(Arc<dyn Kernel>);
+
+impl Wrap for Before {
+    fn inner(&self) -> &dyn Kernel {
+        &*self.0
+    }
+}
+
+fn a_kernel_before_it_passes_all_on() -> Outcome {
+    let kernel: Arc<dyn Kernel> = Arc::new(Before(embedded()));
+    assert!(kernel.facts().is_embedded && kernel.name() == embedded().name());
+    let refused = Counter::builder(Hardware::CPU_CYCLES).kernel(kernel.clone()).open().expect_err("no PMU");
+    assert_eq!(refused.cause(), Cause::NotEmbedded, "its reasons");
+    let command = shell("exec sleep 60").hold().expect("a child");
+    let event = Counter::builder(Software::DUMMY).kernel(kernel).enabled(true).with(|attr| {
+        attr.flags |= AttrFlags::COMM;
+        attr.set_wakeup_watermark(1);
+    });
+    let opened = perfuse::Sampler::builder().target(command.target()).event(event).open();
+    let mut ring = opened.expect("a ring");
+    let running = command.release().expect("sh");
+    // Each wait takes back that something is there: one that is not heard of goes on being told.
+    let mut names = 0;
+    while names < 2 {
+        assert_ne!(ring.wait(Some(Duration::from_secs(60))).expect("wait"), Wait::TimedOut);
+        names += ring.batch().iter().count();
+    }
+    assert_eq!(ring.wait(Some(Duration::from_millis(50))).expect("wait"), Wait::TimedOut);
+    let mut entry = libc::pollfd { fd: ring.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry that lives.
+    unsafe { libc::poll(&raw mut entry, 1, 0) };
+    assert_eq!(entry.revents, 0, "it was read");
+    running.signal(libc::SIGKILL).expect("it runs");
+    running.wait().expect("its end");
     Ok(())
 }
 

@@ -3,15 +3,20 @@
 
 use perfuse::abi::record::{Record, RecordFormat};
 use perfuse::abi::{Breakpoint, ByteOrder, Hardware, SampleType};
-use perfuse::kernel::{embedded, step_for_instructions};
+use perfuse::kernel::{Kernel, step_for_instructions};
 use perfuse::{Builder, Command, Counter, Event, Inherit, RingOptions, SamplerSet, Scope, Target, Wait};
 use perfuse_testkit::tiny::{ENTRY, ENTRY_OFFSET, LOOPS_AT, LOOPS_OUTSIDE, LOOPS_ROUND, LOOPS_SECOND, Tiny};
 use perfuse_testkit::work::{Child, SPIN_INSTRUCTIONS, spin};
 use perfuse_testkit::{Outcome, Skip, suite};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::Duration;
+
+/// The embedded kernel.
+fn embedded() -> Arc<dyn Kernel> {
+    perfuse::kernel::embedded().expect("one for this architecture")
+}
 
 suite! {
     a_program_of_known_instructions,

@@ -62,5 +62,5 @@ pub fn record(
 
 /// Whether the embedded kernel records.
 fn is_embedded() -> bool {
-    perfuse::kernel::current().name() != perfuse::kernel::linux().name()
+    perfuse::kernel::current().facts().is_embedded
 }

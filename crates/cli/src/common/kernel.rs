@@ -42,7 +42,7 @@ impl KernelOption {
             if wanted == Some(Choice::Linux) {
                 return Err(Failure::usage("--single-step is for --kernel embedded: Linux does not step"));
             }
-            step_for_instructions();
+            kernel::step_for_instructions(true);
         }
         match wanted {
             Some(Choice::Linux) => kernel::choose(kernel::linux()),
@@ -74,22 +74,13 @@ pub(crate) fn refusal() -> Option<Error> {
     (for_good || error.cause() == Cause::Unknown).then_some(error)
 }
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn choose_embedded() -> Result<(), Failure> {
-    kernel::choose(kernel::embedded());
+    let none = || Failure::usage("there is no embedded kernel for this architecture");
+    kernel::choose(kernel::embedded().ok_or_else(none)?);
     Ok(())
 }
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn step_for_instructions() {
-    kernel::step_for_instructions(true);
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn step_for_instructions() {}
-
 /// Says which programs ran with fewer rights than they have alone, and whether one was in danger.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) fn tell_of_the_measured() {
     if !is_embedded() {
         return;
@@ -103,17 +94,10 @@ pub(crate) fn tell_of_the_measured() {
     }
     if kernel::take_unguarded() {
         out::say(
-            "there was no process to take probes, watchpoints and unfinished transfers back if perfuse had been killed:              memfd_create(2), pidfd_open(2) and clone(2) make it, one of which was refused",
+            "there was no process to take probes, watchpoints and unfinished transfers back if perfuse had been killed: \
+             memfd_create(2), pidfd_open(2) and clone(2) make it, one of which was refused",
         );
     }
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) fn tell_of_the_measured() {}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn choose_embedded() -> Result<(), Failure> {
-    Err(Failure::usage("there is no embedded kernel for this architecture"))
 }
 
 fn fall_back(refusal: &Error) {
@@ -136,5 +120,5 @@ fn trial() -> Result<(), Error> {
 
 /// Whether the embedded kernel measures.
 pub(crate) fn is_embedded() -> bool {
-    kernel::current().name() != kernel::linux().name()
+    kernel::current().facts().is_embedded
 }

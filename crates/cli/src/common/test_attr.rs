@@ -1,9 +1,8 @@
 //! perf's hook for its tests of attrs: with `PERF_TEST_ATTR=DIR` in the environment, each event that stays
 //! open is written to a file `DIR/event-TYPE-CONFIG-FD`, in the form that perf's own tests compare.
 
-use perfuse::Support;
 use perfuse::abi::{Attr, AttrFlags, OpenFlags};
-use perfuse::kernel::{self, Errno, Kernel, Mapping, Protection, Request};
+use perfuse::kernel::{self, Errno, Kernel, Mapping, Protection, Wrap};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
@@ -110,9 +109,9 @@ impl Writing {
     }
 }
 
-impl Kernel for Writing {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl Wrap for Writing {
+    fn inner(&self) -> &dyn Kernel {
+        &*self.inner
     }
 
     fn perf_event_open(
@@ -129,17 +128,9 @@ impl Kernel for Writing {
         Ok(fd)
     }
 
-    fn perf_event_open_bytes(&self, attr: &mut [u8], pid: i32, cpu: i32) -> Result<OwnedFd, Errno> {
-        self.inner.perf_event_open_bytes(attr, pid, cpu)
-    }
-
     fn read(&self, event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
         self.is_measuring.store(true, Ordering::Relaxed);
         self.inner.read(event, words)
-    }
-
-    fn ioctl(&self, event: BorrowedFd<'_>, request: Request<'_>) -> Result<u64, Errno> {
-        self.inner.ioctl(event, request)
     }
 
     fn mmap(
@@ -153,19 +144,11 @@ impl Kernel for Writing {
         self.inner.mmap(event, len, protection, offset)
     }
 
-    fn prctl(&self, enable: bool) -> Result<(), Errno> {
-        self.inner.prctl(enable)
-    }
-
     fn close(&self, event: OwnedFd) {
         let path = self.files.lock().ok().and_then(|mut files| files.remove(&event.as_raw_fd()));
         if let (Some(path), false) = (path, self.is_measuring.load(Ordering::Relaxed)) {
             let _ = fs::remove_file(path);
         }
         self.inner.close(event);
-    }
-
-    fn support(&self) -> &Support {
-        self.inner.support()
     }
 }

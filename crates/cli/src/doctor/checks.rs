@@ -6,8 +6,10 @@ use super::report::{Check, Reason};
 use perfuse::abi::record::Record;
 use perfuse::abi::{Breakpoint, CacheEvent, Hardware, SampleType, Software};
 use perfuse::facts::Facts;
+use perfuse::kernel::Kernel;
 use perfuse::{Builder, Cgroup, Counter, Error, Event, Sampler, Target};
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -334,16 +336,24 @@ fn breakpoints() -> Check {
 }
 
 /// What there is without Linux: a command that is traced, and counted.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn embedded() -> Check {
     const ID: (&str, &str) = ("embedded", "without Linux");
+    let Some(kernel) = perfuse::kernel::embedded() else {
+        let reason = Reason::new(
+            "cannot count by ptrace",
+            "not-embedded",
+            "not for this architecture",
+            "perfuse's own kernel knows x86-64 and arm64",
+        );
+        return Check::no(ID.0, ID.1, reason);
+    };
     let used = match crate::common::kernel::refusal() {
         Some(_) => "stat and record use it here, as Linux refuses",
         None => "not needed here; --kernel embedded",
     };
     let counted = || -> Result<u64, Error> {
         let command = perfuse::Command::new("true").hold()?;
-        let builder = Builder::new(Software::TASK_CLOCK).kernel(perfuse::kernel::embedded());
+        let builder = Builder::new(Software::TASK_CLOCK).kernel(kernel.clone());
         let counter = builder.target(command.target()).enable_on_exec(true).open()?;
         command.release()?.wait()?;
         Ok(counter.read()?.value)
@@ -360,7 +370,7 @@ fn embedded() -> Check {
             ),
         ),
         Ok(_) => {
-            let steps = cost_of_a_step().map_or_else(
+            let steps = cost_of_a_step(&kernel).map_or_else(
                 |error| format!("no single steps ({})", error.cause().words()),
                 |cost| format!("step/instructions/u takes {:.0} µs an instruction", cost.as_secs_f64() * 1e6),
             );
@@ -384,26 +394,14 @@ fn embedded() -> Check {
 }
 
 /// What an instruction takes that is stepped: the few of a child that fails to execute a program.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn cost_of_a_step() -> Result<Duration, Error> {
+fn cost_of_a_step(kernel: &Arc<dyn Kernel>) -> Result<Duration, Error> {
     let command = perfuse::Command::new("/nonexistent/program").hold()?;
-    let builder = Builder::new(Event::single_step()).user_only().kernel(perfuse::kernel::embedded());
+    let builder = Builder::new(Event::single_step()).user_only().kernel(kernel.clone());
     let counter = builder.target(command.target()).enabled(true).open()?;
     let start = Instant::now();
     drop(command.release());
     let took = start.elapsed();
     Ok(took / u32::try_from(counter.read()?.value.max(1)).unwrap_or(u32::MAX))
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn embedded() -> Check {
-    let reason = Reason::new(
-        "cannot count by ptrace",
-        "not-embedded",
-        "not for this architecture",
-        "perfuse's own kernel knows x86-64 and arm64",
-    );
-    Check::no("embedded", "without Linux", reason)
 }
 
 fn rings(facts: &Facts) -> Check {
