@@ -376,7 +376,7 @@ fn widths_have_no_end() -> Outcome {
     for words in [
         "report -g none",
         "report -w 4096 -s comm,sym",
-        "report -w 4096,70000,70000 --hierarchy -s comm,sym",
+        "report -w 4096,4096,4096 --hierarchy -s comm,sym",
         "report -w 1,1 -n --group -s dso,sym",
         "report -s sym,comm,trace,what,cgroup",
         "script -F comm,event,sym,dso,cgroup",
