@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
+pub mod compare;
 mod counting;
 pub mod derive;
 mod error;

@@ -1,8 +1,8 @@
 //! What the reader should know about how good the measurements are, and what would make them better.
 
-use super::model::{Comparison, Series};
-use super::rounds::{Done, Plan};
-use super::statistics::outliers;
+use perfuse_stat::compare::outliers;
+use perfuse_stat::compare::{Comparison, Series};
+use perfuse_stat::compare::{Done, Plan};
 use std::fs;
 
 /// Shorter runs are mostly the start of a process.

@@ -1,10 +1,10 @@
 //! The options of `perfuse compare`.
 
 use super::gate::Gate;
-use super::rounds::Until;
 use crate::common::kernel::KernelOption;
 use crate::common::tables::EventsDir;
 use clap::ColorChoice;
+use perfuse_stat::compare::Until;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,20 +1,11 @@
 //! From the command line to commands that can be run: words, names, and lists of parameters.
 
 use super::args::Args;
-use super::model::Candidate;
 use crate::exit::Failure;
+use perfuse_stat::compare::{Candidate, Entry};
 
 /// How often parameters may multiply the commands.
 const MOST: usize = 100;
-
-/// A command to be compared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) candidate: Candidate,
-    pub(super) words: Vec<String>,
-    /// What to run before each run.
-    pub(super) prepare: Option<Vec<String>>,
-}
 
 /// All of them, in order.
 pub(super) fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {

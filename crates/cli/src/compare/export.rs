@@ -1,9 +1,9 @@
 //! The comparison as a table in Markdown, and as comma-separated values.
 
-use super::model::{Comparison, Judged, Unit};
 use super::saved::{unit_name, verdict_name};
 use super::text::sentence;
 use crate::term::foreign::field;
+use perfuse_stat::compare::{Comparison, Judged, Unit};
 
 /// A table of all commands for each measure of which there is anything, and the sentences.
 pub(super) fn markdown(comparison: &Comparison) -> String {
@@ -90,8 +90,8 @@ pub(super) fn csv(comparison: &Comparison) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::samples::comparison;
     use super::*;
+    use perfuse_stat::compare::samples::comparison;
 
     #[test]
     fn a_table_in_markdown() {

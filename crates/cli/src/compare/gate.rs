@@ -1,7 +1,7 @@
 //! `--fail-if`: a limit for the difference of a measure, and whether it is passed.
 
-use super::model::{Comparison, Judged, Unit};
-use super::statistics::Estimate;
+use perfuse_stat::compare::Estimate;
+use perfuse_stat::compare::{Comparison, Judged, Unit};
 use std::str::FromStr;
 
 /// A limit, such as `instructions>+2%`.
@@ -132,8 +132,8 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::samples::comparison;
     use super::*;
+    use perfuse_stat::compare::samples::comparison;
 
     #[test]
     fn limits_are_read() {

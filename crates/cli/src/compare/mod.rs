@@ -1,19 +1,15 @@
 //! `perfuse compare`: which of several commands takes less, and how sure is that?
 //!
-//! [`commands`] makes commands of the command line, [`rounds`] runs them and counts, [`statistics`] tells
-//! a difference from chance, [`model`] holds the measurements with their verdicts, and [`text`], [`saved`]
-//! and [`export`] print them. [`gate`] is `--fail-if`.
+//! [`commands`] makes commands of the command line, `perfuse-stat` runs them and tells differences from chance, and
+//! [`text`], [`saved`] and [`export`] print what it says. [`gate`] is `--fail-if`.
 
 mod advice;
 mod args;
 mod commands;
 mod export;
 mod gate;
-mod model;
 mod progress;
-mod rounds;
 mod saved;
-mod statistics;
 mod text;
 
 use crate::common::events;
@@ -22,9 +18,8 @@ use crate::stat;
 use crate::term::out::{Out, wants_colours};
 pub(crate) use args::Args;
 use gate::{Gate, Passed};
-use model::{Comparison, Unit};
 use perfuse_stat::CommandEvents;
-use rounds::{Done, Plan};
+use perfuse_stat::compare::{Comparison, Done, Plan, Unit, compare, run_aside};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -46,12 +41,12 @@ pub(crate) fn run(args: &Args) -> Result {
     let (plan, mut warnings) = plan(args)?;
     check_measures(args, &plan)?;
     if let Some(setup) = &args.setup {
-        rounds::run_aside(&commands::words(setup, args.shell.as_deref())?, "the set-up")?;
+        run_aside(&commands::words(setup, args.shell.as_deref())?, "the set-up")?;
     }
     warnings.extend(advice::before());
-    let done = rounds::run(&plan, &mut progress::Progress::new(args.quiet));
+    let done = compare(&plan, &mut progress::Progress::new(args.quiet));
     if let Some(cleanup) = &args.cleanup {
-        rounds::run_aside(&commands::words(cleanup, args.shell.as_deref())?, "the clean-up")?;
+        run_aside(&commands::words(cleanup, args.shell.as_deref())?, "the clean-up")?;
     }
     let done = done?;
     if done.rounds == 0 {

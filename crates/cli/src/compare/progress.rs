@@ -1,8 +1,8 @@
 //! A line on standard error that tells how far the rounds are, when somebody is there to see it.
 
-use super::model::Comparison;
 use super::text;
 use crate::term::out;
+use perfuse_stat::compare::Comparison;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -22,13 +22,15 @@ impl Progress {
         let on = !quiet && std::io::stderr().is_terminal();
         Progress { on, next: Instant::now() + STEP, shown: false }
     }
+}
 
+impl perfuse_stat::compare::Progress for Progress {
     /// It is time to show something new.
-    pub(super) fn is_due(&self) -> bool {
+    fn is_due(&self) -> bool {
         self.on && Instant::now() >= self.next
     }
 
-    pub(super) fn show(&mut self, comparison: &Comparison, done: usize, least: usize) {
+    fn show(&mut self, comparison: &Comparison, done: usize, least: usize) {
         if !self.is_due() {
             return;
         }
@@ -39,7 +41,7 @@ impl Progress {
     }
 
     /// Takes the line away.
-    pub(super) fn finish(&mut self) {
+    fn finish(&mut self) {
         if self.shown {
             out::progress_ends();
         }

@@ -2,10 +2,10 @@
 //! and read back as one. Times are in ns, sizes in bytes; what was not measured is null.
 
 use super::gate::{Gate, Passed};
-use super::model::{Candidate, Comparison, Direction, Judged, Measure, Series, Unit, Verdict};
-use super::rounds::{Baseline, Done};
-use super::statistics::Estimate;
 use crate::exit::Failure;
+use perfuse_stat::compare::Estimate;
+use perfuse_stat::compare::{Baseline, Done};
+use perfuse_stat::compare::{Candidate, Comparison, Direction, Judged, Measure, Series, Unit, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;

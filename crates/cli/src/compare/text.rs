@@ -1,15 +1,15 @@
 //! The layout for people: a table of measures, the spread of the one that decides, what it comes to in a
 //! sentence, and what the reader should know.
 
-use super::model::{Comparison, Direction, Judged, Measure, Series, Unit, Verdict};
-use super::rounds::Done;
-use super::statistics::Estimate;
 use crate::term::foreign::{foreign, left, width};
 use crate::term::glyphs::{ASCII, Glyphs, shorten};
 use crate::term::number;
 use crate::term::table::{Cell, Column, Side, Table, paint, wrap};
 use anstyle::{AnsiColor, Style};
 use perfuse_stat::Spread;
+use perfuse_stat::compare::Done;
+use perfuse_stat::compare::Estimate;
+use perfuse_stat::compare::{Comparison, Direction, Judged, Measure, Series, Unit, Verdict};
 
 /// How to write.
 #[derive(Clone, Copy, Debug)]
@@ -346,8 +346,8 @@ fn histogram(comparison: &Comparison, options: &Options) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::samples::comparison;
     use super::*;
+    use perfuse_stat::compare::samples::comparison;
     use std::time::Duration;
 
     fn done(comparison: Comparison) -> Done {

@@ -6,39 +6,42 @@
 //! which takes into account that the reference was measured too, and agrees with the t-test: it holds
 //! 0 exactly when the test sees no difference on the 5 % level.
 
-use perfuse_stat::{Spread, beyond, student_t};
+use crate::{Spread, beyond, student_t};
 
 /// A number and the interval that holds its true value with 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Estimate {
-    pub(crate) value: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+pub struct Estimate {
+    /// The most likely value.
+    pub value: f64,
+    /// The lower end of its interval.
+    pub low: f64,
+    /// The upper end of its interval.
+    pub high: f64,
 }
 
 impl Estimate {
     /// Half the width of the interval.
-    pub(crate) fn half_width(&self) -> f64 {
+    pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
 }
 
 /// The difference of a mean to that of the reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Difference {
+pub struct Difference {
     /// In the unit of the measurements.
-    pub(crate) absolute: Estimate,
+    pub absolute: Estimate,
     /// As a share of the reference's mean: 0.02 is 2 % more. `None` where that mean cannot be told
     /// from 0.
-    pub(crate) relative: Option<Estimate>,
+    pub relative: Option<Estimate>,
     /// How probable so large a difference would be if there were none.
-    pub(crate) p: f64,
+    pub p: f64,
     /// Number of pairs, or of measurements of the smaller series.
-    pub(crate) n: usize,
+    pub n: usize,
 }
 
 /// Of two series of which those at the same place belong together; `None` for fewer than two pairs.
-pub(crate) fn paired(reference: &[f64], measured: &[f64]) -> Option<Difference> {
+pub(super) fn paired(reference: &[f64], measured: &[f64]) -> Option<Difference> {
     let n = reference.len().min(measured.len());
     let (a, b) = (Spread::of(reference[..n].iter().copied())?, Spread::of(measured[..n].iter().copied())?);
     if n < 2 {
@@ -67,7 +70,7 @@ pub(crate) fn paired(reference: &[f64], measured: &[f64]) -> Option<Difference> 
 }
 
 /// Of two series that were measured apart; `None` if one has fewer than two values.
-pub(crate) fn unpaired(reference: &[f64], measured: &[f64]) -> Option<Difference> {
+pub(super) fn unpaired(reference: &[f64], measured: &[f64]) -> Option<Difference> {
     let (a, b) = (Spread::of(reference.iter().copied())?, Spread::of(measured.iter().copied())?);
     if a.n < 2 || b.n < 2 {
         return None;
@@ -134,7 +137,7 @@ impl Moments {
 
 /// Values of p, of tests made together, such that one below a level is as improbable as that level says
 /// even though there were many (Holm's method).
-pub(crate) fn holm(values: &[f64]) -> Vec<f64> {
+pub(super) fn holm(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
     let mut adjusted = vec![1.0; values.len()];
@@ -147,7 +150,7 @@ pub(crate) fn holm(values: &[f64]) -> Vec<f64> {
 }
 
 /// Values that are far from the others: more than five times the usual distance from the median.
-pub(crate) fn outliers(values: &[f64]) -> usize {
+pub fn outliers(values: &[f64]) -> usize {
     let Some(middle) = median(values.iter().copied()) else { return 0 };
     // 1.4826 makes it sigma for normal values; what varies less than a thousandth has none.
     let usual = median(values.iter().map(|value| (value - middle).abs())).unwrap_or(0.0) * 1.4826;

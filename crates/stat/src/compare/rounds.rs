@@ -1,12 +1,9 @@
 //! Running the commands: rounds in which each runs once, in random order, until enough is known, the time
 //! is over, or somebody wants it to end.
 
-use super::commands::Entry;
 use super::model::{Candidate, Comparison, Measure, Series, Unit};
-use super::progress::Progress;
-use crate::exit::Failure;
+use crate::{CommandEvents, Error, Outcome, Run, Usage, nanoseconds};
 use perfuse::{Command, RunningCommand};
-use perfuse_stat::{CommandEvents, Outcome, Run, Usage, nanoseconds};
 use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, Signals};
 use perfuse_sys::{Errno, poll};
 use std::fs::File;
@@ -19,11 +16,11 @@ use std::time::{Duration, Instant};
 
 /// When a comparison is precise enough.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Until {
+pub struct Until {
     /// The measure; else the one that decides.
-    pub(super) measure: Option<String>,
+    pub measure: Option<String>,
     /// Half the width of the interval, as a share of the reference.
-    pub(super) share: f64,
+    pub share: f64,
 }
 
 impl FromStr for Until {
@@ -42,47 +39,92 @@ impl FromStr for Until {
     }
 }
 
+/// A command to be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is called.
+    pub candidate: Candidate,
+    /// The command with its arguments.
+    pub words: Vec<String>,
+    /// What to run before each run.
+    pub prepare: Option<Vec<String>>,
+}
+
+/// Hears how far the rounds are. `()` hears nothing.
+pub trait Progress {
+    /// Whether it wants to hear something new now.
+    fn is_due(&self) -> bool {
+        false
+    }
+
+    /// What is known after so many rounds, of so many at least.
+    fn show(&mut self, comparison: &Comparison, done: usize, least: usize) {
+        let _ = (comparison, done, least);
+    }
+
+    /// All rounds are over.
+    fn finish(&mut self) {}
+}
+
+impl Progress for () {}
+
 /// How much is to be run, and how.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) entries: Vec<Entry>,
-    pub(super) events: CommandEvents,
-    pub(super) warmup: u32,
-    pub(super) least: u32,
-    pub(super) most: u32,
+pub struct Plan {
+    /// The commands, in order.
+    pub entries: Vec<Entry>,
+    /// What is counted beside wall time, cpu time and memory.
+    pub events: CommandEvents,
+    /// Rounds that do not count.
+    pub warmup: u32,
+    /// At least so many rounds.
+    pub least: u32,
+    /// At most so many rounds.
+    pub most: u32,
     /// No round starts later.
-    pub(super) time: Option<Duration>,
-    pub(super) until: Option<Until>,
-    pub(super) by: Option<String>,
-    pub(super) ignore_failure: bool,
-    pub(super) input: Option<PathBuf>,
-    pub(super) show_output: bool,
-    pub(super) seed: u64,
+    pub time: Option<Duration>,
+    /// Rounds end when so much is known.
+    pub until: Option<Until>,
+    /// The measure that decides; by default the one that differs most surely.
+    pub by: Option<String>,
+    /// Runs that fail count too.
+    pub ignore_failure: bool,
+    /// The standard input of each run.
+    pub input: Option<PathBuf>,
+    /// Output of commands is shown.
+    pub show_output: bool,
+    /// Of the order in which commands run.
+    pub seed: u64,
     /// What was measured before, in place of a reference of these rounds.
-    pub(super) baseline: Option<Baseline>,
+    pub baseline: Option<Baseline>,
 }
 
 /// A reference that was measured at another time.
 #[derive(Clone, Debug)]
-pub(super) struct Baseline {
-    pub(super) candidate: Candidate,
+pub struct Baseline {
+    /// What was measured.
+    pub candidate: Candidate,
     /// By measure: its id and values.
-    pub(super) measures: Vec<(String, Series)>,
+    pub measures: Vec<(String, Series)>,
 }
 
 /// What came of it.
 #[derive(Debug)]
-pub(super) struct Done {
-    pub(super) comparison: Comparison,
+pub struct Done {
+    /// What it says.
+    pub comparison: Comparison,
     /// Runs of each command that count.
-    pub(super) rounds: usize,
-    pub(super) elapsed: Duration,
+    pub rounds: usize,
+    /// How long it took.
+    pub elapsed: Duration,
     /// Runs that failed, and the first of these in words.
-    pub(super) failures: usize,
-    pub(super) failure: Option<String>,
-    pub(super) interrupted: bool,
+    pub failures: usize,
+    /// The first run that failed, in words.
+    pub failure: Option<String>,
+    /// A signal ended it.
+    pub interrupted: bool,
     /// What `until` wanted was reached.
-    pub(super) precise: bool,
+    pub precise: bool,
 }
 
 /// One run of one command.
@@ -92,10 +134,13 @@ struct Sample {
     events: Vec<(String, Outcome)>,
 }
 
-/// Runs everything.
-pub(super) fn run(plan: &Plan, progress: &mut Progress) -> Result<Done, Failure> {
-    let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD]);
-    let signals = signals.map_err(|errno| Failure::new(format_args!("cannot watch for signals: {errno}")))?;
+/// Runs everything. Signals that end programs (SIGINT, SIGTERM, SIGHUP) are caught meanwhile, and end the rounds.
+///
+/// # Errors
+///
+/// A command cannot be executed, or fails where that is not ignored; its input cannot be read.
+pub fn compare(plan: &Plan, progress: &mut dyn Progress) -> Result<Done, Error> {
+    let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD]).map_err(Error::Signals)?;
     let mut running =
         Running { plan, signals, asked_to_stop: 0, failures: 0, failure: None, samples: Vec::new() };
     running.samples.resize_with(plan.entries.len(), Vec::new);
@@ -145,22 +190,26 @@ fn is_precise(comparison: &Comparison, until: &Until) -> bool {
     measure.and_then(Measure::uncertainty).is_some_and(|uncertainty| uncertainty <= until.share)
 }
 
-/// Runs a command of preparation to its end; it has to succeed.
-pub(super) fn run_aside(words: &[String], what: &str) -> Result<(), Failure> {
+/// Runs a command of preparation, called `what`, to its end; it has to succeed.
+///
+/// # Errors
+///
+/// [`Error::Hook`]: it did not.
+pub fn run_aside(words: &[String], what: &str) -> Result<(), Error> {
     let held = Command::new(&words[0]).args(&words[1..]).stdin(null()?).stdout(null()?).hold()?;
-    let (status, _) = held.release().map_err(Failure::not_started)?.wait()?;
+    let (status, _) = held.release().map_err(Error::Start)?.wait()?;
     match status.success() {
         true => Ok(()),
-        false => Err(Failure::new(format_args!("{what} '{}' {}", words.join(" "), ended(status)))),
+        false => Err(Error::Hook(format!("{what} '{}' {}", words.join(" "), ended(status)))),
     }
 }
 
-fn null() -> Result<File, Failure> {
+fn null() -> Result<File, Error> {
     File::options()
         .read(true)
         .write(true)
         .open("/dev/null")
-        .map_err(|error| Failure::new(format_args!("cannot open /dev/null: {error}")))
+        .map_err(|error| Error::Hook(format!("cannot open /dev/null: {error}")))
 }
 
 fn ended(status: ExitStatus) -> String {
@@ -183,7 +232,7 @@ struct Running<'a> {
 
 impl Running<'_> {
     /// Each command once; `false` if that was not finished.
-    fn round(&mut self, random: &mut fastrand::Rng, counts: bool) -> Result<bool, Failure> {
+    fn round(&mut self, random: &mut fastrand::Rng, counts: bool) -> Result<bool, Error> {
         let plan = self.plan;
         let mut order: Vec<usize> = (0..plan.entries.len()).collect();
         random.shuffle(&mut order);
@@ -201,17 +250,17 @@ impl Running<'_> {
     }
 
     /// One command once; nothing if somebody wanted this to end.
-    fn once(&mut self, entry: &Entry) -> Result<Option<Sample>, Failure> {
+    fn once(&mut self, entry: &Entry) -> Result<Option<Sample>, Error> {
         if self.stopped() {
             return Ok(None);
         }
         let plan = self.plan;
         let mut command = Command::new(&entry.words[0]).args(&entry.words[1..]);
         command = match &plan.input {
-            Some(path) => command
-                .stdin(File::open(path).map_err(|error| {
-                    Failure::new(format_args!("cannot read {}: {error}", path.display()))
-                })?),
+            Some(path) => command.stdin(
+                File::open(path)
+                    .map_err(|error| Error::Hook(format!("cannot read {}: {error}", path.display())))?,
+            ),
             None => command.stdin(null()?),
         };
         if !plan.show_output {
@@ -220,13 +269,13 @@ impl Running<'_> {
         let held = command.hold()?;
         let counting = plan.events.open(&held)?;
         let start = Instant::now();
-        let running = held.release().map_err(Failure::not_started)?;
+        let running = held.release().map_err(Error::Start)?;
         let (status, usage) = match self.wait(&running) {
             Ok(ended) => ended,
-            Err(failure) => {
+            Err(error) => {
                 // Nobody waits for it any longer.
                 running.end();
-                return Err(failure);
+                return Err(error);
             }
         };
         let wall = start.elapsed();
@@ -236,9 +285,7 @@ impl Running<'_> {
         if !status.success() {
             let text = format!("'{}' {}", entry.candidate.name, ended(status));
             if !plan.ignore_failure {
-                return Err(Failure::new(format_args!(
-                    "{text} (-i goes on regardless; --show-output shows why)"
-                )));
+                return Err(Error::Hook(format!("{text} (-i goes on regardless; --show-output shows why)")));
             }
             self.failures += 1;
             self.failure.get_or_insert(text);
@@ -256,17 +303,14 @@ impl Running<'_> {
         Ok(Some(Sample { run, events: counting.finish(&run) }))
     }
 
-    fn wait(
-        &mut self,
-        running: &RunningCommand,
-    ) -> Result<(ExitStatus, perfuse_sys::process::Usage), Failure> {
+    fn wait(&mut self, running: &RunningCommand) -> Result<(ExitStatus, perfuse_sys::process::Usage), Error> {
         loop {
             if let Some(ended) = running.try_wait()? {
                 return Ok(ended);
             }
             match poll::poll(&[self.signals.as_fd()], None) {
                 Ok(_) | Err(Errno::EINTR) => {}
-                Err(errno) => return Err(Failure::new(format_args!("cannot wait: {errno}"))),
+                Err(errno) => return Err(Error::Wait(errno)),
             }
             while let Some(received) = self.signals.next() {
                 if received.signal != SIGCHLD {

@@ -2,7 +2,7 @@
 //! Plain data; nothing here knows how it was obtained or how it will look.
 
 use super::statistics::{self, Difference};
-use perfuse_stat::Spread;
+use crate::Spread;
 
 /// The least chance of a false call, over all measures of a command together.
 const LEVEL: f64 = 0.01;
@@ -15,55 +15,64 @@ const FINE: f64 = 0.01;
 
 /// What a measure is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub enum Unit {
+    /// Time.
     Nanoseconds,
+    /// Memory.
     Bytes,
+    /// Something that happens.
     Count,
 }
 
 /// A command that took part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Candidate {
-    pub(super) name: String,
-    pub(super) command: String,
+pub struct Candidate {
+    /// What it is called.
+    pub name: String,
+    /// Its words.
+    pub command: String,
     /// What stood for {NAME}.
-    pub(super) parameters: Vec<(String, String)>,
+    pub parameters: Vec<(String, String)>,
 }
 
 /// One measure of all commands.
 #[derive(Clone, Debug)]
-pub(super) struct Measure {
+pub struct Measure {
     /// What options call it.
-    pub(super) id: String,
+    pub id: String,
     /// What people read.
-    pub(super) title: String,
-    pub(super) unit: Unit,
+    pub title: String,
+    /// What it is counted in.
+    pub unit: Unit,
     /// By command.
-    pub(super) series: Vec<Series>,
+    pub series: Vec<Series>,
     /// By command; nothing for the reference, or where too little was measured.
-    pub(super) judged: Vec<Option<Judged>>,
+    pub judged: Vec<Option<Judged>>,
 }
 
 /// One measure of one command, round by round.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Series {
-    pub(super) values: Vec<Option<f64>>,
+pub struct Series {
+    /// A value for each run; `None` where it was not counted.
+    pub values: Vec<Option<f64>>,
     /// The share of its time that the event was counting; the rest is estimated.
-    pub(super) share: f64,
+    pub share: f64,
     /// Why values are missing.
-    pub(super) missing: Option<String>,
+    pub missing: Option<String>,
 }
 
 /// A difference and what to make of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Judged {
-    pub(super) difference: Difference,
-    pub(super) verdict: Verdict,
+pub struct Judged {
+    /// By how much.
+    pub difference: Difference,
+    /// What that amounts to.
+    pub verdict: Verdict,
 }
 
 /// What a difference comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// None, or less than a percent.
     NoChange,
     /// None was seen, but one of some percent would not have been.
@@ -76,42 +85,41 @@ pub(super) enum Verdict {
 
 /// Where a difference points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub enum Direction {
+    /// Less than the reference.
     Less,
+    /// More than the reference.
     More,
 }
 
 /// All of it.
 #[derive(Clone, Debug)]
-pub(super) struct Comparison {
+pub struct Comparison {
     /// The first is the reference.
-    pub(super) candidates: Vec<Candidate>,
-    pub(super) measures: Vec<Measure>,
+    pub candidates: Vec<Candidate>,
+    /// The measures, in order.
+    pub measures: Vec<Measure>,
     /// The measure that decides; an index.
-    pub(super) by: usize,
+    pub by: usize,
     /// The reference was measured at another time.
-    pub(super) apart: bool,
+    pub apart: bool,
 }
 
 impl Series {
     /// Those that were measured.
-    pub(super) fn known(&self) -> Vec<f64> {
+    pub fn known(&self) -> Vec<f64> {
         self.values.iter().flatten().copied().collect()
     }
 
-    pub(super) fn spread(&self) -> Option<Spread> {
+    /// Mean and deviation of all runs.
+    pub fn spread(&self) -> Option<Spread> {
         Spread::of(self.values.iter().flatten().copied())
     }
 }
 
 impl Measure {
     /// One that is yet to be judged.
-    pub(super) fn new(
-        id: impl Into<String>,
-        title: impl Into<String>,
-        unit: Unit,
-        series: Vec<Series>,
-    ) -> Self {
+    pub fn new(id: impl Into<String>, title: impl Into<String>, unit: Unit, series: Vec<Series>) -> Self {
         Measure { id: id.into(), title: title.into(), unit, judged: vec![None; series.len()], series }
     }
 
@@ -126,7 +134,7 @@ impl Measure {
     }
 
     /// The widest interval of all commands, as half its width and a share of the reference.
-    pub(super) fn uncertainty(&self) -> Option<f64> {
+    pub fn uncertainty(&self) -> Option<f64> {
         let half = |judged: &Judged| judged.difference.relative.map(|relative| relative.half_width());
         let all = self.judged.iter().skip(1).map(|judged| judged.as_ref().and_then(half));
         all.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
@@ -135,7 +143,7 @@ impl Measure {
 
 impl Comparison {
     /// Works out what measurements say. `by` decides, if given.
-    pub(super) fn new(
+    pub fn new(
         candidates: Vec<Candidate>,
         mut measures: Vec<Measure>,
         by: Option<&str>,
@@ -159,7 +167,7 @@ impl Comparison {
     }
 
     /// The measure of this name.
-    pub(super) fn find(&self, name: &str) -> Option<usize> {
+    pub fn find(&self, name: &str) -> Option<usize> {
         let is = |measure: &Measure| measure.id == name || measure.title == name;
         self.measures.iter().position(is)
     }
@@ -189,7 +197,7 @@ impl Comparison {
     }
 
     /// What decides.
-    pub(super) fn decisive(&self) -> &Measure {
+    pub fn decisive(&self) -> &Measure {
         &self.measures[self.by]
     }
 }
@@ -206,15 +214,15 @@ fn verdict(difference: &Difference, p_of_all: f64) -> Verdict {
     }
 }
 
-#[cfg(test)]
-pub(super) mod samples {
+#[cfg(any(test, feature = "samples"))]
+pub mod samples {
     //! Made-up measurements for tests.
 
     use super::*;
 
     /// Two commands, `old` and `new`, of ten rounds: for each measure its id, unit, both means, and how
     /// far the rounds are from them.
-    pub(in super::super) fn comparison(measures: &[(&str, Unit, f64, f64, f64)]) -> Comparison {
+    pub fn comparison(measures: &[(&str, Unit, f64, f64, f64)]) -> Comparison {
         let series = |mean: f64, off: f64, shift: usize| Series {
             values: (0..10).map(|at| Some(mean + off * (((at * 7 + shift) % 10) as f64 - 4.5))).collect(),
             share: 1.0,
