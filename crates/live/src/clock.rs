@@ -54,14 +54,14 @@ impl Asked {
 pub(crate) struct LiveClock {
     which: Software,
     asked: Asked,
-    /// Samples of kernel and user are taken as those of the user.
-    kernel_samples: bool,
+    /// Events that sample the kernel too are refused.
+    user_samples_only: bool,
     random: Random,
 }
 
 impl LiveClock {
-    pub(crate) fn new(which: Software, asked: Asked, kernel_samples: bool) -> Self {
-        LiveClock { which, asked, kernel_samples, random: Random::seeded() }
+    pub(crate) fn new(which: Software, asked: Asked, user_samples_only: bool) -> Self {
+        LiveClock { which, asked, user_samples_only, random: Random::seeded() }
     }
 
     fn type_(&self) -> EventType {
@@ -94,7 +94,7 @@ impl Pmu for LiveClock {
             return Err(Errno::EOPNOTSUPP);
         }
         let sees_kernel = !hw.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
-        if hw.is_sampling() && !whom.inherited && !self.kernel_samples && sees_kernel {
+        if hw.is_sampling() && !whom.inherited && self.user_samples_only && sees_kernel {
             return Err(Errno::EACCES);
         }
         hw.take_frequency_as_period();
@@ -149,6 +149,6 @@ impl Pmu for LiveClock {
     }
 
     fn skips(&self, hw: &Hw, user: bool, _idle: bool) -> bool {
-        user && hw.attr.flags.contains(AttrFlags::EXCLUDE_USER)
+        hw.attr.flags.contains(if user { AttrFlags::EXCLUDE_USER } else { AttrFlags::EXCLUDE_KERNEL })
     }
 }

@@ -63,6 +63,14 @@ mod text;
 mod width;
 mod world;
 
+/// The kernel's first address, where no code of it is: samples show it that were in the kernel, as nobody tells where
+/// there.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const SOMEWHERE_IN_KERNEL: u64 = 0xffff_8000_0000_0000;
+/// The same.
+#[cfg(target_arch = "aarch64")]
+pub(crate) const SOMEWHERE_IN_KERNEL: u64 = 0xffff_0000_0000_0000;
+
 /// The end of user memory.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const TASK_SIZE: u64 = 0x7fff_ffff_f000;

@@ -11,7 +11,7 @@ use crate::build_id::BuildIds;
 use crate::clock::{Asked, LiveClock};
 use crate::debug;
 use crate::memory::Shared;
-use crate::moment::{Somewhere, Stopped};
+use crate::moment::{Ending, Somewhere, Stopped};
 use crate::proc::{self, Reading, Wanted};
 use crate::ptrace::Tid;
 use crate::regs::ARCH;
@@ -19,7 +19,7 @@ use crate::step;
 use crate::world::{View, World};
 use perfuse_abi::{AttrFlags, Errno, EventType, OpenFlags, SampleType, Software};
 use perfuse_engine::{
-    CloneFlags, Config, Engine, EventKey, Ioctl, MapRequest, OpenArguments, State, Sysctl, TaskFacts, TaskId,
+    CloneFlags, Config, Engine, EventKey, Ioctl, MapRequest, Moment, OpenArguments, State, Sysctl, TaskFacts, TaskId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,10 +44,10 @@ pub(crate) use watches::Watched;
 /// How a machine behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Samples that want the kernel's part too are taken, though they only ever show the user's: time
-    /// spent in the kernel is seen where the system call returns to. Otherwise such events are refused
-    /// with `EACCES`, as Linux does it for users who may not look at the kernel.
-    pub kernel_samples: bool,
+    /// Events that sample the kernel's part too are refused with `EACCES`, as Linux does it for users who may not look
+    /// at the kernel. Otherwise they have samples that were in a system call, of which nobody tells where in the kernel it
+    /// was.
+    pub user_samples_only: bool,
     /// Records of context switches are written, as far as they can be told: a thread came as long before it was
     /// looked at as its clock has advanced, and goes then. So the sum of its time on cpus is right, and switches
     /// between two looks are one. Otherwise events that want them are refused with `EOPNOTSUPP`.
@@ -60,7 +60,7 @@ impl Settings {
     pub fn as_tools_expect() -> Self {
         let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
         let level = paranoid.and_then(|text| text.trim().parse::<i64>().ok());
-        Settings { kernel_samples: level.is_some_and(|level| level < 2), ..Settings::default() }
+        Settings { user_samples_only: level.is_none_or(|level| level >= 2), ..Settings::default() }
     }
 }
 
@@ -166,7 +166,7 @@ impl Machine {
             }
         }
         for which in [Software::CPU_CLOCK, Software::TASK_CLOCK] {
-            let clock = LiveClock::new(which, asked.clone(), settings.kernel_samples);
+            let clock = LiveClock::new(which, asked.clone(), settings.user_samples_only);
             let registered = engine.register(Box::new(clock));
             debug_assert!(registered.is_ok(), "its type has just become free");
         }
@@ -349,6 +349,7 @@ impl Machine {
     /// A task has ended; its last numbers can still be read, or are these (`read`).
     pub fn exit(&mut self, task: TaskId) {
         let short = proc::times_short();
+        self.sample_end(task);
         self.update(task);
         self.lost |= proc::times_short() != short;
         self.see_name(task);
@@ -357,6 +358,17 @@ impl Machine {
             false => self.task_of(known.pid),
         });
         self.end(task, parent);
+    }
+
+    /// A task was looked at, and could not be stopped any more: it was in its last system call.
+    fn sample_end(&mut self, task: TaskId) {
+        if !self.is_due(task) {
+            return;
+        }
+        let Some(reading) = self.read_stopped(task) else { return };
+        if let Some(weight) = self.weigh(task, self.now(), &reading, true) {
+            self.sample_at(task, &reading, &Ending, weight);
+        }
     }
 
     fn end(&mut self, task: TaskId, parent: Option<TaskId>) {
@@ -419,17 +431,21 @@ impl Machine {
     /// A task was stopped with these numbers, and is sampled with this weight. It is stopped still, unless none
     /// [wants stacks](Self::wants_stacks).
     pub(crate) fn sample(&mut self, task: TaskId, reading: &Reading, stopped: &Stopped, weight: u64) {
+        self.see_maps(task, stopped);
+        self.sample_at(task, reading, stopped, weight);
+    }
+
+    fn sample_at(&mut self, task: TaskId, reading: &Reading, moment: &dyn Moment, weight: u64) {
         let Some(period) = self.tasks.get(&task).and_then(|known| known.period) else { return };
         self.see_name(task);
-        self.see_maps(task, stopped);
         self.asked.sample(weight, period);
-        self.account(task, reading, Some(stopped));
+        self.account(task, reading, Some(moment));
         self.asked.sample(0, 0);
     }
 
     /// Tells the engine what is new in a task's numbers: it ran for as long as its clock has advanced, up
     /// to now. `stopped`: where it is.
-    pub fn account(&mut self, task: TaskId, reading: &Reading, stopped: Option<&Stopped>) {
+    pub fn account(&mut self, task: TaskId, reading: &Reading, stopped: Option<&dyn Moment>) {
         let now = self.now();
         let (cpus, tick_ns, wanted) = (self.cpus, self.tick_ns, self.wanted);
         let Some(known) = self.tasks.get_mut(&task) else { return };
@@ -583,7 +599,7 @@ impl Machine {
     ///
     /// The target has to be [adopted](Self::adopt) before (`ESRCH`). `rights`: what the caller may, which whoever serves
     /// has asked. Beyond what Linux refuses: `EACCES`
-    /// for whole cpus, and for samples with the kernel's part unless [allowed](Settings::kernel_samples);
+    /// for whole cpus, and for samples with the kernel's part if [only the user's](Settings::user_samples_only) are to be had;
     /// `ENOENT` for events that nobody tells of, breakpoints among them where debug registers are without
     /// effect; `EOPNOTSUPP` for samples of single faults and switches, for records of switches, and for
     /// breakpoints in this very process.

@@ -20,6 +20,8 @@ const MOST_WINDOWS: usize = 8;
 pub struct Stopped {
     tid: Tid,
     registers: Registers,
+    /// It was in a system call when it was asked to stop, and stands where that returns to.
+    in_kernel: bool,
     /// The bytes that its code begins with, where a trap is.
     original: Option<Original>,
     stack: RefCell<Window>,
@@ -65,7 +67,12 @@ impl Window {
 impl Stopped {
     /// Looks at a tracee that is stopped, and stays so while this is used.
     pub fn new(tid: Tid, registers: Registers) -> Self {
-        Stopped { tid, registers, original: None, stack: RefCell::default() }
+        Stopped { tid, registers, in_kernel: false, original: None, stack: RefCell::default() }
+    }
+
+    /// The same of one that was in the kernel, in place of this.
+    pub(crate) fn in_kernel(self, in_kernel: bool) -> Self {
+        Stopped { in_kernel, ..self }
     }
 
     /// The same at a trap, in place of this.
@@ -81,15 +88,19 @@ impl Stopped {
 
 impl Moment for Stopped {
     fn is_user(&self) -> bool {
-        true
+        !self.in_kernel
     }
 
     fn ip(&self) -> u64 {
-        self.registers.ip()
+        if self.in_kernel { crate::SOMEWHERE_IN_KERNEL } else { self.registers.ip() }
     }
 
-    fn registers(&self, _which: Which) -> RegsAbi {
-        self.registers.abi()
+    fn registers(&self, which: Which) -> RegsAbi {
+        match which {
+            // Those of the kernel are not known.
+            Which::Interrupted if self.in_kernel => RegsAbi::ABI_NONE,
+            _ => self.registers.abi(),
+        }
     }
 
     fn register(&self, _which: Which, number: u32) -> u64 {
@@ -153,6 +164,24 @@ impl Moment for Stopped {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Somewhere {
     pub(crate) user: bool,
+}
+
+/// A thread in its last system call: it had no memory any longer, and nobody could stop it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending;
+
+impl Moment for Ending {
+    fn is_user(&self) -> bool {
+        false
+    }
+
+    fn ip(&self) -> u64 {
+        crate::SOMEWHERE_IN_KERNEL
+    }
+
+    fn has_user(&self) -> bool {
+        false
+    }
 }
 
 impl Moment for Somewhere {

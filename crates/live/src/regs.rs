@@ -1,6 +1,7 @@
 //! Registers of a stopped tracee: what samples, system calls and stack walks take from them, the same for
 //! every architecture that is known here.
 
+use crate::proc;
 use crate::ptrace::{self, Tid};
 use crate::remote;
 pub use crate::width::Width;
@@ -227,6 +228,11 @@ impl Registers {
 
     /// Whether a stopped tracee is in a system call: what it was interrupted in was not its own code.
     pub(crate) fn in_system_call(&self, tid: Tid) -> bool {
+        // gVisor is not known to show calls that are over as such.
+        self.shows_a_call(tid) && (proc::shows_the_dead() || self.width_of_call(tid).is_some())
+    }
+
+    fn shows_a_call(&self, tid: Tid) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
             let _ = tid;
@@ -365,16 +371,21 @@ impl Registers {
         Ok(registers)
     }
 
+    /// How the system call was made behind whose instruction a stopped tracee stands, if it stands there.
+    fn width_of_call(&self, tid: Tid) -> Option<Width> {
+        let mut code = vec![0; self.call_instruction().len()];
+        remote::read_exact(tid, self.ip().wrapping_sub(code.len() as u64), &mut code).ok()?;
+        match code.as_slice() {
+            at::NARROW_INSTRUCTION => Some(Width::Narrow),
+            at::INSTRUCTION => Some(Width::Native),
+            _ => None,
+        }
+    }
+
     /// The call that has [just ended](Self::was_interrupted), if there was one: registers that have its arguments, and
     /// what this program calls it, if that is known.
     pub(crate) fn ended_call(&self, tid: Tid) -> Option<(Self, Option<libc::c_long>)> {
-        let mut code = vec![0; self.call_instruction().len()];
-        remote::read_exact(tid, self.ip().wrapping_sub(code.len() as u64), &mut code).ok()?;
-        let width = match code.as_slice() {
-            at::NARROW_INSTRUCTION => Width::Narrow,
-            at::INSTRUCTION => Width::Native,
-            _ => return None,
-        };
+        let width = self.width_of_call(tid)?;
         #[cfg(target_arch = "x86_64")]
         let registers = Registers { width, ..*self };
         #[cfg(target_arch = "aarch64")]

@@ -209,6 +209,11 @@ impl Looks {
         self.pending.push(Pending { tick, weight, found, clocks });
     }
 
+    /// Whether a look at it is to become a sample.
+    pub(crate) fn are_due(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// It is stopped, at this time: what a sample of it weighs, if there is to be one. `called`: it is in a system call.
     pub(crate) fn stopped(&mut self, now: u64, clocks: Clocks, called: bool) -> Option<u64> {
         let weights = self.pending.drain(..).filter_map(|look| look.weigh(now, clocks, called));

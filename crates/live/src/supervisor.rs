@@ -660,9 +660,8 @@ impl Supervisor {
         let Some(task) = machine.task_of(tid) else { return false };
         let Some(reading) = machine.read_stopped(task) else { return false };
         let Ok(registers) = Registers::of(tid) else { return false };
-        let Some(weight) = machine.weigh(task, now, &reading, registers.in_system_call(tid)) else {
-            return false;
-        };
+        let called = registers.in_system_call(tid);
+        let Some(weight) = machine.weigh(task, now, &reading, called) else { return false };
         let goes_on = status == Status::Event(ptrace::EVENT_STOP) && self.paced == 0;
         let goes_on = goes_on && !machine.wants_stacks();
         if goes_on {
@@ -671,7 +670,7 @@ impl Supervisor {
             self.resume(tid, Resume::Continue(0));
             machine = lock(&self.machine);
         }
-        machine.sample(task, &reading, &Stopped::new(tid, registers), weight);
+        machine.sample(task, &reading, &Stopped::new(tid, registers).in_kernel(called), weight);
         goes_on
     }
 

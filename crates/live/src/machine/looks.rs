@@ -156,6 +156,11 @@ impl Machine {
         }
     }
 
+    /// Whether a look at a task is to become a sample when it stops.
+    pub(super) fn is_due(&self, task: TaskId) -> bool {
+        self.tasks.get(&task).is_some_and(|known| known.seen.looks.are_due())
+    }
+
     /// A task that was to be stopped is, at this time and with these numbers: what a sample of it weighs, if it
     /// was running when it was looked at. `called`: it is in a system call.
     pub(crate) fn weigh(&mut self, task: TaskId, now: u64, reading: &Reading, called: bool) -> Option<u64> {

@@ -6,7 +6,7 @@ use crate::moment::Stopped;
 use crate::proc::{self, Map};
 use crate::ptrace::Tid;
 use perfuse_abi::record::MmapFile;
-use perfuse_engine::{Mapping, Moment, TaskId};
+use perfuse_engine::{Mapping, TaskId};
 
 /// A process's map, as the engine was told of it, by address.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ impl Machine {
         let Some(&Known { pid, .. }) = self.tasks.get(&task) else { return };
         let maps = &mut self.processes.entry(pid).or_default().maps;
         maps.looks += 1;
-        if maps.knows(stopped.ip()) {
+        if maps.knows(stopped.registers().ip()) {
             // Callers may be in libraries that were loaded since: looked for often while it starts, and
             // ever more seldom.
             if maps.looks.is_power_of_two() {

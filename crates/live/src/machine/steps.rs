@@ -41,7 +41,7 @@ impl Machine {
     }
 
     /// A task is on its cpu: the engine is told of the instructions that it has done.
-    pub(super) fn tell_steps(&mut self, task: TaskId, cpu: u32, now: u64, stopped: Option<&Stopped>) {
+    pub(super) fn tell_steps(&mut self, task: TaskId, cpu: u32, now: u64, stopped: Option<&dyn Moment>) {
         let Some(known) = self.tasks.get_mut(&task) else { return };
         let untold = std::mem::take(&mut known.walk.untold);
         if untold == 0 {
@@ -49,7 +49,7 @@ impl Machine {
         }
         self.walks.steps.walk(untold);
         let somewhere = Somewhere { user: true };
-        let moment = stopped.map_or(&somewhere as &dyn Moment, |stopped| stopped);
+        let moment = stopped.unwrap_or(&somewhere);
         if let Some(pmu) = self.walks.pmu {
             self.engine.interrupt(pmu, cpu, now, None, moment);
         }

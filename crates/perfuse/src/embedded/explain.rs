@@ -37,10 +37,6 @@ pub(super) fn explain(call: &Call, errno: Errno) -> Option<Diagnosis> {
             Cause::NotEmbedded,
             "without Linux' perf_events instructions are counted by single steps, which are those of user space alone",
         ),
-        Errno::EACCES if attr.sample_period != 0 && !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) => here(
-            Cause::NotEmbedded,
-            "without Linux' perf_events no samples of the kernel can be had, only of user space",
-        ),
         Errno::EPERM => here(
             Cause::PtraceRefused,
             "ptrace(2), by which it would be measured in place of Linux' perf_events, may not attach to it",
