@@ -13,6 +13,9 @@
 //! - A thread that sleeps or waits for a cpu when it is looked at is not running: where it stops later is where it has
 //!   waited. But one that only left its cpu to the thread that looks was running. Which of both it was shows at the
 //!   stop: how long it has waited in all is known then.
+//! - Where a thread runs on the cpu of the thread that looks, whose timer has just interrupted it, it stops where it was. From
+//!   another cpu it hears of the stop before it is interrupted, and stops where its system call returns if it makes one
+//!   until then. So looks go round: each is at the threads of one of the cpus where threads run, chosen at random.
 //!
 //! What chance adds to the sum of a thread's samples, or leaves out, is made up for by those that follow, in small parts.
 //! So the samples of one that lives for long add up to its time.
@@ -51,6 +54,11 @@ impl Random {
         times >= of || self.share() * of as f64 <= times as f64
     }
 
+    /// Any number below this, which is not 0.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
     /// How long it takes until something happens that happens once in a period on average, and is not waited for for
     /// longer than four of them or so.
     fn wait(&mut self, period: u64) -> u64 {
@@ -67,16 +75,27 @@ pub(crate) struct Tick {
     pub(crate) due: u64,
     /// When it came.
     pub(crate) at: u64,
-    /// How long ticks are apart on average.
+    /// How long ticks are apart on average, those at one cpu.
     pub(crate) period: u64,
+    /// Among how many cpus this one was chosen.
+    pub(crate) cpus: u64,
     /// How many there were up to it.
     number: u64,
+}
+
+impl Tick {
+    /// How long ticks at any cpu are apart on average.
+    pub(crate) fn gap(&self) -> u64 {
+        self.period / self.cpus
+    }
 }
 
 /// When ticks come.
 #[derive(Debug)]
 pub(crate) struct Ticks {
     period: Option<u64>,
+    /// How many cpus they go round.
+    cpus: u64,
     next: u64,
     count: u64,
     random: Random,
@@ -84,7 +103,19 @@ pub(crate) struct Ticks {
 
 impl Ticks {
     pub(crate) fn new(random: Random) -> Self {
-        Ticks { period: None, next: 0, count: 0, random }
+        Ticks { period: None, cpus: 1, next: 0, count: 0, random }
+    }
+
+    /// They go round so many cpus from the next but one on.
+    pub(crate) fn go_round(&mut self, cpus: u64) {
+        self.cpus = cpus.max(1);
+    }
+
+    /// How long ticks at one cpu are apart on average: longer than asked for where there are so many of these that
+    /// nobody could keep up.
+    fn period_of_cpu(&self) -> Option<u64> {
+        const LEAST_GAP: u64 = 100_000;
+        self.period.map(|period| if self.cpus > 1 { period.max(self.cpus * LEAST_GAP) } else { period })
     }
 
     /// Ticks come with this period on average from now on, or not at all. Whether that is a change.
@@ -103,10 +134,11 @@ impl Ticks {
 
     /// Takes the tick that is due, if one is.
     pub(crate) fn take_due(&mut self, now: u64) -> Option<Tick> {
-        let period = self.period.filter(|_| now >= self.next)?;
-        let due = std::mem::replace(&mut self.next, now + self.random.wait(period));
+        let period = self.period_of_cpu().filter(|_| now >= self.next)?;
+        let cpus = self.cpus;
+        let due = std::mem::replace(&mut self.next, now + self.random.wait(period / cpus));
         self.count += 1;
-        Some(Tick { due, at: now, period, number: self.count })
+        Some(Tick { due, at: now, period, cpus, number: self.count })
     }
 }
 
@@ -140,7 +172,7 @@ struct Pending {
 impl Pending {
     /// The weight of a sample for it at the stop, when the clocks have these times.
     fn weigh(&self, now: u64, clocks: Clocks, called: bool) -> Option<u64> {
-        let Tick { due, at, period, .. } = self.tick;
+        let Tick { due, at, period, cpus, .. } = self.tick;
         let late = at - due;
         let ran_on = match self.found {
             Found::Running => late,
@@ -156,8 +188,9 @@ impl Pending {
                 (left - due).min(late)
             }
         };
-        // Until it was looked at there could be no other tick. Where that took long one sample would hide all others.
-        let ran_on = ran_on.min(MOST_LATE * period);
+        // Until it was looked at there could be no other tick, at other cpus neither, for which those who are found there do
+        // not make up. Where that took long one sample would hide all others.
+        let ran_on = (ran_on * cpus).min(MOST_LATE * period);
         Some((u128::from(self.weight) * u128::from(period + ran_on) / u128::from(period)) as u64)
     }
 }

@@ -694,30 +694,33 @@ impl Supervisor {
     /// Interrupts those who are to be sampled, if the time has come.
     fn tick(&mut self) {
         let Some(tick) = self.ticker.take_due() else { return };
+        let Supervisor { machine, tracees, affinity, rota, .. } = self;
         let from = proc::own_cpu();
-        let mut machine = lock(&self.machine);
-        let mut due = Vec::new();
+        let mut machine = lock(machine);
+        let mut found = Vec::new();
         let look = |tid| {
-            let Some(tracee) = self.tracees.get_mut(&tid) else { return Look::Nothing };
+            let Some(tracee) = tracees.get_mut(&tid) else { return Look::Nothing };
             let Some(task) = machine.task_of(tid) else { return Look::Nothing };
             if tracee.stopped || tracee.resumed_at > tick.due {
                 machine.looked_at_stopped(task, tick);
                 return Look::Ran;
             }
-            let look = machine.look(task, tick, from);
+            let look = machine.look(task, tick, from, |cpu| affinity.visits(cpu));
             match look {
                 Look::Due(cpu) => {
                     tracee.interrupted = tracee.interrupted || ptrace::interrupt(tid).is_ok();
-                    due.push(cpu);
+                    found.push(cpu);
                 }
+                Look::Elsewhere(cpu) => found.push(cpu),
                 Look::Nothing => tracee.looked_at = false,
                 Look::Idle | Look::Ran => {}
             }
             look
         };
-        let has_time = |parts| proc::clock_ns(libc::CLOCK_MONOTONIC) < tick.at + tick.period / parts;
-        self.rota.turn(look, has_time);
-        self.affinity.follow(&due);
+        let has_time = |parts| proc::clock_ns(libc::CLOCK_MONOTONIC) < tick.at + tick.gap() / parts;
+        rota.turn(look, has_time);
+        drop(machine);
+        self.ticker.go_on(self.affinity.follow(&found));
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) enum Look {
     Ran,
     /// It was running, or may have been: it is to be stopped. With its cpu.
     Due(u32),
+    /// It may be running on this cpu, whose turn will come.
+    Elsewhere(u32),
 }
 
 /// What is known of a sampled task.
@@ -100,8 +102,14 @@ impl Machine {
         Some((shortest, std::mem::take(&mut self.sampled.new)))
     }
 
-    /// Looks at a task that is not stopped, from this cpu.
-    pub(crate) fn look(&mut self, task: TaskId, tick: Tick, from: Option<u32>) -> Look {
+    /// Looks at a task that is not stopped, from this cpu. `has_turns`: whether ticks come at another cpu, too.
+    pub(crate) fn look(
+        &mut self,
+        task: TaskId,
+        tick: Tick,
+        from: Option<u32>,
+        has_turns: impl Fn(u32) -> bool,
+    ) -> Look {
         let Some(known) = self.tasks.get_mut(&task) else { return Look::Nothing };
         let Some(period) = known.period else { return Look::Nothing };
         let (seen, files) = (&mut known.seen, &mut known.files);
@@ -121,6 +129,10 @@ impl Machine {
             // The kernel does not count them; but one that has not run yet has none either.
             true if at.arrivals == 0 => (progress.is_none() || at.time_ns > 0).then_some(Found::Running),
             true if Some(cpu) == from => Some(Found::Displaced),
+            true if has_turns(cpu) => {
+                seen.ran = true;
+                return Look::Elsewhere(cpu);
+            }
             true => files.switches().filter(|&left| left < at.arrivals).map(|_| Found::Running),
         };
         if found != Some(Found::Running) {

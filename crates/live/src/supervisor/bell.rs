@@ -147,13 +147,17 @@ impl Ticker {
         }
     }
 
-    /// Takes the tick that is due, if one is.
+    /// Takes the tick that is due, if one is. The next one has to be [waited for](Self::go_on).
     pub(super) fn take_due(&mut self) -> Option<Tick> {
         self.ticks.next()?;
         let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
-        let tick = self.ticks.take_due(now)?;
-        self.arm(now);
-        Some(tick)
+        self.ticks.take_due(now)
+    }
+
+    /// The next one comes on this cpu, and they go round so many.
+    pub(super) fn go_on(&mut self, cpus: u64) {
+        self.ticks.go_round(cpus);
+        self.arm(proc::clock_ns(libc::CLOCK_MONOTONIC));
     }
 }
 
@@ -187,17 +191,17 @@ pub(super) fn be_prompt() {
     }
 }
 
-/// On which cpus the supervisor's thread runs. On that of the only tracee that runs a sample costs a part of what it
-/// does from another, if the tracee stays there: while we are on its cpu, Linux may wake it on another one that is
-/// idle. It is not run after then.
+/// On which cpus the supervisor's thread runs: in turns on those where tracees run that are sampled, as only there its timer
+/// stops them [where they are](crate::sampling).
 #[derive(Debug)]
 pub(super) struct Affinity {
     all: libc::cpu_set_t,
     only: Option<u32>,
-    /// Where ticks have found the only tracee that runs, and how many in a row.
-    seen: (u32, u32),
-    /// So many have to find it there for it to be followed: the more often that was in vain, the more.
-    enough: u32,
+    /// Where those who are sampled were found lately, and how many ticks ago.
+    found: Vec<(u32, usize)>,
+    /// Where we may not run.
+    barred: Vec<u32>,
+    random: Random,
 }
 
 impl Affinity {
@@ -206,28 +210,41 @@ impl Affinity {
         let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         // SAFETY: pointer and size are those of a live set.
         unsafe { libc::sched_getaffinity(0, size_of_val(&all), &raw mut all) };
-        Affinity { all, only: None, seen: (0, 0), enough: 8 }
+        let (found, barred) = (Vec::new(), Vec::new());
+        Affinity { all, only: None, found, barred, random: Random::seeded() }
     }
 
-    /// A tick found tracees on these cpus.
-    pub(super) fn follow(&mut self, found: &[u32]) {
-        match *found {
-            [] => {}
-            [cpu] => {
-                let (before, times) = self.seen;
-                self.seen = (cpu, if cpu == before { times.saturating_add(1) } else { 1 });
-                if self.only.is_some_and(|only| only != cpu) {
-                    self.enough = self.enough.saturating_mul(2);
-                    self.set(None);
-                } else if self.seen.1 >= self.enough {
-                    self.set(Some(cpu));
-                }
-            }
-            _ => {
-                self.seen = (0, 0);
-                self.set(None);
+    /// Whether we are on that cpu in turns.
+    pub(super) fn visits(&self, cpu: u32) -> bool {
+        self.found.iter().any(|&(found, _)| found == cpu)
+    }
+
+    /// A tick found those who are sampled on these cpus. Goes where the next one is to be, and tells how many cpus it goes
+    /// round.
+    pub(super) fn follow(&mut self, found: &[u32]) -> u64 {
+        /// Where nobody was found at so many turns there is nobody any more.
+        const PATIENCE: usize = 16;
+        self.found.iter_mut().for_each(|(_, ago)| *ago += 1);
+        for &cpu in found.iter().filter(|cpu| !self.barred.contains(cpu)) {
+            match self.found.iter_mut().find(|(known, _)| *known == cpu) {
+                Some((_, ago)) => *ago = 0,
+                None => self.found.push((cpu, 0)),
             }
         }
+        let most = PATIENCE * self.found.len();
+        self.found.retain(|&(_, ago)| ago < most);
+        if self.found.is_empty() {
+            self.set(None);
+            return 1;
+        }
+        let next = self.found[self.random.below(self.found.len())].0;
+        self.set(Some(next));
+        if proc::own_cpu() != Some(next) {
+            self.barred.push(next);
+            self.found.retain(|&(cpu, _)| cpu != next);
+            self.set(None);
+        }
+        self.found.len().max(1) as u64
     }
 
     /// The calling thread, the supervisor's, is to run only there; `None`: as at first.

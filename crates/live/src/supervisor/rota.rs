@@ -39,7 +39,7 @@ impl Rota {
                 Look::Nothing => {}
                 Look::Idle if looks == PATIENCE => self.idle.push_back(tid),
                 Look::Idle => self.busy.push_back((tid, looks + 1)),
-                Look::Ran | Look::Due(_) => self.busy.push_back((tid, 0)),
+                Look::Ran | Look::Due(_) | Look::Elsewhere(_) => self.busy.push_back((tid, 0)),
             }
         }
         for turn in 0..idle {
@@ -50,7 +50,7 @@ impl Rota {
             match look(tid) {
                 Look::Nothing => {}
                 Look::Idle => self.idle.push_back(tid),
-                Look::Ran | Look::Due(_) => self.busy.push_back((tid, 0)),
+                Look::Ran | Look::Due(_) | Look::Elsewhere(_) => self.busy.push_back((tid, 0)),
             }
         }
     }
