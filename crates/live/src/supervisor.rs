@@ -204,6 +204,10 @@ pub struct Supervisor {
     ticker: Ticker,
     affinity: Affinity,
     rota: Rota,
+    /// The numbers of this thread, and for how long it had waited for cpus when they were read last.
+    own: (proc::Files, u64),
+    /// For how long it waited for one when it was woken last.
+    delay_ns: u64,
     /// How many are stepped.
     paced: usize,
     /// When the time of calls is over that were begun again, and what tells so.
@@ -239,6 +243,8 @@ impl Supervisor {
             ticker: Ticker::new()?,
             affinity: Affinity::new(),
             rota: Rota::default(),
+            own: (proc::Files::new(std::process::id() as Tid, proc::own_tid()), 0),
+            delay_ns: 0,
             paced: 0,
             deadlines: BTreeSet::new(),
             alarm: Alarm::new()?,
@@ -358,7 +364,11 @@ impl Supervisor {
             if let Some((tid, status)) = self.deferred.pop_front() {
                 self.stopped(front, tid, status);
             } else {
-                match ptrace::wait(true)? {
+                let waited = ptrace::wait(true)?;
+                if self.ticker.ticks() {
+                    self.woken();
+                }
+                match waited {
                     Waited::Happened { tid, stop: Some(stop), .. } => self.stopped(front, tid, stop),
                     Waited::Happened { tid, dead, stop: None } => self.happened(front, tid, dead)?,
                     Waited::Nobody => {
@@ -655,7 +665,8 @@ impl Supervisor {
     /// A tracee was interrupted: a sample of it can be taken, if it was running. If there is nothing else to be done at
     /// this stop, the tracee goes on as soon as all is known of it, and the answer is true.
     fn sample(&mut self, tid: Tid, status: Status) -> bool {
-        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
+        // Nobody tells when it stopped: before we had to wait for a cpu to hear of it.
+        let now = proc::clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(self.delay_ns);
         let mut machine = lock(&self.machine);
         let Some(task) = machine.task_of(tid) else { return false };
         let Some(reading) = machine.read_stopped(task) else { return false };
@@ -689,6 +700,16 @@ impl Supervisor {
             self.affinity.set(None);
         }
         self.ticker.set(shortest);
+    }
+
+    /// This thread has been woken, or did not have to sleep.
+    fn woken(&mut self) {
+        let (files, before) = &mut self.own;
+        let Some(progress) = files.progress() else { return };
+        let waited = progress.waited_ns - std::mem::replace(before, progress.waited_ns);
+        if waited > 0 {
+            self.delay_ns = waited;
+        }
     }
 
     /// Interrupts those who are to be sampled, if the time has come.
