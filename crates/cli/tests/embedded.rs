@@ -3,6 +3,7 @@
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
 use perfuse_data::PerfData;
+use perfuse_events::abi::record::{CallchainContext, CpuMode, Record};
 use perfuse_testkit::tiny::{ENTRY, ENTRY_OFFSET, Tiny};
 use perfuse_testkit::{Container, Outcome, Sandbox, need, suite, wait};
 use std::io::Write;
@@ -15,6 +16,9 @@ suite! {
     who_measures_can_be_chosen,
     a_command_is_recorded_behind_a_filter,
     perf_reads_the_recording,
+    time_in_system_calls_is_the_kernels,
+    the_ends_of_processes_are_sampled,
+    a_clock_beside_other_events_tells_what_it_did_not_see,
     a_running_process_is_counted,
     signals_and_stops_reach_the_command,
     hundreds_of_threads_and_processes_are_followed,
@@ -133,7 +137,7 @@ fn a_command_is_recorded_behind_a_filter() -> Outcome {
         assert!(PerfData::open(&file).is_ok(), "a recording");
         let report = run(Command::new(program()).args(["report", "-i", &file, "--sort", "comm,dso"]));
         let text = String::from_utf8_lossy(&report.stdout).into_owned();
-        assert!(text.contains("cpu-clock:u") && text.contains("sh"), "{text}");
+        assert!(text.contains("cpu-clock") && text.contains("sh"), "{text}");
         assert!(!text.contains("[unknown]  100"), "{text}");
     }
     Ok(())
@@ -149,6 +153,102 @@ fn perf_reads_the_recording() -> Outcome {
     let text = String::from_utf8_lossy(&script.stdout).into_owned();
     assert!(text.lines().filter(|line| line.starts_with("sh")).count() > 5, "{text}{}", errors(&script));
     assert!(text.contains("libc") || text.contains("dash") || text.contains("busybox"), "{text}");
+    Ok(())
+}
+
+/// Of a recording: the weight of its samples, that of those in the kernel, and of these that of those without a user.
+fn weights(file: &str) -> (u64, u64, u64) {
+    let (mut all, mut kernel, mut alone) = (0, 0, 0);
+    let mut data = PerfData::open(file).expect("a recording");
+    while let Some(entry) = data.next().expect("whole records") {
+        if !entry.is_kernel() {
+            continue;
+        }
+        let decoded = entry.decode().expect("known");
+        let Record::Sample(sample) = decoded.record else { continue };
+        let (weight, chain) = (sample.period.expect("a period"), sample.callchain.expect("a chain"));
+        let words: Vec<u64> = chain.words.iter().collect();
+        let parts = |context: CallchainContext| words.iter().position(|&word| word == context.0);
+        all += weight;
+        if decoded.misc.cpu_mode() == CpuMode::KERNEL {
+            kernel += weight;
+            assert_eq!(parts(CallchainContext::KERNEL), Some(0), "{words:x?}");
+            assert!(sample.ip.is_some_and(|ip| ip >> 63 == 1 && words[1] == ip), "{words:x?}");
+            alone += if parts(CallchainContext::USER).is_none() { weight } else { 0 };
+        } else {
+            assert_eq!(parts(CallchainContext::KERNEL), None, "{words:x?}");
+        }
+    }
+    (all, kernel, alone)
+}
+
+fn time_in_system_calls_is_the_kernels() -> Outcome {
+    let python = need::program("python3")?.to_string_lossy().into_owned();
+    let scratch = Scratch::new("calls");
+    let file = scratch.file();
+    // Two at once: who looks is on another cpu than one of them. They tell their own times, in user space and kernel.
+    let script = |call: &str| {
+        format!(
+            "import os,time\nf=open('/dev/zero','rb',buffering=0)\nend=time.process_time()+0.8\n\
+             while time.process_time()<end:\n for _ in range(100): {call}\nt=os.times()\nprint(t[0],t[1])"
+        )
+    };
+    for call in ["sum(range(50))", "os.getppid()", "f.read(65536)"] {
+        let two = format!("{python} -c \"$0\" & {python} -c \"$0\"; wait");
+        let mut said = Vec::new();
+        let agrees = (0..12).any(|_| {
+            let script = script(call);
+            let arguments = ["record", "-F", "997", "-g", "-o", &file, "--", "sh", "-c", &two, &script];
+            let output = behind_a_filter(&arguments);
+            assert!(output.status.success(), "{}", errors(&output));
+            let times = String::from_utf8_lossy(&output.stdout);
+            let times: Vec<f64> = times.split_whitespace().filter_map(|time| time.parse().ok()).collect();
+            assert_eq!(times.len(), 4, "{times:?}");
+            let its = (times[1] + times[3]) / times.iter().sum::<f64>();
+            let (all, kernel, _) = weights(&file);
+            let ours = kernel as f64 / all as f64;
+            said.push((its, ours));
+            (its - ours).abs() < 0.08
+        });
+        assert!(agrees, "{call}: shares of the kernel by its clocks and in samples: {said:?}");
+        // Leaving the kernel out is no sample there.
+        let arguments = ["record", "-F", "997", "-g", "-e", "cpu-clock:u", "-o", &file, "--"];
+        let output = behind_a_filter(&[&arguments[..], &[&python, "-c", &script(call)]].concat());
+        assert!(output.status.success(), "{}", errors(&output));
+        assert_eq!(weights(&file).1, 0, "{call}");
+        let is_told = errors(&output).contains("what runs in the kernel is left out (:u)");
+        assert!(is_told || call != "f.read(65536)", "{}", errors(&output));
+    }
+    Ok(())
+}
+
+fn the_ends_of_processes_are_sampled() -> Outcome {
+    let scratch = Scratch::new("ends");
+    let file = scratch.file();
+    let forks = "i=0; while [ $i -lt 400 ]; do (:); i=$((i+1)); done";
+    let seen = (0..10).any(|_| {
+        let output = behind_a_filter(&["record", "-F", "3999", "-g", "-o", &file, "--", "sh", "-c", forks]);
+        assert!(output.status.success(), "{}", errors(&output));
+        weights(&file).2 > 0
+    });
+    assert!(seen, "of some process its last call has a sample");
+    Ok(())
+}
+
+fn a_clock_beside_other_events_tells_what_it_did_not_see() -> Outcome {
+    let scratch = Scratch::new("beside");
+    let file = scratch.file();
+    let zeros = "dd if=/dev/zero of=/dev/null bs=64k count=30000 2>/dev/null";
+    for events in ["cpu-clock:u", "cpu-clock:u,mem:0x1000/8:w", "cpu-clock:u,dummy"] {
+        let output =
+            behind_a_filter(&["record", "-F", "499", "-e", events, "-o", &file, "--", "sh", "-c", zeros]);
+        let said = errors(&output);
+        if events.contains("mem:") && !output.status.success() {
+            continue;
+        }
+        assert!(output.status.success(), "{events}: {said}");
+        assert!(said.contains("% of the time was not sampled: what runs in the kernel"), "{events}: {said}");
+    }
     Ok(())
 }
 
@@ -392,7 +492,7 @@ fn in_a_docker_container() -> Outcome {
         );
         let output = container.run(&["sh", "-c", &script])?;
         let report = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(report.contains("cpu-clock:u"), "{report}{}", errors(&output));
+        assert!(report.contains("cpu-clock"), "{report}{}", errors(&output));
     }
     Ok(())
 }
@@ -409,7 +509,7 @@ fn under_gvisor() -> Outcome {
     );
     let output = container.run(&["sh", "-c", &script])?;
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(report.contains("cpu-clock:u"), "{report}{}", errors(&output));
+    assert!(report.contains("cpu-clock"), "{report}{}", errors(&output));
     Ok(())
 }
 

@@ -19,7 +19,8 @@ use crate::step;
 use crate::world::{View, World};
 use perfuse_abi::{AttrFlags, Errno, EventType, OpenFlags, SampleType, Software};
 use perfuse_engine::{
-    CloneFlags, Config, Engine, EventKey, Ioctl, MapRequest, Moment, OpenArguments, State, Sysctl, TaskFacts, TaskId,
+    CloneFlags, Config, Engine, EventKey, Ioctl, MapRequest, Moment, OpenArguments, State, Sysctl, TaskFacts,
+    TaskId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

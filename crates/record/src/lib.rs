@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod attrs;
+mod clocks;
 mod error;
 mod follow;
 mod observer;

@@ -2,8 +2,9 @@
 //! threads that start meanwhile, filters, and what is said about all that.
 
 use crate::attrs::{self, Wanted};
+use crate::clocks::Clocks;
 use crate::plan::{Plan, Request, Target};
-use crate::{Remark, is_embedded, terms};
+use crate::{Remark, terms};
 use perfuse::abi::{AttrFlags, EventType, Software};
 use perfuse::diagnosis::Cause;
 use perfuse::{HeldCommand, RingOptions, SamplerSet, Scope};
@@ -228,9 +229,7 @@ impl Opened {
         if (0..events).any(|index| self.set.given_up(index).iter().any(inherit)) {
             self.remarks.push(Remark::NotInherited);
         }
-        if !without_kernel.is_empty() && is_embedded() {
-            self.remarks.push(Remark::EmbeddedUserOnly);
-        } else if !without_kernel.is_empty() {
+        if !without_kernel.is_empty() {
             let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
             self.remarks.push(Remark::UserOnly(paranoid.trim().to_owned()));
         }
@@ -246,6 +245,15 @@ impl Opened {
             let limit = limit.trim().to_owned();
             self.remarks.push(Remark::SmallRings { bytes: size, wished, limit });
         }
+    }
+
+    /// The clocks among the events, by the ids of their samples.
+    pub(crate) fn clocks(&self) -> Clocks {
+        let mut clocks = Clocks::default();
+        for source in self.set.sources().iter().filter(|source| source.event < self.requests.len()) {
+            self.set.attr(source.event).into_iter().for_each(|attr| clocks.add(source.id, attr));
+        }
+        clocks
     }
 
     /// Whether the kernel's side is recorded.

@@ -30,8 +30,6 @@ pub enum Remark {
     ProbesAlone(Vec<String>),
     /// The kernel refuses the values of groups for what the tasks start.
     NotInherited,
-    /// The embedded kernel does not see the kernel's side.
-    EmbeddedUserOnly,
     /// This user may not sample the kernel; `perf_event_paranoid`, as far as it can be read.
     UserOnly(String),
     /// More rings were wanted than this user may lock in memory: threads share those of the cpus.
@@ -60,12 +58,16 @@ pub enum Remark {
     },
     /// So much of the time was not sampled.
     Unseen {
+        /// Of this clock, if there are several.
+        event: Option<String>,
         /// In per cent.
         percent: f64,
         /// The side that clocks leave out, in words.
         left_out: Option<&'static str>,
         /// The tasks ran for less than a period, for so long.
         short: Option<Duration>,
+        /// The embedded kernel looked, at random times.
+        embedded: bool,
     },
     /// The kernel paused sampling so often.
     Throttled(u64),
@@ -105,9 +107,6 @@ impl fmt::Display for Remark {
                 "what the recorded tasks start is left out: this kernel refuses the values of groups (modifier S) \
                  for it; Linux 6.13 can",
             ),
-            Remark::EmbeddedUserOnly => f.write_str(
-                "user side only: without Linux' perf_events time in the kernel is seen where system calls return",
-            ),
             Remark::UserOnly(paranoid) => {
                 write!(f, "user side only: this user may not sample the kernel, perf_event_paranoid is {paranoid}")
             }
@@ -132,7 +131,8 @@ impl fmt::Display for Remark {
             Remark::Lost { records, ring } => {
                 write!(f, "{records} records lost: rings of {ring} bytes were full before they could be read")
             }
-            Remark::Unseen { percent, left_out, short } => {
+            Remark::Unseen { event, percent, left_out, short, embedded } => {
+                event.as_ref().map_or(Ok(()), |event| write!(f, "{event}: "))?;
                 write!(f, "{percent:.0} % of the time was not sampled: ")?;
                 left_out.map_or(Ok(()), |words| write!(f, "{words}, and "))?;
                 match short {
@@ -141,6 +141,7 @@ impl fmt::Display for Remark {
                         "what was recorded ran for {:.3} ms, less than the time from sample to sample",
                         time.as_secs_f64() * 1e3
                     ),
+                    None if *embedded => f.write_str("what is over before it can be looked at has no samples"),
                     None => {
                         f.write_str("processes and threads that end before their first sample is due have none")
                     }

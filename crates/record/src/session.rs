@@ -131,7 +131,7 @@ impl<'a> Session<'a> {
             features.extend(sections::programs(&programs));
         }
         sink.begin(&events, features, plan.compression)?;
-        let (tally, before) = (Tally::of(plan), Sums::default());
+        let (tally, before) = (Tally::of(plan, opened.clocks()), Sums::default());
         let mut session = Session {
             plan,
             sink,
@@ -436,7 +436,8 @@ impl<'a> Session<'a> {
         // The old file has to have its last name before the new one takes the first.
         self.complete(true)?;
         self.sink.begin(&self.events, Vec::new(), self.plan.compression)?;
-        self.tally = Tally::of(self.plan);
+        let clocks = std::mem::take(&mut self.tally.clocks);
+        self.tally = Tally::of(self.plan, clocks);
         self.begin(pid, false)
     }
 }

@@ -1,6 +1,7 @@
 //! What goes by on the way from a ring to the file: how many samples, what was lost, from when to when,
 //! and which files were mapped. Headers are looked at in place; only maps are taken apart.
 
+use crate::clocks::Clocks;
 use crate::plan::Plan;
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{
@@ -13,6 +14,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) samples: u64,
+    /// The time that samples of clocks stand for, over all files.
+    pub(crate) clocks: Clocks,
     /// Some samples do not tell when they were taken.
     untimed: bool,
     /// Records that found no room in a ring, as the kernel's own records tell.
@@ -35,9 +38,9 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Of nothing yet.
-    pub(crate) fn of(plan: &Plan) -> Self {
+    pub(crate) fn of(plan: &Plan, clocks: Clocks) -> Self {
         let untimed = plan.events.iter().any(|request| request.spec.options.time == Some(false));
-        Tally { untimed, ..Tally::default() }
+        Tally { untimed, clocks, ..Tally::default() }
     }
 
     /// Looks at records as they lie in a ring, in two parts, and says how many bytes are whole records.
@@ -63,6 +66,9 @@ impl Tally {
             };
             if kind == RecordType::SAMPLE {
                 self.samples += 1;
+                if !self.clocks.is_empty() {
+                    with_body(first, second, header, at, |raw| self.clocks.sample(|at| word(raw.body, at)));
+                }
                 last_sample = Some((header, at));
                 if self.first_ns.is_none() && !self.untimed {
                     self.first_ns = with_body(first, second, header, at, |raw| format.time_of(&raw));

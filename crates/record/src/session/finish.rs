@@ -2,23 +2,21 @@
 //! something went wrong.
 
 use super::Session;
+use crate::clocks::{Share, left_out};
 use crate::plan::Target;
-use crate::{Ended, Error, Remark, Sums, sections};
+use crate::{Ended, Error, Remark, is_embedded, sections};
 use perfuse::RunningCommand;
+use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{Decoded, Record, RecordFormat, SampleId, Tid};
-use perfuse::abi::{Attr, AttrFlags, ByteOrder, EventType, Software};
+use std::collections::BTreeMap;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 /// What the events say at the end.
 struct Counted {
     lost: u64,
-    /// How many samples that much time should have given, if all events are clocks.
-    expected: Option<f64>,
-    /// The time of the clocks.
-    time: Duration,
-    /// The time that the clocks leave out, in words.
-    left_out: Option<&'static str>,
+    /// The clocks among them, by event.
+    clocks: BTreeMap<usize, Share>,
 }
 
 impl Session<'_> {
@@ -61,7 +59,7 @@ impl Session<'_> {
         if sums.lost > 0 {
             remarks.push(Remark::Lost { records: sums.lost, ring: self.opened.set.ring_bytes() });
         }
-        remarks.extend(self.unseen(sums, &counted));
+        remarks.extend(self.unseen(&counted));
         if self.tally.throttled > 0 {
             remarks.push(Remark::Throttled(self.tally.throttled));
         }
@@ -74,7 +72,7 @@ impl Session<'_> {
 
     /// What the events counted. Samples they lost are written as records, as perf does.
     fn counted(&mut self) -> Result<Counted, Error> {
-        let mut counted = Counted { lost: 0, expected: Some(0.0), time: Duration::ZERO, left_out: None };
+        let mut counted = Counted { lost: 0, clocks: BTreeMap::new() };
         let mut records = Vec::new();
         for source in self.opened.set.sources() {
             // What cannot be read has nothing to tell.
@@ -84,12 +82,12 @@ impl Session<'_> {
                 counted.lost += lost;
                 records.push((source.event, source.id, source.cpu, lost));
             }
-            let attr = self.opened.set.attr(source.event);
-            if source.event < self.opened.requests.len() && attr.is_some_and(is_sampled) {
-                let samples = attr.and_then(period_ns).map(|ns| count.value as f64 / ns);
-                counted.expected = counted.expected.zip(samples).map(|(sum, samples)| sum + samples);
-                counted.time += Duration::from_nanos(count.value);
-                counted.left_out = counted.left_out.or(attr.and_then(left_out));
+            if let Some((seen_ns, period_ns)) = self.tally.clocks.seen(source.id, lost) {
+                let share = counted.clocks.entry(source.event).or_default();
+                share.time_ns += count.value as f64;
+                share.seen_ns += seen_ns;
+                share.period_ns = period_ns;
+                share.left_out = self.opened.set.attr(source.event).and_then(left_out);
             }
         }
         for (event, id, cpu, lost) in records {
@@ -113,43 +111,21 @@ impl Session<'_> {
     /// Clocks start anew in each process and thread that inherits them, so one that ends before the first
     /// period is over is never sampled; and a clock that leaves out the kernel goes on there. Where that took
     /// much of the time it has to be said.
-    fn unseen(&self, sums: Sums, counted: &Counted) -> Option<Remark> {
-        /// Fewer may be missing by chance.
-        const ENOUGH: f64 = 50.0;
+    fn unseen(&self, counted: &Counted) -> Vec<Remark> {
         let inherits = self.plan.inherit && !matches!(self.plan.target, Target::Cpus(_));
-        let expected =
-            counted.expected.filter(|_| inherits && self.tally.throttled == 0 && !self.plan.overwrite)?;
-        let found = (sums.samples + sums.lost) as f64;
-        let missing = expected - found;
-        let none = found == 0.0 && expected > 0.0;
-        if !(none || missing > ENOUGH && missing > 0.1 * expected) {
-            return None;
+        if !inherits || self.tally.throttled > 0 || self.plan.overwrite {
+            return Vec::new();
         }
-        let short = (expected < 1.0).then_some(counted.time);
-        Some(Remark::Unseen { percent: 100.0 * missing / expected, left_out: counted.left_out, short })
+        let several = counted.clocks.len() > 1;
+        let told = counted.clocks.iter().filter_map(|(&event, share)| {
+            Some(Remark::Unseen {
+                event: several.then(|| self.opened.names[event].clone()),
+                percent: share.unseen()?,
+                left_out: share.left_out,
+                short: (share.expected() < 1.0).then_some(Duration::from_nanos(share.time_ns as u64)),
+                embedded: is_embedded(),
+            })
+        });
+        told.collect()
     }
-}
-
-/// Whether it takes samples; members of a group that is read with its leader's (modifier S) take none.
-fn is_sampled(attr: &Attr) -> bool {
-    attr.sample_freq().is_some() || attr.period().is_some_and(|period| period > 0)
-}
-
-/// The time that a clock which goes on there does not sample.
-fn left_out(attr: &Attr) -> Option<&'static str> {
-    if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) {
-        Some("what runs in the kernel is left out (:u)")
-    } else if attr.flags.contains(AttrFlags::EXCLUDE_USER) {
-        Some("what runs in user space is left out (:k)")
-    } else {
-        None
-    }
-}
-
-/// The time from sample to sample of a clock that ticks all the time.
-fn period_ns(attr: &Attr) -> Option<f64> {
-    let clocks = [Software::CPU_CLOCK.0, Software::TASK_CLOCK.0];
-    let is_clock = attr.type_ == EventType::SOFTWARE && clocks.contains(&attr.config);
-    let period = attr.sample_freq().map(|hz| 1e9 / hz as f64).or(attr.period().map(|ns| ns as f64));
-    period.filter(|_| is_clock && !attr.flags.contains(AttrFlags::EXCLUDE_IDLE))
 }
