@@ -14,6 +14,7 @@ use crate::moment::Stopped;
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid, Waited};
 use crate::regs::Registers;
+use crate::sampling::Clocks;
 use perfuse_abi::Errno;
 use perfuse_engine::TaskId;
 use perfuse_sys::process::Usage;
@@ -125,6 +126,10 @@ struct Tracee {
     stopped: bool,
     /// When it went on last.
     resumed_at: u64,
+    /// What its clocks show at this stop.
+    clocks: Option<Clocks>,
+    /// When it went on last, if its clocks showed this then.
+    went_on: Option<(u64, Clocks)>,
     /// It was interrupted so that a sample can be taken.
     interrupted: bool,
     /// Ticks look at it.
@@ -157,6 +162,8 @@ impl Tracee {
             pid,
             stopped,
             resumed_at: 0,
+            clocks: None,
+            went_on: None,
             interrupted,
             looked_at,
             armed,
@@ -342,6 +349,7 @@ impl Supervisor {
             tracee.arm(tid);
             tracee.stopped = false;
             tracee.resumed_at = proc::clock_ns(libc::CLOCK_MONOTONIC);
+            tracee.went_on = tracee.clocks.take().map(|clocks| (tracee.resumed_at, clocks));
             let mut how = tracee.stride(tid, how, self.options);
             if let Some(again) = &tracee.again {
                 how = again.stride(how);
@@ -670,6 +678,9 @@ impl Supervisor {
         let mut machine = lock(&self.machine);
         let Some(task) = machine.task_of(tid) else { return false };
         let Some(reading) = machine.read_stopped(task) else { return false };
+        if let Some(tracee) = self.tracees.get_mut(&tid) {
+            tracee.clocks = Some(Clocks { ran_ns: reading.time_ns, waited_ns: reading.waited_ns });
+        }
         let Ok(registers) = Registers::of(tid) else { return false };
         let called = registers.in_system_call(tid);
         let Some(weight) = machine.weigh(task, now, &reading, called) else { return false };
@@ -726,7 +737,7 @@ impl Supervisor {
                 machine.looked_at_stopped(task, tick);
                 return Look::Ran;
             }
-            let look = machine.look(task, tick, from, |cpu| affinity.visits(cpu));
+            let look = machine.look(task, tick, tracee.went_on, from, |cpu| affinity.visits(cpu));
             match look {
                 Look::Due(cpu) => {
                     tracee.interrupted = tracee.interrupted || ptrace::interrupt(tid).is_ok();
