@@ -238,7 +238,7 @@ fn the_ends_of_processes_are_sampled() -> Outcome {
 fn a_clock_beside_other_events_tells_what_it_did_not_see() -> Outcome {
     let scratch = Scratch::new("beside");
     let file = scratch.file();
-    let zeros = "dd if=/dev/zero of=/dev/null bs=64k count=30000 2>/dev/null";
+    let zeros = "dd if=/dev/zero of=/dev/null bs=64k count=300000 2>/dev/null";
     for events in ["cpu-clock:u", "cpu-clock:u,mem:0x1000/8:w", "cpu-clock:u,dummy"] {
         let output =
             behind_a_filter(&["record", "-F", "499", "-e", events, "-o", &file, "--", "sh", "-c", zeros]);
