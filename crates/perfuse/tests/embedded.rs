@@ -319,7 +319,6 @@ fn a_kernel_before_it_passes_all_on() -> Outcome {
 
 fn what_cannot_be_had_is_explained() -> Outcome {
     let refused = |builder: Builder| builder.open().expect_err("it cannot be had");
-    let command = shell("exit 0").hold().expect("a child");
     let cases = [
         (on(Hardware::CPU_CYCLES), Errno::ENOENT, "hardware events"),
         (on(Software::ALIGNMENT_FAULTS), Errno::ENOENT, "nobody tells"),
