@@ -151,13 +151,6 @@ pub(crate) struct Clocks {
     pub(crate) waited_ns: u64,
 }
 
-impl Clocks {
-    /// How far they have advanced in all: without sleep, that is the time until a thread left its cpu.
-    fn until(self, later: Clocks) -> u64 {
-        later.ran_ns.saturating_sub(self.ran_ns) + later.waited_ns.saturating_sub(self.waited_ns)
-    }
-}
-
 /// The finding of a look at a thread that could be running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -174,8 +167,6 @@ struct Pending {
     weight: u64,
     found: Found,
     clocks: Clocks,
-    /// Until when it ran, at least: if it has not slept since it went on last, exactly then.
-    ran_until: Option<u64>,
 }
 
 impl Pending {
@@ -186,9 +177,10 @@ impl Pending {
         let ran_on = match self.found {
             Found::Running => late,
             Found::Displaced => {
-                // It waits since it ran last. Both are never too late.
-                let left = (now + SWITCH_NS).checked_sub(self.clocks.until(clocks)).max(self.ran_until);
-                let left = left.filter(|&left| left >= due)?;
+                // It waits since it ran last.
+                let ran = clocks.ran_ns.saturating_sub(self.clocks.ran_ns);
+                let waited = clocks.waited_ns.saturating_sub(self.clocks.waited_ns);
+                let left = (now + SWITCH_NS).checked_sub(ran + waited).filter(|&left| left >= due)?;
                 // In a call it may have slept until then, unless it left its cpu when we came.
                 if called && left > due + ARRIVAL_NS && left + ARRIVAL_NS < at {
                     return None;
@@ -246,16 +238,8 @@ impl Looks {
     }
 
     /// A look found it so. It is to be stopped.
-    pub(crate) fn found(
-        &mut self,
-        tick: Tick,
-        weight: u64,
-        found: Found,
-        clocks: Clocks,
-        went_on: Option<(u64, Clocks)>,
-    ) {
-        let ran_until = went_on.map(|(at, before)| at + before.until(clocks));
-        self.pending.push(Pending { tick, weight, found, clocks, ran_until });
+    pub(crate) fn found(&mut self, tick: Tick, weight: u64, found: Found, clocks: Clocks) {
+        self.pending.push(Pending { tick, weight, found, clocks });
     }
 
     /// Whether a look at it is to become a sample.

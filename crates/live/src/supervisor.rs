@@ -14,7 +14,6 @@ use crate::moment::Stopped;
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid, Waited};
 use crate::regs::Registers;
-use crate::sampling::Clocks;
 use perfuse_abi::Errno;
 use perfuse_engine::TaskId;
 use perfuse_sys::process::Usage;
@@ -126,10 +125,6 @@ struct Tracee {
     stopped: bool,
     /// When it went on last.
     resumed_at: u64,
-    /// What its clocks show at this stop.
-    clocks: Option<Clocks>,
-    /// When it went on last, if its clocks showed this then.
-    went_on: Option<(u64, Clocks)>,
     /// It was interrupted so that a sample can be taken.
     interrupted: bool,
     /// Ticks look at it.
@@ -162,8 +157,6 @@ impl Tracee {
             pid,
             stopped,
             resumed_at: 0,
-            clocks: None,
-            went_on: None,
             interrupted,
             looked_at,
             armed,
@@ -211,10 +204,6 @@ pub struct Supervisor {
     ticker: Ticker,
     affinity: Affinity,
     rota: Rota,
-    /// The numbers of this thread, and for how long it had waited for cpus when they were read last.
-    own: (proc::Files, u64),
-    /// For how long it waited for one when it was woken last.
-    delay_ns: u64,
     /// How many are stepped.
     paced: usize,
     /// When the time of calls is over that were begun again, and what tells so.
@@ -250,8 +239,6 @@ impl Supervisor {
             ticker: Ticker::new()?,
             affinity: Affinity::new(),
             rota: Rota::default(),
-            own: (proc::Files::new(std::process::id() as Tid, proc::own_tid()), 0),
-            delay_ns: 0,
             paced: 0,
             deadlines: BTreeSet::new(),
             alarm: Alarm::new()?,
@@ -349,7 +336,6 @@ impl Supervisor {
             tracee.arm(tid);
             tracee.stopped = false;
             tracee.resumed_at = proc::clock_ns(libc::CLOCK_MONOTONIC);
-            tracee.went_on = tracee.clocks.take().map(|clocks| (tracee.resumed_at, clocks));
             let mut how = tracee.stride(tid, how, self.options);
             if let Some(again) = &tracee.again {
                 how = again.stride(how);
@@ -372,11 +358,7 @@ impl Supervisor {
             if let Some((tid, status)) = self.deferred.pop_front() {
                 self.stopped(front, tid, status);
             } else {
-                let waited = ptrace::wait(true)?;
-                if self.ticker.ticks() {
-                    self.woken();
-                }
-                match waited {
+                match ptrace::wait(true)? {
                     Waited::Happened { tid, stop: Some(stop), .. } => self.stopped(front, tid, stop),
                     Waited::Happened { tid, dead, stop: None } => self.happened(front, tid, dead)?,
                     Waited::Nobody => {
@@ -673,14 +655,10 @@ impl Supervisor {
     /// A tracee was interrupted: a sample of it can be taken, if it was running. If there is nothing else to be done at
     /// this stop, the tracee goes on as soon as all is known of it, and the answer is true.
     fn sample(&mut self, tid: Tid, status: Status) -> bool {
-        // Nobody tells when it stopped: before we had to wait for a cpu to hear of it.
-        let now = proc::clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(self.delay_ns);
+        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
         let mut machine = lock(&self.machine);
         let Some(task) = machine.task_of(tid) else { return false };
         let Some(reading) = machine.read_stopped(task) else { return false };
-        if let Some(tracee) = self.tracees.get_mut(&tid) {
-            tracee.clocks = Some(Clocks { ran_ns: reading.time_ns, waited_ns: reading.waited_ns });
-        }
         let Ok(registers) = Registers::of(tid) else { return false };
         let called = registers.in_system_call(tid);
         let Some(weight) = machine.weigh(task, now, &reading, called) else { return false };
@@ -713,16 +691,6 @@ impl Supervisor {
         self.ticker.set(shortest);
     }
 
-    /// This thread has been woken, or did not have to sleep.
-    fn woken(&mut self) {
-        let (files, before) = &mut self.own;
-        let Some(progress) = files.progress() else { return };
-        let waited = progress.waited_ns - std::mem::replace(before, progress.waited_ns);
-        if waited > 0 {
-            self.delay_ns = waited;
-        }
-    }
-
     /// Interrupts those who are to be sampled, if the time has come.
     fn tick(&mut self) {
         let Some(tick) = self.ticker.take_due() else { return };
@@ -737,7 +705,7 @@ impl Supervisor {
                 machine.looked_at_stopped(task, tick);
                 return Look::Ran;
             }
-            let look = machine.look(task, tick, tracee.went_on, from, |cpu| affinity.visits(cpu));
+            let look = machine.look(task, tick, from, |cpu| affinity.visits(cpu));
             match look {
                 Look::Due(cpu) => {
                     tracee.interrupted = tracee.interrupted || ptrace::interrupt(tid).is_ok();

@@ -102,13 +102,11 @@ impl Machine {
         Some((shortest, std::mem::take(&mut self.sampled.new)))
     }
 
-    /// Looks at a task that is not stopped, from this cpu. `went_on`: since when, and what its clocks showed then.
-    /// `has_turns`: whether ticks come at another cpu, too.
+    /// Looks at a task that is not stopped, from this cpu. `has_turns`: whether ticks come at another cpu, too.
     pub(crate) fn look(
         &mut self,
         task: TaskId,
         tick: Tick,
-        went_on: Option<(u64, Clocks)>,
         from: Option<u32>,
         has_turns: impl Fn(u32) -> bool,
     ) -> Look {
@@ -145,8 +143,7 @@ impl Machine {
             None if ran => Look::Ran,
             None => Look::Idle,
             Some(found) => {
-                let clocks = Clocks { ran_ns: at.time_ns, waited_ns: at.waited_ns };
-                seen.looks.found(tick, weight, found, clocks, went_on);
+                seen.looks.found(tick, weight, found, Clocks { ran_ns: at.time_ns, waited_ns: at.waited_ns });
                 Look::Due(cpu)
             }
         }

@@ -196,7 +196,7 @@ fn play(rate: u64, program: &mut Program, samples: u64) -> Told {
                 continue;
             }
         };
-        looks.found(tick, weight, found, program.clocks, None);
+        looks.found(tick, weight, found, program.clocks);
         if found == Found::Displaced {
             (interrupted, off) = (true, Some(program.clocks.ran_ns));
             continue;
@@ -251,7 +251,7 @@ fn those_who_live_for_less_than_a_period_are_seen_in_proportion() {
                 let weight = looks.take_part(tick, 10 * MS, &mut random).expect("each is one to look");
                 if at >= born {
                     let clocks = Clocks { ran_ns: at - born, waited_ns: 0 };
-                    looks.found(tick, weight, Found::Running, clocks, None);
+                    looks.found(tick, weight, Found::Running, clocks);
                     told += looks.stopped(at, clocks, false).unwrap_or(0);
                 }
             }
@@ -273,36 +273,12 @@ fn a_slower_clock_beside_a_faster_one_tells_as_much() {
         let tick = ticks.take_due(now).expect("it is due");
         let Some(weight) = looks.take_part(tick, 10 * MS, &mut random) else { continue };
         let clocks = Clocks { ran_ns: now, waited_ns: 0 };
-        looks.found(tick, weight, Found::Running, clocks, None);
+        looks.found(tick, weight, Found::Running, clocks);
         told += looks.stopped(now, clocks, false).expect("it runs");
         samples += 1;
     }
     assert!((9_500..10_500).contains(&samples), "{samples}");
     assert!(told.abs_diff(now) < SECOND, "{told} of {now} ns");
-}
-
-#[test]
-fn who_left_its_cpu_before_a_look_was_due_is_told_from_who_left_it_for_the_look() {
-    let went_on = (SECOND, Clocks { ran_ns: 5 * MS, waited_ns: 0 });
-    // It ran from then on for 3 ms, or for 2 ms, and has waited since: 4 ms until it stops, of which somebody hears at once,
-    // or after 6 ms more.
-    for (ran, heard, samples) in
-        [(3 * MS, 0, true), (3 * MS, 6 * MS, true), (2 * MS, 0, false), (2 * MS, 6 * MS, false)]
-    {
-        let mut ticks = Ticks::new(Random::new(1));
-        ticks.set(Some(MS), 0);
-        let mut tick = ticks.take_due(SECOND + 3 * MS + 40 * US).expect("it is due");
-        tick.due = SECOND + 3 * MS - 10 * US;
-        let (mut looks, mut random) = (Looks::begin(0), Random::new(1));
-        let weight = looks.take_part(tick, MS, &mut random).expect("each tick");
-        let at = Clocks { ran_ns: 5 * MS + ran, waited_ns: 0 };
-        looks.found(tick, weight, Found::Displaced, at, Some(went_on));
-        let waited_ns = 4 * MS + (3 * MS - ran);
-        let stop = SECOND + 7 * MS;
-        // How long this thread has waited itself is taken off, which may be too much.
-        let told = looks.stopped(stop - heard, Clocks { waited_ns, ..at }, true);
-        assert_eq!(told.is_some(), samples, "{ran} {heard}");
-    }
 }
 
 #[test]
@@ -319,7 +295,7 @@ fn looks_that_go_round_see_each_cpu_as_often_as_is_asked_for() {
         // It runs on one of the four.
         if random.below(4) == 0 {
             let clocks = Clocks { ran_ns: now, waited_ns: 0 };
-            looks.found(tick, weight, Found::Running, clocks, None);
+            looks.found(tick, weight, Found::Running, clocks);
             told += looks.stopped(now, clocks, false).expect("it runs");
             samples += 1;
         }

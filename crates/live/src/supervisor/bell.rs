@@ -147,11 +147,6 @@ impl Ticker {
         }
     }
 
-    /// Whether there are any.
-    pub(super) fn ticks(&self) -> bool {
-        self.ticks.next().is_some()
-    }
-
     /// Takes the tick that is due, if one is. The next one has to be [waited for](Self::go_on).
     pub(super) fn take_due(&mut self) -> Option<Tick> {
         self.ticks.next()?;
