@@ -187,10 +187,11 @@ fn time_in_system_calls_is_the_kernels() -> Outcome {
     let scratch = Scratch::new("calls");
     let file = scratch.file();
     // Two at once: who looks is on another cpu than one of them. They tell their own times, in user space and kernel.
+    // They do not ask for those before: on a busy machine it is at such a call that they lose their cpu to who looks.
     let script = |call: &str| {
         format!(
-            "import os,time\nf=open('/dev/zero','rb',buffering=0)\nend=time.process_time()+0.8\n\
-             while time.process_time()<end:\n for _ in range(100): {call}\nt=os.times()\nprint(t[0],t[1])"
+            "import os,time\nf=open('/dev/zero','rb',buffering=0)\nend=time.monotonic()+1.6\n\
+             while time.monotonic()<end:\n for _ in range(100): {call}\nt=os.times()\nprint(t[0]+t[2],t[1]+t[3])"
         )
     };
     for call in ["sum(range(50))", "os.getppid()", "f.read(65536)"] {
@@ -208,7 +209,7 @@ fn time_in_system_calls_is_the_kernels() -> Outcome {
             let (all, kernel, _) = weights(&file);
             let ours = kernel as f64 / all as f64;
             said.push((its, ours));
-            (its - ours).abs() < 0.08
+            (its - ours).abs() < 0.1
         });
         assert!(agrees, "{call}: shares of the kernel by its clocks and in samples: {said:?}");
         // Leaving the kernel out is no sample there.

@@ -126,7 +126,7 @@ fn sample(command: &[&str], rate: u64) -> Sampled {
     let mut attr = Attr::new(EventType::SOFTWARE);
     (attr.config, attr.sample_period) = (Software::CPU_CLOCK.0, rate);
     attr.sample_type = SampleType::IP | SampleType::PERIOD;
-    attr.flags |= AttrFlags::FREQ | AttrFlags::EXCLUDE_KERNEL;
+    attr.flags |= AttrFlags::FREQ;
     // SAFETY: sysconf has no preconditions.
     let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) } as i32;
     let ring = |cpu| {
@@ -279,7 +279,7 @@ fn shares_do_not_depend_on_how_long_the_cycle_is() {
                 let inside = places.iter().filter(|(ip, _)| (from..to).contains(&at(*ip)));
                 inside.map(|(_, period)| *period).sum::<u64>() as f64
             };
-            let (first, last, rest) = (within(0, second), within(second, end), within(end, 1 << 20));
+            let (first, last, rest) = (within(0, second), within(second, end), within(end, u64::MAX));
             let (share, asleep) = (first / (first + last), rest / (first + last + rest));
             let told =
                 format!("{share} in the first, {asleep} asleep, of {} samples at {rate} Hz", places.len());
@@ -299,6 +299,6 @@ fn children_shorter_than_a_period_are_sampled_in_proportion() {
         let sampled = sample(&["sh", "-c", &script], 99);
         (told, ran) = (told + sampled.told_ns, ran + sampled.ran_ns);
         let share = told as f64 / ran as f64;
-        if (share - 1.0).abs() < 0.3 { Ok(()) } else { Err(format!("{told} of {ran} ns: {share}")) }
+        if (share - 1.0).abs() < 0.4 { Ok(()) } else { Err(format!("{told} of {ran} ns: {share}")) }
     });
 }
