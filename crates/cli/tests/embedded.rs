@@ -22,6 +22,7 @@ suite! {
     a_running_process_is_counted,
     signals_and_stops_reach_the_command,
     hundreds_of_threads_and_processes_are_followed,
+    births_that_weigh_on_counts_are_told,
     a_thread_that_execs_is_followed,
     who_is_measured_outlives_a_killed_perfuse,
     traps_are_taken_back_from_who_outlives_it,
@@ -306,6 +307,25 @@ fn hundreds_of_threads_and_processes_are_followed() -> Outcome {
     let said = errors(&output);
     assert_eq!(output.status.code(), Some(7), "{said}");
     assert!(value(&said, "task-clock") > 5.0, "{said}");
+    Ok(())
+}
+
+fn births_that_weigh_on_counts_are_told() -> Outcome {
+    let said = |events: &str, script: &str| {
+        let output = behind_a_filter(&["stat", "--json", "-e", events, "sh", "-c", script]);
+        let text = errors(&output);
+        let json = text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{text}"));
+        let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
+        let warnings = json["warnings"].as_array().expect("a list").iter();
+        warnings
+            .filter(|warning| warning.as_str().expect("text").contains("Counted without perf_events"))
+            .count()
+    };
+    let storm = "i=0; while [ $i -lt 200 ]; do (:); i=$((i+1)); done";
+    assert_eq!(said("task-clock", storm), 1);
+    assert_eq!(said("context-switches", storm), 1);
+    assert_eq!(said("page-faults", storm), 0, "they are not touched");
+    assert_eq!(said("task-clock", &format!("(:); (:); {BUSY}")), 0);
     Ok(())
 }
 

@@ -140,6 +140,7 @@ pub struct Machine {
     /// The last numbers of a task could not be read.
     lost: bool,
     last_task: u64,
+    births: u64,
     cpus: u32,
     tick_ns: u64,
 }
@@ -196,6 +197,7 @@ impl Machine {
             estimate_switches: settings.estimate_switches,
             lost: false,
             last_task: 0,
+            births: 0,
             cpus,
             tick_ns,
         };
@@ -278,6 +280,11 @@ impl Machine {
         Some(task)
     }
 
+    /// How many tasks other tasks have made up to now, each of which took a stop of both.
+    pub fn births(&self) -> u64 {
+        self.births
+    }
+
     /// The calling thread.
     pub fn adopt_caller(&mut self) -> TaskId {
         let (pid, tid) = (std::process::id() as Tid, proc::own_tid());
@@ -289,6 +296,7 @@ impl Machine {
         if let Some(task) = self.task_of(tid) {
             return task;
         }
+        self.births += 1;
         // Whoever reads of the birth takes it to have the name of its parent.
         let name = self.tasks.get(&parent).map(|parent| parent.name.clone()).unwrap_or_default();
         let task = self.add(pid, tid, Reading::default(), name);
@@ -349,9 +357,12 @@ impl Machine {
 
     /// A task has ended; its last numbers can still be read, or are these (`read`).
     pub fn exit(&mut self, task: TaskId) {
-        let short = proc::times_short();
+        let (short, wanted) = (proc::times_short(), self.wanted);
         self.sample_end(task);
-        self.update(task);
+        let reading = self.tasks.get_mut(&task).and_then(|known| known.read(wanted));
+        if let Some(reading) = reading {
+            self.account(task, &reading.of_the_dead(), None);
+        }
         self.lost |= proc::times_short() != short;
         self.see_name(task);
         let parent = self.tasks.get(&task).and_then(|known| match known.pid == known.tid {
@@ -366,7 +377,7 @@ impl Machine {
         if !self.is_due(task) {
             return;
         }
-        let Some(reading) = self.read_stopped(task) else { return };
+        let Some(reading) = self.read_stopped(task).map(Reading::of_the_dead) else { return };
         if let Some(weight) = self.weigh(task, self.now(), &reading, true) {
             self.sample_at(task, &reading, &Ending, weight);
         }
@@ -465,6 +476,7 @@ impl Machine {
         known.told = Reading {
             time_ns: told.time_ns + ran,
             waited_ns: reading.waited_ns,
+            arrivals: reading.arrivals,
             minor: told.minor + minor,
             major: told.major + major,
             switches: told.switches + all_switches,

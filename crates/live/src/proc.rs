@@ -30,10 +30,21 @@ pub struct Reading {
     pub major: u64,
     /// Switches to other threads, both kinds.
     pub switches: u64,
+    /// How often it came to a cpu; 0 where the kernel does not count that.
+    pub arrivals: u64,
     /// Moves to other cpus.
     pub migrations: u64,
     /// The cpu where it runs or ran last.
     pub cpu: u32,
+}
+
+impl Reading {
+    /// That of one that is dead. Linux' events end before it leaves its cpu for good: that switch is not counted.
+    pub(crate) fn of_the_dead(mut self) -> Self {
+        let left = self.arrivals > 0 && self.switches >= self.arrivals;
+        self.switches -= u64::from(left);
+        self
+    }
 }
 
 /// What of a [`Reading`] is wanted: each comes from another file.
@@ -168,7 +179,7 @@ impl Files {
                 if wanted.faults {
                     self.stat(&mut reading)?;
                 }
-                reading.waited_ns = progress.waited_ns;
+                (reading.waited_ns, reading.arrivals) = (progress.waited_ns, progress.arrivals);
                 progress.time_ns
             }
             // gVisor has no schedstat, and shows the clocks of all threads. The ticks of stat are the last
@@ -719,6 +730,17 @@ mod tests {
         assert_eq!((map.from, map.to, map.prot, map.shared), (0x7f1c_0000_0000, 0x7f1c_0002_1000, 5, false));
         assert_eq!((map.pgoff, map.file), (0x12000, (0xfd, 1, 1_835_045)));
         assert_eq!(map.name, b"/lib/a b.so");
+    }
+
+    /// It may have been read while it was still on its way.
+    #[test]
+    fn the_last_switch_of_the_dead_is_not_counted() {
+        let switches =
+            |switches, arrivals| Reading { switches, arrivals, ..Reading::default() }.of_the_dead().switches;
+        assert_eq!(switches(2, 2), 1);
+        assert_eq!(switches(1, 2), 1);
+        // Where arrivals are not told.
+        assert_eq!(switches(2, 0), 2);
     }
 
     #[test]

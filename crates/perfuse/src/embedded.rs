@@ -435,6 +435,10 @@ impl Kernel for Embedded {
         }
     }
 
+    fn births(&self) -> u64 {
+        self.machine().births()
+    }
+
     fn support(&self) -> &Support {
         self.support.get_or_init(|| Support::probe(self))
     }

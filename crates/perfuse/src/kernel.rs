@@ -72,6 +72,12 @@ pub trait Kernel: Debug + Send + Sync {
         perfuse_sys::signal::deliver(event, owner, signal)
     }
 
+    /// How many threads and processes were born to those that it measures, up to now, if each birth costs them a stop, as by
+    /// the embedded kernel; otherwise none.
+    fn births(&self) -> u64 {
+        0
+    }
+
     /// What of the interface this kernel knows, asked once.
     fn support(&self) -> &Support;
 
@@ -175,6 +181,10 @@ impl<W: Wrap> Kernel for W {
 
     fn facts(&self) -> KernelFacts {
         self.inner().facts()
+    }
+
+    fn births(&self) -> u64 {
+        self.inner().births()
     }
 
     fn perf_event_open(

@@ -11,7 +11,7 @@ use perfuse::{
 };
 use perfuse_testkit::signals::Handler;
 use perfuse_testkit::work::{Child, Pages, burn, switches};
-use perfuse_testkit::{Outcome, Puppet, Sandbox, Skip, suite, wait};
+use perfuse_testkit::{Outcome, Puppet, Sandbox, Skip, need, suite, wait};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -32,6 +32,7 @@ suite! {
     a_command_that_cannot_be_executed,
     a_held_command_that_is_dropped,
     counts_are_those_of_linux,
+    switches_of_storms_are_those_of_linux_less_our_stops,
     a_running_process_can_be_joined,
     samples_add_up_to_the_time,
     a_descriptor_is_ready_as_that_of_linux,
@@ -180,6 +181,36 @@ fn counts_are_those_of_linux() -> Outcome {
     // Linux counts the stops by which we follow it.
     assert!(ours[2] <= theirs[2] + 2 && theirs[2] <= ours[2] + 10, "{} and Linux' {}", ours[2], theirs[2]);
     Ok(())
+}
+
+/// Linux counts both stops of each birth, and that of the signal by which a child tells of its end; neither counts the switch by which a dead one leaves its cpu.
+fn switches_of_storms_are_those_of_linux_less_our_stops() -> Outcome {
+    let event = [Software::CONTEXT_SWITCHES];
+    let allowed = Counter::builder(event[0]).kernel(linux()).user_and_kernel().open();
+    allowed.map_err(|error| Skip::needs("Linux' perf_events", error))?;
+    let forks = shell("i=0; while [ $i -lt 200 ]; do (:); i=$((i+1)); done");
+    let threads = "import threading\n\
+                   for _ in range(200): t = threading.Thread(target=int); t.start(); t.join()";
+    let python = need::program("python3");
+    let threads = python.as_ref().ok().map(|python| (Command::new(python).args(["-c", threads]), 2));
+    for (storm, stops) in [Some((forks, 3)), threads].into_iter().flatten() {
+        let agree = || {
+            let command = storm.hold().expect("a child");
+            let born = embedded().births();
+            let theirs = counters(&command, &linux(), &event);
+            let ours = counters(&command, &embedded(), &event);
+            command.release().expect("it starts").wait().expect("its end");
+            let births = embedded().births() - born;
+            let value = |all: &[Counter]| all[0].read().expect("read").value;
+            let (theirs, ours) = (value(&theirs), value(&ours));
+            eprintln!("{births} births, {theirs} switches by Linux, {ours} by us");
+            // An interpreter's wrapper may start processes first.
+            let stops = stops * births - births / 5..=3 * births + births / 5;
+            births >= 200 && stops.contains(&theirs.saturating_sub(ours))
+        };
+        wait::until("a storm whose switches agree", agree);
+    }
+    python.map(drop)
 }
 
 fn a_running_process_can_be_joined() -> Outcome {

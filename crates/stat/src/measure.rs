@@ -14,6 +14,7 @@ use crate::Error;
 use perfuse::control::{Control, Listing, Order};
 use perfuse::diagnosis::Kind;
 use perfuse::{Command, HeldCommand, RunningCommand, Start, processes_are_gone, threads_are_gone};
+use perfuse_events::abi::{EventType, Software};
 use perfuse_events::{EventSpec, Source, Tool};
 use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, Signals};
 use perfuse_sys::{Errno, poll, process};
@@ -63,6 +64,8 @@ pub fn count(
         Measuring { plan, observer, control, destination, recorder: None, signals, asked_to_stop: 0 };
     let mut total: Option<Report> = None;
     let mut done = 0;
+    let kernel = perfuse::kernel::current();
+    let births = kernel.births();
     while plan.runs.is_none_or(|runs| done < runs) && measuring.asked_to_stop == 0 {
         let report = measuring.once()?;
         done += 1;
@@ -70,6 +73,10 @@ pub fn count(
             Some(total) => merge(total, report),
             None => report,
         });
+    }
+    if let Some(total) = &mut total {
+        let added = stops_of_births(total, kernel.births() - births);
+        total.warnings.extend(added);
     }
     Ok(total)
 }
@@ -472,11 +479,38 @@ fn merge(mut total: Report, run: Report) -> Report {
     total
 }
 
+/// A birth that the measuring kernel stops costs so much time at most, with the ways around it (`docs/live-cost.md`).
+const BIRTH_NS: u64 = 60_000;
+
+/// What the measuring kernel's stops of so many births add to counts, told if that may be a tenth of all time.
+fn stops_of_births(report: &Report, births: u64) -> Option<String> {
+    let times = report.runs.iter().filter_map(|run| run.usage);
+    let used_ns: u64 = times.map(|usage| usage.user_ns + usage.system_ns).sum();
+    if births == 0 || used_ns == 0 || births.saturating_mul(BIRTH_NS) < used_ns / 10 {
+        return None;
+    }
+    let is_touched = |event: &Event| match event.source {
+        Source::Kernel { type_: EventType::SOFTWARE, config, .. } => {
+            [Software::TASK_CLOCK, Software::CPU_CLOCK, Software::CONTEXT_SWITCHES, Software::CPU_MIGRATIONS]
+                .contains(&Software(config))
+        }
+        Source::Tool(_) => true,
+        Source::Kernel { .. } | Source::Breakpoint { .. } => false,
+    };
+    report.events.iter().any(is_touched).then(|| {
+        format!(
+            "Counted without perf_events, which stops a command at each start of a thread or process: the {births} that \
+             started took up to {:.2} ms longer each, and may have waited more or less often and moved to other cpus \
+             more often than alone. That is in these counts.",
+            BIRTH_NS as f64 / 1e6
+        )
+    })
+}
+
 /// A counter that the kernel's own watchdog holds, told when it was missed.
 fn watchdog(report: &Report) -> Option<String> {
     let hardware = |event: &&Event| match event.source {
         Source::Kernel { type_, .. } => {
-            use perfuse_events::abi::EventType;
             [EventType::HARDWARE, EventType::HW_CACHE, EventType::RAW].contains(&type_)
         }
         Source::Tool(_) | Source::Breakpoint { .. } => false,
