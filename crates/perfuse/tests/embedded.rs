@@ -232,6 +232,20 @@ fn a_running_process_can_be_joined() -> Outcome {
 }
 
 fn samples_add_up_to_the_time() -> Outcome {
+    // As exact as so many samples can be; where the machine is busy some stops come so late that it takes another run.
+    let mut told = Vec::new();
+    for _ in 0..10 {
+        let (periods, time) = sampled_and_counted();
+        if periods < time / 2 * 3 && periods > time / 2 {
+            return Ok(());
+        }
+        told.push((periods, time));
+    }
+    panic!("sampled and counted, in ns: {told:?}")
+}
+
+/// Runs a busy shell: what its samples add up to, and its task-clock.
+fn sampled_and_counted() -> (u64, u64) {
     let command = shell(&BUSY.replace("60000", "300000")).hold().expect("a child");
     let clock = counters(&command, &embedded(), &[Software::TASK_CLOCK]);
     let fields =
@@ -271,9 +285,7 @@ fn samples_add_up_to_the_time() -> Outcome {
     let time = clock[0].read().expect("read").value;
     // A static shell has one map, and the vdso.
     assert!(samples > 5 && comms >= 1 && maps >= 1 && exits >= 1, "{samples} {comms} {maps} {exits}");
-    // As exact as so many samples can be.
-    assert!(periods < time / 2 * 3 && periods > time / 2, "{periods} of {time} ns");
-    Ok(())
+    (periods, time)
 }
 
 /// Rules G21, G23, G24: a descriptor hangs up at once without a ring, is ready with one while there is something to read,
