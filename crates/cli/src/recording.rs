@@ -95,6 +95,12 @@ pub(crate) fn replay<'i>(
     if replay.late() > 0 {
         say(format_args!("{} records came later than younger ones", replay.late()));
     }
+    if replay.session().dropped() > 0 {
+        say(format_args!(
+            "{} records told of more threads, mappings or names than are kept; samples there have no name",
+            replay.session().dropped()
+        ));
+    }
     Ok(replay)
 }
 

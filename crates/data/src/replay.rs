@@ -129,6 +129,11 @@ impl<'i> Replay<'i> {
         &self.formats
     }
 
+    /// The processes as they are now.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
     /// How many records came later than younger ones.
     pub fn late(&self) -> u64 {
         self.ordered.late()

@@ -146,6 +146,7 @@ pub struct Session {
     bpf: HashMap<u32, BpfProgram>,
     ended: VecDeque<u32>,
     text: KernelText,
+    dropped: u64,
 }
 
 impl Default for Session {
@@ -166,6 +167,7 @@ impl Default for Session {
             bpf: HashMap::new(),
             ended: VecDeque::new(),
             text: KernelText::default(),
+            dropped: 0,
         };
         let comm = session.intern(b"swapper");
         let idle = Thread { pid: 0, parent: None, comm, ended: false, namespaces: Arc::default() };
@@ -221,6 +223,7 @@ impl Session {
                 1 if self.bpf.len() < MOST => {
                     self.bpf.insert(event.id, BpfProgram { tag: event.tag, loaded: true });
                 }
+                1 => self.dropped += 1,
                 2 => {
                     if let Some(program) = self.bpf.get_mut(&event.id) {
                         program.loaded = false;
@@ -232,6 +235,8 @@ impl Session {
                 let path = cgroup.path.as_bytes();
                 if self.cgroups.len() < MOST && takes(&mut self.text_bytes[1], path) {
                     self.cgroups.insert(cgroup.id, path.into());
+                } else {
+                    self.dropped += 1;
                 }
             }
             Record::TextPoke(poke) => self.text.poke(poke),
@@ -337,6 +342,12 @@ impl Session {
         &self.text
     }
 
+    /// How often a record told of more threads, mappings, names, cgroups or programs than are kept: what it told is not
+    /// known.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     fn intern(&mut self, name: &[u8]) -> CommId {
         if let Some(&id) = self.comm_ids.get(name) {
             return id;
@@ -345,6 +356,8 @@ impl Session {
         if self.comms.len() < MOST && takes(&mut self.text_bytes[0], name) {
             self.comms.push(name.into());
             self.comm_ids.insert(name.into(), id);
+        } else {
+            self.dropped += 1;
         }
         id
     }
@@ -357,6 +370,7 @@ impl Session {
         }
         if !self.threads.contains_key(&tid.tid) {
             if self.threads.len() >= MOST {
+                self.dropped += 1;
                 return None;
             }
             let comm = match self.threads.get(&tid.pid) {
@@ -452,7 +466,10 @@ impl Session {
         };
         let is_dump = kind == ObjectKind::User && is_jit_dump(name);
         let is_vdso = kind == ObjectKind::User && name == b"[vdso]";
-        let Some(object) = self.objects.intern(name, kind, build_id) else { return };
+        let Some(object) = self.objects.intern(name, kind, build_id) else {
+            self.dropped += 1;
+            return;
+        };
         let pid = if in_kernel { 0 } else { tid.pid };
         let map = Map { start, end, pgoff, object, pid, prot, flags, inode, by_address };
         let maps = match level {
@@ -460,6 +477,7 @@ impl Session {
             Level::GuestKernel => &mut self.guest_kernel,
             Level::User | Level::Unknown => {
                 if self.maps.len() >= MOST && !self.maps.contains_key(&tid.pid) {
+                    self.dropped += 1;
                     return;
                 }
                 self.thread_mut(tid);
@@ -469,7 +487,8 @@ impl Session {
             Level::GuestUser | Level::Hypervisor => return,
         };
         let maps = Arc::make_mut(maps);
-        maps.insert(map, is_vdso);
+        let is_kept = maps.insert(map, is_vdso);
+        self.dropped += u64::from(!is_kept);
         if is_dump {
             maps.set_jit_dump(map);
         }
@@ -482,10 +501,13 @@ impl Session {
         }
         let (start, end) = (symbol.addr, symbol.addr.saturating_add(symbol.len.into()));
         let kind = ObjectKind::KernelSymbol;
-        let Some(object) = self.objects.intern(symbol.name.as_bytes(), kind, None) else { return };
+        let Some(object) = self.objects.intern(symbol.name.as_bytes(), kind, None) else {
+            self.dropped += 1;
+            return;
+        };
         if start < end {
             let (pid, prot, flags, inode) = (0, 0, 0, 0);
-            kernel.insert_symbol(Map {
+            let is_kept = kernel.insert_symbol(Map {
                 start,
                 end,
                 pgoff: start,
@@ -496,6 +518,7 @@ impl Session {
                 inode,
                 by_address: true,
             });
+            self.dropped += u64::from(!is_kept);
         }
     }
 }

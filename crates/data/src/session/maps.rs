@@ -41,7 +41,7 @@ impl Map {
 }
 
 /// More mappings than this are not kept in one address space.
-const MOST: usize = 1 << 18;
+pub(super) const MOST: usize = if cfg!(test) { 1 << 14 } else { 1 << 18 };
 
 /// More than this are not kept in all address spaces together; what a forked child has of its parent's counts once. They
 /// take about 120 bytes each.
@@ -137,8 +137,8 @@ impl Maps {
     }
 
     /// Adds a mapping, perhaps that of the vdso. What lies under it is gone; of mappings that it covers in
-    /// part, the rest stays.
-    pub(super) fn insert(&mut self, new: Map, is_vdso: bool) {
+    /// part, the rest stays. Says whether there was room for it.
+    pub(super) fn insert(&mut self, new: Map, is_vdso: bool) -> bool {
         match &mut self.before_exec {
             // The new program maps something.
             Some(before) if before.is_last && !is_vdso => self.before_exec = None,
@@ -151,13 +151,17 @@ impl Maps {
         if is_new || is_over {
             self.id = Id::default();
         }
+        // One that is told again is no news.
+        is_new || self.list.find(new.start) == Some(new)
     }
 
-    /// Adds code that the kernel made, over what is mapped there.
-    pub(super) fn insert_symbol(&mut self, new: Map) {
-        if self.symbols.put(Some(new), new.start..new.end, self.most()) {
+    /// Adds code that the kernel made, over what is mapped there. Says whether there was room for it.
+    pub(super) fn insert_symbol(&mut self, new: Map) -> bool {
+        let is_new = self.symbols.put(Some(new), new.start..new.end, self.most());
+        if is_new {
             self.id = Id::default();
         }
+        is_new || self.symbols.find(new.start) == Some(new)
     }
 
     /// Takes the code that the kernel made away that begins at an address.

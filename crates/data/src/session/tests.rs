@@ -382,3 +382,19 @@ fn forked_maps_are_shared_up_to_what_a_child_changes() {
     }
     assert!(session.held.count() <= 5_000 * 2, "{}", session.held.count());
 }
+
+#[test]
+fn mappings_that_found_no_room_are_counted() {
+    let mut session = Session::new();
+    let page = |number: u64| number * 0x2000;
+    for number in 0..super::maps::MOST as u64 {
+        map(&mut session, 10, page(number), 0x1000, 0, "/lib/x.so");
+    }
+    map(&mut session, 10, page(0), 0x1000, 0, "/lib/x.so");
+    assert_eq!(session.dropped(), 0, "told again");
+    for number in 0..3 {
+        map(&mut session, 10, page(super::maps::MOST as u64 + number), 0x1000, 0, "/lib/x.so");
+    }
+    assert_eq!(session.dropped(), 3);
+    assert_eq!(at(&session, 10, 10, page(super::maps::MOST as u64)), None);
+}
