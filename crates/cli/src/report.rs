@@ -170,7 +170,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     unsupported: Unsupported<unsupported::OfReport>,
     /// Write one JSON object (schema perfuse.report/1) in place of text
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["dump_raw_trace", "stats", "tasks", "mmaps"])]
     json: bool,
 }
 
