@@ -29,6 +29,7 @@ suite! {
     few_descriptors_are_enough,
     a_tracer_as_the_command_is_counted,
     programs_that_miss_their_rights_are_named,
+    users_at_level_three_are_served,
     in_a_docker_container,
     under_gvisor,
     the_doctor_says_so,
@@ -496,6 +497,38 @@ fn programs_that_miss_their_rights_are_named() -> Outcome {
     assert!(!said.contains("without the rights"), "{said}");
     let (traced, said) = user(Command::new(&perfuse).args(stat).arg(&whoami).arg("-u"));
     assert!(traced == "0" && !said.contains("without the rights"), "{said}");
+    Ok(())
+}
+
+/// Level 3 of `perf_event_paranoid`, which distributions have added, leaves users without any event.
+fn users_at_level_three_are_served() -> Outcome {
+    use std::fs::{Permissions, copy, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+    need::root()?;
+    let _level = need::Sysctl::is("kernel/perf_event_paranoid", 3)?;
+    let scratch = Scratch::new("level");
+    set_permissions(&scratch.0, Permissions::from_mode(0o777)).expect("a folder for all");
+    let (perfuse, recording) = (scratch.0.join("perfuse"), scratch.0.join("perf.data"));
+    copy(program(), &perfuse).expect("a copy");
+    let path = |path: &PathBuf| path.to_str().expect("a plain name").to_owned();
+    let as_nobody = |arguments: &[&str]| {
+        let output = run(Sandbox::new().unprivileged().command(&perfuse).args(arguments));
+        (String::from_utf8_lossy(&output.stdout).into_owned() + &errors(&output), output.status.code())
+    };
+    let (said, status) = as_nobody(&["stat", "-e", "task-clock", "sh", "-c", "exit 7"]);
+    if !said.contains(SAID) {
+        return Err(perfuse_testkit::Skip::needs("a kernel with level 3 of perf_event_paranoid", said));
+    }
+    assert!(status == Some(7) && said.contains("task-clock"), "{status:?}: {said}");
+    let (said, status) = as_nobody(&["record", "-o", &path(&recording), "sh", "-c", BUSY]);
+    assert!(status == Some(0) && said.contains(SAID), "{status:?}: {said}");
+    let (said, status) = as_nobody(&["report", "-i", &path(&recording)]);
+    assert!(status == Some(0) && said.contains("sh"), "{status:?}: {said}");
+    let hosted = ["run", "--", &path(&perfuse), "stat", "-e", "task-clock", "true"];
+    let (said, status) = as_nobody(&hosted);
+    assert!(status == Some(0) && said.contains("task-clock") && !said.contains(SAID), "{status:?}: {said}");
+    let (said, _) = as_nobody(&["doctor"]);
+    assert!(said.contains("perf_event_paranoid"), "{said}");
     Ok(())
 }
 
