@@ -1,9 +1,9 @@
 //! How far the embedded kernel's counts are from Linux', of the same runs: both have counters on a command
 //! that is held before its exec.
 
+use crate::embedded;
 use crate::record::WORK;
 use perfuse::abi::Software;
-use crate::embedded;
 use perfuse::kernel::{Kernel, linux};
 use perfuse::{Command, Counter, HeldCommand, Inherit};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! What the embedded kernel costs the programs that are measured without Linux' perf_events, next to
 //! `perf`, which has them.
 
+use crate::embedded;
 use crate::measure::{Contestant, compare, median};
 use crate::record::{Run, alone, run};
-use crate::embedded;
 use perfuse::kernel::linux;
 use perfuse::{Counter, abi::Software};
 use std::hint::black_box;

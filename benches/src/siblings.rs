@@ -2,11 +2,11 @@
 //! closed first, and each on its own; by the engine, the embedded kernel and `perfuse run`, next to Linux. And a fork
 //! of the task that copies them all.
 
+use crate::embedded;
 use crate::engine::Bench;
 use crate::measure::display;
 use crate::record::WORK;
 use perfuse::abi::{Attr, AttrFlags, EventType, OpenFlags, Software};
-use crate::embedded;
 use perfuse::kernel::{Kernel, linux};
 use perfuse_engine::{CloneFlags, TaskFacts, TaskId};
 use std::os::fd::{AsFd, OwnedFd};

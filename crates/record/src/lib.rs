@@ -13,8 +13,8 @@
 //! # Ok::<(), perfuse_record::Error>(())
 //! ```
 //!
-//! Inside, [`opening`] opens the events that [`attrs`] and [`terms`] describe, [`session`] goes from beginning to end,
-//! [`start`] writes what comes before the records ([`synthesis`]) and [`sections`] what comes after them.
+//! Inside, `opening` opens the events that `attrs` and `terms` describe, `session` goes from beginning to end, `start`
+//! writes what comes before the records (`synthesis`) and `sections` what comes after them.
 #![forbid(unsafe_code)]
 
 mod attrs;
