@@ -10,7 +10,7 @@ use std::fmt;
 
 /// How many pieces of code are taken of one process, and how many bytes of names.
 const MAX_CODE: usize = 1 << 22;
-const MAX_STRINGS: usize = 1 << 30;
+const MAX_STRINGS: usize = 1 << 28;
 
 /// The name of a place that code was moved away from.
 const GONE: u32 = u32::MAX;
