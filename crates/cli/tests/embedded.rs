@@ -239,6 +239,10 @@ fn the_ends_of_processes_are_sampled() -> Outcome {
 }
 
 fn a_clock_beside_other_events_tells_what_it_did_not_see() -> Outcome {
+    if cfg!(target_arch = "aarch64") {
+        let why = "arm64 forgets the call of a thread before that stops";
+        return Err(perfuse_testkit::Skip::needs("an architecture that tells calls at stops", why));
+    }
     let scratch = Scratch::new("beside");
     let file = scratch.file();
     let zeros = "dd if=/dev/zero of=/dev/null bs=64k count=300000 2>/dev/null";
@@ -311,6 +315,16 @@ fn hundreds_of_threads_and_processes_are_followed() -> Outcome {
     Ok(())
 }
 
+/// The cpu time of all children that have ended.
+fn time_of_children() -> Duration {
+    // SAFETY: an all-zero rusage is a valid value of that plain struct.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live rusage.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) };
+    let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+    Duration::from_micros(micros(usage.ru_utime) + micros(usage.ru_stime))
+}
+
 fn births_that_weigh_on_counts_are_told() -> Outcome {
     let said = |events: &str, script: &str| {
         let output = behind_a_filter(&["stat", "--json", "-e", events, "sh", "-c", script]);
@@ -323,6 +337,13 @@ fn births_that_weigh_on_counts_are_told() -> Outcome {
             .count()
     };
     let storm = "i=0; while [ $i -lt 200 ]; do (:); i=$((i+1)); done";
+    let before = time_of_children();
+    run(Command::new("sh").args(["-c", storm]));
+    let each = (time_of_children() - before) / 200;
+    if each > Duration::from_micros(400) {
+        let why = format_args!("one takes {each:?}");
+        return Err(perfuse_testkit::Skip::needs("processes that are born quickly", why));
+    }
     assert_eq!(said("task-clock", storm), 1);
     assert_eq!(said("context-switches", storm), 1);
     assert_eq!(said("page-faults", storm), 0, "they are not touched");

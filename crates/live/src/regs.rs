@@ -338,12 +338,13 @@ impl Registers {
         in_call && self.result() == -i64::from(libc::EINTR)
     }
 
-    /// What a system call that has just ended answered, if that is a number of what it did, as far as registers tell.
+    /// What a system call that has just ended answered, if that is a number of what it did, as far as registers tell. Those of
+    /// arm64 do not tell whether there was a call: there a transfer that a stop cuts short stays short.
     pub(crate) fn transferred(&self) -> Option<u64> {
         #[cfg(target_arch = "x86_64")]
         let in_call = self.words[at::CALL] as i32 >= 0;
         #[cfg(target_arch = "aarch64")]
-        let in_call = !self.is_narrow();
+        let in_call = false;
         u64::try_from(self.result()).ok().filter(|done| in_call && *done > 0)
     }
 

@@ -10,17 +10,20 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 pub(super) fn are_whole() -> Outcome {
+    told()?;
     assert!(supervise(&["transfers", "alone"], Interrupts::Everybody) > 20, "it was interrupted");
     Ok(())
 }
 
 pub(super) fn are_whole_whatever_is_ignored() -> Outcome {
+    told()?;
     supervise(&["transfers", "ignored"], Interrupts::Nobody);
     supervise(&["transfers", "ignored"], Interrupts::Everybody);
     Ok(())
 }
 
 pub(super) fn end_for_handlers() -> Outcome {
+    told()?;
     supervise(&["transfers", "handled"], Interrupts::Nobody);
     supervise(&["transfers", "handled"], Interrupts::Everybody);
     Ok(())
@@ -31,6 +34,7 @@ pub(super) const ORPHAN: &[&str] = &["blocked"];
 
 /// Whoever is killed in the middle of a transfer has a guardian that answers it: with what has been transferred.
 pub(super) fn are_answered_when_the_tracer_is_killed() -> Outcome {
+    told()?;
     // SAFETY: plain number.
     let is_root = unsafe { libc::geteuid() } == 0;
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
@@ -429,4 +433,12 @@ fn last() -> (i64, i64, bool) {
     giving.join().expect("no panic");
     let got = answered.max(0) as usize;
     (answered, LEN as i64, bytes[..got] == sample()[..got])
+}
+
+/// Registers of arm64 do not tell whether a call has just ended: there transfers that stops cut short stay short.
+fn told() -> Outcome {
+    match cfg!(target_arch = "aarch64") {
+        true => Err(perfuse_testkit::Skip::needs("registers that tell of calls", "arm64's do not")),
+        false => Ok(()),
+    }
 }
