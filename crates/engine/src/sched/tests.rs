@@ -83,17 +83,20 @@ fn steps(count: usize, group: bool) -> Vec<u64> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of events take Miri minutes")]
 fn a_sibling_comes_and_goes_among_thousands_as_among_a_few() {
     let (few, many) = (steps(40, true), steps(4000, true));
     assert!(few.iter().zip(&many).all(|(few, many)| many <= few), "{few:?} {many:?}");
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of events take Miri minutes")]
 fn an_event_comes_and_goes_among_thousands_as_among_a_few() {
     assert_eq!(steps(40, false), steps(4000, false));
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of events take Miri minutes")]
 fn a_fork_copies_each_event_with_the_same_work() {
     let each = |count: usize, group: bool| {
         let mut engine = machine();
@@ -113,6 +116,7 @@ fn a_fork_copies_each_event_with_the_same_work() {
 
 /// Children of one task come and go, whoever of them is the first.
 #[test]
+#[cfg_attr(miri, ignore = "thousands of events take Miri minutes")]
 fn a_copy_goes_among_thousands_as_among_a_few() {
     let end = |children: u64| {
         let mut engine = machine();
