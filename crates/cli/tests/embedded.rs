@@ -315,39 +315,36 @@ fn hundreds_of_threads_and_processes_are_followed() -> Outcome {
     Ok(())
 }
 
-/// The cpu time of all children that have ended.
-fn time_of_children() -> Duration {
-    // SAFETY: an all-zero rusage is a valid value of that plain struct.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a live rusage.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) };
-    let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-    Duration::from_micros(micros(usage.ru_utime) + micros(usage.ru_stime))
-}
-
 fn births_that_weigh_on_counts_are_told() -> Outcome {
+    /// Of each birth, as the warning says it.
+    const BIRTH_S: f64 = 60e-6;
+    // How often it is said, and the time that all took.
     let said = |events: &str, script: &str| {
         let output = behind_a_filter(&["stat", "--json", "-e", events, "sh", "-c", script]);
         let text = errors(&output);
         let json = text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{text}"));
         let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
         let warnings = json["warnings"].as_array().expect("a list").iter();
-        warnings
-            .filter(|warning| warning.as_str().expect("text").contains("Counted without perf_events"))
-            .count()
+        let is_it = |warning: &&serde_json::Value| {
+            warning.as_str().expect("text").contains("Counted without perf_events")
+        };
+        let time = |name: &str| json[name].as_f64().expect("seconds");
+        (warnings.filter(is_it).count(), time("user_s") + time("system_s"))
     };
     let storm = "i=0; while [ $i -lt 200 ]; do (:); i=$((i+1)); done";
-    let before = time_of_children();
-    run(Command::new("sh").args(["-c", storm]));
-    let each = (time_of_children() - before) / 200;
-    if each > Duration::from_micros(400) {
-        let why = format_args!("one takes {each:?}");
-        return Err(perfuse_testkit::Skip::needs("processes that are born quickly", why));
+    for events in ["task-clock", "context-switches"] {
+        // Where processes take long to be born, on a busy or an emulated machine, the stops are a small part of all time.
+        let weighs = |time: &f64| 200.0 * BIRTH_S >= time / 10.0;
+        let Some((told, time)) = (0..20).map(|_| said(events, storm)).find(|(_, time)| weighs(time)) else {
+            return Err(perfuse_testkit::Skip::needs(
+                "processes that are born quickly",
+                "200 take over 0.12 s",
+            ));
+        };
+        assert_eq!(told, 1, "{events}: {time} s");
     }
-    assert_eq!(said("task-clock", storm), 1);
-    assert_eq!(said("context-switches", storm), 1);
-    assert_eq!(said("page-faults", storm), 0, "they are not touched");
-    assert_eq!(said("task-clock", &format!("(:); (:); {BUSY}")), 0);
+    assert_eq!(said("page-faults", storm).0, 0, "they are not touched");
+    assert_eq!(said("task-clock", &format!("(:); (:); {BUSY}")).0, 0);
     Ok(())
 }
 

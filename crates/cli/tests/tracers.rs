@@ -48,7 +48,7 @@ fn gdb() -> Result<(), Skip> {
     tracer("gdb", &["-nx", "-batch", "-ex", "run", "true"])
 }
 
-/// What is not one's own child may be attached to.
+/// Processes that are no children may be attached to.
 fn attaching() -> Result<(), Skip> {
     match std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").as_deref().map(str::trim) {
         Err(_) | Ok("0") => Ok(()),

@@ -10,7 +10,7 @@ impl PerfOptions for OfList {
     const OPTIONS: &'static [PerfOption] = &[
         PerfOption::refused("cputype", "a word of the PMU's name chooses its events: perfuse list cpu_core")
             .value(),
-        // What is so anyway: all events are shown, with all that is known of them.
+        // These are so anyway: all events are shown, with all that is known of them.
         PerfOption::ignored("deprecated"),
         PerfOption::ignored("desc").letter('d'),
         PerfOption::ignored("long-desc"),

@@ -31,7 +31,7 @@ pub(super) struct Live<'a> {
     before: (Instant, u64),
 }
 
-/// Who is recorded.
+/// The command, processes, threads or cpus that are recorded, in words.
 fn subject(plan: &Plan, pid: Option<u32>) -> String {
     let words: Vec<_> = plan.command.iter().map(|word| word.to_string_lossy()).collect();
     let numbers = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");

@@ -10,7 +10,7 @@ use perfuse_events::EventSet;
 use perfuse_record::{Chains, Fields, HZ, Plan, Rate, Request, Switch, Target, check, join_tracers};
 use std::path::{Path, PathBuf};
 
-/// What the options ask for.
+/// A plan made of the options, and the parts of them that are the program's.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) plan: Plan,

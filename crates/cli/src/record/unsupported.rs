@@ -32,7 +32,7 @@ impl PerfOptions for OfRecord {
         PerfOption::ignored("num-thread-synthesize").value(),
         PerfOption::ignored("proc-map-timeout").value(),
         PerfOption::ignored("debuginfod").maybe_value(),
-        // What is so anyway: the first and last time of samples are always told.
+        // These are so anyway: the first and last time of samples are always told.
         PerfOption::ignored("timestamp-boundary"),
     ];
 }

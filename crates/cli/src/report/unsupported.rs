@@ -45,7 +45,7 @@ impl PerfOptions for OfReport {
         PerfOption::refused("tui", SCREEN),
         PerfOption::refused("gtk", SCREEN),
         PerfOption::refused("disable-order", "records are taken by time, as far as a recording allows"),
-        // What concerns annotated instructions, or only the interactive view.
+        // These concern annotated instructions, or only the interactive view.
         PerfOption::ignored("disassembler-style").letter('M').value(),
         PerfOption::ignored("asm-raw"),
         PerfOption::ignored("source"),
@@ -55,7 +55,7 @@ impl PerfOptions for OfReport {
         PerfOption::ignored("prefix-strip").value(),
         PerfOption::ignored("percent-type").value(),
         PerfOption::ignored("samples").value(),
-        // What is so anyway.
+        // These are so anyway.
         PerfOption::ignored("demangle"),
         PerfOption::ignored("demangle-kernel"),
         PerfOption::ignored("no-demangle-kernel"),

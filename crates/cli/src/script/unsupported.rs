@@ -49,7 +49,7 @@ impl PerfOptions for OfScript {
             "dump-unsorted-raw-trace",
             "records are taken by time; perfuse report -D prints them with their places in the file",
         ),
-        // What is so anyway, or would only matter where something is refused.
+        // These are so anyway, or would only matter where something is refused.
         PerfOption::ignored("all-cpus").letter('a'),
         PerfOption::ignored("debug-mode").letter('d'),
         PerfOption::ignored("verbose").letter('v'),

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result {
 pub(crate) fn rehearse(args: &Args) -> Result<Vec<Rehearsed>> {
     args.kernel.decide()?;
     let tried = perfuse_stat::rehearse(&plan::plan(args)?)?;
-    // What comes by default may be missing.
+    // Events that nobody asked for may be missing.
     let required = args.selection.has_events();
     Ok(tried.into_iter().map(|tried| Rehearsed { required, ..tried }).collect())
 }

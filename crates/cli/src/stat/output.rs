@@ -197,24 +197,6 @@ impl Output {
         self.for_command = true;
     }
 
-    /// Writes an interval.
-    pub(super) fn interval(&mut self, report: &Report) -> io::Result<()> {
-        let text = match &self.format {
-            Format::Text(options) => {
-                let first = report.interval.is_some_and(|interval| interval.first);
-                text::tables(report, options, first)
-            }
-            Format::Classic(options) => classic::interval(report, options, self.intervals),
-            Format::Separated(separator) if self.metrics_alone => csv::metrics_alone(report, separator),
-            Format::Separated(separator) => csv::format(report, separator, self.repeated),
-            Format::JsonLines if self.metrics_alone => jsonl::metrics_alone(report),
-            Format::JsonLines => jsonl::format(report, self.repeated),
-            Format::Json => json::format(report),
-        };
-        self.intervals += 1;
-        self.send(self.clears, &text)
-    }
-
     /// Writes the measurement as a whole, after all intervals.
     pub(super) fn total(&mut self, report: &Report, had_intervals: bool) -> io::Result<()> {
         let text = match &self.format {
@@ -283,8 +265,22 @@ impl Observer for Output {
         }
     }
 
+    /// Writes an interval.
     fn interval(&mut self, report: &Report) -> io::Result<()> {
-        Output::interval(self, report)
+        let text = match &self.format {
+            Format::Text(options) => {
+                let first = report.interval.is_some_and(|interval| interval.first);
+                text::tables(report, options, first)
+            }
+            Format::Classic(options) => classic::interval(report, options, self.intervals),
+            Format::Separated(separator) if self.metrics_alone => csv::metrics_alone(report, separator),
+            Format::Separated(separator) => csv::format(report, separator, self.repeated),
+            Format::JsonLines if self.metrics_alone => jsonl::metrics_alone(report),
+            Format::JsonLines => jsonl::format(report, self.repeated),
+            Format::Json => json::format(report),
+        };
+        self.intervals += 1;
+        self.send(self.clears, &text)
     }
 }
 

@@ -14,7 +14,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// What the options ask for.
+/// Makes the plan that the options ask for.
 pub(super) fn plan(args: &Args) -> Result<Plan, Failure> {
     let target = target(args)?;
     let on_cpus = matches!(target, Target::Cpus { .. });

@@ -4,7 +4,7 @@
 use super::output::{Formats, Output};
 use crate::exit::{Failure, Result};
 use crate::recording::Input;
-use perfuse_stat::{Aggregation, Error};
+use perfuse_stat::{Aggregation, Error, Observer};
 use std::process::ExitCode;
 
 /// Options of `perfuse stat report`.

@@ -186,7 +186,7 @@ impl Making {
     }
 }
 
-/// What recordings tell of the machine they are from.
+/// The sections about the machine that a recording is from.
 fn machine(command: &'static [&'static str]) -> Vec<Feature<'static>> {
     static CPUS: [CpuId; 2] = [CpuId { core: 0, socket: 0 }, CpuId { core: 0, socket: 1 }];
     static MEMORY: [u64; 1] = [0b11];
