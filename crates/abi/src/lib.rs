@@ -38,6 +38,7 @@ mod flags;
 pub mod ioctl;
 mod order;
 pub mod page;
+mod poll;
 pub mod read;
 pub mod record;
 pub mod regs;
@@ -51,4 +52,5 @@ pub use flags::{
     AttrFlags, AuxAction, AuxFlags, BranchSampleType, IocFlags, OpenFlags, ReadFormat, SampleType, Txn,
 };
 pub use order::ByteOrder;
+pub use poll::PollFlags;
 pub use release::{Release, Since};

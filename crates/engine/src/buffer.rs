@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use perfuse_abi::page::{Capabilities, MmapPage, TimeConversion, offset};
 use perfuse_abi::regs::Arch;
-use perfuse_abi::{AttrFlags, Errno};
+use perfuse_abi::{AttrFlags, Errno, PollFlags};
 
 /// Names a buffer.
 pub(crate) type BufferKey = Key<Buffer>;
@@ -92,10 +92,6 @@ impl MapRequest {
         MapRequest { pages: data_pages + 1, offset: 0, shared: true, writable: true }
     }
 }
-
-/// What `poll(2)` tells: `EPOLL*` bits.
-const POLLERR: u32 = 8;
-const POLLHUP: u32 = 0x10;
 
 /// From so many data pages on the kernel has no room for their list (rule F8).
 const MOST_PAGES: usize = 1 << 19;
@@ -366,32 +362,32 @@ impl Engine {
         if self.buffers[key].ring.pause(pause) { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    /// What `poll(2)` of an event's descriptor answers, as `EPOLL*` bits (rules G20 to G24).
-    pub fn poll(&mut self, event: EventKey) -> u32 {
+    /// The answer to `poll(2)` of an event's descriptor (rules G20 to G24). Readiness to read is told once.
+    pub fn poll(&mut self, event: EventKey) -> PollFlags {
         match self.polled(event) {
             Ok(buffer) => self.buffers[buffer].ring.take_poll(),
-            Err(bits) => bits,
+            Err(over) => over,
         }
     }
 
-    /// Whether [`poll`](Self::poll) answers `POLLHUP` or `POLLERR`, whatever there is to read.
+    /// Whether [`poll`](Self::poll) answers that it [is over](PollFlags::is_over), whatever there is to read.
     pub fn has_hung_up(&self, event: EventKey) -> bool {
         self.polled(event).is_err()
     }
 
     /// The ring that decides, or an answer without one.
-    fn polled(&self, event: EventKey) -> Result<BufferKey, u32> {
-        let own = self.events.get(event).ok_or(POLLERR)?;
+    fn polled(&self, event: EventKey) -> Result<BufferKey, PollFlags> {
+        let own = self.events.get(event).ok_or(PollFlags::ERR)?;
         if own.state <= State::Revoked {
-            return Err(POLLERR);
+            return Err(PollFlags::ERR);
         }
         if own.state <= State::Exit && own.children.is_empty() {
-            return Err(POLLHUP);
+            return Err(PollFlags::HUP);
         }
         if own.state == State::Error && own.has(AttrFlags::PINNED) {
-            return Err(POLLERR);
+            return Err(PollFlags::ERR);
         }
-        own.buffer.ok_or(POLLHUP)
+        own.buffer.ok_or(PollFlags::HUP)
     }
 
     /// Wakes all who read a buffer (rule G18).

@@ -9,6 +9,7 @@
 use crate::host::Memory;
 use crate::sync::{AtomicU64, Ordering, fence};
 use alloc::sync::Arc;
+use perfuse_abi::PollFlags;
 use perfuse_abi::page::{MmapPage, offset};
 
 /// Bytes of a word.
@@ -72,9 +73,6 @@ pub struct Full {
     /// Readers are to be woken all the same, because of what was written from an interrupt meanwhile.
     pub wakes: bool,
 }
-
-/// `EPOLLIN | EPOLLRDNORM`.
-const READABLE: u64 = 0x41;
 
 impl Ring {
     /// A ring in memory whose first page is the control page; the rest is the data, a power of two of
@@ -260,12 +258,12 @@ impl Ring {
 
     /// There is something to read, if not in the ring itself.
     pub(crate) fn readable(&self) {
-        self.poll.store(READABLE, Ordering::Relaxed);
+        self.poll.store(PollFlags::READABLE.bits().into(), Ordering::Relaxed);
     }
 
-    /// What `poll(2)` finds, once (rule G24).
-    pub fn take_poll(&self) -> u32 {
-        self.poll.swap(0, Ordering::Relaxed) as u32
+    /// The answer to `poll(2)`, told once (rule G24).
+    pub fn take_poll(&self) -> PollFlags {
+        PollFlags::from_bits_retain(self.poll.swap(0, Ordering::Relaxed) as u32)
     }
 }
 

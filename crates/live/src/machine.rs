@@ -17,7 +17,7 @@ use crate::ptrace::Tid;
 use crate::regs::ARCH;
 use crate::step;
 use crate::world::{View, World};
-use perfuse_abi::{AttrFlags, Errno, EventType, OpenFlags, SampleType, Software};
+use perfuse_abi::{AttrFlags, Errno, EventType, OpenFlags, PollFlags, SampleType, Software};
 use perfuse_engine::{
     CloneFlags, Config, Engine, EventKey, Ioctl, MapRequest, Moment, OpenArguments, State, Sysctl, TaskFacts,
     TaskId,
@@ -783,8 +783,8 @@ impl Machine {
         self.engine.munmap(event, now);
     }
 
-    /// What `poll(2)` answers, as `EPOLL*` bits; the readiness is taken by it (rule G20).
-    pub fn poll(&mut self, event: EventKey) -> u32 {
+    /// The answer to `poll(2)`, which takes readiness to read away (rule G20).
+    pub fn poll(&mut self, event: EventKey) -> PollFlags {
         self.engine.poll(event)
     }
 

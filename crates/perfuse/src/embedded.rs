@@ -16,7 +16,7 @@ use crate::error::{Call, Subject};
 use crate::kernel::{Kernel, KernelFacts, Mapping, Protection, Request};
 use crate::support::Support;
 use perfuse_abi::wire::{Layout, Writer};
-use perfuse_abi::{Attr, AttrFlags, ByteOrder, IocFlags, OpenFlags};
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, IocFlags, OpenFlags, PollFlags};
 use perfuse_events::OwnPmu;
 use perfuse_live::engine::{AttrMemory, Effect, EventKey, Ioctl, MapRequest, OpenArguments};
 use perfuse_live::machine::{Machine, Rights, Settings};
@@ -168,7 +168,7 @@ impl Served {
                 }
                 _ => continue,
             };
-            let readable = machine.poll(key) & POLLIN != 0;
+            let readable = machine.poll(key).contains(PollFlags::IN);
             for (fd, event) in self.lock().iter_mut().filter(|(_, event)| event.key == key) {
                 event.settle(machine, *fd);
                 if readable && !event.rung && event.signals.is_none() {
@@ -184,9 +184,6 @@ impl Served {
         self.lock().get_mut(&fd).into_iter().for_each(|event| event.settle(machine, fd));
     }
 }
-
-/// Of the answers of the machine's `poll`.
-const POLLIN: u32 = 1;
 
 impl Embedded {
     fn machine(&self) -> MutexGuard<'_, Machine> {

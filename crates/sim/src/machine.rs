@@ -11,7 +11,7 @@ use crate::trace::{TraceModel, Traces};
 use crate::world::World;
 use moment::Doing;
 use perfuse_engine::abi::wire::{Layout, Writer};
-use perfuse_engine::abi::{Attr, ByteOrder, Errno, EventType};
+use perfuse_engine::abi::{Attr, ByteOrder, Errno, EventType, PollFlags};
 use perfuse_engine::{
     CgroupId, Config, Effect, Engine, EventKey, Ioctl, Leaving, MapRequest, Notice, OpenArguments, PmuId,
     State, TaskFacts, TaskId, Trap, Watch,
@@ -355,7 +355,7 @@ impl Machine {
     }
 
     /// The answer of `poll(2)`.
-    pub fn poll(&mut self, fd: i32) -> Result<u32, Errno> {
+    pub fn poll(&mut self, fd: i32) -> Result<PollFlags, Errno> {
         Ok(self.engine.poll(self.event(fd).ok_or(Errno::EBADF)?))
     }
 

@@ -31,7 +31,7 @@ mod words;
 
 use crate::machine::{Handler, Setup};
 use crate::program::Program;
-use perfuse_abi::{Attr, Errno, OpenFlags};
+use perfuse_abi::{Attr, Errno, OpenFlags, PollFlags};
 use perfuse_engine::{State, Sysctl};
 use std::fmt;
 
@@ -215,7 +215,7 @@ pub enum Expect {
     /// `expect NAME state STATE`
     State(String, State),
     /// `expect NAME poll in|hup|err|nothing`
-    Poll(String, u32),
+    Poll(String, PollFlags),
     /// `expect NAME group VALUE...`: what a group reads as, the leader first.
     Group(String, Vec<Expected>),
     /// `expect active 110 NAME NAME NAME`

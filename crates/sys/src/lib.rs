@@ -51,6 +51,7 @@ pub fn uname_release() -> String {
     let mut name: libc::utsname = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a live utsname.
     unsafe { libc::uname(&mut name) };
-    let bytes: Vec<u8> = name.release.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
+    let bytes: Vec<u8> =
+        name.release.iter().take_while(|&&c| c != 0).map(|&c| u8::from_ne_bytes(c.to_ne_bytes())).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -3,7 +3,7 @@
 use crate::machine::{ME, image};
 use crate::pair::{Answers, CALLS, Pair, TAIL, head, of_engine, of_linux, write_watched};
 use perfuse_engine::abi::record::MmapFile;
-use perfuse_engine::abi::{Attr, ByteOrder, IocFlags};
+use perfuse_engine::abi::{Attr, ByteOrder, IocFlags, PollFlags};
 use perfuse_engine::{AttrMemory, BpfQuery, Ioctl, MapRequest, Mapping as Mapped};
 use perfuse_sys::{ioctl, prctl};
 use perfuse_testkit::work;
@@ -213,10 +213,12 @@ impl Pair {
                 let event = &self.open[*at];
                 let ready = perfuse_sys::poll::poll(&[event.linux.as_fd()], Some(Duration::ZERO));
                 let ready = ready.expect("it works")[0];
-                let linux =
-                    u64::from(ready.readable) | u64::from(ready.hangup) << 4 | u64::from(ready.error) << 3;
-                let engine = self.machine.poll(event.engine) & 0x19;
-                Answers { linux: Ok(linux), engine: Ok(engine.into()) }
+                let mut linux = PollFlags::empty();
+                linux.set(PollFlags::READABLE, ready.readable);
+                linux.set(PollFlags::HUP, ready.hangup);
+                linux.set(PollFlags::ERR, ready.error);
+                let engine = self.machine.poll(event.engine);
+                Answers { linux: Ok(linux.bits().into()), engine: Ok(engine.bits().into()) }
             }
             Call::Prctl(enable) => {
                 let linux = if *enable {

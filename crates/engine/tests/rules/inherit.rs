@@ -2,7 +2,7 @@
 
 use crate::machine::{Counters, ME, Machine, attr, decoded, software, with};
 use perfuse_engine::abi::record::Record;
-use perfuse_engine::abi::{Attr, AttrFlags, Errno, EventType, ReadFormat, SampleType, Software};
+use perfuse_engine::abi::{Attr, AttrFlags, Errno, EventType, PollFlags, ReadFormat, SampleType, Software};
 use perfuse_engine::{CloneFlags, Ioctl, OpenArguments, State, TaskId};
 
 const PROCESS: CloneFlags = CloneFlags { thread: false, clear_sighand: false };
@@ -86,7 +86,7 @@ fn descendants_are_counted_after_the_first_has_ended() {
     machine.faults_of(grandchild, 3);
     assert_eq!(machine.count(fd), 3);
     machine.exit(grandchild);
-    assert_eq!(machine.poll(fd), 0x10);
+    assert_eq!(machine.poll(fd), PollFlags::HUP);
     assert_eq!(machine.count(fd), 3);
 }
 
@@ -296,7 +296,7 @@ fn a_task_ends_with_its_records() {
         .collect();
     assert_eq!(told, ["fork 200", "exit 200", "read 200 4"]);
     machine.exit(ME);
-    assert_eq!((machine.count(fd), machine.poll(fd)), (4, 0x10));
+    assert_eq!((machine.count(fd), machine.poll(fd)), (4, PollFlags::HUP));
     for call in
         [Ioctl::Enable { group: false }, Ioctl::Disable { group: true }, Ioctl::Reset { group: false }]
     {
@@ -367,7 +367,7 @@ fn exec_removes_who_wants_it() {
     exec(&mut machine, false);
     machine.fault(0, 1);
     assert_eq!([leader, sibling].map(|fd| machine.count(fd)), [1, 2]);
-    assert_eq!((machine.state(leader), machine.poll(leader)), (Some(State::Exit), 0x10));
+    assert_eq!((machine.state(leader), machine.poll(leader)), (Some(State::Exit), PollFlags::HUP));
     let told = readers.map(|mut reader| decoded(&reader.take(), &asked).len());
     assert_eq!(told, [0, 1]);
     assert_eq!(machine.join(&asked, leader), Err(Errno::ENODEV));
@@ -384,7 +384,7 @@ fn a_privileged_program_is_not_measured() {
     machine.fault(0, 2);
     exec(&mut machine, true);
     machine.fault(0, 2);
-    assert_eq!((machine.count(fd), machine.poll(fd)), (2, 0x10));
+    assert_eq!((machine.count(fd), machine.poll(fd)), (2, PollFlags::HUP));
     let bytes = reader.take();
     let all = decoded(&bytes, &asked);
     assert!(matches!(all[0].record, Record::Comm(_)) && matches!(all[1].record, Record::Exit(_)), "{all:?}");

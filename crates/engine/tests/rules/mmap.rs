@@ -1,7 +1,7 @@
 //! Mapping rings (rules F1 to F13).
 
 use crate::machine::{ME, Machine, Reader, decoded, software, with};
-use perfuse_engine::abi::{Attr, AttrFlags, Errno, SampleType, Software};
+use perfuse_engine::abi::{Attr, AttrFlags, Errno, PollFlags, SampleType, Software};
 use perfuse_engine::{MapRequest, OpenArguments};
 
 fn sampling() -> Attr {
@@ -119,9 +119,9 @@ fn the_last_mapping_takes_the_buffer_from_all() {
     machine.map(mapped, 1);
     machine.redirect(other, Some(mapped)).unwrap();
     let (mapped, other_key) = (machine.key(mapped), machine.key(other));
-    assert_eq!(machine.engine.poll(other_key), 0);
+    assert_eq!(machine.engine.poll(other_key), PollFlags::empty());
     machine.engine.munmap(mapped, machine.now);
-    assert_eq!(machine.engine.poll(other_key), 0x10);
+    assert_eq!(machine.engine.poll(other_key), PollFlags::HUP);
     machine.fault(0, 5);
     let mut own = machine.map(other, 4);
     machine.fault(0, 1);

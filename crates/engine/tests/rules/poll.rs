@@ -1,13 +1,14 @@
-//! What `poll(2)` answers, and signals (rules G20 to G26).
+//! The answers of `poll(2)`, and signals (rules G20 to G26).
 
 use super::ring::small;
 use crate::machine::{Counters, ME, Machine, attr, with};
-use perfuse_engine::abi::{AttrFlags, EventType};
+use perfuse_engine::abi::{AttrFlags, EventType, PollFlags};
 use perfuse_engine::{Effect, Ioctl, Notice, OpenArguments};
 
-const IN: u32 = 0x41;
-const ERR: u32 = 0x8;
-const HUP: u32 = 0x10;
+const NOTHING: PollFlags = PollFlags::empty();
+const IN: PollFlags = PollFlags::READABLE;
+const ERR: PollFlags = PollFlags::ERR;
+const HUP: PollFlags = PollFlags::HUP;
 
 /// Whether an effect since the last time was to wake who waits for this.
 fn woken(machine: &mut Machine, fd: i32) -> bool {
@@ -23,9 +24,9 @@ fn poll_tells_of_wake_ups_once() {
     assert_eq!(machine.poll(fd), HUP);
     machine.map(fd, 1);
     machine.fault(0, 100);
-    assert_eq!(machine.poll(fd), 0);
+    assert_eq!(machine.poll(fd), NOTHING);
     machine.fault(0, 50);
-    assert_eq!([machine.poll(fd), machine.poll(fd)], [IN, 0]);
+    assert_eq!([machine.poll(fd), machine.poll(fd)], [IN, NOTHING]);
 }
 
 /// Rules G21, G25: when the task has ended there is nothing to wait for, even with records unread.
@@ -51,7 +52,7 @@ fn failed_and_revoked_events_are_errors() {
     let second = machine.open(&pinned, OpenArguments::default()).unwrap();
     machine.map(first, 1);
     assert!(woken(&mut machine, second));
-    assert_eq!([first, second].map(|fd| machine.poll(fd)), [0, ERR]);
+    assert_eq!([first, second].map(|fd| machine.poll(fd)), [NOTHING, ERR]);
     machine.engine.unregister(pmu, machine.now);
     assert!(woken(&mut machine, first));
     assert_eq!(machine.poll(first), ERR);

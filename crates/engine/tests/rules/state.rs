@@ -1,7 +1,7 @@
 //! States, times, closing (sections C.4, C.5) and reading (section E).
 
 use crate::machine::{Counters, ME, Machine, attr, software, with};
-use perfuse_engine::abi::{Attr, AttrFlags, Errno, EventType, ReadFormat, Software};
+use perfuse_engine::abi::{Attr, AttrFlags, Errno, EventType, PollFlags, ReadFormat, Software};
 use perfuse_engine::{Ioctl, OpenArguments, PmuInfo, State};
 
 fn faults() -> Attr {
@@ -219,7 +219,7 @@ fn a_pmu_that_goes_revokes_its_events() {
     let fd = machine.own(&attr(EventType(50), 0));
     machine.engine.unregister(pmu, machine.now);
     assert_eq!(machine.state(fd), Some(State::Revoked));
-    assert_eq!(machine.poll(fd), 8);
+    assert_eq!(machine.poll(fd), PollFlags::ERR);
     assert_eq!(machine.ioctl(fd, Ioctl::Enable { group: false }), Err(Errno::ENODEV));
     assert!(machine.try_map(fd, 1).is_none());
     assert_eq!(machine.refusal(&attr(EventType(50), 0)), Some(Errno::ENOENT));

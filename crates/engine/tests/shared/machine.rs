@@ -5,7 +5,7 @@
 
 use perfuse_engine::abi::record::{Decoded, RawRecord, RecordFormat, Records};
 use perfuse_engine::abi::wire::{Layout, Writer};
-use perfuse_engine::abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, ReadFormat, Software};
+use perfuse_engine::abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, PollFlags, ReadFormat, Software};
 use perfuse_engine::{
     Access, AtomicU64, BpfProgram, Capability, CgroupId, CloneFlags, Config, Cx, Engine, EventKey, Host, Hw,
     Ioctl, Leaving, LockLimit, MapRequest, Memory, OpenArguments, PidNamespace, Place, Pmu, PmuInfo,
@@ -289,8 +289,8 @@ impl Machine {
         self.ioctl(fd, Ioctl::SetOutput(target))
     }
 
-    /// What `poll(2)` answers.
-    pub(crate) fn poll(&mut self, fd: i32) -> u32 {
+    /// The answer to `poll(2)`.
+    pub(crate) fn poll(&mut self, fd: i32) -> PollFlags {
         let key = self.key(fd);
         self.engine.poll(key)
     }

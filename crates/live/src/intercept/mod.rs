@@ -45,7 +45,7 @@ use hands::Hands;
 pub use launch::{Error, Options, run};
 use listener::Listeners;
 pub use note::{Note, Tell, Untraceable};
-use perfuse_abi::Errno;
+use perfuse_abi::{Errno, PollFlags};
 use perfuse_engine::{Effect, EventKey, Notice, Trap};
 use perfuse_sys::process::Usage;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -350,13 +350,11 @@ impl Intercept {
 
     /// The events of one answer of the engine become ready.
     fn wake(&mut self, machine: &mut Machine, events: &[EventKey]) {
-        const IN: u32 = 1;
-        const OVER: u32 = 0x18;
         // Those who share a ring take the readiness from each other: all are woken.
-        let ready: Vec<u32> = events.iter().map(|&event| machine.poll(event)).collect();
-        let any = ready.iter().any(|bits| bits & IN != 0);
-        for (&event, bits) in events.iter().zip(ready) {
-            if bits & OVER != 0 {
+        let ready: Vec<PollFlags> = events.iter().map(|&event| machine.poll(event)).collect();
+        let any = ready.iter().any(|ready| ready.contains(PollFlags::IN));
+        for (&event, ready) in events.iter().zip(ready) {
+            if ready.is_over() {
                 self.settle(machine, event);
                 continue;
             }

@@ -6,7 +6,9 @@ use perfuse_sys::{Mapping, Protection, perf_event_open};
 use perfuse_testkit::work;
 use std::ffi::{CStr, CString};
 use std::hint::black_box;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+#[cfg(target_arch = "x86_64")]
+use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Barrier;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};

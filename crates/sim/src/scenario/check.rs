@@ -46,6 +46,7 @@ impl Stage {
                 if found == *expected {
                     Ok(())
                 } else {
+                    let (found, expected) = (found.bits(), expected.bits());
                     Err(format!("poll answers {found:#x} for {name}, not {expected:#x}"))
                 }
             }

@@ -3,6 +3,7 @@
 use super::sysctl;
 use crate::scenario::words::{Result, Words, errno, number, range, small, unknown};
 use crate::scenario::{Expect, Expected, Field, FieldValue, Quantity, RecordName};
+use perfuse_abi::PollFlags;
 use perfuse_abi::record::RecordType;
 use perfuse_engine::State;
 
@@ -74,10 +75,10 @@ pub(super) fn expect(words: &mut Words<'_>) -> Result<Expect> {
                 "poll" => Expect::Poll(
                     name(),
                     match words.need("the answer")? {
-                        "in" => 0x41,
-                        "err" => 0x8,
-                        "hup" => 0x10,
-                        "nothing" => 0,
+                        "in" => PollFlags::READABLE,
+                        "err" => PollFlags::ERR,
+                        "hup" => PollFlags::HUP,
+                        "nothing" => PollFlags::empty(),
                         word => {
                             return Err(unknown(
                                 "poll does not answer",
