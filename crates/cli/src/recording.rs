@@ -4,7 +4,6 @@
 pub(crate) mod dump;
 pub(crate) mod header;
 pub(crate) mod registers;
-pub(crate) mod text;
 pub(crate) mod unfinished;
 
 use crate::exit::Failure;
@@ -113,19 +112,6 @@ pub(crate) fn event_names(data: &mut PerfData<'_>) -> Vec<String> {
 /// A feature section, if the recording has it and it can be read.
 pub(crate) fn feature<'d>(data: &'d mut PerfData<'_>, id: FeatureId) -> Option<Feature<'d>> {
     data.feature(id).ok().flatten().map(|section| section.feature)
-}
-
-/// A number as C's `%#x` has it: zero without prefix.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hex(pub(crate) u64);
-
-impl std::fmt::Display for Hex {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            0 => f.write_str("0"),
-            number => write!(f, "{number:#x}"),
-        }
-    }
 }
 
 /// Which samples count.

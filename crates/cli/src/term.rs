@@ -1,12 +1,12 @@
-//! The looks of this program's output: text that is harmless on terminals ([`foreign`], [`out`]), numbers and units
+//! The looks of this program's output: text that is harmless on terminals ([`foreign`], of the libraries, and [`out`]), numbers and units
 //! ([`number`]), tables and wrapped lines ([`table`]), and what the terminal and the locale can show ([`glyphs`]).
 
-pub(crate) mod foreign;
 pub(crate) mod glyphs;
 pub(crate) mod number;
 pub(crate) mod out;
 pub(crate) mod table;
 
+pub(crate) use perfuse_data::text as foreign;
 use std::os::fd::AsFd;
 
 /// Columns of a terminal that does not tell.

@@ -31,6 +31,7 @@ mod reader;
 mod record;
 pub mod replay;
 pub mod session;
+pub mod text;
 pub mod tool;
 #[cfg_attr(not(feature = "compress"), path = "unpack/without.rs")]
 mod unpack;

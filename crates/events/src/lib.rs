@@ -89,7 +89,7 @@ pub use perfuse_abi as abi;
 pub use probe::ProbePlace;
 pub use spec::{CallGraph, EventSet, EventSpec, Exclude, OnPmu, Options, Precise, Source, Unit};
 #[cfg(feature = "std")]
-pub use sysfs::{Sysfs, parse_cpu_list};
+pub use sysfs::{Sysfs, cpu_list, parse_cpu_list};
 #[cfg(feature = "tables")]
 pub use tables::{MachineFacts, Processor, Tables, TablesError, cpuid_of_this_machine};
 pub use tree::{Event, EventList, Group, Item, Span, Term, What};

@@ -146,3 +146,23 @@ pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     cpus.dedup();
     Some(cpus)
 }
+
+/// Cpus in order as a list that [`parse_cpu_list`] reads.
+///
+/// ```
+/// assert_eq!(perfuse_events::cpu_list(&[0, 1, 2, 4, 6, 7]), "0-2,4,6-7");
+/// assert_eq!(perfuse_events::cpu_list(&[3]), "3");
+/// ```
+pub fn cpu_list(cpus: &[u32]) -> String {
+    let mut ranges = Vec::new();
+    let mut rest = cpus;
+    while let Some((&first, _)) = rest.split_first() {
+        let length = rest.iter().zip(first..).take_while(|(cpu, expected)| **cpu == *expected).count();
+        ranges.push(match length {
+            1 => alloc::format!("{first}"),
+            _ => alloc::format!("{first}-{}", rest[length - 1]),
+        });
+        rest = &rest[length..];
+    }
+    ranges.join(",")
+}

@@ -82,7 +82,7 @@ pub use error::{Call, Error, Result, Subject};
 pub use event::{Event, ProbePlace};
 pub use group::{Counts, Group, Member};
 pub use language::SpecError;
-pub use pmu::{Config, Format, Pmu, online_cpus, parse_cpu_list};
+pub use pmu::{Config, Format, Pmu, cpu_list, online_cpus, parse_cpu_list};
 pub use ring::{Batch, Snapshot};
 pub use sampler::{
     Entry, RingOptions, Sampler, SamplerBatch, SamplerBuilder, SamplerSnapshot, Source, SourceMut, Wait,

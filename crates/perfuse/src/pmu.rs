@@ -5,7 +5,7 @@ use crate::error::{Call, Error, Result};
 use crate::event::Event;
 use crate::tracefs::file_error;
 use perfuse_abi::EventType;
-pub use perfuse_events::{Config, Format, parse_cpu_list};
+pub use perfuse_events::{Config, Format, cpu_list, parse_cpu_list};
 use perfuse_sys::Errno;
 use std::collections::BTreeMap;
 use std::fs;

@@ -26,6 +26,7 @@ pub mod compare;
 mod counting;
 pub mod derive;
 mod error;
+pub mod format;
 mod hooks;
 mod measure;
 mod merged;

@@ -1,8 +1,7 @@
 //! Cpus as people name them: the option -C.
 
 use crate::exit::Failure;
-use perfuse::{online_cpus, parse_cpu_list};
-use std::fmt::Write as _;
+use perfuse::{cpu_list, online_cpus, parse_cpu_list};
 
 /// Of a list such as `0-3,8`, those that are online, and a remark where others were asked for too. Fails where
 /// none is.
@@ -15,40 +14,18 @@ pub(crate) fn chosen(list: &str) -> Result<(Vec<u32>, Option<String>), Failure> 
     let are_not = match missing[..] {
         [] => return Ok((there, None)),
         [cpu] => format!("there is no cpu {cpu} online"),
-        _ => format!("there are no cpus {} online", ranges(&missing)),
+        _ => format!("there are no cpus {} online", cpu_list(&missing)),
     };
     if there.is_empty() {
-        return Err(Failure::new(format_args!("-C {list}: {are_not}, only {}", ranges(&online))));
+        return Err(Failure::new(format_args!("-C {list}: {are_not}, only {}", cpu_list(&online))));
     }
-    let remark = format!("-C {list}: {are_not}; what is said is about {} alone", ranges(&there));
+    let remark = format!("-C {list}: {are_not}; what is said is about {} alone", cpu_list(&there));
     Ok((there, Some(remark)))
-}
-
-/// Cpus in order, as they are written after `-C`.
-pub(crate) fn ranges(cpus: &[u32]) -> String {
-    let mut out = String::new();
-    let mut rest = cpus;
-    while let Some((&first, _)) = rest.split_first() {
-        let length = rest.iter().zip(first..).take_while(|(cpu, expected)| **cpu == *expected).count();
-        let gap = if out.is_empty() { "" } else { "," };
-        let _ = match length {
-            1 => write!(out, "{gap}{first}"),
-            _ => write!(out, "{gap}{first}-{}", rest[length - 1]),
-        };
-        rest = &rest[length..];
-    }
-    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpus_are_written_as_ranges() {
-        assert_eq!(ranges(&[0, 1, 2, 4, 6, 7]), "0-2,4,6-7");
-        assert_eq!(ranges(&[3]), "3");
-    }
 
     #[test]
     fn what_is_not_there_is_said() {

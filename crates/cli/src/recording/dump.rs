@@ -7,7 +7,7 @@ mod tool;
 
 pub(crate) use sample::page_size;
 
-use super::{Hex, Input, feature};
+use super::{Input, feature};
 use crate::exit::Result;
 use crate::term::foreign::foreign;
 use crate::term::out::say;
@@ -16,6 +16,7 @@ use perfuse_abi::{AttrFlags, SampleType};
 use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::replay::{Groups, Replay, Step};
 use perfuse_data::session::{Level, Session};
+use perfuse_data::text::Hex;
 use perfuse_data::tool::{Tool, kind};
 use perfuse_data::{Entry, Event, Form, Ordered, PerfData};
 use perfuse_profile::made_code;

@@ -3,21 +3,21 @@
 use super::fields::{Field, Fields};
 use super::places::{self, Places, Space};
 use crate::recording::registers as names;
-use crate::recording::text::Text;
 use crate::term::foreign::foreign;
 use perfuse_abi::record::{BranchStack, DataSrc, Regs, RegsAbi};
 use perfuse_data::session::Level;
+use perfuse_data::text::LineBuffer;
 use perfuse_profile::mem;
 use std::fmt::Write;
 
-pub(super) fn bytes(text: &mut Text, bytes: &[u8]) {
+pub(super) fn bytes(text: &mut LineBuffer, bytes: &[u8]) {
     for byte in bytes {
         let _ = write!(text, "{byte:02x} ");
     }
 }
 
 /// The number, and what it says.
-pub(super) fn data_source(text: &mut Text, source: DataSrc) {
+pub(super) fn data_source(text: &mut LineBuffer, source: DataSrc) {
     text.hex(source.0, 16);
     let mut out = String::from(" |OP ");
     mem::operation(&mut out, source);
@@ -34,7 +34,7 @@ pub(super) fn data_source(text: &mut Text, source: DataSrc) {
     text.again(out.as_bytes());
 }
 
-pub(super) fn registers(text: &mut Text, regs: Option<&Regs<'_>>, machine: &str) {
+pub(super) fn registers(text: &mut LineBuffer, regs: Option<&Regs<'_>>, machine: &str) {
     let Some(regs) = regs.filter(|regs| regs.abi != RegsAbi::ABI_NONE) else { return };
     let _ = write!(text, " ABI:{} ", regs.abi.0);
     for (register, value) in regs.iter() {
@@ -44,7 +44,7 @@ pub(super) fn registers(text: &mut Text, regs: Option<&Regs<'_>>, machine: &str)
 
 /// The branches of a sample, in the form that was asked for.
 pub(super) fn branches(
-    text: &mut Text,
+    text: &mut LineBuffer,
     places: &mut Places,
     fields: &Fields,
     space: &Space<'_>,
@@ -88,7 +88,7 @@ pub(super) fn branches(
 }
 
 /// What a BPF program wrote, as numbers and letters, and as text if it is some.
-pub(super) fn bpf_output(text: &mut Text, bytes: &[u8]) {
+pub(super) fn bpf_output(text: &mut LineBuffer, bytes: &[u8]) {
     text.push("\n");
     let (mut hit_nul, mut is_printable) = (false, true);
     for (row, chunk) in bytes.chunks(8).enumerate() {

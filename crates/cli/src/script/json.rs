@@ -2,17 +2,23 @@
 
 use super::line::One;
 use super::places::{Places, Space};
-use crate::recording::text::Text;
 use crate::recording::unfinished;
 use perfuse_abi::EventType;
 use perfuse_abi::record::CallchainContext;
 use perfuse_data::session::Level;
+use perfuse_data::text::LineBuffer;
 use perfuse_profile::level_of;
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
 
 /// Writes a sample as a line. Nothing is `null`: what was not recorded is left out.
-pub(super) fn write(text: &mut Text, places: &mut Places, one: &One<'_>, max_stack: usize, machine: &str) {
+pub(super) fn write(
+    text: &mut LineBuffer,
+    places: &mut Places,
+    one: &One<'_>,
+    max_stack: usize,
+    machine: &str,
+) {
     let One { event, fields, decoded, sample, session, .. } = *one;
     let space = Space::of(session, &event.attr, sample);
     let level = Level::of(decoded.misc);

@@ -7,12 +7,12 @@ use super::places::{Places, Space};
 use crate::exit::Result;
 use crate::recording::dump;
 use crate::recording::header;
-use crate::recording::text::Text;
 use crate::recording::unfinished;
 use perfuse_abi::record::{Callchain, CallchainContext, Decoded, Misc, Record, RecordType, Sample, Weight};
 use perfuse_abi::{BranchSampleType, EventType, Software};
 use perfuse_data::replay::Formats;
 use perfuse_data::session::{Level, Session};
+use perfuse_data::text::LineBuffer;
 use perfuse_data::{Entry, Event};
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -41,7 +41,7 @@ pub(super) struct Format {
 }
 
 pub(super) struct Lines {
-    text: Text,
+    text: LineBuffer,
     pub(super) places: Places,
     format: Format,
     first_time: Option<u64>,
@@ -72,7 +72,7 @@ pub(super) struct One<'a> {
 impl Lines {
     pub(super) fn new(places: Places, format: Format) -> Self {
         Lines {
-            text: Text::default(),
+            text: LineBuffer::default(),
             places,
             format,
             first_time: None,
@@ -327,7 +327,7 @@ fn tells_code(event: &Event) -> bool {
 }
 
 /// The flags of a record's header, as letters.
-fn misc(text: &mut Text, misc: Misc, kind: RecordType) {
+fn misc(text: &mut LineBuffer, misc: Misc, kind: RecordType) {
     let start = text.0.len();
     let bits = misc.bits();
     for (mode, letter) in [(1, "K"), (2, "U"), (3, "H"), (4, "G"), (5, "g")] {
@@ -377,7 +377,7 @@ struct Ends<'a> {
 
 /// The frames of a callchain, callee first; what is no address tells whose the next are.
 fn frames(
-    text: &mut Text,
+    text: &mut LineBuffer,
     places: &mut Places,
     style: usize,
     space: &Space<'_>,

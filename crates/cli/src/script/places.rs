@@ -1,10 +1,10 @@
 //! The text of places in programs. What is printed of an address of some maps is made once and copied from
 //! then on: a recording has millions of addresses, and few different ones.
 
-use crate::recording::text::Text;
 use perfuse_abi::Attr;
 use perfuse_abi::record::Sample;
 use perfuse_data::session::{Level, Session};
+use perfuse_data::text::LineBuffer;
 use perfuse_profile::{FastMap, Frames, Located, Moment};
 
 /// Bytes of text that are kept; then it is made again.
@@ -29,7 +29,7 @@ pub(super) struct Places {
 struct Cache {
     /// By the state of the maps, and address.
     known: FastMap<(u64, u64), (u32, u32)>,
-    text: Text,
+    text: LineBuffer,
 }
 
 /// The address space of a sample.
@@ -91,7 +91,7 @@ impl Places {
     #[inline]
     pub(super) fn frame(
         &mut self,
-        out: &mut Text,
+        out: &mut LineBuffer,
         style: usize,
         space: &Space<'_>,
         level: Level,
@@ -104,7 +104,7 @@ impl Places {
     #[inline]
     pub(super) fn place(
         &mut self,
-        out: &mut Text,
+        out: &mut LineBuffer,
         style: usize,
         space: &Space<'_>,
         level: Level,
@@ -114,7 +114,7 @@ impl Places {
     }
 
     #[inline]
-    fn copy(&mut self, out: &mut Text, style: usize, space: &Space<'_>, level: Level, address: u64) {
+    fn copy(&mut self, out: &mut LineBuffer, style: usize, space: &Space<'_>, level: Level, address: u64) {
         let key = (space.key(level), address);
         let cache = &self.caches[style];
         match cache.known.get(&key) {
@@ -126,7 +126,7 @@ impl Places {
     #[cold]
     fn make(
         &mut self,
-        out: &mut Text,
+        out: &mut LineBuffer,
         style: usize,
         key: (u64, u64),
         space: &Space<'_>,
@@ -157,7 +157,7 @@ impl Places {
     }
 }
 
-fn write(text: &mut Text, frames: &Frames, located: Located, style: usize) {
+fn write(text: &mut LineBuffer, frames: &Frames, located: Located, style: usize) {
     let frame = frames.get(located.frame);
     if style & SYMBOL != 0 {
         text.push(" ");
@@ -183,7 +183,7 @@ fn write(text: &mut Text, frames: &Frames, located: Located, style: usize) {
 }
 
 /// A symbol, perhaps with the offset from its start.
-pub(super) fn symbol(text: &mut Text, frames: &Frames, located: Located, with_offset: bool) {
+pub(super) fn symbol(text: &mut LineBuffer, frames: &Frames, located: Located, with_offset: bool) {
     match &frames.get(located.frame).symbol {
         Some(name) => {
             text.foreign(&**name);

@@ -1,15 +1,10 @@
 //! `perfuse stat`: counts events while a command runs, in running processes, or on cpus.
 //!
-//! [`mod@plan`] makes sense of the options, `perfuse-stat` carries the plan out and makes a report, which [`text`],
-//! [`classic`], [`csv`], [`jsonl`] and [`json`] print.
+//! [`mod@plan`] makes sense of the options, `perfuse-stat` carries the plan out and makes a report, which [`text`] shows
+//! to people and the library's forms (`perfuse_stat::format`) to programs.
 
 mod adjust;
 mod args;
-mod classic;
-mod compat;
-mod csv;
-mod json;
-mod jsonl;
 mod metric_table;
 mod output;
 mod plan;

@@ -2,12 +2,12 @@
 
 use super::args::Args;
 use super::text;
-use super::{classic, csv, json, jsonl};
 use crate::common::style;
 use crate::exit::Failure;
 use crate::term::glyphs;
 use crate::term::out::{Out, wants_colours};
 use clap::ColorChoice;
+use perfuse_stat::format::{classic, csv, json, jsonl};
 use perfuse_stat::{Observer, Report};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};

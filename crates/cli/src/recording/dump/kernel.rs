@@ -1,12 +1,12 @@
 //! What is in the kernel's records other than samples, in perf's words; also for scripts that want to see
 //! more than samples.
 
-use crate::recording::Hex;
 use crate::term::foreign::foreign;
 use perfuse_abi::ReadFormat;
 use perfuse_abi::record::{Decoded, Misc, MmapFile, Namespaces, Read, Record, TextPoke, Tid};
 use perfuse_abi::wire::Text;
 use perfuse_data::Event;
+use perfuse_data::text::Hex;
 use std::borrow::Cow;
 use std::fmt::Write;
 

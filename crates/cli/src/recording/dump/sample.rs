@@ -1,8 +1,9 @@
 //! What is in a sample.
 
-use crate::recording::{Hex, registers};
+use crate::recording::registers;
 use perfuse_abi::record::{BranchStack, CallchainContext, Decoded, Regs, RegsAbi, Sample, Weight};
 use perfuse_abi::{BranchSampleType, ReadFormat};
+use perfuse_data::text::Hex;
 use perfuse_data::{Entry, Event};
 use std::fmt::Write;
 

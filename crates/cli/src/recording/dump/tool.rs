@@ -1,7 +1,7 @@
 //! What is in the records that perf itself makes.
 
-use crate::recording::Hex;
 use crate::term::foreign::foreign;
+use perfuse_data::text::Hex;
 use perfuse_data::tool::{CpuMap, Tool, Update};
 use std::fmt::Write;
 

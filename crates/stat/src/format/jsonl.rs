@@ -5,12 +5,12 @@
 //! empty unit. Who reads perf's output knows both; for anybody else there is `--json`.
 
 use super::compat::{self, PerfMetric};
-use perfuse_stat::{Aggregation, Event, Place, Report, Row};
+use crate::{Aggregation, Event, Place, Report, Row};
 use serde_json::Value;
 use std::fmt::Write;
 
 /// All rows of a measurement or interval.
-pub(super) fn format(report: &Report, repeated: bool) -> String {
+pub fn format(report: &Report, repeated: bool) -> String {
     let mut out = String::new();
     for (event, row) in compat::rows(report) {
         let prefix = prefix(report, row);
@@ -43,7 +43,7 @@ fn metric_members(metric: &PerfMetric) -> String {
 }
 
 /// Metrics without events: an object a place, with the values as strings.
-pub(super) fn metrics_alone(report: &Report) -> String {
+pub fn metrics_alone(report: &Report) -> String {
     let mut out = String::new();
     for (row, metrics) in compat::alone(report) {
         let member = |metric: &PerfMetric| {
@@ -113,8 +113,8 @@ fn members(report: &Report, event: &Event, row: &Row, repeated: bool) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfuse_stat::samples::*;
-    use perfuse_stat::{Aggregation, Interval};
+    use crate::model::samples::*;
+    use crate::{Aggregation, Interval};
 
     fn lines(report: &Report) -> Vec<String> {
         format(report, report.is_repeated()).lines().map(str::to_owned).collect()

@@ -2,12 +2,12 @@
 //! run time, share, metric, metric unit.
 
 use super::compat::{self, PerfMetric};
-use crate::term::foreign::field;
-use perfuse_stat::{Aggregation, Event, Place, Report, Row};
+use crate::{Aggregation, Event, Place, Report, Row};
+use perfuse_data::text::field;
 use std::fmt::Write;
 
 /// All rows of a measurement or interval.
-pub(super) fn format(report: &Report, separator: &str, repeated: bool) -> String {
+pub fn format(report: &Report, separator: &str, repeated: bool) -> String {
     let mut out = String::new();
     for (event, row) in compat::rows(report) {
         let prefix = prefix(report, row, separator);
@@ -76,7 +76,7 @@ fn fields(report: &Report, event: &Event, row: &Row, repeated: bool, separator: 
 }
 
 /// Metrics without events: a line of names, once, and one of values for each place.
-pub(super) fn metrics_alone(report: &Report, separator: &str) -> String {
+pub fn metrics_alone(report: &Report, separator: &str) -> String {
     let mut out = String::new();
     let rows = compat::alone(report);
     if report.interval.is_none_or(|interval| interval.first) {
@@ -111,8 +111,8 @@ pub(super) fn metrics_alone(report: &Report, separator: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfuse_stat::samples::*;
-    use perfuse_stat::{Aggregation, Interval, Missing, Outcome};
+    use crate::model::samples::*;
+    use crate::{Aggregation, Interval, Missing, Outcome};
 
     fn lines(report: &Report) -> Vec<String> {
         format(report, ",", report.is_repeated()).lines().map(str::to_owned).collect()

@@ -1,55 +1,56 @@
 //! Lines under construction: bytes, with numbers in the columns that C's printf gives them. Written for
 //! speed, since a line has a dozen numbers and a recording millions of lines.
 
-use crate::term::foreign::{foreign, width};
+use super::{foreign, width};
 use std::fmt;
 
 /// A buffer of lines.
 #[derive(Debug, Default)]
-pub(crate) struct Text(pub(crate) Vec<u8>);
+pub struct LineBuffer(pub Vec<u8>);
 
-impl fmt::Write for Text {
+impl fmt::Write for LineBuffer {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
     }
 }
 
-impl Text {
+impl LineBuffer {
     /// Words of this program.
     #[inline]
-    pub(crate) fn push(&mut self, words: &'static str) {
+    pub fn push(&mut self, words: &'static str) {
         self.0.extend_from_slice(words.as_bytes());
     }
 
     /// Text that others have written.
     #[inline]
-    pub(crate) fn foreign(&mut self, text: &(impl AsRef<[u8]> + ?Sized)) {
+    pub fn foreign(&mut self, text: &(impl AsRef<[u8]> + ?Sized)) {
         self.0.extend_from_slice(foreign(text).as_bytes());
     }
 
     /// A text that was made before.
     #[inline]
-    pub(crate) fn again(&mut self, made: &[u8]) {
+    pub fn again(&mut self, made: &[u8]) {
         self.0.extend_from_slice(made);
     }
 
     /// `%*s`: text that others have written, in at least `columns` columns, spaces first.
     #[inline]
-    pub(crate) fn right(&mut self, text: &(impl AsRef<[u8]> + ?Sized), columns: usize) {
+    pub fn right(&mut self, text: &(impl AsRef<[u8]> + ?Sized), columns: usize) {
         let text = foreign(text);
         self.spaces(columns.saturating_sub(width(&text)));
         self.0.extend_from_slice(text.as_bytes());
     }
 
+    /// So many spaces.
     #[inline]
-    pub(crate) fn spaces(&mut self, count: usize) {
+    pub fn spaces(&mut self, count: usize) {
         self.0.resize(self.0.len() + count, b' ');
     }
 
     /// `%*lu`
     #[inline]
-    pub(crate) fn decimal(&mut self, number: u64, width: usize) {
+    pub fn decimal(&mut self, number: u64, width: usize) {
         let mut digits = [0; 20];
         let start = decimal(number, &mut digits);
         self.spaces(width.saturating_sub(digits.len() - start));
@@ -58,7 +59,7 @@ impl Text {
 
     /// `%0*lu`
     #[inline]
-    pub(crate) fn zeros(&mut self, number: u64, width: usize) {
+    pub fn zeros(&mut self, number: u64, width: usize) {
         let mut digits = [b'0'; 20];
         let start = decimal(number, &mut digits).min(20 - width.min(20));
         self.0.extend_from_slice(&digits[start..]);
@@ -66,7 +67,7 @@ impl Text {
 
     /// `%*d` of an id; -1 is none.
     #[inline]
-    pub(crate) fn id(&mut self, id: u32, width: usize) {
+    pub fn id(&mut self, id: u32, width: usize) {
         match id as i32 {
             id if id >= 0 => self.decimal(id as u64, width),
             id => self.right(&id.to_string(), width),
@@ -75,7 +76,7 @@ impl Text {
 
     /// `%*lx`
     #[inline]
-    pub(crate) fn hex(&mut self, number: u64, width: usize) {
+    pub fn hex(&mut self, number: u64, width: usize) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut digits = [b'0'; 16];
         let (mut rest, mut start) = (number, 16);
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn numbers_have_their_columns() {
-        let mut text = Text::default();
+        let mut text = LineBuffer::default();
         text.decimal(0, 3);
         text.decimal(u64::MAX, 1);
         text.zeros(7, 3);

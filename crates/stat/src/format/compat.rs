@@ -1,11 +1,11 @@
 //! What perf's two machine formats share: the order of rows, and how perf writes values and metrics.
 //! The shapes are those of perf 6.1.
 
+use crate::derive::{self, Kind, Whole};
+use crate::metrics;
+use crate::{Aggregation, Event, MissingKind, Place, Report, Row, Subject};
 use perfuse_events::abi::{Cache, EventType, Software};
 use perfuse_events::{Source, Unit};
-use perfuse_stat::derive::{self, Kind, Whole};
-use perfuse_stat::metrics;
-use perfuse_stat::{Aggregation, Event, MissingKind, Place, Report, Row, Subject};
 
 /// Every row with its event, as perf orders them: by place first for cores and sockets, else by event.
 pub(super) fn rows(report: &Report) -> Vec<(&Event, &Row)> {
@@ -203,8 +203,8 @@ pub(super) fn place(place: &Place) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfuse_stat::samples::*;
-    use perfuse_stat::{Missing, Outcome};
+    use crate::model::samples::*;
+    use crate::{Missing, Outcome};
 
     #[test]
     fn a_clock_that_did_not_run_makes_a_rate_of_zero() {

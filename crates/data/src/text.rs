@@ -1,27 +1,29 @@
 //! Text that others have written: names of processes, threads, files, functions, events and cgroups, words of
 //! command lines. A terminal obeys some characters, others move what stands next to them, and a line end makes
 //! two lines of one; [`foreign`] makes such text harmless, and all of it goes through it on its way into a
-//! line. (What is forgotten is caught by [`out`](super::out), but for line ends.) Here are the widths of texts
-//! and fields of CSV too.
+//! line. Here are the widths of texts, columns ([`LineBuffer`]) and fields of CSV too.
 
+mod columns;
+
+pub use columns::LineBuffer;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthStr;
 
 /// Whether a terminal would do something else with a character than show it: controls, ends of lines and
 /// paragraphs, and what changes the direction of the text around it.
-pub(super) fn is_active(c: char) -> bool {
+pub fn is_active(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}')
 }
 
 /// Whether all of this is letters that everybody has.
-pub(super) fn is_plain(bytes: &[u8]) -> bool {
+pub fn is_plain(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
 }
 
 /// Writes an active character as it is written in JSON: where text is JSON already, it stays the same text.
-pub(super) fn escape(out: &mut String, c: char) {
+pub fn escape(out: &mut String, c: char) {
     let _ = match c {
         '\n' => out.write_str("\\n"),
         '\r' => out.write_str("\\r"),
@@ -32,7 +34,7 @@ pub(super) fn escape(out: &mut String, c: char) {
 
 /// Text of others as a part of a line: with `\n` and `\u001b` for characters that a terminal would obey, and
 /// the replacement character for what is no UTF-8.
-pub(crate) fn foreign<'a>(text: &'a (impl AsRef<[u8]> + ?Sized)) -> Cow<'a, str> {
+pub fn foreign<'a>(text: &'a (impl AsRef<[u8]> + ?Sized)) -> Cow<'a, str> {
     let bytes = text.as_ref();
     let text = String::from_utf8_lossy(bytes);
     if is_plain(bytes) || !text.contains(is_active) {
@@ -46,31 +48,31 @@ pub(crate) fn foreign<'a>(text: &'a (impl AsRef<[u8]> + ?Sized)) -> Cow<'a, str>
 }
 
 /// The columns that a text takes on a terminal.
-pub(crate) fn width(text: &str) -> usize {
+pub fn width(text: &str) -> usize {
     if is_plain(text.as_bytes()) { text.len() } else { text.width() }
 }
 
 /// A text at the left of a column. (Widths of `format!` end at 65 535.)
-pub(crate) fn left(text: &str, columns: usize) -> String {
+pub fn left(text: &str, columns: usize) -> String {
     let mut out = text.to_owned();
     spaces(&mut out, columns.saturating_sub(width(text)));
     out
 }
 
 /// A text at the right of a column.
-pub(crate) fn right(text: &str, columns: usize) -> String {
+pub fn right(text: &str, columns: usize) -> String {
     let mut out = String::new();
     spaces(&mut out, columns.saturating_sub(width(text)));
     out + text
 }
 
 /// So many spaces.
-pub(crate) fn spaces(out: &mut String, count: usize) {
+pub fn spaces(out: &mut String, count: usize) {
     out.extend(std::iter::repeat_n(' ', count));
 }
 
 /// As much of a text as fits into so many columns, and whether that is all.
-pub(crate) fn beginning(text: &str, columns: usize) -> (&str, bool) {
+pub fn beginning(text: &str, columns: usize) -> (&str, bool) {
     if width(text) <= columns {
         return (text, true);
     }
@@ -86,7 +88,7 @@ pub(crate) fn beginning(text: &str, columns: usize) -> (&str, bool) {
 }
 
 /// A text that takes no more than so many columns: where it is too long, its beginning and a mark.
-pub(crate) fn cut<'t>(text: &'t str, columns: usize, mark: &str) -> Cow<'t, str> {
+pub fn cut<'t>(text: &'t str, columns: usize, mark: &str) -> Cow<'t, str> {
     match beginning(text, columns) {
         (all, true) => all.into(),
         _ => (beginning(text, columns.saturating_sub(width(mark))).0.to_owned() + mark).into(),
@@ -94,10 +96,23 @@ pub(crate) fn cut<'t>(text: &'t str, columns: usize, mark: &str) -> Cow<'t, str>
 }
 
 /// Text of others as a field of a row: in quotes where else it would be two fields, or the end of the row.
-pub(crate) fn field<'t>(text: &'t (impl AsRef<[u8]> + ?Sized), separator: &str) -> Cow<'t, str> {
+pub fn field<'t>(text: &'t (impl AsRef<[u8]> + ?Sized), separator: &str) -> Cow<'t, str> {
     let text = foreign(text);
     let is_cut = !separator.is_empty() && text.contains(separator);
     if is_cut || text.contains('"') { format!("\"{}\"", text.replace('"', "\"\"")).into() } else { text }
+}
+
+/// A number as C's `%#x` has it: zero without prefix.
+#[derive(Clone, Copy, Debug)]
+pub struct Hex(pub u64);
+
+impl std::fmt::Display for Hex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            0 => f.write_str("0"),
+            number => write!(f, "{number:#x}"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 //! by `PERFUSE_STYLE=perf`, or by calling the program `perf`. The layout is that of perf 6.1 in the C locale.
 
 use super::compat::{self, PerfMetric};
-use crate::common::cpus::ranges;
-use crate::term::foreign::{foreign, left, right, spaces, width};
-use crate::term::number;
-use perfuse_stat::Spread;
-use perfuse_stat::{Aggregation, Event, Report, Row, Subject};
+use crate::Spread;
+use crate::{Aggregation, Event, Report, Row, Subject};
+use perfuse::cpu_list;
+use perfuse_data::text::{foreign, left, right, spaces, width};
 use std::fmt::Write;
 
 /// Widths of the columns.
@@ -20,21 +19,21 @@ const LONE_METRIC: usize = 20;
 
 /// How it is to look.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Options {
+pub struct Options {
     /// Digits in groups of three.
-    pub(super) grouped: bool,
+    pub grouped: bool,
     /// A spread behind each count.
-    pub(super) repeated: bool,
+    pub repeated: bool,
     /// Metrics and no events.
-    pub(super) metrics_alone: bool,
+    pub metrics_alone: bool,
     /// The time of each run.
-    pub(super) with_runs: bool,
+    pub with_runs: bool,
     /// Nothing was to be counted.
-    pub(super) nothing: bool,
+    pub nothing: bool,
 }
 
 /// A whole measurement.
-pub(super) fn format(report: &Report, options: &Options) -> String {
+pub fn format(report: &Report, options: &Options) -> String {
     let mut out = format!("\n Performance counter stats for {}", subject(report));
     if report.is_repeated() {
         let _ = write!(out, " ({} runs)", report.runs.len());
@@ -45,7 +44,7 @@ pub(super) fn format(report: &Report, options: &Options) -> String {
 }
 
 /// An interval, with the names of the columns before every 25th.
-pub(super) fn interval(report: &Report, options: &Options, number: usize) -> String {
+pub fn interval(report: &Report, options: &Options, number: usize) -> String {
     let heading = match number % 25 {
         0 if !options.metrics_alone => heading(report),
         _ => String::new(),
@@ -61,7 +60,7 @@ fn subject(report: &Report) -> String {
         Subject::Threads(tids) => format!("thread id '{}'", list(tids)),
         Subject::EveryThread | Subject::Cpus { all: true, .. } => "'system wide'".to_owned(),
         Subject::Recording(name) => format!("'{}'", foreign(name)),
-        Subject::Cpus { cpus, all: false } => format!("'CPU(s) {}'", ranges(cpus)),
+        Subject::Cpus { cpus, all: false } => format!("'CPU(s) {}'", cpu_list(cpus)),
     }
 }
 
@@ -165,7 +164,14 @@ fn decimal(value: f64, decimals: usize, grouped: bool) -> String {
         return text;
     }
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    whole.parse().map_or(text.clone(), |whole: u64| number::grouped(whole).replace(' ', ",") + rest)
+    whole.parse().map_or(text.clone(), |whole: u64| in_threes(whole) + rest)
+}
+
+/// Digits in groups of three.
+fn in_threes(value: u64) -> String {
+    let digits = value.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group));
+    groups.collect::<Vec<_>>().join(",")
 }
 
 /// A metric in its column, or the column without one.
@@ -270,8 +276,8 @@ const MOST_BARS: usize = 60;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfuse_stat::samples::*;
-    use perfuse_stat::{Interval, Place};
+    use crate::model::samples::*;
+    use crate::{Interval, Place};
 
     #[test]
     fn the_default_events_stand_where_perf_puts_them() {

@@ -2,12 +2,12 @@
 //! numbers, times say their unit in the name, and an event without a value has a reason. What does not
 //! apply (the exit of a measurement without a command, a metric) is left out.
 
+use crate::Spread;
+use crate::derive::{self, Kind, Whole};
+use crate::metrics;
+use crate::{Event, Exit, MissingKind, Place, Report, Row, Subject, Usage};
 use perfuse_events::Unit;
 use perfuse_events::abi::Cache;
-use perfuse_stat::Spread;
-use perfuse_stat::derive::{self, Kind, Whole};
-use perfuse_stat::metrics;
-use perfuse_stat::{Event, Exit, MissingKind, Place, Report, Row, Subject, Usage};
 use serde::Serialize;
 
 const SCHEMA: &str = "perfuse.stat/1";
@@ -161,7 +161,7 @@ struct MissingOf<'a> {
 }
 
 /// One line with one object.
-pub(super) fn format(report: &Report) -> String {
+pub fn format(report: &Report) -> String {
     let wall: Vec<u64> = report.runs.iter().map(|run| run.wall_ns).collect();
     let used = |what: fn(&Usage) -> u64, unit| {
         let values: Vec<u64> = report.runs.iter().filter_map(|run| run.usage.as_ref()).map(what).collect();
@@ -327,8 +327,8 @@ fn metric_name(kind: Kind) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfuse_stat::samples::*;
-    use perfuse_stat::{Missing, Outcome};
+    use crate::model::samples::*;
+    use crate::{Missing, Outcome};
     use serde_json::{Value as Json, json};
 
     fn parsed(report: &Report) -> Json {
