@@ -9,6 +9,8 @@ mod wire;
 
 use crate::event::{Breakpoint, EventType};
 use crate::flags::{AttrFlags, AuxAction, BranchSampleType, ReadFormat, SampleType};
+use core::mem::offset_of;
+use core::ops::Range;
 pub use fields::{Field, FieldKind, Requirement};
 pub use wire::{AttrError, WireAttr};
 
@@ -107,6 +109,9 @@ impl Attr {
         Self::SIZE_VER8,
         Self::SIZE_VER9,
     ];
+
+    /// Where the `size` field stands: the only bytes that `perf_event_open(2)` writes (rules A3 and A4).
+    pub const SIZE_FIELD: Range<usize> = offset_of!(Attr, size)..offset_of!(Attr, size) + size_of::<u32>();
 
     /// The largest size the kernel looks at (one page).
     pub const SIZE_MAX: u32 = 4096;

@@ -5,9 +5,9 @@ mod common;
 
 use common::{Pool, Source, choices, kinds, orders, pools};
 use perfuse_abi::read::ReadValues;
-use perfuse_abi::record::{Header, Misc, RawRecord, RecordFormat, RecordType, Records};
+use perfuse_abi::record::{Header, Misc, RawRecord, Record, RecordFormat, RecordType, Records};
 use perfuse_abi::wire::{EncodeError, SliceSink};
-use perfuse_abi::{ByteOrder, ReadFormat};
+use perfuse_abi::{Attr, ByteOrder, ReadFormat};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -22,12 +22,20 @@ fn round_trip(kind: RecordType, pool: &Pool, choices: &[u64], order: ByteOrder) 
 
     let (raw, rest) = RawRecord::split(&bytes, order).expect("it is a whole record");
     prop_assert!(rest.is_empty());
+    prop_assert_eq!(Header::peek(&bytes, order), Some(raw.header));
+    prop_assert_eq!(Header::peek(&bytes[..Header::SIZE - 1], order), None);
     prop_assert_eq!(raw.header.kind, kind);
     let decoded = raw.decode(&format).expect("it is of this format");
     prop_assert_eq!(&decoded, &record);
     if kind == RecordType::SAMPLE || format.sample_id_all {
         prop_assert_eq!(format.id_of(&raw), decoded.id());
         prop_assert_eq!(format.time_of(&raw), decoded.time());
+        let (tid, period) = match &decoded.record {
+            Record::Sample(sample) => (sample.tid, sample.period),
+            _ => (decoded.sample_id.tid, None),
+        };
+        prop_assert_eq!(format.tid_of(&raw), tid);
+        prop_assert_eq!(format.period_of(&raw), period);
     }
 
     // A decoded record encodes to the same bytes, into a slice too, but not into one that is too small.
@@ -107,6 +115,32 @@ proptest! {
         let mut records = Records::new(&bytes, order);
         let taken: usize = records.by_ref().map_while(Result::ok).map(|r| Header::SIZE + r.body.len()).sum();
         prop_assert_eq!(bytes.len(), taken + records.remaining().len());
+    }
+
+    #[test]
+    fn an_attr_is_seen_in_any_bytes_as_it_is_decoded(
+        mut bytes in vec(any::<u8>(), 0..200),
+        size in prop_oneof![0u32..200, Just(64), Just(136), any::<u32>()],
+        order in orders(),
+    ) {
+        let seen = Attr::peek(&bytes, order);
+        prop_assert_eq!(seen, Attr::peek(&[&bytes[..], &[0; 144]].concat(), order));
+        // Written over them, it changes nothing.
+        let before = bytes.clone();
+        seen.poke(&mut bytes, order);
+        prop_assert_eq!(&bytes, &before);
+        // A changed size changes the bytes of the size alone.
+        Attr { size, ..seen }.poke(&mut bytes, order);
+        let changed = Attr::peek(&bytes, order);
+        for (at, (now, was)) in bytes.iter().zip(&before).enumerate() {
+            prop_assert!(now == was || Attr::SIZE_FIELD.contains(&at));
+        }
+        if let Ok(decoded) = Attr::decode(&bytes, order) {
+            let own = Attr::peek(&bytes[..decoded.len()], order);
+            prop_assert_eq!(own, decoded.attr);
+            prop_assert_eq!(changed.size, size);
+            prop_assert_eq!((changed.type_, changed.config, changed.flags), (own.type_, own.config, own.flags));
+        }
     }
 
     #[test]

@@ -30,8 +30,6 @@ impl UserMemory for Vec<u8> {
     }
 }
 
-/// Where `size` stands in an attr.
-const SIZE_AT: usize = 4;
 /// Highest sizes and bits of Linux 6.18 that there are.
 const SAMPLE_BITS: u64 = (1 << 25) - 1;
 const READ_BITS: u64 = (1 << 5) - 1;
@@ -50,7 +48,7 @@ pub(crate) fn copy(
     kernel_branches: &mut dyn FnMut() -> Result<(), Errno>,
 ) -> Result<Attr, Errno> {
     let mut word = [0; 4];
-    memory.read(SIZE_AT, &mut word)?;
+    memory.read(Attr::SIZE_FIELD.start, &mut word)?;
     let size = match u32::from_ne_bytes(word) {
         0 => Attr::SIZE_VER0,
         size => size,
@@ -58,14 +56,14 @@ pub(crate) fn copy(
     let known = config.attr_size;
     if size < Attr::SIZE_VER0 || size as usize > config.page_bytes {
         // A fault while telling the right size is ignored.
-        let _ = memory.write(SIZE_AT, &known.to_ne_bytes());
+        let _ = memory.write(Attr::SIZE_FIELD.start, &known.to_ne_bytes());
         return Err(Errno::E2BIG);
     }
     if size > known {
         let mut tail = vec![0; (size - known) as usize];
         memory.read(known as usize, &mut tail)?;
         if tail.iter().any(|&byte| byte != 0) {
-            let _ = memory.write(SIZE_AT, &known.to_ne_bytes());
+            let _ = memory.write(Attr::SIZE_FIELD.start, &known.to_ne_bytes());
             return Err(Errno::E2BIG);
         }
     }

@@ -17,7 +17,7 @@ use crate::ptrace::Tid;
 use crate::regs::ARCH;
 use crate::step;
 use crate::world::{View, World};
-use perfuse_abi::{AttrFlags, Errno, EventType, OpenFlags, PollFlags, SampleType, Software};
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, OpenFlags, PollFlags, SampleType, Software};
 use perfuse_engine::{
     CloneFlags, Config, Engine, EventKey, Ioctl, MapRequest, Moment, OpenArguments, State, Sysctl, TaskFacts,
     TaskId,
@@ -624,16 +624,11 @@ impl Machine {
         group: Option<EventKey>,
         rights: Rights,
     ) -> Result<EventKey, Errno> {
-        let word = |at: usize| {
-            let bytes = attr.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-            bytes.map_or(0, u64::from_ne_bytes)
-        };
-        let (type_, config, period) = (EventType(word(0) as u32), Software(word(8)), word(16));
-        let shows = SampleType::from_bits_retain(word(24));
-        self.stacks |= shows.intersects(SampleType::CALLCHAIN | SampleType::STACK_USER);
-        let flags = AttrFlags::from_bits_retain(word(40));
+        let seen = Attr::peek(attr, ByteOrder::NATIVE);
+        let Attr { type_, sample_period: period, flags, .. } = seen;
+        self.stacks |= seen.sample_type.intersects(SampleType::CALLCHAIN | SampleType::STACK_USER);
         let software = type_ == EventType::SOFTWARE;
-        let refused = match config {
+        let refused = match Software(seen.config) {
             // A switch is not heard of, only how many there were.
             _ if flags.contains(AttrFlags::CONTEXT_SWITCH) && !self.estimate_switches => {
                 Some(Errno::EOPNOTSUPP)

@@ -16,7 +16,7 @@ use crate::error::{Call, Subject};
 use crate::kernel::{Kernel, KernelFacts, Mapping, Protection, Request};
 use crate::support::Support;
 use perfuse_abi::wire::{Layout, Writer};
-use perfuse_abi::{Attr, AttrFlags, ByteOrder, IocFlags, OpenFlags, PollFlags};
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, IocFlags, OpenFlags, PollFlags, Software};
 use perfuse_events::OwnPmu;
 use perfuse_live::engine::{AttrMemory, Effect, EventKey, Ioctl, MapRequest, OpenArguments};
 use perfuse_live::machine::{Machine, Rights, Settings};
@@ -239,13 +239,9 @@ impl Embedded {
         arguments: OpenArguments,
         group: Option<EventKey>,
     ) -> Result<OwnedFd, Errno> {
-        let flags = attr.get(40..48).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes);
-        let flags = AttrFlags::from_bits_retain(flags);
-        let sampling = attr.get(16..24).is_some_and(|period| period.iter().any(|&byte| byte != 0));
-        let clocks = |type_: u32, config: u64| type_ == 1 && config < 2;
-        let word =
-            |at: usize| attr.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
-        let is_clock = clocks(word(0) as u32, word(8));
+        let Attr { type_, config, sample_period, flags, .. } = Attr::peek(attr, ByteOrder::NATIVE);
+        let is_clock = type_ == EventType::SOFTWARE
+            && [Software::CPU_CLOCK, Software::TASK_CLOCK].contains(&Software(config));
         if arguments.flags.contains(OpenFlags::PID_CGROUP) {
             return Err(Errno::EACCES);
         }
@@ -258,7 +254,7 @@ impl Embedded {
             let own =
                 arguments.pid == 0 || proc::process_of(arguments.pid) == Some(std::process::id() as i32);
             // Nobody interrupts our own threads.
-            if own && sampling && is_clock {
+            if own && sample_period != 0 && is_clock {
                 return Err(Errno::EOPNOTSUPP);
             }
         }
@@ -297,7 +293,7 @@ impl Kernel for Embedded {
         let group_fd = group.map_or(-1, |fd| fd.as_raw_fd());
         let opened = self.open(&mut bytes, OpenArguments { pid, cpu, group_fd, flags }, group_key);
         // On E2BIG the size that is known stands there (rule A4).
-        attr.size = bytes.get(4..8).and_then(|b| b.try_into().ok()).map_or(attr.size, u32::from_ne_bytes);
+        attr.size = Attr::peek(&bytes, ByteOrder::NATIVE).size;
         opened
     }
 

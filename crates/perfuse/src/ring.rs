@@ -172,9 +172,9 @@ impl Batch<'_> {
         let mut start = [0; Header::SIZE];
         let bytes = first.iter().chain(second);
         let header = start.iter_mut().zip(bytes).map(|(to, from)| *to = *from).count();
-        let size = usize::from(ByteOrder::NATIVE.u16([start[6], start[7]]));
+        let size = Header::peek(&start[..header], ByteOrder::NATIVE).map(|header| usize::from(header.size));
         let missing =
-            size.checked_sub(first.len()).filter(|_| header == Header::SIZE && size >= Header::SIZE);
+            size.filter(|&size| size >= Header::SIZE).and_then(|size| size.checked_sub(first.len()));
         let Some(rest) = missing.and_then(|missing| second.get(..missing)) else {
             // Not a record. What follows cannot be found, so it is skipped, and said.
             self.corrupt.set(first.len() + second.len());

@@ -3,7 +3,8 @@
 
 use crate::kernel::Kernel;
 use perfuse_abi::{
-    Attr, AttrFlags, AuxAction, BranchSampleType, EventType, OpenFlags, ReadFormat, SampleType, Software,
+    Attr, AttrFlags, AuxAction, BranchSampleType, ByteOrder, EventType, OpenFlags, ReadFormat, SampleType,
+    Software,
 };
 use perfuse_sys::Errno;
 
@@ -115,10 +116,10 @@ fn required_by(flag: AttrFlags) -> AttrFlags {
 /// (rule A4). `None` where it does not answer like that.
 fn attr_size(kernel: &dyn Kernel) -> Option<u32> {
     let mut attr = [0u8; Attr::SIZE_MAX as usize];
-    attr[4..8].copy_from_slice(&Attr::SIZE_MAX.to_ne_bytes());
+    Attr { size: Attr::SIZE_MAX, ..Attr::default() }.poke(&mut attr, ByteOrder::NATIVE);
     attr[Attr::SIZE_MAX as usize - 1] = 1;
     match kernel.perf_event_open_bytes(&mut attr, 0, -1) {
-        Err(Errno::E2BIG) => Some(u32::from_ne_bytes([attr[4], attr[5], attr[6], attr[7]])),
+        Err(Errno::E2BIG) => Some(Attr::peek(&attr, ByteOrder::NATIVE).size),
         Err(_) => None,
         Ok(fd) => {
             kernel.close(fd);

@@ -1,20 +1,20 @@
 //! How much of a clock's time its samples stand for: the sum of their periods, of each clock by itself.
 
-use perfuse::abi::{Attr, AttrFlags, EventType, SampleType, Software};
+use perfuse::abi::record::{RawRecord, RecordFormat};
+use perfuse::abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType, Software};
 use std::collections::BTreeMap;
 
 /// The clocks that are sampled, by the ids in their samples.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
     by_id: BTreeMap<u64, Clock>,
-    /// Samples tell whose they are.
-    told: bool,
+    /// The format of samples that tell whose they are.
+    told: Option<RecordFormat>,
 }
 
 #[derive(Debug)]
 struct Clock {
-    /// Which word of a sample is its period, if that is told.
-    period_at: Option<usize>,
+    format: RecordFormat,
     period_ns: f64,
     seen_ns: f64,
 }
@@ -22,30 +22,22 @@ struct Clock {
 impl Clocks {
     /// An event with this id; one that is no clock changes nothing.
     pub(crate) fn add(&mut self, id: u64, attr: &Attr) {
-        const BEFORE: SampleType = SampleType::IDENTIFIER
-            .union(SampleType::IP)
-            .union(SampleType::TID)
-            .union(SampleType::TIME)
-            .union(SampleType::ADDR)
-            .union(SampleType::ID)
-            .union(SampleType::STREAM_ID)
-            .union(SampleType::CPU);
         let Some(period_ns) = period_ns(attr) else { return };
-        let has = |field| attr.sample_type.contains(field);
-        let before = attr.sample_type.intersection(BEFORE).bits().count_ones() as usize;
-        self.told |= has(SampleType::IDENTIFIER);
-        let period_at = has(SampleType::PERIOD).then_some(before);
-        self.by_id.insert(id, Clock { period_at, period_ns, seen_ns: 0.0 });
+        let format = RecordFormat::of(attr, ByteOrder::NATIVE);
+        if attr.sample_type.contains(SampleType::IDENTIFIER) {
+            self.told = Some(format);
+        }
+        self.by_id.insert(id, Clock { format, period_ns, seen_ns: 0.0 });
     }
 
-    /// A sample with these words.
-    pub(crate) fn sample(&mut self, word: impl Fn(usize) -> u64) {
+    /// A sample.
+    pub(crate) fn sample(&mut self, sample: &RawRecord<'_>) {
         let clock = match self.told {
-            true => self.by_id.get_mut(&word(0)),
-            false => self.by_id.values_mut().next(),
+            Some(format) => format.id_of(sample).and_then(|id| self.by_id.get_mut(&id)),
+            None => self.by_id.values_mut().next(),
         };
         if let Some(clock) = clock {
-            clock.seen_ns += clock.period_at.map_or(clock.period_ns, |at| word(at) as f64);
+            clock.seen_ns += clock.format.period_of(sample).map_or(clock.period_ns, |ns| ns as f64);
         }
     }
 
@@ -109,6 +101,7 @@ fn period_ns(attr: &Attr) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perfuse::abi::record::{Header, RecordType};
 
     fn clock(id: u64, clocks: &mut Clocks) {
         let sample_type = SampleType::IDENTIFIER | SampleType::IP | SampleType::PERIOD;
@@ -130,7 +123,9 @@ mod tests {
         let faults = Attr { type_: EventType::SOFTWARE, config: Software::PAGE_FAULTS.0, ..Attr::default() };
         clocks.add(9, &faults);
         for id in [7, 7, 8, 9, 9, 9] {
-            clocks.sample(|at| [id, 0, 2_000_000][at]);
+            let body = [id, 0, 2_000_000].map(u64::to_ne_bytes).concat();
+            let header = Header { kind: RecordType::SAMPLE, ..Header::default() };
+            clocks.sample(&RawRecord { header, body: &body });
         }
         assert_eq!(clocks.seen(7, 1), Some((5e6, 1e6)));
         assert_eq!(clocks.seen(8, 0), Some((2e6, 1e6)));

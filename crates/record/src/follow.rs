@@ -7,8 +7,8 @@
 //! first. So what belongs to nobody known waits until all rings have been read once more. Were it still
 //! unknown then, it would have been recorded before the fork.
 
-use perfuse::abi::record::{Misc, RawRecord, RecordFormat, RecordType};
-use perfuse::abi::{ByteOrder, SampleType};
+use perfuse::abi::ByteOrder;
+use perfuse::abi::record::{Misc, RawRecord, Record, RecordFormat, RecordType, Tid};
 use std::collections::HashSet;
 
 /// Tasks that are followed.
@@ -145,23 +145,17 @@ impl Follow {
 }
 
 fn owner(record: &RawRecord<'_>, format: &RecordFormat) -> Owner {
-    let word = |at: usize| {
-        let word = record.body.get(at..).and_then(|rest| rest.first_chunk());
-        word.map_or(0, |word| u32::from_ne_bytes(*word))
-    };
-    match record.header.kind {
-        // Behind the address, and the identifier if there is one, come the process and the thread.
-        RecordType::SAMPLE if format.sample_type.contains(SampleType::IDENTIFIER) => Owner::Task(word(20)),
-        RecordType::SAMPLE => Owner::Task(word(12)),
-        RecordType::COMM | RecordType::MMAP | RecordType::MMAP2 | RecordType::NAMESPACES => {
-            Owner::Task(word(4))
-        }
-        RecordType::FORK => Owner::Parent { parent: word(12), child: word(8) },
-        RecordType::EXIT => Owner::Task(word(8)),
-        RecordType::SWITCH | RecordType::SWITCH_CPU_WIDE => {
-            let tid = record.decode(format).ok().and_then(|decoded| decoded.sample_id.tid);
-            tid.map_or(Owner::Nobody, |tid| Owner::Task(tid.tid))
-        }
+    let task = |tid: Option<Tid>| tid.map_or(Owner::Nobody, |tid| Owner::Task(tid.tid));
+    if let RecordType::SAMPLE | RecordType::SWITCH | RecordType::SWITCH_CPU_WIDE = record.header.kind {
+        return task(format.tid_of(record));
+    }
+    match record.decode(format).map(|decoded| decoded.record) {
+        Ok(Record::Comm(comm)) => task(Some(comm.tid)),
+        Ok(Record::Mmap(map)) => task(Some(map.tid)),
+        Ok(Record::Mmap2(map)) => task(Some(map.tid)),
+        Ok(Record::Namespaces(namespaces)) => task(Some(namespaces.tid)),
+        Ok(Record::Fork(fork)) => Owner::Parent { parent: fork.ptid, child: fork.tid },
+        Ok(Record::Exit(exit)) => Owner::Task(exit.tid),
         _ => Owner::Nobody,
     }
 }
@@ -169,9 +163,13 @@ fn owner(record: &RawRecord<'_>, format: &RecordFormat) -> Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perfuse::abi::SampleType;
 
     fn format() -> RecordFormat {
-        RecordFormat { sample_type: SampleType::IDENTIFIER, ..RecordFormat::default() }
+        RecordFormat {
+            sample_type: SampleType::IDENTIFIER | SampleType::IP | SampleType::TID,
+            ..RecordFormat::default()
+        }
     }
 
     fn record(kind: RecordType, misc: Misc, words: &[u32]) -> Vec<u8> {

@@ -1,11 +1,11 @@
 //! What goes by on the way from a ring to the file: how many samples, what was lost, from when to when,
-//! and which files were mapped. Headers are looked at in place; only maps are taken apart.
+//! and which files were mapped. Headers and times are looked at in place; only rare records are taken apart.
 
 use crate::clocks::Clocks;
 use crate::plan::Plan;
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{
-    BpfEventType, Decoded, Header, Misc, MmapFile, RawRecord, Record, RecordFormat, RecordType,
+    BpfEventType, Header, Misc, MmapFile, RawRecord, Record, RecordFormat, RecordType,
 };
 use perfuse_symbols::BuildId;
 use std::collections::BTreeMap;
@@ -51,23 +51,15 @@ impl Tally {
         while at + Header::SIZE <= total {
             // Records are aligned to 8 bytes, so a header does not lie across the parts; a body may.
             let rest = if at < first.len() { &first[at..] } else { &second[at - first.len()..] };
-            let Some(&[k0, k1, k2, k3, m0, m1, s0, s1]) = rest.first_chunk::<{ Header::SIZE }>() else {
-                break;
-            };
-            let size = usize::from(ByteOrder::NATIVE.u16([s0, s1]));
+            let Some(header) = Header::peek(rest, ByteOrder::NATIVE) else { break };
+            let size = usize::from(header.size);
             if size < Header::SIZE || at + size > total {
                 break;
             }
-            let kind = RecordType(ByteOrder::NATIVE.u32([k0, k1, k2, k3]));
-            let header = Header {
-                kind,
-                misc: Misc::from_bits_retain(ByteOrder::NATIVE.u16([m0, m1])),
-                size: size as u16,
-            };
-            if kind == RecordType::SAMPLE {
+            if header.kind == RecordType::SAMPLE {
                 self.samples += 1;
                 if !self.clocks.is_empty() {
-                    with_body(first, second, header, at, |raw| self.clocks.sample(|at| word(raw.body, at)));
+                    with_body(first, second, header, at, |raw| self.clocks.sample(&raw));
                 }
                 last_sample = Some((header, at));
                 if self.first_ns.is_none() && !self.untimed {
@@ -89,37 +81,37 @@ impl Tally {
 
     fn other(&mut self, raw: &RawRecord<'_>, format: &RecordFormat) {
         match raw.header.kind {
-            RecordType::LOST => self.lost += word(raw.body, 1),
-            RecordType::LOST_SAMPLES => self.lost_samples += word(raw.body, 0),
             RecordType::THROTTLE => self.throttled += 1,
-            RecordType::BPF_EVENT => self.program(raw, format),
-            RecordType::MMAP | RecordType::MMAP2 => self.map(raw, format),
+            RecordType::MMAP | RecordType::MMAP2 if raw.header.misc.contains(Misc::MMAP_DATA) => {}
+            RecordType::LOST
+            | RecordType::LOST_SAMPLES
+            | RecordType::BPF_EVENT
+            | RecordType::MMAP
+            | RecordType::MMAP2 => {
+                // A record that cannot be taken apart is none the less recorded.
+                if let Ok(decoded) = raw.decode(format) {
+                    self.told(&decoded.record);
+                }
+            }
             _ => {}
         }
     }
 
-    fn program(&mut self, raw: &RawRecord<'_>, format: &RecordFormat) {
-        if let Ok(Decoded { record: Record::BpfEvent(event), .. }) = raw.decode(format) {
-            self.programs.extend((event.kind == BpfEventType::PROG_LOAD).then_some(event.id));
+    fn told(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Lost(lost) => self.lost += lost.lost,
+            Record::LostSamples(lost) => self.lost_samples += lost,
+            Record::BpfEvent(event) if event.kind == BpfEventType::PROG_LOAD => self.programs.push(event.id),
+            Record::Mmap(map) => self.file(map.filename.as_bytes(), None),
+            Record::Mmap2(map) => {
+                let id = match &map.file {
+                    MmapFile::BuildId(id) => Some(id.as_bytes()),
+                    MmapFile::Inode { .. } => None,
+                };
+                self.file(map.filename.as_bytes(), id);
+            }
+            _ => {}
         }
-    }
-
-    /// Remembers a file that is mapped.
-    fn map(&mut self, raw: &RawRecord<'_>, format: &RecordFormat) {
-        if raw.header.misc.contains(Misc::MMAP_DATA) {
-            return;
-        }
-        // A record that cannot be taken apart is none the less recorded.
-        let Ok(decoded) = raw.decode(format) else { return };
-        let (name, id) = match &decoded.record {
-            Record::Mmap(map) => (map.filename, None),
-            Record::Mmap2(map) => match &map.file {
-                MmapFile::BuildId(id) => (map.filename, Some(id.as_bytes())),
-                _ => (map.filename, None),
-            },
-            _ => return,
-        };
-        self.file(name.as_bytes(), id);
     }
 
     /// Remembers a file; names in brackets and the like are none.
@@ -153,12 +145,6 @@ fn with_body<T>(
         let body = [&first[start..], &second[..end - first.len()]].concat();
         f(RawRecord { header, body: &body })
     }
-}
-
-/// A 64-bit word of a body; zero if it is not there.
-fn word(body: &[u8], index: usize) -> u64 {
-    let bytes = body.get(index * 8..).and_then(|rest| rest.first_chunk());
-    bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The reader of a ring.
 
 use perfuse_engine::Memory;
+use perfuse_engine::abi::ByteOrder;
 use perfuse_engine::abi::page::offset;
+use perfuse_engine::abi::record::Header;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -49,10 +51,9 @@ impl Reader {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < most {
             let at = head.wrapping_add(bytes.len() as u64);
-            // The size is the last two bytes of the header.
-            let header = self.word(at).to_ne_bytes();
-            let size = u64::from(u16::from_ne_bytes([header[6], header[7]]));
-            if size < 8 || bytes.len() as u64 + size > most {
+            let header = Header::peek(&self.word(at).to_ne_bytes(), ByteOrder::NATIVE);
+            let size = header.map_or(0, |header| u64::from(header.size));
+            if size < Header::SIZE as u64 || bytes.len() as u64 + size > most {
                 break;
             }
             (0..size / 8).for_each(|word| bytes.extend(self.word(at.wrapping_add(word * 8)).to_ne_bytes()));

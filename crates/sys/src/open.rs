@@ -1,7 +1,7 @@
 //! The system call itself, and `read(2)` on what it returns.
 
 use crate::Errno;
-use perfuse_abi::{Attr, OpenFlags};
+use perfuse_abi::{Attr, ByteOrder, OpenFlags};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// `perf_event_open(2)`.
@@ -40,15 +40,13 @@ pub fn perf_event_open_bytes(
     group: Option<BorrowedFd<'_>>,
     flags: OpenFlags,
 ) -> Result<OwnedFd, Errno> {
-    let size = attr.get(4..8).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]) as usize);
-    match size {
-        Some(size) if size.max(Attr::SIZE_VER0 as usize) <= attr.len() => {
-            // SAFETY: the kernel reads at most max(size, 64) bytes, all within the slice, and writes at
-            // most the size field. It copies bytewise, so alignment does not matter.
-            unsafe { open(attr.as_mut_ptr(), pid, cpu, group, flags) }
-        }
-        _ => Err(Errno::EINVAL),
+    let size = Attr::peek(attr, ByteOrder::NATIVE).size.max(Attr::SIZE_VER0);
+    if size as usize > attr.len() {
+        return Err(Errno::EINVAL);
     }
+    // SAFETY: the kernel reads at most max(size, 64) bytes, all within the slice, and writes at
+    // most the size field. It copies bytewise, so alignment does not matter.
+    unsafe { open(attr.as_mut_ptr(), pid, cpu, group, flags) }
 }
 
 /// # Safety

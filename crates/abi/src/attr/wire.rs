@@ -15,11 +15,7 @@ impl Attr {
         if bytes.len() < needed {
             return Err(Short { what: "perf_event_attr", offset: 0, needed, available: bytes.len() }.into());
         }
-        let mut image = [0; Self::SIZE_VER9 as usize];
-        let at_hand = bytes.len().min(image.len());
-        image[..at_hand].copy_from_slice(&bytes[..at_hand]);
-        let mut attr = Attr::default();
-        attr.layout(&mut Reader::new(&image, order))?;
+        let mut attr = Attr::peek(bytes, order);
         let size = if attr.size == 0 { needed } else { attr.size as usize };
         if size < needed || size > Self::SIZE_MAX as usize {
             return Err(AttrError::Size { size: attr.size });
@@ -29,13 +25,30 @@ impl Attr {
                 Short { what: "perf_event_attr", offset: 0, needed: size, available: bytes.len() }.into()
             );
         };
-        if size < image.len() {
-            image[size..].fill(0);
-            let written = attr.size;
-            attr.layout(&mut Reader::new(&image, order))?;
-            attr.size = written;
+        // What lies behind the attr belongs to somebody else.
+        if size < bytes.len() {
+            attr = Attr::peek(own, order);
         }
-        Ok(WireAttr { attr, tail: own.get(image.len()..).unwrap_or(&[]) })
+        Ok(WireAttr { attr, tail: own.get(Self::SIZE_VER9 as usize..).unwrap_or(&[]) })
+    }
+
+    /// The fields of an attr that stand in `bytes`, whether or not these are a whole one: fields and parts of fields that
+    /// are not there are zero, and `size` is the number that stands there. For those who pass an attr on to a
+    /// kernel, which is the one that judges it; everybody else decodes.
+    pub fn peek(bytes: &[u8], order: ByteOrder) -> Self {
+        let mut image = [0; Self::SIZE_VER9 as usize];
+        let at_hand = bytes.len().min(image.len());
+        image[..at_hand].copy_from_slice(&bytes[..at_hand]);
+        let mut attr = Attr::default();
+        attr.layout(&mut Reader::new(&image, order)).expect("the image is as large as the layout");
+        attr
+    }
+
+    /// The other direction of [`peek`](Self::peek): writes the fields into `bytes`, as far as these reach.
+    pub fn poke(&self, bytes: &mut [u8], order: ByteOrder) {
+        let image = self.image(order);
+        let len = bytes.len().min(image.len());
+        bytes[..len].copy_from_slice(&image[..len]);
     }
 
     /// All 144 bytes of this attr.

@@ -1,6 +1,6 @@
 //! The part of an attr that decides the layout of records, and the fields that are found without decoding.
 
-use super::{RawRecord, RecordType};
+use super::{RawRecord, RecordType, Tid};
 use crate::attr::Attr;
 use crate::flags::{AttrFlags, BranchSampleType, ReadFormat, SampleType};
 use crate::order::ByteOrder;
@@ -46,11 +46,15 @@ const TRAILER: SampleType = SampleType::TID
     .union(SampleType::CPU)
     .union(SampleType::IDENTIFIER);
 
-/// Bytes before the time, and before the id, in a sample; and after them in a trailer.
-const BEFORE_TIME: SampleType = SampleType::IDENTIFIER.union(SampleType::IP).union(SampleType::TID);
+/// The fields before a thread, a time, an id and a period in a sample; and after them in a trailer, which has no period.
+const BEFORE_TID: SampleType = SampleType::IDENTIFIER.union(SampleType::IP);
+const BEFORE_TIME: SampleType = BEFORE_TID.union(SampleType::TID);
 const BEFORE_ID: SampleType = BEFORE_TIME.union(SampleType::TIME).union(SampleType::ADDR);
+const BEFORE_PERIOD: SampleType =
+    BEFORE_ID.union(SampleType::ID).union(SampleType::STREAM_ID).union(SampleType::CPU);
 const AFTER_ID: SampleType = SampleType::STREAM_ID.union(SampleType::CPU).union(SampleType::IDENTIFIER);
 const AFTER_TIME: SampleType = AFTER_ID.union(SampleType::ID);
+const AFTER_TID: SampleType = AFTER_TIME.union(SampleType::TIME);
 
 impl RecordFormat {
     /// The format of the records of an event opened with `attr`.
@@ -102,10 +106,38 @@ impl RecordFormat {
         }
     }
 
-    /// The word behind the fields `before` in a sample, or with the fields `after` between it and the end of
-    /// another record.
+    /// The process and thread that a sample, or the trailer of another record, tells, without decoding it.
+    #[inline]
+    pub fn tid_of(&self, record: &RawRecord<'_>) -> Option<Tid> {
+        if !self.sample_type.contains(SampleType::TID) {
+            return None;
+        }
+        let &[p0, p1, p2, p3, t0, t1, t2, t3] = self.eight(record, BEFORE_TID, AFTER_TID)?;
+        Some(Tid { pid: self.order.u32([p0, p1, p2, p3]), tid: self.order.u32([t0, t1, t2, t3]) })
+    }
+
+    /// The period of a sample, without decoding it.
+    #[inline]
+    pub fn period_of(&self, record: &RawRecord<'_>) -> Option<u64> {
+        let is_told =
+            record.header.kind == RecordType::SAMPLE && self.sample_type.contains(SampleType::PERIOD);
+        if is_told { self.word(record, BEFORE_PERIOD, SampleType::empty()) } else { None }
+    }
+
     #[inline]
     fn word(&self, record: &RawRecord<'_>, before: SampleType, after: SampleType) -> Option<u64> {
+        self.eight(record, before, after).map(|word| self.order.u64(*word))
+    }
+
+    /// The 8 bytes behind the fields `before` in a sample, or with the fields `after` between them and the end of
+    /// another record.
+    #[inline]
+    fn eight<'a>(
+        &self,
+        record: &RawRecord<'a>,
+        before: SampleType,
+        after: SampleType,
+    ) -> Option<&'a [u8; 8]> {
         let body = record.body;
         let start = match record.header.kind {
             RecordType::SAMPLE => self.bytes_of(before),
@@ -114,7 +146,7 @@ impl RecordFormat {
             }
             _ => return None,
         };
-        body.get(start..)?.first_chunk().map(|word| self.order.u64(*word))
+        body.get(start..)?.first_chunk()
     }
 }
 

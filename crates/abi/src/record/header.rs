@@ -165,6 +165,14 @@ pub struct Header {
 impl Header {
     /// Bytes of a header.
     pub const SIZE: usize = 8;
+
+    /// The header at the start of `bytes`, if all of it is there; whether its record is, and whether its size is possible,
+    /// [`RawRecord::split`] tells.
+    #[inline]
+    pub fn peek(bytes: &[u8], order: ByteOrder) -> Option<Self> {
+        let mut header = Header::default();
+        header.layout(&mut Reader::new(bytes, order)).ok().map(|()| header)
+    }
 }
 
 impl<'a> Layout<'a> for Header {

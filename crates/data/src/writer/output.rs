@@ -144,7 +144,8 @@ fn whole_records(parts: &[&[u8]], limit: usize) -> usize {
     };
     let mut whole = 0;
     while whole + Header::SIZE <= limit {
-        let size = usize::from(ByteOrder::NATIVE.u16([byte(whole + 6), byte(whole + 7)]));
+        let start: [u8; Header::SIZE] = std::array::from_fn(|index| byte(whole + index));
+        let size = Header::peek(&start, ByteOrder::NATIVE).map_or(0, |header| usize::from(header.size));
         if size < Header::SIZE || whole + size > limit {
             break;
         }

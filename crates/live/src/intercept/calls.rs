@@ -11,7 +11,7 @@ use crate::ptrace::{Resume, Tid};
 use crate::regs::{Registers, Width};
 use crate::remote;
 use crate::supervisor::{Next, Supervisor};
-use perfuse_abi::{AttrFlags, Errno, OpenFlags, ioctl};
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, OpenFlags, ioctl};
 use perfuse_engine::{Access, AttrMemory, EventKey, Ioctl, OpenArguments, TaskId, UserMemory};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -54,8 +54,6 @@ impl Told {
         Self::new(registers.width(), registers.call(), std::array::from_fn(|index| registers.argument(index)))
     }
 }
-
-const SIZE_VER0: u32 = 64;
 
 /// The number of no thread.
 const NOBODY: i32 = i32::MAX;
@@ -304,12 +302,9 @@ impl Intercept {
         let group = self.process(tid).files.get(group_fd);
         let caller = caller(supervisor.shared(), tid)?;
         let mut attr = copy_attr(&memory);
-        let size = attr.get(4..8).map(<[u8]>::to_vec);
-        let flags_of_attr =
-            attr.get(40..48).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes);
-        let flags_of_attr = AttrFlags::from_bits_retain(flags_of_attr);
-        let switches = flags_of_attr.contains(AttrFlags::CONTEXT_SWITCH);
-        let access = if flags_of_attr.contains(AttrFlags::SIGTRAP) { Access::Attach } else { Access::Read };
+        let seen = Attr::peek(&attr, ByteOrder::NATIVE);
+        let switches = seen.flags.contains(AttrFlags::CONTEXT_SWITCH);
+        let access = if seen.flags.contains(AttrFlags::SIGTRAP) { Access::Attach } else { Access::Read };
         let namespace = self.namespace_of(tid);
         if let Ok(Some(namespace)) = namespace {
             supervisor.machine().comes_from(caller, namespace);
@@ -348,10 +343,8 @@ impl Intercept {
             (self.tell.0)(&Note::Switches);
         }
         // E2BIG comes with the size that there is.
-        if let (Some(before), Some(after)) = (size, attr.get(4..8)) {
-            if before != after {
-                let _ = memory.write(4, after);
-            }
+        if Attr::peek(&attr, ByteOrder::NATIVE).size != seen.size {
+            let _ = memory.write(Attr::SIZE_FIELD.start, &attr[Attr::SIZE_FIELD]);
         }
         let event = opened?;
         let fd = self.install(tid, registers, event, flags.contains(OpenFlags::FD_CLOEXEC));
@@ -735,15 +728,15 @@ fn first_part(width: Width, vector: &Memory) -> Result<[u64; 2], Errno> {
 
 /// As much of an attr as the engine may want to see, and is there.
 fn copy_attr(memory: &Memory) -> Vec<u8> {
-    let mut attr = vec![0; 8];
+    let mut attr = vec![0; Attr::SIZE_FIELD.end];
     if memory.read(0, &mut attr).is_err() {
         return Vec::new();
     }
-    let size = match u32::from_ne_bytes([attr[4], attr[5], attr[6], attr[7]]) {
-        0 => SIZE_VER0,
+    let size = match Attr::peek(&attr, ByteOrder::NATIVE).size {
+        0 => Attr::SIZE_VER0,
         size => size,
     };
-    let size = size.min(perfuse_sys::page_size() as u32).max(8);
+    let size = size.clamp(Attr::SIZE_FIELD.end as u32, perfuse_sys::page_size() as u32);
     let mut whole = vec![0; size as usize];
     if memory.read(0, &mut whole).is_ok() { whole } else { attr }
 }

@@ -7,7 +7,7 @@ use crate::proc;
 use crate::ptrace::Tid;
 use crate::remote;
 use crate::text;
-use perfuse_abi::{Attr, Errno, EventType};
+use perfuse_abi::{Attr, ByteOrder, Errno, EventType};
 use perfuse_engine::{EventKey, Hit, PmuId, ProbePmu, Probes, TaskId};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -132,9 +132,14 @@ impl Places {
 impl Machine {
     /// Whether an attr is of a probe; the address of its path.
     pub(crate) fn is_probe(&self, attr: &[u8]) -> Option<u64> {
-        let word = |at: usize| Some(u64::from_ne_bytes(attr.get(at..at + 8)?.try_into().ok()?));
-        self.places.as_ref().filter(|places| word(0).is_some_and(|word| places.type_.0 == word as u32))?;
-        word(56)
+        self.attr_of_probe(attr).map(|attr| attr.uprobe_path())
+    }
+
+    /// The attr, if it is of a probe and long enough for the engine not to refuse it.
+    fn attr_of_probe(&self, attr: &[u8]) -> Option<Attr> {
+        let is_whole = attr.len() >= Attr::SIZE_VER0 as usize;
+        let seen = is_whole.then(|| Attr::peek(attr, ByteOrder::NATIVE))?;
+        self.places.as_ref().filter(|places| places.type_ == seen.type_).map(|_| seen)
     }
 
     /// An attr of a probe, of a caller in whose memory the path is: what the engine is to see. What Linux
@@ -145,14 +150,8 @@ impl Machine {
         attr: &mut [u8],
         file: Option<Result<ProbedFile, Errno>>,
     ) -> Result<Option<u64>, Errno> {
-        let word = |at: usize| {
-            let bytes = attr.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-            bytes.map_or(0, u64::from_ne_bytes)
-        };
-        let Some(places) = self.places.as_mut().filter(|places| places.type_.0 == word(0) as u32) else {
-            return Ok(None);
-        };
-        let (config, path, offset) = (word(8), word(56), word(64));
+        let Some(seen) = self.attr_of_probe(attr) else { return Ok(None) };
+        let (config, path, offset) = (seen.config, seen.uprobe_path(), seen.probe_offset());
         let tid = self.tasks.get(&caller).map(|known| known.tid).ok_or(Errno::ESRCH)?;
         if path == 0 {
             return Err(Errno::EINVAL);
@@ -179,6 +178,7 @@ impl Machine {
         }
         let ProbedFile { device, inode, .. } = file;
         let place = Place { path, device, inode, offset, semaphore, returns };
+        let places = self.places.as_mut().ok_or(Errno::ENOENT)?;
         let number = match places.all.iter().position(|known| *known == place) {
             Some(number) => number,
             None => {
@@ -186,7 +186,7 @@ impl Machine {
                 places.all.len() - 1
             }
         } as u64;
-        attr[56..64].copy_from_slice(&number.to_ne_bytes());
+        Attr { config1: number, ..seen }.poke(attr, ByteOrder::NATIVE);
         Ok(Some(number))
     }
 

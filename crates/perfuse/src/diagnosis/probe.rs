@@ -4,7 +4,9 @@
 
 use crate::error::{Call, Subject};
 use crate::facts::{Facts, parse};
-use perfuse_abi::{Attr, AttrFlags, AuxAction, EventType, OpenFlags, ReadFormat, SampleType, Software};
+use perfuse_abi::{
+    Attr, AttrFlags, AuxAction, ByteOrder, EventType, OpenFlags, ReadFormat, SampleType, Software,
+};
 use perfuse_sys::Errno;
 use std::ffi::OsStr;
 use std::fs;
@@ -265,9 +267,9 @@ fn without(attr: &Attr, part: Part) -> Attr {
 /// The size the kernel writes back when it is offered one it cannot know (rule A3).
 fn attr_size() -> Option<u32> {
     let mut bytes = [0; Attr::SIZE_VER0 as usize];
-    bytes[4..8].copy_from_slice(&1u32.to_ne_bytes());
+    Attr { size: 1, ..Attr::default() }.poke(&mut bytes, ByteOrder::NATIVE);
     let refused = perfuse_sys::perf_event_open_bytes(&mut bytes, 0, -1, None, OpenFlags::FD_CLOEXEC);
-    let size = u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+    let size = Attr::peek(&bytes, ByteOrder::NATIVE).size;
     (refused.is_err_and(|errno| errno == Errno::E2BIG) && size >= Attr::SIZE_VER0).then_some(size)
 }
 
