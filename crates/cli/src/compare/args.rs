@@ -1,10 +1,9 @@
 //! The options of `perfuse compare`.
 
-use super::gate::Gate;
 use crate::common::kernel::KernelOption;
 use crate::common::tables::EventsDir;
 use clap::ColorChoice;
-use perfuse_stat::compare::Until;
+use perfuse_stat::compare::{Gate, Until};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,15 +1,11 @@
 //! `perfuse compare`: which of several commands takes less, and how sure is that?
 //!
 //! [`commands`] makes commands of the command line, `perfuse-stat` runs them and tells differences from chance, and
-//! [`text`], [`saved`] and [`export`] print what it says. [`gate`] is `--fail-if`.
+//! [`text`] shows what it says to people.
 
-mod advice;
 mod args;
 mod commands;
-mod export;
-mod gate;
 mod progress;
-mod saved;
 mod text;
 
 use crate::common::events;
@@ -17,9 +13,8 @@ use crate::exit::{Failure, Result};
 use crate::stat;
 use crate::term::out::{Out, wants_colours};
 pub(crate) use args::Args;
-use gate::{Gate, Passed};
 use perfuse_stat::CommandEvents;
-use perfuse_stat::compare::{Comparison, Done, Plan, Unit, compare, run_aside};
+use perfuse_stat::compare::{self as compared, Comparison, Done, Gate, Passed, Plan, Unit, advice};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -41,12 +36,12 @@ pub(crate) fn run(args: &Args) -> Result {
     let (plan, mut warnings) = plan(args)?;
     check_measures(args, &plan)?;
     if let Some(setup) = &args.setup {
-        run_aside(&commands::words(setup, args.shell.as_deref())?, "the set-up")?;
+        compared::run_aside(&commands::words(setup, args.shell.as_deref())?, "the set-up")?;
     }
     warnings.extend(advice::before());
-    let done = compare(&plan, &mut progress::Progress::new(args.quiet));
+    let done = compared::compare(&plan, &mut progress::Progress::new(args.quiet));
     if let Some(cleanup) = &args.cleanup {
-        run_aside(&commands::words(cleanup, args.shell.as_deref())?, "the clean-up")?;
+        compared::run_aside(&commands::words(cleanup, args.shell.as_deref())?, "the clean-up")?;
     }
     let done = done?;
     if done.rounds == 0 {
@@ -70,7 +65,12 @@ pub(crate) fn run(args: &Args) -> Result {
 fn plan(args: &Args) -> Result<(Plan, Vec<String>)> {
     let entries = commands::entries(args)?;
     let name = &entries[0].candidate.name;
-    let baseline = args.baseline.as_deref().map(|path| saved::read(path, name)).transpose()?;
+    let baseline = args
+        .baseline
+        .as_deref()
+        .map(|path| compared::read_baseline(path, name))
+        .transpose()
+        .map_err(Failure::new)?;
     let (baseline, warnings) = match baseline {
         Some((baseline, warnings)) => (Some(baseline), warnings),
         None => (None, Vec::new()),
@@ -127,7 +127,8 @@ fn check_measures(args: &Args, plan: &Plan) -> Result<()> {
         unit_of(measure, "--until")?;
     }
     for gate in &args.gates {
-        gate.fits(unit_of(&gate.measure, "--fail-if")?).map_err(Failure::usage)?;
+        let fits = gate.fits(unit_of(&gate.measure, "--fail-if")?);
+        fits.map_err(|why| Failure::usage(format_args!("--fail-if '{}': {why}", gate.text)))?;
     }
     let alone = plan.entries.len() + usize::from(plan.baseline.is_some()) < 2;
     if alone && (!args.gates.is_empty() || args.until.is_some()) {
@@ -153,14 +154,16 @@ fn verdicts(gates: &[Gate], comparison: &Comparison) -> (Vec<String>, Vec<String
 }
 
 fn write(args: &Args, plan: &Plan, done: &Done, warnings: &[String]) -> Result<()> {
-    let json = || saved::format(done, &args.gates, warnings, plan.warmup, plan.seed);
+    let json = || compared::json(done, &args.gates, warnings, plan.warmup, plan.seed);
     let save = |path: &Path, text: String| {
         fs::write(path, text)
             .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))
     };
     args.save.as_deref().map_or(Ok(()), |path| save(path, json()))?;
-    args.export_markdown.as_deref().map_or(Ok(()), |path| save(path, export::markdown(&done.comparison)))?;
-    args.export_csv.as_deref().map_or(Ok(()), |path| save(path, export::csv(&done.comparison)))?;
+    args.export_markdown
+        .as_deref()
+        .map_or(Ok(()), |path| save(path, compared::markdown(&done.comparison)))?;
+    args.export_csv.as_deref().map_or(Ok(()), |path| save(path, compared::csv(&done.comparison)))?;
     let text = match args.json {
         true => json(),
         false => {

@@ -7,9 +7,8 @@ use crate::term::number;
 use crate::term::table::{Cell, Column, Side, Table, paint, wrap};
 use anstyle::{AnsiColor, Style};
 use perfuse_stat::Spread;
-use perfuse_stat::compare::Done;
-use perfuse_stat::compare::Estimate;
-use perfuse_stat::compare::{Comparison, Direction, Judged, Measure, Series, Unit, Verdict};
+use perfuse_stat::compare::{Comparison, Direction, Done, Histogram, Judged, Measure, Series, Unit, Verdict};
+use perfuse_stat::compare::{not_counted, sentence};
 
 /// How to write.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +32,7 @@ pub(super) fn format(done: &Done, facts: &str, warnings: &[String], options: &Op
     let comparison = &done.comparison;
     let mut out = format!("\n {facts}\n\n");
     out += &table(comparison, options);
-    for missing in missing(comparison) {
+    for missing in not_counted(comparison) {
         out += &paint(&wrap("   ", &missing, COLUMNS), DIM);
     }
     if !options.quiet {
@@ -158,7 +157,7 @@ fn difference_cells(measure: &Measure, candidate: usize) -> Vec<Cell> {
     let Some(Judged { difference, verdict }) = measure.judged[candidate] else { return Vec::new() };
     let (digits, interval) = match difference.relative {
         Some(relative) => {
-            let (digits, interval) = shown(&relative, 100.0);
+            let (digits, interval) = relative.shown(100.0);
             (format!("{digits} %"), interval)
         }
         None => {
@@ -167,7 +166,7 @@ fn difference_cells(measure: &Measure, candidate: usize) -> Vec<Cell> {
                 Unit::Bytes => (1024.0, " KiB"),
                 Unit::Count => (1.0, ""),
             };
-            let (digits, interval) = shown(&difference.absolute, 1.0 / size);
+            let (digits, interval) = difference.absolute.shown(1.0 / size);
             (format!("{digits}{unit}"), interval)
         }
     };
@@ -176,103 +175,7 @@ fn difference_cells(measure: &Measure, candidate: usize) -> Vec<Cell> {
         Verdict::Called(Direction::More) => BAD,
         _ => DIM,
     };
-    vec![Cell::new(digits), Cell::new(interval), Cell::styled(words(verdict, measure.unit), style)]
-}
-
-/// A difference and its interval, cut where the interval's width begins.
-fn shown(estimate: &Estimate, factor: f64) -> (String, String) {
-    let half = estimate.half_width() * factor;
-    let decimals = match half {
-        half if half > 0.0 => (1 - half.log10().floor() as i32).clamp(0, 3) as usize,
-        _ => 2,
-    };
-    let number = |value: f64| {
-        let text = format!("{:+.decimals$}", value * factor);
-        // No sign for what is nothing.
-        if text[1..].bytes().all(|byte| b"0.".contains(&byte)) { text[1..].to_owned() } else { text }
-    };
-    (number(estimate.value), format!("[{}, {}]", number(estimate.low), number(estimate.high)))
-}
-
-/// What a verdict is called.
-fn words(verdict: Verdict, unit: Unit) -> &'static str {
-    let time = unit == Unit::Nanoseconds;
-    match verdict {
-        Verdict::NoChange => "no change",
-        Verdict::Unclear => "unclear",
-        Verdict::Perhaps(Direction::Less) if time => "perhaps faster",
-        Verdict::Perhaps(Direction::More) if time => "perhaps slower",
-        Verdict::Perhaps(Direction::Less) => "perhaps less",
-        Verdict::Perhaps(Direction::More) => "perhaps more",
-        Verdict::Called(Direction::Less) if time => "faster",
-        Verdict::Called(Direction::More) if time => "slower",
-        Verdict::Called(Direction::Less) => "less",
-        Verdict::Called(Direction::More) => "more",
-    }
-}
-
-/// The events that were counted for nobody, by reason.
-fn missing(comparison: &Comparison) -> Vec<String> {
-    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
-    for measure in &comparison.measures {
-        if measure.series.iter().any(|series| series.spread().is_some()) {
-            continue;
-        }
-        let reason = measure.series.iter().find_map(|series| series.missing.clone());
-        let reason = reason.unwrap_or_else(|| "no runs".to_owned());
-        match reasons.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, names)) => names.push(&measure.title),
-            None => reasons.push((reason, vec![&measure.title])),
-        }
-    }
-    reasons.iter().map(|(reason, names)| format!("not counted: {}: {reason}", names.join(", "))).collect()
-}
-
-/// What it comes to for a command, by the measure that decides.
-pub(super) fn sentence(comparison: &Comparison, candidate: usize) -> String {
-    let measure = comparison.decisive();
-    let (new, old) = (&comparison.candidates[candidate].name, &comparison.candidates[0].name);
-    let title = &measure.title;
-    let Some(Judged { difference, verdict }) = measure.judged[candidate] else {
-        return format!("{new} and {old}: too few runs to compare.");
-    };
-    let Some(relative) = difference.relative else {
-        return format!("{new} against {old}: the {title} of the reference cannot be told from 0.");
-    };
-    let percent = |value: f64| {
-        let (digits, _) = shown(&Estimate { value, ..relative }, 100.0);
-        digits
-    };
-    let unsigned = |value: f64| percent(value.abs()).trim_start_matches('+').to_owned();
-    let (near, far) = match relative.value < 0.0 {
-        true => (-relative.high, -relative.low),
-        false => (relative.low, relative.high),
-    };
-    let range = format!("between {} and {} %", percent(relative.low), percent(relative.high));
-    match verdict {
-        Verdict::Called(_) => {
-            let interval = format!("95 % interval {} to {} %", unsigned(near), unsigned(far));
-            let size = unsigned(relative.value);
-            match (measure.unit, words(verdict, measure.unit)) {
-                (Unit::Nanoseconds, word) => {
-                    format!("{new} is {size} % {word} than {old} ({title}; {interval}).")
-                }
-                (_, word) => format!("{new} has {size} % {word} {title} than {old} ({interval})."),
-            }
-        }
-        Verdict::Perhaps(_) => format!(
-            "{new} is {} than {old}: the difference in {title} is {range}, which chance alone gives now and then. \
-             More runs would tell.",
-            words(verdict, measure.unit)
-        ),
-        Verdict::NoChange => {
-            format!("No difference between {new} and {old}: the one in {title} is {range}.")
-        }
-        Verdict::Unclear => format!(
-            "No difference seen between {new} and {old}, but the one in {title} may be anything {range}. More \
-             runs or a quieter machine would tell."
-        ),
-    }
+    vec![Cell::new(digits), Cell::new(interval), Cell::styled(verdict.words(measure.unit), style)]
 }
 
 /// What is known while it goes on.
@@ -293,32 +196,18 @@ pub(super) fn so_far(comparison: &Comparison) -> String {
     shorten(&(means.join("  ") + &difference), 76, &ASCII)
 }
 
+/// Columns of a histogram.
+const CELLS: usize = 40;
+
 /// The runs of each command on one scale.
 fn histogram(comparison: &Comparison, options: &Options) -> String {
-    const CELLS: usize = 40;
     let measure = comparison.decisive();
-    let mut all: Vec<f64> = measure.series.iter().flat_map(Series::known).collect();
-    all.sort_by(f64::total_cmp);
-    let (Some(&low), Some(&most)) = (all.first(), all.last()) else { return String::new() };
-    // A few far values must not squeeze the others into one column.
-    let usual = all[(all.len() - 1) * 95 / 100];
-    let high = if most - low > 3.0 * (usual - low) { low + 1.5 * (usual - low) } else { most };
-    if high <= low || all.len() < 10 {
-        return String::new();
-    }
-    let step = (high - low) / CELLS as f64;
+    let Some(histogram) = Histogram::of(measure, CELLS) else { return String::new() };
     let room = comparison.candidates.iter().map(|candidate| width(&candidate.name)).max().unwrap_or(0);
     let room = room.min(SHORT);
     let mut out = String::from("\n");
-    for (at, (candidate, series)) in comparison.candidates.iter().zip(&measure.series).enumerate() {
-        let mut counts = [0usize; CELLS];
-        let mut beyond = 0;
-        for value in series.known() {
-            match ((value - low) / step) as usize {
-                _ if value > high => beyond += 1,
-                cell => counts[cell.min(CELLS - 1)] += 1,
-            }
-        }
+    for (at, (candidate, row)) in comparison.candidates.iter().zip(&histogram.rows).enumerate() {
+        let (counts, beyond) = (&row.counts, row.beyond);
         let top = counts.iter().copied().max().unwrap_or(0).max(1);
         let glyphs = options.glyphs.bars;
         let bar = |&count: &usize| match count {
@@ -331,7 +220,7 @@ fn histogram(comparison: &Comparison, options: &Options) -> String {
         let far = if beyond > 0 { format!("  +{beyond} beyond") } else { String::new() };
         let scale = match at {
             0 => {
-                let one = Spread { n: 1, mean: step, sigma: 0.0 };
+                let one = Spread { n: 1, mean: histogram.width, sigma: 0.0 };
                 let (digits, unit, _) = value(measure.unit, &one, options.glyphs);
                 format!("  each column {digits} {unit}")
             }
@@ -391,17 +280,5 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("! Mind the gap."));
-    }
-
-    #[test]
-    fn sentences_say_what_is_not_known() {
-        let sentence = |new: f64, off: f64| {
-            let compared = comparison(&[("wall", Unit::Nanoseconds, 1e8, new, off)]);
-            super::sentence(&compared, 1)
-        };
-        assert!(sentence(1e8, 1e4).starts_with("No difference between new and old"));
-        assert!(sentence(1e8, 3e6).contains("may be anything between"));
-        assert!(sentence(0.9e8, 1e4).starts_with("new is 10.0"));
-        assert!(sentence(0.9e8, 1e4).contains("% faster than old"));
     }
 }

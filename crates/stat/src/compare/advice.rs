@@ -1,8 +1,6 @@
 //! What the reader should know about how good the measurements are, and what would make them better.
 
-use perfuse_stat::compare::outliers;
-use perfuse_stat::compare::{Comparison, Series};
-use perfuse_stat::compare::{Done, Plan};
+use super::{Comparison, Done, Plan, Series, outliers};
 use std::fs;
 
 /// Shorter runs are mostly the start of a process.
@@ -11,7 +9,7 @@ const SHORT_NS: f64 = 5e6;
 const NOISY: f64 = 0.05;
 
 /// About the machine, before anything runs on it.
-pub(super) fn before() -> Vec<String> {
+pub fn before() -> Vec<String> {
     let mut advice = Vec::new();
     let cpus = perfuse::online_cpus().len();
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -31,7 +29,7 @@ pub(super) fn before() -> Vec<String> {
 }
 
 /// About the measurements.
-pub(super) fn after(plan: &Plan, done: &Done) -> Vec<String> {
+pub fn after(plan: &Plan, done: &Done) -> Vec<String> {
     let comparison = &done.comparison;
     let mut advice = Vec::new();
     if let Some(failure) = &done.failure {
@@ -69,7 +67,7 @@ pub(super) fn after(plan: &Plan, done: &Done) -> Vec<String> {
             ));
         }
         if let (Some(first), true) = (values.first(), values.len() >= 8) {
-            let rest = perfuse_stat::Spread::of(values[1..].iter().copied());
+            let rest = crate::Spread::of(values[1..].iter().copied());
             if rest.is_some_and(|rest| *first > rest.mean + 6.0 * rest.sigma && *first > 1.1 * rest.mean) {
                 advice.push(format!(
                     "The first run of {} was the slowest by far: give it more --warmup.",

@@ -1,15 +1,23 @@
-//! `--fail-if`: a limit for the difference of a measure, and whether it is passed.
+//! Limits for the difference of a measure, such as `instructions>+2%`, and whether they are passed.
 
-use perfuse_stat::compare::Estimate;
-use perfuse_stat::compare::{Comparison, Judged, Unit};
+use super::{Comparison, Estimate, Judged, Unit};
 use std::str::FromStr;
 
-/// A limit, such as `instructions>+2%`.
+/// A limit, such as `instructions>+2%`: of a share of the reference, or in a unit (`wall>5ms`, `rss>+1MiB`).
+///
+/// ```
+/// use perfuse_stat::compare::{Gate, Unit};
+///
+/// let gate: Gate = "rss>+1MiB".parse()?;
+/// assert!(gate.fits(Unit::Bytes).is_ok() && gate.fits(Unit::Nanoseconds).is_err());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Gate {
+pub struct Gate {
     /// As it was written.
-    pub(super) text: String,
-    pub(super) measure: String,
+    pub text: String,
+    /// The id of the measure.
+    pub measure: String,
     above: bool,
     limit: f64,
     unit: LimitUnit,
@@ -26,7 +34,7 @@ enum LimitUnit {
 
 /// Whether a limit is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passed {
+pub enum Passed {
     /// The whole interval is beyond it.
     Yes,
     /// The whole interval is within it.
@@ -79,21 +87,21 @@ impl FromStr for Gate {
 }
 
 impl Gate {
-    /// Whether the limit can be one of this measure.
-    pub(super) fn fits(&self, unit: Unit) -> Result<(), String> {
+    /// Whether the limit can be one of a measure in this unit; else why not, in words.
+    pub fn fits(&self, unit: Unit) -> Result<(), String> {
         match self.unit {
             LimitUnit::Of(own) if own != unit => {
-                Err(format!("--fail-if '{}': {} is not measured in that unit", self.text, self.measure))
+                Err(format!("{} is not measured in that unit", self.measure))
             }
             LimitUnit::Plain if unit != Unit::Count => {
-                Err(format!("--fail-if '{}': the limit needs a unit: %, ms, MiB, ...", self.text))
+                Err("the limit needs a unit: %, ms, MiB, ...".to_owned())
             }
             _ => Ok(()),
         }
     }
 
     /// The worst of all commands against the reference.
-    pub(super) fn passed(&self, comparison: &Comparison) -> Passed {
+    pub fn passed(&self, comparison: &Comparison) -> Passed {
         let Some(measure) = comparison.find(&self.measure) else { return Passed::Unclear };
         let passed =
             |judged: &Option<Judged>| judged.as_ref().map_or(Passed::Unclear, |judged| self.of(judged));
@@ -133,7 +141,7 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfuse_stat::compare::samples::comparison;
+    use crate::compare::samples::comparison;
 
     #[test]
     fn limits_are_read() {

@@ -1,12 +1,12 @@
 //! The comparison as a table in Markdown, and as comma-separated values.
 
 use super::saved::{unit_name, verdict_name};
-use super::text::sentence;
-use crate::term::foreign::field;
-use perfuse_stat::compare::{Comparison, Judged, Unit};
+use super::words::sentence;
+use super::{Comparison, Judged, Unit};
+use perfuse_data::text::foreign;
 
 /// A table of all commands for each measure of which there is anything, and the sentences.
-pub(super) fn markdown(comparison: &Comparison) -> String {
+pub fn markdown(comparison: &Comparison) -> String {
     let cell = |text: &str| text.replace('|', "\\|");
     let mut out = String::from("| measure |");
     for candidate in &comparison.candidates {
@@ -53,45 +53,60 @@ pub(super) fn markdown(comparison: &Comparison) -> String {
     out
 }
 
-/// A line for each command and measure.
-pub(super) fn csv(comparison: &Comparison) -> String {
-    let mut out = String::from(
-        "command,measure,unit,runs,mean,sigma,difference,low,high,relative,relative_low,relative_high,p,verdict\n",
-    );
+const COLUMNS: [&str; 14] = [
+    "command",
+    "measure",
+    "unit",
+    "runs",
+    "mean",
+    "sigma",
+    "difference",
+    "low",
+    "high",
+    "relative",
+    "relative_low",
+    "relative_high",
+    "p",
+    "verdict",
+];
+
+/// A line for each command and measure, comma-separated, below their names.
+pub fn csv(comparison: &Comparison) -> String {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    // A vector takes all, and each record has as many fields as there are columns.
+    let _ = out.write_record(COLUMNS);
     for measure in &comparison.measures {
         let rows = comparison.candidates.iter().zip(&measure.series).zip(&measure.judged);
         for ((candidate, series), judged) in rows {
             let spread = series.spread();
+            let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
             let mut fields = vec![
-                field(&candidate.name, ",").into_owned(),
-                field(&measure.id, ",").into_owned(),
+                foreign(&candidate.name).into_owned(),
+                foreign(&measure.id).into_owned(),
                 unit_name(measure.unit).to_owned(),
                 spread.map_or(0, |spread| spread.n).to_string(),
-                spread.map_or(String::new(), |spread| spread.mean.to_string()),
-                spread.map_or(String::new(), |spread| spread.sigma.to_string()),
+                number(spread.map(|spread| spread.mean)),
+                number(spread.map(|spread| spread.sigma)),
             ];
-            match judged {
-                Some(Judged { difference, verdict }) => {
-                    let absolute = difference.absolute;
-                    fields
-                        .extend([absolute.value, absolute.low, absolute.high].map(|value| value.to_string()));
-                    let relative = difference.relative.map(|found| [found.value, found.low, found.high]);
-                    let of = |at: usize| relative.map_or(String::new(), |values| values[at].to_string());
-                    fields.extend([of(0), of(1), of(2), difference.p.to_string()]);
-                    fields.push(verdict_name(*verdict).to_owned());
-                }
-                None => fields.extend(std::iter::repeat_n(String::new(), 8)),
+            if let Some(Judged { difference, verdict }) = judged {
+                let (absolute, relative) = (difference.absolute, difference.relative);
+                fields.extend([absolute.value, absolute.low, absolute.high].map(|value| value.to_string()));
+                fields.push(number(relative.map(|found| found.value)));
+                fields.push(number(relative.map(|found| found.low)));
+                fields.push(number(relative.map(|found| found.high)));
+                fields.extend([difference.p.to_string(), verdict_name(*verdict).to_owned()]);
             }
-            out += &(fields.join(",") + "\n");
+            fields.resize(COLUMNS.len(), String::new());
+            let _ = out.write_record(&fields);
         }
     }
-    out
+    String::from_utf8(out.into_inner().unwrap_or_default()).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfuse_stat::compare::samples::comparison;
+    use crate::compare::samples::comparison;
 
     #[test]
     fn a_table_in_markdown() {

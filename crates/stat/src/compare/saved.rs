@@ -1,15 +1,14 @@
 //! The comparison as one JSON object, schema `perfuse.compare/1`: written for programs and as a baseline,
 //! and read back as one. Times are in ns, sizes in bytes; what was not measured is null.
 
-use super::gate::{Gate, Passed};
-use crate::exit::Failure;
-use perfuse_stat::compare::Estimate;
-use perfuse_stat::compare::{Baseline, Done};
-use perfuse_stat::compare::{Candidate, Comparison, Direction, Judged, Measure, Series, Unit, Verdict};
+use super::{
+    Baseline, Candidate, Comparison, Direction, Done, Estimate, Gate, Judged, Measure, Passed, Series,
+};
+use super::{Unit, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 const SCHEMA: &str = "perfuse.compare/1";
 
@@ -33,7 +32,7 @@ struct Document {
 
 /// Where it was measured: what makes a baseline worth comparing with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Machine {
+struct Machine {
     host: String,
     kernel: String,
     arch: String,
@@ -95,7 +94,7 @@ struct GateOf {
 
 impl Machine {
     /// This one, now.
-    pub(super) fn here() -> Self {
+    fn here() -> Self {
         let uname = rustix::system::uname();
         let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -130,8 +129,8 @@ impl Machine {
     }
 }
 
-/// The object, with a line feed at the end.
-pub(super) fn format(done: &Done, gates: &[Gate], warnings: &[String], warmup: u32, seed: u64) -> String {
+/// A comparison as one JSON object, with a line feed at the end.
+pub fn json(done: &Done, gates: &[Gate], warnings: &[String], warmup: u32, seed: u64) -> String {
     let comparison = &done.comparison;
     let document = Document {
         schema: SCHEMA.to_owned(),
@@ -221,22 +220,59 @@ pub(super) fn verdict_name(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Reads a file as the reference: its only command, or the one that is called like `name`, or its last.
-/// With it come remarks about what makes the comparison doubtful.
-pub(super) fn read(path: &Path, name: &str) -> Result<(Baseline, Vec<String>), Failure> {
-    let shown = path.display();
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::new(format_args!("cannot read the baseline {shown}: {error}")))?;
-    let document: Document = serde_json::from_str(&text).map_err(|error| {
-        Failure::new(format_args!("{shown} is not what `perfuse compare --save` writes: {error}"))
-    })?;
+/// Why a file cannot be a baseline.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BaselineError {
+    /// The file cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// There is no comparison in it, for this reason.
+    Form(PathBuf, String),
+    /// It has another schema, called so.
+    Schema(PathBuf, String),
+    /// It has no commands.
+    Empty(PathBuf),
+}
+
+impl fmt::Display for BaselineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BaselineError::Unreadable(path, error) => {
+                write!(f, "cannot read the baseline {}: {error}", path.display())
+            }
+            BaselineError::Form(path, why) => {
+                write!(f, "{} is not what `perfuse compare --save` writes: {why}", path.display())
+            }
+            BaselineError::Schema(path, schema) => {
+                write!(f, "{} has schema {schema}, known is {SCHEMA}", path.display())
+            }
+            BaselineError::Empty(path) => write!(f, "{} has no commands", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for BaselineError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BaselineError::Unreadable(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a file that [`json`] was written to as the reference: its only command, or the one that is called like `name`,
+/// or its last. With it come remarks about what makes the comparison doubtful.
+pub fn read_baseline(path: &Path, name: &str) -> Result<(Baseline, Vec<String>), BaselineError> {
+    let text = fs::read_to_string(path).map_err(|error| BaselineError::Unreadable(path.into(), error))?;
+    let document: Document =
+        serde_json::from_str(&text).map_err(|error| BaselineError::Form(path.into(), error.to_string()))?;
     if document.schema != SCHEMA {
-        return Err(Failure::new(format_args!("{shown} has schema {}, known is {SCHEMA}", document.schema)));
+        return Err(BaselineError::Schema(path.into(), document.schema));
     }
     let commands = &document.commands;
     let at = commands.iter().position(|command| command.name == name).unwrap_or(commands.len().max(1) - 1);
     let Some(command) = commands.get(at) else {
-        return Err(Failure::new(format_args!("{shown} has no commands")));
+        return Err(BaselineError::Empty(path.into()));
     };
     let mut warnings = document.machine.differences(&Machine::here());
     if document.rounds < 2 {
