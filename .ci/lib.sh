@@ -47,6 +47,26 @@ need() {
   rm -f "$log"
 }
 
+# need_cargo CRATE VERSION: puts the program of that crate into PATH. It is built once, without optimization (a minute or two on two
+# processors), and kept in the cache; one of that name that the machine has is taken as it is.
+need_cargo() {
+  local root=$CACHE/tools/$1-$2 log
+  if command -v "$1" >/dev/null; then return; fi
+  locked "$1"
+  if [ ! -x "$root/bin/$1" ]; then
+    say "building $1 $2"
+    log=$(mktemp)
+    if ! cargo install --locked --debug --no-track --root "$root" --target-dir "$root/target" "$1@$2" >"$log" 2>&1 </dev/null; then
+      tail -n 5 "$log" >&2
+      rm -rf "$log" "$root"
+      skip "$1" "cargo install $1@$2 failed"
+    fi
+    rm -rf "$log" "$root/target"
+  fi
+  unlocked
+  PATH=$root/bin:$PATH
+}
+
 # debian_mirror: the address of the Debian archive that the machine's apt uses.
 debian_mirror() {
   local list

@@ -44,3 +44,23 @@ fn pages_of_packages_link_to_the_web() {
         }
     }
 }
+
+/// A registry refuses more keywords, or longer ones; docs.rs takes the machines from the manifest.
+#[test]
+fn manifests_tell_registries_all_that_they_ask_for() {
+    for folder in published() {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let field = |name: &str| manifest.lines().find_map(|line| line.strip_prefix(name));
+        for name in ["description = ", "readme = ", "categories", "keywords"] {
+            assert!(field(name).is_some(), "{}: no {name}", folder.display());
+        }
+        let keywords: Vec<&str> = field("keywords = ").unwrap_or("").split('"').skip(1).step_by(2).collect();
+        assert!(keywords.len() <= 5 && keywords.iter().all(|word| word.len() <= 20), "{keywords:?}");
+        let program = manifest.contains("[[bin]]");
+        assert!(
+            program || manifest.contains("[package.metadata.docs.rs]"),
+            "{}: nothing for docs.rs",
+            folder.display()
+        );
+    }
+}
