@@ -25,6 +25,7 @@
 //!   tracee, follows what they start, takes samples, and passes all signals on. What else is to be done
 //!   with stops (system calls that are intercepted) or between them (commands of other threads) is a
 //!   [`supervisor::Front`].
+//! - [`served`] is what programs have of an event: its descriptors, and what the engine wants done to them.
 //! - [`ptrace`], [`remote`], [`regs`] and [`proc`] are the calls themselves.
 //!
 //! # How a thread's time reaches the engine
@@ -57,6 +58,7 @@ pub mod ptrace;
 pub mod regs;
 pub mod remote;
 mod sampling;
+pub mod served;
 pub mod step;
 pub mod supervisor;
 mod text;

@@ -789,13 +789,6 @@ impl Machine {
         self.engine.has_hung_up(event)
     }
 
-    /// Whether the pipe that stands for an event's descriptor hangs up: if the event does, as far as that is possible,
-    /// as signals of an `asynchronous` one take a writing end as long as any may come, and one that cannot be
-    /// `taken_up` again hangs up for good.
-    pub fn pipe_hangs_up(&self, event: EventKey, asynchronous: bool, taken_up: bool) -> bool {
-        self.has_hung_up(event) && (self.is_over(event) || !asynchronous && taken_up)
-    }
-
     /// Whether what an event measures has ended, that of its copies too.
     pub fn is_over(&self, event: EventKey) -> bool {
         self.engine.state(event).is_none_or(|state| state <= State::Exit)

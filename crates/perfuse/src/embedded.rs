@@ -1,9 +1,8 @@
 //! The embedded kernel: `perf_event_open(2)` served in this process by perfuse's own implementation of the
 //! subsystem, from what `ptrace(2)`, `/proc` and the clocks tell. For places where Linux refuses.
 //!
-//! An event's descriptor is the reading end of a pipe, so that whoever can poll can poll it: a byte lies in
-//! it while there is something to read, and there is no writing end where the event has no ring, or when what was
-//! measured has ended. Rings are memfds. Calls of the measuring threads are done on those threads, behind one mutex; only what
+//! An event's descriptor is the reading end of a pipe, [served](perfuse_live::served) as it is to tools whose calls are
+//! intercepted. Rings are memfds. Calls of the measuring threads are done on those threads, behind one mutex; only what
 //! ptrace has to do is done by a thread of its own, which is started when the first other process is to be
 //! measured.
 
@@ -16,13 +15,14 @@ use crate::error::{Call, Subject};
 use crate::kernel::{Kernel, KernelFacts, Mapping, Protection, Request};
 use crate::support::Support;
 use perfuse_abi::wire::{Layout, Writer};
-use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, IocFlags, OpenFlags, PollFlags, Software};
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, IocFlags, OpenFlags, Software};
 use perfuse_events::OwnPmu;
-use perfuse_live::engine::{AttrMemory, Effect, EventKey, Ioctl, MapRequest, OpenArguments};
+use perfuse_live::engine::{AttrMemory, EventKey, Ioctl, MapRequest, OpenArguments};
 use perfuse_live::machine::{Machine, Rights, Settings};
+use perfuse_live::served::{self, Descriptors, Served};
 use perfuse_live::{proc, step};
-use perfuse_sys::{Errno, page_size, pipe, signal};
-use std::collections::HashMap;
+use perfuse_sys::{Errno, page_size, signal};
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -44,7 +44,7 @@ pub const OWN_PMUS: &[OwnPmu] = &[OwnPmu {
 #[derive(Debug)]
 pub(crate) struct Embedded {
     machine: Arc<Mutex<Machine>>,
-    served: Arc<Served>,
+    files: Arc<Files>,
     supervisor: Mutex<Option<supervisor::Link>>,
     support: OnceLock<Support>,
 }
@@ -93,95 +93,76 @@ impl Default for Embedded {
     fn default() -> Self {
         Embedded {
             machine: Arc::new(Mutex::new(Machine::new(Settings::default()))),
-            served: Arc::default(),
+            files: Arc::default(),
             supervisor: Mutex::default(),
             support: OnceLock::new(),
         }
     }
 }
 
-/// The open events.
+/// The open events, locked after the machine by those who lock both.
 #[derive(Debug, Default)]
-struct Served {
-    events: Mutex<HashMap<RawFd, Event>>,
+struct Files(Mutex<Open>);
+
+/// The open events by their descriptors' numbers, and what they are.
+#[derive(Debug, Default)]
+struct Open {
+    numbers: HashMap<RawFd, EventKey>,
+    events: BTreeMap<EventKey, OpenEvent>,
 }
 
 /// An open event.
 #[derive(Debug)]
-struct Event {
-    key: EventKey,
-    /// `None` while it hangs up.
-    bell: Option<OwnedFd>,
-    /// A byte lies in the pipe.
-    rung: bool,
-    /// The other end, if each overflow is to be a signal, which the kernel sends for each byte.
-    signals: Option<OwnedFd>,
+struct OpenEvent {
+    served: Served,
     mappings: usize,
 }
 
-impl Event {
-    /// Sends the signal of an overflow.
-    fn signal(&mut self) {
-        if let (Some(bell), Some(end)) = (&self.bell, &self.signals) {
-            pipe::drain(end.as_fd());
-            self.rung = pipe::put(bell.as_fd());
-        }
-    }
-
-    /// Its descriptor, this one, hangs up if the event does.
-    fn settle(&mut self, machine: &Machine, fd: RawFd) {
-        if machine.pipe_hangs_up(self.key, self.signals.is_some(), pipe::has_writing_ends(fd)) {
-            // Its end is a byte to the kernel, too.
-            self.stop_signals();
-            self.bell = None;
-        } else if self.bell.is_none() {
-            self.bell = pipe::writing_end_of(fd).ok();
-        }
-    }
-
-    fn stop_signals(&mut self) {
-        if let Some(end) = self.signals.take() {
-            // A pipe that is there has flags.
-            let _ = signal::stop_delivery(end.as_fd());
-        }
-    }
-}
-
-impl Served {
-    fn lock(&self) -> MutexGuard<'_, HashMap<RawFd, Event>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+impl Files {
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn key(&self, fd: BorrowedFd<'_>) -> Result<EventKey, Errno> {
-        self.lock().get(&fd.as_raw_fd()).map(|event| event.key).ok_or(Errno::EBADF)
+        self.lock().numbers.get(&fd.as_raw_fd()).copied().ok_or(Errno::EBADF)
     }
 
     /// Does what the machine wants done.
     fn carry_out(&self, machine: &mut Machine) {
-        let effects: Vec<Effect> = machine.effects().collect();
-        for effect in effects {
-            let key = match effect {
-                Effect::Wake(key) => key,
-                Effect::Signal(key, _) => {
-                    self.lock().values_mut().filter(|event| event.key == key).for_each(Event::signal);
-                    continue;
-                }
-                _ => continue,
-            };
-            let readable = machine.poll(key).contains(PollFlags::IN);
-            for (fd, event) in self.lock().iter_mut().filter(|(_, event)| event.key == key) {
-                event.settle(machine, *fd);
-                if readable && !event.rung && event.signals.is_none() {
-                    event.rung = event.bell.as_ref().is_some_and(|bell| pipe::put(bell.as_fd()));
-                }
-            }
-        }
+        served::carry_out(machine, &mut *self.lock());
     }
 
     /// Something that decides whether an event hangs up has changed.
-    fn settle(&self, machine: &Machine, event: BorrowedFd<'_>) {
-        let fd = event.as_raw_fd();
-        self.lock().get_mut(&fd).into_iter().for_each(|event| event.settle(machine, fd));
+    fn settle(&self, machine: &Machine, event: EventKey) {
+        served::settle(machine, &mut *self.lock(), event);
+    }
+}
+
+impl Open {
+    /// What a descriptor stands for is closed.
+    fn remove(&mut self, fd: BorrowedFd<'_>) -> Option<(EventKey, OpenEvent)> {
+        let key = self.numbers.remove(&fd.as_raw_fd())?;
+        self.events.remove(&key).map(|event| (key, event))
+    }
+}
+
+impl OpenEvent {
+    /// The signals of its descriptor stop.
+    fn stop_signals(&self) {
+        if let Some(end) = self.served.kept() {
+            // A pipe that is there has flags.
+            let _ = signal::stop_delivery(end);
+        }
+    }
+}
+
+impl Descriptors for Open {
+    fn served(&mut self, event: EventKey) -> Option<&mut Served> {
+        self.events.get_mut(&event).map(|event| &mut event.served)
+    }
+
+    fn hanging_up(&mut self, event: EventKey) {
+        self.events.get(&event).into_iter().for_each(OpenEvent::stop_signals);
     }
 }
 
@@ -197,7 +178,7 @@ impl Embedded {
 
     /// The same; `ends`: there is no event any more.
     fn finish_with(&self, mut machine: MutexGuard<'_, Machine>, ends: bool) {
-        self.served.carry_out(&mut machine);
+        self.files.carry_out(&mut machine);
         let changed = machine.period_has_changed();
         let probes = machine.probes_have_changed() || machine.steps_have_changed();
         let watches = machine.watches_have_changed() || probes;
@@ -228,7 +209,7 @@ impl Embedded {
         }
         let mut link = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner);
         if link.is_none() {
-            *link = Some(supervisor::start(self.machine.clone(), self.served.clone())?);
+            *link = Some(supervisor::start(self.machine.clone(), self.files.clone())?);
         }
         link.as_ref().map_or(Err(Errno::EAGAIN), |link| link.seize(pid, tid))
     }
@@ -258,13 +239,16 @@ impl Embedded {
                 return Err(Errno::EOPNOTSUPP);
             }
         }
-        let (reading, writing) = pipe::nonblocking(arguments.flags.contains(OpenFlags::FD_CLOEXEC))?;
+        let (served, reading) = Served::new(arguments.flags.contains(OpenFlags::FD_CLOEXEC))?;
         let mut machine = self.machine();
         let caller = machine.adopt_caller();
         let key = machine.open(caller, attr, arguments, group, Rights::OWN)?;
-        let event = Event { key, bell: Some(writing), rung: false, signals: None, mappings: 0 };
-        self.served.lock().insert(reading.as_raw_fd(), event);
-        self.served.settle(&machine, reading.as_fd());
+        {
+            let mut files = self.files.lock();
+            files.numbers.insert(reading.as_raw_fd(), key);
+            files.events.insert(key, OpenEvent { served, mappings: 0 });
+        }
+        self.files.settle(&machine, key);
         self.finish(machine);
         Ok(reading)
     }
@@ -289,7 +273,7 @@ impl Kernel for Embedded {
     ) -> Result<OwnedFd, Errno> {
         let mut bytes = Vec::new();
         attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).map_err(|_| Errno::EINVAL)?;
-        let group_key = group.map(|fd| self.served.key(fd)).transpose()?;
+        let group_key = group.map(|fd| self.files.key(fd)).transpose()?;
         let group_fd = group.map_or(-1, |fd| fd.as_raw_fd());
         let opened = self.open(&mut bytes, OpenArguments { pid, cpu, group_fd, flags }, group_key);
         // On E2BIG the size that is known stands there (rule A4).
@@ -306,7 +290,7 @@ impl Kernel for Embedded {
     }
 
     fn read(&self, event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
-        let key = self.served.key(event)?;
+        let key = self.files.key(event)?;
         let mut bytes = Vec::new();
         let mut machine = self.machine();
         let read = machine.read(key, size_of_val(words), &mut bytes);
@@ -318,7 +302,7 @@ impl Kernel for Embedded {
     }
 
     fn ioctl(&self, event: BorrowedFd<'_>, request: Request<'_>) -> Result<u64, Errno> {
-        let key = self.served.key(event)?;
+        let key = self.files.key(event)?;
         let group = |flags: IocFlags| flags.contains(IocFlags::GROUP);
         let mut attr = Vec::new();
         let mut memory;
@@ -332,7 +316,7 @@ impl Kernel for Embedded {
             Request::SetOutput(None) => Ioctl::SetOutput(None),
             Request::SetOutput(Some(target)) => {
                 // Linux answers EINVAL where that is no event (rule G30).
-                Ioctl::SetOutput(Some(self.served.key(target).map_err(|_| Errno::EINVAL)?))
+                Ioctl::SetOutput(Some(self.files.key(target).map_err(|_| Errno::EINVAL)?))
             }
             Request::SetFilter(filter) => {
                 text = filter.to_str().map_err(|_| Errno::EINVAL)?;
@@ -354,7 +338,7 @@ impl Kernel for Embedded {
         let mut machine = self.machine();
         let caller = machine.adopt_caller();
         let answer = machine.ioctl(caller, key, ioctl);
-        self.served.settle(&machine, event);
+        self.files.settle(&machine, key);
         self.finish(machine);
         answer
     }
@@ -366,7 +350,7 @@ impl Kernel for Embedded {
         protection: Protection,
         offset: u64,
     ) -> Result<Mapping, Errno> {
-        let key = self.served.key(event)?;
+        let key = self.files.key(event)?;
         let mut machine = self.machine();
         let caller = machine.adopt_caller();
         let pages = len.div_ceil(page_size());
@@ -375,10 +359,10 @@ impl Kernel for Embedded {
         let mapped = Mapping::new(shared.as_fd(), len, protection, 0);
         match &mapped {
             Ok(_) => {
-                if let Some(event) = self.served.lock().get_mut(&event.as_raw_fd()) {
+                if let Some(event) = self.files.lock().events.get_mut(&key) {
                     event.mappings += 1;
                 }
-                self.served.settle(&machine, event);
+                self.files.settle(&machine, key);
             }
             Err(_) => machine.munmap(key),
         }
@@ -395,35 +379,36 @@ impl Kernel for Embedded {
     }
 
     fn polled(&self, event: BorrowedFd<'_>) {
-        if let Some(own) = self.served.lock().get_mut(&event.as_raw_fd()) {
-            if std::mem::take(&mut own.rung) {
-                pipe::drain(event);
-            }
+        let mut files = self.files.lock();
+        let key = files.numbers.get(&event.as_raw_fd()).copied();
+        if let Some(served) = key.and_then(|key| files.served(key)) {
+            served.acknowledge(event);
         }
     }
 
     fn deliver_signal(&self, event: BorrowedFd<'_>, owner: SignalOwner, signal: i32) -> Result<(), Errno> {
-        let key = self.served.key(event)?;
+        let key = self.files.key(event)?;
         let end = event.try_clone_to_owned().map_err(|_| Errno::EMFILE)?;
         signal::deliver(event, owner, signal)?;
-        if let Some(event) = self.served.lock().get_mut(&event.as_raw_fd()) {
-            event.signals = Some(end);
+        if let Some(served) = self.files.lock().served(key) {
+            served.keep(end);
+            served.set_asynchronous(true);
         }
         let mut machine = self.machine();
         machine.set_async(key, true);
-        self.served.settle(&machine, event);
+        self.files.settle(&machine, key);
         Ok(())
     }
 
     fn close(&self, event: OwnedFd) {
-        let mut events = self.served.lock();
-        let (served, ends) = (events.remove(&event.as_raw_fd()), events.is_empty());
-        drop(events);
-        if let Some(mut served) = served {
-            served.stop_signals();
+        let mut files = self.files.lock();
+        let (open, ends) = (files.remove(event.as_fd()), files.numbers.is_empty());
+        drop(files);
+        if let Some((key, open)) = open {
+            open.stop_signals();
             let mut machine = self.machine();
-            (0..served.mappings).for_each(|_| machine.munmap(served.key));
-            machine.close(served.key);
+            (0..open.mappings).for_each(|_| machine.munmap(key));
+            machine.close(key);
             self.finish_with(machine, ends);
         }
     }

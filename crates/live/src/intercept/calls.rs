@@ -10,6 +10,7 @@ use crate::proc::{self, Namespace};
 use crate::ptrace::{Resume, Tid};
 use crate::regs::{Registers, Width};
 use crate::remote;
+use crate::served::{carry_out, settle};
 use crate::supervisor::{Next, Supervisor};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, OpenFlags, ioctl};
 use perfuse_engine::{Access, AttrMemory, EventKey, Ioctl, OpenArguments, TaskId, UserMemory};
@@ -225,7 +226,7 @@ impl Intercept {
         }
         self.wait_is_over(tid);
         let answer = self.answered(machine, tid, told);
-        self.carry_out(&mut lock(machine));
+        carry_out(&mut lock(machine), self);
         answer
     }
 
@@ -355,7 +356,7 @@ impl Intercept {
             self.table.forget(event);
             supervisor.machine().close(event);
         }
-        self.settle(&supervisor.machine(), event);
+        settle(&supervisor.machine(), self, event);
         fd
     }
 
@@ -431,7 +432,7 @@ impl Intercept {
         close_on_exec: bool,
     ) -> Result<u64, Errno> {
         let first = self.first;
-        let pipe = self.table.create(event)?.reading_end();
+        let pipe = self.table.create(event)?.served.number();
         let pid = self.threads.get(&tid).copied().unwrap_or(tid);
         let process = self.processes.entry(pid).or_default();
         let high = process.files.count_from(first);
@@ -617,7 +618,7 @@ impl Intercept {
         open.set_asynchronous(fd, on);
         machine.set_async(event, on);
         if on {
-            self.settle(machine, event);
+            settle(machine, self, event);
         }
     }
 
@@ -672,9 +673,7 @@ impl Intercept {
         };
         let mut machine = lock(machine);
         let answer = machine.ioctl(caller, event, call);
-        if code == ioctl::SET_OUTPUT {
-            self.settle(&machine, event);
-        }
+        settle(&machine, self, event);
         answer
     }
 }

@@ -1,22 +1,13 @@
-//! What processes have open: which descriptor number is which event, and the pipes behind the numbers.
-//!
-//! In the tool a descriptor of an event is the reading end of a pipe. So `poll(2)`, `epoll(7)`, `O_ASYNC`
-//! and its signals, close-on-exec, inheritance by fork and passing it on are the kernel's affair, not
-//! emulated. The writing end is the supervisor's: a byte in the pipe says that the event is ready, and
-//! closing the end that it is over.
+//! The open files of a tool's processes: which descriptor number is which event, how many numbers an event has, and
+//! to whom its signals go. The pipes behind the numbers are [served](crate::served).
 
 use super::Unwanted;
-use crate::memory::Shared;
 use crate::proc;
-use crate::ptrace::{self, Tid};
+use crate::ptrace::Tid;
+use crate::served::Served;
 use perfuse_abi::Errno;
-use perfuse_abi::page::offset;
-use perfuse_engine::{EventKey, Memory as _};
-use perfuse_sys::pipe;
+use perfuse_engine::EventKey;
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The descriptors of events that a process has.
 #[derive(Clone, Debug, Default)]
@@ -72,19 +63,7 @@ pub(super) struct Mapped {
 pub(super) struct Open {
     /// How many descriptors there are, in all processes.
     descriptors: usize,
-    read: OwnedFd,
-    /// Gone while the event hangs up: it has no ring (rule G23), or is over (rule G21).
-    write: Option<OwnedFd>,
-    /// There is a byte in the pipe.
-    full: bool,
-    /// A wait was entered since the byte came.
-    seen: bool,
-    /// A wait for it has been entered, and may be going on.
-    waited_for: bool,
-    /// So it was when the byte came.
-    heard: bool,
-    /// Its ring, if the reader moves the tail of it.
-    ring: Option<Arc<Shared>>,
+    pub(super) served: Served,
     /// `O_ASYNC`: the number by which it was set.
     asynchronous: Option<i32>,
     /// `F_SETSIG`; 0: SIGIO without details.
@@ -128,22 +107,11 @@ impl Owner {
 
 impl Open {
     fn new() -> Result<Self, Errno> {
-        let mut ends = [0; 2];
-        // SAFETY: the pointer is to two live numbers.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } == -1 {
-            return Err(ptrace::last());
-        }
-        // SAFETY: fresh descriptors that nobody else has.
-        let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let (mut served, read) = Served::new(true)?;
+        served.keep(read);
         Ok(Open {
             descriptors: 0,
-            read,
-            write: Some(write),
-            full: false,
-            seen: false,
-            waited_for: false,
-            heard: false,
-            ring: None,
+            served,
             asynchronous: None,
             signal: 0,
             owner: None,
@@ -152,24 +120,10 @@ impl Open {
         })
     }
 
-    /// The end for the tool.
-    pub(super) fn reading_end(&self) -> RawFd {
-        self.read.as_raw_fd()
-    }
-
-    /// Who waits for it is woken, and told that there is something to read.
-    pub(super) fn wake(&mut self) {
-        if !self.full {
-            self.put();
-        }
-    }
-
-    /// Sends the signal that `O_ASYNC` stands for: the kernel does with each byte. `last`: no more come.
-    pub(super) fn signal(&mut self, last: bool) {
+    /// A signal of its `O_ASYNC` has been sent. `last`: no more come.
+    pub(super) fn has_signalled(&mut self, last: bool) {
         /// More are not remembered while nobody takes them.
         const MOST: usize = 1024;
-        self.drain();
-        self.put();
         self.sent += 1;
         if last && self.signal != 0 {
             if self.last.len() == MOST {
@@ -179,38 +133,17 @@ impl Open {
         }
     }
 
-    pub(super) fn is_asynchronous(&self) -> bool {
-        self.asynchronous.is_some()
-    }
-
     /// `F_SETFL` by this number. A number that has set it stays the one that is told.
     pub(super) fn set_asynchronous(&mut self, fd: i32, on: bool) {
         self.asynchronous = on.then_some(self.asynchronous.unwrap_or(fd));
+        self.served.set_asynchronous(on);
     }
 
-    fn put(&mut self) {
-        let Some(write) = &self.write else { return };
-        // SAFETY: one byte of a live byte is written.
-        let put = unsafe { libc::write(write.as_raw_fd(), [0u8].as_ptr().cast(), 1) };
-        self.full = put == 1;
-        (self.seen, self.heard) = (false, self.waited_for);
-    }
-
-    fn drain(&mut self) {
-        let mut bytes = [0u8; 16];
-        // SAFETY: no more than the bytes that live there are read; the pipe does not block.
-        unsafe { libc::read(self.read.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
-        self.full = false;
-    }
-
-    /// It is ready (`POLLHUP`) until it is [taken up](Self::take_up). With `O_ASYNC` the pipe sends a signal then, which
-    /// events do not: the answer, where it comes to a place where it can be taken back. `members`: processes of a
-    /// group.
-    pub(super) fn hang_up(&mut self, members: impl Fn(Tid) -> Vec<Tid>) -> Vec<Unwanted> {
-        self.drain();
-        let Some(write) = self.write.take() else { return Vec::new() };
+    /// The signals that the pipe sends as it hangs up, which events do not: those that come to a place where they can be
+    /// taken back. `members`: processes of a group.
+    pub(super) fn unwanted(&self, members: impl Fn(Tid) -> Vec<Tid>) -> Vec<Unwanted> {
         let signal = if self.signal == 0 { libc::SIGIO } else { self.signal };
-        let (process, owners) = match self.owner.filter(|_| self.is_asynchronous()) {
+        let (process, owners) = match self.owner {
             None => (false, Vec::new()),
             Some(Owner::Thread(tid)) => (false, vec![tid]),
             Some(Owner::Process(pid)) => (true, vec![pid]),
@@ -218,48 +151,8 @@ impl Open {
         };
         // One that waits already is not sent twice, and who blocks it takes it without us.
         let come = owners.into_iter().filter(|&to| proc::takes_signal(to, signal));
-        let unwanted = come.map(|to| Unwanted { signal, to, process }).collect();
-        drop(write);
-        unwanted
+        come.map(|to| Unwanted { signal, to, process }).collect()
     }
-
-    /// It no longer hangs up: a pipe gets another writing end.
-    pub(super) fn take_up(&mut self) {
-        if self.write.is_none() {
-            self.write = pipe::writing_end_of(self.read.as_raw_fd()).ok();
-        }
-    }
-
-    /// Whether it can hang up for a while.
-    pub(super) fn can_be_taken_up(&self) -> bool {
-        pipe::has_writing_ends(self.read.as_raw_fd())
-    }
-
-    /// Somebody is about to wait; `surely`: for this event. Linux takes the readiness away when it is asked for it (rule
-    /// G20), while a pipe stays readable. So the byte is taken out as soon as it was seen. One that came while somebody
-    /// waited has been seen by that wait if it was going on still, which nobody tells: it is taken out if it has been
-    /// heeded, so that all that is in the ring has been read.
-    fn before_wait(&mut self, surely: bool) {
-        self.waited_for = true;
-        if !self.full {
-            return;
-        }
-        let seen = std::mem::replace(&mut self.seen, true);
-        let heeded = || self.ring.as_ref().map_or(seen, |ring| is_empty(ring));
-        if surely && seen || (self.heard || !surely) && heeded() {
-            self.drain();
-        }
-    }
-
-    pub(super) fn set_ring(&mut self, ring: Option<Arc<Shared>>) {
-        self.ring = ring;
-    }
-}
-
-/// The reader has caught up with the writer.
-fn is_empty(ring: &Shared) -> bool {
-    let word = |offset: usize| ring.words()[offset / 8].load(Ordering::Acquire);
-    word(offset::DATA_HEAD) == word(offset::DATA_TAIL)
 }
 
 /// All open events, and who has them.
@@ -333,7 +226,7 @@ impl Table {
         if open.descriptors > 0 {
             return None;
         }
-        self.closed.extend(self.open.remove(&event).filter(Open::is_asynchronous));
+        self.closed.extend(self.open.remove(&event).filter(|open| open.served.is_asynchronous()));
         Some(event)
     }
 
@@ -364,7 +257,7 @@ impl Table {
         };
         for event in &events {
             if let Some(open) = self.open.get_mut(event) {
-                open.before_wait(numbers.is_some());
+                open.served.before_wait(numbers.is_some());
             }
         }
         events
@@ -374,7 +267,7 @@ impl Table {
     pub(super) fn after_wait(&mut self, events: Vec<EventKey>) {
         for event in events {
             if let Some(open) = self.open.get_mut(&event) {
-                open.waited_for = false;
+                open.served.after_wait();
             }
         }
     }

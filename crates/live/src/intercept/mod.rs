@@ -5,7 +5,7 @@
 //! second one stops its calls about descriptors of events, which get high numbers so that the filter knows
 //! them. What it then measures with the events is mostly started before, and pays nothing for its calls.
 //!
-//! - `files`: which process has which event open under which number, and what a descriptor is.
+//! - `files`: which process has which event open under which number; what a descriptor is tells [`served`](crate::served).
 //! - `hands`: system calls that the tool does for us.
 //! - `parcel`: how descriptors get into tools that cannot open them; `rights`: what tools may, and whom they name.
 //! - `ending`: signals that ask for the end.
@@ -36,6 +36,7 @@ mod tracers;
 use crate::machine::Machine;
 use crate::proc::{self, Namespace};
 use crate::ptrace::{self, Resume, Tid};
+use crate::served::{Descriptors, Served, carry_out};
 use crate::supervisor::{Front, Next, Supervisor};
 use crate::width::Width;
 use ending::Wish;
@@ -45,8 +46,8 @@ use hands::Hands;
 pub use launch::{Error, Options, run};
 use listener::Listeners;
 pub use note::{Note, Tell, Untraceable};
-use perfuse_abi::{Errno, PollFlags};
-use perfuse_engine::{Effect, EventKey, Notice, Trap};
+use perfuse_abi::Errno;
+use perfuse_engine::{EventKey, Notice, Trap};
 use perfuse_sys::process::Usage;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -317,73 +318,7 @@ impl Intercept {
             .values()
             .any(|process| process.rings.values().any(|ring| ring.event == mapped.event));
         if let (false, Some(open)) = (still, self.table.get(mapped.event)) {
-            open.set_ring(None);
-        }
-    }
-
-    /// Does what the engine wants done.
-    fn carry_out(&mut self, machine: &mut Machine) {
-        // Being woken can have effects again.
-        loop {
-            let all: Vec<Effect> = machine.effects().collect();
-            if all.is_empty() {
-                return;
-            }
-            let mut woken = Vec::new();
-            for effect in all {
-                match effect {
-                    Effect::Wake(event) => woken.push(event),
-                    Effect::Signal(event, notice) => self.notify(event, notice),
-                    Effect::Trap(trap) => {
-                        if let Some((_, tid)) = machine.tid_of(trap.task) {
-                            let late = ptrace::signal_mask(tid)
-                                .is_ok_and(|blocked| blocked & 1 << (libc::SIGTRAP - 1) != 0);
-                            self.send(Sent { to: tid, trap, late });
-                        }
-                    }
-                    Effect::Watch(_) | Effect::Unwatch { .. } | Effect::RateLowered { .. } => {}
-                }
-            }
-            self.wake(machine, &woken);
-        }
-    }
-
-    /// The events of one answer of the engine become ready.
-    fn wake(&mut self, machine: &mut Machine, events: &[EventKey]) {
-        // Those who share a ring take the readiness from each other: all are woken.
-        let ready: Vec<PollFlags> = events.iter().map(|&event| machine.poll(event)).collect();
-        let any = ready.iter().any(|ready| ready.contains(PollFlags::IN));
-        for (&event, ready) in events.iter().zip(ready) {
-            if ready.is_over() {
-                self.settle(machine, event);
-                continue;
-            }
-            let Some(open) = self.table.get(event) else { continue };
-            if any && !open.is_asynchronous() {
-                open.wake();
-            }
-        }
-    }
-
-    /// The pipe of an event hangs up if the event does, as far as that is possible.
-    fn settle(&mut self, machine: &Machine, event: EventKey) {
-        let Some(open) = self.table.get(event) else { return };
-        if machine.pipe_hangs_up(event, open.is_asynchronous(), open.can_be_taken_up()) {
-            let members = |group| {
-                // SAFETY: a plain number.
-                self.processes.keys().copied().filter(|&pid| unsafe { libc::getpgid(pid) } == group).collect()
-            };
-            self.unwanted.extend(open.hang_up(members));
-        } else {
-            open.take_up();
-        }
-    }
-
-    /// The signal of an event's `O_ASYNC`: the kernel sends it, with the rights of who has set the owner, in that one's
-    /// namespace.
-    fn notify(&mut self, event: EventKey, notice: Notice) {
-        if let Some(open) = self.table.get(event) {
-            open.signal(notice != Notice::In);
+            open.served.set_ring(None);
         }
     }
 
@@ -462,6 +397,35 @@ impl Intercept {
             if mask | NEVER | INTERNAL | own == u64::MAX && mask & own == 0 {
                 let _ = ptrace::set_signal_mask(tid, mask | own);
             }
+        }
+    }
+}
+
+impl Descriptors for Intercept {
+    fn served(&mut self, event: EventKey) -> Option<&mut Served> {
+        self.table.get(event).map(|open| &mut open.served)
+    }
+
+    fn hanging_up(&mut self, event: EventKey) {
+        let Some(open) = self.table.get(event) else { return };
+        let members = |group| {
+            // SAFETY: a plain number.
+            self.processes.keys().copied().filter(|&pid| unsafe { libc::getpgid(pid) } == group).collect()
+        };
+        self.unwanted.extend(open.unwanted(members));
+    }
+
+    /// The kernel has sent it, with the rights of the one who set the owner, in that one's namespace.
+    fn has_signalled(&mut self, event: EventKey, notice: Notice) {
+        if let Some(open) = self.table.get(event) {
+            open.has_signalled(notice != Notice::In);
+        }
+    }
+
+    fn trap(&mut self, machine: &Machine, trap: Trap) {
+        if let Some((_, tid)) = machine.tid_of(trap.task) {
+            let late = ptrace::signal_mask(tid).is_ok_and(|blocked| blocked & 1 << (libc::SIGTRAP - 1) != 0);
+            self.send(Sent { to: tid, trap, late });
         }
     }
 }
@@ -586,7 +550,7 @@ impl Front for Intercept {
     }
 
     fn effects(&mut self, machine: &Mutex<Machine>) {
-        self.carry_out(&mut machine.lock().unwrap_or_else(PoisonError::into_inner));
+        carry_out(&mut machine.lock().unwrap_or_else(PoisonError::into_inner), self);
     }
 
     fn between(&mut self, supervisor: &mut Supervisor) -> bool {

@@ -9,6 +9,7 @@ use super::{Intercept, Note, Process};
 use crate::memory;
 use crate::ptrace::Tid;
 use crate::regs::Registers;
+use crate::served::settle;
 use crate::supervisor::Supervisor;
 use perfuse_abi::Errno;
 use perfuse_engine::{EventKey, MapRequest};
@@ -58,9 +59,9 @@ impl Intercept {
                 // A ring whose end is not heard of is better than none.
                 let _ = process.watch(tid, registers, addr);
                 if let (Some(open), true) = (self.table.get(event), writable) {
-                    open.set_ring(Some(memory));
+                    open.served.set_ring(Some(memory));
                 }
-                self.settle(&supervisor.machine(), event);
+                settle(&supervisor.machine(), self, event);
             }
             Err(_) => supervisor.machine().munmap(event),
         }

@@ -1,7 +1,7 @@
 //! The thread that traces: it takes commands from the others, and remembers how children of this process
 //! ended, because it is the one that waits for them.
 
-use super::Served;
+use super::Files;
 use perfuse_live::machine::Machine;
 use perfuse_live::supervisor::{Bell, Front, Supervisor};
 use perfuse_sys::process::Usage;
@@ -71,7 +71,7 @@ impl Link {
 }
 
 /// Starts the thread. It lives as long as the process.
-pub(super) fn start(machine: Arc<Mutex<Machine>>, served: Arc<Served>) -> Result<Link, Errno> {
+pub(super) fn start(machine: Arc<Mutex<Machine>>, files: Arc<Files>) -> Result<Link, Errno> {
     let (commands, orders) = channel();
     let (ready, readiness) = channel();
     let work = move || {
@@ -80,7 +80,7 @@ pub(super) fn start(machine: Arc<Mutex<Machine>>, served: Arc<Served>) -> Result
         match Supervisor::new(machine, 0) {
             Ok(mut supervisor) => {
                 let _ = ready.send(Ok(supervisor.bell()));
-                let mut thread = Thread { orders, served, watching: Vec::new() };
+                let mut thread = Thread { orders, files, watching: Vec::new() };
                 // Its only errors are those of waits that cannot fail.
                 let _ = supervisor.run(&mut thread);
             }
@@ -97,7 +97,7 @@ pub(super) fn start(machine: Arc<Mutex<Machine>>, served: Arc<Served>) -> Result
 
 struct Thread {
     orders: Receiver<Command>,
-    served: Arc<Served>,
+    files: Arc<Files>,
     /// Those who wait for debug registers.
     watching: Vec<Sender<()>>,
 }
@@ -153,7 +153,7 @@ impl Front for Thread {
     }
 
     fn effects(&mut self, machine: &Mutex<Machine>) {
-        self.served.carry_out(&mut machine.lock().unwrap_or_else(PoisonError::into_inner));
+        self.files.carry_out(&mut machine.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn between(&mut self, supervisor: &mut Supervisor) -> bool {
