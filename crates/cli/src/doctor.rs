@@ -1,17 +1,11 @@
 //! `perfuse doctor`: what this machine, kernel and user allow to measure, found out by trying.
 
-mod checks;
 mod json;
 mod plan;
-mod report;
-mod settings;
 mod text;
 
 use crate::exit::Result;
 use crate::term::{glyphs, out};
-use perfuse::facts::Facts;
-use report::Report;
-pub(crate) use report::Verdict;
 use std::process::ExitCode;
 pub(crate) use text::{sign, sign_width, wrapped};
 
@@ -40,15 +34,7 @@ pub(crate) fn run(args: Args) -> Result {
     if let Some(plan) = &args.plan {
         return plan::run(plan, args.json);
     }
-    // Where nobody has mounted it, this may find it all the same; the facts tell what came of it.
-    let _ = perfuse::tracefs::root();
-    let facts = Facts::gather();
-    let report = Report {
-        checks: checks::run(&facts),
-        settings: settings::list(&facts),
-        normal_user: settings::normal_user(&facts),
-        facts,
-    };
+    let report = perfuse::doctor::examine();
     // Collected first: the report appears at once, and a reader that goes away cannot stop a check.
     let mut bytes = Vec::new();
     if args.json {

@@ -1,14 +1,11 @@
 //! `perfuse list`: the events of this machine, by kind, with what they mean and whether they work here and
 //! for this user.
 //!
-//! [`collect`] asks the machine, [`select`] chooses by words, and [`text`], [`json`] and [`browse`] show.
+//! The libraries ask the machine (`perfuse::catalogue`, and `perfuse_stat::metrics` for metrics); [`text`], [`json`] and
+//! [`browse`] show.
 
 mod browse;
-mod collect;
 mod json;
-mod live;
-mod probe;
-mod select;
 mod text;
 mod unsupported;
 
@@ -18,7 +15,8 @@ use crate::common::tables::EventsDir;
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
 use crate::term::out::{self, Out};
-use collect::{Catalogue, Depth, Kind};
+use perfuse::catalogue::{Depth, Kind, Wanted};
+use perfuse_stat::metrics::{catalogue, catalogue_of_names};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -78,7 +76,7 @@ pub(crate) fn completions(list: &str, metrics: bool) -> Vec<String> {
     let begun = list.rfind([',', '{']).map_or(0, |at| at + 1);
     let (before, word) = list.split_at(begun);
     let wanted = |kind: Kind| (kind == Kind::Metric) == metrics && kind != Kind::Form;
-    let names = Catalogue::names(&machine, &wanted).entries.into_iter().flat_map(|entry| {
+    let names = catalogue_of_names(&machine, &wanted).entries.into_iter().flat_map(|entry| {
         // An event of a PMU is found by its own name too, a metric by that of a group.
         std::iter::once(entry.name).chain(entry.aliases)
     });
@@ -97,17 +95,17 @@ pub(crate) fn run(args: &Args) -> Result {
         machine.beside = &[];
     }
     let depth = if args.verbose || args.json || args.perf_json { Depth::Encodings } else { Depth::Names };
-    let wanted = select::Wanted::new(&args.words);
+    let wanted = Wanted::new(&args.words);
     let on_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     let chosen_format =
         args.json || args.perf_json || args.output.is_some() || args.raw_dump || args.plain || args.verbose;
     if on_terminal && !chosen_format && args.words.is_empty() {
-        let all = Catalogue::collect(&machine, depth, &|_| true);
+        let all = catalogue(&machine, depth, &|_| true);
         return browse::run(&machine, all);
     }
     let mut all = match args.raw_dump {
-        true => Catalogue::names(&machine, &|kind| wanted.takes_kind(kind)),
-        false => Catalogue::collect(&machine, depth, &|kind| wanted.takes_kind(kind)),
+        true => catalogue_of_names(&machine, &|kind| wanted.takes_kind(kind)),
+        false => catalogue(&machine, depth, &|kind| wanted.takes_kind(kind)),
     };
     let close = if args.words.is_empty() { Vec::new() } else { wanted.close(&all) };
     all.entries.retain(|entry| wanted.takes(entry));

@@ -30,6 +30,11 @@ pub(crate) use supervisor::{ended, wait_for_end};
 
 pub(crate) use perfuse_live::step::TYPE as STEP;
 
+/// Whether there is memory for rings: not where a sandbox refuses `memfd_create(2)`.
+pub(crate) fn ring_memory() -> Result<(), Errno> {
+    perfuse_live::memory::can_be_had()
+}
+
 /// PMUs that no other kernel has.
 pub const OWN_PMUS: &[OwnPmu] = &[OwnPmu {
     name: step::NAME,

@@ -44,11 +44,13 @@ pub use perfuse_sys::signal::Owner as SignalOwner;
 
 mod aux;
 mod builder;
+pub mod catalogue;
 mod command;
 pub mod control;
 mod count;
 mod counter;
 pub mod diagnosis;
+pub mod doctor;
 // There is one for these architectures; a program that does not want it leaves the feature away.
 #[cfg_attr(
     not(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64"))),

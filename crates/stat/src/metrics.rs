@@ -5,6 +5,7 @@ use super::model::{Event, Outcome, Place, Report};
 use super::plan::resolve;
 use super::plan::{Request, Requests};
 use crate::Error;
+use perfuse::catalogue::{Depth, Entry, Kind, Listing, Prober, Works};
 use perfuse_events::{
     Context, EventSpec, Expression, Machine, MachineFacts, Metric, Scale, Source, Tables, nearest,
 };
@@ -187,6 +188,61 @@ pub fn events_of(metric: &Metric, machine: &Machine) -> Result<Vec<EventSpec>, S
     let options = MetricChoice { no_threshold: true, ..MetricChoice::default() };
     let draft = draft(metric, "", &options, tables, &facts).map_err(|failure| failure.to_string())?;
     Ok(draft.names.into_iter().flat_map(|(_, specs)| specs).collect())
+}
+
+/// All events of a machine, its metrics and the forms in which others are written, of the kinds wanted, and whether they
+/// work here.
+pub fn catalogue(machine: &Machine, depth: Depth, wanted: &dyn Fn(Kind) -> bool) -> Listing {
+    let mut prober = Prober::default();
+    let mut all = Listing::default();
+    all.add_events(machine, depth, wanted, Some(&mut prober));
+    if wanted(Kind::Metric) {
+        add_metrics(&mut all, machine, Some(&mut prober));
+    }
+    if wanted(Kind::Form) {
+        all.add_forms(machine, &mut prober);
+    }
+    all
+}
+
+/// The names alone: of events, and of metrics if those are asked for and no events.
+pub fn catalogue_of_names(machine: &Machine, wanted: &dyn Fn(Kind) -> bool) -> Listing {
+    let mut all = Listing::default();
+    all.add_events(machine, Depth::Names, wanted, None);
+    if wanted(Kind::Metric) && !wanted(Kind::Software) {
+        add_metrics(&mut all, machine, None);
+    }
+    all
+}
+
+fn add_metrics(all: &mut Listing, machine: &Machine, mut prober: Option<&mut Prober>) {
+    let tables = machine.tables.and_then(|tables| tables());
+    for metric in tables.into_iter().flat_map(|tables| &tables.metrics) {
+        let works = match &mut prober {
+            None => Works::Unknown,
+            Some(prober) => match events_of(metric, machine) {
+                Err(reason) => {
+                    let own = format!("metric {}: ", metric.name);
+                    Works::no(reason.trim_start_matches(&own).to_owned(), Vec::new())
+                }
+                Ok(specs) => {
+                    let tried = specs.iter().map(|spec| prober.try_event(Kind::Metric, spec));
+                    // One is enough that does not work, or not altogether.
+                    tried.reduce(Works::worse).unwrap_or(Works::Unknown)
+                }
+            },
+        };
+        all.entries.push(Entry {
+            name: metric.name.clone(),
+            aliases: metric.groups.clone(),
+            kind: Kind::Metric,
+            description: metric.description.clone(),
+            encoding: None,
+            terms: metric.expression.to_string(),
+            unit: metric.scale.as_ref().map_or_else(String::new, |scale| scale.unit.clone()),
+            works,
+        });
+    }
 }
 
 /// Follows a definition to the events that it is made of in the end.

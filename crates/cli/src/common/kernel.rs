@@ -3,10 +3,8 @@
 use crate::exit::Failure;
 use crate::term::foreign::foreign;
 use crate::term::out;
-use perfuse::abi::Software;
-use perfuse::diagnosis::{Cause, Kind};
 use perfuse::kernel::{self, VARIABLE};
-use perfuse::{Command, Counter, Error};
+use perfuse::{Error, doctor};
 
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -48,7 +46,7 @@ impl KernelOption {
             Some(Choice::Linux) => kernel::choose(kernel::linux()),
             Some(Choice::Embedded) => choose_embedded()?,
             None => {
-                if let Some(refusal) = refusal() {
+                if let Some(refusal) = doctor::why_linux_refuses() {
                     fall_back(&refusal);
                 }
             }
@@ -64,14 +62,6 @@ fn from_environment() -> Result<Option<Choice>, Failure> {
         Ok("embedded") => Ok(Some(Choice::Embedded)),
         Ok(other) => Err(Failure::usage(format_args!("{VARIABLE} is {other:?}; there are: linux, embedded"))),
     }
-}
-
-/// Why Linux refuses even the least that can be measured; `None` where it does not.
-pub(crate) fn refusal() -> Option<Error> {
-    let least = Counter::builder(Software::DUMMY).user_only().kernel(kernel::linux());
-    let error = least.open().err()?;
-    let for_good = matches!(error.cause().kind(), Kind::Permission | Kind::Unsupported);
-    (for_good || error.cause() == Cause::Unknown).then_some(error)
 }
 
 fn choose_embedded() -> Result<(), Failure> {
@@ -104,18 +94,12 @@ fn fall_back(refusal: &Error) {
     if choose_embedded().is_err() {
         return;
     }
-    let instead = match trial() {
+    let instead = match doctor::try_child() {
         Ok(()) => "measuring by ptrace instead",
         Err(_) => "and ptrace is refused too: only the time and memory of a command are known",
     };
     let words = refusal.cause().words();
     out::say(format_args!("Linux' perf_events are refused ({words}); {instead}"));
-}
-
-/// Whether a child can be measured: one that is never executed.
-fn trial() -> Result<(), Error> {
-    let child = Command::new("never").hold()?;
-    Counter::builder(Software::DUMMY).target(child.target()).open().map(drop)
 }
 
 /// Whether the embedded kernel measures.

@@ -1,7 +1,7 @@
 //! The report for scripts: numbers as numbers, and a reason for everything that is null or does not
 //! work. A change that breaks a reader makes it `perfuse.doctor/2`.
 
-use super::report::{Check, Reason, Report};
+use perfuse::doctor::{Check, Reason, Report};
 use perfuse::facts::Facts;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};

@@ -2,7 +2,6 @@
 //! would open.
 
 use super::json;
-use super::report::{Reason, Verdict};
 use super::text::{remedies, sign, sign_width, wrapped};
 use crate::cli::{Cli, Subcommand};
 use crate::common::kernel;
@@ -13,6 +12,7 @@ use crate::stat;
 use crate::term::glyphs::{self, Glyphs};
 use crate::term::out;
 use clap::CommandFactory;
+use perfuse::doctor::{Reason, Verdict};
 use perfuse::{Error, Rehearsed};
 use serde_json::json;
 use std::io::Write;

@@ -1,10 +1,10 @@
 //! The report for people: what works, why the rest does not, and what the system is set to.
 
-use super::report::{Check, Reason, Report, Verdict};
 use crate::term::foreign::width;
 use crate::term::glyphs::Glyphs;
 use crate::term::table::{paint, wrap_from};
 use anstyle::{AnsiColor, Style};
+use perfuse::doctor::{Check, Reason, Report, Verdict};
 use std::io::{self, Write};
 
 /// The width lines are broken at.

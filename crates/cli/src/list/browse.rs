@@ -3,13 +3,10 @@
 //! What is shown follows from [`State`] alone; the loop around it reads keys and the clock. Names and descriptions are those of
 //! others (tracepoints of modules, tables of events), and are shown as [`foreign`] text.
 
-use super::collect::{Catalogue, Entry, Kind, fields};
-use super::live::Live;
-use super::probe::Works;
-use super::select::Wanted;
 use super::text::encoding;
 use crate::exit::Result;
 use crate::term::foreign::{foreign, left};
+use perfuse::catalogue::{Entry, Kind, Listing, Rate, Wanted, Works, fields};
 use perfuse_events::Machine;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -26,7 +23,7 @@ const SETTLE: Duration = Duration::from_millis(250);
 const READ: Duration = Duration::from_millis(500);
 
 /// Shows the list until the user has seen enough.
-pub(super) fn run(machine: &Machine, all: Catalogue) -> Result {
+pub(super) fn run(machine: &Machine, all: Listing) -> Result {
     let mut terminal = ratatui::try_init()?;
     let outcome = browse(&mut terminal, machine, State::new(all));
     ratatui::try_restore()?;
@@ -59,7 +56,7 @@ fn browse(terminal: &mut ratatui::DefaultTerminal, machine: &Machine, mut state:
         }
         match (&mut state.live, state.selected.and_then(|at| state.found.get(at))) {
             (None, Some(&at)) if since.elapsed() >= SETTLE => {
-                state.live = Some(Live::start(&state.all.entries[at].name, machine));
+                state.live = Some(Rate::start(&state.all.entries[at].name, machine));
                 read_at = Instant::now();
             }
             (Some(Ok(live)), _) if read_at.elapsed() >= READ => {
@@ -96,20 +93,20 @@ enum Deed {
 /// What is shown.
 #[derive(Debug)]
 struct State {
-    all: Catalogue,
+    all: Listing,
     query: String,
     /// Indices of the entries that fit the query.
     found: Vec<usize>,
     /// Of those found.
     selected: Option<usize>,
     copied: Option<String>,
-    live: Option<std::result::Result<Live, String>>,
+    live: Option<std::result::Result<Rate, String>>,
     /// Rows of the list, as last drawn.
     page: usize,
 }
 
 impl State {
-    fn new(all: Catalogue) -> Self {
+    fn new(all: Listing) -> Self {
         let mut state = State {
             all,
             query: String::new(),
@@ -231,7 +228,7 @@ impl State {
             "now",
             match (&self.live, entry.unit.is_empty()) {
                 (None, _) => String::new(),
-                (Some(Ok(live)), _) => match live.rate {
+                (Some(Ok(live)), _) => match live.per_second {
                     None => "counting ...".to_owned(),
                     Some(rate) => format!("{} on all cpus", crate::term::number::per(rate, "/s")),
                 },
@@ -271,7 +268,9 @@ mod tests {
 
     fn state() -> State {
         let machine = Machine { tracefs: perfuse_events::Tracefs::at("/nowhere"), ..Machine::default() };
-        State::new(Catalogue::names(&machine, &|kind| matches!(kind, Kind::Software | Kind::Tool)))
+        State::new(perfuse_stat::metrics::catalogue_of_names(&machine, &|kind| {
+            matches!(kind, Kind::Software | Kind::Tool)
+        }))
     }
 
     fn typed(state: &mut State, text: &str) {

@@ -1,12 +1,11 @@
 //! The list for programs: one object, schema `perfuse.list/1`, or as perf writes it.
 
-use super::collect::{Catalogue, Entry, Kind, fields};
-use super::probe::Works;
+use perfuse::catalogue::{Entry, Kind, Listing, Works, fields};
 use perfuse_events::{Catalogue as _, Machine};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-pub(super) fn print(out: &mut dyn Write, machine: &Machine, all: &Catalogue) -> io::Result<()> {
+pub(super) fn print(out: &mut dyn Write, machine: &Machine, all: &Listing) -> io::Result<()> {
     let terms = |pmu: &String| {
         let terms = machine.formats(pmu).into_iter().filter_map(|term| {
             let format = machine.format(pmu, &term)?;
@@ -25,7 +24,7 @@ pub(super) fn print(out: &mut dyn Write, machine: &Machine, all: &Catalogue) -> 
 }
 
 /// As `perf list -j` does: a list of objects with its members. What is no event is left out.
-pub(super) fn print_as_perf(out: &mut dyn Write, all: &Catalogue) -> io::Result<()> {
+pub(super) fn print_as_perf(out: &mut dyn Write, all: &Listing) -> io::Result<()> {
     let events = all.entries.iter().filter(|entry| entry.kind != Kind::Form).map(as_perf);
     writeln!(out, "{:#}", Value::Array(events.collect()))
 }

@@ -1,24 +1,19 @@
 //! The list for people.
 
-use super::collect::{Catalogue, Entry, Kind, fields};
-use super::probe::Works;
-use crate::doctor::{Verdict, sign as sign_of, sign_width, wrapped};
+use crate::doctor::{sign as sign_of, sign_width, wrapped};
 use crate::term::foreign::{foreign, left, width};
 use crate::term::glyphs::{self, Glyphs};
 use anstyle::Style;
+use perfuse::catalogue::{Entry, Kind, Listing, Works, fields};
+use perfuse::doctor::Verdict;
 use perfuse_events::{Catalogue as _, Machine};
 use std::io::{self, Write};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Columns of names, where descriptions follow.
 const NAMES: usize = 30;
 
-pub(super) fn print(
-    out: &mut dyn Write,
-    machine: &Machine,
-    all: &Catalogue,
-    verbose: bool,
-) -> io::Result<()> {
+pub(super) fn print(out: &mut dyn Write, machine: &Machine, all: &Listing, verbose: bool) -> io::Result<()> {
     let glyphs = glyphs::of_the_locale();
     let bold = Style::new().bold();
     for (kind, entries) in all.by_kind() {
@@ -49,7 +44,7 @@ pub(super) fn print(
 fn same<'e>(entries: &[&'e Entry]) -> Option<&'e Works> {
     let first = &entries.first()?.works;
     let alike = |entry: &&Entry| match (&entry.works, first) {
-        (Works::No(a), Works::No(b)) => Rc::ptr_eq(a, b) || a == b,
+        (Works::No(a), Works::No(b)) => Arc::ptr_eq(a, b) || a == b,
         (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
     };
     (entries.len() > 1 && !matches!(first, Works::Unknown) && entries.iter().all(alike)).then_some(first)

@@ -1,8 +1,8 @@
 //! What the system is set to, and what that means for this user.
 
-use super::report::{Setting, Verdict};
-use perfuse::facts::parse::Flavour;
-use perfuse::facts::{Capabilities, Facts};
+use super::{Setting, Verdict};
+use crate::facts::parse::Flavour;
+use crate::facts::{Capabilities, Facts};
 use std::fs;
 
 /// Those that are known here; what cannot be read is left out (and named in the JSON).

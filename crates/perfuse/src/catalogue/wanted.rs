@@ -1,11 +1,11 @@
 //! Which events are wanted: words, patterns and kinds.
 
-use super::collect::{Catalogue, Entry, Kind};
+use super::{Entry, Kind, Listing};
 use perfuse_events::{glob, is_pattern, nearest};
 
 /// What was asked for.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub struct Wanted {
     kinds: Vec<Kind>,
     patterns: Vec<String>,
     /// In lower case.
@@ -13,7 +13,8 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn new(words: &[String]) -> Self {
+    /// From words, patterns and names of kinds.
+    pub fn new(words: &[String]) -> Self {
         let mut wanted = Wanted::default();
         for word in words {
             match kind(word) {
@@ -25,11 +26,13 @@ impl Wanted {
         wanted
     }
 
-    pub(super) fn takes_kind(&self, kind: Kind) -> bool {
+    /// Whether events of a kind may be wanted.
+    pub fn takes_kind(&self, kind: Kind) -> bool {
         self.kinds.is_empty() || self.kinds.contains(&kind)
     }
 
-    pub(super) fn takes(&self, entry: &Entry) -> bool {
+    /// Whether an event is wanted: all words and patterns fit, and one of the kinds.
+    pub fn takes(&self, entry: &Entry) -> bool {
         let names = || std::iter::once(&entry.name).chain(&entry.aliases);
         let has = |word: &String| {
             names().any(|name| name.to_ascii_lowercase().contains(word))
@@ -41,7 +44,7 @@ impl Wanted {
     }
 
     /// Names like the words, for when nothing has them.
-    pub(super) fn close(&self, all: &Catalogue) -> Vec<String> {
+    pub fn close(&self, all: &Listing) -> Vec<String> {
         let names =
             || all.entries.iter().filter(|entry| entry.kind != Kind::Form).map(|entry| entry.name.as_str());
         // Of a tracepoint, its own name may be what was misspelt.
@@ -67,7 +70,7 @@ fn kind(word: &str) -> Option<Kind> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::probe::Works;
+    use super::super::Works;
     use super::*;
 
     fn entry(name: &str, kind: Kind, description: &str) -> Entry {

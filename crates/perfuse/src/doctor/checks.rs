@@ -2,12 +2,12 @@
 //! on the machine is disturbed: what is opened measures this process, a cpu for a moment, or a place
 //! that is never reached.
 
-use super::report::{Check, Reason};
-use perfuse::abi::record::Record;
-use perfuse::abi::{Breakpoint, CacheEvent, Hardware, SampleType, Software};
-use perfuse::facts::Facts;
-use perfuse::kernel::Kernel;
-use perfuse::{Builder, Cgroup, Counter, Error, Event, Sampler, Target};
+use super::{Check, Reason, why_linux_refuses};
+use crate::facts::Facts;
+use crate::kernel::Kernel;
+use crate::{Builder, Cgroup, Counter, Error, Event, Sampler, Target};
+use perfuse_abi::record::Record;
+use perfuse_abi::{Breakpoint, CacheEvent, Hardware, SampleType, Software};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -134,7 +134,7 @@ fn timer_sampling() -> Check {
 
 fn cpu_wide() -> Check {
     const ID: (&str, &str) = ("cpu-wide", "whole cpus (-a)");
-    let cpus = perfuse::online_cpus();
+    let cpus = crate::online_cpus();
     let mut read = 0;
     for cpu in &cpus {
         match count(Builder::new(Software::CPU_CLOCK).target(Target::cpu(*cpu))) {
@@ -151,7 +151,7 @@ fn cpu_wide() -> Check {
 
 fn cgroup() -> Check {
     const ID: (&str, &str) = ("cgroup", "cgroups (-G)");
-    let cpu = perfuse::online_cpus().first().copied().unwrap_or(0);
+    let cpu = crate::online_cpus().first().copied().unwrap_or(0);
     let opened = Cgroup::open("/").and_then(|root| {
         let path = root.path().display().to_string();
         Builder::new(Software::TASK_CLOCK).target(Target::cgroup(&root, cpu)).open().map(|_| path)
@@ -266,7 +266,7 @@ fn tracepoints() -> Check {
             Check::no(ID.0, ID.1, Reason::new("sched:sched_switch", "not-counted", "not counted", text))
         }
         Ok(_) => {
-            let root = perfuse::tracefs::root().ok();
+            let root = crate::tracefs::root().ok();
             let systems = root.as_ref().and_then(|root| std::fs::read_dir(root.join("events")).ok());
             let systems = systems.map_or(0, |entries| {
                 entries.filter(|entry| entry.as_ref().is_ok_and(|e| e.path().is_dir())).count()
@@ -305,7 +305,7 @@ fn kprobes() -> Check {
 /// A PMU that is not there because the kernel was built without it.
 fn missing_pmu(error: &Error, option: &str) -> Reason {
     let mut reason = Reason::from(error);
-    if error.cause() == perfuse::diagnosis::Cause::NoFile {
+    if error.cause() == crate::diagnosis::Cause::NoFile {
         (reason.cause, reason.words) = ("not-built", "the kernel was built without");
         reason.explanation =
             format!("the kernel was built without {option}; that cannot be changed at run time");
@@ -338,7 +338,7 @@ fn breakpoints() -> Check {
 /// What there is without Linux: a command that is traced, and counted.
 fn embedded() -> Check {
     const ID: (&str, &str) = ("embedded", "without Linux");
-    let Some(kernel) = perfuse::kernel::embedded() else {
+    let Some(kernel) = crate::kernel::embedded() else {
         let reason = Reason::new(
             "cannot count by ptrace",
             "not-embedded",
@@ -347,12 +347,12 @@ fn embedded() -> Check {
         );
         return Check::no(ID.0, ID.1, reason);
     };
-    let used = match crate::common::kernel::refusal() {
+    let used = match why_linux_refuses() {
         Some(_) => "stat and record use it here, as Linux refuses",
         None => "not needed here; --kernel embedded",
     };
     let counted = || -> Result<u64, Error> {
-        let command = perfuse::Command::new("true").hold()?;
+        let command = crate::Command::new("true").hold()?;
         let builder = Builder::new(Software::TASK_CLOCK).kernel(kernel.clone());
         let counter = builder.target(command.target()).enable_on_exec(true).open()?;
         command.release()?.wait()?;
@@ -374,7 +374,7 @@ fn embedded() -> Check {
                 |error| format!("no single steps ({})", error.cause().words()),
                 |cost| format!("step/instructions/u takes {:.0} µs an instruction", cost.as_secs_f64() * 1e6),
             );
-            let Err(errno) = perfuse_live::memory::can_be_had() else {
+            let Err(errno) = crate::embedded::ring_memory() else {
                 return Check::yes(
                     ID.0,
                     ID.1,
@@ -395,7 +395,7 @@ fn embedded() -> Check {
 
 /// What an instruction takes that is stepped: the few of a child that fails to execute a program.
 fn cost_of_a_step(kernel: &Arc<dyn Kernel>) -> Result<Duration, Error> {
-    let command = perfuse::Command::new("/nonexistent/program").hold()?;
+    let command = crate::Command::new("/nonexistent/program").hold()?;
     let builder = Builder::new(Event::single_step()).user_only().kernel(kernel.clone());
     let counter = builder.target(command.target()).enabled(true).open()?;
     let start = Instant::now();
@@ -409,7 +409,7 @@ fn rings(facts: &Facts) -> Check {
     const USUAL: usize = 128;
     // What recording takes: one ring for each cpu, all at once.
     let (mut rings, mut smallest, mut refused) = (Vec::new(), usize::MAX, None);
-    let cpus = perfuse::online_cpus();
+    let cpus = crate::online_cpus();
     for cpu in &cpus {
         let event = Builder::new(Software::DUMMY).user_only();
         let builder = Sampler::builder().target(Target::this_thread().on_cpu(*cpu)).event(event);
@@ -434,7 +434,7 @@ fn rings(facts: &Facts) -> Check {
 
 /// How far the budget of locked memory goes.
 fn spare(facts: &Facts) -> String {
-    use perfuse::facts::Capabilities;
+    use crate::facts::Capabilities;
     if facts.capable(Capabilities::IPC_LOCK) {
         return ", without limit (CAP_IPC_LOCK)".to_owned();
     }

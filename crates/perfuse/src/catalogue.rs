@@ -1,19 +1,44 @@
-//! All events of a machine as plain data.
+//! All events of a machine as plain data: what they are called and mean, how they are encoded, and whether they open here.
+//!
+//! ```
+//! use perfuse::catalogue::{Depth, Kind, Listing, Prober};
+//! use perfuse_events::Machine;
+//!
+//! let mut listing = Listing::default();
+//! listing.add_events(&Machine::new(), Depth::Names, &|kind| kind == Kind::Software, Some(&mut Prober::default()));
+//! for event in &listing.entries {
+//!     println!("{}: {}", event.name, event.works.words());
+//! }
+//! ```
 
-use super::probe::{Prober, Works};
-use crate::common::tables;
+mod prober;
+mod rate;
+mod wanted;
+
+pub use prober::{Prober, WhyNot, Works};
+pub use rate::Rate;
+pub use wanted::Wanted;
+
+use crate::tracefs;
+use perfuse_abi::Attr;
 use perfuse_events::tracepoint::Format;
 use perfuse_events::{Catalogue as _, CommonKind, EventSpec, Machine, Refusal, common_events};
 use std::collections::BTreeMap;
 
 /// Kinds of events, in the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// What the cpu counts.
     Hardware,
+    /// What the cpu counts about its caches.
     Cache,
+    /// What the kernel counts.
     Software,
+    /// What the measuring program knows itself.
     Tool,
+    /// What a PMU of this machine names.
     Pmu,
+    /// A place in the kernel's code.
     Tracepoint,
     /// Numbers made of several events.
     Metric,
@@ -23,7 +48,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// A stable word.
-    pub(super) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Kind::Hardware => "hardware",
             Kind::Cache => "cache",
@@ -36,7 +61,8 @@ impl Kind {
         }
     }
 
-    pub(super) fn title(self) -> &'static str {
+    /// What people read above events of this kind.
+    pub fn title(self) -> &'static str {
         match self {
             Kind::Hardware => "hardware events: what the cpu counts",
             Kind::Cache => "cache events: what the cpu counts about its caches",
@@ -52,7 +78,7 @@ impl Kind {
 
 /// How much is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Depth {
+pub enum Depth {
     /// What people read in a list.
     Names,
     /// Also the numbers of tracepoints: a file each.
@@ -61,92 +87,49 @@ pub(super) enum Depth {
 
 /// An event.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub struct Entry {
     /// What to write after `-e`.
-    pub(super) name: String,
-    pub(super) aliases: Vec<String>,
-    pub(super) kind: Kind,
-    pub(super) description: String,
+    pub name: String,
+    /// Its other names; of a metric, its groups.
+    pub aliases: Vec<String>,
+    /// Its kind.
+    pub kind: Kind,
+    /// A sentence; empty if there is none.
+    pub description: String,
     /// The attr's type and config words, where they are known.
-    pub(super) encoding: Option<(u32, Vec<u64>)>,
-    /// The terms an event of a PMU stands for.
-    pub(super) terms: String,
-    pub(super) unit: String,
-    pub(super) works: Works,
+    pub encoding: Option<(u32, Vec<u64>)>,
+    /// The terms an event of a PMU stands for, or the expression of a metric.
+    pub terms: String,
+    /// The unit of its values; empty for a count.
+    pub unit: String,
+    /// Whether it works here, if that was tried.
+    pub works: Works,
 }
 
 /// The events, and the kinds that cannot be listed.
 #[derive(Debug, Default)]
-pub(super) struct Catalogue {
-    pub(super) entries: Vec<Entry>,
+pub struct Listing {
+    /// In order of their kinds.
+    pub entries: Vec<Entry>,
     /// Why a kind is not there.
-    pub(super) missing: Vec<(Kind, String)>,
+    pub missing: Vec<(Kind, String)>,
 }
 
-impl Catalogue {
-    /// Everything of the kinds wanted, and whether it works.
-    pub(super) fn collect(machine: &Machine, depth: Depth, wanted: &dyn Fn(Kind) -> bool) -> Self {
-        let mut prober = Prober::default();
-        let mut all = Catalogue::default();
-        all.common(wanted, machine, Some(&mut prober));
+impl Listing {
+    /// Adds the events of the kinds wanted, but for metrics and forms; with a prober, and whether they work.
+    pub fn add_events(
+        &mut self,
+        machine: &Machine,
+        depth: Depth,
+        wanted: &dyn Fn(Kind) -> bool,
+        mut prober: Option<&mut Prober>,
+    ) {
+        self.common(wanted, machine, prober.as_deref_mut());
         if wanted(Kind::Pmu) {
-            all.pmus(machine, Some(&mut prober));
+            self.pmus(machine, prober.as_deref_mut());
         }
         if wanted(Kind::Tracepoint) {
-            all.tracepoints(machine, depth, Some(&mut prober));
-        }
-        if wanted(Kind::Metric) {
-            all.metrics(machine, Some(&mut prober));
-        }
-        if wanted(Kind::Form) {
-            all.forms(machine, &mut prober);
-        }
-        all
-    }
-
-    /// The names alone.
-    pub(super) fn names(machine: &Machine, wanted: &dyn Fn(Kind) -> bool) -> Self {
-        let mut all = Catalogue::default();
-        all.common(wanted, machine, None);
-        if wanted(Kind::Pmu) {
-            all.pmus(machine, None);
-        }
-        if wanted(Kind::Tracepoint) {
-            all.tracepoints(machine, Depth::Names, None);
-        }
-        // Names are for -e; metrics have to be asked for.
-        if wanted(Kind::Metric) && !wanted(Kind::Software) {
-            all.metrics(machine, None);
-        }
-        all
-    }
-
-    fn metrics(&mut self, machine: &Machine, mut prober: Option<&mut Prober>) {
-        for metric in tables::tables().into_iter().flat_map(|tables| &tables.metrics) {
-            let works = match &mut prober {
-                None => Works::Unknown,
-                Some(prober) => match perfuse_stat::metrics::events_of(metric, machine) {
-                    Err(reason) => {
-                        let own = format!("metric {}: ", metric.name);
-                        Works::no(reason.trim_start_matches(&own).to_owned(), Vec::new())
-                    }
-                    Ok(specs) => {
-                        let tried = specs.iter().map(|spec| prober.try_event(Kind::Metric, spec));
-                        // One is enough that does not work, or not altogether.
-                        tried.reduce(Works::worse).unwrap_or(Works::Unknown)
-                    }
-                },
-            };
-            self.entries.push(Entry {
-                name: metric.name.clone(),
-                aliases: metric.groups.clone(),
-                kind: Kind::Metric,
-                description: metric.description.clone(),
-                encoding: None,
-                terms: metric.expression.to_string(),
-                unit: metric.scale.as_ref().map_or_else(String::new, |scale| scale.unit.clone()),
-                works,
-            });
+            self.tracepoints(machine, depth, prober);
         }
     }
 
@@ -238,8 +221,8 @@ impl Catalogue {
         }
     }
 
-    /// What no list can have: how it is written, and whether it works.
-    fn forms(&mut self, machine: &Machine, prober: &mut Prober) {
+    /// Adds what no list can have: how it is written, and whether it works.
+    pub fn add_forms(&mut self, machine: &Machine, prober: &mut Prober) {
         let forms = [
             ("rNNN", "an event code of the cpu, in hexadecimal", "r1"),
             ("PMU/term=value,.../", "an event of a PMU by its terms; -v shows the terms of this machine", ""),
@@ -285,7 +268,7 @@ impl Catalogue {
     }
 
     /// The kinds with their entries, in order.
-    pub(super) fn by_kind(&self) -> BTreeMap<Kind, Vec<&Entry>> {
+    pub fn by_kind(&self) -> BTreeMap<Kind, Vec<&Entry>> {
         let mut kinds: BTreeMap<Kind, Vec<&Entry>> = BTreeMap::new();
         for entry in &self.entries {
             kinds.entry(entry.kind).or_default().push(entry);
@@ -308,12 +291,12 @@ fn spec_or_reason(name: &str, machine: &Machine) -> Result<EventSpec, String> {
 }
 
 /// The event of a name; of those that are one for each kind of cores, the first.
-pub(super) fn spec(name: &str, machine: &Machine) -> Option<EventSpec> {
+pub fn spec(name: &str, machine: &Machine) -> Option<EventSpec> {
     spec_or_reason(name, machine).ok()
 }
 
 fn encoding(spec: &EventSpec) -> Option<(u32, Vec<u64>)> {
-    let mut attr = perfuse::abi::Attr::default();
+    let mut attr = Attr::default();
     if !spec.apply(&mut attr) {
         return None;
     }
@@ -323,8 +306,8 @@ fn encoding(spec: &EventSpec) -> Option<(u32, Vec<u64>)> {
 }
 
 /// The fields of a tracepoint, without those that all have: names and types.
-pub(super) fn fields(name: &str) -> Vec<(String, String)> {
-    let Ok(root) = perfuse::tracefs::root() else { return Vec::new() };
+pub fn fields(name: &str) -> Vec<(String, String)> {
+    let Ok(root) = tracefs::root() else { return Vec::new() };
     let path = root.join("events").join(name.replacen(':', "/", 1)).join("format");
     let Some(format) = std::fs::read_to_string(path).ok().and_then(|text| Format::parse(&text)) else {
         return Vec::new();

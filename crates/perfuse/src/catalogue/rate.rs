@@ -1,22 +1,22 @@
 //! How often an event happens now: on every cpu where that is allowed, else nowhere.
 
-use super::collect::spec;
-use perfuse::{Builder, Counter, Target, online_cpus};
+use super::spec;
+use crate::{Builder, Counter, Target, online_cpus};
 use perfuse_events::Machine;
 use std::time::Instant;
 
 /// An event that is being counted.
 #[derive(Debug)]
-pub(super) struct Live {
+pub struct Rate {
     counters: Vec<Counter>,
     last: (Instant, u64),
     /// Occurrences a second; `None` before the first interval.
-    pub(super) rate: Option<f64>,
+    pub per_second: Option<f64>,
 }
 
-impl Live {
+impl Rate {
     /// Starts counting. The error is a few words for people.
-    pub(super) fn start(name: &str, machine: &Machine) -> Result<Self, String> {
+    pub fn start(name: &str, machine: &Machine) -> Result<Self, String> {
         let spec = spec(name, machine).ok_or("no event by itself")?;
         let builder = Builder::from_spec(&spec).ok_or("known only at the end of a command")?;
         let cpus = spec.cpus().unwrap_or_else(online_cpus);
@@ -30,18 +30,18 @@ impl Live {
             counter.enable().map_err(|error| error.to_string())?;
             counters.push(counter);
         }
-        Ok(Live { counters, last: (Instant::now(), 0), rate: None })
+        Ok(Rate { counters, last: (Instant::now(), 0), per_second: None })
     }
 
     /// Takes the time and reads.
-    pub(super) fn tick(&mut self) {
+    pub fn tick(&mut self) {
         let total: u64 =
             self.counters.iter().filter_map(|counter| counter.read().ok()).map(|count| count.value).sum();
         let now = Instant::now();
         let (then, before) = self.last;
         let seconds = now.duration_since(then).as_secs_f64();
         if seconds > 0.0 {
-            self.rate = Some(total.saturating_sub(before) as f64 / seconds);
+            self.per_second = Some(total.saturating_sub(before) as f64 / seconds);
             self.last = (now, total);
         }
     }

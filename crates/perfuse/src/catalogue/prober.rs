@@ -1,40 +1,43 @@
 //! Whether an event works here: it is opened, on this thread or where its PMU wants it, and closed again.
 //! Nothing is ever counted.
 
-use super::collect::Kind;
-use crate::common::kernel::is_embedded;
-use perfuse::{Builder, Command, Errno, Error, HeldCommand, Target};
-use perfuse_events::abi::EventType;
+use super::Kind;
+use crate::{Builder, Command, Errno, Error, HeldCommand, Target, kernel};
+use perfuse_abi::EventType;
 use perfuse_events::{EventSpec, Source};
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// What became of opening an event.
 #[derive(Clone, Debug)]
-pub(super) enum Works {
+pub enum Works {
+    /// It was opened.
     Yes,
     /// In user space only: this user may not have the kernel's side.
     UserOnly,
-    No(Rc<Reason>),
+    /// It was refused.
+    No(Arc<WhyNot>),
     /// Nothing was tried.
     Unknown,
 }
 
 /// Why not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reason {
+pub struct WhyNot {
     /// A few words.
-    pub(super) words: String,
-    pub(super) remedies: Vec<String>,
+    pub words: String,
+    /// What would help.
+    pub remedies: Vec<String>,
 }
 
 impl Works {
-    pub(super) fn no(words: String, remedies: Vec<String>) -> Self {
-        Works::No(Rc::new(Reason { words, remedies }))
+    /// Refused, for a reason in a few words.
+    pub fn no(words: String, remedies: Vec<String>) -> Self {
+        Works::No(Arc::new(WhyNot { words, remedies }))
     }
 
     /// The one that says less.
-    pub(super) fn worse(self, other: Works) -> Works {
+    pub fn worse(self, other: Works) -> Works {
         match (&self, &other) {
             (Works::No(_), _) | (_, Works::Yes) => self,
             (_, Works::No(_)) | (Works::Yes, _) => other,
@@ -43,7 +46,7 @@ impl Works {
     }
 
     /// A few words for a column.
-    pub(super) fn words(&self) -> &str {
+    pub fn words(&self) -> &str {
         match self {
             Works::Yes => "works here",
             Works::UserOnly => "user space only",
@@ -55,8 +58,8 @@ impl Works {
 
 /// Remembers why events of a kind are refused: finding the reason takes longer than being refused.
 #[derive(Debug, Default)]
-pub(super) struct Prober {
-    reasons: HashMap<(Kind, u32, Errno), Rc<Reason>>,
+pub struct Prober {
+    reasons: HashMap<(Kind, u32, Errno), Arc<WhyNot>>,
     /// A process that does nothing.
     other: Option<HeldCommand>,
 }
@@ -69,7 +72,8 @@ impl Prober {
         self.other.as_ref().map(HeldCommand::target)
     }
 
-    pub(super) fn try_event(&mut self, kind: Kind, spec: &EventSpec) -> Works {
+    /// Opens an event and closes it again.
+    pub fn try_event(&mut self, kind: Kind, spec: &EventSpec) -> Works {
         let Some(builder) = Builder::from_spec(spec) else { return Works::Yes };
         let opened = match spec.cpus().and_then(|cpus| cpus.first().copied()) {
             // A kind of cores counts threads too, wherever they run.
@@ -78,7 +82,7 @@ impl Prober {
             }
             _ => builder.clone().open().or_else(|error| match error.errno() {
                 // Some of what the embedded kernel has, it has for others only.
-                Errno::EOPNOTSUPP if is_embedded() => match self.other() {
+                Errno::EOPNOTSUPP if kernel::current().facts().is_embedded => match self.other() {
                     Some(other) => builder.target(other).open(),
                     None => Err(error),
                 },
@@ -89,7 +93,7 @@ impl Prober {
         match opened {
             Ok(counter) => {
                 let user_only = counter.given_up().iter().any(|given| given.what == "kernel side");
-                let event = perfuse::Event::from(*counter.attr());
+                let event = crate::Event::from(*counter.attr());
                 match user_only {
                     true if event.is_kernel_only() => Works::no(
                         "happens in the kernel only, which this user may not see".into(),
@@ -106,9 +110,9 @@ impl Prober {
         }
     }
 
-    /// Whether this user may have tracepoints, found out by asking for one that does not exist: to close one that does,
-    /// the kernel waits until nobody can be in it any more, which on a busy machine takes it seconds.
-    pub(super) fn try_tracepoint(&mut self, spec: &EventSpec) -> Works {
+    /// Finds out whether this user may have tracepoints by asking for one that does not exist: to close one that does, the
+    /// kernel waits until nobody can be in it any more, which on a busy machine takes it seconds.
+    pub fn try_tracepoint(&mut self, spec: &EventSpec) -> Works {
         let more = [0; 4];
         let nowhere = Source::Kernel { type_: EventType::TRACEPOINT, config: u32::MAX.into(), more };
         let builder = Builder::from_spec(&EventSpec { source: nowhere, ..spec.clone() });
@@ -118,7 +122,7 @@ impl Prober {
         }
     }
 
-    fn reason(&mut self, kind: Kind, spec: &EventSpec, error: &Error) -> Rc<Reason> {
+    fn reason(&mut self, kind: Kind, spec: &EventSpec, error: &Error) -> Arc<WhyNot> {
         let type_ = spec.event_type().map_or(0, |type_| type_.0);
         let reason = self.reasons.entry((kind, type_, error.errno()));
         let reason = reason.or_insert_with(|| {
@@ -127,7 +131,7 @@ impl Prober {
                 "unknown" => error.errno().to_string(),
                 _ => diagnosis.cause.words().to_owned(),
             };
-            Rc::new(Reason { words, remedies: diagnosis.remedies.clone() })
+            Arc::new(WhyNot { words, remedies: diagnosis.remedies.clone() })
         });
         reason.clone()
     }
