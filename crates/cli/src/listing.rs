@@ -7,6 +7,7 @@ use crate::term::out;
 use perfuse_abi::record::Record;
 use perfuse_abi::{AttrFlags, EventType};
 use perfuse_data::Form;
+use perfuse_data::describe;
 use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::replay::{Formats, Replay};
 use perfuse_data::session::{Level, ObjectId};
@@ -64,7 +65,7 @@ fn list_events(out: &mut impl Write, args: &Evlist) -> Result<()> {
                 None => writeln!(out, "{name}: (not a tracepoint)")?,
             }
         } else if args.verbose {
-            writeln!(out, "{name}: {}", recording::header::attr_text(&event.attr, ": "))?;
+            writeln!(out, "{name}: {}", describe::attr_text(&event.attr, ": "))?;
         } else if args.freq {
             let kind = match event.attr.flags.contains(AttrFlags::FREQ) {
                 true => "sample_freq",

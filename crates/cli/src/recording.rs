@@ -1,16 +1,16 @@
 //! What the subcommands that read a recording share: opening it, names of its events, its records in the
 //! order of time together with what was running then.
 
-pub(crate) mod dump;
 pub(crate) mod header;
-pub(crate) mod registers;
 pub(crate) mod unfinished;
 
 use crate::exit::Failure;
 use crate::term::out::say;
+use perfuse_data::describe::{self, DumpOptions};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{CpuRanges, Filter, Formats, Replay, Step, TimeSpans};
 use perfuse_data::{Options, PerfData, Problem};
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Which recording.
@@ -101,6 +101,13 @@ pub(crate) fn replay<'i>(
         ));
     }
     Ok(replay)
+}
+
+/// Prints every record with what is in it.
+pub(crate) fn dump(out: &mut impl Write, input: &Input, with_tasks: bool) -> Result<(), Failure> {
+    let (data, name) = (input.open()?, input.name());
+    let options = DumpOptions { name: &name, with_tasks, made_code: perfuse_profile::made_code };
+    Ok(describe::dump(out, data, &options, &mut |error| say(error))?)
 }
 
 /// The names of a recording's events; of tracepoints in a pipe, those of their formats.

@@ -16,7 +16,6 @@ use crate::common::unsupported::Unsupported;
 use crate::exit::Result;
 use crate::recording::{self, FilterArgs, Input, unfinished};
 use crate::term::out::{Out, say};
-pub(crate) use facts::kind_name;
 use given::Teller;
 use groups::Group;
 use options::{List, Mode, Plan, Recorded, Style, list_of_names};
@@ -214,7 +213,7 @@ pub(crate) fn run(args: &Args) -> Result {
     if args.header.header_only {
         // Nothing else was asked for.
     } else if args.dump_raw_trace {
-        recording::dump::print(&mut out, &args.input, true)?;
+        recording::dump(&mut out, &args.input, true)?;
         facts::stats(&mut out, &args.input, true)?;
     } else if args.stats {
         facts::stats(&mut out, &args.input, false)?;

@@ -15,6 +15,7 @@ use crate::term::out::{say, stdout};
 use fields::{Field, Fields};
 use line::{Clock, Format, Lines, One};
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
+use perfuse_data::describe;
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Filter, Formats, Groups, Replay, Step};
 use perfuse_data::session::{Level, Session};
@@ -118,7 +119,7 @@ pub(crate) fn run(args: &Args) -> Result {
     let mut out = stdout();
     args.header.print(&mut out, &args.input)?;
     if args.dump_raw_trace {
-        recording::dump::print(&mut out, &args.input, false)?;
+        recording::dump(&mut out, &args.input, false)?;
     } else if !args.header.header_only {
         args.unsupported.say();
         if args.fields.iter().any(|asked| asked.names(Field::Srcline)) {
@@ -141,7 +142,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let format = Format { nanoseconds: args.ns, clock, max_stack: args.max_stack, json: args.json };
     let mut lines =
         Lines::new(Places::new(Frames::new(!args.no_demangle).believing_anybody(args.input.force)), format);
-    lines.machine = recording::dump::machine(&mut data);
+    lines.machine = describe::machine(&mut data);
     lines.stop_at.clone_from(&args.stop_bt);
     if let Some(Feature::Clock(clock)) = recording::feature(&mut data, FeatureId::CLOCK_DATA) {
         lines.wall = Some((clock.wall_ns, clock.clock_ns));

@@ -18,6 +18,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod describe;
 mod error;
 mod events;
 pub mod feature;

@@ -5,20 +5,13 @@ use crate::recording::{self, Input};
 use crate::term::foreign::foreign;
 use crate::term::out::say;
 use perfuse_abi::record::{Record, RecordType};
+use perfuse_data::describe::kind_name;
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Groups, Replay};
 use perfuse_data::tool::kind;
 use perfuse_data::{Options, PerfData};
 use std::collections::BTreeMap;
 use std::io::Write;
-
-/// The name that perf's statistics have for a kind of record.
-pub(crate) fn kind_name(of: RecordType) -> String {
-    match of.header_name().or_else(|| kind::name(of)) {
-        Some(name) => name.trim_start_matches("PERF_RECORD_").trim_start_matches("HEADER_").to_owned(),
-        None => format!("{}", of.0),
-    }
-}
 
 /// What the recording says of where and how it was made.
 #[derive(Debug, Default, serde::Serialize)]

@@ -2,9 +2,9 @@
 
 use super::fields::{Field, Fields};
 use super::places::{self, Places, Space};
-use crate::recording::registers as names;
 use crate::term::foreign::foreign;
 use perfuse_abi::record::{BranchStack, DataSrc, Regs, RegsAbi};
+use perfuse_data::describe::registers as names;
 use perfuse_data::session::Level;
 use perfuse_data::text::LineBuffer;
 use perfuse_profile::mem;

@@ -5,11 +5,11 @@ use super::fields::{Field, Fields};
 use super::json;
 use super::places::{Places, Space};
 use crate::exit::Result;
-use crate::recording::dump;
 use crate::recording::header;
 use crate::recording::unfinished;
 use perfuse_abi::record::{Callchain, CallchainContext, Decoded, Misc, Record, RecordType, Sample, Weight};
 use perfuse_abi::{BranchSampleType, EventType, Software};
+use perfuse_data::describe;
 use perfuse_data::replay::Formats;
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
@@ -199,8 +199,8 @@ impl Lines {
         if let Some(fields) = fields {
             self.start(fields, decoded, entry.kind(), session);
         }
-        let mut line = format!("PERF_RECORD_{}", dump::kind_name(entry.kind()));
-        dump::kernel::body(&mut line, decoded);
+        let mut line = String::new();
+        describe::write_record(&mut line, entry.kind(), decoded);
         self.text.again(line.as_bytes());
     }
 
@@ -313,7 +313,7 @@ impl Lines {
         for (field, size) in sizes {
             if let (true, Some(size)) = (fields.has(field), size) {
                 text.push(" ");
-                text.foreign(&dump::page_size(size));
+                text.foreign(&describe::page_size(size));
             }
         }
         text.push("\n");

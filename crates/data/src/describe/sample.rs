@@ -1,10 +1,10 @@
 //! What is in a sample.
 
-use crate::recording::registers;
+use super::registers;
+use crate::text::Hex;
+use crate::{Entry, Event};
 use perfuse_abi::record::{BranchStack, CallchainContext, Decoded, Regs, RegsAbi, Sample, Weight};
 use perfuse_abi::{BranchSampleType, ReadFormat};
-use perfuse_data::text::Hex;
-use perfuse_data::{Entry, Event};
 use std::fmt::Write;
 
 /// Writes what follows the record's name, and ends the line.
@@ -148,7 +148,7 @@ fn write_registers(text: &mut String, name: &str, regs: Option<&Regs<'_>>, machi
 }
 
 /// As perf writes the size of a page: the largest unit of which it is at least two.
-pub(crate) fn page_size(size: u64) -> String {
+pub fn page_size(size: u64) -> String {
     let mut units = "BKMG".chars().peekable();
     let (mut size, mut unit) = (size, units.next().unwrap_or('B'));
     if size == 0 {

@@ -1,17 +1,19 @@
 //! What is in the kernel's records other than samples, in perf's words; also for scripts that want to see
 //! more than samples.
 
-use crate::term::foreign::foreign;
+use super::dump::known_name;
+use crate::Event;
+use crate::text::Hex;
+use crate::text::foreign;
 use perfuse_abi::ReadFormat;
+use perfuse_abi::record::RecordType;
 use perfuse_abi::record::{Decoded, Misc, MmapFile, Namespaces, Read, Record, TextPoke, Tid};
 use perfuse_abi::wire::Text;
-use perfuse_data::Event;
-use perfuse_data::text::Hex;
 use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Writes what follows the record's name, and ends the line.
-pub(crate) fn write(text: &mut String, event: Option<&Event>, decoded: &Decoded<'_>) {
+pub(super) fn write(text: &mut String, event: Option<&Event>, decoded: &Decoded<'_>) {
     match &decoded.record {
         Record::Lost(lost) => {
             let _ = writeln!(text, ": id:{}: lost:{}", lost.id, lost.lost);
@@ -27,8 +29,14 @@ pub(crate) fn write(text: &mut String, event: Option<&Event>, decoded: &Decoded<
     }
 }
 
-/// The same as lines among samples have it.
-pub(crate) fn body(text: &mut String, decoded: &Decoded<'_>) {
+/// Writes the name of a record that is no sample, and what is in it, as lines among samples have it; ends the line.
+pub fn write_record(text: &mut String, kind: RecordType, decoded: &Decoded<'_>) {
+    let _ = write!(text, "PERF_RECORD_{}", known_name(kind));
+    body(text, decoded);
+}
+
+/// What is in a record, as lines among samples have it.
+pub(super) fn body(text: &mut String, decoded: &Decoded<'_>) {
     let _ = match &decoded.record {
         Record::Mmap(mmap) => {
             let kind = if decoded.misc.contains(Misc::MMAP_DATA) { 'r' } else { 'x' };

@@ -1,8 +1,8 @@
 //! What is in the records that perf itself makes.
 
-use crate::term::foreign::foreign;
-use perfuse_data::text::Hex;
-use perfuse_data::tool::{CpuMap, Tool, Update};
+use crate::text::Hex;
+use crate::text::foreign;
+use crate::tool::{CpuMap, Tool, Update};
 use std::fmt::Write;
 
 /// Writes what follows the record's name. Where there is nothing to tell the line does not end, as perf's.

@@ -1,56 +1,65 @@
 //! Every record of a recording with what is in it: the lines of `perf report -D`. This file walks over the
 //! records and prints their bytes; what is in them is printed by the modules below it.
 
-pub(crate) mod kernel;
-mod sample;
-mod tool;
-
-pub(crate) use sample::page_size;
-
-use super::{Input, feature};
-use crate::exit::Result;
-use crate::term::foreign::foreign;
-use crate::term::out::say;
+use super::{kind_name, record, sample, tool};
+use crate::feature::{Feature, Section};
+use crate::replay::{Groups, Replay, Step};
+use crate::session::{Level, Map, Session};
+use crate::text::{Hex, foreign};
+use crate::tool::{Tool, kind};
+use crate::{Entry, Error, Event, Form, Ordered, PerfData};
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
 use perfuse_abi::{AttrFlags, SampleType};
-use perfuse_data::feature::{Feature, FeatureId, Section};
-use perfuse_data::replay::{Groups, Replay, Step};
-use perfuse_data::session::{Level, Session};
-use perfuse_data::text::Hex;
-use perfuse_data::tool::{Tool, kind};
-use perfuse_data::{Entry, Event, Form, Ordered, PerfData};
-use perfuse_profile::made_code;
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{self, Write};
 
-/// Dumps a recording, the records in the order of their times.
-pub(crate) fn print(out: &mut impl Write, input: &Input, with_tasks: bool) -> Result<()> {
-    let mut data = input.open()?;
+/// How a recording is dumped.
+#[derive(Clone, Copy)]
+pub struct DumpOptions<'a> {
+    /// What the file is called.
+    pub name: &'a str,
+    /// Whether to say whose each sample is, and in which object.
+    pub with_tasks: bool,
+    /// How an object is called that holds code that its process made; `None` for other objects.
+    pub made_code: fn(&Session, &Map) -> Option<String>,
+}
+
+/// Writes every record with what is in it, in the order of their times. What cannot be read is told to `complain`.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn dump(
+    out: &mut dyn Write,
+    mut data: PerfData<'_>,
+    options: &DumpOptions<'_>,
+    complain: &mut dyn FnMut(&Error),
+) -> io::Result<()> {
     let is_pipe = matches!(data.form(), Form::Pipe);
     let mut dump = Dump {
-        name: if is_pipe { "pipe".to_owned() } else { foreign(&input.name()).into_owned() },
+        name: if is_pipe { "pipe".to_owned() } else { foreign(options.name).into_owned() },
         first_offset: if is_pipe { 16 } else { 0 },
         machine: String::new(),
         groups: Groups::default(),
         text: String::new(),
-        with_tasks,
+        options,
     };
     let by_time = is_pipe || data.events().first().is_none_or(has_trailer);
     if !by_time {
         writeln!(out, "WARNING: No sample_id_all support, falling back to unordered processing")?;
     }
-    if with_tasks {
+    if options.with_tasks {
         writeln!(
             out,
             "# To display the perf.data header info, please use --header/--header-only options.\n#"
         )?;
     }
-    dump.machine = machine(&mut data);
+    dump.machine = super::machine(&mut data);
     let ordered = if by_time { Ordered::new(data) } else { Ordered::as_read(data) };
     Replay::of(ordered).each(|step| match step {
         Ok(step) => dump.entry(out, &step),
         Err(error) => {
-            say(error);
+            complain(&error);
             Ok(())
         }
     })
@@ -58,14 +67,6 @@ pub(crate) fn print(out: &mut impl Write, input: &Input, with_tasks: bool) -> Re
 
 fn has_trailer(event: &Event) -> bool {
     event.attr.flags.contains(AttrFlags::SAMPLE_ID_ALL)
-}
-
-/// What `uname -m` says where the recording was made; here, if it does not tell.
-pub(crate) fn machine(data: &mut PerfData<'_>) -> String {
-    match feature(data, FeatureId::ARCH) {
-        Some(Feature::Arch(name)) => name.to_string(),
-        _ => std::env::consts::ARCH.to_owned(),
-    }
 }
 
 /// What the events known by now have in common.
@@ -88,18 +89,17 @@ impl Layout {
     }
 }
 
-struct Dump {
+struct Dump<'a> {
     name: String,
     first_offset: u64,
     machine: String,
     groups: Groups,
     text: String,
-    /// Whether to say whose each sample is.
-    with_tasks: bool,
+    options: &'a DumpOptions<'a>,
 }
 
-impl Dump {
-    fn entry(&mut self, out: &mut impl Write, step: &Step<'_>) -> Result<()> {
+impl Dump<'_> {
+    fn entry(&mut self, out: &mut dyn Write, step: &Step<'_>) -> io::Result<()> {
         let (entry, layout) = (step.entry, Layout::of(step.entry));
         let (header, text) = (entry.raw.header, &mut self.text);
         let offset = Hex(entry.location.offset.saturating_sub(self.first_offset));
@@ -121,7 +121,7 @@ impl Dump {
                 let _ = write!(text, "{time} ");
             }
         }
-        let kind = kind_name(header.kind);
+        let kind = known_name(header.kind);
         let _ = write!(text, "{offset} [{size}]: PERF_RECORD_{kind}");
         match (step.decoded, &step.broken) {
             (Some(decoded), _) => self.kernel(step, decoded),
@@ -151,11 +151,11 @@ impl Dump {
     fn kernel(&mut self, step: &Step<'_>, decoded: &Decoded<'_>) {
         let entry = step.entry;
         let Record::Sample(sample) = &decoded.record else {
-            return kernel::write(&mut self.text, entry.event(), decoded);
+            return record::write(&mut self.text, entry.event(), decoded);
         };
         let Some(event) = entry.event() else { return };
         sample::write(&mut self.text, event, entry, decoded, sample, &self.machine);
-        if self.with_tasks {
+        if self.options.with_tasks {
             let mut samples = 0;
             self.groups.deliver(entry, sample, |_, _, _| samples += 1);
             (0..samples).for_each(|_| self.task(step.session, decoded, sample));
@@ -173,7 +173,7 @@ impl Dump {
         let level = Level::of(decoded.misc);
         let found = session.resolve(pid, tid, level, sample.ip.unwrap_or(0));
         let object = match found.filter(|found| !found.in_kernel || level != Level::User) {
-            Some(found) => match made_code(session, &found.map) {
+            Some(found) => match (self.options.made_code)(session, &found.map) {
                 Some(name) => name.into(),
                 None => foreign(&session.object(found.map.object).name),
             },
@@ -184,9 +184,9 @@ impl Dump {
     }
 }
 
-/// The name of a kind of record in these lines.
-pub(crate) fn kind_name(kind: RecordType) -> String {
-    match crate::report::kind_name(kind) {
+/// The name of a kind of record, if it has one.
+pub(super) fn known_name(kind: RecordType) -> String {
+    match kind_name(kind) {
         name if name.starts_with(|first: char| first.is_ascii_digit()) => "UNKNOWN".to_owned(),
         name => name,
     }

@@ -5,7 +5,7 @@ use perfuse_abi::regs::Arch;
 use std::borrow::Cow;
 
 /// The name that perf has for a register of a machine, as `uname -m` calls it.
-pub(crate) fn name(machine: &str, number: u32) -> Cow<'static, str> {
+pub fn name(machine: &str, number: u32) -> Cow<'static, str> {
     let numbered = |prefix: &str, number: u32| Cow::Owned(format!("{prefix}{number}"));
     match (machine, number) {
         ("x86_64" | "x86" | "i386" | "i486" | "i586" | "i686", 32..64) => numbered("XMM", (number - 32) / 2),
@@ -28,7 +28,7 @@ pub(crate) fn name(machine: &str, number: u32) -> Cow<'static, str> {
 }
 
 /// The kind of a branch; empty if it is not known.
-pub(crate) fn branch_type(flags: BranchFlags) -> &'static str {
+pub fn branch_type(flags: BranchFlags) -> &'static str {
     const NAMES: [&str; 13] = [
         "",
         "COND",
@@ -55,6 +55,6 @@ pub(crate) fn branch_type(flags: BranchFlags) -> &'static str {
 }
 
 /// How a branch was speculated; empty if that is not known.
-pub(crate) fn speculation(flags: BranchFlags) -> &'static str {
+pub fn speculation(flags: BranchFlags) -> &'static str {
     ["", "SPEC_WRONG_PATH", "NON_SPEC_CORRECT_PATH", "SPEC_CORRECT_PATH"][usize::from(flags.spec().0 & 3)]
 }
