@@ -33,3 +33,11 @@ pub fn kind_name(of: RecordType) -> String {
         None => of.0.to_string(),
     }
 }
+
+/// The name of a kind of record, if it has one.
+fn known_name(kind: RecordType) -> String {
+    match kind_name(kind) {
+        name if name.starts_with(|first: char| first.is_ascii_digit()) => "UNKNOWN".to_owned(),
+        name => name,
+    }
+}

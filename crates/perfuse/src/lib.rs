@@ -42,6 +42,7 @@ pub use perfuse_sys::poll::Readiness;
 pub use perfuse_sys::process::Usage;
 pub use perfuse_sys::signal::Owner as SignalOwner;
 
+mod attr_files;
 mod aux;
 mod builder;
 pub mod catalogue;
@@ -75,6 +76,7 @@ mod target;
 pub mod tracefs;
 mod user;
 
+pub use attr_files::with_attr_files;
 pub use builder::{Builder, Clock, GivenUp, GivenUpWhy, Inherit};
 pub use command::{Command, HeldCommand, RunningCommand, processes_are_gone, threads_are_gone};
 pub use control::Start;

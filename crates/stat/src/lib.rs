@@ -37,6 +37,7 @@ mod plan;
 mod playback;
 mod recorder;
 mod rehearse;
+mod requests;
 mod spread;
 mod topology;
 

@@ -1,6 +1,6 @@
 //! The events of this machine: where every subcommand looks names up.
 
-use super::{probes, tables};
+use super::tables;
 use crate::exit::Failure;
 use perfuse_events::{EventList, EventSet, Machine, Tracefs};
 
@@ -8,7 +8,13 @@ use perfuse_events::{EventList, EventSet, Machine, Tracefs};
 pub(crate) fn machine() -> Machine {
     let beside = perfuse::kernel::OWN_PMUS;
     let tracefs = Tracefs::found_by(perfuse::tracefs::find);
-    Machine { tracefs, beside, finder: Some(probes::find), tables: Some(tables::tables), ..Machine::new() }
+    Machine {
+        tracefs,
+        beside,
+        finder: Some(perfuse_record::find_probes),
+        tables: Some(tables::tables),
+        ..Machine::new()
+    }
 }
 
 /// The events of a list as it stands after `-e`.

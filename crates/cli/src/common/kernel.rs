@@ -64,6 +64,14 @@ fn from_environment() -> Result<Option<Choice>, Failure> {
     }
 }
 
+/// perf's hook for its tests: with `PERF_TEST_ATTR=DIR` in the environment, events are told in files there. To be called when
+/// it is decided which kernel measures, before anything is opened.
+pub(crate) fn keep_attr_files() {
+    if let Some(folder) = std::env::var_os("PERF_TEST_ATTR") {
+        kernel::choose(perfuse::with_attr_files(kernel::current(), folder.into()));
+    }
+}
+
 fn choose_embedded() -> Result<(), Failure> {
     let none = || Failure::usage("there is no embedded kernel for this architecture");
     kernel::choose(kernel::embedded().ok_or_else(none)?);

@@ -4,8 +4,6 @@
 pub(crate) mod cpus;
 pub(crate) mod events;
 pub(crate) mod kernel;
-pub(crate) mod probes;
 pub(crate) mod style;
 pub(crate) mod tables;
-pub(crate) mod test_attr;
 pub(crate) mod unsupported;

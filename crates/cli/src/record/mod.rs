@@ -10,7 +10,7 @@ mod units;
 mod unsupported;
 mod words;
 
-use crate::common::test_attr;
+use crate::common::kernel;
 use crate::exit::{FAILED, Failure, Result};
 use crate::recording::header::local_time;
 pub(crate) use args::Args;
@@ -31,7 +31,7 @@ use std::time::Duration;
 pub(crate) fn run(args: &Args) -> Result {
     args.kernel.decide()?;
     args.events_dir.decide()?;
-    test_attr::begin();
+    kernel::keep_attr_files();
     let asked = Asked::new(args)?;
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);

@@ -3,7 +3,6 @@
 //! [`mod@plan`] makes sense of the options, `perfuse-stat` carries the plan out and makes a report, which [`text`] shows
 //! to people and the library's forms (`perfuse_stat::format`) to programs.
 
-mod adjust;
 mod args;
 mod metric_table;
 mod output;
@@ -15,7 +14,7 @@ mod text;
 mod unsupported;
 
 use crate::cli::{Cli, Subcommand};
-use crate::common::test_attr;
+use crate::common::kernel;
 use crate::exit::{Failure, Result};
 use crate::habits;
 use crate::record::take_standard_output;
@@ -34,7 +33,7 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &Args) -> Result {
     args.kernel.decide()?;
     args.events_dir.decide()?;
-    test_attr::begin();
+    kernel::keep_attr_files();
     let recorded;
     let (args, mut destination) = match args.command.first().and_then(|word| word.to_str()) {
         Some("report") => return playback::run(&playback_args(args)?),

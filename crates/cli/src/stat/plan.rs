@@ -1,6 +1,5 @@
 //! The options, checked: what is to be measured, and how.
 
-use super::adjust;
 use super::args::Args;
 use super::select::Chosen;
 use crate::common::{cpus, events};
@@ -146,7 +145,18 @@ fn requests(args: &Args, on_cpus: bool) -> Result<(Vec<Request>, Vec<Measured>),
         add_details(&mut requests, args, &catalogue)?;
     }
     let metrics = metrics::add(&choice, on_cpus, &catalogue, &mut requests)?;
-    adjust::apply(args, &mut requests.all)?;
+    if let Some(pmu) = &args.cputype {
+        requests.only_cores(pmu)?;
+    }
+    if args.all_user || args.all_kernel {
+        requests.only_side(args.all_kernel);
+    }
+    if args.group {
+        requests.join();
+    }
+    if let Some(list) = &args.for_each_cgroup {
+        requests.for_each_cgroup(list)?;
+    }
     Ok((requests.all, metrics))
 }
 

@@ -1,7 +1,7 @@
 //! Every record of a recording with what is in it: the lines of `perf report -D`. This file walks over the
 //! records and prints their bytes; what is in them is printed by the modules below it.
 
-use super::{kind_name, record, sample, tool};
+use super::{known_name, record, sample, tool};
 use crate::feature::{Feature, Section};
 use crate::replay::{Groups, Replay, Step};
 use crate::session::{Level, Map, Session};
@@ -181,14 +181,6 @@ impl Dump<'_> {
             None => "<not found>".into(),
         };
         let _ = writeln!(self.text, " ...... dso: {object}");
-    }
-}
-
-/// The name of a kind of record, if it has one.
-pub(super) fn known_name(kind: RecordType) -> String {
-    match kind_name(kind) {
-        name if name.starts_with(|first: char| first.is_ascii_digit()) => "UNKNOWN".to_owned(),
-        name => name,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is in the kernel's records other than samples, in perf's words; also for scripts that want to see
 //! more than samples.
 
-use super::dump::known_name;
+use super::known_name;
 use crate::Event;
 use crate::text::Hex;
 use crate::text::foreign;

@@ -1,8 +1,8 @@
-//! perf's hook for its tests of attrs: with `PERF_TEST_ATTR=DIR` in the environment, each event that stays
-//! open is written to a file `DIR/event-TYPE-CONFIG-FD`, in the form that perf's own tests compare.
+//! perf's hook for its tests of attrs: each event that stays open is written to a file `event-TYPE-CONFIG-FD`, in the form
+//! that perf's own tests compare.
 
-use perfuse::abi::{Attr, AttrFlags, OpenFlags};
-use perfuse::kernel::{self, Errno, Kernel, Mapping, Protection, Wrap};
+use crate::kernel::{Errno, Kernel, Mapping, Protection, Wrap};
+use perfuse_abi::{Attr, AttrFlags, OpenFlags};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
@@ -11,18 +11,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Begins to write, if the environment asks for it. To be called when it is decided which kernel
-/// measures, before anything is opened.
-pub(crate) fn begin() {
-    if let Some(folder) = std::env::var_os("PERF_TEST_ATTR") {
-        let inner = kernel::current();
-        kernel::choose(Arc::new(Writing {
-            inner,
-            folder: folder.into(),
-            files: Mutex::default(),
-            is_measuring: AtomicBool::new(false),
-        }));
-    }
+/// A kernel that does all that `inner` does, and keeps a file in `folder` for each event that stays open.
+pub fn with_attr_files(inner: Arc<dyn Kernel>, folder: PathBuf) -> Arc<dyn Kernel> {
+    Arc::new(Writing { inner, folder, files: Mutex::default(), is_measuring: AtomicBool::new(false) })
 }
 
 /// The running kernel, with notes of what it was asked for.
@@ -101,7 +92,7 @@ impl Writing {
             let _ = writeln!(text, "{name}={}", member(attr, name));
         }
         let path = self.folder.join(title);
-        // Who asked for the files sees that one is not there.
+        // Whoever asked for the files sees that one is not there.
         let _ = fs::write(&path, text);
         if let Ok(mut files) = self.files.lock() {
             files.insert(fd, path);

@@ -1,4 +1,5 @@
-//! Where probes go: names of functions, source lines and declared probes become places in files.
+//! Where probes go: names of functions, source lines and declared probes become places in files. It serves as the
+//! [`finder`](perfuse_events::Machine::finder) of a machine whose events are resolved.
 
 use perfuse_events::{Probe, ProbePlace, Refusal, glob, is_pattern, nearest};
 use perfuse_symbols::{Elf, LineAddresses, Options, SourceLine};
@@ -7,8 +8,12 @@ use std::path::Path;
 /// Each probe is some descriptors on every cpu; who means more has not looked at what the pattern fits.
 const MOST: usize = 200;
 
-/// The places in the file.
-pub(crate) fn find(place: &ProbePlace) -> Result<Vec<Probe>, Refusal> {
+/// The places in a file that a probe is to be put at.
+///
+/// # Errors
+///
+/// In words, why there is none.
+pub fn find_probes(place: &ProbePlace) -> Result<Vec<Probe>, Refusal> {
     let refused = |text: String| Refusal::Unreadable(text);
     let one = |offset: u64| Probe { offset, ..Probe::default() };
     match place {
