@@ -10,8 +10,8 @@ use perfuse::abi::wire::{Layout, Writer};
 use perfuse::abi::{Attr, ByteOrder, Errno, EventType, OpenFlags, Software};
 use perfuse_engine::ring::{Ring, RingOptions};
 use perfuse_engine::{
-    AtomicU64, Cx, Engine, EventKey, Hw, Leaving, Memory, OpenArguments, Place, Pmu, PmuInfo, TaskFacts,
-    TaskId, Whom,
+    AtIp, AtomicU64, Cx, Engine, EventKey, Hw, Leaving, Memory, OpenArguments, Pmu, PmuInfo, Target,
+    TaskFacts, TaskId,
 };
 use perfuse_sim::{Machine, Setup, World};
 use std::hint::black_box;
@@ -72,7 +72,7 @@ pub(crate) struct Bench {
     pub(crate) now: u64,
 }
 
-const NOBODY: Place = Place { user: true, ip: 0x40_0000 };
+const NOBODY: AtIp = AtIp { user: true, ip: 0x40_0000 };
 
 impl Bench {
     pub(crate) fn new() -> Self {
@@ -138,7 +138,7 @@ impl Pmu for Plenty {
         PmuInfo { type_: Some(EventType::RAW), ..PmuInfo::hardware("cpu") }
     }
 
-    fn event_init(&mut self, hw: &mut Hw, _whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, _target: &Target, _group: &[&Hw]) -> Result<(), Errno> {
         if hw.attr.type_ == EventType::RAW { Ok(()) } else { Err(Errno::ENOENT) }
     }
 

@@ -2,7 +2,9 @@
 
 use crate::exit::{Failure, Result};
 use crate::term::out;
-use perfuse_sim::scenario::{Cell, EventOutcome, NamedTurn, Outcome, Scenario, ScenarioError, Seen, play};
+use perfuse_sim::scenario::{
+    EventOutcome, NamedSwitch, Outcome, RecordValue, Scenario, ScenarioError, ScenarioRecord, play,
+};
 use serde_json::{Map, Value, json};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -122,9 +124,9 @@ fn text(file: &Path) -> std::result::Result<String, Failure> {
 /// What came of a scenario.
 fn object(file: &Path, outcome: &Outcome) -> Value {
     let failed = outcome.failed.iter().map(|(line, problem)| json!({ "line": line, "problem": problem }));
-    let turn = |turn: &NamedTurn| {
-        let task = turn.task.as_ref().map(|(task, name)| json!({ "tid": task.0, "name": name }));
-        json!({ "at_ns": turn.at, "cpu": turn.cpu, "task": task })
+    let switch = |switch: &NamedSwitch| {
+        let task = switch.task.as_ref().map(|(task, name)| json!({ "tid": task.0, "name": name }));
+        json!({ "at_ns": switch.at, "cpu": switch.cpu, "task": task })
     };
     json!({
         "file": file.to_string_lossy(),
@@ -133,7 +135,7 @@ fn object(file: &Path, outcome: &Outcome) -> Value {
         "met": outcome.met,
         "failed": failed.collect::<Vec<_>>(),
         "events": outcome.events.iter().map(event).collect::<Vec<_>>(),
-        "turns": outcome.turns.iter().map(turn).collect::<Vec<_>>(),
+        "turns": outcome.switches.iter().map(switch).collect::<Vec<_>>(),
     })
 }
 
@@ -153,18 +155,18 @@ fn event(event: &EventOutcome) -> Value {
     })
 }
 
-fn record(record: &std::result::Result<Seen, String>) -> Value {
+fn record(record: &std::result::Result<ScenarioRecord, String>) -> Value {
     let seen = match record {
         Ok(seen) => seen,
         Err(problem) => return json!({ "problem": problem }),
     };
     let mut fields = Map::new();
     fields.insert("kind".to_owned(), seen.kind.to_string().into());
-    for (name, cell) in &seen.fields {
-        let value = match cell {
-            Cell::Number(number) | Cell::Address(number) => Value::from(*number),
-            Cell::Text(text) => Value::from(text.as_str()),
-            Cell::Numbers(numbers) => Value::from(numbers.as_slice()),
+    for (name, value) in &seen.fields {
+        let value = match value {
+            RecordValue::Number(number) | RecordValue::Address(number) => Value::from(*number),
+            RecordValue::Text(text) => Value::from(text.as_str()),
+            RecordValue::Numbers(numbers) => Value::from(numbers.as_slice()),
         };
         fields.insert((*name).to_owned(), value);
     }

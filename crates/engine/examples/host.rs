@@ -2,8 +2,8 @@
 
 use perfuse_engine::abi::wire::{Layout, Writer};
 use perfuse_engine::abi::{Attr, AttrFlags, ByteOrder, Errno};
+use perfuse_engine::{AtIp, Pmu, PmuInfo, Target, TaskFacts, TaskId};
 use perfuse_engine::{Config, Cx, Engine, Host, Hw, Leaving, OpenArguments};
-use perfuse_engine::{Place, Pmu, PmuInfo, TaskFacts, TaskId, Whom};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Eaten so far, by whomever: what the hardware would know.
@@ -18,7 +18,7 @@ impl Pmu for BananaPmu {
     }
 
     // Only this PMU is asked for its type; it knows one event, and cannot sample.
-    fn event_init(&mut self, hw: &mut Hw, _: &Whom, _: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, _: &Target, _: &[&Hw]) -> Result<(), Errno> {
         if hw.attr.config == 0 && !hw.is_sampling() { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
@@ -44,7 +44,7 @@ struct World;
 impl Host for World {}
 
 fn main() -> Result<(), Errno> {
-    let (monkey, scheduler) = (TaskId(1), Place::default());
+    let (monkey, scheduler) = (TaskId(1), AtIp::default());
     let mut engine = Engine::new(Config::default());
     engine.register(Box::new(BananaPmu))?;
     engine.add_task(monkey, TaskFacts::new(1, 1));

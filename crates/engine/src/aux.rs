@@ -15,7 +15,7 @@ use perfuse_abi::{AuxAction, AuxFlags};
 
 /// Memory for a trace, and how far it was written.
 #[derive(Debug)]
-pub(crate) struct Area {
+pub(crate) struct AuxArea {
     pub(crate) memory: Arc<dyn Memory>,
     /// Bytes.
     pub(crate) size: u64,
@@ -29,8 +29,8 @@ pub(crate) struct Area {
 
 /// An area with what its reader has left of it.
 #[derive(Debug)]
-pub(crate) struct Door<'a> {
-    pub(crate) area: &'a mut Area,
+pub(crate) struct AuxOutput<'a> {
+    pub(crate) area: &'a mut AuxArea,
     pub(crate) tail: &'a AtomicU64,
 }
 
@@ -49,7 +49,7 @@ pub struct AuxRoom {
 
 /// What a driver wants written to its event's ring.
 #[derive(Debug)]
-pub(crate) enum Note {
+pub(crate) enum DriverRecord {
     /// A piece of trace; with the head to publish.
     Trace {
         offset: u64,
@@ -69,7 +69,7 @@ impl Cx<'_> {
     /// Begins a piece of trace. `None` where there is no area, or none of it free: the event stops then
     /// (rule F42).
     pub fn aux_begin(&mut self) -> Option<AuxRoom> {
-        let Door { area, tail } = self.aux.as_mut()?;
+        let AuxOutput { area, tail } = self.aux.as_mut()?;
         let behind = area.head.wrapping_sub(tail.load(Ordering::Acquire));
         let size = match area.overwrite {
             true => area.size,
@@ -77,7 +77,7 @@ impl Cx<'_> {
             false => 0,
         };
         if size == 0 {
-            self.notes.push(Note::NoRoom);
+            self.driver_records.push(DriverRecord::NoRoom);
             return None;
         }
         Some(AuxRoom { memory: area.memory.clone(), head: area.head, size, overwrite: area.overwrite })
@@ -86,7 +86,7 @@ impl Cx<'_> {
     /// Ends it: `size` bytes were written. In an area that is overwritten, `head` is where the trace is
     /// now; in others that follows (rules F42, F43).
     pub fn aux_end(&mut self, head: u64, size: u64, flags: AuxFlags) {
-        let Some(Door { area, .. }) = &mut self.aux else { return };
+        let Some(AuxOutput { area, .. }) = &mut self.aux else { return };
         let mut flags = flags - AuxFlags::OVERWRITE;
         let mut wake = flags.contains(AuxFlags::TRUNCATED);
         let told = !flags.is_empty() || size > 0;
@@ -104,50 +104,50 @@ impl Cx<'_> {
         }
         if told || wake || area.overwrite {
             let size = if told { size } else { 0 };
-            self.notes.push(Note::Trace { offset, size, flags, head: area.head, wake });
+            self.driver_records.push(DriverRecord::Trace { offset, size, flags, head: area.head, wake });
         }
     }
 
     /// The instruction trace of the event has begun: ITRACE_START is told no more.
     pub fn itrace_started(&mut self) {
-        self.notes.push(Note::Started);
+        self.driver_records.push(DriverRecord::Started);
     }
 
     /// Tells which event the hardware means by a number in the trace (AUX_OUTPUT_HW_ID).
     pub fn aux_output_hw_id(&mut self, id: u64) {
-        self.notes.push(Note::HwId(id));
+        self.driver_records.push(DriverRecord::HwId(id));
     }
 
     /// Tells that the hardware lost samples (LOST_SAMPLES).
     pub fn lost_samples(&mut self, lost: u64) {
-        self.notes.push(Note::Lost(lost));
+        self.driver_records.push(DriverRecord::Lost(lost));
     }
 }
 
 impl Engine {
     /// Writes what a driver left.
-    pub(crate) fn write_notes(&mut self, event: EventKey, cpu: u32, now: u64) {
-        for note in core::mem::take(&mut self.notes) {
-            let record = match note {
-                Note::NoRoom => {
+    pub(crate) fn write_driver_records(&mut self, event: EventKey, cpu: u32, now: u64) {
+        for wanted in core::mem::take(&mut self.driver_records) {
+            let record = match wanted {
+                DriverRecord::NoRoom => {
                     self.stop_soon(event);
                     self.wake_aux(event);
                     continue;
                 }
-                Note::Started => {
+                DriverRecord::Started => {
                     let original = self.events[event].original();
                     self.events[original].itrace_started = true;
                     continue;
                 }
-                Note::HwId(id) => Record::AuxOutputHwId(id),
-                Note::Lost(lost) => Record::LostSamples(lost),
-                Note::Trace { offset, size, flags, .. } => Record::Aux(Aux { offset, size, flags }),
+                DriverRecord::HwId(id) => Record::AuxOutputHwId(id),
+                DriverRecord::Lost(lost) => Record::LostSamples(lost),
+                DriverRecord::Trace { offset, size, flags, .. } => Record::Aux(Aux { offset, size, flags }),
             };
             let empty = matches!(record, Record::Aux(aux) if aux.size == 0 && (aux.flags - AuxFlags::OVERWRITE).is_empty());
             if !empty {
                 self.write_record(event, record, Misc::empty(), cpu, now);
             }
-            if let Note::Trace { flags, head, wake, .. } = note {
+            if let DriverRecord::Trace { flags, head, wake, .. } = wanted {
                 if let Some(key) = self.buffer_of(event) {
                     self.buffers[key].ring.word(offset::AUX_HEAD).store(head, Ordering::Release);
                 }

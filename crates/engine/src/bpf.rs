@@ -1,12 +1,12 @@
 //! BPF programs on events (section K). What a program does is the host's: the engine knows its kind, asks it when it is
 //! to run, and does what its answer means.
 
+use crate::cpu_state::CpuState;
 use crate::engine::Engine;
 use crate::event::EventKey;
 use crate::host::{Capability, Host};
-use crate::moment::Moment;
 use crate::pmus::tracepoint::Hit;
-use crate::sample::Facts;
+use crate::sample::SampleData;
 use crate::task::TaskId;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -39,7 +39,7 @@ pub struct ProgramContext<'a> {
     /// The time, on the clock of records.
     pub now: u64,
     /// What was interrupted.
-    pub moment: &'a dyn Moment,
+    pub cpu_state: &'a dyn CpuState,
     /// What the tracepoint or probe recorded; empty at overflows.
     pub record: &'a [u8],
     /// The address that goes with an overflow.
@@ -177,7 +177,7 @@ impl Engine {
         event: EventKey,
         cpu: u32,
         now: u64,
-        facts: &Facts<'_>,
+        data: &SampleData<'_>,
         period: u64,
     ) -> bool {
         let own = &self.events[event];
@@ -191,12 +191,12 @@ impl Engine {
             event,
             cpu,
             now,
-            moment: facts.moment,
+            cpu_state: data.cpu_state,
             record: &[],
-            addr: facts.addr.unwrap_or(0),
+            addr: data.addr.unwrap_or(0),
             period,
             values: [own.hw.count, times.enabled, times.running],
-            branches: facts.branches.map_or(&[], |(entries, _)| entries),
+            branches: data.branches.map_or(&[], |(entries, _)| entries),
         };
         (program.run)(&context) != 0
     }
@@ -208,7 +208,7 @@ impl Engine {
         cpu: u32,
         now: u64,
         hit: &Hit<'_>,
-        moment: &dyn Moment,
+        cpu_state: &dyn CpuState,
     ) -> bool {
         let Some(all) = self.programs.get(&(type_, hit.id)) else { return true };
         let run = |attached: &Attached| {
@@ -216,7 +216,7 @@ impl Engine {
                 event: attached.event,
                 cpu,
                 now,
-                moment,
+                cpu_state,
                 record: hit.record,
                 addr: 0,
                 period: hit.count,

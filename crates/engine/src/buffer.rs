@@ -1,7 +1,7 @@
 //! Buffers: rings with their mappings and accounts, and the rules of `mmap(2)`, `poll(2)` and output
 //! redirection (sections F, G).
 
-use crate::aux::{Area, Door};
+use crate::aux::{AuxArea, AuxOutput};
 use crate::engine::Engine;
 use crate::event::{EventKey, State};
 use crate::host::{Capability, Host, LockLimit, Memory, SecurityStep};
@@ -36,7 +36,7 @@ pub(crate) struct Buffer {
 
 #[derive(Debug)]
 struct Aux {
-    area: Area,
+    area: AuxArea,
     offset: u64,
     pages: usize,
     mappings: u32,
@@ -61,15 +61,15 @@ impl Buffer {
     }
 
     /// Its AUX area.
-    pub(crate) fn area(&self) -> Option<&Area> {
+    pub(crate) fn area(&self) -> Option<&AuxArea> {
         self.aux.as_ref().map(|aux| &aux.area)
     }
 
     /// The AUX area, to write to.
-    pub(crate) fn door(&mut self) -> Option<Door<'_>> {
+    pub(crate) fn aux_output(&mut self) -> Option<AuxOutput<'_>> {
         let Buffer { ring, aux, .. } = self;
         let area = &mut aux.as_mut()?.area;
-        Some(Door { area, tail: ring.word(offset::AUX_TAIL) })
+        Some(AuxOutput { area, tail: ring.word(offset::AUX_TAIL) })
     }
 }
 
@@ -215,7 +215,7 @@ impl Engine {
             0 => size / 2,
             bytes => bytes,
         };
-        let area = Area { memory: memory.clone(), size, overwrite, watermark, head: 0, wakeup: 0 };
+        let area = AuxArea { memory: memory.clone(), size, overwrite, watermark, head: 0, wakeup: 0 };
         let aux =
             Aux { area, offset: request.offset, pages: request.pages, mappings: 1, handle, pmu, charge };
         self.buffers[key].aux = Some(aux);

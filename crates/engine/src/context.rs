@@ -15,39 +15,39 @@ pub(crate) type ContextKey = Key<Context>;
 
 /// Whose context it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum ContextKind {
     Cpu(u32),
     Task(TaskId),
 }
 
 /// Pinned groups come before flexible ones (rule C2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum GroupKind {
     Pinned,
     Flexible,
 }
 
-impl Kind {
-    pub(crate) fn of(event: &Event) -> Kind {
-        if event.has(AttrFlags::PINNED) { Kind::Pinned } else { Kind::Flexible }
+impl GroupKind {
+    pub(crate) fn of(event: &Event) -> GroupKind {
+        if event.has(AttrFlags::PINNED) { GroupKind::Pinned } else { GroupKind::Flexible }
     }
 }
 
 /// Which groups an operation is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kinds {
+pub(crate) struct GroupKinds {
     pub(crate) pinned: bool,
     pub(crate) flexible: bool,
 }
 
-impl Kinds {
-    pub(crate) const ALL: Kinds = Kinds { pinned: true, flexible: true };
-    pub(crate) const FLEXIBLE: Kinds = Kinds { pinned: false, flexible: true };
+impl GroupKinds {
+    pub(crate) const ALL: GroupKinds = GroupKinds { pinned: true, flexible: true };
+    pub(crate) const FLEXIBLE: GroupKinds = GroupKinds { pinned: false, flexible: true };
 
-    pub(crate) fn has(self, kind: Kind) -> bool {
+    pub(crate) fn has(self, kind: GroupKind) -> bool {
         match kind {
-            Kind::Pinned => self.pinned,
-            Kind::Flexible => self.flexible,
+            GroupKind::Pinned => self.pinned,
+            GroupKind::Flexible => self.flexible,
         }
     }
 }
@@ -94,10 +94,10 @@ pub(crate) struct PmuContext {
 }
 
 impl PmuContext {
-    pub(crate) fn active(&mut self, kind: Kind) -> &mut BTreeMap<u64, EventKey> {
+    pub(crate) fn active(&mut self, kind: GroupKind) -> &mut BTreeMap<u64, EventKey> {
         match kind {
-            Kind::Pinned => &mut self.pinned_active,
-            Kind::Flexible => &mut self.flexible_active,
+            GroupKind::Pinned => &mut self.pinned_active,
+            GroupKind::Flexible => &mut self.flexible_active,
         }
     }
 }
@@ -146,18 +146,18 @@ impl Groups {
     /// Appends the groups that may run on a cpu, in the order they get their turn (rule C11).
     pub(crate) fn for_cpu(
         &self,
-        whose: Whose,
+        kind: ContextKind,
         cpu: u32,
         pmu: PmuId,
         cgroups: impl Iterator<Item = CgroupId>,
         found: &mut Vec<(u64, EventKey)>,
     ) {
-        match whose {
-            Whose::Cpu(_) => {
+        match kind {
+            ContextKind::Cpu(_) => {
                 found.extend(self.run(Some(cpu), pmu, None));
                 cgroups.for_each(|cgroup| found.extend(self.run(Some(cpu), pmu, Some(cgroup))));
             }
-            Whose::Task(_) => {
+            ContextKind::Task(_) => {
                 found.extend(self.run(None, pmu, None));
                 found.extend(self.run(Some(cpu), pmu, None));
             }
@@ -166,13 +166,13 @@ impl Groups {
     }
 
     /// The first group in key order on a cpu, whatever its cgroup (rule C26).
-    pub(crate) fn first(&self, whose: Whose, cpu: u32, pmu: PmuId) -> Option<EventKey> {
+    pub(crate) fn first(&self, kind: ContextKind, cpu: u32, pmu: PmuId) -> Option<EventKey> {
         let of = |cpu: Option<u32>| {
             let first = GroupOrder { cpu, pmu, cgroup: None, index: 0 };
             let next = self.tree.range(first..).next();
             next.filter(|(order, _)| order.cpu == cpu && order.pmu == pmu).map(|(_, leader)| *leader)
         };
-        let unbound = || if matches!(whose, Whose::Cpu(_)) { None } else { of(None) };
+        let unbound = || if matches!(kind, ContextKind::Cpu(_)) { None } else { of(None) };
         unbound().or_else(|| of(Some(cpu)))
     }
 }
@@ -180,10 +180,10 @@ impl Groups {
 /// All events of a task or a cpu.
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub(crate) whose: Whose,
+    pub(crate) kind: ContextKind,
     pub(crate) clock: Stopwatch,
     /// Which kinds have been scheduled in.
-    pub(crate) scheduled: Kinds,
+    pub(crate) scheduled: GroupKinds,
     /// By their sequence.
     pub(crate) events: BTreeMap<u64, EventKey>,
     pub(crate) pinned: Groups,
@@ -196,11 +196,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(whose: Whose) -> Self {
+    pub(crate) fn new(kind: ContextKind) -> Self {
         Context {
-            whose,
+            kind,
             clock: Stopwatch::default(),
-            scheduled: Kinds::default(),
+            scheduled: GroupKinds::default(),
             events: BTreeMap::new(),
             pinned: Groups::default(),
             flexible: Groups::default(),
@@ -210,10 +210,10 @@ impl Context {
         }
     }
 
-    pub(crate) fn groups_of(&self, kind: Kind) -> &Groups {
+    pub(crate) fn groups_of(&self, kind: GroupKind) -> &Groups {
         match kind {
-            Kind::Pinned => &self.pinned,
-            Kind::Flexible => &self.flexible,
+            GroupKind::Pinned => &self.pinned,
+            GroupKind::Flexible => &self.flexible,
         }
     }
 
@@ -223,15 +223,15 @@ impl Context {
         self.pmus.range((after, Bound::Unbounded)).next().map(|(pmu, _)| *pmu)
     }
 
-    pub(crate) fn groups(&mut self, kind: Kind) -> &mut Groups {
+    pub(crate) fn groups(&mut self, kind: GroupKind) -> &mut Groups {
         match kind {
-            Kind::Pinned => &mut self.pinned,
-            Kind::Flexible => &mut self.flexible,
+            GroupKind::Pinned => &mut self.pinned,
+            GroupKind::Flexible => &mut self.flexible,
         }
     }
 
     pub(crate) fn is_task(&self) -> bool {
-        matches!(self.whose, Whose::Task(_))
+        matches!(self.kind, ContextKind::Task(_))
     }
 
     pub(crate) fn pmu(&mut self, pmu: PmuId) -> &mut PmuContext {

@@ -1,9 +1,9 @@
 //! The subsystem as a whole: what it holds, how it is made, and the small steps that all others share.
 
-use crate::aux::Note;
+use crate::aux::DriverRecord;
 use crate::bpf::Attached;
 use crate::buffer::{Buffer, BufferKey};
-use crate::context::{Clock, Context, ContextKey, Whose};
+use crate::context::{Clock, Context, ContextKey, ContextKind};
 use crate::cpu::Cpu;
 use crate::effect::{Effect, Notice};
 use crate::event::{Event, EventKey, State, Times};
@@ -12,7 +12,7 @@ use crate::overflow::Nested;
 use crate::pmu::{Cx, Hw, Pmu, PmuId, Registry};
 use crate::pmus;
 use crate::sample::Scratch;
-use crate::sideband::Gates;
+use crate::sideband::SidebandCounts;
 use crate::slab::Slab;
 use crate::sysctl::Sysctls;
 use crate::task::{Task, TaskId};
@@ -83,7 +83,7 @@ pub struct Engine {
     /// The last id that was given (rule: one counter for all events).
     pub(crate) last_id: u64,
     pub(crate) last_sequence: u64,
-    pub(crate) gates: Gates,
+    pub(crate) sideband_counts: SidebandCounts,
     /// Pages that each user has locked in buffers (rule F20).
     pub(crate) locked: BTreeMap<u32, u64>,
     /// Pages charged to address spaces.
@@ -99,7 +99,7 @@ pub struct Engine {
     pub(crate) turns: Vec<(u64, EventKey)>,
     pub(crate) members: Vec<EventKey>,
     /// What the driver that is called wants written.
-    pub(crate) notes: Vec<Note>,
+    pub(crate) driver_records: Vec<DriverRecord>,
     /// BPF programs of tracepoints and probes (rule K4), by type and number.
     pub(crate) programs: BTreeMap<(EventType, u64), Vec<Attached>>,
     /// The interrupt that comes in the middle of the next record.
@@ -128,7 +128,8 @@ impl Engine {
     /// `cpu_clock` (6) and `task_clock` (7).
     pub fn new(config: Config) -> Self {
         let mut contexts = Slab::new();
-        let cpus = (0..config.cpus).map(|cpu| Cpu::new(contexts.insert(|_| Context::new(Whose::Cpu(cpu)))));
+        let cpus =
+            (0..config.cpus).map(|cpu| Cpu::new(contexts.insert(|_| Context::new(ContextKind::Cpu(cpu)))));
         let cpus = cpus.collect();
         let mut engine = Engine {
             sysctls: Sysctls::new(&config),
@@ -143,7 +144,7 @@ impl Engine {
             effects: Vec::new(),
             last_id: 0,
             last_sequence: 0,
-            gates: Gates::default(),
+            sideband_counts: SidebandCounts::default(),
             locked: BTreeMap::new(),
             pinned: BTreeMap::new(),
             breakpoints: pmus::breakpoint::Slots::new(config.cpus, config.breakpoints),
@@ -153,7 +154,7 @@ impl Engine {
             heard: Vec::new(),
             turns: Vec::new(),
             members: Vec::new(),
-            notes: Vec::new(),
+            driver_records: Vec::new(),
             programs: BTreeMap::new(),
             nested: None,
             to_disable: Vec::new(),
@@ -318,17 +319,17 @@ impl Engine {
         let context_now = context.map_or(now, |context| self.contexts[context].clock.at(now));
         let traces = self.pmus.get(self.events[event].pmu).info.caps.aux;
         let buffer = if traces { self.buffer_of(event) } else { None };
-        let aux = buffer.and_then(|key| self.buffers[key].door());
+        let aux = buffer.and_then(|key| self.buffers[key].aux_output());
         let key = event;
         let event = &mut self.events[event];
         let place = &mut self.cpus[cpu as usize];
         let driver = self.pmus.driver(event.pmu)?;
         let (timers, listeners) = (&mut place.timers, &mut place.listeners);
-        let (effects, notes) = (&mut self.effects, &mut self.notes);
-        let mut cx = Cx { cpu, now, context_now, timers, listeners, effects, notes, aux };
+        let (effects, driver_records) = (&mut self.effects, &mut self.driver_records);
+        let mut cx = Cx { cpu, now, context_now, timers, listeners, effects, driver_records, aux };
         let result = call(driver, &mut cx, &mut event.hw);
-        if !self.notes.is_empty() {
-            self.write_notes(key, cpu, now);
+        if !self.driver_records.is_empty() {
+            self.write_driver_records(key, cpu, now);
         }
         Some(result)
     }
@@ -342,9 +343,9 @@ impl Engine {
 
     /// Where a context is on a cpu: a cpu's own always is there, a task's while the task runs.
     pub(crate) fn cpu_of(&self, context: ContextKey) -> Option<u32> {
-        match self.contexts[context].whose {
-            Whose::Cpu(cpu) => self.cpus[cpu as usize].online.then_some(cpu),
-            Whose::Task(task) => {
+        match self.contexts[context].kind {
+            ContextKind::Cpu(cpu) => self.cpus[cpu as usize].online.then_some(cpu),
+            ContextKind::Task(task) => {
                 let cpu = self.tasks.get(&task)?.on?;
                 (self.cpus[cpu as usize].task_context == Some(context)).then_some(cpu)
             }
@@ -386,9 +387,9 @@ impl Engine {
 
     /// The task that an event measures now: clone contexts change hands (rule D20).
     pub(crate) fn target_of(&self, event: EventKey) -> Option<TaskId> {
-        match self.contexts[self.events[event].context?].whose {
-            Whose::Task(task) => Some(task),
-            Whose::Cpu(_) => None,
+        match self.contexts[self.events[event].context?].kind {
+            ContextKind::Task(task) => Some(task),
+            ContextKind::Cpu(_) => None,
         }
     }
 

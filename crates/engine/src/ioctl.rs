@@ -5,7 +5,7 @@ use crate::bpf::BpfQuery;
 use crate::engine::Engine;
 use crate::event::{EventKey, State};
 use crate::host::{Capability, Host, SecurityStep};
-use crate::pmu::{THROTTLED, Whom};
+use crate::pmu::{THROTTLED, Target};
 use crate::task::TaskId;
 use alloc::vec::Vec;
 use perfuse_abi::{AttrFlags, Errno, EventType};
@@ -200,7 +200,7 @@ impl Engine {
         if attr.type_ != EventType::BREAKPOINT {
             return Err(Errno::EOPNOTSUPP);
         }
-        let whom = Whom {
+        let target = Target {
             task: own.task.is_some(),
             cpu: own.cpu.map_or(-1, |cpu| cpu as i32),
             perfmon: host.capable(caller, Capability::Perfmon),
@@ -215,7 +215,7 @@ impl Engine {
             self.disable_event(member, now);
             let pmu = self.events[member].pmu;
             let modified = match self.pmus.driver(pmu) {
-                Some(driver) => driver.modify(&mut self.events[member].hw, &attr, &whom),
+                Some(driver) => driver.modify(&mut self.events[member].hw, &attr, &target),
                 None => Err(Errno::ENODEV),
             };
             // What was there stays where the new is wrong, and goes on as its attr says.

@@ -35,12 +35,12 @@ mod bpf;
 mod buffer;
 mod context;
 mod cpu;
+mod cpu_state;
 mod effect;
 mod engine;
 mod event;
 mod host;
 mod ioctl;
-mod moment;
 mod open;
 mod overflow;
 mod pmu;
@@ -60,21 +60,21 @@ pub use attr::UserMemory;
 pub use aux::AuxRoom;
 pub use bpf::{BpfProgram, BpfQuery, ProgramContext, ProgramKind, Run};
 pub use buffer::MapRequest;
+pub use cpu_state::{AtIp, CpuState, Registers};
 pub use effect::{Effect, Notice, Trap, Watch};
 pub use engine::{Config, Engine, Holdings};
 pub use event::{EventKey, State};
 pub use host::{Access, Capability, CgroupId, Host, LockLimit, Memory, PidNamespace, SecurityStep};
 pub use ioctl::{AttrMemory, Ioctl};
-pub use moment::{Moment, Place, Registers};
 pub use open::OpenArguments;
 pub use perfuse_abi as abi;
 pub use pmu::{
-    Cx, Description, Hw, Overflow, Pmu, PmuCaps, PmuId, PmuInfo, SysfsFile, THROTTLED, TaskContext,
-    Transaction, Whom,
+    Cx, Description, Hw, Overflow, Pmu, PmuCaps, PmuId, PmuInfo, SysfsFile, THROTTLED, Target, TaskContext,
+    Transaction,
 };
 pub use pmus::probe::{ProbePmu, Probes};
 pub use pmus::tracepoint::{Filter, FilterMaker, Hit};
-pub use sample::Facts;
+pub use sample::SampleData;
 pub use sideband::Mapping;
 pub use slab::Key;
 pub use sync::AtomicU64;

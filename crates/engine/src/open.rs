@@ -1,11 +1,11 @@
 //! `perf_event_open(2)`: everything that is checked, in the kernel's order (section B).
 
 use crate::attr::{self, UserMemory};
-use crate::context::{Context, ContextKey, Whose};
+use crate::context::{Context, ContextKey, ContextKind};
 use crate::engine::Engine;
 use crate::event::{self, Event, EventKey, Siblings, State, Times};
 use crate::host::{Access, Capability, CgroupId, Host, SecurityStep};
-use crate::pmu::{Hw, PmuId, TaskContext, Whom};
+use crate::pmu::{Hw, PmuId, Target, TaskContext};
 use crate::pmus::breakpoint;
 use crate::task::TaskId;
 use alloc::collections::BTreeMap;
@@ -53,7 +53,7 @@ const EXCLUDE: AttrFlags = AttrFlags::EXCLUDE_USER
     .union(AttrFlags::EXCLUDE_GUEST);
 
 /// A new event before it has a context.
-pub(crate) struct Plan {
+pub(crate) struct NewEvent {
     pub(crate) attr: Attr,
     pub(crate) task: Option<TaskId>,
     pub(crate) cpu: Option<u32>,
@@ -61,7 +61,7 @@ pub(crate) struct Plan {
     pub(crate) cgroup: Option<CgroupId>,
     pub(crate) parent: Option<EventKey>,
     pub(crate) owner: Option<TaskId>,
-    pub(crate) whom: Whom,
+    pub(crate) target: Target,
 }
 
 impl Engine {
@@ -140,7 +140,7 @@ impl Engine {
             Err(_) if cpu == -1 && task.is_some() => None,
             _ => return Err(Errno::EINVAL),
         };
-        let whom = Whom {
+        let target = Target {
             task: task.is_some(),
             cpu,
             perfmon: host.capable(caller, Capability::Perfmon),
@@ -148,9 +148,17 @@ impl Engine {
             raw: self.allow_raw(host, caller),
             inherited: false,
         };
-        let plan =
-            Plan { attr, task, cpu: bound, leader, cgroup: None, parent: None, owner: Some(caller), whom };
-        let event = self.create(plan)?;
+        let new = NewEvent {
+            attr,
+            task,
+            cpu: bound,
+            leader,
+            cgroup: None,
+            parent: None,
+            owner: Some(caller),
+            target,
+        };
+        let event = self.create(new)?;
         self.events[event].namespace = host.namespace_of(caller);
         let opened = self.admit(host, caller, now, event, arguments, leader, output);
         if opened.is_err() {
@@ -184,8 +192,8 @@ impl Engine {
     }
 
     /// Allocates an event and finds its PMU (rules B15, B16).
-    pub(crate) fn create(&mut self, plan: Plan) -> Result<EventKey, Errno> {
-        let Plan { mut attr, task, cpu, leader, cgroup, parent, owner, whom } = plan;
+    pub(crate) fn create(&mut self, new: NewEvent) -> Result<EventKey, Errno> {
+        let NewEvent { mut attr, task, cpu, leader, cgroup, parent, owner, target } = new;
         let has = |attr: &Attr, flag| attr.flags.contains(flag);
         if has(&attr, AttrFlags::SIGTRAP) && task.is_none() {
             return Err(Errno::EINVAL);
@@ -241,7 +249,7 @@ impl Engine {
             namespace: Default::default(),
             open: false,
         });
-        let pmu = match self.find_pmu(key, &whom, leader) {
+        let pmu = match self.find_pmu(key, &target, leader) {
             Ok(pmu) => pmu,
             Err(errno) => {
                 self.events.remove(key);
@@ -274,13 +282,13 @@ impl Engine {
     }
 
     /// Section B-pmu.
-    fn find_pmu(&mut self, key: EventKey, whom: &Whom, leader: Option<EventKey>) -> Result<PmuId, Errno> {
+    fn find_pmu(&mut self, key: EventKey, target: &Target, leader: Option<EventKey>) -> Result<PmuId, Errno> {
         let event = &mut self.events[key];
         let type_ = event.attr().type_;
         // An inherited one goes to its original's PMU.
         if let Some(parent) = event.parent {
             let pmu = self.events[parent].pmu;
-            return self.try_pmu(key, pmu, whom, leader).map(|()| pmu);
+            return self.try_pmu(key, pmu, target, leader).map(|()| pmu);
         }
         let mut wanted = type_;
         let mut extended = false;
@@ -301,7 +309,7 @@ impl Engine {
             if type_ != wanted && wanted != EventType::RAW && !can {
                 return Err(Errno::ENOENT);
             }
-            let tried = self.try_pmu(key, pmu, whom, leader);
+            let tried = self.try_pmu(key, pmu, target, leader);
             let type_ = self.events[key].attr().type_;
             match tried {
                 Err(Errno::ENOENT) if wanted != type_ && !extended => wanted = type_,
@@ -312,7 +320,7 @@ impl Engine {
         let mut all: Vec<PmuId> = self.pmus.living().map(|(id, _)| id).collect();
         all.sort_unstable();
         for pmu in all.into_iter().rev() {
-            match self.try_pmu(key, pmu, whom, leader) {
+            match self.try_pmu(key, pmu, target, leader) {
                 Err(Errno::ENOENT) => {}
                 result => return result.map(|()| pmu),
             }
@@ -324,7 +332,7 @@ impl Engine {
         &mut self,
         key: EventKey,
         pmu: PmuId,
-        whom: &Whom,
+        target: &Target,
         leader: Option<EventKey>,
     ) -> Result<(), Errno> {
         let breakpoints = self.pmus.get(pmu).type_ == EventType::BREAKPOINT;
@@ -346,7 +354,7 @@ impl Engine {
             .collect();
         let group: Vec<&Hw> = group.iter().collect();
         let driver = self.pmus.driver(pmu).ok_or(Errno::ENOENT)?;
-        let result = driver.event_init(&mut self.events[key].hw, whom, &group);
+        let result = driver.event_init(&mut self.events[key].hw, target, &group);
         if reserve && result.is_err() {
             self.breakpoints.release(key);
         }
@@ -507,7 +515,7 @@ impl Engine {
         if let Some(context) = own.context {
             return Ok(context);
         }
-        let context = self.contexts.insert(|_| Context::new(Whose::Task(task)));
+        let context = self.contexts.insert(|_| Context::new(ContextKind::Task(task)));
         own.context = Some(context);
         Ok(context)
     }
@@ -568,7 +576,7 @@ impl Engine {
             let own = &mut self.events[member];
             let (from, order) = (own.place, own.order());
             own.place = place;
-            let kind = crate::context::Kind::of(own);
+            let kind = crate::context::GroupKind::of(own);
             let holder = &mut self.contexts[context];
             let turn = holder.pmu(from);
             turn.events -= 1;

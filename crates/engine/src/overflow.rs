@@ -1,11 +1,11 @@
 //! Occurrences, overflows, throttling, the frequency mode, ticks and timers (section I).
 
+use crate::cpu_state::CpuState;
 use crate::effect::{Effect, Notice, Trap};
 use crate::engine::Engine;
 use crate::event::{EventKey, State};
-use crate::moment::Moment;
 use crate::pmu::{Overflow, PmuId, THROTTLED};
-use crate::sample::Facts;
+use crate::sample::SampleData;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use perfuse_abi::{AttrFlags, EventType, SampleType, Software};
@@ -14,7 +14,7 @@ use perfuse_abi::{AttrFlags, EventType, SampleType, Software};
 pub(crate) struct Nested {
     pmu: PmuId,
     pub(crate) cpu: u32,
-    moment: Box<dyn Moment + Send>,
+    cpu_state: Box<dyn CpuState + Send>,
 }
 
 impl core::fmt::Debug for Nested {
@@ -35,10 +35,10 @@ impl Engine {
         which: Software,
         count: u64,
         addr: u64,
-        moment: &dyn Moment,
+        cpu_state: &dyn CpuState,
     ) {
-        let facts = Facts { addr: Some(addr), ..Facts::new(moment) };
-        self.occur(cpu, now, EventType::SOFTWARE, which.0, count, &facts);
+        let data = SampleData { addr: Some(addr), ..SampleData::new(cpu_state) };
+        self.occur(cpu, now, EventType::SOFTWARE, which.0, count, &data);
     }
 
     /// Whether anybody on a cpu counts this, so that a host need not tell for nothing.
@@ -55,23 +55,30 @@ impl Engine {
         type_: EventType,
         config: u64,
         count: u64,
-        facts: &Facts<'_>,
+        data: &SampleData<'_>,
     ) {
         let mut heard = core::mem::take(&mut self.heard);
         heard.extend(self.cpus[cpu as usize].listeners.of(type_, config));
-        heard.iter().for_each(|&event| self.occurrence(event, cpu, now, count, facts));
+        heard.iter().for_each(|&event| self.occurrence(event, cpu, now, count, data));
         heard.clear();
         self.heard = heard;
         self.settle(now);
     }
 
     /// One event hears of an occurrence in a mode that it may leave out (rule J2).
-    pub(crate) fn occurrence(&mut self, event: EventKey, cpu: u32, now: u64, count: u64, facts: &Facts<'_>) {
+    pub(crate) fn occurrence(
+        &mut self,
+        event: EventKey,
+        cpu: u32,
+        now: u64,
+        count: u64,
+        data: &SampleData<'_>,
+    ) {
         let own = &self.events[event];
-        let user = facts.moment.is_user();
+        let user = data.cpu_state.is_user();
         let left_out = if user { AttrFlags::EXCLUDE_USER } else { AttrFlags::EXCLUDE_KERNEL };
         if !own.hw.stopped && !own.has(left_out) {
-            self.count_occurrence(event, cpu, now, count, facts);
+            self.count_occurrence(event, cpu, now, count, data);
         }
     }
 
@@ -82,7 +89,7 @@ impl Engine {
         cpu: u32,
         now: u64,
         count: u64,
-        facts: &Facts<'_>,
+        data: &SampleData<'_>,
     ) {
         let own = &mut self.events[event];
         own.hw.count = own.hw.count.wrapping_add(count);
@@ -91,9 +98,9 @@ impl Engine {
         }
         let freq = own.is_freq();
         if own.attr().sample_type.contains(SampleType::PERIOD) && !freq {
-            self.overflow(event, cpu, now, facts, Some(count), false);
+            self.overflow(event, cpu, now, data, Some(count), false);
         } else if count == 1 && own.hw.sample_period == 1 && !freq {
-            self.overflow(event, cpu, now, facts, None, false);
+            self.overflow(event, cpu, now, data, None, false);
         } else {
             own.hw.period_left = own.hw.period_left.wrapping_add(count as i64);
             if own.hw.period_left < 0 {
@@ -102,7 +109,7 @@ impl Engine {
             let period = own.hw.last_period;
             let overflows = own.hw.next_period();
             for number in 0..overflows {
-                if self.overflow(event, cpu, now, facts, Some(period), number > 0) {
+                if self.overflow(event, cpu, now, data, Some(period), number > 0) {
                     break;
                 }
             }
@@ -116,7 +123,7 @@ impl Engine {
         event: EventKey,
         cpu: u32,
         now: u64,
-        facts: &Facts<'_>,
+        data: &SampleData<'_>,
         period: Option<u64>,
         throttle: bool,
     ) -> bool {
@@ -131,7 +138,7 @@ impl Engine {
         let period = period.unwrap_or(own.hw.last_period);
         let mut stop = self.account_interrupt(event, cpu, now, throttle);
         self.pause_aux(event, cpu, now, true);
-        if !self.program_wants(event, cpu, now, facts, period) {
+        if !self.program_wants(event, cpu, now, data, period) {
             self.pause_aux(event, cpu, now, false);
             return stop;
         }
@@ -148,8 +155,8 @@ impl Engine {
             if let Some(task) = self.cpus[cpu as usize].current {
                 own.pending_trap = true;
                 // Rule I31: what the kernel did for a user who may not look at it has no address.
-                let hidden = own.has(AttrFlags::EXCLUDE_KERNEL) && !facts.moment.is_user();
-                let addr = if hidden { 0 } else { facts.addr.unwrap_or(0) };
+                let hidden = own.has(AttrFlags::EXCLUDE_KERNEL) && !data.cpu_state.is_user();
+                let addr = if hidden { 0 } else { data.addr.unwrap_or(0) };
                 let (data, type_) = (own.attr().sig_data, own.asked_type);
                 self.effects.push(Effect::Trap(Trap { task, event, addr, data, type_ }));
             }
@@ -157,7 +164,7 @@ impl Engine {
         if over {
             self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
         }
-        self.write_sample(event, cpu, now, facts, period);
+        self.write_sample(event, cpu, now, data, period);
         let original = self.events[event].original();
         self.signal(original, notice);
         self.pause_aux(event, cpu, now, false);
@@ -291,9 +298,9 @@ impl Engine {
         rotations.chain(place.timers.next()).min()
     }
 
-    /// Does what is due on a cpu: rotation, and the timers of clock events. `moment`: what the cpu was
+    /// Does what is due on a cpu: rotation, and the timers of clock events. `cpu_state`: what the cpu was
     /// doing.
-    pub fn expire(&mut self, cpu: u32, now: u64, moment: &dyn Moment) {
+    pub fn expire(&mut self, cpu: u32, now: u64, cpu_state: &dyn CpuState) {
         let due = |pmu: &(PmuId, u64)| pmu.1 <= now;
         let place = &self.cpus[cpu as usize];
         let rotations = place.pmus.iter().filter_map(|(id, pmu)| Some((*id, pmu.rotate_at?)));
@@ -303,7 +310,7 @@ impl Engine {
         // A timer that is set again for now or earlier waits for the next call.
         let mut left = self.cpus[cpu as usize].timers.len();
         while let Some((_, event)) = self.cpus[cpu as usize].timers.due(now) {
-            self.timer(event, cpu, now, moment);
+            self.timer(event, cpu, now, cpu_state);
             left = left.saturating_sub(1);
             if left == 0 {
                 break;
@@ -312,7 +319,7 @@ impl Engine {
         self.settle(now);
     }
 
-    fn timer(&mut self, event: EventKey, cpu: u32, now: u64, moment: &dyn Moment) {
+    fn timer(&mut self, event: EventKey, cpu: u32, now: u64, cpu_state: &dyn CpuState) {
         if self.events.get(event).is_none_or(|event| event.state != State::Active) {
             return;
         }
@@ -320,12 +327,12 @@ impl Engine {
         let pmu = self.events[event].pmu;
         let hw = &self.events[event].hw;
         let driver = self.pmus.get(pmu).driver.as_deref();
-        let skips = driver.is_none_or(|pmu| pmu.skips(hw, moment.is_user(), moment.is_idle()));
+        let skips = driver.is_none_or(|pmu| pmu.skips(hw, cpu_state.is_user(), cpu_state.is_idle()));
         if !overflowed || skips {
             return;
         }
-        let facts = Facts::new(moment);
-        if self.overflow(event, cpu, now, &facts, None, true) {
+        let data = SampleData::new(cpu_state);
+        if self.overflow(event, cpu, now, &data, None, true) {
             self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
         }
         self.settle(now);
@@ -333,8 +340,15 @@ impl Engine {
 
     /// A PMU interrupts a cpu. `took_ns`: how long the handling of the last one took, if the host knows
     /// (rule I24).
-    pub fn interrupt(&mut self, pmu: PmuId, cpu: u32, now: u64, took_ns: Option<u64>, moment: &dyn Moment) {
-        self.overflows_of(pmu, cpu, now, moment);
+    pub fn interrupt(
+        &mut self,
+        pmu: PmuId,
+        cpu: u32,
+        now: u64,
+        took_ns: Option<u64>,
+        cpu_state: &dyn CpuState,
+    ) {
+        self.overflows_of(pmu, cpu, now, cpu_state);
         if let Some(took) = took_ns {
             self.sample_took(cpu, took);
         }
@@ -344,8 +358,8 @@ impl Engine {
     /// A PMU interrupts a cpu in the middle of the next record that is written there, as interrupts can that nothing
     /// holds back (rule G4). What they write comes behind that record, and shows with it. Whether it
     /// came is for [`interrupt_came`](Self::interrupt_came) to tell.
-    pub fn interrupt_within(&mut self, pmu: PmuId, cpu: u32, moment: Box<dyn Moment + Send>) {
-        self.nested = Some(Nested { pmu, cpu, moment });
+    pub fn interrupt_within(&mut self, pmu: PmuId, cpu: u32, cpu_state: Box<dyn CpuState + Send>) {
+        self.nested = Some(Nested { pmu, cpu, cpu_state });
     }
 
     /// Nothing is written any longer: whether the interrupt of
@@ -358,31 +372,31 @@ impl Engine {
 
     /// A record is being written on its cpu.
     pub(crate) fn nested_interrupt(&mut self, now: u64) {
-        if let Some(Nested { pmu, cpu, moment }) = self.nested.take() {
-            self.overflows_of(pmu, cpu, now, &*moment);
+        if let Some(Nested { pmu, cpu, cpu_state }) = self.nested.take() {
+            self.overflows_of(pmu, cpu, now, &*cpu_state);
         }
     }
 
-    fn overflows_of(&mut self, pmu: PmuId, cpu: u32, now: u64, moment: &dyn Moment) {
+    fn overflows_of(&mut self, pmu: PmuId, cpu: u32, now: u64, cpu_state: &dyn CpuState) {
         let mut over: Vec<Overflow> = Vec::new();
         if let Some(driver) = self.pmus.driver(pmu) {
             driver.interrupt(cpu, now, &mut over);
         }
         for Overflow { event, addr, exact_ip } in over {
-            let facts = Facts { addr: Some(addr), exact_ip, ..Facts::new(moment) };
+            let data = SampleData { addr: Some(addr), exact_ip, ..SampleData::new(cpu_state) };
             // What they bring about comes when all have been told of (rule I2).
-            self.one_overflowed(event, cpu, now, &facts);
+            self.one_overflowed(event, cpu, now, &data);
         }
     }
 
     /// One event's counter overflowed, of a PMU whose hardware tells more than
     /// [`interrupt`](Self::interrupt) can pass on: branches, weights, sources of data.
-    pub fn counter_overflowed(&mut self, event: EventKey, cpu: u32, now: u64, facts: &Facts<'_>) {
-        self.one_overflowed(event, cpu, now, facts);
+    pub fn counter_overflowed(&mut self, event: EventKey, cpu: u32, now: u64, data: &SampleData<'_>) {
+        self.one_overflowed(event, cpu, now, data);
         self.settle(now);
     }
 
-    fn one_overflowed(&mut self, event: EventKey, cpu: u32, now: u64, facts: &Facts<'_>) {
+    fn one_overflowed(&mut self, event: EventKey, cpu: u32, now: u64, data: &SampleData<'_>) {
         // One before it in this interrupt may have throttled its group.
         let Some(own) = self.events.get(event).filter(|event| !event.hw.stopped) else { return };
         // Rule I5: the period that is over, not the one that begins.
@@ -390,7 +404,7 @@ impl Engine {
         if self.drive(event, cpu, now, |pmu, cx, hw| pmu.overflowed(cx, hw)) != Some(true) {
             return;
         }
-        if self.overflow(event, cpu, now, facts, Some(period), true) {
+        if self.overflow(event, cpu, now, data, Some(period), true) {
             self.drive(event, cpu, now, |pmu, cx, hw| pmu.stop(cx, hw));
         }
     }

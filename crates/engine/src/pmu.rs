@@ -1,6 +1,6 @@
 //! PMUs: the trait that drivers implement, what they see of an event, and the registry.
 
-use crate::aux::{Door, Note};
+use crate::aux::{AuxOutput, DriverRecord};
 use crate::bpf::ProgramKind;
 use crate::cpu::{Listeners, Timers};
 use crate::effect::Effect;
@@ -223,8 +223,8 @@ pub struct Cx<'a> {
     pub(crate) timers: &'a mut Timers,
     pub(crate) listeners: &'a mut Listeners,
     pub(crate) effects: &'a mut Vec<Effect>,
-    pub(crate) notes: &'a mut Vec<Note>,
-    pub(crate) aux: Option<Door<'a>>,
+    pub(crate) driver_records: &'a mut Vec<DriverRecord>,
+    pub(crate) aux: Option<AuxOutput<'a>>,
 }
 
 impl Cx<'_> {
@@ -254,7 +254,7 @@ impl Cx<'_> {
 
 /// Who an event is to be opened on.
 #[derive(Clone, Copy, Debug)]
-pub struct Whom {
+pub struct Target {
     /// For a task.
     pub task: bool,
     /// The cpu, or -1.
@@ -307,7 +307,7 @@ pub trait Pmu: fmt::Debug + Send {
     /// `EINVAL` wrong, `EOPNOTSUPP` cannot do that, `EACCES` not for you. `group` holds those members of
     /// its group that this PMU has already, the leader first; none for one that never runs out of counters
     /// ([`TaskContext::Software`]).
-    fn event_init(&mut self, hw: &mut Hw, whom: &Whom, group: &[&Hw]) -> Result<(), Errno>;
+    fn event_init(&mut self, hw: &mut Hw, target: &Target, group: &[&Hw]) -> Result<(), Errno>;
 
     /// The event is gone.
     fn event_destroy(&mut self, hw: &mut Hw) {
@@ -412,8 +412,8 @@ pub trait Pmu: fmt::Debug + Send {
     }
 
     /// Changes what a breakpoint watches (rule C51); others refuse.
-    fn modify(&mut self, hw: &mut Hw, attr: &Attr, whom: &Whom) -> Result<(), Errno> {
-        let _ = (hw, attr, whom);
+    fn modify(&mut self, hw: &mut Hw, attr: &Attr, target: &Target) -> Result<(), Errno> {
+        let _ = (hw, attr, target);
         Err(Errno::EOPNOTSUPP)
     }
 

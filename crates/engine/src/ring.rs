@@ -53,7 +53,7 @@ pub struct RingOptions {
 
 /// Room whose writer was interrupted.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct SuspendedSlot {
     at: u64,
     wakeup: u64,
 }
@@ -219,8 +219,8 @@ impl Ring {
     }
 
     /// The writer that was interrupted goes on.
-    pub(crate) fn go_on(&self, held: Held) -> Slot<'_> {
-        Slot { ring: self, at: held.at, wakeup: held.wakeup, lost: None }
+    pub(crate) fn resume(&self, suspended: SuspendedSlot) -> Slot<'_> {
+        Slot { ring: self, at: suspended.at, wakeup: suspended.wakeup, lost: None }
     }
 
     /// A sample was written: after `every` of them the reader is woken (rule G15).
@@ -303,8 +303,8 @@ impl Slot<'_> {
     }
 
     /// An interrupt comes while the record is written.
-    pub(crate) fn hold(self) -> Held {
-        Held { at: self.at, wakeup: self.wakeup }
+    pub(crate) fn suspend(self) -> SuspendedSlot {
+        SuspendedSlot { at: self.at, wakeup: self.wakeup }
     }
 
     /// The record is complete. Whether to wake readers (rule G18).

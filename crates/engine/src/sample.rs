@@ -1,9 +1,9 @@
 //! Writing records: samples with their fields (section H), and the trailer of all others.
 
+use crate::cpu_state::{CpuState, Registers};
 use crate::effect::Notice;
 use crate::engine::Engine;
 use crate::event::EventKey;
-use crate::moment::{Moment, Registers};
 use crate::task::TaskId;
 use alloc::vec::Vec;
 use perfuse_abi::read::ReadValues;
@@ -16,9 +16,9 @@ use perfuse_abi::{AttrFlags, SampleType, Txn};
 
 /// What is known of an occurrence besides the moment.
 #[derive(Clone, Copy)]
-pub struct Facts<'a> {
+pub struct SampleData<'a> {
     /// The moment.
-    pub moment: &'a dyn Moment,
+    pub cpu_state: &'a dyn CpuState,
     /// The address of the data.
     pub addr: Option<u64>,
     /// The data of a tracepoint.
@@ -35,11 +35,11 @@ pub struct Facts<'a> {
     pub branches: Option<(&'a [BranchEntry], Option<u64>)>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> SampleData<'a> {
     /// Nothing is known but the moment.
-    pub fn new(moment: &'a dyn Moment) -> Self {
-        Facts {
-            moment,
+    pub fn new(cpu_state: &'a dyn CpuState) -> Self {
+        SampleData {
+            cpu_state,
             addr: None,
             raw: None,
             exact_ip: false,
@@ -51,10 +51,10 @@ impl<'a> Facts<'a> {
     }
 }
 
-impl core::fmt::Debug for Facts<'_> {
+impl core::fmt::Debug for SampleData<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Facts")
-            .field("ip", &self.moment.ip())
+            .field("ip", &self.cpu_state.ip())
             .field("addr", &self.addr)
             .finish_non_exhaustive()
     }
@@ -194,9 +194,9 @@ impl Engine {
             }
         }
         if self.nested.as_ref().is_some_and(|nested| nested.cpu == cpu) {
-            let held = slot.hold();
+            let suspended = slot.suspend();
             self.nested_interrupt(now);
-            slot = self.buffers[key].ring.go_on(held);
+            slot = self.buffers[key].ring.resume(suspended);
         }
         slot.put(bytes);
         let ring = &self.buffers[key].ring;
@@ -218,7 +218,7 @@ impl Engine {
         event: EventKey,
         cpu: u32,
         now: u64,
-        facts: &Facts<'_>,
+        data: &SampleData<'_>,
         period: u64,
     ) {
         if self.buffer_of(event).is_none() {
@@ -227,7 +227,7 @@ impl Engine {
         let mut scratch = core::mem::take(&mut self.scratch);
         let attr = *self.events[event].attr();
         let wants = |field| attr.sample_type.contains(field);
-        let moment = facts.moment;
+        let cpu_state = data.cpu_state;
         let task = self.cpus[cpu as usize].current;
         let sample_id = self.sample_id(event, cpu, now, task);
         let read = if wants(SampleType::READ) {
@@ -237,50 +237,51 @@ impl Engine {
         };
         if wants(SampleType::CALLCHAIN) {
             scratch.chain.clear();
-            self.callchain(event, task, moment, &mut scratch.chain);
+            self.callchain(event, task, cpu_state, &mut scratch.chain);
         }
-        let user_abi = registers(moment, Registers::User, attr.sample_regs_user, &mut scratch.user);
-        let abi = registers(moment, Registers::Interrupted, attr.sample_regs_intr, &mut scratch.interrupted);
+        let user_abi = registers(cpu_state, Registers::User, attr.sample_regs_user, &mut scratch.user);
+        let abi =
+            registers(cpu_state, Registers::Interrupted, attr.sample_regs_intr, &mut scratch.interrupted);
         let mut sample = Sample {
             identifier: sample_id.identifier,
-            ip: Some(moment.ip()),
+            ip: Some(cpu_state.ip()),
             tid: sample_id.tid,
             time: sample_id.time,
-            addr: Some(facts.addr.unwrap_or(0)),
+            addr: Some(data.addr.unwrap_or(0)),
             id: sample_id.id,
             stream_id: sample_id.stream_id,
             cpu: sample_id.cpu,
             period: Some(period),
             read: Some(read),
             callchain: Some(Callchain { words: scratch.chain[..].into() }),
-            raw: Some(Raw::new(facts.raw.unwrap_or(&[]))),
-            branch_stack: Some(branches(facts)),
+            raw: Some(Raw::new(data.raw.unwrap_or(&[]))),
+            branch_stack: Some(branches(data)),
             regs_user: Some(Regs {
                 abi: user_abi,
                 mask: attr.sample_regs_user,
                 words: scratch.user[..].into(),
             }),
             stack_user: None,
-            weight: Some(match facts.weight {
+            weight: Some(match data.weight {
                 Some(weight) => weight,
                 None if wants(SampleType::WEIGHT_STRUCT) => Weight::Struct { var1: 0, var2: 0, var3: 0 },
                 None => Weight::Full(0),
             }),
-            data_src: Some(facts.data_src.unwrap_or(DataSrc::NA)),
-            transaction: Some(facts.transaction),
+            data_src: Some(data.data_src.unwrap_or(DataSrc::NA)),
+            transaction: Some(data.transaction),
             regs_intr: Some(Regs { abi, mask: attr.sample_regs_intr, words: scratch.interrupted[..].into() }),
             phys_addr: Some(if wants(SampleType::PHYS_ADDR) {
-                moment.physical(facts.addr.unwrap_or(0))
+                cpu_state.physical(data.addr.unwrap_or(0))
             } else {
                 0
             }),
             cgroup: Some(task.and_then(|task| self.tasks.get(&task)).map_or(1, |task| task.cgroup.0)),
-            data_page_size: Some(match facts.addr {
-                Some(addr) if wants(SampleType::DATA_PAGE_SIZE) => moment.page_size(addr),
+            data_page_size: Some(match data.addr {
+                Some(addr) if wants(SampleType::DATA_PAGE_SIZE) => cpu_state.page_size(addr),
                 _ => 0,
             }),
             code_page_size: Some(if wants(SampleType::CODE_PAGE_SIZE) {
-                moment.page_size(moment.ip())
+                cpu_state.page_size(cpu_state.ip())
             } else {
                 0
             }),
@@ -290,19 +291,19 @@ impl Engine {
         if wants(SampleType::STACK_USER) {
             stack.clear();
             let before = self.bytes_before_stack(event, &sample);
-            let copied = user_stack(moment, attr.sample_stack_user, before, &mut stack);
+            let copied = user_stack(cpu_state, attr.sample_stack_user, before, &mut stack);
             sample.stack_user = Some(UserStack { bytes: &stack, dyn_size: copied });
         }
         let mode = match (
-            moment.is_guest() && !self.events[event].has(AttrFlags::EXCLUDE_GUEST),
-            moment.is_user(),
+            cpu_state.is_guest() && !self.events[event].has(AttrFlags::EXCLUDE_GUEST),
+            cpu_state.is_user(),
         ) {
             (false, true) => CpuMode::USER,
             (false, false) => CpuMode::KERNEL,
             (true, true) => CpuMode::GUEST_USER,
             (true, false) => CpuMode::GUEST_KERNEL,
         };
-        let exact = if facts.exact_ip { Misc::EXACT_IP } else { Misc::empty() };
+        let exact = if data.exact_ip { Misc::EXACT_IP } else { Misc::empty() };
         let misc = exact.with_cpu_mode(mode);
         let format = self.events[event].format();
         let mut aux = core::mem::take(&mut scratch.aux);
@@ -324,14 +325,20 @@ impl Engine {
     }
 
     /// Rules H10 to H13.
-    fn callchain(&self, event: EventKey, task: Option<TaskId>, moment: &dyn Moment, chain: &mut Vec<u64>) {
+    fn callchain(
+        &self,
+        event: EventKey,
+        task: Option<TaskId>,
+        cpu_state: &dyn CpuState,
+        chain: &mut Vec<u64>,
+    ) {
         let own = &self.events[event];
         let most = usize::from(own.attr().sample_max_stack);
         let mut contexts = usize::try_from(self.sysctls.max_contexts_per_stack).unwrap_or(0);
         let target = self.target_of(event);
         let foreign = target.is_some() && target != task;
-        let kernel = !own.has(AttrFlags::EXCLUDE_CALLCHAIN_KERNEL) && !moment.is_user();
-        let user = !own.has(AttrFlags::EXCLUDE_CALLCHAIN_USER) && moment.has_user() && !foreign;
+        let kernel = !own.has(AttrFlags::EXCLUDE_CALLCHAIN_KERNEL) && !cpu_state.is_user();
+        let user = !own.has(AttrFlags::EXCLUDE_CALLCHAIN_USER) && cpu_state.has_user() && !foreign;
         let mut left = most;
         let parts = [(kernel, CallchainContext::KERNEL), (user, CallchainContext::USER)];
         for (wanted, marker) in parts {
@@ -342,9 +349,9 @@ impl Engine {
             chain.push(marker.0);
             let before = chain.len();
             if marker == CallchainContext::KERNEL {
-                moment.kernel_chain(left, chain);
+                cpu_state.kernel_chain(left, chain);
             } else {
-                moment.user_chain(left, chain);
+                cpu_state.user_chain(left, chain);
             }
             // Whatever a host gives, no more than was asked for.
             chain.truncate(before + left);
@@ -382,17 +389,17 @@ fn stream_id_at(kind: SampleType, len: usize, sample: bool) -> Option<usize> {
     there.then(|| if sample { 8 + 8 * words(BEFORE) } else { len - 8 * words(FROM_HERE) })
 }
 
-fn registers(moment: &dyn Moment, which: Registers, mask: u64, words: &mut Vec<u64>) -> RegsAbi {
+fn registers(cpu_state: &dyn CpuState, which: Registers, mask: u64, words: &mut Vec<u64>) -> RegsAbi {
     words.clear();
-    let abi = moment.registers(which);
+    let abi = cpu_state.registers(which);
     if abi != RegsAbi::ABI_NONE {
-        words.extend((0..64).filter(|bit| mask >> bit & 1 != 0).map(|bit| moment.register(which, bit)));
+        words.extend((0..64).filter(|bit| mask >> bit & 1 != 0).map(|bit| cpu_state.register(which, bit)));
     }
     abi
 }
 
-fn branches<'a>(facts: &Facts<'a>) -> BranchStack<'a> {
-    match facts.branches {
+fn branches<'a>(data: &SampleData<'a>) -> BranchStack<'a> {
+    match data.branches {
         None => BranchStack::default(),
         Some((entries, hw_idx)) => {
             BranchStack { hw_idx, entries: Seq::from(entries), ..BranchStack::default() }
@@ -401,18 +408,18 @@ fn branches<'a>(facts: &Facts<'a>) -> BranchStack<'a> {
 }
 
 /// Copies the stack into `bytes`, which get the size that rule H20 gives; how much could be copied.
-fn user_stack(moment: &dyn Moment, wanted: u32, before: usize, bytes: &mut Vec<u8>) -> u64 {
+fn user_stack(cpu_state: &dyn CpuState, wanted: u32, before: usize, bytes: &mut Vec<u8>) -> u64 {
     const MOST: u64 = u16::MAX as u64;
-    if !moment.has_user() {
+    if !cpu_state.has_user() {
         return 0;
     }
-    let mut size = u64::from(wanted).min(MOST).min(moment.user_stack_left());
+    let mut size = u64::from(wanted).min(MOST).min(cpu_state.user_stack_left());
     let header = before as u64 + 16;
     if header + size > MOST {
         size = MOST.saturating_sub(header + 8).next_multiple_of(8);
     }
     let size = size as usize / 8 * 8;
-    moment.user_stack(size, bytes);
+    cpu_state.user_stack(size, bytes);
     bytes.truncate(size);
     let copied = bytes.len() as u64;
     bytes.resize(size, 0);

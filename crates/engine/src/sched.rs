@@ -1,7 +1,7 @@
 //! Who counts: contexts and groups go on the cpu and off it (rules C10 to C20), in transactions, in
 //! turns (C25 to C29).
 
-use crate::context::{ContextKey, Kind, Kinds, Whose};
+use crate::context::{ContextKey, ContextKind, GroupKind, GroupKinds};
 use crate::effect::Notice;
 use crate::engine::Engine;
 use crate::event::{EventKey, State};
@@ -18,7 +18,7 @@ impl Engine {
         context: ContextKey,
         cpu: u32,
         pmu: Option<PmuId>,
-        kinds: Kinds,
+        kinds: GroupKinds,
         now: u64,
     ) {
         if self.contexts[context].events.is_empty() {
@@ -27,8 +27,9 @@ impl Engine {
         self.start_clock(context, cpu, now);
         let own = &mut self.contexts[context];
         let had = own.scheduled;
-        own.scheduled = Kinds { pinned: had.pinned | kinds.pinned, flexible: had.flexible | kinds.flexible };
-        for kind in [Kind::Pinned, Kind::Flexible] {
+        own.scheduled =
+            GroupKinds { pinned: had.pinned | kinds.pinned, flexible: had.flexible | kinds.flexible };
+        for kind in [GroupKind::Pinned, GroupKind::Flexible] {
             if kinds.has(kind) && !had.has(kind) {
                 self.each_pmu(context, pmu, |engine, pmu| engine.pass(context, cpu, pmu, kind, now));
             }
@@ -63,10 +64,10 @@ impl Engine {
     }
 
     /// One pass: all groups of a kind of one PMU get their turn (rules C11, C12).
-    fn pass(&mut self, context: ContextKey, cpu: u32, pmu: PmuId, kind: Kind, now: u64) {
+    fn pass(&mut self, context: ContextKey, cpu: u32, pmu: PmuId, kind: GroupKind, now: u64) {
         let mut turns = core::mem::take(&mut self.turns);
         let (own, cgroups) = (&self.contexts[context], self.cgroups_of(self.cpus[cpu as usize].current));
-        own.groups_of(kind).for_cpu(own.whose, cpu, pmu, cgroups, &mut turns);
+        own.groups_of(kind).for_cpu(own.kind, cpu, pmu, cgroups, &mut turns);
         let mut room = true;
         for (_, leader) in turns.drain(..) {
             if self.events[leader].state <= State::Off || self.events[leader].state == State::Active {
@@ -84,12 +85,12 @@ impl Engine {
             if self.events[leader].state == State::Inactive {
                 room = false;
                 match kind {
-                    Kind::Pinned => {
+                    GroupKind::Pinned => {
                         self.set_state(leader, State::Error, now);
                         self.signal(leader, Notice::Err);
                         self.wake(leader);
                     }
-                    Kind::Flexible => {
+                    GroupKind::Flexible => {
                         self.contexts[context].pmu(pmu).rotate_necessary = true;
                         let due = now + self.pmus.get(pmu).mux_interval_ns;
                         self.cpus[cpu as usize].pmu(pmu).rotate_at.get_or_insert(due);
@@ -108,7 +109,7 @@ impl Engine {
         leader: EventKey,
         cpu: u32,
         pmu: PmuId,
-        kind: Kind,
+        kind: GroupKind,
         room: bool,
     ) -> bool {
         if self.events[leader].software_group {
@@ -191,7 +192,7 @@ impl Engine {
         let (State::Active, Some(cpu)) = (self.events[event].state, self.events[event].on) else { return };
         if let (true, Some(context)) = (self.events[event].is_leader(), self.events[event].context) {
             let own = &self.events[event];
-            let (place, kind, index) = (own.place, Kind::of(own), own.group_index);
+            let (place, kind, index) = (own.place, GroupKind::of(own), own.group_index);
             self.contexts[context].pmu(place).active(kind).remove(&index);
         }
         self.drive(event, cpu, now, |pmu, cx, hw| pmu.del(cx, hw));
@@ -220,22 +221,23 @@ impl Engine {
     }
 
     /// Takes a context's groups off its cpu. `pmu`: only of this one.
-    pub(crate) fn sched_out(&mut self, context: ContextKey, pmu: Option<PmuId>, kinds: Kinds, now: u64) {
+    pub(crate) fn sched_out(&mut self, context: ContextKey, pmu: Option<PmuId>, kinds: GroupKinds, now: u64) {
         let own = &mut self.contexts[context];
         let had = own.scheduled;
         own.scheduled =
-            Kinds { pinned: had.pinned & !kinds.pinned, flexible: had.flexible & !kinds.flexible };
-        let changed = Kinds { pinned: had.pinned & kinds.pinned, flexible: had.flexible & kinds.flexible };
+            GroupKinds { pinned: had.pinned & !kinds.pinned, flexible: had.flexible & !kinds.flexible };
+        let changed =
+            GroupKinds { pinned: had.pinned & kinds.pinned, flexible: had.flexible & kinds.flexible };
         self.each_pmu(context, pmu, |engine, pmu| engine.pmu_sched_out(context, pmu, changed, now));
         // Only now: what is taken off counts its times up to this moment.
         let own = &mut self.contexts[context];
-        if own.scheduled == Kinds::default() {
+        if own.scheduled == GroupKinds::default() {
             own.clock.stop(now);
         }
     }
 
-    fn pmu_sched_out(&mut self, context: ContextKey, pmu: PmuId, kinds: Kinds, now: u64) {
-        for kind in [Kind::Pinned, Kind::Flexible] {
+    fn pmu_sched_out(&mut self, context: ContextKey, pmu: PmuId, kinds: GroupKinds, now: u64) {
+        for kind in [GroupKind::Pinned, GroupKind::Flexible] {
             if kinds.has(kind) {
                 // All leave: nobody has to be looked for in the list.
                 let active = core::mem::take(self.contexts[context].pmu(pmu).active(kind));
@@ -249,8 +251,8 @@ impl Engine {
 
     /// Everybody of equal and lower priority gets a new turn (rule C17): because of groups of `kind` of
     /// the cpu's context, or of the running task's.
-    pub(crate) fn resched(&mut self, cpu: u32, pmu: Option<PmuId>, kind: Kind, of_cpu: bool, now: u64) {
-        let kinds = Kinds { pinned: kind == Kind::Pinned, flexible: true };
+    pub(crate) fn resched(&mut self, cpu: u32, pmu: Option<PmuId>, kind: GroupKind, of_cpu: bool, now: u64) {
+        let kinds = GroupKinds { pinned: kind == GroupKind::Pinned, flexible: true };
         let (own, task) = (self.cpus[cpu as usize].context, self.cpus[cpu as usize].task_context);
         if let Some(task) = task {
             self.sched_out(task, pmu, kinds, now);
@@ -258,7 +260,7 @@ impl Engine {
         if of_cpu {
             self.sched_out(own, pmu, kinds, now);
         } else if kinds.pinned {
-            self.sched_out(own, pmu, Kinds::FLEXIBLE, now);
+            self.sched_out(own, pmu, GroupKinds::FLEXIBLE, now);
         }
         self.sched_in_all(cpu, pmu, now);
     }
@@ -266,8 +268,8 @@ impl Engine {
     /// All passes in their order (rule C10).
     pub(crate) fn sched_in_all(&mut self, cpu: u32, pmu: Option<PmuId>, now: u64) {
         let (own, task) = (self.cpus[cpu as usize].context, self.cpus[cpu as usize].task_context);
-        let pinned = Kinds { pinned: true, flexible: false };
-        for kinds in [pinned, Kinds::FLEXIBLE] {
+        let pinned = GroupKinds { pinned: true, flexible: false };
+        for kinds in [pinned, GroupKinds::FLEXIBLE] {
             self.sched_in(own, cpu, pmu, kinds, now);
             if let Some(task) = task {
                 self.sched_in(task, cpu, pmu, kinds, now);
@@ -295,18 +297,18 @@ impl Engine {
         let cpu_event = if of_cpu { self.event_to_rotate(own, cpu, pmu) } else { None };
         let moved = task.filter(|_| task_event.is_some() || cpu_event.is_some());
         if let Some(task) = moved {
-            self.pmu_sched_out(task, pmu, Kinds::FLEXIBLE, now);
+            self.pmu_sched_out(task, pmu, GroupKinds::FLEXIBLE, now);
         }
         if let Some(event) = cpu_event {
-            self.pmu_sched_out(own, pmu, Kinds::FLEXIBLE, now);
+            self.pmu_sched_out(own, pmu, GroupKinds::FLEXIBLE, now);
             self.move_to_end(own, event);
-            self.pass(own, cpu, pmu, Kind::Flexible, now);
+            self.pass(own, cpu, pmu, GroupKind::Flexible, now);
         }
         if let (Some(task), Some(event)) = (task, task_event) {
             self.move_to_end(task, event);
         }
         if let Some(task) = moved {
-            self.pass(task, cpu, pmu, Kind::Flexible, now);
+            self.pass(task, cpu, pmu, GroupKind::Flexible, now);
         }
     }
 
@@ -315,7 +317,7 @@ impl Engine {
         let turn = own.pmu(pmu);
         turn.rotate_necessary = false;
         let active = turn.flexible_active.values().next().copied();
-        active.or_else(|| own.flexible.first(own.whose, cpu, pmu))
+        active.or_else(|| own.flexible.first(own.kind, cpu, pmu))
     }
 
     fn move_to_end(&mut self, context: ContextKey, leader: EventKey) {
@@ -346,7 +348,7 @@ impl Engine {
     /// (rule C17), unless that would leave all others as they are.
     fn arrive(&mut self, context: ContextKey, event: EventKey, cpu: u32, now: u64) {
         let leader = self.events[event].leader;
-        let (place, kind) = (self.events[event].place, Kind::of(&self.events[leader]));
+        let (place, kind) = (self.events[event].place, GroupKind::of(&self.events[leader]));
         if self.comes_last(context, event, cpu) {
             if leader != event {
                 if self.event_sched_in(event, cpu, now).is_ok() {
@@ -369,24 +371,24 @@ impl Engine {
     fn comes_last(&self, context: ContextKey, event: EventKey, cpu: u32) -> bool {
         let own = &self.events[event];
         let (leader, place) = (&self.events[own.leader], own.place);
-        let kind = Kind::of(leader);
+        let kind = GroupKind::of(leader);
         let holder = &self.contexts[context];
         let ready = own.state == State::Inactive && leader.software_group && holder.scheduled.has(kind);
         let own_cpu = &self.cpus[cpu as usize];
         if !ready || leader.place != place || own_cpu.sampling > 0 || own_cpu.throttled {
             return false;
         }
-        let last = |context: ContextKey, kind: Kind| {
+        let last = |context: ContextKey, kind: GroupKind| {
             let turn = self.contexts[context].pmus.get(&place)?;
-            let active = if kind == Kind::Pinned { &turn.pinned_active } else { &turn.flexible_active };
+            let active = if kind == GroupKind::Pinned { &turn.pinned_active } else { &turn.flexible_active };
             active.last_key_value().map(|(index, _)| *index)
         };
         let (wide, task) = (own_cpu.context, own_cpu.task_context);
         let passes = [
-            (Some(wide), Kind::Pinned),
-            (task, Kind::Pinned),
-            (Some(wide), Kind::Flexible),
-            (task, Kind::Flexible),
+            (Some(wide), GroupKind::Pinned),
+            (task, GroupKind::Pinned),
+            (Some(wide), GroupKind::Flexible),
+            (task, GroupKind::Flexible),
         ];
         let mut later = passes.into_iter().skip_while(|pass| *pass != (Some(context), kind)).skip(1);
         if later.any(|(context, kind)| context.is_some_and(|context| last(context, kind).is_some())) {
@@ -403,7 +405,7 @@ impl Engine {
 
     /// Where a context is on a cpu. A task that runs and has got its first event joins its cpu now.
     pub(crate) fn cpu_of_or_join(&mut self, context: ContextKey, now: u64) -> Option<u32> {
-        if let Whose::Task(task) = self.contexts[context].whose {
+        if let ContextKind::Task(task) = self.contexts[context].kind {
             let cpu = self.tasks.get(&task)?.on?;
             let place = &mut self.cpus[cpu as usize];
             if place.task_context.is_none() && place.current == Some(task) {
@@ -444,7 +446,7 @@ impl Engine {
 
     /// Gives a leader its place among the groups.
     pub(crate) fn add_group(&mut self, context: ContextKey, leader: EventKey) {
-        let kind = Kind::of(&self.events[leader]);
+        let kind = GroupKind::of(&self.events[leader]);
         let groups = self.contexts[context].groups(kind);
         self.events[leader].group_index = groups.next_index();
         groups.insert(self.events[leader].order(), leader);
@@ -461,7 +463,7 @@ impl Engine {
             self.ungroup(event, now);
         }
         let own = &self.events[event];
-        let (sequence, place, kind) = (own.sequence, own.place, Kind::of(own));
+        let (sequence, place, kind) = (own.sequence, own.place, GroupKind::of(own));
         let order = own.is_leader().then(|| own.order());
         let holder = &mut self.contexts[context];
         if let Some(order) = order {
@@ -477,7 +479,7 @@ impl Engine {
         }
         if holder.events.is_empty() {
             holder.clock.stop(now);
-            holder.scheduled = Kinds::default();
+            holder.scheduled = GroupKinds::default();
         }
         self.stop_hearing_sideband(event);
         // Times are final: without a context no clock moves them.
@@ -508,7 +510,7 @@ impl Engine {
             own.leader = sibling;
             own.software_group = software_group;
             let (context, active) = (own.context, own.state == State::Active);
-            let (place, kind) = (own.place, Kind::of(own));
+            let (place, kind) = (own.place, GroupKind::of(own));
             if let Some(context) = context {
                 self.add_group(context, sibling);
                 if active {

@@ -15,7 +15,7 @@ use perfuse_abi::wire::{Padding, Seq, Text};
 
 /// How many events anywhere want a class of records: without any, none are made (rule H42).
 #[derive(Debug)]
-pub(crate) struct Gates {
+pub(crate) struct SidebandCounts {
     /// By the bit of the flag.
     counts: [usize; 64],
     /// Those that some event has.
@@ -34,13 +34,13 @@ const CPU_WIDE: AttrFlags = HEARS_TASKS
     .union(AttrFlags::TEXT_POKE)
     .union(AttrFlags::BPF_EVENT);
 
-impl Default for Gates {
+impl Default for SidebandCounts {
     fn default() -> Self {
-        Gates { counts: [0; 64], open: 0 }
+        SidebandCounts { counts: [0; 64], open: 0 }
     }
 }
 
-impl Gates {
+impl SidebandCounts {
     fn count(&mut self, flags: AttrFlags, comes: bool) {
         for (bit, count) in self.counts.iter_mut().enumerate() {
             if flags.bits() >> bit & 1 != 0 {
@@ -82,7 +82,7 @@ const PROT_EXEC: u32 = 4;
 impl Engine {
     pub(crate) fn gate(&mut self, event: EventKey, comes: bool) {
         let flags = self.events[event].attr().flags;
-        self.gates.count(flags, comes);
+        self.sideband_counts.count(flags, comes);
     }
 
     pub(crate) fn hear_sideband(&mut self, event: EventKey) {
@@ -127,7 +127,7 @@ impl Engine {
         misc: Misc,
         record: impl Fn(&Engine, EventKey) -> Record<'r>,
     ) {
-        if !self.gates.open(which) {
+        if !self.sideband_counts.open(which) {
             return;
         }
         let current = self.cpus[cpu as usize].current;
@@ -155,7 +155,7 @@ impl Engine {
         next: Option<TaskId>,
         leaving: Option<Leaving>,
     ) {
-        if !self.gates.open(AttrFlags::CONTEXT_SWITCH) {
+        if !self.sideband_counts.open(AttrFlags::CONTEXT_SWITCH) {
             return;
         }
         let mut misc = Misc::empty();
@@ -177,7 +177,11 @@ impl Engine {
     /// FORK, to those of the parent and of the cpu; NAMESPACES then.
     pub(crate) fn fork_record(&mut self, parent: TaskId, child: TaskId, cpu: u32, now: u64) {
         let hears = |event: &Event| event.attr().flags.intersects(HEARS_TASKS);
-        let all = if self.gates.open(TASKS) { self.listeners(cpu, Some(parent), hears) } else { Vec::new() };
+        let all = if self.sideband_counts.open(TASKS) {
+            self.listeners(cpu, Some(parent), hears)
+        } else {
+            Vec::new()
+        };
         for event in all {
             let (old, new) = (self.tid_for(event, Some(parent)), self.tid_for(event, Some(child)));
             let time = self.record_time(event, now);
@@ -196,7 +200,7 @@ impl Engine {
         now: u64,
         own: bool,
     ) {
-        if !self.gates.open(TASKS) {
+        if !self.sideband_counts.open(TASKS) {
             return;
         }
         let wants =
@@ -235,7 +239,7 @@ impl Engine {
 
     /// A task mapped memory (rules H50, H51).
     pub fn mapped(&mut self, task: TaskId, cpu: u32, now: u64, mapping: &Mapping<'_>) {
-        if !self.gates.open(MMAPS) {
+        if !self.sideband_counts.open(MMAPS) {
             return;
         }
         let executable = mapping.prot & PROT_EXEC != 0;

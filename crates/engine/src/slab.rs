@@ -14,7 +14,7 @@ pub struct Key<T> {
 /// Entries of one kind.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<Place<T>>,
+    places: Vec<Slot<T>>,
     free: Vec<u32>,
     /// How often an entry was looked at, for tests of how much work is done.
     #[cfg(test)]
@@ -22,7 +22,7 @@ pub(crate) struct Slab<T> {
 }
 
 #[derive(Debug)]
-struct Place<T> {
+struct Slot<T> {
     generation: u32,
     entry: Option<T>,
 }
@@ -41,7 +41,7 @@ impl<T> Slab<T> {
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
-                self.places.push(Place { generation: 0, entry: None });
+                self.places.push(Slot { generation: 0, entry: None });
                 self.places.len() as u32 - 1
             }
         };

@@ -1,14 +1,14 @@
 //! Tasks: what the engine is told about them, and what their lives mean for events: switches, fork, exec,
 //! exit (section D), cgroups and cpus that go.
 
-use crate::context::{Context, ContextKey, Kind, Kinds, Whose};
+use crate::context::{Context, ContextKey, ContextKind, GroupKind, GroupKinds};
+use crate::cpu_state::CpuState;
 use crate::engine::Engine;
 use crate::event::{EventKey, State};
 use crate::host::{CgroupId, PidNamespace};
-use crate::moment::Moment;
-use crate::open::Plan;
-use crate::pmu::Whom;
-use crate::sample::Facts;
+use crate::open::NewEvent;
+use crate::pmu::Target;
+use crate::sample::SampleData;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use perfuse_abi::record::{NamespaceLink, Tid};
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// The cpu stops running one task and starts another; `None` is the idle task. `moment`: the
+    /// The cpu stops running one task and starts another; `None` is the idle task. `cpu_state`: the
     /// scheduler, in kernel mode.
     pub fn switch(
         &mut self,
@@ -108,24 +108,24 @@ impl Engine {
         now: u64,
         leaving: Leaving,
         next: Option<TaskId>,
-        moment: &dyn Moment,
+        cpu_state: &dyn CpuState,
     ) {
         let previous = self.cpus[cpu as usize].current;
         if previous == next {
             return;
         }
-        let facts = Facts { addr: Some(0), ..Facts::new(moment) };
-        self.occur(cpu, now, EventType::SOFTWARE, Software::CONTEXT_SWITCHES.0, 1, &facts);
+        let data = SampleData { addr: Some(0), ..SampleData::new(cpu_state) };
+        self.occur(cpu, now, EventType::SOFTWARE, Software::CONTEXT_SWITCHES.0, 1, &data);
         let cgroup = |task: Option<TaskId>| Some(self.tasks.get(&task?)?.cgroup);
         let changes = cgroup(previous) != cgroup(next);
         if changes {
-            self.occur(cpu, now, EventType::SOFTWARE, Software::CGROUP_SWITCHES.0, 1, &facts);
+            self.occur(cpu, now, EventType::SOFTWARE, Software::CGROUP_SWITCHES.0, 1, &data);
         }
         self.switch_record(cpu, now, previous, next, Some(leaving));
         let migrated = self.exchange(cpu, now, next);
         self.switch_record(cpu, now, previous, next, None);
         if migrated {
-            self.occur(cpu, now, EventType::SOFTWARE, Software::CPU_MIGRATIONS.0, 1, &facts);
+            self.occur(cpu, now, EventType::SOFTWARE, Software::CPU_MIGRATIONS.0, 1, &data);
         }
     }
 
@@ -190,7 +190,7 @@ impl Engine {
             _ => false,
         };
         if let (Some(context), false) = (outgoing, swapped) {
-            self.sched_out(context, None, Kinds::ALL, now);
+            self.sched_out(context, None, GroupKinds::ALL, now);
         }
         if let Some(previous) = previous.and_then(|task| self.tasks.get_mut(&task)) {
             previous.on = None;
@@ -213,7 +213,7 @@ impl Engine {
                 // Rule C19: who is pinned goes before the cpu's flexible ones.
                 if !self.contexts[context].pinned.is_empty() {
                     let wide = self.cpus[cpu as usize].context;
-                    self.sched_out(wide, None, Kinds::FLEXIBLE, now);
+                    self.sched_out(wide, None, GroupKinds::FLEXIBLE, now);
                 }
                 self.sched_in_all(cpu, None, now);
             }
@@ -232,7 +232,7 @@ impl Engine {
                     self.update_times(event, now);
                 }
             }
-            self.sched_out(wide, None, Kinds::ALL, now);
+            self.sched_out(wide, None, GroupKinds::ALL, now);
         }
         self.cgroup_clocks(cpu, now);
         if any {
@@ -296,8 +296,8 @@ impl Engine {
                 }
             }
         }
-        self.contexts[from].whose = Whose::Task(next);
-        self.contexts[to].whose = Whose::Task(previous);
+        self.contexts[from].kind = ContextKind::Task(next);
+        self.contexts[to].kind = ContextKind::Task(previous);
         for (task, context) in [(previous, to), (next, from)] {
             if let Some(task) = self.tasks.get_mut(&task) {
                 task.context = Some(context);
@@ -387,8 +387,8 @@ impl Engine {
         let (freq, period) = (own.is_freq(), own.hw.sample_period);
         let (namespace, group_software) = (own.namespace, self.events[event].software_group);
         let type_ = own.asked_type;
-        let whom = Whom { task: true, cpu: -1, perfmon: true, admin: true, raw: Ok(()), inherited: true };
-        let plan = Plan {
+        let target = Target { task: true, cpu: -1, perfmon: true, admin: true, raw: Ok(()), inherited: true };
+        let new = NewEvent {
             attr,
             task: Some(child),
             cpu,
@@ -396,9 +396,9 @@ impl Engine {
             cgroup: None,
             parent: Some(original),
             owner: None,
-            whom,
+            target,
         };
-        let copy = self.create(plan)?;
+        let copy = self.create(new)?;
         let new = &mut self.events[copy];
         new.state = if state >= State::Inactive { State::Inactive } else { State::Off };
         (new.place, new.namespace, new.asked_type) = (place, namespace, type_);
@@ -438,10 +438,10 @@ impl Engine {
             own.hw.attr.flags.remove(AttrFlags::ENABLE_ON_EXEC);
             if own.state < State::Inactive && own.state >= State::Error {
                 // A sibling is as pinned as its leader.
-                let kind = Kind::of(&self.events[self.events[event].leader]);
+                let kind = GroupKind::of(&self.events[self.events[event].leader]);
                 self.set_state(event, State::Inactive, now);
                 enabled = Some(match enabled {
-                    Some(Kind::Pinned) => Kind::Pinned,
+                    Some(GroupKind::Pinned) => GroupKind::Pinned,
                     _ => kind,
                 });
             }
@@ -486,7 +486,7 @@ impl Engine {
     /// Takes a task's context off its cpu.
     fn leave(&mut self, task: TaskId, now: u64) {
         if let Some(context) = self.tasks.get(&task).and_then(|task| task.context) {
-            self.sched_out(context, None, Kinds::ALL, now);
+            self.sched_out(context, None, GroupKinds::ALL, now);
             for place in &mut self.cpus {
                 if place.task_context == Some(context) {
                     place.task_context = None;

@@ -5,7 +5,7 @@
 
 use crate::sampling::Random;
 use perfuse_abi::{AttrFlags, Errno, EventType, SampleType, Software};
-use perfuse_engine::{Cx, Description, Hw, Pmu, PmuCaps, PmuInfo, TaskContext, Whom};
+use perfuse_engine::{Cx, Description, Hw, Pmu, PmuCaps, PmuInfo, Target, TaskContext};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -86,7 +86,7 @@ impl Pmu for LiveClock {
         }
     }
 
-    fn event_init(&mut self, hw: &mut Hw, whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, target: &Target, _group: &[&Hw]) -> Result<(), Errno> {
         if hw.attr.type_ != self.type_() || hw.attr.config != self.which.0 {
             return Err(Errno::ENOENT);
         }
@@ -94,7 +94,7 @@ impl Pmu for LiveClock {
             return Err(Errno::EOPNOTSUPP);
         }
         let sees_kernel = !hw.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
-        if hw.is_sampling() && !whom.inherited && self.user_samples_only && sees_kernel {
+        if hw.is_sampling() && !target.inherited && self.user_samples_only && sees_kernel {
             return Err(Errno::EACCES);
         }
         hw.take_frequency_as_period();

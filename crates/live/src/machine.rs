@@ -11,7 +11,7 @@ use crate::build_id::BuildIds;
 use crate::clock::{Asked, LiveClock};
 use crate::debug;
 use crate::memory::Shared;
-use crate::moment::{Ending, Somewhere, Stopped};
+use crate::moment::{Ending, Stopped};
 use crate::proc::{self, Reading, Wanted};
 use crate::ptrace::Tid;
 use crate::regs::ARCH;
@@ -19,8 +19,8 @@ use crate::step;
 use crate::world::{View, World};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, OpenFlags, PollFlags, SampleType, Software};
 use perfuse_engine::{
-    CloneFlags, Config, Engine, EventKey, Ioctl, MapRequest, Moment, OpenArguments, State, Sysctl, TaskFacts,
-    TaskId,
+    AtIp, CloneFlags, Config, CpuState, Engine, EventKey, Ioctl, MapRequest, OpenArguments, State, Sysctl,
+    TaskFacts, TaskId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -447,7 +447,7 @@ impl Machine {
         self.sample_at(task, reading, stopped, weight);
     }
 
-    fn sample_at(&mut self, task: TaskId, reading: &Reading, moment: &dyn Moment, weight: u64) {
+    fn sample_at(&mut self, task: TaskId, reading: &Reading, moment: &dyn CpuState, weight: u64) {
         let Some(period) = self.tasks.get(&task).and_then(|known| known.period) else { return };
         self.see_name(task);
         self.asked.sample(weight, period);
@@ -457,7 +457,7 @@ impl Machine {
 
     /// Tells the engine what is new in a task's numbers: it ran for as long as its clock has advanced, up
     /// to now. `stopped`: where it is.
-    pub fn account(&mut self, task: TaskId, reading: &Reading, stopped: Option<&dyn Moment>) {
+    pub fn account(&mut self, task: TaskId, reading: &Reading, stopped: Option<&dyn CpuState>) {
         let now = self.now();
         let (cpus, tick_ns, wanted) = (self.cpus, self.tick_ns, self.wanted);
         let Some(known) = self.tasks.get_mut(&task) else { return };
@@ -499,7 +499,7 @@ impl Machine {
             // It ran on while its numbers were read the last time; it goes only then.
             self.engine.record_placed(cpu, came.max(told_at), true);
         }
-        let (user, kernel) = (Somewhere { user: true }, Somewhere { user: false });
+        let (user, kernel) = [true, false].map(|user| AtIp { user, ip: 0 }).into();
         let faults = [
             (Software::PAGE_FAULTS, minor + major, &user),
             (Software::PAGE_FAULTS_MIN, minor, &user),

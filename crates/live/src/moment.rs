@@ -7,7 +7,7 @@ use crate::regs::Registers;
 use crate::remote;
 use crate::text::Original;
 use perfuse_abi::record::RegsAbi;
-use perfuse_engine::{Moment, Registers as Which};
+use perfuse_engine::{CpuState, Registers as Which};
 use std::cell::RefCell;
 
 /// Bytes of the stack that are copied at once.
@@ -86,7 +86,7 @@ impl Stopped {
     }
 }
 
-impl Moment for Stopped {
+impl CpuState for Stopped {
     fn is_user(&self) -> bool {
         !self.in_kernel
     }
@@ -160,17 +160,11 @@ impl Moment for Stopped {
     }
 }
 
-/// What a count that is brought up to date tells of where it happened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Somewhere {
-    pub(crate) user: bool,
-}
-
 /// A thread in its last system call: it had no memory any longer, and nobody could stop it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending;
 
-impl Moment for Ending {
+impl CpuState for Ending {
     fn is_user(&self) -> bool {
         false
     }
@@ -181,15 +175,5 @@ impl Moment for Ending {
 
     fn has_user(&self) -> bool {
         false
-    }
-}
-
-impl Moment for Somewhere {
-    fn is_user(&self) -> bool {
-        self.user
-    }
-
-    fn ip(&self) -> u64 {
-        0
     }
 }

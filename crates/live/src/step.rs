@@ -11,7 +11,7 @@ use crate::debug::{self, Trial};
 use crate::ptrace::{self, Resume, Status, Tid};
 use crate::remote;
 use perfuse_abi::{AttrFlags, Errno, EventType, Hardware, SampleType};
-use perfuse_engine::{Cx, Description, EventKey, Hw, Overflow, Pmu, PmuCaps, PmuInfo, TaskContext, Whom};
+use perfuse_engine::{Cx, Description, EventKey, Hw, Overflow, Pmu, PmuCaps, PmuInfo, Target, TaskContext};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -120,7 +120,7 @@ impl Pmu for StepPmu {
         }
     }
 
-    fn event_init(&mut self, hw: &mut Hw, whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, target: &Target, _group: &[&Hw]) -> Result<(), Errno> {
         let attr = &hw.attr;
         let general = attr.type_ == EventType::HARDWARE && attr.config == Hardware::INSTRUCTIONS.0;
         match attr.type_ {
@@ -136,7 +136,7 @@ impl Pmu for StepPmu {
         if attr.flags.contains(AttrFlags::EXCLUDE_USER) {
             return Err(Errno::EINVAL);
         }
-        if !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) && !whom.inherited {
+        if !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) && !target.inherited {
             return Err(Errno::EACCES);
         }
         Ok(())

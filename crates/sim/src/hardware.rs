@@ -1,7 +1,7 @@
 //! Occurrences on cpus, and the PMU that counts them: some counters for everything, some for one event only.
 
 use perfuse_engine::abi::{AttrFlags, Errno, EventType};
-use perfuse_engine::{Cx, Description, EventKey, Hw, Overflow, Pmu, PmuCaps, PmuInfo, TaskContext, Whom};
+use perfuse_engine::{Cx, Description, EventKey, Hw, Overflow, Pmu, PmuCaps, PmuInfo, Target, TaskContext};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,13 +34,13 @@ struct Totals([[u128; MODES]; KINDS]);
 
 /// The totals of all cpus.
 #[derive(Debug, Default)]
-pub(crate) struct Hardwares {
+pub(crate) struct CounterTotals {
     cpus: Vec<Totals>,
 }
 
-impl Hardwares {
+impl CounterTotals {
     pub(crate) fn new(cpus: u32) -> Self {
-        Hardwares { cpus: vec![Totals::default(); cpus as usize] }
+        CounterTotals { cpus: vec![Totals::default(); cpus as usize] }
     }
 
     /// A cpu worked for so long.
@@ -120,7 +120,7 @@ struct Running {
 #[derive(Debug)]
 pub(crate) struct SimPmu {
     model: PmuModel,
-    hardwares: Arc<Mutex<Hardwares>>,
+    counter_totals: Arc<Mutex<CounterTotals>>,
     /// By cpu.
     running: Arc<Mutex<Vec<Vec<Running>>>>,
     attempts: u64,
@@ -129,8 +129,8 @@ pub(crate) struct SimPmu {
 
 /// Looks at the PMU from outside.
 #[derive(Clone, Debug)]
-pub(crate) struct Watcher {
-    hardwares: Arc<Mutex<Hardwares>>,
+pub(crate) struct CounterView {
+    counter_totals: Arc<Mutex<CounterTotals>>,
     running: Arc<Mutex<Vec<Vec<Running>>>>,
 }
 
@@ -139,11 +139,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SimPmu {
-    pub(crate) fn new(model: PmuModel, cpus: u32, seed: u64) -> (Self, Watcher) {
-        let hardwares = Arc::new(Mutex::new(Hardwares::new(cpus)));
+    pub(crate) fn new(model: PmuModel, cpus: u32, seed: u64) -> (Self, CounterView) {
+        let counter_totals = Arc::new(Mutex::new(CounterTotals::new(cpus)));
         let running = Arc::new(Mutex::new(vec![Vec::new(); cpus as usize]));
-        let watcher = Watcher { hardwares: hardwares.clone(), running: running.clone() };
-        (SimPmu { model, hardwares, running, attempts: 0, seed }, watcher)
+        let counter_view = CounterView { counter_totals: counter_totals.clone(), running: running.clone() };
+        (SimPmu { model, counter_totals, running, attempts: 0, seed }, counter_view)
     }
 
     /// The reading of a counter: it has only so many bits.
@@ -157,7 +157,7 @@ impl SimPmu {
 
     /// Occurrences of an event on a cpu so far.
     fn total(&self, cpu: u32, kind: usize, modes: [bool; MODES]) -> u128 {
-        lock(&self.hardwares).total(cpu, kind, modes) / 1000
+        lock(&self.counter_totals).total(cpu, kind, modes) / 1000
     }
 
     fn refuses(&mut self) -> bool {
@@ -184,26 +184,26 @@ impl SimPmu {
     }
 }
 
-impl Hardwares {
+impl CounterTotals {
     fn total(&self, cpu: u32, kind: usize, modes: [bool; MODES]) -> u128 {
         let both = self.cpus[cpu as usize].0[kind];
         both.iter().zip(modes).filter(|(_, counts)| *counts).map(|(total, _)| *total).sum()
     }
 }
 
-impl Watcher {
+impl CounterView {
     /// Lets a cpu work.
     pub(crate) fn work(&self, cpu: u32, ns: u64, kernel: bool, rates: &Rates) {
-        lock(&self.hardwares).work(cpu, ns, kernel, rates);
+        lock(&self.counter_totals).work(cpu, ns, kernel, rates);
     }
 
     /// In how many ns the first event overflows on a cpu that works like this.
     pub(crate) fn next_overflow(&self, cpu: u32, kernel: bool, rates: &Rates) -> Option<u64> {
-        let hardwares = lock(&self.hardwares);
+        let counter_totals = lock(&self.counter_totals);
         let running = lock(&self.running);
         let due = running[cpu as usize].iter().filter(|running| !running.stopped).filter_map(|running| {
             let rate = u128::from(if running.modes[usize::from(kernel)] { rates[running.kind] } else { 0 });
-            let now = hardwares.total(cpu, running.kind, running.modes);
+            let now = counter_totals.total(cpu, running.kind, running.modes);
             let left = (running.target? * 1000).saturating_sub(now);
             if left == 0 { Some(0) } else { (rate > 0).then(|| left.div_ceil(rate) as u64) }
         });
@@ -242,7 +242,7 @@ impl Pmu for SimPmu {
         }
     }
 
-    fn event_init(&mut self, hw: &mut Hw, _whom: &Whom, group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, _target: &Target, group: &[&Hw]) -> Result<(), Errno> {
         if ![EventType::HARDWARE, EventType::RAW].contains(&hw.attr.type_) {
             return Err(Errno::ENOENT);
         }
@@ -311,9 +311,9 @@ impl Pmu for SimPmu {
     }
 
     fn interrupt(&mut self, cpu: u32, _now: u64, over: &mut Vec<Overflow>) {
-        let hardwares = lock(&self.hardwares);
+        let counter_totals = lock(&self.counter_totals);
         for running in lock(&self.running)[cpu as usize].iter().filter(|running| !running.stopped) {
-            let now = hardwares.total(cpu, running.kind, running.modes);
+            let now = counter_totals.total(cpu, running.kind, running.modes);
             if running.target.is_some_and(|target| target * 1000 <= now) {
                 over.push(Overflow { event: running.event, addr: 0, exact_ip: false });
             }

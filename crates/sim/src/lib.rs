@@ -30,7 +30,7 @@ mod tracing;
 mod world;
 
 pub use hardware::{KINDS, NAMES, PmuModel, Rates};
-pub use machine::{Handler, Machine, Notices, ROOT, Setup, Turn, program};
+pub use machine::{Handler, Machine, Notices, ROOT, Setup, Switch, program};
 pub use program::{Program, Step};
 pub use reader::{AuxReader, Reader};
 pub use trace::{TRACE, TraceModel};

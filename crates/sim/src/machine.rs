@@ -1,15 +1,15 @@
 //! The machine: cpus that run tasks in turns, time that jumps from one thing that happens to the next.
 
-mod moment;
+mod cpu_state;
 mod run;
 mod steps;
 
-use crate::hardware::{PmuModel, SimPmu, Watcher};
+use crate::hardware::{CounterView, PmuModel, SimPmu};
 use crate::program::{Cursor, Program, Step};
 use crate::reader::{AuxReader, Reader};
 use crate::trace::{TraceModel, Traces};
 use crate::world::World;
-use moment::Doing;
+use cpu_state::SimCpuState;
 use perfuse_engine::abi::wire::{Layout, Writer};
 use perfuse_engine::abi::{Attr, ByteOrder, Errno, EventType, PollFlags};
 use perfuse_engine::{
@@ -78,10 +78,10 @@ pub struct Machine {
     tasks: BTreeMap<TaskId, SimTask>,
     programs: BTreeMap<String, Program>,
     next_pid: u32,
-    pmu: Option<(PmuId, Watcher)>,
+    pmu: Option<(PmuId, CounterView)>,
     traces: Option<(PmuId, Traces)>,
     /// The interrupt that is to come in the middle of a record.
-    nested: Option<(PmuId, u32, Doing)>,
+    nested: Option<(PmuId, u32, SimCpuState)>,
     watches: BTreeMap<EventKey, Watch>,
     /// Signals that events sent to tasks.
     pub traps: Vec<(u64, Trap)>,
@@ -91,7 +91,7 @@ pub struct Machine {
     pub notices: BTreeMap<u64, Notices>,
     used: u64,
     /// The task of each cpu, from when on.
-    pub schedule: Vec<Turn>,
+    pub schedule: Vec<Switch>,
     /// The first name of each task, those that have ended too.
     first_names: BTreeMap<TaskId, String>,
 }
@@ -120,7 +120,7 @@ pub enum Handler {
 
 /// A task got a cpu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct Switch {
     /// When.
     pub at: u64,
     /// The cpu.
@@ -171,9 +171,9 @@ impl Machine {
         let world = World::new(config.page_bytes);
         let mut engine = Engine::new(config);
         let pmu = setup.pmu.clone().map(|model| {
-            let (pmu, watcher) = SimPmu::new(model, setup.cpus, setup.seed);
+            let (pmu, counter_view) = SimPmu::new(model, setup.cpus, setup.seed);
             let id = engine.register(Box::new(pmu)).expect("the type is free on a new machine");
-            (id, watcher)
+            (id, counter_view)
         });
         let traces = setup.trace.map(|model| {
             let (pmu, traces) = Traces::new(model, setup.cpus);

@@ -35,8 +35,8 @@ use perfuse_abi::{Attr, Errno, OpenFlags, PollFlags};
 use perfuse_engine::{State, Sysctl};
 use std::fmt;
 
-pub use play::{BUDGET, EventOutcome, NamedTurn, Outcome, play, play_within};
-pub use records::{Cell, Seen};
+pub use play::{BUDGET, EventOutcome, NamedSwitch, Outcome, play, play_within};
+pub use records::{RecordValue, ScenarioRecord};
 
 /// A scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,7 +99,7 @@ pub struct Open {
     /// The request.
     pub attr: Attr,
     /// Whom it measures.
-    pub on: On,
+    pub on: Target,
     /// The cpu.
     pub cpu: Option<i32>,
     /// The event that leads.
@@ -128,7 +128,7 @@ pub struct Open {
 
 /// Whom an event measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum On {
+pub enum Target {
     /// All.
     All,
     /// A task, or the first of a program.

@@ -3,7 +3,7 @@
 
 use crate::reader::AuxReader;
 use perfuse_engine::abi::{AttrFlags, AuxFlags, Errno, EventType};
-use perfuse_engine::{AuxRoom, Cx, EventKey, Hw, Overflow, Pmu, PmuCaps, PmuInfo, TaskContext, Whom};
+use perfuse_engine::{AuxRoom, Cx, EventKey, Hw, Overflow, Pmu, PmuCaps, PmuInfo, Target, TaskContext};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The type of the PMU.
@@ -122,7 +122,7 @@ impl Pmu for TracePmu {
         PmuInfo { type_: Some(TRACE), caps, context: TaskContext::Software, ..PmuInfo::hardware("trace") }
     }
 
-    fn event_init(&mut self, hw: &mut Hw, _whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, _target: &Target, _group: &[&Hw]) -> Result<(), Errno> {
         if hw.attr.type_ == TRACE { Ok(()) } else { Err(Errno::ENOENT) }
     }
 

@@ -1,11 +1,11 @@
 //! Breakpoints (rules J20 to J25): slots, constraints, and the effects that program them.
 
+use crate::cpu_state::CpuState;
 use crate::effect::{Effect, Watch};
 use crate::engine::{Config, Engine};
 use crate::event::EventKey;
-use crate::moment::Moment;
-use crate::pmu::{Cx, Description, Hw, Pmu, PmuCaps, PmuInfo, TaskContext, Whom};
-use crate::sample::Facts;
+use crate::pmu::{Cx, Description, Hw, Pmu, PmuCaps, PmuInfo, Target, TaskContext};
+use crate::sample::SampleData;
 use crate::task::TaskId;
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -90,9 +90,9 @@ impl BreakpointPmu {
     }
 
     /// Rule J20 from the parsing on.
-    fn parse(&self, attr: &Attr, whom: &Whom) -> Result<(), Errno> {
+    fn parse(&self, attr: &Attr, target: &Target) -> Result<(), Errno> {
         if self.arch == Arch::Arm64 {
-            return self.parse_arm64(attr, whom);
+            return self.parse_arm64(attr, target);
         }
         let (addr, len) = (attr.bp_addr(), attr.bp_len());
         let last = addr.checked_add(len.wrapping_sub(1)).ok_or(Errno::EINVAL)?;
@@ -116,7 +116,7 @@ impl BreakpointPmu {
             if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) {
                 return Err(Errno::EINVAL);
             }
-            if !whom.admin && !whom.inherited {
+            if !target.admin && !target.inherited {
                 return Err(Errno::EPERM);
             }
         }
@@ -124,7 +124,7 @@ impl BreakpointPmu {
     }
 
     /// The same on arm64, whose processors choose single bytes of eight.
-    fn parse_arm64(&self, attr: &Attr, whom: &Whom) -> Result<(), Errno> {
+    fn parse_arm64(&self, attr: &Attr, target: &Target) -> Result<(), Errno> {
         let (addr, len) = (attr.bp_addr(), attr.bp_len());
         let known = [Breakpoint::X, Breakpoint::R, Breakpoint::W, Breakpoint::RW].contains(&attr.bp_type);
         // All code is four bytes long, whatever is said.
@@ -137,10 +137,10 @@ impl BreakpointPmu {
             return Ok(());
         }
         // Those of the kernel belong to no task.
-        if whom.task || attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) {
+        if target.task || attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) {
             return Err(Errno::EINVAL);
         }
-        if whom.admin || whom.inherited { Ok(()) } else { Err(Errno::EPERM) }
+        if target.admin || target.inherited { Ok(()) } else { Err(Errno::EPERM) }
     }
 }
 
@@ -166,12 +166,12 @@ impl Pmu for BreakpointPmu {
         }
     }
 
-    fn event_init(&mut self, hw: &mut Hw, whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, target: &Target, _group: &[&Hw]) -> Result<(), Errno> {
         if hw.attr.type_ != EventType::BREAKPOINT {
             return Err(Errno::ENOENT);
         }
         hw.stopped = false;
-        self.parse(&hw.attr, whom)
+        self.parse(&hw.attr, target)
     }
 
     fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno> {
@@ -189,8 +189,8 @@ impl Pmu for BreakpointPmu {
 
     fn read(&mut self, _cx: &mut Cx<'_>, _hw: &mut Hw) {}
 
-    fn modify(&mut self, hw: &mut Hw, attr: &Attr, whom: &Whom) -> Result<(), Errno> {
-        self.parse(attr, whom)?;
+    fn modify(&mut self, hw: &mut Hw, attr: &Attr, target: &Target) -> Result<(), Errno> {
+        self.parse(attr, target)?;
         // All else must be as it was (rule C51).
         let mut same = hw.attr;
         (same.config1, same.config2, same.bp_type) = (attr.config1, attr.config2, attr.bp_type);
@@ -206,16 +206,16 @@ impl Pmu for BreakpointPmu {
 
 impl Engine {
     /// A watchpoint was hit on a cpu (rule J23).
-    pub fn breakpoint(&mut self, event: EventKey, cpu: u32, now: u64, moment: &dyn Moment) {
-        self.breakpoints(&[event], cpu, now, moment);
+    pub fn breakpoint(&mut self, event: EventKey, cpu: u32, now: u64, cpu_state: &dyn CpuState) {
+        self.breakpoints(&[event], cpu, now, cpu_state);
     }
 
     /// Several watchpoints were hit by one access.
-    pub fn breakpoints(&mut self, hit: &[EventKey], cpu: u32, now: u64, moment: &dyn Moment) {
+    pub fn breakpoints(&mut self, hit: &[EventKey], cpu: u32, now: u64, cpu_state: &dyn CpuState) {
         for &event in hit {
             let Some(own) = self.events.get(event).filter(|event| event.on == Some(cpu)) else { continue };
-            let facts = Facts { addr: Some(own.attr().bp_addr()), ..Facts::new(moment) };
-            self.occurrence(event, cpu, now, 1, &facts);
+            let data = SampleData { addr: Some(own.attr().bp_addr()), ..SampleData::new(cpu_state) };
+            self.occurrence(event, cpu, now, 1, &data);
         }
         self.settle(now);
     }

@@ -1,6 +1,6 @@
 //! cpu-clock and task-clock: time, and samples by timer (rules I20 to I23).
 
-use crate::pmu::{Cx, Description, Hw, Pmu, PmuCaps, PmuInfo, TaskContext, Whom};
+use crate::pmu::{Cx, Description, Hw, Pmu, PmuCaps, PmuInfo, Target, TaskContext};
 use alloc::borrow::Cow;
 use perfuse_abi::{AttrFlags, Errno, EventType, SampleType, Software};
 
@@ -70,7 +70,7 @@ impl Pmu for ClockPmu {
         }
     }
 
-    fn event_init(&mut self, hw: &mut Hw, _whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, _target: &Target, _group: &[&Hw]) -> Result<(), Errno> {
         let type_ = if self.which == Software::CPU_CLOCK { CPU_CLOCK } else { TASK_CLOCK };
         if hw.attr.type_ != type_ || hw.attr.config != self.which.0 {
             return Err(Errno::ENOENT);

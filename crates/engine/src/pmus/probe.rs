@@ -3,10 +3,10 @@
 
 use super::tracepoint::{Filter, Hit};
 use crate::bpf::ProgramKind;
+use crate::cpu_state::CpuState;
 use crate::engine::Engine;
 use crate::event::EventKey;
-use crate::moment::Moment;
-use crate::pmu::{Cx, Description, Hw, Pmu, PmuCaps, PmuId, PmuInfo, TaskContext, Whom};
+use crate::pmu::{Cx, Description, Hw, Pmu, PmuCaps, PmuId, PmuInfo, Target, TaskContext};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -93,11 +93,11 @@ impl Pmu for ProbePmu {
         self.type_ = type_;
     }
 
-    fn event_init(&mut self, hw: &mut Hw, whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, target: &Target, _group: &[&Hw]) -> Result<(), Errno> {
         if hw.attr.type_ != self.type_ {
             return Err(Errno::ENOENT);
         }
-        if !whom.perfmon && !self.for_everybody {
+        if !target.perfmon && !self.for_everybody {
             return Err(Errno::EACCES);
         }
         if hw.attr.sample_type.contains(SampleType::BRANCH_STACK) {
@@ -149,10 +149,10 @@ impl Pmu for ProbePmu {
 }
 
 impl Engine {
-    /// A probe was hit on a cpu: `hit.id` is the number that [`Probes::set`] gave it. `moment`: kernel mode
+    /// A probe was hit on a cpu: `hit.id` is the number that [`Probes::set`] gave it. `cpu_state`: kernel mode
     /// for a kprobe, user mode for a uprobe.
-    pub fn probe(&mut self, pmu: PmuId, cpu: u32, now: u64, hit: &Hit<'_>, moment: &dyn Moment) {
+    pub fn probe(&mut self, pmu: PmuId, cpu: u32, now: u64, hit: &Hit<'_>, cpu_state: &dyn CpuState) {
         let Some(type_) = self.pmus.find(pmu).map(|pmu| pmu.type_) else { return };
-        self.trace(type_, cpu, now, hit, moment);
+        self.trace(type_, cpu, now, hit, cpu_state);
     }
 }

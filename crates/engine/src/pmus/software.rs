@@ -2,7 +2,7 @@
 //! [`Engine::software`](crate::Engine::software).
 
 use super::clock;
-use crate::pmu::{Cx, Description, Hw, Pmu, PmuCaps, PmuInfo, TaskContext, Whom};
+use crate::pmu::{Cx, Description, Hw, Pmu, PmuCaps, PmuInfo, Target, TaskContext};
 use alloc::borrow::Cow;
 use perfuse_abi::{Errno, EventType, SampleType, Software};
 
@@ -24,7 +24,7 @@ impl Pmu for SoftwarePmu {
         }
     }
 
-    fn event_init(&mut self, hw: &mut Hw, _whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, _target: &Target, _group: &[&Hw]) -> Result<(), Errno> {
         if hw.attr.type_ != EventType::SOFTWARE {
             return Err(Errno::ENOENT);
         }

@@ -2,11 +2,11 @@
 //! [`Engine::tracepoint`](crate::Engine::tracepoint).
 
 use crate::bpf::ProgramKind;
+use crate::cpu_state::CpuState;
 use crate::engine::Engine;
 use crate::event::EventKey;
-use crate::moment::Moment;
-use crate::pmu::{Cx, Description, Hw, Pmu, PmuCaps, PmuInfo, TaskContext, Whom};
-use crate::sample::Facts;
+use crate::pmu::{Cx, Description, Hw, Pmu, PmuCaps, PmuInfo, Target, TaskContext};
+use crate::sample::SampleData;
 use crate::task::TaskId;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -46,7 +46,7 @@ impl Pmu for TracepointPmu {
         }
     }
 
-    fn event_init(&mut self, hw: &mut Hw, whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, target: &Target, _group: &[&Hw]) -> Result<(), Errno> {
         if hw.attr.type_ != EventType::TRACEPOINT {
             return Err(Errno::ENOENT);
         }
@@ -57,7 +57,7 @@ impl Pmu for TracepointPmu {
         let open = *self.known.get(&hw.attr.config).ok_or(Errno::EINVAL)?;
         // Rule J31.
         let data = hw.attr.sample_type.contains(SampleType::RAW);
-        if data && !whom.inherited && !(open && whom.task) { whom.raw } else { Ok(()) }
+        if data && !target.inherited && !(open && target.task) { target.raw } else { Ok(()) }
     }
 
     fn event_destroy(&mut self, hw: &mut Hw) {
@@ -148,14 +148,14 @@ impl Engine {
     }
 
     /// A tracepoint was hit on a cpu (rules J32, J33).
-    pub fn tracepoint(&mut self, cpu: u32, now: u64, hit: &Hit<'_>, moment: &dyn Moment) {
-        if !self.trace(EventType::TRACEPOINT, cpu, now, hit, moment) {
+    pub fn tracepoint(&mut self, cpu: u32, now: u64, hit: &Hit<'_>, cpu_state: &dyn CpuState) {
+        if !self.trace(EventType::TRACEPOINT, cpu, now, hit, cpu_state) {
             return;
         }
         let target = hit.target.filter(|&target| self.cpus[cpu as usize].current != Some(target));
         let context = target.and_then(|target| self.tasks.get(&target)).and_then(|task| task.context);
         let Some(context) = context else { return };
-        let facts = hit.facts(moment);
+        let data = hit.data(cpu_state);
         // Those bound to this very cpu hear of what happens to their task.
         for event in self.contexts[context].newest_first() {
             let own = &self.events[event];
@@ -163,8 +163,8 @@ impl Engine {
                 && own.attr().config == hit.id
                 && own.cpu == Some(cpu)
                 && !own.has(AttrFlags::SIGTRAP);
-            if heard && self.passes(event, hit, moment) {
-                self.count_occurrence(event, cpu, now, hit.count, &facts);
+            if heard && self.passes(event, hit, cpu_state) {
+                self.count_occurrence(event, cpu, now, hit.count, &data);
             }
         }
         self.settle(now);
@@ -177,17 +177,17 @@ impl Engine {
         cpu: u32,
         now: u64,
         hit: &Hit<'_>,
-        moment: &dyn Moment,
+        cpu_state: &dyn CpuState,
     ) -> bool {
-        if !self.programs_pass(type_, cpu, now, hit, moment) {
+        if !self.programs_pass(type_, cpu, now, hit, cpu_state) {
             return false;
         }
-        let facts = hit.facts(moment);
+        let data = hit.data(cpu_state);
         let mut heard = core::mem::take(&mut self.heard);
         heard.extend(self.cpus[cpu as usize].listeners.of(type_, hit.id));
         for &event in &heard {
-            if self.passes(event, hit, moment) {
-                self.count_occurrence(event, cpu, now, hit.count, &facts);
+            if self.passes(event, hit, cpu_state) {
+                self.count_occurrence(event, cpu, now, hit.count, &data);
             }
         }
         heard.clear();
@@ -198,9 +198,9 @@ impl Engine {
 
     /// Whether an event counts a hit: in kernel mode unless it leaves that out, in user mode always; and if
     /// its filter, or its original's, lets it pass (rules J32, J34, J50).
-    fn passes(&self, event: EventKey, hit: &Hit<'_>, moment: &dyn Moment) -> bool {
+    fn passes(&self, event: EventKey, hit: &Hit<'_>, cpu_state: &dyn CpuState) -> bool {
         let own = &self.events[event];
-        let left_out = own.hw.stopped || !moment.is_user() && own.has(AttrFlags::EXCLUDE_KERNEL);
+        let left_out = own.hw.stopped || !cpu_state.is_user() && own.has(AttrFlags::EXCLUDE_KERNEL);
         let driver = self.pmus.get(own.pmu).driver.as_deref();
         !left_out && driver.is_none_or(|driver| driver.passes(own.original(), hit.record))
     }
@@ -225,7 +225,7 @@ impl<'a> Hit<'a> {
         Hit { id, count: 1, record, target: None }
     }
 
-    fn facts(&self, moment: &'a dyn Moment) -> Facts<'a> {
-        Facts { addr: Some(0), raw: Some(self.record), ..Facts::new(moment) }
+    fn data(&self, cpu_state: &'a dyn CpuState) -> SampleData<'a> {
+        SampleData { addr: Some(0), raw: Some(self.record), ..SampleData::new(cpu_state) }
     }
 }

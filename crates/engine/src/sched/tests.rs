@@ -24,7 +24,7 @@ impl Host for World {
 fn machine() -> Engine {
     let mut engine = Engine::new(Config::default());
     engine.add_task(ME, TaskFacts::new(1, 1));
-    engine.switch(0, 10, Leaving::Sleeps, Some(ME), &crate::Place::default());
+    engine.switch(0, 10, Leaving::Sleeps, Some(ME), &crate::AtIp::default());
     engine
 }
 

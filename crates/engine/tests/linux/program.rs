@@ -1,12 +1,12 @@
 //! What is told to the engine of a moment of this program.
 
 use perfuse_engine::abi::record::RegsAbi;
-use perfuse_engine::{Moment, Registers};
+use perfuse_engine::{CpuState, Registers};
 
 /// A moment of this program: what it was like is not known, but that there was everything.
 pub(crate) struct Program;
 
-impl Moment for Program {
+impl CpuState for Program {
     fn is_user(&self) -> bool {
         true
     }

@@ -42,16 +42,16 @@ struct Common {
 }
 
 /// How many records of each kind were the same.
-type Kinds = BTreeMap<String, u64>;
+type GroupKinds = BTreeMap<String, u64>;
 
-fn sequence(seed: u64, tracepoint: u64) -> Result<Kinds, Disturbed> {
+fn sequence(seed: u64, tracepoint: u64) -> Result<GroupKinds, Disturbed> {
     let mut random = Random::new(seed);
     let mut pair = Pair::new(1, true);
     pair.tracepoint = Some(tracepoint);
     pair.machine.engine.declare_open_tracepoint(tracepoint);
     let common = Common { attr: fields(&mut random), tracepoint };
     let mut names = [Names::default(), Names::default()];
-    let mut kinds = Kinds::new();
+    let mut kinds = GroupKinds::new();
     let mut done = Vec::new();
     for number in 0..CALLS {
         let call = if number == 0 { gate(&common) } else { call(&mut random, &pair, &common) };
@@ -95,7 +95,7 @@ fn take(
     at: usize,
     attr: &Attr,
     names: &mut [Names; 2],
-    kinds: &mut Kinds,
+    kinds: &mut GroupKinds,
     history: &dyn Fn() -> String,
 ) {
     let Some(area) = pair.open[at].areas.iter_mut().find(|area| !area.aux) else { return };

@@ -131,7 +131,7 @@ fn a_program_reads_its_event() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let told = seen.clone();
     let run = move |context: &ProgramContext<'_>| {
-        told.lock().unwrap().push((context.values, context.addr, context.moment.is_user()));
+        told.lock().unwrap().push((context.values, context.addr, context.cpu_state.is_user()));
         0
     };
     let program = BpfProgram { id: 1, kind: ProgramKind::PerfEvent, wants_stacks: false, run: Arc::new(run) };

@@ -33,8 +33,8 @@ fn modes_are_left_out() {
     let mut machine = Machine::new(1);
     let user = machine.own(&with(faults(), AttrFlags::EXCLUDE_KERNEL));
     let kernel = machine.own(&with(faults(), AttrFlags::EXCLUDE_USER));
-    for moment in [USER, KERNEL, KERNEL] {
-        machine.engine.software(0, machine.now, Software::PAGE_FAULTS, 1, 0, &moment);
+    for cpu_state in [USER, KERNEL, KERNEL] {
+        machine.engine.software(0, machine.now, Software::PAGE_FAULTS, 1, 0, &cpu_state);
     }
     assert_eq!([user, kernel].map(|fd| machine.count(fd)), [1, 2]);
 }
@@ -160,8 +160,8 @@ fn hits_are_counted() {
         _ => None,
     });
     assert_eq!(watched, Some((0, 3, 0x5000, 4)));
-    for moment in [USER, KERNEL] {
-        machine.engine.breakpoint(key, 0, machine.now, &moment);
+    for cpu_state in [USER, KERNEL] {
+        machine.engine.breakpoint(key, 0, machine.now, &cpu_state);
     }
     assert_eq!(machine.count(fd), 1);
     let trap = machine.engine.effects().find_map(|effect| match effect {

@@ -306,5 +306,5 @@ fn overflows_are_signalled() {
         })
         .collect();
     assert_eq!(notices, [Notice::In, Notice::Hup]);
-    assert!(!perfuse_engine::Moment::is_user(&KERNEL));
+    assert!(!perfuse_engine::CpuState::is_user(&KERNEL));
 }

@@ -7,7 +7,7 @@ use perfuse_engine::abi::record::{
     Tid, Weight,
 };
 use perfuse_engine::abi::{Attr, AttrFlags, BranchSampleType, EventType, ReadFormat, SampleType, Software};
-use perfuse_engine::{Facts, Hit, MapRequest, Moment, OpenArguments, PidNamespace, Registers, Sysctl};
+use perfuse_engine::{CpuState, Hit, MapRequest, OpenArguments, PidNamespace, Registers, SampleData, Sysctl};
 
 /// A program that was interrupted in the kernel, with so many callers on both sides.
 pub(crate) struct Known {
@@ -18,7 +18,7 @@ pub(crate) struct Known {
 
 const IN_KERNEL: Known = Known { user: false, stack: 1 << 20, abi: RegsAbi::ABI_64 };
 
-impl Moment for Known {
+impl CpuState for Known {
     fn is_user(&self) -> bool {
         self.user
     }
@@ -69,10 +69,10 @@ fn asking(sample_type: SampleType) -> Attr {
 }
 
 /// The bytes of the sample of one page fault.
-fn bytes_of(machine: &mut Machine, attr: &Attr, moment: &dyn Moment) -> Vec<u8> {
+fn bytes_of(machine: &mut Machine, attr: &Attr, cpu_state: &dyn CpuState) -> Vec<u8> {
     let fd = machine.open(attr, OpenArguments::default()).unwrap();
     let mut reader = machine.map(fd, 64);
-    machine.engine.software(0, machine.now, Software::PAGE_FAULTS, 1, 0x7000, moment);
+    machine.engine.software(0, machine.now, Software::PAGE_FAULTS, 1, 0x7000, cpu_state);
     let bytes = reader.take();
     let key = machine.key(fd);
     machine.close(fd);
@@ -80,9 +80,9 @@ fn bytes_of(machine: &mut Machine, attr: &Attr, moment: &dyn Moment) -> Vec<u8> 
     bytes
 }
 
-fn chain(most: u16, attr: Attr, moment: &dyn Moment) -> Vec<u64> {
+fn chain(most: u16, attr: Attr, cpu_state: &dyn CpuState) -> Vec<u64> {
     let attr = Attr { sample_max_stack: most, ..attr };
-    let bytes = bytes_of(&mut Machine::new(1), &attr, moment);
+    let bytes = bytes_of(&mut Machine::new(1), &attr, cpu_state);
     let Record::Sample(sample) = decoded(&bytes, &attr)[0].record else { panic!("no sample") };
     sample.callchain.unwrap().words.iter().collect()
 }
@@ -246,14 +246,14 @@ fn hardware_tells_more() {
     let mut reader = machine.map(fd, 1);
     let branches = [BranchEntry { from: 1, to: 2, flags: BranchFlags::default() }];
     let weight = Weight::Struct { var1: 1, var2: 2, var3: 3 };
-    let facts = Facts {
+    let data = SampleData {
         exact_ip: true,
         weight: Some(weight),
         data_src: Some(DataSrc(5)),
         branches: Some((&branches, Some(7))),
-        ..Facts::new(&IN_KERNEL)
+        ..SampleData::new(&IN_KERNEL)
     };
-    machine.engine.counter_overflowed(machine.world.descriptors[&fd], 0, machine.now, &facts);
+    machine.engine.counter_overflowed(machine.world.descriptors[&fd], 0, machine.now, &data);
     let bytes = reader.take();
     let all = decoded(&bytes, &asked);
     let Record::Sample(sample) = all[0].record else { panic!("{all:?}") };

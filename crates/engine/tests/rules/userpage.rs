@@ -4,7 +4,7 @@ use crate::machine::{Machine, Reader, attr, software, with};
 use perfuse_engine::abi::page::{MmapPage, ShortClock, TimeConversion, UserCount};
 use perfuse_engine::abi::wire::{Layout, Reader as Bytes};
 use perfuse_engine::abi::{AttrFlags, ByteOrder, Errno, EventType, Software};
-use perfuse_engine::{Cx, Hw, Ioctl, OpenArguments, Pmu, PmuInfo, Whom};
+use perfuse_engine::{Cx, Hw, Ioctl, OpenArguments, Pmu, PmuInfo, Target};
 use std::sync::atomic::Ordering;
 
 fn page(reader: &Reader) -> MmapPage {
@@ -63,7 +63,7 @@ impl Pmu for Readable {
         PmuInfo { type_: Some(EventType::RAW), ..PmuInfo::hardware("cpu") }
     }
 
-    fn event_init(&mut self, hw: &mut Hw, _whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, _target: &Target, _group: &[&Hw]) -> Result<(), Errno> {
         if hw.attr.type_ == EventType::RAW { Ok(()) } else { Err(Errno::ENOENT) }
     }
 

@@ -16,9 +16,9 @@ use perfuse_engine::abi::{
     PollFlags, ReadFormat, SampleType, Software, Txn,
 };
 use perfuse_engine::{
-    AttrMemory, CgroupId, CloneFlags, Effect, EventKey, Facts, Filter, Hit, Holdings, Ioctl, Leaving,
-    LockLimit, MapRequest, Mapping, Moment, OpenArguments, PmuId, ProbePmu, Probes, Registers, SecurityStep,
-    State, Sysctl, TaskFacts, TaskId,
+    AttrMemory, CgroupId, CloneFlags, CpuState, Effect, EventKey, Filter, Hit, Holdings, Ioctl, Leaving,
+    LockLimit, MapRequest, Mapping, OpenArguments, PmuId, ProbePmu, Probes, Registers, SampleData,
+    SecurityStep, State, Sysctl, TaskFacts, TaskId,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ struct Rich {
     stack: u64,
 }
 
-impl Moment for Rich {
+impl CpuState for Rich {
     fn is_user(&self) -> bool {
         self.user
     }
@@ -519,19 +519,19 @@ impl Chaos {
             3 => {
                 let event = self.random.of(&[Software::CPU_MIGRATIONS, Software::ALIGNMENT_FAULTS]);
                 let count = self.random.of(&[0, 1, 1000, u64::MAX]);
-                let moment = self.rich();
-                self.machine.engine.software(cpu, now, event, count, u64::MAX, &moment);
+                let cpu_state = self.rich();
+                self.machine.engine.software(cpu, now, event, count, u64::MAX, &cpu_state);
             }
             4 => {
                 let raw = vec![1; self.random.of(&[0, 7, 8, 300, 70_000])];
                 let target = if self.random.one_in(3) { Some(self.random.of(&self.tasks)) } else { None };
                 let count = self.random.of(&[1, 0, 5]);
                 let hit = Hit { count, target, ..Hit::new(self.random.below(6) as u64, &raw) };
-                let moment = self.rich();
+                let cpu_state = self.rich();
                 if self.random.one_in(2) {
-                    self.machine.engine.probe(self.probes, cpu, now, &hit, &moment);
+                    self.machine.engine.probe(self.probes, cpu, now, &hit, &cpu_state);
                 } else {
-                    self.machine.engine.tracepoint(cpu, now, &hit, &moment);
+                    self.machine.engine.tracepoint(cpu, now, &hit, &cpu_state);
                 }
             }
             5 => {
@@ -564,8 +564,8 @@ impl Chaos {
             return;
         }
         let branches = vec![BranchEntry::default(); self.random.of(&[0, 1, 32, 4000])];
-        let moment = self.rich();
-        let facts = Facts {
+        let cpu_state = self.rich();
+        let data = SampleData {
             addr: Some(self.random.next()),
             exact_ip: self.random.one_in(2),
             weight: self.random.of(&[
@@ -576,10 +576,10 @@ impl Chaos {
             data_src: self.random.of(&[None, Some(DataSrc::NA)]),
             transaction: Txn::from_bits_retain(5),
             branches: Some((&branches, self.random.of(&[None, Some(3)]))),
-            ..Facts::new(&moment)
+            ..SampleData::new(&cpu_state)
         };
         let event = self.random.of(&on);
-        self.machine.engine.counter_overflowed(event, cpu, self.machine.now, &facts);
+        self.machine.engine.counter_overflowed(event, cpu, self.machine.now, &data);
     }
 
     fn sideband(&mut self, cpu: u32) {

@@ -7,9 +7,9 @@ use perfuse_engine::abi::record::{Decoded, RawRecord, RecordFormat, Records};
 use perfuse_engine::abi::wire::{Layout, Writer};
 use perfuse_engine::abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, PollFlags, ReadFormat, Software};
 use perfuse_engine::{
-    Access, AtomicU64, BpfProgram, Capability, CgroupId, CloneFlags, Config, Cx, Engine, EventKey, Host, Hw,
-    Ioctl, Leaving, LockLimit, MapRequest, Memory, OpenArguments, PidNamespace, Place, Pmu, PmuInfo,
-    SecurityStep, State, Sysctl, TaskFacts, TaskId, Transaction, Whom,
+    Access, AtIp, AtomicU64, BpfProgram, Capability, CgroupId, CloneFlags, Config, Cx, Engine, EventKey,
+    Host, Hw, Ioctl, Leaving, LockLimit, MapRequest, Memory, OpenArguments, PidNamespace, Pmu, PmuInfo,
+    SecurityStep, State, Sysctl, Target, TaskFacts, TaskId, Transaction,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,8 +94,8 @@ pub(crate) struct Machine {
 }
 
 pub(crate) const ME: TaskId = TaskId(100);
-pub(crate) const USER: Place = Place { user: true, ip: 0x40_1000 };
-pub(crate) const KERNEL: Place = Place { user: false, ip: 0xffff_ffff_8100_0000 };
+pub(crate) const USER: AtIp = AtIp { user: true, ip: 0x40_1000 };
+pub(crate) const KERNEL: AtIp = AtIp { user: false, ip: 0xffff_ffff_8100_0000 };
 
 impl Machine {
     /// With so many cpus; the task [`ME`] runs on cpu 0.
@@ -422,7 +422,7 @@ impl Pmu for Counters {
         self.info.clone()
     }
 
-    fn event_init(&mut self, hw: &mut Hw, _whom: &Whom, group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, _target: &Target, group: &[&Hw]) -> Result<(), Errno> {
         let own = self.info.type_ == Some(hw.attr.type_);
         if !own && (self.info.name != "cpu" || hw.attr.type_ != EventType::HARDWARE) {
             return Err(Errno::ENOENT);

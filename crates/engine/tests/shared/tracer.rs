@@ -1,7 +1,7 @@
 //! A PMU that writes a trace to an AUX area.
 
 use perfuse_engine::abi::{AuxFlags, Errno, EventType};
-use perfuse_engine::{AuxRoom, Cx, Hw, Overflow, Pmu, PmuCaps, PmuInfo, Whom};
+use perfuse_engine::{AuxRoom, Cx, Hw, Overflow, Pmu, PmuCaps, PmuInfo, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,7 +37,7 @@ impl Pmu for Tracer {
         PmuInfo { type_: Some(TRACE), caps, ..PmuInfo::hardware("trace") }
     }
 
-    fn event_init(&mut self, hw: &mut Hw, _whom: &Whom, _group: &[&Hw]) -> Result<(), Errno> {
+    fn event_init(&mut self, hw: &mut Hw, _target: &Target, _group: &[&Hw]) -> Result<(), Errno> {
         if hw.attr.type_ == TRACE { Ok(()) } else { Err(Errno::ENOENT) }
     }
 

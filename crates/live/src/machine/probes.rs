@@ -278,7 +278,7 @@ impl Machine {
         let mut record = vec![0; 4];
         record.extend(tid.to_ne_bytes());
         record.extend(function.into_iter().flat_map(u64::to_ne_bytes));
-        record.extend(perfuse_engine::Moment::ip(stopped).to_ne_bytes());
+        record.extend(perfuse_engine::CpuState::ip(stopped).to_ne_bytes());
         self.happened(task, stopped, |engine, cpu, now| {
             for &id in numbers {
                 engine.probe(pmu, cpu, now, &Hit::new(id, &record), stopped);

@@ -1,10 +1,10 @@
 //! Tasks whose instructions are counted one by one: which they are, and how many they have done.
 
 use super::Machine;
-use crate::moment::{Somewhere, Stopped};
+use crate::moment::Stopped;
 use crate::ptrace::Tid;
 use crate::step::{StepPmu, Steps};
-use perfuse_engine::{Engine, Moment, PmuId, TaskId};
+use perfuse_engine::{AtIp, CpuState, Engine, PmuId, TaskId};
 use std::collections::BTreeSet;
 
 /// What the machine knows of the PMU.
@@ -41,14 +41,14 @@ impl Machine {
     }
 
     /// A task is on its cpu: the engine is told of the instructions that it has done.
-    pub(super) fn tell_steps(&mut self, task: TaskId, cpu: u32, now: u64, stopped: Option<&dyn Moment>) {
+    pub(super) fn tell_steps(&mut self, task: TaskId, cpu: u32, now: u64, stopped: Option<&dyn CpuState>) {
         let Some(known) = self.tasks.get_mut(&task) else { return };
         let untold = std::mem::take(&mut known.walk.untold);
         if untold == 0 {
             return;
         }
         self.walks.steps.walk(untold);
-        let somewhere = Somewhere { user: true };
+        let somewhere = AtIp { user: true, ip: 0 };
         let moment = stopped.unwrap_or(&somewhere);
         if let Some(pmu) = self.walks.pmu {
             self.engine.interrupt(pmu, cpu, now, None, moment);

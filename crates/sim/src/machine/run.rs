@@ -1,26 +1,26 @@
 //! Time: who runs where, what happens next, and what happens then.
 
-use super::moment::Doing;
-use super::{Machine, SimCpu, SimTask, Turn};
+use super::cpu_state::SimCpuState;
+use super::{Machine, SimCpu, SimTask, Switch};
 use crate::hardware::Rates;
 use crate::program::Step;
 use perfuse_engine::{Leaving, TaskId};
 
 impl Machine {
-    pub(super) fn doing(&self, cpu: u32) -> Doing {
+    pub(super) fn doing(&self, cpu: u32) -> SimCpuState {
         match self.cpus[cpu as usize].current.and_then(|task| self.tasks.get(&task)) {
-            None => Doing { user: false, idle: true, place: 0, pid: 0 },
+            None => SimCpuState { user: false, idle: true, place: 0, pid: 0 },
             Some(task) => {
                 let step = task.cursor.clone().step();
                 let kernel = matches!(step, Some(Step::Compute { kernel: true, .. }));
-                Doing { user: !kernel, idle: false, place: task.cursor.place(), pid: task.pid }
+                SimCpuState { user: !kernel, idle: false, place: task.cursor.place(), pid: task.pid }
             }
         }
     }
 
     /// In the kernel, on behalf of whoever runs on the cpu.
-    pub(super) fn in_kernel(&self, cpu: u32) -> Doing {
-        Doing { user: false, ..self.doing(cpu) }
+    pub(super) fn in_kernel(&self, cpu: u32) -> SimCpuState {
+        SimCpuState { user: false, ..self.doing(cpu) }
     }
 
     /// Puts a task on a cpu in place of who is there.
@@ -37,7 +37,7 @@ impl Machine {
         own.current = next;
         own.slice_ends = self.now + self.setup.slice_ns;
         self.engine.switch(cpu, self.now, leaving, next, &doing);
-        self.schedule.push(Turn { at: self.now, cpu, task: next });
+        self.schedule.push(Switch { at: self.now, cpu, task: next });
         self.carry_out();
     }
 
@@ -153,8 +153,8 @@ impl Machine {
             if !own.queue.is_empty() {
                 moments.push(own.slice_ends);
             }
-            if let (Some((kernel, rates)), Some((_, watcher))) = (self.working(cpu), &self.pmu) {
-                let overflow = watcher.next_overflow(cpu, kernel, &rates);
+            if let (Some((kernel, rates)), Some((_, counter_view))) = (self.working(cpu), &self.pmu) {
+                let overflow = counter_view.next_overflow(cpu, kernel, &rates);
                 moments.extend(overflow.map(|ns| self.now.saturating_add(ns).max(own.quiet_until)));
             }
             if let (Some((kernel, _)), Some((_, traces))) = (self.working(cpu), &self.traces) {
@@ -168,8 +168,8 @@ impl Machine {
     /// Time passes while all work.
     fn advance(&mut self, ns: u64) {
         for cpu in 0..self.setup.cpus {
-            if let (Some((kernel, rates)), Some((_, watcher))) = (self.working(cpu), &self.pmu) {
-                watcher.work(cpu, ns, kernel, &rates);
+            if let (Some((kernel, rates)), Some((_, counter_view))) = (self.working(cpu), &self.pmu) {
+                counter_view.work(cpu, ns, kernel, &rates);
             }
             if let (Some((kernel, _)), Some((_, traces))) = (self.working(cpu), &self.traces) {
                 traces.work(cpu, ns, kernel);
@@ -190,9 +190,9 @@ impl Machine {
                 continue;
             }
             let doing = self.doing(cpu);
-            if let (Some((kernel, rates)), Some((pmu, watcher))) = (self.working(cpu), &self.pmu) {
+            if let (Some((kernel, rates)), Some((pmu, counter_view))) = (self.working(cpu), &self.pmu) {
                 let due = self.cpus[cpu as usize].quiet_until <= now;
-                if due && watcher.next_overflow(cpu, kernel, &rates) == Some(0) {
+                if due && counter_view.next_overflow(cpu, kernel, &rates) == Some(0) {
                     self.cpus[cpu as usize].quiet_until = now + self.setup.interrupt_ns;
                     if self.setup.nesting && self.nested.is_none() && self.step_ends(cpu) {
                         self.engine.interrupt_within(*pmu, cpu, Box::new(doing));

@@ -1,7 +1,7 @@
 //! Steps of programs that take no time.
 
 use super::Machine;
-use super::moment::Doing;
+use super::cpu_state::SimCpuState;
 use crate::program::{Cursor, Step};
 use perfuse_engine::abi::Software;
 use perfuse_engine::abi::record::MmapFile;
@@ -33,7 +33,7 @@ impl Machine {
             }
             _ => own.cursor.advance(),
         }
-        let doing = Doing { user: true, idle: false, place: self.tasks[&task].cursor.place(), pid };
+        let doing = SimCpuState { user: true, idle: false, place: self.tasks[&task].cursor.place(), pid };
         let now = self.now;
         match step {
             Some(Step::Fault { count, major, addr }) => {
@@ -129,7 +129,7 @@ impl Machine {
         }
     }
 
-    fn touch(&mut self, cpu: u32, addr: u64, len: u64, write: bool, doing: &Doing) {
+    fn touch(&mut self, cpu: u32, addr: u64, len: u64, write: bool, doing: &SimCpuState) {
         let hit = |watch: &&Watch| {
             let kind = watch.kind;
             watch.cpu == cpu

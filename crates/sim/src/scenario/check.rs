@@ -1,7 +1,7 @@
 //! Whether what was expected is so.
 
-use super::play::Stage;
-use super::records::{self, Cell, Seen};
+use super::play::Player;
+use super::records::{self, RecordValue, ScenarioRecord};
 use super::show::time;
 use super::{Expect, Expected, Field, FieldValue, Quantity, RecordName};
 use perfuse_abi::page::offset;
@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 type Result<T> = std::result::Result<T, String>;
 
-impl Stage {
+impl Player {
     /// Says what is otherwise than expected.
     pub(super) fn check(&mut self, expect: &Expect) -> Result<()> {
         match expect {
@@ -159,9 +159,9 @@ impl Stage {
     }
 
     /// The records of an event, of a kind.
-    fn seen(&self, name: &str, kind: RecordName) -> Result<Vec<Seen>> {
+    fn seen(&self, name: &str, kind: RecordName) -> Result<Vec<ScenarioRecord>> {
         let event = self.find(name).ok_or_else(|| format!("no event '{name}' is open yet"))?;
-        let all: Result<Vec<Seen>> = records::of(event).collect();
+        let all: Result<Vec<ScenarioRecord>> = records::of(event).collect();
         let all = all.map_err(|error| format!("a record of {name} is broken: {error}"))?;
         Ok(all.into_iter().filter(|seen| kind.is_none_or(|kind| kind == seen.kind)).collect())
     }
@@ -181,30 +181,34 @@ impl Stage {
         if more || place == seen.len() { Ok(()) } else { Err(format!("there are {}", summary(&seen))) }
     }
 
-    fn check_field(&self, seen: &Seen, name: &str, expected: &FieldValue) -> Result<()> {
+    fn check_field(&self, seen: &ScenarioRecord, name: &str, expected: &FieldValue) -> Result<()> {
         let known = || seen.fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         let found = seen.get(name).ok_or_else(|| format!("it has no field {name}, only {}", known()))?;
-        let wrong = || Err(format!("{name} is {}", cell(found)));
+        let wrong = || Err(format!("{name} is {}", as_text(found)));
         match (found, expected) {
-            (Cell::Number(found) | Cell::Address(found), FieldValue::Between(low, high)) => {
-                if (low..=high).contains(&found) { Ok(()) } else { wrong() }
+            (RecordValue::Number(found) | RecordValue::Address(found), FieldValue::Between(low, high)) => {
+                if (low..=high).contains(&found) {
+                    Ok(())
+                } else {
+                    wrong()
+                }
             }
-            (Cell::Number(found), FieldValue::Text(task)) => {
+            (RecordValue::Number(found), FieldValue::Text(task)) => {
                 if self.task(task).is_some_and(|task| task.0 == *found) { Ok(()) } else { wrong() }
             }
-            (Cell::Text(found), FieldValue::Text(expected)) if found == expected => Ok(()),
+            (RecordValue::Text(found), FieldValue::Text(expected)) if found == expected => Ok(()),
             _ => wrong(),
         }
     }
 }
 
-/// The value of a cell, as text.
-pub(super) fn cell(cell: &Cell) -> String {
-    match cell {
-        Cell::Number(number) => number.to_string(),
-        Cell::Address(address) => format!("{address:#x}"),
-        Cell::Text(text) => text.clone(),
-        Cell::Numbers(numbers) => {
+/// The value of a field, as text.
+pub(super) fn as_text(value: &RecordValue) -> String {
+    match value {
+        RecordValue::Number(number) => number.to_string(),
+        RecordValue::Address(address) => format!("{address:#x}"),
+        RecordValue::Text(text) => text.clone(),
+        RecordValue::Numbers(numbers) => {
             let numbers: Vec<String> = numbers.iter().map(|number| format!("{number:#x}")).collect();
             numbers.join(",")
         }
@@ -220,7 +224,7 @@ fn names(quantities: &[Quantity]) -> String {
 }
 
 /// Kinds of records in order, each with how often it comes.
-fn summary(seen: &[Seen]) -> String {
+fn summary(seen: &[ScenarioRecord]) -> String {
     let mut text = String::new();
     let mut rest = seen;
     while let Some(first) = rest.first() {
@@ -239,12 +243,12 @@ fn summary(seen: &[Seen]) -> String {
 }
 
 /// A record in one line: what is there, by name.
-pub(super) fn line(seen: &Seen) -> String {
+pub(super) fn line(seen: &ScenarioRecord) -> String {
     let mut text = seen.kind.to_string();
     for (name, value) in &seen.fields {
         let _ = match (*name, value) {
-            ("time", Cell::Number(at)) => write!(text, " at {}", time(*at)),
-            (name, value) => write!(text, " {name} {}", cell(value)),
+            ("time", RecordValue::Number(at)) => write!(text, " at {}", time(*at)),
+            (name, value) => write!(text, " {name} {}", as_text(value)),
         };
     }
     text

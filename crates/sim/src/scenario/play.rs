@@ -1,8 +1,8 @@
 //! Plays a scenario.
 
 use super::parse::cgroup_id;
-use super::records::{self, Seen};
-use super::{Action, Line, On, Open, Reads, Scenario, Show, Statement, show};
+use super::records::{self, ScenarioRecord};
+use super::{Action, Line, Open, Reads, Scenario, Show, Statement, Target, show};
 use crate::machine::{Machine, ROOT, Setup};
 use crate::reader::{AuxReader, Reader};
 use perfuse_abi::read::ReadValues;
@@ -28,7 +28,7 @@ pub struct Outcome {
     /// Its events, in the order in which they were opened.
     pub events: Vec<EventOutcome>,
     /// The task of each cpu over time.
-    pub turns: Vec<NamedTurn>,
+    pub switches: Vec<NamedSwitch>,
 }
 
 /// The outcome of an event.
@@ -43,12 +43,12 @@ pub struct EventOutcome {
     /// Its count, and the times enabled and counting; `None` also in the error state.
     pub values: Option<[u64; 3]>,
     /// The records read from its ring; a text for bytes that are no record.
-    pub records: Vec<Result<Seen, String>>,
+    pub records: Vec<Result<ScenarioRecord, String>>,
 }
 
 /// A task got a cpu.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedTurn {
+pub struct NamedSwitch {
     /// When.
     pub at: u64,
     /// The cpu.
@@ -59,7 +59,7 @@ pub struct NamedTurn {
 
 /// An event of the scenario.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct ScenarioEvent {
     pub(super) name: String,
     pub(super) attr: Attr,
     pub(super) fd: Result<i32, Errno>,
@@ -80,21 +80,21 @@ pub(super) struct Watched {
 
 /// Everything while it is played.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct Player {
     pub(super) machine: Machine,
     tasks: BTreeMap<String, TaskId>,
-    pub(super) events: Vec<Watched>,
+    pub(super) events: Vec<ScenarioEvent>,
     /// Times of looks.
     pub(super) looks: Vec<u64>,
     look_every: u64,
     /// Actions that are still to come.
-    later: Vec<Later>,
+    scheduled: Vec<ScheduledAction>,
     /// Bytes of all records.
     kept: usize,
 }
 
 #[derive(Debug)]
-struct Later {
+struct ScheduledAction {
     at: u64,
     line: usize,
     action: Action,
@@ -130,42 +130,47 @@ pub fn play_within(scenario: &Scenario, budget: u64) -> Outcome {
         Statement::Run(ns) => whole.saturating_add(ns),
         _ => whole,
     });
-    let mut stage = Stage {
+    let mut player = Player {
         machine,
         tasks: BTreeMap::new(),
         events: Vec::new(),
         looks: Vec::new(),
         look_every: (whole / LOOKS).max(1),
-        later: Vec::new(),
+        scheduled: Vec::new(),
         kept: 0,
     };
     let mut outcome = Outcome::default();
     // Actions of a time are known before the machine runs through that time.
     for Line { number, statement } in &scenario.statements {
         if let Statement::Do { at: Some(at), action, fails } = statement {
-            stage.later.push(Later { at: *at, line: *number, action: action.clone(), fails: *fails });
+            player.scheduled.push(ScheduledAction {
+                at: *at,
+                line: *number,
+                action: action.clone(),
+                fails: *fails,
+            });
         }
     }
-    stage.later.sort_by_key(|later| (later.at, later.line));
+    player.scheduled.sort_by_key(|scheduled| (scheduled.at, scheduled.line));
     for Line { number, statement } in &scenario.statements {
-        stage.perform(*number, statement, &mut outcome);
-        if stage.machine.is_exhausted() {
+        player.perform(*number, statement, &mut outcome);
+        if player.machine.is_exhausted() {
             outcome.failed.push((*number, format!("this needs more than {budget} steps: given up")));
-            stage.tell(&mut outcome);
+            player.tell(&mut outcome);
             return outcome;
         }
     }
-    stage.tell(&mut outcome);
-    for later in &stage.later {
-        outcome.failed.push((later.line, "that time never came".to_owned()));
+    player.tell(&mut outcome);
+    for scheduled in &player.scheduled {
+        outcome.failed.push((scheduled.line, "that time never came".to_owned()));
     }
-    if stage.kept >= MOST_BYTES {
+    if player.kept >= MOST_BYTES {
         outcome.failed.push((0, "there were more records than can be kept".to_owned()));
     }
     outcome
 }
 
-impl Stage {
+impl Player {
     /// Leaves in the outcome how all ended.
     fn tell(&mut self, outcome: &mut Outcome) {
         let machine = &mut self.machine;
@@ -185,10 +190,10 @@ impl Stage {
             });
         }
         let named = |task: TaskId| (task, machine.first_name(task).to_owned());
-        outcome.turns.extend(machine.schedule.iter().map(|turn| NamedTurn {
-            at: turn.at,
-            cpu: turn.cpu,
-            task: turn.task.map(named),
+        outcome.switches.extend(machine.schedule.iter().map(|switch| NamedSwitch {
+            at: switch.at,
+            cpu: switch.cpu,
+            task: switch.task.map(named),
         }));
     }
 
@@ -244,14 +249,14 @@ impl Stage {
     fn open(&mut self, open: &Open) -> Result<(), String> {
         let missing = |name: &str| format!("no task '{name}' is there");
         let pid = match &open.on {
-            On::All => -1,
-            On::Task(name) => self.task(name).ok_or_else(|| missing(name))?.0 as i32,
-            On::Cgroup(place) => {
+            Target::All => -1,
+            Target::Task(name) => self.task(name).ok_or_else(|| missing(name))?.0 as i32,
+            Target::Cgroup(place) => {
                 let wanted = cgroup_id(*place);
                 let found = self.machine.world.cgroups.iter().find(|(_, cgroup)| **cgroup == wanted);
                 found.map_or(-1, |(fd, _)| *fd)
             }
-            On::Pid(pid) => *pid,
+            Target::Pid(pid) => *pid,
         };
         let by = match &open.by {
             Some(name) => self.task(name).ok_or_else(|| missing(name))?,
@@ -264,12 +269,12 @@ impl Stage {
         };
         let (group, output) = (fd_of(&open.group)?, fd_of(&open.output)?);
         let mut flags = open.flags;
-        if matches!(open.on, On::Cgroup(_)) {
+        if matches!(open.on, Target::Cgroup(_)) {
             flags |= OpenFlags::PID_CGROUP;
         }
         let arguments = OpenArguments { pid, cpu: open.cpu.unwrap_or(-1), group_fd: group, flags };
         let fd = self.machine.open(by, &open.attr, arguments);
-        let mut watched = Watched {
+        let mut event = ScenarioEvent {
             name: open.name.clone(),
             attr: open.attr,
             fd,
@@ -285,9 +290,9 @@ impl Stage {
         };
         let mut result = Ok(());
         if let Ok(fd) = fd {
-            watched.id = self.machine.ioctl(fd, Ioctl::Id).unwrap_or(0);
+            event.id = self.machine.ioctl(fd, Ioctl::Id).unwrap_or(0);
             if let Some(handler) = open.handler {
-                self.machine.handlers.insert(watched.id, handler);
+                self.machine.handlers.insert(event.id, handler);
             }
             if let (true, Some(event)) = (open.signals, self.machine.event(fd)) {
                 self.machine.engine.set_async(event, true);
@@ -299,25 +304,25 @@ impl Stage {
             }
             if let Some(pages) = open.ring {
                 match self.machine.map(by, fd, ring(pages, open.overwrite)) {
-                    Ok(reader) => watched.reader = Some(reader),
+                    Ok(reader) => event.reader = Some(reader),
                     Err(errno) => result = Err(format!("its ring cannot be mapped: {errno}")),
                 }
             }
             if let Some(pages) = open.aux {
-                let Some(ring) = &watched.reader else {
+                let Some(ring) = &event.reader else {
                     return Err("its AUX area lies behind a ring, which it has not".to_owned());
                 };
                 match self.machine.map_aux(by, fd, ring, pages, !open.aux_overwrite) {
-                    Ok(aux) => watched.aux = Some(aux),
+                    Ok(aux) => event.aux = Some(aux),
                     Err(errno) => result = Err(format!("its AUX area cannot be mapped: {errno}")),
                 }
             }
         }
-        self.events.push(watched);
+        self.events.push(event);
         result
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<&Watched> {
+    pub(super) fn find(&self, name: &str) -> Option<&ScenarioEvent> {
         self.events.iter().find(|event| event.name == name)
     }
 
@@ -338,14 +343,14 @@ impl Stage {
                 _ => None,
             });
             let next_read = reads.min().unwrap_or(end);
-            let next_action = self.later.first().map_or(u64::MAX, |later| later.at).max(now);
+            let next_action = self.scheduled.first().map_or(u64::MAX, |scheduled| scheduled.at).max(now);
             let next = next_look.min(next_read).min(next_action).min(end);
             self.machine.run_until(next);
             if self.machine.is_exhausted() {
                 return;
             }
-            while self.later.first().is_some_and(|later| later.at <= next) {
-                let Later { line, action, fails, .. } = self.later.remove(0);
+            while self.scheduled.first().is_some_and(|scheduled| scheduled.at <= next) {
+                let ScheduledAction { line, action, fails, .. } = self.scheduled.remove(0);
                 match self.act(&action, fails) {
                     Ok(()) => outcome.met += usize::from(fails.is_some()),
                     Err(problem) => outcome.failed.push((line, problem)),
@@ -413,8 +418,9 @@ impl Stage {
 
     /// The outcome of an action; the outer error is one of the scenario.
     fn try_action(&mut self, action: &Action) -> Result<Result<(), Errno>, String> {
-        let task =
-            |stage: &Stage, name: &str| stage.task(name).ok_or_else(|| format!("no task '{name}' is there"));
+        let task = |player: &Player, name: &str| {
+            player.task(name).ok_or_else(|| format!("no task '{name}' is there"))
+        };
         let machine = &mut self.machine;
         match action {
             Action::Plug(cpu, true) => machine.plug(*cpu),

@@ -1,12 +1,12 @@
 //! Records as scenarios see them: a kind, and fields with names.
 
-use super::play::Watched;
+use super::play::ScenarioEvent;
 use perfuse_abi::record::{CpuMode, Decoded, Misc, MmapFile, Record, RecordFormat, RecordType, Records};
 use perfuse_abi::{AuxFlags, ByteOrder};
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cell {
+pub enum RecordValue {
     /// A number.
     Number(u64),
     /// An address, which is shown in hexadecimal.
@@ -19,35 +19,35 @@ pub enum Cell {
 
 /// A record.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ScenarioRecord {
     /// Its kind.
     pub kind: RecordType,
     /// Its fields, by the names that scenarios use.
-    pub fields: Vec<(&'static str, Cell)>,
+    pub fields: Vec<(&'static str, RecordValue)>,
 }
 
-impl Seen {
-    pub(super) fn get(&self, name: &str) -> Option<&Cell> {
-        self.fields.iter().find(|(field, _)| *field == name).map(|(_, cell)| cell)
+impl ScenarioRecord {
+    pub(super) fn get(&self, name: &str) -> Option<&RecordValue> {
+        self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
     }
 }
 
 /// All records that were read from an event's ring; what is no record is told as text.
-pub(super) fn of(event: &Watched) -> impl Iterator<Item = Result<Seen, String>> {
+pub(super) fn of(event: &ScenarioEvent) -> impl Iterator<Item = Result<ScenarioRecord, String>> {
     let format = RecordFormat::of(&event.attr, ByteOrder::NATIVE);
     Records::new(&event.bytes, ByteOrder::NATIVE).map(move |record| {
         let record = record.map_err(|error| error.to_string())?;
         let decoded = record.decode(&format).map_err(|error| error.to_string())?;
-        Ok(Seen { kind: decoded.record.kind(), fields: fields(&decoded) })
+        Ok(ScenarioRecord { kind: decoded.record.kind(), fields: fields(&decoded) })
     })
 }
 
 /// The names of the values of a group's first members.
 const MEMBERS: [&str; 4] = ["value", "value2", "value3", "value4"];
 
-fn fields(decoded: &Decoded<'_>) -> Vec<(&'static str, Cell)> {
-    use Cell::{Address, Number, Numbers, Text};
-    let mut all: Vec<(&'static str, Cell)> = Vec::new();
+fn fields(decoded: &Decoded<'_>) -> Vec<(&'static str, RecordValue)> {
+    use RecordValue::{Address, Number, Numbers, Text};
+    let mut all: Vec<(&'static str, RecordValue)> = Vec::new();
     let small = |number: u32| Number(number.into());
     if let Some(time) = decoded.time() {
         all.push(("time", Number(time)));

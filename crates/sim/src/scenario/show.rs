@@ -1,7 +1,7 @@
 //! The text that a scenario shows: counts, records, and a diagram of who ran and what counted.
 
 use super::check::line;
-use super::play::Stage;
+use super::play::Player;
 use super::records;
 use perfuse_abi::read::ReadValues;
 use perfuse_engine::TaskId;
@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// A table of all events.
-pub(super) fn counts(stage: &mut Stage) -> String {
+pub(super) fn counts(player: &mut Player) -> String {
     let mut rows = vec![["event", "count", "enabled", "counting", "share"].map(str::to_owned)];
     let events: Vec<_> =
-        stage.events.iter().map(|event| (event.name.clone(), event.fd, event.attr)).collect();
+        player.events.iter().map(|event| (event.name.clone(), event.fd, event.attr)).collect();
     for (name, fd, attr) in events {
-        let cells = match fd.and_then(|fd| stage.machine.read(fd)) {
+        let cells = match fd.and_then(|fd| player.machine.read(fd)) {
             Err(errno) => [format!("{errno:?}"), String::new(), String::new(), String::new()],
             Ok(words) if words.is_empty() => ["error state", "", "", ""].map(str::to_owned),
             Ok(words) => {
@@ -47,8 +47,8 @@ fn table(rows: &[[String; 5]]) -> String {
     let mut text = String::new();
     for row in rows {
         let mut line = left(&row[0], widths[0]);
-        for (cell, width) in row.iter().zip(widths).skip(1) {
-            line += &format!("  {}{cell}", " ".repeat(width - cell.chars().count()));
+        for (value, width) in row.iter().zip(widths).skip(1) {
+            line += &format!("  {}{value}", " ".repeat(width - value.chars().count()));
         }
         text += line.trim_end();
         text.push('\n');
@@ -62,9 +62,9 @@ pub(super) fn time(ns: u64) -> String {
 }
 
 /// The records of rings.
-pub(super) fn records(stage: &Stage, only: Option<&str>) -> String {
+pub(super) fn records(player: &Player, only: Option<&str>) -> String {
     let mut text = String::new();
-    for event in stage.events.iter().filter(|event| !event.bytes.is_empty() || event.reader.is_some()) {
+    for event in player.events.iter().filter(|event| !event.bytes.is_empty() || event.reader.is_some()) {
         if only.is_some_and(|only| only != event.name) {
             continue;
         }
@@ -78,19 +78,19 @@ pub(super) fn records(stage: &Stage, only: Option<&str>) -> String {
 }
 
 /// Time from left to right: who ran on each cpu, and when each event counted.
-pub(super) fn schedule(stage: &Stage) -> String {
-    let looks = &stage.looks;
+pub(super) fn schedule(player: &Player) -> String {
+    let looks = &player.looks;
     if looks.is_empty() {
         return "nothing has run yet\n".to_owned();
     }
     // Just before each look: who was there when it came.
-    let cpus = 0..stage.machine.setup().cpus;
+    let cpus = 0..player.machine.setup().cpus;
     let ran = |cpu: u32| -> Vec<Option<TaskId>> {
-        let mut turns = stage.machine.schedule.iter().filter(|turn| turn.cpu == cpu).peekable();
+        let mut switches = player.machine.schedule.iter().filter(|switch| switch.cpu == cpu).peekable();
         let mut task = None;
         let at = |look: &u64| {
-            while let Some(turn) = turns.next_if(|turn| turn.at < *look) {
-                task = turn.task;
+            while let Some(switch) = switches.next_if(|switch| switch.at < *look) {
+                task = switch.task;
             }
             task
         };
@@ -100,15 +100,16 @@ pub(super) fn schedule(stage: &Stage) -> String {
     let tasks: BTreeSet<TaskId> = rows.iter().flatten().copied().flatten().collect();
     let letters = (0u8..26).cycle().map(|index| (b'A' + index) as char);
     let letters: BTreeMap<TaskId, char> = tasks.into_iter().zip(letters).collect();
-    let names = (0..stage.machine.setup().cpus).map(|cpu| format!("cpu {cpu}"));
-    let width = names.chain(stage.events.iter().map(|event| event.name.clone())).map(|name| name.len()).max();
+    let names = (0..player.machine.setup().cpus).map(|cpu| format!("cpu {cpu}"));
+    let width =
+        names.chain(player.events.iter().map(|event| event.name.clone())).map(|name| name.len()).max();
     let width = width.unwrap_or(0);
     let mut text = format!("{}  {}\n", left("", width), ruler(looks));
     for (cpu, row) in rows.iter().enumerate() {
         let row: String = row.iter().map(|task| task.map_or('.', |task| letters[&task])).collect();
         let _ = writeln!(text, "{}  {row}", left(&format!("cpu {cpu}"), width));
     }
-    for event in &stage.events {
+    for event in &player.events {
         let mark = |counting: &usize| match counting {
             0 => '.',
             1 => '#',
@@ -118,8 +119,8 @@ pub(super) fn schedule(stage: &Stage) -> String {
         let _ = writeln!(text, "{}  {row}", left(&event.name, width));
     }
     for (task, letter) in &letters {
-        let ended = if stage.machine.lives(*task) { "" } else { ", has ended" };
-        let name = stage.machine.first_name(*task);
+        let ended = if player.machine.lives(*task) { "" } else { ", has ended" };
+        let name = player.machine.first_name(*task);
         let _ = writeln!(text, "{}  {letter} is {name} (task {}{ended})", left("", width), task.0);
     }
     text

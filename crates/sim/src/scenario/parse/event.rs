@@ -3,7 +3,7 @@
 use super::{EXPECTATIONS, Parser, integer};
 use crate::machine::Handler;
 use crate::scenario::words::{Result, Words, number, small, time, unknown};
-use crate::scenario::{On, Open, Reads};
+use crate::scenario::{Open, Reads, Target};
 use crate::trace::TRACE;
 use perfuse_abi::{
     Attr, AttrFlags, AuxAction, BranchSampleType, Breakpoint, EventType, OpenFlags, ReadFormat, SampleType,
@@ -51,7 +51,7 @@ impl Parser<'_> {
         let mut open = Open {
             name,
             attr: event(words.need("the event")?)?,
-            on: On::All,
+            on: Target::All,
             cpu: None,
             group: None,
             output: None,
@@ -72,9 +72,9 @@ impl Parser<'_> {
                     "on" => {
                         let whom = words.need("the task")?;
                         open.on = match whom {
-                            "cgroup" => On::Cgroup(self.cgroup(words.need("the cgroup")?)?),
-                            "pid" => On::Pid(integer(words.need("the number")?)?),
-                            task => On::Task(task.to_owned()),
+                            "cgroup" => Target::Cgroup(self.cgroup(words.need("the cgroup")?)?),
+                            "pid" => Target::Pid(integer(words.need("the number")?)?),
+                            task => Target::Task(task.to_owned()),
                         };
                     }
                     "cpu" => open.cpu = Some(integer(words.need("the cpu")?)?),

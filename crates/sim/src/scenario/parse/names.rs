@@ -2,7 +2,7 @@
 
 use super::Parser;
 use crate::scenario::words::{Result, column_of, unknown};
-use crate::scenario::{Action, Expect, Expected, On, Quantity, Show, Statement};
+use crate::scenario::{Action, Expect, Expected, Quantity, Show, Statement, Target};
 use std::cell::RefCell;
 
 impl Parser<'_> {
@@ -59,7 +59,7 @@ impl Parser<'_> {
                     tasks.push(name);
                 }
                 Statement::Open(open) => {
-                    if let On::Task(name) = &open.on {
+                    if let Target::Task(name) = &open.on {
                         task(name)?;
                     }
                     open.by.as_ref().map_or(Ok(()), |name| task(name))?;

@@ -15,7 +15,7 @@ pub enum Registers {
 /// A moment. Only what samples ask for is asked here, so the methods may be expensive.
 ///
 /// The methods that have a body answer as for a program about which nothing is known but where it was.
-pub trait Moment {
+pub trait CpuState {
     /// It was in user mode.
     fn is_user(&self) -> bool;
 
@@ -89,14 +89,14 @@ pub trait Moment {
 
 /// A moment about which only this is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct AtIp {
     /// In user mode.
     pub user: bool,
     /// The instruction pointer.
     pub ip: u64,
 }
 
-impl Moment for Place {
+impl CpuState for AtIp {
     fn is_user(&self) -> bool {
         self.user
     }

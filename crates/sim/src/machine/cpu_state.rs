@@ -1,11 +1,11 @@
 //! The state of a cpu at a moment, as the engine asks for it.
 
 use perfuse_engine::abi::record::RegsAbi;
-use perfuse_engine::{Moment, Registers};
+use perfuse_engine::{CpuState, Registers};
 
 /// The state of a cpu at a moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Doing {
+pub(super) struct SimCpuState {
     pub(super) user: bool,
     pub(super) idle: bool,
     pub(super) place: u64,
@@ -19,7 +19,7 @@ const KERNEL_TEXT: u64 = 0xffff_ffff_8100_0000;
 
 const STACK: u64 = 0x7fff_ff00_0000;
 
-impl Moment for Doing {
+impl CpuState for SimCpuState {
     fn is_user(&self) -> bool {
         self.user
     }
