@@ -47,8 +47,8 @@ need() {
   rm -f "$log"
 }
 
-# need_cargo CRATE VERSION: puts the program of that crate into PATH. It is built once, without optimization (a minute or two on two
-# processors), and kept in the cache; one of that name that the machine has is taken as it is.
+# need_cargo CRATE VERSION: puts the program of that crate into PATH. It is built once, without optimization, and kept in
+# the cache; one of that name that the machine has is taken as it is.
 need_cargo() {
   local root=$CACHE/tools/$1-$2 log
   if command -v "$1" >/dev/null; then return; fi

@@ -33,6 +33,7 @@ pub struct ReadValues<'a> {
 
 /// The value of one event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReadEntry {
     /// The count.
     pub value: u64,
@@ -40,6 +41,27 @@ pub struct ReadEntry {
     pub id: Option<u64>,
     /// Records the event lost, with [`ReadFormat::LOST`].
     pub lost: Option<u64>,
+}
+
+impl ReadEntry {
+    /// A count alone.
+    pub const fn new(value: u64) -> Self {
+        ReadEntry { value, id: None, lost: None }
+    }
+
+    /// With the id of its event.
+    #[must_use]
+    pub const fn with_id(mut self, id: u64) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// With the number of records that the event lost.
+    #[must_use]
+    pub const fn with_lost(mut self, lost: u64) -> Self {
+        self.lost = Some(lost);
+        self
+    }
 }
 
 /// For how long the events were there, in ns.

@@ -166,6 +166,7 @@ named_numbers! {
 
 /// An architecture whose registers have names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Arch {
     /// x86, 64 bit.
     X86_64,

@@ -61,7 +61,7 @@ fn group_values_in_a_sample_start_with_their_number() {
     let format = RecordFormat { read_format, ..samples(SampleType::READ | SampleType::CPU) };
     let body = bytes(&format, &[pair(3, 0), 2, 100, 7, 200, 8]);
     let values = sample(&body, &format).read.unwrap();
-    let entry = |value, id| ReadEntry { value, id: Some(id), lost: None };
+    let entry = |value, id| ReadEntry::new(value).with_id(id);
     assert_eq!(values.entries().collect::<Vec<_>>(), [entry(100, 7), entry(200, 8)]);
 }
 
@@ -438,7 +438,8 @@ fn an_event_that_never_ran_is_not_a_division_by_zero() {
 #[test]
 fn a_record_longer_than_its_header_can_tell_is_refused_and_not_wrapped() {
     let chain = vec![0x1000; 8200];
-    let sample = Sample { callchain: Some(chain[..].into()), ..Sample::default() };
+    let mut sample = Sample::default();
+    sample.callchain = Some(chain[..].into());
     let mut out = Vec::new();
     let result = Decoded::from(Record::Sample(sample)).encode(&samples(SampleType::CALLCHAIN), &mut out);
     assert_eq!((result, out.len()), (Err(EncodeError::TooLong { size: 8 + 8 + 8200 * 8 }), 0));
@@ -447,7 +448,8 @@ fn a_record_longer_than_its_header_can_tell_is_refused_and_not_wrapped() {
 #[test]
 fn a_field_that_the_format_asks_for_is_never_made_up() {
     let format = samples(SampleType::IP | SampleType::ADDR);
-    let sample = Sample { ip: Some(1), ..Sample::default() };
+    let mut sample = Sample::default();
+    sample.ip = Some(1);
     let mut out = Vec::new();
     let result = Decoded::from(Record::Sample(sample)).encode(&format, &mut out);
     assert_eq!((result, out.len()), (Err(EncodeError::Missing("addr")), 0));

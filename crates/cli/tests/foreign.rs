@@ -117,8 +117,10 @@ fn made(file: &str, pid: u32, names: &[Vec<u8>]) -> Made {
         let cpu = Some(Cpu::from(0));
         let (time, identifier) = (Some(time), Some(id));
         let record = match record {
-            Record::Sample(sample) => {
-                Record::Sample(Sample { tid, cpu, time, identifier, period: None, ..sample })
+            Record::Sample(mut sample) => {
+                (sample.tid, sample.cpu, sample.time) = (tid, cpu, time);
+                sample.identifier = identifier;
+                Record::Sample(sample)
             }
             record => record,
         };
@@ -152,13 +154,11 @@ fn made(file: &str, pid: u32, names: &[Vec<u8>]) -> Made {
             let level = if ip == kernel { CpuMode::KERNEL } else { CpuMode::USER };
             let context = if ip == kernel { CallchainContext::KERNEL } else { CallchainContext::USER };
             let words = [context.0, ip, ip + 8];
-            let sample = Sample {
-                ip: Some(ip),
-                callchain: Some(Callchain { words: Words::from(&words[..]) }),
-                raw: Some(Raw::new(&raw)),
-                cgroup: Some(id),
-                ..Sample::default()
-            };
+            let mut sample = Sample::default();
+            sample.ip = Some(ip);
+            sample.callchain = Some(Callchain { words: Words::from(&words[..]) });
+            sample.raw = Some(Raw::new(&raw));
+            sample.cgroup = Some(id);
             tell(place.tid, level, place_of, Record::Sample(sample));
         }
     }

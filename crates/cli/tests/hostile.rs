@@ -72,7 +72,9 @@ impl Hostile {
     fn sample(&mut self, pid: u32, chain: &[u64]) {
         let words: Vec<u64> = [CallchainContext::USER.0].into_iter().chain(chain.iter().copied()).collect();
         let callchain = Some(Callchain { words: Words::from(&words[..]) });
-        let sample = Sample { ip: chain.first().copied(), callchain, ..Sample::default() };
+        let mut sample = Sample::default();
+        sample.ip = chain.first().copied();
+        sample.callchain = callchain;
         self.add(pid, Misc::empty(), Record::Sample(sample));
     }
 

@@ -107,14 +107,12 @@ impl Story {
     /// A sample in the second function, which the first one called.
     fn sample(&mut self, pid: u32, time: u64, ip: u64, caller: u64) {
         let words = [CallchainContext::USER.0, ip, caller];
-        let sample = Sample {
-            identifier: Some(7),
-            ip: Some(ip),
-            tid: Some(Tid { pid, tid: pid }),
-            time: Some(time),
-            callchain: Some(Callchain { words: Words::from(&words[..]) }),
-            ..Sample::default()
-        };
+        let mut sample = Sample::default();
+        sample.identifier = Some(7);
+        sample.ip = Some(ip);
+        sample.tid = Some(Tid { pid, tid: pid });
+        sample.time = Some(time);
+        sample.callchain = Some(Callchain { words: Words::from(&words[..]) });
         self.tell(pid, time, Record::Sample(sample));
     }
 

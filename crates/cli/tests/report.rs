@@ -324,7 +324,11 @@ fn of_another_machine() -> Recording {
         [0xffff_ffff_c000_1234, 0xffff_ffff_c001_8000, 0xffff_ffff_c000_1234].iter().enumerate()
     {
         let time = Some(1000 + number as u64);
-        let sample = Sample { ip: Some(*ip), tid: Some(tid), time, period: Some(1000), ..Sample::default() };
+        let mut sample = Sample::default();
+        sample.ip = Some(*ip);
+        sample.tid = Some(tid);
+        sample.time = time;
+        sample.period = Some(1000);
         write(CpuMode::KERNEL, Record::Sample(sample));
     }
     writer.finish(Vec::new()).expect("room");

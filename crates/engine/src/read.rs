@@ -57,7 +57,7 @@ impl Engine {
                 let original = &self.events[self.events[member].original()];
                 let value = if family { self.total_count(member) } else { self.events[member].hw.count };
                 let lost = if copied { 0 } else { self.events[member].lost };
-                ReadEntry { value, id: Some(original.id), lost: Some(lost) }
+                ReadEntry::new(value).with_id(original.id).with_lost(lost)
             })
             .collect();
         ReadValues::build(words, format, times, entries.into_iter()).map_err(|_| Errno::EINVAL)

@@ -242,51 +242,42 @@ impl Engine {
         let user_abi = registers(cpu_state, Registers::User, attr.sample_regs_user, &mut scratch.user);
         let abi =
             registers(cpu_state, Registers::Interrupted, attr.sample_regs_intr, &mut scratch.interrupted);
-        let mut sample = Sample {
-            identifier: sample_id.identifier,
-            ip: Some(cpu_state.ip()),
-            tid: sample_id.tid,
-            time: sample_id.time,
-            addr: Some(data.addr.unwrap_or(0)),
-            id: sample_id.id,
-            stream_id: sample_id.stream_id,
-            cpu: sample_id.cpu,
-            period: Some(period),
-            read: Some(read),
-            callchain: Some(Callchain { words: scratch.chain[..].into() }),
-            raw: Some(Raw::new(data.raw.unwrap_or(&[]))),
-            branch_stack: Some(branches(data)),
-            regs_user: Some(Regs {
-                abi: user_abi,
-                mask: attr.sample_regs_user,
-                words: scratch.user[..].into(),
-            }),
-            stack_user: None,
-            weight: Some(match data.weight {
-                Some(weight) => weight,
-                None if wants(SampleType::WEIGHT_STRUCT) => Weight::Struct { var1: 0, var2: 0, var3: 0 },
-                None => Weight::Full(0),
-            }),
-            data_src: Some(data.data_src.unwrap_or(DataSrc::NA)),
-            transaction: Some(data.transaction),
-            regs_intr: Some(Regs { abi, mask: attr.sample_regs_intr, words: scratch.interrupted[..].into() }),
-            phys_addr: Some(if wants(SampleType::PHYS_ADDR) {
-                cpu_state.physical(data.addr.unwrap_or(0))
-            } else {
-                0
-            }),
-            cgroup: Some(task.and_then(|task| self.tasks.get(&task)).map_or(1, |task| task.cgroup.0)),
-            data_page_size: Some(match data.addr {
-                Some(addr) if wants(SampleType::DATA_PAGE_SIZE) => cpu_state.page_size(addr),
-                _ => 0,
-            }),
-            code_page_size: Some(if wants(SampleType::CODE_PAGE_SIZE) {
-                cpu_state.page_size(cpu_state.ip())
-            } else {
-                0
-            }),
-            aux: Some(&[]),
-        };
+        let mut sample = Sample::default();
+        sample.identifier = sample_id.identifier;
+        sample.ip = Some(cpu_state.ip());
+        sample.tid = sample_id.tid;
+        sample.time = sample_id.time;
+        sample.addr = Some(data.addr.unwrap_or(0));
+        sample.id = sample_id.id;
+        sample.stream_id = sample_id.stream_id;
+        sample.cpu = sample_id.cpu;
+        sample.period = Some(period);
+        sample.read = Some(read);
+        sample.callchain = Some(Callchain { words: scratch.chain[..].into() });
+        sample.raw = Some(Raw::new(data.raw.unwrap_or(&[])));
+        sample.branch_stack = Some(branches(data));
+        sample.regs_user =
+            Some(Regs { abi: user_abi, mask: attr.sample_regs_user, words: scratch.user[..].into() });
+        sample.stack_user = None;
+        sample.weight = Some(match data.weight {
+            Some(weight) => weight,
+            None if wants(SampleType::WEIGHT_STRUCT) => Weight::Struct { var1: 0, var2: 0, var3: 0 },
+            None => Weight::Full(0),
+        });
+        sample.data_src = Some(data.data_src.unwrap_or(DataSrc::NA));
+        sample.transaction = Some(data.transaction);
+        sample.regs_intr =
+            Some(Regs { abi, mask: attr.sample_regs_intr, words: scratch.interrupted[..].into() });
+        sample.phys_addr =
+            Some(if wants(SampleType::PHYS_ADDR) { cpu_state.physical(data.addr.unwrap_or(0)) } else { 0 });
+        sample.cgroup = Some(task.and_then(|task| self.tasks.get(&task)).map_or(1, |task| task.cgroup.0));
+        sample.data_page_size = Some(match data.addr {
+            Some(addr) if wants(SampleType::DATA_PAGE_SIZE) => cpu_state.page_size(addr),
+            _ => 0,
+        });
+        sample.code_page_size =
+            Some(if wants(SampleType::CODE_PAGE_SIZE) { cpu_state.page_size(cpu_state.ip()) } else { 0 });
+        sample.aux = Some(&[]);
         let mut stack = core::mem::take(&mut scratch.stack);
         if wants(SampleType::STACK_USER) {
             stack.clear();

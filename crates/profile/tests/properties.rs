@@ -95,12 +95,10 @@ fn profile(samples: &[Taken], keys: &[Key], order: Order, filter: Filter) -> Sho
     for Taken { task, chain, weight } in samples {
         let mut words = vec![CallchainContext::USER.0];
         words.extend(chain.iter().map(|&function| address(function)));
-        let sample = Sample {
-            tid: Some(Tid { pid: 100 + task, tid: 100 + task }),
-            ip: Some(address(chain[0])),
-            callchain: Some(Callchain { words: Words::from(&words[..]) }),
-            ..Sample::default()
-        };
+        let mut sample = Sample::default();
+        sample.tid = Some(Tid { pid: 100 + task, tid: 100 + task });
+        sample.ip = Some(address(chain[0]));
+        sample.callchain = Some(Callchain { words: Words::from(&words[..]) });
         collector.add((0, &attr), &session, &sample, Level::User, *weight);
     }
     let (profiles, frames) = collector.finish();

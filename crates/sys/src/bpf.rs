@@ -98,6 +98,7 @@ const INFO_SIZE: usize = 232;
 
 /// What the kernel tells about a program.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ProgramInfo {
     /// `struct bpf_prog_info`; its pointers are zero.
     pub info: Vec<u8>,

@@ -30,6 +30,7 @@ pub struct Child {
 
 /// What a child used, from `wait4(2)`; its own waited-for children included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Usage {
     /// CPU time in user space.
     pub user: Duration,

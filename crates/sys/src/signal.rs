@@ -81,6 +81,7 @@ pub struct Signals {
 
 /// A signal that [`Signals`] collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Received {
     /// Its number.
     pub signal: i32,

@@ -26,6 +26,7 @@ pub struct Field {
 
 /// The width of an [`Attr`] member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FieldKind {
     /// A 16-bit number.
     U16,

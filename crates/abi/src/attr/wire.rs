@@ -148,6 +148,7 @@ impl WireAttr<'_> {
 
 /// Why bytes are not an attr, or an attr cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AttrError {
     /// There are fewer bytes than the attr needs.
     Short(Short),

@@ -11,6 +11,7 @@ use crate::wire::{Codec, Counter, EncodeError, Layout, Reader, Short, Sink, Writ
 /// The content of a record, by its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "samples are the common case, and boxing them would cost more")]
+#[non_exhaustive]
 pub enum Record<'a> {
     /// A mapping was made.
     Mmap(Mmap<'a>),

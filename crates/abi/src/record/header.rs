@@ -188,6 +188,7 @@ impl<'a> Layout<'a> for Header {
 
 /// Bytes do not start with a whole record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RecordError {
     /// The header, or the record it announces, is not all there.
     Short(Short),

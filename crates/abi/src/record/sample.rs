@@ -11,7 +11,10 @@ use crate::wire::{Codec, Layout, Reader, Short};
 /// A field that the format does not ask for is not written. One that it asks for must be there to be
 /// written, even if there is nothing to tell: a kernel writes zeros, an empty stack,
 /// [`DataSrc::NA`].
+///
+/// Kernels add fields: outside of this crate one is made from [`Sample::default`], field by field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sample<'a> {
     /// Id of the event, at the record's start.
     pub identifier: Option<u64>,

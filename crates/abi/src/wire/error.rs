@@ -27,6 +27,7 @@ impl core::error::Error for Short {}
 
 /// A value cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EncodeError {
     /// The sink is full.
     Full(Short),

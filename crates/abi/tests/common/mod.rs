@@ -145,35 +145,36 @@ impl<'a> Source<'a> {
     fn sample(&mut self, format: &RecordFormat) -> Sample<'a> {
         let has = |flag| format.sample_type.contains(flag);
         let three = has(SampleType::WEIGHT_STRUCT);
-        Sample {
-            identifier: has(SampleType::IDENTIFIER).then(|| self.u64()),
-            ip: has(SampleType::IP).then(|| self.u64()),
-            tid: has(SampleType::TID).then(|| self.tid()),
-            time: has(SampleType::TIME).then(|| self.u64()),
-            addr: has(SampleType::ADDR).then(|| self.u64()),
-            id: has(SampleType::ID).then(|| self.u64()),
-            stream_id: has(SampleType::STREAM_ID).then(|| self.u64()),
-            cpu: has(SampleType::CPU).then(|| self.cpu()),
-            period: has(SampleType::PERIOD).then(|| self.u64()),
-            read: has(SampleType::READ).then(|| self.read_values(format.read_format)),
-            callchain: has(SampleType::CALLCHAIN).then(|| self.slice(&self.pool.words, 40).into()),
-            raw: has(SampleType::RAW).then(|| Raw::new(self.bytes())),
-            branch_stack: has(SampleType::BRANCH_STACK).then(|| self.branch_stack(format.branch_sample_type)),
-            regs_user: has(SampleType::REGS_USER).then(|| self.regs(format.sample_regs_user)),
-            stack_user: has(SampleType::STACK_USER).then(|| self.user_stack()),
-            weight: (three || has(SampleType::WEIGHT)).then(|| {
-                let bits = self.u64();
-                if three { Weight::from_struct_bits(bits) } else { Weight::Full(bits) }
-            }),
-            data_src: has(SampleType::DATA_SRC).then(|| DataSrc(self.u64())),
-            transaction: has(SampleType::TRANSACTION).then(|| Txn::from_bits_retain(self.u64())),
-            regs_intr: has(SampleType::REGS_INTR).then(|| self.regs(format.sample_regs_intr)),
-            phys_addr: has(SampleType::PHYS_ADDR).then(|| self.u64()),
-            cgroup: has(SampleType::CGROUP).then(|| self.u64()),
-            data_page_size: has(SampleType::DATA_PAGE_SIZE).then(|| self.u64()),
-            code_page_size: has(SampleType::CODE_PAGE_SIZE).then(|| self.u64()),
-            aux: has(SampleType::AUX).then(|| self.bytes()),
-        }
+        let mut sample = Sample::default();
+        sample.identifier = has(SampleType::IDENTIFIER).then(|| self.u64());
+        sample.ip = has(SampleType::IP).then(|| self.u64());
+        sample.tid = has(SampleType::TID).then(|| self.tid());
+        sample.time = has(SampleType::TIME).then(|| self.u64());
+        sample.addr = has(SampleType::ADDR).then(|| self.u64());
+        sample.id = has(SampleType::ID).then(|| self.u64());
+        sample.stream_id = has(SampleType::STREAM_ID).then(|| self.u64());
+        sample.cpu = has(SampleType::CPU).then(|| self.cpu());
+        sample.period = has(SampleType::PERIOD).then(|| self.u64());
+        sample.read = has(SampleType::READ).then(|| self.read_values(format.read_format));
+        sample.callchain = has(SampleType::CALLCHAIN).then(|| self.slice(&self.pool.words, 40).into());
+        sample.raw = has(SampleType::RAW).then(|| Raw::new(self.bytes()));
+        sample.branch_stack =
+            has(SampleType::BRANCH_STACK).then(|| self.branch_stack(format.branch_sample_type));
+        sample.regs_user = has(SampleType::REGS_USER).then(|| self.regs(format.sample_regs_user));
+        sample.stack_user = has(SampleType::STACK_USER).then(|| self.user_stack());
+        sample.weight = (three || has(SampleType::WEIGHT)).then(|| {
+            let bits = self.u64();
+            if three { Weight::from_struct_bits(bits) } else { Weight::Full(bits) }
+        });
+        sample.data_src = has(SampleType::DATA_SRC).then(|| DataSrc(self.u64()));
+        sample.transaction = has(SampleType::TRANSACTION).then(|| Txn::from_bits_retain(self.u64()));
+        sample.regs_intr = has(SampleType::REGS_INTR).then(|| self.regs(format.sample_regs_intr));
+        sample.phys_addr = has(SampleType::PHYS_ADDR).then(|| self.u64());
+        sample.cgroup = has(SampleType::CGROUP).then(|| self.u64());
+        sample.data_page_size = has(SampleType::DATA_PAGE_SIZE).then(|| self.u64());
+        sample.code_page_size = has(SampleType::CODE_PAGE_SIZE).then(|| self.u64());
+        sample.aux = has(SampleType::AUX).then(|| self.bytes());
+        sample
     }
 
     fn sample_id(&mut self, format: &RecordFormat) -> SampleId {

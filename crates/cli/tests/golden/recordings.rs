@@ -158,8 +158,9 @@ impl Making {
                 words.extend(ips);
             }
         }
-        let callchain = Some(Callchain { words: Words::from(&words[..]) });
-        let sample = Sample { ip: Some(chain[0]), callchain, ..sample };
+        let mut sample = sample; // lives no longer than `words`
+        sample.ip = Some(chain[0]);
+        sample.callchain = Some(Callchain { words: Words::from(&words[..]) });
         let mode = if is_kernel(&chain[0]) { CpuMode::KERNEL } else { CpuMode::USER };
         let cpu = tid.tid % 2;
         self.add(tid, cpu, Misc::empty().with_cpu_mode(mode), Record::Sample(sample));
@@ -325,7 +326,9 @@ fn group() -> Vec<u8> {
         counts[1] += 20_000 + making.next(300_000);
         let words = [2, counts[0], 1, counts[1], 2];
         let read = ReadValues::from_words(&words, leader.read_format).unwrap();
-        making.sample(tid, chain, Sample { read: Some(read), period: Some(100_000), ..Sample::default() });
+        let mut sample = Sample::default();
+        (sample.read, sample.period) = (Some(read), Some(100_000));
+        making.sample(tid, chain, sample);
     }
     let mut features = machine(&["perf", "record", "-e", "{cycles,instructions}:S", "-g", "./grind"]);
     features.push(Feature::GroupDesc(vec![Group { name: "".into(), leader: 0, members: 2 }]));
@@ -350,7 +353,9 @@ fn branches() -> Vec<u8> {
         }
         let stack = BranchStack { hw_idx: None, entries: Seq::from(&entries[..]), counters: None };
         let ip = [HASH, INSERT][making.next(2) as usize];
-        making.sample(GRIND, &[ip], Sample { branch_stack: Some(stack), ..Sample::default() });
+        let mut sample = Sample::default();
+        sample.branch_stack = Some(stack);
+        making.sample(GRIND, &[ip], sample);
     }
     let mut features = machine(&["perf", "record", "-b", "./grind"]);
     features.push(Feature::BranchStack);
@@ -369,13 +374,11 @@ fn memory() -> Vec<u8> {
         let source =
             DataSrc::NA.with_op(MemOp::LOAD).with_lvl(level | MemLvl::HIT).with_snoop(MemSnoop::NONE);
         let addr = LIBRARY + 0x100 * making.next(8);
-        let sample = Sample {
-            addr: Some(addr),
-            phys_addr: Some(0x1000_0000 + (addr & 0xfff)),
-            weight: Some(Weight::Full(weight + making.next(5))),
-            data_src: Some(source.with_dtlb(MemTlb::L1 | MemTlb::HIT).with_lock(MemLock::NA)),
-            ..Sample::default()
-        };
+        let mut sample = Sample::default();
+        sample.addr = Some(addr);
+        sample.phys_addr = Some(0x1000_0000 + (addr & 0xfff));
+        sample.weight = Some(Weight::Full(weight + making.next(5)));
+        sample.data_src = Some(source.with_dtlb(MemTlb::L1 | MemTlb::HIT).with_lock(MemLock::NA));
         making.sample(tid, &chain[..1], sample);
     }
     making.finish(machine(&["perf", "mem", "record", "./grind"]))
@@ -413,7 +416,9 @@ fn tracing() -> Vec<u8> {
         data.extend(120u32.to_ne_bytes());
         data.extend(making.next(3).to_ne_bytes());
         data.extend([0; 4]);
-        let sample = Sample { raw: Some(Raw::new(&data)), period: Some(1), ..Sample::default() };
+        let mut sample = Sample::default();
+        sample.raw = Some(Raw::new(&data));
+        sample.period = Some(1);
         making.sample(tid, &[KERNEL + 0x6010], sample);
     }
     let mut features = machine(&["perf", "record", "-e", "sched:sched_switch", "./grind"]);

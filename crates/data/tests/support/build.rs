@@ -51,17 +51,15 @@ impl Build {
     /// A sample of an event; everything that the attr asks for is there.
     pub(crate) fn sample(self, event: usize, id: u64, ip: u64, time: u64) -> Self {
         let tid = Tid { pid: 10, tid: 11 };
-        let sample = Sample {
-            identifier: Some(id),
-            ip: Some(ip),
-            tid: Some(tid),
-            time: Some(time),
-            id: Some(id),
-            period: Some(5),
-            cpu: Some(1.into()),
-            addr: Some(0),
-            ..Sample::default()
-        };
+        let mut sample = Sample::default();
+        sample.identifier = Some(id);
+        sample.ip = Some(ip);
+        sample.tid = Some(tid);
+        sample.time = Some(time);
+        sample.id = Some(id);
+        sample.period = Some(5);
+        sample.cpu = Some(1.into());
+        sample.addr = Some(0);
         self.kernel(event, Record::Sample(sample))
     }
 

@@ -199,19 +199,17 @@ fn of_values(values: ReadValues<'_>, names: &mut Names) -> String {
 }
 
 fn of_sample(sample: &Sample<'_>, names: &mut Names) -> String {
-    let mut plain = Sample {
-        ip: sample.ip.map(|ip| ip >> 63),
-        time: sample.time.map(|_| 0),
-        read: None,
-        callchain: None,
-        raw: None,
-        regs_user: None,
-        regs_intr: None,
-        stack_user: None,
-        phys_addr: sample.phys_addr.map(|addr| addr.min(1)),
-        cgroup: sample.cgroup.map(|cgroup| cgroup.min(1)),
-        ..*sample
-    };
+    let mut plain = *sample;
+    plain.ip = sample.ip.map(|ip| ip >> 63);
+    plain.time = sample.time.map(|_| 0);
+    plain.read = None;
+    plain.callchain = None;
+    plain.raw = None;
+    plain.regs_user = None;
+    plain.regs_intr = None;
+    plain.stack_user = None;
+    plain.phys_addr = sample.phys_addr.map(|addr| addr.min(1));
+    plain.cgroup = sample.cgroup.map(|cgroup| cgroup.min(1));
     for field in [&mut plain.identifier, &mut plain.id, &mut plain.stream_id] {
         *field = field.map(|id| names.of(id));
     }
