@@ -14,7 +14,7 @@ const SHORTEST: u64 = 250_000;
 
 /// The facts that clocks and the machine tell each other while a task is on a cpu.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked(Arc<Cells>);
+pub(crate) struct ClockRequests(Arc<Cells>);
 
 #[derive(Debug, Default)]
 struct Cells {
@@ -26,7 +26,7 @@ struct Cells {
     period: AtomicU64,
 }
 
-impl Asked {
+impl ClockRequests {
     /// The shortest period that an event asked for since this was taken.
     pub(crate) fn take(&self) -> Option<u64> {
         Some(self.0.shortest.swap(0, Relaxed)).filter(|&period| period != 0)
@@ -51,17 +51,17 @@ impl Asked {
 
 /// One of the two.
 #[derive(Debug)]
-pub(crate) struct LiveClock {
+pub(crate) struct ClockPmu {
     which: Software,
-    asked: Asked,
+    clock_requests: ClockRequests,
     /// Events that sample the kernel too are refused.
     user_samples_only: bool,
     random: Random,
 }
 
-impl LiveClock {
-    pub(crate) fn new(which: Software, asked: Asked, user_samples_only: bool) -> Self {
-        LiveClock { which, asked, user_samples_only, random: Random::seeded() }
+impl ClockPmu {
+    pub(crate) fn new(which: Software, clock_requests: ClockRequests, user_samples_only: bool) -> Self {
+        ClockPmu { which, clock_requests, user_samples_only, random: Random::seeded() }
     }
 
     fn type_(&self) -> EventType {
@@ -74,7 +74,7 @@ impl LiveClock {
     }
 }
 
-impl Pmu for LiveClock {
+impl Pmu for ClockPmu {
     fn info(&self) -> PmuInfo {
         let name = if self.which == Software::CPU_CLOCK { "cpu_clock" } else { "task_clock" };
         PmuInfo {
@@ -118,8 +118,8 @@ impl Pmu for LiveClock {
         hw.prev = cx.context_now;
         hw.stopped = false;
         if hw.is_sampling() {
-            self.asked.note(Self::period(hw));
-            if self.asked.sampled().is_some() {
+            self.clock_requests.note(Self::period(hw));
+            if self.clock_requests.sampled().is_some() {
                 cx.set_timer(hw.event, cx.now);
             }
         }
@@ -142,7 +142,7 @@ impl Pmu for LiveClock {
 
     fn timer(&mut self, cx: &mut Cx<'_>, hw: &mut Hw) -> bool {
         self.read(cx, hw);
-        let Some((weight, of)) = self.asked.sampled() else { return false };
+        let Some((weight, of)) = self.clock_requests.sampled() else { return false };
         let period = Self::period(hw).max(of);
         hw.last_period = (u128::from(weight) * u128::from(period) / u128::from(of)) as u64;
         self.random.happens(of, period)

@@ -21,7 +21,7 @@ use x86 as arch;
 
 /// What a slot is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub(crate) struct HwBreakpoint {
     pub(crate) kind: Breakpoint,
     pub(crate) addr: u64,
     /// Bytes; of code it does not matter.
@@ -32,8 +32,8 @@ pub(crate) struct Spot {
 const HARDWARE: i32 = 4;
 
 /// Replaces what a stopped tracee has in its debug registers. `ENOSPC`: they are taken, or there are fewer.
-pub(crate) fn arm(tid: Tid, spots: &[Spot]) -> Result<(), Errno> {
-    arch::arm(tid, spots)
+pub(crate) fn arm(tid: Tid, breakpoints: &[HwBreakpoint]) -> Result<(), Errno> {
+    arch::arm(tid, breakpoints)
 }
 
 /// Whether a SIGTRAP at which a tracee is stopped is that of a debug register. No program has any of its own:
@@ -44,7 +44,7 @@ pub(crate) fn is_hit(tid: Tid) -> bool {
 
 /// Of such a SIGTRAP: which of what a tracee is armed with were hit, by their places. None of them where it was
 /// armed otherwise meanwhile. Where the hardware stops before what it watches, that is past then.
-pub(crate) fn hit(tid: Tid, armed: &[Spot]) -> Vec<usize> {
+pub(crate) fn hit(tid: Tid, armed: &[HwBreakpoint]) -> Vec<usize> {
     let info = ptrace::signal_info(tid);
     // One that was killed meanwhile tells so next.
     info.and_then(|info| arch::hit(tid, &info, armed)).unwrap_or_default()
@@ -52,9 +52,9 @@ pub(crate) fn hit(tid: Tid, armed: &[Spot]) -> Vec<usize> {
 
 /// A stopped tracee goes on to the first of these places; what is armed is watched again then.
 #[cfg(target_arch = "aarch64")]
-pub(crate) fn run_to(tid: Tid, places: &[u64], armed: &[Spot]) -> Result<(), Errno> {
-    let spot = |&addr: &u64| Spot { kind: Breakpoint::X, addr, len: 4 };
-    arm(tid, &places.iter().map(spot).collect::<Vec<_>>())?;
+pub(crate) fn run_to(tid: Tid, places: &[u64], armed: &[HwBreakpoint]) -> Result<(), Errno> {
+    let breakpoint = |&addr: &u64| HwBreakpoint { kind: Breakpoint::X, addr, len: 4 };
+    arm(tid, &places.iter().map(breakpoint).collect::<Vec<_>>())?;
     let ran = remote::run(tid);
     arm(tid, armed)?;
     ran.map(drop)
@@ -128,13 +128,13 @@ fn stop(child: Tid) -> Result<(), Errno> {
 
 fn try_on(child: Tid, trial: &Trial) -> Result<(), Errno> {
     let addr = trial.watched.as_ptr() as u64;
-    let spot = Spot { kind: Breakpoint::W, addr, len: 8 };
-    arm(child, &[spot])?;
+    let breakpoint = HwBreakpoint { kind: Breakpoint::W, addr, len: 8 };
+    arm(child, &[breakpoint])?;
     trial.go.store(1, Ordering::Release);
     ptrace::resume(child, Resume::Continue(0))?;
     // It ends without a trap where they have no effect.
     let stopped = remote::wait_for(child).map_err(|_| Errno::EOPNOTSUPP)?;
-    let works = stopped == Status::Signal(libc::SIGTRAP) && is_hit(child) && hit(child, &[spot]) == [0];
+    let works = stopped == Status::Signal(libc::SIGTRAP) && is_hit(child) && hit(child, &[breakpoint]) == [0];
     if works { Registers::of(child).map(drop) } else { Err(Errno::EOPNOTSUPP) }
 }
 

@@ -18,7 +18,7 @@ const CALL: usize = 4;
 
 /// Where the return address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum ReturnAddress {
     /// In this word of the stack, from its top on.
     #[cfg(target_arch = "x86_64")]
     Stack(u64),
@@ -27,28 +27,30 @@ enum At {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn at(code: [u8; CODE], narrow: bool) -> Option<At> {
+fn at(code: [u8; CODE], narrow: bool) -> Option<ReturnAddress> {
     match code {
         // endbr32 and endbr64, push of the frame pointer; ret, with a prefix or a number too
-        [0xf3, 0x0f, 0x1e, 0xfa | 0xfb] | [0x55, ..] => Some(At::Stack(0)),
-        [0xc2 | 0xc3, ..] | [0xf2 | 0xf3, 0xc3, ..] => Some(At::Stack(0)),
+        [0xf3, 0x0f, 0x1e, 0xfa | 0xfb] | [0x55, ..] => Some(ReturnAddress::Stack(0)),
+        [0xc2 | 0xc3, ..] | [0xf2 | 0xf3, 0xc3, ..] => Some(ReturnAddress::Stack(0)),
         // The stack pointer becomes the frame pointer, which has just been pushed.
-        [0x48, 0x89, 0xe5, _] | [0x48, 0x8b, 0xec, _] if !narrow => Some(At::Stack(1)),
-        [0x89, 0xe5, ..] | [0x8b, 0xec, ..] if narrow => Some(At::Stack(1)),
+        [0x48, 0x89, 0xe5, _] | [0x48, 0x8b, 0xec, _] if !narrow => Some(ReturnAddress::Stack(1)),
+        [0x89, 0xe5, ..] | [0x8b, 0xec, ..] if narrow => Some(ReturnAddress::Stack(1)),
         _ => None,
     }
 }
 
 #[cfg(target_arch = "aarch64")]
-fn at(code: [u8; CODE], narrow: bool) -> Option<At> {
+fn at(code: [u8; CODE], narrow: bool) -> Option<ReturnAddress> {
     let word = u32::from_le_bytes(code);
     match word {
         _ if narrow => None,
         // paciasp and pacibsp, bti c and bti jc, autiasp and autibsp; ret, retaa and retab
-        0xd503_233f | 0xd503_237f | 0xd503_245f | 0xd503_24df | 0xd503_23bf | 0xd503_23ff => Some(At::Link),
-        0xd65f_03c0 | 0xd65f_0bff | 0xd65f_0fff => Some(At::Link),
+        0xd503_233f | 0xd503_237f | 0xd503_245f | 0xd503_24df | 0xd503_23bf | 0xd503_23ff => {
+            Some(ReturnAddress::Link)
+        }
+        0xd65f_03c0 | 0xd65f_0bff | 0xd65f_0fff => Some(ReturnAddress::Link),
         // stp x29, x30, [sp, #...]! and mov x29, sp
-        _ if word & 0xffc0_7fff == 0xa980_7bfd || word == 0x9100_03fd => Some(At::Link),
+        _ if word & 0xffc0_7fff == 0xa980_7bfd || word == 0x9100_03fd => Some(ReturnAddress::Link),
         _ => None,
     }
 }
@@ -83,7 +85,7 @@ pub(crate) fn caller(tid: Tid, registers: &Registers, original: &[u8]) -> Option
     code[..original.len()].copy_from_slice(original);
     let to = match at(code, registers.is_narrow())? {
         #[cfg(target_arch = "x86_64")]
-        At::Stack(skip) => {
+        ReturnAddress::Stack(skip) => {
             let size = if registers.is_narrow() { 4 } else { 8 };
             let word = |index: u64| {
                 let mut word = [0; 8];
@@ -97,7 +99,7 @@ pub(crate) fn caller(tid: Tid, registers: &Registers, original: &[u8]) -> Option
         }
         // It may be signed.
         #[cfg(target_arch = "aarch64")]
-        At::Link => registers.link()? & (crate::TASK_SIZE - 1),
+        ReturnAddress::Link => registers.link()? & (crate::TASK_SIZE - 1),
     };
     let mut before = [0; CALL];
     remote::read_exact(tid, to.wrapping_sub(CALL as u64), &mut before).ok()?;

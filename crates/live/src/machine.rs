@@ -8,14 +8,14 @@
 //! says what there is to do. Descriptors are the affair of those who serve: here events have keys.
 
 use crate::build_id::BuildIds;
-use crate::clock::{Asked, LiveClock};
+use crate::clock::{ClockPmu, ClockRequests};
 use crate::debug;
 use crate::memory::Shared;
-use crate::moment::{Ending, Stopped};
 use crate::proc::{self, Reading, Wanted};
 use crate::ptrace::Tid;
 use crate::regs::ARCH;
 use crate::step;
+use crate::stopped::{ExitingThread, StoppedThread};
 use crate::world::{View, World};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, OpenFlags, PollFlags, SampleType, Software};
 use perfuse_engine::{
@@ -25,22 +25,22 @@ use perfuse_engine::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-mod looks;
 mod maps;
 mod names;
 mod namespaces;
 mod probes;
 mod rights;
+mod sampled;
 mod steps;
 #[cfg(test)]
 mod tests;
 mod watches;
 
-pub(crate) use looks::Look;
 pub(crate) use namespaces::Namespaces;
-pub(crate) use probes::At;
 pub use probes::ProbedFile;
-pub(crate) use watches::Watched;
+pub(crate) use probes::ProbesAt;
+pub(crate) use sampled::TickResult;
+pub(crate) use watches::ArmedBreakpoint;
 
 /// How a machine behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Rights {
 
 /// A thread that is known.
 #[derive(Debug)]
-struct Known {
+struct LiveTask {
     pid: Tid,
     tid: Tid,
     /// As it was told, if names are wanted.
@@ -98,14 +98,14 @@ struct Known {
     stops: u64,
     /// The shortest period of a clock that samples it.
     period: Option<u64>,
-    seen: looks::Seen,
+    sampling: sampled::SampledTask,
     last_tick: u64,
     /// What is watched whenever it runs.
-    watches: Vec<Watched>,
+    watches: Vec<ArmedBreakpoint>,
     /// Control pages of its events are mapped.
     has_pages: bool,
     /// Its instructions, if they are counted one by one.
-    walk: steps::Walk,
+    steps: steps::StepCount,
 }
 
 /// A process of known threads.
@@ -120,7 +120,7 @@ struct Process {
 pub struct Machine {
     engine: Engine,
     world: World,
-    tasks: BTreeMap<TaskId, Known>,
+    tasks: BTreeMap<TaskId, LiveTask>,
     processes: BTreeMap<Tid, Process>,
     /// Events on threads of this very process.
     on_own: BTreeMap<EventKey, TaskId>,
@@ -129,11 +129,11 @@ pub struct Machine {
     rights: rights::Rights,
     /// An event has asked for callers or stacks.
     stacks: bool,
-    asked: Asked,
-    sampled: looks::Sampled,
-    heard: watches::Heard,
-    places: Option<probes::Places>,
-    walks: steps::Walks,
+    clock_requests: ClockRequests,
+    sampled: sampled::SampledTasks,
+    pending_effects: watches::PendingEffects,
+    places: Option<probes::ProbeTable>,
+    stepping: steps::Stepping,
     /// Once an event asks for them.
     build_ids: Option<BuildIds>,
     estimate_switches: bool,
@@ -160,7 +160,7 @@ impl Machine {
         };
         let tick_ns = config.tick_ns();
         let mut engine = Engine::new(config);
-        let asked = Asked::default();
+        let clock_requests = ClockRequests::default();
         // What nobody would tell of is not there.
         for name in ["cpu_clock", "task_clock", "tracepoint"] {
             if let Some((pmu, _)) = engine.pmu_by_name(name) {
@@ -168,12 +168,12 @@ impl Machine {
             }
         }
         for which in [Software::CPU_CLOCK, Software::TASK_CLOCK] {
-            let clock = LiveClock::new(which, asked.clone(), settings.user_samples_only);
+            let clock = ClockPmu::new(which, clock_requests.clone(), settings.user_samples_only);
             let registered = engine.register(Box::new(clock));
             debug_assert!(registered.is_ok(), "its type has just become free");
         }
-        let places = probes::Places::new(&mut engine);
-        let walks = steps::Walks::new(&mut engine);
+        let places = probes::ProbeTable::new(&mut engine);
+        let stepping = steps::Stepping::new(&mut engine);
         // One's own tasks with the kernel's part of their counts, and nothing beyond (section B).
         let set = engine.set_sysctl(Sysctl::PerfEventParanoid, "1");
         debug_assert!(set.is_ok(), "every number is allowed");
@@ -188,11 +188,11 @@ impl Machine {
             names: names::Names::default(),
             rights: rights::Rights::default(),
             stacks: false,
-            asked,
-            sampled: looks::Sampled::default(),
-            heard: watches::Heard::default(),
+            clock_requests,
+            sampled: sampled::SampledTasks::default(),
+            pending_effects: watches::PendingEffects::default(),
             places,
-            walks,
+            stepping,
             build_ids: None,
             estimate_switches: settings.estimate_switches,
             lost: false,
@@ -238,7 +238,7 @@ impl Machine {
         let task = TaskId(self.last_task);
         let own = pid == std::process::id() as Tid;
         let files = proc::Files::new(pid, tid);
-        let known = Known {
+        let known = LiveTask {
             pid,
             tid,
             name,
@@ -248,11 +248,11 @@ impl Machine {
             told_at: 0,
             stops: 0,
             period: None,
-            seen: looks::Seen::default(),
+            sampling: sampled::SampledTask::default(),
             last_tick: 0,
             watches: Vec::new(),
             has_pages: false,
-            walk: steps::Walk::default(),
+            steps: steps::StepCount::default(),
         };
         self.tasks.insert(task, known);
         self.processes.entry(pid).or_default().threads += 1;
@@ -379,7 +379,7 @@ impl Machine {
         }
         let Some(reading) = self.read_stopped(task).map(Reading::of_the_dead) else { return };
         if let Some(weight) = self.weigh(task, self.now(), &reading, true) {
-            self.sample_at(task, &reading, &Ending, weight);
+            self.sample_at(task, &reading, &ExitingThread, weight);
         }
     }
 
@@ -430,7 +430,7 @@ impl Machine {
         let known = self.tasks.get_mut(&task)?;
         let mut reading = known.read(wanted)?;
         if !wanted.faults {
-            reading.cpu = known.seen.cpu;
+            reading.cpu = known.sampling.cpu;
         }
         Some(reading)
     }
@@ -442,7 +442,7 @@ impl Machine {
 
     /// A task was stopped with these numbers, and is sampled with this weight. It is stopped still, unless none
     /// [wants stacks](Self::wants_stacks).
-    pub(crate) fn sample(&mut self, task: TaskId, reading: &Reading, stopped: &Stopped, weight: u64) {
+    pub(crate) fn sample(&mut self, task: TaskId, reading: &Reading, stopped: &StoppedThread, weight: u64) {
         self.see_maps(task, stopped);
         self.sample_at(task, reading, stopped, weight);
     }
@@ -450,9 +450,9 @@ impl Machine {
     fn sample_at(&mut self, task: TaskId, reading: &Reading, moment: &dyn CpuState, weight: u64) {
         let Some(period) = self.tasks.get(&task).and_then(|known| known.period) else { return };
         self.see_name(task);
-        self.asked.sample(weight, period);
+        self.clock_requests.sample(weight, period);
         self.account(task, reading, Some(moment));
-        self.asked.sample(0, 0);
+        self.clock_requests.sample(0, 0);
     }
 
     /// Tells the engine what is new in a task's numbers: it ran for as long as its clock has advanced, up
@@ -487,7 +487,7 @@ impl Machine {
         if ticks {
             known.last_tick = now;
         }
-        let counts = minor + major + switches + migrations + known.walk.untold;
+        let counts = minor + major + switches + migrations + known.steps.untold;
         if ran == 0 && counts == 0 && stopped.is_none() {
             return;
         }
@@ -570,7 +570,7 @@ impl Machine {
     fn leave(&mut self, task: TaskId, cpu: u32, now: u64) {
         self.note_watches(task);
         self.note_steps(task);
-        let period = self.asked.take();
+        let period = self.clock_requests.take();
         let asks = period.is_some() || self.is_to_be_stepped(task);
         match self.tasks.get(&task).filter(|known| !asks && !known.has_pages && known.watches.is_empty()) {
             Some(_) => self.engine.pause(cpu, now),
@@ -579,7 +579,7 @@ impl Machine {
         if let Some(known) = self.tasks.get_mut(&task) {
             let before = std::mem::replace(&mut known.period, period);
             if before.is_none() {
-                known.seen.is_sampled_from(known.told.time_ns);
+                known.sampling.is_sampled_from(known.told.time_ns);
             }
             if !known.own {
                 self.sampled.changed(task, before, period);
@@ -838,7 +838,7 @@ impl Machine {
     }
 }
 
-impl Known {
+impl LiveTask {
     fn read(&mut self, wanted: Wanted) -> Option<Reading> {
         read(&mut self.files, self.tid, self.own, wanted)
     }

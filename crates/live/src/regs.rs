@@ -441,7 +441,7 @@ impl Registers {
 
     /// A call that has [just ended](Self::was_interrupted) is begun again when its thread goes on, unless a signal with a
     /// handler comes first. (On arm64 that has to be [undone](Self::end_with) then.)
-    pub(crate) fn begin_again(&mut self, tid: Tid) -> Result<(), Errno> {
+    pub(crate) fn restart_call(&mut self, tid: Tid) -> Result<(), Errno> {
         // The kernel does the rest: ERESTARTNOHAND.
         #[cfg(target_arch = "x86_64")]
         self.set_result(-514);

@@ -153,30 +153,30 @@ pub(crate) struct Clocks {
 
 /// The finding of a look at a thread that could be running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum RunState {
     /// It runs.
     Running,
     /// It has no cpu, and waits for that of the thread that looks, which may have taken it from it.
-    Displaced,
+    Preempted,
 }
 
 /// A look that may become a sample when the thread stops.
 #[derive(Debug)]
-struct Pending {
+struct PendingSample {
     tick: Tick,
     weight: u64,
-    found: Found,
+    found: RunState,
     clocks: Clocks,
 }
 
-impl Pending {
+impl PendingSample {
     /// The weight of a sample for it at the stop, when the clocks have these times.
     fn weigh(&self, now: u64, clocks: Clocks, called: bool) -> Option<u64> {
         let Tick { due, at, period, cpus, .. } = self.tick;
         let late = at - due;
         let ran_on = match self.found {
-            Found::Running => late,
-            Found::Displaced => {
+            RunState::Running => late,
+            RunState::Preempted => {
                 // It waits since it ran last.
                 let ran = clocks.ran_ns.saturating_sub(self.clocks.ran_ns);
                 let waited = clocks.waited_ns.saturating_sub(self.clocks.waited_ns);
@@ -197,10 +197,10 @@ impl Pending {
 
 /// The looks at one thread.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
+pub(crate) struct TaskSampler {
     /// The last tick that it had a part in.
     last: Option<u64>,
-    pending: Vec<Pending>,
+    pending: Vec<PendingSample>,
     /// Its time on cpus when this began.
     from_ns: u64,
     /// What its samples weigh together.
@@ -222,10 +222,10 @@ const PATIENCE: i64 = 32;
 /// And no sample is made heavier by more than so many times its weight, however few there are.
 const MOST_MORE: u64 = 8;
 
-impl Looks {
+impl TaskSampler {
     /// From now on, when the thread has run for so long.
     pub(crate) fn begin(ran_ns: u64) -> Self {
-        Looks { from_ns: ran_ns, ..Looks::default() }
+        TaskSampler { from_ns: ran_ns, ..TaskSampler::default() }
     }
 
     /// Takes part in a tick. What a sample weighs now, if it is one to look at the thread: where ticks come more often than
@@ -238,8 +238,8 @@ impl Looks {
     }
 
     /// A look found it so. It is to be stopped.
-    pub(crate) fn found(&mut self, tick: Tick, weight: u64, found: Found, clocks: Clocks) {
-        self.pending.push(Pending { tick, weight, found, clocks });
+    pub(crate) fn found(&mut self, tick: Tick, weight: u64, found: RunState, clocks: Clocks) {
+        self.pending.push(PendingSample { tick, weight, found, clocks });
     }
 
     /// Whether a look at it is to become a sample.

@@ -34,7 +34,7 @@ pub struct Served {
     /// A wait for it has been entered, and may be going on.
     waited_for: bool,
     /// A wait was going on when the byte came.
-    heard: bool,
+    pending_effects: bool,
     /// `O_ASYNC`: each byte is a signal.
     asynchronous: bool,
     /// Its ring, if the reader moves the tail of it.
@@ -52,7 +52,7 @@ impl Served {
             ready: false,
             seen: false,
             waited_for: false,
-            heard: false,
+            pending_effects: false,
             asynchronous: false,
             ring: None,
         };
@@ -106,7 +106,7 @@ impl Served {
 
     fn put(&mut self) {
         self.ready = self.write.as_ref().is_some_and(|write| pipe::put(write.as_fd()));
-        (self.seen, self.heard) = (false, self.waited_for);
+        (self.seen, self.pending_effects) = (false, self.waited_for);
     }
 
     /// Takes the byte out.
@@ -135,7 +135,7 @@ impl Served {
         }
         let seen = std::mem::replace(&mut self.seen, true);
         let heeded = || self.ring.as_ref().map_or(seen, |ring| is_empty(ring));
-        if surely && seen || (self.heard || !surely) && heeded() {
+        if surely && seen || (self.pending_effects || !surely) && heeded() {
             self.drain();
         }
     }

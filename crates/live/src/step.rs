@@ -1,7 +1,7 @@
 //! Instructions counted one by one: the PMU `step`.
 //!
 //! The supervisor has threads whose instructions are counted stop after each of them, and the machine adds up
-//! how many there were (`Steps::walk`). An event counts those that come while its task is on the cpu, and so
+//! how many there were (`Steps::count`). An event counts those that come while its task is on the cpu, and so
 //! counts and periods are exact. That costs tens of thousands of times what the program takes alone, so nobody gets
 //! it who did not ask for it: by the PMU's name, or by [`Machine::step_for_instructions`].
 //!
@@ -56,7 +56,7 @@ pub(crate) struct Steps(Arc<Mutex<Shared>>);
 #[derive(Debug, Default)]
 struct Shared {
     /// Instructions of all tasks.
-    walked: u64,
+    counted: u64,
     /// Events that count now, and at how many the next sample is due.
     counting: BTreeMap<EventKey, Option<u64>>,
     /// `instructions` of the type HARDWARE are for this PMU, too.
@@ -69,8 +69,8 @@ impl Steps {
     }
 
     /// The task on the cpu has done so many instructions more.
-    pub(crate) fn walk(&self, instructions: u64) {
-        self.lock().walked += instructions;
+    pub(crate) fn count(&self, instructions: u64) {
+        self.lock().counted += instructions;
     }
 
     /// Whether anybody counts those of the task on the cpu: after how many the next sample is due, or the task is
@@ -79,7 +79,7 @@ impl Steps {
         const OFTEN: u64 = 1000;
         let shared = self.lock();
         let least = shared.counting.values().map(|due| due.unwrap_or(u64::MAX)).min()?;
-        Some(least.saturating_sub(shared.walked).clamp(1, OFTEN))
+        Some(least.saturating_sub(shared.counted).clamp(1, OFTEN))
     }
 
     pub(crate) fn set_for_instructions(&self, on: bool) {
@@ -96,7 +96,7 @@ impl StepPmu {
     fn arm(&self, hw: &mut Hw) {
         let left = hw.is_sampling().then(|| hw.start_period());
         let mut shared = self.0.lock();
-        let due = left.map(|left| shared.walked.saturating_add(left));
+        let due = left.map(|left| shared.counted.saturating_add(left));
         shared.counting.insert(hw.event, due);
     }
 }
@@ -155,7 +155,7 @@ impl Pmu for StepPmu {
 
     fn start(&mut self, _cx: &mut Cx<'_>, hw: &mut Hw, _reload: bool) {
         hw.stopped = false;
-        hw.prev = self.0.lock().walked;
+        hw.prev = self.0.lock().counted;
         self.arm(hw);
     }
 
@@ -169,16 +169,16 @@ impl Pmu for StepPmu {
         if hw.stopped {
             return;
         }
-        let walked = self.0.lock().walked;
-        let new = walked.wrapping_sub(hw.prev);
+        let counted = self.0.lock().counted;
+        let new = counted.wrapping_sub(hw.prev);
         hw.count = hw.count.wrapping_add(new);
         hw.period_left = hw.period_left.wrapping_sub(new as i64);
-        hw.prev = walked;
+        hw.prev = counted;
     }
 
     fn interrupt(&mut self, _cpu: u32, _now: u64, over: &mut Vec<Overflow>) {
         let shared = self.0.lock();
-        let due = shared.counting.iter().filter(|(_, due)| due.is_some_and(|due| due <= shared.walked));
+        let due = shared.counting.iter().filter(|(_, due)| due.is_some_and(|due| due <= shared.counted));
         over.extend(due.map(|(&event, _)| Overflow { event, addr: 0, exact_ip: true }));
     }
 

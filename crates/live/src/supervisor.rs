@@ -6,37 +6,37 @@
 //! this thread, with the tracee in question stopped.
 //!
 //! The thread sleeps in `waitid(2)`. What else is to wake it (ticks, and commands of other threads by
-//! [`Bell`]) is a signal to this thread, whose handler does nothing. A signal that comes right before the
+//! [`Waker`]) is a signal to this thread, whose handler does nothing. A signal that comes right before the
 //! thread falls asleep is lost; ticks come again, and who rings waits for an answer and rings again.
 
-use crate::machine::{Look, Machine, Watched};
-use crate::moment::Stopped;
+use crate::machine::{ArmedBreakpoint, Machine, TickResult};
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid, Waited};
 use crate::regs::Registers;
+use crate::stopped::StoppedThread;
 use perfuse_abi::Errno;
 use perfuse_engine::TaskId;
 use perfuse_sys::process::Usage;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-mod again;
-mod bell;
+mod detached;
 mod guardian;
-mod lent;
 mod linker;
 mod probe;
-mod rota;
+mod restart;
+mod sampling_queue;
 mod step;
+mod wakeup;
 mod watch;
 
-use again::Again;
-pub use bell::Bell;
-use bell::{Affinity, Alarm, Ticker};
+use detached::Detached;
 pub use guardian::take_unguarded;
-use lent::Lent;
-use probe::Probed;
-use rota::Rota;
+use probe::TrapCause;
+use restart::RestartedCall;
+use sampling_queue::SamplingQueue;
+pub use wakeup::Waker;
+use wakeup::{Affinity, Alarm, Ticker};
 
 /// After so many waits all who are stopped are served, whoever stops again and again.
 const FAIRNESS: u64 = 32;
@@ -130,19 +130,19 @@ struct Tracee {
     /// Ticks look at it.
     looked_at: bool,
     /// What its debug registers watch.
-    armed: Vec<Watched>,
+    armed: Vec<ArmedBreakpoint>,
     /// What they are to watch from its next stop on.
-    to_arm: Option<Vec<Watched>>,
+    to_arm: Option<Vec<ArmedBreakpoint>>,
     /// Whether it stops after each instruction.
-    pace: step::Pace,
+    stepping: step::StepState,
     /// Functions that it is in, whose returns have probes, from the outermost on.
-    inside: Vec<probe::Return>,
+    return_instances: Vec<probe::ReturnInstance>,
     /// It runs in the memory of the process that made it.
     borrows: bool,
     /// It outlives this thread, as nobody here has started it.
     attached: bool,
     /// Its system call, if that was begun again and may last only so long.
-    again: Option<Again>,
+    restarted: Option<RestartedCall>,
     /// Instruction and stack where a call ended because of a signal: it is not begun again.
     #[cfg(target_arch = "aarch64")]
     stands: Option<(u64, u64)>,
@@ -150,8 +150,8 @@ struct Tracee {
 
 impl Tracee {
     fn new(pid: Tid) -> Self {
-        let (armed, pace) = (Vec::new(), step::Pace::default());
-        let (inside, borrows, attached) = (Vec::new(), false, false);
+        let (armed, stepping) = (Vec::new(), step::StepState::default());
+        let (return_instances, borrows, attached) = (Vec::new(), false, false);
         let (stopped, interrupted, looked_at, to_arm) = (false, false, false, None);
         Tracee {
             pid,
@@ -161,11 +161,11 @@ impl Tracee {
             looked_at,
             armed,
             to_arm,
-            pace,
-            inside,
+            stepping,
+            return_instances,
             borrows,
             attached,
-            again: None,
+            restarted: None,
             #[cfg(target_arch = "aarch64")]
             stands: None,
         }
@@ -182,7 +182,7 @@ pub struct Supervisor {
     /// Tracees that are to be let go at their next stop, for somebody else to trace them.
     asked_for: BTreeSet<Tid>,
     /// Threads that others trace in the meantime.
-    lent: BTreeMap<Tid, Lent>,
+    detached: BTreeMap<Tid, Detached>,
     /// When these are looked at next.
     look_at: u64,
     /// Processes of which some have been taken back, since that was asked for last.
@@ -190,7 +190,7 @@ pub struct Supervisor {
     /// Stops that have been taken, and not yet been looked at.
     deferred: VecDeque<(Tid, Status)>,
     /// What is in the memory of processes.
-    texts: HashMap<Tid, probe::Text>,
+    texts: HashMap<Tid, probe::PatchedText>,
     /// Processes in whose memory something else is to be.
     stale: BTreeSet<Tid>,
     /// Where traps have been hit.
@@ -203,7 +203,7 @@ pub struct Supervisor {
     shows_the_dead: bool,
     ticker: Ticker,
     affinity: Affinity,
-    rota: Rota,
+    queue: SamplingQueue,
     /// How many are stepped.
     paced: usize,
     /// When the time of calls is over that were begun again, and what tells so.
@@ -225,7 +225,7 @@ impl Supervisor {
             tracees: BTreeMap::new(),
             early: Vec::new(),
             asked_for: BTreeSet::new(),
-            lent: BTreeMap::new(),
+            detached: BTreeMap::new(),
             look_at: 0,
             returned: Vec::new(),
             deferred: VecDeque::new(),
@@ -238,7 +238,7 @@ impl Supervisor {
             shows_the_dead,
             ticker: Ticker::new()?,
             affinity: Affinity::new(),
-            rota: Rota::default(),
+            queue: SamplingQueue::default(),
             paced: 0,
             deadlines: BTreeSet::new(),
             alarm: Alarm::new()?,
@@ -247,8 +247,8 @@ impl Supervisor {
     }
 
     /// What other threads wake this one with.
-    pub fn bell(&self) -> Bell {
-        self.ticker.bell()
+    pub fn waker(&self) -> Waker {
+        self.ticker.waker()
     }
 
     /// The machine, for other threads.
@@ -281,7 +281,7 @@ impl Supervisor {
             ptrace::seize(tid, options)?;
             if self.tracees.is_empty() {
                 // Not before: what this thread starts would run so, too.
-                bell::be_prompt();
+                waker::be_prompt();
             }
             self.tracees.insert(tid, Tracee::new(pid));
         }
@@ -337,8 +337,8 @@ impl Supervisor {
             tracee.stopped = false;
             tracee.resumed_at = proc::clock_ns(libc::CLOCK_MONOTONIC);
             let mut how = tracee.stride(tid, how, self.options);
-            if let Some(again) = &tracee.again {
-                how = again.stride(how);
+            if let Some(restarted) = &tracee.restarted {
+                how = restarted.stride(how);
             }
             let watched = !tracee.armed.is_empty();
             if watched || matches!(self.guardian, Some(Some(_))) {
@@ -363,8 +363,8 @@ impl Supervisor {
                     Waited::Happened { tid, dead, stop: None } => self.happened(front, tid, dead)?,
                     Waited::Nobody => {
                         self.forget_all(front);
-                        if !self.lent.is_empty() {
-                            std::thread::sleep(lent::LOOK);
+                        if !self.detached.is_empty() {
+                            std::thread::sleep(detached::LOOK);
                         } else if !front.idle(self) {
                             return Ok(());
                         }
@@ -435,7 +435,7 @@ impl Supervisor {
             // was meant for us, in which it is not left.
             if dead {
                 self.tracees.remove(&tid);
-            } else if self.lent.contains_key(&tid) {
+            } else if self.detached.contains_key(&tid) {
                 // A child of this process that stops as its process does: nobody waits for that.
                 ptrace::take_stop(tid);
             } else {
@@ -450,11 +450,11 @@ impl Supervisor {
         let gone = self.tracees.remove(&tid);
         self.early.retain(|&early| early != tid);
         self.asked_for.remove(&tid);
-        self.lent.remove(&tid);
+        self.detached.remove(&tid);
         gone.into_iter().for_each(|tracee| self.text_is_gone(tracee.pid));
         if matches!(self.guardian, Some(Some(_))) {
             self.guard_watches(tid, false);
-            self.rest_is_over(tid);
+            self.remainder_is_over(tid);
         }
         if self.paced > 0 {
             self.count_paced();
@@ -466,14 +466,14 @@ impl Supervisor {
     /// A tracee is stopped, which may still be [to be taken](ptrace::take_stop): waits tell of it until it is, or
     /// until it goes on.
     fn stopped(&mut self, front: &mut dyn Front, tid: Tid, status: Status) {
-        if self.lent.contains_key(&tid) && status == Status::Event(libc::PTRACE_EVENT_EXEC) {
+        if self.detached.contains_key(&tid) && status == Status::Event(libc::PTRACE_EVENT_EXEC) {
             // Its thread of that number, which another traced, is gone.
-            self.lent.remove(&tid);
+            self.detached.remove(&tid);
             self.tracees.insert(tid, Tracee::new(tid));
         }
         // One that execs tells so under the number of its process, which may have been another thread's.
         let Some(tracee) = self.tracees.get_mut(&tid) else {
-            if self.lent.contains_key(&tid) {
+            if self.detached.contains_key(&tid) {
                 return;
             }
             ptrace::take_stop(tid);
@@ -489,7 +489,7 @@ impl Supervisor {
                 machine.stopped(task);
             }
         }
-        self.begin_again(tid, status);
+        self.restart_call(tid, status);
         if self.asked_for.contains(&tid) && self.leaves(front, tid, status) {
             front.effects(&self.machine);
             return;
@@ -547,9 +547,9 @@ impl Supervisor {
         match status {
             Status::Signal(libc::SIGTRAP) if self.stepped(tid) || self.watched(tid) => go,
             Status::Signal(libc::SIGTRAP) => match self.probed(tid) {
-                Probed::Past => go,
-                Probed::Not => self.signal(front, tid, libc::SIGTRAP),
-                Probed::Raised(signal) => self.signal(front, tid, signal),
+                TrapCause::Past => go,
+                TrapCause::Not => self.signal(front, tid, libc::SIGTRAP),
+                TrapCause::Raised(signal) => self.signal(front, tid, signal),
             },
             Status::Signal(signal) => self.signal(front, tid, signal),
             Status::GroupStop(_) => {
@@ -558,7 +558,7 @@ impl Supervisor {
                 if let Some(tracee) = self.tracees.get_mut(&tid) {
                     tracee.arm(tid);
                     tracee.stopped = false;
-                    tracee.pace.rests();
+                    tracee.stepping.remainders();
                 }
                 // The stop is taken before: while it listens, it may stop anew, because it is to go on.
                 ptrace::take_stop(tid);
@@ -603,7 +603,8 @@ impl Supervisor {
         let parents = pid;
         let pid = if thread { pid } else { child };
         let attached = self.tracees.get(&parent).is_some_and(|tracee| tracee.attached);
-        self.tracees.insert(child, Tracee { pace: step::Pace::of_newborn(), attached, ..Tracee::new(pid) });
+        self.tracees
+            .insert(child, Tracee { stepping: step::StepState::of_newborn(), attached, ..Tracee::new(pid) });
         {
             let mut machine = lock(&self.machine);
             if let Some(task) = machine.task_of(parent) {
@@ -643,8 +644,8 @@ impl Supervisor {
                 // The registers of the former program are gone.
                 if let Some(tracee) = self.tracees.get_mut(&tid) {
                     (tracee.armed, tracee.to_arm) = (Vec::new(), Some(machine.watches_of(task)));
-                    tracee.pace = step::Pace::of_new_program(machine.is_to_be_stepped(task));
-                    (tracee.inside, tracee.borrows) = (Vec::new(), false);
+                    tracee.stepping = step::StepState::of_new_program(machine.is_to_be_stepped(task));
+                    (tracee.return_instances, tracee.borrows) = (Vec::new(), false);
                 }
             }
         }
@@ -670,7 +671,7 @@ impl Supervisor {
             self.resume(tid, Resume::Continue(0));
             machine = lock(&self.machine);
         }
-        machine.sample(task, &reading, &Stopped::new(tid, registers).in_kernel(called), weight);
+        machine.sample(task, &reading, &StoppedThread::new(tid, registers).in_kernel(called), weight);
         goes_on
     }
 
@@ -681,7 +682,7 @@ impl Supervisor {
         for (_, tid) in new.into_iter().filter_map(|task| machine.tid_of(task)) {
             let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
             if !std::mem::replace(&mut tracee.looked_at, true) {
-                self.rota.add(tid);
+                self.queue.add(tid);
             }
         }
         drop(machine);
@@ -694,31 +695,31 @@ impl Supervisor {
     /// Interrupts those who are to be sampled, if the time has come.
     fn tick(&mut self) {
         let Some(tick) = self.ticker.take_due() else { return };
-        let Supervisor { machine, tracees, affinity, rota, .. } = self;
+        let Supervisor { machine, tracees, affinity, queue, .. } = self;
         let from = proc::own_cpu();
         let mut machine = lock(machine);
         let mut found = Vec::new();
         let look = |tid| {
-            let Some(tracee) = tracees.get_mut(&tid) else { return Look::Nothing };
-            let Some(task) = machine.task_of(tid) else { return Look::Nothing };
+            let Some(tracee) = tracees.get_mut(&tid) else { return TickResult::Nothing };
+            let Some(task) = machine.task_of(tid) else { return TickResult::Nothing };
             if tracee.stopped || tracee.resumed_at > tick.due {
                 machine.looked_at_stopped(task, tick);
-                return Look::Ran;
+                return TickResult::Ran;
             }
             let look = machine.look(task, tick, from, |cpu| affinity.visits(cpu));
             match look {
-                Look::Due(cpu) => {
+                TickResult::Due(cpu) => {
                     tracee.interrupted = tracee.interrupted || ptrace::interrupt(tid).is_ok();
                     found.push(cpu);
                 }
-                Look::Elsewhere(cpu) => found.push(cpu),
-                Look::Nothing => tracee.looked_at = false,
-                Look::Idle | Look::Ran => {}
+                TickResult::Elsewhere(cpu) => found.push(cpu),
+                TickResult::Nothing => tracee.looked_at = false,
+                TickResult::Idle | TickResult::Ran => {}
             }
             look
         };
         let has_time = |parts| proc::clock_ns(libc::CLOCK_MONOTONIC) < tick.at + tick.gap() / parts;
-        rota.turn(look, has_time);
+        queue.turn(look, has_time);
         drop(machine);
         self.ticker.go_on(self.affinity.follow(&found));
     }

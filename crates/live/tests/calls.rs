@@ -14,7 +14,7 @@ use perfuse_engine::{OpenArguments, TaskId};
 use perfuse_live::machine::{Machine, Rights, Settings};
 use perfuse_live::proc;
 use perfuse_live::ptrace::{self, Tid};
-use perfuse_live::supervisor::{Bell, Front, Supervisor};
+use perfuse_live::supervisor::{Front, Supervisor, Waker};
 use perfuse_sys::process::{self, Usage};
 use perfuse_testkit::Outcome;
 use std::ffi::OsString;
@@ -98,12 +98,12 @@ fn sleeps(tid: Tid) -> bool {
 struct Ringing(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
 
 impl Ringing {
-    fn new(bell: Bell) -> Self {
+    fn new(waker: Waker) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = stop.clone();
         let ring = move || {
             while !seen.load(SeqCst) {
-                bell.ring();
+                waker.ring();
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
@@ -138,7 +138,7 @@ fn supervise_with(mode: &[&str], interrupts: Interrupts, prepare: fn(&Supervisor
     let release = std::thread::spawn(move || held.release().map(drop));
     let mut front = Interrupting { interrupts, made: 0, last: Instant::now(), tool, status: None };
     {
-        let _ringing = Ringing::new(supervisor.bell());
+        let _ringing = Ringing::new(supervisor.waker());
         supervisor.run(&mut front).expect("a loop that ends");
     }
     release.join().expect("no panic").expect("an exec");

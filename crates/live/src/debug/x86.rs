@@ -1,6 +1,6 @@
 //! DR0 to DR3 with addresses, DR7 that says what they are for, DR6 that tells which was hit.
 
-use super::Spot;
+use super::HwBreakpoint;
 use crate::ptrace::{self, Tid};
 use perfuse_abi::{Breakpoint, Errno};
 
@@ -18,14 +18,14 @@ fn set(tid: Tid, register: usize, value: u64) -> Result<(), Errno> {
 }
 
 /// What DR7 says of a slot.
-fn control(slot: usize, spot: &Spot) -> u64 {
-    let kind = match spot.kind {
+fn control(slot: usize, breakpoint: &HwBreakpoint) -> u64 {
+    let kind = match breakpoint.kind {
         Breakpoint::X => 0,
         Breakpoint::W => 1,
         _ => 3,
     };
     // The length of a breakpoint on code is that of the address, whatever it was asked for with.
-    let len = match (kind, spot.len) {
+    let len = match (kind, breakpoint.len) {
         (0, _) | (_, 1) => 0,
         (_, 2) => 1,
         (_, 4) => 3,
@@ -34,15 +34,15 @@ fn control(slot: usize, spot: &Spot) -> u64 {
     (kind | len << 2) << (16 + 4 * slot) | 1 << (2 * slot)
 }
 
-pub(super) fn arm(tid: Tid, spots: &[Spot]) -> Result<(), Errno> {
-    if spots.len() > SLOTS {
+pub(super) fn arm(tid: Tid, breakpoints: &[HwBreakpoint]) -> Result<(), Errno> {
+    if breakpoints.len() > SLOTS {
         return Err(Errno::ENOSPC);
     }
     set(tid, CONTROL, 0)?;
     let mut all = 0;
-    for (slot, spot) in spots.iter().enumerate() {
-        set(tid, slot, spot.addr)?;
-        all |= control(slot, spot);
+    for (slot, breakpoint) in breakpoints.iter().enumerate() {
+        set(tid, slot, breakpoint.addr)?;
+        all |= control(slot, breakpoint);
     }
     if all == 0 {
         return Ok(());
@@ -52,7 +52,7 @@ pub(super) fn arm(tid: Tid, spots: &[Spot]) -> Result<(), Errno> {
 }
 
 /// Data is watched past the access, and Linux sees to it that code goes on.
-pub(super) fn hit(tid: Tid, _info: &libc::siginfo_t, armed: &[Spot]) -> Result<Vec<usize>, Errno> {
+pub(super) fn hit(tid: Tid, _info: &libc::siginfo_t, armed: &[HwBreakpoint]) -> Result<Vec<usize>, Errno> {
     let status = ptrace::peek_user(tid, REGISTERS + 8 * STATUS)?;
     // Older kernels add to it.
     set(tid, STATUS, NOTHING)?;
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn what_is_watched_is_told_as_the_processor_wants_it() {
-        let told = |slot, kind, len| control(slot, &Spot { kind, addr: 0, len });
+        let told = |slot, kind, len| control(slot, &HwBreakpoint { kind, addr: 0, len });
         assert_eq!(told(0, Breakpoint::W, 1), 0x0001_0001);
         assert_eq!(told(0, Breakpoint::RW, 8), 0x000b_0001);
         assert_eq!(told(1, Breakpoint::W, 4), 0x00d0_0004);

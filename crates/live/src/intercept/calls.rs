@@ -1,9 +1,9 @@
 //! The calls of a tool, and what they are answered. Arguments are at user addresses of the tool; what is not
 //! about an event of ours goes on to the kernel unchanged.
 
-use super::files::{Descriptor, Owner};
+use super::files::{Descriptor, SignalOwner};
 use super::filter::{WAITS, can_wait};
-use super::hands::{self, Hands};
+use super::inject::{self, Injector};
 use super::{Intercept, Note, Process, Untraceable, listener};
 use crate::machine::{Machine, Rights};
 use crate::proc::{self, Namespace};
@@ -34,17 +34,17 @@ fn word(answer: Result<u64, Errno>) -> i64 {
 
 /// A call as this program would make it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct SystemCall {
     width: Width,
     call: libc::c_long,
     arguments: [u64; 6],
 }
 
-impl Told {
+impl SystemCall {
     /// `None`: one that no filter of ours stops.
     pub(super) fn new(width: Width, number: u64, arguments: [u64; 6]) -> Option<Self> {
         let call = width.call(number)?;
-        Some(Told { width, call, arguments: arguments.map(|argument| width.argument(argument)) })
+        Some(SystemCall { width, call, arguments: arguments.map(|argument| width.argument(argument)) })
     }
 
     pub(super) fn arguments(&self) -> [u64; 6] {
@@ -127,18 +127,18 @@ impl Intercept {
         tid: Tid,
         registers: &Registers,
     ) -> Result<Answer, Errno> {
-        let Some(told) = Told::of(registers) else { return Ok(Answer::Pass) };
-        let call = told.call;
-        let [first, second, ..] = told.arguments;
+        let Some(system_call) = SystemCall::of(registers) else { return Ok(Answer::Pass) };
+        let call = system_call.call;
+        let [first, second, ..] = system_call.arguments;
         let fd = first as i32;
         match call {
             libc::SYS_perf_event_open => {
-                hands::skip(tid, registers)?;
+                inject::skip(tid, registers)?;
                 self.stopped_again(supervisor, tid);
                 return Ok(Answer::Done(self.open(supervisor, tid, registers)));
             }
             call if can_wait(call) => {
-                let answer = self.answered(supervisor.shared(), tid, &told);
+                let answer = self.answered(supervisor.shared(), tid, &system_call);
                 return Ok(answer.map_or(Answer::Pass, Answer::With));
             }
             libc::SYS_mprotect => {
@@ -163,7 +163,7 @@ impl Intercept {
                 self.close_range(supervisor, tid, first as u32, second as u32, registers.argument(2));
                 return Ok(Answer::Pass);
             }
-            libc::SYS_ptrace => return self.trace(supervisor, tid, registers, &told),
+            libc::SYS_ptrace => return self.trace(supervisor, tid, registers, &system_call),
             libc::SYS_clone => return self.clone_traced(tid, registers),
             libc::SYS_dup3 => return self.replace(supervisor, tid, registers, registers.argument(2)),
             #[cfg(target_arch = "x86_64")]
@@ -199,7 +199,7 @@ impl Intercept {
                 command => self.control(supervisor, tid, fd, event, command, registers.argument(2))?,
             },
             libc::SYS_mmap => {
-                hands::skip(tid, registers)?;
+                inject::skip(tid, registers)?;
                 self.stopped_again(supervisor, tid);
                 Answer::Done(self.map(supervisor, tid, registers, event))
             }
@@ -212,7 +212,7 @@ impl Intercept {
         &mut self,
         machine: &Mutex<Machine>,
         tid: Tid,
-        told: &Told,
+        system_call: &SystemCall,
     ) -> Option<Result<u64, Errno>> {
         // One that was made so that nobody traces it has the filter, too.
         if !self.threads.contains_key(&tid) {
@@ -225,7 +225,7 @@ impl Intercept {
             }
         }
         self.wait_is_over(tid);
-        let answer = self.answered(machine, tid, told);
+        let answer = self.answered(machine, tid, system_call);
         carry_out(&mut lock(machine), self);
         answer
     }
@@ -238,12 +238,17 @@ impl Intercept {
     }
 
     /// The answer to one of the calls that [can wait](can_wait) for it; `None`: it is the kernel's.
-    fn answered(&mut self, machine: &Mutex<Machine>, tid: Tid, told: &Told) -> Option<Result<u64, Errno>> {
-        let Told { width, call, arguments: [first, second, third, ..] } = *told;
+    fn answered(
+        &mut self,
+        machine: &Mutex<Machine>,
+        tid: Tid,
+        system_call: &SystemCall,
+    ) -> Option<Result<u64, Errno>> {
+        let SystemCall { width, call, arguments: [first, second, third, ..] } = *system_call;
         if WAITS.contains(&call) {
             let pid = self.threads.get(&tid).copied().unwrap_or(tid);
             if let Some(process) = self.processes.get(&pid) {
-                let numbers = awaited(tid, told);
+                let numbers = awaited(tid, system_call);
                 let events = self.table.before_wait(&process.files, numbers.as_deref());
                 self.waits.insert(tid, events);
             }
@@ -322,7 +327,7 @@ impl Intercept {
         let arguments = OpenArguments { pid: whom, ..arguments };
         let mut allowed = whom == NOBODY || self.may(tid, registers, access, pid, whom);
         let probed = supervisor.machine().is_probe(&attr);
-        let file = probed.map(|path| self.hands(tid, registers).look_at(path));
+        let file = probed.map(|path| self.injector(tid, registers).look_at(path));
         let rights = |measures| Rights { measures, file };
         let mut opened = supervisor.machine().open(caller, &mut attr, arguments, group, rights(allowed));
         if opened == Err(Errno::ESRCH) && whom > 0 && whom != NOBODY && allowed {
@@ -341,7 +346,7 @@ impl Intercept {
             && switches
             && !std::mem::replace(&mut self.told_of_switches, true)
         {
-            (self.tell.0)(&Note::Switches);
+            (self.on_note.0)(&Note::Switches);
         }
         // E2BIG comes with the size that there is.
         if Attr::peek(&attr, ByteOrder::NATIVE).size != seen.size {
@@ -350,7 +355,7 @@ impl Intercept {
         let event = opened?;
         let fd = self.install(tid, registers, event, flags.contains(OpenFlags::FD_CLOEXEC));
         if fd == Err(Errno::EACCES) && !std::mem::replace(&mut self.told_of_unreachable, true) {
-            (self.tell.0)(&Note::Unreachable { pid: tid });
+            (self.on_note.0)(&Note::Unreachable { pid: tid });
         }
         if fd.is_err() {
             self.table.forget(event);
@@ -384,7 +389,7 @@ impl Intercept {
         if let Some(known) = known {
             return Ok(known);
         }
-        let whom = self.hands(tid, registers).whom(number)?;
+        let whom = self.injector(tid, registers).whom(number)?;
         if self.answers_for_itself(tid) { Err(Errno::ESRCH) } else { Ok(whom) }
     }
 
@@ -404,7 +409,7 @@ impl Intercept {
         {
             return true;
         }
-        let may = self.hands(tid, registers).may(access, number);
+        let may = self.injector(tid, registers).may(access, number);
         may && (!self.answers_for_itself(tid) || proc::is_same_user(tid, whom))
     }
 
@@ -418,9 +423,9 @@ impl Intercept {
     }
 
     /// The calls that a thread which is behind a system call can do for us.
-    fn hands(&mut self, tid: Tid, registers: &Registers) -> Hands<'_> {
+    fn injector(&mut self, tid: Tid, registers: &Registers) -> Injector<'_> {
         let process = self.process(tid);
-        process.hands(tid, registers)
+        process.injector(tid, registers)
     }
 
     /// Makes the descriptor of a new event.
@@ -437,18 +442,18 @@ impl Intercept {
         let process = self.processes.entry(pid).or_default();
         let high = process.files.count_from(first);
         let filtered = process.filtered;
-        let mut hands = process.hands(tid, registers);
-        let fd = hands.open_high(pipe, first, high, close_on_exec)?;
+        let mut injector = process.injector(tid, registers);
+        let fd = injector.open_high(pipe, first, high, close_on_exec)?;
         if !filtered {
             let listening = match (&self.listeners, self.own.upgrade()) {
                 (Some(listeners), Some(own)) => {
-                    let program = hands::owners(first, i32::MAX, true);
-                    listener::install(&mut hands, pid, fd, &program, listeners, own)
+                    let program = inject::owners(first, i32::MAX, true);
+                    listener::install(&mut injector, pid, fd, &program, listeners, own)
                 }
                 _ => Err(Errno::EOPNOTSUPP),
             };
             if listening.is_err() {
-                hands.install(&hands::owners(first, i32::MAX, false))?;
+                injector.install(&inject::owners(first, i32::MAX, false))?;
             }
             process.filtered = true;
         }
@@ -525,8 +530,8 @@ impl Intercept {
                 let close_on_exec = flags as i32 & libc::O_CLOEXEC != 0;
                 // A number that the tool has chosen, and no filter knows.
                 if new < first && process.low.insert(new) {
-                    let mut hands = Hands::new(tid, registers, &mut process.page);
-                    hands.install(&hands::owners(new, new, false))?;
+                    let mut injector = Injector::new(tid, registers, &mut process.page);
+                    injector.install(&inject::owners(new, new, false))?;
                 }
                 self.table.install(&mut process.files, new, Descriptor { event, close_on_exec })
             }
@@ -572,12 +577,12 @@ impl Intercept {
         let Some(open) = self.table.get(event) else { return Ok(Answer::Done(answer)) };
         match command {
             F_SETSIG => open.signal = argument as i32,
-            libc::F_SETOWN => open.owner = Owner::of_number(argument as i32),
+            libc::F_SETOWN => open.owner = SignalOwner::of_number(argument as i32),
             F_SETOWN_EX => {
                 let mut bytes = [0; 8];
                 let read = (Memory { tid, addr: argument }).read(0, &mut bytes);
                 let half = |at: usize| i32::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
-                open.owner = read.ok().and_then(|()| Owner::of_kind(half(0), half(4)));
+                open.owner = read.ok().and_then(|()| SignalOwner::of_kind(half(0), half(4)));
             }
             _ => {}
         }
@@ -679,9 +684,9 @@ impl Intercept {
 }
 
 impl Process {
-    pub(super) fn hands(&mut self, tid: Tid, registers: &Registers) -> Hands<'_> {
+    pub(super) fn injector(&mut self, tid: Tid, registers: &Registers) -> Injector<'_> {
         let outside = self.namespace.flatten().is_some();
-        Hands::new(tid, registers, &mut self.page).outside(outside)
+        Injector::new(tid, registers, &mut self.page).outside(outside)
     }
 }
 
@@ -695,7 +700,7 @@ fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
 
 /// Lets the kernel do the call at which a thread is stopped; what it answered.
 pub(super) fn done(tid: Tid) -> Result<Result<u64, Errno>, Errno> {
-    Ok(match hands::finish(tid)?.result() {
+    Ok(match inject::finish(tid)?.result() {
         error @ -4095..=-1 => Err(Errno(-error as i32)),
         value => Ok(value as u64),
     })
@@ -742,11 +747,11 @@ fn copy_attr(memory: &Memory) -> Vec<u8> {
 
 /// The descriptors that a call waits for; `None`: those of an epoll, which has been told them before, or what cannot be
 /// known.
-fn awaited(tid: Tid, told: &Told) -> Option<Vec<i32>> {
+fn awaited(tid: Tid, system_call: &SystemCall) -> Option<Vec<i32>> {
     const MOST: u64 = 1 << 16;
-    let [first, second, third, fourth, ..] = told.arguments;
+    let [first, second, third, fourth, ..] = system_call.arguments;
     let mut all = Vec::new();
-    match told.call {
+    match system_call.call {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_poll if second <= MOST => all = polled(tid, first, second)?,
         libc::SYS_ppoll if second <= MOST => all = polled(tid, first, second)?,

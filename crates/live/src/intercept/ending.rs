@@ -7,7 +7,7 @@
 
 use crate::proc;
 use crate::ptrace::Tid;
-use crate::supervisor::Bell;
+use crate::supervisor::Waker;
 use perfuse_abi::Errno;
 use perfuse_sys::poll::poll;
 use perfuse_sys::signal::Signals;
@@ -29,7 +29,7 @@ const IMPATIENCE: Duration = Duration::from_secs(2);
 
 /// What is wanted, told from the thread that is asked to the one that traces.
 #[derive(Debug, Default)]
-pub(super) struct Wish {
+pub(super) struct EndRequest {
     /// The last signal that asked the tool to end; 0: none.
     signal: AtomicI32,
     /// All are to be killed.
@@ -37,7 +37,7 @@ pub(super) struct Wish {
     tool_is_gone: AtomicBool,
 }
 
-impl Wish {
+impl EndRequest {
     /// The tool itself has ended; others may be left.
     pub(super) fn tool_has_ended(&self) {
         self.tool_is_gone.store(true, Relaxed);
@@ -60,8 +60,8 @@ pub(super) struct Tool {
     /// By which it can be signalled without fear that its number is another process's by now. `None` before Linux
     /// 5.3, and in gVisor.
     process: Option<OwnedFd>,
-    pub(super) wish: Arc<Wish>,
-    pub(super) bell: Bell,
+    pub(super) end_request: Arc<EndRequest>,
+    pub(super) waker: Waker,
 }
 
 // The same everywhere.
@@ -69,15 +69,15 @@ const PIDFD_SEND_SIGNAL: libc::c_long = 424;
 
 impl Tool {
     /// For a child of this process that has not been waited for.
-    pub(super) fn new(pid: Tid, bell: Bell) -> Self {
-        Tool { pid, process: proc::pidfd(pid), wish: Arc::default(), bell }
+    pub(super) fn new(pid: Tid, waker: Waker) -> Self {
+        Tool { pid, process: proc::pidfd(pid), end_request: Arc::default(), waker }
     }
 
     fn send(&self, signal: i32) {
         match &self.process {
             Some(process) => send(process.as_fd(), signal),
             // SAFETY: plain numbers.
-            None if !self.wish.tool_is_gone.load(Relaxed) => unsafe {
+            None if !self.end_request.tool_is_gone.load(Relaxed) => unsafe {
                 libc::kill(self.pid, signal);
             },
             None => {}
@@ -96,24 +96,24 @@ impl Tool {
                 Err(_) => return true,
             }
             while let Some(received) = signals.next() {
-                let gone = self.wish.tool_is_gone.load(Relaxed);
+                let gone = self.end_request.tool_is_gone.load(Relaxed);
                 // From the keyboard it gets those itself.
                 let typed = received.code > 0 && [libc::SIGINT, libc::SIGQUIT].contains(&received.signal);
                 let again = asked.is_some_and(|asked| !typed || gone || asked.elapsed() < IMPATIENCE);
                 asked = Some(Instant::now());
                 if again {
-                    self.wish.at_once.store(true, Relaxed);
+                    self.end_request.at_once.store(true, Relaxed);
                     self.send(libc::SIGKILL);
                     give_up.get_or_insert(Instant::now() + GRACE);
                 } else if !typed || gone {
-                    self.wish.signal.store(received.signal, Relaxed);
+                    self.end_request.signal.store(received.signal, Relaxed);
                     let signal = heeded(self.pid, received.signal);
                     self.send(signal);
                     self.send(libc::SIGCONT);
                 }
             }
             if asked.is_some() {
-                self.bell.ring();
+                self.waker.wake();
             }
             if give_up.is_some_and(|at| Instant::now() > at) {
                 return false;
@@ -128,12 +128,12 @@ fn send(process: BorrowedFd<'_>, signal: i32) {
     unsafe { libc::syscall(PIDFD_SEND_SIGNAL, process.as_raw_fd(), signal, std::ptr::null::<u8>(), 0) };
 }
 
-/// Asks a process to end that has been left behind by the tool. `lent`: a descriptor of it, where it is not this thread that
+/// Asks a process to end that has been left behind by the tool. `detached`: a descriptor of it, where it is not this thread that
 /// traces it.
-pub(super) fn ask(pid: Tid, lent: Option<BorrowedFd<'_>>, signal: i32) {
+pub(super) fn ask(pid: Tid, detached: Option<BorrowedFd<'_>>, signal: i32) {
     let signal = heeded(pid, signal);
     for signal in [signal, libc::SIGCONT] {
-        match lent {
+        match detached {
             Some(process) => send(process, signal),
             // SAFETY: plain numbers; the process is a tracee of the calling thread, which has not waited for its end.
             None => drop(unsafe { libc::kill(pid, signal) }),

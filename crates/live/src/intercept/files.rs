@@ -1,7 +1,7 @@
 //! The open files of a tool's processes: which descriptor number is which event, how many numbers an event has, and
 //! to whom its signals go. The pipes behind the numbers are [served](crate::served).
 
-use super::Unwanted;
+use super::UnwantedSignal;
 use crate::proc;
 use crate::ptrace::Tid;
 use crate::served::Served;
@@ -52,7 +52,7 @@ impl Files {
 
 /// A ring that a process has mapped.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mapped {
+pub(super) struct MappedRing {
     pub(super) event: EventKey,
     pub(super) len: u64,
     pub(super) prot: u64,
@@ -60,7 +60,7 @@ pub(super) struct Mapped {
 
 /// An open event, as all its descriptors share it.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenEvent {
     /// How many descriptors there are, in all processes.
     descriptors: usize,
     pub(super) served: Served,
@@ -70,7 +70,7 @@ pub(super) struct Open {
     pub(super) signal: i32,
     /// `F_SETOWN`, `F_SETOWN_EX`. The kernel knows who it is and who may be sent a signal; here it is only
     /// known whom a signal would reach that is not to come.
-    pub(super) owner: Option<Owner>,
+    pub(super) owner: Option<SignalOwner>,
     /// How many signals were sent, and which of them say that no more come: the last ones that do.
     sent: u64,
     last: Vec<u64>,
@@ -78,19 +78,19 @@ pub(super) struct Open {
 
 /// The owner, who gets signals, by this process's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum SignalOwner {
     Thread(Tid),
     Process(Tid),
     Group(Tid),
 }
 
-impl Owner {
+impl SignalOwner {
     /// As `F_SETOWN` has it; 0 is nobody.
     pub(super) fn of_number(number: i32) -> Option<Self> {
         match number {
             0 => None,
-            1.. => Some(Owner::Process(number)),
-            _ => Some(Owner::Group(number.checked_neg()?)),
+            1.. => Some(SignalOwner::Process(number)),
+            _ => Some(SignalOwner::Group(number.checked_neg()?)),
         }
     }
 
@@ -98,18 +98,18 @@ impl Owner {
     pub(super) fn of_kind(kind: i32, number: i32) -> Option<Self> {
         match (kind, number) {
             (_, ..=0) => None,
-            (0, number) => Some(Owner::Thread(number)),
-            (1, number) => Some(Owner::Process(number)),
-            (_, number) => Some(Owner::Group(number)),
+            (0, number) => Some(SignalOwner::Thread(number)),
+            (1, number) => Some(SignalOwner::Process(number)),
+            (_, number) => Some(SignalOwner::Group(number)),
         }
     }
 }
 
-impl Open {
+impl OpenEvent {
     fn new() -> Result<Self, Errno> {
         let (mut served, read) = Served::new(true)?;
         served.keep(read);
-        Ok(Open {
+        Ok(OpenEvent {
             descriptors: 0,
             served,
             asynchronous: None,
@@ -141,37 +141,37 @@ impl Open {
 
     /// The signals that the pipe sends as it hangs up, which events do not: those that come to a place where they can be
     /// taken back. `members`: processes of a group.
-    pub(super) fn unwanted(&self, members: impl Fn(Tid) -> Vec<Tid>) -> Vec<Unwanted> {
+    pub(super) fn unwanted(&self, members: impl Fn(Tid) -> Vec<Tid>) -> Vec<UnwantedSignal> {
         let signal = if self.signal == 0 { libc::SIGIO } else { self.signal };
         let (process, owners) = match self.owner {
             None => (false, Vec::new()),
-            Some(Owner::Thread(tid)) => (false, vec![tid]),
-            Some(Owner::Process(pid)) => (true, vec![pid]),
-            Some(Owner::Group(group)) => (true, members(group)),
+            Some(SignalOwner::Thread(tid)) => (false, vec![tid]),
+            Some(SignalOwner::Process(pid)) => (true, vec![pid]),
+            Some(SignalOwner::Group(group)) => (true, members(group)),
         };
         // One that waits already is not sent twice, and who blocks it takes it without us.
         let come = owners.into_iter().filter(|&to| proc::takes_signal(to, signal));
-        come.map(|to| Unwanted { signal, to, process }).collect()
+        come.map(|to| UnwantedSignal { signal, to, process }).collect()
     }
 }
 
 /// All open events, and who has them.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    open: BTreeMap<EventKey, Open>,
+    open: BTreeMap<EventKey, OpenEvent>,
     /// Those with `O_ASYNC` that nobody has any longer.
-    closed: Vec<Open>,
+    closed: Vec<OpenEvent>,
 }
 
 impl Table {
     /// A new event gets its pipe: `EMFILE`, `ENFILE`.
-    pub(super) fn create(&mut self, event: EventKey) -> Result<&mut Open, Errno> {
-        let open = Open::new()?;
+    pub(super) fn create(&mut self, event: EventKey) -> Result<&mut OpenEvent, Errno> {
+        let open = OpenEvent::new()?;
         self.open.insert(event, open);
         self.open.get_mut(&event).ok_or(Errno::ENFILE)
     }
 
-    pub(super) fn get(&mut self, event: EventKey) -> Option<&mut Open> {
+    pub(super) fn get(&mut self, event: EventKey) -> Option<&mut OpenEvent> {
         self.open.get_mut(&event)
     }
 
@@ -232,14 +232,15 @@ impl Table {
 
     /// What has been closed since this was asked last, and must be kept until the process has closed it too: the
     /// end of the writers would be a signal.
-    pub(super) fn take_closed(&mut self) -> Vec<Open> {
+    pub(super) fn take_closed(&mut self) -> Vec<OpenEvent> {
         std::mem::take(&mut self.closed)
     }
 
     /// Whether a signal of an event's descriptor is the last one, with `waiting` more of that kind behind it.
     pub(super) fn is_last(&self, signal: i32, fd: i32, waiting: impl FnOnce() -> Option<u64>) -> bool {
-        let is_it =
-            |open: &&Open| open.signal == signal && open.asynchronous == Some(fd) && !open.last.is_empty();
+        let is_it = |open: &&OpenEvent| {
+            open.signal == signal && open.asynchronous == Some(fd) && !open.last.is_empty()
+        };
         let Some(open) = self.open.values().find(is_it) else { return false };
         waiting().is_some_and(|waiting| open.last.contains(&open.sent.wrapping_sub(waiting)))
     }

@@ -1,8 +1,8 @@
 //! Starting a tool and serving it until it and all that it started have ended.
 
-use super::ending::{Tool, Wish};
+use super::ending::{EndRequest, Tool};
 use super::note::yama_scope;
-use super::{Intercept, Means, Note, Shared, Tell};
+use super::{Intercept, Means, Note, OnNote, Shared};
 use crate::machine::{Machine, Settings};
 use crate::proc;
 use crate::ptrace::{self, Tid};
@@ -99,12 +99,12 @@ pub struct Options {
 /// threads. The second of them ends all by SIGKILL: the answer comes within a second, also where the kernel holds something up,
 /// which ends with this process then.
 ///
-/// `tell`: what the tool's answers cannot say, told at once.
+/// `on_note`: what the tool's answers cannot say, told at once.
 pub fn run(
     program: &OsStr,
     arguments: &[OsString],
     options: Options,
-    tell: impl FnMut(&Note) + Send + 'static,
+    on_note: impl FnMut(&Note) + Send + 'static,
 ) -> Result<ExitStatus, Error> {
     let signals = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
     // Before there is another thread that could take them.
@@ -116,10 +116,10 @@ pub fn run(
     let work = move || {
         let _over = over;
         let (supervisor, held, tool) = prepare(&program, &arguments, options)?;
-        let wish = tool.wish.clone();
+        let end_request = tool.end_request.clone();
         // The thread that started this one waits for it.
         let _ = ready.send(tool);
-        supervise(supervisor, held, wish, Tell(Box::new(tell)))
+        supervise(supervisor, held, end_request, OnNote(Box::new(on_note)))
     };
     let tracer = thread::Builder::new().name("perfuse".to_owned()).spawn(work);
     let tracer = tracer.map_err(|_| Error::Start(Errno::EAGAIN))?;
@@ -149,7 +149,7 @@ fn prepare(
     let refused =
         |errno| Error::Trace { errno, tracer: proc::tracer_of(proc::own_tid()), scope: yama_scope() };
     supervisor.seize(pid, pid).map_err(refused)?;
-    let tool = Tool::new(pid, supervisor.bell());
+    let tool = Tool::new(pid, supervisor.waker());
     Ok((supervisor, held, tool))
 }
 
@@ -157,10 +157,10 @@ fn prepare(
 fn supervise(
     mut supervisor: Supervisor,
     held: process::Held,
-    wish: Arc<Wish>,
-    tell: Tell,
+    end_request: Arc<EndRequest>,
+    on_note: OnNote,
 ) -> Result<ExitStatus, Error> {
-    let front = Intercept::new(held.pid(), Means::here(), wish, tell).map_err(Error::Supervise)?;
+    let front = Intercept::new(held.pid(), Means::here(), end_request, on_note).map_err(Error::Supervise)?;
     let mut front = Shared::new(front, &supervisor);
     let (ended, started) = thread::scope(|scope| {
         // Its exec is a stop that this thread has to handle meanwhile.

@@ -9,11 +9,11 @@
 //! `pidfd_getfd(2)` is refused as by Docker) the same calls are stopped like all others.
 
 use super::Intercept;
-use super::calls::Told;
-use super::hands::Hands;
+use super::calls::SystemCall;
+use super::inject::Injector;
 use crate::machine::Machine;
 use crate::ptrace::{self, Tid};
-use crate::supervisor::Bell;
+use crate::supervisor::Waker;
 use crate::width::Width;
 use perfuse_abi::Errno;
 use perfuse_sys::poll::poll;
@@ -60,25 +60,25 @@ const _: () = assert!(size_of::<Notification>() == 80 && size_of::<Response>() =
 #[derive(Debug)]
 pub(super) struct Listeners {
     machine: Arc<Mutex<Machine>>,
-    bell: Bell,
+    waker: Waker,
     /// They end when this is closed.
     _over: UnixStream,
     until: UnixStream,
 }
 
 impl Listeners {
-    pub(super) fn new(machine: Arc<Mutex<Machine>>, bell: Bell) -> Result<Self, Errno> {
+    pub(super) fn new(machine: Arc<Mutex<Machine>>, waker: Waker) -> Result<Self, Errno> {
         let (over, until) = UnixStream::pair().map_err(|_| Errno::EMFILE)?;
-        Ok(Listeners { machine, bell, _over: over, until })
+        Ok(Listeners { machine, waker, _over: over, until })
     }
 
     /// Starts a thread for a filter's listener.
     fn listen(&self, listener: OwnedFd, intercept: Arc<Mutex<Intercept>>) -> Result<(), Errno> {
         // SAFETY: a plain number. Before 6.6 it is refused, and wake-ups are as they are.
         unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, SYNC_WAKE_UP) };
-        let (machine, bell) = (self.machine.clone(), self.bell);
+        let (machine, waker) = (self.machine.clone(), self.waker);
         let until = self.until.try_clone().map_err(|_| Errno::EMFILE)?;
-        let work = move || serve(&listener, &until, &intercept, &machine, bell);
+        let work = move || serve(&listener, &until, &intercept, &machine, waker);
         let thread = std::thread::Builder::new().name("perfuse".to_owned()).spawn(work);
         thread.map(drop).map_err(|_| Errno::EAGAIN)
     }
@@ -86,7 +86,7 @@ impl Listeners {
 
 /// Puts a filter of whose calls some wait for us on a process, which has `probe` open, and listens.
 pub(super) fn install(
-    hands: &mut Hands<'_>,
+    injector: &mut Injector<'_>,
     pid: Tid,
     probe: RawFd,
     program: &super::filter::Program,
@@ -95,9 +95,9 @@ pub(super) fn install(
 ) -> Result<(), Errno> {
     // Once there is the filter there has to be a listener.
     drop(fetch(pid, probe)?);
-    let number = hands.install_with_listener(program)?;
+    let number = injector.install_with_listener(program)?;
     let listener = fetch(pid, number as RawFd);
-    hands.close(number);
+    injector.close(number);
     listeners.listen(listener?, intercept)
 }
 
@@ -124,7 +124,7 @@ fn serve(
     until: &UnixStream,
     intercept: &Mutex<Intercept>,
     machine: &Mutex<Machine>,
-    bell: Bell,
+    waker: Waker,
 ) {
     loop {
         match poll(&[listener.as_fd(), until.as_fd()], None).as_deref() {
@@ -132,10 +132,10 @@ fn serve(
             Err(&Errno::EINTR) => continue,
             _ => return,
         }
-        let mut told = Notification::default();
+        let mut notification = Notification::default();
         // SAFETY: the request writes one notification into a live one, which is all zeros as it has to be.
         // One that was taken back meanwhile, by a signal, is an error or waited beyond.
-        if unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE as _, &raw mut told) } == -1 {
+        if unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE as _, &raw mut notification) } == -1 {
             continue;
         }
         let answer = {
@@ -143,12 +143,13 @@ fn serve(
             // The thread may have been killed since. Not so its number, from here on: the dead are taken under
             // this lock.
             // SAFETY: the request reads one number from a live one.
-            if unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const told.id) } == -1 {
+            if unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const notification.id) } == -1 {
                 continue;
             }
-            let width = Width::of_architecture(told.arch);
-            let call = width.and_then(|width| Told::new(width, told.call as u64, told.arguments));
-            call.and_then(|call| intercept.waiting(machine, told.tid as Tid, &call))
+            let width = Width::of_architecture(notification.arch);
+            let call = width
+                .and_then(|width| SystemCall::new(width, notification.call as u64, notification.arguments));
+            call.and_then(|call| intercept.waiting(machine, notification.tid as Tid, &call))
         };
         // The supervisor sets its ticks, and asks for a stop to set debug registers, which then comes before
         // the thread goes on in its program. A ring that is not heard is followed by another.
@@ -159,7 +160,7 @@ fn serve(
                 break;
             }
             drop(machine);
-            bell.ring();
+            waker.wake();
             std::thread::sleep(Duration::from_micros(20));
         }
         let (value, error, flags) = match answer {
@@ -167,7 +168,7 @@ fn serve(
             Some(Ok(value)) => (value as i64, 0, 0),
             Some(Err(errno)) => (0, -errno.0, 0),
         };
-        let response = Response { id: told.id, value, error, flags };
+        let response = Response { id: notification.id, value, error, flags };
         // SAFETY: the request reads one response from a live one. Who was killed meanwhile needs none.
         unsafe { libc::ioctl(listener.as_raw_fd(), SEND as _, &raw const response) };
     }

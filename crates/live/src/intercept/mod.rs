@@ -6,8 +6,8 @@
 //! them. What it then measures with the events is mostly started before, and pays nothing for its calls.
 //!
 //! - `files`: which process has which event open under which number; what a descriptor is tells [`served`](crate::served).
-//! - `hands`: system calls that the tool does for us.
-//! - `parcel`: how descriptors get into tools that cannot open them; `rights`: what tools may, and whom they name.
+//! - `inject`: system calls that the tool does for us.
+//! - `fd_passing`: how descriptors get into tools that cannot open them; `rights`: what tools may, and whom they name.
 //! - `ending`: signals that ask for the end.
 //! - `calls`: the answers, one function a call.
 //! - `tracers`: programs that trace others.
@@ -22,13 +22,13 @@
 
 mod calls;
 mod ending;
+mod fd_passing;
 mod files;
 mod filter;
-mod hands;
+mod inject;
 mod launch;
 mod listener;
 mod note;
-mod parcel;
 mod rights;
 mod rings;
 mod tracers;
@@ -39,19 +39,19 @@ use crate::ptrace::{self, Resume, Tid};
 use crate::served::{Descriptors, Served, carry_out};
 use crate::supervisor::{Front, Next, Supervisor};
 use crate::width::Width;
-use ending::Wish;
-use files::{Files, Mapped, Table};
+use ending::EndRequest;
+use files::{Files, MappedRing, Table};
 pub use filter::Means;
-use hands::Hands;
+use inject::Injector;
 pub use launch::{Error, Options, run};
 use listener::Listeners;
-pub use note::{Note, Tell, Untraceable};
+pub use note::{Note, OnNote, Untraceable};
 use perfuse_abi::Errno;
 use perfuse_engine::{EventKey, Notice, Trap};
 use perfuse_sys::process::Usage;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tracers::Wanting;
+use tracers::TraceRequest;
 
 /// A [`Front`] that serves a tool, and whatever it starts.
 #[derive(Debug)]
@@ -67,30 +67,30 @@ pub struct Intercept {
     /// What threads waited for, by their last call that was heard of.
     waits: HashMap<Tid, Vec<EventKey>>,
     /// What threads are about to close.
-    closing: HashMap<Tid, Vec<files::Open>>,
+    closing: HashMap<Tid, Vec<files::OpenEvent>>,
     /// Signals that were sent to who runs into an event, and what they are to say.
-    sent: Vec<Sent>,
+    sent: Vec<SentTrap>,
     /// Signals that pipes send as they are hung up, and events do not: who is to get none.
-    unwanted: Vec<Unwanted>,
+    unwanted: Vec<UnwantedSignal>,
     /// Whether the tool has its filter.
     prepared: Option<Result<(), Errno>>,
     ended: Option<i32>,
     /// Whether somebody wants all this to end.
-    wish: Arc<Wish>,
+    end_request: Arc<EndRequest>,
     /// Those of filters, where they can be had.
     listeners: Option<Listeners>,
     own: Weak<Mutex<Intercept>>,
     /// How many filters this process has, which the tool has too.
     filters_here: Option<usize>,
-    tell: Tell,
+    on_note: OnNote,
     told_of_switches: bool,
     told_of_shortness: bool,
     told_of_unreachable: bool,
     told_of_rings: bool,
     told_of_kept: bool,
-    told_of_lent: bool,
+    told_of_traced_elsewhere: bool,
     /// Threads that want to trace others, and are not done with it.
-    wanting: HashMap<Tid, Wanting>,
+    trace_requests: HashMap<Tid, TraceRequest>,
     /// Threads that make something that nobody is to trace, and with which flags.
     cloning: HashMap<Tid, u64>,
     /// Processes that were not the tool's to measure, of which it has been told.
@@ -110,7 +110,7 @@ impl Shared {
             let mut intercept = own.lock().unwrap_or_else(PoisonError::into_inner);
             intercept.own = Arc::downgrade(&own);
             // Without them all calls are stopped.
-            intercept.listeners = Listeners::new(supervisor.shared().clone(), supervisor.bell()).ok();
+            intercept.listeners = Listeners::new(supervisor.shared().clone(), supervisor.waker()).ok();
         }
         Shared(own)
     }
@@ -170,7 +170,7 @@ struct Process {
     threads: usize,
     files: Files,
     /// By address.
-    rings: BTreeMap<u64, Mapped>,
+    rings: BTreeMap<u64, MappedRing>,
     /// The second filter is on it.
     filtered: bool,
     /// Numbers below those of events that a `dup2` gave to one; there is a filter for each.
@@ -187,7 +187,7 @@ struct Process {
 
 /// A signal on its way, of an event with `attr.sigtrap`.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SentTrap {
     to: Tid,
     trap: Trap,
     /// The thread blocked the signal, so that it comes later than it should.
@@ -196,7 +196,7 @@ struct Sent {
 
 /// A signal that is not to come.
 #[derive(Clone, Copy, Debug)]
-struct Unwanted {
+struct UnwantedSignal {
     signal: i32,
     to: Tid,
     process: bool,
@@ -211,13 +211,13 @@ const SYS_SECCOMP: i32 = 1;
 impl Intercept {
     /// For a child of this thread that is held before its exec, and seized with
     /// [`ptrace::TRACESECCOMP`].
-    fn new(tool: Tid, means: Means, wish: Arc<Wish>, tell: Tell) -> Result<Self, Errno> {
+    fn new(tool: Tid, means: Means, end_request: Arc<EndRequest>, on_note: OnNote) -> Result<Self, Errno> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the pointer is to a live value.
         if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == -1 {
             return Err(ptrace::last());
         }
-        let first = hands::first_number(limit.rlim_cur);
+        let first = inject::first_number(limit.rlim_cur);
         let process = Process { threads: 1, ..Process::default() };
         Ok(Intercept {
             tool,
@@ -232,18 +232,18 @@ impl Intercept {
             unwanted: Vec::new(),
             prepared: None,
             ended: None,
-            wish,
+            end_request,
             listeners: None,
             own: Weak::new(),
             filters_here: proc::filters_of(proc::own_tid()),
-            tell,
+            on_note,
             told_of_switches: false,
             told_of_shortness: false,
             told_of_unreachable: false,
             told_of_rings: false,
             told_of_kept: false,
-            told_of_lent: false,
-            wanting: HashMap::new(),
+            told_of_traced_elsewhere: false,
+            trace_requests: HashMap::new(),
             cloning: HashMap::new(),
             untraceable: BTreeSet::new(),
         })
@@ -251,11 +251,11 @@ impl Intercept {
 
     /// The program of the tool has just been put in place: it gets its filter.
     fn prepare(&mut self) -> Result<(), Errno> {
-        hands::finish(self.tool)?;
+        inject::finish(self.tool)?;
         let page = &mut self.processes.entry(self.tool).or_default().page;
-        let mut hands = Hands::of_new_program(self.tool, page)?;
-        hands.renounce_privileges()?;
-        hands.install(&filter::for_all(self.means))
+        let mut injector = Injector::of_new_program(self.tool, page)?;
+        injector.renounce_privileges()?;
+        injector.install(&filter::for_all(self.means))
     }
 
     /// A process that the tool may measure, and did not start, is traced from now on, if we can.
@@ -271,7 +271,7 @@ impl Intercept {
 
     fn tell_untraceable(&mut self, pid: Tid, why: Untraceable) {
         if self.untraceable.insert(pid) {
-            (self.tell.0)(&Note::Untraceable { pid, why });
+            (self.on_note.0)(&Note::Untraceable { pid, why });
         }
     }
 
@@ -305,13 +305,13 @@ impl Intercept {
     }
 
     /// Its memory is gone, and the rings in it.
-    fn unmap_all(&mut self, supervisor: &Supervisor, rings: BTreeMap<u64, Mapped>) {
+    fn unmap_all(&mut self, supervisor: &Supervisor, rings: BTreeMap<u64, MappedRing>) {
         for mapped in rings.into_values() {
             self.unmapped(supervisor, mapped);
         }
     }
 
-    fn unmapped(&mut self, supervisor: &Supervisor, mapped: Mapped) {
+    fn unmapped(&mut self, supervisor: &Supervisor, mapped: MappedRing) {
         supervisor.machine().munmap(mapped.event);
         let still = self
             .processes
@@ -323,7 +323,7 @@ impl Intercept {
     }
 
     /// The signal to a thread that has run into an event that wants it, which is a tracee.
-    fn send(&mut self, sent: Sent) {
+    fn send(&mut self, sent: SentTrap) {
         self.sent.push(sent);
         let pid = self.threads.get(&sent.to).copied().unwrap_or(sent.to);
         // SAFETY: plain numbers; whom they name is our tracee, or the call fails.
@@ -341,7 +341,7 @@ impl Intercept {
         if before.si_code > 0 || sender != std::process::id() as Tid {
             return;
         }
-        let Sent { trap, late, .. } = self.sent.remove(at);
+        let SentTrap { trap, late, .. } = self.sent.remove(at);
         supervisor.machine().trap_delivered(trap.event);
         // The fields of siginfo: number, errno; code; then what depends on the code.
         let mut words = [0u64; 16];
@@ -369,7 +369,7 @@ impl Intercept {
     /// Whether a signal is one that a pipe sent as it was hung up. It is not told.
     fn takes_unwanted(&mut self, tid: Tid, signal: i32) -> bool {
         let pid = self.threads.get(&tid).copied().unwrap_or(tid);
-        let is = |own: &Unwanted| own.signal == signal && own.to == if own.process { pid } else { tid };
+        let is = |own: &UnwantedSignal| own.signal == signal && own.to == if own.process { pid } else { tid };
         let Some(at) = self.unwanted.iter().position(is) else { return false };
         // Those of the kernel; programs send others.
         let takes = ptrace::signal_info(tid).is_ok_and(|info| info.si_code > 0);
@@ -425,7 +425,7 @@ impl Descriptors for Intercept {
     fn trap(&mut self, machine: &Machine, trap: Trap) {
         if let Some((_, tid)) = machine.tid_of(trap.task) {
             let late = ptrace::signal_mask(tid).is_ok_and(|blocked| blocked & 1 << (libc::SIGTRAP - 1) != 0);
-            self.send(Sent { to: tid, trap, late });
+            self.send(SentTrap { to: tid, trap, late });
         }
     }
 }
@@ -528,7 +528,7 @@ impl Front for Intercept {
     fn ended(&mut self, supervisor: &mut Supervisor, tid: Tid, status: i32, _usage: &Usage) {
         if tid == self.tool {
             self.ended = Some(status);
-            self.wish.tool_has_ended();
+            self.end_request.tool_has_ended();
         }
         self.closing.remove(&tid);
         self.wait_is_over(tid);
@@ -556,17 +556,17 @@ impl Front for Intercept {
     fn between(&mut self, supervisor: &mut Supervisor) -> bool {
         if !self.told_of_shortness && proc::times_short() > 0 {
             self.told_of_shortness = true;
-            (self.tell.0)(&Note::Short);
+            (self.on_note.0)(&Note::Short);
         }
         self.give_up_waiting(supervisor);
         for pid in supervisor.take_returned() {
             // It is asked again.
             self.processes.entry(pid).and_modify(|process| process.asked = 0);
         }
-        if let Some(signal) = self.wish.for_others() {
+        if let Some(signal) = self.end_request.for_others() {
             for (&pid, process) in self.processes.iter_mut().filter(|(_, process)| process.asked != signal) {
                 process.asked = signal;
-                ending::ask(pid, supervisor.lent_process(pid), signal);
+                ending::ask(pid, supervisor.detached_process(pid), signal);
             }
         }
         !self.is_over(supervisor)

@@ -25,7 +25,7 @@ pub enum Note {
     /// No memory can be had that both the tool and perfuse map: rings are refused with this errno.
     NoRings(Errno),
     /// Another process traces a thread from now on.
-    Lent {
+    Detached {
         /// The thread.
         tid: Tid,
         /// Its name.
@@ -41,9 +41,9 @@ pub enum Note {
 }
 
 /// Who is told.
-pub struct Tell(pub Box<dyn FnMut(&Note) + Send>);
+pub struct OnNote(pub Box<dyn FnMut(&Note) + Send>);
 
-impl fmt::Debug for Tell {
+impl fmt::Debug for OnNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tell")
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Note {
                 "the tool's rings cannot be made: memfd_create(2) answers {errno}. Counts can be had, samples cannot; a \
                  seccomp profile that allows it would help, as Docker's does"
             ),
-            Note::Lent { tid, name } => write!(
+            Note::Detached { tid, name } => write!(
                 f,
                 "{name} ({tid}) is traced by another process now: as long as it is, its counts are those of /proc, and \
                  there are no samples, breakpoints, probes or single steps of it and of what it starts. What \

@@ -1,6 +1,6 @@
 //! The rights of a tool, and the processes that its numbers name: the kernel is asked, by calls of the tool's.
 
-use super::hands::Hands;
+use super::inject::Injector;
 use crate::machine::ProbedFile;
 use crate::proc;
 use crate::ptrace::Tid;
@@ -8,7 +8,7 @@ use crate::remote;
 use perfuse_abi::Errno;
 use perfuse_engine::Access;
 
-impl Hands<'_> {
+impl Injector<'_> {
     /// Whether the thread may look at another in this way. `number`: as the thread calls that one. Its ids and
     /// capabilities, the other's user namespace, whether the other can be dumped, and security modules decide.
     pub(super) fn may(&mut self, access: Access, number: Tid) -> bool {
@@ -61,8 +61,9 @@ impl Hands<'_> {
     pub(super) fn whom(&mut self, number: Tid) -> Result<Tid, Errno> {
         /// `PIDFD_THREAD`, from Linux 6.9 on; before that only processes can be named.
         const THREAD: u64 = libc::O_EXCL as u64;
-        let open =
-            |hands: &mut Self, flags| hands.call(libc::SYS_pidfd_open, [number as u64, flags, 0, 0, 0, 0]);
+        let open = |injector: &mut Self, flags| {
+            injector.call(libc::SYS_pidfd_open, [number as u64, flags, 0, 0, 0, 0])
+        };
         let fd = open(self, THREAD)
             .or_else(|errno| if errno == Errno::EINVAL { open(self, 0) } else { Err(errno) });
         let fd = fd.map_err(|_| Errno::ESRCH)?;

@@ -2,9 +2,9 @@
 //! them, as they are memory files of ours where Linux has memory of its own.
 
 use super::calls::{Answer, caller, done};
-use super::files::Mapped;
+use super::files::MappedRing;
 use super::filter::RINGS;
-use super::hands::{self, Hands, Place};
+use super::inject::{self, Injector, MapAt};
 use super::{Intercept, Note, Process};
 use crate::memory;
 use crate::ptrace::Tid;
@@ -46,16 +46,16 @@ impl Intercept {
         let memory = supervisor.machine().mmap(caller, event, request);
         if let (Err(_), Err(errno), false) = (&memory, memory::can_be_had(), self.told_of_rings) {
             self.told_of_rings = true;
-            (self.tell.0)(&Note::NoRings(errno));
+            (self.on_note.0)(&Note::NoRings(errno));
         }
         let memory = memory?;
         let process = self.process(tid);
-        let place = Place::asked(registers.width(), addr, flags, process.free_place(pages * page));
+        let place = MapAt::asked(registers.width(), addr, flags, process.free_place(pages * page));
         let fd = memory.as_fd().as_raw_fd();
-        let mapped = process.hands(tid, registers).map(fd, len, prot, flags, place);
+        let mapped = process.injector(tid, registers).map(fd, len, prot, flags, place);
         match mapped {
             Ok(addr) => {
-                process.rings.insert(addr, Mapped { event, len: pages * page, prot });
+                process.rings.insert(addr, MappedRing { event, len: pages * page, prot });
                 // A ring whose end is not heard of is better than none.
                 let _ = process.watch(tid, registers, addr);
                 if let (Some(open), true) = (self.table.get(event), writable) {
@@ -75,7 +75,7 @@ impl Intercept {
             return Answer::With(Err(Errno::EINVAL));
         }
         let rings = &mut self.process(tid).rings;
-        let gone: Vec<Mapped> = touched.iter().filter_map(|(from, _)| rings.remove(from)).collect();
+        let gone: Vec<MappedRing> = touched.iter().filter_map(|(from, _)| rings.remove(from)).collect();
         for mapped in gone {
             self.unmapped(supervisor, mapped);
         }
@@ -181,7 +181,7 @@ impl Process {
         if !self.watched.insert(high) {
             return Ok(());
         }
-        Hands::new(tid, registers, &mut self.page).install(&hands::memory(high))
+        Injector::new(tid, registers, &mut self.page).install(&inject::memory(high))
     }
 
     /// An address where a ring of so many bytes fits.

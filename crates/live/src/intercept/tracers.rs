@@ -9,9 +9,9 @@
 //! A process that has events, or got their filter from one that has, stays: its calls that have to be stopped would be
 //! answered `ENOSYS` as long as nobody of ours stops them, those that map code among them.
 
-use super::calls::{Answer, Told};
+use super::calls::{Answer, SystemCall};
 use super::filter::{ATTACH, DETACH, SEIZE, TRACEME};
-use super::{Intercept, Note, hands};
+use super::{Intercept, Note, inject};
 use crate::proc;
 use crate::ptrace::{Resume, Tid};
 use crate::regs::Registers;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// A thread that wants to trace another, from its call on, or to leave it.
 #[derive(Debug)]
-pub(super) struct Wanting {
+pub(super) struct TraceRequest {
     call: [u64; 2],
     /// Whom, if that one is let go for it.
     whom: Option<Tid>,
@@ -35,14 +35,14 @@ enum Stage {
     /// It is stopped until the other has been let go.
     Waits,
     /// It goes on, and makes its call again.
-    Again,
+    Repeats,
     /// That call is being done.
     Calls,
 }
 
-impl Wanting {
+impl TraceRequest {
     fn new(call: [u64; 2], whom: Option<Tid>, stage: Stage) -> Self {
-        Wanting { call, whom, since: Instant::now(), stage }
+        TraceRequest { call, whom, since: Instant::now(), stage }
     }
 }
 
@@ -56,15 +56,15 @@ impl Intercept {
         supervisor: &mut Supervisor,
         tid: Tid,
         registers: &Registers,
-        told: &Told,
+        system_call: &SystemCall,
     ) -> Result<Answer, Errno> {
-        let [request, number, ..] = told.arguments();
+        let [request, number, ..] = system_call.arguments();
         match u32::try_from(request) {
             Ok(TRACEME) => Ok(self.be_traced(supervisor, tid)),
             Ok(ATTACH | SEIZE) => self.attach_to(supervisor, tid, registers, [request, number]),
             Ok(DETACH) => {
-                let wanting = Wanting::new([request, number], None, Stage::Calls);
-                self.wanting.insert(tid, wanting);
+                let trace_request = TraceRequest::new([request, number], None, Stage::Calls);
+                self.trace_requests.insert(tid, trace_request);
                 Ok(Answer::Next(Next::Go(Resume::Syscall(0))))
             }
             _ => Ok(Answer::Pass),
@@ -80,7 +80,7 @@ impl Intercept {
         if self.stays(supervisor, tid) {
             return Answer::Pass;
         }
-        match supervisor.lend(tid) {
+        match supervisor.detach_for_another(tid) {
             Ok(()) => {
                 self.tell_of_lent(supervisor, tid);
                 Answer::Next(Next::Stay)
@@ -97,22 +97,22 @@ impl Intercept {
         registers: &Registers,
         call: [u64; 2],
     ) -> Result<Answer, Errno> {
-        let again = self.wanting.remove(&tid).filter(|wanting| wanting.call == call);
-        match again {
-            Some(Wanting { whom: Some(whom), .. }) => {
-                self.wanting.insert(tid, Wanting::new(call, Some(whom), Stage::Calls));
+        let repeated = self.trace_requests.remove(&tid).filter(|trace_request| trace_request.call == call);
+        match repeated {
+            Some(TraceRequest { whom: Some(whom), .. }) => {
+                self.trace_requests.insert(tid, TraceRequest::new(call, Some(whom), Stage::Calls));
                 return Ok(Answer::Next(Next::Go(Resume::Syscall(0))));
             }
-            Some(Wanting { whom: None, .. }) => return Ok(Answer::Pass),
+            Some(TraceRequest { whom: None, .. }) => return Ok(Answer::Pass),
             None => {}
         }
         let number = call[1] as Tid;
         let namespace = self.namespace_of(tid);
-        let ours = |supervisor: &Supervisor, whom| supervisor.traces(whom) || supervisor.lends(whom);
+        let ours = |supervisor: &Supervisor, whom| supervisor.traces(whom) || supervisor.is_detached(whom);
         if namespace == Ok(None) && !ours(supervisor, number) {
             return Ok(Answer::Pass);
         }
-        hands::skip(tid, registers)?;
+        inject::skip(tid, registers)?;
         self.stopped_again(supervisor, tid);
         let whom = self.whom(supervisor, tid, registers, namespace, number).ok();
         let process = |tid: Tid| supervisor.process_of(tid);
@@ -123,8 +123,8 @@ impl Intercept {
         let whom = whom.filter(|whom| !self.stays(supervisor, *whom));
         registers.make_again(tid)?;
         let waits = whom.is_some_and(|whom| supervisor.traces(whom));
-        let stage = if waits { Stage::Waits } else { Stage::Again };
-        self.wanting.insert(tid, Wanting::new(call, whom, stage));
+        let stage = if waits { Stage::Waits } else { Stage::Repeats };
+        self.trace_requests.insert(tid, TraceRequest::new(call, whom, stage));
         match whom {
             Some(whom) if waits => supervisor.ask_for(whom),
             Some(whom) => supervisor.is_awaited(whom),
@@ -135,7 +135,7 @@ impl Intercept {
 
     /// Whether a thread is stopped until another one is let go.
     fn waits(&self, tid: Tid) -> bool {
-        self.wanting.get(&tid).is_some_and(|wanting| wanting.stage == Stage::Waits)
+        self.trace_requests.get(&tid).is_some_and(|trace_request| trace_request.stage == Stage::Waits)
     }
 
     /// Whether a thread's process has the filter of processes with events, which is told.
@@ -144,23 +144,24 @@ impl Intercept {
         let stays =
             supervisor.traces(whom) && self.processes.get(&pid).is_some_and(|process| process.filtered);
         if stays && !std::mem::replace(&mut self.told_of_kept, true) {
-            (self.tell.0)(&Note::Kept { pid });
+            (self.on_note.0)(&Note::Kept { pid });
         }
         stays
     }
 
     /// A thread has been let go: who wants to trace it goes on.
     pub(super) fn has_been_let_go(&mut self, supervisor: &mut Supervisor, whom: Tid) {
-        self.go_on(supervisor, |wanting| wanting.whom == Some(whom));
+        self.go_on(supervisor, |trace_request| trace_request.whom == Some(whom));
         self.tell_of_lent(supervisor, whom);
     }
 
-    fn go_on(&mut self, supervisor: &mut Supervisor, which: impl Fn(&Wanting) -> bool) {
-        let all = self.wanting.iter_mut();
-        let waiting = all.filter(|(_, wanting)| wanting.stage == Stage::Waits && which(wanting));
+    fn go_on(&mut self, supervisor: &mut Supervisor, which: impl Fn(&TraceRequest) -> bool) {
+        let all = self.trace_requests.iter_mut();
+        let waiting =
+            all.filter(|(_, trace_request)| trace_request.stage == Stage::Waits && which(trace_request));
         let mut callers = Vec::new();
-        for (&caller, wanting) in waiting {
-            wanting.stage = Stage::Again;
+        for (&caller, trace_request) in waiting {
+            trace_request.stage = Stage::Repeats;
             callers.push(caller);
         }
         for caller in callers {
@@ -170,31 +171,33 @@ impl Intercept {
 
     /// Nobody waits for who has ended, or sleeps for too long.
     pub(super) fn give_up_waiting(&mut self, supervisor: &mut Supervisor) {
-        if self.wanting.is_empty() {
+        if self.trace_requests.is_empty() {
             return;
         }
         let gone = |whom: Tid| !supervisor.is_asked_for(whom);
-        let vain = |wanting: &Wanting| {
-            wanting.stage == Stage::Waits
-                && wanting.whom.is_none_or(|whom| gone(whom) || wanting.since.elapsed() > PATIENCE)
+        let vain = |trace_request: &TraceRequest| {
+            trace_request.stage == Stage::Waits
+                && trace_request
+                    .whom
+                    .is_none_or(|whom| gone(whom) || trace_request.since.elapsed() > PATIENCE)
         };
         let whom: Vec<Tid> = self
-            .wanting
+            .trace_requests
             .values()
-            .filter(|wanting| vain(wanting))
-            .filter_map(|wanting| wanting.whom)
+            .filter(|trace_request| vain(trace_request))
+            .filter_map(|trace_request| trace_request.whom)
             .collect();
         for whom in whom {
             supervisor.ask_no_more(whom);
-            self.go_on(supervisor, |wanting| wanting.whom == Some(whom));
+            self.go_on(supervisor, |trace_request| trace_request.whom == Some(whom));
         }
     }
 
     /// A thread is at the end of its call.
     pub(super) fn has_called(&mut self, supervisor: &mut Supervisor, tid: Tid) {
-        let Some(wanting) = self.wanting.remove(&tid) else { return };
+        let Some(trace_request) = self.trace_requests.remove(&tid) else { return };
         let traced = Registers::of(tid).is_ok_and(|registers| registers.result() >= 0);
-        match wanting.whom {
+        match trace_request.whom {
             Some(whom) => supervisor.is_traced(whom, traced),
             // It has left somebody.
             None => supervisor.look_at_all_lent(self),
@@ -203,7 +206,7 @@ impl Intercept {
 
     /// A thread that wants to trace another has ended.
     pub(super) fn wants_no_more(&mut self, supervisor: &mut Supervisor, tid: Tid) {
-        if let Some(whom) = self.wanting.remove(&tid).and_then(|wanting| wanting.whom) {
+        if let Some(whom) = self.trace_requests.remove(&tid).and_then(|trace_request| trace_request.whom) {
             supervisor.ask_no_more(whom);
             supervisor.is_traced(whom, false);
         }
@@ -211,9 +214,9 @@ impl Intercept {
 
     fn tell_of_lent(&mut self, supervisor: &Supervisor, tid: Tid) {
         let _ = supervisor;
-        if !std::mem::replace(&mut self.told_of_lent, true) {
+        if !std::mem::replace(&mut self.told_of_traced_elsewhere, true) {
             let name = proc::comm(self.threads.get(&tid).copied().unwrap_or(tid), tid);
-            (self.tell.0)(&Note::Lent { tid, name: String::from_utf8_lossy(&name).into_owned() });
+            (self.on_note.0)(&Note::Detached { tid, name: String::from_utf8_lossy(&name).into_owned() });
         }
     }
 

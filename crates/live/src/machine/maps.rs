@@ -1,10 +1,10 @@
 //! Side-band about memory. A tracer does not hear of `mmap(2)`: the map of a process is read when it has
 //! exec'ed, and again when a sample shows a place that is not in it, before the sample is written.
 
-use super::{Known, Machine};
-use crate::moment::Stopped;
+use super::{LiveTask, Machine};
 use crate::proc::{self, Map};
 use crate::ptrace::Tid;
+use crate::stopped::StoppedThread;
 use perfuse_abi::record::MmapFile;
 use perfuse_engine::{Mapping, TaskId};
 
@@ -33,8 +33,8 @@ impl Maps {
 
 impl Machine {
     /// A sample is about to be taken: what it shows has to be known.
-    pub(super) fn see_maps(&mut self, task: TaskId, stopped: &Stopped) {
-        let Some(&Known { pid, .. }) = self.tasks.get(&task) else { return };
+    pub(super) fn see_maps(&mut self, task: TaskId, stopped: &StoppedThread) {
+        let Some(&LiveTask { pid, .. }) = self.tasks.get(&task) else { return };
         let maps = &mut self.processes.entry(pid).or_default().maps;
         maps.looks += 1;
         if maps.knows(stopped.registers().ip()) {
@@ -60,7 +60,7 @@ impl Machine {
 
     /// Reads the map of a task's process and tells what is new.
     pub(super) fn update_maps(&mut self, task: TaskId) {
-        let Some(&Known { pid, .. }) = self.tasks.get(&task) else { return };
+        let Some(&LiveTask { pid, .. }) = self.tasks.get(&task) else { return };
         let all = proc::maps(pid);
         let now = self.now();
         let before = std::mem::take(&mut self.processes.entry(pid).or_default().maps);

@@ -2,10 +2,10 @@
 //! map tells, and the supervisor puts traps there.
 
 use super::Machine;
-use crate::moment::Stopped;
 use crate::proc;
 use crate::ptrace::Tid;
 use crate::remote;
+use crate::stopped::StoppedThread;
 use crate::text;
 use perfuse_abi::{Attr, ByteOrder, Errno, EventType};
 use perfuse_engine::{EventKey, Hit, PmuId, ProbePmu, Probes, TaskId};
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 /// Where a probe is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct ProbeLocation {
     path: Vec<u8>,
     device: (u32, u32),
     inode: u64,
@@ -28,7 +28,7 @@ struct Place {
     returns: bool,
 }
 
-impl Place {
+impl ProbeLocation {
     /// Where an offset of the file is in a process. Some file systems tell maps another device than who asks.
     fn find(&self, offset: u64, prot: u32, maps: &[proc::Map]) -> Vec<u64> {
         let is_it = |map: &&proc::Map| {
@@ -70,7 +70,7 @@ impl ProbedFile {
 
 /// The probes at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct At {
+pub(crate) struct ProbesAt {
     /// Of whoever comes there.
     pub(crate) own: Vec<u64>,
     /// Of the returns of the function that begins there.
@@ -79,9 +79,9 @@ pub(crate) struct At {
 
 /// What is to be in the memory of a process.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedTraps {
     /// Traps, and the probes that they are of.
-    pub(crate) traps: BTreeMap<u64, At>,
+    pub(crate) traps: BTreeMap<u64, ProbesAt>,
     /// Semaphores.
     pub(crate) semaphores: Vec<u64>,
     /// There are events on it, whether or not their files are there.
@@ -90,11 +90,11 @@ pub(crate) struct Wanted {
 
 /// All places, and the events of them.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ProbeTable {
     pmu: PmuId,
     pub(super) type_: EventType,
     /// By the number that is told the engine.
-    all: Vec<Place>,
+    all: Vec<ProbeLocation>,
     events: BTreeMap<EventKey, u64>,
     changed: bool,
 }
@@ -120,12 +120,12 @@ fn type_of_uprobe() -> EventType {
 const PROT_WRITE: u32 = 2;
 const PROT_EXEC: u32 = 4;
 
-impl Places {
+impl ProbeTable {
     pub(super) fn new(engine: &mut perfuse_engine::Engine) -> Option<Self> {
         let type_ = type_of_uprobe();
         let pmu = ProbePmu::uprobe(Box::new(Numbered)).of_type(type_).for_everybody();
         let pmu = engine.register(Box::new(pmu)).ok()?;
-        Some(Places { pmu, type_, all: Vec::new(), events: BTreeMap::new(), changed: false })
+        Some(ProbeTable { pmu, type_, all: Vec::new(), events: BTreeMap::new(), changed: false })
     }
 }
 
@@ -177,7 +177,7 @@ impl Machine {
             return Err(Errno::EINVAL);
         }
         let ProbedFile { device, inode, .. } = file;
-        let place = Place { path, device, inode, offset, semaphore, returns };
+        let place = ProbeLocation { path, device, inode, offset, semaphore, returns };
         let places = self.places.as_mut().ok_or(Errno::ENOENT)?;
         let number = match places.all.iter().position(|known| *known == place) {
             Some(number) => number,
@@ -243,8 +243,8 @@ impl Machine {
     }
 
     /// What the events on a process want in its memory.
-    pub(crate) fn probes_of(&self, pid: Tid) -> Wanted {
-        let mut wanted = Wanted::default();
+    pub(crate) fn probes_of(&self, pid: Tid) -> WantedTraps {
+        let mut wanted = WantedTraps::default();
         let Some(places) = self.places.as_ref().filter(|places| !places.events.is_empty()) else {
             return wanted;
         };
@@ -271,7 +271,13 @@ impl Machine {
     }
 
     /// A task, stopped at a trap, has come to probes. `function`: from where it has returned, if it has.
-    pub(crate) fn probed(&mut self, task: TaskId, numbers: &[u64], function: Option<u64>, stopped: &Stopped) {
+    pub(crate) fn probed(
+        &mut self,
+        task: TaskId,
+        numbers: &[u64],
+        function: Option<u64>,
+        stopped: &StoppedThread,
+    ) {
         let Some(pmu) = self.places.as_ref().map(|places| places.pmu) else { return };
         let Some((_, tid)) = self.tid_of(task) else { return };
         // As Linux writes it: no type, no flags, the thread; then the function, if it is left, and the address.

@@ -4,23 +4,23 @@
 //! registers belong to the thread, and are only touched when what is on the thread has changed.
 
 use super::Machine;
-use crate::debug::Spot;
-use crate::moment::Stopped;
+use crate::debug::HwBreakpoint;
 use crate::ptrace::Tid;
+use crate::stopped::StoppedThread;
 use perfuse_abi::Breakpoint;
 use perfuse_engine::{Effect, Engine, EventKey, TaskId};
 use std::collections::BTreeSet;
 
 /// Something that is watched, and for which event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Watched {
-    pub(crate) spot: Spot,
+pub(crate) struct ArmedBreakpoint {
+    pub(crate) breakpoint: HwBreakpoint,
     pub(crate) event: EventKey,
 }
 
 /// What has been heard from the engine.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct PendingEffects {
     /// Effects that are not about this.
     others: Vec<Effect>,
     /// Tasks with other breakpoints than before.
@@ -29,15 +29,18 @@ pub(super) struct Heard {
 
 impl Machine {
     /// Sorts the engine's effects; `on`: with what is watched on the cpu now.
-    fn hear(&mut self, on: &mut Vec<Watched>) {
+    fn hear(&mut self, on: &mut Vec<ArmedBreakpoint>) {
         for effect in self.engine.effects() {
             match effect {
                 Effect::Watch(watch) => {
                     let (kind, addr, len) = (Breakpoint(watch.kind), watch.addr, watch.len);
-                    on.push(Watched { spot: Spot { kind, addr, len }, event: watch.event });
+                    on.push(ArmedBreakpoint {
+                        breakpoint: HwBreakpoint { kind, addr, len },
+                        event: watch.event,
+                    });
                 }
                 Effect::Unwatch { event, .. } => on.retain(|watched| watched.event != event),
-                other => self.heard.others.push(other),
+                other => self.pending_effects.others.push(other),
             }
         }
     }
@@ -49,35 +52,35 @@ impl Machine {
         let Some(known) = self.tasks.get_mut(&task) else { return };
         if known.watches != on {
             known.watches = on;
-            self.heard.changed.insert(task);
+            self.pending_effects.changed.insert(task);
         }
     }
 
     /// What there is to do since this was asked last.
     pub fn effects(&mut self) -> impl Iterator<Item = Effect> + '_ {
         self.hear(&mut Vec::new());
-        self.heard.others.drain(..)
+        self.pending_effects.others.drain(..)
     }
 
     /// Threads whose debug registers have to be changed, and to what, since this was asked last.
-    pub(crate) fn take_watch_changes(&mut self) -> Vec<(Tid, Vec<Watched>)> {
-        let changed = std::mem::take(&mut self.heard.changed);
+    pub(crate) fn take_watch_changes(&mut self) -> Vec<(Tid, Vec<ArmedBreakpoint>)> {
+        let changed = std::mem::take(&mut self.pending_effects.changed);
         let of = |task| self.tasks.get(&task).map(|known| (known.tid, known.watches.clone()));
         changed.into_iter().filter_map(of).collect()
     }
 
     /// Whether `take_watch_changes` has something to tell.
     pub fn watches_have_changed(&self) -> bool {
-        !self.heard.changed.is_empty()
+        !self.pending_effects.changed.is_empty()
     }
 
     /// What is to be watched of a task.
-    pub(crate) fn watches_of(&self, task: TaskId) -> Vec<Watched> {
+    pub(crate) fn watches_of(&self, task: TaskId) -> Vec<ArmedBreakpoint> {
         self.tasks.get(&task).map(|known| known.watches.clone()).unwrap_or_default()
     }
 
     /// A task, stopped, has hit what these events watch.
-    pub(crate) fn hit(&mut self, task: TaskId, hit: &[EventKey], stopped: &Stopped) {
+    pub(crate) fn hit(&mut self, task: TaskId, hit: &[EventKey], stopped: &StoppedThread) {
         self.happened(task, stopped, |engine, cpu, now| engine.breakpoints(hit, cpu, now, stopped));
     }
 
@@ -85,7 +88,7 @@ impl Machine {
     pub(super) fn happened(
         &mut self,
         task: TaskId,
-        stopped: &Stopped,
+        stopped: &StoppedThread,
         tell: impl FnOnce(&mut Engine, u32, u64),
     ) {
         self.update(task);

@@ -139,18 +139,18 @@ impl Program {
 
 /// The shares that the samples of a program tell.
 #[derive(Debug, Default)]
-struct Told {
+struct Tally {
     samples: u64,
     sum: u64,
     squares: f64,
     places: [u64; 3],
 }
 
-impl Told {
+impl Tally {
     /// The program is stopped, which is heard of a little later.
-    fn stopped(&mut self, program: &mut Program, looks: &mut Looks, later: u64) {
+    fn stopped(&mut self, program: &mut Program, sampler: &mut TaskSampler, later: u64) {
         let place = program.stop();
-        let weight = looks.stopped(program.now + later, program.clocks, place == Place::Call);
+        let weight = sampler.stopped(program.now + later, program.clocks, place == Place::Call);
         let Some(weight) = weight else { return };
         self.samples += 1;
         self.sum += weight;
@@ -160,14 +160,14 @@ impl Told {
 }
 
 /// Samples a program until there are so many samples.
-fn play(rate: u64, program: &mut Program, samples: u64) -> Told {
+fn play(rate: u64, program: &mut Program, samples: u64) -> Tally {
     let mut ticks = Ticks::new(Random::new(rate));
     let mut random = Random::new(rate + 1);
     ticks.set(Some(SECOND / rate), 0);
-    let (mut looks, mut told) = (Looks::begin(0), Told::default());
+    let (mut sampler, mut tally) = (TaskSampler::begin(0), Tally::default());
     // What its clock showed when it was found without a cpu; whether it is to stop.
     let (mut off, mut interrupted) = (None, false);
-    while told.samples < samples {
+    while tally.samples < samples {
         let (next, _) = ticks.next().expect("there are ticks");
         // The supervisor wakes up a little late, and now and then very late where others compete.
         let late = program.on == On::BusyCpu && below(&mut random, 50 * MS) < SECOND / rate;
@@ -178,7 +178,7 @@ fn play(rate: u64, program: &mut Program, samples: u64) -> Told {
             program.advance(until, interrupted);
             if interrupted && matches!(program.state, State::Running { .. }) {
                 (interrupted, off) = (false, None);
-                told.stopped(program, &mut looks, below(&mut random, 10 * US));
+                tally.stopped(program, &mut sampler, below(&mut random, 10 * US));
             }
             if late && program.now == next && next % 2 == 0 {
                 program.displaced();
@@ -187,36 +187,36 @@ fn play(rate: u64, program: &mut Program, samples: u64) -> Told {
         program.displaced();
         program.advance(wakes + below(&mut random, 20 * US), false);
         let tick = ticks.take_due(program.now).expect("it is due");
-        let weight = looks.take_part(tick, SECOND / rate, &mut random).expect("each tick is one to look");
+        let weight = sampler.take_part(tick, SECOND / rate, &mut random).expect("each tick is one to look");
         let found = match program.state {
-            State::Running { .. } => Found::Running,
-            State::Waiting { .. } if off != Some(program.clocks.ran_ns) => Found::Displaced,
+            State::Running { .. } => RunState::Running,
+            State::Waiting { .. } if off != Some(program.clocks.ran_ns) => RunState::Preempted,
             _ => {
                 off = Some(program.clocks.ran_ns);
                 continue;
             }
         };
-        looks.found(tick, weight, found, program.clocks);
-        if found == Found::Displaced {
+        sampler.found(tick, weight, found, program.clocks);
+        if found == RunState::Preempted {
             (interrupted, off) = (true, Some(program.clocks.ran_ns));
             continue;
         }
         program.advance(program.now + 3 * US, false);
-        told.stopped(program, &mut looks, below(&mut random, 10 * US));
+        tally.stopped(program, &mut sampler, below(&mut random, 10 * US));
     }
-    told
+    tally
 }
 
 /// Whether the shares are those of its time, within what chance can be.
 fn check(rate: u64, on: On, work_ns: u64, sleep_ns: u64) {
     let mut program = Program::new(on, work_ns, sleep_ns);
-    let told = play(rate, &mut program, 1500);
-    let what = format!("{rate} Hz, {work_ns} ns of work, {sleep_ns} ns of sleep, {on:?}: {told:?}");
+    let tally = play(rate, &mut program, 1500);
+    let what = format!("{rate} Hz, {work_ns} ns of work, {sleep_ns} ns of sleep, {on:?}: {tally:?}");
     let truth = program.first_ns as f64 / program.clocks.ran_ns as f64;
-    let sum = told.sum as f64;
-    let [first, second, call] = told.places.map(|place| place as f64);
+    let sum = tally.sum as f64;
+    let [first, second, call] = tally.places.map(|place| place as f64);
     // As many samples of equal weight would tell as much.
-    let sigma = (truth * (1.0 - truth) * told.squares).sqrt() / sum;
+    let sigma = (truth * (1.0 - truth) * tally.squares).sqrt() / sum;
     assert!((first / (first + second) - truth).abs() < 4.0 * sigma, "{what}");
     // Where a sleep ends within the few us of a look it is taken for work.
     assert!(call / sum < if on == On::BusyCpu { 0.08 } else { 0.02 }, "{what}");
@@ -242,22 +242,22 @@ fn those_who_live_for_less_than_a_period_are_seen_in_proportion() {
         let mut random = Random::new(life);
         let mut ticks = Ticks::new(Random::new(1));
         ticks.set(Some(10 * MS), 0);
-        let (mut born, mut told) = (0, 0);
+        let (mut born, mut tally) = (0, 0);
         const COUNT: u64 = 10_000;
         for _ in 0..COUNT {
-            let mut looks = Looks::begin(0);
+            let mut sampler = TaskSampler::begin(0);
             while let Some((at, _)) = ticks.next().filter(|&(next, _)| next < born + life) {
                 let tick = ticks.take_due(at).expect("it is due");
-                let weight = looks.take_part(tick, 10 * MS, &mut random).expect("each is one to look");
+                let weight = sampler.take_part(tick, 10 * MS, &mut random).expect("each is one to look");
                 if at >= born {
                     let clocks = Clocks { ran_ns: at - born, waited_ns: 0 };
-                    looks.found(tick, weight, Found::Running, clocks);
-                    told += looks.stopped(at, clocks, false).unwrap_or(0);
+                    sampler.found(tick, weight, RunState::Running, clocks);
+                    tally += sampler.stopped(at, clocks, false).unwrap_or(0);
                 }
             }
             born += life + 7 * MS;
         }
-        let share = told as f64 / (COUNT * life) as f64;
+        let share = tally as f64 / (COUNT * life) as f64;
         assert!((share - 1.0).abs() < 0.1, "{share} of {life} ns each");
     }
 }
@@ -267,18 +267,18 @@ fn a_slower_clock_beside_a_faster_one_tells_as_much() {
     let mut ticks = Ticks::new(Random::new(1));
     let mut random = Random::new(2);
     ticks.set(Some(MS), 0);
-    let (mut looks, mut told, mut samples, mut now) = (Looks::begin(0), 0, 0, 0);
+    let (mut sampler, mut tally, mut samples, mut now) = (TaskSampler::begin(0), 0, 0, 0);
     while now < 100 * SECOND {
         (now, _) = ticks.next().expect("there are ticks");
         let tick = ticks.take_due(now).expect("it is due");
-        let Some(weight) = looks.take_part(tick, 10 * MS, &mut random) else { continue };
+        let Some(weight) = sampler.take_part(tick, 10 * MS, &mut random) else { continue };
         let clocks = Clocks { ran_ns: now, waited_ns: 0 };
-        looks.found(tick, weight, Found::Running, clocks);
-        told += looks.stopped(now, clocks, false).expect("it runs");
+        sampler.found(tick, weight, RunState::Running, clocks);
+        tally += sampler.stopped(now, clocks, false).expect("it runs");
         samples += 1;
     }
     assert!((9_500..10_500).contains(&samples), "{samples}");
-    assert!(told.abs_diff(now) < SECOND, "{told} of {now} ns");
+    assert!(tally.abs_diff(now) < SECOND, "{tally} of {now} ns");
 }
 
 #[test]
@@ -286,22 +286,22 @@ fn looks_that_go_round_see_each_cpu_as_often_as_is_asked_for() {
     let mut ticks = Ticks::new(Random::new(3));
     ticks.go_round(4);
     ticks.set(Some(MS), 0);
-    let (mut looks, mut random) = (Looks::begin(0), Random::new(4));
-    let (mut told, mut samples, mut now) = (0, 0, 0);
+    let (mut sampler, mut random) = (TaskSampler::begin(0), Random::new(4));
+    let (mut tally, mut samples, mut now) = (0, 0, 0);
     while now < 10 * SECOND {
         now = ticks.next().expect("there are ticks").0;
         let tick = ticks.take_due(now).expect("it is due");
-        let weight = looks.take_part(tick, MS, &mut random).expect("each tick");
+        let weight = sampler.take_part(tick, MS, &mut random).expect("each tick");
         // It runs on one of the four.
         if random.below(4) == 0 {
             let clocks = Clocks { ran_ns: now, waited_ns: 0 };
-            looks.found(tick, weight, Found::Running, clocks);
-            told += looks.stopped(now, clocks, false).expect("it runs");
+            sampler.found(tick, weight, RunState::Running, clocks);
+            tally += sampler.stopped(now, clocks, false).expect("it runs");
             samples += 1;
         }
     }
     assert!((9_500..10_500).contains(&samples), "{samples}");
-    assert!(told.abs_diff(now) < 100 * MS, "{told} of {now}");
+    assert!(tally.abs_diff(now) < 100 * MS, "{tally} of {now}");
     // More than can be are not made.
     ticks.go_round(64);
     let (count, end) = (ticks.count, now + SECOND);

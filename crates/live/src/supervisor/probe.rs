@@ -12,11 +12,11 @@
 
 use super::guardian::Memory;
 use super::{Supervisor, linker, lock};
-use crate::machine::At;
-use crate::moment::Stopped;
+use crate::machine::ProbesAt;
 use crate::ptrace::{self, Status, Tid};
 use crate::regs::Registers;
 use crate::remote;
+use crate::stopped::StoppedThread;
 use crate::text::{self, Original};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// What has been put into the memory of a process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Text {
+pub(super) struct PatchedText {
     traps: BTreeMap<u64, Trap>,
     /// Semaphores that count us.
     semaphores: BTreeSet<u64>,
@@ -35,7 +35,7 @@ pub(super) struct Text {
 #[derive(Clone, Debug)]
 struct Trap {
     original: Original,
-    probes: At,
+    probes: ProbesAt,
     /// It is where the program begins, when its libraries are there.
     begin: bool,
     /// It is where functions return to.
@@ -46,13 +46,13 @@ struct Trap {
 
 impl Trap {
     fn new(original: Original) -> Self {
-        Trap { original, probes: At::default(), begin: false, returns: false, tells_of_maps: false }
+        Trap { original, probes: ProbesAt::default(), begin: false, returns: false, tells_of_maps: false }
     }
 }
 
 /// A function that a thread is in, whose return has probes.
 #[derive(Clone, Debug)]
-pub(super) struct Return {
+pub(super) struct ReturnInstance {
     function: u64,
     /// Where it will return to, and with more of the stack left than this.
     to: u64,
@@ -62,7 +62,7 @@ pub(super) struct Return {
 
 /// The cause of a SIGTRAP, as far as traps of ours are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Probed {
+pub(super) enum TrapCause {
     /// None of ours.
     Not,
     /// One of ours. The thread goes on.
@@ -118,18 +118,21 @@ impl Supervisor {
         }
         let Some(pid) = self.tracees.get(&tid).map(|tracee| tracee.pid) else { return };
         // Of what another traces in part, nobody would hear in that part.
-        if !self.stale.remove(&pid) || self.lends_of(pid) {
+        if !self.stale.remove(&pid) || self.has_detached_threads(pid) {
             return;
         }
         let wanted = lock(&self.machine).probes_of(pid);
         let returns = wanted.traps.values().any(|at| !at.returns.is_empty());
         if !returns {
-            self.tracees.values_mut().filter(|tracee| tracee.pid == pid).for_each(|one| one.inside.clear());
+            self.tracees
+                .values_mut()
+                .filter(|tracee| tracee.pid == pid)
+                .for_each(|one| one.return_instances.clear());
         }
         let linker = if wanted.any { linker::told_at(tid) } else { None };
         let text = self.texts.entry(pid).or_default();
         text.traps.retain(|&addr, trap| {
-            trap.probes = At::default();
+            trap.probes = ProbesAt::default();
             trap.returns &= returns;
             trap.tells_of_maps = linker == Some(addr);
             let stays = trap.begin || trap.returns || trap.tells_of_maps || wanted.traps.contains_key(&addr);
@@ -185,12 +188,13 @@ impl Supervisor {
     /// A process has a copy of another's memory, or that memory itself, with all that is in it; `child` one of
     /// the stack of `parent`.
     pub(super) fn text_copied(&mut self, from: Tid, to: Tid, parent: Tid, child: Tid) {
-        let inside = self.tracees.get(&parent).map(|parent| parent.inside.clone()).unwrap_or_default();
+        let return_instances =
+            self.tracees.get(&parent).map(|parent| parent.return_instances.clone()).unwrap_or_default();
         if let Some(child) = self.tracees.get_mut(&child) {
-            child.inside = inside;
+            child.return_instances = return_instances;
         }
         if let Some(text) = self.texts.get(&from).cloned() {
-            self.texts.insert(to, Text { memory: None, ..text });
+            self.texts.insert(to, PatchedText { memory: None, ..text });
             self.guard_traps(to);
         }
     }
@@ -229,7 +233,7 @@ impl Supervisor {
                 add_to_semaphore(tid, addr, u16::MAX);
             }
             for tracee in self.tracees.values_mut().filter(|tracee| tracee.pid == owner) {
-                tracee.inside.clear();
+                tracee.return_instances.clear();
             }
             if owner != pid {
                 self.stale.insert(owner);
@@ -242,7 +246,7 @@ impl Supervisor {
 
     /// A process is all ours again: its traps are to be what they were.
     pub(super) fn text_wanted_again(&mut self, pid: Tid) {
-        if lock(&self.machine).has_probes() && !self.lends_of(pid) {
+        if lock(&self.machine).has_probes() && !self.has_detached_threads(pid) {
             self.stale.insert(pid);
         }
     }
@@ -259,13 +263,13 @@ impl Supervisor {
     }
 
     /// A tracee got a SIGTRAP. If it has run into a trap of ours, that is told, and it is past it.
-    pub(super) fn probed(&mut self, tid: Tid) -> Probed {
+    pub(super) fn probed(&mut self, tid: Tid) -> TrapCause {
         if self.texts.is_empty() && self.had_texts.is_empty() {
-            return Probed::Not;
+            return TrapCause::Not;
         }
-        let Some(pid) = self.tracees.get(&tid).map(|tracee| tracee.pid) else { return Probed::Not };
+        let Some(pid) = self.tracees.get(&tid).map(|tracee| tracee.pid) else { return TrapCause::Not };
         let told_by_kernel = ptrace::signal_info(tid).is_ok_and(|info| info.si_code > 0);
-        let Ok(mut registers) = Registers::of(tid) else { return Probed::Not };
+        let Ok(mut registers) = Registers::of(tid) else { return TrapCause::Not };
         let addr = text::trapped_at(&registers);
         let trap = self.texts.get(&pid).and_then(|text| text.traps.get(&addr)).cloned();
         let Some(trap) = trap.filter(|_| told_by_kernel) else {
@@ -275,7 +279,7 @@ impl Supervisor {
                 registers.set_ip(addr);
                 let _ = registers.give(tid);
             }
-            return if late { Probed::Past } else { Probed::Not };
+            return if late { TrapCause::Past } else { TrapCause::Not };
         };
         self.had_texts.insert(addr);
         registers.set_ip(addr);
@@ -286,7 +290,7 @@ impl Supervisor {
             self.returned(tid, &registers);
         }
         if !trap.probes.own.is_empty() {
-            let stopped = Stopped::at_trap(tid, registers, trap.original);
+            let stopped = StoppedThread::at_trap(tid, registers, trap.original);
             self.tell_probes(tid, &trap.probes.own, None, &stopped);
         }
         if !trap.probes.returns.is_empty() {
@@ -305,14 +309,14 @@ impl Supervisor {
             self.helped(tid);
         } else if registers.give(tid).is_ok() {
             if let Some(signal) = self.step_over(pid, tid, addr, trap.original) {
-                return Probed::Raised(signal);
+                return TrapCause::Raised(signal);
             }
             self.helped(tid);
         }
-        Probed::Past
+        TrapCause::Past
     }
 
-    fn tell_probes(&self, tid: Tid, probes: &[u64], function: Option<u64>, stopped: &Stopped) {
+    fn tell_probes(&self, tid: Tid, probes: &[u64], function: Option<u64>, stopped: &StoppedThread) {
         let mut machine = lock(&self.machine);
         if let Some(task) = machine.task_of(tid) {
             machine.probed(task, probes, function, stopped);
@@ -331,13 +335,13 @@ impl Supervisor {
         let Some(to) = to else { return };
         // What lies deeper in the stack has been left without a return, and so has whatever began here before,
         // unless it has passed its place on to another function: that ends both.
-        tracee.inside.retain(|one| one.stack > stack || one.stack == stack && one.to == to);
+        tracee.return_instances.retain(|one| one.stack > stack || one.stack == stack && one.to == to);
         if let Some(again) =
-            tracee.inside.iter().position(|one| (one.stack, one.function) == (stack, function))
+            tracee.return_instances.iter().position(|one| (one.stack, one.function) == (stack, function))
         {
-            tracee.inside.truncate(again);
+            tracee.return_instances.truncate(again);
         }
-        if tracee.inside.len() >= DEEPEST {
+        if tracee.return_instances.len() >= DEEPEST {
             return;
         }
         let text = self.texts.entry(pid).or_default();
@@ -354,7 +358,7 @@ impl Supervisor {
                 Err(_) => return,
             },
         }
-        tracee.inside.push(Return { function, to, stack, probes: probes.to_vec() });
+        tracee.return_instances.push(ReturnInstance { function, to, stack, probes: probes.to_vec() });
         if is_new {
             self.guard_traps(pid);
         }
@@ -365,9 +369,15 @@ impl Supervisor {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         // On x86 the return address lay there.
         let left = registers.stack() + u64::from(registers.link().is_some());
-        let stays = tracee.inside.iter().position(|one| one.stack < left).unwrap_or(tracee.inside.len());
-        for one in tracee.inside.split_off(stays).into_iter().rev().filter(|one| one.to == registers.ip()) {
-            self.tell_probes(tid, &one.probes, Some(one.function), &Stopped::new(tid, *registers));
+        let stays = tracee
+            .return_instances
+            .iter()
+            .position(|one| one.stack < left)
+            .unwrap_or(tracee.return_instances.len());
+        for one in
+            tracee.return_instances.split_off(stays).into_iter().rev().filter(|one| one.to == registers.ip())
+        {
+            self.tell_probes(tid, &one.probes, Some(one.function), &StoppedThread::new(tid, *registers));
         }
     }
 
@@ -418,7 +428,7 @@ impl Supervisor {
             });
             std::hint::spin_loop();
         }
-        held.iter().for_each(|&other| self.begin_again(other, stop));
+        held.iter().for_each(|&other| self.restart_call(other, stop));
         held
     }
 }

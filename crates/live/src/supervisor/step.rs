@@ -11,17 +11,17 @@
 //! the call, whichever comes first, if it was stepped: what began in the kernel has not called.
 
 use super::{Supervisor, Tracee, lock};
-use crate::moment::Stopped;
 use crate::ptrace::{self, Resume, Tid};
 use crate::regs::Registers;
 use crate::remote;
+use crate::stopped::StoppedThread;
 use crate::text;
 #[cfg(target_arch = "aarch64")]
 use crate::{debug, exclusive};
 
 /// How a tracee is stepped.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct StepState {
     /// It is to be.
     wanted: bool,
     /// It was resumed for one instruction.
@@ -70,20 +70,20 @@ impl Trap {
     }
 }
 
-impl Pace {
+impl StepState {
     /// Of a tracee that has just been born.
     pub(super) fn of_newborn() -> Self {
-        Pace { in_call: true, newborn: true, ..Pace::default() }
+        StepState { in_call: true, newborn: true, ..StepState::default() }
     }
 
     /// Of a tracee that another has traced meanwhile.
     pub(super) fn of_returned(wanted: bool) -> Self {
-        Pace { wanted, ..Pace::default() }
+        StepState { wanted, ..StepState::default() }
     }
 
     /// Of a tracee that has just replaced its program.
     pub(super) fn of_new_program(wanted: bool) -> Self {
-        Pace { wanted, in_call: true, ..Pace::default() }
+        StepState { wanted, in_call: true, ..StepState::default() }
     }
 
     /// Whether it is to be stepped.
@@ -92,7 +92,7 @@ impl Pace {
     }
 
     /// It goes on when its process does.
-    pub(super) fn rests(&mut self) {
+    pub(super) fn remainders(&mut self) {
         self.on = self.wanted;
     }
 }
@@ -100,19 +100,19 @@ impl Pace {
 impl Tracee {
     /// How it goes on, when it is to go on like this; `options`: those of tracees.
     pub(super) fn stride(&mut self, tid: Tid, how: Resume, options: i32) -> Resume {
-        let pace = &mut self.pace;
+        let stepping = &mut self.stepping;
         let Resume::Continue(signal) = how else { return how };
-        (pace.on, pace.newborn) = (pace.wanted, false);
-        if !pace.on {
+        (stepping.on, stepping.newborn) = (stepping.wanted, false);
+        if !stepping.on {
             return how;
         }
-        if !pace.tells_of_end {
+        if !stepping.tells_of_end {
             let tells = ptrace::set_options(tid, options | libc::PTRACE_O_TRACEEXIT);
-            pace.tells_of_end = tells.is_ok();
+            stepping.tells_of_end = tells.is_ok();
         }
-        pace.owed |= !pace.in_call;
-        if pace.before.is_none() {
-            pace.before = Registers::of(tid).ok();
+        stepping.owed |= !stepping.in_call;
+        if stepping.before.is_none() {
+            stepping.before = Registers::of(tid).ok();
         }
         Resume::Step(signal)
     }
@@ -127,9 +127,9 @@ impl Supervisor {
         }
         for (tid, wanted) in changes {
             let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
-            tracee.pace.wanted = wanted;
+            tracee.stepping.wanted = wanted;
             // One that is stepped stops by itself.
-            if wanted && !tracee.stopped && !tracee.pace.on {
+            if wanted && !tracee.stopped && !tracee.stepping.on {
                 // One that is dead needs none.
                 let _ = ptrace::interrupt(tid);
             }
@@ -139,7 +139,7 @@ impl Supervisor {
 
     /// How many are stepped may have changed.
     pub(super) fn count_paced(&mut self) {
-        self.paced = self.tracees.values().filter(|tracee| tracee.pace.wanted).count();
+        self.paced = self.tracees.values().filter(|tracee| tracee.stepping.wanted).count();
         if self.paced != 1 {
             self.affinity.set(None);
         }
@@ -147,12 +147,14 @@ impl Supervisor {
 
     /// Whether all that are to be stepped are.
     pub fn steps_are_settled(&self) -> bool {
-        self.tracees.values().all(|tracee| !tracee.pace.wanted || tracee.pace.on || tracee.stopped)
+        self.tracees.values().all(|tracee| !tracee.stepping.wanted || tracee.stepping.on || tracee.stopped)
     }
 
     /// A tracee got a SIGTRAP. If that is one of stepping it, the answer is true.
     pub(super) fn stepped(&mut self, tid: Tid) -> bool {
-        let Some(tracee) = self.tracees.get_mut(&tid).filter(|tracee| tracee.pace.on) else { return false };
+        let Some(tracee) = self.tracees.get_mut(&tid).filter(|tracee| tracee.stepping.on) else {
+            return false;
+        };
         let Ok(info) = ptrace::signal_info(tid) else { return false };
         let trap = Trap::of(&info);
         if trap == Trap::Other {
@@ -160,9 +162,9 @@ impl Supervisor {
         }
         let watches = !tracee.armed.is_empty();
         let Ok(now) = Registers::of(tid) else { return true };
-        let pace = &mut tracee.pace;
-        let before = pace.before.replace(now);
-        let returned = std::mem::replace(&mut pace.returned, trap == Trap::Returned);
+        let stepping = &mut tracee.stepping;
+        let before = stepping.before.replace(now);
+        let returned = std::mem::replace(&mut stepping.returned, trap == Trap::Returned);
         let counts = match trap {
             Trap::Done => match &before {
                 // arm64 traps twice at the end of a call.
@@ -175,13 +177,13 @@ impl Supervisor {
             },
             Trap::Returned => {
                 // One that was interrupted is done again.
-                pace.withheld = pace.owed && is_restarted(&now);
-                std::mem::take(&mut pace.owed) && !pace.withheld
+                stepping.withheld = stepping.owed && is_restarted(&now);
+                std::mem::take(&mut stepping.owed) && !stepping.withheld
             }
-            Trap::Handler => std::mem::take(&mut pace.withheld),
+            Trap::Handler => std::mem::take(&mut stepping.withheld),
             Trap::Other => false,
         };
-        pace.in_call = false;
+        stepping.in_call = false;
         if counts {
             self.count_step(tid, before.unwrap_or(now));
         }
@@ -195,12 +197,12 @@ impl Supervisor {
     /// A tracee that stopped otherwise; `in_call`: in the middle of a system call, which has been called.
     pub(super) fn stopped_in_step(&mut self, tid: Tid, in_call: bool) {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
-        let pace = &mut tracee.pace;
+        let stepping = &mut tracee.stepping;
         // A call that was interrupted before it was stepped is begun again, and was called before.
         let begun = || Registers::of(tid).is_ok_and(|now| is_restarted(&now));
-        pace.in_call = in_call || pace.newborn || pace.wanted && !pace.on && begun();
-        if in_call && pace.on && std::mem::take(&mut pace.owed) {
-            if let Some(before) = pace.before.take() {
+        stepping.in_call = in_call || stepping.newborn || stepping.wanted && !stepping.on && begun();
+        if in_call && stepping.on && std::mem::take(&mut stepping.owed) {
+            if let Some(before) = stepping.before.take() {
                 self.count_step(tid, before);
             }
         }
@@ -221,7 +223,7 @@ impl Supervisor {
     /// A tracee that is about to be stepped and stands before a sequence that cannot be: it does that at once.
     #[cfg(target_arch = "aarch64")]
     pub(super) fn pass_exclusive(&mut self, tid: Tid) {
-        let stepped = |tracee: &&Tracee| tracee.pace.wanted && !tracee.pace.in_call;
+        let stepped = |tracee: &&Tracee| tracee.stepping.wanted && !tracee.stepping.in_call;
         let Some(tracee) = self.tracees.get(&tid).filter(stepped) else { return };
         let Ok(before) = Registers::of(tid) else { return };
         let mut code = [0; 4 * exclusive::LONGEST];
@@ -231,22 +233,25 @@ impl Supervisor {
         let Some(sequence) = exclusive::sequence(&code, before.ip()) else { return };
         let exits: Vec<u64> = sequence.exits.iter().map(|(exit, _)| *exit).collect();
         // Who was killed meanwhile tells so next.
-        let _ =
-            debug::run_to(tid, &exits, &tracee.armed.iter().map(|watched| watched.spot).collect::<Vec<_>>());
+        let _ = debug::run_to(
+            tid,
+            &exits,
+            &tracee.armed.iter().map(|watched| watched.breakpoint).collect::<Vec<_>>(),
+        );
         let at = Registers::of(tid).map_or(0, |now| now.ip());
         let done = sequence.exits.iter().find(|(exit, _)| *exit == at).map_or(0, |(_, done)| *done);
         for _ in 0..done {
             self.count_step(tid, before);
         }
         if let Some(tracee) = self.tracees.get_mut(&tid) {
-            tracee.pace.before = None;
+            tracee.stepping.before = None;
         }
     }
 
     /// A tracee has been helped past an instruction, which it has thereby done.
     pub(super) fn helped(&mut self, tid: Tid) {
-        let Some(tracee) = self.tracees.get_mut(&tid).filter(|tracee| tracee.pace.on) else { return };
-        if let Some(before) = tracee.pace.before.take() {
+        let Some(tracee) = self.tracees.get_mut(&tid).filter(|tracee| tracee.stepping.on) else { return };
+        if let Some(before) = tracee.stepping.before.take() {
             self.count_step(tid, before);
         }
     }
@@ -256,7 +261,7 @@ impl Supervisor {
         let mut machine = lock(&self.machine);
         let Some(task) = machine.task_of(tid) else { return };
         if machine.stepped(task) {
-            machine.see_step(task, &Stopped::new(tid, before));
+            machine.see_step(task, &StoppedThread::new(tid, before));
             // A stop costs a fraction on the cpu of the one that stops.
             if self.paced == 1 {
                 self.affinity.set(Some(machine.cpu_of(task)));

@@ -3,24 +3,24 @@
 
 use super::guardian::Guardian;
 use super::{Supervisor, Tracee, lock};
-use crate::debug::{self, Spot};
-use crate::machine::Watched;
-use crate::moment::Stopped;
+use crate::debug::{self, HwBreakpoint};
+use crate::machine::ArmedBreakpoint;
 use crate::ptrace::{self, Tid};
 use crate::regs::Registers;
+use crate::stopped::StoppedThread;
 use perfuse_engine::EventKey;
 
-fn spots(watched: &[Watched]) -> Vec<Spot> {
-    watched.iter().map(|watched| watched.spot).collect()
+fn breakpoints(watched: &[ArmedBreakpoint]) -> Vec<HwBreakpoint> {
+    watched.iter().map(|watched| watched.breakpoint).collect()
 }
 
 impl Tracee {
     /// It is stopped: its debug registers become what they are to be.
     pub(super) fn arm(&mut self, tid: Tid) {
         let Some(wanted) = self.to_arm.take() else { return };
-        if spots(&wanted) != spots(&self.armed) {
+        if breakpoints(&wanted) != breakpoints(&self.armed) {
             // A tracee that was killed tells so next. If somebody else has the registers, nothing is hit.
-            if debug::arm(tid, &spots(&wanted)).is_err() {
+            if debug::arm(tid, &breakpoints(&wanted)).is_err() {
                 self.armed = Vec::new();
                 return;
             }
@@ -84,12 +84,12 @@ impl Supervisor {
         let Some(tracee) = self.tracees.get(&tid) else { return };
         // Where it is, before it is let past that.
         let registers = Registers::of(tid);
-        let hit = debug::hit(tid, &spots(&tracee.armed));
+        let hit = debug::hit(tid, &breakpoints(&tracee.armed));
         let events: Vec<EventKey> = hit.iter().map(|&place| tracee.armed[place].event).collect();
         if let (Ok(registers), false) = (registers, events.is_empty()) {
             let mut machine = lock(&self.machine);
             if let Some(task) = machine.task_of(tid) {
-                machine.hit(task, &events, &Stopped::new(tid, registers));
+                machine.hit(task, &events, &StoppedThread::new(tid, registers));
             }
         }
     }

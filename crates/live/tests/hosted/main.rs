@@ -111,7 +111,7 @@ fn serve(tool: &[OsString]) -> ! {
     let options = perfuse_live::intercept::Options::default();
     // Linux tells by the answer alone who may not be measured.
     let tell = |note: &Note| match note {
-        Note::Untraceable { why: Untraceable::NotIts, .. } | Note::Lent { .. } => {}
+        Note::Untraceable { why: Untraceable::NotIts, .. } | Note::Detached { .. } => {}
         note => eprintln!("{note}"),
     };
     match perfuse_live::intercept::run(&tool[0], tool, options, tell) {

@@ -3,7 +3,7 @@
 
 use super::Files;
 use perfuse_live::machine::Machine;
-use perfuse_live::supervisor::{Bell, Front, Supervisor};
+use perfuse_live::supervisor::{Front, Supervisor, Waker};
 use perfuse_sys::process::Usage;
 use perfuse_sys::{Errno, signal};
 use std::collections::HashMap;
@@ -24,10 +24,10 @@ enum Command {
 #[derive(Debug)]
 pub(super) struct Link {
     commands: Sender<Command>,
-    bell: Bell,
+    waker: Waker,
 }
 
-/// How long an answer is waited for before the bell is rung again.
+/// How long an answer is waited for before the thread is woken again.
 const PATIENCE: Duration = Duration::from_millis(1);
 /// How often, where a tracee may be where it cannot be stopped.
 const MOST_RINGS: u32 = 1000;
@@ -38,7 +38,7 @@ impl Link {
         let (answer, answered) = channel();
         self.commands.send(Command::Seize { pid, tid, answer }).map_err(|_| Errno::EAGAIN)?;
         loop {
-            self.bell.ring();
+            self.waker.wake();
             match answered.recv_timeout(PATIENCE) {
                 Ok(result) => return result,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -55,17 +55,17 @@ impl Link {
             return;
         }
         for _ in 0..MOST_RINGS {
-            self.bell.ring();
+            self.waker.wake();
             if answered.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
         }
     }
 
-    /// The periods of samples have changed. Where the bell is not heard, the next stop is soon enough.
+    /// The periods of samples have changed. Where it is not woken by that, the next stop is soon enough.
     pub(super) fn follow_ticks(&self) {
         if self.commands.send(Command::FollowTicks).is_ok() {
-            self.bell.ring();
+            self.waker.wake();
         }
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn start(machine: Arc<Mutex<Machine>>, files: Arc<Files>) -> Result<L
         signal::block_all();
         match Supervisor::new(machine, 0) {
             Ok(mut supervisor) => {
-                let _ = ready.send(Ok(supervisor.bell()));
+                let _ = ready.send(Ok(supervisor.waker()));
                 let mut thread = Thread { orders, files, watching: Vec::new() };
                 // Its only errors are those of waits that cannot fail.
                 let _ = supervisor.run(&mut thread);
@@ -91,8 +91,8 @@ pub(super) fn start(machine: Arc<Mutex<Machine>>, files: Arc<Files>) -> Result<L
     signal::only_ended_children_tell()?;
     let thread = std::thread::Builder::new().name("perfuse".to_owned()).spawn(work);
     thread.map_err(|_| Errno::EAGAIN)?;
-    let bell = readiness.recv().map_err(|_| Errno::EAGAIN)??;
-    Ok(Link { commands, bell })
+    let waker = readiness.recv().map_err(|_| Errno::EAGAIN)??;
+    Ok(Link { commands, waker })
 }
 
 struct Thread {

@@ -1,13 +1,13 @@
 //! In which order ticks look at those who are sampled: thousands of threads may be, of which few run, and a tick
 //! has time to look at some.
 
-use crate::machine::Look;
+use crate::machine::TickResult;
 use crate::ptrace::Tid;
 use std::collections::VecDeque;
 
 /// Whom ticks look at.
 #[derive(Debug, Default)]
-pub(super) struct Rota {
+pub(super) struct SamplingQueue {
     /// Those who ran lately, with the number of looks that have found them idle since.
     busy: VecDeque<(Tid, u8)>,
     /// The others.
@@ -20,7 +20,7 @@ const PATIENCE: u8 = 16;
 /// So many of the idle ones have their turn even where the busy ones take all the time.
 const LEAST: usize = 4;
 
-impl Rota {
+impl SamplingQueue {
     /// Somebody who is not there yet.
     pub(super) fn add(&mut self, tid: Tid) {
         self.busy.push_back((tid, PATIENCE));
@@ -28,7 +28,11 @@ impl Rota {
 
     /// Looks at those who ran lately, then at the others in turn, each once at most, as long as there is time.
     /// `has_time`: whether less than one part of so many of the time between two ticks is over.
-    pub(super) fn turn(&mut self, mut look: impl FnMut(Tid) -> Look, mut has_time: impl FnMut(u64) -> bool) {
+    pub(super) fn turn(
+        &mut self,
+        mut look: impl FnMut(Tid) -> TickResult,
+        mut has_time: impl FnMut(u64) -> bool,
+    ) {
         let idle = self.idle.len();
         for _ in 0..self.busy.len() {
             if !has_time(4) {
@@ -36,10 +40,12 @@ impl Rota {
             }
             let Some((tid, looks)) = self.busy.pop_front() else { break };
             match look(tid) {
-                Look::Nothing => {}
-                Look::Idle if looks == PATIENCE => self.idle.push_back(tid),
-                Look::Idle => self.busy.push_back((tid, looks + 1)),
-                Look::Ran | Look::Due(_) | Look::Elsewhere(_) => self.busy.push_back((tid, 0)),
+                TickResult::Nothing => {}
+                TickResult::Idle if looks == PATIENCE => self.idle.push_back(tid),
+                TickResult::Idle => self.busy.push_back((tid, looks + 1)),
+                TickResult::Ran | TickResult::Due(_) | TickResult::Elsewhere(_) => {
+                    self.busy.push_back((tid, 0))
+                }
             }
         }
         for turn in 0..idle {
@@ -48,9 +54,11 @@ impl Rota {
             }
             let Some(tid) = self.idle.pop_front() else { break };
             match look(tid) {
-                Look::Nothing => {}
-                Look::Idle => self.idle.push_back(tid),
-                Look::Ran | Look::Due(_) | Look::Elsewhere(_) => self.busy.push_back((tid, 0)),
+                TickResult::Nothing => {}
+                TickResult::Idle => self.idle.push_back(tid),
+                TickResult::Ran | TickResult::Due(_) | TickResult::Elsewhere(_) => {
+                    self.busy.push_back((tid, 0))
+                }
             }
         }
     }
@@ -61,13 +69,13 @@ mod tests {
     use super::*;
 
     /// Whom one turn looked at, of which there is time for `most`.
-    fn turn(rota: &mut Rota, most: usize, look: impl Fn(Tid) -> Look) -> Vec<Tid> {
+    fn turn(queue: &mut SamplingQueue, most: usize, look: impl Fn(Tid) -> TickResult) -> Vec<Tid> {
         let (mut seen, mut asked) = (Vec::new(), 0);
         let has_time = |_| {
             asked += 1;
             asked <= most
         };
-        rota.turn(
+        queue.turn(
             |tid| {
                 seen.push(tid);
                 look(tid)
@@ -79,15 +87,15 @@ mod tests {
 
     #[test]
     fn who_runs_is_looked_at_each_time_and_nobody_is_forgotten() {
-        let mut rota = Rota::default();
-        (0..100).for_each(|tid| rota.add(tid));
-        let look = |tid| if tid == 70 { Look::Ran } else { Look::Idle };
+        let mut queue = SamplingQueue::default();
+        (0..100).for_each(|tid| queue.add(tid));
+        let look = |tid| if tid == 70 { TickResult::Ran } else { TickResult::Idle };
         for _ in 0..2 {
-            assert_eq!(turn(&mut rota, usize::MAX, look).len(), 100);
+            assert_eq!(turn(&mut queue, usize::MAX, look).len(), 100);
         }
         let mut others = Vec::new();
         for _ in 0..10 {
-            let mut seen = turn(&mut rota, 11, look);
+            let mut seen = turn(&mut queue, 11, look);
             assert_eq!(seen.remove(0), 70);
             others.append(&mut seen);
         }
@@ -95,8 +103,8 @@ mod tests {
         others.dedup();
         assert_eq!(others.len(), 99, "each had its turn");
         // One that runs again is noticed, those that are gone are not asked for again.
-        assert_eq!(turn(&mut rota, usize::MAX, |_| Look::Ran).len(), 100);
-        assert_eq!(turn(&mut rota, usize::MAX, |_| Look::Nothing).len(), 100);
-        assert_eq!(turn(&mut rota, usize::MAX, look), []);
+        assert_eq!(turn(&mut queue, usize::MAX, |_| TickResult::Ran).len(), 100);
+        assert_eq!(turn(&mut queue, usize::MAX, |_| TickResult::Nothing).len(), 100);
+        assert_eq!(turn(&mut queue, usize::MAX, look), []);
     }
 }

@@ -30,13 +30,13 @@ fn install() -> Result<(), Errno> {
 
 /// Wakes a supervisor.
 #[derive(Clone, Copy, Debug)]
-pub struct Bell {
+pub struct Waker {
     tid: Tid,
 }
 
-impl Bell {
+impl Waker {
     /// Rings once. Who has waited for an answer for a millisecond rings again.
-    pub fn ring(self) {
+    pub fn wake(self) {
         // SAFETY: plain numbers. A thread that is gone is an error without consequence.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.tid, signal()) };
     }
@@ -126,8 +126,8 @@ impl Ticker {
         Ok(Ticker { tid, timer, ticks: Ticks::new(Random::seeded()) })
     }
 
-    pub(super) fn bell(&self) -> Bell {
-        Bell { tid: self.tid }
+    pub(super) fn waker(&self) -> Waker {
+        Waker { tid: self.tid }
     }
 
     /// Ticks with this period on average from now on, or not at all.

@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 /// A call that does what is left of another one, or the next piece of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rest {
+pub(super) struct Remainder {
     /// `None`: the same again.
     pub(super) call: Option<libc::c_long>,
     pub(super) arguments: [u64; 6],
@@ -49,29 +49,29 @@ pub(super) fn may_be_left_of(call: libc::c_long) -> bool {
 }
 
 /// What is left of a call that has just answered that it has done so much.
-pub(super) fn of(tid: Tid, registers: &Registers, call: libc::c_long, done: u64) -> Option<Rest> {
+pub(super) fn of(tid: Tid, registers: &Registers, call: libc::c_long, done: u64) -> Option<Remainder> {
     let arguments: [u64; 6] = std::array::from_fn(|index| registers.argument(index));
     let fd = arguments[0] as i32;
     let flags = arguments[3] as i32;
     let bytes = |mut arguments: [u64; 6], at: usize, len: usize| {
         let asked = arguments[len].min(MOST).checked_sub(done).filter(|left| *left > 0)?;
         (arguments[at], arguments[len]) = (arguments[at].wrapping_add(done), asked);
-        Some(Rest { call: None, arguments, asked, more: false })
+        Some(Remainder { call: None, arguments, asked, more: false })
     };
     match call {
         libc::SYS_write => bytes(arguments, 1, 2).filter(|_| waits_for_room(tid, fd)),
         libc::SYS_writev => {
             let piece = Vector { at: arguments[1], len: arguments[2] }.piece(tid, registers.width(), done)?;
             let arguments = [arguments[0], piece.at, piece.len, 0, 0, 0];
-            piece.rest(libc::SYS_write, arguments).filter(|_| waits_for_room(tid, fd))
+            piece.remainder(libc::SYS_write, arguments).filter(|_| waits_for_room(tid, fd))
         }
         libc::SYS_read => bytes(arguments, 1, 2).filter(|_| never_ends(tid, fd)),
         libc::SYS_getrandom => bytes(arguments, 0, 1),
         libc::SYS_sendto => {
             const FASTOPEN: u64 = libc::MSG_FASTOPEN as u64;
-            let rest = bytes(arguments, 1, 2).filter(|_| sends(flags) && waits_for_room(tid, fd))?;
-            let [fd, at, len, flags, ..] = rest.arguments;
-            Some(Rest { arguments: [fd, at, len, flags & !FASTOPEN, 0, 0], ..rest })
+            let remainder = bytes(arguments, 1, 2).filter(|_| sends(flags) && waits_for_room(tid, fd))?;
+            let [fd, at, len, flags, ..] = remainder.arguments;
+            Some(Remainder { arguments: [fd, at, len, flags & !FASTOPEN, 0, 0], ..remainder })
         }
         libc::SYS_sendmsg => {
             let (_, vector) = message(tid, registers.width(), arguments[1])?;
@@ -79,13 +79,13 @@ pub(super) fn of(tid: Tid, registers: &Registers, call: libc::c_long, done: u64)
             let piece = vector.piece(tid, registers.width(), done)?;
             let own = (flags & !libc::MSG_FASTOPEN) as u64;
             let arguments = [arguments[0], piece.at, piece.len, own, 0, 0];
-            piece.rest(libc::SYS_sendto, arguments).filter(|_| sends(flags) && waits_for_room(tid, fd))
+            piece.remainder(libc::SYS_sendto, arguments).filter(|_| sends(flags) && waits_for_room(tid, fd))
         }
         libc::SYS_recvfrom => {
-            let rest =
+            let remainder =
                 bytes(arguments, 1, 2).filter(|_| receives_all(flags) && is_waiting_socket(tid, fd))?;
-            let [fd, at, len, flags, ..] = rest.arguments;
-            Some(Rest { arguments: [fd, at, len, flags, 0, 0], ..rest })
+            let [fd, at, len, flags, ..] = remainder.arguments;
+            Some(Remainder { arguments: [fd, at, len, flags, 0, 0], ..remainder })
         }
         libc::SYS_recvmsg => {
             let flags = arguments[2] as i32;
@@ -96,7 +96,7 @@ pub(super) fn of(tid: Tid, registers: &Registers, call: libc::c_long, done: u64)
             let (beside, vector) = message(tid, registers.width(), arguments[1])?;
             let piece = vector.piece(tid, registers.width(), done).filter(|_| beside == 0)?;
             let arguments = [arguments[0], piece.at, piece.len, flags as u64, 0, 0];
-            piece.rest(libc::SYS_recvfrom, arguments)
+            piece.remainder(libc::SYS_recvfrom, arguments)
         }
         libc::SYS_sendmmsg | libc::SYS_recvmmsg => {
             let receives = call == libc::SYS_recvmmsg;
@@ -109,13 +109,13 @@ pub(super) fn of(tid: Tid, registers: &Registers, call: libc::c_long, done: u64)
             let message = if registers.width() == Width::Native { 64 } else { 32 };
             let mut arguments = arguments;
             (arguments[1], arguments[2]) = (arguments[1].wrapping_add(done * message), asked);
-            Some(Rest { call: None, arguments, asked, more: false })
+            Some(Remainder { call: None, arguments, asked, more: false })
         }
         // To pipes it sends what these have room for.
         libc::SYS_sendfile => {
             let asked = arguments[3].min(MOST).checked_sub(done).filter(|left| *left > 0)?;
             let arguments = [arguments[0], arguments[1], arguments[2], asked, 0, 0];
-            is_waiting_socket(tid, fd).then_some(Rest { call: None, arguments, asked, more: false })
+            is_waiting_socket(tid, fd).then_some(Remainder { call: None, arguments, asked, more: false })
         }
         libc::SYS_io_getevents | IO_PGETEVENTS => {
             /// `struct io_event`.
@@ -124,7 +124,7 @@ pub(super) fn of(tid: Tid, registers: &Registers, call: libc::c_long, done: u64)
             let mut arguments = arguments;
             (arguments[1], arguments[2]) = (asked, arguments[2].checked_sub(done)?);
             arguments[3] = arguments[3].wrapping_add(done * EVENT);
-            Some(Rest { call: None, arguments, asked, more: false })
+            Some(Remainder { call: None, arguments, asked, more: false })
         }
         _ => None,
     }
@@ -191,8 +191,8 @@ struct Piece {
 }
 
 impl Piece {
-    fn rest(self, call: libc::c_long, arguments: [u64; 6]) -> Option<Rest> {
-        Some(Rest { call: Some(call), arguments, asked: self.len, more: self.more })
+    fn remainder(self, call: libc::c_long, arguments: [u64; 6]) -> Option<Remainder> {
+        Some(Remainder { call: Some(call), arguments, asked: self.len, more: self.more })
     }
 }
 

@@ -17,7 +17,7 @@ const MOST_WINDOWS: usize = 8;
 
 /// A stopped thread.
 #[derive(Debug)]
-pub struct Stopped {
+pub struct StoppedThread {
     tid: Tid,
     registers: Registers,
     /// It was in a system call when it was asked to stop, and stands where that returns to.
@@ -64,20 +64,20 @@ impl Window {
     }
 }
 
-impl Stopped {
+impl StoppedThread {
     /// Looks at a tracee that is stopped, and stays so while this is used.
     pub fn new(tid: Tid, registers: Registers) -> Self {
-        Stopped { tid, registers, in_kernel: false, original: None, stack: RefCell::default() }
+        StoppedThread { tid, registers, in_kernel: false, original: None, stack: RefCell::default() }
     }
 
     /// The same of one that was in the kernel, in place of this.
     pub(crate) fn in_kernel(self, in_kernel: bool) -> Self {
-        Stopped { in_kernel, ..self }
+        StoppedThread { in_kernel, ..self }
     }
 
     /// The same at a trap, in place of this.
     pub(crate) fn at_trap(tid: Tid, registers: Registers, original: Original) -> Self {
-        Stopped { original: Some(original), ..Stopped::new(tid, registers) }
+        StoppedThread { original: Some(original), ..StoppedThread::new(tid, registers) }
     }
 
     /// Its registers.
@@ -86,7 +86,7 @@ impl Stopped {
     }
 }
 
-impl CpuState for Stopped {
+impl CpuState for StoppedThread {
     fn is_user(&self) -> bool {
         !self.in_kernel
     }
@@ -162,9 +162,9 @@ impl CpuState for Stopped {
 
 /// A thread in its last system call: it had no memory any longer, and nobody could stop it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ending;
+pub(crate) struct ExitingThread;
 
-impl CpuState for Ending {
+impl CpuState for ExitingThread {
     fn is_user(&self) -> bool {
         false
     }

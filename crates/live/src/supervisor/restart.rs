@@ -11,13 +11,13 @@
 //! interruption on. The argument stays as it is. The thread is followed to the end of
 //! the call, is stopped when the time is over, and gets the answer of one whose time is over.
 //!
-//! A call that was to transfer more than it has done, and would have done so if nobody had stopped it ([`rest`]), does
+//! A call that was to transfer more than it has done, and would have done so if nobody had stopped it ([`remainder`]), does
 //! the rest before the program sees an answer. Until then the thread is followed, and a guardian knows what it is to
 //! be answered if this process is killed.
 //!
 //! `close` is not begun again: its descriptor is gone.
 
-mod rest;
+mod remainder;
 
 use super::{Supervisor, lock};
 use crate::proc;
@@ -25,48 +25,48 @@ use crate::ptrace::{self, Resume, Status, Tid};
 use crate::regs::{Registers, Width};
 use crate::remote;
 use crate::width::IO_PGETEVENTS;
-use rest::Rest;
+use remainder::Remainder;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// A call that has been begun again.
 #[derive(Clone, Debug)]
-pub(super) struct Again {
+pub(super) struct RestartedCall {
     /// When its time is over, if ever, and what it answers then.
     until: u64,
     answer: i64,
-    at: At,
+    at: CallStage,
     /// It does the rest of another one.
-    part: Option<Box<Part>>,
+    part: Option<Box<PartialTransfer>>,
 }
 
 /// A call of which a part is done.
 #[derive(Clone, Debug)]
-struct Part {
+struct PartialTransfer {
     /// As the program is to find them behind it, but for what is added to the answer.
     behind: Registers,
     done: u64,
-    rest: Rest,
+    remainder: Remainder,
 }
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum CallStage {
     Entry,
     Inside,
     Exit,
 }
 
-impl Again {
+impl RestartedCall {
     /// The rest of a call has ended, whose thread gets the registers behind it all. Whether there may be more to do, at the
     /// stop that comes next.
-    fn has_done_rest(&mut self, tid: Tid) -> bool {
+    fn has_done_remainder(&mut self, tid: Tid) -> bool {
         let (Some(mut part), Ok(registers)) = (self.part.take(), Registers::of(tid)) else { return false };
         let result = registers.result();
         let did = u64::try_from(result).unwrap_or(0);
-        let was_stopped = Registers::is_interruption(result) || did > 0 && did < part.rest.asked;
-        let is_left = was_stopped || did == part.rest.asked && part.rest.more;
+        let was_stopped = Registers::is_interruption(result) || did > 0 && did < part.remainder.asked;
+        let is_left = was_stopped || did == part.remainder.asked && part.remainder.more;
         let goes_on = is_left && self.until > proc::clock_ns(libc::CLOCK_MONOTONIC);
-        self.at = At::Exit;
+        self.at = CallStage::Exit;
         // Whoever was killed meanwhile tells so next.
         let answer = (part.done + did) as i64;
         if goes_on {
@@ -94,7 +94,7 @@ const PATIENCE_NS: u64 = 1_000_000;
 
 impl Supervisor {
     /// A tracee is stopped, before a signal or by an interrupt: if that ended its system call, this is begun again.
-    pub(super) fn begin_again(&mut self, tid: Tid, status: Status) {
+    pub(super) fn restart_call(&mut self, tid: Tid, status: Status) {
         let signal = match status {
             Status::Event(ptrace::EVENT_STOP) => None,
             Status::Signal(signal) => Some(signal),
@@ -107,27 +107,27 @@ impl Supervisor {
             tracee.stands = None;
         }
         let was_interrupted = registers.was_interrupted();
-        let done = registers.transferred().filter(|_| !tracee.pace.is_wanted());
-        if !was_interrupted && done.is_none() && tracee.again.is_none() {
+        let done = registers.transferred().filter(|_| !tracee.stepping.is_wanted());
+        if !was_interrupted && done.is_none() && tracee.restarted.is_none() {
             return;
         }
         let (now, ends) = (
             proc::clock_ns(libc::CLOCK_MONOTONIC),
             signal.is_some_and(|signal| proc::ends_calls(tid, signal)),
         );
-        let waiting = tracee.again.as_ref().filter(|again| again.at == At::Entry);
-        if let Some(Again { part: Some(part), until, .. }) = waiting {
+        let waiting = tracee.restarted.as_ref().filter(|restarted| restarted.at == CallStage::Entry);
+        if let Some(RestartedCall { part: Some(part), until, .. }) = waiting {
             // Its rest has not been begun yet.
             if ends || *until <= now || self.ends_calls || self.asked_for.contains(&tid) {
                 let _ = part.behind.give(tid);
-                tracee.again = None;
-                self.rest_is_over(tid);
+                tracee.restarted = None;
+                self.remainder_is_over(tid);
             }
         } else if was_interrupted {
             self.interrupted(tid, registers, ends, now);
         } else if let Some(done) = done {
             self.begin_rest(tid, registers, done, ends, now);
-        } else if waiting.is_some_and(|again| ends || again.until <= now) {
+        } else if waiting.is_some_and(|restarted| ends || restarted.until <= now) {
             // One that has not been made again yet ends here, too.
             self.interrupted(tid, registers, ends, now);
         }
@@ -138,7 +138,7 @@ impl Supervisor {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         let was_interrupted = registers.was_interrupted();
         if ends {
-            tracee.again = None;
+            tracee.restarted = None;
             // Whoever was killed meanwhile tells so next.
             let _ = registers.end_with(tid, -i64::from(libc::EINTR));
             #[cfg(target_arch = "aarch64")]
@@ -147,11 +147,11 @@ impl Supervisor {
             }
             return;
         }
-        if let Some(again) = tracee.again.as_ref().filter(|again| again.until <= now) {
-            if was_interrupted || again.at == At::Entry {
+        if let Some(restarted) = tracee.restarted.as_ref().filter(|restarted| restarted.until <= now) {
+            if was_interrupted || restarted.at == CallStage::Entry {
                 // Whoever was killed meanwhile tells so next.
-                let _ = registers.end_with(tid, again.answer);
-                tracee.again = None;
+                let _ = registers.end_with(tid, restarted.answer);
+                tracee.restarted = None;
             }
             return;
         }
@@ -161,30 +161,30 @@ impl Supervisor {
         if tracee.stands == Some((registers.ip(), registers.stack())) {
             return;
         }
-        if tracee.again.is_none() && !tracee.pace.is_wanted() {
+        if tracee.restarted.is_none() && !tracee.stepping.is_wanted() {
             if let Some((ns, answer)) = timeout(tracee.pid, tid, &of_call, call) {
                 let until = self.called_at(tid, now).saturating_add(ns);
-                self.follow_until(tid, Again { until, answer, at: At::Entry, part: None });
+                self.follow_until(tid, RestartedCall { until, answer, at: CallStage::Entry, part: None });
             }
         }
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
-        if let Some(again) = tracee.again.as_ref().filter(|again| again.until <= now) {
+        if let Some(restarted) = tracee.restarted.as_ref().filter(|restarted| restarted.until <= now) {
             // Whoever was killed meanwhile tells so next.
-            let _ = registers.end_with(tid, again.answer);
-            tracee.again = None;
+            let _ = registers.end_with(tid, restarted.answer);
+            tracee.restarted = None;
             return;
         }
-        if let Some(again) = &mut tracee.again {
-            again.at = At::Entry;
+        if let Some(restarted) = &mut tracee.restarted {
+            restarted.at = CallStage::Entry;
         }
-        let _ = registers.begin_again(tid);
+        let _ = registers.restart_call(tid);
     }
 
     /// A tracee is stopped whose call has done so much: if it would have done more, it does the rest. `ends`: by a
     /// signal that ends calls.
     fn begin_rest(&mut self, tid: Tid, registers: Registers, done: u64, ends: bool, now: u64) {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
-        let before = tracee.again.take();
+        let before = tracee.restarted.take();
         #[cfg(target_arch = "aarch64")]
         if tracee.stands == Some((registers.ip(), registers.stack())) {
             return;
@@ -197,14 +197,14 @@ impl Supervisor {
             return;
         }
         let numbers = Width::ALL.map(|width| width.call(registers.call()));
-        if !registers.may_be_one_of_many() && !numbers.into_iter().flatten().any(rest::may_be_left_of) {
+        if !registers.may_be_one_of_many() && !numbers.into_iter().flatten().any(remainder::may_be_left_of) {
             return;
         }
         let Some((of_call, Some(call))) = registers.ended_call(tid) else { return };
-        let Some(rest) = rest::of(tid, &of_call, call, done) else { return };
+        let Some(remainder) = remainder::of(tid, &of_call, call, done) else { return };
         // It would end the rest at once, and has a stop of its own, at which this is done.
         if proc::has_signals(tid) {
-            tracee.again = before;
+            tracee.restarted = before;
             return;
         }
         let pid = tracee.pid;
@@ -214,19 +214,19 @@ impl Supervisor {
         });
         // Of those that are many the arguments stand elsewhere.
         let own = registers.may_be_one_of_many().then_some(call);
-        let Ok(doing) = of_call.doing(rest.call.or(own), rest.arguments) else { return };
+        let Ok(doing) = of_call.doing(remainder.call.or(own), remainder.arguments) else { return };
         let ends = self.ends_calls || self.asked_for.contains(&tid);
         if until > now && !ends && doing.give(tid).is_ok() {
             if let Some(guardian) = self.guardian() {
                 guardian.transfers(tid, Some((done, &registers)));
             }
-            let part = Some(Box::new(Part { behind: registers, done, rest }));
-            self.follow_until(tid, Again { until, answer: done as i64, at: At::Entry, part });
+            let part = Some(Box::new(PartialTransfer { behind: registers, done, remainder }));
+            self.follow_until(tid, RestartedCall { until, answer: done as i64, at: CallStage::Entry, part });
         }
     }
 
     /// A tracee has the answer of a call whose rest it has done, or is gone.
-    pub(super) fn rest_is_over(&mut self, tid: Tid) {
+    pub(super) fn remainder_is_over(&mut self, tid: Tid) {
         if let Some(Some(guardian)) = &mut self.guardian {
             guardian.transfers(tid, None);
         }
@@ -234,36 +234,39 @@ impl Supervisor {
 
     /// Who does the rest of a call is stopped, and nobody does one from now on, until somebody is traced: nobody may be there
     /// soon to end it.
-    pub fn end_rests(&mut self) {
+    pub fn end_remainders(&mut self) {
         self.ends_calls = true;
         for (tid, tracee) in &self.tracees {
-            let Some(Again { part: Some(_), at: At::Inside, .. }) = tracee.again else { continue };
+            let Some(RestartedCall { part: Some(_), at: CallStage::Inside, .. }) = tracee.restarted else {
+                continue;
+            };
             // One that is dead needs none.
             let _ = ptrace::interrupt(*tid);
         }
     }
 
     /// Whether a thread does the rest of a call.
-    pub(super) fn does_rest(&self, tid: Tid) -> bool {
+    pub(super) fn does_remainder(&self, tid: Tid) -> bool {
         self.tracees
             .get(&tid)
-            .is_some_and(|tracee| tracee.again.as_ref().is_some_and(|again| again.part.is_some()))
+            .is_some_and(|tracee| tracee.restarted.as_ref().is_some_and(|restarted| restarted.part.is_some()))
     }
 
     /// Whether nobody does the rest of a call that is to be ended.
-    pub fn rests_are_settled(&self) -> bool {
-        let rests = || self.tracees.values().filter_map(|tracee| tracee.again.as_ref()?.part.as_ref());
-        !self.ends_calls || rests().next().is_none()
+    pub fn remainders_are_settled(&self) -> bool {
+        let remainders =
+            || self.tracees.values().filter_map(|tracee| tracee.restarted.as_ref()?.part.as_ref());
+        !self.ends_calls || remainders().next().is_none()
     }
 
     /// A tracee's call is followed until its time is over.
-    fn follow_until(&mut self, tid: Tid, again: Again) {
-        if again.until < u64::MAX {
-            self.deadlines.insert((again.until, tid));
+    fn follow_until(&mut self, tid: Tid, restarted: RestartedCall) {
+        if restarted.until < u64::MAX {
+            self.deadlines.insert((restarted.until, tid));
             self.set_alarm();
         }
         if let Some(tracee) = self.tracees.get_mut(&tid) {
-            tracee.again = Some(again);
+            tracee.restarted = Some(restarted);
         }
     }
 
@@ -276,26 +279,26 @@ impl Supervisor {
     /// A tracee is at the entry or the exit of a system call. Whether that is for us only.
     pub(super) fn follows_call(&mut self, tid: Tid) -> bool {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return false };
-        let Some(again) = &mut tracee.again else { return false };
-        match again.at {
-            At::Entry => again.at = At::Inside,
-            At::Inside if again.part.is_some() => {
-                if !again.has_done_rest(tid) {
-                    tracee.again = None;
+        let Some(restarted) = &mut tracee.restarted else { return false };
+        match restarted.at {
+            CallStage::Entry => restarted.at = CallStage::Inside,
+            CallStage::Inside if restarted.part.is_some() => {
+                if !restarted.has_done_remainder(tid) {
+                    tracee.restarted = None;
                     #[cfg(target_arch = "aarch64")]
                     {
                         tracee.stands =
                             Registers::of(tid).ok().map(|registers| (registers.ip(), registers.stack()));
                     }
                 }
-                self.rest_is_over(tid);
+                self.remainder_is_over(tid);
             }
             // What interrupted it is told next; an interrupt of ours that this stop has swallowed has to be made again.
-            At::Inside if Registers::of(tid).is_ok_and(|registers| registers.was_interrupted()) => {
-                again.at = At::Exit;
+            CallStage::Inside if Registers::of(tid).is_ok_and(|registers| registers.was_interrupted()) => {
+                restarted.at = CallStage::Exit;
                 let _ = ptrace::interrupt(tid);
             }
-            At::Inside | At::Exit => tracee.again = None,
+            CallStage::Inside | CallStage::Exit => tracee.restarted = None,
         }
         true
     }
@@ -309,8 +312,10 @@ impl Supervisor {
         while let Some((until, tid)) = self.deadlines.first().copied().filter(|(until, _)| *until <= now) {
             self.deadlines.remove(&(until, tid));
             let Some(tracee) = self.tracees.get(&tid) else { continue };
-            let Some(again) = tracee.again.as_ref().filter(|again| again.until <= now) else { continue };
-            if again.at == At::Inside {
+            let Some(restarted) = tracee.restarted.as_ref().filter(|restarted| restarted.until <= now) else {
+                continue;
+            };
+            if restarted.at == CallStage::Inside {
                 let _ = ptrace::interrupt(tid);
             }
             self.deadlines.insert((now + PATIENCE_NS, tid));

@@ -5,7 +5,7 @@
 //! the tool and a sandbox that allows it; or each makes one, and they find each other by names, which takes a common
 //! network namespace. Whoever drops its rights is in one, and whoever makes namespaces has nothing in the way of the other.
 
-use super::hands::Hands;
+use super::inject::Injector;
 use super::listener;
 use crate::proc;
 use crate::ptrace::{self, Tid};
@@ -33,69 +33,69 @@ struct Sockets {
 
 /// The tool gets a descriptor of this process's, opened anew with these flags (`O_RDONLY` and `O_RDWR`, and what goes with them),
 /// as its lowest free number: `EMFILE`, `ENFILE`; `EACCES` where neither way leads there.
-pub(super) fn pass(hands: &mut Hands<'_>, fd: RawFd, flags: i32) -> Result<u64, Errno> {
+pub(super) fn pass(injector: &mut Injector<'_>, fd: RawFd, flags: i32) -> Result<u64, Errno> {
     let writes = flags & libc::O_ACCMODE == libc::O_RDWR;
     let failed = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EACCES));
     let mut options = OpenOptions::new();
     options.read(true).write(writes).custom_flags(flags & !libc::O_ACCMODE);
     let file = options.open(format!("/proc/self/fd/{fd}")).map_err(failed)?;
-    let sockets = paired(hands).or_else(|_| named(hands)).map_err(|errno| match errno {
+    let sockets = paired(injector).or_else(|_| named(injector)).map_err(|errno| match errno {
         Errno::EMFILE | Errno::ENFILE => errno,
         _ => Errno::EACCES,
     })?;
-    let received = send(&sockets, file.as_raw_fd()).and_then(|()| receive(hands, sockets.number));
-    hands.close(sockets.number);
+    let received = send(&sockets, file.as_raw_fd()).and_then(|()| receive(injector, sockets.number));
+    injector.close(sockets.number);
     // The sockets had lower ones.
-    let lowest = hands.call(libc::SYS_fcntl, [received?, libc::F_DUPFD_CLOEXEC as u64, 0, 0, 0, 0]);
-    hands.close(received?);
+    let lowest = injector.call(libc::SYS_fcntl, [received?, libc::F_DUPFD_CLOEXEC as u64, 0, 0, 0, 0]);
+    injector.close(received?);
     lowest
 }
 
-fn paired(hands: &mut Hands<'_>) -> Result<Sockets, Errno> {
-    let pid = proc::process_of(hands.tid()).ok_or(Errno::ESRCH)?;
-    let page = hands.put(&[0; 8])?;
-    hands.call(libc::SYS_socketpair, [UNIX, DATAGRAMS, 0, page, 0, 0])?;
-    let [number, other] = [0, 4].map(|at| word(hands.tid(), page + at));
+fn paired(injector: &mut Injector<'_>) -> Result<Sockets, Errno> {
+    let pid = proc::process_of(injector.tid()).ok_or(Errno::ESRCH)?;
+    let page = injector.put(&[0; 8])?;
+    injector.call(libc::SYS_socketpair, [UNIX, DATAGRAMS, 0, page, 0, 0])?;
+    let [number, other] = [0, 4].map(|at| word(injector.tid(), page + at));
     let (number, other) = (number?, other?);
     let ours = listener::fetch(pid, other as RawFd);
-    hands.close(other.into());
+    injector.close(other.into());
     match ours {
         Ok(ours) => Ok(Sockets { ours, number: number.into(), address: Vec::new() }),
         Err(errno) => {
-            hands.close(number.into());
+            injector.close(number.into());
             Err(errno)
         }
     }
 }
 
-fn named(hands: &mut Hands<'_>) -> Result<Sockets, Errno> {
+fn named(injector: &mut Injector<'_>) -> Result<Sockets, Errno> {
     // Nobody can be there before.
     let name = format!("perfuse-{:016x}", RandomState::new().build_hasher().finish());
     let failed = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EACCES));
     let address = SocketAddr::from_abstract_name(name.as_bytes()).map_err(failed)?;
     let ours = UnixDatagram::bind_addr(&address).map_err(failed)?;
-    let number = hands.call(libc::SYS_socket, [UNIX, DATAGRAMS, 0, 0, 0, 0])?;
-    match meet(hands, number, &name) {
+    let number = injector.call(libc::SYS_socket, [UNIX, DATAGRAMS, 0, 0, 0, 0])?;
+    match meet(injector, number, &name) {
         Ok(address) => Ok(Sockets { ours: ours.into(), number, address }),
         Err(errno) => {
-            hands.close(number);
+            injector.close(number);
             Err(errno)
         }
     }
 }
 
 /// The tool's socket is connected, so that nobody else can send to it, and gets a name: its address.
-fn meet(hands: &mut Hands<'_>, number: u64, name: &str) -> Result<Vec<u8>, Errno> {
+fn meet(injector: &mut Injector<'_>, number: u64, name: &str) -> Result<Vec<u8>, Errno> {
     const ROOM: usize = 110;
     let family = (UNIX as u16).to_ne_bytes();
     let ours = [&family[..], b"\0", name.as_bytes()].concat();
-    let page = hands.put(&ours)?;
-    hands.call(libc::SYS_connect, [number, page, ours.len() as u64, 0, 0, 0])?;
-    hands.call(libc::SYS_bind, [number, page, family.len() as u64, 0, 0, 0])?;
-    let page = hands.put(&(ROOM as u32).to_ne_bytes())?;
-    hands.call(libc::SYS_getsockname, [number, page + 8, page, 0, 0, 0])?;
-    let mut address = vec![0; (word(hands.tid(), page)? as usize).min(ROOM)];
-    remote::read_exact(hands.tid(), page + 8, &mut address)?;
+    let page = injector.put(&ours)?;
+    injector.call(libc::SYS_connect, [number, page, ours.len() as u64, 0, 0, 0])?;
+    injector.call(libc::SYS_bind, [number, page, family.len() as u64, 0, 0, 0])?;
+    let page = injector.put(&(ROOM as u32).to_ne_bytes())?;
+    injector.call(libc::SYS_getsockname, [number, page + 8, page, 0, 0, 0])?;
+    let mut address = vec![0; (word(injector.tid(), page)? as usize).min(ROOM)];
+    remote::read_exact(injector.tid(), page + 8, &mut address)?;
     Ok(address)
 }
 
@@ -131,15 +131,15 @@ fn send(sockets: &Sockets, fd: RawFd) -> Result<(), Errno> {
 }
 
 /// The tool takes what was sent: its number.
-fn receive(hands: &mut Hands<'_>, socket: u64) -> Result<u64, Errno> {
-    let wide = !hands.is_narrow();
+fn receive(injector: &mut Injector<'_>, socket: u64) -> Result<u64, Errno> {
+    let wide = !injector.is_narrow();
     let size = if wide { 8 } else { 4 };
     const PART: u64 = 64;
     const BYTE: u64 = 80;
     const CONTROL: u64 = 96;
     let room = CONTROL as usize + 3 * size;
     // Pointers are told first where the page is.
-    let page = hands.put(&vec![0; room])?;
+    let page = injector.put(&vec![0; room])?;
     let mut bytes = vec![0u8; room];
     let mut place =
         |at: usize, value: u64| bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
@@ -150,12 +150,12 @@ fn receive(hands: &mut Hands<'_>, socket: u64) -> Result<u64, Errno> {
     place(5 * size, 3 * size as u64);
     place(PART as usize, page + BYTE);
     place(PART as usize + size, 1);
-    hands.put(&bytes)?;
+    injector.put(&bytes)?;
     let flags = (libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT) as u64;
-    hands.call(libc::SYS_recvmsg, [socket, page, flags, 0, 0, 0])?;
+    injector.call(libc::SYS_recvmsg, [socket, page, flags, 0, 0, 0])?;
     // `struct cmsghdr`: length, level, kind; the number.
     let (len, number) =
-        (word(hands.tid(), page + CONTROL)?, word(hands.tid(), page + CONTROL + size as u64 + 8)?);
+        (word(injector.tid(), page + CONTROL)?, word(injector.tid(), page + CONTROL + size as u64 + 8)?);
     // The kernel cuts off the parts for which there was no descriptor.
     if (len as usize) < size + 12 { Err(Errno::EMFILE) } else { Ok(number.into()) }
 }

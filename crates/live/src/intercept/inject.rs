@@ -1,7 +1,7 @@
 //! What the supervisor has a stopped tool do for it: system calls with arguments in a page of the tool's own.
 
+use super::fd_passing;
 use super::filter::{self, Program};
-use super::parcel;
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid};
 use crate::regs::{Registers, Width};
@@ -20,7 +20,7 @@ const NOT_OVER_OTHERS: i32 = 0x10_0000;
 
 /// A thread that is stopped where it can do system calls for us.
 #[derive(Debug)]
-pub(super) struct Hands<'a> {
+pub(super) struct Injector<'a> {
     tid: Tid,
     /// The address of an instruction that calls the system, as the program does; `None`: it is to be found.
     site: Option<u64>,
@@ -38,19 +38,19 @@ pub(super) struct Hands<'a> {
 const SET_FILTER: u64 = 1;
 const ALL_THREADS: u64 = 1;
 
-impl<'a> Hands<'a> {
+impl<'a> Injector<'a> {
     /// Those of a thread that is right behind a system call, with these registers.
     pub(super) fn new(tid: Tid, registers: &Registers, page: &'a mut Option<u64>) -> Self {
         let narrow = registers.is_narrow();
         // The instruction of a narrow call in a wide program is of the other kind.
         let own = narrow == (registers.width() == Width::Narrow);
         let site = own.then(|| registers.ip() - registers.call_instruction().len() as u64);
-        Hands { tid, site, narrow, page, calls: None, outside: false }
+        Injector { tid, site, narrow, page, calls: None, outside: false }
     }
 
     /// Those of a thread in another pid namespace than this process, if so.
     pub(super) fn outside(self, outside: bool) -> Self {
-        Hands { outside, ..self }
+        Injector { outside, ..self }
     }
 
     pub(super) fn tid(&self) -> Tid {
@@ -64,7 +64,7 @@ impl<'a> Hands<'a> {
     /// Those of a thread whose program has just been replaced, at the end of that call.
     pub(super) fn of_new_program(tid: Tid, page: &'a mut Option<u64>) -> Result<Self, Errno> {
         let narrow = Registers::of(tid)?.is_narrow();
-        Ok(Hands { tid, site: None, narrow, page, calls: None, outside: false })
+        Ok(Injector { tid, site: None, narrow, page, calls: None, outside: false })
     }
 
     pub(super) fn call(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
@@ -147,12 +147,14 @@ impl<'a> Hands<'a> {
     /// it opens then is its own affair.
     fn open(&mut self, fd: RawFd, flags: i32) -> Result<u64, Errno> {
         if self.outside {
-            return parcel::pass(self, fd, flags);
+            return fd_passing::pass(self, fd, flags);
         }
         let path = format!("/proc/{}/fd/{fd}\0", std::process::id());
         let path = self.put(path.as_bytes())?;
         match self.call(libc::SYS_openat, [libc::AT_FDCWD as u64, path, flags as u64, 0, 0, 0]) {
-            Err(errno) if ![Errno::EMFILE, Errno::ENFILE].contains(&errno) => parcel::pass(self, fd, flags),
+            Err(errno) if ![Errno::EMFILE, Errno::ENFILE].contains(&errno) => {
+                fd_passing::pass(self, fd, flags)
+            }
             opened => opened,
         }
     }
@@ -203,7 +205,7 @@ impl<'a> Hands<'a> {
         len: u64,
         prot: u64,
         flags: u64,
-        place: Place,
+        place: MapAt,
     ) -> Result<u64, Errno> {
         // Memory that is mapped to be read can be made writable later.
         let low = self.open(fd, libc::O_CLOEXEC | libc::O_RDWR)?;
@@ -211,10 +213,10 @@ impl<'a> Hands<'a> {
         let mut map =
             |addr, more: i32| self.call(libc::SYS_mmap, [addr, len, prot, flags | more as u64, low, 0]);
         let mapped = match place {
-            Place::Exactly(addr, how) => map(addr, how),
+            MapAt::Exactly(addr, how) => map(addr, how),
             // Linux of before 4.17 takes it for a hint.
-            Place::Preferably(addr) => map(addr, NOT_OVER_OTHERS).or_else(|_| map(0, 0)),
-            Place::Low => map(0, LOW),
+            MapAt::Preferably(addr) => map(addr, NOT_OVER_OTHERS).or_else(|_| map(0, 0)),
+            MapAt::Low => map(0, LOW),
         };
         self.close(low);
         mapped
@@ -237,7 +239,7 @@ fn site_near(tid: Tid) -> Result<u64, Errno> {
 
 /// Where to map.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum MapAt {
     /// There, with this flag.
     Exactly(u64, i32),
     /// There, if nothing is.
@@ -246,13 +248,13 @@ pub(super) enum Place {
     Low,
 }
 
-impl Place {
+impl MapAt {
     /// What a tool that maps has asked for; it prefers what we do.
     pub(super) fn asked(width: Width, addr: u64, flags: u64, ours: u64) -> Self {
         match flags as i32 & (libc::MAP_FIXED | NOT_OVER_OTHERS) {
-            0 if width == Width::Narrow => Place::Low,
-            0 => Place::Preferably(ours),
-            how => Place::Exactly(addr, how),
+            0 if width == Width::Narrow => MapAt::Low,
+            0 => MapAt::Preferably(ours),
+            how => MapAt::Exactly(addr, how),
         }
     }
 }

@@ -6,13 +6,13 @@
 
 use super::Machine;
 use crate::proc::{self, Progress, Reading};
-use crate::sampling::{Clocks, Found, Looks, Random, Tick};
+use crate::sampling::{Clocks, Random, RunState, TaskSampler, Tick};
 use perfuse_engine::TaskId;
 use std::collections::BTreeMap;
 
 /// What a look told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum TickResult {
     /// It is not sampled, or gone.
     Nothing,
     /// It has not run since it was looked at, or sleeps when it is looked at for the first time.
@@ -27,10 +27,10 @@ pub(crate) enum Look {
 
 /// What is known of a sampled task.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SampledTask {
     /// The cpu where it was when it was looked at.
     pub(super) cpu: u32,
-    looks: Looks,
+    sampler: TaskSampler,
     /// How far it had come when a look found it without a cpu.
     off: Option<Progress>,
     /// How far it had come when a look last found that it had moved on, and when that was.
@@ -39,16 +39,16 @@ pub(super) struct Seen {
     ran: bool,
 }
 
-impl Seen {
+impl SampledTask {
     /// It has run for so long, and is sampled from now on.
     pub(super) fn is_sampled_from(&mut self, ran_ns: u64) {
-        self.looks = Looks::begin(ran_ns);
+        self.sampler = TaskSampler::begin(ran_ns);
     }
 }
 
 /// The tasks that clocks sample.
 #[derive(Debug)]
-pub(super) struct Sampled {
+pub(super) struct SampledTasks {
     /// How many have their shortest period here.
     periods: BTreeMap<u64, usize>,
     /// Who is sampled now and was not when this was asked last.
@@ -57,13 +57,18 @@ pub(super) struct Sampled {
     random: Random,
 }
 
-impl Default for Sampled {
+impl Default for SampledTasks {
     fn default() -> Self {
-        Sampled { periods: BTreeMap::new(), new: Vec::new(), has_changed: false, random: Random::seeded() }
+        SampledTasks {
+            periods: BTreeMap::new(),
+            new: Vec::new(),
+            has_changed: false,
+            random: Random::seeded(),
+        }
     }
 }
 
-impl Sampled {
+impl SampledTasks {
     /// The shortest period of a task is another one; `None`: it is not sampled.
     pub(super) fn changed(&mut self, task: TaskId, before: Option<u64>, now: Option<u64>) {
         if before == now {
@@ -109,42 +114,47 @@ impl Machine {
         tick: Tick,
         from: Option<u32>,
         has_turns: impl Fn(u32) -> bool,
-    ) -> Look {
-        let Some(known) = self.tasks.get_mut(&task) else { return Look::Nothing };
-        let Some(period) = known.period else { return Look::Nothing };
-        let (seen, files) = (&mut known.seen, &mut known.files);
-        let Some(weight) = seen.looks.take_part(tick, period, &mut self.sampled.random) else {
-            return Look::Ran;
+    ) -> TickResult {
+        let Some(known) = self.tasks.get_mut(&task) else { return TickResult::Nothing };
+        let Some(period) = known.period else { return TickResult::Nothing };
+        let (sampling, files) = (&mut known.sampling, &mut known.files);
+        let Some(weight) = sampling.sampler.take_part(tick, period, &mut self.sampled.random) else {
+            return TickResult::Ran;
         };
         let progress = files.progress();
-        if progress.is_some_and(|progress| seen.off.is_some_and(|off| off.is_at(progress))) {
-            return Look::Idle;
+        if progress.is_some_and(|progress| sampling.off.is_some_and(|off| off.is_at(progress))) {
+            return TickResult::Idle;
         }
-        let Some((runnable, cpu)) = files.state() else { return Look::Nothing };
-        seen.cpu = cpu;
-        seen.moved = progress.map(|progress| (progress, proc::clock_ns(libc::CLOCK_MONOTONIC)));
+        let Some((runnable, cpu)) = files.state() else { return TickResult::Nothing };
+        sampling.cpu = cpu;
+        sampling.moved = progress.map(|progress| (progress, proc::clock_ns(libc::CLOCK_MONOTONIC)));
         let at = progress.unwrap_or_default();
         let found = match runnable {
             false => None,
             // The kernel does not count them; but one that has not run yet has none either.
-            true if at.arrivals == 0 => (progress.is_none() || at.time_ns > 0).then_some(Found::Running),
-            true if Some(cpu) == from => Some(Found::Displaced),
+            true if at.arrivals == 0 => (progress.is_none() || at.time_ns > 0).then_some(RunState::Running),
+            true if Some(cpu) == from => Some(RunState::Preempted),
             true if has_turns(cpu) => {
-                seen.ran = true;
-                return Look::Elsewhere(cpu);
+                sampling.ran = true;
+                return TickResult::Elsewhere(cpu);
             }
-            true => files.switches().filter(|&left| left < at.arrivals).map(|_| Found::Running),
+            true => files.switches().filter(|&left| left < at.arrivals).map(|_| RunState::Running),
         };
-        if found != Some(Found::Running) {
-            seen.off = progress;
+        if found != Some(RunState::Running) {
+            sampling.off = progress;
         }
-        let ran = std::mem::replace(&mut seen.ran, true);
+        let ran = std::mem::replace(&mut sampling.ran, true);
         match found {
-            None if ran => Look::Ran,
-            None => Look::Idle,
+            None if ran => TickResult::Ran,
+            None => TickResult::Idle,
             Some(found) => {
-                seen.looks.found(tick, weight, found, Clocks { ran_ns: at.time_ns, waited_ns: at.waited_ns });
-                Look::Due(cpu)
+                sampling.sampler.found(
+                    tick,
+                    weight,
+                    found,
+                    Clocks { ran_ns: at.time_ns, waited_ns: at.waited_ns },
+                );
+                TickResult::Due(cpu)
             }
         }
     }
@@ -154,7 +164,7 @@ impl Machine {
     /// much too late.)
     pub(crate) fn sleeps_since(&mut self, task: TaskId) -> Option<u64> {
         let known = self.tasks.get_mut(&task)?;
-        let (before, at) = known.seen.moved?;
+        let (before, at) = known.sampling.moved?;
         let now = known.files.progress()?;
         (now.arrivals == before.arrivals + 1).then(|| at + now.time_ns.saturating_sub(before.time_ns))
     }
@@ -163,21 +173,25 @@ impl Machine {
     pub(crate) fn looked_at_stopped(&mut self, task: TaskId, tick: Tick) {
         if let Some(known) = self.tasks.get_mut(&task) {
             if let Some(period) = known.period {
-                known.seen.looks.take_part(tick, period, &mut self.sampled.random);
+                known.sampling.sampler.take_part(tick, period, &mut self.sampled.random);
             }
         }
     }
 
     /// Whether a look at a task is to become a sample when it stops.
     pub(super) fn is_due(&self, task: TaskId) -> bool {
-        self.tasks.get(&task).is_some_and(|known| known.seen.looks.are_due())
+        self.tasks.get(&task).is_some_and(|known| known.sampling.sampler.are_due())
     }
 
     /// A task that was to be stopped is, at this time and with these numbers: what a sample of it weighs, if it
     /// was running when it was looked at. `called`: it is in a system call.
     pub(crate) fn weigh(&mut self, task: TaskId, now: u64, reading: &Reading, called: bool) -> Option<u64> {
-        let seen = &mut self.tasks.get_mut(&task)?.seen;
-        seen.off = None;
-        seen.looks.stopped(now, Clocks { ran_ns: reading.time_ns, waited_ns: reading.waited_ns }, called)
+        let sampling = &mut self.tasks.get_mut(&task)?.sampling;
+        sampling.off = None;
+        sampling.sampler.stopped(
+            now,
+            Clocks { ran_ns: reading.time_ns, waited_ns: reading.waited_ns },
+            called,
+        )
     }
 }

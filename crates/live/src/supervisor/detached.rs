@@ -25,7 +25,7 @@ const ON_ITS_WAY_NS: u64 = 2_000_000;
 
 /// A thread that another traces.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct Detached {
     pid: Tid,
     attached: bool,
     /// Its status, which is never that of another thread that has got its number.
@@ -72,60 +72,61 @@ impl Supervisor {
     }
 
     /// Whether somebody else traces a thread, or may.
-    pub fn lends(&self, tid: Tid) -> bool {
-        self.lent.contains_key(&tid)
+    pub fn is_detached(&self, tid: Tid) -> bool {
+        self.detached.contains_key(&tid)
     }
 
     /// The process of a thread that is a tracee, or lent.
     pub fn process_of(&self, tid: Tid) -> Option<Tid> {
         let tracee = self.tracees.get(&tid).map(|tracee| tracee.pid);
-        tracee.or_else(|| self.lent.get(&tid).map(|lent| lent.pid))
+        tracee.or_else(|| self.detached.get(&tid).map(|detached| detached.pid))
     }
 
     /// Another's call is about to be done that makes it trace a thread, which is lent already.
     pub fn is_awaited(&mut self, tid: Tid) {
-        if let Some(lent) = self.lent.get_mut(&tid) {
-            lent.stage = Stage::Awaited;
+        if let Some(detached) = self.detached.get_mut(&tid) {
+            detached.stage = Stage::Awaited;
         }
     }
 
     /// A process of which another traces a thread, by a descriptor that never names another one.
-    pub fn lent_process(&self, pid: Tid) -> Option<BorrowedFd<'_>> {
-        self.lent.values().find(|lent| lent.pid == pid)?.process.as_ref().map(AsFd::as_fd)
+    pub fn detached_process(&self, pid: Tid) -> Option<BorrowedFd<'_>> {
+        self.detached.values().find(|detached| detached.pid == pid)?.process.as_ref().map(AsFd::as_fd)
     }
 
     /// Whether somebody else traces a thread of this process.
-    pub fn lends_of(&self, pid: Tid) -> bool {
-        self.lent.values().any(|lent| lent.pid == pid)
+    pub fn has_detached_threads(&self, pid: Tid) -> bool {
+        self.detached.values().any(|detached| detached.pid == pid)
     }
 
     /// A tracee that is asked for has stopped. Whether it has been let go, or goes on first.
     pub(super) fn leaves(&mut self, front: &mut dyn Front, tid: Tid, status: Status) -> bool {
-        if !matches!(status, Status::Event(ptrace::EVENT_STOP) | Status::GroupStop(_)) || self.does_rest(tid)
+        if !matches!(status, Status::Event(ptrace::EVENT_STOP) | Status::GroupStop(_))
+            || self.does_remainder(tid)
         {
             return false;
         }
         self.stopped_in_step(tid, false);
         let Some(tracee) = self.tracees.get_mut(&tid) else { return false };
-        let has_traps = !tracee.armed.is_empty() || tracee.pace.is_wanted() || !self.texts.is_empty();
+        let has_traps = !tracee.armed.is_empty() || tracee.stepping.is_wanted() || !self.texts.is_empty();
         if has_traps && proc::is_about_to_get(tid, libc::SIGTRAP) {
             // It is ours. The stop for that comes first if this one is not asked for again before.
             tracee.stopped = false;
             let _ = ptrace::resume(tid, Resume::Continue(0));
             return true;
         }
-        if self.lend(tid).is_err() {
+        if self.detach_for_another(tid).is_err() {
             return false;
         }
-        if let Some(lent) = self.lent.get_mut(&tid) {
-            lent.stage = Stage::Awaited;
+        if let Some(detached) = self.detached.get_mut(&tid) {
+            detached.stage = Stage::Awaited;
         }
         front.released(self, tid);
         true
     }
 
     /// Lets a stopped tracee go for its parent to trace it, in the middle of the call by which it asks for that.
-    pub fn lend(&mut self, tid: Tid) -> Result<(), Errno> {
+    pub fn detach_for_another(&mut self, tid: Tid) -> Result<(), Errno> {
         let tracee = self.tracees.get_mut(&tid).ok_or(Errno::ESRCH)?;
         let (pid, attached) = (tracee.pid, tracee.attached);
         let status = File::open(format!("/proc/{pid}/task/{tid}/status")).map_err(|_| Errno::EPERM)?;
@@ -151,7 +152,7 @@ impl Supervisor {
             self.count_paced();
         }
         let (process, program) = (proc::pidfd(pid), proc::program_of(pid));
-        self.lent.insert(tid, Lent { pid, attached, status, process, program, stage });
+        self.detached.insert(tid, Detached { pid, attached, status, process, program, stage });
         self.text_is_gone(pid);
         self.look_soon();
         Ok(())
@@ -165,8 +166,8 @@ impl Supervisor {
 
     /// The call has been done that makes another trace a thread, or was refused.
     pub fn is_traced(&mut self, tid: Tid, traced: bool) {
-        if let Some(lent) = self.lent.get_mut(&tid) {
-            lent.stage = Stage::Traced;
+        if let Some(detached) = self.detached.get_mut(&tid) {
+            detached.stage = Stage::Traced;
         }
         if !traced {
             self.take_back(tid);
@@ -180,7 +181,7 @@ impl Supervisor {
     }
 
     pub(super) fn looks_at_lent(&self) -> bool {
-        !self.lent.is_empty() || !self.asked_for.is_empty()
+        !self.detached.is_empty() || !self.asked_for.is_empty()
     }
 
     fn look_soon(&mut self) {
@@ -207,10 +208,10 @@ impl Supervisor {
 
     /// Looks at them at once: a tracer may have left them.
     pub fn look_at_all_lent(&mut self, front: &mut dyn Front) {
-        if self.lent.is_empty() {
+        if self.detached.is_empty() {
             return;
         }
-        let all: Vec<Tid> = self.lent.keys().copied().collect();
+        let all: Vec<Tid> = self.detached.keys().copied().collect();
         for tid in all {
             self.look_at_lent(front, tid);
         }
@@ -218,8 +219,8 @@ impl Supervisor {
     }
 
     fn look_at_lent(&mut self, front: &mut dyn Front, tid: Tid) {
-        let Some(lent) = self.lent.get_mut(&tid) else { return };
-        let fate = proc::fate(&lent.status);
+        let Some(detached) = self.detached.get_mut(&tid) else { return };
+        let fate = proc::fate(&detached.status);
         let Some(Fate { dead: false, tracer }) = fate else {
             // Of children of this process the wait tells.
             if proc::parent_of(tid) != Some(std::process::id() as Tid) {
@@ -236,11 +237,11 @@ impl Supervisor {
             }
             task
         };
-        let pid = lent.pid;
+        let pid = detached.pid;
         if tracer != 0 {
-            lent.stage = Stage::Traced;
+            detached.stage = Stage::Traced;
         }
-        let stage = lent.stage;
+        let stage = detached.stage;
         self.find_new(front, pid, tid);
         let is_left = || match stage {
             Stage::Traced => true,
@@ -257,7 +258,7 @@ impl Supervisor {
     }
 
     fn lent_has_ended(&mut self, front: &mut dyn Front, tid: Tid) {
-        let lent = self.lent.remove(&tid);
+        let detached = self.detached.remove(&tid);
         {
             let mut machine = lock(&self.machine);
             if let Some(task) = machine.task_of(tid) {
@@ -265,9 +266,9 @@ impl Supervisor {
             }
         }
         front.ended(self, tid, 0, &Usage::default());
-        if let Some(lent) = lent {
-            self.text_wanted_again(lent.pid);
-            self.text_is_gone(lent.pid);
+        if let Some(detached) = detached {
+            self.text_wanted_again(detached.pid);
+            self.text_is_gone(detached.pid);
         }
     }
 
@@ -276,7 +277,7 @@ impl Supervisor {
         let threads = proc::threads_of(pid).into_iter().map(|thread| (pid, thread));
         let children = proc::children_of(pid, tid).into_iter().map(|child| (child, child));
         for (process, new) in threads.chain(children) {
-            if self.traces(new) || self.lends(new) || self.early.contains(&new) {
+            if self.traces(new) || self.is_detached(new) || self.early.contains(&new) {
                 continue;
             }
             let Ok(status) = File::open(format!("/proc/{process}/task/{new}/status")) else { continue };
@@ -286,23 +287,23 @@ impl Supervisor {
                     machine.born(task, process, new);
                 }
             }
-            let attached = self.lent.get(&tid).is_some_and(|lent| lent.attached);
+            let attached = self.detached.get(&tid).is_some_and(|detached| detached.attached);
             let (pid, stage) = (process, Stage::Traced);
             let (process, program) = (proc::pidfd(pid), proc::program_of(pid));
-            self.lent.insert(new, Lent { pid, attached, status, process, program, stage });
+            self.detached.insert(new, Detached { pid, attached, status, process, program, stage });
             front.born(self, tid, new);
         }
     }
 
     /// A thread that nobody traces is a tracee again.
     fn take_back(&mut self, tid: Tid) {
-        let Some(lent) = self.lent.get(&tid) else { return };
-        let (pid, attached) = (lent.pid, lent.attached);
+        let Some(detached) = self.detached.get(&tid) else { return };
+        let (pid, attached) = (detached.pid, detached.attached);
         // It has ended, or has another tracer already: that is seen the next time.
         if ptrace::seize(tid, self.options_of(attached)).is_err() {
             return;
         }
-        let before = self.lent.remove(&tid).and_then(|lent| lent.program);
+        let before = self.detached.remove(&tid).and_then(|detached| detached.program);
         let mut tracee = Tracee { attached, ..Tracee::new(pid) };
         {
             let mut machine = lock(&self.machine);
@@ -311,12 +312,12 @@ impl Supervisor {
                     machine.exec(task, tid);
                 }
                 tracee.to_arm = Some(machine.watches_of(task)).filter(|watched| !watched.is_empty());
-                tracee.pace = step::Pace::of_returned(machine.is_to_be_stepped(task));
+                tracee.stepping = step::StepState::of_returned(machine.is_to_be_stepped(task));
                 tracee.looked_at = machine.is_sampled(task);
             }
         }
         if tracee.looked_at {
-            self.rota.add(tid);
+            self.queue.add(tid);
         }
         self.tracees.insert(tid, tracee);
         self.returned.push(pid);
