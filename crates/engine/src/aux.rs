@@ -43,11 +43,11 @@ pub struct AuxRoom {
     pub head: u64,
     /// Bytes that are free from there on.
     pub size: u64,
-    /// What is old may be overwritten.
+    /// Old data may be overwritten.
     pub overwrite: bool,
 }
 
-/// What a driver wants written to its event's ring.
+/// A record that a driver wants written to its event's ring.
 #[derive(Debug)]
 pub(crate) enum DriverRecord {
     /// A piece of trace; with the head to publish.

@@ -1,4 +1,4 @@
-//! BPF programs on events (section K). What a program does is the host's: the engine knows its kind, asks it when it is
+//! BPF programs on events (section K). The host runs the program: the engine knows its kind, asks it when it is
 //! to run, and does what its answer means.
 
 use crate::cpu_state::CpuState;
@@ -14,7 +14,7 @@ use core::fmt;
 use perfuse_abi::record::BranchEntry;
 use perfuse_abi::{AttrFlags, Errno, EventType, SampleType};
 
-/// What a program can be attached to.
+/// The kind of event that a program can be attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProgramKind {
@@ -28,7 +28,7 @@ pub enum ProgramKind {
     Other,
 }
 
-/// What a program sees when it runs.
+/// The data that a program sees when it runs.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct ProgramContext<'a> {
@@ -38,15 +38,15 @@ pub struct ProgramContext<'a> {
     pub cpu: u32,
     /// The time, on the clock of records.
     pub now: u64,
-    /// What was interrupted.
+    /// The interrupted program.
     pub cpu_state: &'a dyn CpuState,
-    /// What the tracepoint or probe recorded; empty at overflows.
+    /// The record of the tracepoint or probe; empty at overflows.
     pub record: &'a [u8],
     /// The address that goes with an overflow.
     pub addr: u64,
     /// The period that is over; the weight of a hit.
     pub period: u64,
-    /// What the event that overflowed has counted by itself, and for how many ns it was enabled and counting (rule
+    /// The count of the event that overflowed, without its copies, and for how many ns it was enabled and counting (rule
     /// K32); zeros at hits.
     pub values: [u64; 3],
     /// The branches that the hardware tells of (rule K32).
@@ -65,7 +65,7 @@ pub struct BpfProgram {
     pub kind: ProgramKind,
     /// It asks for stacks, which sets conditions where samples are precise (rule K1).
     pub wants_stacks: bool,
-    /// What it does.
+    /// Runs it.
     pub run: Arc<Run>,
 }
 

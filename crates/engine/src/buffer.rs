@@ -45,7 +45,7 @@ struct Aux {
     charge: Charge,
 }
 
-/// Whose account a buffer's pages are on (rule F20).
+/// The account that a buffer's pages are on (rule F20).
 #[derive(Clone, Copy, Debug)]
 struct Charge {
     user: u32,
@@ -73,7 +73,7 @@ impl Buffer {
     }
 }
 
-/// What a caller of `mmap(2)` asks for.
+/// The arguments of `mmap(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapRequest {
     /// Length in pages, rounded up.
@@ -345,8 +345,8 @@ impl Engine {
         if wrong { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
-    /// Sends the records of an event to the buffer another has now, or nowhere (rules G30, G32). Who
-    /// waited for what it had hears of it (rule G25).
+    /// Sends the records of an event to the buffer another has now, or nowhere (rules G30, G32). Those
+    /// who waited for its old buffer are woken (rule G25).
     pub(crate) fn redirect(&mut self, event: EventKey, target: Option<EventKey>) {
         let buffer = target.and_then(|target| self.events[target].buffer);
         let had = self.events[event].buffer.is_some();

@@ -13,7 +13,7 @@ use perfuse_abi::AttrFlags;
 /// Names a context.
 pub(crate) type ContextKey = Key<Context>;
 
-/// Whose context it is.
+/// A context is that of a cpu or of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContextKind {
     Cpu(u32),
@@ -191,7 +191,7 @@ pub(crate) struct Context {
     pub(crate) pmus: BTreeMap<PmuId, PmuContext>,
     /// Changed with every event that comes or goes (rule D20).
     pub(crate) generation: u64,
-    /// What this context is a complete copy of, and of which generation of it.
+    /// The context that this one is a complete copy of, and of which generation of it.
     pub(crate) cloned_from: Option<(ContextKey, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What belongs to one cpu: who runs there, what listens, and which timers are set.
+//! The state of one cpu: the task that runs there, the events that listen, and the timers.
 
 use crate::context::{ContextKey, Stopwatch};
 use crate::event::EventKey;

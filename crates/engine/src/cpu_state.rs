@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use perfuse_abi::record::RegsAbi;
 
-/// Whose registers are meant.
+/// One of two sets of registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registers {
     /// Those of the user program, saved when it entered the kernel.
@@ -37,7 +37,7 @@ pub trait CpuState {
         true
     }
 
-    /// What the registers are, [`RegsAbi::ABI_NONE`] if there are none.
+    /// The kind of the registers, [`RegsAbi::ABI_NONE`] if there are none.
     fn registers(&self, which: Registers) -> RegsAbi {
         let _ = which;
         RegsAbi::ABI_NONE

@@ -1,4 +1,4 @@
-//! What the engine wants done: collected while it works, taken by the host after each call.
+//! Effects, which the engine wants carried out: collected while it works, taken by the host after each call.
 
 use crate::event::EventKey;
 use crate::task::TaskId;
@@ -64,7 +64,7 @@ pub struct Watch {
     pub cpu: u32,
     /// The event.
     pub event: EventKey,
-    /// What is watched, as `attr.bp_type`.
+    /// The accesses that are watched, as `attr.bp_type`.
     pub kind: u32,
     /// The first address.
     pub addr: u64,

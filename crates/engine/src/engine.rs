@@ -23,7 +23,7 @@ use perfuse_abi::page::TimeConversion;
 use perfuse_abi::regs::Arch;
 use perfuse_abi::{Attr, Errno, EventType};
 
-/// The machine that the subsystem is for. What a kernel is compiled with, so to say.
+/// The machine that the subsystem is for: the constants that a kernel is compiled with, so to say.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Number of cpus; all are online at first.
@@ -71,7 +71,7 @@ pub struct Engine {
     pub(crate) sysctls: Sysctls,
     pub(crate) pmus: Registry,
     pub(crate) events: Slab<Event>,
-    /// Who has opened events: few of all tasks, so that most can end without a look at all events.
+    /// The tasks that have opened events: few of all, so that most can end without a look at all events.
     pub(crate) owners: BTreeSet<TaskId>,
     pub(crate) contexts: Slab<Context>,
     pub(crate) buffers: Slab<Buffer>,
@@ -89,7 +89,7 @@ pub struct Engine {
     /// Pages charged to address spaces.
     pub(crate) pinned: BTreeMap<u64, u64>,
     pub(crate) breakpoints: pmus::breakpoint::Slots,
-    /// What has to be added to the records' clock for another one, by its `clockid`.
+    /// The difference of another clock to that of records, by its `clockid`.
     pub(crate) clocks: BTreeMap<i32, i64>,
     pub(crate) user_clock: Option<TimeConversion>,
     pub(crate) scratch: Scratch,
@@ -98,7 +98,7 @@ pub struct Engine {
     pub(crate) heard: Vec<EventKey>,
     pub(crate) turns: Vec<(u64, EventKey)>,
     pub(crate) members: Vec<EventKey>,
-    /// What the driver that is called wants written.
+    /// Records that the driver which is called wants written.
     pub(crate) driver_records: Vec<DriverRecord>,
     /// BPF programs of tracepoints and probes (rule K4), by type and number.
     pub(crate) programs: BTreeMap<(EventType, u64), Vec<Attached>>,
@@ -224,7 +224,7 @@ impl Engine {
         self.events.get(event).map(|event| event.id)
     }
 
-    /// What there is to do for the host since it asked last.
+    /// Takes the effects since the host asked last.
     pub fn effects(&mut self) -> impl Iterator<Item = Effect> + '_ {
         self.effects.drain(..)
     }
@@ -270,7 +270,7 @@ impl Engine {
         if leader <= State::Off { leader } else { event.state }
     }
 
-    /// What the clock shows that an event's times follow.
+    /// The time on the clock that an event's times follow.
     pub(crate) fn clock_of(&self, event: EventKey, now: u64) -> u64 {
         match self.events[event].clock() {
             None => self.events[event].times.stamp,

@@ -21,7 +21,7 @@ pub enum State {
     Dead,
     /// Its PMU was removed.
     Revoked,
-    /// What it measured has ended.
+    /// Its target has ended.
     Exit,
     /// Pinned, and did not fit.
     Error,
@@ -96,7 +96,7 @@ pub struct Event {
     pub(crate) mappings: u32,
     /// `O_ASYNC` is set.
     pub(crate) asynchronous: bool,
-    /// Who opened it, for `prctl(2)` (rule C57).
+    /// The task that opened it, for `prctl(2)` (rule C57).
     pub(crate) owner: Option<TaskId>,
     pub(crate) namespace: PidNamespace,
     /// The descriptor is open.
@@ -156,7 +156,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// What they are at `now`, for an event in this effective state.
+    /// The times at `now`, for an event in this effective state.
     pub(crate) fn at(self, now: u64, state: State) -> Times {
         let delta = now.saturating_sub(self.stamp);
         Times {
@@ -168,7 +168,7 @@ impl Times {
 }
 
 impl Event {
-    /// What it was opened with, made whole.
+    /// The attr that it was opened with, made whole.
     pub(crate) fn attr(&self) -> &Attr {
         &self.hw.attr
     }

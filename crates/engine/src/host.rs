@@ -1,4 +1,4 @@
-//! What the engine asks the world: who may do what, and what a descriptor or a process number means.
+//! The questions of the engine to its host: who may do what, and what a descriptor or a process number means.
 //! Everything else it is told.
 
 use crate::bpf::BpfProgram;
@@ -18,7 +18,7 @@ pub struct CgroupId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PidNamespace(pub u64);
 
-/// What a caller may be allowed.
+/// A right of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
     /// `CAP_PERFMON` or `CAP_SYS_ADMIN` in the first user namespace.
@@ -130,7 +130,7 @@ pub trait Host {
         Err(Errno::ENOMEM)
     }
 
-    /// What a security module says about a step: its errno is passed on (rules B3, B22, F3).
+    /// The answer of a security module to a step: its errno is passed on (rules B3, B22, F3).
     fn security(&self, caller: TaskId, step: SecurityStep) -> Result<(), Errno> {
         let _ = (caller, step);
         Ok(())

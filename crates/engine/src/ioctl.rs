@@ -58,7 +58,7 @@ impl core::fmt::Debug for AttrMemory<'_> {
     }
 }
 
-/// What is done to an event and its copies.
+/// A step that is done to an event and its copies.
 type Step = fn(&mut Engine, EventKey, u64);
 
 impl Engine {
@@ -218,7 +218,7 @@ impl Engine {
                 Some(driver) => driver.modify(&mut self.events[member].hw, &attr, &target),
                 None => Err(Errno::ENODEV),
             };
-            // What was there stays where the new is wrong, and goes on as its attr says.
+            // Where the new attr is wrong the old breakpoint stays, and goes on as its attr says.
             if !self.events[member].has(AttrFlags::DISABLED) {
                 self.enable_event(member, now);
             }

@@ -1,6 +1,6 @@
 //! The perf_event subsystem of an operating system kernel, as a library.
 //!
-//! What Linux does between `perf_event_open(2)` and the records in a ring is done here: attrs are checked
+//! This crate does the work of Linux between `perf_event_open(2)` and the records in a ring: attrs are checked
 //! in the kernel's order, events live in contexts of tasks and cpus, groups get counters in turns, times
 //! are kept, samples and side-band records are written, tasks inherit. The specification is the
 //! project's `docs/semantics.md`; comments cite its rules as "rule C12".
@@ -20,7 +20,7 @@
 //! So every behaviour can be tested at full speed and replayed exactly. Given the same calls the engine
 //! does the same.
 //!
-//! What it is not: it does not run on several threads at once (give it to one, or lock it); only the
+//! Its limit: it does not run on several threads at once (give it to one, or lock it); only the
 //! [`Ring`](ring::Ring) is shared with readers while it is written.
 #![cfg_attr(not(loom), no_std)]
 #![forbid(unsafe_code)]

@@ -267,7 +267,7 @@ impl Engine {
         Ok(key)
     }
 
-    /// What the PMU's properties forbid (rule B16).
+    /// Refuses an event that the PMU's properties forbid (rule B16).
     fn suits(&self, key: EventKey) -> Result<(), Errno> {
         let event = &self.events[key];
         let caps = self.pmus.get(event.pmu).info.caps;

@@ -356,7 +356,7 @@ impl Engine {
     }
 
     /// A PMU interrupts a cpu in the middle of the next record that is written there, as interrupts can that nothing
-    /// holds back (rule G4). What they write comes behind that record, and shows with it. Whether it
+    /// holds back (rule G4). Their records come behind that record, and shows with it. Whether it
     /// came is for [`interrupt_came`](Self::interrupt_came) to tell.
     pub fn interrupt_within(&mut self, pmu: PmuId, cpu: u32, cpu_state: Box<dyn CpuState + Send>) {
         self.nested = Some(Nested { pmu, cpu, cpu_state });
@@ -384,7 +384,7 @@ impl Engine {
         }
         for Overflow { event, addr, exact_ip } in over {
             let data = SampleData { addr: Some(addr), exact_ip, ..SampleData::new(cpu_state) };
-            // What they bring about comes when all have been told of (rule I2).
+            // Their effects come when all have been told of (rule I2).
             self.one_overflowed(event, cpu, now, &data);
         }
     }

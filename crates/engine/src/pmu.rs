@@ -37,7 +37,7 @@ pub struct PmuCaps {
     pub aux_pause: bool,
 }
 
-/// What kind of context a PMU's events live in.
+/// The kind of context that a PMU's events live in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskContext {
     /// They never run out of counters.
@@ -48,7 +48,7 @@ pub enum TaskContext {
     None,
 }
 
-/// What a PMU shows of itself under `/sys/bus/event_source/devices/NAME` (rule M1).
+/// The files of a PMU under `/sys/bus/event_source/devices/NAME` (rule M1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// `format/*`: names of terms and their places, such as `("event", "config:0-7")`.
@@ -63,18 +63,18 @@ pub struct Description {
     pub address_filters: u32,
 }
 
-/// What a PMU is, told once when it is registered.
+/// The description of a PMU, told once when it is registered.
 #[derive(Clone, Debug)]
 pub struct PmuInfo {
     /// The directory in sysfs; empty for one that has none.
     pub name: Cow<'static, str>,
     /// The type it must have; `None` for the next free one.
     pub type_: Option<EventType>,
-    /// What it can do.
+    /// Its capabilities.
     pub caps: PmuCaps,
     /// Its kind of contexts.
     pub context: TaskContext,
-    /// What sysfs shows.
+    /// Its files in sysfs.
     pub description: Description,
 }
 
@@ -91,7 +91,7 @@ impl PmuInfo {
     }
 }
 
-/// What a driver sees of an event, and keeps of it (the kernel's `hw_perf_event`).
+/// The driver's part of an event (the kernel's `hw_perf_event`).
 #[derive(Clone, Debug)]
 pub struct Hw {
     /// The event.
@@ -102,7 +102,7 @@ pub struct Hw {
     pub config: u64,
     /// The count.
     pub count: u64,
-    /// What the counter showed when it was read last.
+    /// The value of the counter when it was read last.
     pub prev: u64,
     /// The number of the counter, for the control page (rule F32).
     pub index: Option<u32>,
@@ -110,7 +110,7 @@ pub struct Hw {
     pub sample_period: u64,
     /// The period that was being counted down when the event overflowed.
     pub last_period: u64,
-    /// What is left of the period.
+    /// The rest of the period.
     pub period_left: i64,
     /// Not counting although it is on a cpu: throttled, or stopped by a driver.
     pub stopped: bool,
@@ -173,7 +173,7 @@ impl Hw {
         self.attr.sample_period != 0
     }
 
-    /// What is left of the period before the next overflow, of a counter that has told all it counted in
+    /// The rest of the period before the next overflow, of a counter whose count is all in
     /// `period_left`; a new period begins where it is used up (rule N2).
     pub fn start_period(&mut self) -> u64 {
         let period = self.sample_period.min(i64::MAX as u64) as i64;
@@ -211,7 +211,7 @@ impl Hw {
     }
 }
 
-/// What a driver can do while it is called.
+/// The services of the engine to a driver while it is called.
 #[derive(Debug)]
 pub struct Cx<'a> {
     /// The cpu.
@@ -252,7 +252,7 @@ impl Cx<'_> {
     }
 }
 
-/// Who an event is to be opened on.
+/// The target of an event that is opened, and the rights of its caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// For a task.
@@ -295,7 +295,7 @@ pub struct Overflow {
 /// and [`read`](Self::read) must be written; a PMU that samples has [`interrupt`](Self::interrupt) or
 /// [`timer`](Self::timer) too.
 pub trait Pmu: fmt::Debug + Send {
-    /// What it is.
+    /// Its description.
     fn info(&self) -> PmuInfo;
 
     /// It is registered, with this type.
@@ -399,8 +399,8 @@ pub trait Pmu: fmt::Debug + Send {
         None
     }
 
-    /// The number of the counter, for the control page, while the event counts (rule F32). What the
-    /// counter shows is then to be [`Hw::count`] once [`Hw::prev`] is taken away and this added.
+    /// The number of the counter, for the control page, while the event counts (rule F32). The
+    /// value of the counter is then to be [`Hw::count`] once [`Hw::prev`] is taken away and this added.
     fn event_idx(&self, hw: &Hw) -> Option<u32> {
         hw.index
     }
@@ -459,7 +459,7 @@ pub trait Pmu: fmt::Debug + Send {
         let _ = handle;
     }
 
-    /// What only the PMU of tracepoints has.
+    /// The methods that only the PMU of tracepoints has.
     #[doc(hidden)]
     fn tracepoints(&mut self) -> Option<&mut dyn crate::pmus::tracepoint::Tracepoints> {
         None

@@ -14,10 +14,10 @@ use perfuse_abi::record::{
 use perfuse_abi::wire::Seq;
 use perfuse_abi::{AttrFlags, SampleType, Txn};
 
-/// What is known of an occurrence besides the moment.
+/// The data of a sample, as far as the host or a driver knows them.
 #[derive(Clone, Copy)]
 pub struct SampleData<'a> {
-    /// The moment.
+    /// The state of the cpu.
     pub cpu_state: &'a dyn CpuState,
     /// The address of the data.
     pub addr: Option<u64>,
@@ -25,7 +25,7 @@ pub struct SampleData<'a> {
     pub raw: Option<&'a [u8]>,
     /// The instruction pointer is exact.
     pub exact_ip: bool,
-    /// What the access cost.
+    /// The cost of the access.
     pub weight: Option<Weight>,
     /// Where the data came from.
     pub data_src: Option<DataSrc>,
@@ -36,7 +36,7 @@ pub struct SampleData<'a> {
 }
 
 impl<'a> SampleData<'a> {
-    /// Nothing is known but the moment.
+    /// Nothing is known but the state of the cpu.
     pub fn new(cpu_state: &'a dyn CpuState) -> Self {
         SampleData {
             cpu_state,
@@ -185,7 +185,7 @@ impl Engine {
             let encoded = decoded.encode(&format, &mut told);
             debug_assert!(encoded.is_ok(), "a small record");
             slot.put(&told);
-            // What was made for it is in the record behind it too.
+            // Fields that were made for it are in the record behind it too.
             let kind = self.events[event].attr().sample_type;
             if let Some(at) = stream_id_at(kind, bytes.len(), wakeup_events.is_some()) {
                 if format.sample_id_all {
@@ -300,7 +300,7 @@ impl Engine {
         let mut aux = core::mem::take(&mut scratch.aux);
         aux.clear();
         if wants(SampleType::AUX) {
-            // What is measured before has an AUX field without bytes.
+            // The sample that is measured before has an AUX field without bytes.
             let before = Decoded::from(Record::Sample(sample)).encoded_len(&format).unwrap_or(usize::MAX);
             self.aux_sample(event, usize::from(u16::MAX).saturating_sub(before), &mut aux);
             sample.aux = Some(&aux);
@@ -344,13 +344,13 @@ impl Engine {
             } else {
                 cpu_state.user_chain(left, chain);
             }
-            // Whatever a host gives, no more than was asked for.
+            // A host may give more than was asked for; the rest is cut.
             chain.truncate(before + left);
             left -= chain.len() - before;
         }
     }
 
-    /// What of a sample was measured before the stack is cut to fit (rule H20).
+    /// The part of a sample that was measured before the stack is cut to fit (rule H20).
     fn bytes_before_stack(&self, event: EventKey, sample: &Sample<'_>) -> usize {
         let kind = self.events[event].attr().sample_type;
         let words = kind.intersection(WORDS).bits().count_ones() as usize;

@@ -1,4 +1,4 @@
-//! Who counts: contexts and groups go on the cpu and off it (rules C10 to C20), in transactions, in
+//! Scheduling: contexts and groups go on the cpu and off it (rules C10 to C20), in transactions, in
 //! turns (C25 to C29).
 
 use crate::context::{ContextKey, ContextKind, GroupKind, GroupKinds};

@@ -24,9 +24,9 @@ pub(crate) struct SidebandCounts {
 
 const MMAPS: AttrFlags = AttrFlags::MMAP.union(AttrFlags::MMAP_DATA);
 const TASKS: AttrFlags = MMAPS.union(AttrFlags::COMM).union(AttrFlags::TASK);
-/// Who gets FORK and EXIT once they are made.
+/// The flags that get FORK and EXIT once they are made.
 const HEARS_TASKS: AttrFlags = TASKS.union(AttrFlags::MMAP2);
-/// What makes a cpu-wide event hear at all (rule H40).
+/// The flags that make a cpu-wide event hear at all (rule H40).
 const CPU_WIDE: AttrFlags = HEARS_TASKS
     .union(AttrFlags::COMM_EXEC)
     .union(AttrFlags::KSYMBOL)
@@ -101,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// Who hears on a cpu, in order (rules H40, H41).
+    /// The events that hear on a cpu, in order (rules H40, H41).
     fn listeners(&self, cpu: u32, task: Option<TaskId>, which: impl Fn(&Event) -> bool) -> Vec<EventKey> {
         let wide = self.cpus[cpu as usize].sideband.values().rev().copied();
         let own = self.events_of(task);

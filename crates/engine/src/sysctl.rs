@@ -80,7 +80,7 @@ impl Sysctls {
         };
     }
 
-    /// What an attr gets that leaves `sample_max_stack` open: as much of the setting as its 16 bits hold, as
+    /// The `sample_max_stack` of an attr that leaves it open: as much of the setting as its 16 bits hold, as
     /// Linux has it (rule A15).
     pub(crate) fn stack_default(&self) -> u16 {
         self.max_stack as u16
@@ -101,7 +101,7 @@ impl Sysctls {
 }
 
 impl Engine {
-    /// What a file says, without the newline.
+    /// The text of a file, without the newline.
     pub fn sysctl(&self, which: Sysctl) -> String {
         let all = &self.sysctls;
         let value = match which {

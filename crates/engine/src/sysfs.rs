@@ -1,4 +1,4 @@
-//! What `/sys/bus/event_source/devices` shows (section M).
+//! The files of `/sys/bus/event_source/devices` (section M).
 
 use crate::engine::Engine;
 use crate::pmu::{PmuId, SysfsFile};

@@ -18,7 +18,7 @@ use perfuse_abi::{AttrFlags, Errno, EventType, SampleType, Software};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u64);
 
-/// What the engine has to know about a new task.
+/// The facts that the engine has to know about a new task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskFacts {
     /// Process and thread.
@@ -60,7 +60,7 @@ pub(crate) struct Task {
     pub(crate) context: Option<ContextKey>,
     /// The cpu it runs on.
     pub(crate) on: Option<u32>,
-    /// Who made it.
+    /// The task that made it.
     pub(crate) parent: Option<TaskId>,
     /// Where it ran last.
     pub(crate) last: Option<u32>,
@@ -427,7 +427,7 @@ impl Engine {
         }
     }
 
-    /// What exec means for each event of a task (rules D41, D42).
+    /// The effect of exec on each event of a task (rules D41, D42).
     fn exec_events(&mut self, context: ContextKey, now: u64) {
         let mut enabled = None;
         for event in self.contexts[context].newest_first() {
@@ -504,7 +504,7 @@ impl Engine {
         self.contexts.remove(context);
     }
 
-    /// What one event measured is over. `ungroup`: its group goes on without it (rule D42).
+    /// The target of one event has ended. `ungroup`: its group goes on without it (rule D42).
     fn exit_event(&mut self, event: EventKey, ungroup: bool, now: u64) {
         let Some(own) = self.events.get(event) else { return };
         let parent = own.parent;

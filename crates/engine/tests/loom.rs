@@ -4,7 +4,7 @@
 //!
 //! Runs with `RUSTFLAGS="--cfg loom" cargo test -p perfuse-engine --test loom --release`.
 //!
-//! What a test is good for was tried by breaking `ring.rs`; each says what it notices. Two things none of
+//! Each test was tried by breaking `ring.rs`, and says which fault it notices. Two faults none of
 //! them can notice, since the model checker does not let a load see what is stored later: that the writer's
 //! load of the tail is `Acquire`, and that the reader's store of it is `Release`.
 #![cfg(loom)]
@@ -41,7 +41,7 @@ fn record(number: u64) -> Vec<u8> {
     [number.to_ne_bytes(), (!number).to_ne_bytes()].concat()
 }
 
-/// What became of writing.
+/// The outcome of writing.
 #[derive(Debug, Default)]
 struct Written {
     /// How many records are in the ring, and how many are not.
@@ -162,7 +162,7 @@ fn three_levels_of_writers_leave_whole_records() {
     }
 }
 
-/// Whoever crosses the watermark, a reader is woken (rule G14). Notices a `begin` that looks at the wakeups
+/// A reader is woken by any writer that crosses the watermark (rule G14). Notices a `begin` that looks at the wakeups
 /// after it counts itself, and a full ring whose wakeup is forgotten.
 #[test]
 fn a_crossed_watermark_always_wakes() {
@@ -214,7 +214,7 @@ fn what_is_lost_adds_up() {
             let mut numbers = read(&*memory, &mut tail);
             let (whole, lost) = writer.join().expect("the writer does not panic");
             numbers.extend(read(&*memory, &mut tail));
-            // What nobody was told of yet is told with the next record.
+            // Losses that nobody was told of yet are told with the next record.
             let last = Rc::default();
             write(&ring, 5, &last);
             let last = last.take();

@@ -19,7 +19,7 @@ use arm64 as arch;
 #[cfg(target_arch = "x86_64")]
 use x86 as arch;
 
-/// What a slot is for.
+/// A breakpoint in a debug register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HwBreakpoint {
     pub(crate) kind: Breakpoint,
@@ -67,7 +67,7 @@ pub(crate) fn works() -> Result<(), Errno> {
     *WORKS.get_or_init(|| try_out(try_on))
 }
 
-/// What a process that something is tried out with shares with this one.
+/// The memory that a process for a trial shares with this one.
 #[derive(Default)]
 pub(crate) struct Trial {
     /// Until it is one the process waits; then it ends.

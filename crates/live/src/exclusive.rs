@@ -59,7 +59,7 @@ pub(crate) fn sequence(code: &[u32], at: u64) -> Option<Sequence> {
         let next = at + 4 * done;
         if is_store(word) {
             exits.push((next, done));
-            // What is branched to inside is no exit.
+            // A branch to a place inside is no exit.
             exits.retain(|&(exit, _)| !(at..next).contains(&exit));
             return Some(Sequence { exits });
         }

@@ -22,9 +22,9 @@
 //!   [effects](machine::Machine::effects) come out. It reads clocks and `/proc`, but does no ptrace, so it
 //!   can be used from any thread, behind a mutex.
 //! - [`supervisor::Supervisor`] is the loop of the one thread that traces. It knows the state of each
-//!   tracee, follows what they start, takes samples, and passes all signals on. What else is to be done
-//!   with stops (system calls that are intercepted) or between them (commands of other threads) is a
-//!   [`supervisor::Front`].
+//!   tracee, follows what they start, takes samples, and passes all signals on. A
+//!   [`supervisor::Front`] does the rest with stops (system calls that are intercepted) or between them (commands of
+//!   other threads).
 //! - [`served`] is what programs have of an event: its descriptors, and what the engine wants done to them.
 //! - [`ptrace`], [`remote`], [`regs`] and [`proc`] are the calls themselves.
 //!

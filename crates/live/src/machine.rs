@@ -90,7 +90,7 @@ struct LiveTask {
     own: bool,
     /// Where its numbers are.
     files: proc::Files,
-    /// What has been told to the engine of them.
+    /// Those that the engine has been told.
     told: Reading,
     /// When.
     told_at: u64,
@@ -100,7 +100,7 @@ struct LiveTask {
     period: Option<u64>,
     sampling: sampled::SampledTask,
     last_tick: u64,
-    /// What is watched whenever it runs.
+    /// Its breakpoints, whenever it runs.
     watches: Vec<ArmedBreakpoint>,
     /// Control pages of its events are mapped.
     has_pages: bool,
@@ -161,7 +161,7 @@ impl Machine {
         let tick_ns = config.tick_ns();
         let mut engine = Engine::new(config);
         let clock_requests = ClockRequests::default();
-        // What nobody would tell of is not there.
+        // PMUs of which nothing would tell are not there.
         for name in ["cpu_clock", "task_clock", "tracepoint"] {
             if let Some((pmu, _)) = engine.pmu_by_name(name) {
                 engine.unregister(pmu, 0);
@@ -297,7 +297,7 @@ impl Machine {
             return task;
         }
         self.births += 1;
-        // Whoever reads of the birth takes it to have the name of its parent.
+        // Readers of the FORK record take it to have the name of its parent.
         let name = self.tasks.get(&parent).map(|parent| parent.name.clone()).unwrap_or_default();
         let task = self.add(pid, tid, Reading::default(), name);
         let (now, thread) = (self.now(), pid != tid);
@@ -351,7 +351,7 @@ impl Machine {
         self.processes.entry(pid).or_default().maps = maps::Maps::default();
         self.update_maps(task);
         self.see_rights(pid);
-        // What was switched on by it starts here.
+        // Events that were switched on by it start here.
         self.within(task, now, |_, _| {});
     }
 
@@ -463,7 +463,7 @@ impl Machine {
         let Some(known) = self.tasks.get_mut(&task) else { return };
         let told = known.told;
         let ran = reading.time_ns.saturating_sub(told.time_ns);
-        // What is not wanted is not in the reading.
+        // The reading has only the parts that are wanted.
         let new = |wanted: bool, now: u64, before: u64| if wanted { now.saturating_sub(before) } else { 0 };
         let minor = new(wanted.faults, reading.minor, told.minor);
         let major = new(wanted.faults, reading.major, told.major);
@@ -551,7 +551,7 @@ impl Machine {
         self.engine.place(cpu, at, Some(task));
     }
 
-    /// What events ask for when they are switched on would be taken for that of another task if several are on cpus.
+    /// Leaves the cpus if several tasks are there: a request of an event that is switched on would be taken for that of another task.
     fn vacate_if_several(&mut self, tasks: &[TaskId], now: u64) {
         if tasks.len() > 1 {
             self.vacate(tasks, now);
@@ -599,7 +599,7 @@ impl Machine {
         }
     }
 
-    /// Whatever measures a task may have changed.
+    /// The events on a task may have changed.
     fn look_again(&mut self, tasks: Vec<TaskId>) {
         let now = self.now();
         for task in tasks {
@@ -653,7 +653,7 @@ impl Machine {
             }
             _ => Some(Errno::ENOENT),
         };
-        // What ran before is not counted by an event that is on at once.
+        // An event that is on at once does not count the time before.
         let target = match arguments.pid {
             0 => Some(caller),
             pid => self.task_of(pid),
@@ -674,7 +674,7 @@ impl Machine {
         if flags.contains(AttrFlags::BUILD_ID) {
             self.build_ids.get_or_insert_default();
         }
-        // What is mapped already is not told.
+        // Existing mappings are not told.
         if let (true, Some(target)) = (flags.contains(AttrFlags::MMAP), target.filter(|_| !own)) {
             self.update_maps(target);
         }

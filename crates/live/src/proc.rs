@@ -1,4 +1,4 @@
-//! What `/proc` and the clocks tell of a thread: its time on cpus, faults, switches, and its memory map.
+//! Readings of `/proc` and the clocks about a thread: its time on cpus, faults, switches, and its memory map.
 //!
 //! The files of a thread are read below its process (`/proc/PID/task/TID`), as `/proc/TID` sums up the
 //! whole process. They can be read of a dead thread that nobody has waited for yet, and tell its last,
@@ -47,7 +47,7 @@ impl Reading {
     }
 }
 
-/// What of a [`Reading`] is wanted: each comes from another file.
+/// The parts of a [`Reading`] that are wanted: each comes from another file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Faults and the cpu.
@@ -286,7 +286,7 @@ pub fn read_own(wanted: Wanted) -> Reading {
     reading
 }
 
-/// What was read of another thread of this process, with its time, which is exact even while it runs.
+/// The reading of another thread of this process, with its time, which is exact even while it runs.
 pub(crate) fn of_sibling(tid: Tid, reading: Reading) -> Reading {
     Reading { time_ns: try_clock_ns(clock_of(tid)).unwrap_or(reading.time_ns), ..reading }
 }
@@ -321,7 +321,7 @@ pub(crate) fn own_cpu() -> Option<u32> {
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// What a clock shows, in ns.
+/// The time on a clock, in ns.
 pub fn clock_ns(clock: libc::clockid_t) -> u64 {
     try_clock_ns(clock).unwrap_or(0)
 }
@@ -544,7 +544,7 @@ pub(crate) fn is_about_to_get(tid: Tid, signal: i32) -> bool {
     has("SigPnd:") && !has("SigBlk:")
 }
 
-/// What has become of a thread.
+/// The fate of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fate {
     pub(crate) dead: bool,

@@ -13,7 +13,7 @@ pub type Tid = i32;
 /// `PTRACE_EVENT_STOP`: an interrupt, a group-stop, or the first stop of a new tracee.
 pub const EVENT_STOP: i32 = 128;
 
-/// What tracees are seized with: all that they start is traced too.
+/// The options of tracees: all that they start is traced too.
 pub const FOLLOW: i32 = libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
     | libc::PTRACE_O_TRACECLONE
@@ -26,7 +26,7 @@ pub const EXITKILL: i32 = libc::PTRACE_O_EXITKILL;
 /// Tracees stop where a seccomp filter answers `SECCOMP_RET_TRACE`.
 pub const TRACESECCOMP: i32 = libc::PTRACE_O_TRACESECCOMP;
 
-/// What happened to a tracee, as `waitpid(2)` tells it.
+/// The state of a tracee, as `waitpid(2)` tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It ended; the whole status, for `WEXITSTATUS` and its like.
@@ -256,7 +256,7 @@ pub(crate) fn poke_user(tid: Tid, offset: usize, word: u64) -> Result<(), Errno>
     request(libc::PTRACE_POKEUSER as RequestCode, tid, offset, word as usize).map(drop)
 }
 
-/// What a wait found.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
     /// Something happened to a tracee or child of this thread; it is still to be [taken](take), or to be
@@ -266,7 +266,7 @@ pub enum Waited {
         tid: Tid,
         /// It is dead: `/proc` shows its last numbers until it is taken.
         dead: bool,
-        /// What it was stopped by, where that is told without taking it: not in gVisor.
+        /// The cause of its stop, where that is told without taking it: not in gVisor.
         stop: Option<Status>,
     },
     /// A signal came in between.
@@ -302,7 +302,7 @@ pub fn wait(block: bool) -> Result<Waited, Errno> {
     Ok(Waited::Happened { tid, dead: tells_of_death(&info), stop: stop_in(&info) })
 }
 
-/// What `waitid(2)` told of a tracee's stop, if that needs not be taken. gVisor does not tell; and before the
+/// The cause of a tracee's stop, from `waitid(2)`, if the stop needs not be taken. gVisor does not tell; and before the
 /// stop after an exec is taken, Linux answers no request, as the thread may have another number now.
 pub(crate) fn stop_in(info: &libc::siginfo_t) -> Option<Status> {
     if info.si_code != libc::CLD_TRAPPED {

@@ -264,7 +264,7 @@ impl Registers {
         self.words[self.place_of(index)] = self.width.argument(value);
     }
 
-    /// What a system call answered: a number, or minus an errno.
+    /// The result of a system call: a number, or minus an errno.
     pub fn result(&self) -> i64 {
         let word = self.words[at::RESULT] as i64;
         // Addresses beyond 2 GiB are no negative numbers.
@@ -338,7 +338,7 @@ impl Registers {
         in_call && self.result() == -i64::from(libc::EINTR)
     }
 
-    /// What a system call that has just ended answered, if that is a number of what it did, as far as registers tell. Those of
+    /// The result of a system call that has just ended, if that counts bytes or messages, as far as registers tell. Those of
     /// arm64 do not tell whether there was a call: there a transfer that a stop cuts short stays short.
     pub(crate) fn transferred(&self) -> Option<u64> {
         #[cfg(target_arch = "x86_64")]
@@ -486,7 +486,7 @@ impl Registers {
         self.give(tid)
     }
 
-    /// What samples call the width of these registers.
+    /// The width of these registers, as samples name it.
     pub fn abi(&self) -> RegsAbi {
         #[cfg(target_arch = "x86_64")]
         let narrow = self.is_narrow() || self.words[at::CODE_SEGMENT] == 0x23;

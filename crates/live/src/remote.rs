@@ -240,7 +240,7 @@ fn is_sent(tid: Tid) -> bool {
 
 /// System calls done by a tracee, which is stopped where it could go on in user space: at the delivery of a
 /// signal, at an interrupt, at the exit of a system call; not in the middle of one (the events of fork and
-/// exec). What it was about is as before once this is dropped, and it is stopped still, so that whoever
+/// exec). Its registers are as before once this is dropped, and it is stopped still, so that those who
 /// waited for its stop need not know.
 #[derive(Debug)]
 pub struct Calls {
@@ -294,7 +294,7 @@ pub(crate) fn run(tid: Tid) -> Result<Option<i32>, Errno> {
 }
 
 fn undisturbed(tid: Tid, how: Resume) -> Result<Option<i32>, Errno> {
-    // What the instruction itself raises is forced, and must find its handler.
+    // A signal of the instruction itself is forced, and must find its handler.
     const FAULTS: u64 = 1 << (libc::SIGTRAP - 1)
         | 1 << (libc::SIGSEGV - 1)
         | 1 << (libc::SIGBUS - 1)

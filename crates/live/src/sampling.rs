@@ -17,7 +17,7 @@
 //!   another cpu it hears of the stop before it is interrupted, and stops where its system call returns if it makes one
 //!   until then. So looks go round: each is at the threads of one of the cpus where threads run, chosen at random.
 //!
-//! What chance adds to the sum of a thread's samples, or leaves out, is made up for by those that follow, in small parts.
+//! Chance adds to the sum of a thread's samples, or takes from it; those that follow make up for that in small parts.
 //! So the samples of one that lives for long add up to its time.
 
 /// Numbers that programs do not follow: SplitMix64.
@@ -203,7 +203,7 @@ pub(crate) struct TaskSampler {
     pending: Vec<PendingSample>,
     /// Its time on cpus when this began.
     from_ns: u64,
-    /// What its samples weigh together.
+    /// The weight of all its samples.
     told_ns: u64,
 }
 
@@ -228,7 +228,7 @@ impl TaskSampler {
         TaskSampler { from_ns: ran_ns, ..TaskSampler::default() }
     }
 
-    /// Takes part in a tick. What a sample weighs now, if it is one to look at the thread: where ticks come more often than
+    /// Takes part in a tick. The answer is the weight of a sample, if this tick is to look at the thread: where ticks come more often than
     /// samples of it are wanted, only some are.
     pub(crate) fn take_part(&mut self, tick: Tick, period: u64, random: &mut Random) -> Option<u64> {
         // There may have been no time to look at it in those before.

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What the PMU is called.
+/// The name of the PMU.
 pub const NAME: &str = "step";
 
 /// Its type: "STEP". No PMU of Linux' is numbered that high, whose types programs may have in mind.
@@ -49,7 +49,7 @@ fn try_on(child: Tid, trial: &Trial) -> Result<(), Errno> {
     Ok(())
 }
 
-/// What the PMU and the machine know together.
+/// The state that the PMU and the machine share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Steps(Arc<Mutex<Shared>>);
 

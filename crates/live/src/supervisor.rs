@@ -2,12 +2,12 @@
 //! [machine](crate::machine), takes samples, and lets tracees go on.
 //!
 //! All signals reach tracees unchanged, stops of whole processes (job control) stay stops, and what
-//! tracees start is traced from its birth on. What a front end adds is a [`Front`]: its methods are called on
+//! tracees start is traced from its birth on. A front end adds a [`Front`]: its methods are called on
 //! this thread, with the tracee in question stopped.
 //!
-//! The thread sleeps in `waitid(2)`. What else is to wake it (ticks, and commands of other threads by
-//! [`Waker`]) is a signal to this thread, whose handler does nothing. A signal that comes right before the
-//! thread falls asleep is lost; ticks come again, and who rings waits for an answer and rings again.
+//! The thread sleeps in `waitid(2)`. Ticks, and other threads by a
+//! [`Waker`], wake it by a signal whose handler does nothing. A signal that comes right before the
+//! thread falls asleep is lost; ticks come again, and the other thread waits for an answer and sends it again.
 
 use crate::machine::{ArmedBreakpoint, Machine, TickResult};
 use crate::proc;
@@ -50,7 +50,7 @@ pub enum Next {
     Stay,
 }
 
-/// What a front end does with stops. The methods that have a body do what is right for processes that are
+/// The answers of a front end to stops. The methods that have a body do what is right for processes that are
 /// only measured.
 pub trait Front {
     /// A signal is about to be delivered; `None`: let it.
@@ -86,7 +86,7 @@ pub trait Front {
         let _ = (supervisor, tid);
     }
 
-    /// What happened to a tracee or child is taken, by a call of this; the number of one that is dead may then be given to
+    /// Calls `take`, which takes the news of a tracee or child; the number of one that is dead may then be given to
     /// another.
     fn taking(&mut self, take: &mut dyn FnMut()) {
         take();
@@ -104,7 +104,7 @@ pub trait Front {
         lock(machine).effects().for_each(drop);
     }
 
-    /// Between two stops, and when the bell rang. Whether to go on.
+    /// Between two stops, and when a [`Waker`] woke the thread. Whether to go on.
     fn between(&mut self, supervisor: &mut Supervisor) -> bool {
         let _ = supervisor;
         true
@@ -129,9 +129,9 @@ struct Tracee {
     interrupted: bool,
     /// Ticks look at it.
     looked_at: bool,
-    /// What its debug registers watch.
+    /// The breakpoints in its debug registers.
     armed: Vec<ArmedBreakpoint>,
-    /// What they are to watch from its next stop on.
+    /// Those that are to be there from its next stop on.
     to_arm: Option<Vec<ArmedBreakpoint>>,
     /// Whether it stops after each instruction.
     stepping: step::StepState,
@@ -189,13 +189,13 @@ pub struct Supervisor {
     returned: Vec<Tid>,
     /// Stops that have been taken, and not yet been looked at.
     deferred: VecDeque<(Tid, Status)>,
-    /// What is in the memory of processes.
+    /// Traps in the memory of processes.
     texts: HashMap<Tid, probe::PatchedText>,
     /// Processes in whose memory something else is to be.
     stale: BTreeSet<Tid>,
     /// Where traps have been hit.
     had_texts: BTreeSet<u64>,
-    /// Who takes traps back if this process is killed; looked for at the first of them.
+    /// The process that takes traps back if this one is killed; started for the first of them.
     guardian: Option<Option<guardian::Guardian>>,
     options: i32,
     /// There are tracees that are not killed with this process, whatever the options say.
@@ -246,7 +246,7 @@ impl Supervisor {
         })
     }
 
-    /// What other threads wake this one with.
+    /// Other threads wake this one with it.
     pub fn waker(&self) -> Waker {
         self.ticker.waker()
     }
@@ -271,7 +271,7 @@ impl Supervisor {
         self.tracees.iter().map(|(tid, tracee)| (*tid, tracee.pid))
     }
 
-    /// Begins to trace a thread and makes it a task. What it starts is traced, its other threads are not.
+    /// Begins to trace a thread and makes it a task. The processes that it starts are traced, its other threads are not.
     pub fn seize(&mut self, pid: Tid, tid: Tid) -> Result<TaskId, Errno> {
         self.seize_with(pid, tid, self.options)
     }
@@ -417,7 +417,7 @@ impl Supervisor {
             }
         }
         if dead {
-            // Whom it has traced it has left by now; until it is taken, its parent does not hear of its end.
+            // It has left its own tracees by now; until it is taken, its parent does not hear of its end.
             self.look_at_all_lent(front);
         }
         let thread = self.tracees.get(&tid).is_some_and(|tracee| tracee.pid != tid);
@@ -481,7 +481,7 @@ impl Supervisor {
             return;
         };
         tracee.stopped = true;
-        // Whatever it stops for: Linux drops an interrupt that is still on its way then.
+        // At any stop Linux drops an interrupt that is still on its way.
         let interrupted = std::mem::take(&mut tracee.interrupted);
         {
             let mut machine = lock(&self.machine);
@@ -533,7 +533,7 @@ impl Supervisor {
         front.effects(&self.machine);
     }
 
-    /// What a stop means. A request that fails was for a tracee that has been killed, which is told next.
+    /// Serves a stop. A request that fails was for a tracee that has been killed; the next wait tells of that.
     fn stop(&mut self, front: &mut dyn Front, tid: Tid, status: Status) -> Next {
         let go = Next::Go(Resume::Continue(0));
         match status {

@@ -28,7 +28,7 @@ mod numbers {
     pub(super) const NARROW: u32 = 0x4000_0003;
     pub(super) const REFUSED: (u32, u32) = (NATIVE, libc::SYS_perf_event_open as u32 | 0x4000_0000);
 
-    /// What 32-bit programs call a call. Those that came later with a wider time do the same here; of
+    /// The number of a call in 32-bit programs. Those that came later with a wider time do the same here; of
     /// several the first is used for calls on behalf of us. `mmap2` counts its offset in pages. (The first `mmap` of
     /// i386 has its arguments in memory, where no filter looks: events cannot be mapped with it.)
     pub(super) const CALLS: &[(u32, libc::c_long)] = &[
@@ -138,7 +138,7 @@ impl Width {
         self.numbers_of(call).next().map(u64::from).ok_or(Errno::EOPNOTSUPP)
     }
 
-    /// What this program calls the call with a number.
+    /// The number in this program of the call with that number.
     pub(crate) fn call(self, number: u64) -> Option<libc::c_long> {
         match self {
             Width::Native => Some(number as libc::c_long),

@@ -8,7 +8,7 @@ use perfuse_engine::{Access, Capability, EventKey, Host, Memory, PidNamespace, T
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-/// What does not change from call to call.
+/// The part that does not change from call to call.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     pub(crate) by_tid: HashMap<Tid, TaskId>,
@@ -29,7 +29,7 @@ impl World {
 /// The world as one call sees it.
 pub(crate) struct View<'a> {
     pub(crate) world: &'a mut World,
-    /// What the descriptor of the group or the output is.
+    /// The event of the descriptor of the group or the output.
     pub(crate) group: Option<EventKey>,
     /// Whether the caller may measure whom he names.
     pub(crate) allowed: bool,
@@ -37,7 +37,7 @@ pub(crate) struct View<'a> {
 
 impl Host for View<'_> {
     fn capable(&self, _caller: TaskId, capability: Capability) -> bool {
-        // Memory of rings is ours. What is beyond one's own tasks nobody can have here.
+        // Memory of rings is ours. Nobody can have more here than his own tasks.
         capability == Capability::IpcLock
     }
 

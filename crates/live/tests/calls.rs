@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// Who is interrupted.
+/// The interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interrupts {
     Nobody,
@@ -72,7 +72,7 @@ impl Front for Interrupting {
 
     fn between(&mut self, supervisor: &mut Supervisor) -> bool {
         let tids: Vec<Tid> = supervisor.tracees().map(|(tid, _)| tid).collect();
-        // Who is stopped all the time comes nowhere.
+        // A thread that is stopped all the time comes nowhere.
         let due = self.last.elapsed() > Duration::from_micros(500);
         if due {
             self.last = Instant::now();
@@ -223,7 +223,7 @@ fn late() {
     std::process::exit(wrong);
 }
 
-/// How long calls last, in ms. What a handler is to end lasts longer than it takes to send a signal.
+/// How long calls last, in ms. A call that a handler is to end lasts longer than it takes to send a signal.
 static TIME_MS: AtomicU64 = AtomicU64::new(30);
 
 /// A call that takes so long; `None` where the machine does not have it.

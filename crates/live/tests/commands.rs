@@ -106,7 +106,7 @@ fn measure(command: &[&str], events: &[Software]) -> Measured {
     Measured { counts, status, usage }
 }
 
-/// What the samples of a command's clock tell, of all that it starts.
+/// The samples of a command's clock, of all that it starts.
 #[derive(Debug)]
 struct Sampled {
     samples: u64,
@@ -176,7 +176,7 @@ fn time_is_that_of_the_whole_family() {
     let Measured { counts, usage, .. } = measure(&["sh", "-c", &family], &[Software::TASK_CLOCK]);
     let both = counts[0];
     assert_eq!((both.enabled, both.running), (both.value, both.value), "a task's time is its event's time");
-    // What the shell is told of its children and itself; the time before the exec is not counted.
+    // The shell's own figures of its children and itself; the time before the exec is not counted.
     let used = (usage.user + usage.system).as_nanos() as u64;
     assert!(both.value <= used + 1_000_000 && both.value > used / 2, "{both:?} of {used} ns");
 }

@@ -98,7 +98,7 @@ pub struct Open {
     pub name: String,
     /// The request.
     pub attr: Attr,
-    /// Whom it measures.
+    /// Its target.
     pub on: Target,
     /// The cpu.
     pub cpu: Option<i32>,
@@ -126,7 +126,7 @@ pub struct Open {
     pub flags: OpenFlags,
 }
 
-/// Whom an event measures.
+/// The target of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// All.

@@ -144,7 +144,7 @@ impl BreakpointPmu {
     }
 }
 
-/// What comes before the slots are asked for (rule J20).
+/// The checks that come before slots are asked for (rule J20).
 pub(crate) fn precheck(attr: &Attr) -> Result<(), Errno> {
     if attr.sample_type.contains(SampleType::BRANCH_STACK) {
         return Err(Errno::EOPNOTSUPP);
@@ -176,7 +176,7 @@ impl Pmu for BreakpointPmu {
 
     fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno> {
         hw.begin_periods();
-        // Who was stopped stays so until somebody starts him (rule C48).
+        // A stopped event stays so until it is started (rule C48).
         hw.stopped |= !start;
         let (kind, addr, len) = (hw.attr.bp_type.0, hw.attr.bp_addr(), hw.attr.bp_len());
         cx.effect(Effect::Watch(Watch { cpu: cx.cpu, event: hw.event, kind, addr, len }));

@@ -1,5 +1,5 @@
-//! Probes: the PMUs `kprobe` and `uprobe` (rules J50 to J53). What a path or a symbol means only the host
-//! knows, and so it sets the probe ([`Probes`]); it tells of hits with [`Engine::probe`].
+//! Probes: the PMUs `kprobe` and `uprobe` (rules J50 to J53). Only the host
+//! knows the meaning of a path or a symbol, so it sets the probe ([`Probes`]); it tells of hits with [`Engine::probe`].
 
 use super::tracepoint::{Filter, Hit};
 use crate::bpf::ProgramKind;
@@ -118,7 +118,7 @@ impl Pmu for ProbePmu {
 
     fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno> {
         hw.begin_periods();
-        // Who was stopped stays so until somebody starts him (rule C48).
+        // A stopped event stays so until it is started (rule C48).
         hw.stopped |= !start;
         cx.listen(self.type_, hw.config, hw);
         Ok(())

@@ -66,7 +66,7 @@ impl Pmu for TracepointPmu {
 
     fn add(&mut self, cx: &mut Cx<'_>, hw: &mut Hw, start: bool) -> Result<(), Errno> {
         hw.begin_periods();
-        // Who was stopped stays so until somebody starts him (rule C48).
+        // A stopped event stays so until it is started (rule C48).
         hw.stopped |= !start;
         cx.listen(EventType::TRACEPOINT, hw.attr.config, hw);
         Ok(())
@@ -100,7 +100,7 @@ impl Pmu for TracepointPmu {
     }
 }
 
-/// What the engine wants of the tracepoint PMU beyond what all PMUs do.
+/// The methods of the tracepoint PMU beyond those of all PMUs.
 pub trait Tracepoints {
     /// A tracepoint exists from now on.
     fn declare(&mut self, id: u64, open: bool);
@@ -213,7 +213,7 @@ pub struct Hit<'a> {
     pub id: u64,
     /// Its weight: 1 for most.
     pub count: u64,
-    /// What was recorded, with its common header.
+    /// The recorded data, with the common header.
     pub record: &'a [u8],
     /// The task it is about, where that is another than the one that runs: who is woken, say (rule J33).
     pub target: Option<TaskId>,

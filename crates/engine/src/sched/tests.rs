@@ -12,7 +12,7 @@ use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, Software};
 const ME: TaskId = TaskId(1);
 const CHILD: TaskId = TaskId(2);
 
-/// What everybody may. The only descriptor is that of the leader.
+/// A host that allows everything. The only descriptor is that of the leader.
 struct World(Option<EventKey>);
 
 impl Host for World {

@@ -141,7 +141,7 @@ impl Pair {
             },
             Call::SetOutput(at, target) => {
                 let linux = ioctl::set_output(self.open[*at].linux.as_fd(), self.fd(*target));
-                // What a descriptor means is for the host to say.
+                // The host says what a descriptor means.
                 let engine = match *target {
                     Fd::None => self.ioctl(*at, Ioctl::SetOutput(None)),
                     Fd::Event(target) => {

@@ -51,7 +51,7 @@ pub(crate) fn compare(privileged: bool) -> Outcome {
     Ok(())
 }
 
-/// What there is to be measured on this machine besides this program.
+/// The targets on this machine besides this program.
 struct World {
     tracepoints: Option<Tracepoints>,
     /// A folder that is a cgroup, and one that is none.

@@ -1,4 +1,4 @@
-//! What is counted and recorded, on both: breakpoints on a variable that this program writes so many times,
+//! Counts and records, on both: breakpoints on a variable that this program writes so many times,
 //! and its children too. Values, lost records, heads of rings and readiness must be the same after every call.
 
 use crate::call::{AttrBytes, Call, Fd};
@@ -56,7 +56,7 @@ fn sequence(seed: u64, privileged: bool) -> Result<u64, Disturbed> {
     Ok(heads.filter(|&head| head < 1 << 63).sum())
 }
 
-/// What can be read, or the errno; and the head of the ring.
+/// The values that are read, or the errno; and the head of the ring.
 type Values = (Result<Vec<u64>, String>, Option<u64>);
 
 /// Linux', and the engine's.

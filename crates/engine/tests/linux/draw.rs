@@ -1,4 +1,4 @@
-//! What is drawn: attrs that programs ask for, and others.
+//! Random attrs: those that programs ask for, and others.
 
 use crate::call::AttrBytes;
 use crate::machine::image;
@@ -29,7 +29,7 @@ pub(crate) struct Tracepoints {
     pub(crate) closed: u64,
 }
 
-/// What programs ask for: most of it is accepted.
+/// Attrs that programs ask for: most are accepted.
 pub(crate) fn ordinary(random: &mut Random) -> Attr {
     let mut attr = Attr::new(random.of(&[
         EventType::SOFTWARE,

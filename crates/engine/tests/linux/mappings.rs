@@ -1,5 +1,5 @@
-//! What a program maps, and its page faults: told by Linux of a child that does little else, and by the engine of what
-//! its host tells. Only what is at known addresses is compared, as the child has other memory too.
+//! The mappings and page faults of a program: told by Linux of a child that does little else, and by the engine of the
+//! same, as its host tells it. Only known addresses are compared, as the child has other memory too.
 
 use crate::call::{AttrBytes, Call, Fd};
 use crate::machine::{ME, image};
@@ -21,7 +21,7 @@ const READ: i32 = 1;
 const WRITE: i32 = 2;
 const EXEC: i32 = 4;
 
-/// What the child does. Pages lie apart, as the kernel makes one mapping of neighbours that are alike.
+/// A step of the child. Pages lie apart, as the kernel makes one mapping of neighbours that are alike.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Maps a page: of the file or of nothing, with these rights.

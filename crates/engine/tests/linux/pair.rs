@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Breakpoints are few, and all programs' together: one test at a time.
 const LOCK: &str = "perfuse-test-breakpoints";
 
-/// What breakpoints watch.
+/// The variable that breakpoints watch.
 pub(crate) static WATCHED: AtomicU64 = AtomicU64::new(0);
 
 /// An event on both sides.
@@ -77,7 +77,7 @@ pub(crate) struct Answers {
     pub(crate) engine: Answer,
 }
 
-/// What was being done was disturbed: the thread did not have the cpu all the time, or not all breakpoints.
+/// The comparison was disturbed: the thread did not have the cpu all the time, or not all breakpoints.
 #[derive(Debug)]
 pub(crate) struct Disturbed;
 
@@ -324,7 +324,7 @@ impl Pair {
         let alone = self.open.len();
         let opened = self.open(&AttrBytes(image(&dummy)), 0, -1, Fd::None, 0);
         assert_eq!((opened.linux, opened.engine), (Ok(0), Ok(0)), "a dummy");
-        // Who has a descriptor keeps an event alive.
+        // A descriptor keeps an event alive.
         let closing: Vec<i32> = self.open.iter().map(|event| event.linux.as_raw_fd()).collect();
         let puppet = Puppet::fork(&closing, |times| match times.checked_sub(CALLS) {
             Some(times) => work::system_calls(times.into()),
@@ -351,7 +351,7 @@ impl Drop for Pair {
     }
 }
 
-/// What children are told above this is a number of system calls.
+/// Above this a number that children are told is one of system calls.
 pub(crate) const CALLS: u8 = 100;
 /// The number of the system call that the tracepoint tells of.
 const GETPPID: u32 = if cfg!(target_arch = "x86_64") { 110 } else { 173 };

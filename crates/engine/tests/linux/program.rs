@@ -1,4 +1,4 @@
-//! What is told to the engine of a moment of this program.
+//! The state of this program, as the engine is told of it.
 
 use perfuse_engine::abi::record::RegsAbi;
 use perfuse_engine::{CpuState, Registers};

@@ -1,4 +1,4 @@
-//! What stands in rings, on both: samples of breakpoints and of a tracepoint with all fields, and side-band of
+//! The contents of rings, on both: samples of breakpoints and of a tracepoint with all fields, and side-band of
 //! names, mappings, children. Each field of each record must be the same; of what cannot be (addresses, times,
 //! contents of registers) must at least be as much there.
 
@@ -35,7 +35,7 @@ pub(crate) fn compare() -> Outcome {
     Ok(())
 }
 
-/// What all events of a sequence have in common, so that each can write to the ring of another.
+/// The fields that all events of a sequence have in common, so that each can write to the ring of another.
 struct Common {
     attr: Attr,
     tracepoint: u64,
@@ -69,7 +69,7 @@ fn sequence(seed: u64, tracepoint: u64) -> Result<GroupKinds, Disturbed> {
             names[0].of(perfuse_sys::ioctl::id(event.linux.as_fd()).expect("it has one"));
             names[1].of(pair.machine.engine.id(pair.machine.key(event.engine)).expect("it has one"));
         }
-        // Whoever reads a ring or gives it up looks at it first; and all do in the end.
+        // A ring is looked at before it is read or given up, and in the end.
         let looks = |at: usize| match call {
             Call::SystemCalls(_) | Call::Write(_) | Call::ChildWrites(..) => random_end(&done),
             _ => done.len() == CALLS || done.len() % 8 == at,

@@ -1,4 +1,4 @@
-//! Who pays for a ring (rules F7, F20 to F22).
+//! The account for the pages of a ring (rules F7, F20 to F22).
 
 use crate::machine::{ME, Machine, software};
 use perfuse_engine::abi::{Errno, Software};

@@ -184,7 +184,7 @@ fn breakpoints_can_be_moved() {
     assert_eq!(machine.state(fd), Some(State::Active));
     assert_eq!(modify(&mut machine, fd, &with(moved, AttrFlags::DISABLED)), Ok(0));
     assert_eq!(machine.state(fd), Some(State::Off));
-    // What it says of itself is now that it is off, so after an error it is.
+    // Its attr says now that it is off, so after an error it is.
     machine.enable(fd);
     let other = Attr { read_format: perfuse_engine::abi::ReadFormat::ID, ..moved };
     assert_eq!(modify(&mut machine, fd, &other), Err(Errno::EINVAL));

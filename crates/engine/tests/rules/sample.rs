@@ -1,4 +1,4 @@
-//! What samples say (rules H1 to H20), and that what is written can be read (sections G, H).
+//! The fields of samples (rules H1 to H20); all that is written can be read (sections G, H).
 
 use crate::machine::{Counters, ME, Machine, Reader, attr, decoded, software, with};
 use crate::random::Random;

@@ -1,4 +1,4 @@
-//! Who counts, and when: contexts, groups, turns (sections C.1 to C.3).
+//! Scheduling: contexts, groups, turns (sections C.1 to C.3).
 
 use crate::machine::{Counters, ME, Machine, attr, software, with};
 use perfuse_engine::abi::{Attr, AttrFlags, EventType, OpenFlags, ReadFormat, Software};

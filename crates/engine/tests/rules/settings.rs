@@ -1,4 +1,4 @@
-//! What `/proc/sys/kernel` and `/sys/bus/event_source` show and take (sections L, M).
+//! The files of `/proc/sys/kernel` and `/sys/bus/event_source` (sections L, M).
 
 use crate::machine::{Machine, software};
 use perfuse_engine::abi::{Attr, Errno, EventType, SampleType, Software};

@@ -22,7 +22,7 @@ fn code<'a>(build_id: Option<&'a [u8]>) -> Mapping<'a> {
     }
 }
 
-/// What a ring holds, by the kinds of its records.
+/// The records of a ring, by their kinds.
 fn kinds(reader: &mut Reader, attr: &Attr) -> Vec<&'static str> {
     let bytes = reader.take();
     let name =

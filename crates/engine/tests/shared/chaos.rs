@@ -48,7 +48,7 @@ pub(crate) struct Chaos {
     /// How many events were opened.
     pub(crate) opened: u64,
     steps: u64,
-    /// What failures are told with.
+    /// The name in failures.
     name: String,
 }
 
@@ -65,7 +65,7 @@ struct Mapped {
     key: EventKey,
     /// Of the AUX area.
     aux: bool,
-    /// What to look at, by the only reader of a ring.
+    /// The view of the only reader of a ring.
     reader: Option<Reader>,
     backward: bool,
     /// Somebody wrote to its control page what nobody should.
@@ -213,7 +213,7 @@ impl Chaos {
         }
         let all: Vec<Effect> = self.machine.engine.effects().collect();
         for effect in all {
-            // Who is trapped soon handles it, or never.
+            // A trapped task soon handles it, or never.
             if let Effect::Trap(trap) = effect {
                 if self.random.one_in(2) {
                     self.machine.engine.trap_delivered(trap.event);
@@ -278,7 +278,7 @@ impl Chaos {
             asked.aux_sample_size = random.of(&[0, 64, 4096]);
         }
         let mut bytes = image(&asked);
-        // Whatever else a program may hand over.
+        // Other bytes that a program may hand over.
         if random.one_in(8) {
             let size = random.of(&[0, 63, 64, 71, 72, 96, 112, 128, 136, 144, 152, 4096, 4104, 65_536]);
             bytes.resize(size.max(64) + random.below(9), 0);
@@ -472,7 +472,7 @@ impl Chaos {
         }
     }
 
-    /// What happens in the life of a task, or to a cpu.
+    /// One step in the life of a task, or of a cpu.
     fn task_changes(&mut self, cpu: u32) {
         let now = self.machine.now;
         match self.random.below(4) {
@@ -612,12 +612,12 @@ impl Chaos {
         }
     }
 
-    /// What people set, and what becomes of PMUs.
+    /// Settings, and the end of PMUs.
     fn settings(&mut self) {
         let random = &mut self.random;
         let world = &mut self.machine.world;
         let engine = &mut self.machine.engine;
-        // What forbids much does not last long.
+        // A setting that forbids much does not last long.
         (world.privileged, world.may_trace, world.out_of_descriptors) = (true, true, false);
         world.refused = None;
         match random.below(14) {

@@ -32,7 +32,7 @@ pub(crate) struct World {
     pub(crate) most_pages: usize,
     /// BPF programs.
     pub(crate) programs: BTreeMap<i32, BpfProgram>,
-    /// What a security module refuses, with `EPERM`.
+    /// The step that a security module refuses, with `EPERM`.
     pub(crate) refused: Option<SecurityStep>,
 }
 
@@ -199,7 +199,7 @@ impl Machine {
         self.open(attr, OpenArguments::default()).expect("it can be opened")
     }
 
-    /// What opening it on the caller is refused with.
+    /// The errno of opening it on the caller.
     pub(crate) fn refusal(&mut self, attr: &Attr) -> Option<Errno> {
         self.open(attr, OpenArguments::default()).err()
     }
@@ -403,7 +403,7 @@ pub(crate) fn decoded<'a>(bytes: &'a [u8], attr: &Attr) -> Vec<Decoded<'a>> {
 #[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) counters: usize,
-    /// What it is: a hardware PMU named `cpu` of type RAW unless said otherwise.
+    /// Its description: a hardware PMU named `cpu` of type RAW unless said otherwise.
     pub(crate) info: PmuInfo,
     /// Events with this config need their leader.
     pub(crate) dependent: Option<u64>,

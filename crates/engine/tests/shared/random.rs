@@ -19,7 +19,7 @@ pub(crate) struct Random(Source);
 
 enum Source {
     State(u64),
-    /// What is left of them, the next one last.
+    /// Those that are left, the next one last.
     Bytes(Vec<u8>),
 }
 

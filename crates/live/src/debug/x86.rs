@@ -17,7 +17,7 @@ fn set(tid: Tid, register: usize, value: u64) -> Result<(), Errno> {
     ptrace::poke_user(tid, REGISTERS + 8 * register, value)
 }
 
-/// What DR7 says of a slot.
+/// The bits of a slot in DR7.
 fn control(slot: usize, breakpoint: &HwBreakpoint) -> u64 {
     let kind = match breakpoint.kind {
         Breakpoint::X => 0,

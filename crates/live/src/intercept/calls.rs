@@ -16,7 +16,7 @@ use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, OpenFlags, ioctl};
 use perfuse_engine::{Access, AttrMemory, EventKey, Ioctl, OpenArguments, TaskId, UserMemory};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What becomes of a call that a filter stopped.
+/// The answer to a call that a filter stopped.
 pub(super) enum Answer {
     /// It is the kernel's.
     Pass,
@@ -540,7 +540,7 @@ impl Intercept {
         Ok(Answer::Done(answer))
     }
 
-    /// What `fcntl` does to a descriptor the kernel does to the pipe; some of it has to be known here, too.
+    /// `fcntl`: the kernel does it to the pipe, and some of it has to be known here, too.
     fn control(
         &mut self,
         supervisor: &Supervisor,

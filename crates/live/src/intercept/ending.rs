@@ -1,9 +1,9 @@
 //! How a tool ends that somebody wants to end: signals to this process are passed on to it, and to what it leaves
 //! behind; the second time nobody is asked any longer.
 //!
-//! Whoever wants that talks to the thread that called [`run`](super::run), which does nothing else. So it is heard
-//! whatever the supervisor is about: that obeys between two stops, and if it does not within [`GRACE`], the calling thread goes on
-//! without it, and what the tool started is killed as this process ends (`PTRACE_O_EXITKILL`).
+//! The thread that called [`run`](super::run) takes these signals and does nothing else. So they are heard
+//! even if the supervisor is busy: that obeys between two stops, and if it does not within [`GRACE`], the calling thread goes on
+//! without it, and the processes that the tool started are killed as this one ends (`PTRACE_O_EXITKILL`).
 
 use crate::proc;
 use crate::ptrace::Tid;
@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 /// How long the supervisor has to see the tools dead that it has been told to kill.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// A bell that is rung right before the supervisor falls asleep is not heard.
+/// A wake-up right before the supervisor falls asleep is lost.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Who presses Ctrl-C again within this time does not want to wait. (A shell or a debugger is asked by it to give up
-/// one thing and then, later, another.)
+/// A second Ctrl-C within this time means at once. (After a longer time it may ask a shell or a debugger to give up
+/// another thing.)
 const IMPATIENCE: Duration = Duration::from_secs(2);
 
-/// What is wanted, told from the thread that is asked to the one that traces.
+/// A request to end, from the thread that takes signals to the one that traces.
 #[derive(Debug, Default)]
 pub(super) struct EndRequest {
     /// The last signal that asked the tool to end; 0: none.

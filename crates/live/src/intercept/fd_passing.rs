@@ -3,7 +3,7 @@
 //!
 //! Sockets come together in two ways. Either the tool makes a pair and one of it is taken, which takes the right to trace
 //! the tool and a sandbox that allows it; or each makes one, and they find each other by names, which takes a common
-//! network namespace. Whoever drops its rights is in one, and whoever makes namespaces has nothing in the way of the other.
+//! network namespace. A program that drops its rights is in one, and a program that makes namespaces has nothing in the way of the other.
 
 use super::inject::Injector;
 use super::listener;

@@ -230,7 +230,7 @@ impl Table {
         Some(event)
     }
 
-    /// What has been closed since this was asked last, and must be kept until the process has closed it too: the
+    /// Takes the events that have been closed since this was asked last, and must be kept until the process has closed them too: the
     /// end of the writers would be a signal.
     pub(super) fn take_closed(&mut self) -> Vec<OpenEvent> {
         std::mem::take(&mut self.closed)

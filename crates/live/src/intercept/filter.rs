@@ -271,7 +271,7 @@ fn memory_part(width: Width, program: &mut Program, high_half: u32) {
     for &call in OF_MEMORY {
         about(program, width, call, false, &near(0, 1));
     }
-    // What is mapped exactly there replaces what was there.
+    // A mapping exactly there replaces the old one.
     let exactly = libc::MAP_FIXED as u32;
     let [at, same] = near(0, 4);
     let flags = [
@@ -318,7 +318,7 @@ mod tests {
         }
     }
 
-    /// What the kernel would do with a program, for the instructions that are used here.
+    /// Runs a program as the kernel would, for the instructions that are used here.
     fn run(program: &[libc::sock_filter], data: &Data) -> u32 {
         const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
         const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
@@ -351,7 +351,7 @@ mod tests {
     const FIRST: u32 = 768;
     const LAST: u32 = i32::MAX as u32;
 
-    /// What the second filter is for, in words of Rust.
+    /// The second filter, in words of Rust.
     fn is_ours(data: &Data) -> bool {
         let Some((call, arguments)) = data.meant() else { return false };
         let number = |n: usize| (FIRST..=LAST).contains(&(arguments[n] as u32));
@@ -372,7 +372,7 @@ mod tests {
         }
     }
 
-    /// What the third filter is for.
+    /// The third filter.
     fn is_near(data: &Data, rings: &Range<u64>) -> bool {
         let Some((call, arguments)) = data.meant() else { return false };
         let near = rings.contains(&arguments[0]);

@@ -1,4 +1,4 @@
-//! What the supervisor has a stopped tool do for it: system calls with arguments in a page of the tool's own.
+//! Injected system calls, which a stopped tool does for the supervisor, with arguments in a page of the tool's own.
 
 use super::fd_passing;
 use super::filter::{self, Program};
@@ -249,7 +249,7 @@ pub(super) enum MapAt {
 }
 
 impl MapAt {
-    /// What a tool that maps has asked for; it prefers what we do.
+    /// The place that a tool has asked for; where it leaves that open, ours.
     pub(super) fn asked(width: Width, addr: u64, flags: u64, ours: u64) -> Self {
         match flags as i32 & (libc::MAP_FIXED | NOT_OVER_OTHERS) {
             0 if width == Width::Narrow => MapAt::Low,

@@ -25,7 +25,7 @@ pub enum Error {
     Start(Errno),
     /// It may not be traced.
     Trace {
-        /// What `ptrace(2)` answered.
+        /// The errno of `ptrace(2)`.
         errno: Errno,
         /// A process traces this one already; 0: none.
         tracer: Tid,
@@ -80,7 +80,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What is not as usual.
+/// Options of a run; by default none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The tool's events `instructions:u` are counted by [single steps](Machine::step_for_instructions).
@@ -93,7 +93,7 @@ pub struct Options {
 /// that it started have ended; the answer is how the tool did.
 ///
 /// A thread of its own is the tracer of all of them meanwhile. If it dies they are killed: their system
-/// calls would go unanswered. What the tool measures and did not start goes on, and is traced until that thread ends.
+/// calls would go unanswered. Processes that the tool measures and did not start go on, and are traced until that thread ends.
 ///
 /// The calling thread passes SIGINT, SIGQUIT, SIGTERM and SIGHUP on, which have to be left to it by the process's other
 /// threads. The second of them ends all by SIGKILL: the answer comes within a second, also where the kernel holds something up,
@@ -176,7 +176,7 @@ fn supervise(
 }
 
 impl Means {
-    /// What is right for processes of the calling one: without filters on it, there is nobody to get past.
+    /// The means for processes of the calling one: without filters on it, nothing is in the way.
     pub fn here() -> Self {
         match in_own_status("Seccomp:") {
             Some(0) | None => Means::Trace,

@@ -56,7 +56,7 @@ struct Response {
 
 const _: () = assert!(size_of::<Notification>() == 80 && size_of::<Response>() == 24);
 
-/// What the threads that listen share.
+/// The state that the threads which listen share.
 #[derive(Debug)]
 pub(super) struct Listeners {
     machine: Arc<Mutex<Machine>>,
@@ -169,7 +169,7 @@ fn serve(
             Some(Err(errno)) => (0, -errno.0, 0),
         };
         let response = Response { id: notification.id, value, error, flags };
-        // SAFETY: the request reads one response from a live one. Who was killed meanwhile needs none.
+        // SAFETY: the request reads one response from a live one. One that was killed meanwhile needs none.
         unsafe { libc::ioctl(listener.as_raw_fd(), SEND as _, &raw const response) };
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A tool is started with a seccomp `filter` that stops its `perf_event_open`. Once it opens an event, a
 //! second one stops its calls about descriptors of events, which get high numbers so that the filter knows
-//! them. What it then measures with the events is mostly started before, and pays nothing for its calls.
+//! them. The programs that it then measures were mostly started before, and pay nothing for their calls.
 //!
 //! - `files`: which process has which event open under which number; what a descriptor is tells [`served`](crate::served).
 //! - `inject`: system calls that the tool does for us.
@@ -64,9 +64,9 @@ pub struct Intercept {
     processes: HashMap<Tid, Process>,
     /// The process of each thread.
     threads: HashMap<Tid, Tid>,
-    /// What threads waited for, by their last call that was heard of.
+    /// The events that threads waited for by the last call that was heard of.
     waits: HashMap<Tid, Vec<EventKey>>,
-    /// What threads are about to close.
+    /// Events that threads are about to close.
     closing: HashMap<Tid, Vec<files::OpenEvent>>,
     /// Signals that were sent to who runs into an event, and what they are to say.
     sent: Vec<SentTrap>,
@@ -97,8 +97,7 @@ pub struct Intercept {
     untraceable: BTreeSet<Tid>,
 }
 
-/// An [`Intercept`], which the threads that listen to filters use too. Who locks the machine as well does so
-/// after it.
+/// An [`Intercept`], which the threads that listen to filters use too. The machine is locked after it.
 #[derive(Clone, Debug)]
 pub struct Shared(Arc<Mutex<Intercept>>);
 
@@ -386,7 +385,7 @@ impl Intercept {
         filter::width_of(info.si_errno as u64)
     }
 
-    /// The kernel forces a SIGSYS that is blocked: unblocks it, and takes the handler away. Who blocked all
+    /// The kernel forces a SIGSYS that is blocked: unblocks it, and takes the handler away. A program that blocked all
     /// others has most likely blocked this one, too.
     fn block_again(tid: Tid) {
         const NEVER: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);

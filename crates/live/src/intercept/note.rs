@@ -1,4 +1,4 @@
-//! What whoever runs a tool should know besides how it ended: where the answers that the tool got cannot say it.
+//! Notes for the user who runs a tool: the reasons that the errnos which the tool got cannot tell.
 
 use crate::proc;
 use crate::ptrace::Tid;
@@ -40,7 +40,7 @@ pub enum Note {
     Short,
 }
 
-/// Who is told.
+/// The function that is told.
 pub struct OnNote(pub Box<dyn FnMut(&Note) + Send>);
 
 impl fmt::Debug for OnNote {

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct TraceRequest {
     call: [u64; 2],
-    /// Whom, if that one is let go for it.
+    /// The other thread, if that one is let go for it.
     whom: Option<Tid>,
     since: Instant,
     stage: Stage,

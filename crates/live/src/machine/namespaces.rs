@@ -57,7 +57,7 @@ impl Machine {
         self.tasks.get(task).map(|known| known.tid)
     }
 
-    /// The engine is told what numbers a task has, where it is seen. Who made it is in no namespace that it is not in.
+    /// The engine is told what numbers a task has, where it is seen. It is in all namespaces of the task that made it.
     pub(super) fn see(&mut self, task: TaskId, maker: Option<TaskId>) {
         if !self.world.namespaces.any() {
             return;

@@ -77,7 +77,7 @@ pub(crate) struct ProbesAt {
     pub(crate) returns: Vec<u64>,
 }
 
-/// What is to be in the memory of a process.
+/// The traps and semaphores that are to be in the memory of a process.
 #[derive(Debug, Default)]
 pub(crate) struct WantedTraps {
     /// Traps, and the probes that they are of.
@@ -142,8 +142,8 @@ impl Machine {
         self.places.as_ref().filter(|places| places.type_ == seen.type_).map(|_| seen)
     }
 
-    /// An attr of a probe, of a caller in whose memory the path is: what the engine is to see. What Linux
-    /// answers to paths and offsets is answered here (rule J51).
+    /// An attr of a probe, of a caller in whose memory the path is: what the engine is to see. Paths and
+    /// offsets are answered here as Linux does (rule J51).
     pub(super) fn place_probe(
         &mut self,
         caller: TaskId,
@@ -199,7 +199,7 @@ impl Machine {
             let place = &places.all[number as usize];
             (place.device, place.inode, place.offset)
         };
-        // What is there may be a trap of ours.
+        // There may be a trap of ours.
         if places.events.values().any(|&other| at(other) == at(number)) || proc::is_narrow(known.pid) {
             return Ok(());
         }
@@ -242,7 +242,7 @@ impl Machine {
         self.places.as_ref().is_some_and(|places| places.changed)
     }
 
-    /// What the events on a process want in its memory.
+    /// The traps and semaphores that the events on a process want.
     pub(crate) fn probes_of(&self, pid: Tid) -> WantedTraps {
         let mut wanted = WantedTraps::default();
         let Some(places) = self.places.as_ref().filter(|places| !places.events.is_empty()) else {

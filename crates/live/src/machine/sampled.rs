@@ -10,7 +10,7 @@ use crate::sampling::{Clocks, Random, RunState, TaskSampler, Tick};
 use perfuse_engine::TaskId;
 use std::collections::BTreeMap;
 
-/// What a look told.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TickResult {
     /// It is not sampled, or gone.
@@ -25,7 +25,7 @@ pub(crate) enum TickResult {
     Elsewhere(u32),
 }
 
-/// What is known of a sampled task.
+/// The sampling of a task.
 #[derive(Debug, Default)]
 pub(super) struct SampledTask {
     /// The cpu where it was when it was looked at.
@@ -51,7 +51,7 @@ impl SampledTask {
 pub(super) struct SampledTasks {
     /// How many have their shortest period here.
     periods: BTreeMap<u64, usize>,
-    /// Who is sampled now and was not when this was asked last.
+    /// Tasks that are sampled since this was asked last.
     new: Vec<TaskId>,
     has_changed: bool,
     random: Random,

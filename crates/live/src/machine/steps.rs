@@ -7,7 +7,7 @@ use crate::stopped::StoppedThread;
 use perfuse_engine::{AtIp, CpuState, Engine, PmuId, TaskId};
 use std::collections::BTreeSet;
 
-/// What the machine knows of the PMU.
+/// The PMU `step`, and the tasks that it counts.
 #[derive(Debug)]
 pub(super) struct Stepping {
     pmu: Option<PmuId>,

@@ -18,7 +18,7 @@ pub(crate) struct ArmedBreakpoint {
     pub(crate) event: EventKey,
 }
 
-/// What has been heard from the engine.
+/// Effects that have been taken from the engine.
 #[derive(Debug, Default)]
 pub(super) struct PendingEffects {
     /// Effects that are not about this.
@@ -56,7 +56,7 @@ impl Machine {
         }
     }
 
-    /// What there is to do since this was asked last.
+    /// Takes the effects since this was asked last.
     pub fn effects(&mut self) -> impl Iterator<Item = Effect> + '_ {
         self.hear(&mut Vec::new());
         self.pending_effects.others.drain(..)
@@ -74,7 +74,7 @@ impl Machine {
         !self.pending_effects.changed.is_empty()
     }
 
-    /// What is to be watched of a task.
+    /// The breakpoints of a task.
     pub(crate) fn watches_of(&self, task: TaskId) -> Vec<ArmedBreakpoint> {
         self.tasks.get(&task).map(|known| known.watches.clone()).unwrap_or_default()
     }

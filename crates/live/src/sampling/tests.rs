@@ -165,7 +165,7 @@ fn play(rate: u64, program: &mut Program, samples: u64) -> Tally {
     let mut random = Random::new(rate + 1);
     ticks.set(Some(SECOND / rate), 0);
     let (mut sampler, mut tally) = (TaskSampler::begin(0), Tally::default());
-    // What its clock showed when it was found without a cpu; whether it is to stop.
+    // Its clock when it was found without a cpu; whether it is to stop.
     let (mut off, mut interrupted) = (None, false);
     while tally.samples < samples {
         let (next, _) = ticks.next().expect("there are ticks");

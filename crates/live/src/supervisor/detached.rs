@@ -2,8 +2,8 @@
 //! back when nobody traces them any more.
 //!
 //! Nothing tells of them then. So they are looked at every few milliseconds: what `/proc` says is what is counted of them,
-//! and of what they start, and how it is known that they have ended or that their tracer has left them. What would have
-//! to stop them (samples, debug registers, traps, steps) is not done.
+//! and of what they start, and how it is known that they have ended or that their tracer has left them. There are
+//! no samples, debug registers, traps and steps of them, all of which would have to stop them.
 
 use super::{Front, Supervisor, Tracee, lock, step};
 use crate::debug;
@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(super) const LOOK: Duration = Duration::from_millis(4);
 const PART: u64 = 20;
 
-/// Who has asked to be traced by its parent is there by then, or has been refused: so long it has run since, in ns.
+/// A thread that has asked to be traced by its parent is traced or refused once it has run for so long since, in ns.
 const ON_ITS_WAY_NS: u64 = 2_000_000;
 
 /// A thread that another traces.
@@ -76,13 +76,13 @@ impl Supervisor {
         self.detached.contains_key(&tid)
     }
 
-    /// The process of a thread that is a tracee, or lent.
+    /// The process of a thread that is a tracee, or detached.
     pub fn process_of(&self, tid: Tid) -> Option<Tid> {
         let tracee = self.tracees.get(&tid).map(|tracee| tracee.pid);
         tracee.or_else(|| self.detached.get(&tid).map(|detached| detached.pid))
     }
 
-    /// Another's call is about to be done that makes it trace a thread, which is lent already.
+    /// Another's call is about to be done that makes it trace a thread, which is detached already.
     pub fn is_awaited(&mut self, tid: Tid) {
         if let Some(detached) = self.detached.get_mut(&tid) {
             detached.stage = Stage::Awaited;
@@ -272,7 +272,7 @@ impl Supervisor {
         }
     }
 
-    /// What a thread has started that another traces: threads of its process, and children.
+    /// Finds the threads and children that a detached thread has started.
     fn find_new(&mut self, front: &mut dyn Front, pid: Tid, tid: Tid) {
         let threads = proc::threads_of(pid).into_iter().map(|thread| (pid, thread));
         let children = proc::children_of(pid, tid).into_iter().map(|child| (child, child));
@@ -323,7 +323,7 @@ impl Supervisor {
         self.returned.push(pid);
         self.text_wanted_again(pid);
         self.count_paced();
-        // What it is to have is done at its next stop.
+        // Its traps and breakpoints are set at its next stop.
         let _ = ptrace::interrupt(tid);
     }
 }

@@ -1,5 +1,5 @@
-//! Who takes back what was put into processes when the tracer is killed: a process of its own, which waits for that
-//! and nothing else.
+//! The guardian: a process that waits for the end of the tracer, and takes traps and breakpoints back from processes if that was
+//! killed.
 //!
 //! Linux lets tracees go when their tracer dies, with all traps that are in their text and all that their debug
 //! registers watch; the next hit would end them. So there is a list of both in a file in memory. The two processes
@@ -66,7 +66,7 @@ impl Entry {
 /// registers. Nobody's thread is 0.
 const PART_WORDS: usize = 2 + WORDS;
 
-/// A list, of entries of one size. What cannot be written, as there is no memory left, is not guarded.
+/// A list, of entries of one size. An entry for which there is no memory is not guarded.
 #[derive(Debug)]
 struct List {
     file: File,
@@ -273,7 +273,7 @@ fn guard((list, parts): (RawFd, RawFd), tracer: RawFd) -> ! {
     // First what cannot wait.
     for_each(parts, |bytes: &[u8; 8 * PART_WORDS]| {
         let word = |index: usize| u64::from_ne_bytes(std::array::from_fn(|at| bytes[8 * index + at]));
-        // Who is gone needs no answer.
+        // A thread that is gone needs no answer.
         if word(0) != 0 {
             let _ = answer(word(0) as Tid, word(1), std::array::from_fn(|index| word(2 + index)));
         }

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What has been put into the memory of a process.
+/// The traps and semaphores in the memory of a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PatchedText {
     traps: BTreeMap<u64, Trap>,
@@ -137,7 +137,7 @@ impl Supervisor {
             trap.tells_of_maps = linker == Some(addr);
             let stays = trap.begin || trap.returns || trap.tells_of_maps || wanted.traps.contains_key(&addr);
             if !stays {
-                // Who was killed meanwhile has none.
+                // One that was killed meanwhile has none.
                 let _ = text::remove(tid, addr, trap.original);
             }
             stays
@@ -225,7 +225,7 @@ impl Supervisor {
         let lender = if borrows { crate::proc::parent_of(pid) } else { None };
         for owner in [Some(pid), lender].into_iter().flatten() {
             let Some(text) = self.texts.remove(&owner) else { continue };
-            // Who was killed meanwhile has none.
+            // One that was killed meanwhile has none.
             for (&addr, trap) in &text.traps {
                 let _ = text::remove(tid, addr, trap.original);
             }
@@ -296,7 +296,7 @@ impl Supervisor {
         if !trap.probes.returns.is_empty() {
             self.entered(pid, tid, &trap.probes.returns, &registers);
         }
-        // Whatever fails was for one that was killed meanwhile, which is told next.
+        // A request that fails was for one that was killed meanwhile, which is told next.
         if trap.begin {
             let _ = text::remove(tid, addr, trap.original);
             let _ = registers.give(tid);
@@ -333,7 +333,7 @@ impl Supervisor {
             remote::read_exact(tid, stack, &mut word[..size]).ok().map(|()| u64::from_le_bytes(word))
         });
         let Some(to) = to else { return };
-        // What lies deeper in the stack has been left without a return, and so has whatever began here before,
+        // Functions deeper in the stack have been left without a return, and so has one that began here before,
         // unless it has passed its place on to another function: that ends both.
         tracee.return_instances.retain(|one| one.stack > stack || one.stack == stack && one.to == to);
         if let Some(again) =
@@ -348,7 +348,7 @@ impl Supervisor {
         let is_new = !text.traps.contains_key(&to);
         match text.traps.get_mut(&to) {
             Some(trap) => trap.returns = true,
-            // Whose memory it is would not know.
+            // The owner of that memory would not know.
             None if tracee.borrows => return,
             None => match text::insert(tid, to) {
                 Ok(original) => {
@@ -402,7 +402,7 @@ impl Supervisor {
         raised
     }
 
-    /// Stops the other threads of a process; which are to be let go again. What else they told is for later.
+    /// Stops the other threads of a process; the answer is those that are to be let go again. Other news of them is kept for later.
     fn hold_others(&mut self, pid: Tid, tid: Tid) -> Vec<Tid> {
         let others = self.tracees.iter().filter(|(other, tracee)| {
             tracee.pid == pid && **other != tid && !tracee.stopped && ptrace::interrupt(**other).is_ok()

@@ -67,7 +67,7 @@ impl RestartedCall {
         let is_left = was_stopped || did == part.remainder.asked && part.remainder.more;
         let goes_on = is_left && self.until > proc::clock_ns(libc::CLOCK_MONOTONIC);
         self.at = CallStage::Exit;
-        // Whoever was killed meanwhile tells so next.
+        // One that was killed meanwhile tells so next.
         let answer = (part.done + did) as i64;
         if goes_on {
             part.behind.set_result(answer);
@@ -139,7 +139,7 @@ impl Supervisor {
         let was_interrupted = registers.was_interrupted();
         if ends {
             tracee.restarted = None;
-            // Whoever was killed meanwhile tells so next.
+            // One that was killed meanwhile tells so next.
             let _ = registers.end_with(tid, -i64::from(libc::EINTR));
             #[cfg(target_arch = "aarch64")]
             {
@@ -149,7 +149,7 @@ impl Supervisor {
         }
         if let Some(restarted) = tracee.restarted.as_ref().filter(|restarted| restarted.until <= now) {
             if was_interrupted || restarted.at == CallStage::Entry {
-                // Whoever was killed meanwhile tells so next.
+                // One that was killed meanwhile tells so next.
                 let _ = registers.end_with(tid, restarted.answer);
                 tracee.restarted = None;
             }
@@ -169,7 +169,7 @@ impl Supervisor {
         }
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         if let Some(restarted) = tracee.restarted.as_ref().filter(|restarted| restarted.until <= now) {
-            // Whoever was killed meanwhile tells so next.
+            // One that was killed meanwhile tells so next.
             let _ = registers.end_with(tid, restarted.answer);
             tracee.restarted = None;
             return;
@@ -232,8 +232,8 @@ impl Supervisor {
         }
     }
 
-    /// Who does the rest of a call is stopped, and nobody does one from now on, until somebody is traced: nobody may be there
-    /// soon to end it.
+    /// Stops the threads that do the rest of a call. None is begun from now on until a thread is traced, as this process may
+    /// end soon.
     pub fn end_remainders(&mut self) {
         self.ends_calls = true;
         for (tid, tracee) in &self.tracees {
@@ -293,7 +293,7 @@ impl Supervisor {
                 }
                 self.remainder_is_over(tid);
             }
-            // What interrupted it is told next; an interrupt of ours that this stop has swallowed has to be made again.
+            // The signal that interrupted it is told next; an interrupt of ours that this stop has swallowed has to be made again.
             CallStage::Inside if Registers::of(tid).is_ok_and(|registers| registers.was_interrupted()) => {
                 restarted.at = CallStage::Exit;
                 let _ = ptrace::interrupt(tid);

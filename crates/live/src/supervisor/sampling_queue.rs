@@ -5,7 +5,7 @@ use crate::machine::TickResult;
 use crate::ptrace::Tid;
 use std::collections::VecDeque;
 
-/// Whom ticks look at.
+/// The threads that ticks look at.
 #[derive(Debug, Default)]
 pub(super) struct SamplingQueue {
     /// Those who ran lately, with the number of looks that have found them idle since.
@@ -68,7 +68,7 @@ impl SamplingQueue {
 mod tests {
     use super::*;
 
-    /// Whom one turn looked at, of which there is time for `most`.
+    /// The threads that one turn looked at; there is time for `most`.
     fn turn(queue: &mut SamplingQueue, most: usize, look: impl Fn(Tid) -> TickResult) -> Vec<Tid> {
         let (mut seen, mut asked) = (Vec::new(), 0);
         let has_time = |_| {

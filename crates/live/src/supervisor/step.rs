@@ -1,9 +1,9 @@
 //! Tracees whose instructions are counted one by one: they are resumed for one instruction at a time, and each
 //! stop tells whether one was done.
 //!
-//! What counts is what a counter of the hardware counts of a program on a quiet machine: each instruction that
+//! The count is that of a hardware counter of a program on a quiet machine: each instruction that
 //! is completed, one that repeats itself (`rep movsb`) once, the one that calls the system when it does, none
-//! that faults. What this does to the tracee in between is seen by nobody: no trap reaches it, and the flag
+//! that faults. The tracee notices nothing of it: no trap reaches it, and the flag
 //! by which x86 steps is hidden where the program could see it.
 //!
 //! Stops in the middle of a system call (fork, exec, filters, the end) come after the instruction that called, and
@@ -42,7 +42,7 @@ pub(super) struct StepState {
     tells_of_end: bool,
 }
 
-/// What a SIGTRAP of a tracee that is stepped means.
+/// The cause of a SIGTRAP of a tracee that is stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trap {
     /// An instruction was done.
@@ -187,7 +187,7 @@ impl Supervisor {
         if counts {
             self.count_step(tid, before.unwrap_or(now));
         }
-        // What is watched and a step are told at once on x86.
+        // On x86 one stop tells of a breakpoint and of a step.
         if watches && trap == Trap::Done && cfg!(target_arch = "x86_64") {
             self.watched_too(tid);
         }
@@ -232,7 +232,7 @@ impl Supervisor {
         let code: Vec<u32> = code[..got].chunks_exact(4).map(word).collect();
         let Some(sequence) = exclusive::sequence(&code, before.ip()) else { return };
         let exits: Vec<u64> = sequence.exits.iter().map(|(exit, _)| *exit).collect();
-        // Who was killed meanwhile tells so next.
+        // One that was killed meanwhile tells so next.
         let _ = debug::run_to(
             tid,
             &exits,

@@ -1,5 +1,5 @@
-//! What wakes the supervisor's thread from its wait: ticks of a timer, and other threads. How soon it gets a cpu
-//! then, and which.
+//! Wakes the supervisor's thread from its wait: by ticks of a timer, or from other threads. Asks for a cpu soon after that, and
+//! for the one where the next sample is to be.
 
 use crate::proc;
 use crate::ptrace::{Tid, last};
@@ -35,7 +35,7 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Rings once. Who has waited for an answer for a millisecond rings again.
+    /// Wakes it once. A thread that has waited for an answer for a millisecond does so again.
     pub fn wake(self) {
         // SAFETY: plain numbers. A thread that is gone is an error without consequence.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.tid, signal()) };
@@ -89,7 +89,7 @@ impl Drop for Timer {
     }
 }
 
-/// Rings at a time for the thread that made it, and goes on ringing until it is set again.
+/// Wakes the thread that made it at a time, and again and again until it is set anew.
 #[derive(Debug)]
 pub(super) struct Alarm {
     timer: Timer,
@@ -101,7 +101,7 @@ impl Alarm {
         Ok(Alarm { timer: Timer::new()?, at: None })
     }
 
-    /// When (`CLOCK_MONOTONIC`, in ns) it rings, if at all.
+    /// Sets the time (`CLOCK_MONOTONIC`, in ns); `None`: never.
     pub(super) fn set(&mut self, at: Option<u64>) {
         const AGAIN_NS: u64 = 1_000_000;
         if self.at != at {
@@ -112,7 +112,7 @@ impl Alarm {
     }
 }
 
-/// Rings for the thread that made it when [`Ticks`] are due.
+/// Wakes the thread that made it when [`Ticks`] are due.
 #[derive(Debug)]
 pub(super) struct Ticker {
     tid: Tid,
@@ -138,7 +138,7 @@ impl Ticker {
         }
     }
 
-    /// Rings at the next tick, and again later: the signal is lost if it comes right before the thread falls
+    /// Wakes at the next tick, and again later: the signal is lost if it comes right before the thread falls
     /// asleep.
     fn arm(&self, now: u64) {
         match self.ticks.next() {
@@ -162,8 +162,8 @@ impl Ticker {
 }
 
 /// The calling thread, the supervisor's, runs for short times only: the shorter, the sooner Linux (6.12) gives it
-/// a cpu that is busy, where without this a tick would have to wait for as long as others may run. What it asks
-/// for is the least that can be had, and needs no rights.
+/// a cpu that is busy, where without this a tick would have to wait for as long as others may run. It asks
+/// for the least that can be had, which needs no rights.
 pub(super) fn be_prompt() {
     /// `struct sched_attr`.
     #[repr(C)]

@@ -30,14 +30,14 @@ impl Tracee {
 }
 
 impl Supervisor {
-    /// What a tracee watches is taken back if this process is killed.
+    /// The breakpoints of a tracee are taken back if this process is killed.
     pub(super) fn guard_watches(&mut self, tid: Tid, any: bool) {
         if let Some(guardian) = self.guardian() {
             guardian.watches(tid, any);
         }
     }
 
-    /// Who takes back what is in tracees if this process is killed, where they are not killed with it.
+    /// The guardian of tracees that go on if this process is killed.
     pub(super) fn guardian(&mut self) -> Option<&mut Guardian> {
         if self.options & ptrace::EXITKILL != 0 && !self.attached {
             return None;
@@ -79,7 +79,7 @@ impl Supervisor {
         true
     }
 
-    /// What of a tracee's debug registers was hit is told.
+    /// Tells of the breakpoints of a tracee that were hit.
     pub(super) fn watched_too(&mut self, tid: Tid) {
         let Some(tracee) = self.tracees.get(&tid) else { return };
         // Where it is, before it is let past that.

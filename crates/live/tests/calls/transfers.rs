@@ -32,7 +32,7 @@ pub(super) fn end_for_handlers() -> Outcome {
 /// A tool that goes on when its tracer is killed.
 pub(super) const ORPHAN: &[&str] = &["blocked"];
 
-/// Whoever is killed in the middle of a transfer has a guardian that answers it: with what has been transferred.
+/// If the tracer is killed in the middle of a transfer, the guardian answers it: with the bytes that have been transferred.
 pub(super) fn are_answered_when_the_tracer_is_killed() -> Outcome {
     told()?;
     // SAFETY: plain number.
@@ -72,7 +72,7 @@ pub(super) fn blocked() {
     println!("{answered} {taken}");
 }
 
-/// What a transfer answers.
+/// The answer of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// All, unless a handler ends it.
@@ -240,7 +240,7 @@ fn receive((from, to): Ends, transfer: fn(i32, &mut [u8]) -> i64) -> (i64, i64, 
     let giving = std::thread::spawn(move || {
         let mut to = file(to);
         for step in sample().chunks(STEP) {
-            // Who takes no more has ended.
+            // The reader that takes no more has ended.
             if to.write_all(step).is_err() {
                 break;
             }
@@ -339,7 +339,7 @@ fn narrow(number: i64, arguments: [usize; 3]) -> i64 {
             out("r8") _, out("r9") _, out("r10") _, out("r11") _,
         );
     }
-    // What it was given is there behind it.
+    // The data that it was given are there behind it.
     if first != arguments[0] { i64::MIN } else { i64::from(result as i32) }
 }
 

@@ -83,7 +83,7 @@ fn another_user_in_a_docker_container() -> Outcome {
     as_on_linux(Container::docker()?, "another_user_opens_events_for_itself")
 }
 
-/// What it takes for debug registers has no effect there.
+/// Writes to debug registers have no effect there.
 fn no_breakpoints_under_gvisor() -> Outcome {
     let ours = contained(Container::gvisor()?, "breakpoints_are_counted")?;
     assert_eq!(ours.status.code(), Some(2), "{ours:?}");

@@ -548,7 +548,7 @@ pub(crate) fn probes_on_instructions_of_all_kinds() {
     std::fs::remove_file(&path).expect("it is ours");
 }
 
-/// What Linux for arm64 refuses is not refused here.
+/// Here probes are set that Linux for arm64 refuses.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn probes_on_instructions_of_all_kinds() {
     println!("needs an x86-64 processor");

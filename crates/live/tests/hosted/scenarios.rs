@@ -1,4 +1,4 @@
-//! What programs do with perf events. Each writes what Linux and we must agree on: answers and exact numbers,
+//! Programs that use perf events. Each writes what Linux and we must agree on: answers and exact numbers,
 //! and of times only how they compare.
 
 use perfuse_abi::{Attr, AttrFlags, EventType, IocFlags, OpenFlags, ReadFormat, SampleType, Software};
@@ -23,7 +23,7 @@ fn attr(which: Software) -> Attr {
     attr
 }
 
-/// What an event needs so that Linux opens it for a user too: the kernel's side is root's.
+/// The flags with which Linux opens an event for a user too: the kernel's side is root's.
 pub(crate) fn allowed() -> AttrFlags {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } == 0 { AttrFlags::empty() } else { AttrFlags::EXCLUDE_KERNEL }
@@ -240,7 +240,7 @@ pub(crate) fn descriptors_are_duplicated_and_inherited() {
         let flags = libc::fcntl(copies[0], libc::F_SETFD, libc::FD_CLOEXEC);
         println!("close on exec: {flags} {}", libc::fcntl(copies[0], libc::F_GETFD));
         let child = work::Child::fork(|| {
-            // What is seen here is told by the status.
+            // The status tells of it.
             let good = id(copies[1]) == own && bytes_of(copies[1]) == 8 && libc::close(copies[1]) == 0;
             libc::_exit(if good { 0 } else { 1 })
         });
@@ -524,7 +524,7 @@ pub(crate) fn a_ring_outlives_its_descriptor() {
     let event = opened(&named);
     let ring = map(&event, 3).expect("a ring");
     drop(event);
-    // SAFETY: a short name that ends with NUL. What was opened is still told of: here it is not waited for.
+    // SAFETY: a short name that ends with NUL. The event is still told of: here it is not waited for.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"renamed".as_ptr()) };
     println!("data {}", ring.load_u64(1048, std::sync::atomic::Ordering::Relaxed));
     drop(ring);
@@ -669,7 +669,7 @@ pub(crate) fn signals_by_an_ioctl() {
     }
 }
 
-/// What an event with `O_ASYNC` measures ends: who waits for the descriptor is told, and nobody by a signal.
+/// The target of an event with `O_ASYNC` ends: a wait for the descriptor is told, and nobody by a signal.
 pub(crate) fn an_end_sends_no_signal() {
     let handler = Handler::install(libc::SIGUSR1);
     let mut child = Puppet::fork(&[], |_| {
@@ -827,7 +827,7 @@ pub(crate) fn descriptors_run_out() {
     let limit = libc::rlimit { rlim_cur: 64, rlim_max: 4096 };
     // SAFETY: the pointer is to a live value.
     println!("{}", unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) });
-    // Whatever was open before is the same in both runs.
+    // Descriptors that were open before are the same in both runs.
     let mut events = Vec::new();
     let errno = loop {
         match open(&attr(Software::DUMMY)) {

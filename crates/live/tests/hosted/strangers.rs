@@ -1,5 +1,5 @@
-//! What programs may do to others with perf events: to those of other users, and from namespaces of their own. Each writes
-//! what Linux and we must agree on.
+//! The rights of programs over others with perf events: over those of other users, and from namespaces of their own. Each writes
+//! the answers that Linux and we must agree on.
 
 use super::scenarios::{map, off, on, opened, sampling, value};
 use perfuse_abi::{Attr, AttrFlags, EventType, OpenFlags, Software};

@@ -30,7 +30,7 @@ const CONT: i64 = libc::PTRACE_CONT as i64;
 const SYSCALL: i64 = libc::PTRACE_SYSCALL as i64;
 const SETOPTIONS: i64 = libc::PTRACE_SETOPTIONS as i64;
 
-/// What a wait tells.
+/// The result of a wait.
 fn waited(pid: i32, options: i32) -> String {
     let mut status = 0;
     // SAFETY: the pointer is to a live number.
@@ -84,7 +84,7 @@ pub(crate) fn a_child_asks_to_be_traced() {
         say("a call", pid);
         println!("on: {:?}", ptrace(CONT, pid, 0));
         say("the end", pid);
-        // What execs is stopped by that.
+        // An exec stops the thread.
         let pid = child(|| {
             let refused = be_traced();
             let name = c"/bin/true".as_ptr();
@@ -196,7 +196,7 @@ pub(crate) fn nobody_traces_whom_he_may_not() {
             assert_eq!(ptrace(ATTACH, tracer, 0), Err(Errno::EPERM), "the supervisor is root's");
         }
         let own = Victim::new();
-        // What cannot be dumped is not one's own.
+        // A process that cannot be dumped is not one's own.
         println!("one's own child: {:?}", ptrace(SEIZE, own.pid(), 0));
     })
     .join();
@@ -225,7 +225,7 @@ pub(crate) fn a_tracer_is_killed() {
     }
 }
 
-/// Whoever asks again and again is told the same, and two that attach to each other hold up nobody else.
+/// A tracer that asks again and again is told the same, and two that attach to each other hold up nobody else.
 pub(crate) fn tracing_without_end() {
     for _ in 0..200 {
         let pid = child(|| i32::from(be_traced() != 0));
@@ -250,7 +250,7 @@ pub(crate) fn tracing_without_end() {
     }
 }
 
-/// What is counted of a process goes on while another traces it.
+/// Counts of a process go on while another traces it.
 pub(crate) fn what_is_traced_is_counted() {
     const PAGES: usize = 500;
     let faults = |pid| {
@@ -306,7 +306,7 @@ pub(crate) fn one_that_nobody_is_to_trace_traces() {
     say("it has looked", pid);
 }
 
-/// Whoever is stopped and sent on at once is not left behind in a stop.
+/// A process that is stopped and sent on at once is not left behind in a stop.
 pub(crate) fn stopped_and_sent_on() {
     let pid = child(|| {
         work::burn(Duration::from_secs(20));

@@ -72,7 +72,7 @@ impl Machine {
         }
     }
 
-    /// Runs until a time. What happens at that time has not happened yet.
+    /// Runs until a time. The events of that very time are still to come.
     pub fn run_until(&mut self, end: u64) {
         loop {
             self.settle();

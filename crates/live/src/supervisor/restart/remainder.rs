@@ -19,7 +19,7 @@ pub(super) struct Remainder {
     /// `None`: the same again.
     pub(super) call: Option<libc::c_long>,
     pub(super) arguments: [u64; 6],
-    /// What it answers if it does all of it.
+    /// Its answer if it does all of it.
     pub(super) asked: u64,
     /// There is more behind it.
     pub(super) more: bool,
@@ -48,7 +48,7 @@ pub(super) fn may_be_left_of(call: libc::c_long) -> bool {
     )
 }
 
-/// What is left of a call that has just answered that it has done so much.
+/// The rest of a call that has just answered that it has done so much.
 pub(super) fn of(tid: Tid, registers: &Registers, call: libc::c_long, done: u64) -> Option<Remainder> {
     let arguments: [u64; 6] = std::array::from_fn(|index| registers.argument(index));
     let fd = arguments[0] as i32;
@@ -92,7 +92,7 @@ pub(super) fn of(tid: Tid, registers: &Registers, call: libc::c_long, done: u64)
             if !receives_all(flags) || !is_waiting_socket(tid, fd) {
                 return None;
             }
-            // What comes beside the bytes would have no place.
+            // There would be no place for the ancillary data.
             let (beside, vector) = message(tid, registers.width(), arguments[1])?;
             let piece = vector.piece(tid, registers.width(), done).filter(|_| beside == 0)?;
             let arguments = [arguments[0], piece.at, piece.len, flags as u64, 0, 0];
@@ -182,7 +182,7 @@ struct Vector {
     len: u64,
 }
 
-/// What is left of an element of one.
+/// The rest of an element of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     at: u64,
