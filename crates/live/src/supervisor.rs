@@ -281,7 +281,7 @@ impl Supervisor {
             ptrace::seize(tid, options)?;
             if self.tracees.is_empty() {
                 // Not before: what this thread starts would run so, too.
-                waker::be_prompt();
+                wakeup::be_prompt();
             }
             self.tracees.insert(tid, Tracee::new(pid));
         }

@@ -94,24 +94,24 @@ fn sleeps(tid: Tid) -> bool {
     stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S"))
 }
 
-/// Rings as long as this lives.
-struct Ringing(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
+/// Wakes the supervisor as long as this lives.
+struct Waking(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
 
-impl Ringing {
+impl Waking {
     fn new(waker: Waker) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = stop.clone();
-        let ring = move || {
+        let wake = move || {
             while !seen.load(SeqCst) {
-                waker.ring();
+                waker.wake();
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        Ringing(stop, Some(std::thread::spawn(ring)))
+        Waking(stop, Some(std::thread::spawn(wake)))
     }
 }
 
-impl Drop for Ringing {
+impl Drop for Waking {
     fn drop(&mut self) {
         self.0.store(true, SeqCst);
         let _ = self.1.take().map(std::thread::JoinHandle::join);
@@ -138,7 +138,7 @@ fn supervise_with(mode: &[&str], interrupts: Interrupts, prepare: fn(&Supervisor
     let release = std::thread::spawn(move || held.release().map(drop));
     let mut front = Interrupting { interrupts, made: 0, last: Instant::now(), tool, status: None };
     {
-        let _ringing = Ringing::new(supervisor.waker());
+        let _waking = Waking::new(supervisor.waker());
         supervisor.run(&mut front).expect("a loop that ends");
     }
     release.join().expect("no panic").expect("an exec");

@@ -126,7 +126,7 @@ impl Supervisor {
         } else if was_interrupted {
             self.interrupted(tid, registers, ends, now);
         } else if let Some(done) = done {
-            self.begin_rest(tid, registers, done, ends, now);
+            self.begin_remainder(tid, registers, done, ends, now);
         } else if waiting.is_some_and(|restarted| ends || restarted.until <= now) {
             // One that has not been made again yet ends here, too.
             self.interrupted(tid, registers, ends, now);
@@ -182,7 +182,7 @@ impl Supervisor {
 
     /// A tracee is stopped whose call has done so much: if it would have done more, it does the rest. `ends`: by a
     /// signal that ends calls.
-    fn begin_rest(&mut self, tid: Tid, registers: Registers, done: u64, ends: bool, now: u64) {
+    fn begin_remainder(&mut self, tid: Tid, registers: Registers, done: u64, ends: bool, now: u64) {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         let before = tracee.restarted.take();
         #[cfg(target_arch = "aarch64")]

@@ -117,7 +117,7 @@ impl Thread {
             Command::FollowTicks => {}
             Command::FollowWatches { ends, answer } => {
                 if ends {
-                    supervisor.end_rests();
+                    supervisor.end_remainders();
                 }
                 supervisor.follow_watches();
                 supervisor.follow_probes();
@@ -132,7 +132,7 @@ impl Thread {
         let settled = supervisor.watches_are_settled()
             && supervisor.probes_are_settled()
             && supervisor.steps_are_settled()
-            && supervisor.rests_are_settled();
+            && supervisor.remainders_are_settled();
         if !self.watching.is_empty() && settled {
             for answer in self.watching.drain(..) {
                 // Who no longer waits for it has gone.
