@@ -6,6 +6,7 @@ mod text;
 
 use crate::exit::Result;
 use crate::term::{glyphs, out};
+use perfuse::Rehearsed;
 use std::process::ExitCode;
 pub(crate) use text::{sign, sign_width, wrapped};
 
@@ -29,10 +30,10 @@ pub(crate) struct Args {
     plan: Option<String>,
 }
 
-/// Runs the subcommand.
-pub(crate) fn run(args: Args) -> Result {
+/// Runs the subcommand. `rehearse` tries the events of a command line.
+pub(crate) fn run(args: Args, rehearse: &dyn Fn(&str) -> Result<Vec<Rehearsed>>) -> Result {
     if let Some(plan) = &args.plan {
-        return plan::run(plan, args.json);
+        return plan::tell(plan, args.json, &rehearse(plan)?);
     }
     let report = perfuse::doctor::examine();
     // Collected first: the report appears at once, and a reader that goes away cannot stop a check.

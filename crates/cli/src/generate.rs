@@ -1,10 +1,9 @@
 //! What packagers install beside the program: shell completions and the manual page.
 
-use crate::cli::Cli;
 use crate::exit::Result;
 use crate::list;
 use crate::term::out;
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 use std::io;
 use std::process::ExitCode;
@@ -17,14 +16,14 @@ pub(crate) struct Completions {
 }
 
 /// Writes a completion script to standard output.
-pub(crate) fn completions(args: Completions) -> Result {
-    out::print(&script(args.shell))?;
+pub(crate) fn completions(args: Completions, command: Command) -> Result {
+    out::print(&script(args.shell, command))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes the manual page to standard output: the program, then each subcommand.
-pub(crate) fn man() -> Result {
-    out::print(&page()?)?;
+pub(crate) fn man(command: Command) -> Result {
+    out::print(&page(command)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -50,9 +49,9 @@ pub(crate) fn complete_events(args: &CompleteEvents) -> Result {
 
 /// The completion of options is made from their definitions; names of events are asked for when they are
 /// typed, as every machine has others.
-fn script(shell: Shell) -> Vec<u8> {
+fn script(shell: Shell, mut command: Command) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "perfuse", &mut script);
+    clap_complete::generate(shell, &mut command, "perfuse", &mut script);
     let text = String::from_utf8_lossy(&script).into_owned();
     let text = match shell {
         Shell::Bash => text + include_str!("generate/events.bash"),
@@ -79,10 +78,10 @@ fn zsh(script: &str) -> String {
     format!("{first}\n\n{}\n{rest}", include_str!("generate/events.zsh"))
 }
 
-fn page() -> io::Result<Vec<u8>> {
+fn page(command: Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     // Help is for the terminal; a page has no page about itself.
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
     for subcommand in command.get_subcommands() {
@@ -94,11 +93,12 @@ fn page() -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum;
+    use crate::cli::Cli;
+    use clap::{CommandFactory, ValueEnum};
 
     #[test]
     fn the_manual_has_every_subcommand_and_its_options() {
-        let page = String::from_utf8(page().unwrap()).unwrap();
+        let page = String::from_utf8(page(Cli::command()).unwrap()).unwrap();
         for subcommand in Cli::command().get_subcommands() {
             let name = subcommand.get_name();
             let page_name = format!("perfuse\\-{}", name.replace('-', "\\-"));
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn every_shell_completes_the_options() {
         for &shell in Shell::value_variants() {
-            let script = String::from_utf8(script(shell)).unwrap();
+            let script = String::from_utf8(script(shell, Cli::command())).unwrap();
             assert!(script.contains("per-core") && script.contains("doctor"), "{shell}");
             let asks = [Shell::Bash, Shell::Fish, Shell::Zsh].contains(&shell);
             assert_eq!(script.contains("perfuse complete-events"), asks, "{shell}");

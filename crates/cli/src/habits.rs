@@ -2,9 +2,8 @@
 //! short, options given twice (the last one counts), `--no-X` where there is an `--X` and the other way round,
 //! and perf's words for this program itself (`version`, `-v`, `--no-pager`).
 
-use crate::cli::Cli;
 use crate::term::out;
-use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, Command, Parser};
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -12,7 +11,7 @@ use std::io::Write;
 const TAKEN_BACK: [&str; 3] = ["call-graph", "switch-output", "compression-level"];
 
 /// Makes sense of a command line; ends the program where there is none, or where help was asked for.
-pub(crate) fn parse() -> Cli {
+pub(crate) fn parse<C: Parser>() -> C {
     parse_from(std::env::args_os()).unwrap_or_else(|error| {
         let text = error.render().ansi().to_string();
         // When there is nobody to tell, the status says it.
@@ -25,17 +24,17 @@ pub(crate) fn parse() -> Cli {
 }
 
 /// Makes sense of these words, of which the first is the program's name.
-pub(crate) fn parse_from(
+pub(crate) fn parse_from<C: Parser>(
     words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-) -> Result<Cli, clap::Error> {
-    let mut command = command();
+) -> Result<C, clap::Error> {
+    let mut command = command(C::command());
     let matches = command.try_get_matches_from_mut(words)?;
-    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    C::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// The command line with all habits.
-fn command() -> Command {
-    let mut command = Cli::command().infer_long_args(true).args_override_self(true);
+fn command(command: Command) -> Command {
+    let mut command = command.infer_long_args(true).args_override_self(true);
     // perf's help has them too; nothing here is ever shown by a pager.
     for pager in ["no-pager", "paginate"] {
         command = command.arg(Arg::new(pager).long(pager).action(ArgAction::SetTrue).hide(true));
@@ -81,16 +80,17 @@ fn with_opposites(command: Command) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Subcommand;
+    use crate::cli::{Cli, Subcommand};
+    use clap::CommandFactory;
 
     fn parsed(line: &str) -> Result<String, clap::Error> {
         let words = ["perfuse"].into_iter().chain(line.split_whitespace());
-        parse_from(words.map(OsString::from)).map(|cli| format!("{:?}", cli.subcommand))
+        parse_from::<Cli>(words.map(OsString::from)).map(|cli| format!("{:?}", cli.subcommand))
     }
 
     #[test]
     fn the_command_line_stays_consistent() {
-        command().debug_assert();
+        command(Cli::command()).debug_assert();
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
             assert_eq!(kind(line), ErrorKind::DisplayHelp, "{line}");
         }
         assert_eq!(parsed("--no-pager report").unwrap(), parsed("report").unwrap());
-        let cli = parse_from(["perf", "version", "--build-options"]).unwrap();
+        let cli = parse_from::<Cli>(["perf", "version", "--build-options"]).unwrap();
         assert!(matches!(cli.subcommand, Subcommand::Version(_)));
     }
 }

@@ -13,6 +13,7 @@ mod generate;
 mod habits;
 mod list;
 mod listing;
+mod nested;
 mod record;
 mod recording;
 mod report;
@@ -23,13 +24,14 @@ mod stat;
 mod term;
 mod version;
 
-use cli::Subcommand;
+use clap::CommandFactory;
+use cli::{Cli, Subcommand};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     exit::tell_panics_plainly();
-    let result = match habits::parse().subcommand {
-        Subcommand::Stat(args) => stat::run(&args),
+    let result = match habits::parse::<Cli>().subcommand {
+        Subcommand::Stat(args) => stat::run(&args, &nested::stat_args),
         Subcommand::Compare(args) => compare::run(&args),
         Subcommand::List(args) => list::run(&args),
         Subcommand::Report(args) => report::run(&args),
@@ -39,10 +41,10 @@ fn main() -> ExitCode {
         Subcommand::Record(args) => record::run(&args),
         Subcommand::Run(args) => run::run(&args),
         Subcommand::Sim(args) => sim::run(&args),
-        Subcommand::Doctor(args) => doctor::run(args),
+        Subcommand::Doctor(args) => doctor::run(args, &nested::rehearse),
         Subcommand::Version(args) => version::run(&args),
-        Subcommand::Completions(args) => generate::completions(args),
-        Subcommand::Man => generate::man(),
+        Subcommand::Completions(args) => generate::completions(args, Cli::command()),
+        Subcommand::Man => generate::man(Cli::command()),
         Subcommand::CompleteEvents(args) => generate::complete_events(&args),
     };
     common::kernel::tell_of_the_measured();

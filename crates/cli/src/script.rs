@@ -4,6 +4,7 @@ mod extras;
 mod fields;
 mod json;
 mod line;
+mod one;
 mod places;
 mod unsupported;
 
@@ -13,7 +14,8 @@ use crate::recording::{self, FilterArgs, Input, unfinished};
 use crate::term::foreign::{foreign, width};
 use crate::term::out::{say, stdout};
 use fields::{Field, Fields};
-use line::{Clock, Format, Lines, One};
+use line::{Clock, Format, Lines};
+use one::One;
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
 use perfuse_data::describe;
 use perfuse_data::feature::{Feature, FeatureId};

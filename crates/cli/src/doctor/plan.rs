@@ -3,48 +3,18 @@
 
 use super::json;
 use super::text::{remedies, sign, sign_width, wrapped};
-use crate::cli::{Cli, Subcommand};
 use crate::common::kernel;
-use crate::exit::{Failure, Result};
-use crate::habits;
-use crate::record;
-use crate::stat;
+use crate::exit::Result;
 use crate::term::glyphs::{self, Glyphs};
 use crate::term::out;
-use clap::CommandFactory;
 use perfuse::doctor::{Reason, Verdict};
 use perfuse::{Error, Rehearsed};
 use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The commands whose plans can be tried.
-const PLANS: &str = "plans are for stat and record";
-
-/// Tries the plan and tells the result.
-pub(super) fn run(line: &str, as_json: bool) -> Result {
-    let words = shell_words::split(line).map_err(|_| Failure::usage("--for: a quotation mark is missing"))?;
-    let words = match words.first().map(String::as_str) {
-        Some("perfuse" | "perf") => &words[1..],
-        _ => &words[..],
-    };
-    let Some((subcommand, arguments)) = words.split_first() else {
-        return Err(Failure::usage("--for: the command line is empty"));
-    };
-    if Cli::command().find_subcommand(subcommand).is_none() {
-        return Err(Failure::usage(format_args!("--for: there is no perfuse {subcommand}; {PLANS}")));
-    }
-    let words = ["perfuse", subcommand].into_iter().chain(arguments.iter().map(String::as_str));
-    let tried = match habits::parse_from(words).map_err(Failure::usage)?.subcommand {
-        Subcommand::Stat(args) => stat::rehearse(&args)?,
-        Subcommand::Record(args) => record::rehearse(&args)?,
-        _ => return Err(Failure::usage(format_args!("--for: {PLANS}, not {subcommand}"))),
-    };
-    tell(line, as_json, &tried)
-}
-
-/// Prints the result; the exit status says it too.
-fn tell(line: &str, as_json: bool, tried: &[Rehearsed]) -> Result {
+/// Prints what came of trying the events of a command line; the exit status says it too.
+pub(super) fn tell(line: &str, as_json: bool, tried: &[Rehearsed]) -> Result {
     // What was asked for must work; of what comes by default, something.
     let refused = |tried: &&Rehearsed| tried.required && tried.error.is_some();
     let possible = !tried.iter().any(|t| refused(&t)) && tried.iter().any(|t| t.error.is_none());

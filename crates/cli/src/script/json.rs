@@ -1,6 +1,6 @@
 //! Samples as JSON: an object a line.
 
-use super::line::One;
+use super::one::One;
 use super::places::{Places, Space};
 use crate::recording::unfinished;
 use perfuse_abi::EventType;

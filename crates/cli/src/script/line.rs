@@ -3,6 +3,7 @@
 use super::extras;
 use super::fields::{Field, Fields};
 use super::json;
+use super::one::One;
 use super::places::{Places, Space};
 use crate::exit::Result;
 use crate::recording::header;
@@ -10,7 +11,6 @@ use crate::recording::unfinished;
 use perfuse_abi::record::{Callchain, CallchainContext, Decoded, Misc, Record, RecordType, Sample, Weight};
 use perfuse_abi::{BranchSampleType, EventType, Software};
 use perfuse_data::describe;
-use perfuse_data::replay::Formats;
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
 use perfuse_data::{Entry, Event};
@@ -56,17 +56,6 @@ pub(super) struct Lines {
     pub(super) wall: Option<(u64, u64)>,
     /// Callchains end with functions of these names.
     pub(super) stop_at: Vec<String>,
-}
-
-/// A sample, and what it is one of.
-pub(super) struct One<'a> {
-    pub(super) event: &'a Event,
-    pub(super) fields: &'a Fields,
-    pub(super) period: u64,
-    pub(super) decoded: &'a Decoded<'a>,
-    pub(super) sample: &'a Sample<'a>,
-    pub(super) session: &'a Session,
-    pub(super) formats: &'a Formats,
 }
 
 impl Lines {

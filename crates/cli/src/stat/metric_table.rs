@@ -1,6 +1,6 @@
 //! Metrics for people: a table below that of the events, or in its place.
 
-use super::text::{DIM, Options, WARN};
+use super::looks::{DIM, Options, WARN};
 use crate::term::glyphs::shorten;
 use crate::term::number;
 use crate::term::table::{Cell, Column, Side, Table};

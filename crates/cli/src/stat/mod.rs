@@ -4,6 +4,7 @@
 //! to people and the library's forms (`perfuse_stat::format`) to programs.
 
 mod args;
+mod looks;
 mod metric_table;
 mod output;
 mod plan;
@@ -13,10 +14,8 @@ mod select;
 mod text;
 mod unsupported;
 
-use crate::cli::{Cli, Subcommand};
 use crate::common::kernel;
 use crate::exit::{Failure, Result};
-use crate::habits;
 use crate::record::take_standard_output;
 pub(crate) use args::Args;
 use clap::{CommandFactory, FromArgMatches};
@@ -29,8 +28,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Runs the subcommand.
-pub(crate) fn run(args: &Args) -> Result {
+/// Runs the subcommand. `parse` makes options of `stat` of a whole command line.
+pub(crate) fn run(args: &Args, parse: &dyn Fn(Vec<OsString>) -> Result<Box<Args>>) -> Result {
     args.kernel.decide()?;
     args.events_dir.decide()?;
     kernel::keep_attr_files();
@@ -38,7 +37,10 @@ pub(crate) fn run(args: &Args) -> Result {
     let (args, mut destination) = match args.command.first().and_then(|word| word.to_str()) {
         Some("report") => return playback::run(&playback_args(args)?),
         Some("record") => {
-            recorded = with_recording(args)?;
+            // `stat record` takes the options of `stat`, before its name and behind it.
+            let (mut words, at) = words(args);
+            words.remove(at);
+            recorded = parse(words)?;
             let destination = destination(recorded.output.as_deref())?;
             // The file of -o is the recording's; results go where they go without it.
             (&*recorded, Some(destination))
@@ -87,17 +89,6 @@ fn words(args: &Args) -> (Vec<OsString>, usize) {
     let words: Vec<OsString> = std::env::args_os().collect();
     let first = words.len().saturating_sub(args.command.len());
     (words, first)
-}
-
-/// `stat record` takes the options of `stat`, before its name and behind it.
-fn with_recording(args: &Args) -> Result<Box<Args>> {
-    let (mut words, at) = words(args);
-    words.remove(at);
-    match habits::parse_from(words) {
-        Ok(Cli { subcommand: Subcommand::Stat(args) }) => Ok(args),
-        Ok(_) => Err(Failure::usage("stat record has options of stat")),
-        Err(error) => error.exit(),
-    }
 }
 
 /// `stat report` has options of its own.

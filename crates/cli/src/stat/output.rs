@@ -1,7 +1,7 @@
 //! Where results go and in which format. Each report is written as soon as it exists.
 
 use super::args::Args;
-use super::text;
+use super::{looks, text};
 use crate::common::style;
 use crate::exit::Failure;
 use crate::term::glyphs;
@@ -69,7 +69,7 @@ enum Place {
 
 #[derive(Debug)]
 enum Format {
-    Text(text::Options),
+    Text(looks::Options),
     /// perf's text.
     Classic(classic::Options),
     /// perf's `-x`.
@@ -87,7 +87,7 @@ impl Format {
         json: bool,
         perf_style: bool,
         classic: classic::Options,
-        text: text::Options,
+        text: looks::Options,
     ) -> Self {
         if let Some(separator) = separator {
             Format::Separated(separator.replace("\\t", "\t"))
@@ -123,7 +123,7 @@ impl Output {
             with_runs: args.table,
             nothing: args.null,
         };
-        let text = text::Options {
+        let text = looks::Options {
             glyphs: glyphs::of_the_locale(),
             exact: args.big_num,
             quiet: args.quiet,
@@ -157,7 +157,7 @@ impl Output {
 
     /// For what was recorded.
     pub(super) fn of_recording(formats: &Formats) -> Result<Self, Failure> {
-        let text = text::Options {
+        let text = looks::Options {
             glyphs: glyphs::of_the_locale(),
             exact: false,
             quiet: false,
@@ -374,7 +374,7 @@ mod tests {
             event.rows[0].place = Place::Thread { name: name.into(), tid: 7 };
         }
         let classic = classic::Options { repeated: true, ..classic::Options::default() };
-        let text = text::Options {
+        let text = looks::Options {
             glyphs: &glyphs::UNICODE,
             exact: false,
             quiet: false,

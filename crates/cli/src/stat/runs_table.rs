@@ -1,6 +1,6 @@
 //! `--table` for people: the time of each run, and how far it is from the mean.
 
-use super::text::{DIM, Options};
+use super::looks::{DIM, Options};
 use crate::term::number;
 use crate::term::table::{Cell, Column, Side, Table};
 use perfuse_stat::Report;

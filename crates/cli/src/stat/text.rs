@@ -1,40 +1,23 @@
 //! The layout for people: one line about the command, a table of events, what else it used, footnotes
 //! about everything that is not as it seems, and what to do next.
 
+use super::looks::{DIM, Options, WARN};
 use super::metric_table;
 use super::runs_table;
 use crate::term::foreign::{foreign, right, width};
-use crate::term::glyphs::{Glyphs, shorten};
+use crate::term::glyphs::shorten;
 use crate::term::number::{self, Quantity};
 use crate::term::table::{Cell, Column, Side, Table, paint, wrap};
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use perfuse_events::abi::Cache;
 use perfuse_events::{Source, Unit};
 use perfuse_stat::derive::{self, Kind, Whole};
 use perfuse_stat::{Event, Exit, MissingKind, Place, Report, Row, Subject};
 
-/// How to write.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
-    pub(crate) glyphs: &'static Glyphs,
-    /// Whole numbers in place of four digits.
-    pub(crate) exact: bool,
-    /// The table and nothing else.
-    pub(crate) quiet: bool,
-    /// Metrics and no events.
-    pub(crate) metrics_alone: bool,
-    /// The time of each run.
-    pub(crate) with_runs: bool,
-    /// Say what to do next.
-    pub(crate) hints: bool,
-}
-
 const COLUMNS: usize = 80;
 /// Names are cut here.
 const LONGEST: usize = 120;
 const BOLD: Style = Style::new().bold();
-pub(super) const DIM: Style = Style::new().dimmed();
-pub(super) const WARN: Style = AnsiColor::Yellow.on_default();
 
 /// A whole measurement.
 pub(crate) fn format(report: &Report, options: &Options) -> String {

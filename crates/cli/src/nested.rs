@@ -1,0 +1,41 @@
+//! Command lines within a command line: that of `stat record`, and the one that `doctor --for` is asked about.
+
+use crate::cli::{Cli, Subcommand};
+use crate::exit::{Failure, Result};
+use crate::{habits, record, stat};
+use clap::CommandFactory;
+use perfuse::Rehearsed;
+use std::ffi::OsString;
+
+/// The options of `stat` in the words of a whole command line. Ends the program where they make no sense.
+pub(crate) fn stat_args(words: Vec<OsString>) -> Result<Box<stat::Args>> {
+    match habits::parse_from(words) {
+        Ok(Cli { subcommand: Subcommand::Stat(args) }) => Ok(args),
+        Ok(_) => Err(Failure::usage("stat record has options of stat")),
+        Err(error) => error.exit(),
+    }
+}
+
+/// The commands whose plans can be tried.
+const PLANS: &str = "plans are for stat and record";
+
+/// Opens what a perfuse command line would open, and closes it again.
+pub(crate) fn rehearse(line: &str) -> Result<Vec<Rehearsed>> {
+    let words = shell_words::split(line).map_err(|_| Failure::usage("--for: a quotation mark is missing"))?;
+    let words = match words.first().map(String::as_str) {
+        Some("perfuse" | "perf") => &words[1..],
+        _ => &words[..],
+    };
+    let Some((subcommand, arguments)) = words.split_first() else {
+        return Err(Failure::usage("--for: the command line is empty"));
+    };
+    if Cli::command().find_subcommand(subcommand).is_none() {
+        return Err(Failure::usage(format_args!("--for: there is no perfuse {subcommand}; {PLANS}")));
+    }
+    let words = ["perfuse", subcommand].into_iter().chain(arguments.iter().map(String::as_str));
+    match habits::parse_from::<Cli>(words).map_err(Failure::usage)?.subcommand {
+        Subcommand::Stat(args) => stat::rehearse(&args),
+        Subcommand::Record(args) => record::rehearse(&args),
+        _ => Err(Failure::usage(format_args!("--for: {PLANS}, not {subcommand}"))),
+    }
+}
