@@ -18,6 +18,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod counts;
 pub mod describe;
 mod error;
 mod events;
@@ -38,6 +39,7 @@ pub mod tool;
 mod unpack;
 mod writer;
 
+pub use counts::RecordCounts;
 pub use error::{Error, Location, Problem};
 pub use events::{Event, Events};
 pub use header::{FeatureSet, FileHeader, FileSection};

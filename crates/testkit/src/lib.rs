@@ -10,6 +10,7 @@
 //! * [`need`] asks the machine for what a test wants; [`perf`] runs Linux's own.
 //! * [`work`] does things with exactly known effects, [`bpf`] loads the smallest programs, and
 //!   [`signals`] catches what events send; [`wait`] waits for others.
+//! * [`source`] reads sources as words and signs.
 //!
 //! Not published, and never part of a product.
 
@@ -22,6 +23,7 @@ pub mod perf;
 mod puppet;
 mod sandbox;
 pub mod signals;
+pub mod source;
 pub mod tiny;
 pub mod wait;
 pub mod work;

@@ -4,12 +4,11 @@ use crate::exit::Result;
 use crate::recording::{self, Input};
 use crate::term::foreign::foreign;
 use crate::term::out::say;
-use perfuse_abi::record::{Record, RecordType};
 use perfuse_data::describe::kind_name;
 use perfuse_data::feature::{Feature, FeatureId};
-use perfuse_data::replay::{Groups, Replay};
+use perfuse_data::replay::Replay;
 use perfuse_data::tool::kind;
-use perfuse_data::{Options, PerfData};
+use perfuse_data::{Options, PerfData, RecordCounts};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -71,45 +70,26 @@ pub(super) fn sockets(data: &mut PerfData<'_>) -> Vec<u32> {
 
 /// How many records of each kind there are. `is_quiet` if errors were told of already.
 pub(super) fn stats(out: &mut impl Write, input: &Input, is_quiet: bool) -> Result<()> {
-    let mut counts: BTreeMap<RecordType, u64> = BTreeMap::new();
-    let mut samples: Vec<u64> = Vec::new();
+    let mut counts = RecordCounts::default();
     let mut data = input.open()?;
-    let mut groups = Groups::default();
-    let mut count = |data: &mut PerfData<'_>, only: &[RecordType]| loop {
-        match data.next() {
-            Ok(Some(entry)) => {
-                if only.is_empty() || only.contains(&entry.kind()) {
-                    *counts.entry(entry.kind()).or_default() += 1;
-                }
-                if !only.is_empty() || entry.kind() != RecordType::SAMPLE {
-                    continue;
-                }
-                if let Ok(Record::Sample(sample)) = entry.decode().map(|decoded| decoded.record) {
-                    groups.deliver(&entry, &sample, |index, _, _| {
-                        samples.resize(samples.len().max(index + 1), 0);
-                        samples[index] += 1;
-                    });
-                }
-            }
-            Ok(None) => break,
-            Err(error) if only.is_empty() && !is_quiet => say(error),
-            Err(_) => {}
+    counts.count(&mut data, |error| {
+        if !is_quiet {
+            say(error);
         }
-    };
-    count(&mut data, &[]);
+    });
     // Compressed records are told of by a second reading, of what is really in the file.
     if input.input.is_file() || input.input.is_dir() {
         let mut raw = input.open_with(Options { unpack: false, ..Options::default() })?;
-        count(&mut raw, &[kind::COMPRESSED, kind::COMPRESSED2]);
+        counts.count_kinds(&mut raw, &[kind::COMPRESSED, kind::COMPRESSED2]);
     }
-    let total: u64 = counts.values().sum();
+    let total = counts.total();
     writeln!(out, "\nAggregated stats:\n{:>20} events: {total:>10}", "TOTAL")?;
-    for (&of, &count) in &counts {
+    for (&of, &count) in &counts.kinds {
         let percent = count as f64 * 100.0 / total.max(1) as f64;
         writeln!(out, "{:>20} events: {count:>10}  ({percent:4.1}%)", kind_name(of))?;
     }
     let names = recording::event_names(&mut data);
-    for (name, &count) in names.iter().zip(&samples).filter(|(_, count)| **count > 0) {
+    for (name, &count) in names.iter().zip(&counts.samples).filter(|(_, count)| **count > 0) {
         let name = foreign(name);
         writeln!(out, "{name} stats:\n{:>20} events: {count:>10}", "SAMPLE")?;
     }
