@@ -19,7 +19,7 @@ pub(crate) struct AuxArea {
     pub(crate) memory: Arc<dyn Memory>,
     /// Bytes.
     pub(crate) size: u64,
-    /// Mapped read-only: nobody is waited for.
+    /// Mapped read-only: the writer waits for no reader.
     pub(crate) overwrite: bool,
     /// Bytes between wakeups (rule F41).
     pub(crate) watermark: u64,
@@ -125,7 +125,7 @@ impl Cx<'_> {
 }
 
 impl Engine {
-    /// Writes what a driver left.
+    /// Writes the records that a driver left.
     pub(crate) fn write_driver_records(&mut self, event: EventKey, cpu: u32, now: u64) {
         for wanted in core::mem::take(&mut self.driver_records) {
             let record = match wanted {
@@ -169,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// The event goes off when the engine has done what it is at.
+    /// Switches the event off at the end of the call that the engine is in.
     pub(crate) fn stop_soon(&mut self, event: EventKey) {
         self.events[event].pending_disable = true;
         self.to_disable.push(event);

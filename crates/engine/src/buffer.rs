@@ -142,7 +142,7 @@ impl Engine {
             buffer.mappings += 1;
             let memory = buffer.ring.memory().clone();
             self.events[event].mappings += 1;
-            // Rule F22: nobody gives that back.
+            // Rule F22: this is never given back.
             let user = host.lock_limit(caller).user;
             *self.locked.entry(user).or_default() += request.pages as u64;
             return Ok(memory);
@@ -235,7 +235,7 @@ impl Engine {
         self.munmap(event, now);
     }
 
-    /// Rule F44: who writes to an AUX area stops before it goes.
+    /// Rule F44: events that write to an AUX area stop before it goes.
     fn free_aux(&mut self, key: BufferKey, now: u64) {
         let Some(pmu) = self.buffers[key].aux.as_ref().map(|aux| aux.pmu) else { return };
         for writer in self.writers_of(key) {
@@ -335,7 +335,7 @@ impl Engine {
         let writes_aux = |event: &crate::event::Event| self.pmus.get(event.pmu).info.caps.aux;
         let wrong = event == target
             || own.cpu != other.cpu
-            // Without a context there is nobody to be the same as.
+            // An event without a context has no target to compare.
             || other.cpu.is_none() && own.task != other.task
             || own.clockid() != other.clockid()
             || own.has(AttrFlags::WRITE_BACKWARD) != other.has(AttrFlags::WRITE_BACKWARD)
@@ -370,7 +370,8 @@ impl Engine {
         }
     }
 
-    /// Whether [`poll`](Self::poll) answers that it [is over](PollFlags::is_over), whatever there is to read.
+    /// Whether [`poll`](Self::poll) answers that it [is over](PollFlags::is_over), even if there is something to
+    /// read.
     pub fn has_hung_up(&self, event: EventKey) -> bool {
         self.polled(event).is_err()
     }
@@ -398,7 +399,7 @@ impl Engine {
     }
 
     /// Brings the control page of an event's ring up to date (rules F30 to F36). All who write to a ring
-    /// share its page, so it shows who was updated last.
+    /// share its page, so it shows the event that was updated last.
     pub(crate) fn update_page(&mut self, event: EventKey, now: u64) {
         let Some(own) = self.events.get(event) else { return };
         let Some(key) = own.buffer else { return };

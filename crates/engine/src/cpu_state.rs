@@ -1,4 +1,4 @@
-//! The moment at which something happened on a cpu: what samples can tell about the interrupted program.
+//! The state of a cpu when something happened there: the data of samples about the interrupted program.
 
 use alloc::vec::Vec;
 use perfuse_abi::record::RegsAbi;
@@ -12,9 +12,10 @@ pub enum Registers {
     Interrupted,
 }
 
-/// A moment. Only what samples ask for is asked here, so the methods may be expensive.
+/// The state of a cpu when something happened there. Methods are called for the fields that samples ask for, so they
+/// may be expensive.
 ///
-/// The methods that have a body answer as for a program about which nothing is known but where it was.
+/// The methods that have a body answer as for a program of which only mode and instruction pointer are known.
 pub trait CpuState {
     /// It was in user mode.
     fn is_user(&self) -> bool;
@@ -87,7 +88,7 @@ pub trait CpuState {
     }
 }
 
-/// A moment about which only this is known.
+/// The state of a cpu of which only mode and instruction pointer are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtIp {
     /// In user mode.

@@ -93,7 +93,7 @@ pub struct Engine {
     pub(crate) clocks: BTreeMap<i32, i64>,
     pub(crate) user_clock: Option<TimeConversion>,
     pub(crate) scratch: Scratch,
-    /// Room that is used again: for who hears of an occurrence, for the groups of a pass with the places
+    /// Room that is used again: for the listeners of an occurrence, for the groups of a pass with the places
     /// they have, and for the members of a group.
     pub(crate) heard: Vec<EventKey>,
     pub(crate) turns: Vec<(u64, EventKey)>,
@@ -117,7 +117,7 @@ pub struct Holdings {
     pub events: usize,
     /// Rings.
     pub rings: usize,
-    /// Entries for events: in contexts, timers, breakpoint slots and lists of who hears of what.
+    /// Entries for events: in contexts, timers, breakpoint slots and lists of listeners.
     pub entries: usize,
     /// Pages that users are charged for.
     pub locked_pages: u64,

@@ -17,7 +17,7 @@ pub type EventKey = Key<Event>;
 /// The states of an event, worst first (rule C30).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// Nobody has it any longer.
+    /// Its last reference is gone.
     Dead,
     /// Its PMU was removed.
     Revoked,

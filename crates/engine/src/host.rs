@@ -61,14 +61,14 @@ pub struct LockLimit {
     pub user: u32,
     /// `RLIMIT_MEMLOCK` in pages; `u64::MAX` for none.
     pub pages: u64,
-    /// The address space, which is charged with what the user may not.
+    /// The address space, which is charged with pages beyond the limit of the user.
     pub space: u64,
 }
 
 /// The questions.
 ///
-/// The methods that have a body, which are all, answer as a machine does that has no such thing: nobody may do
-/// more than look at himself, and there are no process numbers, descriptors or rings.
+/// The methods that have a body, which are all, answer as a machine does that has no such thing: a caller may only
+/// look at himself, and there are no process numbers, descriptors or rings.
 pub trait Host {
     /// Whether a caller has a capability.
     fn capable(&self, caller: TaskId, capability: Capability) -> bool {

@@ -243,7 +243,7 @@ impl Engine {
         }
     }
 
-    /// Nobody has the event any longer.
+    /// The last reference to the event is gone.
     pub(crate) fn release(&mut self, event: EventKey, now: u64) {
         for child in core::mem::take(&mut self.events[event].children).into_values() {
             self.update_times(child, now);

@@ -41,7 +41,7 @@ impl Engine {
         self.occur(cpu, now, EventType::SOFTWARE, which.0, count, &data);
     }
 
-    /// Whether anybody on a cpu counts this, so that a host need not tell for nothing.
+    /// Whether an event on a cpu counts this; otherwise a host need not tell of it.
     pub fn listens(&self, cpu: u32, type_: EventType, config: u64) -> bool {
         self.cpus[cpu as usize].listeners.hears(type_, config)
     }
@@ -154,7 +154,7 @@ impl Engine {
         if own.has(AttrFlags::SIGTRAP) && !own.pending_trap {
             if let Some(task) = self.cpus[cpu as usize].current {
                 own.pending_trap = true;
-                // Rule I31: what the kernel did for a user who may not look at it has no address.
+                // Rule I31: an access of the kernel for a user who may not look at it has no address.
                 let hidden = own.has(AttrFlags::EXCLUDE_KERNEL) && !data.cpu_state.is_user();
                 let addr = if hidden { 0 } else { data.addr.unwrap_or(0) };
                 let (data, type_) = (own.attr().sig_data, own.asked_type);

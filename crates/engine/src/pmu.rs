@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use perfuse_abi::{Attr, AttrFlags, AuxAction, Errno, EventType};
 
-/// Bits of what a PMU can and cannot do (rule N6).
+/// Capabilities of a PMU (rule N6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PmuCaps {
     /// It cannot interrupt, so cannot sample.
@@ -25,7 +25,7 @@ pub struct PmuCaps {
     pub exclusive: bool,
     /// It writes an instruction trace.
     pub itrace: bool,
-    /// It cannot leave anything out.
+    /// It counts in all modes: events with `exclude_*` are refused.
     pub no_exclude: bool,
     /// It writes to an AUX area: has [`setup_aux`](Pmu::setup_aux).
     pub aux: bool,
@@ -121,7 +121,7 @@ pub struct Hw {
     pub(crate) tick: u64,
     pub(crate) freq_stamp: u64,
     pub(crate) freq_count: u64,
-    /// Its number among those who hear of an occurrence.
+    /// Its number among the listeners of an occurrence.
     pub(crate) listener: u64,
     /// It makes sense only as a member of its leader's group, and fails without it (rule C40).
     pub needs_leader: bool,
@@ -187,7 +187,7 @@ impl Hw {
         self.period_left.max(1) as u64
     }
 
-    /// The event comes to a cpu and counts occurrences down to its period; what is over by then is no sample
+    /// The event comes to a cpu and counts occurrences down to its period; a period that is over by then is no sample
     /// (rule I7).
     pub(crate) fn begin_periods(&mut self) {
         if self.is_sampling() {
@@ -196,7 +196,8 @@ impl Hw {
         }
     }
 
-    /// Starts the next period, whatever came too late counted (rule I4): how many periods were over.
+    /// Starts the next period, with all that came too late counted (rule I4); the answer is how many periods were
+    /// over.
     pub(crate) fn next_period(&mut self) -> u64 {
         let period = self.last_period;
         self.last_period = self.sample_period;
@@ -341,13 +342,13 @@ pub trait Pmu: fmt::Debug + Send {
         let _ = (cpu, transaction);
     }
 
-    /// They are complete. An error takes them all back.
+    /// The adds or reads are complete. An error takes them all back.
     fn commit_txn(&mut self, cpu: u32) -> Result<(), Errno> {
         let _ = cpu;
         Ok(())
     }
 
-    /// They are not to be.
+    /// Takes the adds or reads back.
     fn cancel_txn(&mut self, cpu: u32) {
         let _ = cpu;
     }
@@ -357,7 +358,7 @@ pub trait Pmu: fmt::Debug + Send {
         let _ = cpu;
     }
 
-    /// And goes on.
+    /// Everything of it goes on.
     fn enable(&mut self, cpu: u32) {
         let _ = cpu;
     }
@@ -411,7 +412,7 @@ pub trait Pmu: fmt::Debug + Send {
         Ok(())
     }
 
-    /// Changes what a breakpoint watches (rule C51); others refuse.
+    /// Moves a breakpoint (rule C51); other PMUs refuse.
     fn modify(&mut self, hw: &mut Hw, attr: &Attr, target: &Target) -> Result<(), Errno> {
         let _ = (hw, attr, target);
         Err(Errno::EOPNOTSUPP)
@@ -423,7 +424,7 @@ pub trait Pmu: fmt::Debug + Send {
         Err(Errno::EINVAL)
     }
 
-    /// Whether what was recorded at a hit passes the filter of an event (rule J34). Copies are asked about as
+    /// Whether the record of a hit passes the filter of an event (rule J34). Copies are asked about as
     /// their original.
     fn passes(&self, event: EventKey, record: &[u8]) -> bool {
         let _ = (event, record);
@@ -536,7 +537,7 @@ impl Registry {
         Ok(PmuId { serial, slot })
     }
 
-    /// The driver goes. Events that it had may still ask what it was like, until they are
+    /// The driver goes. Its events may still ask for its properties, until they are
     /// [released](Self::release).
     pub(crate) fn remove(&mut self, id: PmuId) -> Option<Box<dyn Pmu>> {
         let own = self.all.get_mut(id.slot as usize).filter(|own| own.serial == id.serial)?;

@@ -3,8 +3,8 @@
 //!
 //! This is the producer's side of the protocol that
 //! [`perf_event_mmap_page`](perfuse_abi::page::MmapPage) describes. It works on words shared with the
-//! reader; what a reader does to its own word, the tail, can lead to wrong records and never to a write
-//! outside the ring.
+//! reader; whatever a reader writes to its own word, the tail, records may be wrong, and all writes stay inside the
+//! ring.
 
 use crate::host::Memory;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -23,7 +23,7 @@ pub struct Ring {
     start: usize,
     /// Words of data: a power of two, or none.
     words: usize,
-    /// The tail does not matter (rule G10).
+    /// The tail is ignored (rule G10).
     overwrite: bool,
     /// Written from the end (rule G11).
     backward: bool,
@@ -70,13 +70,13 @@ pub struct Slot<'r> {
 /// There was no room, or the ring is paused: the record is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Full {
-    /// Readers are to be woken all the same, because of what was written from an interrupt meanwhile.
+    /// Readers are to be woken all the same, because of records that an interrupt has written meanwhile.
     pub wakes: bool,
 }
 
 impl Ring {
     /// A ring in memory whose first page is the control page; the rest is the data, a power of two of
-    /// pages or none. The control page gets what rule F30 says.
+    /// pages or none. The control page gets the fields of rule F30.
     ///
     /// # Panics
     ///

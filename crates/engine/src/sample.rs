@@ -178,7 +178,7 @@ impl Engine {
         };
         if let Some(lost) = slot.lost() {
             let record = Record::Lost(Lost { id, lost });
-            // It is the original's, whoever lost them (rule G8).
+            // It is the original's, even if a copy lost them (rule G8).
             let sample_id = SampleId { stream_id: Some(id), ..sample_id };
             let decoded = Decoded { sample_id, ..Decoded::from(record) };
             let mut told = Vec::with_capacity(lost_bytes);
@@ -417,5 +417,5 @@ fn user_stack(cpu_state: &dyn CpuState, wanted: u32, before: usize, bytes: &mut 
     copied
 }
 
-/// Numbers of nobody.
+/// The numbers where there is no task.
 pub(crate) const NOBODY: Tid = Tid { pid: 0, tid: 0 };

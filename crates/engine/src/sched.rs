@@ -239,7 +239,7 @@ impl Engine {
     fn pmu_sched_out(&mut self, context: ContextKey, pmu: PmuId, kinds: GroupKinds, now: u64) {
         for kind in [GroupKind::Pinned, GroupKind::Flexible] {
             if kinds.has(kind) {
-                // All leave: nobody has to be looked for in the list.
+                // All leave: no event has to be looked for in the list.
                 let active = core::mem::take(self.contexts[context].pmu(pmu).active(kind));
                 active.into_values().for_each(|leader| self.group_sched_out(leader, now));
             }
@@ -249,7 +249,7 @@ impl Engine {
         }
     }
 
-    /// Everybody of equal and lower priority gets a new turn (rule C17): because of groups of `kind` of
+    /// All events of equal and lower priority get a new turn (rule C17): because of groups of `kind` of
     /// the cpu's context, or of the running task's.
     pub(crate) fn resched(&mut self, cpu: u32, pmu: Option<PmuId>, kind: GroupKind, of_cpu: bool, now: u64) {
         let kinds = GroupKinds { pinned: kind == GroupKind::Pinned, flexible: true };
@@ -344,7 +344,7 @@ impl Engine {
         }
     }
 
-    /// An event is there, or on, that was not before: everybody of equal and lower priority gets a new turn
+    /// An event is there, or on, that was not before: all events of equal and lower priority get a new turn
     /// (rule C17), unless that would leave all others as they are.
     fn arrive(&mut self, context: ContextKey, event: EventKey, cpu: u32, now: u64) {
         let leader = self.events[event].leader;
@@ -366,8 +366,8 @@ impl Engine {
     }
 
     /// Whether a new turn would put all who are on the cpu back as they are, and this event behind them:
-    /// software always fits, and where nobody samples order alone matters (rules C10, H4). Samplers start
-    /// again with their periods (rule I7), and what is throttled goes on (rule I13).
+    /// software always fits, and where no event samples only the order matters (rules C10, H4). Samplers start
+    /// again with their periods (rule I7), and throttled events go on (rule I13).
     fn comes_last(&self, context: ContextKey, event: EventKey, cpu: u32) -> bool {
         let own = &self.events[event];
         let (leader, place) = (&self.events[own.leader], own.place);

@@ -1,4 +1,4 @@
-//! Side-band records: who hears of what, and in which order (rules H40 to H54).
+//! Side-band records: the events that hear of them, and in which order (rules H40 to H54).
 
 use crate::engine::Engine;
 use crate::event::{Event, EventKey, State};
@@ -308,7 +308,7 @@ impl Engine {
         });
     }
 
-    /// The numbers of a task as the opener of an event sees them: zeros if he does not, the highest if
+    /// The numbers of a task as the opener of an event sees them: zeros if he sees none, the highest if
     /// there is no such task any longer (rule H1).
     pub(crate) fn tid_for(&self, event: EventKey, task: Option<TaskId>) -> Tid {
         let Some(task) = task else { return NOBODY };

@@ -115,7 +115,7 @@ impl Engine {
         value.to_string()
     }
 
-    /// Writes to a file: `EINVAL` for what is no number or out of range, `EBUSY` for the limits of
+    /// Writes to a file: `EINVAL` for a text that is no number or out of range, `EBUSY` for the limits of
     /// callchains while there are events with such. Nothing changes for an empty text.
     pub fn set_sysctl(&mut self, which: Sysctl, text: &str) -> Result<(), Errno> {
         let Some(word) = text.split_ascii_whitespace().next() else { return Ok(()) };

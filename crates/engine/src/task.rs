@@ -129,9 +129,9 @@ impl Engine {
         }
     }
 
-    /// The cpu stops accounting for one task and starts for another, without a switch that anybody could
-    /// count or that is recorded: for a host that learns only afterwards how long a task has run, which
-    /// tells its coming and its going then (`now` may lie before what was told of other cpus).
+    /// The cpu stops accounting for one task and starts for another, without a switch that is counted or recorded:
+    /// for a host that learns only afterwards how long a task has run, which tells its coming and its going then
+    /// (`now` may lie before what was told of other cpus).
     pub fn place(&mut self, cpu: u32, now: u64, next: Option<TaskId>) {
         let place = &mut self.cpus[cpu as usize];
         if place.current != next {
@@ -210,7 +210,7 @@ impl Engine {
         if let (Some(context), false) = (own.context, swapped) {
             if !self.contexts[context].events.is_empty() {
                 self.cpus[cpu as usize].task_context = Some(context);
-                // Rule C19: who is pinned goes before the cpu's flexible ones.
+                // Rule C19: its pinned groups go before the cpu's flexible ones.
                 if !self.contexts[context].pinned.is_empty() {
                     let wide = self.cpus[cpu as usize].context;
                     self.sched_out(wide, None, GroupKinds::FLEXIBLE, now);
@@ -278,7 +278,7 @@ impl Engine {
         if !clones || out.events.is_empty() || !steady(out) || !steady(into) {
             return false;
         }
-        // Each task keeps its own values, where anybody asks for them (rule D20).
+        // Each task keeps its own values, where an event asks for them (rule D20).
         let pairs: Vec<_> = out.events.values().copied().zip(into.events.values().copied()).collect();
         for (a, b) in pairs {
             if self.events[a].has(AttrFlags::INHERIT_STAT) {
@@ -414,8 +414,8 @@ impl Engine {
         Ok(copy)
     }
 
-    /// A task replaced its program (rules D40 to D44). `fresh`: the process may no longer be looked at by
-    /// who measured it (rule D43).
+    /// A task replaced its program (rules D40 to D44). `fresh`: the process may no longer be looked at by the task
+    /// that measured it (rule D43).
     pub fn exec(&mut self, task: TaskId, cpu: u32, now: u64, comm: &[u8], fresh: bool) {
         if let Some(context) = self.tasks.get(&task).and_then(|task| task.context) {
             self.exec_events(context, now);

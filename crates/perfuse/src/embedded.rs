@@ -1,5 +1,5 @@
 //! The embedded kernel: `perf_event_open(2)` served in this process by perfuse's own implementation of the
-//! subsystem, from what `ptrace(2)`, `/proc` and the clocks tell. For places where Linux refuses.
+//! subsystem, by `ptrace(2)`, `/proc` and the clocks. For places where Linux refuses.
 //!
 //! An event's descriptor is the reading end of a pipe, [served](perfuse_live::served) as it is to tools whose calls are
 //! intercepted. Rings are memfds. Calls of the measuring threads are done on those threads, behind one mutex; only what
@@ -58,7 +58,7 @@ pub(crate) struct Embedded {
 /// arm64, and without the feature `embedded`.
 ///
 /// It measures the calling thread, other threads of this process (to be read before they end), commands
-/// with all that they start, and whatever else `ptrace(2)` may attach to. Clocks, page faults, context
+/// with all that they start, and processes that `ptrace(2)` may attach to. Clocks, page faults, context
 /// switches and cpu migrations are counted; clocks of other processes are sampled, in user space. The rest
 /// is refused with the reason.
 ///
@@ -82,7 +82,7 @@ pub fn step_for_instructions(on: bool) {
 }
 
 /// Programs that were measured by the embedded kernel and missed rights that exec gives (set-user-id,
-/// set-group-id, capabilities of files), since this was asked last, 16 at most: Linux gives them to nobody whose
+/// set-group-id, capabilities of files), since this was asked last, 16 at most: Linux gives them to no program whose
 /// tracer could not have them (`CAP_SYS_PTRACE`).
 pub fn take_deprived() -> Vec<std::path::PathBuf> {
     instance().machine().take_deprived()
@@ -105,11 +105,11 @@ impl Default for Embedded {
     }
 }
 
-/// The open events, locked after the machine by those who lock both.
+/// The open events, locked after the machine where both are locked.
 #[derive(Debug, Default)]
 struct Files(Mutex<Open>);
 
-/// The open events by their descriptors' numbers, and what they are.
+/// The open events, and their keys by the numbers of their descriptors.
 #[derive(Debug, Default)]
 struct Open {
     numbers: HashMap<RawFd, EventKey>,
@@ -132,7 +132,7 @@ impl Files {
         self.lock().numbers.get(&fd.as_raw_fd()).copied().ok_or(Errno::EBADF)
     }
 
-    /// Does what the machine wants done.
+    /// Carries out the effects of the machine.
     fn carry_out(&self, machine: &mut Machine) {
         served::carry_out(machine, &mut *self.lock());
     }
@@ -144,7 +144,7 @@ impl Files {
 }
 
 impl Open {
-    /// What a descriptor stands for is closed.
+    /// Removes the event of a descriptor that is closed.
     fn remove(&mut self, fd: BorrowedFd<'_>) -> Option<(EventKey, OpenEvent)> {
         let key = self.numbers.remove(&fd.as_raw_fd())?;
         self.events.remove(&key).map(|event| (key, event))
@@ -176,7 +176,7 @@ impl Embedded {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// After a call: what it wants done, and ticks for samples.
+    /// After a call: carries out its effects, and sets ticks for samples.
     fn finish(&self, machine: MutexGuard<'_, Machine>) {
         self.finish_with(machine, false);
     }
@@ -205,7 +205,7 @@ impl Embedded {
         let own = std::process::id() as i32;
         let pid = if tid == 0 { own } else { proc::process_of(tid).ok_or(Errno::ESRCH)? };
         if pid == own {
-            // What it starts could only be followed by tracing ourselves.
+            // To follow its children, it would have to trace itself.
             if inherit {
                 return Err(Errno::EOPNOTSUPP);
             }
@@ -239,7 +239,7 @@ impl Embedded {
             self.meet(arguments.pid, flags.contains(AttrFlags::INHERIT))?;
             let own =
                 arguments.pid == 0 || proc::process_of(arguments.pid) == Some(std::process::id() as i32);
-            // Nobody interrupts our own threads.
+            // Our own threads cannot be interrupted.
             if own && sample_period != 0 && is_clock {
                 return Err(Errno::EOPNOTSUPP);
             }

@@ -40,7 +40,7 @@ pub struct Setup {
     pub nesting: bool,
     /// How long the interrupt of a sample takes, as is told to the kernel, which limits it (rule I24).
     pub sample_ns: Option<u64>,
-    /// After so many steps the machine stands still: whatever it is made to do comes to an end.
+    /// After so many steps the machine stands still: so each run comes to an end.
     pub budget: u64,
     /// Tasks there may be at once.
     pub most_tasks: usize,
@@ -160,7 +160,7 @@ struct SimTask {
     waits: bool,
 }
 
-/// The cgroup that everybody is in who is in no other.
+/// The cgroup of tasks that are in no other.
 pub const ROOT: CgroupId = CgroupId(1);
 
 impl Machine {
@@ -279,7 +279,7 @@ impl Machine {
         task
     }
 
-    /// Opens an event as a program would, who is task `caller`; the descriptor.
+    /// Opens an event as a program of task `caller` would; the descriptor.
     pub fn open(&mut self, caller: TaskId, attr: &Attr, arguments: OpenArguments) -> Result<i32, Errno> {
         let mut bytes = Vec::new();
         let mut attr = *attr;
@@ -405,7 +405,7 @@ impl Machine {
         self.event(fd).map_or(0, |event| self.engine.counting(event))
     }
 
-    /// A cpu goes, with whom it ran.
+    /// A cpu goes offline; its task leaves it.
     pub fn unplug(&mut self, cpu: u32) {
         self.put(cpu, None, Leaving::Preempted);
         self.cpus[cpu as usize].offline = true;
@@ -451,7 +451,7 @@ impl Machine {
         spent
     }
 
-    /// Notes what was told of an event; what the handler of its signals does.
+    /// Counts a notice of an event; the answer is the action of the handler of its signals.
     fn notice(&mut self, event: EventKey, note: impl FnOnce(&mut Notices)) -> Option<Handler> {
         // The id is that of the original.
         let id = self.engine.ioctl(&mut self.world, TaskId(0), event, self.now, Ioctl::Id).ok()?;
@@ -459,7 +459,7 @@ impl Machine {
         self.handlers.get(&id).copied()
     }
 
-    /// Does what the engine asked for.
+    /// Carries out the engine's effects.
     fn carry_out(&mut self) {
         let mut signals = Vec::new();
         for effect in self.engine.effects().collect::<Vec<_>>() {

@@ -40,7 +40,7 @@ pub enum Step {
     Exec {
         /// The program's name.
         program: String,
-        /// It is one of another user, whom those who measured the task may not look at (rule D43).
+        /// It is a program of another user: those who measured the task may not look at it (rule D43).
         fresh: bool,
     },
     /// Switches the events that it opened on or off: `prctl(2)`.

@@ -7,7 +7,7 @@ use perfuse_engine::abi::record::Header;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Reads what the engine wrote, and gives the room back.
+/// Reads the records that the engine wrote, and gives the room back.
 #[derive(Debug)]
 pub struct Reader {
     memory: Arc<dyn Memory>,
@@ -97,7 +97,7 @@ impl AuxReader {
         }
     }
 
-    /// Reads what is new, gives the room back, and tells how many bytes of it are the trace that belongs there. An
+    /// Reads the new bytes, gives the room back, and tells how many bytes of it are the trace that belongs there. An
     /// area that is overwritten has as much as it is large at most.
     pub fn take(&mut self, ring: &Reader) -> u64 {
         let words = self.memory.words();

@@ -1,4 +1,4 @@
-//! Scenarios: a machine, programs, events and what is done to them, as text that people read.
+//! Scenarios: a machine, programs, events and actions on them, as text that people read.
 //!
 //! ```text
 //! # Ten events share seven counters: the window of those that count moves on by one at each turn.
@@ -106,7 +106,7 @@ pub struct Open {
     pub group: Option<String>,
     /// The event whose ring it uses.
     pub output: Option<String>,
-    /// The task that opens it; nobody of the machine.
+    /// The task that opens it; `None`: the machine itself.
     pub by: Option<String>,
     /// Pages of its ring.
     pub ring: Option<usize>,
@@ -216,7 +216,7 @@ pub enum Expect {
     State(String, State),
     /// `expect NAME poll in|hup|err|nothing`
     Poll(String, PollFlags),
-    /// `expect NAME group VALUE...`: what a group reads as, the leader first.
+    /// `expect NAME group VALUE...`: the values of a group, the leader first.
     Group(String, Vec<Expected>),
     /// `expect active 110 NAME NAME NAME`
     Active(Vec<(String, bool)>),

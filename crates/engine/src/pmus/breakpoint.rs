@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use perfuse_abi::regs::Arch;
 use perfuse_abi::{Attr, AttrFlags, Breakpoint, Errno, EventType, SampleType};
 
-/// Which slots are taken, and by whom (rule J22).
+/// The slots that are taken, and by which events (rule J22).
 #[derive(Debug)]
 pub(crate) struct Slots {
     each: u32,
@@ -127,7 +127,7 @@ impl BreakpointPmu {
     fn parse_arm64(&self, attr: &Attr, target: &Target) -> Result<(), Errno> {
         let (addr, len) = (attr.bp_addr(), attr.bp_len());
         let known = [Breakpoint::X, Breakpoint::R, Breakpoint::W, Breakpoint::RW].contains(&attr.bp_type);
-        // All code is four bytes long, whatever is said.
+        // All code is four bytes long, even if `bp_len` says otherwise.
         let fits = attr.bp_type == Breakpoint::X || (addr & 7) + len <= 8;
         if !known || !(1..=8).contains(&len) || !fits {
             return Err(Errno::EINVAL);

@@ -68,7 +68,7 @@ impl ProbePmu {
         ProbePmu { wanted: Some(type_), ..self }
     }
 
-    /// No privilege is needed: who may measure a task may have probes in it (against rule J50).
+    /// No privilege is needed: a caller who may measure a task may have probes in it (against rule J50).
     pub fn for_everybody(self) -> Self {
         ProbePmu { for_everybody: true, ..self }
     }

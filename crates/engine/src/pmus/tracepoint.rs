@@ -215,7 +215,7 @@ pub struct Hit<'a> {
     pub count: u64,
     /// The recorded data, with the common header.
     pub record: &'a [u8],
-    /// The task it is about, where that is another than the one that runs: who is woken, say (rule J33).
+    /// The task it is about, where that is another than the one that runs: the woken one, say (rule J33).
     pub target: Option<TaskId>,
 }
 

@@ -48,7 +48,7 @@ fn open_all(engine: &mut Engine, count: usize, group: bool, flags: AttrFlags) ->
     events
 }
 
-/// How often anything was looked at while this was done.
+/// How often entries were looked at while this was done.
 fn looks(engine: &mut Engine, act: impl FnOnce(&mut Engine)) -> u64 {
     let all = |engine: &Engine| engine.events.looks.get() + engine.contexts.looks.get();
     let before = all(engine);
@@ -114,7 +114,7 @@ fn a_fork_copies_each_event_with_the_same_work() {
     }
 }
 
-/// Children of one task come and go, whoever of them is the first.
+/// Children of one task come and go, in any order.
 #[test]
 #[cfg_attr(miri, ignore = "thousands of events take Miri minutes")]
 fn a_copy_goes_among_thousands_as_among_a_few() {

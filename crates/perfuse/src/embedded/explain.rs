@@ -6,7 +6,7 @@ use perfuse_abi::{Attr, AttrFlags, EventType, Hardware, OpenFlags, Software};
 use perfuse_live::{memory, proc, step};
 use perfuse_sys::Errno;
 
-/// The reason for an errno of the embedded kernel; `None` where it means what it means on Linux.
+/// The reason for an errno of the embedded kernel; `None` where it has the meaning of Linux.
 pub(super) fn explain(call: &Call, errno: Errno) -> Option<Diagnosis> {
     let here = |cause, text: &str| Some(Diagnosis::new(cause, text).remedies(remedies(cause)));
     if matches!(call, Call::Mmap { .. }) && memory::can_be_had() == Err(errno) {
@@ -105,7 +105,7 @@ fn is_probe(attr: &Attr) -> bool {
     attr.type_.0 > EventType::BREAKPOINT.0 && attr.type_ != step::TYPE
 }
 
-/// What is counted by single steps, or could be.
+/// An event that is counted by single steps, or could be.
 fn is_step(attr: &Attr) -> bool {
     attr.type_ == step::TYPE || attr.type_ == EventType::HARDWARE && attr.config == Hardware::INSTRUCTIONS.0
 }

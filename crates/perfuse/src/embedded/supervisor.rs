@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What the thread is asked to do.
+/// A request to the thread.
 enum Command {
     Seize { pid: i32, tid: i32, answer: Sender<Result<(), Errno>> },
     FollowTicks,
@@ -47,8 +47,9 @@ impl Link {
         }
     }
 
-    /// What is watched of tracees has changed. Returns when their debug registers and traps are so: what is
-    /// left there would kill who is no longer traced. `ends`: it was the last event, after which this process may end.
+    /// Breakpoints or probes have changed. Returns when the debug registers and traps of tracees are so: left there,
+    /// they would kill a process that is no longer traced. `ends`: it was the last event, after which this process
+    /// may end.
     pub(super) fn follow_watches(&self, ends: bool) {
         let (answer, answered) = channel();
         if self.commands.send(Command::FollowWatches { ends, answer }).is_err() {
@@ -98,7 +99,7 @@ pub(super) fn start(machine: Arc<Mutex<Machine>>, files: Arc<Files>) -> Result<L
 struct Thread {
     orders: Receiver<Command>,
     files: Arc<Files>,
-    /// Those who wait for debug registers.
+    /// The callers that wait for debug registers.
     watching: Vec<Sender<()>>,
 }
 
@@ -110,7 +111,7 @@ impl Thread {
                 if seized.is_ok() && perfuse_live::proc::parent_of(pid) == Some(std::process::id() as i32) {
                     lock().entry(pid).or_insert(None);
                 }
-                // Who no longer waits for it has gone.
+                // A caller that no longer waits has gone.
                 let _ = answer.send(seized.map(drop));
             }
             // It does between any two stops.
@@ -200,7 +201,7 @@ impl std::ops::DerefMut for Table {
     }
 }
 
-/// How a child that is traced ended, if it has: `None` for one that nobody traces. What is told is told
+/// How a child that is traced ended, if it has: `None` for one without a tracer. Each end is told
 /// once, like by `wait(2)`.
 pub(crate) fn ended(pid: i32) -> Option<Option<(ExitStatus, Usage)>> {
     let mut children = lock();
@@ -211,7 +212,7 @@ pub(crate) fn ended(pid: i32) -> Option<Option<(ExitStatus, Usage)>> {
     Some(end)
 }
 
-/// Waits for the end of a child that is traced; `None` for one that nobody traces.
+/// Waits for the end of a child that is traced; `None` for one without a tracer.
 pub(crate) fn wait_for_end(pid: i32) -> Option<(ExitStatus, Usage)> {
     loop {
         if let Some(end) = ended(pid)? {

@@ -1,4 +1,4 @@
-//! Time: who runs where, what happens next, and what happens then.
+//! Time: which task runs where, and the next thing that happens.
 
 use super::cpu_state::SimCpuState;
 use super::{Machine, SimCpu, SimTask, Switch};
@@ -18,12 +18,12 @@ impl Machine {
         }
     }
 
-    /// In the kernel, on behalf of whoever runs on the cpu.
+    /// In the kernel, on behalf of the task on the cpu.
     pub(super) fn in_kernel(&self, cpu: u32) -> SimCpuState {
         SimCpuState { user: false, ..self.doing(cpu) }
     }
 
-    /// Puts a task on a cpu in place of who is there.
+    /// Puts a task on a cpu in place of the one that is there.
     pub(super) fn put(&mut self, cpu: u32, next: Option<TaskId>, leaving: Leaving) {
         let previous = self.cpus[cpu as usize].current;
         if previous == next {

@@ -1,4 +1,4 @@
-//! Whether what was expected is so.
+//! Checks expectations.
 
 use super::play::Player;
 use super::records::{self, RecordValue, ScenarioRecord};
@@ -12,7 +12,7 @@ use std::fmt::Write;
 type Result<T> = std::result::Result<T, String>;
 
 impl Player {
-    /// Says what is otherwise than expected.
+    /// Checks one; an error says what differs.
     pub(super) fn check(&mut self, expect: &Expect) -> Result<()> {
         match expect {
             Expect::Value(quantities, expected) => {

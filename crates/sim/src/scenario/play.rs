@@ -19,7 +19,7 @@ pub struct Outcome {
     pub text: String,
     /// Expectations that were met; that something fails is one.
     pub met: usize,
-    /// Those that were not, and what could not be done: line and what was found.
+    /// Those that were not, and actions that could not be done: the line, and the finding.
     pub failed: Vec<(usize, String)>,
     /// How long it went on, on the machine.
     pub ns: u64,
@@ -53,7 +53,7 @@ pub struct NamedSwitch {
     pub at: u64,
     /// The cpu.
     pub cpu: u32,
-    /// The task and what it was called at first; `None`: the cpu has nothing to do.
+    /// The task and its first name; `None`: the cpu has nothing to do.
     pub task: Option<(TaskId, String)>,
 }
 
@@ -479,7 +479,7 @@ impl Player {
                 let caller = self.find(name).map_or(OUTSIDE, |event| event.by);
                 let mapped = self.machine.map(caller, fd, ring(*pages, *read_only));
                 return Ok(mapped.map(|reader| {
-                    // A second mapping shows the same; who reads already goes on.
+                    // A second mapping shows the same; the first reader goes on.
                     if let Some(event) = self.events.iter_mut().find(|event| event.name == *name) {
                         event.overwrite |= *read_only && event.reader.is_none();
                         event.reader.get_or_insert(reader);

@@ -32,7 +32,7 @@ impl ScenarioRecord {
     }
 }
 
-/// All records that were read from an event's ring; what is no record is told as text.
+/// All records that were read from an event's ring; bytes that are no record become a text.
 pub(super) fn of(event: &ScenarioEvent) -> impl Iterator<Item = Result<ScenarioRecord, String>> {
     let format = RecordFormat::of(&event.attr, ByteOrder::NATIVE);
     Records::new(&event.bytes, ByteOrder::NATIVE).map(move |record| {

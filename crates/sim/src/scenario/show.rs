@@ -1,4 +1,4 @@
-//! The text that a scenario shows: counts, records, and a diagram of who ran and what counted.
+//! The text that a scenario shows: counts, records, and a diagram of the tasks that ran and the events that counted.
 
 use super::check::line;
 use super::play::Player;
@@ -77,13 +77,13 @@ pub(super) fn records(player: &Player, only: Option<&str>) -> String {
     text
 }
 
-/// Time from left to right: who ran on each cpu, and when each event counted.
+/// Time from left to right: which task ran on each cpu, and when each event counted.
 pub(super) fn schedule(player: &Player) -> String {
     let looks = &player.looks;
     if looks.is_empty() {
         return "nothing has run yet\n".to_owned();
     }
-    // Just before each look: who was there when it came.
+    // The task just before each look.
     let cpus = 0..player.machine.setup().cpus;
     let ran = |cpu: u32| -> Vec<Option<TaskId>> {
         let mut switches = player.machine.schedule.iter().filter(|switch| switch.cpu == cpu).peekable();

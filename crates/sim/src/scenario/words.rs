@@ -15,7 +15,7 @@ const LONGEST_NS: u64 = 1_000_000_000_000_000;
 pub(super) struct Words<'t> {
     line: &'t str,
     words: std::iter::Peekable<std::vec::IntoIter<&'t str>>,
-    /// Where the last word is, for whoever tells what is wrong with it.
+    /// The column of the last word, for messages about it.
     column: Rc<Cell<usize>>,
 }
 

@@ -1,4 +1,4 @@
-//! Events: what is counted, and the options of `open`.
+//! Events, and the options of `open`.
 
 use super::{EXPECTATIONS, Parser, integer};
 use crate::machine::Handler;

@@ -1,4 +1,4 @@
-//! Names that nobody defined are told where they are used.
+//! Checks the names: each that is used has to be defined.
 
 use super::Parser;
 use crate::scenario::words::{Result, column_of, unknown};
@@ -6,7 +6,7 @@ use crate::scenario::{Action, Expect, Expected, Quantity, Show, Statement, Targe
 use std::cell::RefCell;
 
 impl Parser<'_> {
-    /// Names that nobody defined are told where they are used.
+    /// Refuses a name that is used and nowhere defined, with its place.
     pub(super) fn check(&mut self) -> Result<()> {
         let culprit = RefCell::new(String::new());
         let checked = self.check_names(&culprit);
