@@ -87,7 +87,7 @@ fn bytes(path: &Path) -> u64 {
     }
 }
 
-fn walk(path: &Path, mut work: impl FnMut(perfuse_data::Entry<'_>)) -> u64 {
+fn walk(path: &Path, mut work: impl FnMut(perfuse_data::FileRecord<'_>)) -> u64 {
     let mut data = PerfData::open(path).expect("the recording");
     let mut records = 0;
     while let Some(entry) = data.next().expect("a record") {

@@ -3,7 +3,7 @@
 
 use crate::measure::{Contestant, compare};
 use object::Object;
-use perfuse_symbols::{DsoKey, Elf, KernelSymbols, Place, Symbolizer};
+use perfuse_symbols::{Address, DsoKey, Elf, KernelSymbols, Symbolizer};
 use std::hint::black_box;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -74,9 +74,9 @@ fn find(path: &Path, bytes: &[u8], addresses: &[u64]) {
     dso.preload();
     let contestants = vec![
         each("object", addresses, |a| floor.containing(a).map_or(0, |symbol| a - symbol.address())),
-        each("perfuse", addresses, |a| dso.find(Place::Address(a)).map_or(0, |found| found.offset)),
+        each("perfuse", addresses, |a| dso.find(Address::Memory(a)).map_or(0, |found| found.offset)),
         each("perfuse, with the raw name", addresses, |a| {
-            dso.find(Place::Address(a)).map_or(0, |found| found.symbol.raw_name().len() as u64)
+            dso.find(Address::Memory(a)).map_or(0, |found| found.symbol.raw_name().len() as u64)
         }),
     ];
     compare("find a symbol", ROUNDS, contestants);

@@ -9,14 +9,14 @@ use libfuzzer_sys::fuzz_target;
 use perfuse_data::abi::record::Record;
 use perfuse_data::session::{Level, Session};
 use perfuse_data::tool::kind;
-use perfuse_data::{Options, Ordered, PerfData};
+use perfuse_data::{Ordered, PerfData, ReadOptions};
 use std::io::{Cursor, Read};
 
 /// Records that are looked at: a few bytes of zeros can unpack to very many.
 const MOST: usize = 20_000;
 
-const UNPACKED: Options = Options { unpack: true, max_section: 1 << 20 };
-const PACKED: Options = Options { unpack: false, max_section: 1 << 20 };
+const UNPACKED: ReadOptions = ReadOptions::new().with_unpack(true).with_max_section(1 << 20);
+const PACKED: ReadOptions = ReadOptions::new().with_unpack(false).with_max_section(1 << 20);
 
 fn sections(data: &mut PerfData<'_>) {
     let ids: Vec<_> = data.features().collect();

@@ -9,7 +9,7 @@ use crate::term::out::say;
 use perfuse_data::describe::{self, DumpOptions};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{CpuRanges, Filter, Formats, Replay, Step, TimeSpans};
-use perfuse_data::{Options, PerfData, Problem};
+use perfuse_data::{PerfData, Problem, ReadOptions};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -26,10 +26,10 @@ pub(crate) struct Input {
 
 impl Input {
     pub(crate) fn open(&self) -> Result<PerfData<'static>, Failure> {
-        self.open_with(Options::default())
+        self.open_with(ReadOptions::default())
     }
 
-    pub(crate) fn open_with(&self, options: Options) -> Result<PerfData<'static>, Failure> {
+    pub(crate) fn open_with(&self, options: ReadOptions) -> Result<PerfData<'static>, Failure> {
         let opened = match self.input.as_os_str() == "-" {
             true => PerfData::from_reader(std::io::stdin(), options),
             false => PerfData::open_with(&self.input, options),

@@ -22,7 +22,7 @@ use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Filter, Formats, Groups, Replay, Step};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::tool::kind;
-use perfuse_data::{Entry, Event, Ordered};
+use perfuse_data::{Event, FileRecord, Ordered};
 use perfuse_profile::Frames;
 use places::{Places, Space};
 use std::ffi::OsString;
@@ -268,7 +268,7 @@ impl Dumps {
 fn fields_of<'f>(
     known: &'f mut Vec<Option<Fields>>,
     index: usize,
-    entry: &Entry<'_>,
+    entry: &FileRecord<'_>,
     args: &Args,
     formats: &Formats,
 ) -> Result<&'f Fields> {

@@ -45,8 +45,8 @@ pub use events::{Event, Events};
 pub use header::{FeatureSet, FileHeader, FileSection};
 pub use layout::{AttrBytes, Str};
 pub use ordered::Ordered;
-pub use reader::{Form, Options, Payload, PerfData};
-pub use record::Entry;
+pub use reader::{Form, Payload, PerfData, ReadOptions};
+pub use record::FileRecord;
 pub use writer::{NewEvent, Writer};
 
 /// The crate that the kernel's records are from.

@@ -13,7 +13,7 @@ use crate::error::{Error, Location};
 use crate::input::BUFFER;
 use crate::part::{Found, Part};
 use crate::reader::PerfData;
-use crate::record::Entry;
+use crate::record::FileRecord;
 use crate::tool::kind;
 use perfuse_abi::ByteOrder;
 use perfuse_abi::record::{Header, RawRecord};
@@ -118,12 +118,12 @@ impl<'i> Ordered<'i> {
     /// The next record; `None` at the end. An error comes after all that was read before it.
     #[inline(always)]
     #[expect(clippy::should_implement_trait, reason = "each record borrows the reader")]
-    pub fn next(&mut self) -> Result<Option<Entry<'_>>, Error> {
+    pub fn next(&mut self) -> Result<Option<FileRecord<'_>>, Error> {
         if self.kept.has_due() { Ok(self.deliver()) } else { self.next_slowly() }
     }
 
     #[inline(never)]
-    fn next_slowly(&mut self) -> Result<Option<Entry<'_>>, Error> {
+    fn next_slowly(&mut self) -> Result<Option<FileRecord<'_>>, Error> {
         loop {
             if self.kept.has_due() {
                 return Ok(self.deliver());
@@ -146,12 +146,12 @@ impl<'i> Ordered<'i> {
     }
 
     #[inline(always)]
-    fn deliver(&mut self) -> Option<Entry<'_>> {
+    fn deliver(&mut self) -> Option<FileRecord<'_>> {
         let (parts, events) = self.data.parts_mut();
         let (time, found, bytes) = self.kept.pop(events.order(), parts)?;
         self.late += u64::from(time < self.last_time);
         self.last_time = self.last_time.max(time);
-        Some(Entry::new(found, bytes, events, 0))
+        Some(FileRecord::new(found, bytes, events, 0))
     }
 
     /// Reads on in the file of a directory that is behind the others, until it is no longer, or something

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Location, Problem};
 use crate::input::{Buffer, Stream};
-use crate::reader::Options;
+use crate::reader::ReadOptions;
 use crate::tool::kind;
 use crate::unpack::Unpacker;
 use perfuse_abi::ByteOrder;
@@ -34,7 +34,7 @@ pub(crate) struct Found {
 pub(crate) struct Part<'i> {
     pub(crate) stream: Stream<'i>,
     order: ByteOrder,
-    options: Options,
+    options: ReadOptions,
     held: Held,
     unpacker: Option<Box<Unpacker>>,
     /// The compressed record that is being unpacked.
@@ -53,7 +53,7 @@ pub(crate) struct Part<'i> {
 }
 
 impl<'i> Part<'i> {
-    pub(crate) fn new(stream: Stream<'i>, order: ByteOrder, options: Options) -> Self {
+    pub(crate) fn new(stream: Stream<'i>, order: ByteOrder, options: ReadOptions) -> Self {
         Part {
             stream,
             order,

@@ -6,7 +6,7 @@ use crate::feature::{Feature, FeatureId, Section};
 use crate::header::{FileHeader, FileSection, order_of};
 use crate::input::{Piped, Seekable, Stream};
 use crate::part::{Found, Part};
-use crate::record::Entry;
+use crate::record::FileRecord;
 use crate::tool::{Tool, ToolRecord, kind};
 use perfuse_abi::record::{Header, RawRecord};
 use perfuse_abi::wire::{Layout, Reader, Seq, Words};
@@ -18,22 +18,44 @@ use std::path::Path;
 
 /// How to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+#[non_exhaustive]
+pub struct ReadOptions {
     /// Whether to deliver what compressed records contain, or the compressed records themselves.
     pub unpack: bool,
     /// The largest feature section, and the most ids together, that are kept in memory, in bytes.
     pub max_section: u64,
 }
 
-impl Default for Options {
+impl ReadOptions {
     /// Unpacks; sections of up to 64 MiB.
+    pub const fn new() -> Self {
+        ReadOptions { unpack: true, max_section: 64 << 20 }
+    }
+
+    /// With what compressed records contain, or with the compressed records themselves.
+    #[must_use]
+    pub const fn with_unpack(mut self, unpack: bool) -> Self {
+        self.unpack = unpack;
+        self
+    }
+
+    /// With sections of up to so many bytes.
+    #[must_use]
+    pub const fn with_max_section(mut self, bytes: u64) -> Self {
+        self.max_section = bytes;
+        self
+    }
+}
+
+impl Default for ReadOptions {
     fn default() -> Self {
-        Options { unpack: true, max_section: 64 << 20 }
+        ReadOptions::new()
     }
 }
 
 /// Which of its forms a recording has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Form {
     /// A file with a header that tells where things are.
     File(FileHeader),
@@ -54,7 +76,7 @@ enum Place {
 /// into. [`Ordered`](crate::Ordered) delivers them by time instead.
 pub struct PerfData<'i> {
     form: Form,
-    options: Options,
+    options: ReadOptions,
     events: Events,
     features: BTreeMap<FeatureId, Place>,
     cpus: Option<u32>,
@@ -88,11 +110,11 @@ const PROBLEMS: usize = 64;
 impl PerfData<'static> {
     /// Opens a file, a pipe, or a directory of `perf record --threads`.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Self::open_with(path, Options::default())
+        Self::open_with(path, ReadOptions::default())
     }
 
     /// The same with other options.
-    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+    pub fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Self, Error> {
         let path = path.as_ref();
         let failed = |part| move |error: io::Error| Error::new(Location::at(part, 0), "file", error);
         if !path.is_dir() {
@@ -129,16 +151,16 @@ impl PerfData<'static> {
 
 impl<'i> PerfData<'i> {
     /// Reads what was written to a pipe, from a pipe or from anything else that can only be read.
-    pub fn from_reader(input: impl Read + Send + 'i, options: Options) -> Result<Self, Error> {
+    pub fn from_reader(input: impl Read + Send + 'i, options: ReadOptions) -> Result<Self, Error> {
         Self::new(Stream::new(Piped(input), 0), options)
     }
 
     /// Reads either form from something in which one can seek. It starts where the input starts.
-    pub fn from_seekable(input: impl Read + Seek + Send + 'i, options: Options) -> Result<Self, Error> {
+    pub fn from_seekable(input: impl Read + Seek + Send + 'i, options: ReadOptions) -> Result<Self, Error> {
         Self::new(Stream::new(Seekable(input), 0), options)
     }
 
-    fn new(mut stream: Stream<'i>, options: Options) -> Result<Self, Error> {
+    fn new(mut stream: Stream<'i>, options: ReadOptions) -> Result<Self, Error> {
         const START: usize = FileHeader::PIPE_SIZE as usize;
         let available = stream.fill(START)? as u64;
         let Some(start) = stream.bytes().first_chunk::<START>() else {
@@ -340,16 +362,16 @@ impl<'i> PerfData<'i> {
     /// the end. After an error, nothing more comes from the same file.
     #[inline(always)]
     #[expect(clippy::should_implement_trait, reason = "each record borrows the reader")]
-    pub fn next(&mut self) -> Result<Option<Entry<'_>>, Error> {
+    pub fn next(&mut self) -> Result<Option<FileRecord<'_>>, Error> {
         if let Some(found) = self.parts.get_mut(self.current).and_then(Part::next_in_buffer) {
             let bytes = self.parts[self.current].bytes_in_buffer(found);
-            return Ok(Some(Entry::new(found, bytes, &self.events, 0)));
+            return Ok(Some(FileRecord::new(found, bytes, &self.events, 0)));
         }
         self.next_slowly()
     }
 
     #[inline(never)]
-    fn next_slowly(&mut self) -> Result<Option<Entry<'_>>, Error> {
+    fn next_slowly(&mut self) -> Result<Option<FileRecord<'_>>, Error> {
         while self.current < self.parts.len() {
             match self.find(self.current)? {
                 Some(found) => return Ok(Some(self.entry(self.current, found))),
@@ -371,7 +393,7 @@ impl<'i> PerfData<'i> {
     }
 
     /// The next record of one file.
-    pub(crate) fn next_of(&mut self, part: usize) -> Result<Option<Entry<'_>>, Error> {
+    pub(crate) fn next_of(&mut self, part: usize) -> Result<Option<FileRecord<'_>>, Error> {
         self.current = part;
         match self.find(part)? {
             Some(found) => Ok(Some(self.entry(part, found))),
@@ -391,7 +413,7 @@ impl<'i> PerfData<'i> {
 
     /// The entry that was found, after the recording has learned from it.
     #[inline]
-    fn entry(&mut self, part: usize, found: Found) -> Entry<'_> {
+    fn entry(&mut self, part: usize, found: Found) -> FileRecord<'_> {
         if !found.header.kind.is_kernel() {
             self.absorb(part, found);
         }
@@ -400,13 +422,13 @@ impl<'i> PerfData<'i> {
     }
 
     #[inline]
-    fn entry_of(&self, part: usize, found: Found) -> Entry<'_> {
+    fn entry_of(&self, part: usize, found: Found) -> FileRecord<'_> {
         let part = &self.parts[part];
-        Entry::new(found, part.bytes(), &self.events, part.payload_left())
+        FileRecord::new(found, part.bytes(), &self.events, part.payload_left())
     }
 
     /// The record that [`next_of`](Self::next_of) delivered last.
-    pub(crate) fn current(&self) -> Option<Entry<'_>> {
+    pub(crate) fn current(&self) -> Option<FileRecord<'_>> {
         self.found.map(|found| self.entry_of(self.current, found))
     }
 

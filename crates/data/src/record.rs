@@ -8,7 +8,7 @@ use perfuse_abi::record::{Decoded, Header, RawRecord, RecordFormat, RecordType};
 
 /// A record of the recording. Borrows the reader's buffer.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct FileRecord<'a> {
     /// Where it is.
     pub location: Location,
     /// Its header and what follows that.
@@ -18,13 +18,13 @@ pub struct Entry<'a> {
     payload: u64,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> FileRecord<'a> {
     /// The record that `bytes` are, header included.
     #[inline(always)]
     pub(crate) fn new(found: Found, bytes: &'a [u8], events: &'a Events, payload: u64) -> Self {
         let Found { header, location } = found;
         let raw = RawRecord { header, body: bytes.get(Header::SIZE..).unwrap_or(&[]) };
-        Entry { location, raw, bytes, events, payload }
+        FileRecord { location, raw, bytes, events, payload }
     }
 
     /// All its bytes, header included.

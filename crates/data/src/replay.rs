@@ -10,7 +10,7 @@ mod groups;
 use crate::feature::{Feature, FeatureId, Section};
 use crate::session::Session;
 use crate::tool::{Tool, kind};
-use crate::{Entry, Error, Ordered, PerfData};
+use crate::{Error, FileRecord, Ordered, PerfData};
 pub use filter::{CpuRanges, Filter, NoTimes, TimeSpans};
 pub use formats::Formats;
 pub use groups::Groups;
@@ -52,7 +52,7 @@ pub struct Replay<'i> {
 #[non_exhaustive]
 pub struct Step<'a> {
     /// The record.
-    pub entry: &'a Entry<'a>,
+    pub entry: &'a FileRecord<'a>,
     /// The same taken apart, if it is one of the kernel's, and not broken.
     pub decoded: Option<&'a Decoded<'a>>,
     /// Why a record of the kernel cannot be taken apart.

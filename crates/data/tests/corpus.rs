@@ -7,7 +7,7 @@
 use perfuse_abi::record::{Record, RecordType};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::tool::kind;
-use perfuse_data::{Error, Form, Options, Ordered, PerfData};
+use perfuse_data::{Error, Form, Ordered, PerfData, ReadOptions};
 use perfuse_testkit::{Outcome, Skip, need, suite};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ fn listed_name(kind: RecordType) -> String {
     }
 }
 
-const RAW: Options = Options { unpack: false, max_section: 256 << 20 };
+const RAW: ReadOptions = ReadOptions::new().with_unpack(false).with_max_section(256 << 20);
 
 /// Counts the records of each type, and takes each apart.
 fn count(mut data: PerfData<'_>) -> (BTreeMap<String, u64>, Option<Error>) {
@@ -333,7 +333,7 @@ fn malformed_files_end_in_a_located_error_or_at_their_end() -> Outcome {
     for file in &files {
         let start = Instant::now();
         let len = file.path.metadata().expect("a file").len();
-        for options in [RAW, Options::default()] {
+        for options in [RAW, ReadOptions::default()] {
             let (count, errors) = exhaust(PerfData::open_with(&file.path, options));
             for error in errors.iter().filter(|error| error.structure.contains("record")) {
                 assert!(error.location.offset <= len, "{}: {error}, but there are {len} bytes", file.name);
@@ -394,7 +394,8 @@ fn every_prefix_of_a_file_is_read_up_to_its_end() -> Outcome {
         let bytes = std::fs::read(&path).expect("the file");
         let (mut last, whole) = (0, exhaust(PerfData::open(&path)).0);
         for len in 0..=bytes.len() {
-            let (count, _) = exhaust(PerfData::from_seekable(Cursor::new(&bytes[..len]), Options::default()));
+            let (count, _) =
+                exhaust(PerfData::from_seekable(Cursor::new(&bytes[..len]), ReadOptions::default()));
             assert!(count >= last, "{name}: {count} records in {len} bytes, {last} in one less");
             last = count;
         }

@@ -6,11 +6,11 @@ mod build;
 use build::{Build, attr};
 use perfuse_abi::ByteOrder;
 use perfuse_abi::record::Record;
-use perfuse_data::{Options, Ordered, PerfData};
+use perfuse_data::{Ordered, PerfData, ReadOptions};
 use std::io::Cursor;
 
 fn ordered(bytes: &[u8]) -> Ordered<'_> {
-    Ordered::new(PerfData::from_seekable(Cursor::new(bytes), Options::default()).expect("a recording"))
+    Ordered::new(PerfData::from_seekable(Cursor::new(bytes), ReadOptions::default()).expect("a recording"))
 }
 
 /// Type and time of each record, in the order of delivery.
@@ -94,7 +94,7 @@ fn without_marks_everything_is_sorted_up_to_the_limit() {
     assert!(found.iter().map(|&(_, time)| time).eq(1..2000));
     assert_eq!(all.late(), 0);
     // With room for a hundred records, the order is lost, but no record is, and that is told.
-    let data = PerfData::from_seekable(Cursor::new(&file[..]), Options::default()).expect("a recording");
+    let data = PerfData::from_seekable(Cursor::new(&file[..]), ReadOptions::default()).expect("a recording");
     let (mut found, limited) = times(Ordered::with_limit(data, 10_000));
     assert!(limited.late() > 1000);
     found.sort_unstable();
@@ -125,7 +125,7 @@ fn a_file_without_marks_is_sorted_by_places() {
     expected.sort_by_key(|&(time, _)| time);
     let file = records.file();
     assert!(file.len() > 10 << 20, "{}", file.len());
-    let data = PerfData::from_seekable(Cursor::new(&file[..]), Options::default()).expect("a recording");
+    let data = PerfData::from_seekable(Cursor::new(&file[..]), ReadOptions::default()).expect("a recording");
     let mut ordered = Ordered::with_limit(data, 3 << 20);
     for (time, len) in expected {
         let entry = ordered.next().expect("no error").expect("as many as were written");

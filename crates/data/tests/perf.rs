@@ -8,7 +8,7 @@ use perfuse_abi::AttrFlags;
 use perfuse_abi::record::{Record, RecordType};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::tool::{Auxtrace, Tool, kind};
-use perfuse_data::{Options, Ordered, PerfData, Writer};
+use perfuse_data::{Ordered, PerfData, ReadOptions, Writer};
 use perfuse_testkit::{Outcome, Skip, need, perf as witness, suite};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -129,7 +129,7 @@ fn our_counts(path: &Path) -> BTreeMap<String, u64> {
         }
     }
     // perf also counts the records that hold the compressed ones.
-    let options = Options { unpack: false, ..Options::default() };
+    let options = ReadOptions::new().with_unpack(false);
     let mut data = PerfData::open_with(path, options).expect("opens");
     while let Some(entry) = data.next().expect("a whole recording") {
         if entry.kind() == kind::COMPRESSED {
@@ -358,7 +358,7 @@ fn straight_from_a_pipe() -> Outcome {
         ["record", "-q", "-N", "-e", "cpu-clock", "-F", "5000", "-o", "-", "--", "sh", "-c", WORK];
     let mut child = witness::command(&arguments)?.stdout(Stdio::piped()).spawn().expect("perf runs");
     let output = child.stdout.take().expect("its output");
-    let mut data = PerfData::from_reader(output, Options::default()).expect("a recording");
+    let mut data = PerfData::from_reader(output, ReadOptions::default()).expect("a recording");
     let mut samples = 0;
     let end = loop {
         match data.next() {

@@ -10,21 +10,21 @@ use perfuse_abi::record::{Record, RecordType};
 use perfuse_abi::{Attr, ByteOrder, EventType, SampleType};
 use perfuse_data::feature::{BuildId, EventDesc, EventDescs, Feature, FeatureId, NrCpus, TracingData};
 use perfuse_data::tool::{Auxtrace, CpuMap, EventUpdate, IdIndex, IdIndexEntry, Tool, Update, kind};
-use perfuse_data::{AttrBytes, Error, FileHeader, FileSection, Form, Options, PerfData};
+use perfuse_data::{AttrBytes, Error, FileHeader, FileSection, Form, PerfData, ReadOptions};
 use std::io::{Cursor, Read};
 
 const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 
 fn open(bytes: &[u8]) -> PerfData<'_> {
-    PerfData::from_seekable(Cursor::new(bytes), Options::default()).expect("a recording")
+    PerfData::from_seekable(Cursor::new(bytes), ReadOptions::default()).expect("a recording")
 }
 
 fn stream(bytes: &[u8]) -> PerfData<'_> {
-    PerfData::from_reader(bytes, Options::default()).expect("a recording")
+    PerfData::from_reader(bytes, ReadOptions::default()).expect("a recording")
 }
 
 fn failure(bytes: &[u8]) -> String {
-    match PerfData::from_seekable(Cursor::new(bytes), Options::default()) {
+    match PerfData::from_seekable(Cursor::new(bytes), ReadOptions::default()) {
         Ok(_) => panic!("it opens"),
         Err(error) => error.to_string(),
     }
@@ -380,7 +380,7 @@ fn compressed_records_are_one_stream() {
                 found.retain(|&kind| kind != 64);
                 assert_eq!((&found[..], &unpacked[..]), (&whole[..], &[0, 48, 96][..]));
             }
-            let options = Options { unpack: false, ..Options::default() };
+            let options = ReadOptions::new().with_unpack(false);
             let file = build.file();
             let packed = PerfData::from_seekable(Cursor::new(&file), options).expect("a recording");
             let kind = if is_new { 83 } else { 81 };
@@ -415,7 +415,7 @@ fn without_a_decoder_compressed_records_are_named_or_delivered_as_they_are() {
     assert_eq!(found, [68]);
     assert!(error.starts_with("compressed record at offset 0x"), "{error}");
     assert!(error.ends_with("without the feature \"compress\" that could read it"), "{error}");
-    let options = Options { unpack: false, ..Options::default() };
+    let options = ReadOptions::new().with_unpack(false);
     let packed = PerfData::from_seekable(Cursor::new(&file), options).expect("a recording");
     assert_eq!(types(packed).0, [68, 81]);
 }
@@ -500,7 +500,7 @@ fn errors_name_structure_place_and_cause() {
         failure(&changed(24, 1 << 20)),
         "attrs at offset 0x100000: it needs 160 bytes, and the file ends after 0"
     );
-    let error = match PerfData::from_reader(&file[..], Options::default()) {
+    let error = match PerfData::from_reader(&file[..], ReadOptions::default()) {
         Ok(_) => panic!("it opens"),
         Err(error) => error.to_string(),
     };
@@ -543,7 +543,7 @@ fn a_directory_is_read_file_by_file() {
         let bytes = Build::new(order).tool(Tool::Compressed(&packed)).records;
         std::fs::write(folder.join(format!("data.{number}")), bytes).expect("writes");
     }
-    let times = |entry: perfuse_data::Entry<'_>| (entry.location.part, entry.time().expect("a time"));
+    let times = |entry: perfuse_data::FileRecord<'_>| (entry.location.part, entry.time().expect("a time"));
     let mut data = PerfData::open(&folder).expect("opens");
     let mut found = Vec::new();
     while let Some(entry) = data.next().expect("a whole recording") {
@@ -590,7 +590,7 @@ fn a_pipe_that_never_ends_is_read_record_by_record() {
         }
     }
     let bytes = Build::new(ByteOrder::Little).event(attr(), &[1]).sample(0, 1, 2, 3).round().pipe();
-    let mut data = PerfData::from_reader(Endless(bytes, 0), Options::default()).expect("a recording");
+    let mut data = PerfData::from_reader(Endless(bytes, 0), ReadOptions::default()).expect("a recording");
     for _ in 0..3000 {
         assert!(data.next().expect("reads").is_some());
     }

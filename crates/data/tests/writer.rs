@@ -9,7 +9,7 @@ use perfuse_abi::record::RecordType;
 use perfuse_abi::wire::{Seq, Text};
 use perfuse_data::feature::*;
 use perfuse_data::tool::*;
-use perfuse_data::{Error, Location, Options, Ordered, PerfData, Writer};
+use perfuse_data::{Error, Location, Ordered, PerfData, ReadOptions, Writer};
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 use written::{comm, events, features};
 
@@ -47,7 +47,7 @@ fn whole_file() -> (Vec<u8>, Vec<Vec<u8>>) {
 
 /// All records as bytes, and the error that ended them.
 fn all(bytes: &[u8]) -> (Vec<(RecordType, Vec<u8>)>, Option<String>) {
-    let mut data = match PerfData::from_seekable(Cursor::new(bytes), Options::default()) {
+    let mut data = match PerfData::from_seekable(Cursor::new(bytes), ReadOptions::default()) {
         Ok(data) => data,
         Err(error) => return (Vec::new(), Some(error.to_string())),
     };
@@ -64,7 +64,7 @@ fn all(bytes: &[u8]) -> (Vec<(RecordType, Vec<u8>)>, Option<String>) {
 #[test]
 fn a_file_is_read_as_it_was_written() {
     let (bytes, written) = whole_file();
-    let mut data = PerfData::from_seekable(Cursor::new(&bytes), Options::default()).unwrap();
+    let mut data = PerfData::from_seekable(Cursor::new(&bytes), ReadOptions::default()).unwrap();
     let found: Vec<_> = data.events().iter().map(|event| (event.ids.clone(), event.attr)).collect();
     for ((ids, attr), event) in found.iter().zip(events()) {
         assert_eq!(ids, &event.ids);
@@ -171,7 +171,7 @@ fn a_recording_of_any_form_that_was_cut_off_gives_all_that_is_whole() {
     let pipe = pipe.get_ref().clone();
     for bytes in [file, pipe] {
         let read = |cut: usize, by_time| {
-            delivered(PerfData::from_seekable(Cursor::new(&bytes[..cut]), Options::default()), by_time)
+            delivered(PerfData::from_seekable(Cursor::new(&bytes[..cut]), ReadOptions::default()), by_time)
         };
         let whole = read(bytes.len(), false);
         assert!(whole.len() > 24 + tools().len());
@@ -236,7 +236,7 @@ fn a_pipe_is_read_as_it_was_written() {
     writer.records(&[&comm(b"one", 1)]).unwrap();
     writer.flush().unwrap();
     let bytes = writer.get_ref().clone();
-    let mut data = PerfData::from_reader(&bytes[..], Options::default()).unwrap();
+    let mut data = PerfData::from_reader(&bytes[..], ReadOptions::default()).unwrap();
     let mut kinds = Vec::new();
     while let Some(entry) = data.next().unwrap() {
         kinds.push(entry.kind());
@@ -418,10 +418,10 @@ fn aux_data_follows_its_record_and_has_an_index() {
     let mut writer = Writer::file(Cursor::new(Vec::new()), &events()).unwrap();
     write(&mut writer, info, all);
     let file = writer.finish(features()).unwrap().into_inner();
-    let (places, index) = read(PerfData::from_seekable(Cursor::new(&file), Options::default()).unwrap());
+    let (places, index) = read(PerfData::from_seekable(Cursor::new(&file), ReadOptions::default()).unwrap());
     assert_eq!(index, Some(places));
     let mut pipe = Writer::pipe(Vec::new(), &events()).unwrap();
     write(&mut pipe, info, all);
     pipe.flush().unwrap();
-    assert_eq!(read(PerfData::from_reader(&pipe.get_ref()[..], Options::default()).unwrap()).1, None);
+    assert_eq!(read(PerfData::from_reader(&pipe.get_ref()[..], ReadOptions::default()).unwrap()).1, None);
 }

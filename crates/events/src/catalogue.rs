@@ -109,6 +109,7 @@ pub struct Probe {
 
 /// Why a catalogue does not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// There is no such event.
     Unknown,

@@ -21,6 +21,7 @@ pub enum CommonKind {
 
 /// An event that has a name on every machine, whether or not it can be counted there.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Common {
     /// Its usual name.
     pub name: &'static str,

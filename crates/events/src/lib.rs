@@ -87,7 +87,7 @@ pub use names::{Tool, known_names};
 pub use nearest::nearest;
 pub use perfuse_abi as abi;
 pub use probe::ProbePlace;
-pub use spec::{CallGraph, EventSet, EventSpec, Exclude, OnPmu, Options, Precise, Source, Unit};
+pub use spec::{CallGraph, EventOptions, EventSet, EventSpec, Exclude, OnPmu, Precise, Source, Unit};
 #[cfg(feature = "std")]
 pub use sysfs::{Sysfs, cpu_list, parse_cpu_list};
 #[cfg(feature = "tables")]

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 /// A metric.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Metric {
     /// Its name.
     pub name: String,

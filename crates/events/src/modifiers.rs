@@ -11,6 +11,7 @@ pub struct Modifiers(String);
 
 /// Why letters are no modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ModifiersError {
     /// This letter means nothing.
     Unknown(char),

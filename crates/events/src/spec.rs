@@ -12,6 +12,7 @@ use perfuse_abi::{Attr, AttrFlags, AuxAction, Breakpoint, EventType};
 
 /// Events of one item of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EventSet {
     /// The name of a group.
     pub name: Option<String>,
@@ -25,6 +26,7 @@ pub struct EventSet {
 
 /// An event as a name and what goes into its attr.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EventSpec {
     /// The name that perf prints: as it was written, with its modifiers (without, for tracepoints).
     pub name: String,
@@ -45,7 +47,7 @@ pub struct EventSpec {
     /// Letters were written after it or its group.
     pub has_modifiers: bool,
     /// The requests of its own terms.
-    pub options: Options,
+    pub options: EventOptions,
     /// The PMU it was looked for on, and what that PMU says about it.
     pub pmu: Option<Box<OnPmu>>,
     /// The place of a probe, and where that is.
@@ -54,6 +56,7 @@ pub struct EventSpec {
 
 /// Facts of an event of a PMU beyond its numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OnPmu {
     /// The PMU.
     pub name: String,
@@ -73,7 +76,8 @@ pub struct OnPmu {
 
 /// Requests of terms to the measuring tool, for one event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+#[non_exhaustive]
+pub struct EventOptions {
     /// `period=`: a sample after so many events.
     pub period: Option<u64>,
     /// The period that the PMU's own description of the event proposes.
@@ -125,6 +129,7 @@ pub enum CallGraph {
 
 /// The source of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Source {
     /// The kernel, asked with these members of the attr.
     Kernel {
@@ -167,6 +172,7 @@ pub struct Exclude {
 
 /// `attr.precise_ip`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Precise {
     /// This level, 0 to 3.
     Level(u8),
@@ -207,7 +213,7 @@ impl EventSpec {
             sample_read,
             retire_latency,
             has_modifiers,
-            options: Options::default(),
+            options: EventOptions::default(),
             pmu: None,
             probe: None,
         }

@@ -8,7 +8,7 @@ use crate::format::{Config, WORDS};
 use crate::names;
 use crate::parser::{number, raw};
 use crate::resolve::Resolved;
-use crate::spec::{CallGraph, Options};
+use crate::spec::{CallGraph, EventOptions};
 use crate::tree::{Event, Span, Term};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use perfuse_abi::{AuxAction, EventType};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
     pub(crate) config: Config,
-    pub(crate) options: Options,
+    pub(crate) options: EventOptions,
 }
 
 /// The kinds of events, which take different terms.
@@ -70,7 +70,7 @@ pub(crate) fn read(event: &Event, kind: Kind) -> Resolved<Terms> {
 
 /// Terms on top of these words.
 pub(crate) fn read_onto(event: &Event, kind: Kind, config: Config) -> Resolved<Terms> {
-    let mut terms = Terms { config, options: Options::default() };
+    let mut terms = Terms { config, options: EventOptions::default() };
     for term in event.terms.iter().flatten() {
         let word = WORDS.iter().position(|name| *name == term.key);
         let takes = match kind {
@@ -129,7 +129,7 @@ fn switch(term: &Term) -> Resolved<bool> {
 }
 
 /// Takes a term that any event may have; `false` if it is none.
-fn option(term: &Term, options: &mut Options) -> Resolved<bool> {
+fn option(term: &Term, options: &mut EventOptions) -> Resolved<bool> {
     let text = || term.value.clone().filter(|text| !text.is_empty()).ok_or_else(|| wrong(term));
     let small = || value(term).and_then(|value| u32::try_from(value).map_err(|_| wrong(term)));
     match term.key.as_str() {

@@ -66,6 +66,7 @@ pub struct Event {
 
 /// The source of an event's counts, as far as its spelling tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum What {
     /// A common hardware event.
     Hardware(Hardware),

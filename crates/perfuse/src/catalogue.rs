@@ -280,7 +280,7 @@ impl Listing {
 fn reason(refusal: Refusal) -> String {
     match refusal {
         Refusal::Unreadable(reason) => reason,
-        Refusal::Unknown => "there are none".into(),
+        _ => "there are none".into(),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::hash::FastMap;
 use perfuse_abi::record::{CallchainContext, Sample};
 use perfuse_abi::{Attr, AttrFlags};
 use perfuse_data::session::{Level, Map, ObjectKind, Session};
-use perfuse_symbols::{BuildId, Dso, DsoKey, Kind, Place, Reference, Symbolizer};
+use perfuse_symbols::{Address, BuildId, Dso, DsoKey, Reference, SymbolKind, Symbolizer};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -158,10 +158,10 @@ impl Frames {
     }
 
     /// Believes what files of any user say of code made at run time
-    /// ([`Options::any_owner`](perfuse_symbols::Options::any_owner)).
+    /// ([`SymbolOptions::any_owner`](perfuse_symbols::SymbolOptions::any_owner)).
     #[must_use]
     pub fn believing_anybody(self, any_owner: bool) -> Self {
-        let mut options = perfuse_symbols::Options::default();
+        let mut options = perfuse_symbols::SymbolOptions::default();
         options.any_owner = any_owner;
         Frames { symbolizer: Symbolizer::new(options), ..self }
     }
@@ -316,12 +316,12 @@ impl Frames {
         let is_timed = dump.is_some();
         let time = dump.map_or(u64::MAX, |dump| self.take_dump(session, &dump, found.map.pid, at.time));
         let dso = self.objects[object as usize].dso.clone();
-        let where_ = if found.map.by_address { Place::Address(place) } else { Place::FileOffset(place) };
+        let where_ = if found.map.by_address { Address::Memory(place) } else { Address::FileOffset(place) };
         match dso.as_deref().and_then(|dso| dso.find_at(where_, time)) {
             Some(found) => {
                 let symbol = found.symbol;
                 (new.address, new.size) = (symbol.start, symbol.size);
-                new.is_data = symbol.kind == Kind::Object;
+                new.is_data = symbol.kind == SymbolKind::Object;
                 let demangle = self.demangle;
                 // A name is made only of a function that is new: that is what takes time.
                 let frame = self.of_function(new, symbol.id.0, (found.offset, by_address), || {

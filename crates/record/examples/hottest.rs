@@ -1,6 +1,6 @@
 //! Records itself for a second, in memory, and prints its ten hottest functions.
 
-use perfuse_data::{Options, PerfData, replay::Replay, session::Level};
+use perfuse_data::{PerfData, ReadOptions, replay::Replay, session::Level};
 use perfuse_profile::{Collector, Column, Frames, Key, Names, Plan as Keys, Report};
 use perfuse_record::{Observer, Plan, StreamSink, Sums, Target, record};
 use std::{ops::ControlFlow, thread, time::Duration, time::Instant};
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let recording = sink.get_ref().map_or(&[][..], Vec::as_slice);
     let mut collector = Collector::new(Keys::new(&[Key::Symbol]), Frames::new(true));
     let keys = collector.keys().to_vec();
-    let mut replay = Replay::new(PerfData::from_reader(recording, Options::default())?);
+    let mut replay = Replay::new(PerfData::from_reader(recording, ReadOptions::default())?);
     replay.each(|step| {
         let step = step?;
         if let (Some(decoded), Some(index), Some(event)) =

@@ -180,7 +180,9 @@ impl Request {
     pub fn cycles() -> Self {
         let source =
             Source::Kernel { type_: EventType::HARDWARE, config: Hardware::CPU_CYCLES.0, more: [0; 4] };
-        Request::new(EventSpec { precise: Precise::Most, ..EventSpec::new("cycles:P", source) })
+        let mut spec = EventSpec::new("cycles:P", source);
+        spec.precise = Precise::Most;
+        Request::new(spec)
     }
 
     /// Whether it is a tracepoint.

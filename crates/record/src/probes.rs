@@ -2,7 +2,7 @@
 //! [`finder`](perfuse_events::Machine::finder) of a machine whose events are resolved.
 
 use perfuse_events::{Probe, ProbePlace, Refusal, glob, is_pattern, nearest};
-use perfuse_symbols::{Elf, LineAddresses, Options, SourceLine};
+use perfuse_symbols::{Elf, LineAddresses, SourceLine, SymbolOptions};
 use std::path::Path;
 
 /// Each probe is some descriptors on every cpu; who means more has not looked at what the pattern fits.
@@ -23,7 +23,7 @@ pub fn find_probes(place: &ProbePlace) -> Result<Vec<Probe>, Refusal> {
             let elf = open(path)?;
             let mut found = elf.function(symbol).map_err(|error| refused(error.to_string()))?;
             if found.is_none() && !elf.has_symtab() {
-                let debug = Options::default().debug_file(Path::new(path), &elf, Elf::has_symtab);
+                let debug = SymbolOptions::default().debug_file(Path::new(path), &elf, Elf::has_symtab);
                 found = debug.and_then(|(_, debug)| debug.function(symbol).ok().flatten());
             }
             let Some(address) = found else { return Err(refused(no_function(&elf, path, symbol))) };
@@ -65,7 +65,7 @@ fn functions(path: &str, pattern: &str) -> Result<Vec<Probe>, Refusal> {
     let fits = |symbol: &perfuse_symbols::Symbol<'_>| glob(pattern, &symbol.name());
     let mut found: Vec<Probe> = Vec::new();
     for symbol in table.iter().filter(fits) {
-        if symbol.kind != perfuse_symbols::Kind::Function || symbol.name().contains('@') {
+        if symbol.kind != perfuse_symbols::SymbolKind::Function || symbol.name().contains('@') {
             continue;
         }
         let Some(offset) = elf.offset_of(symbol.start) else { continue };
@@ -88,7 +88,7 @@ fn functions(path: &str, pattern: &str) -> Result<Vec<Probe>, Refusal> {
 fn of_line(path: &str, source: &str, line: u64) -> Result<Vec<Probe>, Refusal> {
     let refused = |text: String| Refusal::Unreadable(text);
     let elf = open(path)?;
-    let options = Options::default();
+    let options = SymbolOptions::default();
     let debug = match elf.has_lines() {
         true => None,
         false => options.debug_file(Path::new(path), &elf, Elf::has_lines),

@@ -167,7 +167,9 @@ mod tests {
         let source = Source::Kernel { type_: EventType::RAW, config: 0, more: [0; 4] };
         let mut spec = EventSpec::new(name, source);
         let pmu = name.split('/').next().unwrap_or_default().to_owned();
-        spec.pmu = Some(Box::new(OnPmu { name: pmu, ..OnPmu::default() }));
+        let mut on_pmu = OnPmu::default();
+        on_pmu.name = pmu;
+        spec.pmu = Some(Box::new(on_pmu));
         spec.options.aux_output = name.contains("aux-output");
         spec.options.aux_sample_size = name.contains("aux-sample-size").then_some(4096);
         Request { group, ..Request::new(spec) }

@@ -55,10 +55,8 @@ impl CommandCounting<'_> {
     pub fn finish(self, run: &Run) -> Vec<(String, Outcome)> {
         let outcome = |(index, request): (usize, &super::plan::Request)| {
             let outcome = match request.spec.source {
-                Source::Kernel { .. } | Source::Breakpoint { .. } => {
-                    self.counting.totals(index).swap_remove(0)
-                }
                 Source::Tool(tool) => super::measure::tool_outcome(tool, run),
+                _ => self.counting.totals(index).swap_remove(0),
             };
             (self.counting.describe(self.plan, index).name, outcome)
         };

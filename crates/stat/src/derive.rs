@@ -106,7 +106,7 @@ pub fn stalled_per_instruction(report: &Report, event: &Event, place: &Place) ->
 fn source(event: &Event) -> Option<(EventType, u64)> {
     match event.source {
         Source::Kernel { type_, config, .. } => Some((type_, config)),
-        Source::Tool(_) | Source::Breakpoint { .. } => None,
+        _ => None,
     }
 }
 

@@ -348,7 +348,8 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
     let events = plan.events.iter().zip(outcomes).enumerate().map(|(index, (request, outcomes))| {
         let spec = &request.spec;
         let rows = match spec.source {
-            Source::Kernel { .. } | Source::Breakpoint { .. } => {
+            Source::Tool(tool) => tool_rows(tool, counting.places(), &run),
+            _ => {
                 let places = counting.places().iter().cloned();
                 let row = |((place, targets), outcome)| {
                     let outcome = explain_pinned(plan, spec, outcome);
@@ -356,7 +357,6 @@ fn report(plan: &Plan, counting: &Counting, run: Run, outcomes: Vec<Vec<Outcome>
                 };
                 percore::rows(plan, spec, places.zip(outcomes).map(row).collect())
             }
-            Source::Tool(tool) => tool_rows(tool, counting.places(), &run),
         };
         let Description { name, lost_kernel_side, lost_children, impossible } =
             counting.describe(plan, index);
@@ -495,7 +495,7 @@ fn stops_of_births(report: &Report, births: u64) -> Option<String> {
                 .contains(&Software(config))
         }
         Source::Tool(_) => true,
-        Source::Kernel { .. } | Source::Breakpoint { .. } => false,
+        _ => false,
     };
     report.events.iter().any(is_touched).then(|| {
         format!(
@@ -513,7 +513,7 @@ fn watchdog(report: &Report) -> Option<String> {
         Source::Kernel { type_, .. } => {
             [EventType::HARDWARE, EventType::HW_CACHE, EventType::RAW].contains(&type_)
         }
-        Source::Tool(_) | Source::Breakpoint { .. } => false,
+        _ => false,
     };
     let missed = |row: &Row| {
         row.share() < 0.995 || row.missing().is_some_and(|m| m.kind == MissingKind::NeverScheduled)

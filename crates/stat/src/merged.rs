@@ -65,7 +65,9 @@ mod tests {
             let Request { spec, wish: own, .. } = request;
             *own = *wish;
             let common_name = common.map(str::to_owned);
-            spec.pmu = Some(Box::new(OnPmu { common_name, ..OnPmu::default() }));
+            let mut on_pmu = OnPmu::default();
+            on_pmu.common_name = common_name;
+            spec.pmu = Some(Box::new(on_pmu));
         }
         plan
     }

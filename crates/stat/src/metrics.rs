@@ -380,7 +380,8 @@ fn place(drafts: Vec<Draft<'_>>, options: &MetricChoice, requests: &mut Requests
             "" => draft.metric.name.clone(),
             modifiers => format!("{}:{modifiers}", draft.metric.name),
         };
-        let metric = Metric { name, ..draft.metric.clone() };
+        let mut metric = draft.metric.clone();
+        metric.name = name;
         let sources = counted.iter().map(|(name, events)| (name.clone(), events.len())).collect();
         Measured { metric, others: draft.others, counted, sources, facts: draft.facts, leader }
     };
@@ -528,7 +529,7 @@ fn counted(event: &Event, place: &Place) -> Option<f64> {
     let row = match event.source {
         // What is measured once for all places is shown at the first.
         Source::Tool(_) => rows.find(|row| matches!(row.outcome, Outcome::Counted(_))),
-        Source::Kernel { .. } | Source::Breakpoint { .. } => rows.find(|row| row.place == *place),
+        _ => rows.find(|row| row.place == *place),
     };
     let factor = if matches!(event.source, Source::Tool(_)) { 1e-9 } else { 1.0 };
     row?.spread().map(|spread| spread.mean * factor)

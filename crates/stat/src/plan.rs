@@ -5,7 +5,7 @@ use crate::metrics::Measured;
 use crate::model::Aggregation;
 use perfuse::Start;
 use perfuse_events::abi::EventType;
-use perfuse_events::{EventList, EventSet, EventSpec, Machine, Options};
+use perfuse_events::{EventList, EventOptions, EventSet, EventSpec, Machine};
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -233,14 +233,12 @@ impl Requests {
 
 /// perf too takes no terms about samples here, but for their period, which it ignores.
 fn only_counted(spec: &EventSpec) -> Result<(), Error> {
-    let kept = Options {
-        period: spec.options.period,
-        proposed_period: spec.options.proposed_period,
-        per_core: spec.options.per_core,
-        cpus: spec.options.cpus.clone(),
-        driver: spec.options.driver.clone(),
-        ..Options::default()
-    };
+    let mut kept = EventOptions::default();
+    kept.period = spec.options.period;
+    kept.proposed_period = spec.options.proposed_period;
+    kept.per_core = spec.options.per_core;
+    kept.cpus.clone_from(&spec.options.cpus);
+    kept.driver.clone_from(&spec.options.driver);
     let name = &spec.name;
     if spec.retire_latency {
         return Err(Error::Plan(format!(

@@ -6,10 +6,20 @@ use crate::build_id::BuildId;
 use crate::elf::{DebugLink, Elf};
 use std::path::{Path, PathBuf};
 
+/// The files that source lines of a DSO can be read from, each of the build that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DebugSources {
+    /// The program or library itself.
+    pub binary: Option<PathBuf>,
+    /// The file with its debug information, if that is kept apart.
+    pub debug: Option<PathBuf>,
+}
+
 /// Where to look for programs, debug files and what the kernel tells.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Options {
+pub struct SymbolOptions {
     /// Paths of programs and debug files are below this folder: the root of a copied system.
     pub symfs: Option<PathBuf>,
     /// The store that perf fills when it records: by default `~/.debug`.
@@ -32,13 +42,13 @@ pub struct Options {
     pub vdso: Option<PathBuf>,
 }
 
-impl Default for Options {
+impl Default for SymbolOptions {
     /// The usual places, of the user whose environment this process has.
     fn default() -> Self {
         let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = folder("HOME");
         let cache = folder("XDG_CACHE_HOME").or_else(|| Some(home.as_ref()?.join(".cache")));
-        Options {
+        SymbolOptions {
             symfs: None,
             build_id_store: home.map(|home| home.join(".debug")),
             debug_dirs: vec![PathBuf::from("/usr/lib/debug")],
@@ -53,7 +63,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl SymbolOptions {
     /// A path of the recorded system as one of this system.
     pub(crate) fn under_root(&self, path: &Path) -> PathBuf {
         match &self.symfs {
@@ -176,10 +186,10 @@ mod tests {
 
     #[test]
     fn places_in_the_order_of_perf() {
-        let options = Options {
+        let options = SymbolOptions {
             build_id_store: Some("/home/u/.debug".into()),
             debuginfod_cache: Some("/home/u/.cache/debuginfod_client".into()),
-            ..Options::default()
+            ..SymbolOptions::default()
         };
         let id = "0123456789abcdef0123456789abcdef01234567".parse().expect("an id");
         let link = DebugLink { name: "ls.debug".into(), crc: 1 };
@@ -204,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_copied_system_has_its_own_root() {
-        let options = Options { symfs: Some("/copy".into()), ..Options::default() };
+        let options = SymbolOptions { symfs: Some("/copy".into()), ..SymbolOptions::default() };
         assert_eq!(options.under_root(Path::new("/usr/bin/ls")), Path::new("/copy/usr/bin/ls"));
     }
 }

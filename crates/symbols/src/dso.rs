@@ -3,14 +3,14 @@
 //! symbols, and loads them when it is asked the first time.
 
 use crate::build_id::BuildId;
+use crate::debug_files::DebugSources;
 use crate::elf::Layout;
 use crate::jit::CodeMap;
 use crate::kernel::KernelSymbols;
-use crate::lines::DebugSources;
 use crate::load;
 use crate::missing::Missing;
 use crate::symbolizer::{JitCode, Shared};
-use crate::table::{Found, Symbol, SymbolId, SymbolTable};
+use crate::table::{FoundSymbol, Symbol, SymbolId, SymbolTable};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -138,13 +138,13 @@ impl DsoKey {
 
 /// Where in a DSO something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum Address {
     /// An offset in the file: the address less the mapping's start, plus the mapping's offset. For files,
     /// the vdso, and modules, whose mapping begins with their code.
     FileOffset(u64),
     /// An address of memory, for the kernel, modules, and memory without a file; for a file, one as its
     /// symbols count.
-    Address(u64),
+    Memory(u64),
 }
 
 /// A DSO that can be asked for symbols. They are loaded by the first question; all further ones take no
@@ -194,13 +194,13 @@ impl Dso {
     }
 
     /// The symbol at a place. For memory whose code changes, that of the last code there.
-    pub fn find(&self, place: Place) -> Option<Found<'_>> {
+    pub fn find(&self, place: Address) -> Option<FoundSymbol<'_>> {
         self.find_at(place, u64::MAX)
     }
 
     /// The symbol at a place at a time, in the clock that the process's compiler used. For everything but
     /// code made at run time the time makes no difference.
-    pub fn find_at(&self, place: Place, time: u64) -> Option<Found<'_>> {
+    pub fn find_at(&self, place: Address, time: u64) -> Option<FoundSymbol<'_>> {
         let loaded = self.load();
         let address = address(&loaded.code, place)?;
         match &loaded.code {
@@ -223,7 +223,7 @@ impl Dso {
     }
 
     /// The address of a place as the DSO's symbols and debug information count.
-    pub fn address(&self, place: Place) -> Option<u64> {
+    pub fn address(&self, place: Address) -> Option<u64> {
         address(&self.load().code, place)
     }
 
@@ -268,26 +268,27 @@ impl fmt::Debug for Dso {
     }
 }
 
-fn address(code: &Code, place: Place) -> Option<u64> {
+fn address(code: &Code, place: Address) -> Option<u64> {
     match (code, place) {
-        (Code::Nothing, _) | (Code::Jit, Place::FileOffset(_)) => None,
-        (Code::File { layout, .. }, Place::FileOffset(offset)) => layout.address_of(offset),
-        (Code::File { .. } | Code::Jit, Place::Address(address)) => Some(address),
-        (Code::Shifted { shift, .. } | Code::Kernel { shift, .. }, Place::Address(address)) => {
+        (Code::Nothing, _) | (Code::Jit, Address::FileOffset(_)) => None,
+        (Code::File { layout, .. }, Address::FileOffset(offset)) => layout.address_of(offset),
+        (Code::File { .. } | Code::Jit, Address::Memory(address)) => Some(address),
+        (Code::Shifted { shift, .. } | Code::Kernel { shift, .. }, Address::Memory(address)) => {
             Some(address.wrapping_sub(*shift))
         }
-        (Code::Shifted { base, .. } | Code::Kernel { base, .. }, Place::FileOffset(offset)) => {
+        (Code::Shifted { base, .. } | Code::Kernel { base, .. }, Address::FileOffset(offset)) => {
             Some(base.wrapping_add(offset))
         }
     }
 }
 
 fn vsyscalls() -> Code {
-    use crate::table::{Binding, Kind, TableBuilder};
+    use crate::table::{SymbolBinding, SymbolKind, TableBuilder};
     const PAGE: u64 = 0xffff_ffff_ff60_0000;
     let mut builder = TableBuilder::default();
     for (offset, name) in VSYSCALLS {
-        let pushed = builder.push(PAGE + offset, 0x400, name.as_bytes(), Binding::Global, Kind::Function);
+        let pushed =
+            builder.push(PAGE + offset, 0x400, name.as_bytes(), SymbolBinding::Global, SymbolKind::Function);
         debug_assert_eq!(pushed, Ok(()), "three symbols fit");
     }
     Code::Shifted { table: builder.finish(&[]), shift: 0, base: PAGE }
@@ -299,11 +300,11 @@ pub(crate) fn find_in_parts<'a>(
     parts: impl Iterator<Item = (u64, &'a CodeMap)>,
     address: u64,
     time: u64,
-) -> Option<Found<'a>> {
+) -> Option<FoundSymbol<'a>> {
     let found = parts.filter_map(|(part, map)| {
         let found = map.find(address, time)?;
         let id = SymbolId(part << 32 | found.symbol.id.0);
-        Some(Found { symbol: Symbol { id, ..found.symbol }, ..found })
+        Some(FoundSymbol { symbol: Symbol { id, ..found.symbol }, ..found })
     });
     found.last()
 }

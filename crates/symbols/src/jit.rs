@@ -5,7 +5,7 @@
 pub(crate) mod dump;
 pub(crate) mod perf_map;
 
-use crate::table::{Found, Full, Kind, Symbol, SymbolId};
+use crate::table::{FoundSymbol, Symbol, SymbolId, SymbolKind, TableFull};
 use std::fmt;
 
 /// How many pieces of code are taken of one process, and how many bytes of names.
@@ -42,7 +42,7 @@ struct Code {
 
 impl CodeMap {
     /// The code at this address at this time (`u64::MAX` for the last).
-    pub fn find(&self, address: u64, time: u64) -> Option<Found<'_>> {
+    pub fn find(&self, address: u64, time: u64) -> Option<FoundSymbol<'_>> {
         let slots = self.edges.len().checked_sub(1)?;
         let slot = self.edges.partition_point(|&edge| edge <= address).checked_sub(1)?;
         if slot >= slots {
@@ -57,7 +57,7 @@ impl CodeMap {
             node /= 2;
         }
         let symbol = self.get(newest? as usize)?;
-        Some(Found { symbol, offset: address - symbol.start })
+        Some(FoundSymbol { symbol, offset: address - symbol.start })
     }
 
     /// How much of the code is known at a time: where this is the same, so is what is found.
@@ -72,7 +72,7 @@ impl CodeMap {
             id: SymbolId(index as u64),
             start: code.start,
             size: code.end - code.start,
-            kind: Kind::Function,
+            kind: SymbolKind::Function,
             strings: &self.strings,
             name: code.name,
         })
@@ -103,10 +103,10 @@ pub(crate) struct CodeMapBuilder {
 }
 
 impl CodeMapBuilder {
-    pub(crate) fn push(&mut self, start: u64, size: u64, from: u64, name: &[u8]) -> Result<(), Full> {
+    pub(crate) fn push(&mut self, start: u64, size: u64, from: u64, name: &[u8]) -> Result<(), TableFull> {
         let place = self.strings.len();
         if place + name.len() >= MAX_STRINGS {
-            return Err(Full);
+            return Err(TableFull);
         }
         self.strings.extend_from_slice(name);
         self.strings.push(0);
@@ -114,14 +114,14 @@ impl CodeMapBuilder {
     }
 
     /// The code with this name's place is at `to` from now on and no longer at `start`.
-    fn push_move(&mut self, start: u64, size: u64, to: u64, from: u64, name: u32) -> Result<(), Full> {
+    fn push_move(&mut self, start: u64, size: u64, to: u64, from: u64, name: u32) -> Result<(), TableFull> {
         self.push_code(start, size, from, GONE)?;
         self.push_code(to, size, from, name)
     }
 
-    fn push_code(&mut self, start: u64, size: u64, from: u64, name: u32) -> Result<(), Full> {
+    fn push_code(&mut self, start: u64, size: u64, from: u64, name: u32) -> Result<(), TableFull> {
         if self.codes.len() >= MAX_CODE {
-            return Err(Full);
+            return Err(TableFull);
         }
         let end = start.saturating_add(size);
         if end > start {

@@ -5,7 +5,7 @@
 use crate::error::Problem;
 use crate::image::{Image, for_each_line};
 use crate::missing::Missing;
-use crate::table::{Binding, Found, Kind, Symbol, SymbolId, SymbolTable, TableBuilder};
+use crate::table::{FoundSymbol, Symbol, SymbolBinding, SymbolId, SymbolKind, SymbolTable, TableBuilder};
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
@@ -129,7 +129,7 @@ impl KernelSymbols {
     }
 
     /// The symbol at an address of this kernel, of the core or of any module.
-    pub fn find(&self, address: u64) -> Option<(InModule<'_>, Found<'_>)> {
+    pub fn find(&self, address: u64) -> Option<(InModule<'_>, FoundSymbol<'_>)> {
         let run = self.runs.partition_point(|&(start, _)| start <= address).checked_sub(1)?;
         match self.runs[run].1 as usize {
             0 => Some((None, self.core.find(address)?)),
@@ -141,13 +141,13 @@ impl KernelSymbols {
     }
 
     /// The symbol at an address of one module of this kernel.
-    pub fn find_in(&self, module: &str, address: u64) -> Option<Found<'_>> {
+    pub fn find_in(&self, module: &str, address: u64) -> Option<FoundSymbol<'_>> {
         let number = self.modules.binary_search_by(|other| other.name.as_str().cmp(module)).ok()?;
         self.find_in_numbered(number, address)
     }
 
     /// The same, by the module's place in [`modules`](Self::modules).
-    pub(crate) fn find_in_numbered(&self, number: usize, address: u64) -> Option<Found<'_>> {
+    pub(crate) fn find_in_numbered(&self, number: usize, address: u64) -> Option<FoundSymbol<'_>> {
         Some(in_part(number + 1, self.modules.get(number)?.symbols.find(address)?))
     }
 
@@ -199,9 +199,9 @@ pub(crate) fn address_in(table: &SymbolTable, name: &str) -> Option<u64> {
     table.iter().find(|symbol| symbol.raw_name() == name.as_bytes()).map(|symbol| symbol.start)
 }
 
-fn in_part(part: usize, found: Found<'_>) -> Found<'_> {
+fn in_part(part: usize, found: FoundSymbol<'_>) -> FoundSymbol<'_> {
     let id = SymbolId((part as u64) << 32 | found.symbol.id.0);
-    Found { symbol: Symbol { id, ..found.symbol }, ..found }
+    FoundSymbol { symbol: Symbol { id, ..found.symbol }, ..found }
 }
 
 /// The modules in text of the form of /proc/modules.
@@ -222,8 +222,8 @@ pub fn read_modules(text: impl Read) -> io::Result<Vec<LoadedModule>> {
 
 struct Entry<'a> {
     address: u64,
-    binding: Binding,
-    kind: Kind,
+    binding: SymbolBinding,
+    kind: SymbolKind,
     name: &'a [u8],
     module: Option<&'a [u8]>,
 }
@@ -243,11 +243,12 @@ fn entry(line: &[u8]) -> Option<Entry<'_>> {
         return None; // numbers, not addresses; marks of the assembler
     }
     let binding = match letter {
-        b'W' | b'w' | b'V' | b'v' => Binding::Weak,
-        letter if letter.is_ascii_uppercase() => Binding::Global,
-        _ => Binding::Local,
+        b'W' | b'w' | b'V' | b'v' => SymbolBinding::Weak,
+        letter if letter.is_ascii_uppercase() => SymbolBinding::Global,
+        _ => SymbolBinding::Local,
     };
-    let kind = if matches!(letter, b'T' | b't' | b'W' | b'w') { Kind::Function } else { Kind::Object };
+    let kind =
+        if matches!(letter, b'T' | b't' | b'W' | b'w') { SymbolKind::Function } else { SymbolKind::Object };
     Some(Entry { address, binding, kind, name, module })
 }
 

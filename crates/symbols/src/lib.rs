@@ -16,7 +16,6 @@ mod error;
 mod image;
 mod jit;
 mod kernel;
-mod lines;
 mod load;
 mod missing;
 mod symbolizer;
@@ -24,16 +23,17 @@ mod table;
 mod vdso;
 
 pub use build_id::{BuildId, BuildIdError};
-pub use debug_files::Options;
+pub use debug_files::{DebugSources, SymbolOptions};
 pub use demangle::{Signatures, demangle};
-pub use dso::{Dso, DsoKey, DsoKind, Place, Reference};
+pub use dso::{Address, Dso, DsoKey, DsoKind, Reference};
 pub use elf::{DebugLink, DeclaredProbe, Elf, LineAddresses, SourceLine};
 pub use error::{Error, Problem};
 pub use jit::CodeMap;
 pub use jit::dump::{JitDump, JitEvent, JitHeader, JitLine, JitRecord};
 pub use kernel::{InModule, KernelSymbols, LoadedModule, Module, read_modules};
-pub use lines::{DebugSources, Line, LineInfo};
 pub use missing::Missing;
 pub use symbolizer::{JitDumpAdded, Symbolizer};
-pub use table::{Binding, Found, Full, Kind, Symbol, SymbolId, SymbolTable, TableBuilder};
+pub use table::{
+    FoundSymbol, Symbol, SymbolBinding, SymbolId, SymbolKind, SymbolTable, TableBuilder, TableFull,
+};
 pub use vdso::vdso_image;

@@ -2,12 +2,11 @@
 //! reason why there are none.
 
 use crate::build_id::BuildId;
-use crate::debug_files::Options;
+use crate::debug_files::{DebugSources, SymbolOptions};
 use crate::dso::{Code, DsoKey, Loaded, Reference};
 use crate::elf::Elf;
 use crate::error::Error;
 use crate::kernel::{self, KernelSymbols};
-use crate::lines::DebugSources;
 use crate::missing::Missing;
 use crate::symbolizer::Shared;
 use crate::table::{SymbolTable, TableBuilder};
@@ -85,7 +84,7 @@ fn open_build(place: &Path, wanted: Option<&BuildId>) -> Result<Elf, Missing> {
 }
 
 /// Symbols of a file that is there. `path` is what the recorded system calls it.
-fn with_binary(options: &Options, path: &Path, place: PathBuf, elf: &Elf) -> Loaded {
+fn with_binary(options: &SymbolOptions, path: &Path, place: PathBuf, elf: &Elf) -> Loaded {
     let mut loaded = Loaded::default();
     let mut builder = TableBuilder::default();
     if let Err(error) = collect(options, path, &place, elf, &mut builder, &mut loaded) {
@@ -102,7 +101,7 @@ fn with_binary(options: &Options, path: &Path, place: PathBuf, elf: &Elf) -> Loa
 
 /// Collects all there is; what was collected before an error stays.
 fn collect(
-    options: &Options,
+    options: &SymbolOptions,
     path: &Path,
     place: &Path,
     elf: &Elf,
@@ -134,7 +133,7 @@ fn collect(
 }
 
 /// Symbols of a program that is gone, from its debug file.
-fn debug_file_alone(options: &Options, path: &Path, id: Option<&BuildId>) -> Option<Loaded> {
+fn debug_file_alone(options: &SymbolOptions, path: &Path, id: Option<&BuildId>) -> Option<Loaded> {
     let (debug, elf) = options.find_debug_file(Some(path), Some(id?), None, Elf::has_symtab)?;
     if !elf.layout().has_code() {
         return Some(Missing::NoLayout { debug }.into());

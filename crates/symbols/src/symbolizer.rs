@@ -1,7 +1,7 @@
 //! [`Symbolizer`]: all DSOs of a profile, each loaded once, and what several of them share: the running
 //! kernel's symbols, and the code that each process made at run time.
 
-use crate::debug_files::Options;
+use crate::debug_files::SymbolOptions;
 use crate::dso::{Dso, DsoKey, DsoKind, find_in_parts};
 use crate::error::Error;
 use crate::jit::CodeMap;
@@ -10,7 +10,7 @@ use crate::jit::perf_map;
 use crate::kernel::{self, KernelSymbols};
 use crate::load;
 use crate::missing::Missing;
-use crate::table::{Found, Symbol, SymbolId, SymbolTable};
+use crate::table::{FoundSymbol, Symbol, SymbolId, SymbolTable};
 use perfuse_files::Owners;
 use std::collections::HashMap;
 use std::fs;
@@ -21,13 +21,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Gives out DSOs, the same one for the same key.
 ///
 /// ```no_run
-/// use perfuse_symbols::{DsoKey, Place, Symbolizer};
+/// use perfuse_symbols::{DsoKey, Address, Symbolizer};
 ///
 /// let symbolizer = Symbolizer::default();
 /// // A mapping of process 4711: 7f80_0000_0000-7f80_0001_0000 r-xp 0002_6000 /usr/lib/libc.so.6
 /// let libc = symbolizer.dso(&DsoKey::of_map(b"/usr/lib/libc.so.6", 4711));
 /// let ip = 0x7f80_0000_1234u64;
-/// match libc.find(Place::FileOffset(ip - 0x7f80_0000_0000 + 0x2_6000)) {
+/// match libc.find(Address::FileOffset(ip - 0x7f80_0000_0000 + 0x2_6000)) {
 ///     Some(found) => println!("{}+{:#x}", found.symbol.demangled(), found.offset),
 ///     None => println!("[unknown]: {:?}", libc.missing()),
 /// }
@@ -42,7 +42,7 @@ pub struct Symbolizer {
 /// Shared by all DSOs.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    pub(crate) options: Options,
+    pub(crate) options: SymbolOptions,
     kernel: OnceLock<Result<Arc<KernelSymbols>, Missing>>,
 }
 
@@ -70,12 +70,12 @@ pub struct JitDumpAdded {
 
 impl Symbolizer {
     /// With other than the usual places to look.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: SymbolOptions) -> Self {
         Symbolizer { shared: Arc::new(Shared { options, ..Shared::default() }), ..Symbolizer::default() }
     }
 
     /// Where it looks.
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &SymbolOptions {
         &self.shared.options
     }
 
@@ -101,7 +101,7 @@ impl Symbolizer {
     }
 
     /// Makes a DSO of a table, for code that a recording itself tells of, such as BPF programs in KSYMBOL
-    /// records. Its addresses are [`Place::Address`](crate::Place::Address).
+    /// records. Its addresses are [`Address::Memory`](crate::Address::Memory).
     pub fn insert(&self, key: &DsoKey, table: SymbolTable) -> Arc<Dso> {
         let (shared, loaded) = (self.shared.clone(), OnceLock::from(load::made(table)));
         let dso = Arc::new(Dso { key: key.clone(), shared, jit: None, loaded });
@@ -116,7 +116,7 @@ impl Symbolizer {
 
     /// Takes in a jitdump that a process maps: its code is found in all anonymous memory of the process,
     /// before what a perf map says. The file has to belong to root, to the user who reads it, or to the user whose
-    /// process runs ([`Options::any_owner`]); so has a perf map.
+    /// process runs ([`SymbolOptions::any_owner`]); so has a perf map.
     pub fn add_jitdump(&self, pid: u32, path: &Path) -> Result<JitDumpAdded, Missing> {
         let options = &self.shared.options;
         let owners = owners_of(options, pid);
@@ -194,7 +194,7 @@ struct Dump {
 }
 
 impl JitCode {
-    pub(crate) fn find(&self, address: u64, time: u64) -> Option<Found<'_>> {
+    pub(crate) fn find(&self, address: u64, time: u64) -> Option<FoundSymbol<'_>> {
         let dumps = self.dumps().zip(1..).map(|(map, part)| (part, map));
         find_in_parts(dumps, address, time)
             .or_else(|| find_in_parts(self.perf_map().ok().into_iter().map(|map| (0, map)), address, time))
@@ -251,7 +251,7 @@ impl JitCode {
 
 /// Where the perf map of a process may be. A process in a container has its own `/tmp`, and its own idea of
 /// its number.
-fn perf_map_places(options: &Options, pid: u32) -> Vec<PathBuf> {
+fn perf_map_places(options: &SymbolOptions, pid: u32) -> Vec<PathBuf> {
     let map = |pid: u32| PathBuf::from(format!("/tmp/perf-{pid}.map"));
     let mut places = Vec::new();
     if options.live {
@@ -266,7 +266,7 @@ fn perf_map_places(options: &Options, pid: u32) -> Vec<PathBuf> {
 }
 
 /// Whose files are believed about the code that a process made.
-fn owners_of(options: &Options, pid: u32) -> Owners {
+fn owners_of(options: &SymbolOptions, pid: u32) -> Owners {
     let process = fs::metadata(format!("/proc/{pid}")).ok().filter(|_| options.live);
     match process {
         _ if options.any_owner => Owners::Any,

@@ -19,7 +19,8 @@ const MAX_DEPTH: usize = 64;
 
 /// How widely a symbol is known; decides between several at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Binding {
+#[non_exhaustive]
+pub enum SymbolBinding {
     /// A default that others may replace.
     Weak,
     /// Of one source file.
@@ -30,7 +31,8 @@ pub enum Binding {
 
 /// The kind of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+#[non_exhaustive]
+pub enum SymbolKind {
     /// A place in hand-written assembly, or something whose kind the file does not tell.
     Label,
     /// Data.
@@ -49,7 +51,7 @@ pub struct Symbol<'a> {
     /// How many bytes it covers. Where the file does not say, up to the next symbol.
     pub size: u64,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: SymbolKind,
     /// The name is looked at only when it is wanted: it lies far away from all else.
     pub(crate) strings: &'a [u8],
     pub(crate) name: u32,
@@ -94,7 +96,7 @@ impl fmt::Debug for Symbol<'_> {
 
 /// A symbol and how far into it an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct FoundSymbol<'a> {
     /// The symbol.
     pub symbol: Symbol<'a>,
     /// Bytes from its start.
@@ -107,7 +109,7 @@ pub struct SymbolTable {
     starts: Vec<u64>,
     sizes: Vec<u32>,
     names: Vec<u32>,
-    kinds: Vec<Kind>,
+    kinds: Vec<SymbolKind>,
     /// (a symbol, the one it lies within), for the few that lie within another.
     within: Vec<(u32, u32)>,
     strings: Vec<u8>,
@@ -116,12 +118,12 @@ pub struct SymbolTable {
 impl SymbolTable {
     /// The innermost symbol that covers this address.
     #[inline]
-    pub fn find(&self, address: u64) -> Option<Found<'_>> {
+    pub fn find(&self, address: u64) -> Option<FoundSymbol<'_>> {
         let mut index = self.starts.partition_point(|&start| start <= address).checked_sub(1)?;
         loop {
             let offset = address - self.starts[index];
             if offset < u64::from(self.sizes[index]) {
-                return Some(Found { symbol: self.at(index), offset });
+                return Some(FoundSymbol { symbol: self.at(index), offset });
             }
             let place = self.within.binary_search_by_key(&(index as u32), |&(inner, _)| inner).ok()?;
             index = self.within[place].1 as usize;
@@ -145,7 +147,7 @@ impl SymbolTable {
     }
 
     /// The kind of the symbol with this number.
-    pub fn kind(&self, index: usize) -> Option<Kind> {
+    pub fn kind(&self, index: usize) -> Option<SymbolKind> {
         self.kinds.get(index).copied()
     }
 
@@ -189,30 +191,30 @@ pub(crate) fn name_at(strings: &[u8], offset: u32) -> &[u8] {
 
 /// There are more symbols, or longer names, than a table takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct TableFull;
 
-impl fmt::Display for Full {
+impl fmt::Display for TableFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "more than {MAX_SYMBOLS} symbols, or {MAX_STRINGS} bytes of names")
     }
 }
 
-impl std::error::Error for Full {}
+impl std::error::Error for TableFull {}
 
 /// Collects symbols in any order and makes the table of them.
 ///
 /// ```
-/// use perfuse_symbols::{Binding, Kind, TableBuilder};
+/// use perfuse_symbols::{SymbolBinding, SymbolKind, TableBuilder};
 ///
 /// let mut builder = TableBuilder::default();
-/// builder.push(0x1000, 0x20, b"main", Binding::Global, Kind::Function)?;
-/// builder.push(0x1040, 0, b"no_size", Binding::Global, Kind::Function)?;
+/// builder.push(0x1000, 0x20, b"main", SymbolBinding::Global, SymbolKind::Function)?;
+/// builder.push(0x1040, 0, b"no_size", SymbolBinding::Global, SymbolKind::Function)?;
 /// let table = builder.finish(std::slice::from_ref(&(0x1000..0x1100)));
 /// let found = table.find(0x1004).expect("main is there");
 /// assert_eq!((&*found.symbol.name(), found.offset), ("main", 4));
 /// assert_eq!(table.find(0x1030), None);
 /// assert_eq!(table.find(0x10ff).expect("it ends where the code ends").symbol.raw_name(), b"no_size");
-/// # Ok::<(), perfuse_symbols::Full>(())
+/// # Ok::<(), perfuse_symbols::TableFull>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct TableBuilder {
@@ -226,8 +228,8 @@ struct Raw {
     start: u64,
     size: u32,
     name: u32,
-    binding: Binding,
-    kind: Kind,
+    binding: SymbolBinding,
+    kind: SymbolKind,
 }
 
 impl TableBuilder {
@@ -243,19 +245,19 @@ impl TableBuilder {
         start: u64,
         size: u64,
         name: &[u8],
-        binding: Binding,
-        kind: Kind,
-    ) -> Result<(), Full> {
+        binding: SymbolBinding,
+        kind: SymbolKind,
+    ) -> Result<(), TableFull> {
         let name = &name[..name.len().min(MAX_NAME)];
         let place = self.push_string(name)?;
         self.push_named(start, size, place, binding, kind)
     }
 
     /// Adds a name and says where it is.
-    fn push_string(&mut self, name: &[u8]) -> Result<u32, Full> {
+    fn push_string(&mut self, name: &[u8]) -> Result<u32, TableFull> {
         let place = self.strings.len();
         if (place + name.len()) as u64 >= MAX_STRINGS {
-            return Err(Full);
+            return Err(TableFull);
         }
         self.strings.extend_from_slice(name);
         self.strings.push(0);
@@ -263,10 +265,10 @@ impl TableBuilder {
     }
 
     /// Takes over a whole string table and says where in the builder's own it begins.
-    pub(crate) fn push_strings(&mut self, strings: Vec<u8>) -> Result<u32, Full> {
+    pub(crate) fn push_strings(&mut self, strings: Vec<u8>) -> Result<u32, TableFull> {
         let place = self.strings.len();
         if (place + strings.len()) as u64 >= MAX_STRINGS {
-            return Err(Full);
+            return Err(TableFull);
         }
         if place == 0 {
             self.strings = strings;
@@ -284,11 +286,11 @@ impl TableBuilder {
         start: u64,
         size: u64,
         name: u32,
-        binding: Binding,
-        kind: Kind,
-    ) -> Result<(), Full> {
+        binding: SymbolBinding,
+        kind: SymbolKind,
+    ) -> Result<(), TableFull> {
         if self.raw.len() >= MAX_SYMBOLS {
-            return Err(Full);
+            return Err(TableFull);
         }
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         self.raw.push(Raw { start, size, name, binding, kind });
@@ -368,7 +370,7 @@ impl TableBuilder {
 fn drop_inner_labels(raw: &mut Vec<Raw>) {
     let mut covered_to = 0;
     raw.retain(|raw| {
-        let inner = raw.size == 0 && raw.kind == Kind::Label && raw.start < covered_to;
+        let inner = raw.size == 0 && raw.kind == SymbolKind::Label && raw.start < covered_to;
         covered_to = covered_to.max(raw.start.saturating_add(u64::from(raw.size)));
         !inner
     });
@@ -418,11 +420,11 @@ fn nesting(raw: &[Raw]) -> Vec<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Binding::{Global, Local, Weak};
-    use Kind::{Function, Label};
+    use SymbolBinding::{Global, Local, Weak};
+    use SymbolKind::{Function, Label};
     use proptest::prelude::*;
 
-    fn table(symbols: &[(u64, u64, &str, Binding, Kind)]) -> SymbolTable {
+    fn table(symbols: &[(u64, u64, &str, SymbolBinding, SymbolKind)]) -> SymbolTable {
         let mut builder = TableBuilder::default();
         for &(start, size, name, binding, kind) in symbols {
             builder.push(start, size, name.as_bytes(), binding, kind).expect("few symbols");
@@ -438,7 +440,7 @@ mod tests {
 
     #[test]
     fn of_several_names_the_one_that_perf_shows() {
-        type Names = &'static [(&'static str, u64, Binding)];
+        type Names = &'static [(&'static str, u64, SymbolBinding)];
         let cases: [(Names, &str); 6] = [
             (
                 &[

@@ -1,6 +1,6 @@
 //! Real files compared with what binutils and perf say of them, where those are installed.
 
-use perfuse_symbols::{BuildId, DsoKey, Elf, Missing, Options, Place, Symbolizer};
+use perfuse_symbols::{Address, BuildId, DsoKey, Elf, Missing, SymbolOptions, Symbolizer};
 use perfuse_testkit::{Outcome, Skip, need};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -199,11 +199,11 @@ fn separate_debug_files() -> Outcome {
     let link = format!("--add-gnu-debuglink={}", utf8(&anonymous_debug));
     output("objcopy", &["--strip-all", &link, utf8(&anonymous)])?;
 
-    let mut options = Options::default();
+    let mut options = SymbolOptions::default();
     options.build_id_store = None;
     let find = |path: &Path| {
         let dso = Symbolizer::new(options.clone()).dso(&DsoKey::of_map(path.as_os_str().as_bytes(), 1));
-        let found = dso.find(Place::FileOffset(offset)).map(|found| found.symbol.name().into_owned());
+        let found = dso.find(Address::FileOffset(offset)).map(|found| found.symbol.name().into_owned());
         (found, dso.missing().cloned(), dso.debug_sources().debug.clone())
     };
     for (path, debug) in [(&stripped, &debug), (&anonymous, &anonymous_debug)] {
@@ -236,7 +236,7 @@ fn minimal_debug_information() -> Outcome {
     let section = format!(".gnu_debugdata={}", utf8(&mini.with_extension("xz")));
     output("objcopy", &["--strip-all", "--add-section", &section, utf8(&program), utf8(&stripped)])?;
     let dso = Symbolizer::default().dso(&DsoKey::of_map(stripped.as_os_str().as_bytes(), 1));
-    let found = dso.find(Place::FileOffset(offset)).unwrap_or_else(|| panic!("{:?}", dso.missing()));
+    let found = dso.find(Address::FileOffset(offset)).unwrap_or_else(|| panic!("{:?}", dso.missing()));
     assert_eq!((&*found.symbol.name(), found.offset), ("only_here", 2));
     assert_eq!(dso.missing(), None);
     fs::remove_dir_all(folder).expect("removed");

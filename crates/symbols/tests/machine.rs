@@ -1,7 +1,8 @@
 //! Symbols of what runs here: this program, its libraries, the vdso, the kernel.
 
 use perfuse_symbols::{
-    BuildId, Dso, DsoKey, Elf, KernelSymbols, Missing, Options, Place, Reference, Symbolizer, vdso_image,
+    Address, BuildId, Dso, DsoKey, Elf, KernelSymbols, Missing, Reference, SymbolOptions, Symbolizer,
+    vdso_image,
 };
 use perfuse_testkit::{Outcome, Sandbox, Skip};
 use std::collections::HashMap;
@@ -53,13 +54,13 @@ fn mappings() -> Vec<Mapping> {
 }
 
 /// The DSO at an address of this process, and the place in it.
-fn place_of(symbolizer: &Symbolizer, address: u64) -> (Arc<Dso>, Place) {
+fn place_of(symbolizer: &Symbolizer, address: u64) -> (Arc<Dso>, Address) {
     let mapping = mappings().into_iter().find(|mapping| (mapping.start..mapping.end).contains(&address));
     let mapping = mapping.expect("mapped");
     let key = DsoKey::of_map(&mapping.name, std::process::id());
     let place = match key.kind {
-        perfuse_symbols::DsoKind::Anonymous { .. } => Place::Address(address),
-        _ => Place::FileOffset(address - mapping.start + mapping.offset),
+        perfuse_symbols::DsoKind::Anonymous { .. } => Address::Memory(address),
+        _ => Address::FileOffset(address - mapping.start + mapping.offset),
     };
     (symbolizer.dso(&key), place)
 }
@@ -81,8 +82,8 @@ fn a_function_of_this_program() -> Outcome {
     assert_eq!(dso.symbol(found.symbol.id), Some(found.symbol));
     assert_eq!(dso.address(place), Some(found.symbol.start));
     assert_eq!(dso.missing(), None);
-    let Place::FileOffset(offset) = place else { panic!("a file") };
-    assert_eq!(dso.find(Place::FileOffset(offset + 2)).map(|found| found.offset), Some(2));
+    let Address::FileOffset(offset) = place else { panic!("a file") };
+    assert_eq!(dso.find(Address::FileOffset(offset + 2)).map(|found| found.offset), Some(2));
     assert!(dso.debug_sources().binary.is_some());
     Ok(())
 }
@@ -138,7 +139,7 @@ fn the_vdso() -> Outcome {
     let mapping = mappings().into_iter().find(|mapping| mapping.name == b"[vdso]").expect("mapped");
     for build_id in [None, Some(id)] {
         let dso = symbolizer.dso(&key.clone().with_build_id(build_id));
-        let found = dso.find(Place::FileOffset(clock.start + 1 + mapping.offset)).expect("the clock");
+        let found = dso.find(Address::FileOffset(clock.start + 1 + mapping.offset)).expect("the clock");
         assert_eq!((found.symbol.raw_name(), found.offset), (clock.raw_name(), 1));
         assert_eq!(dso.missing(), None);
     }
@@ -148,7 +149,7 @@ fn the_vdso() -> Outcome {
 fn the_vdso_of_another_kernel_is_refused() -> Outcome {
     let (key, _) = own_vdso()?;
     let dso = Symbolizer::default().dso(&key.with_build_id(BuildId::new(&[7; 20])));
-    assert_eq!(dso.find(Place::FileOffset(0x800)), None);
+    assert_eq!(dso.find(Address::FileOffset(0x800)), None);
     assert!(matches!(dso.missing(), Some(Missing::OtherBuildId { .. })), "{:?}", dso.missing());
     Ok(())
 }
@@ -184,7 +185,8 @@ fn kernel_symbols_as_in_the_list() -> Outcome {
     });
     let mut asked = 0;
     for (address, _, name, _) in functions.step_by(97) {
-        let found = kernel.find(Place::Address(*address)).unwrap_or_else(|| panic!("{name} at {address:#x}"));
+        let found =
+            kernel.find(Address::Memory(*address)).unwrap_or_else(|| panic!("{name} at {address:#x}"));
         assert!(names[address].contains(&&*found.symbol.name()), "{found:?} for {name}");
         assert_eq!(found.offset, 0);
         asked += 1;
@@ -202,7 +204,7 @@ fn a_kernel_that_was_elsewhere() -> Outcome {
     let moved = 0x1340_0000;
     let reference = Reference { symbol: "_stext".into(), address: stext + moved };
     let kernel = Symbolizer::default().dso(&DsoKey::kernel(Some(reference)));
-    let found = kernel.find(Place::Address(schedule + moved + 4)).expect("schedule");
+    let found = kernel.find(Address::Memory(schedule + moved + 4)).expect("schedule");
     assert_eq!((&*found.symbol.name(), found.offset), ("schedule", 4));
     Ok(())
 }
@@ -227,7 +229,7 @@ fn modules_of_the_running_kernel() -> Outcome {
     let symbolizer = Symbolizer::default();
     let dso = symbolizer
         .dso(&DsoKey::module(format!("[{module}]"), base).with_build_id(BuildId::of_loaded_module(module)));
-    for place in [Place::Address(address), Place::FileOffset(address.wrapping_sub(base))] {
+    for place in [Address::Memory(address), Address::FileOffset(address.wrapping_sub(base))] {
         let found = dso.find(place).unwrap_or_else(|| panic!("{name}: {:?}", dso.missing()));
         assert_eq!(found.offset, 0, "{found:?} for {name}");
     }
@@ -249,7 +251,7 @@ fn another_kernel_is_refused() -> Outcome {
     running.ok_or_else(|| Skip::needs("the kernel's build-id", "not in /sys/kernel/notes"))?;
     let kernel =
         Symbolizer::new(without_stores()).dso(&DsoKey::kernel(None).with_build_id(BuildId::new(&[7; 20])));
-    assert_eq!(kernel.find(Place::Address(0xffff_ffff_8100_0000)), None);
+    assert_eq!(kernel.find(Address::Memory(0xffff_ffff_8100_0000)), None);
     let Some(Missing::OtherBuildId { found, .. }) = kernel.missing() else {
         panic!("{:?}", kernel.missing())
     };
@@ -257,8 +259,8 @@ fn another_kernel_is_refused() -> Outcome {
     Ok(())
 }
 
-fn without_stores() -> Options {
-    let mut options = Options::default();
+fn without_stores() -> SymbolOptions {
+    let mut options = SymbolOptions::default();
     options.build_id_store = None;
     options.debug_dirs = Vec::new();
     options.debuginfod_cache = None;
@@ -280,9 +282,9 @@ fn the_perf_map_of_this_process() -> Outcome {
     writeln!(file, "7f0000001000 40 function one\n7f0000001040 40 two\n7f0000001020 10 later")
         .expect("written");
     drop(file);
-    let mut options = Options::default();
+    let mut options = SymbolOptions::default();
     options.live = true;
-    for options in [options, Options::default()] {
+    for options in [options, SymbolOptions::default()] {
         let symbolizer = Symbolizer::new(options);
         let dso = symbolizer.dso(&DsoKey::of_map(b"//anon", pid));
         for (address, expected) in [
@@ -292,21 +294,21 @@ fn the_perf_map_of_this_process() -> Outcome {
             (0x7f00_0000_107f, Some(("two", 0x3f))),
             (0x7f00_0000_1080, None),
         ] {
-            let found = dso.find(Place::Address(address));
+            let found = dso.find(Address::Memory(address));
             let found = found.map(|found| (found.symbol.name().into_owned(), found.offset));
             assert_eq!(found, expected.map(|(name, offset)| (name.to_string(), offset)));
         }
-        let found = dso.find(Place::Address(0x7f00_0000_1004)).expect("found above");
+        let found = dso.find(Address::Memory(0x7f00_0000_1004)).expect("found above");
         assert_eq!(dso.symbol(found.symbol.id), Some(found.symbol));
         assert_eq!(dso.missing(), None);
         // Symbols written later are seen after forgetting.
         let other = symbolizer.dso(&DsoKey::of_map(b"[heap]", pid));
-        assert!(other.find(Place::Address(0x7f00_0000_1004)).is_some());
+        assert!(other.find(Address::Memory(0x7f00_0000_1004)).is_some());
     }
     fs::remove_file(&path).expect("removed");
     let symbolizer = Symbolizer::default();
     let dso = symbolizer.dso(&DsoKey::of_map(b"", pid));
-    assert_eq!(dso.find(Place::Address(0x7f00_0000_1004)), None);
+    assert_eq!(dso.find(Address::Memory(0x7f00_0000_1004)), None);
     assert!(matches!(dso.missing(), Some(Missing::NoJitMap { .. })), "{:?}", dso.missing());
     Ok(())
 }
@@ -318,7 +320,7 @@ fn a_file_of_another_build_is_refused() -> Outcome {
     let symbolizer = Symbolizer::new(without_stores());
     let wanted = BuildId::new(&[9; 20]);
     let dso = symbolizer.dso(&DsoKey::of_map(path, 1).with_build_id(wanted));
-    assert_eq!(dso.find(Place::FileOffset(0x2000)), None);
+    assert_eq!(dso.find(Address::FileOffset(0x2000)), None);
     let expected = Missing::OtherBuildId { path: own.clone(), wanted: wanted.expect("an id"), found: id };
     assert_eq!(dso.missing(), Some(&expected));
     if id.is_some() {
@@ -365,14 +367,14 @@ fn special_mappings() -> Outcome {
     let symbolizer = Symbolizer::default();
     let vsyscall = symbolizer.dso(&DsoKey::of_map(b"[vsyscall]", 1));
     for (place, name) in [
-        (Place::Address(0xffff_ffff_ff60_0003), "gettimeofday"),
-        (Place::FileOffset(0x400), "time"),
-        (Place::FileOffset(0x801), "getcpu"),
+        (Address::Memory(0xffff_ffff_ff60_0003), "gettimeofday"),
+        (Address::FileOffset(0x400), "time"),
+        (Address::FileOffset(0x801), "getcpu"),
     ] {
         assert_eq!(vsyscall.find(place).map(|found| found.symbol.name().into_owned()).as_deref(), Some(name));
     }
     let vvar = symbolizer.dso(&DsoKey::of_map(b"[vvar]", 1));
-    assert_eq!(vvar.find(Place::FileOffset(0)), None);
+    assert_eq!(vvar.find(Address::FileOffset(0)), None);
     assert_eq!(vvar.missing(), Some(&Missing::NoCode { name: "[vvar]".into() }));
     let missing = symbolizer.dso(&DsoKey::of_map(b"/nonexistent/program", 1));
     assert_eq!(missing.missing(), Some(&Missing::NoFile { tried: vec!["/nonexistent/program".into()] }));

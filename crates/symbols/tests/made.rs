@@ -5,7 +5,8 @@ mod common;
 
 use common::{FUNC, GLOBAL, MadeDump, MadeElf};
 use perfuse_symbols::{
-    BuildId, DsoKey, Elf, JitDump, JitEvent, Missing, Options, Place, Reference, SymbolTable, Symbolizer,
+    Address, BuildId, DsoKey, Elf, JitDump, JitEvent, Missing, Reference, SymbolOptions, SymbolTable,
+    Symbolizer,
 };
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -30,9 +31,9 @@ impl Scratch {
         path
     }
 
-    /// Options that look nowhere else.
-    fn options(&self) -> Options {
-        let mut options = Options::default();
+    /// SymbolOptions that look nowhere else.
+    fn options(&self) -> SymbolOptions {
+        let mut options = SymbolOptions::default();
         options.build_id_store = Some(self.0.join("store"));
         options.debug_dirs = vec![self.0.join("debug")];
         options.debuginfod_cache = None;
@@ -80,11 +81,11 @@ fn a_file_whose_code_is_not_at_its_offset() {
         let scratch = Scratch::new(&format!("vaddr-{code_address:x}"));
         let path = scratch.file("program", &elf.bytes());
         let dso = Symbolizer::new(scratch.options()).dso(&key(&path));
-        let found = dso.find(Place::FileOffset(0x1012)).expect("found");
+        let found = dso.find(Address::FileOffset(0x1012)).expect("found");
         assert_eq!((&*found.symbol.name(), found.offset), ("g", 2));
-        assert_eq!(dso.address(Place::FileOffset(0x1012)), Some(code_address + 0x12));
-        assert_eq!(dso.find(Place::Address(code_address + 0x12)), Some(found));
-        assert_eq!(dso.find(Place::FileOffset(0x1080)), None);
+        assert_eq!(dso.address(Address::FileOffset(0x1012)), Some(code_address + 0x12));
+        assert_eq!(dso.find(Address::Memory(code_address + 0x12)), Some(found));
+        assert_eq!(dso.find(Address::FileOffset(0x1080)), None);
         assert_eq!(dso.missing(), None);
     }
 }
@@ -120,7 +121,7 @@ fn debug_files_are_found_by_build_id() {
         let path = scratch.file("program", &program.bytes());
         let debug = scratch.file(&place, &debug.bytes());
         let dso = Symbolizer::new(scratch.options()).dso(&key(&path));
-        let found = dso.find(Place::FileOffset(0x1050)).unwrap_or_else(|| panic!("{place}"));
+        let found = dso.find(Address::FileOffset(0x1050)).unwrap_or_else(|| panic!("{place}"));
         assert_eq!(found.symbol.demangled(), "foo::bar");
         assert_eq!(dso.missing(), None);
         assert_eq!((&dso.debug_sources().binary, &dso.debug_sources().debug), (&Some(path), &Some(debug)));
@@ -135,8 +136,8 @@ fn a_debug_file_of_another_build_is_not_taken() {
     let path = scratch.file("program", &program.bytes());
     scratch.file(&format!("debug/.build-id/{STORE}.debug"), &other.bytes());
     let dso = Symbolizer::new(scratch.options()).dso(&key(&path));
-    assert_eq!(dso.find(Place::FileOffset(0x1050)), None);
-    assert!(dso.find(Place::FileOffset(0x1010)).is_some(), "dynamic symbols are there");
+    assert_eq!(dso.find(Address::FileOffset(0x1050)), None);
+    assert!(dso.find(Address::FileOffset(0x1010)).is_some(), "dynamic symbols are there");
     assert_eq!(dso.missing(), Some(&Missing::Stripped { path }));
 }
 
@@ -149,7 +150,7 @@ fn a_library_that_was_moved_by_prelinking() {
     let path = scratch.file("library", &program.bytes());
     scratch.file(&format!("debug/.build-id/{STORE}.debug"), &debug.bytes());
     let dso = Symbolizer::new(scratch.options()).dso(&key(&path));
-    let found = dso.find(Place::FileOffset(0x1050)).expect("found");
+    let found = dso.find(Address::FileOffset(0x1050)).expect("found");
     assert_eq!((found.symbol.start, found.symbol.demangled().as_ref()), (0x7_2040, "foo::bar"));
 }
 
@@ -172,7 +173,7 @@ fn a_program_that_is_gone() {
     scratch.file(&format!("store/.build-id/{STORE}/elf"), &MadeElf::default().bytes());
     let symbolizer = symbolizer();
     let dso = symbolizer.dso(&key);
-    assert!(dso.find(Place::FileOffset(0x1050)).is_some(), "{:?}", dso.missing());
+    assert!(dso.find(Address::FileOffset(0x1050)).is_some(), "{:?}", dso.missing());
 }
 
 #[test]
@@ -182,7 +183,7 @@ fn a_copied_system() {
     let mut options = scratch.options();
     options.symfs = Some(scratch.0.join("root"));
     let dso = Symbolizer::new(options).dso(&DsoKey::of_map(b"/usr/bin/program", 1));
-    assert!(dso.find(Place::FileOffset(0x1050)).is_some(), "{:?}", dso.missing());
+    assert!(dso.find(Address::FileOffset(0x1050)).is_some(), "{:?}", dso.missing());
 }
 
 #[test]
@@ -197,7 +198,7 @@ fn a_kernel_file_and_where_the_kernel_was() {
     for moved in [0, 0x1280_0000, 0u64.wrapping_sub(0x20_0000)] {
         let reference = Reference { symbol: "_stext".into(), address: base.wrapping_add(moved) };
         let kernel = symbolizer.dso(&DsoKey::kernel(Some(reference)));
-        let found = kernel.find(Place::Address((base + 0x44).wrapping_add(moved)));
+        let found = kernel.find(Address::Memory((base + 0x44).wrapping_add(moved)));
         let found = found.unwrap_or_else(|| panic!("{:?}", kernel.missing()));
         assert_eq!((&*found.symbol.name(), found.offset), ("schedule", 4));
     }
@@ -214,7 +215,7 @@ fn a_kernel_list_that_perf_kept() {
     let reference = Reference { symbol: "_text".into(), address: 0xffff_ffff_9200_0000 };
     let key = DsoKey::kernel(Some(reference)).with_build_id(BuildId::new(&id));
     let kernel = Symbolizer::new(scratch.options()).dso(&key);
-    let found = kernel.find(Place::Address(0xffff_ffff_9200_0041));
+    let found = kernel.find(Address::Memory(0xffff_ffff_9200_0041));
     assert_eq!(found.unwrap_or_else(|| panic!("{:?}", kernel.missing())).symbol.raw_name(), b"schedule");
 }
 
@@ -227,11 +228,11 @@ fn a_module_in_a_list() {
     options.kallsyms = Some(scratch.file("kallsyms", list.as_bytes()));
     let symbolizer = Symbolizer::new(options);
     let module = symbolizer.dso(&DsoKey::module("[e1000]", 0xffff_ffff_c000_0000));
-    let found = module.find(Place::Address(0xffff_ffff_c000_0044)).expect("found");
+    let found = module.find(Address::Memory(0xffff_ffff_c000_0044)).expect("found");
     assert_eq!((&*found.symbol.name(), found.offset), ("remove", 4));
     assert_eq!(module.symbol(found.symbol.id), Some(found.symbol));
     assert_eq!(
-        symbolizer.dso(&DsoKey::kernel(None)).find(Place::Address(0xffff_ffff_c000_0044)),
+        symbolizer.dso(&DsoKey::kernel(None)).find(Address::Memory(0xffff_ffff_c000_0044)),
         Some(found)
     );
     let other = symbolizer.dso(&DsoKey::module("[ixgbe]", 0xffff_ffff_c000_0000));
@@ -249,7 +250,7 @@ fn a_module_from_its_file() {
     options.kallsyms = Some(scratch.file("kallsyms", b"ffffffff81000000 T _text\n"));
     let base = 0xffff_ffff_c012_0000;
     let module = Symbolizer::new(options).dso(&DsoKey::module(path, base));
-    for place in [Place::Address(base + 0x24), Place::FileOffset(0x24)] {
+    for place in [Address::Memory(base + 0x24), Address::FileOffset(0x24)] {
         let found = module.find(place).unwrap_or_else(|| panic!("{:?}", module.missing()));
         assert_eq!((&*found.symbol.name(), found.offset), ("remove", 4));
     }
@@ -336,10 +337,10 @@ fn a_jitdump_of_a_process() {
     let dso = symbolizer.dso(&DsoKey::of_map(b"//anon", 4_000_000_000));
     let added = symbolizer.add_jitdump(4_000_000_000, &path).expect("added");
     assert_eq!((added.pieces, added.damage), (1, None));
-    let found = dso.find_at(Place::Address(0x7010), 10).expect("compiled by then");
+    let found = dso.find_at(Address::Memory(0x7010), 10).expect("compiled by then");
     assert_eq!((&*found.symbol.name(), found.offset), ("compiled", 0x10));
     assert_eq!(dso.symbol(found.symbol.id), Some(found.symbol));
-    assert_eq!(dso.find_at(Place::Address(0x7010), 9), None);
+    assert_eq!(dso.find_at(Address::Memory(0x7010), 9), None);
     assert_eq!(dso.missing(), None);
     let missing = symbolizer.add_jitdump(1, Path::new("/nonexistent.dump"));
     assert!(matches!(missing, Err(Missing::NoFile { .. })));
@@ -354,7 +355,7 @@ fn what_strangers_leave_for_a_process() {
         options.symfs = Some(scratch.0.clone());
         options.any_owner = any_owner;
         let dso = Symbolizer::new(options).dso(&DsoKey::of_map(b"//anon", pid));
-        let found = dso.find(Place::Address(0x7010)).map(|found| found.symbol.name().into_owned());
+        let found = dso.find(Address::Memory(0x7010)).map(|found| found.symbol.name().into_owned());
         found.ok_or_else(|| dso.missing().expect("a reason").to_string())
     };
     let own = scratch.file("tmp/perf-4000000001.map", b"7000 20 compiled\n");

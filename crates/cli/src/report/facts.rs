@@ -8,7 +8,7 @@ use perfuse_data::describe::kind_name;
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::Replay;
 use perfuse_data::tool::kind;
-use perfuse_data::{Options, PerfData, RecordCounts};
+use perfuse_data::{PerfData, ReadOptions, RecordCounts};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -79,7 +79,7 @@ pub(super) fn stats(out: &mut impl Write, input: &Input, is_quiet: bool) -> Resu
     });
     // Compressed records are told of by a second reading, of what is really in the file.
     if input.input.is_file() || input.input.is_dir() {
-        let mut raw = input.open_with(Options { unpack: false, ..Options::default() })?;
+        let mut raw = input.open_with(ReadOptions::new().with_unpack(false))?;
         counts.count_kinds(&mut raw, &[kind::COMPRESSED, kind::COMPRESSED2]);
     }
     let total = counts.total();

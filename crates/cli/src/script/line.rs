@@ -13,7 +13,7 @@ use perfuse_abi::{BranchSampleType, EventType, Software};
 use perfuse_data::describe;
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
-use perfuse_data::{Entry, Event};
+use perfuse_data::{Event, FileRecord};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -180,7 +180,7 @@ impl Lines {
     /// A record that is no sample.
     pub(super) fn side(
         &mut self,
-        entry: &Entry<'_>,
+        entry: &FileRecord<'_>,
         decoded: &Decoded<'_>,
         session: &Session,
         fields: Option<&Fields>,

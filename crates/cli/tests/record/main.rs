@@ -22,7 +22,7 @@ use habits::*;
 use perf::*;
 use perfuse_data::feature::FeatureId;
 use perfuse_data::tool::kind;
-use perfuse_data::{Options, PerfData};
+use perfuse_data::{PerfData, ReadOptions};
 use perfuse_events::abi::AttrFlags;
 use perfuse_events::abi::record::{Record, RecordType};
 use perfuse_testkit::{Outcome, OwnCgroup, Sandbox, Skip, need, perf as linux, suite, wait};

@@ -72,7 +72,7 @@ pub(super) fn compressed_recordings_hold_the_same() -> Outcome {
     let folder = Folder::new("zstd");
     let file = folder.file("d");
     recorded(&file, &["-z3", "-F", "5000", "-e", "cpu-clock", "sh", "-c", BUSY]);
-    let options = Options { unpack: false, ..Options::default() };
+    let options = ReadOptions::new().with_unpack(false);
     let packed = counts_of(PerfData::open_with(&file, options).expect("a recording"));
     assert!(packed[&kind::COMPRESSED.0] > 0 && !packed.contains_key(&RecordType::SAMPLE.0));
     assert!(samples(&file) > 50);
@@ -89,8 +89,9 @@ pub(super) fn a_pipe_is_a_recording_of_its_own() -> Outcome {
     let output = command.stdout(out).output().expect("it starts");
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("not a record"), "the command's own output went elsewhere");
-    let own =
-        counts_of(PerfData::from_reader(File::open(&file).expect("it"), Options::default()).expect("one"));
+    let own = counts_of(
+        PerfData::from_reader(File::open(&file).expect("it"), ReadOptions::default()).expect("one"),
+    );
     assert!(own[&RecordType::SAMPLE.0] > 20);
     assert_eq!(perf_counts(&file, "SAMPLE")?, own[&RecordType::SAMPLE.0]);
     Ok(())

@@ -150,7 +150,7 @@ pub(super) fn what_runs_already_has_build_ids() -> Outcome {
     let out = File::create(&file).expect("a file");
     let status = record(Path::new("-"), &["-e", "cpu-clock", "true"]).stdout(out).status();
     assert!(status.is_ok_and(|status| status.success()));
-    let stream = PerfData::from_reader(File::open(&file).expect("it"), Options::default()).expect("one");
+    let stream = PerfData::from_reader(File::open(&file).expect("it"), ReadOptions::default()).expect("one");
     assert!(counts_of(stream).contains_key(&kind::HEADER_BUILD_ID.0));
     Ok(())
 }

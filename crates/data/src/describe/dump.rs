@@ -7,7 +7,7 @@ use crate::replay::{Groups, Replay, Step};
 use crate::session::{Level, Map, Session};
 use crate::text::{Hex, foreign};
 use crate::tool::{Tool, kind};
-use crate::{Entry, Error, Event, Form, Ordered, PerfData};
+use crate::{Error, Event, FileRecord, Form, Ordered, PerfData};
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
 use perfuse_abi::{AttrFlags, SampleType};
 use std::fmt::Write as _;
@@ -76,7 +76,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(entry: &Entry<'_>) -> Self {
+    fn of(entry: &FileRecord<'_>) -> Self {
         let events: &[Event] = entry.events();
         // An event that this very record tells of is not known yet.
         let newest = usize::from(entry.kind() == kind::HEADER_ATTR);

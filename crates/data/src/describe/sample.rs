@@ -2,7 +2,7 @@
 
 use super::registers;
 use crate::text::Hex;
-use crate::{Entry, Event};
+use crate::{Event, FileRecord};
 use perfuse_abi::record::{BranchStack, CallchainContext, Decoded, Regs, RegsAbi, Sample, Weight};
 use perfuse_abi::{BranchSampleType, ReadFormat};
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub(super) fn write(
     text: &mut String,
     event: &Event,
-    entry: &Entry<'_>,
+    entry: &FileRecord<'_>,
     decoded: &Decoded<'_>,
     sample: &Sample<'_>,
     machine: &str,

@@ -1,7 +1,7 @@
 //! Samples that carry the counts of a group. Only the leader of such a group samples; what the others
 //! counted since the sample before is taken for a sample of each, as perf does.
 
-use crate::{Entry, Event};
+use crate::{Event, FileRecord};
 use perfuse_abi::record::Sample;
 use perfuse_abi::{AttrFlags, SampleType};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ impl Groups {
     /// The events that a sample is one of, each by its index with the period it stands for.
     pub fn deliver<'a>(
         &mut self,
-        entry: &Entry<'a>,
+        entry: &FileRecord<'a>,
         sample: &Sample<'_>,
         mut visit: impl FnMut(usize, &'a Event, u64),
     ) {

@@ -115,7 +115,9 @@ impl Prober {
     pub fn try_tracepoint(&mut self, spec: &EventSpec) -> Works {
         let more = [0; 4];
         let nowhere = Source::Kernel { type_: EventType::TRACEPOINT, config: u32::MAX.into(), more };
-        let builder = Builder::from_spec(&EventSpec { source: nowhere, ..spec.clone() });
+        let mut spec_of_none = spec.clone();
+        spec_of_none.source = nowhere;
+        let builder = Builder::from_spec(&spec_of_none);
         match builder.map(|builder| builder.user_and_kernel().open()) {
             Some(Err(error)) if error.errno() == Errno::EINVAL => Works::Yes,
             _ => self.try_event(Kind::Tracepoint, spec),

@@ -1,5 +1,5 @@
 //! Where the code of a source line is, by the line tables that a compiler writes with `-g`: what a probe at a
-//! line needs. (The other direction, from addresses to lines, is [`LineInfo`](crate::LineInfo)'s.)
+//! line needs.
 
 use super::Elf;
 use crate::error::{Error, Problem};
@@ -13,6 +13,7 @@ const MAX_SECTION: u64 = 1 << 31;
 
 /// A line of a source, as people name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SourceLine<'a> {
     /// A line of a file, from 1. The file is the end of the source's path: `main.c`, `src/main.c`.
     OfFile {

@@ -5,7 +5,7 @@
 
 use super::{Elf, Section};
 use crate::error::{Error, Problem};
-use crate::table::{Binding, Kind, MAX_STRINGS, TableBuilder, name_at};
+use crate::table::{MAX_STRINGS, SymbolBinding, SymbolKind, TableBuilder, name_at};
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, Rel, Rela, Sym};
 use object::{Endianness, pod};
@@ -81,11 +81,13 @@ impl Elf {
                 };
                 name.extend_from_slice(place.map_or(&[], |&place| name_at(&strings, place)));
                 name.extend_from_slice(b"@plt");
-                to.push(address, size as u64, &name, Binding::Global, Kind::Function).map_err(|_| {
-                    let limit = MAX_STRINGS;
-                    let problem = Problem::TooLarge { size: section.size, limit };
-                    self.image.error(section.offset, "stubs of the PLT", problem)
-                })?;
+                to.push(address, size as u64, &name, SymbolBinding::Global, SymbolKind::Function).map_err(
+                    |_| {
+                        let limit = MAX_STRINGS;
+                        let problem = Problem::TooLarge { size: section.size, limit };
+                        self.image.error(section.offset, "stubs of the PLT", problem)
+                    },
+                )?;
             }
         }
         Ok(())

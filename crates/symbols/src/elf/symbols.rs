@@ -4,7 +4,9 @@
 
 use super::{Elf, Section};
 use crate::error::{Error, Problem};
-use crate::table::{Binding, Full, Kind, MAX_STRINGS, MAX_SYMBOLS, SymbolTable, TableBuilder};
+use crate::table::{
+    MAX_STRINGS, MAX_SYMBOLS, SymbolBinding, SymbolKind, SymbolTable, TableBuilder, TableFull,
+};
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, Sym};
 use object::{Endianness, pod};
@@ -67,7 +69,7 @@ impl Elf {
         let strings = self.sections.get(section.link as usize).filter(|s| s.kind == elf::SHT_STRTAB);
         let strings = strings.ok_or_else(|| malformed("no string table belongs to it"))?;
         self.image.check(section.offset, section.size, structure)?;
-        let full = |Full| {
+        let full = |TableFull| {
             self.image.error(
                 section.offset,
                 structure,
@@ -100,9 +102,9 @@ impl Elf {
                     continue;
                 }
                 let binding = match symbol.st_bind() {
-                    elf::STB_LOCAL => Binding::Local,
-                    elf::STB_WEAK => Binding::Weak,
-                    _ => Binding::Global, // STB_GNU_UNIQUE among them
+                    elf::STB_LOCAL => SymbolBinding::Local,
+                    elf::STB_WEAK => SymbolBinding::Weak,
+                    _ => SymbolBinding::Global, // STB_GNU_UNIQUE among them
                 };
                 let size = symbol.st_size(self.endian).into();
                 to.push_named(start, size, name, binding, kind).map_err(full)?;
@@ -117,12 +119,12 @@ impl Elf {
         &self,
         symbol: &S,
         placing: &Placing<'_>,
-    ) -> Option<(u64, Kind)> {
+    ) -> Option<(u64, SymbolKind)> {
         let kind = match symbol.st_type() {
-            elf::STT_FUNC | elf::STT_GNU_IFUNC => Kind::Function,
-            elf::STT_OBJECT => Kind::Object,
+            elf::STT_FUNC | elf::STT_GNU_IFUNC => SymbolKind::Function,
+            elf::STT_OBJECT => SymbolKind::Object,
             elf::STT_NOTYPE if matches!(symbol.st_visibility(), elf::STV_DEFAULT | elf::STV_PROTECTED) => {
-                Kind::Label
+                SymbolKind::Label
             }
             _ => return None,
         };
@@ -137,7 +139,7 @@ impl Elf {
             }
             if let Some(bases) = &placing.bases {
                 address = bases[usize::from(index)]?.wrapping_add(address);
-            } else if kind == Kind::Label && !section.is(elf::SHF_EXECINSTR) {
+            } else if kind == SymbolKind::Label && !section.is(elf::SHF_EXECINSTR) {
                 return None; // ends of sections, constants of the linker
             }
             address = placing.procedures.resolve(address);
@@ -145,7 +147,7 @@ impl Elf {
             return None; // a number, not an address
         }
         // The lowest bit tells in which instruction set a function is.
-        if kind == Kind::Function && matches!(placing.machine, elf::EM_ARM | elf::EM_MIPS) {
+        if kind == SymbolKind::Function && matches!(placing.machine, elf::EM_ARM | elf::EM_MIPS) {
             address &= !1;
         }
         Some((address, kind))
@@ -227,8 +229,8 @@ impl Procedures {
 }
 
 /// Marks that assemblers leave: where code and data begin (`$x`, `$d.12`), and local labels.
-fn is_noise(name: &[u8], kind: Kind) -> bool {
-    if kind != Kind::Label {
+fn is_noise(name: &[u8], kind: SymbolKind) -> bool {
+    if kind != SymbolKind::Label {
         return false;
     }
     match name {
