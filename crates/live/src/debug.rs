@@ -7,6 +7,7 @@ use crate::ptrace::{self, EXITKILL, Resume, Status, Tid};
 use crate::regs::Registers;
 use crate::remote;
 use perfuse_abi::{Breakpoint, Errno};
+use perfuse_sys::{signal, wait};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -39,7 +40,7 @@ pub(crate) fn arm(tid: Tid, breakpoints: &[HwBreakpoint]) -> Result<(), Errno> {
 /// Whether a SIGTRAP at which a tracee is stopped is that of a debug register. No program has any of its own:
 /// they belong to tracers.
 pub(crate) fn is_hit(tid: Tid) -> bool {
-    ptrace::signal_info(tid).is_ok_and(|info| info.si_code == HARDWARE)
+    ptrace::signal_info(tid).is_ok_and(|info| info.code() == HARDWARE)
 }
 
 /// Of such a SIGTRAP: which of what a tracee is armed with were hit, by their places. None of them where it was
@@ -79,8 +80,8 @@ extern "C" fn trial(argument: *mut libc::c_void) -> libc::c_int {
     // SAFETY: it is given a trial that lives until this process has ended.
     let trial = unsafe { &*argument.cast::<Trial>() };
     while trial.go.load(Ordering::Acquire) == 0 {
-        // SAFETY: no preconditions, and no errno.
-        unsafe { libc::sched_yield() };
+        // A system call alone.
+        std::thread::yield_now();
     }
     trial.watched.store(1, Ordering::Relaxed);
     0
@@ -100,17 +101,15 @@ pub(crate) fn try_out(trial_of: fn(Tid, &Trial) -> Result<(), Errno>) -> Result<
         return Err(ptrace::last());
     }
     let tried = stop(child).and_then(|()| trial_of(child, &shared));
-    // SAFETY: plain numbers; it is our child, and has not been waited for.
-    unsafe { libc::kill(child, libc::SIGKILL) };
+    // It is our child, and has not been waited for.
+    let _ = signal::send(child, libc::SIGKILL);
     loop {
-        // SAFETY: no status is asked for.
-        let ended = unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) };
-        let errno = ptrace::last();
-        // Stops that came before its end are told, too.
-        // SAFETY: signal 0 is only asked about.
-        let there = unsafe { libc::kill(child, 0) } == 0;
-        if ended == -1 && errno != Errno::EINTR || ended == child && !there {
-            break;
+        match wait::status(child, wait::__WALL) {
+            Err(Errno::EINTR) => {}
+            Err(_) => break,
+            // Stops that came before its end are told, too.
+            Ok(_) if signal::send(child, 0).is_err() => break,
+            Ok(_) => {}
         }
     }
     drop((stack, shared));
@@ -147,9 +146,7 @@ mod tests {
         let first = works();
         assert_eq!(first, works());
         // Nothing is left of it.
-        let mut status = 0;
-        // SAFETY: the pointer is to a live value.
-        let waited = unsafe { libc::waitpid(-1, &mut status, libc::__WCLONE | libc::WNOHANG) };
-        assert_eq!((waited, ptrace::last()), (-1, Errno::ECHILD), "{first:?}");
+        let waited = wait::status(-1, libc::__WCLONE | wait::WNOHANG);
+        assert_eq!(waited, Err(Errno::ECHILD), "{first:?}");
     }
 }

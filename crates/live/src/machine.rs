@@ -148,8 +148,7 @@ pub struct Machine {
 impl Machine {
     /// A machine without tasks.
     pub fn new(settings: Settings) -> Self {
-        // SAFETY: sysconf has no preconditions.
-        let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.clamp(1, 1 << 14) as u32;
+        let cpus = perfuse_sys::thread::configured_cpus().clamp(1, 1 << 14) as u32;
         let config = Config {
             cpus,
             hz: proc::tick_rate(),
@@ -215,7 +214,7 @@ impl Machine {
 
     /// The time of records: `CLOCK_MONOTONIC`.
     pub fn now(&self) -> u64 {
-        proc::clock_ns(libc::CLOCK_MONOTONIC)
+        proc::now_ns()
     }
 
     /// Ticks a second of the kernel below, which limit how exact the clocks of running threads are.

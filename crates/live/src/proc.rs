@@ -9,10 +9,10 @@
 
 use crate::ptrace::Tid;
 use perfuse_abi::Errno;
+use perfuse_sys::{clock, file, limits, thread};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -139,10 +139,8 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 fn most_kept() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
     *MOST.get_or_init(|| {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the pointer is to a live value.
-        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-        (limit.rlim_cur / 8).min(128) as usize
+        let limit = limits::open_files().map_or(0, |limit| limit.soft);
+        (limit / 8).min(128) as usize
     })
 }
 
@@ -186,7 +184,7 @@ impl Files {
             // resort.
             None => {
                 let ticks = self.stat(&mut reading)?;
-                try_clock_ns(clock_of(tid)).unwrap_or(ticks * 10_000_000)
+                clock::read_ns(clock::of_thread(tid)).unwrap_or(ticks * 10_000_000)
             }
         };
         if wanted.switches || wanted.migrations {
@@ -268,33 +266,24 @@ pub fn read(pid: Tid, tid: Tid, wanted: Wanted) -> Option<Reading> {
 
 /// The calling thread's own numbers: no files but for migrations.
 pub fn read_own(wanted: Wanted) -> Reading {
-    let mut reading = Reading { time_ns: clock_ns(libc::CLOCK_THREAD_CPUTIME_ID), ..Reading::default() };
+    let mut reading = Reading { time_ns: clock_ns(clock::CLOCK_THREAD_CPUTIME_ID), ..Reading::default() };
     if wanted.faults || wanted.switches {
-        // SAFETY: an all-zero rusage is a valid value of that plain struct.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: the pointer is to a live rusage.
-        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-        (reading.minor, reading.major) = (usage.ru_minflt as u64, usage.ru_majflt as u64);
-        reading.switches = (usage.ru_nvcsw + usage.ru_nivcsw) as u64;
+        let used = thread::used();
+        (reading.minor, reading.major) = (used.minor_faults, used.major_faults);
+        reading.switches = used.switches;
     }
     if wanted.migrations {
         let (pid, tid) = (std::process::id() as Tid, own_tid());
         let only = Wanted { migrations: true, ..Wanted::default() };
         reading.migrations = read(pid, tid, only).map_or(0, |reading| reading.migrations);
     }
-    reading.cpu = own_cpu().unwrap_or(0);
+    reading.cpu = thread::own_cpu().unwrap_or(0);
     reading
 }
 
 /// The reading of another thread of this process, with its time, which is exact even while it runs.
 pub(crate) fn of_sibling(tid: Tid, reading: Reading) -> Reading {
-    Reading { time_ns: try_clock_ns(clock_of(tid)).unwrap_or(reading.time_ns), ..reading }
-}
-
-/// The clock of a thread, as `pthread_getcpuclockid(3)` makes it. Linux shows only those of the calling
-/// process.
-fn clock_of(tid: Tid) -> libc::clockid_t {
-    (!tid << 3) | 6
+    Reading { time_ns: clock::read_ns(clock::of_thread(tid)).unwrap_or(reading.time_ns), ..reading }
 }
 
 /// Whether a thread is dead, though not yet waited for.
@@ -311,35 +300,23 @@ pub(crate) fn shows_the_dead() -> bool {
 
 /// The calling thread.
 pub fn own_tid() -> Tid {
-    // SAFETY: gettid has no preconditions.
-    unsafe { libc::syscall(libc::SYS_gettid) as Tid }
+    thread::own_tid()
 }
 
-/// The cpu of the calling thread.
-pub(crate) fn own_cpu() -> Option<u32> {
-    // SAFETY: sched_getcpu has no preconditions.
-    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+/// The time that a clock shows, in ns.
+pub fn clock_ns(clock: i32) -> u64 {
+    clock::read_ns(clock).unwrap_or(0)
 }
 
-/// The time on a clock, in ns.
-pub fn clock_ns(clock: libc::clockid_t) -> u64 {
-    try_clock_ns(clock).unwrap_or(0)
-}
-
-fn try_clock_ns(clock: libc::clockid_t) -> Option<u64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live timespec.
-    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    (result == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+/// The time on `CLOCK_MONOTONIC`, in ns.
+pub(crate) fn now_ns() -> u64 {
+    clock_ns(clock::CLOCK_MONOTONIC)
 }
 
 /// Ticks a second, from the clock that only ticks move.
 pub fn tick_rate() -> u32 {
-    let mut step = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live timespec.
-    let result = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut step) };
-    let ns = step.tv_nsec as u64;
-    if result == 0 && ns > 0 { (1_000_000_000 / ns).clamp(24, 10_000) as u32 } else { 250 }
+    let step_ns = clock::step_ns(clock::CLOCK_MONOTONIC_COARSE).filter(|&ns| ns > 0);
+    step_ns.map_or(250, |ns| (1_000_000_000 / ns).clamp(24, 10_000) as u32)
 }
 
 /// The name of a thread.
@@ -459,17 +436,9 @@ pub(crate) fn namespace_of(pid: Tid) -> Result<Option<Namespace>, Errno> {
 
 /// The pid namespace so many levels above a process's.
 pub(crate) fn namespace_above(pid: Tid, levels: usize) -> Option<u64> {
-    const GET_PARENT: u64 = 0xb702;
     let mut namespace = File::open(format!("/proc/{pid}/ns/pid")).ok()?;
     for _ in 0..levels {
-        // SAFETY: a plain number; the answer is an error or a fresh descriptor that nobody else has.
-        namespace = unsafe {
-            let parent = libc::ioctl(namespace.as_raw_fd(), GET_PARENT as _);
-            if parent == -1 {
-                return None;
-            }
-            File::from_raw_fd(parent)
-        };
+        namespace = file::parent_namespace(&namespace)?;
     }
     Some(namespace.metadata().ok()?.ino())
 }
@@ -563,17 +532,6 @@ pub(crate) fn fate(status: &File) -> Option<Fate> {
 /// The system call that a thread is in and sleeps; `None`: it runs, or that is not told.
 pub(crate) fn is_in_call(pid: Tid, tid: Tid) -> Option<libc::c_long> {
     with_text(&format!("/proc/{pid}/task/{tid}/syscall"), |text| text.split(' ').next()?.parse().ok())
-}
-
-/// A process, by a descriptor; `None` before Linux 5.3, in gVisor, and where there is none.
-pub(crate) fn pidfd(pid: Tid) -> Option<OwnedFd> {
-    // The same everywhere.
-    const PIDFD_OPEN: libc::c_long = 434;
-    // SAFETY: plain numbers; what is answered is a fresh descriptor that nobody else has, or an error.
-    unsafe {
-        let fd = libc::syscall(PIDFD_OPEN, pid, 0) as i32;
-        (fd != -1).then(|| OwnedFd::from_raw_fd(fd))
-    }
 }
 
 /// The file of a process's program: device and inode.

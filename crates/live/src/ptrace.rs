@@ -5,6 +5,8 @@
 //! that thread, and answer `ESRCH` elsewhere, or for a tracee that is not stopped or was killed.
 
 use perfuse_abi::Errno;
+use perfuse_sys::process::Usage;
+use perfuse_sys::wait::{self, Change};
 use std::ptr;
 
 /// The number of a thread, as `gettid(2)` gives it.
@@ -120,34 +122,54 @@ pub fn event_message(tid: Tid) -> Result<u64, Errno> {
     Ok(message as u64)
 }
 
+/// The details of a signal: a `siginfo_t`, as words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SignalInfo(pub(crate) [u64; 16]);
+
+const _: () = assert!(size_of::<SignalInfo>() == size_of::<libc::siginfo_t>());
+
+impl SignalInfo {
+    /// `si_signo`.
+    pub fn signal(&self) -> i32 {
+        self.0[0] as i32
+    }
+
+    /// `si_errno`.
+    pub fn errno(&self) -> i32 {
+        (self.0[0] >> 32) as i32
+    }
+
+    /// `si_code`.
+    pub fn code(&self) -> i32 {
+        self.0[1] as i32
+    }
+
+    /// `si_pid`, of a signal that was sent by a process.
+    pub fn sender(&self) -> Tid {
+        self.0[2] as Tid
+    }
+
+    /// `si_addr`, of a signal about an instruction or an address.
+    pub fn addr(&self) -> u64 {
+        self.0[2]
+    }
+}
+
 /// The details of the signal at whose delivery a tracee is stopped.
-pub fn signal_info(tid: Tid) -> Result<libc::siginfo_t, Errno> {
-    // SAFETY: an all-zero siginfo is a valid value of that plain struct.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the request writes one siginfo into a live one.
+pub fn signal_info(tid: Tid) -> Result<SignalInfo, Errno> {
+    let mut info = SignalInfo::default();
+    // SAFETY: the request writes one siginfo into a live place of its size.
     check(unsafe {
-        libc::ptrace(libc::PTRACE_GETSIGINFO as RequestCode, tid, ptr::null_mut::<u8>(), &raw mut info)
+        libc::ptrace(libc::PTRACE_GETSIGINFO as RequestCode, tid, ptr::null_mut::<u8>(), info.0.as_mut_ptr())
     })?;
     Ok(info)
 }
 
-/// Those details as words.
-pub(crate) fn signal_words(tid: Tid) -> Result<[u64; 16], Errno> {
-    let mut words = [0u64; 16];
-    const { assert!(size_of::<[u64; 16]>() == size_of::<libc::siginfo_t>()) };
-    // SAFETY: the request writes one siginfo into a live place of its size.
-    check(unsafe {
-        libc::ptrace(libc::PTRACE_GETSIGINFO as RequestCode, tid, ptr::null_mut::<u8>(), words.as_mut_ptr())
-    })?;
-    Ok(words)
-}
-
-/// Changes those details: the words of a `siginfo_t`.
-pub(crate) fn set_signal_info(tid: Tid, info: &[u64; 16]) -> Result<(), Errno> {
-    const { assert!(size_of::<[u64; 16]>() == size_of::<libc::siginfo_t>()) };
+/// Changes those details.
+pub(crate) fn set_signal_info(tid: Tid, info: &SignalInfo) -> Result<(), Errno> {
     // SAFETY: the request reads one siginfo, and so many bytes are there.
     check(unsafe {
-        libc::ptrace(libc::PTRACE_SETSIGINFO as RequestCode, tid, ptr::null_mut::<u8>(), info.as_ptr())
+        libc::ptrace(libc::PTRACE_SETSIGINFO as RequestCode, tid, ptr::null_mut::<u8>(), info.0.as_ptr())
     })
     .map(drop)
 }
@@ -279,90 +301,61 @@ pub enum Waited {
 
 /// Waits for a tracee or a child *of this thread*, without taking what happened.
 pub fn wait(block: bool) -> Result<Waited, Errno> {
-    // SAFETY: an all-zero siginfo is a valid value of that plain struct.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let mut options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+    let mut options = wait::WEXITED | wait::WSTOPPED | wait::WNOWAIT | wait::__WALL | wait::__WNOTHREAD;
     if !block {
-        options |= libc::WNOHANG;
+        options |= wait::WNOHANG;
     }
-    // SAFETY: the pointer is to a live siginfo.
-    let result = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, options) };
-    if result == -1 {
-        return match last() {
-            Errno::EINTR => Ok(Waited::Interrupted),
-            Errno::ECHILD => Ok(Waited::Nobody),
-            errno => Err(errno),
-        };
+    match wait::change(None, options) {
+        Ok(Change { pid: 0, .. }) => Ok(Waited::Nothing),
+        Ok(found) => {
+            Ok(Waited::Happened { tid: found.pid, dead: tells_of_death(&found), stop: stop_in(&found) })
+        }
+        Err(Errno::EINTR) => Ok(Waited::Interrupted),
+        Err(Errno::ECHILD) => Ok(Waited::Nobody),
+        Err(errno) => Err(errno),
     }
-    // SAFETY: waitid fills in the variant of children, or leaves zeros.
-    let tid = unsafe { info.si_pid() };
-    if tid == 0 {
-        return Ok(Waited::Nothing);
-    }
-    Ok(Waited::Happened { tid, dead: tells_of_death(&info), stop: stop_in(&info) })
 }
 
 /// The cause of a tracee's stop, from `waitid(2)`, if the stop needs not be taken. gVisor does not tell; and before the
 /// stop after an exec is taken, Linux answers no request, as the thread may have another number now.
-pub(crate) fn stop_in(info: &libc::siginfo_t) -> Option<Status> {
-    if info.si_code != libc::CLD_TRAPPED {
+pub(crate) fn stop_in(found: &Change) -> Option<Status> {
+    if found.code != wait::CLD_TRAPPED {
         return None;
     }
-    // SAFETY: waitid fills in the variant of children.
-    let stop = decode(unsafe { info.si_status() } << 8 | 0x7f);
+    let stop = decode(found.status << 8 | 0x7f);
     (stop != Status::Event(libc::PTRACE_EVENT_EXEC)).then_some(stop)
 }
 
 /// Whether `waitid(2)` told of an end. gVisor tells of stops as of deaths by a signal that there is not.
-pub(crate) fn tells_of_death(info: &libc::siginfo_t) -> bool {
+pub(crate) fn tells_of_death(found: &Change) -> bool {
     const STOPPED: i32 = 0x7f;
-    match info.si_code {
-        libc::CLD_EXITED => true,
-        // SAFETY: waitid fills in the variant of children.
-        libc::CLD_KILLED | libc::CLD_DUMPED => (unsafe { info.si_status() }) != STOPPED,
+    match found.code {
+        wait::CLD_EXITED => true,
+        wait::CLD_KILLED | wait::CLD_DUMPED => found.status != STOPPED,
         _ => false,
     }
 }
 
 /// Takes the stop of a tracee, if waits tell of one still: it stays stopped, and they tell of others.
 pub fn take_stop(tid: Tid) {
-    // SAFETY: an all-zero siginfo is a valid value of that plain struct.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
-    // SAFETY: the pointer is to a live siginfo.
-    unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &raw mut info, options) };
+    let _ = wait::change(Some(tid), wait::WSTOPPED | wait::WNOHANG | wait::__WALL);
 }
 
 /// Takes the stop of a tracee *of this thread* that has stopped, if any has. In gVisor, which tells of stops as of
 /// deaths, none is found.
 pub(crate) fn take_any_stop() -> Option<(Tid, Status)> {
-    // SAFETY: an all-zero siginfo is a valid value of that plain struct.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL | libc::__WNOTHREAD;
-    // SAFETY: the pointer is to a live siginfo.
-    let result = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, options | libc::WNOWAIT) };
-    if result == -1 || info.si_code != libc::CLD_TRAPPED {
-        return None;
-    }
-    // SAFETY: waitid fills in the variant of children.
-    let tid = unsafe { info.si_pid() };
+    let options = wait::WSTOPPED | wait::WNOHANG | wait::__WALL | wait::__WNOTHREAD;
+    let stopped = |found: &Change| found.code == wait::CLD_TRAPPED;
+    let tid = wait::change(None, options | wait::WNOWAIT).ok().filter(stopped)?.pid;
     // One that is killed meanwhile is told of by the next wait.
-    // SAFETY: the pointer is to a live siginfo.
-    let result = unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &raw mut info, options) };
-    // SAFETY: as above; where nothing was found there are zeros.
-    let found = result == 0 && unsafe { info.si_pid() } == tid && info.si_code == libc::CLD_TRAPPED;
-    // SAFETY: as above.
-    found.then(|| (tid, decode(unsafe { info.si_status() } << 8 | 0x7f)))
+    let found = wait::change(Some(tid), options).ok().filter(stopped).filter(|found| found.pid == tid)?;
+    Some((tid, decode(found.status << 8 | 0x7f)))
 }
 
 /// Takes a stop of a thread, if it has stopped; the dead are not taken: `ESRCH`.
 pub(crate) fn peek_stop(tid: Tid) -> Result<Option<Status>, Errno> {
-    // SAFETY: an all-zero siginfo is a valid value of that plain struct.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
-    // SAFETY: the pointer is to a live siginfo.
-    check(unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &raw mut info, options) }.into())?;
-    if tells_of_death(&info) {
+    let options = wait::WEXITED | wait::WSTOPPED | wait::WNOWAIT | wait::WNOHANG | wait::__WALL;
+    if tells_of_death(&wait::change(Some(tid), options)?) {
         return Err(Errno::ESRCH);
     }
     take(tid)
@@ -370,21 +363,14 @@ pub(crate) fn peek_stop(tid: Tid) -> Result<Option<Status>, Errno> {
 
 /// Takes what happened to a thread, if anything; the dead are gone thereafter.
 pub fn take(tid: Tid) -> Result<Option<Status>, Errno> {
-    let mut status = 0;
-    // SAFETY: the pointer is to a live value, and no usage is asked for.
-    let taken = unsafe { libc::wait4(tid, &mut status, libc::__WALL | libc::WNOHANG, ptr::null_mut()) };
-    Ok((check(taken.into())? != 0).then(|| decode(status)))
+    Ok(wait::status(tid, wait::__WALL | wait::WNOHANG)?.map(decode))
 }
 
 /// [`take`] with the resources that the dead used, their process in all: for which Linux looks at each of its
 /// threads.
-pub fn take_with_usage(tid: Tid) -> Result<Option<(Status, libc::rusage)>, Errno> {
-    let mut status = 0;
-    // SAFETY: an all-zero rusage is a valid value of that plain struct.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live values.
-    let taken = unsafe { libc::wait4(tid, &mut status, libc::__WALL | libc::WNOHANG, &mut usage) };
-    Ok((check(taken.into())? != 0).then(|| (decode(status), usage)))
+pub fn take_with_usage(tid: Tid) -> Result<Option<(Status, Usage)>, Errno> {
+    let taken = wait::status_and_usage(tid, wait::__WALL | wait::WNOHANG)?;
+    Ok(taken.map(|(status, usage)| (decode(status), usage)))
 }
 
 /// Reads a wait status.

@@ -7,6 +7,7 @@ use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid};
 use crate::regs::Registers;
 use perfuse_abi::Errno;
+use perfuse_sys::wait;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -229,12 +230,11 @@ impl Drop for Undisturbed {
 fn is_sent(tid: Tid) -> bool {
     ptrace::signal_info(tid).is_ok_and(|info| {
         // On arm64 the trap at the end of a call looks like one that nobody has sent.
-        // SAFETY: of a signal of `SI_USER` the field is there.
         let nobody = cfg!(target_arch = "aarch64")
-            && info.si_code == libc::SI_USER
-            && (unsafe { info.si_pid() }) == 0
-            && info.si_signo == libc::SIGTRAP;
-        info.si_code <= 0 && !nobody
+            && info.code() == libc::SI_USER
+            && info.sender() == 0
+            && info.signal() == libc::SIGTRAP;
+        info.code() <= 0 && !nobody
     })
 }
 
@@ -307,22 +307,17 @@ fn undisturbed(tid: Tid, how: Resume) -> Result<Option<i32>, Errno> {
 /// [`resume`](ptrace::resume). The dead are not taken: `ESRCH`.
 pub fn wait_for(tid: Tid) -> Result<Status, Errno> {
     loop {
-        // SAFETY: an all-zero siginfo is a valid value of that plain struct.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
-        // SAFETY: the pointer is to a live siginfo.
-        let result = unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &raw mut info, options) };
-        if result == -1 {
-            match ptrace::last() {
-                Errno::EINTR => continue,
-                _ => return Err(Errno::ESRCH),
-            }
-        }
-        if ptrace::tells_of_death(&info) {
+        let options = wait::WEXITED | wait::WSTOPPED | wait::WNOWAIT | wait::__WALL;
+        let found = match wait::change(Some(tid), options) {
+            Ok(found) => found,
+            Err(Errno::EINTR) => continue,
+            Err(_) => return Err(Errno::ESRCH),
+        };
+        if ptrace::tells_of_death(&found) {
             return Err(Errno::ESRCH);
         }
         if let Some(status) =
-            ptrace::stop_in(&info).map_or_else(|| ptrace::take(tid), |stop| Ok(Some(stop)))?
+            ptrace::stop_in(&found).map_or_else(|| ptrace::take(tid), |stop| Ok(Some(stop)))?
         {
             return Ok(status);
         }

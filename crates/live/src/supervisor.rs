@@ -17,6 +17,7 @@ use crate::stopped::StoppedThread;
 use perfuse_abi::Errno;
 use perfuse_engine::TaskId;
 use perfuse_sys::process::Usage;
+use perfuse_sys::thread;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -281,7 +282,7 @@ impl Supervisor {
             ptrace::seize(tid, options)?;
             if self.tracees.is_empty() {
                 // Not before: what this thread starts would run so, too.
-                wakeup::be_prompt();
+                thread::ask_for_short_turns();
             }
             self.tracees.insert(tid, Tracee::new(pid));
         }
@@ -335,7 +336,7 @@ impl Supervisor {
         if let Some(tracee) = self.tracees.get_mut(&tid) {
             tracee.arm(tid);
             tracee.stopped = false;
-            tracee.resumed_at = proc::clock_ns(libc::CLOCK_MONOTONIC);
+            tracee.resumed_at = proc::now_ns();
             let mut how = tracee.stride(tid, how, self.options);
             if let Some(restarted) = &tracee.restarted {
                 how = restarted.stride(how);
@@ -427,7 +428,6 @@ impl Supervisor {
                 ptrace::take(tid).map(|taken| taken.map(|status| (status, Usage::default())))
             } else {
                 ptrace::take_with_usage(tid)
-                    .map(|taken| taken.map(|(status, usage)| (status, Usage::from(&usage))))
             };
         });
         let Ok(Some((status, usage))) = taken else {
@@ -656,7 +656,7 @@ impl Supervisor {
     /// A tracee was interrupted: a sample of it can be taken, if it was running. If there is nothing else to be done at
     /// this stop, the tracee goes on as soon as all is known of it, and the answer is true.
     fn sample(&mut self, tid: Tid, status: Status) -> bool {
-        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
+        let now = proc::now_ns();
         let mut machine = lock(&self.machine);
         let Some(task) = machine.task_of(tid) else { return false };
         let Some(reading) = machine.read_stopped(task) else { return false };
@@ -696,7 +696,7 @@ impl Supervisor {
     fn tick(&mut self) {
         let Some(tick) = self.ticker.take_due() else { return };
         let Supervisor { machine, tracees, affinity, queue, .. } = self;
-        let from = proc::own_cpu();
+        let from = perfuse_sys::thread::own_cpu();
         let mut machine = lock(machine);
         let mut found = Vec::new();
         let look = |tid| {
@@ -718,7 +718,7 @@ impl Supervisor {
             }
             look
         };
-        let has_time = |parts| proc::clock_ns(libc::CLOCK_MONOTONIC) < tick.at + tick.gap() / parts;
+        let has_time = |parts| proc::now_ns() < tick.at + tick.gap() / parts;
         queue.turn(look, has_time);
         drop(machine);
         self.ticker.go_on(self.affinity.follow(&found));

@@ -13,6 +13,11 @@ pub(crate) fn check(result: libc::c_int) -> Result<libc::c_int, Errno> {
     if result == -1 { Err(last()) } else { Ok(result) }
 }
 
+/// The number of an error of rustix.
+pub(crate) fn of(errno: rustix::io::Errno) -> Errno {
+    Errno(errno.raw_os_error())
+}
+
 /// Repeats a call that a signal interrupted.
 pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {

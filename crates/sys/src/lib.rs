@@ -7,7 +7,10 @@
 //! * [`arch`]: the time-stamp counter and performance counters, read in user space.
 //! * [`bpf`]: which BPF programs are loaded.
 //! * [`detached_tracefs`]: names and ids of tracepoints where nothing is mounted.
-//! * [`poll`], [`signal`], [`process`], [`limits`], [`inherited`]: what measuring other programs takes.
+//! * [`poll`], [`pipe`], [`signal`], [`process`], [`wait`], [`limits`], [`inherited`]: what measuring other programs takes.
+//! * [`clock`], [`thread`], [`pidfd`], [`memfd`], [`seccomp`], [`socket`], [`file`]: what serving other programs takes.
+//!
+//! Calls that rustix has are made through it; the others through libc.
 //!
 //! The safe library with counters, groups and samplers is `perfuse`.
 #![cfg(any(target_os = "linux", target_os = "android"))]
@@ -18,18 +21,26 @@ struct Readme;
 
 pub mod arch;
 pub mod bpf;
+pub mod clock;
 mod errno;
+pub mod file;
 mod inherited;
 pub mod ioctl;
 pub mod limits;
 mod map;
+pub mod memfd;
 mod open;
+pub mod pidfd;
 pub mod pipe;
 pub mod poll;
 pub mod prctl;
 pub mod process;
+pub mod seccomp;
 pub mod signal;
+pub mod socket;
+pub mod thread;
 mod tracefs;
+pub mod wait;
 
 pub use errno::io_error;
 pub use inherited::inherited;
@@ -47,11 +58,5 @@ pub fn page_size() -> usize {
 
 /// `uname -r`, such as `6.12.9-amd64`.
 pub fn uname_release() -> String {
-    // SAFETY: an all-zero utsname is a valid value of that plain struct.
-    let mut name: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a live utsname.
-    unsafe { libc::uname(&mut name) };
-    let bytes: Vec<u8> =
-        name.release.iter().take_while(|&&c| c != 0).map(|&c| u8::from_ne_bytes(c.to_ne_bytes())).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
+    rustix::system::uname().release().to_string_lossy().into_owned()
 }

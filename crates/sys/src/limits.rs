@@ -1,6 +1,8 @@
 //! Resource limits that measuring runs into: descriptors and locked memory.
 
 use crate::Errno;
+use crate::errno::of;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use std::sync::OnceLock;
 
 /// A soft and a hard limit; `u64::MAX` is "unlimited".
@@ -12,27 +14,25 @@ pub struct Limit {
     pub hard: u64,
 }
 
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-type Resource = libc::__rlimit_resource_t;
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-type Resource = libc::c_int;
+impl Limit {
+    fn of(limit: Rlimit) -> Self {
+        Limit { soft: limit.current.unwrap_or(u64::MAX), hard: limit.maximum.unwrap_or(u64::MAX) }
+    }
 
-#[allow(clippy::unnecessary_cast, reason = "rlim_t is narrower on some targets")]
-fn get(resource: Resource) -> Result<Limit, Errno> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a live rlimit.
-    crate::errno::check(unsafe { libc::getrlimit(resource, &mut limit) })?;
-    Ok(Limit { soft: limit.rlim_cur as u64, hard: limit.rlim_max as u64 })
+    fn raw(self) -> Rlimit {
+        let bounded = |limit| (limit != u64::MAX).then_some(limit);
+        Rlimit { current: bounded(self.soft), maximum: bounded(self.hard) }
+    }
 }
 
 /// `RLIMIT_NOFILE`: how many descriptors the process may have.
 pub fn open_files() -> Result<Limit, Errno> {
-    get(libc::RLIMIT_NOFILE)
+    Ok(Limit::of(getrlimit(Resource::Nofile)))
 }
 
 /// `RLIMIT_MEMLOCK`: how many bytes the process may lock, rings beyond the per-user share included.
 pub fn locked_bytes() -> Result<Limit, Errno> {
-    get(libc::RLIMIT_MEMLOCK)
+    Ok(Limit::of(getrlimit(Resource::Memlock)))
 }
 
 /// The limit of descriptors before this process raised it, which its children have again.
@@ -63,7 +63,27 @@ pub(crate) fn open_files_before() -> Option<Limit> {
 
 /// Sets `RLIMIT_NOFILE`. Async-signal-safe.
 pub(crate) fn set_open_files(limit: Limit) -> Result<(), Errno> {
-    let limit = libc::rlimit { rlim_cur: limit.soft as _, rlim_max: limit.hard as _ };
-    // SAFETY: the pointer is to a live rlimit.
-    crate::errno::check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(drop)
+    setrlimit(Resource::Nofile, limit.raw()).map_err(of)
+}
+
+/// Raises the soft limit of descriptors to the hard one, as far as that may be had; what it was before.
+pub fn raise_open_files() -> Option<Limit> {
+    let before = open_files().ok()?;
+    set_open_files(Limit { soft: before.hard, ..before }).ok().map(|()| before)
+}
+
+/// The limit of descriptors of another process.
+pub fn open_files_of(pid: i32) -> Result<Limit, Errno> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: nothing is read through the null pointer, and the other is to a live value.
+    let got = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut limit) };
+    #[allow(clippy::unnecessary_cast, reason = "rlim_t is narrower on some targets")]
+    let known = |limit| if limit == libc::RLIM_INFINITY { u64::MAX } else { limit as u64 };
+    crate::errno::check(got).map(|_| Limit { soft: known(limit.rlim_cur), hard: known(limit.rlim_max) })
+}
+
+/// Changes the limit of descriptors of another process.
+pub fn set_open_files_of(pid: i32, limit: Limit) -> Result<(), Errno> {
+    let pid = Pid::from_raw(pid).ok_or(Errno::ESRCH)?;
+    prlimit(Some(pid), Resource::Nofile, limit.raw()).map(drop).map_err(of)
 }

@@ -1,9 +1,12 @@
 //! Pipes as bells: a byte in them makes the reading end ready.
 
 use crate::Errno;
+use crate::errno::of;
+use rustix::io::{FdFlags, fcntl_setfd, read, write};
+use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -11,17 +14,9 @@ use std::sync::OnceLock;
 /// A pipe whose ends never block: reading end, writing end. The writing end closes on exec, the reading
 /// end where that is wanted.
 pub fn nonblocking(close_on_exec: bool) -> Result<(OwnedFd, OwnedFd), Errno> {
-    let mut ends = [0; 2];
-    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
-    // SAFETY: the pointer is to two live ints.
-    crate::errno::check(unsafe { libc::pipe2(ends.as_mut_ptr(), flags) })?;
-    // SAFETY: a fresh descriptor that nobody else has.
-    let reading = unsafe { OwnedFd::from_raw_fd(ends[0]) };
-    // SAFETY: likewise.
-    let writing = unsafe { OwnedFd::from_raw_fd(ends[1]) };
+    let (reading, writing) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(of)?;
     if !close_on_exec {
-        // SAFETY: F_SETFD takes a number.
-        crate::errno::check(unsafe { libc::fcntl(reading.as_raw_fd(), libc::F_SETFD, 0) })?;
+        fcntl_setfd(&reading, FdFlags::empty()).map_err(of)?;
     }
     Ok((reading, writing))
 }
@@ -46,28 +41,20 @@ pub fn has_writing_ends(reading: RawFd) -> bool {
 
 /// Puts a byte in. Whether there is one now: a full pipe has some, one without a reader takes none.
 pub fn put(writing: BorrowedFd<'_>) -> bool {
-    // SAFETY: one byte of a live array is read.
-    let put = unsafe { libc::write(writing.as_raw_fd(), [0u8].as_ptr().cast(), 1) };
-    put == 1 || crate::errno::last() == Errno::EAGAIN
+    matches!(write(writing, &[0]), Ok(1) | Err(rustix::io::Errno::AGAIN))
 }
 
 /// Takes out what is in it.
 pub fn drain(reading: BorrowedFd<'_>) {
     let mut bytes = [0u8; 64];
-    loop {
-        // SAFETY: pointer and length are those of a live array.
-        let got = unsafe { libc::read(reading.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
-        if got < bytes.len() as isize {
-            return;
-        }
-    }
+    while read(reading, &mut bytes).is_ok_and(|got| got == bytes.len()) {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::poll::poll;
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, AsRawFd};
     use std::time::Duration;
 
     #[test]

@@ -1,7 +1,9 @@
 //! `poll(2)`.
 
 use crate::Errno;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use crate::errno::of;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// What `poll(2)` found.
@@ -26,27 +28,30 @@ impl Readiness {
 /// Waits until one of `fds` is ready, or for `timeout` (`None`: for ever). Returns what was found for
 /// each; all empty after the timeout. A signal that is handled ends the wait with `EINTR`.
 pub fn poll(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Vec<Readiness>, Errno> {
-    let mut set: Vec<libc::pollfd> =
-        fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
-    // Rounded up, so that a short wait is never a busy one.
-    let millis = timeout.map_or(-1, |t| i32::try_from(t.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX));
-    // SAFETY: pointer and length are those of a live vector.
-    crate::errno::check(unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, millis) })?;
-    let has = |entry: &libc::pollfd, bit| entry.revents & bit != 0;
+    let mut set: Vec<PollFd<'_>> =
+        fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    // A time beyond what the kernel counts is no limit.
+    let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
+    rustix::event::poll(&mut set, timeout.as_ref()).map_err(of)?;
     Ok(set
         .iter()
         .map(|entry| Readiness {
-            readable: has(entry, libc::POLLIN),
-            hangup: has(entry, libc::POLLHUP),
-            error: has(entry, libc::POLLERR),
+            readable: entry.revents().contains(PollFlags::IN),
+            hangup: entry.revents().contains(PollFlags::HUP),
+            error: entry.revents().contains(PollFlags::ERR),
         })
         .collect())
 }
 
+/// Waits, whatever comes in between, until `fd` is readable or hung up. Async-signal-safe.
+pub fn wait_for(fd: BorrowedFd<'_>) {
+    let mut set = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    while !rustix::event::poll(&mut set, None).is_ok_and(|ready| ready > 0) {}
+}
+
 /// Whether a write to `fd` would not block: a small one, as far as pipes and sockets promise.
 pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
-    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-    // SAFETY: the pointer is to one live entry.
-    let found = unsafe { libc::poll(&mut entry, 1, 0) };
-    found == 1 && entry.revents & libc::POLLOUT != 0
+    let mut set = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    let found = rustix::event::poll(&mut set, Some(&Timespec::default()));
+    found.is_ok() && set[0].revents().contains(PollFlags::OUT)
 }

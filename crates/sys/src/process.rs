@@ -2,10 +2,13 @@
 //! ended and what it used.
 
 use crate::Errno;
+use crate::errno::of;
 use crate::limits;
 use crate::signal::SignalSet;
+use rustix::pipe::PipeFlags;
+use rustix::process::Pid;
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -161,8 +164,7 @@ pub fn spawn_with(program: &OsStr, arguments: &[OsString], files: Files<'_>) -> 
         // SAFETY: four bytes of a live int; a pipe takes them whole.
         unsafe { libc::write(report.as_raw_fd(), (&raw const answer.0).cast(), size_of_val(&answer.0)) };
     }
-    // SAFETY: ends the process without running the parent's exit handlers.
-    unsafe { libc::_exit(127) }
+    end(127)
 }
 
 /// The files `execvp(3)` would try for this name.
@@ -229,8 +231,7 @@ impl Child {
 
     /// Sends it a signal. `ESRCH` once it has been waited for.
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
-        // SAFETY: plain numbers.
-        crate::errno::check(unsafe { libc::kill(self.pid, signal) }).map(drop)
+        crate::signal::send(self.pid, signal)
     }
 
     /// Waits for its end.
@@ -244,17 +245,8 @@ impl Child {
     }
 
     fn wait4(&self, options: i32) -> Result<Option<(ExitStatus, Usage)>, Errno> {
-        let mut status = 0;
-        // SAFETY: an all-zero rusage is a valid value of that plain struct.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        let pid = crate::errno::retry(|| {
-            // SAFETY: both pointers are to live values.
-            crate::errno::check(unsafe { libc::wait4(self.pid, &mut status, options, &mut usage) })
-        })?;
-        if pid == 0 {
-            return Ok(None);
-        }
-        Ok(Some((ExitStatus::from_raw(status), Usage::from(&usage))))
+        let ended = crate::errno::retry(|| crate::wait::status_and_usage(self.pid, options))?;
+        Ok(ended.map(|(status, usage)| (ExitStatus::from_raw(status), usage)))
     }
 }
 
@@ -271,21 +263,41 @@ impl From<&libc::rusage> for Usage {
     }
 }
 
+/// The process group of a process. `ESRCH`.
+pub fn group_of(pid: i32) -> Result<i32, Errno> {
+    let pid = Pid::from_raw(pid).ok_or(Errno::ESRCH)?;
+    rustix::process::getpgid(Some(pid)).map(|group| group.as_raw_nonzero().get()).map_err(of)
+}
+
+/// `fork(2)`, but for descriptors, which both processes have in common, and without a signal at the child's end: 0 in
+/// the child.
+///
+/// # Safety
+///
+/// The child may do nothing but system calls until it [ends](end), as other threads of this process may have held any lock.
+pub unsafe fn fork_with_files() -> Result<i32, Errno> {
+    // SAFETY: the child has a copy of all memory, its stack among it; no pointers are given.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_FILES, 0usize, 0usize, 0usize, 0usize) };
+    crate::errno::check(pid as libc::c_int)
+}
+
+/// The calling process leads a session of its own from now on. Async-signal-safe.
+pub fn lead_session() {
+    let _ = rustix::process::setsid();
+}
+
+/// Ends this process without running anything of its program. Async-signal-safe.
+pub fn end(code: i32) -> ! {
+    // SAFETY: no preconditions.
+    unsafe { libc::_exit(code) }
+}
+
 /// A pipe whose ends close on exec: reading end, writing end.
 fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
-    let mut ends = [0; 2];
-    // SAFETY: the pointer is to two live ints.
-    crate::errno::check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
-    // SAFETY: a fresh descriptor that nobody else has.
-    let reading = unsafe { OwnedFd::from_raw_fd(ends[0]) };
-    // SAFETY: likewise.
-    Ok((reading, unsafe { OwnedFd::from_raw_fd(ends[1]) }))
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(of)
 }
 
 /// Whether a process or thread of this id exists (it may belong to someone else).
 pub fn exists(pid: i32) -> bool {
-    // SAFETY: signal 0 only checks.
-    pid > 0
-        && crate::errno::check(unsafe { libc::kill(pid, 0) })
-            .map_or_else(|errno| errno == Errno::EPERM, |_| true)
+    pid > 0 && crate::signal::send(pid, 0).map_or_else(|errno| errno == Errno::EPERM, |()| true)
 }

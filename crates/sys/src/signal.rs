@@ -21,8 +21,7 @@ pub enum Owner {
 impl Owner {
     /// The calling thread.
     pub fn this_thread() -> Self {
-        // SAFETY: gettid has no preconditions.
-        Owner::Thread(unsafe { libc::syscall(libc::SYS_gettid) } as i32)
+        Owner::Thread(crate::thread::own_tid())
     }
 }
 
@@ -133,7 +132,7 @@ impl Drop for Signals {
     }
 }
 
-/// Blocks all signals in the calling thread: those of the process go to its other threads.
+/// Blocks all signals in the calling thread: those of the process go to its other threads. Async-signal-safe.
 pub fn block_all() {
     let mut set = SignalSet::empty();
     // SAFETY: the pointer is to a live set.
@@ -154,8 +153,44 @@ pub fn only_ended_children_tell() -> Result<(), Errno> {
 
 /// Sends this process a signal.
 pub fn raise_for_process(signal: i32) {
-    // SAFETY: plain numbers. Only a wrong signal is an error.
-    unsafe { libc::kill(libc::getpid(), signal) };
+    // Only a wrong signal is an error.
+    let _ = send(std::process::id() as i32, signal);
+}
+
+/// Sends a process a signal; 0 only asks whether that could be done.
+pub fn send(pid: i32, signal: i32) -> Result<(), Errno> {
+    // SAFETY: plain numbers.
+    crate::errno::check(unsafe { libc::kill(pid, signal) }).map(drop)
+}
+
+/// Sends a thread of a process a signal (`tgkill(2)`).
+pub fn send_to_thread(pid: i32, tid: i32, signal: i32) -> Result<(), Errno> {
+    // SAFETY: plain numbers.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) };
+    crate::errno::check(sent as libc::c_int).map(drop)
+}
+
+/// The last of the signals that programs may use as they like.
+pub fn last_real_time() -> i32 {
+    libc::SIGRTMAX()
+}
+
+/// From now on this signal interrupts what the thread that gets it waits for, and does nothing else.
+pub fn only_interrupts(signal: i32) -> Result<(), Errno> {
+    extern "C" fn nothing(_signal: i32) {}
+    // SAFETY: an all-zero sigaction is a valid value of that plain struct: no flags, no mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(i32) as usize;
+    // SAFETY: the handler does nothing, so it may run anywhere; the pointer is to a live action.
+    crate::errno::check(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) }).map(drop)
+}
+
+/// The calling thread no longer blocks this signal.
+pub fn unblock(signal: i32) {
+    let mut set = SignalSet::empty();
+    set.insert(signal);
+    // SAFETY: the pointer is to a live set; the old one is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set.0, std::ptr::null_mut()) };
 }
 
 /// A set of signals.

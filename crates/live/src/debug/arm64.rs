@@ -1,7 +1,7 @@
 //! Two sets of pairs of a value and a control register: one for code, one for data.
 
 use super::HwBreakpoint;
-use crate::ptrace::{self, Tid};
+use crate::ptrace::{self, SignalInfo, Tid};
 use crate::remote;
 use perfuse_abi::{Breakpoint, Errno};
 
@@ -52,10 +52,8 @@ pub(super) fn arm(tid: Tid, breakpoints: &[HwBreakpoint]) -> Result<(), Errno> {
 }
 
 /// The thread stops before the instruction, which has to be done while nothing is watched.
-pub(super) fn hit(tid: Tid, info: &libc::siginfo_t, armed: &[HwBreakpoint]) -> Result<Vec<usize>, Errno> {
-    // SAFETY: of a hardware breakpoint's SIGTRAP the kernel fills in the address.
-    let addr = unsafe { info.si_addr() } as u64;
-    let mut hit = at(addr, armed);
+pub(super) fn hit(tid: Tid, info: &SignalInfo, armed: &[HwBreakpoint]) -> Result<Vec<usize>, Errno> {
+    let mut hit = at(info.addr(), armed);
     let only_written = |place: &usize| armed[*place].kind == Breakpoint::W;
     // It is not told whether it was read or written. If it is read, what watches for writes is no obstacle.
     if hit.iter().any(only_written) && !hit.iter().all(only_written) {

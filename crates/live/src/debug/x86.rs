@@ -1,7 +1,7 @@
 //! DR0 to DR3 with addresses, DR7 that says what they are for, DR6 that tells which was hit.
 
 use super::HwBreakpoint;
-use crate::ptrace::{self, Tid};
+use crate::ptrace::{self, SignalInfo, Tid};
 use perfuse_abi::{Breakpoint, Errno};
 
 /// Where the debug registers lie in the kernel's `struct user`.
@@ -52,7 +52,7 @@ pub(super) fn arm(tid: Tid, breakpoints: &[HwBreakpoint]) -> Result<(), Errno> {
 }
 
 /// Data is watched past the access, and Linux sees to it that code goes on.
-pub(super) fn hit(tid: Tid, _info: &libc::siginfo_t, armed: &[HwBreakpoint]) -> Result<Vec<usize>, Errno> {
+pub(super) fn hit(tid: Tid, _info: &SignalInfo, armed: &[HwBreakpoint]) -> Result<Vec<usize>, Errno> {
     let status = ptrace::peek_user(tid, REGISTERS + 8 * STATUS)?;
     // Older kernels add to it.
     set(tid, STATUS, NOTHING)?;

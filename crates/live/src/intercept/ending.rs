@@ -9,9 +9,10 @@ use crate::proc;
 use crate::ptrace::Tid;
 use crate::supervisor::Waker;
 use perfuse_abi::Errno;
+use perfuse_sys::pidfd;
 use perfuse_sys::poll::poll;
-use perfuse_sys::signal::Signals;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use perfuse_sys::signal::{self, Signals};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
@@ -64,22 +65,16 @@ pub(super) struct Tool {
     pub(super) waker: Waker,
 }
 
-// The same everywhere.
-const PIDFD_SEND_SIGNAL: libc::c_long = 424;
-
 impl Tool {
     /// For a child of this process that has not been waited for.
     pub(super) fn new(pid: Tid, waker: Waker) -> Self {
-        Tool { pid, process: proc::pidfd(pid), end_request: Arc::default(), waker }
+        Tool { pid, process: pidfd::open(pid).ok(), end_request: Arc::default(), waker }
     }
 
     fn send(&self, signal: i32) {
         match &self.process {
-            Some(process) => send(process.as_fd(), signal),
-            // SAFETY: plain numbers.
-            None if !self.end_request.tool_is_gone.load(Relaxed) => unsafe {
-                libc::kill(self.pid, signal);
-            },
+            Some(process) => pidfd::send(process.as_fd(), signal),
+            None if !self.end_request.tool_is_gone.load(Relaxed) => drop(signal::send(self.pid, signal)),
             None => {}
         }
     }
@@ -122,21 +117,15 @@ impl Tool {
     }
 }
 
-/// One that is gone needs it no more.
-fn send(process: BorrowedFd<'_>, signal: i32) {
-    // SAFETY: a number of an open descriptor, and no details.
-    unsafe { libc::syscall(PIDFD_SEND_SIGNAL, process.as_raw_fd(), signal, std::ptr::null::<u8>(), 0) };
-}
-
 /// Asks a process to end that has been left behind by the tool. `detached`: a descriptor of it, where it is not this thread that
 /// traces it.
 pub(super) fn ask(pid: Tid, detached: Option<BorrowedFd<'_>>, signal: i32) {
     let signal = heeded(pid, signal);
     for signal in [signal, libc::SIGCONT] {
         match detached {
-            Some(process) => send(process, signal),
-            // SAFETY: plain numbers; the process is a tracee of the calling thread, which has not waited for its end.
-            None => drop(unsafe { libc::kill(pid, signal) }),
+            Some(process) => pidfd::send(process, signal),
+            // It is a tracee of the calling thread, which has not waited for its end.
+            None => drop(signal::send(pid, signal)),
         }
     }
 }

@@ -6,15 +6,15 @@
 //! network namespace. A program that drops its rights is in one, and a program that makes namespaces has nothing in the way of the other.
 
 use super::inject::Injector;
-use super::listener;
 use crate::proc;
-use crate::ptrace::{self, Tid};
+use crate::ptrace::Tid;
 use crate::remote;
 use perfuse_abi::Errno;
+use perfuse_sys::{pidfd, socket};
 use std::collections::hash_map::RandomState;
 use std::fs::OpenOptions;
 use std::hash::{BuildHasher, Hasher};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -43,7 +43,8 @@ pub(super) fn pass(injector: &mut Injector<'_>, fd: RawFd, flags: i32) -> Result
         Errno::EMFILE | Errno::ENFILE => errno,
         _ => Errno::EACCES,
     })?;
-    let received = send(&sockets, file.as_raw_fd()).and_then(|()| receive(injector, sockets.number));
+    let received = socket::send_descriptor(sockets.ours.as_fd(), &sockets.address, file.as_fd())
+        .and_then(|()| receive(injector, sockets.number));
     injector.close(sockets.number);
     // The sockets had lower ones.
     let lowest = injector.call(libc::SYS_fcntl, [received?, libc::F_DUPFD_CLOEXEC as u64, 0, 0, 0, 0]);
@@ -57,7 +58,7 @@ fn paired(injector: &mut Injector<'_>) -> Result<Sockets, Errno> {
     injector.call(libc::SYS_socketpair, [UNIX, DATAGRAMS, 0, page, 0, 0])?;
     let [number, other] = [0, 4].map(|at| word(injector.tid(), page + at));
     let (number, other) = (number?, other?);
-    let ours = listener::fetch(pid, other as RawFd);
+    let ours = pidfd::descriptor_of(pid, other as RawFd);
     injector.close(other.into());
     match ours {
         Ok(ours) => Ok(Sockets { ours, number: number.into(), address: Vec::new() }),
@@ -103,31 +104,6 @@ fn word(tid: Tid, addr: u64) -> Result<u32, Errno> {
     let mut bytes = [0; 4];
     remote::read_exact(tid, addr, &mut bytes)?;
     Ok(u32::from_ne_bytes(bytes))
-}
-
-fn send(sockets: &Sockets, fd: RawFd) -> Result<(), Errno> {
-    let mut byte = 0u8;
-    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // Room for a header and a number, aligned as the header has to be.
-    let mut control = [0u64; 3];
-    // SAFETY: an all-zero msghdr is a valid value of that plain struct.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    if !sockets.address.is_empty() {
-        message.msg_name = sockets.address.as_ptr().cast_mut().cast();
-        message.msg_namelen = sockets.address.len() as libc::socklen_t;
-    }
-    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
-    (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(&control) as _);
-    // SAFETY: the message describes live values, the address and the byte being read only; the control data have room for the header
-    // and the number that are written.
-    let sent = unsafe {
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        ((*header).cmsg_level, (*header).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
-        (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
-        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
-        libc::sendmsg(sockets.ours.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
-    };
-    if sent == -1 { Err(ptrace::last()) } else { Ok(()) }
 }
 
 /// The tool takes what was sent: its number.

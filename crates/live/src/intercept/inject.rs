@@ -7,6 +7,7 @@ use crate::ptrace::{self, Resume, Status, Tid};
 use crate::regs::{Registers, Width};
 use crate::remote;
 use perfuse_abi::Errno;
+use perfuse_sys::limits::{self, Limit};
 use std::os::fd::RawFd;
 
 /// Bytes of the page.
@@ -175,7 +176,7 @@ impl<'a> Injector<'a> {
     ) -> Result<i32, Errno> {
         let low = self.open(fd, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC)?;
         // Linux would have given those the numbers from here on.
-        if limit(self.tid).is_some_and(|limit| low + high as u64 >= limit.rlim_cur) {
+        if limits::open_files_of(self.tid).is_ok_and(|limit| low + high as u64 >= limit.soft) {
             self.close(low);
             return Err(Errno::EMFILE);
         }
@@ -187,7 +188,7 @@ impl<'a> Injector<'a> {
                 let limit = raise_limit(self.tid);
                 let high = self.call(libc::SYS_fcntl, arguments);
                 if let Some(before) = limit {
-                    set_limit(self.tid, &before);
+                    set_limit(self.tid, before);
                 }
                 high
             }
@@ -260,22 +261,15 @@ impl MapAt {
 }
 
 /// Lets a process have as many descriptors as it could allow itself; what the limit was.
-fn raise_limit(tid: Tid) -> Option<libc::rlimit> {
-    let before = limit(tid).filter(|limit| limit.rlim_cur < limit.rlim_max)?;
-    set_limit(tid, &libc::rlimit { rlim_cur: before.rlim_max, ..before });
+fn raise_limit(tid: Tid) -> Option<Limit> {
+    let before = limits::open_files_of(tid).ok().filter(|limit| limit.soft < limit.hard)?;
+    set_limit(tid, Limit { soft: before.hard, ..before });
     Some(before)
 }
 
-fn limit(tid: Tid) -> Option<libc::rlimit> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: nothing is read through the null pointer, and the other is to a live value.
-    let got = unsafe { libc::prlimit(tid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut limit) };
-    (got == 0).then_some(limit)
-}
-
-fn set_limit(tid: Tid, limit: &libc::rlimit) {
-    // SAFETY: the pointer is to a live value, and nothing is written through the null pointer.
-    unsafe { libc::prlimit(tid, libc::RLIMIT_NOFILE, limit, std::ptr::null_mut()) };
+fn set_limit(tid: Tid, limit: Limit) {
+    // One that stays is met with EMFILE.
+    let _ = limits::set_open_files_of(tid, limit);
 }
 
 /// At a stop by a filter, before the system call: the thread goes on to the end of it; its registers there.

@@ -8,8 +8,8 @@ use crate::proc;
 use crate::ptrace::{self, Tid};
 use crate::supervisor::Supervisor;
 use perfuse_abi::Errno;
-use perfuse_sys::process;
 use perfuse_sys::signal::Signals;
+use perfuse_sys::{limits, process};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -109,7 +109,8 @@ pub fn run(
     let signals = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
     // Before there is another thread that could take them.
     let signals = Signals::collect(&signals).map_err(Error::Supervise)?;
-    raise_own_limit();
+    // Each event takes descriptors here, too.
+    let _ = limits::raise_open_files();
     let (over, until) = UnixStream::pair().map_err(|_| Error::Start(Errno::EMFILE))?;
     let (ready, readiness) = channel();
     let (program, arguments) = (program.to_owned(), arguments.to_vec());
@@ -188,15 +189,4 @@ impl Means {
 fn in_own_status(name: &str) -> Option<i64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
-}
-
-/// Each event takes descriptors here, too.
-fn raise_own_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a live value.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 {
-        limit.rlim_cur = limit.rlim_max;
-        // SAFETY: as above. A limit that stays is met with EMFILE.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
-    }
 }

@@ -12,49 +12,17 @@ use super::Intercept;
 use super::calls::SystemCall;
 use super::inject::Injector;
 use crate::machine::Machine;
-use crate::ptrace::{self, Tid};
+use crate::ptrace::Tid;
 use crate::supervisor::Waker;
 use crate::width::Width;
 use perfuse_abi::Errno;
+use perfuse_sys::pidfd;
 use perfuse_sys::poll::poll;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use perfuse_sys::seccomp::{self, Answer};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-const RECEIVE: u64 = 0xc050_2100;
-const SEND: u64 = 0xc018_2101;
-const IS_VALID: u64 = 0x4008_2102;
-const SET_FLAGS: u64 = 0x4008_2104;
-/// The one who is woken runs on the cpu of who wakes it, who sleeps next.
-const SYNC_WAKE_UP: u64 = 1;
-/// The kernel does the call.
-const CONTINUE: u32 = 1;
-
-/// `struct seccomp_notif`, with its `struct seccomp_data`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-struct Notification {
-    id: u64,
-    tid: u32,
-    flags: u32,
-    call: i32,
-    arch: u32,
-    ip: u64,
-    arguments: [u64; 6],
-}
-
-/// `struct seccomp_notif_resp`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct Response {
-    id: u64,
-    value: i64,
-    error: i32,
-    flags: u32,
-}
-
-const _: () = assert!(size_of::<Notification>() == 80 && size_of::<Response>() == 24);
 
 /// The state that the threads which listen share.
 #[derive(Debug)]
@@ -74,8 +42,7 @@ impl Listeners {
 
     /// Starts a thread for a filter's listener.
     fn listen(&self, listener: OwnedFd, intercept: Arc<Mutex<Intercept>>) -> Result<(), Errno> {
-        // SAFETY: a plain number. Before 6.6 it is refused, and wake-ups are as they are.
-        unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, SYNC_WAKE_UP) };
+        seccomp::wake_in_turns(listener.as_fd());
         let (machine, waker) = (self.machine.clone(), self.waker);
         let until = self.until.try_clone().map_err(|_| Errno::EMFILE)?;
         let work = move || serve(&listener, &until, &intercept, &machine, waker);
@@ -94,28 +61,11 @@ pub(super) fn install(
     intercept: Arc<Mutex<Intercept>>,
 ) -> Result<(), Errno> {
     // Once there is the filter there has to be a listener.
-    drop(fetch(pid, probe)?);
+    drop(pidfd::descriptor_of(pid, probe)?);
     let number = injector.install_with_listener(program)?;
-    let listener = fetch(pid, number as RawFd);
+    let listener = pidfd::descriptor_of(pid, number as RawFd);
     injector.close(number);
     listeners.listen(listener?, intercept)
-}
-
-/// A copy of a process's descriptor.
-pub(super) fn fetch(pid: Tid, number: RawFd) -> Result<OwnedFd, Errno> {
-    // The same everywhere.
-    const PIDFD_OPEN: libc::c_long = 434;
-    const PIDFD_GETFD: libc::c_long = 438;
-    // SAFETY: plain numbers; what is answered is a fresh descriptor that nobody else has, or an error.
-    unsafe {
-        let process = libc::syscall(PIDFD_OPEN, pid, 0) as RawFd;
-        if process == -1 {
-            return Err(ptrace::last());
-        }
-        let process = OwnedFd::from_raw_fd(process);
-        let fd = libc::syscall(PIDFD_GETFD, process.as_raw_fd(), number, 0) as RawFd;
-        if fd == -1 { Err(ptrace::last()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
-    }
 }
 
 /// Answers until nobody is left who could call.
@@ -132,18 +82,13 @@ fn serve(
             Err(&Errno::EINTR) => continue,
             _ => return,
         }
-        let mut notification = Notification::default();
-        // SAFETY: the request writes one notification into a live one, which is all zeros as it has to be.
         // One that was taken back meanwhile, by a signal, is an error or waited beyond.
-        if unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE as _, &raw mut notification) } == -1 {
-            continue;
-        }
+        let Ok(notification) = seccomp::receive(listener.as_fd()) else { continue };
         let answer = {
             let mut intercept = intercept.lock().unwrap_or_else(PoisonError::into_inner);
             // The thread may have been killed since. Not so its number, from here on: the dead are taken under
             // this lock.
-            // SAFETY: the request reads one number from a live one.
-            if unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const notification.id) } == -1 {
+            if !seccomp::still_waits(listener.as_fd(), notification.id) {
                 continue;
             }
             let width = Width::of_architecture(notification.arch);
@@ -163,13 +108,6 @@ fn serve(
             waker.wake();
             std::thread::sleep(Duration::from_micros(20));
         }
-        let (value, error, flags) = match answer {
-            None => (0, 0, CONTINUE),
-            Some(Ok(value)) => (value as i64, 0, 0),
-            Some(Err(errno)) => (0, -errno.0, 0),
-        };
-        let response = Response { id: notification.id, value, error, flags };
-        // SAFETY: the request reads one response from a live one. One that was killed meanwhile needs none.
-        unsafe { libc::ioctl(listener.as_raw_fd(), SEND as _, &raw const response) };
+        seccomp::answer(listener.as_fd(), notification.id, answer.map_or(Answer::Continue, Answer::Done));
     }
 }

@@ -35,7 +35,7 @@ mod tracers;
 
 use crate::machine::Machine;
 use crate::proc::{self, Namespace};
-use crate::ptrace::{self, Resume, Tid};
+use crate::ptrace::{self, Resume, SignalInfo, Tid};
 use crate::served::{Descriptors, Served, carry_out};
 use crate::supervisor::{Front, Next, Supervisor};
 use crate::width::Width;
@@ -48,7 +48,8 @@ use listener::Listeners;
 pub use note::{Note, OnNote, Untraceable};
 use perfuse_abi::Errno;
 use perfuse_engine::{EventKey, Notice, Trap};
-use perfuse_sys::process::Usage;
+use perfuse_sys::process::{self, Usage};
+use perfuse_sys::{limits, signal};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tracers::TraceRequest;
@@ -211,12 +212,7 @@ impl Intercept {
     /// For a child of this thread that is held before its exec, and seized with
     /// [`ptrace::TRACESECCOMP`].
     fn new(tool: Tid, means: Means, end_request: Arc<EndRequest>, on_note: OnNote) -> Result<Self, Errno> {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the pointer is to a live value.
-        if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == -1 {
-            return Err(ptrace::last());
-        }
-        let first = inject::first_number(limit.rlim_cur);
+        let first = inject::first_number(limits::open_files()?.soft);
         let process = Process { threads: 1, ..Process::default() };
         Ok(Intercept {
             tool,
@@ -325,8 +321,7 @@ impl Intercept {
     fn send(&mut self, sent: SentTrap) {
         self.sent.push(sent);
         let pid = self.threads.get(&sent.to).copied().unwrap_or(sent.to);
-        // SAFETY: plain numbers; whom they name is our tracee, or the call fails.
-        if unsafe { libc::syscall(libc::SYS_tgkill, pid, sent.to, libc::SIGTRAP) } == -1 {
+        if signal::send_to_thread(pid, sent.to, libc::SIGTRAP).is_err() {
             self.sent.pop();
         }
     }
@@ -335,9 +330,7 @@ impl Intercept {
     fn dress(&mut self, supervisor: &Supervisor, tid: Tid) {
         let Some(at) = self.sent.iter().position(|sent| sent.to == tid) else { return };
         let Ok(before) = ptrace::signal_info(tid) else { return };
-        // SAFETY: of a signal that was sent by tgkill, which is what we look for, the field is there.
-        let sender = unsafe { before.si_pid() };
-        if before.si_code > 0 || sender != std::process::id() as Tid {
+        if before.code() > 0 || before.sender() != std::process::id() as Tid {
             return;
         }
         let SentTrap { trap, late, .. } = self.sent.remove(at);
@@ -349,19 +342,19 @@ impl Intercept {
         (words[2], words[3]) = (trap.addr, trap.data);
         words[4] = u64::from(trap.type_.0) | u64::from(late) << 32;
         // One that was killed meanwhile needs none.
-        let _ = ptrace::set_signal_info(tid, &words);
+        let _ = ptrace::set_signal_info(tid, &SignalInfo(words));
     }
 
     /// The last signal of an event says that no more come, where a pipe always says that there is something.
     fn tell_last(&self, tid: Tid, signal: i32) {
-        let Ok(mut words) = ptrace::signal_words(tid) else { return };
+        let Ok(SignalInfo(mut words)) = ptrace::signal_info(tid) else { return };
         let (code, fd) = (words[1] as i32, words[3] as i32);
         let waiting = || ptrace::signals_waiting(tid, signal, fd);
         if code == POLL_IN && self.table.is_last(signal, fd, waiting) {
             words[1] = words[1] >> 32 << 32 | POLL_HUP as u64;
             words[2] = BAND_HUP;
             // One that was killed meanwhile needs none.
-            let _ = ptrace::set_signal_info(tid, &words);
+            let _ = ptrace::set_signal_info(tid, &SignalInfo(words));
         }
     }
 
@@ -371,7 +364,7 @@ impl Intercept {
         let is = |own: &UnwantedSignal| own.signal == signal && own.to == if own.process { pid } else { tid };
         let Some(at) = self.unwanted.iter().position(is) else { return false };
         // Those of the kernel; programs send others.
-        let takes = ptrace::signal_info(tid).is_ok_and(|info| info.si_code > 0);
+        let takes = ptrace::signal_info(tid).is_ok_and(|info| info.code() > 0);
         if takes {
             self.unwanted.swap_remove(at);
         }
@@ -380,9 +373,9 @@ impl Intercept {
 
     /// How the call was made that our filter answered with a SIGSYS; `None`: it is another one.
     fn own_trap(tid: Tid) -> Option<Width> {
-        let info = ptrace::signal_info(tid).ok().filter(|info| info.si_code == SYS_SECCOMP)?;
+        let info = ptrace::signal_info(tid).ok().filter(|info| info.code() == SYS_SECCOMP)?;
         // The errno is the answer's low half.
-        filter::width_of(info.si_errno as u64)
+        filter::width_of(info.errno() as u64)
     }
 
     /// The kernel forces a SIGSYS that is blocked: unblocks it, and takes the handler away. A program that blocked all
@@ -408,8 +401,8 @@ impl Descriptors for Intercept {
     fn hanging_up(&mut self, event: EventKey) {
         let Some(open) = self.table.get(event) else { return };
         let members = |group| {
-            // SAFETY: a plain number.
-            self.processes.keys().copied().filter(|&pid| unsafe { libc::getpgid(pid) } == group).collect()
+            let is_member = |&pid: &Tid| process::group_of(pid) == Ok(group);
+            self.processes.keys().copied().filter(is_member).collect()
         };
         self.unwanted.extend(open.unwanted(members));
     }
@@ -518,8 +511,7 @@ impl Front for Intercept {
             let prepared = self.prepare();
             self.prepared = Some(prepared);
             if prepared.is_err() {
-                // SAFETY: plain numbers; it is our child.
-                unsafe { libc::kill(tid, libc::SIGKILL) };
+                let _ = signal::send(tid, libc::SIGKILL);
             }
         }
     }

@@ -3,9 +3,9 @@
 
 use super::Machine;
 use crate::ptrace::Tid;
-use std::ffi::CString;
+use perfuse_sys::file;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The programs that have been noticed.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ fn deprived(pid: Tid) -> Option<PathBuf> {
         || has(SET_GROUP_ID) && process.effective_id("Gid")? != file.gid()
         || given & process.capabilities("CapBnd")? & !permitted != 0;
     // Then they would not have been given anyway.
-    let never = process.field("NoNewPrivs") == Some("1") || is_without(&link);
+    let never = process.field("NoNewPrivs") == Some("1") || file::is_nosuid(Path::new(&link));
     (misses && !never).then(|| std::fs::read_link(&link).unwrap_or_default())
 }
 
@@ -89,23 +89,11 @@ impl Status {
 
 /// The capabilities that exec of a file gives.
 fn capabilities(file: &str) -> u64 {
-    let Ok(file) = CString::new(file) else { return 0 };
-    // struct vfs_ns_cap_data: a version, and two pairs of words of what is permitted and what is inherited.
-    let mut data = [0u8; 24];
-    let name = c"security.capability";
-    // SAFETY: the names end with zeros, pointer and size are those of a live array.
-    let got = unsafe { libc::getxattr(file.as_ptr(), name.as_ptr(), data.as_mut_ptr().cast(), data.len()) };
-    let word =
-        |at: usize| u64::from(u32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]]));
-    if got >= 20 { word(4) | word(12) << 32 } else { 0 }
-}
-
-/// Whether a file is where exec gives no rights.
-fn is_without(file: &str) -> bool {
-    let Ok(path) = CString::new(file) else { return false };
-    // SAFETY: an all-zero statvfs is a valid value of that plain struct.
-    let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with a zero, the pointer is to a live value.
-    let got = unsafe { libc::statvfs(path.as_ptr(), &raw mut about) };
-    got == 0 && about.f_flag & libc::ST_NOSUID != 0
+    let Some(data) = file::capabilities(Path::new(file)) else { return 0 };
+    // A version, and two pairs of words of what is permitted and what is inherited.
+    let word = |at: usize| {
+        let word = data.get(at..).and_then(|rest| rest.first_chunk());
+        word.map_or(0, |word| u64::from(u32::from_le_bytes(*word)))
+    };
+    if data.len() >= 20 { word(4) | word(12) << 32 } else { 0 }
 }

@@ -127,7 +127,7 @@ impl Machine {
         }
         let Some((runnable, cpu)) = files.state() else { return TickResult::Nothing };
         sampling.cpu = cpu;
-        sampling.moved = progress.map(|progress| (progress, proc::clock_ns(libc::CLOCK_MONOTONIC)));
+        sampling.moved = progress.map(|progress| (progress, proc::now_ns()));
         let at = progress.unwrap_or_default();
         let found = match runnable {
             false => None,

@@ -10,6 +10,7 @@ use crate::debug;
 use crate::proc::{self, Fate};
 use crate::ptrace::{self, Resume, Status, Tid};
 use perfuse_abi::Errno;
+use perfuse_sys::pidfd;
 use perfuse_sys::process::Usage;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -151,7 +152,7 @@ impl Supervisor {
         if self.paced > 0 {
             self.count_paced();
         }
-        let (process, program) = (proc::pidfd(pid), proc::program_of(pid));
+        let (process, program) = (pidfd::open(pid).ok(), proc::program_of(pid));
         self.detached.insert(tid, Detached { pid, attached, status, process, program, stage });
         self.text_is_gone(pid);
         self.look_soon();
@@ -185,7 +186,7 @@ impl Supervisor {
     }
 
     fn look_soon(&mut self) {
-        let soon = proc::clock_ns(libc::CLOCK_MONOTONIC) + LOOK.as_nanos() as u64;
+        let soon = proc::now_ns() + LOOK.as_nanos() as u64;
         self.look_at = if self.look_at == 0 { soon } else { soon.min(self.look_at) };
         self.set_alarm();
     }
@@ -195,12 +196,12 @@ impl Supervisor {
         if self.look_at == 0 {
             return;
         }
-        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
+        let now = proc::now_ns();
         if now < self.look_at {
             return;
         }
         self.look_at_all_lent(front);
-        let after = proc::clock_ns(libc::CLOCK_MONOTONIC);
+        let after = proc::now_ns();
         let wait = (LOOK.as_nanos() as u64).max((after - now) * PART);
         self.look_at = if self.looks_at_lent() { after + wait } else { 0 };
         self.set_alarm();
@@ -289,7 +290,7 @@ impl Supervisor {
             }
             let attached = self.detached.get(&tid).is_some_and(|detached| detached.attached);
             let (pid, stage) = (process, Stage::Traced);
-            let (process, program) = (proc::pidfd(pid), proc::program_of(pid));
+            let (process, program) = (pidfd::open(pid).ok(), proc::program_of(pid));
             self.detached.insert(new, Detached { pid, attached, status, process, program, stage });
             front.born(self, tid, new);
         }

@@ -16,9 +16,11 @@ use crate::regs::{Registers, WORDS};
 use crate::remote;
 use crate::text::{Original, TRAP};
 use perfuse_abi::Errno;
+use perfuse_sys::{file, memfd, pidfd, poll, process, signal, wait};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,12 +79,8 @@ struct List {
 
 impl List {
     fn new() -> Option<Self> {
-        // SAFETY: the name is NUL-terminated; the answer is an error or a fresh descriptor that nobody else has.
-        let file = unsafe {
-            let fd = libc::memfd_create(c"perfuse_guardian".as_ptr(), libc::MFD_CLOEXEC);
-            (fd != -1).then(|| File::from(OwnedFd::from_raw_fd(fd)))?
-        };
-        Some(List { file, free: Vec::new(), len: 0 })
+        let file = memfd::create(c"perfuse_guardian").ok()?;
+        Some(List { file: file.into(), free: Vec::new(), len: 0 })
     }
 
     /// Its place.
@@ -140,29 +138,20 @@ impl Guardian {
 
     fn try_to_start() -> Option<Self> {
         let (list, parts) = (List::new()?, List::new()?);
-        // The same everywhere.
-        const PIDFD_OPEN: libc::c_long = 434;
-        // SAFETY: plain numbers.
-        let tracer = unsafe { libc::syscall(PIDFD_OPEN, libc::getpid(), 0) } as RawFd;
-        if tracer == -1 {
-            return None;
-        }
-        let lists = (list.file.as_raw_fd(), parts.file.as_raw_fd());
+        // The guardian's: it stays open here.
+        let tracer = ManuallyDrop::new(pidfd::open(std::process::id() as Tid).ok()?);
         // One in between, which ends at once: nobody waits for the grandchild.
-        match fork_with_files() {
+        // SAFETY: both children make system calls alone, and end with one.
+        match unsafe { process::fork_with_files() }.ok()? {
             0 => {
-                if fork_with_files() == 0 {
-                    guard(lists, tracer);
+                // SAFETY: as above.
+                if unsafe { process::fork_with_files() } == Ok(0) {
+                    guard(list.file.as_fd(), parts.file.as_fd(), tracer.as_fd());
                 }
-                // SAFETY: ends the process without running anything of this program.
-                unsafe { libc::_exit(0) }
+                process::end(0)
             }
-            -1 => None,
             between => {
-                // SAFETY: no status is asked for; it is our child.
-                while unsafe { libc::waitpid(between, std::ptr::null_mut(), libc::__WALL) } == -1
-                    && ptrace::last() == Errno::EINTR
-                {}
+                while wait::status(between, wait::__WALL) == Err(Errno::EINTR) {}
                 let (watched, transfers) = (BTreeMap::new(), BTreeMap::new());
                 Some(Guardian { list: Arc::new(Mutex::new(list)), watched, parts, transfers })
             }
@@ -248,28 +237,13 @@ impl Guardian {
     }
 }
 
-/// `fork(2)`, but for descriptors, which both processes have in common. Nothing but system calls may be done by the
-/// child, as other threads of this process may have held any lock.
-fn fork_with_files() -> libc::pid_t {
-    // SAFETY: the child has a copy of all memory, its stack among it; no pointers are given.
-    unsafe {
-        libc::syscall(libc::SYS_clone, libc::CLONE_FILES, 0usize, 0usize, 0usize, 0usize) as libc::pid_t
-    }
-}
-
-/// Waits until the tracer has ended, and takes everything back.
-fn guard((list, parts): (RawFd, RawFd), tracer: RawFd) -> ! {
-    // SAFETY: plain numbers and a set of all signals that lives; what asks the tracer's group to end is none of ours.
-    unsafe {
-        libc::setsid();
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
-    }
-    let mut ended = libc::pollfd { fd: tracer, events: libc::POLLIN, revents: 0 };
-    // SAFETY: the pointer is to a live value. A wait that failed would take back what is needed: it is not left
-    // before there is an answer.
-    while unsafe { libc::poll(&raw mut ended, 1, -1) } < 1 {}
+/// Waits until the tracer has ended, and takes everything back. In a process of its own, which may do nothing but system
+/// calls.
+fn guard(list: BorrowedFd<'_>, parts: BorrowedFd<'_>, tracer: BorrowedFd<'_>) -> ! {
+    // What asks the tracer's group to end is none of ours.
+    process::lead_session();
+    signal::block_all();
+    poll::wait_for(tracer);
     // First what cannot wait.
     for_each(parts, |bytes: &[u8; 8 * PART_WORDS]| {
         let word = |index: usize| u64::from_ne_bytes(std::array::from_fn(|at| bytes[8 * index + at]));
@@ -282,22 +256,16 @@ fn guard((list, parts): (RawFd, RawFd), tracer: RawFd) -> ! {
         entry if entry.kind == FREE => {}
         entry => take_back(entry),
     });
-    // SAFETY: ends the process without running anything of this program.
-    unsafe { libc::_exit(0) }
+    process::end(0)
 }
 
 fn take_back(entry: Entry) {
     match entry.kind {
         TRAPPED => {
-            let (memory, addr) = (entry.number, entry.addr as libc::off_t);
             let mut there = Original::default();
-            let len = there.len();
-            // SAFETY: both buffers are live and so long; who is gone has no memory to read.
-            unsafe {
-                if libc::pread(memory, there.as_mut_ptr().cast(), len, addr) == len as isize && there == TRAP
-                {
-                    libc::pwrite(memory, entry.original.as_ptr().cast(), len, addr);
-                }
+            // Who is gone has no memory to read.
+            if file::read_exact_at(entry.number, &mut there, entry.addr) && there == TRAP {
+                let _ = file::write_all_at(entry.number, &entry.original, entry.addr);
             }
         }
         // Where that is refused, nothing can be done.
@@ -307,13 +275,12 @@ fn take_back(entry: Entry) {
 }
 
 /// Goes through a list of entries of a size, without memory of its own.
-fn for_each<const BYTES: usize>(list: RawFd, mut act: impl FnMut(&[u8; BYTES])) {
+fn for_each<const BYTES: usize>(list: BorrowedFd<'_>, mut act: impl FnMut(&[u8; BYTES])) {
     let mut bytes = [0; BYTES];
-    let mut at: libc::off_t = 0;
-    // SAFETY: the buffer is live and so long.
-    while unsafe { libc::pread(list, bytes.as_mut_ptr().cast(), bytes.len(), at) } == bytes.len() as isize {
+    let mut at = 0;
+    while file::read_exact_at(list.as_raw_fd(), &mut bytes, at) {
         act(&bytes);
-        at += bytes.len() as libc::off_t;
+        at += BYTES as u64;
     }
 }
 
@@ -361,7 +328,7 @@ mod tests {
 
     fn listed(list: &SharedList) -> Vec<Entry> {
         let mut all = Vec::new();
-        for_each(with(list, |list| list.file.as_raw_fd()), |bytes| all.push(Entry::of(bytes)));
+        with(list, |list| for_each(list.file.as_fd(), |bytes| all.push(Entry::of(bytes))));
         all.retain(|entry| entry.kind != FREE);
         all.sort_by_key(|entry| entry.addr);
         all

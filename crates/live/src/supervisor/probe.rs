@@ -268,7 +268,7 @@ impl Supervisor {
             return TrapCause::Not;
         }
         let Some(pid) = self.tracees.get(&tid).map(|tracee| tracee.pid) else { return TrapCause::Not };
-        let told_by_kernel = ptrace::signal_info(tid).is_ok_and(|info| info.si_code > 0);
+        let told_by_kernel = ptrace::signal_info(tid).is_ok_and(|info| info.code() > 0);
         let Ok(mut registers) = Registers::of(tid) else { return TrapCause::Not };
         let addr = text::trapped_at(&registers);
         let trap = self.texts.get(&pid).and_then(|text| text.traps.get(&addr)).cloned();

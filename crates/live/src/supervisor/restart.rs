@@ -25,8 +25,10 @@ use crate::ptrace::{self, Resume, Status, Tid};
 use crate::regs::{Registers, Width};
 use crate::remote;
 use crate::width::IO_PGETEVENTS;
+use perfuse_sys::{pidfd, socket};
 use remainder::Remainder;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// A call that has been begun again.
 #[derive(Clone, Debug)]
@@ -65,7 +67,7 @@ impl RestartedCall {
         let did = u64::try_from(result).unwrap_or(0);
         let was_stopped = Registers::is_interruption(result) || did > 0 && did < part.remainder.asked;
         let is_left = was_stopped || did == part.remainder.asked && part.remainder.more;
-        let goes_on = is_left && self.until > proc::clock_ns(libc::CLOCK_MONOTONIC);
+        let goes_on = is_left && self.until > proc::now_ns();
         self.at = CallStage::Exit;
         // One that was killed meanwhile tells so next.
         let answer = (part.done + did) as i64;
@@ -111,10 +113,7 @@ impl Supervisor {
         if !was_interrupted && done.is_none() && tracee.restarted.is_none() {
             return;
         }
-        let (now, ends) = (
-            proc::clock_ns(libc::CLOCK_MONOTONIC),
-            signal.is_some_and(|signal| proc::ends_calls(tid, signal)),
-        );
+        let (now, ends) = (proc::now_ns(), signal.is_some_and(|signal| proc::ends_calls(tid, signal)));
         let waiting = tracee.restarted.as_ref().filter(|restarted| restarted.at == CallStage::Entry);
         if let Some(RestartedCall { part: Some(part), until, .. }) = waiting {
             // Its rest has not been begun yet.
@@ -308,7 +307,7 @@ impl Supervisor {
         if self.deadlines.is_empty() {
             return;
         }
-        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
+        let now = proc::now_ns();
         while let Some((until, tid)) = self.deadlines.first().copied().filter(|(until, _)| *until <= now) {
             self.deadlines.remove(&(until, tid));
             let Some(tracee) = self.tracees.get(&tid) else { continue };
@@ -339,7 +338,8 @@ fn timeout(pid: Tid, tid: Tid, registers: &Registers, call: Option<libc::c_long>
     const EPOLL_WAIT: libc::c_long = -1;
     const EAGAIN: i64 = -(libc::EAGAIN as i64);
     let time_at = |argument: usize| time(tid, registers, registers.argument(argument));
-    let socket = |option| socket_timeout(pid, registers.argument(0) as i32, option);
+    let socket = || socket_of(pid, registers.argument(0) as i32);
+    let ns = |time: Duration| time.as_nanos() as u64;
     match call? {
         EPOLL_WAIT | libc::SYS_epoll_pwait => {
             let ms = u64::try_from(registers.argument(3) as i32).ok()?;
@@ -364,14 +364,14 @@ fn timeout(pid: Tid, tid: Tid, registers: &Registers, call: Option<libc::c_long>
         | libc::SYS_recvmsg
         | libc::SYS_recvmmsg
         | libc::SYS_accept
-        | libc::SYS_accept4 => Some((socket(libc::SO_RCVTIMEO)?, EAGAIN)),
+        | libc::SYS_accept4 => Some((ns(socket::receive_timeout(&socket()?)?), EAGAIN)),
         libc::SYS_write | libc::SYS_writev | libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => {
-            Some((socket(libc::SO_SNDTIMEO)?, EAGAIN))
+            Some((ns(socket::send_timeout(&socket()?)?), EAGAIN))
         }
         libc::SYS_connect => {
-            let ns = socket(libc::SO_SNDTIMEO)?;
-            let local = socket_option(pid, registers.argument(0) as i32, libc::SO_DOMAIN, 0i32);
-            Some((ns, if local == Some(libc::AF_UNIX) { EAGAIN } else { -i64::from(libc::EINPROGRESS) }))
+            let socket = socket()?;
+            let error = if socket::is_local(&socket) { libc::EAGAIN } else { libc::EINPROGRESS };
+            Some((ns(socket::send_timeout(&socket)?), -i64::from(error)))
         }
         _ => None,
     }
@@ -399,30 +399,7 @@ fn time_of_64(tid: Tid, at: u64) -> Option<u64> {
     Some(seconds.saturating_add(u64::from_le_bytes(ns)))
 }
 
-/// The timeout of a process's socket in ns, if it has one.
-fn socket_timeout(pid: Tid, fd: i32, option: i32) -> Option<u64> {
-    let time = socket_option(pid, fd, option, libc::timeval { tv_sec: 0, tv_usec: 0 })?;
-    Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000).filter(|ns| *ns > 0)
-}
-
-/// An option of a process's socket, of the kind of `value`.
-fn socket_option<T: Copy>(pid: Tid, fd: i32, option: i32, mut value: T) -> Option<T> {
-    // The same everywhere.
-    const PIDFD_OPEN: libc::c_long = 434;
-    const PIDFD_GETFD: libc::c_long = 438;
-    let own = |fd: libc::c_long| {
-        let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-        // SAFETY: a fresh descriptor that nobody else has.
-        Some(unsafe { OwnedFd::from_raw_fd(fd) })
-    };
-    // SAFETY: plain numbers.
-    let process = own(unsafe { libc::syscall(PIDFD_OPEN, pid, 0) })?;
-    // SAFETY: plain numbers; the first is a live descriptor.
-    let socket = own(unsafe { libc::syscall(PIDFD_GETFD, process.as_raw_fd(), fd, 0) })?;
-    let mut len = size_of_val(&value) as libc::socklen_t;
-    let (fd, level) = (socket.as_raw_fd(), libc::SOL_SOCKET);
-    // SAFETY: the pointers are to live values, the second of which tells the size of the first; the kinds that are
-    // asked for here are made of numbers.
-    let got = unsafe { libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut len) };
-    (got == 0).then_some(value)
+/// A process's socket.
+fn socket_of(pid: Tid, fd: i32) -> Option<OwnedFd> {
+    pidfd::descriptor_of(pid, fd).ok()
 }

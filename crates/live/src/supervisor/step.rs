@@ -11,7 +11,7 @@
 //! the call, whichever comes first, if it was stepped: what began in the kernel has not called.
 
 use super::{Supervisor, Tracee, lock};
-use crate::ptrace::{self, Resume, Tid};
+use crate::ptrace::{self, Resume, SignalInfo, Tid};
 use crate::regs::Registers;
 use crate::remote;
 use crate::stopped::StoppedThread;
@@ -56,14 +56,13 @@ enum Trap {
 }
 
 impl Trap {
-    fn of(info: &libc::siginfo_t) -> Self {
+    fn of(info: &SignalInfo) -> Self {
         const TRAP_BRKPT: i32 = 1;
         const TRAP_TRACE: i32 = 2;
-        match info.si_code {
+        match info.code() {
             TRAP_TRACE => Trap::Done,
             TRAP_BRKPT if cfg!(target_arch = "x86_64") => Trap::Returned,
-            // SAFETY: of a signal of `SI_USER` the field is there.
-            libc::SI_USER if cfg!(target_arch = "aarch64") && unsafe { info.si_pid() } == 0 => Trap::Returned,
+            libc::SI_USER if cfg!(target_arch = "aarch64") && info.sender() == 0 => Trap::Returned,
             libc::SIGTRAP => Trap::Handler,
             _ => Trap::Other,
         }

@@ -2,30 +2,23 @@
 //! for the one where the next sample is to be.
 
 use crate::proc;
-use crate::ptrace::{Tid, last};
+use crate::ptrace::Tid;
 use crate::sampling::{Random, Tick, Ticks};
 use perfuse_abi::Errno;
-use std::ptr;
+use perfuse_sys::clock::Timer;
+use perfuse_sys::signal;
+use perfuse_sys::thread::{self, Cpus};
 use std::sync::OnceLock;
 
 /// The signal that wakes: one that neither C libraries nor common programs use.
 fn signal() -> i32 {
-    libc::SIGRTMAX() - 5
+    signal::last_real_time() - 5
 }
-
-extern "C" fn nothing(_signal: i32) {}
 
 /// The handler, once for the process.
 fn install() -> Result<(), Errno> {
     static INSTALLED: OnceLock<Result<(), Errno>> = OnceLock::new();
-    *INSTALLED.get_or_init(|| {
-        // SAFETY: an all-zero sigaction is a valid value of that plain struct: no flags, no mask.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = nothing as extern "C" fn(i32) as usize;
-        // SAFETY: the handler does nothing, so it may run anywhere; the pointer is to a live action.
-        let result = unsafe { libc::sigaction(signal(), &raw const action, ptr::null_mut()) };
-        if result == -1 { Err(last()) } else { Ok(()) }
-    })
+    *INSTALLED.get_or_init(|| signal::only_interrupts(signal()))
 }
 
 /// Wakes a supervisor.
@@ -37,56 +30,16 @@ pub struct Waker {
 impl Waker {
     /// Wakes it once. A thread that has waited for an answer for a millisecond does so again.
     pub fn wake(self) {
-        // SAFETY: plain numbers. A thread that is gone is an error without consequence.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.tid, signal()) };
+        // A thread that is gone is an error without consequence.
+        let _ = signal::send_to_thread(std::process::id() as Tid, self.tid, signal());
     }
 }
 
-/// A timer of the kernel's that wakes the thread that made it.
-#[derive(Debug)]
-struct Timer(libc::timer_t);
-
-impl Timer {
-    fn new() -> Result<Self, Errno> {
-        install()?;
-        // SAFETY: an all-zero set is a valid value, and the pointers are to live ones.
-        unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut set);
-            libc::sigaddset(&raw mut set, signal());
-            libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
-        }
-        // SAFETY: an all-zero sigevent is a valid value of that plain struct.
-        let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
-        event.sigev_notify = libc::SIGEV_THREAD_ID;
-        event.sigev_signo = signal();
-        event.sigev_notify_thread_id = proc::own_tid();
-        let mut timer: libc::timer_t = ptr::null_mut();
-        // SAFETY: both pointers are to live values.
-        let made = unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
-        if made == -1 { Err(last()) } else { Ok(Timer(timer)) }
-    }
-
-    /// It wakes after so many ns, and then with this period; 0: not at all.
-    fn set(&self, first_ns: u64, period_ns: u64) {
-        let time = |ns: u64| libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as _,
-            tv_nsec: (ns % 1_000_000_000) as _,
-        };
-        let times = libc::itimerspec { it_interval: time(period_ns), it_value: time(first_ns) };
-        // SAFETY: the timer is ours and lives; the pointer is to a live value.
-        unsafe { libc::timer_settime(self.0, 0, &raw const times, ptr::null_mut()) };
-    }
-}
-
-// SAFETY: a timer belongs to the process, not to a thread.
-unsafe impl Send for Timer {}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        // SAFETY: the timer is ours and is not used any more.
-        unsafe { libc::timer_delete(self.0) };
-    }
+/// A timer that wakes the thread which made it.
+fn timer() -> Result<Timer, Errno> {
+    install()?;
+    signal::unblock(signal());
+    Timer::for_this_thread(signal())
 }
 
 /// Wakes the thread that made it at a time, and again and again until it is set anew.
@@ -98,7 +51,7 @@ pub(super) struct Alarm {
 
 impl Alarm {
     pub(super) fn new() -> Result<Self, Errno> {
-        Ok(Alarm { timer: Timer::new()?, at: None })
+        Ok(Alarm { timer: timer()?, at: None })
     }
 
     /// Sets the time (`CLOCK_MONOTONIC`, in ns); `None`: never.
@@ -106,7 +59,7 @@ impl Alarm {
         const AGAIN_NS: u64 = 1_000_000;
         if self.at != at {
             self.at = at;
-            let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
+            let now = proc::now_ns();
             self.timer.set(at.map_or(0, |at| at.saturating_sub(now).max(1)), AGAIN_NS);
         }
     }
@@ -122,7 +75,7 @@ pub(super) struct Ticker {
 
 impl Ticker {
     pub(super) fn new() -> Result<Self, Errno> {
-        let (tid, timer) = (proc::own_tid(), Timer::new()?);
+        let (tid, timer) = (proc::own_tid(), timer()?);
         Ok(Ticker { tid, timer, ticks: Ticks::new(Random::seeded()) })
     }
 
@@ -132,7 +85,7 @@ impl Ticker {
 
     /// Ticks with this period on average from now on, or not at all.
     pub(super) fn set(&mut self, period_ns: Option<u64>) {
-        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
+        let now = proc::now_ns();
         if self.ticks.set(period_ns, now) {
             self.arm(now);
         }
@@ -150,44 +103,14 @@ impl Ticker {
     /// Takes the tick that is due, if one is. The next one has to be [waited for](Self::go_on).
     pub(super) fn take_due(&mut self) -> Option<Tick> {
         self.ticks.next()?;
-        let now = proc::clock_ns(libc::CLOCK_MONOTONIC);
+        let now = proc::now_ns();
         self.ticks.take_due(now)
     }
 
     /// The next one comes on this cpu, and they go round so many.
     pub(super) fn go_on(&mut self, cpus: u64) {
         self.ticks.go_round(cpus);
-        self.arm(proc::clock_ns(libc::CLOCK_MONOTONIC));
-    }
-}
-
-/// The calling thread, the supervisor's, runs for short times only: the shorter, the sooner Linux (6.12) gives it
-/// a cpu that is busy, where without this a tick would have to wait for as long as others may run. It asks
-/// for the least that can be had, which needs no rights.
-pub(super) fn be_prompt() {
-    /// `struct sched_attr`.
-    #[repr(C)]
-    #[derive(Debug, Default)]
-    struct Attr {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
-    }
-    const LEAST_NS: u64 = 100_000;
-    let mut attr = Attr::default();
-    let size = size_of::<Attr>() as u32;
-    // SAFETY: pointer and size are those of a live value.
-    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
-    if got == 0 && [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(attr.policy as i32)) {
-        (attr.size, attr.runtime) = (size, LEAST_NS);
-        // Elsewhere it stays as it is.
-        // SAFETY: the pointer is to a live value, whose size it tells.
-        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+        self.arm(proc::now_ns());
     }
 }
 
@@ -195,7 +118,7 @@ pub(super) fn be_prompt() {
 /// stops them [where they are](crate::sampling).
 #[derive(Debug)]
 pub(super) struct Affinity {
-    all: libc::cpu_set_t,
+    all: Cpus,
     only: Option<u32>,
     /// Where those who are sampled were found lately, and how many ticks ago.
     found: Vec<(u32, usize)>,
@@ -206,12 +129,8 @@ pub(super) struct Affinity {
 
 impl Affinity {
     pub(super) fn new() -> Self {
-        // SAFETY: an all-zero set is a valid value of that plain struct.
-        let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        // SAFETY: pointer and size are those of a live set.
-        unsafe { libc::sched_getaffinity(0, size_of_val(&all), &raw mut all) };
         let (found, barred) = (Vec::new(), Vec::new());
-        Affinity { all, only: None, found, barred, random: Random::seeded() }
+        Affinity { all: Cpus::own(), only: None, found, barred, random: Random::seeded() }
     }
 
     /// Whether we are on that cpu in turns.
@@ -239,7 +158,7 @@ impl Affinity {
         }
         let next = self.found[self.random.below(self.found.len())].0;
         self.set(Some(next));
-        if proc::own_cpu() != Some(next) {
+        if thread::own_cpu() != Some(next) {
             self.barred.push(next);
             self.found.retain(|&(cpu, _)| cpu != next);
             self.set(None);
@@ -253,15 +172,7 @@ impl Affinity {
             return;
         }
         self.only = only;
-        let mut set = self.all;
-        if let Some(cpu) = only.filter(|&cpu| (cpu as usize) < 8 * size_of_val(&set)) {
-            // SAFETY: an all-zero set is a valid value of that plain struct.
-            set = unsafe { std::mem::zeroed() };
-            // SAFETY: the cpu is within the set, as just checked.
-            unsafe { libc::CPU_SET(cpu as usize, &mut set) };
-        }
         // A cpu that we may not use: we stay where we are.
-        // SAFETY: pointer and size are those of a live set.
-        unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+        only.and_then(Cpus::only).unwrap_or(self.all).apply();
     }
 }
