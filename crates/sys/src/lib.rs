@@ -8,7 +8,7 @@
 //! * [`bpf`]: which BPF programs are loaded.
 //! * [`detached_tracefs`]: names and ids of tracepoints where nothing is mounted.
 //! * [`poll`], [`pipe`], [`signal`], [`process`], [`wait`], [`limits`], [`inherited`]: what measuring other programs takes.
-//! * [`clock`], [`thread`], [`pidfd`], [`memfd`], [`seccomp`], [`socket`], [`file`]: what serving other programs takes.
+//! * [`clock`], [`thread`], [`pidfd`], [`memfd`], [`seccomp`], [`socket`], [`mod@file`]: what serving other programs takes.
 //!
 //! Calls that rustix has are made through it; the others through libc.
 //!
