@@ -5,6 +5,7 @@ use crate::Errno;
 use crate::errno::of;
 use crate::limits;
 use crate::signal::SignalSet;
+pub use crate::wait::Usage;
 use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
 use std::ffi::{CString, OsStr, OsString};
@@ -13,7 +14,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 /// A child that has been forked but waits before its exec. Dropping it ends it.
 #[derive(Debug)]
@@ -29,22 +29,6 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Child {
     pid: i32,
-}
-
-/// What a child used, from `wait4(2)`; its own waited-for children included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Usage {
-    /// CPU time in user space.
-    pub user: Duration,
-    /// CPU time in the kernel.
-    pub system: Duration,
-    /// Largest resident set of any of them, in bytes.
-    pub peak_rss_bytes: u64,
-    /// Page faults without I/O.
-    pub minor_faults: u64,
-    /// Page faults with I/O.
-    pub major_faults: u64,
 }
 
 /// What a child has in place of this process's standard input, output and error.
@@ -247,19 +231,6 @@ impl Child {
     fn wait4(&self, options: i32) -> Result<Option<(ExitStatus, Usage)>, Errno> {
         let ended = crate::errno::retry(|| crate::wait::status_and_usage(self.pid, options))?;
         Ok(ended.map(|(status, usage)| (ExitStatus::from_raw(status), usage)))
-    }
-}
-
-impl From<&libc::rusage> for Usage {
-    fn from(usage: &libc::rusage) -> Self {
-        let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
-        Usage {
-            user: time(usage.ru_utime),
-            system: time(usage.ru_stime),
-            peak_rss_bytes: usage.ru_maxrss as u64 * 1024,
-            minor_faults: usage.ru_minflt as u64,
-            major_faults: usage.ru_majflt as u64,
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `waitid(2)` and `wait4(2)`: what happened to children and tracees.
 
 use crate::Errno;
-use crate::process::Usage;
+use std::time::Duration;
 
 pub use libc::{__WALL, __WNOTHREAD, WEXITED, WNOHANG, WNOWAIT, WSTOPPED};
 pub use libc::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, CLD_TRAPPED};
@@ -15,6 +15,35 @@ pub struct Change {
     pub code: i32,
     /// The exit code, or the signal.
     pub status: i32,
+}
+
+/// What a child used, from `wait4(2)`; its own waited-for children included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// CPU time in user space.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+    /// Largest resident set of any of them, in bytes.
+    pub peak_rss_bytes: u64,
+    /// Page faults without I/O.
+    pub minor_faults: u64,
+    /// Page faults with I/O.
+    pub major_faults: u64,
+}
+
+impl From<&libc::rusage> for Usage {
+    fn from(usage: &libc::rusage) -> Self {
+        let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+        Usage {
+            user: time(usage.ru_utime),
+            system: time(usage.ru_stime),
+            peak_rss_bytes: usage.ru_maxrss as u64 * 1024,
+            minor_faults: usage.ru_minflt as u64,
+            major_faults: usage.ru_majflt as u64,
+        }
+    }
 }
 
 /// `waitid(2)` for one child or tracee, or for any (`None`). `EINTR`, `ECHILD`.
