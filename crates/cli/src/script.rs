@@ -1,7 +1,6 @@
 //! `perfuse script`: a line for each sample, in perf's form.
 
 mod extras;
-mod fields;
 mod json;
 mod line;
 mod one;
@@ -13,11 +12,10 @@ use crate::exit::{Failure, Result};
 use crate::recording::{self, FilterArgs, Input, unfinished};
 use crate::term::foreign::{foreign, width};
 use crate::term::out::{say, stdout};
-use fields::{Field, Fields};
 use line::{Clock, Format, Lines};
 use one::One;
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
-use perfuse_data::describe;
+use perfuse_data::describe::{self, AskedFields, Field, Fields};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Filter, Formats, Groups, Replay, Step};
 use perfuse_data::session::{Level, Session};
@@ -30,6 +28,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 /// Options of `perfuse script`.
 #[derive(Debug, clap::Args)]
@@ -42,8 +41,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     filter: FilterArgs,
     /// What to print of each sample: comm, tid, pid, time, cpu, period, event, addr, ip, sym, symoff, dso, brstack, trace ...; with + or - in front, more or less than by default; with hw:, sw:, trace: ... in front, only for events of that type
-    #[arg(short = 'F', long, value_name = "FIELD,...", allow_hyphen_values = true, value_parser = fields::parse)]
-    fields: Vec<fields::Asked>,
+    #[arg(short = 'F', long, value_name = "FIELD,...", allow_hyphen_values = true, value_parser = AskedFields::from_str)]
+    fields: Vec<AskedFields>,
     /// Only samples in these objects, by name with or without folders
     #[arg(long, visible_alias = "dsos", value_name = "NAME,...", value_delimiter = ',')]
     dso: Vec<String>,
@@ -279,7 +278,8 @@ fn fields_of<'f>(
         Some(fields) => Ok(fields),
         unknown => {
             let event = &entry.events()[index];
-            let fields = Fields::of(event, formats.event_name(event), &args.fields, !args.hide_call_graph)?;
+            let fields = Fields::of(event, formats.event_name(event), &args.fields, !args.hide_call_graph)
+                .map_err(Failure::new)?;
             Ok(unknown.insert(fields))
         }
     }

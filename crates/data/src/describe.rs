@@ -2,6 +2,7 @@
 //! on the machine where it was made. The lines are those of `perf report --header` and `perf report -D`, byte for byte.
 
 mod dump;
+mod fields;
 mod header;
 mod record;
 pub mod registers;
@@ -9,6 +10,7 @@ mod sample;
 mod tool;
 
 pub use dump::{DumpOptions, dump};
+pub use fields::{AskedFields, Field, Fields, NoSuchField};
 pub use header::{HeaderOptions, attr_text, header};
 pub use record::write_record;
 pub use sample::page_size;

@@ -3,6 +3,7 @@
 //! [`Replay`] is the one way for all who read recordings: reports, scripts, exports. [`Filter`] says which records
 //! count, [`Groups`] which events a sample of a group stands for, [`Formats`] what tracepoints say.
 
+mod chains;
 mod filter;
 mod formats;
 mod groups;
@@ -11,6 +12,7 @@ use crate::feature::{Feature, FeatureId, Section};
 use crate::session::Session;
 use crate::tool::{Tool, kind};
 use crate::{Error, FileRecord, Ordered, PerfData};
+pub use chains::{callstack, is_to_be_unwound, rest_of_chain};
 pub use filter::{CpuRanges, Filter, NoTimes, TimeSpans};
 pub use formats::Formats;
 pub use groups::Groups;

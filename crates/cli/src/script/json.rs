@@ -2,9 +2,9 @@
 
 use super::one::One;
 use super::places::{Places, Space};
-use crate::recording::unfinished;
 use perfuse_abi::EventType;
 use perfuse_abi::record::CallchainContext;
+use perfuse_data::replay::rest_of_chain;
 use perfuse_data::session::Level;
 use perfuse_data::text::LineBuffer;
 use perfuse_profile::level_of;
@@ -55,7 +55,7 @@ pub(super) fn write(
     if let Some(chain) = sample.callchain.as_ref().filter(|_| fields.has_chains) {
         let mut frames = Vec::new();
         let mut level = Some(level);
-        let rest = unfinished::rest_of_chain(&event.attr, sample, chain, machine);
+        let rest = rest_of_chain(&event.attr, sample, chain, machine);
         for word in chain.words.iter().chain(rest) {
             match CallchainContext::of(word) {
                 Some(context) => level = level_of(context),

@@ -1,16 +1,15 @@
 //! The lines themselves, in the columns that programs which read perf's lines expect.
 
 use super::extras;
-use super::fields::{Field, Fields};
 use super::json;
 use super::one::One;
-use super::places::{Places, Space};
+use super::places::{self, Places, Space};
 use crate::exit::Result;
 use crate::recording::header;
-use crate::recording::unfinished;
-use perfuse_abi::record::{Callchain, CallchainContext, Decoded, Misc, Record, RecordType, Sample, Weight};
-use perfuse_abi::{BranchSampleType, EventType, Software};
-use perfuse_data::describe;
+use perfuse_abi::record::{CallchainContext, Decoded, Misc, Record, RecordType, Weight};
+use perfuse_abi::{EventType, Software};
+use perfuse_data::describe::{self, Field, Fields};
+use perfuse_data::replay::{callstack, rest_of_chain};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
 use perfuse_data::{Event, FileRecord};
@@ -226,7 +225,7 @@ impl Lines {
                 None => extras::bytes(text, raw.as_bytes()),
             }
         }
-        let style = fields.style();
+        let style = places::style(fields);
         if let (true, Some(address)) = (fields.has(Field::Addr), sample.addr) {
             text.hex(address, 16);
             if tells_code(event) {
@@ -260,10 +259,10 @@ impl Lines {
                 Some(chain) => {
                     text.push("\n");
                     let ends = Ends { most: self.format.max_stack, stop_at: &self.stop_at };
-                    match called(event, sample, chain) {
+                    match callstack(&event.attr, sample, chain) {
                         Some(words) => frames(text, places, style, &space, level, words, ends),
                         None => {
-                            let rest = unfinished::rest_of_chain(&event.attr, sample, chain, &self.machine);
+                            let rest = rest_of_chain(&event.attr, sample, chain, &self.machine);
                             let words = chain.words.iter().chain(rest);
                             frames(text, places, style, &space, level, words, ends);
                         }
@@ -336,23 +335,6 @@ fn misc(text: &mut LineBuffer, misc: Misc, kind: RecordType) {
         _ => {}
     }
     text.spaces(6usize.saturating_sub(text.0.len() - start).max(1));
-}
-
-/// The callchain of a sample whose branch stack is the hardware's call stack: that has the program's part.
-fn called<'a>(
-    event: &Event,
-    sample: &'a Sample<'_>,
-    chain: &'a Callchain<'_>,
-) -> Option<impl Iterator<Item = u64> + 'a> {
-    if !event.attr.branch_sample_type.contains(BranchSampleType::CALL_STACK) {
-        return None;
-    }
-    let stack = sample.branch_stack.as_ref()?;
-    let newest = stack.entries.get(0)?;
-    let is_user = |word| CallchainContext::of(word) == Some(CallchainContext::USER);
-    let user = chain.words.iter().position(is_user)?;
-    let froms = stack.entries.iter().map(|branch| branch.from);
-    Some(chain.words.iter().take(user + 1).chain([newest.to]).chain(froms))
 }
 
 /// Where callchains end.

@@ -1,8 +1,8 @@
 //! A sample with all that its line is made of.
 
-use super::fields::Fields;
 use perfuse_abi::record::{Decoded, Sample};
 use perfuse_data::Event;
+use perfuse_data::describe::Fields;
 use perfuse_data::replay::Formats;
 use perfuse_data::session::Session;
 

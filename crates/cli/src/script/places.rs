@@ -3,6 +3,7 @@
 
 use perfuse_abi::Attr;
 use perfuse_abi::record::Sample;
+use perfuse_data::describe::{Field, Fields};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
 use perfuse_profile::{FastMap, Frames, Located, Moment};
@@ -19,6 +20,16 @@ const OBJECT: usize = 4;
 const CHAIN: usize = 8;
 const OBJECT_OFFSET: usize = 16;
 const LINE: usize = 32;
+
+/// What of a place is printed in lines with these fields.
+pub(super) fn style(fields: &Fields) -> usize {
+    let has = |field, style| if fields.has(field) { style } else { 0 };
+    has(Field::Sym, SYMBOL)
+        | has(Field::Symoff, OFFSET)
+        | has(Field::Dso, OBJECT)
+        | has(Field::Dsoff, OBJECT | OBJECT_OFFSET)
+        | has(Field::Srcline, LINE)
+}
 
 pub(super) struct Places {
     pub(super) frames: Frames,

@@ -1,9 +1,10 @@
 //! What is in a sample.
 
 use super::registers;
+use crate::replay::callstack;
 use crate::text::Hex;
 use crate::{Event, FileRecord};
-use perfuse_abi::record::{BranchStack, CallchainContext, Decoded, Regs, RegsAbi, Sample, Weight};
+use perfuse_abi::record::{BranchStack, Decoded, Regs, RegsAbi, Sample, Weight};
 use perfuse_abi::{BranchSampleType, ReadFormat};
 use std::fmt::Write;
 
@@ -27,9 +28,11 @@ pub(super) fn write(
     );
     let is_callstack = event.attr.branch_sample_type.contains(BranchSampleType::CALL_STACK);
     if let Some(chain) = &sample.callchain {
-        if let (true, Some(stack)) = (is_callstack, &sample.branch_stack) {
-            let words: Vec<u64> = chain.words.iter().collect();
-            callstack_chain(text, &words, stack);
+        // The callchain that the hardware's call stack completes.
+        if let Some(words) = callstack(&event.attr, sample, chain) {
+            let words: Vec<u64> = words.collect();
+            let _ = writeln!(text, "... LBR call chain: nr:{}", words.len());
+            numbered(text, words.into_iter());
         }
         let _ = writeln!(text, "... FP chain: nr:{}", chain.words.len());
         numbered(text, chain.words.iter());
@@ -89,16 +92,6 @@ fn numbered(text: &mut String, words: impl Iterator<Item = u64>) {
     for (index, word) in words.enumerate() {
         let _ = writeln!(text, "..... {index:2}: {word:016x}");
     }
-}
-
-/// The callchain that the hardware's call stack completes: the kernel's part of the sampled one, then the
-/// calls of the program.
-fn callstack_chain(text: &mut String, chain: &[u64], stack: &BranchStack<'_>) {
-    let user = chain.iter().position(|&word| CallchainContext::of(word) == Some(CallchainContext::USER));
-    let (Some(user), Some(newest)) = (user, stack.entries.get(0)) else { return };
-    let _ = writeln!(text, "... LBR call chain: nr:{}", user + 1 + stack.entries.len() + 1);
-    let froms = stack.entries.iter().map(|branch| branch.from);
-    numbered(text, chain[..=user].iter().copied().chain([newest.to]).chain(froms));
 }
 
 fn branches(text: &mut String, stack: &BranchStack<'_>, is_callstack: bool) {

@@ -1,15 +1,17 @@
-//! Which fields a line has: those of perf for the type of event, or those asked for.
+//! Which fields the line of a sample has: those of perf for the type of event, or those asked for.
 
-use crate::exit::{Failure, Result};
+use crate::Event;
 use perfuse_abi::{EventType, SampleType};
-use perfuse_data::Event;
+use std::fmt;
+use std::str::FromStr;
 
 macro_rules! fields {
     ($($field:ident = $name:literal),+ $(,)?) => {
-        /// A field of a line.
+        /// A field of a sample's line, by its name in `-F` of `perf script`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Field {
-            $($field),+
+        #[non_exhaustive]
+        pub enum Field {
+            $(#[doc = concat!("`", $name, "`")] $field),+
         }
 
         const ALL: &[(Field, &str)] = &[$((Field::$field, $name)),+];
@@ -126,9 +128,18 @@ fn is_of_type(field: Field, kind: &str) -> bool {
     }
 }
 
-/// What was asked for with `-F`.
+/// What was asked for: `[hw|sw|trace|raw|cache|break:]FIELD,...`, each field with a plus or minus to change what is there
+/// anyway.
+///
+/// ```
+/// use perfuse_data::describe::{AskedFields, Field};
+///
+/// let asked: AskedFields = "trace:+ip,-cpu".parse()?;
+/// assert!(asked.names(Field::Ip) && !asked.names(Field::Cpu));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub struct AskedFields {
     /// Only for this type of events.
     kind: Option<&'static str>,
     set: Set,
@@ -137,57 +148,70 @@ pub(super) struct Asked {
     is_change: bool,
 }
 
-impl Asked {
+impl AskedFields {
     /// Whether a field was named, other than to leave it out.
-    pub(super) fn names(&self, field: Field) -> bool {
+    pub fn names(&self, field: Field) -> bool {
         self.set.has(field) || self.plus.has(field)
     }
 }
 
-/// `[hw|sw|trace|raw|cache|break:]FIELD,...`, each field with a plus or minus to change what is there anyway.
-pub(super) fn parse(text: &str) -> std::result::Result<Asked, String> {
-    let (kind, rest) = match text.split_once(':') {
-        Some((kind, rest)) => {
-            let known = TYPES.iter().find(|known| **known == kind);
-            (Some(*known.ok_or(format!("'{kind}:' is none of {}", TYPES.join(", ")))?), rest)
+impl FromStr for AskedFields {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, rest) = match text.split_once(':') {
+            Some((kind, rest)) => {
+                let known = TYPES.iter().find(|known| **known == kind);
+                (Some(*known.ok_or(format!("'{kind}:' is none of {}", TYPES.join(", ")))?), rest)
+            }
+            None => (None, text),
+        };
+        let mut asked = AskedFields { kind, set: Set(0), plus: Set(0), minus: Set(0), is_change: false };
+        for word in rest.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let name = word.trim_start_matches(['+', '-']);
+            if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+                return Err(format!("'{name}': {reason}"));
+            }
+            let known = ALL.iter().find(|(_, known)| *known == name);
+            let names = || ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+            let (field, _) = known.ok_or_else(|| format!("'{name}' is no field; there are {}", names()))?;
+            let bit = Set::of(&[*field]).0;
+            match word.as_bytes()[0] {
+                b'+' => asked.plus.0 |= bit,
+                b'-' => asked.minus.0 |= bit,
+                _ => asked.set.0 |= bit,
+            }
+            asked.is_change |= name.len() < word.len();
         }
-        None => (None, text),
-    };
-    let mut asked = Asked { kind, set: Set(0), plus: Set(0), minus: Set(0), is_change: false };
-    for word in rest.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-        let name = word.trim_start_matches(['+', '-']);
-        if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-            return Err(format!("'{name}': {reason}"));
+        if asked.is_change && asked.set.0 != 0 {
+            return Err("fields with and without + or - do not go together".to_owned());
         }
-        let known = ALL.iter().find(|(_, known)| *known == name);
-        let names = || ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
-        let (field, _) = known.ok_or_else(|| format!("'{name}' is no field; there are {}", names()))?;
-        let bit = Set::of(&[*field]).0;
-        match word.as_bytes()[0] {
-            b'+' => asked.plus.0 |= bit,
-            b'-' => asked.minus.0 |= bit,
-            _ => asked.set.0 |= bit,
-        }
-        asked.is_change |= name.len() < word.len();
+        Ok(asked)
     }
-    if asked.is_change && asked.set.0 != 0 {
-        return Err("fields with and without + or - do not go together".to_owned());
-    }
-    Ok(asked)
 }
 
 /// The fields of an event's lines.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fields {
+pub struct Fields {
     set: Set,
-    pub(super) name: String,
+    /// The name of the event.
+    pub name: String,
     /// Whether its samples have callchains that are to be printed.
-    pub(super) has_chains: bool,
+    pub has_chains: bool,
 }
 
 impl Fields {
-    /// `is_deep` if callchains are wanted.
-    pub(super) fn of(event: &Event, name: String, asked: &[Asked], is_deep: bool) -> Result<Self> {
+    /// Of an event that is called `name`; `is_deep` if callchains are wanted.
+    ///
+    /// # Errors
+    ///
+    /// A field was asked for of which these samples have nothing.
+    pub fn of(
+        event: &Event,
+        name: String,
+        asked: &[AskedFields],
+        is_deep: bool,
+    ) -> Result<Self, NoSuchField> {
         let (kind, sample_type) = (type_of(event), event.attr.sample_type);
         let has_chains = is_deep && sample_type.contains(SampleType::CALLCHAIN);
         let (mut set, mut wanted) = (defaults(kind), Set(0));
@@ -211,10 +235,7 @@ impl Fields {
                 continue;
             }
             if wanted.has(field) {
-                return Err(Failure::new(format_args!(
-                    "the samples of {name} do not have what '{field_name}' prints: record with {}",
-                    how_to_record(field)
-                )));
+                return Err(NoSuchField { event: name, field: field_name, record: how_to_record(field) });
             }
             set.0 &= !Set::of(&[field]).0;
         }
@@ -222,24 +243,36 @@ impl Fields {
     }
 
     /// Whether nothing is printed of these events.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.set.0 == 0
     }
 
+    /// Whether a line has this field.
     #[inline]
-    pub(super) fn has(&self, field: Field) -> bool {
+    pub fn has(&self, field: Field) -> bool {
         self.set.has(field)
     }
+}
 
-    /// What of a place is printed, as a small number.
-    pub(super) fn style(&self) -> usize {
-        usize::from(self.has(Field::Sym))
-            | usize::from(self.has(Field::Symoff)) << 1
-            | usize::from(self.has(Field::Dso) || self.has(Field::Dsoff)) << 2
-            | usize::from(self.has(Field::Dsoff)) << 4
-            | usize::from(self.has(Field::Srcline)) << 5
+/// A field that was asked for, and that an event's samples do not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSuchField {
+    /// The event.
+    pub event: String,
+    /// The field.
+    pub field: &'static str,
+    /// With which option it is recorded.
+    pub record: &'static str,
+}
+
+impl fmt::Display for NoSuchField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NoSuchField { event, field, record } = self;
+        write!(f, "the samples of {event} do not have what '{field}' prints: record with {record}")
     }
 }
+
+impl std::error::Error for NoSuchField {}
 
 /// What samples must have, one of these.
 fn needs(field: Field) -> SampleType {
@@ -287,6 +320,7 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_refused() {
+        let parse = |text: &str| text.parse::<AskedFields>();
         assert!(parse("comm,nonsense").is_err_and(|text| text.contains("nonsense")));
         assert!(parse("foo:comm").is_err());
         assert!(parse("comm,+ip").is_err());
