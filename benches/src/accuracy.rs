@@ -4,9 +4,7 @@
 use crate::embedded;
 use crate::record::WORK;
 use perfuse::abi::Software;
-use perfuse::kernel::{Kernel, linux};
-use perfuse::{Command, Counter, HeldCommand, Inherit};
-use std::sync::Arc;
+use perfuse::{Command, Counter, HeldCommand, Inherit, Perf};
 
 const EVENTS: [Software; 4] =
     [Software::TASK_CLOCK, Software::PAGE_FAULTS, Software::CONTEXT_SWITCHES, Software::CPU_MIGRATIONS];
@@ -17,7 +15,7 @@ const PROGRAMS: [(&str, u64); 5] =
 
 /// Everything.
 pub fn all() {
-    let allowed = Counter::builder(Software::CONTEXT_SWITCHES).kernel(linux()).user_and_kernel().open();
+    let allowed = Counter::builder(Software::CONTEXT_SWITCHES).user_and_kernel().open();
     if let Err(error) = allowed {
         return println!("skipped: live: accuracy: {error}");
     }
@@ -60,17 +58,16 @@ fn run(kind: &str, amount: u64) -> [(u64, u64); EVENTS.len()] {
     let nowhere = std::fs::File::options().write(true).open("/dev/null").expect("it is there");
     let command = Command::new(program).args([WORK, kind, &amount.to_string()]).stdout(nowhere);
     let command = command.hold().expect("a child");
-    let theirs = counters(&command, &linux());
+    let theirs = counters(&command, &Perf::linux());
     let ours = counters(&command, &embedded());
     command.release().expect("it starts").wait().expect("it ends");
     let value = |counter: &Counter| counter.read().expect("it can be read").value;
     std::array::from_fn(|event| (value(&ours[event]), value(&theirs[event])))
 }
 
-fn counters(command: &HeldCommand, kernel: &Arc<dyn Kernel>) -> Vec<Counter> {
+fn counters(command: &HeldCommand, kernel: &Perf) -> Vec<Counter> {
     let open = |event| {
-        let builder =
-            Counter::builder(event).kernel(kernel.clone()).target(command.target()).user_and_kernel();
+        let builder = kernel.counter(event).target(command.target()).user_and_kernel();
         builder.inherit(Inherit::All).enable_on_exec(true).open().expect("it can be counted")
     };
     EVENTS.map(open).into()

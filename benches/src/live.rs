@@ -4,8 +4,7 @@
 use crate::embedded;
 use crate::measure::{Contestant, compare, median};
 use crate::record::{Run, alone, run};
-use perfuse::kernel::linux;
-use perfuse::{Counter, abi::Software};
+use perfuse::{Perf, abi::Software};
 use std::hint::black_box;
 use std::process::{Command, Stdio};
 
@@ -105,12 +104,9 @@ fn slow_downs(kind: &str, amount: u64, perfuse: &str, perf: bool) {
 
 /// Reading a counter of the calling thread.
 fn own_counter() {
-    let open = |kernel| {
-        let builder = Counter::builder(Software::TASK_CLOCK).kernel(kernel).user_only().enabled(true);
-        builder.open().ok()
-    };
+    let open = |kernel: Perf| kernel.counter(Software::TASK_CLOCK).user_only().enabled(true).open().ok();
     let mut contestants = Vec::new();
-    for (name, counter) in [("Linux", open(linux())), ("embedded", open(embedded()))] {
+    for (name, counter) in [("Linux", open(Perf::linux())), ("embedded", open(embedded()))] {
         let Some(counter) = counter else { continue };
         contestants.push(Contestant::calls(name, 1000, move || {
             black_box(counter.read().expect("it can be read"));

@@ -24,8 +24,8 @@ mod stat;
 mod symbols;
 
 /// The embedded kernel.
-fn embedded() -> std::sync::Arc<dyn perfuse::kernel::Kernel> {
-    perfuse::kernel::embedded().expect("one for this architecture")
+fn embedded() -> perfuse::Perf {
+    perfuse::Perf::embedded().expect("one for this architecture")
 }
 
 fn main() {

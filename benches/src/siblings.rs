@@ -6,12 +6,11 @@ use crate::embedded;
 use crate::engine::Bench;
 use crate::measure::display;
 use crate::record::WORK;
+use perfuse::Perf;
 use perfuse::abi::{Attr, AttrFlags, EventType, OpenFlags, Software};
-use perfuse::kernel::{Kernel, linux};
 use perfuse_engine::{CloneFlags, TaskFacts, TaskId};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// The kinds of work that make this program its own tool.
@@ -30,7 +29,7 @@ fn attr() -> Attr {
 }
 
 /// By a kernel, on the calling thread.
-fn by(kernel: &Arc<dyn Kernel>, group: bool, count: u64) -> Each {
+fn by(kernel: &Perf, group: bool, count: u64) -> Each {
     let start = Instant::now();
     let mut events: Vec<OwnedFd> = Vec::new();
     for _ in 0..count {
@@ -47,7 +46,7 @@ fn by(kernel: &Arc<dyn Kernel>, group: bool, count: u64) -> Each {
 /// Prints what Linux, or whoever serves its calls, takes.
 pub fn work(group: bool, count: u64) {
     more_descriptors();
-    let [opened, closed] = by(&linux(), group, count);
+    let [opened, closed] = by(&Perf::linux(), group, count);
     println!("{opened} {closed}");
 }
 

@@ -4,9 +4,9 @@ mod json;
 mod plan;
 mod text;
 
+use crate::common::kernel::{self, Tried};
 use crate::exit::Result;
 use crate::term::{glyphs, out};
-use perfuse::Rehearsed;
 use std::process::ExitCode;
 pub(crate) use text::{sign, sign_width, wrapped};
 
@@ -31,11 +31,12 @@ pub(crate) struct Args {
 }
 
 /// Runs the subcommand. `rehearse` tries the events of a command line.
-pub(crate) fn run(args: Args, rehearse: &dyn Fn(&str) -> Result<Vec<Rehearsed>>) -> Result {
+pub(crate) fn run(args: Args, rehearse: &dyn Fn(&str) -> Result<Tried>) -> Result {
     if let Some(plan) = &args.plan {
-        return plan::tell(plan, args.json, &rehearse(plan)?);
+        let (kernel, tried) = rehearse(plan)?;
+        return plan::tell(plan, args.json, &kernel, &tried);
     }
-    let report = perfuse::doctor::examine();
+    let report = perfuse::doctor::examine(&kernel::of_the_environment()?);
     // Collected first: the report appears at once, and a reader that goes away cannot stop a check.
     let mut bytes = Vec::new();
     if args.json {

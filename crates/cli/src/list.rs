@@ -10,7 +10,7 @@ mod text;
 mod unsupported;
 
 use crate::common::events;
-use crate::common::kernel::is_embedded;
+use crate::common::kernel;
 use crate::common::tables::EventsDir;
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
@@ -91,7 +91,8 @@ pub(crate) fn completions(list: &str, metrics: bool) -> Vec<String> {
 pub(crate) fn run(args: &Args) -> Result {
     args.events_dir.decide()?;
     let mut machine = events::machine();
-    if !is_embedded() {
+    let kernel = kernel::of_the_environment()?;
+    if !kernel.facts().is_embedded {
         machine.beside = &[];
     }
     let depth = if args.verbose || args.json || args.perf_json { Depth::Encodings } else { Depth::Names };
@@ -100,12 +101,12 @@ pub(crate) fn run(args: &Args) -> Result {
     let chosen_format =
         args.json || args.perf_json || args.output.is_some() || args.raw_dump || args.plain || args.verbose;
     if on_terminal && !chosen_format && args.words.is_empty() {
-        let all = catalogue(&machine, depth, &|_| true);
-        return browse::run(&machine, all);
+        let all = catalogue(&kernel, &machine, depth, &|_| true);
+        return browse::run(&kernel, &machine, all);
     }
     let mut all = match args.raw_dump {
         true => catalogue_of_names(&machine, &|kind| wanted.takes_kind(kind)),
-        false => catalogue(&machine, depth, &|kind| wanted.takes_kind(kind)),
+        false => catalogue(&kernel, &machine, depth, &|kind| wanted.takes_kind(kind)),
     };
     let close = if args.words.is_empty() { Vec::new() } else { wanted.close(&all) };
     all.entries.retain(|entry| wanted.takes(entry));

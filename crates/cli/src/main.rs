@@ -47,6 +47,5 @@ fn main() -> ExitCode {
         Subcommand::Man => generate::man(Cli::command()),
         Subcommand::CompleteEvents(args) => generate::complete_events(&args),
     };
-    common::kernel::tell_of_the_measured();
     exit::finish(result)
 }

@@ -1,10 +1,10 @@
 //! Command lines within a command line: that of `stat record`, and the one that `doctor --for` is asked about.
 
 use crate::cli::{Cli, Subcommand};
+use crate::common::kernel::Tried;
 use crate::exit::{Failure, Result};
 use crate::{habits, record, stat};
 use clap::CommandFactory;
-use perfuse::Rehearsed;
 use std::ffi::OsString;
 
 /// The options of `stat` in the words of a whole command line. Ends the program where they make no sense.
@@ -19,8 +19,8 @@ pub(crate) fn stat_args(words: Vec<OsString>) -> Result<Box<stat::Args>> {
 /// The commands whose plans can be tried.
 const PLANS: &str = "plans are for stat and record";
 
-/// Opens what a perfuse command line would open, and closes it again.
-pub(crate) fn rehearse(line: &str) -> Result<Vec<Rehearsed>> {
+/// Opens what a perfuse command line would open, and closes it again; tells the kernel too.
+pub(crate) fn rehearse(line: &str) -> Result<Tried> {
     let words = shell_words::split(line).map_err(|_| Failure::usage("--for: a quotation mark is missing"))?;
     let words = match words.first().map(String::as_str) {
         Some("perfuse" | "perf") => &words[1..],

@@ -139,6 +139,8 @@ pub struct Machine {
     estimate_switches: bool,
     /// The last numbers of a task could not be read.
     lost: bool,
+    /// The thread of ours whose numbers were told last since a call [began](Self::call_begins).
+    own_told: Option<Tid>,
     last_task: u64,
     births: u64,
     cpus: u32,
@@ -196,6 +198,7 @@ impl Machine {
             estimate_switches: settings.estimate_switches,
             lost: false,
             last_task: 0,
+            own_told: None,
             births: 0,
             cpus,
             tick_ns,
@@ -268,6 +271,11 @@ impl Machine {
             // Nobody tells of the ends of our own threads, and their numbers are given again.
             let other = own && self.tasks.get(&task).is_some_and(|known| told.time_ns < known.told.time_ns);
             if !other {
+                if own {
+                    // What it did before the call that is made for it.
+                    self.account(task, &told, None);
+                    self.own_told = Some(tid);
+                }
                 return Some(task);
             }
             self.end(task, None);
@@ -416,7 +424,12 @@ impl Machine {
         let Some(known) = self.tasks.get_mut(&task) else { return };
         let short = proc::times_short();
         match known.read(wanted) {
-            Some(reading) => self.account(task, &reading, None),
+            Some(reading) => {
+                if known.own {
+                    self.own_told = Some(known.tid);
+                }
+                self.account(task, &reading, None);
+            }
             // One of our own threads: nobody tells of their ends.
             None if known.own && proc::times_short() == short => self.end(task, None),
             None => {}
@@ -794,11 +807,20 @@ impl Machine {
             && self.engine.targets(event).is_empty()
     }
 
+    /// A call of this thread begins.
+    pub fn call_begins(&mut self) {
+        self.own_told = None;
+    }
+
     /// A call of this thread is over: what was done for it since its numbers were read last counts for
-    /// nobody.
+    /// nobody. If they were not read in this call, what the thread itself has done since is told another time.
     pub fn forget_own_work(&mut self) {
         let wanted = self.wanted;
-        let task = self.task_of(proc::own_tid());
+        let tid = proc::own_tid();
+        if self.own_told != Some(tid) {
+            return;
+        }
+        let task = self.task_of(tid);
         if let Some(known) = task.and_then(|task| self.tasks.get_mut(&task)).filter(|known| known.own) {
             known.told = proc::read_own(wanted);
         }

@@ -1,6 +1,7 @@
 //! perf's hook for its tests of attrs: each event that stays open is written to a file `event-TYPE-CONFIG-FD`, in the form
 //! that perf's own tests compare.
 
+use crate::Perf;
 use crate::kernel::{Errno, Kernel, Mapping, Protection, Wrap};
 use perfuse_abi::{Attr, AttrFlags, OpenFlags};
 use std::collections::HashMap;
@@ -8,18 +9,19 @@ use std::fmt::Write;
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// A kernel that does all that `inner` does, and keeps a file in `folder` for each event that stays open.
-pub fn with_attr_files(inner: Arc<dyn Kernel>, folder: PathBuf) -> Arc<dyn Kernel> {
-    Arc::new(Writing { inner, folder, files: Mutex::default(), is_measuring: AtomicBool::new(false) })
+pub fn with_attr_files(inner: &Perf, folder: PathBuf) -> Perf {
+    let inner = inner.clone();
+    Perf::new(Writing { inner, folder, files: Mutex::default(), is_measuring: AtomicBool::new(false) })
 }
 
 /// The running kernel, with notes of what it was asked for.
 #[derive(Debug)]
 struct Writing {
-    inner: Arc<dyn Kernel>,
+    inner: Perf,
     folder: PathBuf,
     files: Mutex<HashMap<RawFd, PathBuf>>,
     /// What is closed before was only a try.

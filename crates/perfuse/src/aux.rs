@@ -2,7 +2,8 @@
 //! data. `PERF_RECORD_AUX` in the ordinary ring tells what arrived there.
 #![allow(unsafe_code)] // The borrow of shared memory, see `AuxArea::read`.
 
-use crate::error::{Call, Result};
+use crate::call::Call;
+use crate::error::Result;
 use crate::handle::Handle;
 use crate::ring::Ring;
 use perfuse_abi::page::offset;

@@ -4,56 +4,19 @@
 //! preferences. When the kernel refuses the wanted one, preferences are given up, as few as possible,
 //! and the [`Counter`] says which and why.
 
+use crate::call::{Call, Subject};
 use crate::count::Count;
 use crate::counter::Counter;
-use crate::error::{Call, Error, Result, Subject};
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::handle::Handle;
-use crate::kernel::{Kernel, current};
+use crate::options::{Clock, GivenUp, GivenUpWhy, Inherit};
+use crate::perf::Perf;
 use crate::support::Support;
 use crate::target::Target;
 use perfuse_abi::{Attr, AttrFlags, Field, OpenFlags, ReadFormat, Release, SampleType};
 use perfuse_sys::Errno;
-use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-
-/// A preference that had to be given up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenUp {
-    /// What it was: the C name of a flag or field, such as `build_id` or `read_format LOST`; or "kernel
-    /// side" where only user space is counted.
-    pub what: String,
-    /// Why.
-    pub why: GivenUpWhy,
-}
-
-/// Why a preference had to be given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum GivenUpWhy {
-    /// The kernel does not know it; it came with this release.
-    UnknownToKernel(Release),
-    /// The kernel refused it, for this event or this user.
-    Refused(Errno),
-    /// Every `fork(2)` of the measured task would fail: Linux reads the name of the file or function of a
-    /// probe again for the child, from memory of whoever forks.
-    BreaksForks,
-}
-
-impl fmt::Display for GivenUp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.why {
-            GivenUpWhy::UnknownToKernel(since) => {
-                write!(f, "{} (this kernel does not know it; Linux {since} does)", self.what)
-            }
-            GivenUpWhy::Refused(errno) => write!(f, "{} (refused: {errno})", self.what),
-            GivenUpWhy::BreaksForks => {
-                write!(f, "{} (Linux could start no children under an inherited probe)", self.what)
-            }
-        }
-    }
-}
 
 /// Which privilege levels are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,34 +25,6 @@ enum Sides {
     Prefer,
     /// As the attr says.
     Exactly,
-}
-
-/// Which tasks inherit an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inherit {
-    /// None.
-    No,
-    /// New threads of the process (Linux 5.13).
-    Threads,
-    /// New threads and child processes.
-    All,
-}
-
-/// A clock for the timestamps of records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[repr(i32)]
-pub enum Clock {
-    /// `CLOCK_REALTIME`; software events only.
-    Realtime = 0,
-    /// `CLOCK_MONOTONIC`.
-    Monotonic = 1,
-    /// `CLOCK_MONOTONIC_RAW`.
-    MonotonicRaw = 4,
-    /// `CLOCK_BOOTTIME`; software events only.
-    Boottime = 7,
-    /// `CLOCK_TAI`; software events only.
-    Tai = 11,
 }
 
 /// An event to be opened: what to count, for whom, and how.
@@ -111,7 +46,7 @@ pub enum Clock {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Builder {
-    pub(crate) kernel: Arc<dyn Kernel>,
+    pub(crate) kernel: Perf,
     pub(crate) event: Event,
     pub(crate) target: Target,
     wanted: Attr,
@@ -120,7 +55,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Counts `event` on the calling thread.
+    /// Counts `event` on the calling thread, with Linux ([`Perf::counter`]: with another kernel).
     pub fn new(event: impl Into<Event>) -> Self {
         let event = event.into();
         let mut attr = Attr { read_format: Count::FORMAT, ..Attr::default() };
@@ -130,13 +65,13 @@ impl Builder {
         required.read_format.remove(ReadFormat::LOST);
         let target = Target::this_thread().into();
         let sides = Sides::Prefer;
-        Builder { kernel: current(), event, target, wanted: attr, required, sides }
+        Builder { kernel: Perf::linux(), event, target, wanted: attr, required, sides }
     }
 
     /// The kernel to ask, in place of the running Linux.
     #[must_use]
-    pub fn kernel(mut self, kernel: Arc<dyn Kernel>) -> Self {
-        self.kernel = kernel;
+    pub fn kernel(mut self, kernel: impl Into<Perf>) -> Self {
+        self.kernel = kernel.into();
         self
     }
 
@@ -339,8 +274,27 @@ impl Builder {
             }
         };
         let subject = Subject::with_flags(accepted.attr, pid, cpu, flags);
-        let handle = Handle::new(self.kernel.clone(), fd, subject);
+        let handle = Handle::new(self.kernel.shared(), fd, subject);
         Ok(Counter::from_handle(handle, self.event.clone(), accepted.given_up.clone()))
+    }
+}
+
+impl Perf {
+    /// What [`Builder::new`] makes, with this kernel: counts `event` on the calling thread.
+    pub fn counter(&self, event: impl Into<Event>) -> Builder {
+        Builder::new(event).kernel(self)
+    }
+}
+
+impl Counter {
+    /// Opens `event` on the calling thread, not yet counting.
+    pub fn new(event: impl Into<Event>) -> Result<Self> {
+        Builder::new(event).open()
+    }
+
+    /// To choose the target and the rest.
+    pub fn builder(event: impl Into<Event>) -> Builder {
+        Builder::new(event)
     }
 }
 
@@ -535,7 +489,9 @@ impl Opening<'_> {
         let (pid, cpu, flags) = self.builder.target.arguments();
         let flags = flags | OpenFlags::FD_CLOEXEC;
         let leader = self.leader.map(|leader| Box::new(leader.subject));
-        Error::like(&*self.builder.kernel, self.earlier, Call::Open { attr, pid, cpu, leader, flags }, errno)
+        let kernel = &self.builder.kernel;
+        let call = Call::Open { attr, pid, cpu, leader, flags };
+        Error::like(self.earlier, call, errno, |call, subject| kernel.explain(call, subject, errno))
     }
 
     /// Opens with as much of `wanted` as the kernel takes, at least `required`.

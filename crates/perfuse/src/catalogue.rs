@@ -2,10 +2,11 @@
 //!
 //! ```
 //! use perfuse::catalogue::{Depth, Kind, Listing, Prober};
+//! use perfuse::Perf;
 //! use perfuse_events::Machine;
 //!
 //! let mut listing = Listing::default();
-//! listing.add_events(&Machine::new(), Depth::Names, &|kind| kind == Kind::Software, Some(&mut Prober::default()));
+//! listing.add_events(&Machine::new(), Depth::Names, &|kind| kind == Kind::Software, Some(&mut Prober::new(&Perf::linux())));
 //! for event in &listing.entries {
 //!     println!("{}: {}", event.name, event.works.words());
 //! }

@@ -1,6 +1,7 @@
 //! A program to be measured from its first instruction to its last.
 
-use crate::error::{Call, Error, Result};
+use crate::call::Call;
+use crate::error::{Error, Result};
 use crate::target::Target;
 use perfuse_sys::Errno;
 use perfuse_sys::process::{self, Files, Usage};

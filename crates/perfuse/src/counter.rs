@@ -1,12 +1,12 @@
 //! One event that is counted.
 
-use crate::builder::{Builder, GivenUp, Inherit};
+use crate::call::Call;
 use crate::count::{Count, times_of};
-use crate::error::{Call, Result};
+use crate::error::Result;
 use crate::event::Event;
 use crate::handle::Handle;
 use crate::kernel::Request;
-use crate::user::UserCounter;
+use crate::options::{GivenUp, Inherit};
 use perfuse_abi::read::ReadValues;
 use perfuse_abi::{Attr, AttrFlags, Breakpoint, IocFlags, ReadFormat};
 use perfuse_sys::Errno;
@@ -36,16 +36,6 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Opens `event` on the calling thread, not yet counting.
-    pub fn new(event: impl Into<Event>) -> Result<Self> {
-        Builder::new(event).open()
-    }
-
-    /// To choose the target and the rest.
-    pub fn builder(event: impl Into<Event>) -> Builder {
-        Builder::new(event)
-    }
-
     pub(crate) fn from_handle(handle: Handle, event: Event, given_up: Vec<GivenUp>) -> Self {
         Counter { handle, event, given_up }
     }
@@ -189,10 +179,12 @@ impl Counter {
         Ok(found[0])
     }
 
-    /// Maps the event's control page, so that the count can be read without a system call where the cpu
-    /// and the kernel allow it. `EINVAL` for an event that is inherited (rule F1).
-    pub fn into_user_counter(self) -> Result<UserCounter> {
-        UserCounter::new(self)
+    /// Tells that an event loop of your own (poll, epoll, an async runtime) has heard that the descriptor is readable, so
+    /// that the next wake-up is told again. To be called each time, before the records are read. Linux takes readiness
+    /// back by itself when it tells it (rule G24), and nothing happens; descriptors of the embedded kernel are pipes, which
+    /// would stay readable. Waits of this library do it.
+    pub fn acknowledge(&self) {
+        self.handle.acknowledge();
     }
 
     /// Whether new tasks of the measured one are counted too.
@@ -206,7 +198,8 @@ impl Counter {
 }
 
 impl AsFd for Counter {
-    /// For poll, epoll and async runtimes. Reading and ioctls belong to the methods.
+    /// For poll, epoll and async runtimes, which [acknowledge](Counter::acknowledge) that it was readable. Reading and
+    /// ioctls belong to the methods.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }

@@ -2,7 +2,7 @@
 //! and read ([`examine`]), and the settings that decide are read and explained.
 //!
 //! ```
-//! let report = perfuse::doctor::examine();
+//! let report = perfuse::doctor::examine(&perfuse::Perf::linux());
 //! for check in &report.checks {
 //!     println!("{}: {}", check.title, check.verdict.word());
 //! }
@@ -12,39 +12,30 @@ mod checks;
 mod settings;
 
 use crate::facts::Facts;
-use crate::{Command, Counter, Error, kernel, tracefs};
+use crate::{Command, Error, Perf, tracefs};
 use perfuse_abi::Software;
 
 /// Tries everything. It takes a fraction of a second, and disturbs nothing else on the machine.
-pub fn examine() -> Report {
+pub fn examine(kernel: &Perf) -> Report {
     // Where nobody has mounted it, this may find it all the same; the facts tell what came of it.
     let _ = tracefs::root();
     let facts = Facts::gather();
     Report {
-        checks: checks::run(&facts),
+        checks: checks::run(kernel, &facts),
         settings: settings::list(&facts),
         normal_user: settings::normal_user(&facts),
         facts,
     }
 }
 
-/// Why Linux refuses even the least that can be measured; `None` where it does not.
-pub fn why_linux_refuses() -> Option<Error> {
-    use crate::diagnosis::{Cause, Kind};
-    let least = Counter::builder(Software::DUMMY).user_only().kernel(kernel::linux());
-    let error = least.open().err()?;
-    let for_good = matches!(error.cause().kind(), Kind::Permission | Kind::Unsupported);
-    (for_good || error.cause() == Cause::Unknown).then_some(error)
-}
-
-/// Whether the kernel that was chosen can measure a child: one that is never executed.
+/// Whether a kernel can measure a child: one that is never executed.
 ///
 /// # Errors
 ///
 /// Why not.
-pub fn try_child() -> Result<(), Error> {
+pub fn try_child(kernel: &Perf) -> Result<(), Error> {
     let child = Command::new("never").hold()?;
-    Counter::builder(Software::DUMMY).target(child.target()).open().map(drop)
+    kernel.counter(Software::DUMMY).target(child.target()).open().map(drop)
 }
 
 /// How it stands with one thing.

@@ -10,17 +10,16 @@ mod explain;
 mod supervisor;
 
 use crate::SignalOwner;
+use crate::call::{Call, Subject};
 use crate::diagnosis::Diagnosis;
-use crate::error::{Call, Subject};
-use crate::kernel::{Kernel, KernelFacts, Mapping, Protection, Request};
+use crate::kernel::{Kernel, KernelFacts, Mapping, Notice, Protection, Request, Wrap};
 use crate::support::Support;
 use perfuse_abi::wire::{Layout, Writer};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, IocFlags, OpenFlags, Software};
-use perfuse_events::OwnPmu;
 use perfuse_live::engine::{AttrMemory, EventKey, Ioctl, MapRequest, OpenArguments};
 use perfuse_live::machine::{Machine, Rights, Settings};
+use perfuse_live::proc;
 use perfuse_live::served::{self, Descriptors, Served};
-use perfuse_live::{proc, step};
 use perfuse_sys::{Errno, page_size, signal};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -28,24 +27,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub(crate) use supervisor::{ended, wait_for_end};
 
-pub(crate) use perfuse_live::step::TYPE as STEP;
-
 /// Whether there is memory for rings: not where a sandbox refuses `memfd_create(2)`.
 pub(crate) fn ring_memory() -> Result<(), Errno> {
     perfuse_live::memory::can_be_had()
 }
 
-/// PMUs that no other kernel has.
-pub const OWN_PMUS: &[OwnPmu] = &[OwnPmu {
-    name: step::NAME,
-    type_: step::TYPE.0,
-    format: &step::FORMAT,
-    events: &step::EVENTS,
-    description: "instructions in user space, by stopping after each: exact, and tens of thousands of times slower \
-                  (--kernel embedded)",
-}];
-
-/// The embedded kernel.
+/// The embedded kernel: see [`Perf::embedded`](crate::Perf::embedded), which also tells what it changes in its process.
 #[derive(Debug)]
 pub(crate) struct Embedded {
     machine: Arc<Mutex<Machine>>,
@@ -54,19 +41,14 @@ pub(crate) struct Embedded {
     support: OnceLock<Support>,
 }
 
-/// The embedded kernel, shared by all who use it; `None` where there is none, for other architectures than x86-64 and
-/// arm64, and without the feature `embedded`.
-///
-/// It measures the calling thread, other threads of this process (to be read before they end), commands
-/// with all that they start, and processes that `ptrace(2)` may attach to. Clocks, page faults, context
-/// switches and cpu migrations are counted; clocks of other processes are sampled, in user space. The rest
-/// is refused with the reason.
-///
-/// Children that are measured have to be waited for with
-/// [`RunningCommand`](crate::RunningCommand): this process traces them, so that other waits of it, such
-/// as those of [`std::process::Child`], may be answered with a stop that was meant for the tracer.
-pub fn embedded() -> Option<Arc<dyn Kernel>> {
+/// The embedded kernel, shared by all who use it: a process has one tracer for each of those that it measures.
+pub(crate) fn embedded() -> Option<Arc<dyn Kernel>> {
     Some(instance().clone())
+}
+
+/// The same, which counts `instructions:u` by single steps.
+pub(crate) fn stepping() -> Option<Arc<dyn Kernel>> {
+    Some(Arc::new(Stepping(instance().clone())))
 }
 
 fn instance() -> &'static Arc<Embedded> {
@@ -74,24 +56,25 @@ fn instance() -> &'static Arc<Embedded> {
     EMBEDDED.get_or_init(Arc::default)
 }
 
-/// Whether the embedded kernel counts [`Hardware::INSTRUCTIONS`](crate::abi::Hardware::INSTRUCTIONS) of user
-/// space by stepping through the program, as it does [`Event::single_step`](crate::Event::single_step); it
-/// does not unless this is asked for. The program then takes tens of thousands of times as long.
-pub fn step_for_instructions(on: bool) {
-    instance().machine().step_for_instructions(on);
-}
+/// The embedded kernel for those who want instructions counted by single steps.
+#[derive(Debug)]
+struct Stepping(Arc<Embedded>);
 
-/// Programs that were measured by the embedded kernel and missed rights that exec gives (set-user-id,
-/// set-group-id, capabilities of files), since this was asked last, 16 at most: Linux gives them to no program whose
-/// tracer could not have them (`CAP_SYS_PTRACE`).
-pub fn take_deprived() -> Vec<std::path::PathBuf> {
-    instance().machine().take_deprived()
-}
+impl Wrap for Stepping {
+    fn inner(&self) -> &dyn Kernel {
+        &*self.0
+    }
 
-/// Whether traps, watchpoints or unfinished transfers are in processes that go on if this one is killed, and the process
-/// that would take those back then could not be started. Told once.
-pub fn take_unguarded() -> bool {
-    perfuse_live::supervisor::take_unguarded()
+    fn perf_event_open(
+        &self,
+        attr: &mut Attr,
+        pid: i32,
+        cpu: i32,
+        group: Option<BorrowedFd<'_>>,
+        flags: OpenFlags,
+    ) -> Result<OwnedFd, Errno> {
+        self.0.open_attr(attr, (pid, cpu), group, flags, true)
+    }
 }
 
 impl Default for Embedded {
@@ -173,7 +156,9 @@ impl Descriptors for Open {
 
 impl Embedded {
     fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        machine.call_begins();
+        machine
     }
 
     /// After a call: carries out its effects, and sets ticks for samples.
@@ -224,6 +209,7 @@ impl Embedded {
         attr: &mut Vec<u8>,
         arguments: OpenArguments,
         group: Option<EventKey>,
+        steps: bool,
     ) -> Result<OwnedFd, Errno> {
         let Attr { type_, config, sample_period, flags, .. } = Attr::peek(attr, ByteOrder::NATIVE);
         let is_clock = type_ == EventType::SOFTWARE
@@ -247,6 +233,7 @@ impl Embedded {
         let (served, reading) = Served::new(arguments.flags.contains(OpenFlags::FD_CLOEXEC))?;
         let mut machine = self.machine();
         let caller = machine.adopt_caller();
+        machine.step_for_instructions(steps);
         let key = machine.open(caller, attr, arguments, group, Rights::OWN)?;
         {
             let mut files = self.files.lock();
@@ -256,6 +243,27 @@ impl Embedded {
         self.files.settle(&machine, key);
         self.finish(machine);
         Ok(reading)
+    }
+
+    /// Opens an event; `steps`: instructions are counted by single steps, as [`Event::single_step`](crate::Event::single_step)
+    /// always is.
+    fn open_attr(
+        &self,
+        attr: &mut Attr,
+        (pid, cpu): (i32, i32),
+        group: Option<BorrowedFd<'_>>,
+        flags: OpenFlags,
+        steps: bool,
+    ) -> Result<OwnedFd, Errno> {
+        let mut bytes = Vec::new();
+        attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).map_err(|_| Errno::EINVAL)?;
+        let group_key = group.map(|fd| self.files.key(fd)).transpose()?;
+        let group_fd = group.map_or(-1, |fd| fd.as_raw_fd());
+        let arguments = OpenArguments { pid, cpu, group_fd, flags };
+        let opened = self.open(&mut bytes, arguments, group_key, steps);
+        // On E2BIG the size that is known stands there (rule A4).
+        attr.size = Attr::peek(&bytes, ByteOrder::NATIVE).size;
+        opened
     }
 }
 
@@ -276,20 +284,13 @@ impl Kernel for Embedded {
         group: Option<BorrowedFd<'_>>,
         flags: OpenFlags,
     ) -> Result<OwnedFd, Errno> {
-        let mut bytes = Vec::new();
-        attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).map_err(|_| Errno::EINVAL)?;
-        let group_key = group.map(|fd| self.files.key(fd)).transpose()?;
-        let group_fd = group.map_or(-1, |fd| fd.as_raw_fd());
-        let opened = self.open(&mut bytes, OpenArguments { pid, cpu, group_fd, flags }, group_key);
-        // On E2BIG the size that is known stands there (rule A4).
-        attr.size = Attr::peek(&bytes, ByteOrder::NATIVE).size;
-        opened
+        self.open_attr(attr, (pid, cpu), group, flags, false)
     }
 
     fn perf_event_open_bytes(&self, attr: &mut [u8], pid: i32, cpu: i32) -> Result<OwnedFd, Errno> {
         let mut bytes = attr.to_vec();
         let arguments = OpenArguments { pid, cpu, group_fd: -1, flags: OpenFlags::FD_CLOEXEC };
-        let opened = self.open(&mut bytes, arguments, None);
+        let opened = self.open(&mut bytes, arguments, None, false);
         attr.copy_from_slice(&bytes);
         opened
     }
@@ -383,7 +384,7 @@ impl Kernel for Embedded {
         Ok(())
     }
 
-    fn polled(&self, event: BorrowedFd<'_>) {
+    fn acknowledge(&self, event: BorrowedFd<'_>) {
         let mut files = self.files.lock();
         let key = files.numbers.get(&event.as_raw_fd()).copied();
         if let Some(served) = key.and_then(|key| files.served(key)) {
@@ -420,6 +421,11 @@ impl Kernel for Embedded {
 
     fn births(&self) -> u64 {
         self.machine().births()
+    }
+
+    fn take_notices(&self) -> Vec<Notice> {
+        let deprived = self.machine().take_deprived().into_iter().map(Notice::Deprived);
+        deprived.chain(perfuse_live::supervisor::take_unguarded().then_some(Notice::Unguarded)).collect()
     }
 
     fn support(&self) -> &Support {

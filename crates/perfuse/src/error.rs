@@ -2,99 +2,15 @@
 //! why. The why is worked out when the error is made (see [`crate::diagnosis`]), because a minute
 //! later a sysctl, a limit or the watched process may be another.
 
+use crate::call::{Call, Subject};
 use crate::diagnosis::{Cause, Diagnosis, Kind};
-use crate::kernel::Kernel;
-use perfuse_abi::{Attr, OpenFlags};
+use perfuse_abi::OpenFlags;
 use perfuse_sys::Errno;
-use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// A system call that failed, as far as its arguments matter for the reason.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Call {
-    /// `perf_event_open(2)`.
-    Open {
-        /// The event.
-        attr: Attr,
-        /// The thread, 0 for the caller, -1 for all; a descriptor with [`OpenFlags::PID_CGROUP`].
-        pid: i32,
-        /// The cpu, -1 for all.
-        cpu: i32,
-        /// The event that leads the group it was to join.
-        leader: Option<Box<Subject>>,
-        /// The last argument.
-        flags: OpenFlags,
-    },
-    /// `read(2)` of an event.
-    Read,
-    /// An ioctl of an event, by its code (see [`perfuse_abi::ioctl`]).
-    Ioctl(u32),
-    /// `mmap(2)` of a ring or of an AUX area.
-    Mmap {
-        /// Length: for a ring one page more than its data.
-        bytes: usize,
-        /// 0 for a ring, `aux_offset` for an AUX area.
-        offset: u64,
-    },
-    /// `poll(2)`.
-    Poll,
-    /// `prctl(2)`.
-    Prctl,
-    /// `fcntl(2)`.
-    Fcntl,
-    /// Starting a program to be measured.
-    Spawn {
-        /// Its name, as given.
-        program: OsString,
-    },
-    /// Waiting for a program, or sending it a signal.
-    Process,
-    /// A file of /proc, /sys, the tracing file system or a cgroup that was needed.
-    File {
-        /// Where it is, or ought to be.
-        path: PathBuf,
-    },
-}
-
-/// The event an error is about, as it was asked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Subject {
-    /// What to count.
-    pub attr: Attr,
-    /// The thread, 0 for the caller, -1 for all; a descriptor for a cgroup.
-    pub pid: i32,
-    /// The cpu, -1 for all.
-    pub cpu: i32,
-    /// It is bound to a cgroup.
-    pub cgroup: bool,
-}
-
-impl Subject {
-    /// The event of `attr` on that thread and cpu.
-    pub fn new(attr: Attr, pid: i32, cpu: i32) -> Self {
-        Subject { attr, pid, cpu, cgroup: false }
-    }
-
-    /// [`new`](Self::new), where the open flags tell what `pid` is.
-    pub fn with_flags(attr: Attr, pid: i32, cpu: i32, flags: OpenFlags) -> Self {
-        Subject { attr, pid, cpu, cgroup: flags.contains(OpenFlags::PID_CGROUP) }
-    }
-
-    /// The event that was to be opened.
-    fn of(call: &Call) -> Option<Self> {
-        match *call {
-            Call::Open { attr, pid, cpu, flags, .. } => Some(Self::with_flags(attr, pid, cpu, flags)),
-            _ => None,
-        }
-    }
-}
 
 /// A refusal that explains itself.
 ///
@@ -116,24 +32,29 @@ struct Inner {
 impl Error {
     /// Makes the error of `call` and finds the cause from the facts of this moment.
     pub fn new(call: Call, errno: Errno) -> Self {
-        Self::make(None, call, None, errno)
+        Self::make(call, None, errno, None)
     }
 
     /// [`new`](Self::new) for a call on an event that is already open: knowing which event it is often
     /// decides between several causes.
     pub fn on(subject: Subject, call: Call, errno: Errno) -> Self {
-        Self::make(None, call, Some(subject), errno)
+        Self::make(call, Some(subject), errno, None)
     }
 
-    /// [`on`](Self::on), told by this kernel.
-    pub(crate) fn by(kernel: &dyn Kernel, subject: Subject, call: Call, errno: Errno) -> Self {
-        Self::make(Some(kernel), call, Some(subject), errno)
+    /// The error of a call whose reason the kernel has told by itself, if it has one that others have not.
+    pub(crate) fn told(told: Option<Diagnosis>, call: Call, subject: Subject, errno: Errno) -> Self {
+        Self::make(call, Some(subject), errno, told)
     }
 
     /// The error of `call`, which was refused like one before: with the same errno, for the same kind of
     /// event and the same target. Where the cause was a property of the machine it still is, and is not
-    /// looked for again.
-    pub(crate) fn like(kernel: &dyn Kernel, earlier: Option<&Error>, call: Call, errno: Errno) -> Self {
+    /// looked for again: not even by asking the kernel (`ask`) for a reason of its own.
+    pub(crate) fn like(
+        earlier: Option<&Error>,
+        call: Call,
+        errno: Errno,
+        ask: impl FnOnce(&Call, Option<&Subject>) -> Option<Diagnosis>,
+    ) -> Self {
         let subject = Subject::of(&call);
         let same = |earlier: &&Error| {
             let about = |a: Subject, b: Subject| {
@@ -143,23 +64,19 @@ impl Error {
                 && earlier.errno() == errno
                 && subject.zip(earlier.subject().copied()).is_some_and(|(a, b)| about(a, b))
         };
-        match earlier.filter(same) {
-            Some(earlier) => {
-                let event = subject.map(|subject| crate::diagnosis::event_name(&subject.attr));
-                let diagnosis = earlier.diagnosis().clone();
-                Error(Box::new(Inner { call, subject, event, errno, diagnosis }))
-            }
-            None => Self::make(Some(kernel), call, None, errno),
-        }
+        let told = match earlier.filter(same) {
+            Some(earlier) => Some(earlier.diagnosis().clone()),
+            None => ask(&call, subject.as_ref()),
+        };
+        Self::make(call, None, errno, told)
     }
 
-    fn make(kernel: Option<&dyn Kernel>, call: Call, subject: Option<Subject>, errno: Errno) -> Self {
+    fn make(call: Call, subject: Option<Subject>, errno: Errno, told: Option<Diagnosis>) -> Self {
         let subject = Subject::of(&call).or(subject);
-        if let Some(diagnosis) = kernel.and_then(|kernel| kernel.explain(&call, subject.as_ref(), errno)) {
-            let event = subject.map(|subject| crate::diagnosis::event_name(&subject.attr));
-            return Error(Box::new(Inner { call, subject, event, errno, diagnosis }));
-        }
-        let (diagnosis, event) = crate::diagnosis::examine(&call, subject.as_ref(), errno);
+        let (diagnosis, event) = match told {
+            Some(told) => (told, subject.map(|subject| crate::diagnosis::event_name(&subject.attr))),
+            None => crate::diagnosis::examine(&call, subject.as_ref(), errno),
+        };
         Error(Box::new(Inner { call, subject, event, errno, diagnosis }))
     }
 

@@ -1,6 +1,9 @@
 //! What to count, as data.
 
-use crate::error::{Call, Error, Result};
+mod of_pmu;
+
+use crate::call::Call;
+use crate::error::{Error, Result};
 use crate::pmu::{Config, Pmu};
 use crate::tracefs;
 use perfuse_abi::{Attr, Breakpoint, CacheEvent, EventType, Hardware, Software};
@@ -127,11 +130,11 @@ impl Event {
     }
 
     /// Instructions in user space, counted by stopping the program after each of them: exact, without skid, and
-    /// tens of thousands of times slower than the program alone. Only the [embedded](crate::kernel::embedded)
+    /// tens of thousands of times slower than the program alone. Only the [embedded](crate::Perf::embedded)
     /// kernel has it.
     pub fn single_step() -> Self {
         let name = "step/instructions/u".into();
-        Event::Pmu { type_: crate::embedded::STEP, config: Config::default(), name }
+        Event::Pmu { type_: crate::own_pmus::STEP, config: Config::default(), name }
     }
 
     /// The same probe at the return of its function. Other events are unchanged.

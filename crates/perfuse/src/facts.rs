@@ -189,7 +189,7 @@ impl Facts {
             pinned_bytes: parse::status_number(&status, "VmPin").map(|kib| kib * 1024),
             pmus: pmus(),
             tracefs: tracefs(mounts.as_deref().unwrap_or_default()),
-            tracefs_refused: crate::tracefs::own().and_then(Result::err),
+            tracefs_refused: crate::mounted::own().and_then(Result::err),
             online_cpus: read("/sys/devices/system/cpu/online").and_then(|text| parse_cpu_list(&text)),
             possible_cpus: machine.possible_cpus,
             cpu_model: machine.cpu_model.clone(),
@@ -334,14 +334,14 @@ fn pmus() -> Option<Vec<Pmu>> {
 }
 
 fn tracefs(mountinfo: &str) -> Option<Tracefs> {
-    let places = crate::tracefs::PLACES.map(PathBuf::from);
+    let places = crate::mounted::PLACES.map(PathBuf::from);
     // Only its owner may look into it by default, so a mount counts even where `events` cannot be seen.
     let mounted = |place: &PathBuf| {
         place.join("events").is_dir() || parse::is_mounted(mountinfo, &place.to_string_lossy(), "tracefs")
     };
     let Some(path) = places.iter().find(|place| mounted(place)).cloned() else {
         let [usual, _] = places;
-        return matches!(crate::tracefs::own(), Some(Ok(())))
+        return matches!(crate::mounted::own(), Some(Ok(())))
             .then_some(Tracefs { path: usual, readable: true });
     };
     let readable = fs::read_dir(path.join("events")).is_ok();

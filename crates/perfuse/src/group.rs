@@ -1,18 +1,18 @@
 //! Events that count together: on the PMU all at once or not at all, so that their ratios are true.
 
 use crate::builder::Builder;
+use crate::call::Call;
 use crate::count::{Count, times_of};
 use crate::counter::Counter;
-use crate::error::{Call, Result};
+use crate::error::Result;
 use crate::event::Event;
-use crate::kernel::{Kernel, current};
+use crate::perf::Perf;
 use crate::target::Target;
 use perfuse_abi::read::{ReadValues, len_for};
 use perfuse_abi::{AttrFlags, IocFlags, ReadFormat};
 use perfuse_sys::Errno;
 use std::fmt;
 use std::ops::Index;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Events on one target that are scheduled together.
@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A member that cannot be opened, or is [removed](Self::remove), leaves the rest as it was.
 #[derive(Debug)]
 pub struct Group {
-    kernel: Arc<dyn Kernel>,
+    kernel: Perf,
     target: Target,
     /// The leader first. Never shrinks to nothing while the leader's descriptor is needed: a removed
     /// leader stays open, but is not shown.
@@ -62,7 +62,7 @@ impl Default for Group {
 }
 
 impl Group {
-    /// An empty group on the calling thread.
+    /// An empty group on the calling thread, with Linux ([`Perf::group`]: with another kernel).
     pub fn new() -> Self {
         Self::on(Target::this_thread())
     }
@@ -70,13 +70,13 @@ impl Group {
     /// An empty group on this target.
     pub fn on(target: impl Into<Target>) -> Self {
         let (counters, ids) = (Vec::new(), Vec::new());
-        Group { kernel: current(), target: target.into(), counters, ids, enabled: false }
+        Group { kernel: Perf::linux(), target: target.into(), counters, ids, enabled: false }
     }
 
     /// The kernel to ask, in place of the running Linux; for an empty group.
     #[must_use]
-    pub fn kernel(mut self, kernel: Arc<dyn Kernel>) -> Self {
-        self.kernel = kernel;
+    pub fn kernel(mut self, kernel: impl Into<Perf>) -> Self {
+        self.kernel = kernel.into();
         self
     }
 
@@ -90,7 +90,7 @@ impl Group {
     /// (`pinned`, `exclusive`) belong to the first.
     pub fn add_built(&mut self, builder: Builder) -> Result<Member> {
         let builder = builder
-            .kernel(self.kernel.clone())
+            .kernel(&self.kernel)
             .target(self.target.clone())
             .with(|attr| attr.read_format |= ReadFormat::GROUP | ReadFormat::ID)
             // Siblings are created on: the leader switches the whole group. A sibling created off stays
@@ -217,6 +217,13 @@ impl Group {
             }
         }
         Some(())
+    }
+}
+
+impl Perf {
+    /// What [`Group::new`] makes, with this kernel: an empty group on the calling thread.
+    pub fn group(&self) -> Group {
+        Group::new().kernel(self)
     }
 }
 

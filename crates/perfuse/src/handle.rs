@@ -2,7 +2,8 @@
 //! and samplers are made of these.
 
 use crate::SignalOwner;
-use crate::error::{Call, Error, Result, Subject};
+use crate::call::{Call, Subject};
+use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Request};
 use perfuse_abi::{Attr, IocFlags};
 use perfuse_sys::poll::Readiness;
@@ -31,7 +32,8 @@ impl Handle {
     /// The error of a call on this event.
     #[cold]
     pub(crate) fn error(&self, call: Call, errno: Errno) -> Error {
-        Error::by(&*self.kernel, self.subject, call, errno)
+        let told = self.kernel.explain(&call, Some(&self.subject), errno);
+        Error::told(told, call, self.subject, errno)
     }
 
     #[inline]
@@ -42,8 +44,12 @@ impl Handle {
     /// What `poll(2)` told of its descriptor has been heard.
     pub(crate) fn polled(&self, found: Readiness) {
         if found.readable {
-            self.kernel.polled(self.as_fd());
+            self.acknowledge();
         }
+    }
+
+    pub(crate) fn acknowledge(&self) {
+        self.kernel.acknowledge(self.as_fd());
     }
 
     pub(crate) fn deliver_signal(&self, owner: SignalOwner, signal: i32) -> Result<()> {

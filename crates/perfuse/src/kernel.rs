@@ -1,20 +1,20 @@
 //! The seam between measuring and the kernel that serves it: the system calls of `perf_event_open(2)`
 //! and of the descriptors it returns, as a trait. Everything above is written against it and does not
-//! know which kernel answers.
+//! know which kernel answers: a [`Perf`](crate::Perf) does.
 
-pub use crate::embedded::{OWN_PMUS, embedded, step_for_instructions, take_deprived, take_unguarded};
+mod asked;
+
 pub use perfuse_sys::{Errno, Mapping, Protection};
 
 use crate::SignalOwner;
+use crate::call::{Call, Subject};
 use crate::diagnosis::Diagnosis;
-use crate::error::{Call, Subject};
 use crate::support::Support;
 use perfuse_abi::{Attr, IocFlags, OpenFlags, ioctl as code};
-use perfuse_sys::{ioctl, prctl};
 use std::ffi::CStr;
 use std::fmt::Debug;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::path::PathBuf;
 
 /// A perf_event subsystem. Descriptors are real ones in every implementation, so that they can be
 /// polled; every other call on an event's descriptor goes through the kernel that opened it.
@@ -61,9 +61,9 @@ pub trait Kernel: Debug + Send + Sync {
         drop(event);
     }
 
-    /// `poll(2)` of the event's descriptor has told that it is readable. Linux takes that back by itself
-    /// (rule G20).
-    fn polled(&self, event: BorrowedFd<'_>) {
+    /// Takes back that the event's descriptor is readable, as `poll(2)` or its like has told so: see
+    /// [`Counter::acknowledge`](crate::Counter::acknowledge). Linux does so by itself (rule G24).
+    fn acknowledge(&self, event: BorrowedFd<'_>) {
         let _ = event;
     }
 
@@ -76,6 +76,11 @@ pub trait Kernel: Debug + Send + Sync {
     /// the embedded kernel; otherwise none.
     fn births(&self) -> u64 {
         0
+    }
+
+    /// What its user should know of those that were measured, and has not been told before.
+    fn take_notices(&self) -> Vec<Notice> {
+        Vec::new()
     }
 
     /// What of the interface this kernel knows, asked once.
@@ -108,6 +113,18 @@ impl KernelFacts {
     pub fn linux() -> Self {
         KernelFacts { inherited_probes_break_forks: true, ..KernelFacts::default() }
     }
+}
+
+/// Something about those that were measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// This program missed rights that exec gives (set-user-id, set-group-id, capabilities of files): Linux gives them to
+    /// no program whose tracer could not have them (`CAP_SYS_PTRACE`). The first 16 programs are told.
+    Deprived(PathBuf),
+    /// Traps, watchpoints or unfinished transfers were in processes that go on if this one is killed, and the process that
+    /// would take those back then could not be started. Told once.
+    Unguarded,
 }
 
 /// A kernel before another one, which answers all that is not overridden.
@@ -187,6 +204,10 @@ impl<W: Wrap> Kernel for W {
         self.inner().births()
     }
 
+    fn take_notices(&self) -> Vec<Notice> {
+        self.inner().take_notices()
+    }
+
     fn perf_event_open(
         &self,
         attr: &mut Attr,
@@ -228,8 +249,8 @@ impl<W: Wrap> Kernel for W {
         Wrap::close(self, event);
     }
 
-    fn polled(&self, event: BorrowedFd<'_>) {
-        self.inner().polled(event);
+    fn acknowledge(&self, event: BorrowedFd<'_>) {
+        self.inner().acknowledge(event);
     }
 
     fn deliver_signal(&self, event: BorrowedFd<'_>, owner: SignalOwner, signal: i32) -> Result<(), Errno> {
@@ -291,104 +312,5 @@ impl Request<'_> {
             Request::QueryBpf(_) => code::QUERY_BPF,
             Request::ModifyAttributes(_) => code::MODIFY_ATTRIBUTES,
         }
-    }
-}
-
-/// The running Linux kernel.
-#[derive(Debug, Default)]
-pub struct Linux {
-    support: OnceLock<Support>,
-}
-
-/// The running Linux kernel, shared by all who use it.
-pub fn linux() -> Arc<dyn Kernel> {
-    static LINUX: OnceLock<Arc<Linux>> = OnceLock::new();
-    LINUX.get_or_init(Arc::default).clone()
-}
-
-/// Which kernel is asked where none is named.
-static CHOSEN: Mutex<Option<Arc<dyn Kernel>>> = Mutex::new(None);
-
-/// The name of the environment variable that [`current`] follows.
-pub const VARIABLE: &str = "PERFUSE_KERNEL";
-
-/// The kernel that is asked where none is named: the one that was [chosen](choose), or the one that the
-/// environment variable `PERFUSE_KERNEL` names (`linux` or `embedded`), or the running Linux.
-pub fn current() -> Arc<dyn Kernel> {
-    let named = || match std::env::var(VARIABLE).as_deref() {
-        Ok("embedded") => embedded().unwrap_or_else(linux),
-        _ => linux(),
-    };
-    CHOSEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(named).clone()
-}
-
-/// Sets the kernel that is asked where none is named, for the whole process, from now on.
-pub fn choose(kernel: Arc<dyn Kernel>) {
-    *CHOSEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(kernel);
-}
-
-impl Kernel for Linux {
-    fn name(&self) -> &str {
-        "Linux"
-    }
-
-    fn facts(&self) -> KernelFacts {
-        KernelFacts::linux()
-    }
-
-    fn perf_event_open(
-        &self,
-        attr: &mut Attr,
-        pid: i32,
-        cpu: i32,
-        group: Option<BorrowedFd<'_>>,
-        flags: OpenFlags,
-    ) -> Result<OwnedFd, Errno> {
-        perfuse_sys::perf_event_open(attr, pid, cpu, group, flags)
-    }
-
-    fn perf_event_open_bytes(&self, attr: &mut [u8], pid: i32, cpu: i32) -> Result<OwnedFd, Errno> {
-        perfuse_sys::perf_event_open_bytes(attr, pid, cpu, None, OpenFlags::FD_CLOEXEC)
-    }
-
-    #[inline]
-    fn read(&self, event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
-        perfuse_sys::read(event, words)
-    }
-
-    fn ioctl(&self, event: BorrowedFd<'_>, request: Request<'_>) -> Result<u64, Errno> {
-        match request {
-            Request::Enable(flags) => ioctl::enable(event, flags)?,
-            Request::Disable(flags) => ioctl::disable(event, flags)?,
-            Request::Refresh(overflows) => ioctl::refresh(event, overflows)?,
-            Request::Reset(flags) => ioctl::reset(event, flags)?,
-            Request::Period(period) => ioctl::period(event, period)?,
-            Request::SetOutput(target) => ioctl::set_output(event, target)?,
-            Request::SetFilter(filter) => ioctl::set_filter(event, filter)?,
-            Request::Id => return ioctl::id(event),
-            Request::SetBpf(program) => ioctl::set_bpf(event, program)?,
-            Request::PauseOutput(pause) => ioctl::pause_output(event, pause)?,
-            Request::QueryBpf(ids) => *ids = ioctl::query_bpf(event)?,
-            Request::ModifyAttributes(attr) => ioctl::modify_attributes(event, attr)?,
-        }
-        Ok(0)
-    }
-
-    fn mmap(
-        &self,
-        event: BorrowedFd<'_>,
-        len: usize,
-        protection: Protection,
-        offset: u64,
-    ) -> Result<Mapping, Errno> {
-        Mapping::new(event, len, protection, offset)
-    }
-
-    fn prctl(&self, enable: bool) -> Result<(), Errno> {
-        if enable { prctl::task_perf_events_enable() } else { prctl::task_perf_events_disable() }
-    }
-
-    fn support(&self) -> &Support {
-        self.support.get_or_init(|| Support::probe(self))
     }
 }

@@ -4,7 +4,7 @@ use crate::builder::Builder;
 use crate::error::Error;
 use crate::event::{Event, ProbePlace};
 use crate::group::{Group, Member};
-use crate::kernel::OWN_PMUS;
+use crate::own_pmus::OWN_PMUS;
 use crate::target::Target;
 use perfuse_abi::{Attr, AttrFlags, EventType};
 use perfuse_events::{

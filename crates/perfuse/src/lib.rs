@@ -28,8 +28,9 @@
 //! knows the call, the errno, the cause and what would help ([`diagnosis`]). **Counts say what they are
 //! worth**: [`Count::scaled`] tells an exact count from an estimate and from none at all.
 //!
-//! The kernel that answers is a [`kernel::Kernel`]: the running Linux unless another is given or
-//! [chosen](kernel::choose), such as the [embedded](kernel::embedded) one, for places where Linux refuses.
+//! The kernel that answers is a [`kernel::Kernel`], and a value of the program's: the running Linux unless a [`Perf`] is
+//! given, such as the [embedded](Perf::embedded) one for places where Linux refuses, or whichever is
+//! [available](Perf::available).
 #![deny(unsafe_code)]
 
 #[cfg(doctest)]
@@ -44,7 +45,9 @@ pub use perfuse_sys::signal::Owner as SignalOwner;
 
 mod attr_files;
 mod aux;
+mod available;
 mod builder;
+mod call;
 pub mod catalogue;
 mod command;
 pub mod control;
@@ -65,6 +68,11 @@ mod group;
 mod handle;
 pub mod kernel;
 mod language;
+mod linux;
+mod mounted;
+mod options;
+mod own_pmus;
+mod perf;
 mod pmu;
 mod ring;
 mod sampler;
@@ -72,20 +80,25 @@ mod sampler_set;
 mod scope;
 mod set;
 mod support;
+mod sysfs;
 mod target;
 pub mod tracefs;
 mod user;
 
 pub use attr_files::with_attr_files;
-pub use builder::{Builder, Clock, GivenUp, GivenUpWhy, Inherit};
+pub use builder::Builder;
+pub use call::{Call, Subject};
 pub use command::{Command, HeldCommand, RunningCommand, processes_are_gone, threads_are_gone};
 pub use control::Start;
 pub use count::{Count, Scaled};
 pub use counter::Counter;
-pub use error::{Call, Error, Result, Subject};
+pub use error::{Error, Result};
 pub use event::{Event, ProbePlace};
 pub use group::{Counts, Group, Member};
 pub use language::SpecError;
+pub use options::{Clock, GivenUp, GivenUpWhy, Inherit};
+pub use own_pmus::OWN_PMUS;
+pub use perf::Perf;
 pub use pmu::{Config, Format, Pmu, cpu_list, online_cpus, parse_cpu_list};
 pub use ring::{Batch, Snapshot};
 pub use sampler::{
@@ -97,13 +110,3 @@ pub use set::{CounterSet, Rehearsed, SetEvent};
 pub use support::Support;
 pub use target::{Cgroup, Target, Thread};
 pub use user::UserCounter;
-
-/// Switches on every event the calling thread has opened, whatever it measures (`prctl(2)`).
-pub fn enable_own_events() -> Result<()> {
-    kernel::current().prctl(true).map_err(|errno| Error::new(Call::Prctl, errno))
-}
-
-/// Switches off every event the calling thread has opened, whatever it measures (`prctl(2)`).
-pub fn disable_own_events() -> Result<()> {
-    kernel::current().prctl(false).map_err(|errno| Error::new(Call::Prctl, errno))
-}

@@ -3,8 +3,9 @@
 use crate::SignalOwner;
 use crate::aux::AuxArea;
 use crate::builder::Builder;
+use crate::call::Call;
 use crate::counter::Counter;
-use crate::error::{Call, Error, Result};
+use crate::error::{Error, Result};
 use crate::kernel::Request;
 use crate::ring::{Batch, Ring, Snapshot};
 use crate::target::Target;
@@ -339,6 +340,14 @@ impl Sampler {
         }
     }
 
+    /// Tells that an event loop of your own (poll, epoll, an async runtime) has heard that the descriptor is readable, so
+    /// that the next wake-up is told again. To be called each time, before the records are read. Linux takes readiness
+    /// back by itself when it tells it (rule G24), and nothing happens; descriptors of the embedded kernel are pipes, which
+    /// would stay readable. [`wait`](Self::wait) does it.
+    pub fn acknowledge(&self) {
+        self.members[0].counter.acknowledge();
+    }
+
     /// Stops the ring, copies what it holds, and lets it go on: the newest records of an
     /// [overwritten](SamplerBuilder::overwrite) ring. What happens meanwhile is lost.
     pub fn snapshot(&mut self) -> Result<SamplerSnapshot<'_>> {
@@ -378,7 +387,7 @@ impl Sampler {
 
 impl AsFd for Sampler {
     /// The descriptor that becomes readable when the ring asks to be read: for epoll and async runtimes.
-    /// Linux reports each wake-up once, so read everything before waiting again.
+    /// Each wake-up is reported once, so [acknowledge](Sampler::acknowledge) it and read everything before waiting again.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.members[0].counter.as_fd()
     }

@@ -1,11 +1,13 @@
 //! Events that leave records, on everything a [`Scope`] covers: one ring for each cpu, shared by all
 //! events and tasks, or one for each thread. What recording a program with its children, or a whole machine, takes.
 
-use crate::builder::{Accepted, Builder, GivenUp, Inherit};
+use crate::builder::{Accepted, Builder};
+use crate::call::Call;
 use crate::counter::Counter;
-use crate::error::{Call, Error, Result};
+use crate::error::{Error, Result};
 use crate::group::sibling;
 use crate::kernel::Request;
+use crate::options::{GivenUp, Inherit};
 use crate::pmu::online_cpus;
 use crate::ring::{Batch, Ring, Snapshot};
 use crate::sampler::{RingOptions, Wait, protection};
@@ -210,6 +212,12 @@ impl SamplerSet {
         leaders.map(|source| &source.counter.handle).try_for_each(|handle| handle.disable(IocFlags::empty()))
     }
 
+    /// Counts only hits of a tracepoint that match `filter`, on all targets.
+    pub fn set_filter(&mut self, event: usize, filter: &str) -> Result<()> {
+        let sources = self.sources.iter_mut().filter(|source| source.event == event);
+        sources.map(|source| &mut source.counter).try_for_each(|counter| counter.set_filter(filter))
+    }
+
     fn switchable(&self) -> impl Iterator<Item = &SetSource> {
         self.sources.iter().filter(|source| source.counter.attr().flags.contains(AttrFlags::DISABLED))
     }
@@ -223,6 +231,18 @@ impl SamplerSet {
     pub fn snapshot(&mut self, ring: usize) -> Result<Snapshot> {
         let SetRing { ring, owner, .. } = &mut self.rings[ring];
         ring.paused_snapshot(&self.sources[*owner].counter.handle)
+    }
+
+    /// The descriptor that becomes readable when a ring asks to be read: for event loops of your own. Each wake-up is
+    /// reported once, so [acknowledge](Self::acknowledge) it and read the whole ring before waiting again.
+    pub fn fd(&self, ring: usize) -> BorrowedFd<'_> {
+        self.sources[self.rings[ring].owner].counter.as_fd()
+    }
+
+    /// Tells that an event loop of your own has heard that a ring's [descriptor](Self::fd) is readable: as
+    /// [`Counter::acknowledge`]. [`wait`](Self::wait) does it.
+    pub fn acknowledge(&self, ring: usize) {
+        self.sources[self.rings[ring].owner].counter.acknowledge();
     }
 
     /// Waits until a ring asks to be read, or one of `others` is ready, or the time is over.

@@ -1,9 +1,10 @@
 //! What people mean by "measure this": a program with all it starts, a process with all its threads,
 //! the whole machine. A scope is the list of [`Target`]s that takes.
 
-use crate::builder::Inherit;
+use crate::call::Call;
 use crate::command::HeldCommand;
-use crate::error::{Call, Error, Result};
+use crate::error::{Error, Result};
+use crate::options::Inherit;
 use crate::pmu::online_cpus;
 use crate::target::{Cgroup, Target};
 use perfuse_sys::Errno;
@@ -128,5 +129,5 @@ fn no_such_process(pid: u32, dir: &Path, error: &io::Error) -> Error {
         let (pid, cpu, flags) = Target::from(Target::thread(pid)).arguments();
         return Error::new(Call::Open { attr, pid, cpu, leader: None, flags }, Errno::ESRCH);
     }
-    crate::tracefs::file_error(dir.to_path_buf(), Some(error))
+    crate::sysfs::file_error(dir.to_path_buf(), Some(error))
 }

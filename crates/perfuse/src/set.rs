@@ -1,10 +1,12 @@
 //! Many events on many targets: what counting a process with all its threads, or a whole machine, takes.
 
-use crate::builder::{Accepted, Builder, Inherit};
+use crate::builder::{Accepted, Builder};
+use crate::call::Call;
 use crate::count::Count;
 use crate::counter::Counter;
-use crate::error::{Call, Error, Result};
+use crate::error::{Error, Result};
 use crate::group::sibling;
+use crate::options::Inherit;
 use crate::scope::{Scope, Slot};
 use crate::target::{Cgroup, Target};
 use perfuse_abi::{AttrFlags, Software};

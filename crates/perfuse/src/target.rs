@@ -1,7 +1,8 @@
 //! Who or what one event measures: the `pid` and `cpu` of `perf_event_open(2)`, without the
 //! combinations that mean nothing.
 
-use crate::error::{Call, Error};
+use crate::call::Call;
+use crate::error::Error;
 use perfuse_abi::OpenFlags;
 use perfuse_sys::Errno;
 use std::fmt;

@@ -1,21 +1,17 @@
 //! The tracing file system: where it is, and which id a tracepoint has. Where it is not mounted, root has it none
 //! the less: by a mount of this process's own that nobody else sees.
 
-use crate::error::{Call, Error, Result};
+use crate::call::Call;
+use crate::error::{Error, Result};
 use crate::facts::{Capabilities, Facts};
+use crate::mounted::{OWN, PLACES};
+use crate::sysfs::file_error;
 use perfuse_events::Refusal;
 use perfuse_sys::Errno;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-
-/// Where Linux puts it, and where older systems mount it.
-pub(crate) const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-
-/// The mount of this process's own, once it was needed: or what refused it.
-static OWN: OnceLock<Result<OwnedFd, Errno>> = OnceLock::new();
 
 /// Where its files can be read: the first place whose `events` folder can be listed, or, where it is mounted
 /// nowhere, a path below `/proc/self/fd` that only this process can use. Where there is neither, the error of the
@@ -51,11 +47,6 @@ fn own_root() -> Option<PathBuf> {
         Err(Errno::ENOSYS) => perfuse_sys::mount_tracefs().ok().map(|()| PLACES[0].into()),
         Err(_) => None,
     }
-}
-
-/// The result of the mount of this process's own; `None` where nobody has needed it yet.
-pub(crate) fn own() -> Option<Result<(), Errno>> {
-    OWN.get().map(|own| own.as_ref().map(drop).map_err(|errno| *errno))
 }
 
 /// [`root`] for a catalogue of events: where there is none, the reason and what would help, in a sentence.
@@ -96,9 +87,4 @@ pub fn tracepoint_id(system: &str, name: &str) -> Result<u64> {
 fn read_id(path: &Path) -> Result<u64> {
     let text = fs::read_to_string(path).map_err(|error| file_error(path.to_path_buf(), Some(&error)))?;
     text.trim().parse().map_err(|_| Error::new(Call::File { path: path.to_path_buf() }, Errno::EINVAL))
-}
-
-pub(crate) fn file_error(path: PathBuf, error: Option<&io::Error>) -> Error {
-    let errno = error.and_then(io::Error::raw_os_error).map_or(Errno::EIO, Errno);
-    Error::new(Call::File { path }, errno)
 }

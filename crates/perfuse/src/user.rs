@@ -23,8 +23,16 @@ pub struct UserCounter {
     id: u64,
 }
 
+impl Counter {
+    /// Maps the event's control page, so that the count can be read without a system call where the cpu
+    /// and the kernel allow it. `EINVAL` for an event that is inherited (rule F1).
+    pub fn into_user_counter(self) -> Result<UserCounter> {
+        UserCounter::new(self)
+    }
+}
+
 impl UserCounter {
-    pub(crate) fn new(counter: Counter) -> Result<Self> {
+    fn new(counter: Counter) -> Result<Self> {
         let page = counter.handle.mmap(page_size(), Protection::Read, 0)?;
         let id = counter.id()?;
         Ok(UserCounter { page, counter, id })

@@ -4,10 +4,10 @@
 use perfuse::abi::{
     Attr, AttrFlags, BranchSampleType, Hardware, OpenFlags, ReadFormat, Release, SampleType, Software,
 };
-use perfuse::kernel::{Kernel, KernelFacts, Mapping, Protection, Request, Wrap, linux};
+use perfuse::kernel::{Kernel, KernelFacts, Mapping, Protection, Request, Wrap};
 use perfuse::{
-    Builder, Count, Counter, CounterSet, Errno, Event, GivenUp, GivenUpWhy, Group, Inherit, Sampler, Scope,
-    Support, Target,
+    Builder, Count, Counter, CounterSet, Errno, Event, GivenUp, GivenUpWhy, Group, Inherit, Perf, Sampler,
+    Scope, Support, Target,
 };
 use perfuse_testkit::work::Pages;
 use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
@@ -37,8 +37,8 @@ impl Counting {
 
 impl Wrap for Counting {
     fn inner(&self) -> &dyn Kernel {
-        static LINUX: OnceLock<Arc<dyn Kernel>> = OnceLock::new();
-        &**LINUX.get_or_init(linux)
+        static LINUX: OnceLock<Perf> = OnceLock::new();
+        &**LINUX.get_or_init(Perf::linux)
     }
 
     fn name(&self) -> &str {
@@ -54,22 +54,22 @@ impl Wrap for Counting {
         flags: OpenFlags,
     ) -> Result<OwnedFd, Errno> {
         self.opens.fetch_add(1, Relaxed);
-        linux().perf_event_open(attr, pid, cpu, group, flags)
+        Perf::linux().perf_event_open(attr, pid, cpu, group, flags)
     }
 
     fn perf_event_open_bytes(&self, attr: &mut [u8], pid: i32, cpu: i32) -> Result<OwnedFd, Errno> {
         self.opens.fetch_add(1, Relaxed);
-        linux().perf_event_open_bytes(attr, pid, cpu)
+        Perf::linux().perf_event_open_bytes(attr, pid, cpu)
     }
 
     fn read(&self, event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
         self.reads.fetch_add(1, Relaxed);
-        linux().read(event, words)
+        Perf::linux().read(event, words)
     }
 
     fn ioctl(&self, event: BorrowedFd<'_>, request: Request<'_>) -> Result<u64, Errno> {
         self.ioctls.lock().expect("no panics").push(request.code());
-        linux().ioctl(event, request)
+        Perf::linux().ioctl(event, request)
     }
 
     fn mmap(
@@ -80,18 +80,18 @@ impl Wrap for Counting {
         offset: u64,
     ) -> Result<Mapping, Errno> {
         self.mappings.fetch_add(1, Relaxed);
-        linux().mmap(event, len, protection, offset)
+        Perf::linux().mmap(event, len, protection, offset)
     }
 
     fn close(&self, event: OwnedFd) {
         self.closes.fetch_add(1, Relaxed);
-        linux().close(event);
+        Perf::linux().close(event);
     }
 
     fn support(&self) -> &Support {
         // What is asked once for all is not counted.
         static SUPPORT: OnceLock<Support> = OnceLock::new();
-        SUPPORT.get_or_init(|| *linux().support())
+        SUPPORT.get_or_init(|| *Perf::linux().support())
     }
 }
 
@@ -265,7 +265,7 @@ fn what_is_required_and_unknown_fails() -> Outcome {
     assert_eq!(builder.open().expect_err("a field it does not know").errno(), Errno::E2BIG);
     let builder = faults().kernel(older).with(|attr| attr.flags |= AttrFlags::BUILD_ID);
     assert_eq!(builder.open().expect_err("a flag it does not know").errno(), Errno::EINVAL);
-    if linux().support().attr_size < Attr::SIZE_VER9 {
+    if Perf::linux().support().attr_size < Attr::SIZE_VER9 {
         let error = faults().with(|attr| attr.config4 = 1).open().expect_err("newer than this kernel");
         let text = error.to_string();
         assert!(text.contains("config4") && text.contains("6.19"), "{text}");
@@ -379,7 +379,7 @@ fn nothing_is_asked_twice() -> Outcome {
         let result = builder.kernel(counting.clone()).open().map(drop);
         (result.map_err(|error| error.errno()), counting.opens())
     };
-    let known = linux().support().read_format.contains(ReadFormat::LOST);
+    let known = Perf::linux().support().read_format.contains(ReadFormat::LOST);
     assert_eq!(opens(faults()), (Ok(()), if known { 1 } else { 2 }));
     let no_pmu = Attr::new(perfuse::abi::EventType(0x7fff_fff0));
     assert_eq!(opens(Counter::builder(no_pmu).user_only()), (Err(Errno::ENOENT), 1));
@@ -400,7 +400,7 @@ fn nothing_is_asked_twice() -> Outcome {
 fn probing_finds_what_the_kernel_takes() -> Outcome {
     // Of a made-up kernel: exactly what it knows.
     allowed()?;
-    let real = *linux().support();
+    let real = *Perf::linux().support();
     for release in [Release::new(3, 4), Release::new(4, 9), Release::new(5, 12), Release::new(6, 13)] {
         let older = Older::of(release);
         let (known, found) = (older.known, *Kernel::support(&*older));
@@ -416,7 +416,7 @@ fn probing_finds_what_the_kernel_takes() -> Outcome {
 
 fn probing_agrees_with_the_running_kernel() -> Outcome {
     allowed()?;
-    let support = *linux().support();
+    let support = *Perf::linux().support();
     let running = Release::parse(&perfuse_sys::uname_release()).expect("a release");
     let field =
         Attr::FIELDS.iter().filter(|field| field.since <= running).map(|field| field.attr_size()).max();
@@ -448,7 +448,7 @@ fn probing_agrees_with_the_running_kernel() -> Outcome {
 
 fn a_user_finds_the_same() -> Outcome {
     let test = "a_user_finds_the_same";
-    let root = *linux().support();
+    let root = *Perf::linux().support();
     let _sysctl = need::Sysctl::is("kernel/perf_event_paranoid", 2)?;
     let mut file = std::env::temp_dir();
     file.push("perfuse-support-of-root");
@@ -457,7 +457,7 @@ fn a_user_finds_the_same() -> Outcome {
     }
     let result = Sandbox::new().unprivileged().within(test, || {
         let expected = std::fs::read_to_string(&file).expect("what root found");
-        assert_eq!(format!("{:?}", linux().support()), expected);
+        assert_eq!(format!("{:?}", Perf::linux().support()), expected);
         Ok(())
     });
     if std::env::var_os("PERFUSE_TEST_WITHIN").is_none() {
@@ -469,7 +469,7 @@ fn a_user_finds_the_same() -> Outcome {
 fn behind_a_filter_nothing_is_learnt() -> Outcome {
     let test = "behind_a_filter_nothing_is_learnt";
     Sandbox::new().refusing_perf_event_open(libc::EPERM).within(test, || {
-        assert_eq!(*linux().support(), Support::EVERYTHING);
+        assert_eq!(*Perf::linux().support(), Support::EVERYTHING);
         let error = Counter::new(Software::PAGE_FAULTS).expect_err("refused");
         assert_eq!(error.errno(), Errno::EPERM);
         Ok(())

@@ -761,9 +761,9 @@ fn everything_this_thread_opened_is_switched_at_once() -> Outcome {
     let counters = [(); 3].map(|()| faults().map(|builder| builder.open().expect("page faults")));
     let work = fifty_faults();
     work();
-    perfuse::enable_own_events().expect("prctl");
+    perfuse::Perf::linux().enable_own_events().expect("prctl");
     work();
-    perfuse::disable_own_events().expect("prctl");
+    perfuse::Perf::linux().disable_own_events().expect("prctl");
     work();
     for counter in counters {
         assert_eq!(counter?.read().expect("read").value, 50);

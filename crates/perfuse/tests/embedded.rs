@@ -4,9 +4,9 @@
 use perfuse::abi::record::{Record, RecordFormat};
 use perfuse::abi::{AttrFlags, Breakpoint, ByteOrder, Hardware, SampleType, Software};
 use perfuse::diagnosis::Cause;
-use perfuse::kernel::{Kernel, Wrap, linux};
+use perfuse::kernel::{Kernel, Wrap};
 use perfuse::{
-    Builder, Command, Counter, Errno, Event, Group, Inherit, RingOptions, SamplerSet, Scaled, Scope,
+    Builder, Command, Counter, Errno, Event, Inherit, Perf, RingOptions, SamplerSet, Scaled, Scope,
     SignalOwner, Target, Wait,
 };
 use perfuse_testkit::signals::Handler;
@@ -14,17 +14,17 @@ use perfuse_testkit::work::{Child, Pages, burn, switches};
 use perfuse_testkit::{Outcome, Puppet, Sandbox, Skip, need, suite, wait};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The embedded kernel.
-fn embedded() -> Arc<dyn Kernel> {
-    perfuse::kernel::embedded().expect("one for this architecture")
+fn embedded() -> Perf {
+    Perf::embedded().expect("one for this architecture")
 }
 
 suite! {
     faults_of_this_thread_are_exact,
+    calls_about_others_take_nothing_away,
     the_time_of_this_thread_is_its_clocks,
     sleeping_is_switching,
     a_group_counts_together,
@@ -36,6 +36,8 @@ suite! {
     a_running_process_can_be_joined,
     samples_add_up_to_the_time,
     a_descriptor_is_ready_as_that_of_linux,
+    a_loop_of_ones_own_acknowledges,
+    both_kernels_measure_at_once,
     a_kernel_before_it_passes_all_on,
     what_cannot_be_had_is_explained,
     it_works_where_perf_event_open_is_refused,
@@ -46,7 +48,7 @@ suite! {
 
 /// A counter on the embedded kernel.
 fn on(event: impl Into<Event>) -> Builder {
-    Counter::builder(event).kernel(embedded())
+    embedded().counter(event)
 }
 
 /// A shell loop of some 100 ms.
@@ -74,6 +76,29 @@ fn faults_of_this_thread_are_exact() -> Outcome {
     assert_eq!(counter.read().expect("read"), count, "what is off does not count");
     counter.reset().expect("reset");
     assert_eq!(counter.read().expect("read").value, 0);
+    Ok(())
+}
+
+/// What this thread does between two calls is its own, whoever these calls are about.
+fn calls_about_others_take_nothing_away() -> Outcome {
+    let command = shell("exec sleep 60").hold().expect("a child");
+    let others = on(Software::TASK_CLOCK).target(command.target()).open().expect("its clock");
+    let mut counter = on(Software::PAGE_FAULTS).open().expect("page faults");
+    let pages = Pages::map(50);
+    let work = || {
+        pages.forget();
+        pages.touch();
+    };
+    work();
+    counter.enable().expect("enable");
+    for rounds in 1..=3 {
+        work();
+        others.read().expect("read");
+        work();
+        drop(on(Software::DUMMY).open().expect("another event"));
+        let faults = counter.read().expect("read").value;
+        assert!(faults >= rounds * 100 && faults < rounds * 100 + 20, "{faults} in {rounds} rounds");
+    }
     Ok(())
 }
 
@@ -105,7 +130,7 @@ fn sleeping_is_switching() -> Outcome {
 
 fn a_group_counts_together() -> Outcome {
     let events = [on(Software::TASK_CLOCK), on(Software::PAGE_FAULTS)];
-    let mut group = Group::new().kernel(embedded());
+    let mut group = embedded().group();
     let members = events.map(|event| group.add_built(event).expect("a member"));
     group.enable().expect("enable");
     perfuse_testkit::work::touch_pages(20);
@@ -117,9 +142,9 @@ fn a_group_counts_together() -> Outcome {
 }
 
 /// Counters on a held command, by one kernel.
-fn counters(command: &perfuse::HeldCommand, kernel: &Arc<dyn Kernel>, events: &[Software]) -> Vec<Counter> {
+fn counters(command: &perfuse::HeldCommand, kernel: &Perf, events: &[Software]) -> Vec<Counter> {
     let open = |event: &Software| {
-        let builder = Counter::builder(*event).kernel(kernel.clone()).target(command.target());
+        let builder = Counter::builder(*event).kernel(kernel).target(command.target());
         builder.inherit(Inherit::All).enable_on_exec(true).open()
     };
     events.iter().map(|event| open(event).expect("it can be counted")).collect()
@@ -159,13 +184,13 @@ fn a_held_command_that_is_dropped() -> Outcome {
 
 fn counts_are_those_of_linux() -> Outcome {
     let events = [Software::TASK_CLOCK, Software::PAGE_FAULTS, Software::CONTEXT_SWITCHES];
-    let allowed = Counter::builder(Software::CONTEXT_SWITCHES).kernel(linux()).user_and_kernel().open();
+    let allowed = Counter::builder(Software::CONTEXT_SWITCHES).kernel(Perf::linux()).user_and_kernel().open();
     if let Err(error) = allowed {
         return Err(Skip::needs("Linux' perf_events", error));
     }
     let command = shell(BUSY).hold().expect("a child");
     // Who was opened first is switched on first, and sees a little more.
-    let theirs = counters(&command, &linux(), &events);
+    let theirs = counters(&command, &Perf::linux(), &events);
     let ours = counters(&command, &embedded(), &events);
     let (_, usage) = command.release().expect("sh").wait().expect("its end");
     let read = |all: &[Counter]| -> Vec<u64> {
@@ -186,7 +211,7 @@ fn counts_are_those_of_linux() -> Outcome {
 /// Linux counts both stops of each birth, and that of the signal by which a child tells of its end; neither counts the switch by which a dead one leaves its cpu.
 fn switches_of_storms_are_those_of_linux_less_our_stops() -> Outcome {
     let event = [Software::CONTEXT_SWITCHES];
-    let allowed = Counter::builder(event[0]).kernel(linux()).user_and_kernel().open();
+    let allowed = Counter::builder(event[0]).kernel(Perf::linux()).user_and_kernel().open();
     allowed.map_err(|error| Skip::needs("Linux' perf_events", error))?;
     let forks = shell("i=0; while [ $i -lt 200 ]; do (:); i=$((i+1)); done");
     let threads = "import threading\n\
@@ -197,7 +222,7 @@ fn switches_of_storms_are_those_of_linux_less_our_stops() -> Outcome {
         let agree = || {
             let command = storm.hold().expect("a child");
             let born = embedded().births();
-            let theirs = counters(&command, &linux(), &event);
+            let theirs = counters(&command, &Perf::linux(), &event);
             let ours = counters(&command, &embedded(), &event);
             command.release().expect("it starts").wait().expect("its end");
             let births = embedded().births() - born;
@@ -291,11 +316,11 @@ fn sampled_and_counted() -> (u64, u64) {
 /// Rules G21, G23, G24: a descriptor hangs up at once without a ring, is ready with one while there is something to read,
 /// and hangs up when what it measures has ended, whichever kernel answers.
 fn a_descriptor_is_ready_as_that_of_linux() -> Outcome {
-    let told = |kernel: &Arc<dyn Kernel>| {
+    let told = |kernel: &Perf| {
         let command = shell("exit 0").hold().expect("a child");
-        let dummy = Counter::builder(Software::DUMMY).kernel(kernel.clone()).target(command.target());
+        let dummy = Counter::builder(Software::DUMMY).kernel(kernel).target(command.target());
         let without = dummy.enabled(true).open().expect("a counter");
-        let event = Counter::builder(Software::DUMMY).kernel(kernel.clone()).enabled(true);
+        let event = Counter::builder(Software::DUMMY).kernel(kernel).enabled(true);
         let event = event.with(|attr| attr.flags |= AttrFlags::TASK | AttrFlags::COMM);
         let opened = perfuse::Sampler::builder().target(command.target()).event(event).open();
         let mut ring = opened.expect("a ring");
@@ -315,15 +340,105 @@ fn a_descriptor_is_ready_as_that_of_linux() -> Outcome {
     };
     let ours = told(&embedded());
     assert_eq!(ours, [libc::POLLHUP, 0, libc::POLLHUP, libc::POLLHUP]);
-    if Counter::builder(Software::DUMMY).kernel(linux()).open().is_ok() {
-        assert_eq!(ours, told(&linux()));
+    if Counter::builder(Software::DUMMY).kernel(Perf::linux()).open().is_ok() {
+        assert_eq!(ours, told(&Perf::linux()));
+    }
+    Ok(())
+}
+
+/// The kernels of which something can be had here: the embedded one, and Linux if it allows the least.
+fn kernels() -> impl Iterator<Item = Perf> {
+    std::iter::once(embedded()).chain(Perf::linux_refuses().is_none().then(Perf::linux))
+}
+
+/// Rule G24, for event loops that know nothing of kernels: readiness that was acknowledged is not told again, and the next
+/// wake-up is.
+fn a_loop_of_ones_own_acknowledges() -> Outcome {
+    for kernel in kernels() {
+        let (mut ours, its) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
+        let output = its.try_clone().expect("the other end");
+        let command = shell("while read line; do (:); echo $line; done").stdin(its).stdout(output);
+        let command = command.hold().expect("a child");
+        let event = kernel.counter(Software::DUMMY).enabled(true).user_only().with(|attr| {
+            attr.flags |= AttrFlags::TASK;
+            attr.set_wakeup_watermark(1);
+        });
+        let set = SamplerSet::open(&Scope::command(&command), &[event.into()], RingOptions::default());
+        let mut set = set.expect("rings");
+        let running = command.release().expect("sh");
+        let poll = |set: &SamplerSet, millis| {
+            let entry =
+                |ring| libc::pollfd { fd: set.fd(ring).as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let mut entries: Vec<_> = (0..set.rings()).map(entry).collect();
+            // SAFETY: as many entries as are said, which live.
+            unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, millis) };
+            entries.into_iter().map(|entry| entry.revents & libc::POLLIN != 0).collect::<Vec<_>>()
+        };
+        for _ in 0..3 {
+            assert!(!poll(&set, 0).contains(&true), "{}: nothing new", kernel.name());
+            // A child is born and ends.
+            ours.write_all(b"go\n").expect("it reads");
+            ours.read_exact(&mut [0; 3]).expect("it answers");
+            let mut records = 0;
+            while records < 2 {
+                let ready = poll(&set, 60_000);
+                assert!(ready.contains(&true), "{}: a wake-up that is not told", kernel.name());
+                for ring in (0..set.rings()).filter(|&ring| ready[ring]) {
+                    set.acknowledge(ring);
+                    records += set.batch(ring).iter().count();
+                }
+            }
+            assert_eq!(records, 2, "{}: its birth and its end", kernel.name());
+        }
+        drop(ours);
+        running.wait().expect("its end");
+    }
+    Ok(())
+}
+
+/// Nothing of the process decides who measures: counters, groups and samplers of both kernels live side by side, on the
+/// same command.
+fn both_kernels_measure_at_once() -> Outcome {
+    let linux = match Perf::linux_refuses() {
+        Some(error) => return Err(Skip::needs("Linux", error)),
+        None => Perf::linux(),
+    };
+    let command = shell(BUSY).hold().expect("a child");
+    let both = [embedded(), linux];
+    let clocks = both.each_ref().map(|kernel| {
+        let clock = kernel.counter(Software::TASK_CLOCK).target(command.target()).enable_on_exec(true);
+        clock.open().expect("a clock")
+    });
+    let mut groups = both.each_ref().map(Perf::group);
+    let members = groups.each_mut().map(|group| group.add(Software::PAGE_FAULTS).expect("page faults"));
+    let mut rings = both.each_ref().map(|kernel| {
+        let event = kernel.counter(Software::DUMMY).enabled(true).with(|attr| attr.flags |= AttrFlags::TASK);
+        perfuse::Sampler::builder().target(command.target()).event(event).open().expect("a ring")
+    });
+    groups.iter_mut().for_each(|group| group.enable().expect("on"));
+    Pages::map(64).touch();
+    let (_, usage) = command.release().expect("sh").wait().expect("its end");
+    let used = (usage.user + usage.system).as_nanos() as u64;
+    for (kernel, clock) in both.iter().zip(&clocks) {
+        let time = clock.read().expect("read").value;
+        assert!(time > 0 && time < used + 10_000_000, "{}: {time} of {used} ns", kernel.name());
+    }
+    for (group, member) in groups.iter().zip(members) {
+        assert!(
+            group.read().expect("read")[member].value >= 64,
+            "{}: {group:?}",
+            group.read().expect("read")[member].value
+        );
+    }
+    for ring in &mut rings {
+        assert!(ring.batch().iter().count() > 0, "the end of the command");
     }
     Ok(())
 }
 
 /// A kernel that changes nothing.
 #[derive(Debug)]
-struct Before(Arc<dyn Kernel>);
+struct Before(Perf);
 
 impl Wrap for Before {
     fn inner(&self) -> &dyn Kernel {
@@ -332,12 +447,12 @@ impl Wrap for Before {
 }
 
 fn a_kernel_before_it_passes_all_on() -> Outcome {
-    let kernel: Arc<dyn Kernel> = Arc::new(Before(embedded()));
+    let kernel = Perf::new(Before(embedded()));
     assert!(kernel.facts().is_embedded && kernel.name() == embedded().name());
-    let refused = Counter::builder(Hardware::CPU_CYCLES).kernel(kernel.clone()).open().expect_err("no PMU");
+    let refused = kernel.counter(Hardware::CPU_CYCLES).open().expect_err("no PMU");
     assert_eq!(refused.cause(), Cause::NotEmbedded, "its reasons");
     let command = shell("exec sleep 60").hold().expect("a child");
-    let event = Counter::builder(Software::DUMMY).kernel(kernel).enabled(true).with(|attr| {
+    let event = kernel.counter(Software::DUMMY).enabled(true).with(|attr| {
         attr.flags |= AttrFlags::COMM;
         attr.set_wakeup_watermark(1);
     });
@@ -384,7 +499,7 @@ fn what_cannot_be_had_is_explained() -> Outcome {
 fn it_works_where_perf_event_open_is_refused() -> Outcome {
     let test = "it_works_where_perf_event_open_is_refused";
     Sandbox::new().unprivileged().refusing_perf_event_open(Errno::EPERM.0).within(test, || {
-        let refused = Counter::builder(Software::TASK_CLOCK).kernel(linux()).open();
+        let refused = Counter::builder(Software::TASK_CLOCK).kernel(Perf::linux()).open();
         assert_eq!(refused.expect_err("a filter refuses").cause(), Cause::Seccomp);
         let command = shell(BUSY).hold().expect("a child");
         let counted = counters(&command, &embedded(), &[Software::TASK_CLOCK, Software::PAGE_FAULTS]);

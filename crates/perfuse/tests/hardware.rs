@@ -74,9 +74,9 @@ fn user_and_kernel_are_told_apart() -> Outcome {
     let mut counters = [user, kernel, both];
     let mut count = |work: &dyn Fn()| {
         work();
-        perfuse::enable_own_events().expect("prctl");
+        perfuse::Perf::linux().enable_own_events().expect("prctl");
         work();
-        perfuse::disable_own_events().expect("prctl");
+        perfuse::Perf::linux().disable_own_events().expect("prctl");
         let values = counters.each_ref().map(|counter| read(counter).value);
         counters.iter_mut().for_each(|counter| counter.reset().expect("reset"));
         values

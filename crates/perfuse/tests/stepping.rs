@@ -3,19 +3,20 @@
 
 use perfuse::abi::record::{Record, RecordFormat};
 use perfuse::abi::{Breakpoint, ByteOrder, Hardware, SampleType};
-use perfuse::kernel::{Kernel, step_for_instructions};
-use perfuse::{Builder, Command, Counter, Event, Inherit, RingOptions, SamplerSet, Scope, Target, Wait};
+use perfuse::{
+    Builder, Command, Counter, Event, Inherit, Perf, RingOptions, SamplerSet, Scope, Target, Wait,
+};
 use perfuse_testkit::tiny::{ENTRY, ENTRY_OFFSET, LOOPS_AT, LOOPS_OUTSIDE, LOOPS_ROUND, LOOPS_SECOND, Tiny};
 use perfuse_testkit::work::{Child, SPIN_INSTRUCTIONS, spin};
 use perfuse_testkit::{Outcome, Skip, suite};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Once};
+use std::sync::Once;
 use std::time::Duration;
 
 /// The embedded kernel.
-fn embedded() -> Arc<dyn Kernel> {
-    perfuse::kernel::embedded().expect("one for this architecture")
+fn embedded() -> Perf {
+    Perf::embedded().expect("one for this architecture")
 }
 
 suite! {
@@ -99,14 +100,16 @@ fn each_sample_is_at_its_instruction() -> Outcome {
 
 fn instructions_mean_it_when_asked() -> Outcome {
     let program = Tiny::loops(20);
-    let event = || Counter::builder(Hardware::INSTRUCTIONS).kernel(embedded()).user_only();
+    let event = || embedded().counter(Hardware::INSTRUCTIONS).user_only();
     let command = Command::new(program.path()).hold().expect("a child");
     let error = event().target(command.target()).open().expect_err("never silently");
     assert!(error.to_string().contains("step/instructions/u"), "{error}");
     drop(command);
-    step_for_instructions(true);
-    assert_eq!(count(&program, event()), LOOPS_OUTSIDE + 20 * LOOPS_ROUND);
-    step_for_instructions(false);
+    let stepping = Perf::embedded_stepping().expect("one for this architecture");
+    let stepped = stepping.counter(Hardware::INSTRUCTIONS).user_only();
+    assert_eq!(count(&program, stepped), LOOPS_OUTSIDE + 20 * LOOPS_ROUND);
+    let command = Command::new(program.path()).hold().expect("a child");
+    event().target(command.target()).open().expect_err("who did not ask for it has not got it");
     Ok(())
 }
 

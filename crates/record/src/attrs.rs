@@ -6,10 +6,10 @@
 //! may have it.
 
 use crate::plan::{Chains, Fields, Plan, Rate, Request, Target};
-use crate::{is_embedded, terms};
+use crate::terms;
 use perfuse::abi::regs::Arch;
 use perfuse::abi::{Attr, AttrFlags, BranchSampleType, EventType, ReadFormat, SampleType, Software};
-use perfuse::{Builder, Cgroup, Counter, Error, SetEvent, Start};
+use perfuse::{Builder, Cgroup, Error, SetEvent, Start};
 use perfuse_events::{EventSpec, Precise, Source};
 
 /// The events to open, in order. The one at [`Wanted::tracker`] tells about tasks and maps.
@@ -44,7 +44,7 @@ pub(crate) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error>
         let asked = as_asked(plan);
         // What happens before the command's exec is about us.
         let held = plan.target == Target::Command;
-        let dummy = Counter::builder(Software::DUMMY).user_only().period(1).sample(asked.sample_type);
+        let dummy = plan.kernel.counter(Software::DUMMY).user_only().period(1).sample(asked.sample_type);
         let dummy = dummy.enabled(!held).enable_on_exec(held).with(|attr| attr.read_format &= KEPT);
         let dummy = dummy.with(|attr| {
             (attr.sample_regs_user, attr.sample_stack_user) =
@@ -128,7 +128,7 @@ fn counts_one_by_one(request: &Request) -> bool {
 /// An event that is sampled; `None` for what the kernel does not count.
 fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     let fields = plan.fields;
-    let mut builder = Builder::from_spec(&request.spec)?;
+    let mut builder = Builder::from_spec(&request.spec)?.kernel(&plan.kernel);
     if !fields.exclude.is_empty() {
         // Whatever its modifiers say of the two.
         let hv = request.spec.exclude.hv;
@@ -161,7 +161,7 @@ fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     };
     let stack = matches!(how, Some(Chains::Stack(_)));
     let chosen = [
-        (fields.period || tracepoint || is_embedded(), SampleType::PERIOD),
+        (fields.period || tracepoint || plan.kernel.facts().is_embedded, SampleType::PERIOD),
         (fields.cpu || fields.raw || tracepoint, SampleType::CPU),
         (fields.raw || tracepoint, SampleType::RAW),
         (fields.data || stack, SampleType::ADDR | SampleType::DATA_SRC),
@@ -176,7 +176,7 @@ fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     ];
     chosen.iter().filter(|(on, _)| *on).for_each(|(_, field)| sample |= *field);
     if fields.weight {
-        sample |= weight();
+        sample |= weight(plan);
     }
     builder = builder.sample(sample).with(|attr| {
         counts(attr, fields, request);
@@ -196,9 +196,9 @@ fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
 }
 
 /// The weight of a sample: with its parts, where the kernel knows them. It refuses both at once.
-fn weight() -> SampleType {
+fn weight(plan: &Plan) -> SampleType {
     let parts = SampleType::WEIGHT_STRUCT;
-    let known = perfuse::kernel::current().support().sample_type.contains(parts);
+    let known = plan.kernel.support().sample_type.contains(parts);
     if known { parts } else { SampleType::WEIGHT }
 }
 

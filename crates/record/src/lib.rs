@@ -62,8 +62,3 @@ pub fn record(
 ) -> Result<Ended, Error> {
     session::Session::run(plan, sink, observer, control)
 }
-
-/// Whether the embedded kernel records.
-fn is_embedded() -> bool {
-    perfuse::kernel::current().facts().is_embedded
-}

@@ -9,11 +9,9 @@ use perfuse::abi::{AttrFlags, EventType, Software};
 use perfuse::diagnosis::Cause;
 use perfuse::{HeldCommand, RingOptions, SamplerSet, Scope};
 use perfuse_events::{EventSpec, Source};
-use perfuse_sys::{Errno, ioctl, page_size};
+use perfuse_sys::{Errno, page_size};
 use std::collections::BTreeSet;
-use std::ffi::CString;
 use std::fs;
-use std::os::fd::AsFd;
 
 /// Open events with their rings.
 #[derive(Debug)]
@@ -160,7 +158,7 @@ fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, perfuse::E
 
 impl Opened {
     /// Puts the filters into the kernel.
-    fn filter(&self) -> Result<(), crate::Error> {
+    fn filter(&mut self) -> Result<(), crate::Error> {
         for (index, request) in self.requests.iter().enumerate() {
             let Some(text) = &request.filter else { continue };
             let name = &request.spec.name;
@@ -168,19 +166,15 @@ impl Opened {
                 let why = format!("--filter is for tracepoints, and {name} is none");
                 return Err(crate::Error::Plan(why));
             }
-            let filter =
-                CString::new(text.as_str()).map_err(|error| crate::Error::Plan(error.to_string()))?;
-            for source in self.set.sources().iter().filter(|source| source.event == index) {
-                ioctl::set_filter(source.counter().as_fd(), &filter).map_err(|errno| {
-                    let fields = fields_of(name).map(|fields| format!("; its fields: {fields}"));
-                    let why = match errno {
-                        Errno::EINVAL => "the kernel does not understand it".to_owned(),
-                        errno => errno.to_string(),
-                    };
-                    let fields = fields.unwrap_or_default();
-                    crate::Error::Filter(format!("--filter '{text}' for {name}: {why}{fields}"))
-                })?;
-            }
+            self.set.set_filter(index, text).map_err(|error| {
+                let fields = fields_of(name).map(|fields| format!("; its fields: {fields}"));
+                let why = match error.errno() {
+                    Errno::EINVAL => "the kernel does not understand it".to_owned(),
+                    errno => errno.to_string(),
+                };
+                let fields = fields.unwrap_or_default();
+                crate::Error::Filter(format!("--filter '{text}' for {name}: {why}{fields}"))
+            })?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use perfuse::abi::{AttrFlags, BranchSampleType, EventType, Hardware};
-use perfuse::{Start, online_cpus};
+use perfuse::{Perf, Start, online_cpus};
 use perfuse_events::{EventSpec, Precise, Source};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -11,6 +11,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Plan {
+    /// Which kernel records.
+    pub kernel: Perf,
     /// Whom to record.
     pub target: Target,
     /// Of what the cpus record, only these processes, or the command where there are none, are kept, with what they
@@ -76,10 +78,11 @@ pub struct Plan {
 pub const HZ: u64 = 997;
 
 impl Plan {
-    /// Cycles [so many times](HZ) a second, or the clock where there is no PMU. `command` is what is recorded if that
+    /// Cycles [so many times](HZ) a second, or the clock where there is no PMU, by Linux. `command` is what is recorded if that
     /// is the target, or tells when to stop.
     pub fn new(target: Target, command: Vec<OsString>) -> Self {
         Plan {
+            kernel: Perf::linux(),
             follow: None,
             may_follow: false,
             command,

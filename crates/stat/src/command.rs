@@ -4,7 +4,7 @@ use super::counting::Counting;
 use super::model::{Outcome, Run};
 use super::plan::{Plan, Requests, Target};
 use crate::Error;
-use perfuse::HeldCommand;
+use perfuse::{HeldCommand, Perf};
 use perfuse_events::{Machine, Scale, Source, Unit};
 
 /// Events to be counted while commands run, with all that these start.
@@ -19,15 +19,16 @@ pub struct CommandCounting<'a> {
 }
 
 impl CommandEvents {
-    /// Of lists as `-e` takes them.
+    /// Of lists as `-e` takes them, counted by this kernel.
     ///
     /// # Errors
     ///
     /// [`Error::Plan`]: an event is unknown.
-    pub fn new(lists: &[String], machine: &Machine) -> Result<Self, Error> {
+    pub fn new(kernel: &Perf, lists: &[String], machine: &Machine) -> Result<Self, Error> {
         let mut requests = Requests::default();
         lists.iter().try_for_each(|list| requests.add(list, machine))?;
-        Ok(CommandEvents(Plan::new(Target::Command, Vec::new(), requests.all)))
+        let plan = Plan::new(Target::Command, Vec::new(), requests.all);
+        Ok(CommandEvents(Plan { kernel: kernel.clone(), ..plan }))
     }
 
     /// Their names, as asked for, and units.

@@ -67,7 +67,7 @@ impl Counting {
                 continue;
             };
             indices.push(Some(wanted.len()));
-            let builder = builder.enable_on_exec(on_exec).with(as_perf);
+            let builder = builder.kernel(&plan.kernel).enable_on_exec(on_exec).with(as_perf);
             // On whole cpus it means nothing; perf sets it there too.
             let inherit = (plan.inherit && matches!(plan.target, Target::Cpus { .. })).then_some(true);
             wanted.push(SetEvent {

@@ -64,8 +64,7 @@ pub fn count(
         Measuring { plan, observer, control, destination, recorder: None, signals, asked_to_stop: 0 };
     let mut total: Option<Report> = None;
     let mut done = 0;
-    let kernel = perfuse::kernel::current();
-    let births = kernel.births();
+    let births = plan.kernel.births();
     while plan.runs.is_none_or(|runs| done < runs) && measuring.asked_to_stop == 0 {
         let report = measuring.once()?;
         done += 1;
@@ -75,7 +74,7 @@ pub fn count(
         });
     }
     if let Some(total) = &mut total {
-        let added = stops_of_births(total, kernel.births() - births);
+        let added = stops_of_births(total, plan.kernel.births() - births);
         total.warnings.extend(added);
     }
     Ok(total)

@@ -5,6 +5,7 @@ use super::model::{Event, Outcome, Place, Report};
 use super::plan::resolve;
 use super::plan::{Request, Requests};
 use crate::Error;
+use perfuse::Perf;
 use perfuse::catalogue::{Depth, Entry, Kind, Listing, Prober, Works};
 use perfuse_events::{
     Context, EventSpec, Expression, Machine, MachineFacts, Metric, Scale, Source, Tables, nearest,
@@ -191,9 +192,9 @@ pub fn events_of(metric: &Metric, machine: &Machine) -> Result<Vec<EventSpec>, S
 }
 
 /// All events of a machine, its metrics and the forms in which others are written, of the kinds wanted, and whether they
-/// work here.
-pub fn catalogue(machine: &Machine, depth: Depth, wanted: &dyn Fn(Kind) -> bool) -> Listing {
-    let mut prober = Prober::default();
+/// work here, with this kernel.
+pub fn catalogue(kernel: &Perf, machine: &Machine, depth: Depth, wanted: &dyn Fn(Kind) -> bool) -> Listing {
+    let mut prober = Prober::new(kernel);
     let mut all = Listing::default();
     all.add_events(machine, depth, wanted, Some(&mut prober));
     if wanted(Kind::Metric) {

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::metrics::Measured;
 use crate::model::Aggregation;
-use perfuse::Start;
+use perfuse::{Perf, Start};
 use perfuse_events::abi::EventType;
 use perfuse_events::{EventList, EventOptions, EventSet, EventSpec, Machine};
 use std::ffi::OsString;
@@ -13,6 +13,8 @@ use std::time::Duration;
 /// What is to be measured, and how.
 #[derive(Debug)]
 pub struct Plan {
+    /// Which kernel counts.
+    pub kernel: Perf,
     /// Whom to measure.
     pub target: Target,
     /// The command to run: what is measured, or what tells when to stop.
@@ -100,10 +102,11 @@ pub struct Request {
 }
 
 impl Plan {
-    /// All that a target does, in one run, summed up. `command` is what is measured if that is the target, or tells
+    /// All that a target does, in one run, summed up, by Linux. `command` is what is measured if that is the target, or tells
     /// when to stop.
     pub fn new(target: Target, command: Vec<OsString>, events: Vec<Request>) -> Self {
         Plan {
+            kernel: Perf::linux(),
             target,
             command,
             cgroups: false,

@@ -6,7 +6,7 @@ use perfuse_events::{EventList, EventSet, Machine, Tracefs};
 
 /// What this machine tells about its events. Nothing is read before it is asked.
 pub(crate) fn machine() -> Machine {
-    let beside = perfuse::kernel::OWN_PMUS;
+    let beside = perfuse::OWN_PMUS;
     let tracefs = Tracefs::found_by(perfuse::tracefs::find);
     Machine {
         tracefs,

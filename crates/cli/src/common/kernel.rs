@@ -1,10 +1,12 @@
-//! Which kernel measures: Linux, or where it refuses, the embedded one.
+//! Which kernel measures: Linux, or where it refuses, the embedded one. Options and the environment are read here alone;
+//! from here on the kernel is a value that is passed down.
 
 use crate::exit::Failure;
 use crate::term::foreign::foreign;
 use crate::term::out;
-use perfuse::kernel::{self, VARIABLE};
-use perfuse::{Error, doctor};
+use perfuse::kernel::Notice;
+use perfuse::{Perf, Rehearsed, doctor};
+use std::ops::Deref;
 
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -28,32 +30,44 @@ pub(crate) struct KernelOption {
     single_step: bool,
 }
 
+/// The kernel that measures. When it is over, this tells what there is to know of those that were measured.
+#[derive(Debug)]
+pub(crate) struct Chosen(Perf);
+
+/// What came of trying to open the events of a command line, and the kernel that was asked.
+pub(crate) type Tried = (Chosen, Vec<Rehearsed>);
+
 impl KernelOption {
     /// Decides, before any event is opened. That it is not Linux, though nobody asked for that, is told.
-    pub(crate) fn decide(&self) -> Result<(), Failure> {
+    pub(crate) fn decide(&self) -> Result<Chosen, Failure> {
         let wanted = match self.kernel {
             Some(kernel) => Some(kernel),
             None if self.single_step => Some(Choice::Embedded),
             None => from_environment()?,
         };
-        if self.single_step {
-            if wanted == Some(Choice::Linux) {
+        let chosen = match wanted {
+            Some(Choice::Linux) if self.single_step => {
                 return Err(Failure::usage("--single-step is for --kernel embedded: Linux does not step"));
             }
-            kernel::step_for_instructions(true);
-        }
-        match wanted {
-            Some(Choice::Linux) => kernel::choose(kernel::linux()),
-            Some(Choice::Embedded) => choose_embedded()?,
-            None => {
-                if let Some(refusal) = doctor::why_linux_refuses() {
-                    fall_back(&refusal);
-                }
-            }
-        }
-        Ok(())
+            Some(Choice::Linux) => Perf::linux(),
+            Some(Choice::Embedded) if self.single_step => Perf::embedded_stepping().ok_or_else(none)?,
+            Some(Choice::Embedded) => Perf::embedded().ok_or_else(none)?,
+            None => available(),
+        };
+        Ok(Chosen(chosen))
     }
 }
+
+/// The kernel that is asked where there is no option: the one that the environment names, or Linux.
+pub(crate) fn of_the_environment() -> Result<Perf, Failure> {
+    match from_environment()? {
+        Some(Choice::Embedded) => Perf::embedded().ok_or_else(none),
+        Some(Choice::Linux) | None => Ok(Perf::linux()),
+    }
+}
+
+/// The name of the environment variable.
+const VARIABLE: &str = "PERFUSE_KERNEL";
 
 fn from_environment() -> Result<Option<Choice>, Failure> {
     match std::env::var(VARIABLE).as_deref() {
@@ -64,53 +78,57 @@ fn from_environment() -> Result<Option<Choice>, Failure> {
     }
 }
 
-/// perf's hook for its tests: with `PERF_TEST_ATTR=DIR` in the environment, events are told in files there. To be called when
-/// it is decided which kernel measures, before anything is opened.
-pub(crate) fn keep_attr_files() {
-    if let Some(folder) = std::env::var_os("PERF_TEST_ATTR") {
-        kernel::choose(perfuse::with_attr_files(kernel::current(), folder.into()));
+fn none() -> Failure {
+    Failure::usage("there is no embedded kernel for this architecture")
+}
+
+/// Linux, or what stands in for it, which is told.
+fn available() -> Perf {
+    let kernel = Perf::available();
+    if let Some(refusal) = kernel.refusal() {
+        let instead = match doctor::try_child(&kernel) {
+            Ok(()) => "measuring by ptrace instead",
+            Err(_) => "and ptrace is refused too: only the time and memory of a command are known",
+        };
+        let words = refusal.cause().words();
+        out::say(format_args!("Linux' perf_events are refused ({words}); {instead}"));
+    }
+    kernel
+}
+
+/// perf's hook for its tests: with `PERF_TEST_ATTR=DIR` in the environment, events are told in files there.
+pub(crate) fn with_attr_files(kernel: &Perf) -> Perf {
+    match std::env::var_os("PERF_TEST_ATTR") {
+        Some(folder) => perfuse::with_attr_files(kernel, folder.into()),
+        None => kernel.clone(),
     }
 }
 
-fn choose_embedded() -> Result<(), Failure> {
-    let none = || Failure::usage("there is no embedded kernel for this architecture");
-    kernel::choose(kernel::embedded().ok_or_else(none)?);
-    Ok(())
+impl Deref for Chosen {
+    type Target = Perf;
+
+    fn deref(&self) -> &Perf {
+        &self.0
+    }
 }
 
-/// Says which programs ran with fewer rights than they have alone, and whether one was in danger.
-pub(crate) fn tell_of_the_measured() {
-    if !is_embedded() {
-        return;
+impl Drop for Chosen {
+    fn drop(&mut self) {
+        self.0.take_notices().iter().for_each(tell);
     }
-    for program in kernel::take_deprived() {
-        out::say(format_args!(
+}
+
+fn tell(notice: &Notice) {
+    match notice {
+        Notice::Deprived(program) => out::say(format_args!(
             "{} ran without the rights that its file gives (set-user-id, set-group-id or capabilities): Linux gives \
              none to what an ordinary user traces; measured as root it has them",
             foreign(program.as_os_str().as_encoded_bytes())
-        ));
-    }
-    if kernel::take_unguarded() {
-        out::say(
+        )),
+        Notice::Unguarded => out::say(
             "there was no process to take probes, watchpoints and unfinished transfers back if perfuse had been killed: \
              memfd_create(2), pidfd_open(2) and clone(2) make it, one of which was refused",
-        );
+        ),
+        _ => {}
     }
-}
-
-fn fall_back(refusal: &Error) {
-    if choose_embedded().is_err() {
-        return;
-    }
-    let instead = match doctor::try_child() {
-        Ok(()) => "measuring by ptrace instead",
-        Err(_) => "and ptrace is refused too: only the time and memory of a command are known",
-    };
-    let words = refusal.cause().words();
-    out::say(format_args!("Linux' perf_events are refused ({words}); {instead}"));
-}
-
-/// Whether the embedded kernel measures.
-pub(crate) fn is_embedded() -> bool {
-    kernel::current().facts().is_embedded
 }

@@ -13,6 +13,7 @@ use crate::exit::{Failure, Result};
 use crate::stat;
 use crate::term::out::{Out, wants_colours};
 pub(crate) use args::Args;
+use perfuse::Perf;
 use perfuse_stat::CommandEvents;
 use perfuse_stat::compare::{self as compared, Comparison, Done, Gate, Passed, Plan, Unit, advice};
 use std::fs;
@@ -31,9 +32,9 @@ const EVENTS: &str = "instructions,cycles,branch-misses,page-faults,context-swit
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
-    args.kernel.decide()?;
+    let kernel = args.kernel.decide()?;
     args.events_dir.decide()?;
-    let (plan, mut warnings) = plan(args)?;
+    let (plan, mut warnings) = plan(args, &kernel)?;
     check_measures(args, &plan)?;
     if let Some(setup) = &args.setup {
         compared::run_aside(&commands::words(setup, args.shell.as_deref())?, "the set-up")?;
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result {
     })
 }
 
-fn plan(args: &Args) -> Result<(Plan, Vec<String>)> {
+fn plan(args: &Args, kernel: &Perf) -> Result<(Plan, Vec<String>)> {
     let entries = commands::entries(args)?;
     let name = &entries[0].candidate.name;
     let baseline = args
@@ -76,8 +77,8 @@ fn plan(args: &Args) -> Result<(Plan, Vec<String>)> {
         None => (None, Vec::new()),
     };
     let events = match args.events.is_empty() {
-        true => CommandEvents::new(&[EVENTS.to_owned()], &events::machine())?,
-        false => CommandEvents::new(&args.events, &events::machine())?,
+        true => CommandEvents::new(kernel, &[EVENTS.to_owned()], &events::machine())?,
+        false => CommandEvents::new(kernel, &args.events, &events::machine())?,
     };
     let (least, most) = match args.runs {
         Some(runs) => (runs, runs),

@@ -3,18 +3,17 @@
 
 use super::json;
 use super::text::{remedies, sign, sign_width, wrapped};
-use crate::common::kernel;
 use crate::exit::Result;
 use crate::term::glyphs::{self, Glyphs};
 use crate::term::out;
 use perfuse::doctor::{Reason, Verdict};
-use perfuse::{Error, Rehearsed};
+use perfuse::{Error, Perf, Rehearsed};
 use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
 
 /// Prints what came of trying the events of a command line; the exit status says it too.
-pub(super) fn tell(line: &str, as_json: bool, tried: &[Rehearsed]) -> Result {
+pub(super) fn tell(line: &str, as_json: bool, kernel: &Perf, tried: &[Rehearsed]) -> Result {
     // What was asked for must work; of what comes by default, something.
     let refused = |tried: &&Rehearsed| tried.required && tried.error.is_some();
     let possible = !tried.iter().any(|t| refused(&t)) && tried.iter().any(|t| t.error.is_none());
@@ -32,7 +31,7 @@ pub(super) fn tell(line: &str, as_json: bool, tried: &[Rehearsed]) -> Result {
                 })
             })
             .collect();
-        let value = json!({ "schema": "perfuse.doctor.plan/1", "plan": line, "possible": possible, "kernel": perfuse::kernel::current().name(), "events": events });
+        let value = json!({ "schema": "perfuse.doctor.plan/1", "plan": line, "possible": possible, "kernel": kernel.name(), "events": events });
         writeln!(out, "{value:#}")?;
     } else {
         let glyphs = glyphs::of_the_locale();
@@ -43,7 +42,7 @@ pub(super) fn tell(line: &str, as_json: bool, tried: &[Rehearsed]) -> Result {
             (true, true) => "this works here, in part",
             (false, _) => "this does not work here",
         };
-        let who = if kernel::is_embedded() { ", measured by perfuse itself" } else { "" };
+        let who = if kernel.facts().is_embedded { ", measured by perfuse itself" } else { "" };
         writeln!(out, " {} {answer}{who}: {}", sign(glyphs, verdict), glyphs.text(line))?;
     }
     out::print(&out)?;

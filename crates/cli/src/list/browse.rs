@@ -6,6 +6,7 @@
 use super::text::encoding;
 use crate::exit::Result;
 use crate::term::foreign::{foreign, left};
+use perfuse::Perf;
 use perfuse::catalogue::{Entry, Kind, Listing, Rate, Wanted, Works, fields};
 use perfuse_events::Machine;
 use ratatui::Frame;
@@ -23,14 +24,18 @@ const SETTLE: Duration = Duration::from_millis(250);
 const READ: Duration = Duration::from_millis(500);
 
 /// Shows the list until the user has seen enough.
-pub(super) fn run(machine: &Machine, all: Listing) -> Result {
+pub(super) fn run(kernel: &Perf, machine: &Machine, all: Listing) -> Result {
     let mut terminal = ratatui::try_init()?;
-    let outcome = browse(&mut terminal, machine, State::new(all));
+    let outcome = browse(&mut terminal, (kernel, machine), State::new(all));
     ratatui::try_restore()?;
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-fn browse(terminal: &mut ratatui::DefaultTerminal, machine: &Machine, mut state: State) -> Result<()> {
+fn browse(
+    terminal: &mut ratatui::DefaultTerminal,
+    (kernel, machine): (&Perf, &Machine),
+    mut state: State,
+) -> Result<()> {
     let mut since = Instant::now();
     let mut read_at = Instant::now();
     loop {
@@ -56,7 +61,7 @@ fn browse(terminal: &mut ratatui::DefaultTerminal, machine: &Machine, mut state:
         }
         match (&mut state.live, state.selected.and_then(|at| state.found.get(at))) {
             (None, Some(&at)) if since.elapsed() >= SETTLE => {
-                state.live = Some(Rate::start(&state.all.entries[at].name, machine));
+                state.live = Some(Rate::start(kernel, &state.all.entries[at].name, machine));
                 read_at = Instant::now();
             }
             (Some(Ok(live)), _) if read_at.elapsed() >= READ => {

@@ -10,12 +10,11 @@ mod units;
 mod unsupported;
 mod words;
 
-use crate::common::kernel;
+use crate::common::kernel::{Tried, with_attr_files};
 use crate::exit::{FAILED, Failure, Result};
 use crate::recording::header::local_time;
 pub(crate) use args::Args;
 use live::Live;
-use perfuse::Rehearsed;
 use perfuse::control::Control;
 use perfuse_record::{Ended, FileSink, StreamSink, record};
 use perfuse_sys::signal::SIGTERM;
@@ -29,10 +28,9 @@ use std::time::Duration;
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
-    args.kernel.decide()?;
+    let kernel = args.kernel.decide()?;
     args.events_dir.decide()?;
-    kernel::keep_attr_files();
-    let asked = Asked::new(args)?;
+    let asked = Asked::new(args, with_attr_files(&kernel))?;
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
@@ -57,11 +55,12 @@ pub(crate) fn run(args: &Args) -> Result {
     Ok(exit_code(&ended))
 }
 
-/// Opens what `args` ask for, and closes it again: for `perfuse doctor --for`.
-pub(crate) fn rehearse(args: &Args) -> Result<Vec<Rehearsed>> {
-    args.kernel.decide()?;
+/// Opens what `args` ask for, and closes it again: for `perfuse doctor --for`, which tells the kernel too.
+pub(crate) fn rehearse(args: &Args) -> Result<Tried> {
+    let kernel = args.kernel.decide()?;
     args.events_dir.decide()?;
-    Ok(perfuse_record::rehearse(&Asked::new(args)?.plan)?)
+    let tried = perfuse_record::rehearse(&Asked::new(args, kernel.clone())?.plan)?;
+    Ok((kernel, tried))
 }
 
 fn exit_code(ended: &Ended) -> ExitCode {

@@ -5,7 +5,7 @@ use super::words::{branches, chains, clock, frequency, pages, processes_of, regi
 use crate::common::{cpus, events};
 use crate::exit::Failure;
 use perfuse::abi::AttrFlags;
-use perfuse::{Start, online_cpus};
+use perfuse::{Perf, Start, online_cpus};
 use perfuse_events::EventSet;
 use perfuse_record::{Chains, Fields, HZ, Plan, Rate, Request, Switch, Target, check, join_tracers};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(super) enum Destination {
 const MOST_FOLLOWED_HZ: u64 = 4000;
 
 impl Asked {
-    pub(super) fn new(args: &Args) -> Result<Self, Failure> {
+    pub(super) fn new(args: &Args, kernel: Perf) -> Result<Self, Failure> {
         let mut remarks = Vec::new();
         for (given, why) in [
             (&args.clang_path, "--clang-path means nothing here: nothing is compiled"),
@@ -110,6 +110,7 @@ impl Asked {
             && !(args.stat || args.no_samples || args.switch_events);
         let on_cpus = matches!(target, Target::Cpus(_));
         let mut plan = Plan::new(target, args.command.clone());
+        plan.kernel = kernel;
         plan.follow = follow;
         plan.may_follow = may_follow;
         plan.events = events;
@@ -276,7 +277,7 @@ pub(super) mod tests {
     }
 
     fn asked(line: &str) -> Result<Asked, String> {
-        Asked::new(&*args(line)?).map_err(|failure| failure.to_string())
+        Asked::new(&*args(line)?, Perf::linux()).map_err(|failure| failure.to_string())
     }
 
     fn plan(line: &str) -> Result<Plan, String> {

@@ -14,7 +14,7 @@ mod select;
 mod text;
 mod unsupported;
 
-use crate::common::kernel;
+use crate::common::kernel::{Tried, with_attr_files};
 use crate::exit::{Failure, Result};
 use crate::record::take_standard_output;
 pub(crate) use args::Args;
@@ -30,9 +30,8 @@ use std::process::ExitCode;
 
 /// Runs the subcommand. `parse` makes options of `stat` of a whole command line.
 pub(crate) fn run(args: &Args, parse: &dyn Fn(Vec<OsString>) -> Result<Box<Args>>) -> Result {
-    args.kernel.decide()?;
+    let kernel = args.kernel.decide()?;
     args.events_dir.decide()?;
-    kernel::keep_attr_files();
     let recorded;
     let (args, mut destination) = match args.command.first().and_then(|word| word.to_str()) {
         Some("report") => return playback::run(&playback_args(args)?),
@@ -47,7 +46,7 @@ pub(crate) fn run(args: &Args, parse: &dyn Fn(Vec<OsString>) -> Result<Box<Args>
         }
         _ => (args, None),
     };
-    let plan = plan::plan(args)?;
+    let plan = plan::plan(args, with_attr_files(&kernel))?;
     if destination.is_some() && plan.is_repeated() {
         return Err(Failure::usage("stat record records one run, without -r"));
     }
@@ -67,13 +66,13 @@ pub(crate) fn run(args: &Args, parse: &dyn Fn(Vec<OsString>) -> Result<Box<Args>
     })
 }
 
-/// Opens what `args` ask for, and closes it again: for `perfuse doctor --for`.
-pub(crate) fn rehearse(args: &Args) -> Result<Vec<Rehearsed>> {
-    args.kernel.decide()?;
-    let tried = perfuse_stat::rehearse(&plan::plan(args)?)?;
+/// Opens what `args` ask for, and closes it again: for `perfuse doctor --for`, which tells the kernel too.
+pub(crate) fn rehearse(args: &Args) -> Result<Tried> {
+    let kernel = args.kernel.decide()?;
+    let tried = perfuse_stat::rehearse(&plan::plan(args, kernel.clone())?)?;
     // Events that nobody asked for may be missing.
     let required = args.selection.has_events();
-    Ok(tried.into_iter().map(|tried| Rehearsed { required, ..tried }).collect())
+    Ok((kernel, tried.into_iter().map(|tried| Rehearsed { required, ..tried }).collect()))
 }
 
 /// Where counts are recorded: `-` is standard output.

@@ -5,7 +5,7 @@ use super::select::Chosen;
 use crate::common::{cpus, events};
 use crate::exit::Failure;
 use crate::term::out::say;
-use perfuse::{Start, online_cpus};
+use perfuse::{Perf, Start, online_cpus};
 use perfuse_events::Machine;
 use perfuse_stat::metrics::{self, Measured};
 use perfuse_stat::{Aggregation, PerCore, Plan, Request, Requests, Target};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Makes the plan that the options ask for.
-pub(super) fn plan(args: &Args) -> Result<Plan, Failure> {
+pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
     let target = target(args)?;
     let on_cpus = matches!(target, Target::Cpus { .. });
     let aggregation = match args {
@@ -40,6 +40,7 @@ pub(super) fn plan(args: &Args) -> Result<Plan, Failure> {
     }
     let (events, metrics) = if args.null { Default::default() } else { requests(args, on_cpus)? };
     let mut plan = Plan::new(target, args.command.clone(), events);
+    plan.kernel = kernel;
     plan.cgroups = args.selection.has_cgroups() || args.for_each_cgroup.is_some();
     plan.aggregation = aggregation;
     plan.metrics = metrics.into();
@@ -180,7 +181,9 @@ mod tests {
     fn plan(line: &str) -> Result<Plan, String> {
         let cli = Cli::try_parse_from(["perfuse", "stat"].into_iter().chain(line.split_whitespace()));
         match cli.map_err(|error| error.to_string())?.subcommand {
-            Subcommand::Stat(args) => super::plan(&args).map_err(|failure| failure.to_string()),
+            Subcommand::Stat(args) => {
+                super::plan(&args, Perf::linux()).map_err(|failure| failure.to_string())
+            }
             other => panic!("{other:?}"),
         }
     }

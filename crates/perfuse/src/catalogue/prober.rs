@@ -2,7 +2,7 @@
 //! Nothing is ever counted.
 
 use super::Kind;
-use crate::{Builder, Command, Errno, Error, HeldCommand, Target, kernel};
+use crate::{Builder, Command, Errno, Error, HeldCommand, Perf, Target};
 use perfuse_abi::EventType;
 use perfuse_events::{EventSpec, Source};
 use std::collections::HashMap;
@@ -57,14 +57,20 @@ impl Works {
 }
 
 /// Remembers why events of a kind are refused: finding the reason takes longer than being refused.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Prober {
+    kernel: Perf,
     reasons: HashMap<(Kind, u32, Errno), Arc<WhyNot>>,
     /// A process that does nothing.
     other: Option<HeldCommand>,
 }
 
 impl Prober {
+    /// One that asks this kernel.
+    pub fn new(kernel: &Perf) -> Self {
+        Prober { kernel: kernel.clone(), reasons: HashMap::new(), other: None }
+    }
+
     fn other(&mut self) -> Option<Target> {
         if self.other.is_none() {
             self.other = Command::new("never").hold().ok();
@@ -75,6 +81,7 @@ impl Prober {
     /// Opens an event and closes it again.
     pub fn try_event(&mut self, kind: Kind, spec: &EventSpec) -> Works {
         let Some(builder) = Builder::from_spec(spec) else { return Works::Yes };
+        let builder = builder.kernel(&self.kernel);
         let opened = match spec.cpus().and_then(|cpus| cpus.first().copied()) {
             // A kind of cores counts threads too, wherever they run.
             Some(cpu) if !spec.pmu.as_ref().is_some_and(|pmu| pmu.is_core) => {
@@ -82,7 +89,7 @@ impl Prober {
             }
             _ => builder.clone().open().or_else(|error| match error.errno() {
                 // Some of what the embedded kernel has, it has for others only.
-                Errno::EOPNOTSUPP if kernel::current().facts().is_embedded => match self.other() {
+                Errno::EOPNOTSUPP if self.kernel.facts().is_embedded => match self.other() {
                     Some(other) => builder.target(other).open(),
                     None => Err(error),
                 },
@@ -118,7 +125,7 @@ impl Prober {
         let mut spec_of_none = spec.clone();
         spec_of_none.source = nowhere;
         let builder = Builder::from_spec(&spec_of_none);
-        match builder.map(|builder| builder.user_and_kernel().open()) {
+        match builder.map(|builder| builder.kernel(&self.kernel).user_and_kernel().open()) {
             Some(Err(error)) if error.errno() == Errno::EINVAL => Works::Yes,
             _ => self.try_event(Kind::Tracepoint, spec),
         }

@@ -1,7 +1,7 @@
 //! How often an event happens now: on every cpu where that is allowed, else nowhere.
 
 use super::spec;
-use crate::{Builder, Counter, Target, online_cpus};
+use crate::{Builder, Counter, Perf, Target, online_cpus};
 use perfuse_events::Machine;
 use std::time::Instant;
 
@@ -15,10 +15,10 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Starts counting. The error is a few words for people.
-    pub fn start(name: &str, machine: &Machine) -> Result<Self, String> {
+    /// Starts counting with this kernel. The error is a few words for people.
+    pub fn start(kernel: &Perf, name: &str, machine: &Machine) -> Result<Self, String> {
         let spec = spec(name, machine).ok_or("no event by itself")?;
-        let builder = Builder::from_spec(&spec).ok_or("known only at the end of a command")?;
+        let builder = Builder::from_spec(&spec).ok_or("known only at the end of a command")?.kernel(kernel);
         let cpus = spec.cpus().unwrap_or_else(online_cpus);
         let mut counters = Vec::new();
         for cpu in cpus {

@@ -1,9 +1,9 @@
 //! The checks of `perf_event_open(2)` that depend on nothing but its arguments and a few settings, in
 //! the kernel's order (rules A8 to A21 and B1 to B24). All of them answer EINVAL.
 
+use super::name::unnamed;
 use super::{Cause, Diagnosis, Open, Part, remedy};
 use perfuse_abi::{Attr, AttrFlags, BranchSampleType, Breakpoint, EventType, SampleType};
-use std::ops::Sub;
 
 /// The first check that fails, if one of these does.
 pub(super) fn first_violation(open: &Open<'_>) -> Option<Diagnosis> {
@@ -75,11 +75,6 @@ fn unknown_bits(open: &Open<'_>) -> Option<Diagnosis> {
     let newest = newer.into_iter().rfind(|requirement| suspected(&requirement.to_string()))?;
     let text = format!("{newest} came with Linux {}, this is {}", newest.since, facts.release);
     Some(Diagnosis::new(Cause::TooNew, text).remedy(format!("do without {newest}, or boot a newer kernel")))
-}
-
-/// The bits of a set that have no name.
-pub(super) fn unnamed<F: Sub<Output = F>>(set: F, named: impl Iterator<Item = (&'static str, F)>) -> F {
-    named.fold(set, |left, (_, flag)| left - flag)
 }
 
 /// Whether "sample_type CGROUP" or "sigtrap" is the name of one of these flags.

@@ -2,7 +2,7 @@
 
 use super::attr::first_violation;
 use super::{Cause, Diagnosis, Open, Part, remedy};
-use crate::error::Subject;
+use crate::call::Subject;
 use crate::pmu::Pmu;
 use perfuse_abi::{Attr, AttrFlags, EventType, OpenFlags, Release, SampleType};
 use perfuse_sys::Errno;

@@ -3,7 +3,7 @@
 
 use super::probe::{CgroupKind, Part};
 use super::{Cause, Diagnosis, Open, remedy};
-use crate::kernel::OWN_PMUS;
+use crate::own_pmus::OWN_PMUS;
 use crate::pmu::Pmu;
 use perfuse_abi::{AttrFlags, EventType, Hardware, Release, SampleType, Software};
 

@@ -40,7 +40,7 @@ pub use cause::{Cause, Kind};
 pub(crate) use name::event_name;
 pub use probe::{CgroupKind, Findings, Part, Task};
 
-use crate::error::{Call, Subject};
+use crate::call::{Call, Subject};
 use crate::facts::Facts;
 use perfuse_abi::{Attr, OpenFlags};
 use perfuse_sys::Errno;

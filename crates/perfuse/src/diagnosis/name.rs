@@ -3,6 +3,7 @@
 use perfuse_abi::{
     Attr, AttrFlags, Breakpoint, CacheEvent, CacheOp, CacheResult, EventType, Hardware, Software,
 };
+use std::ops::Sub;
 
 /// The event of `attr` in the words people know it by.
 pub(crate) fn event_name(attr: &Attr) -> String {
@@ -83,6 +84,11 @@ fn cache_name(event: CacheEvent) -> Option<String> {
         CacheResult::MISS => Some(format!("{cache}-{operation}-misses")),
         _ => None,
     }
+}
+
+/// The bits of a set that have no name.
+pub(super) fn unnamed<F: Sub<Output = F>>(set: F, named: impl Iterator<Item = (&'static str, F)>) -> F {
+    named.fold(set, |left, (_, flag)| left - flag)
 }
 
 #[cfg(test)]

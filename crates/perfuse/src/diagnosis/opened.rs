@@ -1,7 +1,7 @@
 //! Calls on events that are open (read, ioctl, mmap), on the program that is measured, and on files.
 
 use super::{Cause, Diagnosis, Findings, remedy, tracing};
-use crate::error::{Call, Subject};
+use crate::call::{Call, Subject};
 use crate::facts::{Capabilities, Facts};
 use perfuse_abi::{AttrFlags, ioctl as code};
 use perfuse_sys::Errno;

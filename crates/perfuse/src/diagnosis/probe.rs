@@ -2,7 +2,7 @@
 //! closed again, and what /proc tells about the thread in question. All looking around for a diagnosis
 //! is done here (and in [`Facts`]), so that [`diagnose`](super::diagnose) only thinks.
 
-use crate::error::{Call, Subject};
+use crate::call::{Call, Subject};
 use crate::facts::{Facts, parse};
 use perfuse_abi::{
     Attr, AttrFlags, AuxAction, ByteOrder, EventType, OpenFlags, ReadFormat, SampleType, Software,
@@ -130,7 +130,7 @@ impl Findings {
                 findings.on_cpu = Some(answer(&bare(attr), -1, cpu as i32, OpenFlags::empty()));
             }
             // With unknown open flags nothing but they is looked at (rule B1).
-            if errno != Errno::ENOENT && super::attr::unnamed(*flags, flags.iter_names()).is_empty() {
+            if errno != Errno::ENOENT && super::name::unnamed(*flags, flags.iter_names()).is_empty() {
                 findings.culprits = culprits(attr, *pid, *cpu, leader.is_some(), *flags, errno);
             }
         }

@@ -3,7 +3,7 @@
 use super::access::unreachable;
 use super::{Cause, Diagnosis, remedy};
 use crate::facts::{Capabilities, Facts};
-use crate::tracefs::PLACES;
+use crate::mounted::PLACES;
 use perfuse_sys::Errno;
 use std::path::Path;
 

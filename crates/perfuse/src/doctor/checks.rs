@@ -2,34 +2,32 @@
 //! on the machine is disturbed: what is opened measures this process, a cpu for a moment, or a place
 //! that is never reached.
 
-use super::{Check, Reason, why_linux_refuses};
+use super::{Check, Reason};
 use crate::facts::Facts;
-use crate::kernel::Kernel;
-use crate::{Builder, Cgroup, Counter, Error, Event, Sampler, Target};
+use crate::{Builder, Cgroup, Counter, Error, Event, Perf, Sampler, Target};
 use perfuse_abi::record::Record;
 use perfuse_abi::{Breakpoint, CacheEvent, Hardware, SampleType, Software};
 use std::hint::black_box;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// All of them, in the order in which they are told.
-pub(super) fn run(facts: &Facts) -> Vec<Check> {
+pub(super) fn run(kernel: &Perf, facts: &Facts) -> Vec<Check> {
     vec![
-        software(),
-        kernel_side(),
-        timer_sampling(),
-        cpu_wide(),
-        cgroup(),
-        hardware(),
-        cache(),
-        hardware_sampling(),
-        user_reads(facts),
-        tracepoints(),
-        uprobes(),
-        kprobes(),
-        breakpoints(),
-        rings(facts),
+        software(kernel),
+        kernel_side(kernel),
+        timer_sampling(kernel),
+        cpu_wide(kernel),
+        cgroup(kernel),
+        hardware(kernel),
+        cache(kernel),
+        hardware_sampling(kernel),
+        user_reads(kernel, facts),
+        tracepoints(kernel),
+        uprobes(kernel),
+        kprobes(kernel),
+        breakpoints(kernel),
+        rings(kernel, facts),
         embedded(),
     ]
 }
@@ -61,7 +59,7 @@ fn list<T: std::fmt::Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn software() -> Check {
+fn software(kernel: &Perf) -> Check {
     const ID: (&str, &str) = ("software", "software events");
     const EVENTS: [Software; 7] = [
         Software::TASK_CLOCK,
@@ -74,7 +72,7 @@ fn software() -> Check {
     ];
     let (mut read, mut refused, mut user_only) = (Vec::new(), Vec::new(), false);
     for event in EVENTS {
-        match count(Builder::new(event)) {
+        match count(kernel.counter(event)) {
             Ok((_, counter)) => {
                 user_only |= counter.given_up().iter().any(|given| given.what == "kernel side");
                 read.push(Event::from(event));
@@ -94,9 +92,9 @@ fn software() -> Check {
     }
 }
 
-fn kernel_side() -> Check {
+fn kernel_side(kernel: &Perf) -> Check {
     const ID: (&str, &str) = ("kernel", "the kernel's side");
-    match count(Builder::new(Software::PAGE_FAULTS).user_and_kernel()) {
+    match count(kernel.counter(Software::PAGE_FAULTS).user_and_kernel()) {
         Ok(_) => Check::yes(ID.0, ID.1, "counts and samples include the kernel"),
         Err(error) => Check::no(ID.0, ID.1, &error),
     }
@@ -120,9 +118,9 @@ fn samples(event: Builder) -> Result<(usize, &'static str), Error> {
     Ok((all, place))
 }
 
-fn timer_sampling() -> Check {
+fn timer_sampling(kernel: &Perf) -> Check {
     const ID: (&str, &str) = ("timer-sampling", "sampling by a timer");
-    match samples(Builder::new(Software::CPU_CLOCK).period(500_000)) {
+    match samples(kernel.counter(Software::CPU_CLOCK).period(500_000)) {
         Ok((0, _)) => {
             let text = "the timer was set and no sample arrived";
             Check::no(ID.0, ID.1, Reason::new("cpu-clock", "no-samples", "no samples arrive", text))
@@ -132,12 +130,12 @@ fn timer_sampling() -> Check {
     }
 }
 
-fn cpu_wide() -> Check {
+fn cpu_wide(kernel: &Perf) -> Check {
     const ID: (&str, &str) = ("cpu-wide", "whole cpus (-a)");
     let cpus = crate::online_cpus();
     let mut read = 0;
     for cpu in &cpus {
-        match count(Builder::new(Software::CPU_CLOCK).target(Target::cpu(*cpu))) {
+        match count(kernel.counter(Software::CPU_CLOCK).target(Target::cpu(*cpu))) {
             Ok(_) => read += 1,
             Err(error) if read == 0 => return Check::no(ID.0, ID.1, &error),
             Err(error) => {
@@ -149,12 +147,12 @@ fn cpu_wide() -> Check {
     Check::yes(ID.0, ID.1, format!("every process; opened and read on {read} of {} cpus", cpus.len()))
 }
 
-fn cgroup() -> Check {
+fn cgroup(kernel: &Perf) -> Check {
     const ID: (&str, &str) = ("cgroup", "cgroups (-G)");
     let cpu = crate::online_cpus().first().copied().unwrap_or(0);
     let opened = Cgroup::open("/").and_then(|root| {
         let path = root.path().display().to_string();
-        Builder::new(Software::TASK_CLOCK).target(Target::cgroup(&root, cpu)).open().map(|_| path)
+        kernel.counter(Software::TASK_CLOCK).target(Target::cgroup(&root, cpu)).open().map(|_| path)
     });
     match opened {
         Ok(path) => Check::yes(ID.0, ID.1, path),
@@ -162,11 +160,11 @@ fn cgroup() -> Check {
     }
 }
 
-fn hardware() -> Check {
+fn hardware(kernel: &Perf) -> Check {
     const ID: (&str, &str) = ("hardware", "hardware events");
     let (mut counted, mut refused) = (Vec::new(), Vec::new());
     for event in Hardware::ALL {
-        match count(Builder::new(*event)) {
+        match count(kernel.counter(*event)) {
             Ok((value, _)) => counted.push((Event::from(*event), value)),
             Err(error) => refused.push((Event::from(*event), error)),
         }
@@ -191,11 +189,11 @@ fn hardware() -> Check {
     }
 }
 
-fn cache() -> Check {
+fn cache(kernel: &Perf) -> Check {
     const ID: (&str, &str) = ("cache", "cache events");
     let mut first = None;
     let all = CacheEvent::all().count();
-    let opened = CacheEvent::all().filter(|event| match Builder::new(*event).open() {
+    let opened = CacheEvent::all().filter(|event| match kernel.counter(*event).open() {
         Ok(_) => true,
         Err(error) => {
             first.get_or_insert(error);
@@ -208,16 +206,16 @@ fn cache() -> Check {
     }
 }
 
-fn hardware_sampling() -> Check {
+fn hardware_sampling(kernel: &Perf) -> Check {
     const ID: (&str, &str) = ("hardware-sampling", "sampling by cycles");
-    match samples(Builder::new(Hardware::CPU_CYCLES).period(100_000)) {
+    match samples(kernel.counter(Hardware::CPU_CYCLES).period(100_000)) {
         Ok((0, _)) => {
             let text = "the counter ran and no overflow interrupt arrived";
             let reason = Reason::new("cycles", "no-samples", "no samples arrive", text);
             Check::no(ID.0, ID.1, reason.remedy("sample by cpu-clock"))
         }
         Ok((all, place)) => {
-            let level = (1..=3).take_while(|level| precise(*level)).last().unwrap_or(0);
+            let level = (1..=3).take_while(|level| precise(kernel, *level)).last().unwrap_or(0);
             Check::yes(ID.0, ID.1, format!("{place}: {all} samples in a moment; precise_ip up to {level}"))
         }
         Err(error) => Check::no(ID.0, ID.1, &error),
@@ -225,16 +223,16 @@ fn hardware_sampling() -> Check {
 }
 
 /// Whether cycles can be sampled at this level of precision.
-fn precise(level: u8) -> bool {
-    let builder = Builder::new(Hardware::CPU_CYCLES).period(1_000_000).precise(level);
+fn precise(kernel: &Perf, level: u8) -> bool {
+    let builder = kernel.counter(Hardware::CPU_CYCLES).period(1_000_000).precise(level);
     builder.open().is_ok_and(|counter| counter.attr().flags.precise_ip() == level)
 }
 
-fn user_reads(facts: &Facts) -> Check {
+fn user_reads(kernel: &Perf, facts: &Facts) -> Check {
     const ID: (&str, &str) = ("user-reads", "user-space reads");
     // arm64 wants to be asked for each event: bit 0 of config1 is "64 bits", bit 1 "rdpmc" (rule F34).
     let asked = if facts.user_access == Some(1) { 0b11 } else { 0 };
-    let cycles = Builder::new(Hardware::CPU_CYCLES).user_only().with(|attr| attr.config1 |= asked);
+    let cycles = kernel.counter(Hardware::CPU_CYCLES).user_only().with(|attr| attr.config1 |= asked);
     match cycles.open().and_then(Counter::into_user_counter) {
         Ok(counter) if counter.is_allowed() => {
             let clock = if counter.time_conversion().is_some() { ", times included" } else { "" };
@@ -257,9 +255,9 @@ fn user_reads(facts: &Facts) -> Check {
     }
 }
 
-fn tracepoints() -> Check {
+fn tracepoints(kernel: &Perf) -> Check {
     const ID: (&str, &str) = ("tracepoints", "tracepoints");
-    let counted = Event::tracepoint("sched:sched_switch").and_then(|event| count(Builder::new(event)));
+    let counted = Event::tracepoint("sched:sched_switch").and_then(|event| count(kernel.counter(event)));
     match counted {
         Ok((0, _)) => {
             let text = "the event was opened and a task switch was not counted";
@@ -284,19 +282,19 @@ fn tracepoints() -> Check {
     }
 }
 
-fn uprobes() -> Check {
+fn uprobes(kernel: &Perf) -> Check {
     const ID: (&str, &str) = ("uprobes", "probes of programs");
     // The start of an ELF file is mapped, but not executable: no code is changed.
-    match Event::uprobe("/proc/self/exe", 0).and_then(|event| Builder::new(event).open()) {
+    match Event::uprobe("/proc/self/exe", 0).and_then(|event| kernel.counter(event).open()) {
         Ok(_) => Check::yes(ID.0, ID.1, "uprobe, uretprobe"),
         Err(error) => Check::no(ID.0, ID.1, missing_pmu(&error, "CONFIG_UPROBE_EVENTS")),
     }
 }
 
-fn kprobes() -> Check {
+fn kprobes(kernel: &Perf) -> Check {
     const ID: (&str, &str) = ("kprobes", "probes of the kernel");
     // A function that is called once in the life of a kernel, at its end.
-    match Event::kprobe("kernel_restart").and_then(|event| Builder::new(event).open()) {
+    match Event::kprobe("kernel_restart").and_then(|event| kernel.counter(event).open()) {
         Ok(_) => Check::yes(ID.0, ID.1, "kprobe, kretprobe"),
         Err(error) => Check::no(ID.0, ID.1, missing_pmu(&error, "CONFIG_KPROBE_EVENTS")),
     }
@@ -314,11 +312,11 @@ fn missing_pmu(error: &Error, option: &str) -> Reason {
     reason
 }
 
-fn breakpoints() -> Check {
+fn breakpoints(kernel: &Perf) -> Check {
     const ID: (&str, &str) = ("breakpoints", "memory watches");
     static WATCHED: AtomicU64 = AtomicU64::new(0);
     let event = Event::breakpoint(Breakpoint::W, (&raw const WATCHED) as u64, 8);
-    let counted = Builder::new(event).user_only().open().and_then(|mut counter| {
+    let counted = kernel.counter(event).user_only().open().and_then(|mut counter| {
         counter.enable()?;
         (0..3).for_each(|i| WATCHED.store(i, Ordering::SeqCst));
         counter.disable()?;
@@ -338,7 +336,7 @@ fn breakpoints() -> Check {
 /// What there is without Linux: a command that is traced, and counted.
 fn embedded() -> Check {
     const ID: (&str, &str) = ("embedded", "without Linux");
-    let Some(kernel) = crate::kernel::embedded() else {
+    let Some(kernel) = Perf::embedded() else {
         let reason = Reason::new(
             "cannot count by ptrace",
             "not-embedded",
@@ -347,13 +345,13 @@ fn embedded() -> Check {
         );
         return Check::no(ID.0, ID.1, reason);
     };
-    let used = match why_linux_refuses() {
+    let used = match Perf::linux_refuses() {
         Some(_) => "stat and record use it here, as Linux refuses",
         None => "not needed here; --kernel embedded",
     };
     let counted = || -> Result<u64, Error> {
         let command = crate::Command::new("true").hold()?;
-        let builder = Builder::new(Software::TASK_CLOCK).kernel(kernel.clone());
+        let builder = kernel.counter(Software::TASK_CLOCK);
         let counter = builder.target(command.target()).enable_on_exec(true).open()?;
         command.release()?.wait()?;
         Ok(counter.read()?.value)
@@ -394,9 +392,9 @@ fn embedded() -> Check {
 }
 
 /// What an instruction takes that is stepped: the few of a child that fails to execute a program.
-fn cost_of_a_step(kernel: &Arc<dyn Kernel>) -> Result<Duration, Error> {
+fn cost_of_a_step(kernel: &Perf) -> Result<Duration, Error> {
     let command = crate::Command::new("/nonexistent/program").hold()?;
-    let builder = Builder::new(Event::single_step()).user_only().kernel(kernel.clone());
+    let builder = kernel.counter(Event::single_step()).user_only();
     let counter = builder.target(command.target()).enabled(true).open()?;
     let start = Instant::now();
     drop(command.release());
@@ -404,14 +402,14 @@ fn cost_of_a_step(kernel: &Arc<dyn Kernel>) -> Result<Duration, Error> {
     Ok(took / u32::try_from(counter.read()?.value.max(1)).unwrap_or(u32::MAX))
 }
 
-fn rings(facts: &Facts) -> Check {
+fn rings(kernel: &Perf, facts: &Facts) -> Check {
     const ID: (&str, &str) = ("rings", "ring buffers");
     const USUAL: usize = 128;
     // What recording takes: one ring for each cpu, all at once.
     let (mut rings, mut smallest, mut refused) = (Vec::new(), usize::MAX, None);
     let cpus = crate::online_cpus();
     for cpu in &cpus {
-        let event = Builder::new(Software::DUMMY).user_only();
+        let event = kernel.counter(Software::DUMMY).user_only();
         let builder = Sampler::builder().target(Target::this_thread().on_cpu(*cpu)).event(event);
         let opened = builder.clone().exactly_pages(USUAL).open().or_else(|error| {
             refused.get_or_insert(error);

@@ -1,7 +1,7 @@
 //! Why the embedded kernel refuses.
 
+use crate::call::Call;
 use crate::diagnosis::{Cause, Diagnosis};
-use crate::error::Call;
 use perfuse_abi::{Attr, AttrFlags, EventType, Hardware, OpenFlags, Software};
 use perfuse_live::{memory, proc, step};
 use perfuse_sys::Errno;

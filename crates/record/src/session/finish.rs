@@ -4,7 +4,7 @@
 use super::Session;
 use crate::clocks::{Share, left_out};
 use crate::plan::Target;
-use crate::{Ended, Error, Remark, is_embedded, sections};
+use crate::{Ended, Error, Remark, sections};
 use perfuse::RunningCommand;
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{Decoded, Record, RecordFormat, SampleId, Tid};
@@ -123,7 +123,7 @@ impl Session<'_> {
                 percent: share.unseen()?,
                 left_out: share.left_out,
                 short: (share.expected() < 1.0).then_some(Duration::from_nanos(share.time_ns as u64)),
-                embedded: is_embedded(),
+                embedded: self.plan.kernel.facts().is_embedded,
             })
         });
         told.collect()

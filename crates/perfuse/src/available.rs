@@ -1,0 +1,25 @@
+//! Which kernel can measure here.
+
+use crate::builder::Builder;
+use crate::diagnosis::{Cause, Kind};
+use crate::error::Error;
+use crate::perf::Perf;
+use perfuse_abi::Software;
+
+impl Perf {
+    /// Linux; where it [refuses](Self::linux_refuses) and there is an [embedded](Self::embedded) kernel, that one, which
+    /// [tells why](Self::refusal). Finding out takes one event that is opened and closed again.
+    pub fn available() -> Self {
+        match (Self::linux_refuses(), Self::embedded()) {
+            (Some(refusal), Some(embedded)) => embedded.because_of(refusal),
+            _ => Self::linux(),
+        }
+    }
+
+    /// Why Linux refuses even the least that can be measured, for good; `None` where it does not.
+    pub fn linux_refuses() -> Option<Error> {
+        let error = Builder::new(Software::DUMMY).user_only().open().err()?;
+        let for_good = matches!(error.cause().kind(), Kind::Permission | Kind::Unsupported);
+        (for_good || error.cause() == Cause::Unknown).then_some(error)
+    }
+}
