@@ -54,3 +54,19 @@ pub use flags::{
 pub use order::ByteOrder;
 pub use poll::PollFlags;
 pub use release::{Release, Since};
+
+#[cfg(test)]
+mod threads {
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::Attr>();
+        is_shared::<crate::attr::AttrError>();
+        is_shared::<crate::record::Record<'static>>();
+        is_shared::<crate::record::Sample<'static>>();
+        is_shared::<crate::record::RecordError>();
+        is_shared::<crate::read::ReadValues<'static>>();
+        is_shared::<crate::page::UserCount>();
+    }
+}

@@ -51,3 +51,22 @@ pub use writer::{NewEvent, Writer};
 
 /// The crate that the kernel's records are from.
 pub use perfuse_abi as abi;
+
+#[cfg(test)]
+mod threads {
+    fn is_send<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::Error>();
+        is_shared::<crate::Event>();
+        is_shared::<crate::Events>();
+        is_shared::<crate::session::Session>();
+        is_shared::<crate::replay::Filter>();
+        is_send::<crate::PerfData<'static>>();
+        is_send::<crate::Ordered<'static>>();
+        is_send::<crate::replay::Replay<'static>>();
+        is_send::<crate::Writer<std::fs::File>>();
+    }
+}

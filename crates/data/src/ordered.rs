@@ -30,6 +30,7 @@ use std::sync::Arc;
 /// Memory is bounded: when what is kept of records exceeds a limit, the older half is delivered. That
 /// happens in recordings that do not mark turns, those of perf before 2.6.35 and directories, when they have millions of
 /// records; should a record then come too late, it is delivered late, and [`late`](Self::late) counts it.
+#[must_use = "nothing is read before `next`"]
 pub struct Ordered<'i> {
     data: PerfData<'i>,
     kept: Kept,

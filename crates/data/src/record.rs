@@ -8,6 +8,7 @@ use perfuse_abi::record::{Decoded, Header, RawRecord, RecordFormat, RecordType};
 
 /// A record of the recording. Borrows the reader's buffer.
 #[derive(Clone, Copy, Debug)]
+#[must_use]
 pub struct FileRecord<'a> {
     /// Where it is.
     pub location: Location,

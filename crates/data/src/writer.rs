@@ -55,6 +55,7 @@ pub struct NewEvent {
 /// assert_eq!(data.next()?.unwrap().kind(), RecordType(68));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[must_use = "a recording is complete after `finish`"]
 pub struct Writer<W> {
     output: Output<W>,
     /// `None` for a pipe.

@@ -93,3 +93,17 @@ pub use sysfs::{Sysfs, cpu_list, parse_cpu_list};
 #[cfg(feature = "tables")]
 pub use tables::{MachineFacts, Processor, Tables, TablesError, cpuid_of_this_machine};
 pub use tree::{Event, EventList, Group, Item, Span, Term, What};
+
+#[cfg(test)]
+mod threads {
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::EventList>();
+        is_shared::<crate::EventSpec>();
+        is_shared::<crate::EventError>();
+        is_shared::<crate::Metric>();
+        is_shared::<crate::tracepoint::Format>();
+    }
+}

@@ -158,3 +158,13 @@ fn name_of(kind: FileType) -> &'static str {
         _ => "no regular file",
     }
 }
+
+#[cfg(test)]
+mod threads {
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::Error>();
+    }
+}

@@ -38,6 +38,7 @@ pub struct Command {
 
 /// A child that waits before its exec, so that events can be attached. Dropping it ends it.
 #[derive(Debug)]
+#[must_use = "a held command is ended when this is dropped"]
 pub struct HeldCommand {
     held: process::Held,
     program: OsString,

@@ -268,6 +268,7 @@ impl<W: Wrap> Kernel for W {
 
 /// An ioctl of an event with its argument.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Request<'a> {
     /// Switch on.
     Enable(IocFlags),

@@ -102,7 +102,8 @@ pub use perf::Perf;
 pub use pmu::{Config, Format, Pmu, cpu_list, online_cpus, parse_cpu_list};
 pub use ring::{Batch, Snapshot};
 pub use sampler::{
-    Entry, RingOptions, Sampler, SamplerBatch, SamplerBuilder, SamplerSnapshot, Source, SourceMut, Wait,
+    RingOptions, Sampler, SamplerBatch, SamplerBuilder, SamplerRecord, SamplerSnapshot, Source, SourceMut,
+    Wait,
 };
 pub use sampler_set::{SamplerSet, SetSource};
 pub use scope::{Scope, Slot};
@@ -110,3 +111,28 @@ pub use set::{CounterSet, Rehearsed, SetEvent};
 pub use support::Support;
 pub use target::{Cgroup, Target, Thread};
 pub use user::UserCounter;
+
+#[cfg(test)]
+mod threads {
+    fn is_send<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::Builder>();
+        is_shared::<crate::Counter>();
+        is_shared::<crate::Group>();
+        is_shared::<crate::CounterSet>();
+        is_shared::<crate::SamplerBuilder>();
+        is_shared::<crate::Support>();
+        is_shared::<crate::Error>();
+        is_shared::<crate::Target>();
+        is_shared::<crate::diagnosis::Diagnosis>();
+        is_shared::<crate::facts::Facts>();
+        is_send::<crate::Sampler>();
+        is_send::<crate::SamplerSet>();
+        is_send::<crate::Command>();
+        is_send::<crate::HeldCommand>();
+        is_send::<crate::RunningCommand>();
+    }
+}

@@ -165,6 +165,7 @@ impl SamplerBuilder {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "the events are closed when this is dropped"]
 pub struct Sampler {
     // Dropped in this order: the AUX area is unmapped before the ring, both before the events are closed.
     aux: Option<AuxArea>,
@@ -395,7 +396,7 @@ impl AsFd for Sampler {
 
 /// A record with the event it belongs to.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'b> {
+pub struct SamplerRecord<'b> {
     /// Header and bytes.
     pub raw: RawRecord<'b>,
     /// Index of the event among [`Sampler::sources`].
@@ -403,13 +404,13 @@ pub struct Entry<'b> {
     format: &'b RecordFormat,
 }
 
-impl<'b> Entry<'b> {
+impl<'b> SamplerRecord<'b> {
     fn new(raw: RawRecord<'b>, members: &'b [Source]) -> Self {
         // With IDENTIFIER the id's place is the same in every event's records.
         let id = members[0].format.id_of(&raw);
         // A record without an id of ours is the ring's own.
         let source = if members.len() == 1 { 0 } else { position(members, id).unwrap_or(0) };
-        Entry { raw, source, format: &members[source].format }
+        SamplerRecord { raw, source, format: &members[source].format }
     }
 
     /// Takes the record apart.
@@ -438,6 +439,7 @@ fn position(members: &[Source], id: Option<u64>) -> Option<usize> {
 
 /// What a sampler's ring held at one moment.
 #[derive(Debug)]
+#[must_use = "records are taken by iterating"]
 pub struct SamplerBatch<'s> {
     records: Batch<'s>,
     members: &'s [Source],
@@ -445,8 +447,8 @@ pub struct SamplerBatch<'s> {
 
 impl<'s> SamplerBatch<'s> {
     /// The records, oldest first. Each can be taken once.
-    pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
-        std::iter::from_fn(|| self.records.next().map(|raw| Entry::new(raw, self.members)))
+    pub fn iter(&self) -> impl Iterator<Item = SamplerRecord<'_>> {
+        std::iter::from_fn(|| self.records.next().map(|raw| SamplerRecord::new(raw, self.members)))
     }
 
     /// The records without their events: the fastest way through.
@@ -464,7 +466,7 @@ pub struct SamplerSnapshot<'s> {
 
 impl SamplerSnapshot<'_> {
     /// The records, newest first.
-    pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
-        self.records.iter().map(|raw| Entry::new(raw, self.members))
+    pub fn iter(&self) -> impl Iterator<Item = SamplerRecord<'_>> {
+        self.records.iter().map(|raw| SamplerRecord::new(raw, self.members))
     }
 }

@@ -53,6 +53,7 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), perfuse::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "the events are closed when this is dropped"]
 pub struct SamplerSet {
     // Unmapped before the events are closed.
     rings: Vec<SetRing>,

@@ -79,6 +79,7 @@ impl SetEvent {
 /// # Ok::<(), perfuse::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "the events are closed when this is dropped"]
 pub struct CounterSet {
     slots: Vec<Slot>,
     events: Vec<Opened>,

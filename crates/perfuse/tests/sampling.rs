@@ -4,7 +4,9 @@
 use perfuse::abi::record::{CallchainContext, CpuMode, Decoded, Misc, Record, RegsAbi, Sample};
 use perfuse::abi::regs::Arch;
 use perfuse::abi::{AttrFlags, Breakpoint, ReadFormat, SampleType, Software};
-use perfuse::{Builder, Clock, Command, Counter, Entry, Errno, Event, Sampler, SamplerBuilder, Target, Wait};
+use perfuse::{
+    Builder, Clock, Command, Counter, Errno, Event, Sampler, SamplerBuilder, SamplerRecord, Target, Wait,
+};
 use perfuse_testkit::signals::Handler;
 use perfuse_testkit::work::{Pages, burn, system_calls};
 use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
@@ -51,7 +53,7 @@ fn sampled(sampler: &mut Sampler, work: impl Fn()) {
     }
 }
 
-fn samples<'b>(entries: impl Iterator<Item = Entry<'b>>) -> Vec<Sample<'b>> {
+fn samples<'b>(entries: impl Iterator<Item = SamplerRecord<'b>>) -> Vec<Sample<'b>> {
     entries
         .filter_map(|entry| match entry.decode().expect("a record").record {
             Record::Sample(sample) => Some(sample),
@@ -60,7 +62,7 @@ fn samples<'b>(entries: impl Iterator<Item = Entry<'b>>) -> Vec<Sample<'b>> {
         .collect()
 }
 
-fn addresses<'b>(entries: impl Iterator<Item = Entry<'b>>) -> Vec<u64> {
+fn addresses<'b>(entries: impl Iterator<Item = SamplerRecord<'b>>) -> Vec<u64> {
     // arm64 leaves the tag in the upper byte out, x86 tells the byte: the page is what counts.
     samples(entries).iter().map(|sample| sample.addr.expect("an address")).collect()
 }
@@ -629,7 +631,7 @@ fn events_on_a_cpu_share_its_ring() -> Outcome {
 }
 
 /// The id in a record.
-fn sampler_id(entry: &Entry<'_>) -> u64 {
+fn sampler_id(entry: &SamplerRecord<'_>) -> u64 {
     entry.decode().expect("a record").id().expect("an id")
 }
 

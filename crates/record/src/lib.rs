@@ -62,3 +62,20 @@ pub fn record(
 ) -> Result<Ended, Error> {
     session::Session::run(plan, sink, observer, control)
 }
+
+#[cfg(test)]
+mod threads {
+    fn is_send<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::Plan>();
+        is_shared::<crate::Error>();
+        is_shared::<crate::Remark>();
+        is_shared::<crate::Ended>();
+        is_shared::<crate::Written>();
+        is_send::<crate::FileSink>();
+        is_send::<crate::StreamSink<Vec<u8>>>();
+    }
+}

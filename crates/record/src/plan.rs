@@ -196,6 +196,7 @@ impl Request {
 
 /// How often an event is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Rate {
     /// So many times a second.
     Frequency(u64),

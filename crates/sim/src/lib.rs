@@ -35,3 +35,19 @@ pub use program::{Program, Step};
 pub use reader::{AuxReader, Reader};
 pub use trace::{TRACE, TraceModel};
 pub use world::World;
+
+#[cfg(test)]
+mod threads {
+    fn is_send<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::scenario::Scenario>();
+        is_shared::<crate::scenario::ScenarioError>();
+        is_shared::<crate::scenario::Outcome>();
+        is_shared::<crate::Setup>();
+        is_shared::<crate::Program>();
+        is_send::<crate::Machine>();
+    }
+}

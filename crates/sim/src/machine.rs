@@ -17,7 +17,7 @@ use perfuse_engine::{
     State, TaskFacts, TaskId, Trap, Watch,
 };
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// How a machine is built.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,6 +111,7 @@ pub struct Notices {
 
 /// The handler of an event's signals in a program: it switches the event off, looks, and goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Handler {
     /// It switches the event on again.
     Enable,
@@ -528,5 +529,5 @@ impl Machine {
 
 /// A program of these steps.
 pub fn program(name: &str, steps: Vec<Step>) -> Program {
-    Program { name: name.to_owned(), steps: Rc::from(steps), on: None, cgroup: None }
+    Program { name: name.to_owned(), steps: Arc::from(steps), on: None, cgroup: None }
 }

@@ -2,7 +2,7 @@
 
 use crate::hardware::Rates;
 use perfuse_engine::CgroupId;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// One step of a program.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +79,7 @@ pub enum Step {
         value: u64,
     },
     /// Does steps several times.
-    Repeat(u64, Rc<[Step]>),
+    Repeat(u64, Arc<[Step]>),
     /// Ends.
     Exit,
 }
@@ -90,7 +90,7 @@ pub struct Program {
     /// The name of the task.
     pub name: String,
     /// Its steps; it ends after the last.
-    pub steps: Rc<[Step]>,
+    pub steps: Arc<[Step]>,
     /// The only cpu it may run on.
     pub on: Option<u32>,
     /// The cgroup it starts in; that of its parent.
@@ -101,11 +101,11 @@ pub struct Program {
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
     /// The innermost loop last: its steps, the next of them, and how many rounds are left.
-    frames: Vec<(Rc<[Step]>, usize, u64)>,
+    frames: Vec<(Arc<[Step]>, usize, u64)>,
 }
 
 impl Cursor {
-    pub(crate) fn new(steps: Rc<[Step]>) -> Self {
+    pub(crate) fn new(steps: Arc<[Step]>) -> Self {
         Cursor { frames: vec![(steps, 0, 0)] }
     }
 
@@ -148,10 +148,10 @@ mod tests {
 
     #[test]
     fn loops_within_loops() {
-        let inner: Rc<[Step]> = Rc::from([Step::Sleep(1)]);
-        let outer: Rc<[Step]> = Rc::from([Step::Repeat(2, inner), Step::Sleep(2)]);
-        let program: Rc<[Step]> =
-            Rc::from([Step::Repeat(2, outer), Step::Repeat(0, Rc::from([Step::Wait])), Step::Exit]);
+        let inner: Arc<[Step]> = Arc::from([Step::Sleep(1)]);
+        let outer: Arc<[Step]> = Arc::from([Step::Repeat(2, inner), Step::Sleep(2)]);
+        let program: Arc<[Step]> =
+            Arc::from([Step::Repeat(2, outer), Step::Repeat(0, Arc::from([Step::Wait])), Step::Exit]);
         let mut cursor = Cursor::new(program);
         let mut steps = Vec::new();
         while let Some(step) = cursor.step() {

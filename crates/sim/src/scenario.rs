@@ -64,6 +64,7 @@ pub struct Line {
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Statement {
     /// `start PROGRAM [as NAME]`
     Start {
@@ -150,6 +151,7 @@ pub enum Reads {
 
 /// An action on an event, or on the machine.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Action {
     /// `enable NAME [group]`
     Enable(String, bool),
@@ -205,6 +207,7 @@ pub enum Action {
 
 /// An expectation.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Expect {
     /// `expect NAME[.FIELD][+NAME[.FIELD]...] VALUE`
     Value(Vec<Quantity>, Expected),
@@ -307,6 +310,7 @@ pub enum Show {
 
 /// A line that is no statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ScenarioError {
     /// Counted from 1.
     pub line: usize,

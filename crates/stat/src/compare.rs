@@ -16,7 +16,7 @@ pub use histogram::{Histogram, HistogramRow};
 #[cfg(any(test, feature = "samples"))]
 pub use model::samples;
 pub use model::{Candidate, Comparison, Direction, Judged, Measure, Series, Unit, Verdict};
-pub use rounds::{Baseline, Done, Entry, Plan, Progress, Until, compare, run_aside};
+pub use rounds::{Baseline, ComparePlan, Contender, Done, Progress, Until, compare, run_aside};
 pub use saved::{BaselineError, json, read_baseline};
 pub use statistics::{Difference, Estimate, outliers};
 pub use words::{not_counted, sentence};

@@ -1,6 +1,6 @@
 //! The events of a plan, open on their targets: opened, switched, and read into the rows of a report.
 
-use super::model::{Aggregation, Missing, MissingKind, Outcome, Place, Reading};
+use super::model::{Aggregation, Missing, MissingKind, Outcome, Reading, RowPlace};
 use super::plan::{Plan, Request, Target};
 use super::topology::{self, Seat};
 use perfuse::diagnosis::Cause;
@@ -19,7 +19,7 @@ pub(crate) struct Counting {
     /// For each event of the plan its place in the set; `None` for those the kernel does not count.
     indices: Vec<Option<usize>>,
     /// The rows with their number of targets, and for each target the one it belongs to.
-    places: Vec<(Place, u32)>,
+    places: Vec<(RowPlace, u32)>,
     row_of_slot: Vec<usize>,
     /// What was read at the end of the last interval, by event and target.
     before: Vec<Vec<Count>>,
@@ -120,7 +120,7 @@ impl Counting {
     }
 
     /// The rows each event has, with their number of targets.
-    pub(crate) fn places(&self) -> &[(Place, u32)] {
+    pub(crate) fn places(&self) -> &[(RowPlace, u32)] {
         &self.places
     }
 
@@ -321,25 +321,25 @@ fn is_made_by_kernel(attr: &Attr) -> bool {
     attr.type_ == EventType::SOFTWARE && switches.contains(&Software(attr.config))
 }
 
-fn place(aggregation: Aggregation, slot: &Slot) -> Place {
+fn place(aggregation: Aggregation, slot: &Slot) -> RowPlace {
     let seat = |slot: &Slot| slot.cpu().map(Seat::of).unwrap_or_default();
     match aggregation {
-        Aggregation::Everything => Place::Everywhere,
-        Aggregation::Cpu => Place::Cpu(slot.cpu().unwrap_or(0)),
+        Aggregation::Everything => RowPlace::Everywhere,
+        Aggregation::Cpu => RowPlace::Cpu(slot.cpu().unwrap_or(0)),
         Aggregation::Core => {
             let Seat { socket, die, core } = seat(slot);
-            Place::Core { socket, die, core }
+            RowPlace::Core { socket, die, core }
         }
         Aggregation::Die => {
             let Seat { socket, die, .. } = seat(slot);
-            Place::Die { socket, die }
+            RowPlace::Die { socket, die }
         }
-        Aggregation::Socket => Place::Socket(seat(slot).socket),
-        Aggregation::Node => Place::Node(slot.cpu().map_or(0, topology::node)),
+        Aggregation::Socket => RowPlace::Socket(seat(slot).socket),
+        Aggregation::Node => RowPlace::Node(slot.cpu().map_or(0, topology::node)),
         Aggregation::Thread => {
             let tid = slot.tid().unwrap_or(0);
             let name = fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
-            Place::Thread { name: name.trim_end().to_owned(), tid }
+            RowPlace::Thread { name: name.trim_end().to_owned(), tid }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Rates and ratios: what a count means next to the others of the same place.
 
-use super::model::{Event, MissingKind, Place, Report, Row};
+use super::model::{Event, MissingKind, Report, Row, RowPlace};
 use perfuse_events::abi::{Cache, CacheEvent, CacheOp, CacheResult, EventType, Hardware, Software};
 use perfuse_events::{Exclude, Source};
 
@@ -44,7 +44,7 @@ pub enum Whole {
 }
 
 /// The metric of an event at a place; `None` where there is none to tell.
-pub fn metric(report: &Report, event: &Event, place: &Place) -> Option<Metric> {
+pub fn metric(report: &Report, event: &Event, place: &RowPlace) -> Option<Metric> {
     let value = value_at(event, place)?;
     let other = |source| of(report, event, place, source);
     let hardware = |event: Hardware| other((EventType::HARDWARE, event.0));
@@ -91,7 +91,7 @@ pub fn metric(report: &Report, event: &Event, place: &Place) -> Option<Metric> {
 }
 
 /// Stalled cycles per instruction: the one metric that is an event's second.
-pub fn stalled_per_instruction(report: &Report, event: &Event, place: &Place) -> Option<f64> {
+pub fn stalled_per_instruction(report: &Report, event: &Event, place: &RowPlace) -> Option<f64> {
     let instructions = value_at(event, place).filter(|&value| value > 0.0)?;
     if source(event)? != (EventType::HARDWARE, Hardware::INSTRUCTIONS.0) {
         return None;
@@ -115,13 +115,13 @@ fn is_clock(config: u64) -> bool {
 }
 
 /// The mean value of an event at a place.
-fn value_at(event: &Event, place: &Place) -> Option<f64> {
+fn value_at(event: &Event, place: &RowPlace) -> Option<f64> {
     event.rows.iter().find(|row| row.place == *place)?.spread().map(|spread| spread.mean)
 }
 
 /// The mean value of the first event that counts this there, in the cgroup and on the side of `event`:
 /// the kernel's instructions have nothing to do with the cycles of user space.
-fn of(report: &Report, event: &Event, place: &Place, wanted: (EventType, u64)) -> Option<f64> {
+fn of(report: &Report, event: &Event, place: &RowPlace, wanted: (EventType, u64)) -> Option<f64> {
     // perf does not look at guests either: modifiers include them, and their absence does not.
     let side = |event: &Event| Exclude { guest: false, ..event.exclude };
     let same = |other: &&Event| {
@@ -131,7 +131,7 @@ fn of(report: &Report, event: &Event, place: &Place, wanted: (EventType, u64)) -
 }
 
 /// CPU time at a place, in the cgroup of `event`. Clocks know no sides.
-fn clock_ns(report: &Report, event: &Event, place: &Place) -> Option<f64> {
+fn clock_ns(report: &Report, event: &Event, place: &RowPlace) -> Option<f64> {
     let clock = |clock: Software| {
         let is_it = |other: &&Event| {
             source(other) == Some((EventType::SOFTWARE, clock.0)) && other.cgroup == event.cgroup
@@ -142,7 +142,7 @@ fn clock_ns(report: &Report, event: &Event, place: &Place) -> Option<f64> {
 }
 
 /// Whether a clock was open in the cgroup of `event` and did not run at that place.
-pub fn has_idle_clock(report: &Report, event: &Event, place: &Place) -> bool {
+pub fn has_idle_clock(report: &Report, event: &Event, place: &RowPlace) -> bool {
     let clock = |other: &&Event| {
         matches!(source(other), Some((EventType::SOFTWARE, config)) if is_clock(config))
             && other.cgroup == event.cgroup
@@ -160,7 +160,7 @@ mod tests {
 
     fn metrics(events: Vec<Event>) -> Vec<Option<(Kind, Option<f64>)>> {
         let report = report(events);
-        let metric = |event| metric(&report, event, &Place::Everywhere).map(|m| (m.kind, m.value));
+        let metric = |event| metric(&report, event, &RowPlace::Everywhere).map(|m| (m.kind, m.value));
         report.events.iter().map(metric).collect()
     }
 
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn stalled_cycles_per_instruction() {
         let report = report(vec![counted("instructions", &[100]), counted("stalled-cycles-backend", &[50])]);
-        assert_eq!(stalled_per_instruction(&report, &report.events[0], &Place::Everywhere), Some(0.5));
-        assert_eq!(stalled_per_instruction(&report, &report.events[1], &Place::Everywhere), None);
+        assert_eq!(stalled_per_instruction(&report, &report.events[0], &RowPlace::Everywhere), Some(0.5));
+        assert_eq!(stalled_per_instruction(&report, &report.events[1], &RowPlace::Everywhere), None);
     }
 }

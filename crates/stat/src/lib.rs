@@ -47,7 +47,7 @@ pub use measure::{Observer, count, nanoseconds};
 #[cfg(feature = "samples")]
 pub use model::samples;
 pub use model::{
-    Aggregation, Event, Exit, Interval, Missing, MissingKind, Outcome, Place, Reading, Report, Row, Run,
+    Aggregation, Event, Exit, Interval, Missing, MissingKind, Outcome, Reading, Report, Row, RowPlace, Run,
     Subject, Usage,
 };
 pub use plan::{PerCore, Plan, Request, Requests, Target};
@@ -55,3 +55,18 @@ pub use playback::replay;
 pub use recorder::Destination;
 pub use rehearse::rehearse;
 pub use spread::{Spread, beyond, student_t};
+
+#[cfg(test)]
+mod threads {
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::Plan>();
+        is_shared::<crate::Requests>();
+        is_shared::<crate::Report>();
+        is_shared::<crate::Error>();
+        is_shared::<crate::compare::Comparison>();
+        is_shared::<crate::compare::ComparePlan>();
+    }
+}

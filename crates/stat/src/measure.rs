@@ -5,7 +5,7 @@ use super::counting::{Counting, Description};
 use super::hooks;
 use super::merged;
 use super::model::{
-    Event, Exit, Interval, Missing, MissingKind, Outcome, Place, Report, Row, Run, Subject, Usage,
+    Event, Exit, Interval, Missing, MissingKind, Outcome, Report, Row, RowPlace, Run, Subject, Usage,
 };
 use super::percore;
 use super::plan::{Plan, Target};
@@ -439,14 +439,16 @@ pub(crate) fn tool_outcome(tool: Tool, run: &Run) -> Outcome {
 }
 
 /// What this program measures itself, where perf shows it: once for all cpus, for every thread.
-fn tool_rows(tool: Tool, places: &[(Place, u32)], run: &Run) -> Vec<Row> {
+fn tool_rows(tool: Tool, places: &[(RowPlace, u32)], run: &Run) -> Vec<Row> {
     let outcome = tool_outcome(tool, run);
     let elsewhere =
         Outcome::Missing(Missing::plain(MissingKind::NeverEnabled, "elsewhere", "shown once, above"));
-    let row = |(number, (place, targets)): (usize, &(Place, u32))| {
+    let row = |(number, (place, targets)): (usize, &(RowPlace, u32))| {
         let outcome = match place {
-            Place::Cpu(_) if number > 0 => return None,
-            Place::Core { .. } | Place::Die { .. } | Place::Socket(_) | Place::Node(_) if number > 0 => {
+            RowPlace::Cpu(_) if number > 0 => return None,
+            RowPlace::Core { .. } | RowPlace::Die { .. } | RowPlace::Socket(_) | RowPlace::Node(_)
+                if number > 0 =>
+            {
                 elsewhere.clone()
             }
             _ => outcome.clone(),

@@ -46,7 +46,7 @@ fn add(sum: &mut Event, event: Event) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::Place;
+    use super::super::model::RowPlace;
     use super::super::model::samples::{counted, no_pmu, report};
     use super::super::plan::{Request, Requests, Target};
     use super::*;
@@ -96,11 +96,11 @@ mod tests {
         let imc = Some("imc/x/");
         let mut all = vec![counted("dummy", &[7]), counted("dummy", &[7]), counted("dummy", &[5])];
         all[0].rows[0].outcome = Outcome::Missing(no_pmu());
-        all[2].rows[0].place = Place::Socket(1);
+        all[2].rows[0].place = RowPlace::Socket(1);
         let (merged, _) = events(&plan(&[("x", imc, 1), ("x", imc, 1), ("x", imc, 1)]), all);
         let report = report(merged);
         let row =
             |at: usize| (&report.events[0].rows[at].place, report.events[0].rows[at].readings()[0].value);
-        assert_eq!([row(0), row(1)], [(&Place::Everywhere, 7), (&Place::Socket(1), 5)]);
+        assert_eq!([row(0), row(1)], [(&RowPlace::Everywhere, 7), (&RowPlace::Socket(1), 5)]);
     }
 }

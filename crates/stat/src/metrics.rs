@@ -1,7 +1,7 @@
 //! `-M`: metrics, that is numbers made of several events. Which events those are is found before anything is
 //! counted; what the counts amount to, when there is a report.
 
-use super::model::{Event, Outcome, Place, Report};
+use super::model::{Event, Outcome, Report, RowPlace};
 use super::plan::resolve;
 use super::plan::{Request, Requests};
 use crate::Error;
@@ -444,7 +444,7 @@ impl Requests {
 }
 
 /// What the counts at a place amount to.
-pub fn value<'r>(report: &'r Report, measured: &'r Measured, place: &Place) -> Value<'r> {
+pub fn value<'r>(report: &'r Report, measured: &'r Measured, place: &RowPlace) -> Value<'r> {
     let mut counts = Counts { report, measured, place, metrics: BTreeMap::new() };
     for other in &measured.others {
         let value = other.expression.value(&counts);
@@ -470,7 +470,7 @@ pub fn value<'r>(report: &'r Report, measured: &'r Measured, place: &Place) -> V
 }
 
 /// The metrics that stand next to an event at a place.
-pub fn beside<'r>(report: &'r Report, event: usize, place: &'r Place) -> impl Iterator<Item = Value<'r>> {
+pub fn beside<'r>(report: &'r Report, event: usize, place: &'r RowPlace) -> impl Iterator<Item = Value<'r>> {
     let here = report.metrics.iter().filter(move |measured| measured.leader == event);
     here.map(move |measured| value(report, measured, place))
 }
@@ -478,7 +478,7 @@ pub fn beside<'r>(report: &'r Report, event: usize, place: &'r Place) -> impl It
 struct Counts<'r> {
     report: &'r Report,
     measured: &'r Measured,
-    place: &'r Place,
+    place: &'r RowPlace,
     metrics: BTreeMap<String, f64>,
 }
 
@@ -525,7 +525,7 @@ impl Context for Counts<'_> {
 }
 
 /// The count of an event at a place, as definitions want it: what the kernel counted, and times in seconds.
-fn counted(event: &Event, place: &Place) -> Option<f64> {
+fn counted(event: &Event, place: &RowPlace) -> Option<f64> {
     let mut rows = event.rows.iter();
     let row = match event.source {
         // What is measured once for all places is shown at the first.

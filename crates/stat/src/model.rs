@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// A measurement.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
+#[must_use]
 pub struct Report {
     /// What was measured.
     pub subject: Subject,
@@ -65,6 +67,7 @@ pub enum Exit {
 
 /// One run, as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Run {
     /// How long it took.
     pub wall_ns: u64,
@@ -98,6 +101,7 @@ pub struct Interval {
 
 /// What one row stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Aggregation {
     /// All targets together.
     Everything,
@@ -117,6 +121,7 @@ pub enum Aggregation {
 
 /// One event with its rows.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Event {
     /// As perf prints it.
     pub name: String,
@@ -136,7 +141,7 @@ pub struct Event {
     pub lost_kernel_side: bool,
     /// What the measured tasks start is left out, though it was asked for.
     pub lost_children: bool,
-    /// One per [`Place`], in order.
+    /// One per [`RowPlace`], in order.
     pub rows: Vec<Row>,
 }
 
@@ -144,7 +149,7 @@ pub struct Event {
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Where.
-    pub place: Place,
+    pub place: RowPlace,
     /// Of how many targets its count is the sum.
     pub targets: u32,
     /// What became of it.
@@ -153,7 +158,7 @@ pub struct Row {
 
 /// Where something was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RowPlace {
     /// All targets together.
     Everywhere,
     /// A cpu.
@@ -187,16 +192,16 @@ pub enum Place {
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RowPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Everywhere => Ok(()),
-            Place::Cpu(cpu) => write!(f, "cpu {cpu}"),
-            Place::Core { socket, die, core } => write!(f, "S{socket}-D{die}-C{core}"),
-            Place::Die { socket, die } => write!(f, "S{socket}-D{die}"),
-            Place::Socket(socket) => write!(f, "socket {socket}"),
-            Place::Node(node) => write!(f, "node {node}"),
-            Place::Thread { name, tid } => write!(f, "{name} {tid}"),
+            RowPlace::Everywhere => Ok(()),
+            RowPlace::Cpu(cpu) => write!(f, "cpu {cpu}"),
+            RowPlace::Core { socket, die, core } => write!(f, "S{socket}-D{die}-C{core}"),
+            RowPlace::Die { socket, die } => write!(f, "S{socket}-D{die}"),
+            RowPlace::Socket(socket) => write!(f, "socket {socket}"),
+            RowPlace::Node(node) => write!(f, "node {node}"),
+            RowPlace::Thread { name, tid } => write!(f, "{name} {tid}"),
         }
     }
 }
@@ -225,6 +230,7 @@ pub struct Reading {
 
 /// Why there is no count.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Missing {
     /// Which way.
     pub kind: MissingKind,
@@ -242,6 +248,7 @@ pub struct Missing {
 
 /// The two ways not to count that perf tells apart, and what lies behind the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MissingKind {
     /// It could not be opened.
     NotSupported,
@@ -338,7 +345,7 @@ impl Report {
     }
 
     /// The places in order, as the events have them.
-    pub fn places(&self) -> Vec<&Place> {
+    pub fn places(&self) -> Vec<&RowPlace> {
         let most = self.events.iter().map(|event| &event.rows).max_by_key(|rows| rows.len());
         most.into_iter().flatten().map(|row| &row.place).collect()
     }
@@ -384,7 +391,7 @@ pub mod samples {
     pub fn event(name: &str, outcome: Outcome) -> Event {
         let list: EventList = name.parse().unwrap();
         let spec = list.resolve(&perfuse_events::NoCatalogue).unwrap()[0].events[0].clone();
-        let rows = vec![Row { place: Place::Everywhere, targets: 1, outcome }];
+        let rows = vec![Row { place: RowPlace::Everywhere, targets: 1, outcome }];
         let unit = spec.unit();
         let (name, source, exclude) = (spec.name, spec.source, spec.exclude);
         Event {

@@ -1,7 +1,7 @@
 //! The term `percore`: of an event that the threads of a core share, the counts of its cpus are one.
 
 use super::counting;
-use super::model::{Outcome, Place, Row};
+use super::model::{Outcome, Row, RowPlace};
 use super::plan::{PerCore, Plan};
 use super::topology::Seat;
 use perfuse_events::EventSpec;
@@ -17,9 +17,9 @@ pub(crate) fn rows(plan: &Plan, spec: &EventSpec, rows: Vec<Row>) -> Vec<Row> {
 /// What the cpus of a core counted together: in a row for the core, or in that of each of its cpus.
 fn by_core(how: PerCore, rows: Vec<Row>, seat: impl Fn(u32) -> Seat) -> Vec<Row> {
     let core = |row: &Row| match row.place {
-        Place::Cpu(cpu) => {
+        RowPlace::Cpu(cpu) => {
             let Seat { socket, die, core } = seat(cpu);
-            Place::Core { socket, die, core }
+            RowPlace::Core { socket, die, core }
         }
         ref other => other.clone(),
     };
@@ -60,7 +60,7 @@ mod tests {
             }
             None => Outcome::Missing(no_pmu()),
         };
-        Row { place: Place::Cpu(cpu), targets: 1, outcome }
+        Row { place: RowPlace::Cpu(cpu), targets: 1, outcome }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What `stat record` of perfuse or perf has written, summed up as it was or in another way.
 
 use super::model::{
-    Aggregation, Event, Interval, Missing, MissingKind, Outcome, Place, Reading, Report, Row, Run, Subject,
+    Aggregation, Event, Interval, Missing, MissingKind, Outcome, Reading, Report, Row, RowPlace, Run, Subject,
 };
 use super::topology::Seat;
 use crate::Error;
@@ -211,18 +211,18 @@ impl Played {
         self.last_ns = time_ns;
     }
 
-    fn place(&self, aggregation: Aggregation, cpu: u32, thread: u32) -> Place {
+    fn place(&self, aggregation: Aggregation, cpu: u32, thread: u32) -> RowPlace {
         let Seat { socket, die, core } = self.seats.get(cpu as usize).copied().unwrap_or_default();
         match aggregation {
-            Aggregation::Everything => Place::Everywhere,
-            Aggregation::Cpu => Place::Cpu(cpu),
-            Aggregation::Core => Place::Core { socket, die, core },
-            Aggregation::Die => Place::Die { socket, die },
-            Aggregation::Socket => Place::Socket(socket),
-            Aggregation::Node => Place::Node(0),
+            Aggregation::Everything => RowPlace::Everywhere,
+            Aggregation::Cpu => RowPlace::Cpu(cpu),
+            Aggregation::Core => RowPlace::Core { socket, die, core },
+            Aggregation::Die => RowPlace::Die { socket, die },
+            Aggregation::Socket => RowPlace::Socket(socket),
+            Aggregation::Node => RowPlace::Node(0),
             Aggregation::Thread => {
                 let (tid, name) = self.threads.get(thread as usize).cloned().unwrap_or_default();
-                Place::Thread { name, tid }
+                RowPlace::Thread { name, tid }
             }
         }
     }
@@ -236,7 +236,7 @@ impl Played {
         wall_ns: u64,
         since_last: bool,
     ) -> Report {
-        let places: Vec<Place> = {
+        let places: Vec<RowPlace> = {
             let keys = self.counts.iter().flat_map(BTreeMap::keys);
             let mut places = Vec::new();
             for &(cpu, thread) in keys {
@@ -250,7 +250,7 @@ impl Played {
         let event = |(index, event): (usize, &perfuse_data::Event)| {
             let none = BTreeMap::new();
             let counts = self.counts.get(index).unwrap_or(&none);
-            let row = |place: &Place| self.row(aggregation, place, counts, since_last);
+            let row = |place: &RowPlace| self.row(aggregation, place, counts, since_last);
             Event { rows: places.iter().map(row).collect(), ..described(event) }
         };
         Report {
@@ -269,7 +269,7 @@ impl Played {
     fn row(
         &self,
         aggregation: Aggregation,
-        place: &Place,
+        place: &RowPlace,
         counts: &BTreeMap<(u32, u32), [Reading; 2]>,
         since_last: bool,
     ) -> Row {
@@ -365,7 +365,8 @@ mod tests {
             |value, time| Stat { id: 1, cpu: 0, thread: 0, value, enabled_ns: time, running_ns: time / 2 };
         played.take(0, &stat(10, 100));
         let value = |played: &Played, since_last| {
-            let row = played.row(Aggregation::Everything, &Place::Everywhere, &played.counts[0], since_last);
+            let row =
+                played.row(Aggregation::Everything, &RowPlace::Everywhere, &played.counts[0], since_last);
             row.readings()[0]
         };
         assert_eq!(value(&played, true).value, 20, "half of the time");

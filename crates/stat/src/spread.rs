@@ -4,6 +4,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// What several runs say about one quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
 pub struct Spread {
     /// Number of measurements.
     pub n: usize,

@@ -37,3 +37,19 @@ pub use table::{
     FoundSymbol, Symbol, SymbolBinding, SymbolId, SymbolKind, SymbolTable, TableBuilder, TableFull,
 };
 pub use vdso::vdso_image;
+
+#[cfg(test)]
+mod threads {
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::Symbolizer>();
+        is_shared::<crate::Dso>();
+        is_shared::<crate::Elf>();
+        is_shared::<crate::SymbolTable>();
+        is_shared::<crate::KernelSymbols>();
+        is_shared::<crate::CodeMap>();
+        is_shared::<crate::Error>();
+    }
+}

@@ -217,6 +217,7 @@ impl std::error::Error for TableFull {}
 /// # Ok::<(), perfuse_symbols::TableFull>(())
 /// ```
 #[derive(Debug, Default)]
+#[must_use = "a table comes from `build`"]
 pub struct TableBuilder {
     raw: Vec<Raw>,
     strings: Vec<u8>,

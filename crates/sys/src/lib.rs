@@ -60,3 +60,16 @@ pub fn page_size() -> usize {
 pub fn uname_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
+
+#[cfg(test)]
+mod threads {
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::Errno>();
+        is_shared::<crate::Mapping>();
+        is_shared::<crate::process::Held>();
+        is_shared::<crate::process::Child>();
+    }
+}

@@ -19,6 +19,7 @@ pub enum Protection {
 
 /// A shared mapping of a descriptor, unmapped on drop.
 #[derive(Debug)]
+#[must_use = "it is unmapped when this is dropped"]
 pub struct Mapping {
     start: NonNull<u8>,
     len: usize,

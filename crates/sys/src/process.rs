@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// A child that has been forked but waits before its exec. Dropping it ends it.
 #[derive(Debug)]
+#[must_use]
 pub struct Held {
     pid: i32,
     go: OwnedFd,

@@ -252,6 +252,7 @@ impl<'a> RawRecord<'a> {
 
 /// Iterator over the records in a buffer. Ends after the first error.
 #[derive(Clone, Debug)]
+#[must_use = "iterators do nothing unless they are consumed"]
 pub struct Records<'a> {
     rest: &'a [u8],
     order: ByteOrder,

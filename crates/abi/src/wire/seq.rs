@@ -157,6 +157,7 @@ impl<'a, T: Item> IntoIterator for Seq<'a, T> {
 
 /// Iterator over the items of a [`Seq`].
 #[derive(Clone, Debug)]
+#[must_use = "iterators do nothing unless they are consumed"]
 pub struct SeqIter<'a, T: Item> {
     rest: Seq<'a, T>,
 }

@@ -2,13 +2,13 @@
 
 use super::args::Args;
 use crate::exit::Failure;
-use perfuse_stat::compare::{Candidate, Entry};
+use perfuse_stat::compare::{Candidate, Contender};
 
 /// How often parameters may multiply the commands.
 const MOST: usize = 100;
 
 /// All of them, in order.
-pub(super) fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
+pub(super) fn entries(args: &Args) -> Result<Vec<Contender>, Failure> {
     if args.names.len() > args.commands.len() {
         return Err(Failure::usage(format_args!(
             "-n names {} commands, but there are {}",
@@ -38,7 +38,7 @@ pub(super) fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
                 (Some(name), false) if put(name) != *name => put(name),
                 (Some(name), false) => format!("{name} {}", shown.join(" ")),
             };
-            entries.push(Entry {
+            entries.push(Contender {
                 words: words(&text, args.shell.as_deref())?,
                 prepare: prepare.map(|prepare| words(&put(prepare), args.shell.as_deref())).transpose()?,
                 candidate: Candidate { name, command: text, parameters: parameters.clone() },
@@ -121,7 +121,7 @@ mod tests {
     use crate::cli::{Cli, Subcommand};
     use clap::Parser;
 
-    fn entries_of(arguments: &[&str]) -> Result<Vec<Entry>, String> {
+    fn entries_of(arguments: &[&str]) -> Result<Vec<Contender>, String> {
         let cli = Cli::try_parse_from(["perfuse", "compare"].iter().chain(arguments));
         match cli.map_err(|error| error.to_string())?.subcommand {
             Subcommand::Compare(args) => entries(&args).map_err(|failure| failure.to_string()),

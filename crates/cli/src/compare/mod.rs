@@ -15,7 +15,7 @@ use crate::term::out::{Out, wants_colours};
 pub(crate) use args::Args;
 use perfuse::Perf;
 use perfuse_stat::CommandEvents;
-use perfuse_stat::compare::{self as compared, Comparison, Done, Gate, Passed, Plan, Unit, advice};
+use perfuse_stat::compare::{self as compared, ComparePlan, Comparison, Done, Gate, Passed, Unit, advice};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result {
     })
 }
 
-fn plan(args: &Args, kernel: &Perf) -> Result<(Plan, Vec<String>)> {
+fn plan(args: &Args, kernel: &Perf) -> Result<(ComparePlan, Vec<String>)> {
     let entries = commands::entries(args)?;
     let name = &entries[0].candidate.name;
     let baseline = args
@@ -89,7 +89,7 @@ fn plan(args: &Args, kernel: &Perf) -> Result<(Plan, Vec<String>)> {
         (None, None) => Some(TIME * entries.len() as u32),
         _ => None,
     });
-    let plan = Plan {
+    let plan = ComparePlan {
         entries,
         events,
         warmup: args.warmup,
@@ -108,7 +108,7 @@ fn plan(args: &Args, kernel: &Perf) -> Result<(Plan, Vec<String>)> {
 }
 
 /// Everything that was named has to be measured, and what is wanted of it has to be possible.
-fn check_measures(args: &Args, plan: &Plan) -> Result<()> {
+fn check_measures(args: &Args, plan: &ComparePlan) -> Result<()> {
     let mut known = vec![("wall", Unit::Nanoseconds), ("cpu", Unit::Nanoseconds), ("rss", Unit::Bytes)];
     known.extend(plan.events.iter().map(|(name, unit)| match unit {
         perfuse_events::Unit::Nanoseconds => (name, Unit::Nanoseconds),
@@ -154,7 +154,7 @@ fn verdicts(gates: &[Gate], comparison: &Comparison) -> (Vec<String>, Vec<String
     (passed, unclear)
 }
 
-fn write(args: &Args, plan: &Plan, done: &Done, warnings: &[String]) -> Result<()> {
+fn write(args: &Args, plan: &ComparePlan, done: &Done, warnings: &[String]) -> Result<()> {
     let json = || compared::json(done, &args.gates, warnings, plan.warmup, plan.seed);
     let save = |path: &Path, text: String| {
         fs::write(path, text)
@@ -179,7 +179,7 @@ fn write(args: &Args, plan: &Plan, done: &Done, warnings: &[String]) -> Result<(
 }
 
 /// What was done, in one line.
-fn facts(args: &Args, plan: &Plan, done: &Done, dot: &str) -> String {
+fn facts(args: &Args, plan: &ComparePlan, done: &Done, dot: &str) -> String {
     let commands = done.comparison.candidates.len();
     let mut facts = vec![match commands {
         1 => "1 command".to_owned(),

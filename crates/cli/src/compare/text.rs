@@ -154,7 +154,7 @@ fn value(unit: Unit, spread: &Spread, glyphs: &Glyphs) -> (String, String, Strin
 }
 
 fn difference_cells(measure: &Measure, candidate: usize) -> Vec<Cell> {
-    let Some(Judged { difference, verdict }) = measure.judged[candidate] else { return Vec::new() };
+    let Some(Judged { difference, verdict, .. }) = measure.judged[candidate] else { return Vec::new() };
     let (digits, interval) = match difference.relative {
         Some(relative) => {
             let (digits, interval) = relative.shown(100.0);

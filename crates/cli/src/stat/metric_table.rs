@@ -7,7 +7,7 @@ use crate::term::table::{Cell, Column, Side, Table};
 use anstyle::{AnsiColor, Style};
 use perfuse_stat::derive::{self, Kind};
 use perfuse_stat::metrics;
-use perfuse_stat::{Place, Report};
+use perfuse_stat::{Report, RowPlace};
 
 /// Columns that are left for what is said about a value.
 const REMARK: usize = 40;
@@ -25,14 +25,14 @@ struct Line {
 pub(super) fn format(report: &Report, options: &Options, with_header: bool) -> String {
     let places = report.places();
     let of = |place| lines(report, place, options).into_iter().map(move |line| (place, line));
-    let lines: Vec<(&Place, Line)> = places.iter().copied().flat_map(of).collect();
+    let lines: Vec<(&RowPlace, Line)> = places.iter().copied().flat_map(of).collect();
     if lines.is_empty() {
         return match options.metrics_alone && with_header {
             true => "   no metric can be made of these events\n".into(),
             false => String::new(),
         };
     }
-    let with_place = places.iter().any(|place| **place != Place::Everywhere);
+    let with_place = places.iter().any(|place| **place != RowPlace::Everywhere);
     let column = |gap, side, least| Column { gap, side, least };
     let mut columns = Vec::new();
     let mut titles = Vec::new();
@@ -82,7 +82,7 @@ pub(super) fn format(report: &Report, options: &Options, with_header: bool) -> S
     table.format()
 }
 
-fn lines(report: &Report, place: &Place, options: &Options) -> Vec<Line> {
+fn lines(report: &Report, place: &RowPlace, options: &Options) -> Vec<Line> {
     let mut lines = Vec::new();
     // Without metrics of tables, those that events have by themselves are meant.
     if options.metrics_alone && report.metrics.is_empty() {

@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The results' way out.
 #[derive(Debug)]
 pub(super) struct Output {
-    place: Place,
+    place: RowPlace,
     format: Format,
     /// A column for the spread, in perf's formats.
     repeated: bool,
@@ -61,7 +61,7 @@ pub(super) struct Formats {
 }
 
 #[derive(Debug)]
-enum Place {
+enum RowPlace {
     Stderr,
     Stdout,
     File(File),
@@ -71,7 +71,7 @@ enum Place {
 enum Format {
     Text(looks::Options),
     /// perf's text.
-    Classic(classic::Options),
+    Classic(classic::Style),
     /// perf's `-x`.
     Separated(String),
     /// perf's `-j`.
@@ -86,7 +86,7 @@ impl Format {
         json_lines: bool,
         json: bool,
         perf_style: bool,
-        classic: classic::Options,
+        classic: classic::Style,
         text: looks::Options,
     ) -> Self {
         if let Some(separator) = separator {
@@ -107,16 +107,16 @@ impl Output {
     /// Opens the file, if one was named; one that was named for a recording (`recorded`) is not for this.
     pub(super) fn open(args: &Args, repeated: bool, recorded: bool) -> Result<Self, Failure> {
         let place = match args.output.as_deref().filter(|_| !recorded) {
-            None => args.log_fd.map_or(Ok(Place::Stderr), descriptor)?,
-            Some(path) if path == Path::new("-") => Place::Stdout,
-            Some(path) => Place::File(open_file(path, args.append)?),
+            None => args.log_fd.map_or(Ok(RowPlace::Stderr), descriptor)?,
+            Some(path) if path == Path::new("-") => RowPlace::Stdout,
+            Some(path) => RowPlace::File(open_file(path, args.append)?),
         };
         let on_terminal = match &place {
-            Place::Stderr => io::stderr().is_terminal(),
-            Place::Stdout => io::stdout().is_terminal(),
-            Place::File(_) => false,
+            RowPlace::Stderr => io::stderr().is_terminal(),
+            RowPlace::Stdout => io::stdout().is_terminal(),
+            RowPlace::File(_) => false,
         };
-        let classic = classic::Options {
+        let classic = classic::Style {
             grouped: args.big_num,
             repeated,
             metrics_alone: args.metrics.metric_only,
@@ -148,7 +148,7 @@ impl Output {
             unread: false,
         };
         // perf's mark of a new measurement in a file that may hold several. JSON stays JSON.
-        if matches!((&output.place, &output.format), (Place::File(_), format) if !matches!(format, Format::Json))
+        if matches!((&output.place, &output.format), (RowPlace::File(_), format) if !matches!(format, Format::Json))
         {
             output.write(&format!("# started on {}\n\n", date(SystemTime::now())))?;
         }
@@ -170,13 +170,13 @@ impl Output {
             formats.json_output,
             formats.json,
             formats.perf_style,
-            classic::Options::default(),
+            classic::Style::default(),
             text,
         );
         let place = match formats.output.as_deref() {
-            None => Place::Stderr,
-            Some(path) if path == Path::new("-") => Place::Stdout,
-            Some(path) => Place::File(open_file(path, false)?),
+            None => RowPlace::Stderr,
+            Some(path) if path == Path::new("-") => RowPlace::Stdout,
+            Some(path) => RowPlace::File(open_file(path, false)?),
         };
         Ok(Output {
             place,
@@ -233,15 +233,15 @@ impl Output {
         }
         let color = self.color;
         let written = match &mut self.place {
-            Place::Stderr => {
+            RowPlace::Stderr => {
                 let coloured = wants_colours(color, &io::stderr());
                 send(Out::new(io::stderr().lock(), coloured), clears, text)
             }
-            Place::Stdout => {
+            RowPlace::Stdout => {
                 let coloured = wants_colours(color, &io::stdout());
                 send(Out::new(io::stdout().lock(), coloured), clears, text)
             }
-            Place::File(file) => {
+            RowPlace::File(file) => {
                 let coloured = wants_colours(color, file);
                 send(Out::new(file, coloured), clears, text)
             }
@@ -300,12 +300,12 @@ fn open_file(path: &Path, append: bool) -> Result<File, Failure> {
 }
 
 /// A descriptor that whoever started the program left open for it.
-fn descriptor(number: i32) -> Result<Place, Failure> {
+fn descriptor(number: i32) -> Result<RowPlace, Failure> {
     let file = perfuse_sys::inherited(number).map(File::from);
     let file = file.map_err(|errno| {
         Failure::usage(format_args!("--log-fd {number}: {}", perfuse_sys::io_error(errno)))
     })?;
-    Ok(Place::File(file))
+    Ok(RowPlace::File(file))
 }
 
 /// What `--color` says, in the words of the stream.
@@ -359,7 +359,7 @@ fn date(time: SystemTime) -> String {
 mod tests {
     use super::*;
     use perfuse_stat::samples::*;
-    use perfuse_stat::{Aggregation, Place, Subject};
+    use perfuse_stat::{Aggregation, RowPlace, Subject};
     use std::time::Duration;
 
     #[test]
@@ -371,9 +371,9 @@ mod tests {
         (report.cgroups, report.aggregation) = (true, Aggregation::Thread);
         for event in &mut report.events {
             (event.name, event.cgroup, event.scale) = (name.into(), Some(name.into()), Some(scale.clone()));
-            event.rows[0].place = Place::Thread { name: name.into(), tid: 7 };
+            event.rows[0].place = RowPlace::Thread { name: name.into(), tid: 7 };
         }
-        let classic = classic::Options { repeated: true, ..classic::Options::default() };
+        let classic = classic::Style { repeated: true, ..classic::Style::default() };
         let text = looks::Options {
             glyphs: &glyphs::UNICODE,
             exact: false,

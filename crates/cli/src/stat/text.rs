@@ -12,7 +12,7 @@ use anstyle::Style;
 use perfuse_events::abi::Cache;
 use perfuse_events::{Source, Unit};
 use perfuse_stat::derive::{self, Kind, Whole};
-use perfuse_stat::{Event, Exit, MissingKind, Place, Report, Row, Subject};
+use perfuse_stat::{Event, Exit, MissingKind, Report, Row, RowPlace, Subject};
 
 const COLUMNS: usize = 80;
 /// Names are cut here.
@@ -92,7 +92,7 @@ fn table(report: &Report, options: &Options, with_header: bool) -> String {
     let column = |gap, side, least| Column { gap, side, least };
     let repeated = report.is_repeated();
     let partial = report.events.iter().flat_map(|event| &event.rows).any(is_partial);
-    let with_place = report.places().iter().any(|place| **place != Place::Everywhere);
+    let with_place = report.places().iter().any(|place| **place != RowPlace::Everywhere);
 
     let mut table = Table::default();
     let mut titles = Vec::new();
@@ -535,9 +535,13 @@ mod tests {
     #[test]
     fn places_have_a_column() {
         for (aggregation, place, label) in [
-            (Aggregation::Core, Place::Core { socket: 0, die: 0, core: 1 }, "  S0-D0-C1   cs"),
-            (Aggregation::Thread, Place::Thread { name: "python3".into(), tid: 1498 }, "  python3 1498   cs"),
-            (Aggregation::Cpu, Place::Cpu(1), "  cpu 1   cs"),
+            (Aggregation::Core, RowPlace::Core { socket: 0, die: 0, core: 1 }, "  S0-D0-C1   cs"),
+            (
+                Aggregation::Thread,
+                RowPlace::Thread { name: "python3".into(), tid: 1498 },
+                "  python3 1498   cs",
+            ),
+            (Aggregation::Cpu, RowPlace::Cpu(1), "  cpu 1   cs"),
         ] {
             let mut report = report(vec![counted("cs", &[3])]);
             report.aggregation = aggregation;

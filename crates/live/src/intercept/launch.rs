@@ -20,6 +20,7 @@ use std::{fmt, fs, thread};
 
 /// Why a tool could not be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Error {
     /// It could not be started: the error of fork or exec.
     Start(Errno),

@@ -7,6 +7,7 @@ use std::fmt;
 
 /// Something to be told at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Note {
     /// The tool wants to measure a process that cannot be traced; it was answered `EACCES`.
     Untraceable {
@@ -51,6 +52,7 @@ impl fmt::Debug for OnNote {
 
 /// Why a process cannot be traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Untraceable {
     /// It is another user's, or has rights that the tool has not.
     NotIts,

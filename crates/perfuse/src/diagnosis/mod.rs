@@ -47,6 +47,7 @@ use perfuse_sys::Errno;
 
 /// A cause with its explanation and remedies.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Diagnosis {
     /// The reason.
     pub cause: Cause,

@@ -13,6 +13,7 @@ use std::path::Path;
 
 /// Facts, owned, so that sections can borrow them.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Machine {
     host: String,
     release: String,

@@ -15,6 +15,7 @@ use perfuse_abi::{Attr, AttrFlags};
 use perfuse_engine::{CgroupId, Sysctl};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 pub(super) fn scenario(text: &str) -> std::result::Result<Scenario, ScenarioError> {
     let scenario = Scenario {
@@ -128,7 +129,7 @@ impl<'t> Parser<'t> {
                         }
                     }
                     let steps = self.steps(&format!("program {name}"))?;
-                    self.scenario.programs.push(Program { name, steps: Rc::from(steps), on, cgroup });
+                    self.scenario.programs.push(Program { name, steps: Arc::from(steps), on, cgroup });
                 }
                 first => {
                     let statement = self.statement(first, &mut words)?;

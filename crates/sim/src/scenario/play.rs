@@ -14,6 +14,7 @@ use std::fmt::Write;
 
 /// The outcome of a scenario.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Outcome {
     /// The text that it showed.
     pub text: String,
@@ -33,6 +34,7 @@ pub struct Outcome {
 
 /// The outcome of an event.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct EventOutcome {
     /// Its name.
     pub name: String,

@@ -1,6 +1,6 @@
 //! What the reader should know about how good the measurements are, and what would make them better.
 
-use super::{Comparison, Done, Plan, Series, outliers};
+use super::{ComparePlan, Comparison, Done, Series, outliers};
 use std::fs;
 
 /// Shorter runs are mostly the start of a process.
@@ -29,7 +29,7 @@ pub fn before() -> Vec<String> {
 }
 
 /// About the measurements.
-pub fn after(plan: &Plan, done: &Done) -> Vec<String> {
+pub fn after(plan: &ComparePlan, done: &Done) -> Vec<String> {
     let comparison = &done.comparison;
     let mut advice = Vec::new();
     if let Some(failure) = &done.failure {

@@ -37,6 +37,7 @@ pub struct Candidate {
 
 /// One measure of all commands.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Measure {
     /// What options call it.
     pub id: String,
@@ -63,6 +64,7 @@ pub struct Series {
 
 /// A difference and what to make of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Judged {
     /// By how much.
     pub difference: Difference,
@@ -94,6 +96,7 @@ pub enum Direction {
 
 /// All of it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Comparison {
     /// The first is the reference.
     pub candidates: Vec<Candidate>,

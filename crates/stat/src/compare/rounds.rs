@@ -41,7 +41,7 @@ impl FromStr for Until {
 
 /// A command to be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct Contender {
     /// What it is called.
     pub candidate: Candidate,
     /// The command with its arguments.
@@ -70,9 +70,10 @@ impl Progress for () {}
 
 /// How much is to be run, and how.
 #[derive(Debug)]
-pub struct Plan {
+#[must_use]
+pub struct ComparePlan {
     /// The commands, in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<Contender>,
     /// What is counted beside wall time, cpu time and memory.
     pub events: CommandEvents,
     /// Rounds that do not count.
@@ -139,7 +140,7 @@ struct Sample {
 /// # Errors
 ///
 /// A command cannot be executed, or fails where that is not ignored; its input cannot be read.
-pub fn compare(plan: &Plan, progress: &mut dyn Progress) -> Result<Done, Error> {
+pub fn compare(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Done, Error> {
     let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD]).map_err(Error::Signals)?;
     let mut running =
         Running { plan, signals, asked_to_stop: 0, failures: 0, failure: None, samples: Vec::new() };
@@ -220,7 +221,7 @@ fn ended(status: ExitStatus) -> String {
 }
 
 struct Running<'a> {
-    plan: &'a Plan,
+    plan: &'a ComparePlan,
     signals: Signals,
     /// How often somebody wanted this to end.
     asked_to_stop: u32,
@@ -250,7 +251,7 @@ impl Running<'_> {
     }
 
     /// One command once; nothing if somebody wanted this to end.
-    fn once(&mut self, entry: &Entry) -> Result<Option<Sample>, Error> {
+    fn once(&mut self, entry: &Contender) -> Result<Option<Sample>, Error> {
         if self.stopped() {
             return Ok(None);
         }

@@ -19,7 +19,7 @@ const LONE_METRIC: usize = 20;
 
 /// How it is to look.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct Style {
     /// Digits in groups of three.
     pub grouped: bool,
     /// A spread behind each count.
@@ -33,7 +33,7 @@ pub struct Options {
 }
 
 /// A whole measurement.
-pub fn format(report: &Report, options: &Options) -> String {
+pub fn format(report: &Report, options: &Style) -> String {
     let mut out = format!("\n Performance counter stats for {}", subject(report));
     if report.is_repeated() {
         let _ = write!(out, " ({} runs)", report.runs.len());
@@ -44,7 +44,7 @@ pub fn format(report: &Report, options: &Options) -> String {
 }
 
 /// An interval, with the names of the columns before every 25th.
-pub fn interval(report: &Report, options: &Options, number: usize) -> String {
+pub fn interval(report: &Report, options: &Style, number: usize) -> String {
     let heading = match number % 25 {
         0 if !options.metrics_alone => heading(report),
         _ => String::new(),
@@ -81,7 +81,7 @@ fn unit_width(report: &Report) -> usize {
     report.events.iter().map(|event| width(&foreign(compat::unit(event).0))).max().unwrap_or(0).max(4)
 }
 
-fn body(report: &Report, options: &Options) -> String {
+fn body(report: &Report, options: &Style) -> String {
     if options.metrics_alone {
         return metrics_alone(report);
     }
@@ -131,7 +131,7 @@ fn line(
     event: &Event,
     row: &Row,
     metric: Option<&PerfMetric>,
-    options: &Options,
+    options: &Style,
     unit_width: usize,
 ) -> String {
     let (unit, scale) = compat::unit(event);
@@ -215,7 +215,7 @@ fn metrics_alone(report: &Report) -> String {
     out
 }
 
-fn foot(report: &Report, options: &Options) -> String {
+fn foot(report: &Report, options: &Style) -> String {
     let mut out = if options.nothing { String::new() } else { "\n".to_owned() };
     let seconds = |ns: f64| ns / 1e9;
     let Some(wall) = report.wall_ns() else { return out + "\n\n" };
@@ -277,12 +277,12 @@ const MOST_BARS: usize = 60;
 mod tests {
     use super::*;
     use crate::model::samples::*;
-    use crate::{Interval, Place};
+    use crate::{Interval, RowPlace};
 
     #[test]
     fn the_default_events_stand_where_perf_puts_them() {
         let text =
-            format(&report(vec![counted("task-clock", &[812_345]), refused("cycles")]), &Options::default());
+            format(&report(vec![counted("task-clock", &[812_345]), refused("cycles")]), &Style::default());
         assert_eq!(
             text,
             "\n Performance counter stats for './parse big.json':\n\n              \
@@ -291,7 +291,7 @@ mod tests {
              1.204000000 seconds time elapsed\n\n       2.271000000 seconds user\n       \
              0.034000000 seconds sys\n\n\n"
         );
-        let text = format(&report(default_events()), &Options { grouped: true, ..Options::default() });
+        let text = format(&report(default_events()), &Style { grouped: true, ..Style::default() });
         assert!(
             text.contains("    21,470,000,000      instructions                     #    2.41  insn per cycle         \n"),
             "{text}"
@@ -305,7 +305,7 @@ mod tests {
         for (run, wall_ns) in report.runs.iter_mut().zip([1_100_100, 841_900, 811_800]) {
             run.wall_ns = wall_ns;
         }
-        let options = Options { repeated: true, with_runs: true, ..Options::default() };
+        let options = Style { repeated: true, with_runs: true, ..Style::default() };
         let text = format(&report, &options);
         assert!(text.contains("'./parse big.json' (3 runs):\n"), "{text}");
         assert!(text.contains(&format!(" faults{:61}  ( +-  2.31% )\n", "")), "{text}");
@@ -325,24 +325,24 @@ mod tests {
     fn places_times_and_cgroups() {
         let mut report = report(vec![counted("cs", &[30])]);
         for (aggregation, place, targets, expected) in [
-            (Aggregation::Cpu, Place::Cpu(0), 1, "CPU0                       30      cs "),
+            (Aggregation::Cpu, RowPlace::Cpu(0), 1, "CPU0                       30      cs "),
             (
                 Aggregation::Core,
-                Place::Core { socket: 0, die: 0, core: 1 },
+                RowPlace::Core { socket: 0, die: 0, core: 1 },
                 1,
                 "S0-D0-C1           1                 30      cs ",
             ),
             (
                 Aggregation::Die,
-                Place::Die { socket: 0, die: 0 },
+                RowPlace::Die { socket: 0, die: 0 },
                 2,
                 "S0-D0           2                 30      cs ",
             ),
-            (Aggregation::Socket, Place::Socket(0), 2, "S0        2                 30      cs "),
-            (Aggregation::Node, Place::Node(0), 2, "N0        2                 30      cs "),
+            (Aggregation::Socket, RowPlace::Socket(0), 2, "S0        2                 30      cs "),
+            (Aggregation::Node, RowPlace::Node(0), 2, "N0        2                 30      cs "),
             (
                 Aggregation::Thread,
-                Place::Thread { name: "a-b".into(), tid: 14082 },
+                RowPlace::Thread { name: "a-b".into(), tid: 14082 },
                 1,
                 "             a-b-14082                    30      cs ",
             ),
@@ -350,7 +350,7 @@ mod tests {
             report.aggregation = aggregation;
             report.events[0].rows[0].place = place;
             report.events[0].rows[0].targets = targets;
-            let text = body(&report, &Options::default());
+            let text = body(&report, &Style::default());
             assert!(text.starts_with(expected), "{text}");
         }
         report.aggregation = Aggregation::Everything;
@@ -358,13 +358,13 @@ mod tests {
         report.cgroups = true;
         report.events[0].cgroup = Some("/".into());
         assert_eq!(
-            interval(&report, &Options::default(), 0),
+            interval(&report, &Style::default(), 0),
             format!(
                 "#           time             counts unit events\n     0.050091969                 \
                  30      cs{:30} /{:35}\n",
                 "", ""
             )
         );
-        assert!(!interval(&report, &Options::default(), 1).contains('#'));
+        assert!(!interval(&report, &Style::default(), 1).contains('#'));
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::derive::{self, Kind, Whole};
 use crate::metrics;
-use crate::{Aggregation, Event, MissingKind, Place, Report, Row, Subject};
+use crate::{Aggregation, Event, MissingKind, Report, Row, RowPlace, Subject};
 use perfuse_events::abi::{Cache, EventType, Software};
 use perfuse_events::{Source, Unit};
 
@@ -13,7 +13,7 @@ pub(super) fn rows(report: &Report) -> Vec<(&Event, &Row)> {
     match report.aggregation {
         Aggregation::Core | Aggregation::Die | Aggregation::Socket | Aggregation::Node => {
             let all: Vec<_> = by_event.collect();
-            let at = |place: &Place| {
+            let at = |place: &RowPlace| {
                 all.iter().filter(|(_, row)| row.place == *place).copied().collect::<Vec<_>>()
             };
             report.places().into_iter().flat_map(at).collect()
@@ -81,7 +81,7 @@ fn of_table(value: &metrics::Value<'_>) -> PerfMetric {
 /// Metrics without events: those of each place that perf shows so.
 pub(super) fn alone(report: &Report) -> Vec<(&Row, Vec<PerfMetric>)> {
     let Some(first) = report.events.iter().max_by_key(|event| event.rows.len()) else { return Vec::new() };
-    let at = |place: &Place| {
+    let at = |place: &RowPlace| {
         let mut found = Vec::new();
         for (number, event) in report.events.iter().enumerate() {
             let row = event.rows.iter().find(|row| row.place == *place);
@@ -188,15 +188,15 @@ pub(super) fn cpus(row: &Row) -> u32 {
 }
 
 /// The name of a place.
-pub(super) fn place(place: &Place) -> String {
+pub(super) fn place(place: &RowPlace) -> String {
     match place {
-        Place::Everywhere => String::new(),
-        Place::Cpu(cpu) => format!("CPU{cpu}"),
-        Place::Core { socket, die, core } => format!("S{socket}-D{die}-C{core}"),
-        Place::Die { socket, die } => format!("S{socket}-D{die}"),
-        Place::Socket(socket) => format!("S{socket}"),
-        Place::Node(node) => format!("N{node}"),
-        Place::Thread { name, tid } => format!("{name}-{tid}"),
+        RowPlace::Everywhere => String::new(),
+        RowPlace::Cpu(cpu) => format!("CPU{cpu}"),
+        RowPlace::Core { socket, die, core } => format!("S{socket}-D{die}-C{core}"),
+        RowPlace::Die { socket, die } => format!("S{socket}-D{die}"),
+        RowPlace::Socket(socket) => format!("S{socket}"),
+        RowPlace::Node(node) => format!("N{node}"),
+        RowPlace::Thread { name, tid } => format!("{name}-{tid}"),
     }
 }
 

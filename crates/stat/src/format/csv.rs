@@ -2,7 +2,7 @@
 //! run time, share, metric, metric unit.
 
 use super::compat::{self, PerfMetric};
-use crate::{Aggregation, Event, Place, Report, Row};
+use crate::{Aggregation, Event, Report, Row, RowPlace};
 use perfuse_data::text::field;
 use std::fmt::Write;
 
@@ -38,16 +38,16 @@ fn prefix(report: &Report, row: &Row, separator: &str) -> String {
         let _ = write!(prefix, "{seconds:6}.{rest:09}{separator}");
     }
     match row.place {
-        Place::Everywhere => {}
+        RowPlace::Everywhere => {}
         // Of an event that is counted by core among others by cpu.
-        Place::Core { .. } if report.aggregation == Aggregation::Cpu => {
+        RowPlace::Core { .. } if report.aggregation == Aggregation::Cpu => {
             prefix += &(field(&compat::place(&row.place), separator) + separator);
         }
-        Place::Core { .. } | Place::Die { .. } | Place::Socket(_) | Place::Node(_) => {
+        RowPlace::Core { .. } | RowPlace::Die { .. } | RowPlace::Socket(_) | RowPlace::Node(_) => {
             let _ =
                 write!(prefix, "{}{separator}{}{separator}", compat::place(&row.place), compat::cpus(row));
         }
-        Place::Cpu(_) | Place::Thread { .. } => {
+        RowPlace::Cpu(_) | RowPlace::Thread { .. } => {
             prefix += &(field(&compat::place(&row.place), separator) + separator)
         }
     }
@@ -154,7 +154,7 @@ mod tests {
         report.events[1].cgroup = Some("/".into());
         report.aggregation = Aggregation::Core;
         for event in &mut report.events {
-            event.rows[0].place = Place::Core { socket: 0, die: 0, core: 1 };
+            event.rows[0].place = RowPlace::Core { socket: 0, die: 0, core: 1 };
             event.rows[0].targets = 2;
         }
         assert_eq!(

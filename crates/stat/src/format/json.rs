@@ -5,7 +5,7 @@
 use crate::Spread;
 use crate::derive::{self, Kind, Whole};
 use crate::metrics;
-use crate::{Event, Exit, MissingKind, Place, Report, Row, Subject, Usage};
+use crate::{Event, Exit, MissingKind, Report, Row, RowPlace, Subject, Usage};
 use perfuse_events::Unit;
 use perfuse_events::abi::Cache;
 use serde::Serialize;
@@ -227,13 +227,13 @@ fn metrics(report: &Report) -> Vec<MetricOf<'_>> {
 fn place(row: &Row) -> Option<PlaceOf<'_>> {
     let cpus = row.targets;
     match &row.place {
-        Place::Everywhere => None,
-        Place::Cpu(cpu) => Some(PlaceOf::Cpu(*cpu)),
-        &Place::Core { socket, die, core } => Some(PlaceOf::Core { socket, die, core, cpus }),
-        &Place::Die { socket, die } => Some(PlaceOf::Die { socket, die, cpus }),
-        &Place::Socket(socket) => Some(PlaceOf::Socket { socket, cpus }),
-        &Place::Node(node) => Some(PlaceOf::Node { node, cpus }),
-        Place::Thread { name, tid } => Some(PlaceOf::Thread { tid: *tid, name }),
+        RowPlace::Everywhere => None,
+        RowPlace::Cpu(cpu) => Some(PlaceOf::Cpu(*cpu)),
+        &RowPlace::Core { socket, die, core } => Some(PlaceOf::Core { socket, die, core, cpus }),
+        &RowPlace::Die { socket, die } => Some(PlaceOf::Die { socket, die, cpus }),
+        &RowPlace::Socket(socket) => Some(PlaceOf::Socket { socket, cpus }),
+        &RowPlace::Node(node) => Some(PlaceOf::Node { node, cpus }),
+        RowPlace::Thread { name, tid } => Some(PlaceOf::Thread { tid: *tid, name }),
     }
 }
 

@@ -5,7 +5,7 @@
 //! empty unit. Who reads perf's output knows both; for anybody else there is `--json`.
 
 use super::compat::{self, PerfMetric};
-use crate::{Aggregation, Event, Place, Report, Row};
+use crate::{Aggregation, Event, Report, Row, RowPlace};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -72,13 +72,13 @@ fn prefix(report: &Report, row: &Row) -> String {
         _ => format!("\"aggregate-number\" : {}, ", compat::cpus(row)),
     };
     match &row.place {
-        Place::Everywhere => {}
-        Place::Cpu(cpu) => prefix += &place("cpu", cpu.to_string()),
-        Place::Core { .. } => prefix += &(place("core", compat::place(&row.place)) + &number),
-        Place::Die { .. } => prefix += &(place("die", compat::place(&row.place)) + &number),
-        Place::Socket(_) => prefix += &(place("socket", compat::place(&row.place)) + &number),
-        Place::Node(_) => prefix += &(place("node", compat::place(&row.place)) + &number),
-        Place::Thread { .. } => prefix += &place("thread", compat::place(&row.place)),
+        RowPlace::Everywhere => {}
+        RowPlace::Cpu(cpu) => prefix += &place("cpu", cpu.to_string()),
+        RowPlace::Core { .. } => prefix += &(place("core", compat::place(&row.place)) + &number),
+        RowPlace::Die { .. } => prefix += &(place("die", compat::place(&row.place)) + &number),
+        RowPlace::Socket(_) => prefix += &(place("socket", compat::place(&row.place)) + &number),
+        RowPlace::Node(_) => prefix += &(place("node", compat::place(&row.place)) + &number),
+        RowPlace::Thread { .. } => prefix += &place("thread", compat::place(&row.place)),
     }
     prefix
 }
@@ -155,7 +155,7 @@ mod tests {
         report.aggregation = Aggregation::Thread;
         for event in &mut report.events {
             event.name = "a \"quoted\" name".into();
-            event.rows[0].place = Place::Thread { name: "my\\prog".into(), tid: 7 };
+            event.rows[0].place = RowPlace::Thread { name: "my\\prog".into(), tid: 7 };
         }
         let parsed: Vec<Value> =
             lines(&report).iter().map(|line| serde_json::from_str(line).expect(line)).collect();

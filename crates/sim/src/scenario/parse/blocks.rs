@@ -5,7 +5,7 @@ use crate::hardware::{KINDS, NAMES, PmuModel, Rates, kind_named};
 use crate::program::Step;
 use crate::scenario::words::{Result, Words, number, small, unknown};
 use crate::trace::TraceModel;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The most that a hardware event can happen in a microsecond.
 const MOST_RATE: u64 = 1_000_000;
@@ -174,7 +174,7 @@ impl Parser<'_> {
                 "repeat" => {
                     let times = words.number("how often")?;
                     words.end()?;
-                    Step::Repeat(times, Rc::from(self.steps("repeat")?))
+                    Step::Repeat(times, Arc::from(self.steps("repeat")?))
                 }
                 other => return Err(unknown("no step is called", other, STEPS)),
             };
