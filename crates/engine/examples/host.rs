@@ -6,7 +6,7 @@ use perfuse_engine::{AtIp, Pmu, PmuInfo, Target, TaskFacts, TaskId};
 use perfuse_engine::{Config, Cx, Engine, Host, Hw, Leaving, OpenArguments};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Eaten so far, by whomever: what the hardware would know.
+/// Eaten so far by all: the hardware would know.
 static BANANAS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Pmu for BananaPmu {
     }
 }
 
-/// Everybody may measure himself; there are no descriptors and no rings here.
+/// Each task may measure itself; there are no descriptors and no rings here.
 struct World;
 
 impl Host for World {}
@@ -56,7 +56,7 @@ fn main() -> Result<(), Errno> {
     attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).map_err(|_| Errno::EFAULT)?;
     let event = engine.open(&mut World, monkey, 0, &mut bytes, OpenArguments::default())?;
 
-    // The monkey runs from 10 to 20 ns; then somebody else eats.
+    // The monkey runs from 10 to 20 ns; then another one eats.
     engine.switch(0, 10, Leaving::Sleeps, Some(monkey), &scheduler);
     BANANAS.fetch_add(3, Ordering::Relaxed);
     engine.switch(0, 20, Leaving::Sleeps, None, &scheduler);

@@ -214,7 +214,7 @@ fn what_is_lost_adds_up() {
             let mut numbers = read(&*memory, &mut tail);
             let (whole, lost) = writer.join().expect("the writer does not panic");
             numbers.extend(read(&*memory, &mut tail));
-            // Losses that nobody was told of yet are told with the next record.
+            // Losses that were not told yet are told with the next record.
             let last = Rc::default();
             write(&ring, 5, &last);
             let last = last.take();
@@ -239,7 +239,7 @@ fn a_backward_ring_has_its_newest_record_first() {
                 write(&ring, 4, &written);
                 write_interrupted(&ring, &written, place, None);
             });
-            // Not more than fits: what a reader has begun to look at stays there.
+            // Not more than fits: a record that a reader has begun to look at stays there.
             let head = memory.words()[offset::DATA_HEAD / 8].load(Ordering::Acquire);
             let numbers = between(&*memory, head, 0);
             let possible = [&[][..], &[4], &[1, 4], &[2, 4], &[2, 1, 4], &[1, 2, 4]];
@@ -271,7 +271,7 @@ fn a_backward_ring_has_its_newest_record_first() {
     });
 }
 
-/// A ring that nobody reads keeps its newest records, whatever interrupts (rule G10). Notices an overwritten
+/// A ring that nobody reads keeps its newest records, under any interrupts (rule G10). Notices an overwritten
 /// ring that looks at its tail.
 #[test]
 fn an_overwritten_ring_keeps_the_newest() {

@@ -107,7 +107,7 @@ pub struct Open {
     pub group: Option<String>,
     /// The event whose ring it uses.
     pub output: Option<String>,
-    /// The task that opens it; `None`: the machine itself.
+    /// The task that opens it; `None`: one outside of the machine.
     pub by: Option<String>,
     /// Pages of its ring.
     pub ring: Option<usize>,

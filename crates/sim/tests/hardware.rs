@@ -1,6 +1,6 @@
-//! The hardware of this machine and that of the simulated one, asked for the same: who is refused, who fails, who
-//! gets which share of the time, how many samples there are. Wants a PMU with one counter for cycles and six for
-//! everything, which is what the arm64 machine of `.ci/cross-test` emulates.
+//! The hardware of this machine and that of the simulated one, asked for the same: events that are refused, that
+//! fail, that gets which share of the time, how many samples there are. Wants a PMU with one counter for cycles and
+//! six for everything, which is what the arm64 machine of `.ci/cross-test` emulates.
 
 use perfuse_engine::abi::{
     Attr, AttrFlags, EventType, Hardware, OpenFlags, ReadFormat, SampleType, page::offset,
@@ -30,7 +30,7 @@ const TIME: Duration = Duration::from_millis(300);
 /// Shares may differ by so much: the machine does other things too.
 const TOLERANCE: f64 = 0.1;
 
-/// An event: what it counts, its flags, its leader by its place in the list.
+/// An event: its kind, its flags, its leader by its place in the list.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     what: Hardware,
@@ -122,7 +122,7 @@ fn on_engine(asked: &[Asked]) -> Vec<Fate> {
     all.collect()
 }
 
-/// Both, and that they agree; what Linux says.
+/// Both answers, which must agree; that of Linux.
 fn compare(asked: &[Asked]) -> Result<Vec<Fate>, Skip> {
     seven_counters()?;
     let (linux, engine) = (on_linux(asked), on_engine(asked));

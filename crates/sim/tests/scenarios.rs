@@ -43,14 +43,11 @@ fn mistakes_are_told_with_their_line() {
         ("opne c cycles", "line 1: no statement is called 'opne': do you mean 'open'? there are "),
         ("machine\n cpus x\nend", "line 2: the number of cpus is a number, not 'x'"),
         ("machine\n cpus 1000\nend", "line 2: the number of cpus is 1 to 256, not 1000"),
-        (
-            "machine\n conters 2\nend",
-            "line 2: nothing of a machine is called 'conters': do you mean 'counters'?",
-        ),
+        ("machine\n conters 2\nend", "line 2: a machine has no 'conters': do you mean 'counters'?"),
         ("machine\n cpus 2", "line 2: the machine has no 'end'"),
         (
             "program p\n compute 1ms cycle=3\nend",
-            "line 2: the hardware does not know 'cycle': do you mean 'cycles'?",
+            "line 2: the hardware has no event 'cycle': do you mean 'cycles'?",
         ),
         ("\nstart worker", "line 2: no program is called 'worker'"),
         ("program worker\nend\nstart woker", "line 3: no program is called 'woker': do you mean 'worker'?"),
@@ -62,7 +59,7 @@ fn mistakes_are_told_with_their_line() {
         ("enable a", "line 1: no event is open as 'a'"),
         ("open a cycles on nobody", "line 1: no task or program is called 'nobody'"),
         ("run 5", "line 1: a time is a number with ns, us, ms or s, not '5'"),
-        ("run 5ms 6", "line 1: '6' is too much here"),
+        ("run 5ms 6", "line 1: '6' is one word too many"),
         ("run 99999999s", "line 1: '99999999s' is too long"),
         (
             "set perf_event_paranoi 2",

@@ -83,7 +83,7 @@ fn events() -> [Attr; 7] {
 
 pub(crate) fn compare() -> Outcome {
     let (records, _) = Disturbed::until_not(play);
-    // Three of code, eight in all for each who hears of data, and the faults.
+    // Three of code, eight in all for each event that hears of data, and the faults.
     eprintln!("{records:?} records are the same");
     assert!(records.iter().all(|&number| number > 2), "{records:?}");
     Ok(())

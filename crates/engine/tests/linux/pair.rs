@@ -85,7 +85,7 @@ impl Disturbed {
     /// How often a sequence is played while others disturb it.
     const TRIES: usize = 1000;
 
-    /// Plays until nobody disturbs; also how often somebody did.
+    /// Plays until nothing disturbs; also how often something did.
     pub(crate) fn until_not<T>(mut play: impl FnMut() -> Result<T, Disturbed>) -> (T, usize) {
         let mut tries = (0..Self::TRIES).filter_map(|before| Some((play().ok()?, before)));
         tries.next().expect("the machine has a moment for this")
@@ -313,7 +313,7 @@ impl Pair {
     }
 
     /// With an event that is not inherited: where all are, Linux may exchange the contexts of parent and child
-    /// at a switch (rule D20), and who finds which one when does not depend on the calls alone.
+    /// at a switch (rule D20), and which task finds which one does not depend on the calls alone.
     pub(crate) fn fork(&mut self) -> Answers {
         let dummy = Attr {
             config: Software::DUMMY.0,

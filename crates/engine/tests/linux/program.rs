@@ -3,7 +3,7 @@
 use perfuse_engine::abi::record::RegsAbi;
 use perfuse_engine::{CpuState, Registers};
 
-/// A moment of this program: what it was like is not known, but that there was everything.
+/// The state of this program: its values are not known, but all fields are there.
 pub(crate) struct Program;
 
 impl CpuState for Program {

@@ -28,7 +28,7 @@ fn limited(cpus: u32, pages: u64) -> Machine {
     machine
 }
 
-/// Rules F7, F20: 516 KiB a cpu are 129 pages; what is beyond is on the process.
+/// Rules F7, F20: 516 KiB a cpu are 129 pages; pages beyond are on the process.
 #[test]
 fn a_user_may_lock_so_much_a_cpu_and_the_process_the_rest() {
     assert_eq!(map_until_refused(&mut limited(2, 0)), 129);
@@ -40,7 +40,7 @@ fn a_user_may_lock_so_much_a_cpu_and_the_process_the_rest() {
     assert_eq!(map_until_refused(&mut machine), 2);
 }
 
-/// Rule F20: nobody is refused at -1, nor with the capability.
+/// Rule F20: all are allowed at -1, and with the capability.
 #[test]
 fn who_may_lock_memory_is_not_counted() {
     let mut machine = limited(1, 0);
@@ -51,7 +51,7 @@ fn who_may_lock_memory_is_not_counted() {
     assert_eq!(map_until_refused(&mut machine), usize::MAX);
 }
 
-/// Rule F21: what the address space has already counts, even where the user has room.
+/// Rule F21: the pages of the address space count, even where the user has room.
 #[test]
 fn a_limit_that_was_lowered_refuses() {
     let mut machine = limited(1, 10);
@@ -63,7 +63,7 @@ fn a_limit_that_was_lowered_refuses() {
     assert_eq!(map_until_refused(&mut machine), 67);
 }
 
-/// Rule F22: who maps a ring again pays for it again, and gets that back never.
+/// Rule F22: a ring that is mapped again is paid for again, and that is never given back.
 #[test]
 fn mapping_again_is_charged_for_good() {
     let mut machine = limited(1, 0);

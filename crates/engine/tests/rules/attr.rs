@@ -75,7 +75,7 @@ fn what_is_unknown_must_be_zero() {
     assert_eq!(answer(bytes), (Err(Errno::E2BIG), 136));
 }
 
-/// Rule A6: what is missing is zero, what comes after the size is not looked at.
+/// Rule A6: missing fields are zero, bytes after the size are not looked at.
 #[test]
 fn sizes_cut_fields_anywhere() {
     for size in [65, 66, 71, 100, 135] {
@@ -173,7 +173,7 @@ fn stacks_have_a_size() {
     assert_eq!([7, 65535, 65536].map(stack), [Some(Errno::EINVAL); 3]);
 }
 
-/// Rule A15: who does not say how deep callchains are gets what the setting says, in 16 bits.
+/// Rule A15: an attr that leaves the depth of callchains open gets the setting, in 16 bits.
 #[test]
 fn callchains_are_as_deep_as_the_setting() {
     let mut machine = Machine::new(1);
@@ -189,7 +189,7 @@ fn callchains_are_as_deep_as_the_setting() {
     assert_eq!(machine.refusal(&asked), None);
 }
 
-/// Rules A18, A19, A20, A21: what does not go together.
+/// Rules A18, A19, A20, A21: fields that exclude each other.
 #[test]
 fn some_bits_exclude_each_other() {
     let weights = SampleType::WEIGHT | SampleType::WEIGHT_STRUCT;

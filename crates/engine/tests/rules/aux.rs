@@ -115,7 +115,7 @@ fn a_trace_is_announced_piece_by_piece() {
     assert_eq!((scene.aux_head(), area.memory.words()[100].load(Ordering::Relaxed)), (6400, 800));
 }
 
-/// Rules F42, F43: what does not fit is cut, which ends the event.
+/// Rules F42, F43: a trace that does not fit is cut, which ends the event.
 #[test]
 fn a_full_area_truncates_and_stops() {
     let mut scene = Scene::new(attr(TRACE, 0));
@@ -131,7 +131,7 @@ fn a_full_area_truncates_and_stops() {
     assert_eq!((scene.pieces(), scene.state()), (vec![(4088, 96, AuxFlags::TRUNCATED)], Some(State::Off)));
 }
 
-/// Rules F40, F42, F43: an area mapped read-only is written round and round, and wakes nobody.
+/// Rules F40, F42, F43: an area mapped read-only is written round and round, and wakes no reader.
 #[test]
 fn a_snapshot_area_is_overwritten() {
     let mut scene = Scene::new(attr(TRACE, 0));

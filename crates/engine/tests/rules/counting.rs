@@ -47,7 +47,7 @@ fn siblings_follow_a_disabled_leader() {
     assert_eq!(machine.times(sibling), (2, 100, 100));
 }
 
-/// Rule C27: the window of those who count moves by one group at each turn.
+/// Rule C27: the window of counting groups moves by one group at each turn.
 #[test]
 fn ten_events_share_seven_counters() {
     let mut machine = Machine::new(1);

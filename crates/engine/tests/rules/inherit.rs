@@ -21,7 +21,7 @@ fn counts_child(asked: &Attr, flags: CloneFlags) -> u64 {
     machine.count(fd)
 }
 
-/// Rules D1, D5: those who forked before, and children of others, are not counted; grandchildren are.
+/// Rules D1, D5: tasks that forked before, and children of others, are not counted; grandchildren are.
 #[test]
 fn children_of_the_task_are_counted() {
     let mut machine = Machine::new(1);
@@ -40,7 +40,7 @@ fn children_of_the_task_are_counted() {
     assert_eq!(machine.count(wide), 1);
 }
 
-/// Rules D2, I32: who is inherited.
+/// Rules D2, I32: events that are inherited.
 #[test]
 fn what_is_inherited_depends_on_how_one_forks() {
     assert_eq!(counts_child(&software(Software::PAGE_FAULTS), PROCESS), 0);
@@ -138,7 +138,7 @@ fn samples_hold_the_values_of_one_task() {
     assert_eq!(sample.read.unwrap().entries().next().unwrap().value, 1);
 }
 
-/// Rules D7, D14, D30: what a copy counted is told while its group is whole, and it has lost nothing.
+/// Rules D7, D14, D30: the count of a copy is told while its group is whole, and it has lost nothing.
 #[test]
 fn a_read_record_has_the_whole_group() {
     let mut machine = Machine::new(1);
@@ -226,7 +226,7 @@ fn a_value_is_the_sum_of_all_copies() {
     assert_eq!(machine.words(fd).unwrap(), [6, 40, 40, id]);
     machine.exit(child);
     assert_eq!(machine.words(fd).unwrap(), [6, 40, 40, id]);
-    // Rule C47: what children left stays.
+    // Rule C47: counts of children that have ended stay.
     machine.ioctl(fd, Ioctl::Reset { group: false }).unwrap();
     assert_eq!(machine.words(fd).unwrap()[0], 5);
 }
@@ -248,7 +248,7 @@ fn groups_must_be_the_same_in_children() {
     assert_eq!(machine.words(leader).unwrap(), [2, 10, 10, 2, 0]);
 }
 
-/// Rules D20, D21: clones change hands at a switch; what is counted is the same.
+/// Rules D20, D21: clones change hands at a switch; counts are the same.
 #[test]
 fn clones_are_swapped() {
     let mut machine = Machine::new(1);
@@ -267,7 +267,8 @@ fn clones_are_swapped() {
     assert_eq!(machine.count(fd), 34);
 }
 
-/// Rules D30, D31: EXIT, then READ of what the child counted; afterwards values remain and nobody joins.
+/// Rules D30, D31: EXIT, then READ with the count of the child; afterwards values remain and the group takes no
+/// member.
 #[test]
 fn a_task_ends_with_its_records() {
     let mut machine = Machine::new(1);
@@ -374,7 +375,7 @@ fn exec_removes_who_wants_it() {
     assert!(machine.join(&asked, sibling).is_ok());
 }
 
-/// Rule D43: who may no longer be looked at is no longer measured.
+/// Rule D43: a task that may no longer be looked at is no longer measured.
 #[test]
 fn a_privileged_program_is_not_measured() {
     let mut machine = Machine::new(1);

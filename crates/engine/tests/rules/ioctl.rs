@@ -169,7 +169,7 @@ fn breakpoint(addr: u64) -> Attr {
     asked
 }
 
-/// Rule C51: what of a breakpoint can be changed.
+/// Rule C51: the fields of a breakpoint that can be changed.
 #[test]
 fn breakpoints_can_be_moved() {
     let mut machine = Machine::new(1);
@@ -210,7 +210,7 @@ fn filters_are_for_tracepoints() {
     }
 }
 
-/// Rule C57: `prctl` is for what the thread opened, whatever it measures.
+/// Rule C57: `prctl` is for the events that the thread opened, on any target.
 #[test]
 fn prctl_is_for_what_one_opened() {
     let mut machine = Machine::new(2);

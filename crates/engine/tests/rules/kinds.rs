@@ -75,7 +75,7 @@ fn breakpoint(kind: u32, addr: u64, len: u64) -> Attr {
     asked
 }
 
-/// Rule J20: what can be watched, in the order in which it is checked.
+/// Rule J20: valid breakpoints, in the order of the checks.
 #[test]
 fn breakpoints_are_checked_in_order() {
     let mut machine = Machine::new(1);
@@ -177,7 +177,7 @@ fn tracepoint(id: u64) -> Attr {
     attr(EventType::TRACEPOINT, id)
 }
 
-/// Rules J30, J31: ids that are known; the data are not for everybody.
+/// Rules J30, J31: ids that are known; the data are for some users only.
 #[test]
 fn data_of_tracepoints_need_permission() {
     let mut machine = Machine::new(1);
@@ -208,7 +208,7 @@ fn tracepoints_count_their_weight() {
     assert_eq!(fds.map(|fd| machine.count(fd)), [7, 7, 0]);
 }
 
-/// Rule J33: what happens to a task is also for its events that are bound to this cpu.
+/// Rule J33: occurrences of a task are also for its events that are bound to this cpu.
 #[test]
 fn a_tracepoint_may_be_about_another_task() {
     let mut machine = Machine::new(2);

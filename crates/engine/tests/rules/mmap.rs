@@ -70,7 +70,7 @@ fn a_second_mapping_shows_the_same_ring() {
     assert_eq!(try_map(&mut machine, other, MapRequest::ring(1)).err(), Some(Errno::EINVAL));
 }
 
-/// Rules F10, F13: who cannot write the tail is not waited for.
+/// Rules F10, F13: a reader that cannot write the tail is not waited for.
 #[test]
 fn a_ring_mapped_for_reading_only_is_overwritten() {
     let mut machine = Machine::new(1);
@@ -81,7 +81,7 @@ fn a_ring_mapped_for_reading_only_is_overwritten() {
     assert_eq!(reader.head(), 16_000);
 }
 
-/// Rule F13: whatever the reader makes of the tail, the engine takes it modulo the size.
+/// Rule F13: the engine takes any tail of the reader modulo the size.
 #[test]
 fn a_mad_tail_costs_records_and_nothing_else() {
     let mut machine = Machine::new(1);

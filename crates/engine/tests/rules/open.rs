@@ -46,7 +46,7 @@ fn unknown_flags_are_refused_before_the_attr_is_read() {
     assert_eq!(machine.open_bytes(ME, &mut Vec::new(), OpenArguments::default()), Err(Errno::EFAULT));
 }
 
-/// Rules B3, B22, E1: what security modules refuse is refused.
+/// Rules B3, B22, E1: a refusal of a security module is passed on.
 #[test]
 fn security_modules_are_asked() {
     let mut machine = Machine::new(1);
@@ -59,7 +59,7 @@ fn security_modules_are_asked() {
     assert_eq!(machine.wide(&faults(), 0), Err(Errno::EPERM));
 }
 
-/// Rule B4: the kernel is not for everybody.
+/// Rule B4: the kernel is for users with the right to look at it.
 #[test]
 fn counting_the_kernel_needs_permission() {
     let mut machine = Machine::new(1);
@@ -216,7 +216,7 @@ fn failures_consume_ids() {
     assert_eq!(id(&mut machine), first + 7);
 }
 
-/// Rule B16: who is responsible for a type.
+/// Rule B16: the PMU that is responsible for a type.
 #[test]
 fn pmus_are_found_by_type() {
     let mut machine = Machine::new(1);
@@ -234,7 +234,7 @@ fn pmus_are_found_by_type() {
     assert_eq!(machine.refusal(&attr(EventType::RAW, 0)), None);
 }
 
-/// Rules B16, N6: what PMUs cannot do.
+/// Rules B16, N6: the limits of PMUs.
 #[test]
 fn pmus_say_what_they_cannot_do() {
     let mut machine = with_special(PmuCaps { no_exclude: true, no_interrupt: true, ..PmuCaps::default() });
@@ -282,7 +282,7 @@ fn uncore_pmus_measure_no_tasks() {
     assert!(machine.wide(&special, 0).is_ok());
 }
 
-/// Rules B18, B32: what belongs to AUX data needs a PMU that writes them.
+/// Rules B18, B32: flags about AUX data need a PMU that writes them.
 #[test]
 fn aux_belongs_to_aux() {
     let mut machine = with_special(PmuCaps { itrace: true, aux_pause: true, ..PmuCaps::default() });
@@ -371,7 +371,7 @@ fn targets_must_be_there() {
     assert!(machine.wide(&asked, 0).is_ok());
 }
 
-/// Rule B28: who can be in a group.
+/// Rule B28: events that can be in a group.
 #[test]
 fn a_group_has_one_clock_cpu_and_context() {
     let mut machine = Machine::new(2);
@@ -420,7 +420,7 @@ fn output_goes_to_a_ring() {
     assert!(machine.open(&faults(), arguments).is_ok());
 }
 
-/// Rules B31, E6: what is read at once has a limit.
+/// Rules B31, E6: one read has a limit.
 #[test]
 fn a_group_has_a_limited_size() {
     let mut machine = Machine::new(1);

@@ -13,7 +13,7 @@ fn mapped(machine: &mut Machine, arguments: OpenArguments) -> i32 {
     fd
 }
 
-/// Rule G30: what the two must have in common.
+/// Rule G30: the two must measure the same.
 #[test]
 fn output_needs_the_same_cpu_context_clock_and_direction() {
     let mut machine = Machine::new(2);
@@ -53,7 +53,7 @@ fn a_cpu_bound_ring_serves_several_tasks() {
     assert_eq!(machine.redirect(other, Some(target)), Ok(0));
 }
 
-/// Rules G30, G32: what counts is the ring that the target has at that moment, be it another's.
+/// Rules G30, G32: the ring that the target has at that moment is taken, be it another's.
 #[test]
 fn redirection_is_once_and_can_be_chained() {
     let mut machine = Machine::new(1);

@@ -287,7 +287,7 @@ fn a_trap_is_sent_once() {
     assert_eq!(traps(&mut machine), []);
 }
 
-/// Rules I1, G26: each overflow is told to who asked for signals; the last of a refresh as a hang-up.
+/// Rules I1, G26: each overflow is a signal where that was asked for; the last of a refresh as a hang-up.
 #[test]
 fn overflows_are_signalled() {
     let mut machine = Machine::new(1);

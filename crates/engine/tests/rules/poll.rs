@@ -10,7 +10,7 @@ const IN: PollFlags = PollFlags::READABLE;
 const ERR: PollFlags = PollFlags::ERR;
 const HUP: PollFlags = PollFlags::HUP;
 
-/// Whether an effect since the last time was to wake who waits for this.
+/// Whether an effect since the last time was to wake waits for this.
 fn woken(machine: &mut Machine, fd: i32) -> bool {
     let key = machine.key(fd);
     machine.engine.effects().filter(|effect| *effect == Effect::Wake(key)).count() > 0
@@ -58,7 +58,7 @@ fn failed_and_revoked_events_are_errors() {
     assert_eq!(machine.poll(first), ERR);
 }
 
-/// Rule G25: who waits hears that the ring was taken away.
+/// Rule G25: a wait hears that the ring was taken away.
 #[test]
 fn a_ring_that_goes_wakes() {
     let mut machine = Machine::new(1);

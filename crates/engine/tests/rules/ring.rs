@@ -86,7 +86,7 @@ fn a_ring_never_fills_completely() {
     assert_eq!(machine.words(fd).unwrap(), [0, 45]);
 }
 
-/// Rule E5: what children lose is counted for the original.
+/// Rule E5: losses of children are counted for the original.
 #[test]
 fn children_lose_for_their_parent() {
     let mut machine = Machine::new(1);
@@ -110,7 +110,7 @@ fn a_record_as_large_as_the_ring_does_not_fit() {
     }
 }
 
-/// Rule G10: with nobody to wait for, a record may lie over itself.
+/// Rule G10: without a reader to wait for, a record may lie over itself.
 #[test]
 fn a_record_larger_than_the_ring_overwrites_itself() {
     for backward in [false, true] {
@@ -184,7 +184,7 @@ fn a_record_may_go_over_the_edge() {
     assert_eq!(expected, 5000);
 }
 
-/// Rules G4, G9, G13: what an interrupt writes becomes visible together with what it interrupted, behind
+/// Rules G4, G9, G13: records of an interrupt become visible together with the one that it interrupted, behind
 /// it.
 #[test]
 fn a_nested_record_appears_with_the_interrupted_one() {

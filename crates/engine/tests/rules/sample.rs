@@ -120,7 +120,7 @@ fn the_number_of_markers_has_a_limit() {
     }
 }
 
-/// Rule H15: what is no tracepoint has four zero bytes.
+/// Rule H15: an event that is no tracepoint has four zero bytes.
 #[test]
 fn raw_data_is_padded() {
     let asked = asking(SampleType::RAW);
@@ -175,7 +175,7 @@ fn a_stack_is_cut_to_fit() {
     assert_eq!(bytes_of(&mut Machine::new(1), &asked, &IN_KERNEL), []);
 }
 
-/// Rule H1: what nobody knows.
+/// Rule H1: fields that nothing tells.
 #[test]
 fn a_software_event_knows_no_data_source() {
     let asked =
@@ -233,7 +233,7 @@ fn a_sample_can_read_the_group() {
     assert_eq!(words(&reader.take()[8..]), [2, 50, 1, 0]);
 }
 
-/// Rules H1, H2: what hardware knows.
+/// Rules H1, H2: fields that hardware tells.
 #[test]
 fn hardware_tells_more() {
     let mut machine = Machine::new(1);
@@ -263,7 +263,7 @@ fn hardware_tells_more() {
     assert_eq!(all[0].misc, Misc::EXACT_IP.with_cpu_mode(CpuMode::KERNEL));
 }
 
-/// All fields: what is written is what there was, and decodes to itself.
+/// All fields: the record has the given values, and decodes to itself.
 fn check(attr: &Attr, record: &Decoded<'_>, addr: u64) {
     let Record::Sample(sample) = record.record else { panic!("{record:?}") };
     let wants = |bit| attr.sample_type.contains(bit);
@@ -299,7 +299,7 @@ fn check(attr: &Attr, record: &Decoded<'_>, addr: u64) {
     assert_eq!(sample.read.is_some(), wants(SampleType::READ));
 }
 
-/// For random attrs, what is in the ring decodes to the facts, be it written forward or backward, over
+/// For random attrs, the record in the ring decodes to the given values, be it written forward or backward, over
 /// the edge or not; and encodes to the same bytes again.
 #[test]
 fn what_is_written_can_be_read() {

@@ -89,7 +89,7 @@ fn cgroups_count_their_tasks_on_one_cpu() {
     assert_eq!(machine.count(fd), 2);
 }
 
-/// Rule C13: a group that does not fit leaves nobody behind on the cpu.
+/// Rule C13: a group that does not fit leaves no member behind on the cpu.
 #[test]
 fn a_group_is_on_as_a_whole() {
     let mut machine = machine(2);
@@ -136,7 +136,7 @@ fn an_exclusive_group_runs_beside_pinned_ones() {
     assert_eq!(machine.state(first), Some(State::Error));
 }
 
-/// Rule C16: who stands where in the queue decides.
+/// Rule C16: the place in the queue decides.
 #[test]
 fn an_exclusive_group_waits_for_its_turn() {
     let mut machine = machine(4);
@@ -152,7 +152,7 @@ fn an_exclusive_group_waits_for_its_turn() {
     assert_eq!(seen, expected.into());
 }
 
-/// Rule C17: one that comes switched off takes nothing from anybody, and gives nobody a turn.
+/// Rule C17: one that comes switched off takes no counter from others, and gives none a turn.
 #[test]
 fn an_event_that_is_off_moves_nobody() {
     let mut machine = machine(1);
@@ -185,8 +185,8 @@ fn a_software_event_under_another_pmus_leader_waits_for_a_switch() {
     assert_eq!(on(&machine, &[leader, member]), "11");
 }
 
-/// Rule C17: an event that comes displaces those of lower priority at once. Rule C18: what becomes free waits
-/// for the next turn, and a pinned event in error for somebody to enable it.
+/// Rule C17: an event that comes displaces those of lower priority at once. Rule C18: a free counter waits for the
+/// next turn, and a pinned event in error until it is enabled.
 #[test]
 fn coming_is_at_once_and_going_is_not() {
     let mut machine = machine(1);
@@ -256,7 +256,7 @@ fn a_cpu_that_goes_ends_its_events() {
     assert_eq!(machine.count(bound), 2);
 }
 
-/// Rules C25, C26: the timer of turns runs while somebody waits, at the interval of the PMU; the first in the
+/// Rules C25, C26: the timer of turns runs while a group waits, at the interval of the PMU; the first in the
 /// queue goes to its end.
 #[test]
 fn turns_are_taken_while_somebody_waits() {
@@ -276,7 +276,7 @@ fn turns_are_taken_while_somebody_waits() {
     assert_eq!(machine.engine.deadline(0), None);
 }
 
-/// Rule C40: what makes sense only with its leader fails without it, and cannot be enabled.
+/// Rule C40: an event that makes sense only with its leader fails without it, and cannot be enabled.
 #[test]
 fn dependent_events_fail_with_their_leader() {
     let mut machine = Machine::new(1);

@@ -41,7 +41,7 @@ fn the_rate_is_set_while_it_is_limited() {
     }
 }
 
-/// Rules L5, L6: what callchains depend on stays while there are some.
+/// Rules L5, L6: settings of callchains stay while there are some.
 #[test]
 fn callchains_hold_their_settings() {
     let mut machine = Machine::new(1);

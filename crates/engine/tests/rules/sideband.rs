@@ -1,4 +1,4 @@
-//! Side-band records: who hears of what (rules H40 to H54).
+//! Side-band records: the events that hear of them (rules H40 to H54).
 
 use crate::machine::{self, Machine, Reader, decoded, software, with};
 use perfuse_engine::abi::record::{Cpu, MmapFile, NamespaceLink, Record};
@@ -30,7 +30,7 @@ fn kinds(reader: &mut Reader, attr: &Attr) -> Vec<&'static str> {
     decoded(&bytes, attr).iter().map(|decoded| name(&decoded.record)).collect()
 }
 
-/// Rules H40, H53: a task's own events hear of it, and the cpu's hear of every task; of others' nobody else.
+/// Rules H40, H53: a task's own events hear of it, and the cpu's hear of every task; of others' no other event.
 #[test]
 fn cpus_hear_of_all_tasks_and_tasks_of_themselves() {
     let mut machine = Machine::new(1);

@@ -39,7 +39,7 @@ fn members_age_with_their_leader() {
     assert_eq!(machine.times(member), (0, 30, 30));
 }
 
-/// Rule C33: what is bound to another cpu is enabled and does not run.
+/// Rule C33: an event that is bound to another cpu is enabled and does not run.
 #[test]
 fn an_event_on_another_cpu_waits() {
     let mut machine = Machine::new(2);
@@ -179,7 +179,7 @@ fn all_formats_have_their_size_and_order() {
     }
 }
 
-/// Rule E5: records that found no room are counted, whatever they were.
+/// Rule E5: records of any kind that found no room are counted.
 #[test]
 fn lost_records_are_counted() {
     let mut machine = Machine::new(1);

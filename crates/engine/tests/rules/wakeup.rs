@@ -5,7 +5,7 @@ use crate::machine::{Machine, Reader, with};
 use perfuse_engine::abi::{Attr, AttrFlags, PollFlags};
 use perfuse_engine::{Effect, OpenArguments};
 
-/// The numbers of the records at which somebody was woken.
+/// The numbers of the records at which a reader was woken.
 fn wakes(machine: &mut Machine, records: u64, mut reader: Option<&mut Reader>) -> Vec<u64> {
     machine.engine.effects().for_each(drop);
     let mut at = Vec::new();

@@ -1,6 +1,6 @@
 //! Everything at once: arbitrary calls of programs and arbitrary things that happen on the machine, and what
 //! must be true after each (the invariants of `docs/semantics.md`): nothing panics, times never run
-//! backwards, nobody counts longer than he is enabled or open, a group counts as a whole or not at all, no
+//! backwards, no event counts longer than it is enabled or open, a group counts as a whole or not at all, no
 //! read gives more than there is room for, rings hold whole records whatever their readers do to the control
 //! page, and when all is closed nothing is left.
 
@@ -42,7 +42,7 @@ pub(crate) struct Chaos {
     fds: Vec<i32>,
     known: BTreeMap<i32, Known>,
     maps: Vec<Mapped>,
-    /// Pages of rings that were mapped again, which nobody gets back (rule F22).
+    /// Pages of rings that were mapped again, which are never given back (rule F22).
     again: u64,
     next_pid: u32,
     /// How many events were opened.
@@ -68,7 +68,7 @@ struct Mapped {
     /// The view of the only reader of a ring.
     reader: Option<Reader>,
     backward: bool,
-    /// Somebody wrote to its control page what nobody should.
+    /// Garbage was written to its control page.
     spoilt: bool,
 }
 
@@ -243,7 +243,7 @@ impl Chaos {
             },
             _ => attr(EventType::RAW, random.below(5) as u64),
         };
-        // Each flag that there is, in one of eight events; what is refused everywhere more seldom.
+        // Each flag that there is, in one of eight events; one that is refused everywhere more seldom.
         let rare = AttrFlags::SIGTRAP.union(AttrFlags::REMOVE_ON_EXEC).union(AttrFlags::AUX_OUTPUT);
         let rare = rare.union(AttrFlags::USE_CLOCKID).union(AttrFlags::INHERIT_THREAD);
         let rare = rare.union(AttrFlags::FREQ);
@@ -745,7 +745,7 @@ impl Chaos {
         }
     }
 
-    /// Everybody goes home, and nothing is left.
+    /// All is closed, and nothing is left.
     fn end(&mut self) {
         for cpu in 0..CPUS {
             self.machine.engine.switch(cpu, self.machine.now, Leaving::Sleeps, None, &KERNEL);

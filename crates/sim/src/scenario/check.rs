@@ -173,7 +173,7 @@ impl Player {
             for _ in 0..*times {
                 let fits = seen.get(place).is_some_and(|seen| kind.is_none_or(|kind| kind == seen.kind));
                 if !fits {
-                    return Err(format!("record {} is otherwise; there are {}", place + 1, summary(&seen)));
+                    return Err(format!("record {} differs; there are {}", place + 1, summary(&seen)));
                 }
                 place += 1;
             }

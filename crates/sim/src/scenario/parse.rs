@@ -177,7 +177,7 @@ impl<'t> Parser<'t> {
                 "records" => Show::Records(words.next().map(str::to_owned)),
                 "schedule" => Show::Schedule,
                 other => {
-                    return Err(unknown("nothing can be shown as", other, ["counts", "records", "schedule"]));
+                    return Err(unknown("show has no form", other, ["counts", "records", "schedule"]));
                 }
             }),
             name => self.doing(None, name, words)?,
@@ -278,7 +278,7 @@ fn on_off(words: &mut Words<'_>) -> Result<bool> {
     match words.need("enable or disable")? {
         "enable" => Ok(true),
         "disable" => Ok(false),
-        word => Err(unknown("events cannot be switched to", word, ["enable", "disable"])),
+        word => Err(unknown("prctl has no", word, ["enable", "disable"])),
     }
 }
 

@@ -164,7 +164,7 @@ pub fn play_within(scenario: &Scenario, budget: u64) -> Outcome {
     }
     player.tell(&mut outcome);
     for scheduled in &player.scheduled {
-        outcome.failed.push((scheduled.line, "that time never came".to_owned()));
+        outcome.failed.push((scheduled.line, "the run ended before this time".to_owned()));
     }
     if player.kept >= MOST_BYTES {
         outcome.failed.push((0, "there were more records than can be kept".to_owned()));
@@ -249,7 +249,7 @@ impl Player {
     }
 
     fn open(&mut self, open: &Open) -> Result<(), String> {
-        let missing = |name: &str| format!("no task '{name}' is there");
+        let missing = |name: &str| format!("no such task: '{name}'");
         let pid = match &open.on {
             Target::All => -1,
             Target::Task(name) => self.task(name).ok_or_else(|| missing(name))?.0 as i32,
@@ -312,7 +312,7 @@ impl Player {
             }
             if let Some(pages) = open.aux {
                 let Some(ring) = &event.reader else {
-                    return Err("its AUX area lies behind a ring, which it has not".to_owned());
+                    return Err("its AUX area lies behind a ring: ring=PAGES is missing".to_owned());
                 };
                 match self.machine.map_aux(by, fd, ring, pages, !open.aux_overwrite) {
                     Ok(aux) => event.aux = Some(aux),
@@ -420,9 +420,8 @@ impl Player {
 
     /// The outcome of an action; the outer error is one of the scenario.
     fn try_action(&mut self, action: &Action) -> Result<Result<(), Errno>, String> {
-        let task = |player: &Player, name: &str| {
-            player.task(name).ok_or_else(|| format!("no task '{name}' is there"))
-        };
+        let task =
+            |player: &Player, name: &str| player.task(name).ok_or_else(|| format!("no such task: '{name}'"));
         let machine = &mut self.machine;
         match action {
             Action::Plug(cpu, true) => machine.plug(*cpu),

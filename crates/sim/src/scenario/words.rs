@@ -66,7 +66,7 @@ impl<'t> Words<'t> {
     pub(super) fn end(&mut self) -> Result<()> {
         match self.next() {
             None => Ok(()),
-            Some(word) => Err(format!("'{word}' is too much here")),
+            Some(word) => Err(format!("'{word}' is one word too many")),
         }
     }
 }

@@ -106,7 +106,7 @@ impl Parser<'_> {
                     pmu.only_on.insert(kind, list.split(',').map(counter).collect::<Result<_>>()?);
                 }
                 "refuses" => pmu.refuses_one_in = words.small("one in how many", 0, u64::MAX)?,
-                other => return Err(unknown("nothing of a machine is called", other, MACHINE)),
+                other => return Err(unknown("a machine has no", other, MACHINE)),
             }
             words.end()?;
         }
@@ -186,7 +186,7 @@ impl Parser<'_> {
 }
 
 fn kind(name: &str) -> Result<usize> {
-    kind_named(name).ok_or_else(|| unknown("the hardware does not know", name, NAMES))
+    kind_named(name).ok_or_else(|| unknown("the hardware has no event", name, NAMES))
 }
 
 /// `cycles=3000 instructions=2000`; cycles are there where nothing is said.

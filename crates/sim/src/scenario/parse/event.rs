@@ -125,14 +125,14 @@ pub(super) fn event(text: &str) -> Result<Attr> {
             "w" => Breakpoint::W,
             "rw" => Breakpoint::RW,
             "x" => Breakpoint::X,
-            kind => return Err(unknown("memory is not watched for", kind, kinds)),
+            kind => return Err(unknown("a watchpoint has no access", kind, kinds)),
         };
     } else {
         let list: EventList = text.parse().map_err(|error: perfuse_events::EventError| error.explain())?;
         let sets = list.resolve(&NoCatalogue).map_err(|error| error.explain())?;
         let spec = sets.first().and_then(|set| set.events.first());
         if !spec.is_some_and(|spec| spec.apply(&mut attr)) {
-            return Err(format!("'{text}' is nothing that a kernel counts"));
+            return Err(format!("no such event: '{text}'"));
         }
         attr.flags.remove(AttrFlags::EXCLUDE_GUEST);
     }
@@ -179,17 +179,17 @@ fn option(open: &mut Open, key: &str, value: &str) -> Result<()> {
             open.handler = Some(match value {
                 "enable" => Handler::Enable,
                 "refresh" => Handler::Refresh,
-                word => return Err(unknown("a handler does not", word, ["enable", "refresh"])),
+                word => return Err(unknown("a handler has no action", word, ["enable", "refresh"])),
             });
         }
         "aux" => open.aux = Some(small(value, "the number of pages", 1, 1 << 20)? as usize),
         "aux-watermark" => attr.aux_watermark = word("the number of bytes")?,
         "aux-sample" => attr.aux_sample_size = word("the number of bytes")?,
-        "aux-action" => attr.aux_action |= names::<AuxAction>(value, "traces are not told to")?,
+        "aux-action" => attr.aux_action |= names::<AuxAction>(value, "AUX actions have no")?,
         "flags" => open.flags |= names::<OpenFlags>(value, "opening has no")?,
         "sample" => attr.sample_type |= names::<SampleType>(value, "samples have no")?,
         "read" => attr.read_format |= names::<ReadFormat>(value, "reads have no")?,
-        "branches" => attr.branch_sample_type |= names::<BranchSampleType>(value, "no branches are")?,
+        "branches" => attr.branch_sample_type |= names::<BranchSampleType>(value, "branches have no")?,
         key => return Err(unknown("an event has no", key, OPTIONS)),
     }
     Ok(())

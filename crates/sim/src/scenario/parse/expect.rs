@@ -80,11 +80,7 @@ pub(super) fn expect(words: &mut Words<'_>) -> Result<Expect> {
                         "hup" => PollFlags::HUP,
                         "nothing" => PollFlags::empty(),
                         word => {
-                            return Err(unknown(
-                                "poll does not answer",
-                                word,
-                                ["in", "hup", "err", "nothing"],
-                            ));
+                            return Err(unknown("poll has no answer", word, ["in", "hup", "err", "nothing"]));
                         }
                     },
                 ),
