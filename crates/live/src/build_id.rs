@@ -1,4 +1,4 @@
-//! Build-ids of mapped files, for records of mappings: what Linux reads from the first page of a file.
+//! Build-ids of mapped files, for records of mappings, which Linux reads from the first page of a file.
 
 use crate::proc::Map;
 use crate::ptrace::Tid;

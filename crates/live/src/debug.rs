@@ -1,7 +1,7 @@
 //! The debug registers of a tracee: watchpoints on data and breakpoints on code, a few of each thread.
 //!
-//! Linux keeps them for the tracer. They are gone with an exec, and what a thread starts has none; but they
-//! stay when the tracer goes, and then kill: who arms has to disarm.
+//! Linux keeps them for the tracer. They are gone with an exec, and new threads have none; but they
+//! stay when the tracer goes, and then kill: the tracer that arms has to disarm.
 
 use crate::ptrace::{self, EXITKILL, Resume, Status, Tid};
 use crate::regs::Registers;
@@ -32,7 +32,7 @@ pub(crate) struct HwBreakpoint {
 /// `TRAP_HWBKPT`.
 const HARDWARE: i32 = 4;
 
-/// Replaces what a stopped tracee has in its debug registers. `ENOSPC`: they are taken, or there are fewer.
+/// Replaces the breakpoints in the debug registers of a stopped tracee. `ENOSPC`: they are taken, or there are fewer.
 pub(crate) fn arm(tid: Tid, breakpoints: &[HwBreakpoint]) -> Result<(), Errno> {
     arch::arm(tid, breakpoints)
 }
@@ -43,7 +43,7 @@ pub(crate) fn is_hit(tid: Tid) -> bool {
     ptrace::signal_info(tid).is_ok_and(|info| info.code() == HARDWARE)
 }
 
-/// Of such a SIGTRAP: which of what a tracee is armed with were hit, by their places. None of them where it was
+/// The breakpoints that were hit at such a SIGTRAP, by their places in `armed`. None of them where it was
 /// armed otherwise meanwhile. Where the hardware stops before what it watches, that is past then.
 pub(crate) fn hit(tid: Tid, armed: &[HwBreakpoint]) -> Vec<usize> {
     let info = ptrace::signal_info(tid);
@@ -51,7 +51,7 @@ pub(crate) fn hit(tid: Tid, armed: &[HwBreakpoint]) -> Vec<usize> {
     info.and_then(|info| arch::hit(tid, &info, armed)).unwrap_or_default()
 }
 
-/// A stopped tracee goes on to the first of these places; what is armed is watched again then.
+/// A stopped tracee goes on to the first of these places; `armed` is watched again then.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn run_to(tid: Tid, places: &[u64], armed: &[HwBreakpoint]) -> Result<(), Errno> {
     let breakpoint = |&addr: &u64| HwBreakpoint { kind: Breakpoint::X, addr, len: 4 };
@@ -61,8 +61,8 @@ pub(crate) fn run_to(tid: Tid, places: &[u64], armed: &[HwBreakpoint]) -> Result
     ran.map(drop)
 }
 
-/// Whether debug registers can be used: `Err` where they cannot be written, or what is written to them is
-/// without effect, as in gVisor. Found out once, with a process that is made for it.
+/// Whether debug registers can be used: `Err` where they cannot be written, or writing to them is without effect, as
+/// in gVisor. Found out once, with a process that is made for it.
 pub(crate) fn works() -> Result<(), Errno> {
     static WORKS: OnceLock<Result<(), Errno>> = OnceLock::new();
     *WORKS.get_or_init(|| try_out(try_on))
@@ -93,7 +93,7 @@ pub(crate) fn try_out(trial_of: fn(Tid, &Trial) -> Result<(), Errno>) -> Result<
     let mut stack = vec![0u128; 1 << 10];
     let top = stack.as_mut_ptr_range().end;
     let argument = std::ptr::from_ref(&*shared).cast_mut().cast();
-    // Without a signal at its end, nobody else hears of it.
+    // Without a signal at its end, no other wait tells of it.
     // SAFETY: it has a stack of its own, uses nothing but the trial, and both live until it has ended: it is
     // waited for below, on every path.
     let child = unsafe { libc::clone(trial, top.cast(), libc::CLONE_VM, argument) };

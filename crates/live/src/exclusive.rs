@@ -41,7 +41,7 @@ fn branch(word: u32, at: u64) -> Option<u64> {
     }
 }
 
-/// Branches without a condition, calls and returns, and what raises exceptions.
+/// Branches without a condition, calls and returns, and instructions that raise exceptions.
 fn leaves(word: u32) -> bool {
     word & 0x7c00_0000 == 0x1400_0000
         || word & 0xfe00_0000 == 0xd600_0000

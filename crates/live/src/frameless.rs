@@ -1,7 +1,7 @@
-//! Where a function returns to that has no frame yet, or no longer: who walks frame pointers from there misses its
+//! Where a function returns to that has no frame yet, or no longer: a walk of frame pointers from there misses its
 //! caller. The instruction that comes next tells it: those that functions begin with, and those that return.
 //!
-//! Linux looks for the first of these at probes only, and takes whatever lies on the stack for an address. Here it
+//! Linux looks for the first of these at probes only, and takes any word on the stack for an address. Here it
 //! counts if there is a call before it.
 
 use crate::ptrace::Tid;
@@ -58,7 +58,7 @@ fn at(code: [u8; CODE], narrow: bool) -> Option<ReturnAddress> {
 /// Whether code ends with a call.
 #[cfg(target_arch = "x86_64")]
 fn ends_with_call(code: [u8; CALL]) -> bool {
-    // By a register or a place in memory: ff /2, whose length follows from what comes behind it.
+    // By a register or a place in memory: ff /2, whose length follows from the bytes behind it.
     let [a, b, c, d, e, f, g] = code;
     let operand = |byte: u8, mode: u8| byte & 0xf8 == mode << 6 | 2 << 3;
     let scaled = |byte: u8, mode: u8| byte == mode << 6 | 2 << 3 | 4;

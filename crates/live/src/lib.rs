@@ -1,9 +1,9 @@
 //! `perf_event_open(2)` for real processes where Linux refuses it: a host that feeds the
 //! [engine](perfuse_engine::Engine) with what `ptrace(2)`, `/proc` and the clocks tell about processes.
 //!
-//! Nothing here is privileged. A process may trace what it starts itself nearly everywhere (Docker's
-//! default seccomp profile, gVisor, any `perf_event_paranoid`), so that is what can be measured: a command
-//! and all that it starts, one's own threads, and whatever else may be attached to.
+//! Nothing here is privileged. A process may trace its own children nearly everywhere (Docker's
+//! default seccomp profile, gVisor, any `perf_event_paranoid`), so these can be measured: a command
+//! and all that it starts, one's own threads, and processes that may be attached to.
 //!
 //! # Shape
 //!
@@ -25,7 +25,7 @@
 //!   tracee, follows what they start, takes samples, and passes all signals on. A
 //!   [`supervisor::Front`] does the rest with stops (system calls that are intercepted) or between them (commands of
 //!   other threads).
-//! - [`served`] is what programs have of an event: its descriptors, and what the engine wants done to them.
+//! - [`served`] has the descriptors of events, and carries out the effects of the engine on them.
 //! - [`ptrace`], [`remote`], [`regs`] and [`proc`] are the calls themselves.
 //!
 //! # How a thread's time reaches the engine
@@ -65,7 +65,7 @@ mod text;
 mod width;
 mod world;
 
-/// The kernel's first address, where no code of it is: samples show it that were in the kernel, as nobody tells where
+/// The kernel's first address, where no code of it is: samples in the kernel show it, as their place is unknown
 /// there.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const SOMEWHERE_IN_KERNEL: u64 = 0xffff_8000_0000_0000;

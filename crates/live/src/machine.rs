@@ -1,11 +1,11 @@
-//! The engine with the tasks of this machine that it measures: one object for all who serve
+//! The engine with the tasks of this machine that it measures: one object for both fronts that serve
 //! `perf_event_open(2)` from it.
 //!
-//! Two kinds of calls come in: those of programs, made by a *caller*, who is one of the tasks
+//! Two kinds of calls come in: those of programs, made by a *caller*, one of the tasks
 //! ([`open`](Machine::open), [`ioctl`](Machine::ioctl), ...); and what happens to tasks
 //! ([`adopt`](Machine::adopt), [`born`](Machine::born), [`exec`](Machine::exec), [`exit`](Machine::exit),
 //! [`account`](Machine::account)). After each, [`effects`](Machine::effects)
-//! says what there is to do. Descriptors are the affair of those who serve: here events have keys.
+//! tells the rest to be done. The fronts have [descriptors](crate::served); here events have keys.
 
 use crate::build_id::BuildIds;
 use crate::clock::{ClockPmu, ClockRequests};
@@ -45,9 +45,8 @@ pub(crate) use watches::ArmedBreakpoint;
 /// How a machine behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Events that sample the kernel's part too are refused with `EACCES`, as Linux does it for users who may not look
-    /// at the kernel. Otherwise they have samples that were in a system call, of which nobody tells where in the kernel it
-    /// was.
+    /// Events that sample the kernel's part too are refused with `EACCES`, as Linux does it for users who may not
+    /// look at the kernel. Otherwise they have samples in system calls, without a place in the kernel.
     pub user_samples_only: bool,
     /// Records of context switches are written, as far as they can be told: a thread came as long before it was
     /// looked at as its clock has advanced, and goes then. So the sum of its time on cpus is right, and switches
@@ -75,7 +74,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Those of this process: what it may not, it could not have traced.
+    /// Those of this process: it could not have traced more.
     pub const OWN: Rights = Rights { measures: true, file: None };
 }
 
@@ -262,17 +261,17 @@ impl Machine {
         task
     }
 
-    /// A thread that runs already becomes a task; what it did up to now is not counted. `None` if there is
+    /// A thread that runs already becomes a task; its time up to now is not counted. `None` if there is
     /// no such thread.
     pub fn adopt(&mut self, pid: Tid, tid: Tid) -> Option<TaskId> {
         let own = pid == std::process::id() as Tid;
         let told = read(&mut proc::Files::new(pid, tid), tid, own, self.wanted)?;
         if let Some(task) = self.task_of(tid) {
-            // Nobody tells of the ends of our own threads, and their numbers are given again.
+            // The ends of our own threads are not told, and their numbers are given again.
             let other = own && self.tasks.get(&task).is_some_and(|known| told.time_ns < known.told.time_ns);
             if !other {
                 if own {
-                    // What it did before the call that is made for it.
+                    // Its work before the call that is made for it.
                     self.account(task, &told, None);
                     self.own_told = Some(tid);
                 }
@@ -418,7 +417,7 @@ impl Machine {
         }
     }
 
-    /// Reads a task's numbers and tells the engine what is new in them.
+    /// Reads a task's numbers and tells the engine of the new part.
     pub fn update(&mut self, task: TaskId) {
         let wanted = self.wanted;
         let Some(known) = self.tasks.get_mut(&task) else { return };
@@ -430,7 +429,7 @@ impl Machine {
                 }
                 self.account(task, &reading, None);
             }
-            // One of our own threads: nobody tells of their ends.
+            // One of our own threads, whose ends are not told.
             None if known.own && proc::times_short() == short => self.end(task, None),
             None => {}
         }
@@ -467,7 +466,7 @@ impl Machine {
         self.clock_requests.sample(0, 0);
     }
 
-    /// Tells the engine what is new in a task's numbers: it ran for as long as its clock has advanced, up
+    /// Tells the engine of the new part of a task's numbers: it ran for as long as its clock has advanced, up
     /// to now. `stopped`: where it is.
     pub fn account(&mut self, task: TaskId, reading: &Reading, stopped: Option<&dyn CpuState>) {
         let now = self.now();
@@ -577,8 +576,8 @@ impl Machine {
         }
     }
 
-    /// A task runs no longer: what its events have asked for while it was on its cpu. Where they ask for nothing, it
-    /// is kept there, as telling of it once more is then no matter of how many they are.
+    /// A task runs no longer: takes the requests of its events while it was on its cpu. Where they ask for nothing,
+    /// it is kept there, as telling of it once more is then no matter of how many they are.
     fn leave(&mut self, task: TaskId, cpu: u32, now: u64) {
         self.note_watches(task);
         self.note_steps(task);
@@ -620,12 +619,12 @@ impl Machine {
     }
 
     /// `perf_event_open(2)` of a task. `attr`: a copy of the caller's, whose size field is changed where
-    /// the call changes it. `group`: what `group_fd` is, where that is an event.
+    /// the call changes it. `group`: the event of `group_fd`, if it is one.
     ///
-    /// The target has to be [adopted](Self::adopt) before (`ESRCH`). `rights`: what the caller may, which whoever serves
+    /// The target has to be [adopted](Self::adopt) before (`ESRCH`). `rights`: those of the caller, which the front
     /// has asked. Beyond what Linux refuses: `EACCES`
     /// for whole cpus, and for samples with the kernel's part if [only the user's](Settings::user_samples_only) are to be had;
-    /// `ENOENT` for events that nobody tells of, breakpoints among them where debug registers are without
+    /// `ENOENT` for events of which nothing tells, breakpoints among them where debug registers are without
     /// effect; `EOPNOTSUPP` for samples of single faults and switches, for records of switches, and for
     /// breakpoints in this very process.
     pub fn open(
@@ -671,7 +670,7 @@ impl Machine {
             pid => self.task_of(pid),
         };
         let own = target.is_some_and(|target| self.tasks.get(&target).is_some_and(|known| known.own));
-        // Nobody would hear of traps of our own threads.
+        // Traps of our own threads would have no tracer.
         let probe = self.places.as_ref().is_some_and(|places| places.type_ == type_);
         let sets_traps = probe || [EventType::BREAKPOINT, EventType::HARDWARE, step::TYPE].contains(&type_);
         let refused = refused.or((own && sets_traps).then_some(Errno::EOPNOTSUPP));
@@ -801,7 +800,7 @@ impl Machine {
         self.engine.has_hung_up(event)
     }
 
-    /// Whether what an event measures has ended, that of its copies too.
+    /// Whether the targets of an event and of its copies have ended.
     pub fn is_over(&self, event: EventKey) -> bool {
         self.engine.state(event).is_none_or(|state| state <= State::Exit)
             && self.engine.targets(event).is_empty()

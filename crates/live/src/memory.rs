@@ -17,7 +17,8 @@ impl Shared {
     }
 }
 
-/// Whether there is such memory: the errno of `memfd_create(2)` or of what follows, where a sandbox refuses it.
+/// Whether there is such memory: the errno of `memfd_create(2)` or of the calls that follow, where a sandbox refuses
+/// it.
 pub fn can_be_had() -> Result<(), Errno> {
     Shared::new(perfuse_sys::page_size()).map(drop)
 }

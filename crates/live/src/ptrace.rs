@@ -111,7 +111,7 @@ pub fn set_options(tid: Tid, options: i32) -> Result<(), Errno> {
     request(libc::PTRACE_SETOPTIONS as RequestCode, tid, 0, options as usize).map(drop)
 }
 
-/// The number that came with an event: the new thread of a fork, the former number of who execs, the
+/// The number that came with an event: the new thread of a fork, the former number of a thread that execs, the
 /// data of a seccomp filter.
 pub fn event_message(tid: Tid) -> Result<u64, Errno> {
     let mut message: libc::c_ulong = 0;
@@ -299,7 +299,7 @@ pub enum Waited {
     Nothing,
 }
 
-/// Waits for a tracee or a child *of this thread*, without taking what happened.
+/// Waits for a tracee or a child *of this thread*, without taking the news.
 pub fn wait(block: bool) -> Result<Waited, Errno> {
     let mut options = wait::WEXITED | wait::WSTOPPED | wait::WNOWAIT | wait::__WALL | wait::__WNOTHREAD;
     if !block {
@@ -361,7 +361,7 @@ pub(crate) fn peek_stop(tid: Tid) -> Result<Option<Status>, Errno> {
     take(tid)
 }
 
-/// Takes what happened to a thread, if anything; the dead are gone thereafter.
+/// Takes the news of a thread, if any; the dead are gone thereafter.
 pub fn take(tid: Tid) -> Result<Option<Status>, Errno> {
     Ok(wait::status(tid, wait::__WALL | wait::WNOHANG)?.map(decode))
 }

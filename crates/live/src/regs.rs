@@ -226,7 +226,7 @@ impl Registers {
         self.words[at::CALL]
     }
 
-    /// Whether a stopped tracee is in a system call: what it was interrupted in was not its own code.
+    /// Whether a stopped tracee is in a system call: it was not interrupted in its own code.
     pub(crate) fn in_system_call(&self, tid: Tid) -> bool {
         // gVisor is not known to show calls that are over as such.
         self.shows_a_call(tid) && (proc::shows_the_dead() || self.width_of_call(tid).is_some())
@@ -272,7 +272,7 @@ impl Registers {
         if self.is_narrow() && (-4095..0).contains(&errno) { errno } else { word }
     }
 
-    /// Sets what a system call answers.
+    /// Sets the result of a system call.
     pub fn set_result(&mut self, result: i64) {
         self.words[at::RESULT] = result as u64;
     }
@@ -477,7 +477,7 @@ impl Registers {
 
     /// The same of a call behind which these registers are.
     pub(crate) fn end_for_good(&mut self, tid: Tid, result: i64) -> Result<(), Errno> {
-        // For whoever looks later it was none that could be begun again.
+        // Later looks find a call that cannot be begun again.
         #[cfg(target_arch = "x86_64")]
         {
             self.words[at::CALL] = u64::MAX;

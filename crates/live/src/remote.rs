@@ -181,8 +181,8 @@ struct Undisturbed {
     aside: Vec<i32>,
 }
 
-/// A tracee that is stopped so often without getting further is left alone: somebody stops it faster than it is
-/// resumed.
+/// A tracee that is stopped so often without getting further is left alone: another process stops it faster than it
+/// is resumed.
 const MOST_STOPS: usize = 256;
 
 impl Undisturbed {
@@ -229,7 +229,7 @@ impl Drop for Undisturbed {
 /// Whether the signal at whose delivery a tracee is stopped comes from a program: not from what it did itself.
 fn is_sent(tid: Tid) -> bool {
     ptrace::signal_info(tid).is_ok_and(|info| {
-        // On arm64 the trap at the end of a call looks like one that nobody has sent.
+        // On arm64 the trap at the end of a call looks like one without a sender.
         let nobody = cfg!(target_arch = "aarch64")
             && info.code() == libc::SI_USER
             && info.sender() == 0

@@ -1,12 +1,12 @@
-//! When threads are looked at, which looks become samples, and what samples weigh: pure functions of times and of what
-//! `/proc` told, so that tests can play it.
+//! When threads are looked at, which looks become samples, and the weights of samples: pure functions of times and of
+//! readings of `/proc`, so that tests can play it.
 //!
 //! A tracer finds out where a thread is by stopping it, at times of the wall clock; how long it has run it learns
 //! afterwards. So samples are an estimate of where time was spent, and this keeps it free of bias:
 //!
 //! - Looks come at random, as the decays of atoms do: how long ago the last one was tells nothing about the next. So
-//!   nothing keeps step with them, neither programs that are regular nor those whom looks themselves disturb, which may lose
-//!   their cpu to others by them.
+//!   nothing keeps step with them, neither programs that are regular nor those that looks themselves disturb, which
+//!   may lose their cpu to others by them.
 //! - A look that finds a thread running becomes a sample, and weighs what looks are apart on average, however long ago
 //!   the last sample was. All places have equal chances for each ns that is spent there: no time of other places falls on
 //!   where a thread is found, and those that live for less than a period are seen in proportion.
@@ -112,7 +112,7 @@ impl Ticks {
     }
 
     /// How long ticks at one cpu are apart on average: longer than asked for where there are so many of these that
-    /// nobody could keep up.
+    /// a tracer could not keep up.
     fn period_of_cpu(&self) -> Option<u64> {
         const LEAST_GAP: u64 = 100_000;
         self.period.map(|period| if self.cpus > 1 { period.max(self.cpus * LEAST_GAP) } else { period })
@@ -188,8 +188,8 @@ impl PendingSample {
                 (left - due).min(late)
             }
         };
-        // Until it was looked at there could be no other tick, at other cpus neither, for which those who are found there do
-        // not make up. Where that took long one sample would hide all others.
+        // Until it was looked at there could be no other tick, at other cpus neither, for which threads that are
+        // found there do not make up. Where that took long one sample would hide all others.
         let ran_on = (ran_on * cpus).min(MOST_LATE * period);
         Some((u128::from(self.weight) * u128::from(period + ran_on) / u128::from(period)) as u64)
     }
@@ -216,7 +216,7 @@ const ARRIVAL_NS: u64 = 30_000;
 /// A sample weighs no more for being late than for so many periods.
 const MOST_LATE: u64 = 4;
 
-/// So many samples it takes to make up for what chance has added or left out.
+/// So many samples it takes to make up for chance.
 const PATIENCE: i64 = 32;
 
 /// And no sample is made heavier by more than so many times its weight, however few there are.
@@ -247,7 +247,8 @@ impl TaskSampler {
         !self.pending.is_empty()
     }
 
-    /// It is stopped, at this time: what a sample of it weighs, if there is to be one. `called`: it is in a system call.
+    /// It is stopped, at this time: the weight of a sample of it, if there is to be one. `called`: it is in a system
+    /// call.
     pub(crate) fn stopped(&mut self, now: u64, clocks: Clocks, called: bool) -> Option<u64> {
         let weights = self.pending.drain(..).filter_map(|look| look.weigh(now, clocks, called));
         let weight: u64 = weights.sum();

@@ -5,8 +5,8 @@
 //! close-on-exec, inheritance by fork and passing it on are the kernel's work. The writing end stays here: a byte in
 //! the pipe says that the event is ready, and closing the end that it hangs up.
 //!
-//! [`Served`] is one such pipe. Which number in which process it is, and who gets its signals, is known by the
-//! [`Descriptors`] that a front keeps; [`carry_out`] does to them what the engine wants done.
+//! [`Served`] is one such pipe. The [`Descriptors`] that a front keeps know which number in which process it is, and
+//! who gets its signals; [`carry_out`] does to them the effects of the engine.
 
 use crate::machine::Machine;
 use crate::memory::Shared;
@@ -191,7 +191,7 @@ pub trait Descriptors {
     }
 }
 
-/// Does what the engine wants done.
+/// Carries out the effects of the engine.
 pub fn carry_out(machine: &mut Machine, descriptors: &mut impl Descriptors) {
     // To be woken can have effects again.
     loop {

@@ -2,8 +2,8 @@
 //!
 //! The supervisor has threads whose instructions are counted stop after each of them, and the machine adds up
 //! how many there were (`Steps::count`). An event counts those that come while its task is on the cpu, and so
-//! counts and periods are exact. That costs tens of thousands of times what the program takes alone, so nobody gets
-//! it who did not ask for it: by the PMU's name, or by [`Machine::step_for_instructions`].
+//! counts and periods are exact. That costs tens of thousands of times what the program takes alone, so it has to be
+//! asked for: by the PMU's name, or by [`Machine::step_for_instructions`].
 //!
 //! [`Machine::step_for_instructions`]: crate::machine::Machine::step_for_instructions
 
@@ -73,7 +73,7 @@ impl Steps {
         self.lock().counted += instructions;
     }
 
-    /// Whether anybody counts those of the task on the cpu: after how many the next sample is due, or the task is
+    /// Whether an event counts those of the task on the cpu: after how many the next sample is due, or the task is
     /// to be looked at anyway.
     pub(crate) fn wanted(&self) -> Option<u64> {
         const OFTEN: u64 = 1000;

@@ -160,7 +160,7 @@ impl CpuState for StoppedThread {
     }
 }
 
-/// A thread in its last system call: it had no memory any longer, and nobody could stop it.
+/// A thread in its last system call: its memory is gone, and it cannot be stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExitingThread;
 

@@ -1,4 +1,4 @@
-//! The loop of the one thread that traces: waits for what happens to tracees, tells the
+//! The loop of the one thread that traces: waits for news of tracees, tells the
 //! [machine](crate::machine), takes samples, and lets tracees go on.
 //!
 //! All signals reach tracees unchanged, stops of whole processes (job control) stay stops, and what
@@ -39,7 +39,7 @@ use sampling_queue::SamplingQueue;
 pub use wakeup::Waker;
 use wakeup::{Affinity, Alarm, Ticker};
 
-/// After so many waits all who are stopped are served, whoever stops again and again.
+/// After so many waits all stopped tracees are served, even if one stops again and again.
 const FAIRNESS: u64 = 32;
 
 /// How a stopped tracee goes on.
@@ -51,8 +51,7 @@ pub enum Next {
     Stay,
 }
 
-/// The answers of a front end to stops. The methods that have a body do what is right for processes that are
-/// only measured.
+/// The answers of a front end to stops. The methods that have a body are right for processes that are only measured.
 pub trait Front {
     /// A signal is about to be delivered; `None`: let it.
     fn signal(&mut self, supervisor: &mut Supervisor, tid: Tid, signal: i32) -> Option<Next> {
@@ -111,7 +110,7 @@ pub trait Front {
         true
     }
 
-    /// There is nobody to wait for. Whether to go on; may wait for a reason to.
+    /// There is no tracee to wait for. Whether to go on; may wait for a reason to.
     fn idle(&mut self, supervisor: &mut Supervisor) -> bool {
         let _ = supervisor;
         false
@@ -140,7 +139,7 @@ struct Tracee {
     return_instances: Vec<probe::ReturnInstance>,
     /// It runs in the memory of the process that made it.
     borrows: bool,
-    /// It outlives this thread, as nobody here has started it.
+    /// It outlives this thread, as this process has not started it.
     attached: bool,
     /// Its system call, if that was begun again and may last only so long.
     restarted: Option<RestartedCall>,
@@ -180,7 +179,7 @@ pub struct Supervisor {
     tracees: BTreeMap<Tid, Tracee>,
     /// Tracees that stopped before their parents told of them.
     early: Vec<Tid>,
-    /// Tracees that are to be let go at their next stop, for somebody else to trace them.
+    /// Tracees that are to be let go at their next stop, for another process to trace them.
     asked_for: BTreeSet<Tid>,
     /// Threads that others trace in the meantime.
     detached: BTreeMap<Tid, Detached>,
@@ -199,7 +198,7 @@ pub struct Supervisor {
     /// The process that takes traps back if this one is killed; started for the first of them.
     guardian: Option<Option<guardian::Guardian>>,
     options: i32,
-    /// There are tracees that are not killed with this process, whatever the options say.
+    /// There are tracees that go on when this process is killed, in spite of the options.
     attached: bool,
     shows_the_dead: bool,
     ticker: Ticker,
@@ -207,10 +206,10 @@ pub struct Supervisor {
     queue: SamplingQueue,
     /// How many are stepped.
     paced: usize,
-    /// When the time of calls is over that were begun again, and what tells so.
+    /// When the time of calls is over that were begun again, and the alarm for that.
     deadlines: BTreeSet<(u64, Tid)>,
     alarm: Alarm,
-    /// Nobody is to do the rest of a call.
+    /// No rest of a call is to be begun.
     ends_calls: bool,
 }
 
@@ -281,7 +280,7 @@ impl Supervisor {
         if !self.traces(tid) {
             ptrace::seize(tid, options)?;
             if self.tracees.is_empty() {
-                // Not before: what this thread starts would run so, too.
+                // Not before: processes that this thread starts would run so, too.
                 thread::ask_for_short_turns();
             }
             self.tracees.insert(tid, Tracee::new(pid));
@@ -390,8 +389,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Takes the stops of all who have stopped, so that each comes to its turn: a wait tells of whom Linux
-    /// finds first, and those who stop faster than they are resumed would be all that it ever tells of.
+    /// Takes all stops, so that each tracee comes to its turn: a wait tells of the tracee that Linux finds first,
+    /// which would always be one of those that stop faster than they are resumed.
     fn gather(&mut self) {
         while let Some((tid, status)) = ptrace::take_any_stop() {
             self.defer(tid, status);
@@ -436,7 +435,7 @@ impl Supervisor {
             if dead {
                 self.tracees.remove(&tid);
             } else if self.detached.contains_key(&tid) {
-                // A child of this process that stops as its process does: nobody waits for that.
+                // A child of this process that stops as its process does: no parent waits for that.
                 ptrace::take_stop(tid);
             } else {
                 self.resume(tid, Resume::Continue(0));
@@ -675,7 +674,7 @@ impl Supervisor {
         goes_on
     }
 
-    /// Ticks are set to what events want now, if that has changed.
+    /// Sets ticks to the periods that events want now, if these have changed.
     fn follow_ticks(&mut self) {
         let mut machine = lock(&self.machine);
         let Some((shortest, new)) = machine.take_period_change() else { return };
@@ -692,7 +691,7 @@ impl Supervisor {
         self.ticker.set(shortest);
     }
 
-    /// Interrupts those who are to be sampled, if the time has come.
+    /// Interrupts the tracees that are to be sampled, if the time has come.
     fn tick(&mut self) {
         let Some(tick) = self.ticker.take_due() else { return };
         let Supervisor { machine, tracees, affinity, queue, .. } = self;

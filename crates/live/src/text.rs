@@ -25,8 +25,8 @@ pub(crate) fn is_trap(tid: Tid, addr: u64) -> bool {
     remote::read_exact(tid, addr, &mut bytes).is_ok() && bytes == TRAP
 }
 
-/// Puts a trap into the text of a stopped tracee: what was there. `EOPNOTSUPP`: an instruction that calls the
-/// system, which cannot be stepped over; `EEXIST`: a trap of the program's own.
+/// Puts a trap into the text of a stopped tracee; the answer is the bytes that were there. `EOPNOTSUPP`: an
+/// instruction that calls the system, which cannot be stepped over; `EEXIST`: a trap of the program's own.
 pub(crate) fn insert(tid: Tid, addr: u64) -> Result<Original, Errno> {
     let mut bytes = [0; 4];
     let got = remote::read(tid, addr, &mut bytes)?;
@@ -58,7 +58,7 @@ pub(crate) fn insert_again(tid: Tid, addr: u64) -> Result<(), Errno> {
     remote::write(tid, addr, &TRAP)
 }
 
-/// Takes a trap back, if it is still there: what was mapped may be another file by now.
+/// Takes a trap back, if it is still there: another file may be mapped there by now.
 pub(crate) fn remove(tid: Tid, addr: u64, original: Original) -> Result<(), Errno> {
     if is_trap(tid, addr) { remote::write(tid, addr, &original) } else { Ok(()) }
 }
@@ -94,7 +94,7 @@ pub(crate) fn is_refused(_code: &[u8]) -> bool {
     false
 }
 
-/// Whether code begins with an instruction that does what it does again and again: a string instruction with a
+/// Whether code begins with an instruction that repeats itself: a string instruction with a
 /// prefix for it.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn is_repeated(code: &[u8]) -> bool {
@@ -106,7 +106,7 @@ pub(crate) fn is_repeated(code: &[u8]) -> bool {
     repeats && matches!(code.get(opcode), Some(0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf))
 }
 
-/// Whether code begins with an instruction that does what it does again and again: one that copies or sets
+/// Whether code begins with an instruction that repeats itself: one that copies or sets
 /// memory.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn is_repeated(code: &[u8]) -> bool {
@@ -167,7 +167,7 @@ mod tests {
         for repeated in [&[0xf3, 0xa4][..], &[0xf3, 0x48, 0xab], &[0xf2, 0xae], &[0x66, 0xf3, 0xa5, 0x90]] {
             assert!(is_repeated(repeated), "{repeated:x?}");
         }
-        // movsb, rep ret, pause, popcnt, jmp to itself, and what cannot be read
+        // movsb, rep ret, pause, popcnt, jmp to itself, and unknown bytes
         for once in [&[0xa4][..], &[0xf3, 0xc3], &[0xf3, 0x90], &[0xf3, 0x0f, 0xb8, 0xc1], &[0xeb, 0xfe], &[]]
         {
             assert!(!is_repeated(once), "{once:x?}");

@@ -148,7 +148,7 @@ impl Width {
         }
     }
 
-    /// An argument; what is in the upper half of a register is none of a narrow call's business.
+    /// An argument; a narrow call has no upper halves of registers.
     pub(crate) fn argument(self, register: u64) -> u64 {
         match self {
             Width::Native => register,

@@ -31,7 +31,7 @@ pub(crate) struct View<'a> {
     pub(crate) world: &'a mut World,
     /// The event of the descriptor of the group or the output.
     pub(crate) group: Option<EventKey>,
-    /// Whether the caller may measure whom he names.
+    /// Whether the caller may measure the task that he names.
     pub(crate) allowed: bool,
 }
 

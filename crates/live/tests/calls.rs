@@ -1,6 +1,6 @@
-//! System calls of tracees end as they would if nobody traced: neither an interrupt of the tracer's nor a signal that
+//! System calls of tracees end as they would without a tracer: neither an interrupt of the tracer's nor a signal that
 //! the program ignores ends one with `EINTR`, timeouts are as long as they were, and a handler's signal ends all that
-//! signal(7) says it ends. Transfers that are whole where nobody traces are whole.
+//! signal(7) says it ends. Transfers that are whole without a tracer are whole.
 //!
 //! The program runs itself for it: `calls tool alone|ignored|handled` makes every call once, `calls transfers` moves bytes, and
 //! `calls late` is interrupted when most of a call's time is over.
@@ -168,7 +168,7 @@ fn handlers_end_calls() -> Outcome {
     Ok(())
 }
 
-/// Those who are sampled are known to sleep: what a signal that is ignored interrupts late in its time does not
+/// Sampled threads are known to sleep: a call that an ignored signal interrupts late in its time does not
 /// last for twice as long.
 fn times_count_from_the_calls_on() -> Outcome {
     let sample = |supervisor: &Supervisor, tool| {

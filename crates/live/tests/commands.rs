@@ -1,4 +1,4 @@
-//! Commands measured from the outside: what is counted, and that they end as they would alone.
+//! Commands measured from the outside: their counts, and that they end as they would alone.
 
 use perfuse_abi::wire::{Layout, Writer};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, ReadFormat, SampleType, Software};

@@ -55,7 +55,7 @@ pub(super) fn arm(tid: Tid, breakpoints: &[HwBreakpoint]) -> Result<(), Errno> {
 pub(super) fn hit(tid: Tid, info: &SignalInfo, armed: &[HwBreakpoint]) -> Result<Vec<usize>, Errno> {
     let mut hit = at(info.addr(), armed);
     let only_written = |place: &usize| armed[*place].kind == Breakpoint::W;
-    // It is not told whether it was read or written. If it is read, what watches for writes is no obstacle.
+    // It is not told whether it was read or written. If it is read, a watchpoint for writes is no obstacle.
     if hit.iter().any(only_written) && !hit.iter().all(only_written) {
         let writes: Vec<HwBreakpoint> =
             hit.iter().copied().filter(only_written).map(|place| armed[place]).collect();
@@ -82,7 +82,7 @@ fn at(addr: u64, armed: &[HwBreakpoint]) -> Vec<usize> {
         true => breakpoint.addr & !3 == addr,
         false => (breakpoint.addr..breakpoint.addr + breakpoint.len).contains(&addr),
     });
-    // An access that is larger than what is watched tells where it began; up to a cache line, zeroed at once.
+    // An access that is larger than the watched memory tells where it began; up to a cache line, zeroed at once.
     let away = |breakpoint: &HwBreakpoint| breakpoint.addr.abs_diff(addr);
     if hit.is_empty() {
         let nearest = which(&|breakpoint| !is_code(breakpoint) && away(breakpoint) < 64);

@@ -1,4 +1,4 @@
-//! DR0 to DR3 with addresses, DR7 that says what they are for, DR6 that tells which was hit.
+//! DR0 to DR3 with addresses, DR7 with their kinds and lengths, DR6 that tells which was hit.
 
 use super::HwBreakpoint;
 use crate::ptrace::{self, SignalInfo, Tid};
@@ -24,7 +24,7 @@ fn control(slot: usize, breakpoint: &HwBreakpoint) -> u64 {
         Breakpoint::W => 1,
         _ => 3,
     };
-    // The length of a breakpoint on code is that of the address, whatever it was asked for with.
+    // The length of a breakpoint on code is that of the address, in spite of the one that was asked for.
     let len = match (kind, breakpoint.len) {
         (0, _) | (_, 1) => 0,
         (_, 2) => 1,

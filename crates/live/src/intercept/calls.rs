@@ -1,5 +1,5 @@
-//! The calls of a tool, and what they are answered. Arguments are at user addresses of the tool; what is not
-//! about an event of ours goes on to the kernel unchanged.
+//! The calls of a tool, and their answers. Arguments are at user addresses of the tool; calls that are not about an
+//! event of ours go on to the kernel unchanged.
 
 use super::files::{Descriptor, SignalOwner};
 use super::filter::{WAITS, can_wait};
@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) enum Answer {
     /// It is the kernel's.
     Pass,
-    /// It is not done; this is what it answers.
+    /// It is not done; this is its answer.
     With(Result<u64, Errno>),
     /// It has been done: the thread is behind it.
     Done(Result<u64, Errno>),
@@ -214,7 +214,7 @@ impl Intercept {
         tid: Tid,
         system_call: &SystemCall,
     ) -> Option<Result<u64, Errno>> {
-        // One that was made so that nobody traces it has the filter, too.
+        // One with `CLONE_UNTRACED` has the filter, too.
         if !self.threads.contains_key(&tid) {
             return None;
         }
@@ -331,7 +331,7 @@ impl Intercept {
         let rights = |measures| Rights { measures, file };
         let mut opened = supervisor.machine().open(caller, &mut attr, arguments, group, rights(allowed));
         if opened == Err(Errno::ESRCH) && whom > 0 && whom != NOBODY && allowed {
-            // Nobody that we know, yet.
+            // It is no task yet.
             let process = proc::process_of(whom).ok_or(Errno::ESRCH)?;
             self.attach(supervisor, process)?;
             // Until now its number could become another's, and it could gain rights.
@@ -457,7 +457,7 @@ impl Intercept {
             }
             process.filtered = true;
         }
-        // Of what had the number, if anything, we should have heard; it is gone now in any case.
+        // We should have heard of an older event with that number; it is gone now in any case.
         let _ = self.table.install(&mut process.files, fd, Descriptor { event, close_on_exec });
         Ok(fd as u64)
     }
@@ -507,7 +507,7 @@ impl Intercept {
         Ok(Answer::Done(answer))
     }
 
-    /// `dup2` and `dup3` (which has `flags`): what had the number is closed.
+    /// `dup2` and `dup3` (which has `flags`): an older descriptor with that number is closed.
     fn replace(
         &mut self,
         supervisor: &mut Supervisor,
@@ -589,7 +589,8 @@ impl Intercept {
         Ok(Answer::Done(answer))
     }
 
-    /// An ioctl that all files have, which the kernel does to the pipe: what the engine has to know of it, too, is told.
+    /// An ioctl that all files have, which the kernel does to the pipe: the engine is told of it where it has to
+    /// know.
     fn is_of_any_file(
         &mut self,
         machine: &Mutex<Machine>,
@@ -698,7 +699,7 @@ fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets the kernel do the call at which a thread is stopped; what it answered.
+/// Lets the kernel do the call at which a thread is stopped; its answer.
 pub(super) fn done(tid: Tid) -> Result<Result<u64, Errno>, Errno> {
     Ok(match inject::finish(tid)?.result() {
         error @ -4095..=-1 => Err(Errno(-error as i32)),

@@ -1,5 +1,5 @@
-//! How a tool ends that somebody wants to end: signals to this process are passed on to it, and to what it leaves
-//! behind; the second time nobody is asked any longer.
+//! How a tool ends on request: signals to this process are passed on to it, and to processes that it leaves behind;
+//! the second one kills.
 //!
 //! The thread that called [`run`](super::run) takes these signals and does nothing else. So they are heard
 //! even if the supervisor is busy: that obeys between two stops, and if it does not within [`GRACE`], the calling thread goes on
@@ -44,7 +44,7 @@ impl EndRequest {
         self.tool_is_gone.store(true, Relaxed);
     }
 
-    /// The signal that is for whatever the tool has left behind: for the second time SIGKILL.
+    /// The signal for processes that the tool has left behind: for the second time SIGKILL.
     pub(super) fn for_others(&self) -> Option<i32> {
         if self.at_once.load(Relaxed) {
             return Some(libc::SIGKILL);

@@ -70,7 +70,7 @@ fn paired(injector: &mut Injector<'_>) -> Result<Sockets, Errno> {
 }
 
 fn named(injector: &mut Injector<'_>) -> Result<Sockets, Errno> {
-    // Nobody can be there before.
+    // The name is unknown to others.
     let name = format!("perfuse-{:016x}", RandomState::new().build_hasher().finish());
     let failed = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EACCES));
     let address = SocketAddr::from_abstract_name(name.as_bytes()).map_err(failed)?;
@@ -85,7 +85,7 @@ fn named(injector: &mut Injector<'_>) -> Result<Sockets, Errno> {
     }
 }
 
-/// The tool's socket is connected, so that nobody else can send to it, and gets a name: its address.
+/// The tool's socket is connected, so that no other can send to it, and gets a name: its address.
 fn meet(injector: &mut Injector<'_>, number: u64, name: &str) -> Result<Vec<u8>, Errno> {
     const ROOM: usize = 110;
     let family = (UNIX as u16).to_ne_bytes();
@@ -106,7 +106,7 @@ fn word(tid: Tid, addr: u64) -> Result<u32, Errno> {
     Ok(u32::from_ne_bytes(bytes))
 }
 
-/// The tool takes what was sent: its number.
+/// The tool takes the descriptor: its number.
 fn receive(injector: &mut Injector<'_>, socket: u64) -> Result<u64, Errno> {
     let wide = !injector.is_narrow();
     let size = if wide { 8 } else { 4 };

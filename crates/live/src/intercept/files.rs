@@ -68,8 +68,8 @@ pub(super) struct OpenEvent {
     asynchronous: Option<i32>,
     /// `F_SETSIG`; 0: SIGIO without details.
     pub(super) signal: i32,
-    /// `F_SETOWN`, `F_SETOWN_EX`. The kernel knows who it is and who may be sent a signal; here it is only
-    /// known whom a signal would reach that is not to come.
+    /// `F_SETOWN`, `F_SETOWN_EX`. The kernel knows who it is and who may be sent a signal; here it is only known
+    /// which threads a signal would reach that is not to come.
     pub(super) owner: Option<SignalOwner>,
     /// How many signals were sent, and which of them say that no more come: the last ones that do.
     sent: u64,
@@ -85,7 +85,7 @@ pub(super) enum SignalOwner {
 }
 
 impl SignalOwner {
-    /// As `F_SETOWN` has it; 0 is nobody.
+    /// As `F_SETOWN` has it; 0 is none.
     pub(super) fn of_number(number: i32) -> Option<Self> {
         match number {
             0 => None,
@@ -149,17 +149,17 @@ impl OpenEvent {
             Some(SignalOwner::Process(pid)) => (true, vec![pid]),
             Some(SignalOwner::Group(group)) => (true, members(group)),
         };
-        // One that waits already is not sent twice, and who blocks it takes it without us.
+        // A signal that waits already is not sent twice, and a thread that blocks it takes it without us.
         let come = owners.into_iter().filter(|&to| proc::takes_signal(to, signal));
         come.map(|to| UnwantedSignal { signal, to, process }).collect()
     }
 }
 
-/// All open events, and who has them.
+/// All open events.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     open: BTreeMap<EventKey, OpenEvent>,
-    /// Those with `O_ASYNC` that nobody has any longer.
+    /// Those with `O_ASYNC` whose last descriptor is closed.
     closed: Vec<OpenEvent>,
 }
 
@@ -180,8 +180,8 @@ impl Table {
         self.open.remove(&event);
     }
 
-    /// A descriptor is made, in place of what had its number. The answer is an event that nobody has any
-    /// longer because of that.
+    /// A descriptor is made, in place of an older one with its number. The answer is an event whose last descriptor
+    /// that was.
     pub(super) fn install(&mut self, files: &mut Files, fd: i32, new: Descriptor) -> Option<EventKey> {
         if let Some(open) = self.open.get_mut(&new.event) {
             open.descriptors += 1;
@@ -250,7 +250,8 @@ impl Table {
         self.open.values().any(|open| !open.last.is_empty())
     }
 
-    /// Somebody with these descriptors is about to wait for these numbers, or for any; the answer is for what.
+    /// A process with these descriptors is about to wait for these numbers, or for any; the answer is for which
+    /// events.
     pub(super) fn before_wait(&mut self, files: &Files, numbers: Option<&[i32]>) -> Vec<EventKey> {
         let events: Vec<EventKey> = match numbers {
             Some(numbers) => numbers.iter().filter_map(|&fd| files.get(fd)).collect(),

@@ -1,4 +1,4 @@
-//! The seccomp filters that bring a tool's calls to the supervisor, and nobody else's.
+//! The seccomp filters that bring the calls of a tool to the supervisor.
 //!
 //! There are three. The first is put on the tool before its exec and thus on all that it starts: it knows
 //! `perf_event_open(2)` and the rare calls by which one process begins to trace another, so a measured program pays for
@@ -162,7 +162,7 @@ fn by_width(part: impl Fn(Width, &mut Program)) -> Program {
     }))
 }
 
-/// Adds what is asked about one call; the answer is whether the last comparison of `test` holds, each
+/// Adds the comparisons for one call; the answer is whether the last comparison of `test` holds, each
 /// jumping to the next instruction or to `PASS`, the one at the end. `waiting`: it waits for its answer, if
 /// [it can](can_wait).
 fn about(program: &mut Program, width: Width, call: libc::c_long, waiting: bool, test: &[libc::sock_filter]) {
@@ -181,8 +181,8 @@ pub(crate) const ATTACH: u32 = 16;
 pub(crate) const DETACH: u32 = 17;
 pub(crate) const SEIZE: u32 = 0x4206;
 
-/// The filter for everybody: opens of events, requests to trace and to leave, and clones that nobody is to trace. Callers that cannot
-/// be served are told that there is no such call, whatever the kernel would say.
+/// The filter for all processes: opens of events, requests to trace and to leave, and clones with `CLONE_UNTRACED`.
+/// Callers that cannot be served are told that there is no such call, even where the kernel would answer otherwise.
 pub(crate) fn for_all(means: Means) -> Program {
     const NO_SUCH_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
     by_width(|width, program| {
@@ -254,7 +254,7 @@ fn owners_part(width: Width, program: &mut Program, first: u32, last: u32, waiti
 }
 
 /// The filter for a process that has mapped a ring: calls that change memory near it. `high`: the upper half
-/// of its address. Narrow calls know no addresses but those where it is zero, whatever the registers have there.
+/// of its address. Narrow calls know no addresses but those where it is zero, in spite of the registers.
 pub(crate) fn for_memory(high_half: u32) -> Program {
     by_width(|width, program| match width {
         Width::Narrow if high_half != 0 => {}

@@ -144,8 +144,8 @@ impl<'a> Injector<'a> {
         self.put(&bytes[..header])
     }
 
-    /// Opens what the supervisor has as descriptor `fd`. The tool may not be allowed to, or see another `/proc`; what
-    /// it opens then is its own affair.
+    /// Opens the file of the supervisor's descriptor `fd`. The tool may not be allowed to, or see another `/proc`;
+    /// what it opens then is its own affair.
     fn open(&mut self, fd: RawFd, flags: i32) -> Result<u64, Errno> {
         if self.outside {
             return fd_passing::pass(self, fd, flags);
@@ -165,7 +165,7 @@ impl<'a> Injector<'a> {
         let _ = self.call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
     }
 
-    /// Opens what the supervisor has as descriptor `fd`, under the lowest free number from `first` on:
+    /// Opens the file of the supervisor's descriptor `fd`, under the lowest free number from `first` on:
     /// `EMFILE`. `high`: how many such numbers the process has.
     pub(super) fn open_high(
         &mut self,
@@ -198,7 +198,7 @@ impl<'a> Injector<'a> {
         high.map(|fd| fd as i32).map_err(|_| Errno::EMFILE)
     }
 
-    /// Maps what the supervisor has as descriptor `fd`, from its start on. `place`: where, and whether
+    /// Maps the file of the supervisor's descriptor `fd`, from its start on. `place`: where, and whether
     /// exactly there.
     pub(super) fn map(
         &mut self,
@@ -260,7 +260,7 @@ impl MapAt {
     }
 }
 
-/// Lets a process have as many descriptors as it could allow itself; what the limit was.
+/// Lets a process have as many descriptors as it could allow itself; the answer is the limit before.
 fn raise_limit(tid: Tid) -> Option<Limit> {
     let before = limits::open_files_of(tid).ok().filter(|limit| limit.soft < limit.hard)?;
     set_limit(tid, Limit { soft: before.hard, ..before });

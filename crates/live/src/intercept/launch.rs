@@ -100,7 +100,7 @@ pub struct Options {
 /// threads. The second of them ends all by SIGKILL: the answer comes within a second, also where the kernel holds something up,
 /// which ends with this process then.
 ///
-/// `on_note`: what the tool's answers cannot say, told at once.
+/// `on_note`: is told at once of reasons that the tool's answers cannot tell.
 pub fn run(
     program: &OsStr,
     arguments: &[OsString],

@@ -1,6 +1,6 @@
 //! Calls that wait for an answer: the quickest way to have one's system calls done by another process.
 //!
-//! A filter can answer that a call be told to whoever listens to it (`seccomp_unotify(2)`), and that the
+//! A filter can answer that a call be told to its listener (`seccomp_unotify(2)`), and that the
 //! thread sleep until it is answered. That takes two switches on one cpu and no request of ptrace's, half of
 //! what a stop costs. It does for calls that only concern memory and the engine. A thread of ours listens to
 //! each filter, beside the supervisor.
@@ -68,7 +68,7 @@ pub(super) fn install(
     listeners.listen(listener?, intercept)
 }
 
-/// Answers until nobody is left who could call.
+/// Answers until no process is left that could call.
 fn serve(
     listener: &OwnedFd,
     until: &UnixStream,

@@ -5,16 +5,16 @@
 //! second one stops its calls about descriptors of events, which get high numbers so that the filter knows
 //! them. The programs that it then measures were mostly started before, and pay nothing for their calls.
 //!
-//! - `files`: which process has which event open under which number; what a descriptor is tells [`served`](crate::served).
+//! - `files`: which process has which event open under which number. Its pipes are [served](crate::served).
 //! - `inject`: system calls that the tool does for us.
-//! - `fd_passing`: how descriptors get into tools that cannot open them; `rights`: what tools may, and whom they name.
+//! - `fd_passing`: how descriptors get into tools that cannot open them; `rights`: the rights of tools over others.
 //! - `ending`: signals that ask for the end.
 //! - `calls`: the answers, one function a call.
 //! - `tracers`: programs that trace others.
 //! - `listener`: calls that wait for their answers instead of being stopped, which costs half.
-//! - here: what happens to processes, and what the engine wants done.
+//! - here: the lives of processes, and the effects of the engine.
 //!
-//! # What does not reach us
+//! # Limits
 //!
 //! Events that were passed to another process through a
 //! socket. A tool that blocks or ignores SIGSYS where `perf_event_open` has to be stopped by that
@@ -54,7 +54,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tracers::TraceRequest;
 
-/// A [`Front`] that serves a tool, and whatever it starts.
+/// A [`Front`] that serves a tool, and all that it starts.
 #[derive(Debug)]
 pub struct Intercept {
     tool: Tid,
@@ -69,14 +69,14 @@ pub struct Intercept {
     waits: HashMap<Tid, Vec<EventKey>>,
     /// Events that threads are about to close.
     closing: HashMap<Tid, Vec<files::OpenEvent>>,
-    /// Signals that were sent to who runs into an event, and what they are to say.
+    /// Signals that were sent to threads which ran into an event, and their details.
     sent: Vec<SentTrap>,
-    /// Signals that pipes send as they are hung up, and events do not: who is to get none.
+    /// Signals that pipes send as they are hung up, and events do not: those that are to be dropped.
     unwanted: Vec<UnwantedSignal>,
     /// Whether the tool has its filter.
     prepared: Option<Result<(), Errno>>,
     ended: Option<i32>,
-    /// Whether somebody wants all this to end.
+    /// The request to end, if there is one.
     end_request: Arc<EndRequest>,
     /// Those of filters, where they can be had.
     listeners: Option<Listeners>,
@@ -92,7 +92,7 @@ pub struct Intercept {
     told_of_traced_elsewhere: bool,
     /// Threads that want to trace others, and are not done with it.
     trace_requests: HashMap<Tid, TraceRequest>,
-    /// Threads that make something that nobody is to trace, and with which flags.
+    /// Threads in a clone with `CLONE_UNTRACED`, and its flags.
     cloning: HashMap<Tid, u64>,
     /// Processes that were not the tool's to measure, of which it has been told.
     untraceable: BTreeSet<Tid>,
@@ -292,7 +292,7 @@ impl Intercept {
         self.processes.entry(pid).or_default()
     }
 
-    /// Events that nobody has open any longer.
+    /// Closes events whose last descriptor is gone.
     fn closed(supervisor: &Supervisor, events: impl IntoIterator<Item = EventKey>) {
         for event in events {
             supervisor.machine().close(event);

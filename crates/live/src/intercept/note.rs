@@ -16,7 +16,7 @@ pub enum Note {
         /// Why not.
         why: Untraceable,
     },
-    /// The tool wants records of context switches, which nobody hears of; it was answered `EOPNOTSUPP`.
+    /// The tool wants records of context switches, of which a tracer does not hear; it was answered `EOPNOTSUPP`.
     Switches,
     /// No descriptor can be given to the tool, which was answered `EACCES`.
     Unreachable {
@@ -32,7 +32,7 @@ pub enum Note {
         /// Its name.
         name: String,
     },
-    /// A process has events, and is not let go for another to trace it, who was answered `EPERM`.
+    /// A process has events, and is not let go for another to trace it, which was answered `EPERM`.
     Kept {
         /// The process.
         pid: Tid,
@@ -61,7 +61,7 @@ pub enum Untraceable {
         /// That one.
         by: Tid,
     },
-    /// Yama's `ptrace_scope` of this value, and nobody who is allowed to.
+    /// Yama's `ptrace_scope` has this value, and perfuse lacks the right to trace.
     Scope(i64),
     /// The kernel says so, for reasons of its own.
     Refused(Errno),
@@ -133,7 +133,7 @@ impl fmt::Display for Untraceable {
                  it, or, as root: sysctl kernel.yama.ptrace_scope=0",
             ),
             Untraceable::Scope(2) => f.write_str(
-                "kernel.yama.ptrace_scope is 2, which leaves ptrace to who has CAP_SYS_PTRACE",
+                "kernel.yama.ptrace_scope is 2, which leaves ptrace to processes with CAP_SYS_PTRACE",
             ),
             Untraceable::Scope(scope) => {
                 write!(f, "kernel.yama.ptrace_scope is {scope}, which forbids ptrace until the next boot")

@@ -1,5 +1,6 @@
 //! Programs below that trace others: debuggers, strace, sanitizers, writers of crash reports. A process has one tracer, and
-//! that is this one. So it lets go whom another wants, and the kernel does the rest: who may trace whom, stops, waits.
+//! that is this one. So it lets go a thread that another wants to trace, and the kernel does the rest: rights, stops,
+//! waits.
 //!
 //! A thread that asks to be traced by its parent is let go at once, in the middle of that call. One that another attaches to
 //! is let go if the kernel says that the other may, which is asked by a call that needs the same right; then that other makes its
@@ -7,7 +8,7 @@
 //! one whose tracer has left it.
 //!
 //! A process that has events, or got their filter from one that has, stays: its calls that have to be stopped would be
-//! answered `ENOSYS` as long as nobody of ours stops them, those that map code among them.
+//! answered `ENOSYS` without a supervisor, those that map code among them.
 
 use super::calls::{Answer, SystemCall};
 use super::filter::{ATTACH, DETACH, SEIZE, TRACEME};
@@ -85,7 +86,7 @@ impl Intercept {
                 self.tell_of_lent(supervisor, tid);
                 Answer::Next(Next::Stay)
             }
-            // The kernel refuses what has a tracer.
+            // The kernel refuses a thread that has a tracer.
             Err(_) => Answer::Pass,
         }
     }
@@ -149,7 +150,7 @@ impl Intercept {
         stays
     }
 
-    /// A thread has been let go: who wants to trace it goes on.
+    /// A thread has been let go: the one that wants to trace it goes on.
     pub(super) fn has_been_let_go(&mut self, supervisor: &mut Supervisor, whom: Tid) {
         self.go_on(supervisor, |trace_request| trace_request.whom == Some(whom));
         self.tell_of_lent(supervisor, whom);
@@ -169,7 +170,7 @@ impl Intercept {
         }
     }
 
-    /// Nobody waits for who has ended, or sleeps for too long.
+    /// Gives up waiting for threads that have ended, or sleep for too long.
     pub(super) fn give_up_waiting(&mut self, supervisor: &mut Supervisor) {
         if self.trace_requests.is_empty() {
             return;
@@ -199,7 +200,7 @@ impl Intercept {
         let traced = Registers::of(tid).is_ok_and(|registers| registers.result() >= 0);
         match trace_request.whom {
             Some(whom) => supervisor.is_traced(whom, traced),
-            // It has left somebody.
+            // It has left its tracee.
             None => supervisor.look_at_all_lent(self),
         }
     }
@@ -220,7 +221,7 @@ impl Intercept {
         }
     }
 
-    /// A clone that nobody is to trace is one that we do: what it makes may want to trace, and to open events.
+    /// A clone with `CLONE_UNTRACED` is traced by us: the new process may want to trace, and to open events.
     pub(super) fn clone_traced(&mut self, tid: Tid, registers: &Registers) -> Result<Answer, Errno> {
         let mut changed = *registers;
         changed.set_argument(0, registers.argument(0) & !(libc::CLONE_UNTRACED as u64));

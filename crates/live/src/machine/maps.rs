@@ -32,7 +32,7 @@ impl Maps {
 }
 
 impl Machine {
-    /// A sample is about to be taken: what it shows has to be known.
+    /// A sample is about to be taken: the mappings that it shows have to be known.
     pub(super) fn see_maps(&mut self, task: TaskId, stopped: &StoppedThread) {
         let Some(&LiveTask { pid, .. }) = self.tasks.get(&task) else { return };
         let maps = &mut self.processes.entry(pid).or_default().maps;
@@ -58,7 +58,7 @@ impl Machine {
         }
     }
 
-    /// Reads the map of a task's process and tells what is new.
+    /// Reads the map of a task's process and tells of new mappings.
     pub(super) fn update_maps(&mut self, task: TaskId) {
         let Some(&LiveTask { pid, .. }) = self.tasks.get(&task) else { return };
         let all = proc::maps(pid);

@@ -14,7 +14,7 @@ pub(super) struct Names {
 }
 
 impl Machine {
-    /// An event wants names from now on: those that threads have are known to whoever opened it.
+    /// An event wants names from now on: the process that opened it knows those that threads have.
     pub(super) fn want_names(&mut self) {
         if !std::mem::replace(&mut self.names.wanted, true) {
             for known in self.tasks.values_mut() {

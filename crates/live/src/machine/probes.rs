@@ -22,14 +22,15 @@ struct ProbeLocation {
     device: (u32, u32),
     inode: u64,
     offset: u64,
-    /// Where the program counts those who listen, for it; 0: nowhere.
+    /// The address where the program counts its listeners; 0: none.
     semaphore: u64,
     /// It is of the returns of the function there.
     returns: bool,
 }
 
 impl ProbeLocation {
-    /// Where an offset of the file is in a process. Some file systems tell maps another device than who asks.
+    /// Where an offset of the file is in a process. Some file systems tell maps another device than callers of
+    /// stat(2).
     fn find(&self, offset: u64, prot: u32, maps: &[proc::Map]) -> Vec<u64> {
         let is_it = |map: &&proc::Map| {
             let (major, minor, inode) = map.file;
@@ -71,7 +72,7 @@ impl ProbedFile {
 /// The probes at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProbesAt {
-    /// Of whoever comes there.
+    /// Of threads that come there.
     pub(crate) own: Vec<u64>,
     /// Of the returns of the function that begins there.
     pub(crate) returns: Vec<u64>,

@@ -1,5 +1,5 @@
-//! Programs that were to have more rights than who started them, and do not: Linux gives none by exec to a process that
-//! somebody traces who could not have had them himself.
+//! Programs that were to have more rights than those who started them, and do not: Linux gives none by exec to a
+//! process whose tracer could not have had them himself.
 
 use super::Machine;
 use crate::ptrace::Tid;

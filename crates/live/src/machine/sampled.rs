@@ -1,4 +1,4 @@
-//! Which tasks are sampled, and what a tick finds out about one without stopping it: whether it is running.
+//! The sampled tasks; a tick finds out whether one is running, without stopping it.
 //!
 //! A stop costs the thread that is stopped, so none is asked for in vain: not for one that sleeps, whose system
 //! call might end early, and not for one that waits for a cpu, but for those whose cpu this very thread may have
@@ -93,12 +93,12 @@ impl SampledTasks {
 }
 
 impl Machine {
-    /// Whether who is sampled, or how often, has changed since the supervisor set its ticks.
+    /// Whether the sampled tasks, or their periods, have changed since the supervisor set its ticks.
     pub fn period_has_changed(&self) -> bool {
         self.sampled.has_changed
     }
 
-    /// If so: the shortest of all periods in ns, and who is sampled since then.
+    /// If so: the shortest of all periods in ns, and the tasks that are sampled since then.
     pub(crate) fn take_period_change(&mut self) -> Option<(Option<u64>, Vec<TaskId>)> {
         if !std::mem::take(&mut self.sampled.has_changed) {
             return None;
@@ -160,7 +160,7 @@ impl Machine {
     }
 
     /// Since when a task that is stopped had slept when it was woken: known if it has come to a cpu only once, for this stop,
-    /// since a look found that it had moved on. (What it has run since may be as much as a tick of the kernel less: so
+    /// since a look found that it had moved on. (Its time since may be as much as a tick of the kernel less: so
     /// much too late.)
     pub(crate) fn sleeps_since(&mut self, task: TaskId) -> Option<u64> {
         let known = self.tasks.get_mut(&task)?;
@@ -183,8 +183,8 @@ impl Machine {
         self.tasks.get(&task).is_some_and(|known| known.sampling.sampler.are_due())
     }
 
-    /// A task that was to be stopped is, at this time and with these numbers: what a sample of it weighs, if it
-    /// was running when it was looked at. `called`: it is in a system call.
+    /// A task that was to be stopped is, at this time and with these numbers: the weight of a sample of it, if it was
+    /// running when it was looked at. `called`: it is in a system call.
     pub(crate) fn weigh(&mut self, task: TaskId, now: u64, reading: &Reading, called: bool) -> Option<u64> {
         let sampling = &mut self.tasks.get_mut(&task)?.sampling;
         sampling.off = None;

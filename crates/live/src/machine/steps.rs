@@ -29,13 +29,13 @@ impl Stepping {
 pub(super) struct StepCount {
     /// Instructions that the engine has not been told of.
     pub(super) untold: u64,
-    /// It is to be stepped; after how many instructions somebody wants to know where it is.
+    /// It is to be stepped; after how many instructions an event wants to know where it is.
     until: Option<u64>,
 }
 
 impl Machine {
     /// Events `instructions` that leave the kernel out are counted by single steps from now on, as those of
-    /// the PMU `step` always are; or no longer. Those that are open stay what they are.
+    /// the PMU `step` always are; or no longer. Open events stay as they are.
     pub fn step_for_instructions(&mut self, on: bool) {
         self.stepping.steps.set_for_instructions(on);
     }
@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// A task is about to leave its cpu: this is what is wanted of it whenever it runs.
+    /// A task is about to leave its cpu: whether it is to be stepped whenever it runs.
     pub(super) fn note_steps(&mut self, task: TaskId) {
         let wanted = self.stepping.steps.wanted();
         let Some(known) = self.tasks.get_mut(&task) else { return };
@@ -82,7 +82,7 @@ impl Machine {
         self.tasks.get(&task).is_some_and(|known| known.steps.until.is_some())
     }
 
-    /// A task has done one instruction more. Whether somebody wants to know [where](Self::see_step).
+    /// A task has done one instruction more. Whether an event wants to know [where](Self::see_step).
     pub(crate) fn stepped(&mut self, task: TaskId) -> bool {
         let Some(known) = self.tasks.get_mut(&task) else { return false };
         known.steps.untold += 1;

@@ -1,4 +1,4 @@
-//! Breakpoints of tasks: which are on a task whenever it runs, and what happens when one is hit.
+//! Breakpoints of tasks: those that are on a task whenever it runs, and their hits.
 //!
 //! The engine says so for each stretch on a cpu anew, as it would for the registers of the cpu. Here the
 //! registers belong to the thread, and are only touched when what is on the thread has changed.
@@ -28,7 +28,7 @@ pub(super) struct PendingEffects {
 }
 
 impl Machine {
-    /// Sorts the engine's effects; `on`: with what is watched on the cpu now.
+    /// Sorts the engine's effects; `on`: with the breakpoints on the cpu now.
     fn hear(&mut self, on: &mut Vec<ArmedBreakpoint>) {
         for effect in self.engine.effects() {
             match effect {
@@ -45,7 +45,7 @@ impl Machine {
         }
     }
 
-    /// A task is about to leave its cpu: this is what watches it whenever it runs.
+    /// A task is about to leave its cpu: notes its breakpoints.
     pub(super) fn note_watches(&mut self, task: TaskId) {
         let mut on = Vec::new();
         self.hear(&mut on);
@@ -79,7 +79,7 @@ impl Machine {
         self.tasks.get(&task).map(|known| known.watches.clone()).unwrap_or_default()
     }
 
-    /// A task, stopped, has hit what these events watch.
+    /// A stopped task has hit the breakpoints of these events.
     pub(crate) fn hit(&mut self, task: TaskId, hit: &[EventKey], stopped: &StoppedThread) {
         self.happened(task, stopped, |engine, cpu, now| engine.breakpoints(hit, cpu, now, stopped));
     }

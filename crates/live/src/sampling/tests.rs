@@ -1,5 +1,5 @@
-//! A program that computes in two functions and sleeps, on a cpu of its own, on that of who looks, or on a busy one,
-//! played against the very policy: shares of samples are those of time.
+//! A program that computes in two functions and sleeps, on a cpu of its own, on that of the thread that looks, or on
+//! a busy one, played against the very policy: shares of samples are those of time.
 
 use super::*;
 
@@ -24,7 +24,7 @@ enum Place {
 /// The machine that the program runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
-    /// A cpu that nobody else uses.
+    /// A cpu of its own.
     OwnCpu,
     /// The cpu of the thread that looks, which displaces it.
     CpuOfLooks,

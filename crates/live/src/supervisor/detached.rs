@@ -1,9 +1,9 @@
-//! Threads that somebody else traces in the meantime: a debugger below this process. They are let go for that, and taken
-//! back when nobody traces them any more.
+//! Threads that another process traces in the meantime: a debugger below this one. They are let go for that, and
+//! taken back when that has left them.
 //!
-//! Nothing tells of them then. So they are looked at every few milliseconds: what `/proc` says is what is counted of them,
-//! and of what they start, and how it is known that they have ended or that their tracer has left them. There are
-//! no samples, debug registers, traps and steps of them, all of which would have to stop them.
+//! Nothing tells of them then. So they are looked at every few milliseconds: `/proc` has their counts and those of
+//! their children, and tells that they have ended or that their tracer has left them. There are no samples, debug
+//! registers, traps and steps of them, all of which would have to stop them.
 
 use super::{Front, Supervisor, Tracee, lock, step};
 use crate::debug;
@@ -72,7 +72,7 @@ impl Supervisor {
         self.asked_for.contains(&tid)
     }
 
-    /// Whether somebody else traces a thread, or may.
+    /// Whether another process traces a thread, or may.
     pub fn is_detached(&self, tid: Tid) -> bool {
         self.detached.contains_key(&tid)
     }
@@ -95,7 +95,7 @@ impl Supervisor {
         self.detached.values().find(|detached| detached.pid == pid)?.process.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether somebody else traces a thread of this process.
+    /// Whether another process traces a thread of this one.
     pub fn has_detached_threads(&self, pid: Tid) -> bool {
         self.detached.values().any(|detached| detached.pid == pid)
     }
@@ -296,7 +296,7 @@ impl Supervisor {
         }
     }
 
-    /// A thread that nobody traces is a tracee again.
+    /// Seizes a thread again that its tracer has left.
     fn take_back(&mut self, tid: Tid) {
         let Some(detached) = self.detached.get(&tid) else { return };
         let (pid, attached) = (detached.pid, detached.attached);

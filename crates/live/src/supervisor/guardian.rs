@@ -64,8 +64,8 @@ impl Entry {
     }
 }
 
-/// Registers behind a call whose rest is being done, and what has been done before it: the thread, that number, and the
-/// registers. Nobody's thread is 0.
+/// Registers behind a call whose rest is being done, and the part that has been done before it: the thread, that
+/// number, and the registers. No thread has the number 0.
 const PART_WORDS: usize = 2 + WORDS;
 
 /// A list, of entries of one size. An entry for which there is no memory is not guarded.
@@ -103,8 +103,8 @@ impl List {
 /// One could not be started.
 static MISSING: AtomicBool = AtomicBool::new(false);
 
-/// Whether something that has to be taken back was put into processes of others, and nobody could be started to do that if
-/// this process is killed. Told once.
+/// Whether something that has to be taken back was put into processes of others, and no guardian could be started to
+/// do that if this process is killed. Told once.
 pub fn take_unguarded() -> bool {
     MISSING.swap(false, Relaxed)
 }
@@ -140,7 +140,7 @@ impl Guardian {
         let (list, parts) = (List::new()?, List::new()?);
         // The guardian's: it stays open here.
         let tracer = ManuallyDrop::new(pidfd::open(std::process::id() as Tid).ok()?);
-        // One in between, which ends at once: nobody waits for the grandchild.
+        // One in between, which ends at once: so the grandchild has no parent that waits for it.
         // SAFETY: both children make system calls alone, and end with one.
         match unsafe { process::fork_with_files() }.ok()? {
             0 => {
@@ -244,7 +244,7 @@ fn guard(list: BorrowedFd<'_>, parts: BorrowedFd<'_>, tracer: BorrowedFd<'_>) ->
     process::lead_session();
     signal::block_all();
     poll::wait_for(tracer);
-    // First what cannot wait.
+    // Transfers first, which cannot wait.
     for_each(parts, |bytes: &[u8; 8 * PART_WORDS]| {
         let word = |index: usize| u64::from_ne_bytes(std::array::from_fn(|at| bytes[8 * index + at]));
         // A thread that is gone needs no answer.
@@ -284,7 +284,7 @@ fn for_each<const BYTES: usize>(list: BorrowedFd<'_>, mut act: impl FnMut(&[u8; 
     }
 }
 
-/// Stops a thread that nobody traces. The signal that it is to get when it goes on, 0 for none.
+/// Stops a thread that has no tracer. The signal that it is to get when it goes on, 0 for none.
 fn stop(tid: Tid) -> Result<i32, Errno> {
     ptrace::seize(tid, 0)?;
     ptrace::interrupt(tid)?;

@@ -1,5 +1,5 @@
-//! Traps in the text of tracees: put there and taken back while one of the process's threads is stopped, and what
-//! it means when a thread runs into one.
+//! Traps in the text of tracees: put there and taken back while one of the process's threads is stopped; and the
+//! threads that run into one.
 //!
 //! The instruction under a trap is done in place of the thread if it is a simple one. Otherwise it is put back
 //! for one step, while the other threads of the process are held, so that none of them slips through.
@@ -8,7 +8,7 @@
 //!
 //! Where a function returns to is known when it begins, and there a trap is set, too. (Linux has it return to a
 //! trap of its own in place of that, which debuggers and exceptions stumble over, and which could not be taken back
-//! everywhere.) Who comes there has returned if its stack is that much shorter.
+//! everywhere.) A thread that comes there has returned if its stack is that much shorter.
 
 use super::guardian::Memory;
 use super::{Supervisor, linker, lock};
@@ -74,7 +74,7 @@ pub(super) enum TrapCause {
 /// More functions that are in each other have no return: as many as Linux allows.
 const DEEPEST: usize = 64;
 
-/// How long threads are waited for that have been interrupted: who does not stop sleeps in the kernel, and will
+/// How long threads are waited for that have been interrupted: one that does not stop sleeps in the kernel, and will
 /// stop before it does anything else.
 const PATIENCE: Duration = Duration::from_millis(5);
 
@@ -86,7 +86,7 @@ fn add_to_semaphore(tid: Tid, addr: u64, step: u16) {
 }
 
 impl Supervisor {
-    /// Traps are set to what events want now, at the next stop of a thread of each process: soon.
+    /// Sets the traps that events want now, at the next stop of a thread of each process: soon.
     pub fn follow_probes(&mut self) {
         if !lock(&self.machine).take_probe_change() {
             return;
@@ -111,13 +111,13 @@ impl Supervisor {
         self.stale.is_empty()
     }
 
-    /// A thread of a process is stopped: its traps become what they are to be.
+    /// A thread of a process is stopped: sets its traps.
     pub(super) fn update_text(&mut self, tid: Tid) {
         if self.stale.is_empty() {
             return;
         }
         let Some(pid) = self.tracees.get(&tid).map(|tracee| tracee.pid) else { return };
-        // Of what another traces in part, nobody would hear in that part.
+        // Of a process that another traces in part, that part would tell of no traps.
         if !self.stale.remove(&pid) || self.has_detached_threads(pid) {
             return;
         }
@@ -244,7 +244,7 @@ impl Supervisor {
         }
     }
 
-    /// A process is all ours again: its traps are to be what they were.
+    /// A process is all ours again: its traps are to be there as before.
     pub(super) fn text_wanted_again(&mut self, pid: Tid) {
         if lock(&self.machine).has_probes() && !self.has_detached_threads(pid) {
             self.stale.insert(pid);

@@ -1,19 +1,19 @@
 //! System calls that ended with `EINTR` because their thread was stopped: they are begun again.
 //!
 //! Most calls begin again by themselves when a thread was stopped without a signal to be handled. Some answer `EINTR`
-//! whatever woke them (`epoll_wait`, `semtimedop`, `io_getevents`, sockets with a timeout, ...: signal(7)): an
-//! interrupt of ours, or a signal that the program ignores, which the kernel would not even have sent to a thread that
-//! nobody traces. Such an answer is taken back before the program sees it. A signal that has a handler, or one that
-//! stops the process, ends the call as ever.
+//! for any wake-up (`epoll_wait`, `semtimedop`, `io_getevents`, sockets with a timeout, ...: signal(7)): an
+//! interrupt of ours, or a signal that the program ignores, which the kernel would not even have sent to a thread
+//! without a tracer. Such an answer is taken back before the program sees it. A signal that has a handler, or one
+//! that stops the process, ends the call as ever.
 //!
 //! A call with a timeout has what was left of that when it is begun again. A tracer does not hear when a call was made; but
 //! a thread that is looked at for samples is known to sleep since a look, and of the others the time counts from the first
 //! interruption on. The argument stays as it is. The thread is followed to the end of
 //! the call, is stopped when the time is over, and gets the answer of one whose time is over.
 //!
-//! A call that was to transfer more than it has done, and would have done so if nobody had stopped it ([`remainder`]), does
-//! the rest before the program sees an answer. Until then the thread is followed, and a guardian knows what it is to
-//! be answered if this process is killed.
+//! A call that was to transfer more than it has done, and would have done so without a stop of ours ([`remainder`]),
+//! does the rest before the program sees an answer. Until then the thread is followed, and a guardian knows what it
+//! is to be answered if this process is killed.
 //!
 //! `close` is not begun again: its descriptor is gone.
 
@@ -33,7 +33,7 @@ use std::time::Duration;
 /// A call that has been begun again.
 #[derive(Clone, Debug)]
 pub(super) struct RestartedCall {
-    /// When its time is over, if ever, and what it answers then.
+    /// When its time is over, if ever, and its answer then.
     until: u64,
     answer: i64,
     at: CallStage,
@@ -44,7 +44,7 @@ pub(super) struct RestartedCall {
 /// A call of which a part is done.
 #[derive(Clone, Debug)]
 struct PartialTransfer {
-    /// As the program is to find them behind it, but for what is added to the answer.
+    /// As the program is to find them behind it; the answer grows.
     behind: Registers,
     done: u64,
     remainder: Remainder,
@@ -251,7 +251,7 @@ impl Supervisor {
             .is_some_and(|tracee| tracee.restarted.as_ref().is_some_and(|restarted| restarted.part.is_some()))
     }
 
-    /// Whether nobody does the rest of a call that is to be ended.
+    /// Whether no rest of a call is being done that is to be ended.
     pub fn remainders_are_settled(&self) -> bool {
         let remainders =
             || self.tracees.values().filter_map(|tracee| tracee.restarted.as_ref()?.part.as_ref());
@@ -330,7 +330,7 @@ impl Supervisor {
     }
 }
 
-/// Of a call that does not last for ever: its longest time in ns, and what it answers then.
+/// Of a call that does not last for ever: its longest time in ns, and its answer then.
 fn timeout(pid: Tid, tid: Tid, registers: &Registers, call: Option<libc::c_long>) -> Option<(u64, i64)> {
     #[cfg(target_arch = "x86_64")]
     const EPOLL_WAIT: libc::c_long = libc::SYS_epoll_wait;

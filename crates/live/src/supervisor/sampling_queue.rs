@@ -1,5 +1,4 @@
-//! In which order ticks look at those who are sampled: thousands of threads may be, of which few run, and a tick
-//! has time to look at some.
+//! The order in which ticks look at sampled threads: of thousands few may run, and a tick has time to look at some.
 
 use crate::machine::TickResult;
 use crate::ptrace::Tid;
@@ -8,7 +7,7 @@ use std::collections::VecDeque;
 /// The threads that ticks look at.
 #[derive(Debug, Default)]
 pub(super) struct SamplingQueue {
-    /// Those who ran lately, with the number of looks that have found them idle since.
+    /// Threads that ran lately, with the number of looks that have found them idle since.
     busy: VecDeque<(Tid, u8)>,
     /// The others.
     idle: VecDeque<Tid>,
@@ -21,12 +20,12 @@ const PATIENCE: u8 = 16;
 const LEAST: usize = 4;
 
 impl SamplingQueue {
-    /// Somebody who is not there yet.
+    /// Adds a thread.
     pub(super) fn add(&mut self, tid: Tid) {
         self.busy.push_back((tid, PATIENCE));
     }
 
-    /// Looks at those who ran lately, then at the others in turn, each once at most, as long as there is time.
+    /// Looks at threads that ran lately, then at the others in turn, each once at most, as long as there is time.
     /// `has_time`: whether less than one part of so many of the time between two ticks is over.
     pub(super) fn turn(
         &mut self,

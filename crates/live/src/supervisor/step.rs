@@ -7,8 +7,8 @@
 //! by which x86 steps is hidden where the program could see it.
 //!
 //! Stops in the middle of a system call (fork, exec, filters, the end) come after the instruction that called, and
-//! what is measured may change there. So that instruction counts at the first of these stops or at the end of
-//! the call, whichever comes first, if it was stepped: what began in the kernel has not called.
+//! the events on it may change there. So that instruction counts at the first of these stops or at the end of
+//! the call, whichever comes first, if it was stepped: a thread that began in the kernel has not called.
 
 use super::{Supervisor, Tracee, lock};
 use crate::ptrace::{self, Resume, SignalInfo, Tid};

@@ -120,7 +120,7 @@ impl Ticker {
 pub(super) struct Affinity {
     all: Cpus,
     only: Option<u32>,
-    /// Where those who are sampled were found lately, and how many ticks ago.
+    /// The cpus where sampled threads were found lately, and how many ticks ago.
     found: Vec<(u32, usize)>,
     /// Where we may not run.
     barred: Vec<u32>,
@@ -138,10 +138,10 @@ impl Affinity {
         self.found.iter().any(|&(found, _)| found == cpu)
     }
 
-    /// A tick found those who are sampled on these cpus. Goes where the next one is to be, and tells how many cpus it goes
+    /// A tick found sampled threads on these cpus. Goes where the next one is to be, and tells how many cpus it goes
     /// round.
     pub(super) fn follow(&mut self, found: &[u32]) -> u64 {
-        /// Where nobody was found at so many turns there is nobody any more.
+        /// A cpu without sampled threads at so many turns is left out.
         const PATIENCE: usize = 16;
         self.found.iter_mut().for_each(|(_, ago)| *ago += 1);
         for &cpu in found.iter().filter(|cpu| !self.barred.contains(cpu)) {

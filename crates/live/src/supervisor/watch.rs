@@ -1,5 +1,5 @@
-//! Debug registers of tracees: written when they are stopped, and so they are stopped when what is watched
-//! changes; and what a tracee's hit of one of them means.
+//! Debug registers of tracees: written when they are stopped, and so they are stopped when breakpoints change; and
+//! the hits of tracees.
 
 use super::guardian::Guardian;
 use super::{Supervisor, Tracee, lock};
@@ -15,11 +15,11 @@ fn breakpoints(watched: &[ArmedBreakpoint]) -> Vec<HwBreakpoint> {
 }
 
 impl Tracee {
-    /// It is stopped: its debug registers become what they are to be.
+    /// It is stopped: writes its debug registers.
     pub(super) fn arm(&mut self, tid: Tid) {
         let Some(wanted) = self.to_arm.take() else { return };
         if breakpoints(&wanted) != breakpoints(&self.armed) {
-            // A tracee that was killed tells so next. If somebody else has the registers, nothing is hit.
+            // A tracee that was killed tells so next. If another tracer has the registers, nothing is hit.
             if debug::arm(tid, &breakpoints(&wanted)).is_err() {
                 self.armed = Vec::new();
                 return;
@@ -45,7 +45,7 @@ impl Supervisor {
         self.guardian.get_or_insert_with(Guardian::start).as_mut()
     }
 
-    /// Debug registers are set to what events watch now: of tracees that run as soon as they have been
+    /// Sets debug registers to the breakpoints of now: of tracees that run as soon as they have been
     /// stopped, which is before they do another instruction of their program, as far as they were not
     /// running at that moment on another cpu.
     pub fn follow_watches(&mut self) {

@@ -1,4 +1,4 @@
-//! Transfers that take a while: who makes them is stopped a thousand times a second.
+//! Transfers that take a while, by a thread that is stopped a thousand times a second.
 
 use super::{Interrupts, at, call, supervise};
 use perfuse_testkit::{Outcome, Skip};
@@ -385,7 +385,7 @@ fn read_zeros(bytes: &mut [u8]) -> i64 {
     call(libc::SYS_read, [fd, into, bytes.len(), 0, 0, 0])
 }
 
-/// Writes more than there is room for in a pipe that nobody reads: it does not wait, or the reader goes.
+/// Writes more than there is room for in a pipe without a reader: it does not wait, or the reader goes.
 fn full(at_once: bool) -> (i64, i64, bool) {
     let (from, to) = pipe();
     let from = if at_once {

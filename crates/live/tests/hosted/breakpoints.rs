@@ -1,4 +1,4 @@
-//! Hardware breakpoints: the same counts, samples and signals, whoever programs the debug registers.
+//! Hardware breakpoints: the same counts, samples and signals, under both kernels.
 
 use super::scenarios::{off, on, opened, value};
 use perfuse_abi::{Attr, AttrFlags, Breakpoint, EventType, OpenFlags, SampleType};

@@ -1,5 +1,5 @@
 //! The same program on Linux and hosted. A scenario is a function that uses perf events as any program
-//! would, and writes down what it saw; what it saw must be the same, whoever answered.
+//! would, and writes down what it saw; that must be the same under both kernels.
 //!
 //! The program runs itself for it: `hosted tool SCENARIO` is the program, `hosted host SCENARIO` serves it.
 
@@ -109,7 +109,7 @@ fn host(arguments: &[String]) -> ! {
 /// Serves a program.
 fn serve(tool: &[OsString]) -> ! {
     let options = perfuse_live::intercept::Options::default();
-    // Linux tells by the answer alone who may not be measured.
+    // Linux tells by the answer alone that a process may not be measured.
     let tell = |note: &Note| match note {
         Note::Untraceable { why: Untraceable::NotIts, .. } | Note::Detached { .. } => {}
         note => eprintln!("{note}"),

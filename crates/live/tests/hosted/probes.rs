@@ -1,4 +1,4 @@
-//! Probes in programs: the same counts, whoever sets the traps.
+//! Probes in programs: the same counts under both kernels.
 
 use super::scenarios::{off, on, opened, value};
 use perfuse_abi::{Attr, AttrFlags, EventType, OpenFlags, SampleType};
@@ -13,7 +13,7 @@ use std::sync::Barrier;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// Begins with something, whatever the compiler makes of it.
+/// Begins with an instruction of the compiler's choice.
 #[inline(never)]
 fn plain(number: u64) -> u64 {
     black_box(number) + 1
@@ -577,7 +577,7 @@ fn function_in(library: &CStr, name: &CStr) -> Option<fn(u64) -> u64> {
     unsafe {
         let handle = libc::dlopen(library.as_ptr(), libc::RTLD_NOW);
         let addr = if handle.is_null() { handle } else { libc::dlsym(handle, name.as_ptr()) };
-        // It is called with what is no harm to it, whatever it takes: a zero in the first register.
+        // It is called with an argument that does no harm: a zero in the first register.
         (!addr.is_null()).then(|| std::mem::transmute::<*mut libc::c_void, fn(u64) -> u64>(addr))
     }
 }

@@ -206,7 +206,7 @@ pub(crate) fn ioctls() {
 
 /// The event of a descriptor; 0 for none.
 fn id(fd: i32) -> u64 {
-    // SAFETY: whatever it is, it is only used for a moment.
+    // SAFETY: the descriptor is only used for a moment.
     ioctl::id(unsafe { BorrowedFd::borrow_raw(fd) }).unwrap_or(0)
 }
 
@@ -669,7 +669,7 @@ pub(crate) fn signals_by_an_ioctl() {
     }
 }
 
-/// The target of an event with `O_ASYNC` ends: a wait for the descriptor is told, and nobody by a signal.
+/// The target of an event with `O_ASYNC` ends: a wait for the descriptor is told, and no signal comes.
 pub(crate) fn an_end_sends_no_signal() {
     let handler = Handler::install(libc::SIGUSR1);
     let mut child = Puppet::fork(&[], |_| {

@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// User and group that nobody is.
+/// A user and group without processes.
 const NOBODY: u32 = 65534;
 
 /// Only root has strangers that it can make.
@@ -167,7 +167,7 @@ pub(crate) fn the_last_of_queued_signals_says_so() {
     }
 }
 
-/// An event that everybody may have.
+/// An event that all users may have.
 fn counting(which: Software) -> Attr {
     let mut attr = Attr::new(EventType::SOFTWARE);
     attr.config = which.0;
@@ -233,7 +233,7 @@ pub(crate) fn another_user_opens_events() {
     }
 }
 
-/// From now on the calls that tell whom a thread may look at are answered as if it might.
+/// From now on the calls that tell of the right to look at others are answered as if it were there.
 fn answer_for_oneself() {
     use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
     let filter = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
@@ -343,7 +343,7 @@ fn numbered(ring: &Mapping, data: usize) -> Vec<(u32, [u32; 4])> {
     all
 }
 
-/// Below the first pid namespace there are other numbers, also of who measures, and for signals.
+/// Below the first pid namespace there are other numbers, also of the process that measures, and for signals.
 pub(crate) fn numbers_of_a_pid_namespace() {
     as_root();
     numbers_in(libc::CLONE_NEWPID);
@@ -447,7 +447,7 @@ pub(crate) fn probes_where_one_may_not_look() {
     .join();
 }
 
-/// A program that may be executed and not be read is measured by nobody (rule D43).
+/// A program that may be executed and not be read cannot be measured (rule D43).
 pub(crate) fn a_program_that_cannot_be_read() {
     as_root();
     let folder = Folder::new(0o755);

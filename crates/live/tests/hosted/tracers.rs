@@ -99,7 +99,7 @@ pub(crate) fn a_child_asks_to_be_traced() {
     }
 }
 
-/// Debuggers find those whom they attach to sleeping, running, stopped, and between two of these.
+/// Debuggers find the threads that they attach to sleeping, running, stopped, and between two of these.
 pub(crate) fn others_are_attached_to() {
     let sleeper = Victim::new();
     let runner = child(|| {
@@ -172,7 +172,7 @@ pub(crate) fn threads_are_attached_to() {
     say("the end", pid);
 }
 
-/// Linux decides who may.
+/// Linux decides about the right.
 pub(crate) fn nobody_traces_whom_he_may_not() {
     as_root();
     let roots = Victim::new();
@@ -225,7 +225,7 @@ pub(crate) fn a_tracer_is_killed() {
     }
 }
 
-/// A tracer that asks again and again is told the same, and two that attach to each other hold up nobody else.
+/// A tracer that asks again and again is told the same, and two that attach to each other hold up no other.
 pub(crate) fn tracing_without_end() {
     for _ in 0..200 {
         let pid = child(|| i32::from(be_traced() != 0));
@@ -288,7 +288,7 @@ pub(crate) fn what_is_traced_is_counted() {
     println!("counted: {}", count >= PAGES as u64 && count < 2 * PAGES as u64);
 }
 
-/// As sanitizers look at their own process: by something that nobody else is to trace.
+/// As sanitizers look at their own process: by a child that no other is to trace.
 pub(crate) fn one_that_nobody_is_to_trace_traces() {
     // SAFETY: getpid has no preconditions.
     let own = unsafe { libc::getpid() };

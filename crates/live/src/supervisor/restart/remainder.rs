@@ -1,11 +1,12 @@
-//! Transfers that end with a part where nobody traces, and those that do not.
+//! Transfers that end with a part without a tracer, and those that do not.
 //!
 //! Some calls move as much as is there. Others move all that they were asked for, however long they wait for it, unless a
 //! signal comes: those that write to a pipe, a terminal or a socket, and receive with `MSG_WAITALL`. Those look for a signal
 //! where they wait, and an interrupt of ours looks like one. So a part is all that such a call did because of us, or because of
 //! an error, which it finds again if it is asked for the rest.
 //!
-//! Of what is written here in parts natively (a descriptor that does not block, `splice`, `MSG_PEEK`, ...) there is no rest.
+//! Of calls that write in parts natively (a descriptor that does not block, `splice`, `MSG_PEEK`, ...) there is no
+//! rest.
 
 use crate::ptrace::Tid;
 use crate::regs::{Registers, Width};
@@ -13,7 +14,7 @@ use crate::remote;
 use crate::width::IO_PGETEVENTS;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// A call that does what is left of another one, or the next piece of that.
+/// A call that does the rest of another one, or the next piece of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Remainder {
     /// `None`: the same again.
@@ -111,7 +112,7 @@ pub(super) fn of(tid: Tid, registers: &Registers, call: libc::c_long, done: u64)
             (arguments[1], arguments[2]) = (arguments[1].wrapping_add(done * message), asked);
             Some(Remainder { call: None, arguments, asked, more: false })
         }
-        // To pipes it sends what these have room for.
+        // To pipes it sends as much as these have room for.
         libc::SYS_sendfile => {
             let asked = arguments[3].min(MOST).checked_sub(done).filter(|left| *left > 0)?;
             let arguments = [arguments[0], arguments[1], arguments[2], asked, 0, 0];
@@ -224,12 +225,12 @@ fn piece(elements: &[(u64, u64)], mut done: u64) -> Option<Piece> {
     None
 }
 
-/// Of a `struct msghdr`: where there is room for what comes beside the bytes, and where these are.
+/// Of a `struct msghdr`: where there is room for ancillary data, and where these are.
 fn message(tid: Tid, width: Width, at: u64) -> Option<(u64, Vector)> {
     let mut bytes = [0; 40];
     let len = 5 * word_bytes(width) as usize;
     remote::read_exact(tid, at, &mut bytes[..len]).ok()?;
-    // name, its length, the vector, its length, what is beside.
+    // name, its length, the vector, its length, the ancillary data.
     let [at, len, beside] = [2, 3, 4].map(|index| word(width, &bytes, index));
     Some((beside, Vector { at, len }))
 }
