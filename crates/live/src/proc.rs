@@ -1,7 +1,7 @@
 //! Readings of `/proc` and the clocks about a thread: its time on cpus, faults, switches, and its memory map.
 //!
 //! The files of a thread are read below its process (`/proc/PID/task/TID`), as `/proc/TID` sums up the
-//! whole process. They can be read of a dead thread that nobody has waited for yet, and tell its last,
+//! whole process. They can be read of a dead thread that has not been waited for yet, and tell its last,
 //! exact numbers then.
 //!
 //! Of a thread of another process that runs just now the time is that of the last tick or switch, as
@@ -329,7 +329,7 @@ pub fn process_of(tid: Tid) -> Option<Tid> {
     number_in_status(tid, "Tgid:")
 }
 
-/// `CAP_PERFMON`, or `CAP_SYS_ADMIN`, in the first user namespace: who has it may measure everybody (rule B25).
+/// `CAP_PERFMON`, or `CAP_SYS_ADMIN`, in the first user namespace: a caller that has it may measure all (rule B25).
 pub(crate) fn may_measure_all(tid: Tid) -> bool {
     const SYS_ADMIN: u64 = 1 << 21;
     const PERFMON: u64 = 1 << 38;
@@ -377,7 +377,7 @@ fn can_be_dumped(tid: Tid, status: &str) -> Option<bool> {
     Some(std::fs::metadata(format!("/proc/{tid}/stat")).ok()?.uid() == user)
 }
 
-/// Whether a process that has just replaced its program is now one that those who could look at it may not any longer
+/// Whether a process that has just replaced its program is now out of sight for those who could look at it
 /// (rule D43): it has gained rights, or its program cannot be read.
 pub(crate) fn has_gained_rights(pid: Tid) -> bool {
     let status = status(pid);
@@ -485,7 +485,7 @@ pub(crate) fn takes_signal(tid: Tid, signal: i32) -> bool {
 }
 
 /// Whether a signal that is about to be delivered to a thread ends its system calls: it has a handler, or it stops the
-/// process. Those that are ignored do not. (After the others nobody sees an answer.)
+/// process. Those that are ignored do not. (After the others the program sees no answer.)
 pub(crate) fn ends_calls(tid: Tid, signal: i32) -> bool {
     let stops = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal);
     dispositions(tid).is_none_or(|does| does.catches(signal) || stops && !does.ignores(signal))
@@ -517,7 +517,7 @@ pub(crate) fn is_about_to_get(tid: Tid, signal: i32) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fate {
     pub(crate) dead: bool,
-    /// The thread that traces it; 0: nobody that this process could see.
+    /// The thread that traces it; 0: none that this process can see.
     pub(crate) tracer: Tid,
 }
 
@@ -589,7 +589,7 @@ pub(crate) fn dispositions(pid: Tid) -> Option<Dispositions> {
     with_text(&format!("/proc/{pid}/status"), |text| Some(Dispositions::parse(text)))
 }
 
-/// The process that traces a process; 0: nobody.
+/// The process that traces a process; 0: none.
 pub(crate) fn tracer_of(pid: Tid) -> Tid {
     // The kernel tells which of its threads does.
     let thread = number_in_status(pid, "TracerPid:").unwrap_or(0);

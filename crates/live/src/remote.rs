@@ -174,7 +174,7 @@ pub fn syscall_site(tid: Tid) -> Result<u64, Errno> {
 /// A tracee that does something for us while other signals wait. Its mask is as before once this is dropped, and what
 /// could not wait is told again.
 #[derive(Debug)]
-struct Undisturbed {
+struct MaskedSignals {
     tid: Tid,
     mask: u64,
     /// Signals that came nevertheless.
@@ -185,12 +185,12 @@ struct Undisturbed {
 /// is resumed.
 const MOST_STOPS: usize = 256;
 
-impl Undisturbed {
+impl MaskedSignals {
     /// `mask`: what it blocks meanwhile, made from what it blocks now.
     fn begin(tid: Tid, mask: impl Fn(u64) -> u64) -> Result<Self, Errno> {
         let before = ptrace::signal_mask(tid)?;
         ptrace::set_signal_mask(tid, mask(before))?;
-        Ok(Undisturbed { tid, mask: before, aside: Vec::new() })
+        Ok(MaskedSignals { tid, mask: before, aside: Vec::new() })
     }
 
     /// On to the next trap, or to a signal that the instruction where it stands has raised, at whose delivery it is
@@ -215,7 +215,7 @@ impl Undisturbed {
     }
 }
 
-impl Drop for Undisturbed {
+impl Drop for MaskedSignals {
     fn drop(&mut self) {
         // One that was killed meanwhile needs neither.
         let _ = ptrace::set_signal_mask(self.tid, self.mask);
@@ -246,7 +246,7 @@ fn is_sent(tid: Tid) -> bool {
 pub struct Calls {
     site: u64,
     before: Registers,
-    thread: Undisturbed,
+    thread: MaskedSignals,
 }
 
 impl Calls {
@@ -254,7 +254,7 @@ impl Calls {
     pub fn begin(tid: Tid, site: u64) -> Result<Self, Errno> {
         let before = Registers::of(tid)?;
         // The trap of the single step is forced, and must not be blocked.
-        let thread = Undisturbed::begin(tid, |_| !(1 << (libc::SIGTRAP - 1)))?;
+        let thread = MaskedSignals::begin(tid, |_| !(1 << (libc::SIGTRAP - 1)))?;
         Ok(Calls { site, before, thread })
     }
 
@@ -300,7 +300,7 @@ fn undisturbed(tid: Tid, how: Resume) -> Result<Option<i32>, Errno> {
         | 1 << (libc::SIGBUS - 1)
         | 1 << (libc::SIGFPE - 1)
         | 1 << (libc::SIGILL - 1);
-    Undisturbed::begin(tid, |mask| !FAULTS | mask & FAULTS & !(1 << (libc::SIGTRAP - 1)))?.until_trap(how)
+    MaskedSignals::begin(tid, |mask| !FAULTS | mask & FAULTS & !(1 << (libc::SIGTRAP - 1)))?.until_trap(how)
 }
 
 /// Waits for the next stop of one tracee, which is taken or has to be ended by
