@@ -2,11 +2,12 @@
 //! stays open, as both write it down for `PERF_TEST_ATTR`. What differs on purpose is listed in
 //! docs/differences.md; this test takes exactly that for granted, and nothing else.
 
-use perfuse_testkit::{Outcome, Skip, need};
+use perfuse_testkit::{Outcome, Skip, need, side_by_side};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 perfuse_testkit::suite! {
     counting_asks_for_what_perf_asks_for,
@@ -18,8 +19,10 @@ perfuse_testkit::suite! {
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("perfuse-attrs-{}-{name}", std::process::id()));
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let (pid, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("perfuse-attrs-{pid}-{number}"));
         fs::create_dir_all(&path).expect("a folder for a test");
         Folder(path)
     }
@@ -102,7 +105,8 @@ fn comparable(events: Vec<Event>, is_recording: bool) -> Vec<Event> {
     events
 }
 
-fn compare(folder: &Folder, perf: &Path, line: &str) {
+fn compare(perf: &Path, line: &str) {
+    let folder = &Folder::new();
     let arguments: Vec<_> = line.split(' ').collect();
     // perf now and then crashes while it ends a recording.
     let theirs = (0..5).find_map(|_| opened(perf, folder, "theirs", &arguments));
@@ -115,24 +119,24 @@ fn compare(folder: &Folder, perf: &Path, line: &str) {
 }
 
 /// perf, if it was built with its hook for tests.
-fn perf_with_notes(folder: &Folder) -> Result<PathBuf, Skip> {
+fn perf_with_notes() -> Result<PathBuf, Skip> {
     need::root()?;
     need::tracefs()?;
     let perf = need::perf()?;
-    match opened(&perf, folder, "hook", &["stat", "-e", "cs"]) {
+    match opened(&perf, &Folder::new(), "hook", &["stat", "-e", "cs"]) {
         Some(events) if !events.is_empty() => Ok(perf),
         _ => Err(Skip::needs("a perf that heeds PERF_TEST_ATTR", "this one does not")),
     }
 }
 
 fn counting_asks_for_what_perf_asks_for() -> Outcome {
-    let folder = Folder::new("stat");
-    let perf = perf_with_notes(&folder)?;
+    let perf = perf_with_notes()?;
+    let mut lines: Vec<String> = Vec::new();
     for options in [
         "", " -d", " -dd", " -ddd", " -a", " -d -a", " -C 0", " -i", " -D 10", " -I 100", " -A -a", " -r 2",
         " -x,",
     ] {
-        compare(&folder, &perf, &format!("stat{options}"));
+        lines.push(format!("stat{options}"));
     }
     for list in [
         "cs",
@@ -185,15 +189,18 @@ fn counting_asks_for_what_perf_asks_for() -> Outcome {
         "L1-dcache-load-misses,cs",
         "r1a8,cs",
     ] {
-        compare(&folder, &perf, &format!("stat -e {list}"));
-        compare(&folder, &perf, &format!("stat -a -e {list}"));
+        lines.push(format!("stat -e {list}"));
+        lines.push(format!("stat -a -e {list}"));
     }
-    Ok(())
+    side_by_side(&lines, |line| {
+        compare(&perf, line);
+        Ok(())
+    })
 }
 
 fn recording_asks_for_what_perf_asks_for() -> Outcome {
-    let folder = Folder::new("record");
-    let perf = perf_with_notes(&folder)?;
+    let perf = perf_with_notes()?;
+    let mut lines: Vec<String> = Vec::new();
     for list in [
         "cpu-clock",
         "cpu-clock:u",
@@ -227,8 +234,8 @@ fn recording_asks_for_what_perf_asks_for() -> Outcome {
         "sched:sched_switch:u",
         "1:0",
     ] {
-        compare(&folder, &perf, &format!("record -F 1000 -e {list}"));
-        compare(&folder, &perf, &format!("record -a -F 1000 -e {list}"));
+        lines.push(format!("record -F 1000 -e {list}"));
+        lines.push(format!("record -a -F 1000 -e {list}"));
     }
     for options in [
         "-c 1000 -e cpu-clock",
@@ -263,9 +270,12 @@ fn recording_asks_for_what_perf_asks_for() -> Outcome {
         "-F 99 -a -e {cpu-clock,faults}:S",
         "-F 99 --no-buffering -e cpu-clock",
     ] {
-        compare(&folder, &perf, &format!("record {options}"));
+        lines.push(format!("record {options}"));
     }
-    Ok(())
+    side_by_side(&lines, |line| {
+        compare(&perf, line);
+        Ok(())
+    })
 }
 
 fn both_take_and_refuse_the_same() -> Outcome {
@@ -276,7 +286,7 @@ fn both_take_and_refuse_the_same() -> Outcome {
         let output = Command::new(program).args(["stat", "-x,", "-e", list, "true"]).output();
         output.expect("the program starts").status.success()
     };
-    for list in [
+    let lists = [
         "cycles:ukh",
         "cycles:pppp",
         "cycles:uu",
@@ -335,12 +345,13 @@ fn both_take_and_refuse_the_same() -> Outcome {
         "sched:sched_switch/percore/",
         "cs:Gp",
         "cs:uGH",
-    ] {
+    ];
+    side_by_side(&lists, |list| {
         assert_eq!(
             takes(&perfuse(), list),
             takes(&perf, list),
             "{list}: perfuse on the left, perf on the right"
         );
-    }
-    Ok(())
+        Ok(())
+    })
 }

@@ -7,7 +7,7 @@ use perfuse_abi::record::{
 use perfuse_abi::wire::Text;
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType};
 use perfuse_data::{NewEvent, Writer};
-use perfuse_testkit::{Outcome, Skip, need, perf as linux};
+use perfuse_testkit::{Outcome, Skip, need, perf as linux, side_by_side};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -142,7 +142,7 @@ fn reports_are_perfs() -> Outcome {
     let script = "i=0; while [ $i -lt 1500 ]; do i=$((i+1)); x=$(echo $i); done; while [ $i -lt 40000 ]; do i=$((i+1)); done";
     let recording = record_script("reports", &["-e", "cpu-clock", "-F", "3000", "-g"], script)?;
     let plain = record_script("plain-reports", &["-e", "cpu-clock,page-faults"], script)?;
-    for (recording, options) in [
+    let cases = [
         (&recording, ""),
         (&recording, "--no-children"),
         (&recording, "--children -g none"),
@@ -174,7 +174,8 @@ fn reports_are_perfs() -> Outcome {
         (&plain, ""),
         (&plain, "-n -s dso"),
         (&plain, "-s comm,pid,sym"),
-    ] {
+    ];
+    side_by_side(&cases, |(recording, options)| {
         let words: Vec<&str> = options.split_whitespace().collect();
         let arguments = [&["report", "--stdio", "-i", recording.path()], &words[..]].concat();
         let (ours, theirs) = (entries(&perfuse(&arguments).0), entries(&perf(&arguments)?));
@@ -189,8 +190,8 @@ fn reports_are_perfs() -> Outcome {
         let share = |entry: &Vec<String>| entry[0].split(' ').next().map(str::to_owned);
         let in_order = ours.iter().map(share).eq(theirs.iter().map(share));
         assert!(in_order || differ, "{options}: order");
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Lines of a table, without what only one of both says.
@@ -444,10 +445,10 @@ fn what_cannot_be_done_is_explained() -> Outcome {
 
 fn foreign_recordings_are_no_reason_to_panic() -> Outcome {
     let folder = need::shared("corpus/files")?;
-    let mut count = 0;
-    for file in std::fs::read_dir(folder).expect("a folder") {
-        let path = file.expect("an entry").path();
-        let path = Path::new(&path).to_str().expect("a name in UTF-8").to_owned();
+    let files: Vec<PathBuf> =
+        std::fs::read_dir(folder).expect("a folder").map(|file| file.expect("an entry").path()).collect();
+    side_by_side(&files, |path| {
+        let path = Path::new(path).to_str().expect("a name in UTF-8").to_owned();
         for what in [
             &["report", "-s", "comm,cpu", "--stats"][..],
             &["report", "-s", "comm,sym,parent,socket,cgroup_id,dso_size,symoff,addr,trace,time,ins_lat"],
@@ -459,10 +460,10 @@ fn foreign_recordings_are_no_reason_to_panic() -> Outcome {
             let (_, errors, code) = perfuse(&[what, &["-i", &path]].concat());
             assert!(!errors.contains("internal error"), "{what:?} {path}: {errors}");
             assert!(matches!(code, Some(0 | 125)), "{what:?} {path}: {code:?}");
-            count += 1;
         }
-    }
-    println!("{count} runs");
+        Ok(())
+    })?;
+    println!("{} files", files.len());
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `perfuse script`, and what lists and describes recordings, the real program, on files that the real perf
 //! records: every line must be perf's.
 
-use perfuse_testkit::{Outcome, Skip, need, perf};
+use perfuse_testkit::{Outcome, Skip, need, perf, side_by_side};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -109,20 +109,18 @@ fn lines_of_samples_are_perfs() -> Outcome {
         &["-F", "-symoff,+misc"],
         &["-F", "sw:comm,period"],
     ];
-    for (name, options, changes) in [
+    let recordings = [
         ("plain", &["-e", "cpu-clock"][..], &changes[..]),
         ("chains", &["-e", "cpu-clock", "-g"], &[&["-G"], &["--max-stack", "2"], &["-F", "ip,sym"]]),
         ("two", &["-e", "cpu-clock,page-faults"], &[]),
         ("zstd", &["-e", "cpu-clock", "-z"], &[]),
-    ] {
+    ];
+    side_by_side(&recordings, |(name, options, changes)| {
         let recording = Recording::of(name, options)?;
         assert!(!recording.perfuse(&[]).is_empty());
         recording.compare(&[])?;
-        for arguments in changes {
-            recording.compare(arguments)?;
-        }
-    }
-    Ok(())
+        side_by_side(changes, |arguments| recording.compare(arguments))
+    })
 }
 
 fn fields_are_perfs() -> Outcome {
@@ -152,9 +150,7 @@ fn other_records_are_perfs() -> Outcome {
     let recording = Recording::of("side", &options)?;
     let shows = ["mmap", "task", "switch", "namespace", "cgroup", "lost", "bpf", "text-poke"];
     let all: Vec<String> = shows.iter().map(|what| format!("--show-{what}-events")).collect();
-    for one in &all {
-        recording.compare(&[one])?;
-    }
+    side_by_side(&all, |one| recording.compare(&[one]))?;
     recording.compare(&all.iter().map(String::as_str).collect::<Vec<_>>())?;
     recording.compare(&["--show-round-events", "-F", "comm,tid,time,ip"])?;
     recording.compare(&[
@@ -185,22 +181,23 @@ fn filters_and_clocks_are_perfs() -> Outcome {
 fn tracepoints_are_printed_as_perf_does() -> Outcome {
     let folder = need::tracefs()?;
     need::root()?;
-    // Few at a time: each takes the kernel a while to switch off.
-    for (name, events) in [
+    // Few in a recording: each takes the kernel a while to switch off.
+    let recordings = [
         ("sched", &["sched:*"][..]),
         ("calls", &["raw_syscalls:*", "syscalls:*_openat", "syscalls:*_execve", "syscalls:*_mmap"]),
         ("memory", &["kmem:*", "exceptions:*", "pagemap:*"]),
         ("time", &["irq:*", "timer:*", "workqueue:*"]),
         ("files", &["filelock:*", "block:*"]),
         ("rest", &["task:*", "signal:*", "skb:*", "rcu:*", "cgroup:*"]),
-    ] {
+    ];
+    side_by_side(&recordings, |(name, events)| {
         let there = |event: &&&str| {
             event.split(':').next().is_some_and(|system| folder.join("events").join(system).is_dir())
         };
         let events: Vec<&str> = events.iter().filter(there).flat_map(|event| ["-e", *event]).collect();
         let recording = Recording::of(name, &events)?;
-        recording.compare(&["-F", "trace:comm,time,event,trace"])?;
-    }
+        recording.compare(&["-F", "trace:comm,time,event,trace"])
+    })?;
     let recording = Recording::of("trace-chains", &["-g", "-e", "sched:sched_switch"])?;
     recording.compare(&[])?;
     recording.compare(&["-F", "trace:"])

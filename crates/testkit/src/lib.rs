@@ -6,7 +6,7 @@
 //!   refuses `perf_event_open(2)`, or with lowered limits.
 //! * [`Container`] runs a program as Docker does by default, or under gVisor.
 //! * [`OwnCgroup`] is a cgroup for as long as a test runs, [`Puppet`] a child that does what it is told,
-//!   [`Alone`] a lock for what there is only once.
+//!   [`Alone`] a lock for what there is only once. [`side_by_side`] does what may be done at the same time.
 //! * [`need`] asks the machine for what a test wants; [`perf`] runs Linux's own.
 //! * [`work`] does things with exactly known effects, [`bpf`] loads the smallest programs, and
 //!   [`signals`] catches what events send; [`wait`] waits for others.
@@ -15,6 +15,7 @@
 //! Not published, and never part of a product.
 
 mod alone;
+mod beside;
 pub mod bpf;
 mod cgroup;
 mod container;
@@ -29,6 +30,7 @@ pub mod wait;
 pub mod work;
 
 pub use alone::Alone;
+pub use beside::side_by_side;
 pub use cgroup::OwnCgroup;
 pub use container::Container;
 use libtest_mimic::{Arguments, Completion, Trial};

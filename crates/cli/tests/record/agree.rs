@@ -106,14 +106,14 @@ fn agree_about_shares(file: &Path) -> Outcome {
 fn agree_about_all(name: &str, recordings: &[&str]) -> Outcome {
     need::perf()?;
     let folder = Folder::new(name);
-    for arguments in recordings {
-        let file = folder.file("d");
+    let numbered: Vec<_> = recordings.iter().enumerate().collect();
+    side_by_side(&numbered, |(number, arguments)| {
+        let file = folder.file(&number.to_string());
         let options: Vec<_> = arguments.split(' ').filter(|word| !word.is_empty()).collect();
         recorded(&file, &[&options[..], &["sh", "-c", BUSY]].concat());
         agree_about(&file)?;
-        agree(&["buildid-list"], &file, plainly)?;
-    }
-    Ok(())
+        agree(&["buildid-list"], &file, plainly)
+    })
 }
 
 pub(super) fn both_readers_agree_about_reports() -> Outcome {

@@ -46,7 +46,9 @@ fn same(folder: &Folder, arguments: &[&str]) -> Result<(), Skip> {
 }
 
 fn same_next_to(folder: &Folder, how: &str, arguments: &[&str]) -> Result<(), Skip> {
-    let (ours, theirs) = (folder.file("ours"), folder.file("theirs"));
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let (ours, theirs) = (folder.file(&format!("ours-{number}")), folder.file(&format!("theirs-{number}")));
     recorded(&ours, arguments);
     perf_records(&theirs, how, arguments)?;
     let events = |file: &Path| -> Result<Vec<_>, Skip> {
@@ -101,10 +103,10 @@ pub(super) fn attrs_are_perfs() -> Outcome {
         "-F 1000 -D 1",
         "-F 1000 -z",
     ];
-    for options in options {
+    side_by_side(&options, |options| {
         let options: Vec<_> = options.split(' ').collect();
-        same(&folder, &[&["-e", "cpu-clock"], &options[..], &["true"]].concat())?;
-    }
+        same(&folder, &[&["-e", "cpu-clock"], &options[..], &["true"]].concat())
+    })?;
     for events in ["cpu-clock,page-faults", "cpu-clock:p"] {
         same(&folder, &["-F", "1000", "-e", events, "true"])?;
     }
@@ -136,16 +138,16 @@ pub(super) fn attrs_of_tracepoints_are_perfs() -> Outcome {
 pub(super) fn attrs_of_groups_are_perfs() -> Outcome {
     need::perf()?;
     let folder = Folder::new("group-attrs");
-    for events in [
+    let groups = [
         "{cpu-clock,page-faults}",
         "{cpu-clock,page-faults}:S",
         "{cpu-clock:u,page-faults}:S",
         "{cpu-clock,page-faults}:D",
         "{cpu-clock,page-faults}:W",
         "cpu-clock:S",
-    ] {
+    ];
+    side_by_side(&groups, |events| {
         same(&folder, &["-F", "1000", "-e", events, "true"])?;
-        same(&folder, &["-c", "100000", "-g", "-e", events, "true"])?;
-    }
-    Ok(())
+        same(&folder, &["-c", "100000", "-g", "-e", events, "true"])
+    })
 }
