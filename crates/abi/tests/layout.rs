@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 perfuse_testkit::suite! {
+    deterministic;
     members_of_the_attr,
     bit_fields_of_the_attr,
     sizes_of_the_attr,

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 perfuse_testkit::suite! {
+    deterministic;
     terminals_are_safe_from_names,
     rows_of_csv_keep_their_fields,
     json_keeps_names,

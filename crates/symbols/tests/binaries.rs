@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 perfuse_testkit::suite! {
+    deterministic;
     this_program_as_nm_has_it,
     dynamic_symbols_as_nm_has_them,
     stubs_as_objdump_has_them,

@@ -54,19 +54,27 @@ pub type Outcome = Result<(), Skip>;
 /// A test of a [`suite!`]: its name and its function.
 pub type Test = (&'static str, fn() -> Outcome);
 
-/// Runs the tests as `cargo test` expects it of a test program, and exits. Called by [`suite!`].
-///
-/// A test that counts events of the whole machine, or watches what others do to it, wants no company:
-/// when any argument asks for a number of threads that number holds, else tests run one at a time.
-pub fn run(tests: &[Test]) -> ! {
-    run_where(need::nothing, tests)
+/// What the tests of a [`suite!`] are: the number of threads that an argument asks for holds for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// They count events of the machine, or watch what others do to it, and want no company: one at a time.
+    Measurements,
+    /// They look at no clock and at no other process: as many at a time as there are cpus.
+    Deterministic,
 }
 
-/// The same of tests that all need something.
-pub fn run_where(all_need: fn() -> Outcome, tests: &[Test]) -> ! {
+/// Runs tests that are measurements as `cargo test` expects it of a test program, and exits.
+pub fn run(tests: &[Test]) -> ! {
+    run_as(Kind::Measurements, need::nothing, tests)
+}
+
+/// The same of tests of either kind that all need something. Called by [`suite!`].
+pub fn run_as(kind: Kind, all_need: fn() -> Outcome, tests: &[Test]) -> ! {
     heed_interrupts();
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(1);
+    if kind == Kind::Measurements {
+        arguments.test_threads.get_or_insert(1);
+    }
     let trials = tests.iter().map(|&(name, function)| {
         Trial::ignorable_test(name, move || match all_need().and_then(|()| function()) {
             Ok(()) => Ok(Completion::Completed),
@@ -89,15 +97,23 @@ fn heed_interrupts() {
 }
 
 /// The main function of a test program (`harness = false`): `suite! { this_holds, that_too }`, each the
-/// name of a `fn() -> Outcome`; `suite! { all need need::events; this_holds }`, where each of them needs something.
+/// name of a `fn() -> Outcome`; `suite! { all need need::events; this_holds }`, where each of them needs something;
+/// `suite! { deterministic; this_holds }`, where none of them looks at a clock or at another process ([`Kind`]).
 #[macro_export]
 macro_rules! suite {
+    (deterministic; $($test:ident),+ $(,)?) => {
+        $crate::suite! { @main Deterministic, $crate::need::nothing; $($test),+ }
+    };
     (all need $need:path; $($test:ident),+ $(,)?) => {
+        $crate::suite! { @main Measurements, $need; $($test),+ }
+    };
+    (@main $kind:ident, $need:path; $($test:ident),+) => {
         fn main() {
-            $crate::run_where($need, &[$((stringify!($test), $test as fn() -> $crate::Outcome)),+])
+            let tests = [$((stringify!($test), $test as fn() -> $crate::Outcome)),+];
+            $crate::run_as($crate::Kind::$kind, $need, &tests)
         }
     };
     ($($test:ident),+ $(,)?) => {
-        $crate::suite! { all need $crate::need::nothing; $($test),+ }
+        $crate::suite! { @main Measurements, $crate::need::nothing; $($test),+ }
     };
 }
