@@ -30,6 +30,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     exit::tell_panics_plainly();
+    common::log::start();
     let result = match habits::parse::<Cli>().subcommand {
         Subcommand::Stat(args) => stat::run(&args, &nested::stat_args),
         Subcommand::Compare(args) => compare::run(&args),

@@ -198,6 +198,12 @@ impl<'i> PerfData<'i> {
         }
         data.parts.push(Part::new(stream, order, options));
         data.describe();
+        let form = if matches!(data.form, Form::File(_)) { "file" } else { "pipe" };
+        let events = data.events.iter().count();
+        log::debug!(
+            "a recording, {form}, {order:?} endian: {events} events, {} sections",
+            data.features.len()
+        );
         Ok(data)
     }
 
@@ -289,6 +295,7 @@ impl<'i> PerfData<'i> {
     }
 
     fn note(&mut self, problem: Error) {
+        log::info!("goes on without a part of the recording: {problem}");
         if self.problems.len() < PROBLEMS {
             self.problems.push(problem);
         }

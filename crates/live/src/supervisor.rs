@@ -354,6 +354,13 @@ impl Supervisor {
 
     /// Works until the front end ends it.
     pub fn run(&mut self, front: &mut dyn Front) -> Result<(), Errno> {
+        log::debug!("the supervisor begins");
+        let result = self.serve(front);
+        log::debug!("the supervisor ends: {result:?}");
+        result
+    }
+
+    fn serve(&mut self, front: &mut dyn Front) -> Result<(), Errno> {
         for round in 1u64.. {
             if let Some((tid, status)) = self.deferred.pop_front() {
                 self.stopped(front, tid, status);
@@ -725,5 +732,8 @@ impl Supervisor {
 }
 
 fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
-    machine.lock().unwrap_or_else(PoisonError::into_inner)
+    machine.lock().unwrap_or_else(|poisoned| {
+        log::warn!("a thread panicked while it held the machine; the others go on with it");
+        PoisonError::into_inner(poisoned)
+    })
 }

@@ -482,7 +482,17 @@ impl Opening<'_> {
         let mut attr = *attr;
         let (pid, cpu, flags) = self.builder.target.arguments();
         let flags = flags | OpenFlags::FD_CLOEXEC;
-        self.builder.kernel.perf_event_open(&mut attr, pid, cpu, self.leader.map(Handle::as_fd), flags)
+        let leader = self.leader.map(Handle::as_fd);
+        let answer = self.builder.kernel.perf_event_open(&mut attr, pid, cpu, leader, flags);
+        let refused = answer.as_ref().err();
+        log::debug!(
+            "perf_event_open: type {} config {:#x} pid {pid} cpu {cpu}: {}",
+            attr.type_.0,
+            attr.config,
+            refused.map_or("opened".to_owned(), Errno::to_string)
+        );
+        log::trace!("{attr:?}");
+        answer
     }
 
     fn error(&self, attr: Attr, errno: Errno) -> Error {
@@ -565,6 +575,7 @@ impl Opening<'_> {
         }
         // Each level of precision is a preference of its own.
         given_up.dedup();
+        given_up.iter().for_each(|given_up| log::info!("an event is opened without {given_up}"));
         Ok((fd, best, given_up))
     }
 }

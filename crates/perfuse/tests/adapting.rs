@@ -228,6 +228,49 @@ fn what_the_kernel_does_not_know_is_given_up_and_named() -> Outcome {
     Ok(())
 }
 
+/// Lines that the library told the operator, with the thread that told them.
+static TOLD: Mutex<Vec<(std::thread::ThreadId, String)>> = Mutex::new(Vec::new());
+
+struct Told;
+
+impl log::Log for Told {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let line = format!("{} {}", record.level(), record.args());
+        TOLD.lock().expect("the lines").push((std::thread::current().id(), line));
+    }
+
+    fn flush(&self) {}
+}
+
+fn the_operator_hears_what_is_asked_and_what_is_given_up() -> Outcome {
+    allowed()?;
+    log::set_logger(&Told).expect("the only logger");
+    log::set_max_level(log::LevelFilter::Debug);
+    let counter = faults()
+        .kernel(Older::of(Release::new(5, 4)))
+        .prefer(|attr| attr.flags |= AttrFlags::BUILD_ID)
+        .open()
+        .expect("a counter");
+    log::set_max_level(log::LevelFilter::Off);
+    let own = std::thread::current().id();
+    let lines = std::mem::take(&mut *TOLD.lock().expect("the lines"));
+    let lines: Vec<String> =
+        lines.into_iter().filter(|(thread, _)| *thread == own).map(|(_, line)| line).collect();
+    let opened =
+        |line: &String| line.starts_with("DEBUG perf_event_open: type 1 ") && line.ends_with("opened");
+    assert!(lines.iter().any(opened), "{lines:#?}");
+    for given_up in counter.given_up() {
+        let line = format!("INFO an event is opened without {given_up}");
+        assert!(lines.contains(&line), "no {line:?} in {lines:#?}");
+    }
+    assert!(!counter.given_up().is_empty());
+    Ok(())
+}
+
 fn every_release_is_adapted_to() -> Outcome {
     // From the first one that all of today's kernels still understand.
     allowed()?;
@@ -651,6 +694,7 @@ fn no_answer_of_a_kernel_makes_it_panic() -> Outcome {
 
 suite! {
     what_the_kernel_does_not_know_is_given_up_and_named,
+    the_operator_hears_what_is_asked_and_what_is_given_up,
     every_release_is_adapted_to,
     what_is_required_and_unknown_fails,
     bits_that_have_no_name_yet_are_given_up_too,

@@ -99,8 +99,14 @@ impl Tally {
 
     fn told(&mut self, record: &Record<'_>) {
         match record {
-            Record::Lost(lost) => self.lost += lost.lost,
-            Record::LostSamples(lost) => self.lost_samples += lost,
+            Record::Lost(lost) => {
+                log::warn!("a ring was full: {} records are lost", lost.lost);
+                self.lost += lost.lost;
+            }
+            Record::LostSamples(lost) => {
+                log::warn!("the hardware lost {lost} samples");
+                self.lost_samples += lost;
+            }
             Record::BpfEvent(event) if event.kind == BpfEventType::PROG_LOAD => self.programs.push(event.id),
             Record::Mmap(map) => self.file(map.filename.as_bytes(), None),
             Record::Mmap2(map) => {

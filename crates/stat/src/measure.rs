@@ -125,7 +125,9 @@ impl Measuring<'_> {
             let child = held.as_ref().map(HeldCommand::pid);
             self.recorder = Some(Recorder::begin(destination, plan, &counting, child)?);
         }
+        log::debug!("counting of {} events begins", plan.events.len());
         let course = self.course(&mut counting, held)?;
+        log::debug!("counting ends");
         let outcomes = (0..plan.events.len()).map(|event| counting.totals(event)).collect();
         let usage = course.command.filter(|_| plan.target == Target::Command).map(|(_, usage)| Usage {
             user_ns: nanoseconds(usage.user),

@@ -247,7 +247,18 @@ impl Dso {
     }
 
     fn load(&self) -> &Loaded {
-        self.loaded.get_or_init(|| match &self.key.kind {
+        self.loaded.get_or_init(|| {
+            let loaded = self.read();
+            match &loaded.missing {
+                Some(missing) => log::info!("symbols of {}: {missing}", self.key.path.display()),
+                None => log::debug!("symbols of {}: read", self.key.path.display()),
+            }
+            loaded
+        })
+    }
+
+    fn read(&self) -> Loaded {
+        match &self.key.kind {
             DsoKind::File => load::file(&self.shared, &self.key),
             DsoKind::Vdso => load::vdso(&self.shared, &self.key),
             DsoKind::Vsyscall => Loaded { code: vsyscalls(), ..Loaded::default() },
@@ -258,7 +269,7 @@ impl Dso {
                 let name = self.key.path.to_string_lossy().into_owned();
                 Loaded { missing: Some(Missing::NoCode { name }), ..Loaded::default() }
             }
-        })
+        }
     }
 }
 

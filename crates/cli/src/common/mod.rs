@@ -4,6 +4,7 @@
 pub(crate) mod cpus;
 pub(crate) mod events;
 pub(crate) mod kernel;
+pub(crate) mod log;
 pub(crate) mod style;
 pub(crate) mod tables;
 pub(crate) mod unsupported;
