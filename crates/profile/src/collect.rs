@@ -1,121 +1,126 @@
-//! Samples in, a profile for each event out. What a sample costs when its like was there before is one hash
-//! over its callchain and one look into a table; only new callchains are taken apart.
+//! Samples in, a [`Profile`] out. A sample whose like was there before costs one hash over its callchain and one look into
+//! a table; only new callchains are taken apart.
 
-use crate::chains::Order;
-use crate::filter::Filter;
-use crate::frames::{FrameId, Frames, Moment, level_of};
 use crate::hash::{FastMap, Fingerprint};
 use crate::keys::Key;
-use crate::places::{NameTest, Places, Wanted};
-use crate::rows::Rows;
+use crate::locate::{Locator, ThreadTime, level_of};
+use crate::places::{Places, Wanted};
+use crate::profile::Profile;
 use crate::seen::{Counted, Seen};
-use crate::stacks::Stacks;
+use crate::strings::StringId;
+use crate::tables::{
+    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, SampleRow, SampleTime,
+    StackId, StackTree, Thread,
+};
 use perfuse_abi::Attr;
 use perfuse_abi::record::{CallchainContext, Sample};
-use perfuse_data::session::{Level, Session};
+use perfuse_abi::wire::Words;
+use perfuse_data::session::{CommId, Level, Session};
+use perfuse_symbols::Symbolizer;
+use std::collections::HashMap;
+use std::sync::Arc;
 
-/// A plan: which samples to collect, and what to tell them apart by.
+/// A plan: which samples to collect, and by what to tell them apart.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Plan {
-    /// The keys that tell samples apart, beside their frames.
+    /// The keys that tell samples apart, beside their stacks.
     pub keys: Vec<Key>,
     /// Whether callchains count, or only where the samples were.
     pub chains: bool,
     /// Callchains are cut after this many addresses from where the sample was. [`MAX_STACK`](Self::MAX_STACK) by default:
-    /// with `--children` each frame becomes an entry with a tree of its own, so what is shown of a callchain grows with the
-    /// square of its length.
+    /// with what functions call, each frame becomes an entry with a tree of its own, so a view of a callchain grows with
+    /// the square of its length.
     pub max_stack: usize,
     /// The steps of [`Key::Time`].
     pub time_step_ns: u64,
-    /// Which samples become part of the profile. What does not is still part of the whole.
-    pub filter: Filter,
-    /// How call trees will be read.
-    pub order: Order,
+    /// Whether each sample is kept with its time too: then memory grows with the samples.
+    pub times: bool,
+    /// Samples of other tasks are left out of the stacks. They are still part of the event's sum.
+    pub tasks: TaskFilter,
     /// The socket of each cpu, for [`Key::Socket`].
     pub sockets: Vec<u32>,
-    /// Which functions are looked for among the callers, for [`Key::Parent`].
-    pub parent: Option<NameTest>,
-    /// Functions whose callees are taken for the functions themselves.
-    pub ignore_callees: Option<NameTest>,
+    /// Reads what processes tell of code that they make while they run (jitdumps): where code changes, this tells when.
+    pub code: Option<Arc<Symbolizer>>,
+}
+
+/// Tasks that are wanted; an empty list admits all.
+#[derive(Clone, Debug, Default)]
+pub struct TaskFilter {
+    /// Names of threads.
+    pub comms: Vec<String>,
+    /// Processes.
+    pub pids: Vec<u32>,
+    /// Threads.
+    pub tids: Vec<u32>,
+}
+
+impl TaskFilter {
+    fn admits(&self, pid: u32, tid: u32, comm: &[u8]) -> bool {
+        let listed = |list: &[u32], value| list.is_empty() || list.contains(&value);
+        listed(&self.pids, pid)
+            && listed(&self.tids, tid)
+            && (self.comms.is_empty() || self.comms.iter().any(|name| name.as_bytes() == comm))
+    }
 }
 
 impl Plan {
     /// So many frames Linux records at most, unless `kernel.perf_event_max_stack` says otherwise, and perf shows.
     pub const MAX_STACK: usize = 127;
 
-    /// Callchains and all samples, each counted where it was.
+    /// Process, thread, name, cgroup and cpu: by these a profile can be seen from every side later.
+    pub const ALL_KEYS: [Key; 5] = [Key::Tgid, Key::Pid, Key::Comm, Key::Cgroup, Key::Cpu];
+
+    /// Callchains and all samples, told apart by these keys. Keys that the stack of a sample tells need not be given.
     pub fn new(keys: &[Key]) -> Self {
-        let keys = keys.iter().copied().filter(|key| !key.is_of_frame()).collect();
-        let filter = Filter::default();
-        Plan {
-            keys,
+        let mut plan = Plan {
+            keys: Vec::new(),
             chains: true,
             max_stack: Self::MAX_STACK,
             time_step_ns: 100_000_000,
-            filter,
-            order: Order::new(true, false),
+            times: false,
+            tasks: TaskFilter::default(),
             sockets: Vec::new(),
-            parent: None,
-            ignore_callees: None,
+            code: None,
+        };
+        for &key in keys.iter().filter(|key| !key.is_of_stack()) {
+            if !plan.keys.contains(&key) {
+                plan.keys.push(key);
+            }
         }
+        plan
     }
 }
 
-/// The samples of one event.
-#[derive(Debug)]
-pub struct Profile {
-    /// Values of the keys that are not of frames, for each context.
-    pub(crate) contexts: Vec<Box<[u64]>>,
-    numbers: FastMap<Box<[u64]>, u32>,
-    stacks: Stacks,
-    /// The stacks, when all are there.
-    pub(crate) rows: Rows,
-    pub(crate) order: Order,
-    /// All samples, also those that the filter leaves out.
-    pub samples: u64,
-    /// The occurrences of the event that they stand for.
+/// A sample, and what it is a sample of.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken<'a> {
+    /// The index of its event, and the attr that it was opened with.
+    pub event: (usize, &'a Attr),
+    /// Processes and mappings at its time.
+    pub session: &'a Session,
+    /// The sample.
+    pub sample: &'a Sample<'a>,
+    /// Its callchain: that of the sample, or one that was unwound from its registers and stack. Addresses, the innermost
+    /// first, with markers of [`CallchainContext`] before those of another level.
+    pub chain: Option<&'a Words<'a>>,
+    /// Whose its address is.
+    pub level: Level,
+    /// The occurrences of the event that it stands for.
     pub weight: u64,
-    /// Samples that have a callchain.
-    pub chains: u64,
 }
 
-impl Default for Profile {
-    fn default() -> Self {
-        Profile::new(Order::new(true, false))
-    }
-}
-
-impl Profile {
-    pub(crate) fn new(order: Order) -> Self {
-        Profile {
-            contexts: Vec::new(),
-            numbers: FastMap::default(),
-            stacks: Stacks::default(),
-            rows: Rows::default(),
-            order,
-            samples: 0,
-            weight: 0,
-            chains: 0,
-        }
-    }
-
-    /// Makes what a report reads of what was collected.
-    pub(crate) fn close(&mut self) {
-        self.numbers = FastMap::default();
-        let mut stacks = std::mem::take(&mut self.stacks);
-        stacks.close();
-        self.rows = Rows::new(&stacks, self.order.caller_first);
-    }
-
-    fn context(&mut self, values: &[u64]) -> u32 {
-        if let Some(&context) = self.numbers.get(values) {
-            return context;
-        }
-        let context = self.contexts.len() as u32;
-        self.contexts.push(values.into());
-        self.numbers.insert(values.into(), context);
-        context
+impl<'a> Taken<'a> {
+    /// A sample with the callchain that it has itself.
+    pub fn new(
+        event: (usize, &'a Attr),
+        session: &'a Session,
+        sample: &'a Sample<'a>,
+        level: Level,
+        weight: u64,
+    ) -> Self {
+        let chain = sample.callchain.as_ref().map(|chain| &chain.words);
+        Taken { event, session, sample, chain, level, weight }
     }
 }
 
@@ -124,74 +129,120 @@ impl Profile {
 pub(crate) struct Task {
     pub(crate) tid: u32,
     pid: u32,
-    /// When it was looked up.
-    moment: u64,
-    /// The number of its name, or [`NAMELESS`] and its own.
-    comm: u64,
+    /// The count of changes when it was looked up.
+    changes: u64,
+    comm: StringId,
     pub(crate) maps: u64,
     is_wanted: bool,
     /// Whether the process tells of code that it makes.
     makes_code: bool,
 }
 
-/// Stands with a thread's number for its name, where no record tells that.
-const NAMELESS: u64 = 1 << 32;
-
-/// perf's name for such a thread.
-pub(crate) fn nameless(tid: u32) -> String {
+/// perf's name for a thread whose name no record tells.
+fn nameless(tid: u32) -> String {
     format!(":{}", tid as i32)
-}
-
-/// The thread that has no name, by the value of [`Key::Comm`].
-pub(crate) fn nameless_tid(comm: u64) -> Option<u32> {
-    (comm & NAMELESS != 0).then_some(comm as u32)
 }
 
 const TASKS: usize = 256;
 /// Callchains that are remembered of processes that make code; then they are taken apart again.
 const MOST_SEEN: usize = 1 << 20;
-/// Stands for the stack of what is not wanted.
-const UNWANTED: u32 = u32::MAX;
+/// Addresses that are remembered; then they are worked out again.
+const MOST_ADDRESSES: usize = 1 << 22;
+/// More locations than this are not told apart: what comes then is one location, which says so.
+const MOST_LOCATIONS: usize = if cfg!(test) { 1 << 12 } else { 1 << 22 };
 
 /// Takes samples in.
 pub struct Collector {
-    pub(crate) plan: Plan,
-    pub(crate) frames: Frames,
-    profiles: Vec<Profile>,
-    /// The stack of each combination of task state, key values and callchain, and its samples.
+    plan: Plan,
+    pub(crate) locator: Locator,
+    pub(crate) locations: Locations,
+    stacks: StackTree,
+    contexts: Contexts,
+    threads: Numbered<u32>,
+    cgroups: Numbered<u64>,
+    texts: Numbered<Given>,
+    events: Vec<EventSum>,
+    rows: Vec<SampleRow>,
+    row_ids: FastMap<(u64, u32), u32>,
+    times: Vec<SampleTime>,
+    /// The row of each combination of task state, key values and callchain, and its samples.
     seen: Seen,
-    /// Counts what may change tasks.
-    moment: u64,
+    /// Counts all that may change tasks.
+    changes: u64,
     tasks: Vec<Task>,
+    comms: FastMap<u32, StringId>,
     kernel_maps: u64,
-    values: Vec<u64>,
-    /// Of the callchain that is taken apart, addresses with whose they are, and frames.
-    addresses: Vec<(Level, u64)>,
-    path: Vec<FrameId>,
-    given: Vec<u64>,
+    /// By the state of the maps, and address.
+    addresses: FastMap<(u64, u64), LocationId>,
+    /// What more locations than are told apart are.
+    rest: Option<LocationId>,
+    pub(crate) places: Places,
     /// Whether values of keys have to be looked up.
     has_places: bool,
-    pub(crate) places: Places,
+    /// Of the sample that is taken: values of its keys, and addresses of its callchain with whose they are.
+    values: Vec<u64>,
+    path: Vec<(Level, u64)>,
+    given: Vec<u64>,
+}
+
+/// Things by their numbers, each once.
+#[derive(Debug, Default)]
+struct Numbered<T> {
+    list: Vec<T>,
+    numbers: HashMap<T, u64>,
+}
+
+impl<T: Copy + Eq + std::hash::Hash> Numbered<T> {
+    fn number(&mut self, thing: T) -> u64 {
+        *self.numbers.entry(thing).or_insert_with(|| {
+            self.list.push(thing);
+            self.list.len() as u64 - 1
+        })
+    }
 }
 
 impl Collector {
     /// With nothing collected yet.
-    pub fn new(plan: Plan, frames: Frames) -> Self {
+    pub fn new(plan: Plan) -> Self {
+        let locator = Locator::new(plan.code.clone());
+        Collector::with(plan, locator)
+    }
+
+    fn with(plan: Plan, locator: Locator) -> Self {
         Collector {
             has_places: plan.keys.iter().any(|key| key.is_place()),
             plan,
-            frames,
-            profiles: Vec::new(),
+            locator,
+            locations: Locations::default(),
+            stacks: StackTree::default(),
+            contexts: Contexts::default(),
+            threads: Numbered { list: Vec::new(), numbers: HashMap::new() },
+            cgroups: Numbered { list: Vec::new(), numbers: HashMap::new() },
+            texts: Numbered { list: Vec::new(), numbers: HashMap::new() },
+            events: Vec::new(),
+            rows: Vec::new(),
+            row_ids: FastMap::default(),
+            times: Vec::new(),
             seen: Seen::default(),
-            moment: 1,
+            changes: 1,
             tasks: vec![Task::default(); TASKS],
+            comms: FastMap::default(),
             kernel_maps: 0,
+            addresses: FastMap::default(),
+            rest: None,
+            places: Places::default(),
             values: Vec::new(),
-            addresses: Vec::new(),
             path: Vec::new(),
             given: Vec::new(),
-            places: Places::default(),
         }
+    }
+
+    /// The number of a text that is the value of a key, for [`give`](Self::give); `order` are the bytes by which it is
+    /// sorted.
+    pub fn text(&mut self, text: &str, order: &[u8]) -> u64 {
+        let strings = &mut self.locator.strings;
+        let given = Given { text: strings.id(text.as_bytes()), order: strings.id(order) };
+        self.texts.number(given)
     }
 
     /// The values of the keys that are [given](Key::Given), of the sample that is added next.
@@ -200,232 +251,324 @@ impl Collector {
         self.given.extend_from_slice(values);
     }
 
-    /// The keys that are the whole sample's, which [`Names`](crate::Names) wants to know.
-    pub fn keys(&self) -> &[Key] {
-        &self.plan.keys
+    /// Names an event. Events of two profiles that are merged are the same if they have the same name.
+    pub fn name_event(&mut self, event: usize, name: &str) {
+        let name = self.locator.strings.id(name.as_bytes());
+        self.event(event).name = name;
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// To be told when the session was told anything but a sample.
     #[inline]
     pub fn session_changed(&mut self) {
-        self.moment += 1;
+        self.changes += 1;
     }
 
-    /// The profiles by the index of the event, and the frames they consist of.
-    pub fn finish(mut self) -> (Vec<Profile>, Frames) {
+    /// The profile of all samples.
+    pub fn finish(mut self, session: &Session) -> Profile {
+        self.take(session)
+    }
+
+    /// The profile of all samples until now. The collector goes on with none, so that its memory is that of one such
+    /// window, however long it goes on.
+    pub fn take(&mut self, session: &Session) -> Profile {
         self.settle();
-        let Collector { mut profiles, mut frames, .. } = self;
-        frames.forget_addresses();
-        profiles.iter_mut().for_each(Profile::close);
-        (profiles, frames)
+        let names: Vec<StringId> = self.events.iter().map(|event| event.name).collect();
+        let next = Collector { changes: self.changes, ..Collector::with(self.plan.clone(), self.locator.renewed()) };
+        let mut done = std::mem::replace(self, next);
+        for (event, name) in names.into_iter().enumerate() {
+            let name = self.locator.strings.id(done.locator.strings.get(name));
+            self.event(event).name = name;
+        }
+        let strings = &mut done.locator.strings;
+        let mut thread = |&id: &u32| {
+            let name = match session.comm_of(id, id) {
+                Some(comm) => strings.id(session.comm(comm)),
+                None => strings.id(nameless(id).as_bytes()),
+            };
+            Thread { id, name }
+        };
+        let threads = done.threads.list.iter().map(&mut thread).collect();
+        let mut cgroup = |&id: &u64| Cgroup { id, path: session.cgroup(id).map(|path| strings.id(path)) };
+        let cgroups = done.cgroups.list.iter().map(&mut cgroup).collect();
+        Profile {
+            strings: done.locator.strings,
+            objects: done.locator.objects,
+            locations: done.locations,
+            stacks: done.stacks,
+            keys: done.plan.keys,
+            contexts: done.contexts,
+            threads,
+            cgroups,
+            texts: done.texts.list,
+            events: done.events,
+            rows: done.rows,
+            times: done.times,
+        }
+    }
+
+    fn event(&mut self, event: usize) -> &mut EventSum {
+        if self.events.len() <= event {
+            self.events.resize_with(event + 1, EventSum::default);
+        }
+        &mut self.events[event]
     }
 
     #[inline]
     fn task(&mut self, session: &Session, pid: u32, tid: u32) -> Task {
         let place = tid as usize % TASKS;
         let known = self.tasks[place];
-        if (known.tid, known.pid, known.moment) == (tid, pid, self.moment) {
+        if (known.tid, known.pid, known.changes) == (tid, pid, self.changes) {
             return known;
         }
         self.kernel_maps = session.kernel_maps().id();
         let comm = session.comm_of(pid, tid);
         let own = comm.is_none().then(|| nameless(tid));
         let name = own.as_ref().map(String::as_bytes).or(comm.map(|comm| session.comm(comm)));
-        let is_wanted = self.plan.filter.admits_task(pid, tid, name.unwrap_or_default());
-        let comm = comm.map_or(NAMELESS | u64::from(tid), |comm| comm.0.into());
+        let name = name.unwrap_or_default();
+        let is_wanted = self.plan.tasks.admits(pid, tid, name);
+        let strings = &mut self.locator.strings;
+        let comm = match comm {
+            Some(CommId(id)) => *self.comms.entry(id).or_insert_with(|| strings.id(name)),
+            None => strings.id(name),
+        };
         let maps = session.maps_of(pid, tid);
-        let (maps, makes_code) = (maps.id(), maps.jit_dump().is_some());
-        let task = Task { tid, pid, moment: self.moment, comm, maps, is_wanted, makes_code };
+        let (maps, makes_code) = (maps.id(), maps.jit_dump().is_some() && self.plan.code.is_some());
+        let task = Task { tid, pid, changes: self.changes, comm, maps, is_wanted, makes_code };
         self.tasks[place] = task;
         task
     }
 
-    /// Adds a sample of an event, which has this index and attr. `level` says whose the sample's address is.
+    /// Adds a sample.
     #[inline]
-    pub fn add(
-        &mut self,
-        (event, attr): (usize, &Attr),
-        session: &Session,
-        sample: &Sample<'_>,
-        level: Level,
-        weight: u64,
-    ) {
-        let at = Moment::of(attr, sample);
+    pub fn add(&mut self, taken: &Taken<'_>) {
+        let Taken { event: (event, attr), session, sample, chain, level, weight } = *taken;
+        let at = ThreadTime::of(attr, sample);
         let task = self.task(session, at.pid, at.tid);
-        if self.profiles.len() <= event {
-            let order = self.plan.order;
-            self.profiles.resize_with(event + 1, || Profile::new(order));
-        }
-        let profile = &mut self.profiles[event];
-        profile.samples += 1;
+        let sum = self.event(event);
+        sum.samples += 1;
         // Weights of broken files must leave room, here and in every sum.
-        let weight = weight.min(u64::MAX - profile.weight);
-        profile.weight += weight;
-        profile.chains += u64::from(sample.callchain.is_some());
+        let weight = weight.min(u64::MAX - sum.weight);
+        sum.weight += weight;
+        sum.chains += u64::from(chain.is_some());
         if !task.is_wanted {
             return;
         }
         let ip = sample.ip.unwrap_or(0);
+        let chain = chain.filter(|_| self.plan.chains);
         let mut print = Fingerprint::default();
         print.add((event as u64) << 8 | level as u64);
         print.add(task.maps);
         print.add(self.kernel_maps);
-        self.values.clear();
-        if self.has_places {
-            let wanted = Wanted { session, sample, level, at, task, branch: None };
-            self.look_up(&wanted);
-        } else {
-            for key in &self.plan.keys {
-                self.values.push(key.value(sample, task.comm, &self.plan, &self.given));
-            }
-        }
+        let wanted = Wanted { session, sample, level, at, task, branch: None };
+        self.values(&wanted);
         self.values.iter().for_each(|&value| print.add(value));
         print.add(ip);
-        if let (true, Some(chain)) = (self.plan.chains, &sample.callchain) {
-            chain.words.iter().for_each(|word| print.add(word));
+        if let Some(chain) = chain {
+            chain.iter().for_each(|word| print.add(word));
         }
         let code = match task.makes_code {
-            true => self.frames.code_time(session, at).map_or(0, |(_, known)| known),
+            true => self.locator.code_known(session, at).unwrap_or(0),
             false => 0,
         };
         print.add(code);
         let print = print.finish();
-        if self.seen.count(print, weight) {
-            return;
-        }
-        let stack = self.stack_of(event, session, sample, level, task, (at, code));
-        // Where code changes all the time, hardly anything comes twice.
-        if task.makes_code && self.seen.len() >= MOST_SEEN {
-            self.settle();
-        }
-        self.seen.insert(print, event, stack, weight);
+        let row = match self.seen.count(print, weight) {
+            Some(row) => row,
+            None => {
+                let stack = self.stack_of(&wanted, chain, code);
+                let row = self.row(event, stack, task.tid);
+                // Where code changes all the time, hardly anything comes twice.
+                if task.makes_code && self.seen.len() >= MOST_SEEN {
+                    self.settle();
+                }
+                self.seen.insert(print, row, weight);
+                row
+            }
+        };
+        self.keep_time(sample, row, weight);
     }
 
-    /// Adds what was counted to the stacks.
+    #[inline]
+    fn keep_time(&mut self, sample: &Sample<'_>, row: u32, weight: u64) {
+        if let (true, Some(time_ns)) = (self.plan.times, sample.time) {
+            self.times.push(SampleTime { time_ns, weight, row });
+        }
+    }
+
+    /// Adds up in the rows what was counted.
     fn settle(&mut self) {
-        for Counted { event, stack, weight, samples } in
-            self.seen.take().filter(|counted| counted.stack != UNWANTED)
-        {
-            self.profiles[event].stacks.add(stack, (weight, samples));
+        for Counted { row, weight, samples } in self.seen.take() {
+            let row = &mut self.rows[row as usize];
+            (row.weight, row.samples) = (row.weight + weight, row.samples + samples);
+        }
+    }
+
+    /// The row of the present values, in which nothing is counted yet if it is new.
+    fn row(&mut self, event: usize, stack: u32, thread: u32) -> u32 {
+        let context = self.contexts.id(&self.values);
+        let next = self.rows.len() as u32;
+        let key = ((event as u64) << 32 | u64::from(context), stack);
+        let row = *self.row_ids.entry(key).or_insert(next);
+        if row == next {
+            let (event, stack) = (event as u32, StackId(stack));
+            self.rows.push(SampleRow { event, context, stack, thread, weight: 0, samples: 0 });
+        }
+        row
+    }
+
+    /// Takes the values of all keys.
+    #[inline]
+    fn values(&mut self, of: &Wanted<'_>) {
+        self.values.clear();
+        if self.has_places {
+            return self.look_up(of);
+        }
+        for index in 0..self.plan.keys.len() {
+            let value = self.value(self.plan.keys[index], of);
+            self.values.push(value);
         }
     }
 
     /// The values of all keys, some of which have to be looked up.
     #[cold]
-    fn look_up(&mut self, wanted: &Wanted<'_>) {
-        self.values.clear();
+    fn look_up(&mut self, of: &Wanted<'_>) {
         for index in 0..self.plan.keys.len() {
             let key = self.plan.keys[index];
-            let value = match key.is_place() {
-                true => self.place(key, wanted),
-                false => key.value(wanted.sample, wanted.task.comm, &self.plan, &self.given),
-            };
+            let value = if key.is_place() { self.place(key, of) } else { self.value(key, of) };
             self.values.push(value);
         }
     }
 
+    #[inline]
+    fn value(&mut self, key: Key, of: &Wanted<'_>) -> u64 {
+        match key {
+            Key::Comm => of.task.comm.0.into(),
+            Key::Pid => self.threads.number(of.at.tid),
+            Key::Tgid => self.threads.number(of.at.pid),
+            Key::Cgroup => self.cgroups.number(of.sample.cgroup.unwrap_or(0)),
+            key => key.value(of.sample, &self.plan, &self.given),
+        }
+    }
+
     /// Adds the branches of a sample in place of the sample, each by where it went to. Callchains do not count.
-    pub fn add_branches(
-        &mut self,
-        (event, attr): (usize, &Attr),
-        session: &Session,
-        sample: &Sample<'_>,
-        level: Level,
-    ) {
+    pub fn add_branches(&mut self, taken: &Taken<'_>) {
+        let Taken { event: (event, attr), session, sample, level, .. } = *taken;
         let Some(branches) = &sample.branch_stack else { return };
-        let at = Moment::of(attr, sample);
+        let at = ThreadTime::of(attr, sample);
         let task = self.task(session, at.pid, at.tid);
-        if self.profiles.len() <= event {
-            let order = self.plan.order;
-            self.profiles.resize_with(event + 1, || Profile::new(order));
-        }
-        let mut is_wanted = task.is_wanted;
-        if is_wanted && !self.plan.filter.admits_all_frames() {
-            let leaf = self.frames.locate(session, at, level, sample.ip.unwrap_or(0)).frame;
-            is_wanted = self.plan.filter.admits_frame(&self.frames, leaf);
-        }
         let mut wanted = Wanted { session, sample, level, at, task, branch: None };
         for branch in branches.entries.iter() {
-            self.profiles[event].samples += 1;
-            self.profiles[event].weight += 1;
-            if !is_wanted {
+            let sum = self.event(event);
+            (sum.samples, sum.weight) = (sum.samples + 1, sum.weight.saturating_add(1));
+            if !task.is_wanted {
                 continue;
             }
             wanted.branch = Some(branch);
-            self.look_up(&wanted);
-            let target = self.target_of(&wanted, branch.to);
-            let profile = &mut self.profiles[event];
-            let context = profile.context(&self.values);
-            let stack = profile.stacks.intern(context, &[target], task.tid);
-            profile.stacks.add(stack, (1, 1));
+            self.values(&wanted);
+            let (target, _) = self.location_of(&wanted, None, branch.to);
+            let stack = self.stacks.id(std::iter::once(target.0));
+            let row = self.row(event, stack, task.tid);
+            let sum = &mut self.rows[row as usize];
+            (sum.weight, sum.samples) = (sum.weight.saturating_add(1), sum.samples + 1);
+            self.keep_time(sample, row, 1);
         }
     }
 
-    /// The stack of a sample; [`UNWANTED`] if the sample is.
+    /// The stack of a sample. How much code its process has told of decides where its addresses are.
     #[inline(never)]
-    fn stack_of(
-        &mut self,
-        event: usize,
-        session: &Session,
-        sample: &Sample<'_>,
-        level: Level,
-        task: Task,
-        (at, code): (Moment, u64),
-    ) -> u32 {
-        let Collector { plan, frames, addresses, path, .. } = self;
-        let user_maps = if task.makes_code { frames.state_of(task.maps, code) } else { task.maps };
+    fn stack_of(&mut self, of: &Wanted<'_>, chain: Option<&Words<'_>>, code: u64) -> u32 {
+        let Wanted { session, sample, level, at, task, .. } = *of;
+        let user_maps = if task.makes_code { self.locator.state_of(task.maps, code) } else { task.maps };
+        let kernel_maps = self.kernel_maps;
         let maps_of = |level| match level {
             Level::User => user_maps,
-            Level::Kernel => self.kernel_maps,
+            Level::Kernel => kernel_maps,
             _ => 0,
         };
-        let mut leaf = frames.frame_at(session, at, maps_of(level), level, sample.ip.unwrap_or(0));
-        if !plan.filter.admits_frame(frames, leaf) {
-            return UNWANTED;
-        }
-        addresses.clear();
-        if let (true, Some(chain)) = (plan.chains, &sample.callchain) {
-            let mut marked = Some(level);
-            for word in chain.words.iter().take(u16::MAX.into()) {
-                match (CallchainContext::of(word), marked) {
-                    (Some(context), _) => marked = level_of(context),
-                    (None, Some(level)) => addresses.push((level, word)),
-                    (None, None) => {}
-                }
-            }
-            addresses.truncate(plan.max_stack);
-        }
+        let mut path = std::mem::take(&mut self.path);
         path.clear();
-        // The first address is where the sample was, which is known better.
-        let mut callers = addresses.get(1..).unwrap_or(&[]);
-        if let Some(test) = &plan.ignore_callees {
-            // The outermost of them is taken for where the sample was.
-            for (index, &(level, ip)) in callers.iter().enumerate().rev() {
-                let frame = frames.frame_at(session, at, maps_of(level), level, ip);
-                if frames.get(frame).symbol.as_deref().is_some_and(|name| test.admits(name)) {
-                    (leaf, callers) = (frame, &callers[index + 1..]);
-                    break;
-                }
+        let mut marked = Some(level);
+        for word in chain.iter().flat_map(|chain| chain.iter()).take(u16::MAX.into()) {
+            match (CallchainContext::of(word), marked) {
+                (Some(context), _) => marked = level_of(context),
+                (None, Some(level)) => path.push((level, word)),
+                (None, None) => {}
             }
         }
-        let callers = callers.iter().rev();
-        path.extend(callers.map(|&(level, ip)| frames.frame_at(session, at, maps_of(level), level, ip)));
-        path.push(leaf);
-        let profile = &mut self.profiles[event];
-        let context = profile.context(&self.values);
-        profile.stacks.intern(context, path, task.tid)
+        path.truncate(self.plan.max_stack);
+        // The first address is where the sample was, which is known better.
+        let leaf = (level, sample.ip.unwrap_or(0));
+        match path.first_mut() {
+            Some(first) => *first = leaf,
+            None => path.push(leaf),
+        }
+        let mut stacks = std::mem::take(&mut self.stacks);
+        let places = path.iter().rev();
+        let stack =
+            stacks.id(places.map(|&(level, ip)| self.location_at(session, at, maps_of(level), level, ip).0));
+        (self.stacks, self.path) = (stacks, path);
+        stack
+    }
+
+    /// The location of an address of a thread, when the number of the maps is known.
+    #[inline]
+    fn location_at(
+        &mut self,
+        session: &Session,
+        at: ThreadTime,
+        maps: u64,
+        level: Level,
+        ip: u64,
+    ) -> LocationId {
+        let key = (maps << 3 | level as u64, ip);
+        if let Some(&known) = self.addresses.get(&key) {
+            return known;
+        }
+        let location = self.locator.locate(session, at, level, ip);
+        let id = match self.locations.list.len() >= MOST_LOCATIONS {
+            true => self.rest(),
+            false => self.locations.id(location),
+        };
+        if self.addresses.len() >= MOST_ADDRESSES {
+            self.addresses.clear();
+        }
+        self.addresses.insert(key, id);
+        id
+    }
+
+    /// The location that stands for all those that are not told apart.
+    #[cold]
+    fn rest(&mut self) -> LocationId {
+        let Collector { rest, locator, locations, .. } = self;
+        *rest.get_or_insert_with(|| {
+            let object = locator.function_object("[more than are told apart]");
+            let level = Level::Unknown;
+            locations.id(Location { object, level, ip: 0, address: 0, mapped: 0, time: u64::MAX })
+        })
     }
 }
 
-/// A frame with its own number, for tests.
 #[cfg(test)]
-impl Profile {
-    pub(crate) fn add_stack(&mut self, frames: &[u32], weight: u64) {
-        let context = self.context(&[]);
-        let path: Vec<FrameId> = frames.iter().rev().map(|&frame| FrameId(frame)).collect();
-        let stack = self.stacks.intern(context, &path, 0);
-        self.stacks.add(stack, (weight, 1));
-        self.samples += 1;
-        self.weight += weight;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_are_bounded() {
+        let mut collector = Collector::new(Plan::new(&[]));
+        let session = Session::new();
+        let at = ThreadTime::of(&Attr::default(), &Sample::default());
+        let mut location = |ip| collector.location_at(&session, at, 0, Level::User, ip);
+        let last = (0..MOST_LOCATIONS as u64).map(&mut location).last();
+        assert_eq!(last, Some(LocationId(MOST_LOCATIONS as u32 - 1)));
+        let rest = location(u64::MAX);
+        assert_eq!((rest.0 as usize, location(u64::MAX - 1)), (MOST_LOCATIONS, rest));
+        let profile = collector.finish(&session);
+        let object = profile.location(rest).object;
+        assert_eq!(profile.object_path(object), "[more than are told apart]");
     }
 }

@@ -59,9 +59,9 @@ pub enum Key {
     DsoSize,
     /// The place in the function, in bytes from its start.
     SymOff,
-    /// The first of the callers that [`Plan::parent`](crate::Plan::parent) admits.
+    /// The first of the callers that [`ViewPlan::parent`](crate::ViewPlan::parent) admits.
     Parent,
-    /// A text that whoever collects makes of the sample: see [`Collector::give`](crate::Collector::give).
+    /// A text that is made of the sample: see [`Collector::give`](crate::Collector::give).
     Given(u16),
     /// The object that a branch came from.
     DsoFrom,
@@ -219,33 +219,38 @@ impl Key {
             || matches!(self, SrclineTo | Mispredict | Abort | InTx | Cycles)
     }
 
+    /// Whether it is told by the stack of a sample, so that no sample needs a value of it.
+    pub fn is_of_stack(self) -> bool {
+        self.is_of_frame() || self == Key::Parent
+    }
+
+    /// Whether its value is a location.
+    pub(crate) fn is_location(self) -> bool {
+        use Key::*;
+        matches!(self, DsoFrom | DsoTo | SymbolFrom | SymbolTo | AddrFrom | AddrTo | SrclineFrom | SrclineTo)
+            || matches!(self, SymbolDaddr | SymbolIaddr | DsoDaddr | Dcacheline)
+    }
+
     /// Whether it has to be looked up, other than where the sample was.
     pub(crate) fn is_place(self) -> bool {
-        use Key::*;
-        self.is_of_branch()
-            || matches!(self, SymbolDaddr | SymbolIaddr | DsoDaddr | Dcacheline | Parent | CgroupId)
+        self.is_of_branch() || self.is_location() || matches!(self, Key::Parent | Key::CgroupId)
     }
 
     /// The value of a key that is the whole sample's and no place, as a number that is the same for what is to
     /// be taken together.
     #[inline]
-    pub(crate) fn value(self, sample: &Sample<'_>, comm: u64, plan: &Plan, given: &[u64]) -> u64 {
-        let tid = sample.tid.unwrap_or_default();
+    pub(crate) fn value(self, sample: &Sample<'_>, plan: &Plan, given: &[u64]) -> u64 {
         let cost = |number| match (sample.weight, number) {
             (Some(Weight::Struct { var2, .. }), 2) => u64::from(var2),
             (Some(Weight::Struct { var3, .. }), 3) => u64::from(var3),
             _ => 0,
         };
         match self {
-            Key::Comm => comm,
-            Key::Pid => tid.tid.into(),
-            Key::Tgid => tid.pid.into(),
             Key::Cpu => sample.cpu.map_or(u64::MAX, |cpu| cpu.cpu.into()),
             Key::Socket => {
                 let cpu = sample.cpu.map(|cpu| cpu.cpu as usize);
                 cpu.and_then(|cpu| plan.sockets.get(cpu)).map_or(u64::MAX, |&socket| socket.into())
             }
-            Key::Cgroup => sample.cgroup.unwrap_or(0),
             Key::Time => sample.time.unwrap_or(0) / plan.time_step_ns * plan.time_step_ns,
             Key::Weight | Key::LocalWeight => sample.weight.map_or(0, Weight::first),
             Key::InsLat | Key::LocalInsLat => cost(2),

@@ -2,34 +2,47 @@
 //!
 //! # How it is put together
 //!
-//! [`Collector`] takes samples and makes a [`Profile`] for each event: the distinct stacks of [`Frames`] for each
-//! combination of key values. [`Report`] goes through them and makes the entries; [`Chains`] makes the call
-//! trees of entries; [`Names`] has their texts and their order.
+//! [`Collector`] takes samples and makes a [`Profile`]: tables of locations, stacks, keys and samples, which know no names
+//! and need nothing else. [`Reading`] does it for the steps of a replay. [`Symbols`] tell functions at locations, and
+//! [`Names`] asks them when they are wanted. [`Frames`] are locations by function or address; a [`View`] makes entries of
+//! them, with [`Trees`] of their callchains.
 #![forbid(unsafe_code)]
 
-mod chains;
 mod collect;
-mod entries;
-mod filter;
-mod frames;
 mod hash;
+mod index;
 mod keys;
+mod locate;
+mod lookup;
 pub mod mem;
 mod names;
 mod places;
-mod rows;
+mod profile;
+mod reading;
+mod save;
 mod seen;
-mod sorted;
-mod stacks;
-mod texts;
+mod strings;
+mod symbols;
+mod tables;
+mod tracepoints;
+mod view;
 
-pub use chains::{Branch, Chains, Least, Order};
-pub use collect::{Collector, Plan, Profile};
-pub use entries::{Entry, Report};
-pub use filter::Filter;
-pub use frames::{Frame, FrameId, Frames, Located, Moment, level_of, made_code};
+pub use collect::{Collector, Plan, Taken, TaskFilter};
 pub use hash::{Fast, FastMap};
 pub use keys::{Column, Key};
-pub use names::Names;
-pub use places::NameTest;
-pub use texts::Texts;
+pub use locate::{ThreadTime, level_of, made_code};
+pub use lookup::{Lookup, Placed};
+pub use names::{FunctionAt, NamedFunction, Names};
+pub use profile::{MergeError, Profile};
+pub use reading::{Mode, Reading};
+pub use save::LoadError;
+pub use strings::StringId;
+pub use symbols::{Address, Function, LocalSymbols, ObjectRef, Symbols};
+pub use tables::{
+    EventSum, Location, LocationId, Object, ObjectId, ObjectKind, SampleRow, SampleTime, StackId, Thread,
+};
+pub use tracepoints::{FieldKey, TracepointTexts, field_keys};
+pub use view::{
+    Branch, Changed, Entry, Filter, Frame, FrameId, Frames, Hierarchy, JoinedRow, Least, NameTest, Neighbours,
+    Node, Order, PlaceSum, Trees, View, ViewPlan, difference, join,
+};

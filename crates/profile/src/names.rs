@@ -1,338 +1,240 @@
-//! Texts of the keys of an entry.
+//! The functions at the locations of a profile, looked up when they are wanted first: object by object, or all by several
+//! threads.
 
-use crate::collect::{Profile, nameless, nameless_tid};
-use crate::entries::Entry;
-use crate::frames::{Frame, FrameId, Frames};
-use crate::keys::Key;
-use crate::mem;
-use crate::places::{self, NO_BRANCH};
-use crate::texts::Texts;
-use perfuse_abi::record::DataSrc;
-use perfuse_data::session::{CommId, Session};
-use std::borrow::Cow;
-use std::fmt::{self, Write};
+use crate::hash::FastMap;
+use crate::profile::Profile;
+use crate::symbols::{Address, Function, ObjectRef, Symbols};
+use crate::tables::{LocationId, ObjectId, ObjectKind};
+use perfuse_symbols::{Signatures, demangle};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-/// Turns entries of a profile into text.
-#[derive(Clone, Copy)]
-pub struct Names<'n> {
-    pub(crate) frames: &'n Frames,
-    session: &'n Session,
-    profile: &'n Profile,
-    /// The keys that contexts have values of, in order.
-    keys: &'n [Key],
-    texts: Option<&'n Texts>,
-    ns: bool,
-    is_of_branches: bool,
+/// More threads than this are of little use: few objects have most of the symbols.
+const MOST_THREADS: usize = 8;
+
+/// A function of an object, by the name to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NamedFunction {
+    /// The name, demangled unless the file's names were asked for.
+    pub name: Arc<str>,
+    /// Where it starts, as its object's symbols count.
+    pub start: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// Whether it is data rather than code.
+    pub is_data: bool,
+    /// Whether it is part of another function, which has its place too.
+    pub is_inlined: bool,
 }
 
-impl<'n> Names<'n> {
-    /// With the keys that the samples were collected by: those of the [`Plan`](crate::Plan).
-    pub fn new(frames: &'n Frames, session: &'n Session, profile: &'n Profile, keys: &'n [Key]) -> Self {
-        Names { frames, session, profile, keys, texts: None, ns: false, is_of_branches: false }
+/// A function at a location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FunctionAt {
+    /// The index of the function among those of its object.
+    pub function: u32,
+    /// How far into it the location is.
+    pub offset: u64,
+    /// The source line, if it is known: the index of the file among those of the object, and the line.
+    pub line: Option<(u32, u32)>,
+}
+
+/// The names of an object's locations.
+#[derive(Debug, Default)]
+pub(crate) struct ObjectNames {
+    pub(crate) functions: Vec<NamedFunction>,
+    pub(crate) files: Vec<Arc<str>>,
+    /// Functions at one location after the other, innermost first.
+    at: Vec<FunctionAt>,
+    /// Where those of each location end.
+    ends: Vec<u32>,
+}
+
+/// The names of a profile's locations.
+pub struct Names<'p> {
+    pub(crate) profile: &'p Profile,
+    symbols: &'p dyn Symbols,
+    demangled: bool,
+    /// The locations of each object.
+    locations: Vec<Vec<LocationId>>,
+    /// The place of each location among those of its object.
+    places: Vec<u32>,
+    objects: Vec<OnceLock<ObjectNames>>,
+}
+
+impl<'p> Names<'p> {
+    /// Names of a profile from a source of symbols. Nothing is looked up yet.
+    pub fn new(profile: &'p Profile, symbols: &'p dyn Symbols) -> Self {
+        let mut locations = vec![Vec::new(); profile.objects.len()];
+        let place = |(id, object): (u32, ObjectId)| {
+            let of_object: &mut Vec<LocationId> = &mut locations[object.0 as usize];
+            of_object.push(LocationId(id));
+            of_object.len() as u32 - 1
+        };
+        let places = (0..).zip(profile.locations.list.iter().map(|location| location.object));
+        let places = places.map(place).collect();
+        let objects = profile.objects.iter().map(|_| OnceLock::new()).collect();
+        Names { profile, symbols, demangled: true, locations, places, objects }
     }
 
-    /// With the texts of keys that were [given](Key::Given).
+    /// With names as they are in the files.
     #[must_use]
-    pub fn with_texts(self, texts: &'n Texts) -> Self {
-        Names { texts: Some(texts), ..self }
+    pub fn mangled(self, mangled: bool) -> Self {
+        Names { demangled: !mangled, ..self }
     }
 
-    /// Whether entries are where branches went to: those without a name are told as the process has them.
-    #[must_use]
-    pub fn of_branches(self, is_of_branches: bool) -> Self {
-        Names { is_of_branches, ..self }
-    }
-
-    /// Whether times have nine digits.
-    #[must_use]
-    pub fn ns(self, ns: bool) -> Self {
-        Names { ns, ..self }
-    }
-
-    /// The bytes by which a text that was given is sorted.
-    pub(crate) fn order(&self, value: u64) -> &[u8] {
-        self.texts.map_or(&[], |texts| texts.order(value))
-    }
-
-    /// The value of a key that is the whole sample's.
-    pub(crate) fn value(&self, entry: &Entry, key: Key) -> u64 {
-        let at = self.keys.iter().position(|&other| other == key);
-        let values = &self.profile.contexts[entry.context as usize];
-        at.and_then(|at| values.get(at)).copied().unwrap_or(0)
-    }
-
-    fn comm(&self, value: u64) -> Cow<'n, str> {
-        match nameless_tid(value) {
-            Some(tid) => Cow::Owned(nameless(tid)),
-            None => String::from_utf8_lossy(self.session.comm(CommId(value as u32))),
-        }
-    }
-
-    /// The name that a thread has at the end.
-    fn comm_of(&self, tid: u64) -> Cow<'n, str> {
-        let tid = u32::try_from(tid).unwrap_or_default();
-        let comm = self.session.comm_of(tid, tid);
-        comm.map_or_else(|| Cow::Owned(nameless(tid)), |comm| self.comm(comm.0.into()))
-    }
-
-    /// The address of an entry without a function: as its object counts, or as its process did.
-    pub fn address(&self, entry: &Entry) -> u64 {
-        let frame = self.frames.get(entry.frame);
-        if entry.is_leaf && !self.is_of_branches { frame.address } else { frame.ip }
-    }
-
-    /// The value of a key for an entry, as text.
-    pub fn text(&self, entry: &Entry, key: Key) -> String {
-        let mut text = String::new();
-        self.write(&mut text, entry, key);
-        text
-    }
-
-    /// Writes what a key is for an entry.
-    pub fn write(&self, out: &mut String, entry: &Entry, key: Key) {
-        let frame = self.frames.get(entry.frame);
-        let value = || self.value(entry, key);
-        // Writing to a string does not fail.
-        let _ = match key {
-            Key::Comm => {
-                out.push_str(&self.comm(value()));
-                Ok(())
+    /// Looks up the names of all locations, on all processors that there are. Views that come later find them there.
+    pub fn look_up_all(&self) {
+        let wanted: Vec<usize> = (0..self.objects.len()).filter(|&at| !self.locations[at].is_empty()).collect();
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(&object) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.object(ObjectId(object as u32));
             }
-            Key::Dso => {
-                out.push_str(self.frames.short_object(frame.object));
-                Ok(())
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads.min(MOST_THREADS).min(wanted.len()) {
+                scope.spawn(work);
             }
-            Key::Symbol => {
-                out.push_str(match entry.level.letter() {
-                    '.' => "[.] ",
-                    'k' => "[k] ",
-                    'g' => "[g] ",
-                    'u' => "[u] ",
-                    'H' => "[H] ",
-                    _ => "[?] ",
+            work();
+        });
+    }
+
+    /// The functions at a location, the innermost of those that were inlined first; none where no name is known.
+    pub fn at(&self, location: LocationId) -> &[FunctionAt] {
+        let names = self.object(self.profile.location(location).object);
+        let place = self.places[location.0 as usize] as usize;
+        let start = place.checked_sub(1).map_or(0, |before| names.ends[before]);
+        &names.at[start as usize..names.ends[place] as usize]
+    }
+
+    /// A function of an object by its index.
+    pub fn function(&self, object: ObjectId, function: u32) -> &NamedFunction {
+        &self.object(object).functions[function as usize]
+    }
+
+    /// A source file of an object by its index.
+    pub fn file(&self, object: ObjectId, file: u32) -> &str {
+        &self.object(object).files[file as usize]
+    }
+
+    /// The objects that were looked up and have no names, and the reason.
+    pub fn missing(&self) -> impl Iterator<Item = (ObjectId, String)> + '_ {
+        let numbers = (0..self.objects.len() as u32).map(ObjectId);
+        numbers.filter(|object| self.objects[object.0 as usize].get().is_some()).filter_map(|object| {
+            let of = &self.profile.objects[object.0 as usize];
+            let is_file = !matches!(of.kind, ObjectKind::Unknown | ObjectKind::Function);
+            let reason = self.symbols.missing(self.reference(object)).filter(|_| is_file)?;
+            Some((object, reason))
+        })
+    }
+
+    fn reference(&self, object: ObjectId) -> ObjectRef<'p> {
+        let profile = self.profile;
+        ObjectRef { strings: &profile.strings, object: &profile.objects[object.0 as usize] }
+    }
+
+    #[inline]
+    fn object(&self, object: ObjectId) -> &ObjectNames {
+        let at = object.0 as usize;
+        self.objects[at].get_or_init(|| self.look_up(object, &self.locations[at]))
+    }
+
+    #[cold]
+    fn look_up(&self, object: ObjectId, locations: &[LocationId]) -> ObjectNames {
+        let of = &self.profile.objects[object.0 as usize];
+        let location = |id: &LocationId| self.profile.location(*id);
+        match of.kind {
+            ObjectKind::Unknown => ObjectNames { ends: vec![0; locations.len()], ..ObjectNames::default() },
+            ObjectKind::Function => self.function_alone(object, locations),
+            _ => {
+                let addresses: Vec<Address> = locations
+                    .iter()
+                    .map(location)
+                    .map(|location| Address {
+                        place: location.place(of.by_address),
+                        time: location.time,
+                    })
+                    .collect();
+                let mut names = Finder { demangled: self.demangled, ..Finder::default() };
+                self.symbols.look_up(self.reference(object), &addresses, &mut |index, function| {
+                    names.found(index, function);
                 });
-                match &frame.symbol {
-                    Some(name) => {
-                        out.push_str(name);
-                        Ok(())
-                    }
-                    None => match self.address(entry) {
-                        0 => write!(out, "{:016}", 0),
-                        address => write!(out, "{address:#018x}"),
-                    },
-                }
+                names.finish(locations.len())
             }
-            Key::Pid | Key::Tgid => write!(out, "{:>7}:{}", value() as i32, self.comm_of(value())),
-            Key::Cpu => match value() {
-                u64::MAX => write!(out, "-001"),
-                cpu => write!(out, "{cpu:03}"),
-            },
-            Key::Cgroup => match (value(), self.session.cgroup(value())) {
-                (_, Some(path)) => write!(out, "{}", String::from_utf8_lossy(path)),
-                (0, None) => write!(out, "N/A"),
-                (id, None) => write!(out, "unknown[{id}]"),
-            },
-            Key::Time if self.ns => {
-                write!(out, "{}.{:09}", value() / 1_000_000_000, value() % 1_000_000_000)
-            }
-            Key::Time => write!(out, "{}.{:06}", value() / 1_000_000_000, value() % 1_000_000_000 / 1000),
-            Key::Socket => match value() {
-                u64::MAX => write!(out, "  -001"),
-                socket => write!(out, "   {socket:03}"),
-            },
-            Key::CgroupId => write!(out, "{}/{:#x}", value() >> 32, value() as u32),
-            Key::Addr => write!(out, "{}", Place(frame.ip)),
-            Key::PhysDaddr => write!(out, "[{}] {}", entry.level.letter(), Address(value())),
-            Key::DataPageSize | Key::CodePageSize => write!(out, "{}", page_size(value())),
-            Key::Weight | Key::InsLat | Key::PStageCyc => {
-                write!(out, "{}", value().saturating_mul(entry.self_samples))
-            }
-            Key::LocalWeight | Key::LocalInsLat | Key::LocalPStageCyc => write!(out, "{}", value()),
-            Key::Transaction => {
-                transaction(out, value());
-                Ok(())
-            }
-            Key::Simd => Ok(()),
-            Key::Given(_) => {
-                out.push_str(self.texts.map_or("", |texts| texts.text(value())));
-                Ok(())
-            }
-            Key::Parent => {
-                let frame = u32::try_from(value()).ok().map(|id| self.frames.get(FrameId(id)));
-                out.push_str(frame.and_then(|frame| frame.symbol.as_deref()).unwrap_or("[other]"));
-                Ok(())
-            }
-            Key::SymOff => write!(out, "[{}] {}+{:#x}", entry.level.letter(), Name(frame), frame.offset),
-            key if key.is_place() => {
-                self.place(out, key, value());
-                Ok(())
-            }
-            Key::Locked | Key::Tlb | Key::Mem | Key::Snoop | Key::Blocked => {
-                memory(out, key, value());
-                Ok(())
-            }
-            Key::Srcline => {
-                self.line(out, frame, self.address(entry));
-                Ok(())
-            }
-            Key::Srcfile => Ok(()),
-            Key::SymbolSize if frame.symbol.is_some() => write!(out, "{}", frame.size),
-            Key::DsoSize if frame.object != 0 => write!(out, "{}", frame.mapped),
-            Key::SymbolSize | Key::DsoSize => write!(out, "unknown"),
-            _ => Ok(()),
-        };
-    }
-
-    /// A key that had to be looked up.
-    fn place(&self, out: &mut String, key: Key, value: u64) {
-        let number = |out: &mut String, texts: [&str; 2]| {
-            out.push_str(texts.get(usize::try_from(value).unwrap_or(usize::MAX)).copied().unwrap_or("N/A"));
-        };
-        match key {
-            Key::Mispredict => return number(out, ["N", "Y"]),
-            Key::Abort => return number(out, [".", "A"]),
-            Key::InTx => return number(out, [".", "T"]),
-            _ if value == NO_BRANCH => return out.push_str("N/A"),
-            Key::Cycles if value == 0 => return out.push('-'),
-            Key::Cycles => {
-                let _ = write!(out, "{value}");
-                return;
-            }
-            Key::DsoFrom | Key::DsoTo | Key::DsoDaddr => {
-                return out.push_str(self.frames.short_object(value as u32));
-            }
-            _ => {}
-        }
-        let (frame, letter) = places::parts(value);
-        let frame = self.frames.get(frame);
-        if matches!(key, Key::SrclineFrom | Key::SrclineTo) {
-            return self.line(out, frame, frame.address);
-        }
-        let _ = write!(out, "[{letter}] ");
-        let Some(name) = &frame.symbol else {
-            if key == Key::Dcacheline {
-                let _ = write!(out, "{}", Address(places::cache_line(frame)));
-                return;
-            }
-            // Data is shown where the process has it, code where its file has it.
-            let address =
-                if key == Key::SymbolDaddr || key == Key::SymbolIaddr { frame.ip } else { frame.address };
-            let _ = write!(out, "{}", Address(address));
-            return;
-        };
-        out.push_str(name);
-        let has_offset = match key {
-            Key::AddrFrom | Key::AddrTo => frame.offset > 0 || frame.is_data,
-            _ => frame.is_data,
-        };
-        if has_offset {
-            let offset = match key {
-                Key::Dcacheline => places::cache_line(frame).wrapping_sub(frame.address),
-                _ => frame.offset,
-            };
-            let _ = match offset as i64 {
-                // A line may begin before the data in it.
-                before @ ..0 => write!(out, "-{:#x}", before.unsigned_abs()),
-                offset => write!(out, "+{offset:#x}"),
-            };
         }
     }
 
-    /// The place in the source, or what is shown where that is not known.
-    fn line(&self, out: &mut String, frame: &Frame, address: u64) {
-        let _ = match &frame.symbol {
-            Some(name) => write!(out, "{name}+{}", frame.offset),
-            None if frame.object == 0 => write!(out, "??:0"),
-            None => write!(out, "{}[{address:x}]", self.frames.short_object(frame.object)),
-        };
-    }
-
-    /// Whether a key is a number for entries.
-    pub(crate) fn is_number(&self, key: Key) -> bool {
-        use Key::*;
-        !key.is_place()
-            && !matches!(
-                key,
-                Comm | Dso | Symbol | Cgroup | Srcline | Srcfile | SymOff | Addr | Simd | Given(_)
-            )
-            && !matches!(key, Locked | Tlb | Mem | Snoop | Blocked | Transaction)
-    }
-
-    /// The value of a key for an entry, as a number where it is one.
-    pub fn number(&self, entry: &Entry, key: Key) -> Option<u64> {
-        match key {
-            _ if !self.is_number(key) => None,
-            Key::SymbolSize => Some(self.frames.get(entry.frame).size),
-            Key::DsoSize => Some(self.frames.get(entry.frame).mapped),
-            Key::Cpu | Key::Socket if self.value(entry, key) == u64::MAX => None,
-            _ => Some(self.value(entry, key)),
+    /// The names of an object that is one function.
+    fn function_alone(&self, object: ObjectId, locations: &[LocationId]) -> ObjectNames {
+        let mut names = Finder { demangled: false, ..Finder::default() };
+        let name = || self.profile.object_path(object).into_owned();
+        for (index, &id) in locations.iter().enumerate() {
+            let location = self.profile.location(id);
+            let (start, size) = (location.address, location.mapped);
+            let offset = location.ip.wrapping_sub(start);
+            let function = Function { id: start, name: &name, start, size, offset, is_data: false, line: None };
+            names.found(index, function);
         }
+        names.finish(locations.len())
     }
 }
 
-/// An address, as reports show it.
-struct Address(u64);
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 { write!(f, "{:016}", 0) } else { write!(f, "{:#018x}", self.0) }
-    }
+/// Takes the functions of an object.
+#[derive(Default)]
+struct Finder {
+    demangled: bool,
+    names: ObjectNames,
+    /// By number and size: two objects that are one function may have the same place, one after the other.
+    functions: FastMap<(u64, u64), u32>,
+    files: FastMap<Arc<str>, u32>,
+    /// With the index of the location.
+    at: Vec<(usize, FunctionAt)>,
 }
 
-/// An address without zeros in front.
-struct Place(u64);
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 { f.write_str("0") } else { write!(f, "{:#x}", self.0) }
+impl Finder {
+    fn found(&mut self, index: usize, function: Function<'_>) {
+        let Finder { demangled, names, functions, files, at } = self;
+        let Function { id, name, start, size, offset, is_data, line } = function;
+        let number = *functions.entry((id, size)).or_insert_with(|| {
+            let name = name();
+            let name = if *demangled { demangle(&name, Signatures::Short) } else { name.into() };
+            names.functions.push(NamedFunction { name: name.into(), start, size, is_data, is_inlined: false });
+            names.functions.len() as u32 - 1
+        });
+        let line = line.map(|(file, line)| {
+            let known = files.get(file).copied();
+            let file = known.unwrap_or_else(|| {
+                let file: Arc<str> = file.into();
+                names.files.push(file.clone());
+                files.insert(file, names.files.len() as u32 - 1);
+                names.files.len() as u32 - 1
+            });
+            (file, line)
+        });
+        at.push((index, FunctionAt { function: number, offset, line }));
     }
-}
 
-/// A function, or its address.
-struct Name<'f>(&'f Frame);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0.symbol {
-            Some(name) => f.write_str(name),
-            None => Address(self.0.address).fmt(f),
+    /// The names of so many locations.
+    fn finish(self, locations: usize) -> ObjectNames {
+        let Finder { mut names, mut at, .. } = self;
+        // A source may answer in any order; what it tells of one address is in order.
+        at.retain(|&(index, _)| index < locations);
+        at.sort_by_key(|&(index, _)| index);
+        for pair in at.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+            names.functions[pair[0].1.function as usize].is_inlined = true;
         }
-    }
-}
-
-/// The text of a memory access.
-fn memory(out: &mut String, key: Key, bits: u64) {
-    let source = DataSrc(bits);
-    match key {
-        Key::Locked => out.push_str(mem::locked(source)),
-        Key::Tlb => mem::translation(out, source),
-        Key::Mem => mem::level(out, source),
-        Key::Snoop => mem::snoop(out, source),
-        _ => out.push_str(mem::blocked(source)),
-    }
-}
-
-/// The text of a transaction, in perf's words.
-fn transaction(out: &mut String, bits: u64) {
-    const WORDS: [&str; 8] = ["EL ", "TX ", "SYNC ", "ASYNC ", "RETRY ", "CON ", "CAP-WRITE ", "CAP-READ "];
-    let (sync, code) = (bits & 0b1100, bits >> 32);
-    for (bit, word) in WORDS.iter().enumerate() {
-        out.push_str(if bits >> bit & 1 == 1 { word } else { "" });
-    }
-    if bits != 0 && sync == 0 {
-        out.push_str("NEITHER ");
-    }
-    if code != 0 {
-        let _ = write!(out, ":{code:x}");
-    }
-}
-
-/// The size of a page as reports show it.
-fn page_size(bytes: u64) -> String {
-    match bytes {
-        0 => "N/A".to_owned(),
-        _ if bytes >= 1 << 30 => format!("{}G", bytes >> 30),
-        _ if bytes >= 1 << 20 => format!("{}M", bytes >> 20),
-        _ => format!("{}K", bytes >> 10),
+        let mut end = 0;
+        names.ends = (0..locations)
+            .map(|index| {
+                end += at[end..].iter().take_while(|&&(of, _)| of == index).count();
+                end as u32
+            })
+            .collect();
+        names.at = at.into_iter().map(|(_, function)| function).collect();
+        names
     }
 }

@@ -1,5 +1,5 @@
 //! Samples that were seen before: the table that nearly every sample ends in. The entry that it
-//! finds there is on one line of the processor's cache, and is counted there too; stacks hear of it when all is counted.
+//! finds there is on one line of the processor's cache, and is counted there too; rows hear of it when all is counted.
 
 use crate::hash::Fingerprint;
 
@@ -9,17 +9,15 @@ use crate::hash::Fingerprint;
 struct Slot {
     print: u64,
     weight: u64,
+    samples: u64,
     more: u32,
-    stack: u32,
-    event: u32,
-    samples: u32,
+    row: u32,
 }
 
 /// The count of samples with the same fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Counted {
-    pub(crate) event: usize,
-    pub(crate) stack: u32,
+    pub(crate) row: u32,
     pub(crate) weight: u64,
     pub(crate) samples: u64,
 }
@@ -54,31 +52,31 @@ impl Seen {
         }
     }
 
-    /// Counts a sample if one like it was seen before, and says whether that is so.
+    /// Counts a sample if one like it was seen before, and tells the row of those.
     #[inline]
-    pub(crate) fn count(&mut self, print: Fingerprint, weight: u64) -> bool {
+    pub(crate) fn count(&mut self, print: Fingerprint, weight: u64) -> Option<u32> {
         if self.slots.is_empty() {
-            return false;
+            return None;
         }
         let (print, more) = print.parts();
         let place = self.place(print, more);
         let slot = &mut self.slots[place];
-        let is_known = slot.samples > 0;
-        if is_known {
-            slot.weight += weight;
-            slot.samples = slot.samples.saturating_add(1);
+        if slot.samples == 0 {
+            return None;
         }
-        is_known
+        slot.weight += weight;
+        slot.samples += 1;
+        Some(slot.row)
     }
 
     /// Counts the first sample of its kind, with what it belongs to.
-    pub(crate) fn insert(&mut self, print: Fingerprint, event: usize, stack: u32, weight: u64) {
+    pub(crate) fn insert(&mut self, print: Fingerprint, row: u32, weight: u64) {
         if self.taken * 4 >= self.slots.len() * 3 {
             self.grow();
         }
         let (print, more) = print.parts();
         let place = self.place(print, more);
-        self.slots[place] = Slot { print, more, stack, event: event as u32, weight, samples: 1 };
+        self.slots[place] = Slot { print, more, row, weight, samples: 1 };
         self.taken += 1;
     }
 
@@ -95,12 +93,7 @@ impl Seen {
     /// Gives out the counts, and forgets them.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Counted> + use<> {
         let slots = std::mem::take(self).slots.into_iter().filter(|slot| slot.samples > 0);
-        slots.map(|Slot { event, stack, weight, samples, .. }| Counted {
-            event: event as usize,
-            stack,
-            weight,
-            samples: samples.into(),
-        })
+        slots.map(|Slot { row, weight, samples, .. }| Counted { row, weight, samples })
     }
 }
 
@@ -117,16 +110,17 @@ mod tests {
             print.finish()
         };
         for number in (0..5000).chain(0..2500).chain(0..10) {
-            if !seen.count(print(number), 3) {
-                seen.insert(print(number), number as usize % 3, number as u32, 3);
+            match seen.count(print(number), 3) {
+                Some(row) => assert_eq!(u64::from(row), number),
+                None => seen.insert(print(number), number as u32, 3),
             }
         }
         assert_eq!(seen.len(), 5000);
         let mut counted: Vec<Counted> = seen.take().collect();
-        counted.sort_unstable_by_key(|counted| counted.stack);
-        let expected = (0..5000u32).map(|stack| {
-            let samples = 1 + u64::from(stack < 2500) + u64::from(stack < 10);
-            Counted { event: stack as usize % 3, stack, weight: samples * 3, samples }
+        counted.sort_unstable_by_key(|counted| counted.row);
+        let expected = (0..5000u32).map(|row| {
+            let samples = 1 + u64::from(row < 2500) + u64::from(row < 10);
+            Counted { row, weight: samples * 3, samples }
         });
         assert!(counted.into_iter().eq(expected) && seen.len() == 0);
     }

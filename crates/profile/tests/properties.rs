@@ -7,7 +7,10 @@ use perfuse_abi::record::{
 use perfuse_abi::wire::{Text, Words};
 use perfuse_abi::{Attr, EventType};
 use perfuse_data::session::{Level, Session};
-use perfuse_profile::{Branch, Chains, Collector, Filter, Frames, Key, Least, Names, Order, Plan, Report};
+use perfuse_profile::{
+    Address, Branch, Collector, Filter, Frames, Function, Key, Least, Names, ObjectRef, Order, Plan, Profile, Symbols,
+    TaskFilter, Trees, View, ViewPlan, difference,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,11 +23,13 @@ struct Taken {
     task: u32,
     chain: Vec<u64>,
     weight: u64,
+    time_ns: u64,
 }
 
 fn samples() -> impl Strategy<Value = Vec<Taken>> {
-    let taken = (0..TASKS, prop::collection::vec(0..FUNCTIONS, 1..6), 1..9u64);
-    prop::collection::vec(taken.prop_map(|(task, chain, weight)| Taken { task, chain, weight }), 1..40)
+    let taken = (0..TASKS, prop::collection::vec(0..FUNCTIONS, 1..6), 1..9u64, 0..1000u64);
+    let taken = taken.prop_map(|(task, chain, weight, time_ns)| Taken { task, chain, weight, time_ns });
+    prop::collection::vec(taken, 1..40)
 }
 
 fn comm(task: u32) -> String {
@@ -84,36 +89,55 @@ struct Shown {
     trees: BTreeMap<Vec<String>, Tree>,
 }
 
-/// How a profile is made in the tests; the only place that knows by which calls.
-fn profile(samples: &[Taken], keys: &[Key], order: Order, filter: Filter) -> Shown {
+/// The profile of samples, by way of a plan.
+fn collected(samples: &[Taken], plan: Plan) -> Profile {
     let session = session();
-    let mut plan = Plan::new(keys);
-    (plan.order, plan.filter) = (order, filter);
-    let of_samples = plan.keys.clone();
-    let mut collector = Collector::new(plan, Frames::new(true));
+    let mut collector = Collector::new(plan);
+    collector.name_event(0, "cycles");
+    samples.iter().for_each(|taken| add(&mut collector, &session, taken));
+    collector.finish(&session)
+}
+
+fn add(collector: &mut Collector, session: &Session, Taken { task, chain, weight, time_ns }: &Taken) {
     let attr = Attr::new(EventType::SOFTWARE);
-    for Taken { task, chain, weight } in samples {
-        let mut words = vec![CallchainContext::USER.0];
-        words.extend(chain.iter().map(|&function| address(function)));
-        let mut sample = Sample::default();
-        sample.tid = Some(Tid { pid: 100 + task, tid: 100 + task });
-        sample.ip = Some(address(chain[0]));
-        sample.callchain = Some(Callchain { words: Words::from(&words[..]) });
-        collector.add((0, &attr), &session, &sample, Level::User, *weight);
-    }
-    let (profiles, frames) = collector.finish();
-    let profile = &profiles[0];
-    let report = Report::new(profile, &frames, keys);
-    let names = Names::new(&frames, &session, profile, &of_samples);
-    let chains = Chains::new(&report, &frames, true, Least::Weight(1));
-    let mut shown = Shown { weight: profile.weight, samples: profile.samples, ..Shown::default() };
-    for entry in &report.entries {
-        let texts: Vec<_> = keys.iter().map(|&key| names.text(entry, key)).collect();
+    let mut words = vec![CallchainContext::USER.0];
+    words.extend(chain.iter().map(|&function| address(function)));
+    let mut sample = Sample::default();
+    sample.tid = Some(Tid { pid: 100 + task, tid: 100 + task });
+    (sample.ip, sample.time) = (Some(address(chain[0])), Some(*time_ns));
+    sample.callchain = Some(Callchain { words: Words::from(&words[..]) });
+    collector.add(&perfuse_profile::Taken::new((0, &attr), session, &sample, Level::User, *weight));
+}
+
+/// How a profile is seen in the tests.
+fn profile(samples: &[Taken], keys: &[Key], order: Order, filter: &Wanted) -> Shown {
+    let mut plan = Plan::new(keys);
+    plan.tasks = filter.tasks.clone();
+    shown(&collected(samples, plan), keys, order, filter)
+}
+
+fn shown(profile: &Profile, keys: &[Key], order: Order, filter: &Wanted) -> Shown {
+    let names = Names::new(profile, &());
+    let frames = Frames::new(&names, false);
+    let mut plan = ViewPlan::new(keys);
+    (plan.order, plan.filter) = (order, filter.places.clone());
+    let view = View::new(profile, &frames, 0, &plan);
+    let trees = Trees::new(&view, true, Least::Weight(1));
+    let mut shown = Shown { weight: view.event.weight, samples: view.event.samples, ..Shown::default() };
+    for entry in &view.entries {
+        let texts: Vec<_> = keys.iter().map(|&key| view.text(entry, key)).collect();
         let sums = [entry.self_weight, entry.self_samples, entry.total_weight, entry.total_samples];
         assert!(shown.entries.insert(texts.clone(), sums).is_none(), "{texts:?} is there twice");
-        shown.trees.insert(texts, tree(&chains.of(entry), &frames));
+        shown.trees.insert(texts, tree(&trees.of(entry), &frames));
     }
     shown
+}
+
+/// The samples that are wanted.
+#[derive(Clone, Debug, Default)]
+struct Wanted {
+    tasks: TaskFilter,
+    places: Filter,
 }
 
 fn tree(branch: &Branch, frames: &Frames) -> Tree {
@@ -136,13 +160,13 @@ fn callee() -> Order {
 }
 
 fn whole(samples: &[Taken], keys: &[Key]) -> Shown {
-    profile(samples, keys, caller(), Filter::default())
+    profile(samples, keys, caller(), &Wanted::default())
 }
 
 /// The entries by these keys, from the samples alone.
 fn expected(samples: &[Taken], keys: &[Key]) -> BTreeMap<Vec<String>, Sums> {
     let mut sums: BTreeMap<Vec<String>, Sums> = BTreeMap::new();
-    for Taken { task, chain, weight } in samples {
+    for Taken { task, chain, weight, .. } in samples {
         let text = |function, key: &Key| match key {
             Key::Comm => comm(*task),
             Key::Dso => object(*task, function),
@@ -177,7 +201,7 @@ proptest! {
     fn entries_are_sums_over_the_samples(samples in samples()) {
         for order in [caller(), callee()] {
             for keys in [&KEYS[..], &KEYS[..2], &KEYS[..1], &KEYS[1..], &KEYS[1..2]] {
-                let shown = profile(&samples, keys, order, Filter::default());
+                let shown = profile(&samples, keys, order, &Wanted::default());
                 prop_assert_eq!(shown.entries, expected(&samples, keys));
             }
         }
@@ -202,7 +226,7 @@ proptest! {
         (samples, others) in samples().prop_flat_map(|all| (Just(all.clone()), Just(all).prop_shuffle()))
     ) {
         for order in [caller(), callee()] {
-            let of = |samples: &[Taken]| profile(samples, &KEYS, order, Filter::default());
+            let of = |samples: &[Taken]| profile(samples, &KEYS, order, &Wanted::default());
             prop_assert_eq!(of(&samples), of(&others));
         }
     }
@@ -210,7 +234,7 @@ proptest! {
     #[test]
     fn a_branch_is_what_ends_there_and_its_branches(samples in samples()) {
         for (order, keys) in [(caller(), &KEYS[..]), (callee(), &KEYS[..])] {
-            let shown = profile(&samples, keys, order, Filter::default());
+            let shown = profile(&samples, keys, order, &Wanted::default());
             for (entry, tree) in &shown.trees {
                 assert_adds_up(tree);
                 let [.., weight, count] = shown.entries[entry];
@@ -222,7 +246,7 @@ proptest! {
     #[test]
     fn without_callees_a_tree_is_of_the_samples_in_its_entry(samples in samples()) {
         for caller_first in [true, false] {
-            let shown = profile(&samples, &KEYS, Order::new(caller_first, false), Filter::default());
+            let shown = profile(&samples, &KEYS, Order::new(caller_first, false), &Wanted::default());
             for (entry, tree) in &shown.trees {
                 assert_adds_up(tree);
                 let [weight, count, ..] = shown.entries[entry];
@@ -233,7 +257,7 @@ proptest! {
 
     #[test]
     fn callers_and_callees_are_views_of_the_same(samples in samples()) {
-        let of = |order| profile(&samples, &KEYS, order, Filter::default());
+        let of = |order| profile(&samples, &KEYS, order, &Wanted::default());
         let (inwards, outwards) = (of(caller()), of(callee()));
         prop_assert_eq!(&inwards.entries, &outwards.entries);
         let totals = |shown: &Shown| shown.trees.values().map(|tree| tree.all).collect::<Vec<_>>();
@@ -243,14 +267,16 @@ proptest! {
     #[test]
     fn filters_part_the_whole(samples in samples()) {
         let all = whole(&samples, &KEYS);
-        let comms = (0..TASKS).map(|task| Filter { comms: vec![comm(task)], ..Filter::default() });
-        let pids = (0..TASKS).map(|task| Filter { pids: vec![100 + task], ..Filter::default() });
+        let tasks = |tasks| Wanted { tasks, ..Wanted::default() };
+        let comms = (0..TASKS).map(|task| tasks(TaskFilter { comms: vec![comm(task)], ..TaskFilter::default() }));
+        let pids = (0..TASKS).map(|task| tasks(TaskFilter { pids: vec![100 + task], ..TaskFilter::default() }));
         let objects = ["program", "/nonexistent/library", "own0", "own1", "/nonexistent/own2"];
-        let objects = objects.into_iter().map(|name| Filter { objects: vec![name.into()], ..Filter::default() });
+        let places = |name: &str| Filter { objects: vec![name.into()], ..Filter::default() };
+        let objects = objects.into_iter().map(|name| Wanted { places: places(name), ..Wanted::default() });
         for filters in [comms.collect::<Vec<_>>(), pids.collect(), objects.collect()] {
             let mut parts: BTreeMap<Vec<String>, Sums> = BTreeMap::new();
             for filter in filters {
-                let part = profile(&samples, &KEYS, caller(), filter);
+                let part = profile(&samples, &KEYS, caller(), &filter);
                 // Shares stay those of all samples.
                 prop_assert_eq!((part.weight, part.samples), (all.weight, all.samples));
                 for (entry, sums) in part.entries {
@@ -260,8 +286,8 @@ proptest! {
             }
             prop_assert_eq!(&parts, &all.entries);
         }
-        let nobody = Filter { comms: vec!["nobody".into()], ..Filter::default() };
-        prop_assert!(profile(&samples, &KEYS, caller(), nobody).entries.is_empty());
+        let nobody = tasks(TaskFilter { comms: vec!["nobody".into()], ..TaskFilter::default() });
+        prop_assert!(profile(&samples, &KEYS, caller(), &nobody).entries.is_empty());
     }
 
     #[test]
@@ -291,4 +317,191 @@ proptest! {
             prop_assert_eq!(merged, own.filter(|(_, sums)| *sums != (0, 0)).collect::<BTreeMap<_, _>>());
         }
     }
+
+    #[test]
+    fn a_profile_is_the_same_after_it_was_saved(samples in samples()) {
+        let mut plan = Plan::new(&Plan::ALL_KEYS);
+        plan.times = true;
+        let profile = collected(&samples, plan);
+        let mut bytes = Vec::new();
+        profile.save(&mut bytes).unwrap();
+        let loaded = Profile::load(&bytes).unwrap();
+        let of = |profile: &Profile| shown(profile, &KEYS, caller(), &Wanted::default());
+        prop_assert_eq!(of(&loaded), of(&profile));
+        prop_assert_eq!(loaded.sample_times(), profile.sample_times());
+        let mut again = Vec::new();
+        loaded.save(&mut again).unwrap();
+        prop_assert_eq!(again, bytes);
+    }
+
+    #[test]
+    fn damaged_profiles_are_refused_or_whole(
+        samples in samples(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>(),
+    ) {
+        let mut bytes = Vec::new();
+        collected(&samples, Plan::new(&Plan::ALL_KEYS)).save(&mut bytes).unwrap();
+        let at = at.index(bytes.len());
+        if cut { bytes.truncate(at) } else { bytes[at] = byte }
+        if let Ok(profile) = Profile::load(&bytes) {
+            // All that was taken can be looked at.
+            for event in 0..profile.events().len() {
+                let names = Names::new(&profile, &());
+                let frames = Frames::new(&names, false);
+                let view = View::new(&profile, &frames, event, &ViewPlan::new(&Plan::ALL_KEYS).with_callers());
+                let trees = Trees::new(&view, true, Least::Weight(1));
+                for entry in &view.entries {
+                    Plan::ALL_KEYS.iter().for_each(|&key| drop(view.text(entry, key)));
+                    trees.of(entry);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn windows_and_profiles_of_parts_merge_into_the_whole(samples in samples(), part in 0..100usize) {
+        let mut plan = Plan::new(&KEYS);
+        plan.times = true;
+        let whole = collected(&samples, plan.clone());
+        let of = |profile: &Profile| shown(profile, &KEYS, caller(), &Wanted::default());
+        let at = part * samples.len() / 100;
+        // One collector hands over two windows; two collectors share nothing.
+        let (session, mut collector) = (session(), Collector::new(plan.clone()));
+        collector.name_event(0, "cycles");
+        samples[..at].iter().for_each(|taken| add(&mut collector, &session, taken));
+        let first = collector.take(&session);
+        samples[at..].iter().for_each(|taken| add(&mut collector, &session, taken));
+        let windows = [first, collector.finish(&session)];
+        let apart = [collected(&samples[..at], plan.clone()), collected(&samples[at..], plan)];
+        for [one, other] in [windows, apart] {
+            prop_assert_eq!(one.event(0).samples as usize, at);
+            let mut merged = one.clone();
+            merged.merge(&other).unwrap();
+            prop_assert_eq!(of(&merged), of(&whole));
+            prop_assert_eq!(merged.sample_times().len(), samples.len());
+            let mut backwards = other;
+            backwards.merge(&one).unwrap();
+            prop_assert_eq!(of(&backwards), of(&whole));
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_time_is_the_profile_of_its_samples(samples in samples(), start in 0..1000u64, len in 1..1000u64) {
+        let mut plan = Plan::new(&KEYS);
+        plan.times = true;
+        let whole = collected(&samples, plan.clone());
+        let span = start..start + len;
+        let inside: Vec<Taken> =
+            samples.iter().filter(|taken| span.contains(&taken.time_ns)).cloned().collect();
+        let of = |profile: &Profile| shown(profile, &KEYS, caller(), &Wanted::default());
+        let part = whole.between(span.clone());
+        prop_assert_eq!(of(&part), of(&collected(&inside, plan)));
+        let steps = whole.histogram(0, span, 7, |_| true);
+        prop_assert_eq!(steps.iter().sum::<u64>(), part.event(0).weight);
+    }
+
+    #[test]
+    fn differences_are_of_entries_that_read_the_same(one in samples(), other in samples()) {
+        let profiles = [&one, &other].map(|samples| collected(samples, Plan::new(&KEYS)));
+        let names = [0, 1].map(|at| Names::new(&profiles[at], &()));
+        let frames = names.each_ref().map(|names| Frames::new(names, false));
+        let plan = ViewPlan::new(&KEYS).with_callers();
+        let views = [0, 1].map(|at| View::new(&profiles[at], &frames[at], 0, &plan));
+        let changed = difference(&views[0], &views[1], &KEYS);
+        for (side, samples) in [one, other].iter().enumerate() {
+            let mut sums = expected(samples, &KEYS);
+            for entry in &changed {
+                let [weight, count, total, _] = sums.remove(&entry.texts).unwrap_or_default();
+                let shown = [entry.self_weights, entry.self_samples, entry.total_weights].map(|of| of[side]);
+                prop_assert_eq!(shown, [weight, count, total]);
+            }
+            prop_assert!(sums.is_empty(), "{:?}", sums);
+        }
+        let growths: Vec<f64> = changed.iter().map(|entry| entry.growth().abs()).collect();
+        prop_assert!(growths.is_sorted_by(|one, other| one >= other));
+    }
+
+    #[test]
+    fn neighbours_are_the_callers_and_callees_of_the_chains(samples in samples()) {
+        let profile = collected(&samples, Plan::new(&[]));
+        let names = Names::new(&profile, &());
+        let frames = Frames::new(&names, false);
+        let view = View::new(&profile, &frames, 0, &ViewPlan::new(&[Key::Symbol]).with_callers());
+        for entry in &view.entries {
+            let ip = frames.get(entry.frame).ip;
+            let mut sums: [BTreeMap<Option<u64>, u64>; 2] = Default::default();
+            for Taken { chain, weight, .. } in &samples {
+                let is_it = |at: usize| chain.get(at).is_some_and(|&function| address(function) == ip);
+                let met = (0..chain.len()).filter(|&at| is_it(at));
+                let next = |at: Option<usize>| at.and_then(|at| chain.get(at)).map(|&function| address(function));
+                let ends = met.flat_map(|at| [(0, next(at.checked_add(1))), (1, next(at.checked_sub(1)))]);
+                for (side, end) in ends.collect::<BTreeSet<_>>() {
+                    *sums[side].entry(end).or_default() += weight;
+                }
+            }
+            let told = view.neighbours(entry);
+            for (side, list) in [told.callers, told.callees].into_iter().enumerate() {
+                let list: BTreeMap<_, _> =
+                    list.into_iter().map(|(frame, sum)| (frame.map(|frame| frames.get(frame).ip), sum)).collect();
+                prop_assert_eq!(&list, &sums[side]);
+            }
+        }
+    }
+}
+
+/// Two functions at each address, the inner one inlined into the outer, on a line that the address tells.
+struct Inlining;
+
+impl Symbols for Inlining {
+    fn look_up(&self, _: ObjectRef<'_>, at: &[Address], found: &mut dyn FnMut(usize, Function<'_>)) {
+        // In no order of the addresses.
+        for (index, address) in at.iter().enumerate().rev() {
+            for (depth, name) in ["inner", "outer"].into_iter().enumerate() {
+                let start = address.place & !0xff;
+                let name = || format!("{name}{}", start >> 20);
+                let (id, offset) = (start << 1 | depth as u64, address.place - start);
+                let line = Some(("main.c", offset as u32 + depth as u32));
+                found(index, Function { id, name: &name, start, size: 0x100, offset, is_data: false, line });
+            }
+        }
+    }
+
+    fn missing(&self, _: ObjectRef<'_>) -> Option<String> {
+        None
+    }
+}
+
+/// Functions 0 and 1 are in the program, 2 in the library; all are at other lines.
+#[test]
+fn one_address_may_be_several_frames() {
+    let taken = |chain: &[u64], weight| Taken { task: 0, chain: chain.to_vec(), weight, time_ns: 0 };
+    let samples = [taken(&[0, 2], 5), taken(&[1, 2], 3)];
+    let profile = collected(&samples, Plan::new(&[]));
+    let names = Names::new(&profile, &Inlining);
+    names.look_up_all();
+    let frames = Frames::new(&names, false);
+    let view = View::new(&profile, &frames, 0, &ViewPlan::new(&[Key::Symbol]).with_callers());
+    let trees = Trees::new(&view, true, Least::Weight(1));
+    let sums: BTreeMap<String, [u64; 2]> = view
+        .entries
+        .iter()
+        .map(|entry| (view.text(entry, Key::Symbol), [entry.self_weight, entry.total_weight]))
+        .collect();
+    let expected = [
+        ("[.] inner1", [8, 8]),
+        ("[.] inner2", [0, 8]),
+        ("[.] outer1", [0, 8]),
+        ("[.] outer2", [0, 8]),
+    ];
+    assert_eq!(sums, expected.map(|(name, sums)| (name.to_owned(), sums)).into());
+    let entry = |name: &str| view.entries.iter().find(|entry| view.text(entry, Key::Symbol).ends_with(name)).unwrap();
+    let path = &trees.of(entry("outer2")).branches[0].frames;
+    let path: Vec<_> = path.iter().map(|&frame| frames.get(frame).symbol.clone().unwrap()).collect();
+    assert_eq!(path.iter().map(|name| &**name).collect::<Vec<_>>(), ["outer2", "inner2", "outer1", "inner1"]);
+    let lines = |name| -> Vec<(u32, u64, u64)> {
+        let places = view.places(&names, entry(name));
+        places.iter().map(|place| (place.line.as_ref().unwrap().1, place.self_weight, place.total_weight)).collect()
+    };
+    assert_eq!(lines("inner1"), [(0, 5, 5), (0x10, 3, 3)]);
+    assert_eq!(lines("outer1"), [(1, 0, 5), (0x11, 0, 3)]);
+    assert_eq!(lines("outer2"), [(0x21, 0, 8)]);
 }

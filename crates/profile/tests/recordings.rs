@@ -1,50 +1,37 @@
 //! Profiles of committed recordings, with numbers that were counted in what `perfuse script` prints of them.
 
-use perfuse_abi::record::Record;
-use perfuse_data::session::{Level, Session};
-use perfuse_data::{Ordered, PerfData};
-use perfuse_profile::{Chains, Collector, Frames, Key, Least, Names, Plan, Report};
+use perfuse_data::{PerfData, replay::Replay};
+use perfuse_profile::{Frames, Key, Least, LocalSymbols, Names, Plan, Reading, Trees, View, ViewPlan};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Of each event, by the text of the key: samples in an entry, with what it called, and in its call tree.
 fn entries(recording: &str, key: Key) -> Vec<BTreeMap<String, [u64; 3]>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/golden/fixtures");
-    let mut plan = Plan::new(&[key]);
-    plan.order.with_callees = true;
-    let (keys, mut session) = (plan.keys.clone(), Session::new());
-    let mut collector = Collector::new(plan, Frames::new(true));
-    let mut records = Ordered::new(PerfData::open(folder.join(recording)).unwrap());
-    while let Some(entry) = records.next().unwrap() {
-        if !entry.is_kernel() {
-            continue;
-        }
-        let decoded = entry.decode().unwrap();
-        session.apply(&decoded);
-        match (&decoded.record, entry.event_index(), entry.event()) {
-            (Record::Sample(sample), Some(index), Some(event)) => {
-                let level = Level::of(decoded.misc);
-                collector.add((index, &event.attr), &session, sample, level, event.weight(sample));
-            }
-            _ => collector.session_changed(),
-        }
-    }
-    let (profiles, frames) = collector.finish();
-    let entries = |profile| {
-        let report = Report::new(profile, &frames, &[key]);
-        let names = Names::new(&frames, &session, profile, &keys);
-        let chains = Chains::new(&report, &frames, true, Least::Weight(1));
+    let mut reading = Reading::new(Plan::new(&[key]));
+    let mut replay = Replay::new(PerfData::open(folder.join(recording)).unwrap());
+    replay.each(|step| Ok::<_, perfuse_data::Error>(reading.step(&step?))).unwrap();
+    let profile = reading.finish(&replay.into_parts().1);
+    let symbols = LocalSymbols::default();
+    let names = Names::new(&profile, &symbols);
+    let frames = Frames::new(&names, false);
+    let entries = |event| {
+        let view = View::new(&profile, &frames, event, &ViewPlan::new(&[key]).with_callers());
+        let trees = Trees::new(&view, true, Least::Weight(1));
         let entry = |entry| {
-            (names.text(entry, key), [entry.self_samples, entry.total_samples, chains.of(entry).samples])
+            (view.text(entry, key), [entry.self_samples, entry.total_samples, trees.of(entry).samples])
         };
-        report.entries.iter().map(entry).collect()
+        view.entries.iter().map(entry).collect()
     };
-    profiles.iter().map(entries).collect()
+    (0..profile.events().len()).map(entries).collect()
 }
 
 fn assert_entries(recording: &str, key: Key, expected: &[(&str, [u64; 2])]) {
     let expected = expected.iter().map(|&(text, [own, all])| (text.to_owned(), [own, all, all]));
-    assert_eq!(entries(recording, key), [expected.collect::<BTreeMap<_, _>>()], "{recording}");
+    let expected: BTreeMap<_, _> = expected.collect();
+    for of_event in entries(recording, key) {
+        assert_eq!(of_event, expected, "{recording}");
+    }
 }
 
 #[test]
@@ -68,8 +55,10 @@ fn objects_and_what_they_call() {
     assert_entries("chains.data", Key::Dso, &objects);
 }
 
+/// Only the leader samples; its samples tell what the other has counted since.
 #[test]
-fn the_leader_of_a_group_alone_has_samples() {
+fn samples_of_a_leader_are_samples_of_each_event_of_its_group() {
+    assert_eq!(entries("group.data", Key::Dso).len(), 2);
     let objects = [
         ("[demo]", [1, 1]),
         ("[kernel.kallsyms]", [6, 7]),

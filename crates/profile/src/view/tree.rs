@@ -5,10 +5,11 @@
 //! The runs of an entry are split where their next frames differ, what goes on with the same frame is a group, and
 //! so on; groups that are too small to be shown are left at that.
 
-use crate::entries::{ByFrame, Entry, Report};
-use crate::frames::{FrameId, Frames};
-use crate::rows::{Node, Rows, Visitor, end_of, walk};
-use crate::stacks::Sum;
+use super::View;
+use super::entries::{ByFrame, Entry};
+use super::frames::FrameId;
+use super::paths::Sum;
+use super::rows::{Node, Rows, Visitor, end_of, walk};
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -72,7 +73,7 @@ struct Group {
 /// Callchains that have been the same up to a frame.
 #[derive(Clone, Debug)]
 struct Run {
-    /// Places in the list of the entry's own rows, or rows of the report.
+    /// Places in the list of the entry's own rows, or rows of the view.
     range: Range<u32>,
     is_own: bool,
     /// Where in each row the next frame is.
@@ -91,9 +92,8 @@ struct Places {
 }
 
 /// Makes the call trees of entries. Several threads can make some at the same time.
-pub struct Chains<'r> {
-    report: &'r Report<'r>,
-    frames: &'r Frames,
+pub struct Trees<'r> {
+    view: &'r View<'r>,
     heaviest_first: bool,
     least: Least,
     /// Of each entry.
@@ -135,10 +135,10 @@ impl Visitor for Finder<'_> {
     }
 }
 
-impl<'r> Chains<'r> {
-    /// For all entries of a report, with the heaviest branches first or those of the highest addresses.
-    pub fn new(report: &'r Report<'r>, frames: &'r Frames, heaviest_first: bool, least: Least) -> Self {
-        let order = report.profile.order;
+impl<'r> Trees<'r> {
+    /// For all entries of a view, with the heaviest branches first or those of the highest addresses.
+    pub fn new(view: &'r View<'r>, heaviest_first: bool, least: Least) -> Self {
+        let order = view.plan.order;
         let rank = |entry: &Entry| if order.with_callees { entry.total_weight } else { entry.self_weight };
         // No branch can be heavier than all of them.
         let is_wanted = |entry: &Entry| match least {
@@ -146,16 +146,16 @@ impl<'r> Chains<'r> {
             Least::Share(_) => true,
         };
         let mut finder = Finder {
-            by_frame: report.entries_by_frame(),
+            by_frame: view.entries_by_frame(),
             order,
-            is_wanted: report.entries.iter().map(is_wanted).collect(),
-            places: vec![Places::default(); report.entries.len()],
+            is_wanted: view.entries.iter().map(is_wanted).collect(),
+            places: vec![Places::default(); view.entries.len()],
         };
-        walk(&report.profile.rows, order, &mut finder);
-        Chains { report, frames, heaviest_first, least, places: finder.places, scratch: Mutex::default() }
+        walk(&view.rows, order, &mut finder);
+        Trees { view, heaviest_first, least, places: finder.places, scratch: Mutex::default() }
     }
 
-    /// The callchains of an entry of the report as a tree. The branches of the result are where they begin.
+    /// The callchains of an entry of the view as a tree. The branches of the result are where they begin.
     pub fn of(&self, entry: &Entry) -> Branch {
         let places = &self.places[entry.number as usize];
         if places.own.is_empty() && places.nodes.is_empty() {
@@ -164,9 +164,9 @@ impl<'r> Chains<'r> {
         // A pool that a panic has left is as good as an empty one.
         let pool = || self.scratch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut numbers = pool().pop().unwrap_or_default();
-        numbers.resize(self.frames.len(), NONE);
-        let own = Own::new(&self.report.profile.rows, &places.own);
-        let mut builder = Builder { chains: self, rows: &self.report.profile.rows, own, numbers };
+        numbers.resize(self.view.frames.len(), NONE);
+        let own = Own::new(&self.view.rows, &places.own);
+        let mut builder = Builder { trees: self, rows: &self.view.rows, own, numbers };
         let (_, groups, parts) = builder.split(&runs(places));
         let sum = groups.iter().fold((0, 0), |sum, group| add(sum, group.sum));
         let branches = builder.branches(groups, parts, sum.0);
@@ -215,7 +215,7 @@ impl<'c> Own<'c> {
 
 /// Makes the tree of one entry.
 struct Builder<'c> {
-    chains: &'c Chains<'c>,
+    trees: &'c Trees<'c>,
     rows: &'c Rows,
     own: Own<'c>,
     /// The group of each frame while callchains are put in groups; else [`NONE`].
@@ -277,8 +277,8 @@ impl Builder<'_> {
 
     /// The branches of a fork at which callchains of some weight go on.
     fn branches(&mut self, mut groups: Vec<Group>, parts: Vec<(u32, Run)>, weight: u64) -> Vec<Branch> {
-        let Chains { frames, heaviest_first, .. } = *self.chains;
-        let least = match self.chains.least {
+        let Trees { view: View { frames, .. }, heaviest_first, .. } = *self.trees;
+        let least = match self.trees.least {
             Least::Weight(least) => least,
             Least::Share(share) => (weight as f64 * share).ceil() as u64,
         };
@@ -321,9 +321,10 @@ impl Builder<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Frames, ViewPlan};
     use super::*;
-    use crate::collect::Profile;
     use crate::keys::Key;
+    use crate::profile::Profile;
 
     /// Callchains, outermost caller first, and their weights.
     type Stacks = Vec<(Vec<u32>, u64)>;
@@ -378,21 +379,18 @@ mod tests {
 
     #[test]
     fn trees_are_those_of_each_callchain_by_itself() {
-        let mut frames = Frames::new(true);
-        (0..4).for_each(|address| frames.intern_for_test(address));
+        let frames = Frames::numbered(4);
         for (seed, keys) in (0..40).flat_map(|seed| [(seed, Key::Symbol), (seed, Key::Dso)]) {
             let stacks = random_stacks(seed);
             for (caller_first, with_callees) in [(true, true), (true, false), (false, true), (false, false)] {
-                let mut profile = Profile::new(Order::new(caller_first, with_callees));
-                for (stack, weight) in &stacks {
-                    let leaf_first: Vec<u32> = stack.iter().rev().copied().collect();
-                    profile.add_stack(&leaf_first, *weight);
-                }
-                profile.close();
-                let report = Report::new(&profile, &frames, &[keys]);
+                let mut profile = Profile::numbered(4);
+                stacks.iter().for_each(|(stack, weight)| profile.add_stack(stack, *weight));
+                let mut plan = ViewPlan::new(&[keys]);
+                plan.order = Order::new(caller_first, with_callees);
+                let view = View::new(&profile, &frames, 0, &plan);
                 let least = seed % 7;
-                let chains = Chains::new(&report, &frames, true, Least::Weight(least.max(1)));
-                for entry in &report.entries {
+                let trees = Trees::new(&view, true, Least::Weight(least.max(1)));
+                for entry in &view.entries {
                     let is_it = |frame: &u32| keys == Key::Dso || *frame == entry.frame.0;
                     let mut of_entry: Vec<(Vec<u32>, u64)> = Vec::new();
                     for (stack, weight) in &stacks {
@@ -416,7 +414,7 @@ mod tests {
                         of_entry.iter().map(|(chain, weight)| (&chain[..], *weight)).collect();
                     let tree = if all >= least { expected(&of_entry, least.max(1)) } else { String::new() };
                     assert_eq!(
-                        shown(&chains.of(entry).branches),
+                        shown(&trees.of(entry).branches),
                         tree,
                         "{seed} {keys:?} {caller_first} {with_callees}"
                     );

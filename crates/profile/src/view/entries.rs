@@ -1,11 +1,11 @@
 //! The entries of a report: what is the same in all keys becomes one, with its share of the samples alone
 //! and with all it calls.
 
-use crate::collect::Profile;
-use crate::frames::{FrameId, Frames};
+use super::View;
+use super::frames::{FrameId, Frames};
+use super::rows::{Node, Origin, Rows, Visitor, walk};
 use crate::hash::FastMap;
 use crate::keys::{Column, Key};
-use crate::rows::{Node, Origin, Rows, Visitor, walk};
 use perfuse_data::session::Level;
 use std::ops::Range;
 
@@ -44,16 +44,6 @@ pub struct Entry {
     pub(crate) reach: u32,
 }
 
-/// The entries of a profile.
-#[derive(Debug)]
-pub struct Report<'p> {
-    /// The profile.
-    pub profile: &'p Profile,
-    /// The entries, in no order.
-    pub entries: Vec<Entry>,
-    groups: Groups,
-}
-
 /// Which levels have a count of their own.
 pub(crate) const LEVELS: [Level; 4] = [Level::Kernel, Level::User, Level::GuestKernel, Level::GuestUser];
 
@@ -61,40 +51,46 @@ const NONE: u32 = u32::MAX;
 
 /// Groups of frames that a report's keys do not tell apart.
 #[derive(Debug)]
-struct Groups {
+pub(crate) struct Groups {
     /// For each frame, that of the entry it is in as the place of a sample, and as a caller.
     numbers: Vec<(u32, u32)>,
     count: u32,
 }
 
 impl Groups {
-    fn new(frames: &Frames, keys: &[Key]) -> Self {
+    pub(crate) fn new(frames: &Frames, keys: &[Key]) -> Self {
         let has = |key| keys.contains(&key);
         let (by_symbol, by_object) = (has(Key::Symbol), has(Key::Dso));
         let (by_line, by_size) = (has(Key::Srcline) || has(Key::SymOff), has(Key::SymbolSize));
         let (by_place, by_mapped) = (has(Key::Addr), has(Key::DsoSize));
-        let mut known: FastMap<[u64; 7], u32> = FastMap::default();
+        let mut known: FastMap<[u64; 8], u32> = FastMap::default();
+        let mut names: FastMap<&str, u64> = FastMap::default();
         let mut number = |frame: FrameId, is_leaf: bool| {
             let of = frames.get(frame);
-            let mut key = [0u64; 7];
+            let mut key = [0u64; 8];
             let alias = u64::from(frames.alias(of.object)) + 1;
             if by_object {
                 key[0] = alias;
             }
             if by_symbol || by_line {
                 match &of.symbol {
-                    Some(_) => {
+                    Some(name) => {
                         key[0] = alias;
-                        (key[1], key[2]) = (of.address, of.size + 1);
+                        (key[1], key[2]) = (of.address, of.size.saturating_add(1));
+                        // Inlined functions are where the one is that has them.
+                        if of.is_inlined {
+                            let next = names.len() as u64 + 1;
+                            key[7] = *names.entry(name).or_insert(next);
+                        }
                         if by_line {
-                            key[3] = of.offset + 1;
+                            key[3] = of.offset.saturating_add(1);
                         }
                     }
                     None => key[1] = if is_leaf { of.address } else { of.ip },
                 }
             }
             if by_size {
-                key[4] = if of.symbol.is_some() { of.size + 1 } else { 0 };
+                key[4] = if of.symbol.is_some() { of.size.saturating_add(1) } else { 0 };
             }
             if by_place {
                 key[5] = of.ip;
@@ -222,29 +218,37 @@ impl Visitor for Filler<'_> {
     }
 }
 
-impl<'p> Report<'p> {
-    /// Makes the entries of a profile by keys. If callees count in the profile's order, callers have entries too; what
-    /// comes first in it decides what an address outside of all maps is taken for.
-    pub fn new(profile: &'p Profile, frames: &Frames, keys: &[Key]) -> Self {
-        let groups = Groups::new(frames, keys);
+impl View<'_> {
+    /// Fills in the entries.
+    pub(crate) fn make_entries(&mut self) {
+        let View { frames, plan, rows, groups, .. } = &*self;
         let mut filler = Filler {
-            rows: &profile.rows,
-            groups: &groups,
-            caller_first: profile.order.caller_first,
+            rows,
+            groups,
+            caller_first: plan.order.caller_first,
             frames,
             entries: Vec::new(),
             numbers: vec![NONE; groups.count as usize],
             context: NONE,
             of_others: 0,
         };
-        walk(&profile.rows, profile.order, &mut filler);
+        walk(rows, plan.order, &mut filler);
         let mut entries = filler.entries;
         for entry in &mut entries {
             entry.level = frames.get(entry.frame).level;
         }
-        let mut report = Report { profile, entries, groups };
-        report.settle_levels(frames);
-        report
+        self.entries = entries;
+        self.settle_levels();
+    }
+
+    /// Whether a frame is in the group of an entry.
+    pub(crate) fn is_in(&self, entry: &Entry, frame: FrameId) -> bool {
+        self.groups.as_leaf(frame) == entry.group || self.groups.as_caller(frame) == entry.group
+    }
+
+    /// The same number for all frames that the view's keys do not tell apart, as callers.
+    pub(crate) fn group_of(&self, frame: FrameId) -> u32 {
+        self.groups.as_caller(frame)
     }
 
     /// A finder of the entries of frames in one context.
@@ -255,14 +259,16 @@ impl<'p> Report<'p> {
 
     /// An address outside of all maps has no level of its own: it is shown with that of the nearest frame
     /// before it in the call tree that has one, else with that of the sample.
-    fn settle_levels(&mut self, frames: &Frames) {
-        let (groups, order) = (&self.groups, self.profile.order);
+    fn settle_levels(&mut self) {
+        let mut entries = std::mem::take(&mut self.entries);
+        let View { frames, groups, rows, plan, .. } = &*self;
+        let order = plan.order;
         let level = |frame: &FrameId| {
             let frame = frames.get(*frame);
             (frame.object != 0).then_some(frame.level)
         };
-        for entry in self.entries.iter_mut().filter(|entry| frames.get(entry.frame).object == 0) {
-            let path = self.profile.rows.frames(entry.first.1);
+        for entry in entries.iter_mut().filter(|entry| frames.get(entry.frame).object == 0) {
+            let path = rows.frames(entry.first.1);
             let is_it = |&frame: &FrameId| groups.as_caller(frame) == entry.group;
             let (leaf, at) = match order.caller_first {
                 true => (path.last(), path.iter().position(is_it)),
@@ -274,6 +280,7 @@ impl<'p> Report<'p> {
                 entry.level = level;
             }
         }
+        self.entries = entries;
     }
 }
 
@@ -330,21 +337,19 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ViewPlan;
     use super::*;
-    use crate::chains::Order;
-    use crate::collect::Profile;
+    use crate::profile::Profile;
 
     #[test]
     fn a_function_that_calls_itself_counts_once_in_all() {
-        let mut frames = Frames::new(true);
-        (0..4).for_each(|address| frames.intern_for_test(address));
-        let mut profile = Profile::new(Order::new(true, true));
-        profile.add_stack(&[2, 2, 1], 10);
-        profile.add_stack(&[3, 2, 1], 5);
-        profile.add_stack(&[2, 2, 1], 1);
-        profile.close();
-        let report = Report::new(&profile, &frames, &[Key::Symbol]);
-        let mut entries = report.entries.clone();
+        let frames = Frames::numbered(4);
+        let mut profile = Profile::numbered(4);
+        profile.add_stack(&[1, 2, 2], 10);
+        profile.add_stack(&[1, 2, 3], 5);
+        profile.add_stack(&[1, 2, 2], 1);
+        let view = View::new(&profile, &frames, 0, &ViewPlan::new(&[Key::Symbol]).with_callers());
+        let mut entries = view.entries.clone();
         entries.sort_by_key(|entry| entry.frame);
         let numbers: Vec<_> = entries.iter().map(|entry| (entry.self_weight, entry.total_weight)).collect();
         assert_eq!(numbers, [(0, 16), (11, 16), (5, 5)]);

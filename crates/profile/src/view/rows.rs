@@ -1,9 +1,9 @@
-//! The stacks of a profile read in one direction, and sorted: those that begin with the same frames follow each other,
+//! The stacks of a view read in one direction, and sorted: those that begin with the same frames follow each other,
 //! and what they weigh together is one subtraction. This is the tree of all callchains, without its nodes.
 
-use crate::chains::Order;
-use crate::frames::FrameId;
-use crate::stacks::{Stacks, Sum};
+use super::frames::FrameId;
+use super::paths::{Paths, Sum};
+use super::tree::Order;
 use std::ops::Range;
 
 /// A stack in its place.
@@ -39,7 +39,7 @@ pub(crate) struct Rows {
 
 impl Rows {
     /// With the outermost caller first, or with where samples were.
-    pub(crate) fn new(stacks: &Stacks, caller_first: bool) -> Self {
+    pub(crate) fn new(stacks: &Paths, caller_first: bool) -> Self {
         let order = sorted(stacks, caller_first);
         let mut all = Rows {
             rows: Vec::with_capacity(order.len() + 1),
@@ -67,7 +67,7 @@ impl Rows {
             let origin = Origin { number, thread: stack.thread };
             all.rows.push(Row { start, before, origin, common });
             last = start..all.frames.len();
-            let sum = stack.sum();
+            let sum = stack.sum;
             before = (before.0 + sum.0, before.1 + sum.1);
         }
         all.rows.push(Row { start: all.frames.len(), before, ..Row::default() });
@@ -218,7 +218,7 @@ impl<V: Visitor> Walk<'_, V> {
 }
 
 /// The numbers of all stacks by context, and in each context by their frames.
-fn sorted(stacks: &Stacks, caller_first: bool) -> Vec<(u64, u32)> {
+fn sorted(stacks: &Paths, caller_first: bool) -> Vec<(u64, u32)> {
     let mut items: Vec<(u64, u32)> = stacks.by_context().into_iter().map(|number| (0, number)).collect();
     // As many frames as there is room for are compared at once.
     let width = u64::BITS - u64::from(stacks.most_frame() + 1).leading_zeros();

@@ -1,13 +1,14 @@
 //! In which order entries are shown. Each column becomes a number for each entry, of the same order, and the
 //! numbers one key: names are compared once, not for every two entries.
 
-use crate::chains::Order;
-use crate::entries::Entry;
-use crate::frames::FrameId;
+use super::View;
+use super::contexts::cache_line;
+use super::entries::Entry;
+use super::frames::FrameId;
+use super::tree::Order;
 use crate::hash::FastMap;
 use crate::keys::{Column, Key};
-use crate::names::Names;
-use crate::places::{self, NO_BRANCH};
+use crate::places::{self, NONE};
 use std::cmp::Ordering;
 
 /// As many bits of the numbers of an entry as there is room for, the most significant number first.
@@ -106,7 +107,7 @@ impl<'e> Sorting<'_, 'e> {
     }
 }
 
-impl Names<'_> {
+impl View<'_> {
     /// Sorts entries by columns in this order: numbers with the largest first, keys with the smallest. With
     /// an order of call trees, callers of one thread stand above their callees.
     pub fn sort(&self, entries: &mut Vec<&Entry>, columns: &[Column], trees: Option<Order>) {
@@ -181,27 +182,32 @@ impl Names<'_> {
                 sorting.by_text_backwards(value, |entry| Some(self.text(entry, key)));
             }
             Key::SymbolFrom | Key::SymbolTo | Key::AddrFrom | Key::AddrTo => {
-                let frame = |entry: &Entry| match self.value(entry, key) {
-                    NO_BRANCH => None,
-                    value => Some(self.frames.get(places::parts(value).0)),
+                let location = |entry: &Entry| match self.value(entry, key) {
+                    NONE => None,
+                    value => Some(places::parts(value).0),
                 };
+                let has_name = |location| self.frames.exact(location).0.symbol.is_some();
                 // Branches without a name come last, entries that are no branch before all.
-                sorting.by(|entry| frame(entry).map_or(0, |frame| 1 + u64::from(frame.symbol.is_none())));
+                sorting.by(|entry| location(entry).map_or(0, |location| 1 + u64::from(!has_name(location))));
                 sorting.by(|entry| {
-                    frame(entry)
-                        .map_or(0, |frame| if frame.symbol.is_some() { frame.address } else { frame.ip })
+                    location(entry).map_or(0, |location| match has_name(location) {
+                        true => self.frames.exact(location).0.address,
+                        false => self.profile.location(location).ip,
+                    })
                 });
             }
             Key::SymbolDaddr | Key::SymbolIaddr => {
-                sorting.by(|entry| self.frames.get(places::parts(self.value(entry, key)).0).ip);
+                let location = |entry: &Entry| places::parts(self.value(entry, key)).0;
+                sorting.by(|entry| self.profile.location(location(entry)).ip);
             }
             Key::Dcacheline => {
-                let frame = |entry: &Entry| self.frames.get(places::parts(self.value(entry, key)).0);
+                let location = |entry: &Entry| places::parts(self.value(entry, key)).0;
+                let object = |entry: &Entry| self.frames.exact(location(entry)).0.object;
                 let is_user = |entry: &Entry| places::parts(self.value(entry, key)).1 != 'k';
                 sorting.by(|entry| u64::from(is_user(entry)));
-                sorting.by(|entry| u64::from(frame(entry).object == 0));
-                sorting.by(|entry| self.frames.order(frame(entry).object).into());
-                sorting.by(|entry| places::cache_line(frame(entry)));
+                sorting.by(|entry| u64::from(object(entry) == 0));
+                sorting.by(|entry| self.frames.order(object(entry)).into());
+                sorting.by(|entry| cache_line(self.frames, location(entry)));
             }
             _ if self.is_number(key) => sorting.by(|entry| self.number(entry, key).unwrap_or(0)),
             _ if key.is_place() || key == Key::Simd => {
@@ -219,7 +225,7 @@ impl Names<'_> {
         let mut values: Vec<u64> = sorting.entries.iter().map(|entry| self.value(entry, key)).collect();
         values.sort_unstable();
         values.dedup();
-        values.sort_by(|&one, &other| self.order(one).cmp(self.order(other)));
+        values.sort_by(|&one, &other| self.text_order(one).cmp(self.text_order(other)));
         // Lines come as they are read, fields with the largest first.
         let is_line = key == Key::TRACE;
         let ranks: FastMap<u64, u64> = values.into_iter().zip(0..).collect();
@@ -254,20 +260,17 @@ impl Names<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Frames, ViewPlan};
     use super::*;
-    use crate::collect::Profile;
-    use crate::entries::Report;
-    use crate::frames::Frames;
+    use crate::profile::Profile;
 
     #[test]
     fn what_there_is_no_room_for_decides_too() {
-        let mut frames = Frames::new(true);
-        (0..4).for_each(|address| frames.intern_for_test(address));
-        let mut profile = Profile::new(Order::new(true, true));
+        let frames = Frames::numbered(4);
+        let mut profile = Profile::numbered(4);
         (0..4).for_each(|frame| profile.add_stack(&[frame], 1));
-        profile.close();
-        let report = Report::new(&profile, &frames, &[Key::Symbol]);
-        let entries: Vec<&Entry> = report.entries.iter().collect();
+        let view = View::new(&profile, &frames, 0, &ViewPlan::new(&[Key::Symbol]));
+        let entries: Vec<&Entry> = view.entries.iter().collect();
         let bits = (0..4).map(|place| ((0, 0), place)).collect();
         let mut sorting = Sorting { entries: &entries, bits, left: ROOM, rest: Vec::new() };
         for _ in 0..4 {

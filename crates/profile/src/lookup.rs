@@ -1,0 +1,140 @@
+//! Addresses with their names at once, one after the other, for those who print samples as they come.
+
+use crate::hash::FastMap;
+use crate::locate::{Locator, ThreadTime, made_name};
+use crate::strings::Strings;
+use crate::symbols::{Address, LocalSymbols, ObjectRef, Symbols, dso_key};
+use crate::tables::{Object, ObjectKind};
+use perfuse_data::session::{Level, Session};
+use perfuse_symbols::{Signatures, demangle};
+use std::sync::Arc;
+
+/// Names that are remembered; then they are made again.
+const MOST_NAMES: usize = 1 << 20;
+
+/// An address, its object and its function.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Placed {
+    /// The object, a number that [`Lookup::object`] takes; 0 is none.
+    pub object: u32,
+    /// The function, demangled; where none is known, nothing.
+    pub symbol: Option<Arc<str>>,
+    /// From the start of the function.
+    pub offset: u64,
+    /// The address as the object counts.
+    pub place: u64,
+    /// Whether it is so at this time only: the process tells of the code that it makes, and may make other code there.
+    pub is_timed: bool,
+}
+
+/// Finds addresses.
+pub struct Lookup {
+    locator: Locator,
+    symbols: LocalSymbols,
+    demangled: bool,
+    /// By object and the number of the function in it.
+    names: FastMap<(u32, u64), Arc<str>>,
+    /// Paths of objects, and what reports call them.
+    objects: Vec<(Box<str>, Box<str>)>,
+}
+
+impl Lookup {
+    /// With names from this machine's files, demangled or as they are there.
+    pub fn new(symbols: LocalSymbols, demangled: bool) -> Self {
+        let locator = Locator::new(Some(symbols.symbolizer().clone()));
+        let mut lookup =
+            Lookup { locator, symbols, demangled, names: FastMap::default(), objects: Vec::new() };
+        lookup.name_objects();
+        lookup
+    }
+
+    /// Path of an object.
+    pub fn object(&self, object: u32) -> &str {
+        &self.objects[object as usize].0
+    }
+
+    /// The name that reports show: without folders.
+    pub fn short_object(&self, object: u32) -> &str {
+        &self.objects[object as usize].1
+    }
+
+    /// The symbol of the kernel at an address, and how far into it that is.
+    pub fn kernel_symbol(
+        &mut self,
+        session: &Session,
+        at: ThreadTime,
+        address: u64,
+    ) -> Option<(String, u64)> {
+        let placed = self.locate(session, at, Level::Kernel, address);
+        Some((placed.symbol?.to_string(), placed.offset))
+    }
+
+    /// Looks up an address of a thread at a time. Addresses are not remembered here, but their names are.
+    pub fn locate(&mut self, session: &Session, at: ThreadTime, level: Level, ip: u64) -> Placed {
+        let location = self.locator.locate(session, at, level, ip);
+        self.name_objects();
+        let number = location.object.0;
+        let Lookup { locator: Locator { strings, objects, .. }, symbols, names, demangled, .. } = self;
+        let object = &objects[number as usize];
+        let mut placed = Placed {
+            object: number,
+            symbol: None,
+            offset: 0,
+            place: location.place(object.by_address),
+            is_timed: location.is_timed(),
+        };
+        let mut name_of = |id: u64, make: &dyn Fn() -> String| {
+            if names.len() >= MOST_NAMES {
+                names.clear();
+            }
+            names.entry((number, id)).or_insert_with(|| make().into()).clone()
+        };
+        match object.kind {
+            ObjectKind::Unknown => {}
+            ObjectKind::Function => {
+                placed.offset = ip.wrapping_sub(location.address);
+                placed.symbol = Some(name_of(location.address, &|| strings.text(object.path).into_owned()));
+            }
+            _ => {
+                let at = [Address { place: placed.place, time: location.time }];
+                symbols.look_up(ObjectRef { strings, object }, &at, &mut |_, function| {
+                    let make = || match *demangled {
+                        true => demangle(&(function.name)(), Signatures::Short).into_owned(),
+                        false => (function.name)(),
+                    };
+                    placed.offset = function.offset;
+                    placed.symbol = Some(name_of(function.id, &make));
+                });
+            }
+        }
+        placed
+    }
+
+    /// Names the objects that came last.
+    fn name_objects(&mut self) {
+        let Lookup { locator: Locator { strings, objects: list, .. }, objects, .. } = self;
+        objects.extend(list[objects.len()..].iter().map(|object| object_names(strings, object)));
+    }
+}
+
+/// The path of an object, and what reports call it.
+pub(crate) fn object_names(strings: &Strings, object: &Object) -> (Box<str>, Box<str>) {
+    let path = strings.text(object.path);
+    match object.kind {
+        _ if object.is_made => (made_name(object.pid).into(), format!("[JIT] tid {}", object.pid).into()),
+        ObjectKind::Module(_) => {
+            (path.as_ref().into(), format!("[{}]", dso_key(strings, object).module_name()).into())
+        }
+        ObjectKind::Kernel(..) if path.contains("/vmlinux") => (path.as_ref().into(), "[kernel.vmlinux]".into()),
+        _ => (path.as_ref().into(), base_name(&path).into()),
+    }
+}
+
+/// The last part of a path.
+fn base_name(path: &str) -> &str {
+    match path.strip_prefix('/') {
+        Some(_) => path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path),
+        None => path,
+    }
+}

@@ -1,0 +1,141 @@
+//! From the steps of a replay to a profile: [`Reading`] knows for each sample which events it stands for, and adds it to
+//! theirs.
+
+use crate::collect::{Collector, Plan, Taken};
+use crate::locate::ThreadTime;
+use crate::lookup::Lookup;
+use crate::profile::Profile;
+use crate::symbols::LocalSymbols;
+use crate::tracepoints::TracepointTexts;
+use perfuse_abi::record::{Decoded, Record, Sample, Weight};
+use perfuse_data::replay::{Groups, Step};
+use perfuse_data::session::{Level, Session};
+use std::cell::RefCell;
+
+/// Which part of samples entries are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Samples.
+    #[default]
+    Samples,
+    /// Branches that samples tell of.
+    Branches,
+    /// The cost of accesses to memory.
+    Memory,
+}
+
+/// Takes the steps of a [`Replay`](perfuse_data::replay::Replay).
+///
+/// ```no_run
+/// use perfuse_data::{PerfData, replay::Replay};
+/// use perfuse_profile::{Plan, Reading};
+///
+/// let mut reading = Reading::new(Plan::new(&Plan::ALL_KEYS));
+/// let mut replay = Replay::new(PerfData::open("perf.data")?);
+/// replay.each(|step| Ok::<_, perfuse_data::Error>(reading.step(&step?)))?;
+/// let profile = reading.finish(&replay.into_parts().1);
+/// println!("{} stacks", profile.samples().len());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Reading {
+    collector: Collector,
+    mode: Mode,
+    groups: Groups,
+    texts: TracepointTexts,
+    /// Names the kernel's functions in texts.
+    lookup: Option<RefCell<Lookup>>,
+    /// Events that have a name already.
+    named: usize,
+    lost: u64,
+}
+
+impl Reading {
+    /// By this plan.
+    pub fn new(plan: Plan) -> Self {
+        Reading {
+            collector: Collector::new(plan),
+            mode: Mode::default(),
+            groups: Groups::default(),
+            texts: TracepointTexts::default(),
+            lookup: None,
+            named: 0,
+            lost: 0,
+        }
+    }
+
+    /// Of another part of samples.
+    #[must_use]
+    pub fn of(self, mode: Mode) -> Self {
+        Reading { mode, ..self }
+    }
+
+    /// With keys that are texts of tracepoints; symbols name the kernel's addresses in them.
+    #[must_use]
+    pub fn with_texts(self, texts: TracepointTexts, symbols: &LocalSymbols) -> Self {
+        let lookup = (!texts.is_empty()).then(|| RefCell::new(Lookup::new(symbols.clone(), true)));
+        Reading { texts, lookup, ..self }
+    }
+
+    /// Samples that the recording lost, as far as it tells.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Takes a step: adds its sample, if it is one.
+    pub fn step(&mut self, step: &Step<'_>) {
+        let Some(decoded) = step.decoded else { return };
+        match &decoded.record {
+            Record::Sample(sample) => self.add(step, decoded, sample),
+            Record::Lost(record) => self.other(record.lost),
+            Record::LostSamples(count) => self.other(*count),
+            _ => self.other(0),
+        }
+    }
+
+    fn other(&mut self, lost: u64) {
+        self.lost = self.lost.saturating_add(lost);
+        self.collector.session_changed();
+    }
+
+    /// Adds a sample of a step.
+    fn add(
+        &mut self,
+        &Step { entry, session, formats, .. }: &Step<'_>,
+        decoded: &Decoded<'_>,
+        sample: &Sample<'_>,
+    ) {
+        let Reading { collector, mode, groups, texts, lookup, named, .. } = self;
+        let level = Level::of(decoded.misc);
+        for (index, event) in entry.events().iter().enumerate().skip(*named) {
+            collector.name_event(index, &event.display_name());
+            *named = index + 1;
+        }
+        groups.deliver(entry, sample, |index, event, period| {
+            if let Some(lookup) = lookup {
+                let at = ThreadTime::of(&event.attr, sample);
+                let symbol = |address| lookup.borrow_mut().kernel_symbol(session, at, address);
+                texts.give(collector, event, sample, formats, &symbol);
+            }
+            let taken = Taken::new((index, &event.attr), session, sample, level, period);
+            match mode {
+                Mode::Branches => collector.add_branches(&taken),
+                Mode::Memory => {
+                    let cost = sample.weight.map_or(0, Weight::first).max(1);
+                    collector.add(&Taken { weight: cost, ..taken });
+                }
+                Mode::Samples => collector.add(&taken),
+            }
+        });
+    }
+
+    /// The profile of all samples until now; the reading goes on with none ([`Collector::take`]).
+    pub fn take(&mut self, session: &Session) -> Profile {
+        self.collector.take(session)
+    }
+
+    /// The profile of all samples.
+    pub fn finish(mut self, session: &Session) -> Profile {
+        self.take(session)
+    }
+}

@@ -1,0 +1,339 @@
+//! A profile as bytes, and back: eight bytes that name the format and its version, then the tables in
+//! [postcard](https://postcard.jamesmunns.com/wire-format)'s encoding, one column after the other. Numbers that name rows
+//! of other tables are checked when it is read, so that views can rely on them.
+
+use crate::keys::Key;
+use crate::places::{self, NONE};
+use crate::profile::Profile;
+use crate::strings::{StringId, Strings};
+use crate::tables::{
+    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, OUTERMOST, Object, ObjectId,
+    ObjectKind, SampleRow, SampleTime, StackId, StackTree, Thread,
+};
+use perfuse_data::session::Level;
+use perfuse_symbols::BuildId;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io::{self, Write};
+
+/// The name of the format, and its version.
+const MAGIC: &[u8; 8] = b"PERFUSEP";
+const VERSION: u32 = 1;
+
+/// The reason why bytes are no profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// They do not begin as a profile does.
+    NotAProfile,
+    /// They are of another version of the format.
+    Version(u32),
+    /// They end too early, or are no tables.
+    Damaged,
+    /// The tables do not fit each other: a number names nothing.
+    Inconsistent(&'static str),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::NotAProfile => f.write_str("not a saved profile"),
+            LoadError::Version(version) => {
+                write!(f, "the profile was saved in version {version} of the format; this program reads {VERSION}")
+            }
+            LoadError::Damaged => f.write_str("the saved profile is damaged or cut short"),
+            LoadError::Inconsistent(table) => {
+                write!(f, "the saved profile is damaged: its {table} name what is not there")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// A string, a location, an object by their numbers.
+#[derive(Default, Serialize, Deserialize)]
+struct Saved {
+    /// Bytes of all strings, and where each ends.
+    strings: Vec<Vec<u8>>,
+    objects: Vec<SavedObject>,
+    locations: Vec<SavedLocation>,
+    /// Callers, as how far before the stack they stand (0 for none), and locations.
+    stacks: Vec<(u32, u32)>,
+    /// Names, and the numbers of those that were given.
+    keys: Vec<(String, u16)>,
+    contexts: Vec<u64>,
+    context_count: u32,
+    threads: Vec<(u32, u32)>,
+    cgroups: Vec<(u64, Option<u32>)>,
+    texts: Vec<(u32, u32)>,
+    events: Vec<(u32, u64, u64, u64)>,
+    rows: Vec<SavedRow>,
+    times: Vec<(u64, u64, u32)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedObject {
+    path: u32,
+    /// Which [`ObjectKind`], and what belongs to it.
+    kind: (u8, u32, u64),
+    build_id: Vec<u8>,
+    pid: u32,
+    by_address: bool,
+    is_made: bool,
+    order: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedLocation {
+    object: u32,
+    level: u8,
+    ip: u64,
+    address: u64,
+    mapped: u64,
+    /// The complement of its time, so that no time is one byte.
+    not_time: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedRow {
+    event: u32,
+    context: u32,
+    stack: u32,
+    thread: u32,
+    weight: u64,
+    samples: u64,
+}
+
+const LEVELS: [Level; 6] = [
+    Level::Kernel,
+    Level::User,
+    Level::GuestKernel,
+    Level::GuestUser,
+    Level::Hypervisor,
+    Level::Unknown,
+];
+
+impl Profile {
+    /// Writes the profile, so that [`load`](Self::load) reads it again, on this machine or another.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn save(&self, mut out: impl Write) -> io::Result<()> {
+        out.write_all(MAGIC)?;
+        out.write_all(&VERSION.to_le_bytes())?;
+        postcard::to_io(&self.saved(), &mut out).map_err(io::Error::other)?;
+        out.flush()
+    }
+
+    fn saved(&self) -> Saved {
+        let object = |object: &Object| SavedObject {
+            path: object.path.0,
+            kind: match object.kind {
+                ObjectKind::Unknown => (0, 0, 0),
+                ObjectKind::User => (1, 0, 0),
+                ObjectKind::Kernel(symbol, address) => (2, symbol.0, address),
+                ObjectKind::Module(base) => (3, 0, base),
+                ObjectKind::Function => (4, 0, 0),
+            },
+            build_id: object.build_id.map_or_else(Vec::new, |id| id.as_bytes().to_vec()),
+            pid: object.pid,
+            by_address: object.by_address,
+            is_made: object.is_made,
+            order: object.order,
+        };
+        let location = |of: &Location| SavedLocation {
+            object: of.object.0,
+            level: LEVELS.iter().position(|&level| level == of.level).unwrap_or(LEVELS.len()) as u8,
+            ip: of.ip,
+            address: of.address,
+            mapped: of.mapped,
+            not_time: !of.time,
+        };
+        let row = |&SampleRow { event, context, stack, thread, weight, samples }: &SampleRow| SavedRow {
+            event,
+            context,
+            stack: stack.0,
+            thread,
+            weight,
+            samples,
+        };
+        let back = |(at, parent): (u32, u32)| if parent == OUTERMOST { 0 } else { at - parent };
+        let stacks = (0..).zip(self.stacks.iter()).map(|(at, node)| (back((at, node.parent)), node.place));
+        let key = |key: &Key| match key {
+            Key::Given(number) => (String::new(), *number),
+            key => (key.name().to_owned(), 0),
+        };
+        Saved {
+            strings: self.strings.iter().map(<[u8]>::to_vec).collect(),
+            objects: self.objects.iter().map(object).collect(),
+            locations: self.locations.list.iter().map(location).collect(),
+            stacks: stacks.collect(),
+            keys: self.keys.iter().map(key).collect(),
+            contexts: self.contexts.values().to_vec(),
+            context_count: self.contexts.len(),
+            threads: self.threads.iter().map(|thread| (thread.id, thread.name.0)).collect(),
+            cgroups: self.cgroups.iter().map(|of| (of.id, of.path.map(|path| path.0))).collect(),
+            texts: self.texts.iter().map(|given| (given.text.0, given.order.0)).collect(),
+            events: self.events.iter().map(|of| (of.name.0, of.samples, of.weight, of.chains)).collect(),
+            rows: self.rows.iter().map(row).collect(),
+            times: self.times.iter().map(|of| (of.time_ns, of.weight, of.row)).collect(),
+        }
+    }
+
+    /// Reads a profile that was [saved](Self::save). The bytes may come from strangers: memory grows with their number, and
+    /// all that they refer to is checked.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`]: they are no profile, of another version, or damaged.
+    pub fn load(bytes: &[u8]) -> Result<Self, LoadError> {
+        let rest = bytes.strip_prefix(MAGIC).ok_or(LoadError::NotAProfile)?;
+        let (version, rest) = rest.split_first_chunk().ok_or(LoadError::Damaged)?;
+        match u32::from_le_bytes(*version) {
+            VERSION => {}
+            other => return Err(LoadError::Version(other)),
+        }
+        let saved: Saved = postcard::from_bytes(rest).map_err(|_| LoadError::Damaged)?;
+        saved.profile()
+    }
+}
+
+/// Fails with the name of a table unless a condition holds.
+fn check(holds: bool, table: &'static str) -> Result<(), LoadError> {
+    if holds { Ok(()) } else { Err(LoadError::Inconsistent(table)) }
+}
+
+impl Saved {
+    fn profile(self) -> Result<Profile, LoadError> {
+        let mut strings = Strings::default();
+        for (number, string) in (0..).zip(&self.strings) {
+            check(strings.id(string) == StringId(number), "strings")?;
+        }
+        let string = |number: u32, table| {
+            check((number as usize) < self.strings.len(), table)?;
+            Ok(StringId(number))
+        };
+        let object = |of: &SavedObject| {
+            let kind = match of.kind {
+                (0, ..) => ObjectKind::Unknown,
+                (1, ..) => ObjectKind::User,
+                (2, symbol, address) => ObjectKind::Kernel(string(symbol, "objects")?, address),
+                (3, _, base) => ObjectKind::Module(base),
+                (4, ..) => ObjectKind::Function,
+                _ => return Err(LoadError::Inconsistent("objects")),
+            };
+            let SavedObject { pid, by_address, is_made, order, .. } = *of;
+            let (path, build_id) = (string(of.path, "objects")?, BuildId::new(&of.build_id));
+            Ok(Object { path, kind, build_id, pid, by_address, is_made, order })
+        };
+        let objects: Vec<Object> = self.objects.iter().map(object).collect::<Result<_, _>>()?;
+        let mut locations = Locations::default();
+        for (number, of) in (0..).zip(&self.locations) {
+            check((of.object as usize) < objects.len(), "locations")?;
+            let level = LEVELS.get(usize::from(of.level)).ok_or(LoadError::Inconsistent("locations"))?;
+            let &SavedLocation { ip, address, mapped, not_time, .. } = of;
+            let (object, level) = (ObjectId(of.object), *level);
+            let id = locations.id(Location { object, level, ip, address, mapped, time: !not_time });
+            check(id == LocationId(number), "locations")?;
+        }
+        let is_location = |number: u32| (number as usize) < self.locations.len();
+        let mut stacks = StackTree::default();
+        for (at, &(back, place)) in (0..).zip(&self.stacks) {
+            let parent = if back == 0 { Some(OUTERMOST) } else { u32::checked_sub(at, back) };
+            let parent = parent.ok_or(LoadError::Inconsistent("stacks"))?;
+            check(is_location(place) && stacks.child(parent, place) == at, "stacks")?;
+        }
+        let keys = self.keys()?;
+        for (at, key) in keys.iter().enumerate() {
+            let has_repetition = keys[..at].contains(key);
+            check(!has_repetition && !key.is_of_stack(), "keys")?;
+        }
+        let contexts = self.contexts(&keys)?;
+        let mut events: Vec<EventSum> = Vec::with_capacity(self.events.len());
+        for &(name, samples, weight, chains) in &self.events {
+            events.push(EventSum { name: string(name, "events")?, samples, weight, chains });
+        }
+        let rows = self.rows(&events)?;
+        check(self.times.iter().all(|of| (of.2 as usize) < rows.len()), "times")?;
+        let pair = |&(id, name): &(u32, u32)| Ok(Thread { id, name: string(name, "threads")? });
+        let threads = self.threads.iter().map(pair).collect::<Result<_, _>>()?;
+        let cgroup = |&(id, path): &(u64, Option<u32>)| {
+            let path = path.map(|path| string(path, "cgroups")).transpose()?;
+            Ok(Cgroup { id, path })
+        };
+        let cgroups = self.cgroups.iter().map(cgroup).collect::<Result<_, _>>()?;
+        let text = |&(text, order): &(u32, u32)| {
+            Ok(Given { text: string(text, "texts")?, order: string(order, "texts")? })
+        };
+        let texts = self.texts.iter().map(text).collect::<Result<_, _>>()?;
+        let time = |&(time_ns, weight, row): &(u64, u64, u32)| SampleTime { time_ns, weight, row };
+        let times: Vec<SampleTime> = self.times.iter().map(time).collect();
+        let weight = times.iter().try_fold(0u64, |sum, of| sum.checked_add(of.weight));
+        check(weight.is_some(), "times")?;
+        Ok(Profile {
+            strings,
+            objects,
+            locations,
+            stacks,
+            keys,
+            contexts,
+            threads,
+            cgroups,
+            texts,
+            events,
+            rows,
+            times,
+        })
+    }
+
+    fn keys(&self) -> Result<Vec<Key>, LoadError> {
+        let key = |(name, number): &(String, u16)| match name.as_str() {
+            "" => Some(Key::Given(*number)),
+            name => Key::named(name),
+        };
+        self.keys.iter().map(|saved| key(saved).ok_or(LoadError::Inconsistent("keys"))).collect()
+    }
+
+    fn contexts(&self, keys: &[Key]) -> Result<Contexts, LoadError> {
+        let count = self.context_count as usize;
+        check(count.checked_mul(keys.len()) == Some(self.contexts.len()), "contexts")?;
+        check(!keys.is_empty() || count <= 1, "contexts")?;
+        let is_one_of = |value: u64, count: usize| value < count as u64;
+        let mut contexts = Contexts::default();
+        for at in 0..count {
+            let values = &self.contexts[at * keys.len()..][..keys.len()];
+            for (&key, &value) in keys.iter().zip(values) {
+                let fits = match key {
+                    Key::Comm => is_one_of(value, self.strings.len()),
+                    Key::Pid | Key::Tgid => is_one_of(value, self.threads.len()),
+                    Key::Cgroup => is_one_of(value, self.cgroups.len()),
+                    // A sample may be without a text.
+                    Key::Given(_) => true,
+                    key if key.is_location() => {
+                        value == NONE || is_one_of(places::parts(value).0.0.into(), self.locations.len())
+                    }
+                    _ => true,
+                };
+                check(fits, "contexts")?;
+            }
+            check(contexts.id(values) as usize == at, "contexts")?;
+        }
+        Ok(contexts)
+    }
+
+    /// The samples, of which those of an event must not be more than all of it.
+    fn rows(&self, events: &[EventSum]) -> Result<Vec<SampleRow>, LoadError> {
+        let mut left: Vec<(u64, u64)> = events.iter().map(|event| (event.weight, event.samples)).collect();
+        let row = |of: &SavedRow| {
+            let &SavedRow { event, context, stack, thread, weight, samples } = of;
+            check((stack as usize) < self.stacks.len() && context < self.context_count, "samples")?;
+            let left = left.get_mut(event as usize).ok_or(LoadError::Inconsistent("samples"))?;
+            let less = left.0.checked_sub(weight).zip(left.1.checked_sub(samples));
+            *left = less.ok_or(LoadError::Inconsistent("samples"))?;
+            Ok(SampleRow { event, context, stack: StackId(stack), thread, weight, samples })
+        };
+        self.rows.iter().map(row).collect()
+    }
+}

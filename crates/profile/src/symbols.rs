@@ -1,0 +1,147 @@
+//! The source of names: [`Symbols`] tells the functions at addresses of objects. [`LocalSymbols`] reads them from this
+//! machine's files; a container's root, a symbol store or an archive can serve in its place.
+
+use crate::strings::Strings;
+use crate::tables::{Object, ObjectKind};
+use perfuse_symbols::{BuildId, DsoKey, Kind, Place, Reference, Symbolizer};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// An object whose symbols are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectRef<'p> {
+    pub(crate) strings: &'p Strings,
+    pub(crate) object: &'p Object,
+}
+
+impl<'p> ObjectRef<'p> {
+    /// Its path on the machine of the recording, or what the kernel shows in place of one.
+    pub fn path(&self) -> &'p Path {
+        Path::new(OsStr::from_bytes(self.strings.get(self.object.path)))
+    }
+
+    /// Its build-id, if the recording has it.
+    pub fn build_id(&self) -> Option<&'p BuildId> {
+        self.object.build_id.as_ref()
+    }
+
+    /// What the profile knows of it.
+    pub fn object(&self) -> &'p Object {
+        self.object
+    }
+}
+
+/// An address whose functions are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Address {
+    /// The address as the object counts: an offset in a file, or the address itself where
+    /// [`Object::by_address`] says so.
+    pub place: u64,
+    /// The time for which code that a process made is wanted; the last moment there is if it does not matter.
+    pub time: u64,
+}
+
+/// A function at an address.
+#[derive(Clone, Copy)]
+pub struct Function<'s> {
+    /// A number that only this function of the object has.
+    pub id: u64,
+    /// Makes its name as the file has it, mangled or not. It is asked for once for each function.
+    pub name: &'s dyn Fn() -> String,
+    /// Where it starts, as its symbols count.
+    pub start: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// How far into it the address is.
+    pub offset: u64,
+    /// Whether it is data rather than code.
+    pub is_data: bool,
+    /// The source line of the address, if it is known: file and line.
+    pub line: Option<(&'s str, u32)>,
+}
+
+/// A source of names. It is asked for all wanted addresses of an object at once, by several threads for different objects.
+pub trait Symbols: Send + Sync {
+    /// Tells `found` of the functions at addresses: the index of the address, and a function. Where functions were
+    /// inlined there are several for an address, the innermost first; for an address without any there is none.
+    fn look_up(&self, object: ObjectRef<'_>, at: &[Address], found: &mut dyn FnMut(usize, Function<'_>));
+
+    /// Why an object has no names, once they were looked up.
+    fn missing(&self, object: ObjectRef<'_>) -> Option<String>;
+}
+
+/// No names: what is shown are addresses.
+impl Symbols for () {
+    fn look_up(&self, _: ObjectRef<'_>, _: &[Address], _: &mut dyn FnMut(usize, Function<'_>)) {}
+
+    fn missing(&self, _: ObjectRef<'_>) -> Option<String> {
+        None
+    }
+}
+
+/// The names that this machine's files have.
+#[derive(Clone, Debug, Default)]
+pub struct LocalSymbols {
+    symbolizer: Arc<Symbolizer>,
+}
+
+impl LocalSymbols {
+    /// With the files that a symbolizer finds, and the code that it was told of.
+    pub fn new(symbolizer: Arc<Symbolizer>) -> Self {
+        LocalSymbols { symbolizer }
+    }
+
+    /// The symbolizer.
+    pub fn symbolizer(&self) -> &Arc<Symbolizer> {
+        &self.symbolizer
+    }
+}
+
+impl Symbols for LocalSymbols {
+    fn look_up(&self, object: ObjectRef<'_>, at: &[Address], found: &mut dyn FnMut(usize, Function<'_>)) {
+        let dso = self.symbolizer.dso(&dso_key(object.strings, object.object));
+        for (index, address) in at.iter().enumerate() {
+            let place = match object.object.by_address {
+                true => Place::Address(address.place),
+                false => Place::FileOffset(address.place),
+            };
+            let Some(hit) = dso.find_at(place, address.time) else { continue };
+            let symbol = hit.symbol;
+            found(
+                index,
+                Function {
+                    id: symbol.id.0,
+                    name: &|| symbol.name().into_owned(),
+                    start: symbol.start,
+                    size: symbol.size,
+                    offset: hit.offset,
+                    is_data: symbol.kind == Kind::Object,
+                    line: None,
+                },
+            );
+        }
+    }
+
+    fn missing(&self, object: ObjectRef<'_>) -> Option<String> {
+        let dso = self.symbolizer.dso(&dso_key(object.strings, object.object));
+        dso.missing().map(ToString::to_string)
+    }
+}
+
+/// The name by which symbols of an object are asked for.
+pub(crate) fn dso_key(strings: &Strings, object: &Object) -> DsoKey {
+    let name = strings.get(object.path);
+    let path = OsStr::from_bytes(name);
+    let key = match object.kind {
+        ObjectKind::Kernel(symbol, address) => {
+            let symbol = strings.text(symbol).into_owned();
+            DsoKey::kernel((!symbol.is_empty()).then_some(Reference { symbol, address }))
+        }
+        ObjectKind::Module(base) => DsoKey::module(path, base),
+        ObjectKind::User | ObjectKind::Function | ObjectKind::Unknown => DsoKey::of_map(name, object.pid),
+    };
+    key.with_build_id(object.build_id)
+}

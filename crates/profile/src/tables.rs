@@ -1,0 +1,314 @@
+//! The rows of a profile's tables: objects, locations, stacks, threads, events, samples. They tell no names of functions:
+//! those come later, from [`Symbols`](crate::Symbols).
+
+use crate::index::{Index, hash};
+use crate::locate::ANY_TIME;
+use crate::strings::StringId;
+use perfuse_data::session::Level;
+use perfuse_symbols::BuildId;
+
+/// The number of an [`Object`] of a profile. 0 stands for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId(pub u32);
+
+/// The number of a [`Location`] of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LocationId(pub u32);
+
+/// The number of a stack of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackId(pub u32);
+
+/// The kind of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ObjectKind {
+    /// No object is known.
+    Unknown,
+    /// Something in a process: a file, the vdso, memory without a file.
+    User,
+    /// The kernel, with one of its symbols and the address that it had; an empty name if none was told.
+    Kernel(StringId, u64),
+    /// A kernel module, and where it was loaded.
+    Module(u64),
+    /// Code that is one function, of the object's name, such as a BPF program.
+    Function,
+}
+
+/// Something that was mapped: a file, the kernel, memory with code that its process made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Object {
+    /// Its path, or what the kernel shows in place of one.
+    pub path: StringId,
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its build-id, if the recording has it.
+    pub build_id: Option<BuildId>,
+    /// The process that had it mapped first; of memory without a file, the process whose memory it is.
+    pub pid: u32,
+    /// Whether places in it are told by the address that they have in the process.
+    pub by_address: bool,
+    /// Whether it is code that its process made at run time.
+    pub is_made: bool,
+    /// Its place among the objects that the recording tells of.
+    pub order: u32,
+}
+
+/// A place in code or data: an object and an address, without a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Location {
+    /// The object; 0 where nothing was mapped.
+    pub object: ObjectId,
+    /// Whose code it is.
+    pub level: Level,
+    /// The address in the process.
+    pub ip: u64,
+    /// The address as the object counts, for its symbols; without an object, as in the process.
+    pub address: u64,
+    /// Bytes of what of the object was mapped there.
+    pub mapped: u64,
+    /// The time for which code that a process made is looked up; the last moment there is if it does not matter.
+    pub time: u64,
+}
+
+impl Location {
+    /// The address that its object's symbols are looked up by, when places in the object are told by address or not.
+    pub fn place(&self, by_address: bool) -> u64 {
+        if by_address { self.ip } else { self.address }
+    }
+
+    /// Whether it is so at its time only: the process tells of the code that it makes, and may make other code there.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.time != ANY_TIME
+    }
+}
+
+/// A thread or process of the samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Thread {
+    /// Its number.
+    pub id: u32,
+    /// The name that it had last.
+    pub name: StringId,
+}
+
+/// A cgroup of the samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Cgroup {
+    pub(crate) id: u64,
+    /// Its path, if that was told.
+    pub(crate) path: Option<StringId>,
+}
+
+/// A text that is a key of samples, and the bytes by which it is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Given {
+    pub(crate) text: StringId,
+    pub(crate) order: StringId,
+}
+
+/// An event of a profile, and all of its samples, also those that a filter left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventSum {
+    /// Its name.
+    pub name: StringId,
+    /// Samples.
+    pub samples: u64,
+    /// The occurrences of the event that they stand for.
+    pub weight: u64,
+    /// Samples with a callchain.
+    pub chains: u64,
+}
+
+/// All samples of one event that have the same stack and the same keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SampleRow {
+    /// The index of the event.
+    pub event: u32,
+    /// The number of the values of keys.
+    pub context: u32,
+    /// The callchain.
+    pub stack: StackId,
+    /// The thread of the first of the samples.
+    pub thread: u32,
+    /// The occurrences of the event that they stand for.
+    pub weight: u64,
+    /// How many there are.
+    pub samples: u64,
+}
+
+/// A sample at its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SampleTime {
+    /// The time of the sample, on the recording's clock.
+    pub time_ns: u64,
+    /// The occurrences of the event that it stands for.
+    pub weight: u64,
+    /// The index of its [`SampleRow`].
+    pub row: u32,
+}
+
+/// Stacks as a tree of parents: each is a location and the stack of its caller. A caller's number is smaller than those
+/// of its callees.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StackTree {
+    list: Vec<StackNode>,
+    index: Index,
+    /// The stack that was looked up last, outermost caller first.
+    last: Vec<StackNode>,
+    last_ids: Vec<u32>,
+}
+
+/// A stack: where it is, and its caller's stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StackNode {
+    /// The number of the caller's stack, or [`OUTERMOST`].
+    pub(crate) parent: u32,
+    /// A location, or what stands for one.
+    pub(crate) place: u32,
+}
+
+/// In place of the caller's stack, where there is no caller.
+pub(crate) const OUTERMOST: u32 = u32::MAX;
+
+impl StackTree {
+    /// The number of a stack, which is new if there is none like it.
+    #[inline]
+    pub(crate) fn child(&mut self, parent: u32, place: u32) -> u32 {
+        let StackTree { list, index, .. } = self;
+        let node = StackNode { parent, place };
+        let next = list.len() as u32;
+        let words = [u64::from(parent) << 32 | u64::from(place)];
+        let number = index.number(hash(&words), next, |at| list[at as usize] == node);
+        if number == next {
+            list.push(node);
+        }
+        number
+    }
+
+    /// The number of a stack by its places, the outermost caller's first. There must be one.
+    pub(crate) fn id(&mut self, places: impl Iterator<Item = u32>) -> u32 {
+        // Most stacks begin as the one before did.
+        let (mut depth, mut parent, mut is_same) = (0, OUTERMOST, true);
+        for place in places {
+            is_same = is_same && self.last.get(depth).is_some_and(|node| node.place == place);
+            if !is_same {
+                self.last.truncate(depth);
+                self.last_ids.truncate(depth);
+                let id = self.child(parent, place);
+                self.last.push(StackNode { parent, place });
+                self.last_ids.push(id);
+            }
+            parent = self.last_ids[depth];
+            depth += 1;
+        }
+        parent
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn get(&self, stack: u32) -> StackNode {
+        self.list[stack as usize]
+    }
+
+    /// All stacks, callers before their callees.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = StackNode> + '_ {
+        self.list.iter().copied()
+    }
+
+    /// The places of a stack, from where the sample was outwards.
+    pub(crate) fn places(&self, stack: u32) -> impl Iterator<Item = u32> + '_ {
+        let first = self.list.get(stack as usize);
+        let next = |node: &&StackNode| self.list.get(node.parent as usize);
+        std::iter::successors(first, next).map(|node| node.place)
+    }
+}
+
+/// Locations, each once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Locations {
+    pub(crate) list: Vec<Location>,
+    index: Index,
+}
+
+impl Locations {
+    /// The number of a location, which is new if there is none like it.
+    pub(crate) fn id(&mut self, location: Location) -> LocationId {
+        let Locations { list, index } = self;
+        let Location { object, level, ip, address, time, .. } = location;
+        let words = [u64::from(object.0) << 8 | level as u64, ip, address, time];
+        let next = list.len() as u32;
+        let is_same = |at: u32| {
+            let known = &list[at as usize];
+            (known.object, known.level, known.ip, known.address, known.time)
+                == (object, level, ip, address, time)
+        };
+        let number = index.number(hash(&words), next, is_same);
+        if number == next {
+            list.push(location);
+        }
+        LocationId(number)
+    }
+}
+
+/// Values of keys, each combination once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contexts {
+    /// Values of one context after those of the other.
+    values: Vec<u64>,
+    count: u32,
+    index: Index,
+}
+
+impl Contexts {
+    /// The number of a combination, which is new if there is none like it. All have as many values.
+    pub(crate) fn id(&mut self, of: &[u64]) -> u32 {
+        let Contexts { values, count, index } = self;
+        let (next, width) = (*count, of.len());
+        let number = index.number(hash(of), next, |at| values[at as usize * width..][..width] == *of);
+        if number == next {
+            values.extend_from_slice(of);
+            *count += 1;
+        }
+        number
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn get(&self, context: u32, width: usize) -> &[u64] {
+        &self.values[context as usize * width..][..width]
+    }
+
+    /// The values of all contexts, one after the other.
+    pub(crate) fn values(&self) -> &[u64] {
+        &self.values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_share_their_callers() {
+        let mut tree = StackTree::default();
+        let one = tree.id([1, 2, 3].into_iter());
+        let other = tree.id([1, 2, 4].into_iter());
+        assert_eq!((tree.len(), tree.get(one).parent), (4, tree.get(other).parent));
+        assert_eq!(tree.id([1, 2, 3].into_iter()), one);
+        let caller = tree.id([1, 2].into_iter());
+        assert_eq!(caller, tree.get(one).parent);
+        assert_eq!(tree.id([1, 2, 4].into_iter()), other);
+        assert!(tree.places(other).eq([4, 2, 1]));
+    }
+}

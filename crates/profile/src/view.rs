@@ -1,0 +1,230 @@
+//! Views of a profile: pure functions of it, with the names of its functions. [`View`] has the entries of a report, their
+//! texts and order, and makes call trees; beside it stand tables of several events, hierarchies of keys, differences of
+//! two profiles, and the lines of a function.
+
+mod contexts;
+mod difference;
+mod entries;
+mod frames;
+mod hierarchy;
+mod joined;
+mod paths;
+mod places;
+mod rows;
+mod sorted;
+mod text;
+mod tree;
+
+pub use difference::{Changed, difference};
+pub use entries::Entry;
+pub use frames::{Frame, FrameId, Frames};
+pub use hierarchy::{Hierarchy, Node};
+pub use joined::{JoinedRow, join};
+pub use places::{Neighbours, PlaceSum};
+pub use tree::{Branch, Least, Order, Trees};
+
+use crate::keys::Key;
+use crate::profile::Profile;
+use crate::tables::{EventSum, OUTERMOST, StackTree};
+use contexts::ViewContexts;
+use entries::Groups;
+use paths::Paths;
+use rows::Rows;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Decides by the name of a function.
+#[derive(Clone)]
+pub struct NameTest(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl NameTest {
+    /// A test by this function.
+    pub fn new(test: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        NameTest(Arc::new(test))
+    }
+
+    pub(crate) fn admits(&self, name: &str) -> bool {
+        self.0(name)
+    }
+}
+
+impl fmt::Debug for NameTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NameTest")
+    }
+}
+
+/// Samples that are wanted, by where they were; an empty list admits all. Callers do not count.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Objects, with or without folders.
+    pub objects: Vec<String>,
+    /// Functions.
+    pub symbols: Vec<String>,
+    /// Only functions that have a name.
+    pub has_name: bool,
+}
+
+impl Filter {
+    /// Whether it does not matter where samples were.
+    pub fn admits_all(&self) -> bool {
+        self.objects.is_empty() && self.symbols.is_empty() && !self.has_name
+    }
+
+    fn admits(&self, frames: &Frames, id: FrameId) -> bool {
+        let frame = frames.get(id);
+        let is_object = |name: &String| {
+            frame.object != 0
+                && (name == frames.object(frame.object) || name == frames.short_object(frame.object))
+        };
+        let is_symbol = |symbol: &str| self.symbols.iter().any(|name| name == symbol);
+        (!self.has_name || frame.symbol.is_some())
+            && (self.objects.is_empty() || self.objects.iter().any(is_object))
+            && (self.symbols.is_empty() || frame.symbol.as_deref().is_some_and(is_symbol))
+    }
+}
+
+/// How a profile is looked at.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ViewPlan {
+    /// The keys that tell entries apart: those that stacks tell, and keys that the profile has.
+    pub keys: Vec<Key>,
+    /// From which end callchains are read, and whether callers have entries too.
+    pub order: Order,
+    /// The samples that are wanted.
+    pub filter: Filter,
+    /// The functions that are looked for among the callers, for [`Key::Parent`].
+    pub parent: Option<NameTest>,
+    /// Functions whose callees are taken for the functions themselves.
+    pub ignore_callees: Option<NameTest>,
+    /// Times with nine digits.
+    pub ns: bool,
+    /// Entries are where branches went to: those without a name are told as the process has them, and the filter is of
+    /// where the samples were, which [`Key::SymbolIaddr`] tells.
+    pub of_branches: bool,
+}
+
+impl ViewPlan {
+    /// All samples by these keys, each where it was.
+    pub fn new(keys: &[Key]) -> Self {
+        ViewPlan {
+            keys: keys.to_vec(),
+            order: Order::new(true, false),
+            filter: Filter::default(),
+            parent: None,
+            ignore_callees: None,
+            ns: false,
+            of_branches: false,
+        }
+    }
+
+    /// The same with entries for callers, too.
+    #[must_use]
+    pub fn with_callers(mut self) -> Self {
+        self.order.with_callees = true;
+        self
+    }
+}
+
+/// A view of one event of a profile: its entries, in no order.
+#[derive(Debug)]
+pub struct View<'p> {
+    /// The profile.
+    pub profile: &'p Profile,
+    /// The frames of the profile.
+    pub frames: &'p Frames,
+    /// All samples of the event, also those that a filter leaves out.
+    pub event: EventSum,
+    /// The entries.
+    pub entries: Vec<Entry>,
+    event_index: usize,
+    plan: ViewPlan,
+    contexts: ViewContexts,
+    rows: Rows,
+    groups: Groups,
+}
+
+impl<'p> View<'p> {
+    /// Makes the entries of an event. If callees count in the plan's order, callers have entries too; the frame that comes
+    /// first in it decides what an address outside of all maps is taken for.
+    pub fn new(profile: &'p Profile, frames: &'p Frames, event: usize, plan: &ViewPlan) -> Self {
+        let mut contexts = ViewContexts::new(profile, frames, plan);
+        let paths = paths(profile, frames, event, plan, &mut contexts);
+        let rows = Rows::new(&paths, plan.order.caller_first);
+        let groups = Groups::new(frames, &plan.keys);
+        let mut view = View {
+            profile,
+            frames,
+            event: profile.event(event),
+            entries: Vec::new(),
+            event_index: event,
+            plan: plan.clone(),
+            contexts,
+            rows,
+            groups,
+        };
+        view.make_entries();
+        view
+    }
+
+    /// The plan that it was made by.
+    pub fn plan(&self) -> &ViewPlan {
+        &self.plan
+    }
+}
+
+/// The stacks of an event as frames.
+fn paths(
+    profile: &Profile,
+    frames: &Frames,
+    event: usize,
+    plan: &ViewPlan,
+    contexts: &mut ViewContexts,
+) -> Paths {
+    let (tree, stacks) = frame_stacks(profile, frames, plan);
+    let mut paths = Paths::default();
+    let mut known: HashMap<(u32, u32), u32, _> = crate::hash::FastMap::default();
+    for row in profile.rows.iter().filter(|row| row.event as usize == event && row.samples > 0) {
+        if !plan.filter.admits_all() {
+            let leaf = contexts.source(profile, row, plan);
+            if !plan.filter.admits(frames, frames.innermost(leaf)) {
+                continue;
+            }
+        }
+        let stack = stacks[row.stack.0 as usize];
+        let context = contexts.of(profile, frames, row);
+        let next = paths.len() as u32;
+        let path = *known.entry((context, stack)).or_insert(next);
+        if path == next {
+            paths.push(context, row.thread, tree.places(stack).map(FrameId));
+        }
+        paths.add(path, (row.weight, row.samples));
+    }
+    paths
+}
+
+/// The stacks of a profile with frames in place of locations, and for each stack its number there.
+fn frame_stacks(profile: &Profile, frames: &Frames, plan: &ViewPlan) -> (StackTree, Vec<u32>) {
+    let mut tree = StackTree::default();
+    let mut numbers: Vec<u32> = Vec::with_capacity(profile.stacks.len());
+    // Stacks whose callees are taken for them.
+    let mut is_end = vec![false; if plan.ignore_callees.is_some() { profile.stacks.len() } else { 0 }];
+    for (at, node) in profile.stacks.iter().enumerate() {
+        let caller = numbers.get(node.parent as usize).copied().unwrap_or(OUTERMOST);
+        let of_location = frames.at(crate::tables::LocationId(node.place));
+        if let Some(test) = &plan.ignore_callees {
+            if is_end.get(node.parent as usize) == Some(&true) {
+                is_end[at] = true;
+                numbers.push(caller);
+                continue;
+            }
+            let name = |frame: &FrameId| frames.get(*frame).symbol.as_deref().is_some_and(|name| test.admits(name));
+            is_end[at] = of_location.iter().any(name);
+        }
+        let frame = |caller, frame: &FrameId| tree.child(caller, frame.0);
+        numbers.push(of_location.iter().rev().fold(caller, frame));
+    }
+    (tree, numbers)
+}

@@ -1,0 +1,232 @@
+//! The frames of a view: locations that are the same function, or the same address, are one.
+
+use crate::hash::FastMap;
+use crate::lookup::object_names;
+use crate::names::Names;
+use crate::tables::LocationId;
+use perfuse_data::session::Level;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The number of a [`Frame`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameId(pub u32);
+
+/// A function, or an address where none is known.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Frame {
+    /// The object it is in, a number that [`Frames::object`] takes; 0 is none.
+    pub object: u32,
+    /// The function, demangled; where none is known, nothing.
+    pub symbol: Option<Arc<str>>,
+    /// The start of the function; where none is known, the address, in the object's own counting.
+    pub address: u64,
+    /// The address in the process, where no function is known or frames are kept by address.
+    pub ip: u64,
+    /// From the start of the function, if frames are kept by address.
+    pub offset: u64,
+    /// Bytes of the function; 0 where none is known.
+    pub size: u64,
+    /// Bytes of what was mapped there of the object.
+    pub mapped: u64,
+    /// Whose code it is.
+    pub level: Level,
+    /// Whether it is data rather than code.
+    pub is_data: bool,
+    /// Whether it is part of another function, whose frame comes after it.
+    pub is_inlined: bool,
+    /// The source line, if frames are kept by address and it is known: the object's file, and the line.
+    pub line: Option<(u32, u32)>,
+}
+
+/// An object as a report shows it.
+#[derive(Clone, Debug)]
+struct ObjectName {
+    name: Box<str>,
+    short: Box<str>,
+    /// The number that objects with the same short name have in common.
+    alias: u32,
+    /// In which order the recording told of it.
+    order: u32,
+}
+
+/// All frames of a profile, and which of them its locations are.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    objects: Vec<ObjectName>,
+    frames: Vec<Frame>,
+    /// Frames of one location after the other, innermost first.
+    of_locations: Vec<FrameId>,
+    /// How far into its function each of them is.
+    offsets: Vec<u64>,
+    /// Where those of each location end.
+    ends: Vec<u32>,
+    missing: Vec<(u32, String)>,
+}
+
+/// The identity of a frame: its object, its function if it has one, its address if that counts.
+type Identity = (u32, u32, u64);
+
+const NO_FUNCTION: u32 = u32::MAX;
+
+impl Frames {
+    /// The frames of a profile by function, or by address.
+    pub fn new(names: &Names<'_>, by_address: bool) -> Self {
+        let profile = names.profile;
+        let mut aliases: HashMap<Box<str>, u32> = HashMap::new();
+        let objects = (0..).zip(&profile.objects).map(|(id, object)| {
+            let (name, short) = object_names(&profile.strings, object);
+            let alias = *aliases.entry(short.clone()).or_insert(id);
+            ObjectName { name, short, alias, order: object.order }
+        });
+        let objects = objects.collect();
+        let mut frames: Vec<Frame> = Vec::new();
+        let mut known: FastMap<Identity, FrameId> = FastMap::default();
+        let (mut of_locations, mut offsets, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, location) in (0..).map(LocationId).zip(&profile.locations.list) {
+            let object = location.object.0;
+            let new = Frame {
+                object,
+                symbol: None,
+                address: location.address,
+                ip: location.ip,
+                offset: 0,
+                size: 0,
+                mapped: location.mapped,
+                level: location.level,
+                is_data: false,
+                is_inlined: false,
+                line: None,
+            };
+            let mut intern = |identity: Identity, make: &dyn Fn() -> Frame| {
+                let next = FrameId(frames.len() as u32);
+                let frame = *known.entry(identity).or_insert(next);
+                if frame == next {
+                    frames.push(make());
+                }
+                of_locations.push(frame);
+            };
+            let functions = names.at(id);
+            if functions.is_empty() {
+                intern((object, NO_FUNCTION, location.ip), &|| new.clone());
+                offsets.push(0);
+            }
+            for at in functions {
+                let identity = (object, at.function, if by_address { location.ip } else { 0 });
+                intern(identity, &|| {
+                    let function = names.function(location.object, at.function);
+                    let (ip, offset) = if by_address { (location.ip, at.offset) } else { (0, 0) };
+                    Frame {
+                        symbol: Some(function.name.clone()),
+                        address: function.start,
+                        ip,
+                        offset,
+                        size: function.size,
+                        is_data: function.is_data,
+                        is_inlined: function.is_inlined,
+                        line: at.line.filter(|_| by_address),
+                        ..new.clone()
+                    }
+                });
+                offsets.push(at.offset);
+            }
+            ends.push(of_locations.len() as u32);
+        }
+        let missing = names.missing().map(|(object, reason)| (object.0, reason)).collect();
+        Frames { objects, frames, of_locations, offsets, ends, missing }
+    }
+
+    /// A frame.
+    #[inline]
+    pub fn get(&self, frame: FrameId) -> &Frame {
+        &self.frames[frame.0 as usize]
+    }
+
+    /// How many frames there are: their numbers begin at 0.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// The frames at a location, the innermost first: one, unless functions were inlined there.
+    #[inline]
+    pub fn at(&self, location: LocationId) -> &[FrameId] {
+        &self.of_locations[self.first(location)..self.ends[location.0 as usize] as usize]
+    }
+
+    /// The innermost frame at a location.
+    #[inline]
+    pub(crate) fn innermost(&self, location: LocationId) -> FrameId {
+        self.of_locations[self.first(location)]
+    }
+
+    /// The innermost frame at a location, and how far into it the location is.
+    pub(crate) fn exact(&self, location: LocationId) -> (&Frame, u64) {
+        let first = self.first(location);
+        (self.get(self.of_locations[first]), self.offsets[first])
+    }
+
+    #[inline]
+    fn first(&self, location: LocationId) -> usize {
+        (location.0 as usize).checked_sub(1).map_or(0, |before| self.ends[before] as usize)
+    }
+
+    /// Name of an object: its path.
+    pub fn object(&self, object: u32) -> &str {
+        &self.objects[object as usize].name
+    }
+
+    /// The name that reports show: without folders.
+    pub fn short_object(&self, object: u32) -> &str {
+        &self.objects[object as usize].short
+    }
+
+    /// The same number for all objects that reports show by the same name.
+    pub(crate) fn alias(&self, object: u32) -> u32 {
+        self.objects[object as usize].alias
+    }
+
+    /// Orders objects as the recording told of them.
+    pub(crate) fn order(&self, object: u32) -> u32 {
+        self.objects[object as usize].order
+    }
+
+    /// Why an object's symbols are missing, of those that were asked for any.
+    pub fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.missing.iter().map(|(object, reason)| (self.object(*object), reason.as_str()))
+    }
+}
+
+#[cfg(test)]
+impl Frames {
+    /// Frames without names, of this many addresses.
+    pub(crate) fn numbered(count: u32) -> Self {
+        let unknown = ObjectName { name: "".into(), short: "".into(), alias: 0, order: 0 };
+        let frame = |ip: u32| Frame {
+            object: 0,
+            symbol: None,
+            address: ip.into(),
+            ip: ip.into(),
+            offset: 0,
+            size: 0,
+            mapped: 0,
+            level: Level::User,
+            is_data: false,
+            is_inlined: false,
+            line: None,
+        };
+        Frames {
+            objects: vec![unknown],
+            frames: (0..count).map(frame).collect(),
+            of_locations: (0..count).map(FrameId).collect(),
+            offsets: vec![0; count as usize],
+            ends: (1..=count).collect(),
+            missing: Vec::new(),
+        }
+    }
+}
