@@ -1,7 +1,6 @@
 //! `perfuse report`: where the samples of a recording were, as text for people and pipes, or JSON.
 
 mod facts;
-mod given;
 mod groups;
 mod hierarchy;
 mod json;
@@ -16,16 +15,15 @@ use crate::common::unsupported::Unsupported;
 use crate::exit::Result;
 use crate::recording::{self, FilterArgs, Input, unfinished};
 use crate::term::out::{Out, say};
-use given::Teller;
 use groups::Group;
-use options::{List, Mode, Plan, Recorded, Style, list_of_names};
-use perfuse_abi::record::{Decoded, Record, Sample, Weight};
+use options::{List, Plan, Recorded, Style, list_of_names};
 use perfuse_data::Event;
-use perfuse_data::replay::{Formats, Groups, Replay, Step};
-use perfuse_data::session::{Level, Session};
-use perfuse_profile::{Chains, Collector, Entry, Frames, Key, NameTest, Names, Profile, Report, Texts};
+use perfuse_data::replay::{Formats, Replay};
+use perfuse_profile::{
+    Entry, Frames, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Profile, Reading, TracepointTexts,
+    Trees, View, ViewPlan,
+};
 use progress::Progress;
-use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -173,34 +171,28 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What was read: for each event a profile, and what all have in common.
+/// A recording that was read: its profile, the names in it, and all that its events have in common.
 struct Read {
-    /// The texts that keys are.
-    texts: Texts,
     events: Vec<Event>,
     /// Events that are shown together, each by its first and how many there are.
     groups: Vec<Group>,
     names: Vec<String>,
-    profiles: Vec<Profile>,
-    /// The keys that the contexts of the profiles have.
-    keys: Vec<Key>,
+    profile: Profile,
     frames: Frames,
-    session: Session,
     lost: u64,
     machine: facts::Machine,
 }
 
-/// What is shown of an event.
+/// The part of an event's view that is shown.
 struct Shown<'s> {
     name: &'s str,
     event: &'s Event,
     samples: u64,
-    /// What percentages are of.
+    /// All that percentages are of.
     whole: u64,
-    frames: &'s Frames,
-    names: Names<'s>,
-    /// What makes the call trees, if any are shown.
-    chains: Option<Chains<'s>>,
+    view: &'s View<'s>,
+    /// Makes the call trees, if any are shown.
+    trees: Option<Trees<'s>>,
     /// In order, without those below the limit.
     entries: Vec<&'s Entry>,
     all: Vec<&'s Entry>,
@@ -255,11 +247,13 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         match (args.hierarchy, members.len()) {
             (true, _) => {
                 for index in members.filter(|&index| read.samples_of(index) > 0) {
-                    with_shown(args, &plan, &read, index, |shown| hierarchy::print(out, args, &plan, shown))?;
+                    let view = read.view(args, &plan, index);
+                    hierarchy::print(out, args, &plan, &Shown::new(args, &plan, &read, index, &view))?;
                 }
             }
             (false, 1) => {
-                with_shown(args, &plan, &read, group.first, |shown| text::print(out, args, &plan, shown))?;
+                let view = read.view(args, &plan, group.first);
+                text::print(out, args, &plan, &Shown::new(args, &plan, &read, group.first, &view))?;
             }
             (false, _) => groups::print(out, args, &plan, &read, group)?,
         }
@@ -273,14 +267,11 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     text::missing(out, &read.frames)
 }
 
-/// Takes samples in, once it is known what is to be told apart.
+/// Takes samples in, once it is known by what they are told apart.
 struct Collecting {
     plan: Plan,
-    collector: Collector,
-    teller: Teller,
-    /// Whether keys are texts that the teller makes.
-    has_texts: bool,
-    groups: Groups,
+    symbols: LocalSymbols,
+    reading: Reading,
 }
 
 impl Collecting {
@@ -294,43 +285,12 @@ impl Collecting {
             say(unfinished::SOURCE_LINES);
         }
         args.unsupported.say();
-        let by_address = plan.graph.by_address || plan.keys.iter().any(|key| key.is_of_address());
-        let frames =
-            Frames::new(!args.no_demangle).believing_anybody(args.input.force).by_address(by_address);
-        let mut collected = collect_plan(args, &plan);
-        collected.sockets = sockets.to_vec();
-        let teller = Teller::new(&plan.keys, args.raw_trace);
-        let collector = Collector::new(collected, frames);
-        let has_texts = plan.keys.iter().any(|key| matches!(key, Key::Given(_)));
-        Ok(Collecting { plan, collector, teller, has_texts, groups: Groups::default() })
-    }
-
-    fn add(
-        &mut self,
-        &Step { entry, session, formats, .. }: &Step<'_>,
-        decoded: &Decoded<'_>,
-        sample: &Sample<'_>,
-    ) {
-        let Collecting { plan, collector, teller, has_texts, groups } = self;
-        let level = Level::of(decoded.misc);
-        groups.deliver(entry, sample, |index, event, period| {
-            if *has_texts {
-                let names = RefCell::new(&mut *collector);
-                let symbol =
-                    |address| names.borrow_mut().kernel_symbol(session, &event.attr, sample, address);
-                teller.tell(&plan.given, event, sample, formats, &symbol);
-                collector.give(&teller.numbers);
-            }
-            let of = (index, &event.attr);
-            match plan.mode {
-                Mode::Branches => collector.add_branches(of, session, sample, level),
-                Mode::Memory => {
-                    let cost = sample.weight.map_or(0, Weight::first).max(1);
-                    collector.add(of, session, sample, level, cost);
-                }
-                Mode::Samples => collector.add(of, session, sample, level, period),
-            }
-        });
+        let symbols = LocalSymbols::believing(args.input.force);
+        let texts = TracepointTexts::new(&plan.keys, &plan.given, args.raw_trace);
+        let reading = Reading::new(collect_plan(args, &plan, sockets, &symbols))
+            .of(plan.mode)
+            .with_texts(texts, Lookup::new(symbols.clone(), !args.no_demangle));
+        Ok(Collecting { plan, symbols, reading })
     }
 }
 
@@ -355,41 +315,25 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
     };
     let replay = recording::replay(replay, |step| {
         progress.at(step.entry.location.offset);
-        let Some(decoded) = step.decoded else { return Ok(()) };
-        let sample = match &decoded.record {
-            Record::Sample(sample) => sample,
-            other => {
-                lost += match other {
-                    Record::Lost(record) => record.lost,
-                    Record::LostSamples(count) => *count,
-                    _ => 0,
-                };
-                if let Some(collecting) = &mut collecting {
-                    collecting.collector.session_changed();
-                }
+        lost += step.lost();
+        if let Some(sample) = step.sample() {
+            let cpu = sample.cpu.map(|cpu| cpu.cpu);
+            if !filter.admits_moment(cpu, sample.time) || !is_socket(cpu) {
                 return Ok(());
             }
-        };
-        let cpu = sample.cpu.map(|cpu| cpu.cpu);
-        if !filter.admits_moment(cpu, sample.time) || !is_socket(cpu) {
-            return Ok(());
-        }
-        let collecting = match &mut collecting {
-            Some(collecting) => collecting,
-            empty => {
+            if collecting.is_none() {
                 let events: Vec<Event> = step.entry.events().iter().cloned().collect();
-                empty.insert(Collecting::new(
-                    args,
-                    &Recorded { events: &events, formats: step.formats },
-                    &sockets,
-                )?)
+                let recorded = Recorded { events: &events, formats: step.formats };
+                collecting = Some(Collecting::new(args, &recorded, &sockets)?);
             }
-        };
-        collecting.add(step, decoded, sample);
+        }
+        if let Some(collecting) = &mut collecting {
+            collecting.reading.step(step);
+        }
         Ok(())
     })?;
     progress.finish();
-    let Collecting { plan, collector, teller, .. } = match collecting {
+    let Collecting { plan, symbols, reading } = match collecting {
         Some(collecting) => collecting,
         None => Collecting::new(args, &Recorded { events: &[], formats: &Formats::default() }, &[])?,
     };
@@ -398,15 +342,22 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
     let groups = groups::of(&mut data, events.len(), args);
     let names = events.iter().map(Event::display_name).collect();
     let machine = facts::Machine::read(&mut data);
-    let keys = collector.keys().to_vec();
-    let (profiles, frames) = collector.finish();
-    let texts = teller.texts;
-    Ok((Read { texts, events, groups, names, profiles, keys, frames, session, lost, machine }, plan))
+    let profile = reading.finish(&session);
+    let by_address = plan.graph.by_address || plan.keys.iter().any(|key| key.is_of_address());
+    let functions = Names::new(&profile, &symbols).mangled(args.no_demangle);
+    functions.look_up_all();
+    let frames = Frames::new(&functions, by_address);
+    drop(functions);
+    Ok((Read { events, groups, names, profile, frames, lost, machine }, plan))
 }
 
 impl Read {
     fn samples_of(&self, index: usize) -> u64 {
-        self.profiles.get(index).map_or(0, |profile| profile.samples)
+        self.profile.event(index).samples
+    }
+
+    fn view(&self, args: &Args, plan: &Plan, index: usize) -> View<'_> {
+        View::new(&self.profile, &self.frames, index, &view_plan(args, plan))
     }
 }
 
@@ -434,70 +385,75 @@ fn quantum(text: &str) -> std::result::Result<u64, String> {
 }
 
 /// What to collect for a report.
-fn collect_plan(args: &Args, plan: &Plan) -> perfuse_profile::Plan {
+fn collect_plan(args: &Args, plan: &Plan, sockets: &[u32], symbols: &LocalSymbols) -> perfuse_profile::Plan {
     let mut collected = perfuse_profile::Plan::new(&plan.keys);
-    collected.chains = plan.children || plan.graph.style != Style::None;
+    let has_parent = plan.keys.contains(&Key::Parent);
+    collected.chains = plan.children || plan.graph.style != Style::None || has_parent;
     collected.max_stack = args.max_stack;
-    collected.order = plan.order();
     collected.time_step_ns = args.time_quantum;
-    collected.filter.has_name = args.hide_unresolved;
-    if plan.keys.contains(&Key::Parent) {
-        let regex = args.parent.clone().or_else(|| regex_lite::Regex::new("^sys_|^do_page_fault").ok());
-        collected.parent = regex.map(|regex| NameTest::new(move |name| regex.is_match(name)));
+    collected.sockets = sockets.to_vec();
+    collected.code = Some(symbols.symbolizer().clone());
+    collected.tasks.comms.clone_from(&args.filter.comm);
+    collected.tasks.pids.clone_from(&args.filter.pid);
+    collected.tasks.tids.clone_from(&args.filter.tid);
+    // A branch is judged by where its sample was.
+    if plan.mode == Mode::Branches
+        && !view_plan(args, plan).filter.admits_all()
+        && !collected.keys.contains(&Key::SymbolIaddr)
+    {
+        collected.keys.push(Key::SymbolIaddr);
     }
-    let callees = args.ignore_callees.clone();
-    collected.ignore_callees = callees.map(|regex| NameTest::new(move |name| regex.is_match(name)));
-    collected.filter.comms.clone_from(&args.filter.comm);
-    collected.filter.pids.clone_from(&args.filter.pid);
-    collected.filter.tids.clone_from(&args.filter.tid);
-    collected.filter.objects.clone_from(&args.dso);
-    collected.filter.symbols.clone_from(&args.symbol);
     collected
 }
 
-/// Sums a profile up, and hands it over with its entries in order.
-fn with_shown<R>(
-    args: &Args,
-    plan: &Plan,
-    read: &Read,
-    index: usize,
-    work: impl FnOnce(&Shown<'_>) -> R,
-) -> R {
-    let empty = Profile::default();
-    let profile = read.profiles.get(index).unwrap_or(&empty);
-    let name = read.names[index].as_str();
-    let report = Report::new(profile, &read.frames, &plan.keys);
-    let names = Names::new(&read.frames, &read.session, profile, &read.keys)
-        .with_texts(&read.texts)
-        .ns(args.ns)
-        .of_branches(plan.mode == Mode::Branches);
-    let is_relative = args.percentage == "relative";
-    let (samples, whole) = match is_relative {
-        true => {
-            let counted =
-                |sum: (u64, u64), entry: &Entry| (sum.0 + entry.self_samples, sum.1 + entry.self_weight);
-            report.entries.iter().fold((0, 0), counted)
-        }
-        false => (profile.samples, profile.weight),
-    };
-    let has_name = |entry: &&Entry| {
-        let symbol = read.frames.get(entry.frame).symbol.as_deref().unwrap_or("");
-        args.symbol_filter.as_ref().is_none_or(|part| symbol.contains(part.as_str()))
-    };
-    let has_parent = |entry: &&Entry| {
-        !args.exclude_other
-            || !plan.keys.contains(&Key::Parent)
-            || names.text(entry, Key::Parent) != "[other]"
-    };
-    let is_shown = |entry: &&Entry| (plan.children || entry.self_samples > 0) && has_parent(entry);
-    let mut all: Vec<&Entry> = report.entries.iter().filter(is_shown).filter(has_name).collect();
-    let trees = (plan.graph.style != Style::None).then(|| plan.order());
-    names.sort(&mut all, &plan.sort, trees);
-    let rank = |entry: &Entry| if plan.children { entry.total_weight } else { entry.self_weight };
-    let is_enough = |entry: &&Entry| rank(entry) as f64 * 100.0 / whole.max(1) as f64 >= args.percent_limit;
-    let entries = all.iter().copied().filter(is_enough).collect();
-    let frames = &read.frames;
-    let chains = trees.map(|_| tree::chains(plan, whole, &report, frames));
-    let event = &read.events[index];
-    work(&Shown { name, event, samples, whole, frames, names, chains, entries, all })
+/// How the entries of a report are made.
+fn view_plan(args: &Args, plan: &Plan) -> ViewPlan {
+    let mut view = ViewPlan::new(&plan.keys);
+    view.order = plan.order();
+    view.ns = args.ns;
+    view.of_branches = plan.mode == Mode::Branches;
+    if plan.keys.contains(&Key::Parent) {
+        let regex = args.parent.clone().or_else(|| regex_lite::Regex::new("^sys_|^do_page_fault").ok());
+        view.parent = regex.map(|regex| NameTest::new(move |name| regex.is_match(name)));
+    }
+    let callees = args.ignore_callees.clone();
+    view.ignore_callees = callees.map(|regex| NameTest::new(move |name| regex.is_match(name)));
+    view.filter.has_name = args.hide_unresolved;
+    view.filter.objects.clone_from(&args.dso);
+    view.filter.symbols.clone_from(&args.symbol);
+    view
+}
+
+impl<'s> Shown<'s> {
+    fn new(args: &Args, plan: &Plan, read: &'s Read, index: usize, view: &'s View<'s>) -> Self {
+        let name = read.names[index].as_str();
+        let is_relative = args.percentage == "relative";
+        let (samples, whole) = match is_relative {
+            true => {
+                let counted =
+                    |sum: (u64, u64), entry: &Entry| (sum.0 + entry.self_samples, sum.1 + entry.self_weight);
+                view.entries.iter().fold((0, 0), counted)
+            }
+            false => (view.event.samples, view.event.weight),
+        };
+        let has_name = |entry: &&Entry| {
+            let symbol = view.frames.get(entry.frame).symbol.as_deref().unwrap_or("");
+            args.symbol_filter.as_ref().is_none_or(|part| symbol.contains(part.as_str()))
+        };
+        let has_parent = |entry: &&Entry| {
+            !args.exclude_other
+                || !plan.keys.contains(&Key::Parent)
+                || view.text(entry, Key::Parent) != "[other]"
+        };
+        let is_shown = |entry: &&Entry| (plan.children || entry.self_samples > 0) && has_parent(entry);
+        let mut all: Vec<&Entry> = view.entries.iter().filter(is_shown).filter(has_name).collect();
+        let trees = (plan.graph.style != Style::None).then(|| plan.order());
+        view.sort(&mut all, &plan.sort, trees);
+        let rank = |entry: &Entry| if plan.children { entry.total_weight } else { entry.self_weight };
+        let is_enough =
+            |entry: &&Entry| rank(entry) as f64 * 100.0 / whole.max(1) as f64 >= args.percent_limit;
+        let entries = all.iter().copied().filter(is_enough).collect();
+        let trees = trees.map(|_| tree::trees(plan, whole, view));
+        Shown { name, event: &read.events[index], samples, whole, view, trees, entries, all }
+    }
 }

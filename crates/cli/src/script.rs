@@ -21,7 +21,7 @@ use perfuse_data::replay::{Filter, Formats, Groups, Replay, Step};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::tool::kind;
 use perfuse_data::{Event, FileRecord, Ordered};
-use perfuse_profile::Frames;
+use perfuse_profile::{LocalSymbols, Lookup};
 use places::{Places, Space};
 use std::ffi::OsString;
 use std::fs::File;
@@ -141,8 +141,8 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         _ => Clock::Recorded,
     };
     let format = Format { nanoseconds: args.ns, clock, max_stack: args.max_stack, json: args.json };
-    let mut lines =
-        Lines::new(Places::new(Frames::new(!args.no_demangle).believing_anybody(args.input.force)), format);
+    let lookup = Lookup::new(LocalSymbols::believing(args.input.force), !args.no_demangle);
+    let mut lines = Lines::new(Places::new(lookup), format);
     lines.machine = describe::machine(&mut data);
     lines.stop_at.clone_from(&args.stop_bt);
     if let Some(Feature::Clock(clock)) = recording::feature(&mut data, FeatureId::CLOCK_DATA) {
@@ -308,8 +308,7 @@ fn is_wanted(
     }
     let space = Space::of(session, &event.attr, sample);
     let located = places.locate(&space, Level::of(decoded.misc), sample.ip.unwrap_or(0));
-    let frame = places.frames.get(located.frame);
-    let object = [places.frames.object(frame.object), places.frames.short_object(frame.object)];
+    let object = [places.lookup.object(located.object), places.lookup.short_object(located.object)];
     (args.dso.is_empty() || args.dso.iter().any(|name| object.contains(&name.as_str())))
         && (args.symbols.is_empty()
             || args.symbols.iter().any(|name| match address(name) {
@@ -317,7 +316,7 @@ fn is_wanted(
                     let end = start.saturating_add(args.addr_range.max(1));
                     (start..end).contains(&sample.ip.unwrap_or(0))
                 }
-                None => Some(name.as_str()) == frame.symbol.as_deref(),
+                None => Some(name.as_str()) == located.symbol.as_deref(),
             }))
 }
 

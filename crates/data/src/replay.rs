@@ -16,7 +16,7 @@ pub use chains::{callstack, is_to_be_unwound, rest_of_chain};
 pub use filter::{CpuRanges, Filter, NoTimes, TimeSpans};
 pub use formats::Formats;
 pub use groups::Groups;
-use perfuse_abi::record::{Decoded, Record};
+use perfuse_abi::record::{Decoded, Record, Sample};
 
 /// Goes through a recording.
 ///
@@ -63,6 +63,25 @@ pub struct Step<'a> {
     pub session: &'a Session,
     /// The formats of tracepoints.
     pub formats: &'a Formats,
+}
+
+impl<'a> Step<'a> {
+    /// The sample, if the record is one.
+    pub fn sample(&self) -> Option<&'a Sample<'a>> {
+        match &self.decoded?.record {
+            Record::Sample(sample) => Some(sample),
+            _ => None,
+        }
+    }
+
+    /// The samples that the kernel lost, as the record tells.
+    pub fn lost(&self) -> u64 {
+        match self.decoded.map(|decoded| &decoded.record) {
+            Some(Record::Lost(record)) => record.lost,
+            Some(Record::LostSamples(count)) => *count,
+            _ => 0,
+        }
+    }
 }
 
 impl<'i> Replay<'i> {

@@ -9,8 +9,8 @@ use crate::profile::Profile;
 use crate::seen::{Counted, Seen};
 use crate::strings::StringId;
 use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, SampleRow, SampleTime,
-    StackId, StackTree, Thread,
+    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, SampleRow, SampleTime, StackId,
+    StackTree, Thread,
 };
 use perfuse_abi::Attr;
 use perfuse_abi::record::{CallchainContext, Sample};
@@ -278,7 +278,8 @@ impl Collector {
     pub fn take(&mut self, session: &Session) -> Profile {
         self.settle();
         let names: Vec<StringId> = self.events.iter().map(|event| event.name).collect();
-        let next = Collector { changes: self.changes, ..Collector::with(self.plan.clone(), self.locator.renewed()) };
+        let next =
+            Collector { changes: self.changes, ..Collector::with(self.plan.clone(), self.locator.renewed()) };
         let mut done = std::mem::replace(self, next);
         for (event, name) in names.into_iter().enumerate() {
             let name = self.locator.strings.id(done.locator.strings.get(name));
@@ -507,10 +508,12 @@ impl Collector {
             Some(first) => *first = leaf,
             None => path.push(leaf),
         }
+        // What was sampled itself is told of before what called it.
+        let leaf = self.location_at(session, at, maps_of(leaf.0), leaf.0, leaf.1);
         let mut stacks = std::mem::take(&mut self.stacks);
-        let places = path.iter().rev();
-        let stack =
-            stacks.id(places.map(|&(level, ip)| self.location_at(session, at, maps_of(level), level, ip).0));
+        let callers = path[1..].iter().rev();
+        let places = callers.map(|&(level, ip)| self.location_at(session, at, maps_of(level), level, ip).0);
+        let stack = stacks.id(places.chain([leaf.0]));
         (self.stacks, self.path) = (stacks, path);
         stack
     }

@@ -21,11 +21,13 @@ mod profile;
 mod reading;
 mod save;
 mod seen;
+mod source;
 mod strings;
-mod symbols;
 mod tables;
 mod tracepoints;
 mod view;
+
+pub use perfuse_symbols as symbols;
 
 pub use collect::{Collector, Plan, Taken, TaskFilter};
 pub use hash::{Fast, FastMap};
@@ -36,13 +38,13 @@ pub use names::{FunctionAt, NamedFunction, Names};
 pub use profile::{MergeError, Profile};
 pub use reading::{Mode, Reading};
 pub use save::LoadError;
+pub use source::{Address, Function, LocalSymbols, ObjectRef, Symbols};
 pub use strings::StringId;
-pub use symbols::{Address, Function, LocalSymbols, ObjectRef, Symbols};
 pub use tables::{
     EventSum, Location, LocationId, Object, ObjectId, ObjectKind, SampleRow, SampleTime, StackId, Thread,
 };
 pub use tracepoints::{FieldKey, TracepointTexts, field_keys};
 pub use view::{
-    Branch, Changed, Entry, Filter, Frame, FrameId, Frames, Hierarchy, JoinedRow, Least, NameTest, Neighbours,
-    Node, Order, PlaceSum, Trees, View, ViewPlan, difference, join,
+    Branch, Changed, Entry, Filter, Frame, FrameId, Frames, Hierarchy, JoinedRow, Least, NameTest,
+    Neighbours, Node, Order, PlaceSum, Trees, View, ViewPlan, difference, join,
 };

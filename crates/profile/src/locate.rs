@@ -2,8 +2,8 @@
 //! looked up in files here, but in what processes tell of the code that they make (jitdumps).
 
 use crate::hash::FastMap;
+use crate::source::dso_key;
 use crate::strings::Strings;
-use crate::symbols::dso_key;
 use crate::tables::{Location, Object, ObjectId, ObjectKind};
 use perfuse_abi::record::{CallchainContext, Sample};
 use perfuse_abi::{Attr, AttrFlags};

@@ -2,8 +2,8 @@
 
 use crate::hash::FastMap;
 use crate::locate::{Locator, ThreadTime, made_name};
+use crate::source::{Address, LocalSymbols, ObjectRef, Symbols, dso_key};
 use crate::strings::Strings;
-use crate::symbols::{Address, LocalSymbols, ObjectRef, Symbols, dso_key};
 use crate::tables::{Object, ObjectKind};
 use perfuse_data::session::{Level, Session};
 use perfuse_symbols::{Signatures, demangle};
@@ -126,7 +126,9 @@ pub(crate) fn object_names(strings: &Strings, object: &Object) -> (Box<str>, Box
         ObjectKind::Module(_) => {
             (path.as_ref().into(), format!("[{}]", dso_key(strings, object).module_name()).into())
         }
-        ObjectKind::Kernel(..) if path.contains("/vmlinux") => (path.as_ref().into(), "[kernel.vmlinux]".into()),
+        ObjectKind::Kernel(..) if path.contains("/vmlinux") => {
+            (path.as_ref().into(), "[kernel.vmlinux]".into())
+        }
         _ => (path.as_ref().into(), base_name(&path).into()),
     }
 }

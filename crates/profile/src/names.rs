@@ -3,7 +3,7 @@
 
 use crate::hash::FastMap;
 use crate::profile::Profile;
-use crate::symbols::{Address, Function, ObjectRef, Symbols};
+use crate::source::{Address, Function, ObjectRef, Symbols};
 use crate::tables::{LocationId, ObjectId, ObjectKind};
 use perfuse_symbols::{Signatures, demangle};
 use std::num::NonZero;
@@ -87,7 +87,8 @@ impl<'p> Names<'p> {
 
     /// Looks up the names of all locations, on all processors that there are. Views that come later find them there.
     pub fn look_up_all(&self) {
-        let wanted: Vec<usize> = (0..self.objects.len()).filter(|&at| !self.locations[at].is_empty()).collect();
+        let wanted: Vec<usize> =
+            (0..self.objects.len()).filter(|&at| !self.locations[at].is_empty()).collect();
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let next = AtomicUsize::new(0);
         let work = || {
@@ -154,10 +155,7 @@ impl<'p> Names<'p> {
                 let addresses: Vec<Address> = locations
                     .iter()
                     .map(location)
-                    .map(|location| Address {
-                        place: location.place(of.by_address),
-                        time: location.time,
-                    })
+                    .map(|location| Address { place: location.place(of.by_address), time: location.time })
                     .collect();
                 let mut names = Finder { demangled: self.demangled, ..Finder::default() };
                 self.symbols.look_up(self.reference(object), &addresses, &mut |index, function| {
@@ -176,7 +174,8 @@ impl<'p> Names<'p> {
             let location = self.profile.location(id);
             let (start, size) = (location.address, location.mapped);
             let offset = location.ip.wrapping_sub(start);
-            let function = Function { id: start, name: &name, start, size, offset, is_data: false, line: None };
+            let function =
+                Function { id: start, name: &name, start, size, offset, is_data: false, line: None };
             names.found(index, function);
         }
         names.finish(locations.len())
@@ -202,7 +201,13 @@ impl Finder {
         let number = *functions.entry((id, size)).or_insert_with(|| {
             let name = name();
             let name = if *demangled { demangle(&name, Signatures::Short) } else { name.into() };
-            names.functions.push(NamedFunction { name: name.into(), start, size, is_data, is_inlined: false });
+            names.functions.push(NamedFunction {
+                name: name.into(),
+                start,
+                size,
+                is_data,
+                is_inlined: false,
+            });
             names.functions.len() as u32 - 1
         });
         let line = line.map(|(file, line)| {

@@ -4,8 +4,8 @@ use crate::keys::Key;
 use crate::places;
 use crate::strings::{StringId, Strings};
 use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, OUTERMOST, Object, ObjectId, ObjectKind,
-    SampleRow, SampleTime, StackId, StackTree, Thread,
+    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, OUTERMOST, Object, ObjectId,
+    ObjectKind, SampleRow, SampleTime, StackId, StackTree, Thread,
 };
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -196,14 +196,14 @@ impl Profile {
             (all.samples, all.chains) =
                 (all.samples.saturating_add(sum.samples), all.chains.saturating_add(sum.chains));
         }
-        let rows: Vec<u32> = other.rows.iter().map(|row| ids.row(row, events[row.event as usize] as u32)).collect();
+        let rows: Vec<u32> =
+            other.rows.iter().map(|row| ids.row(row, events[row.event as usize] as u32)).collect();
         self.events = sums;
         self.times.extend(
             other.times.iter().map(|sample| SampleTime { row: rows[sample.row as usize], ..*sample }),
         );
         Ok(())
     }
-
 }
 
 /// An object without what is not the same in all recordings: where it comes, and the process that had its file mapped first.
@@ -338,8 +338,12 @@ impl<'m> Merging<'m> {
         }
         let from = self.from;
         let width = from.keys.len();
-        let values: Vec<u64> =
-            from.keys.iter().zip(from.contexts.get(id, width)).map(|(&key, &value)| self.value(key, value)).collect();
+        let values: Vec<u64> = from
+            .keys
+            .iter()
+            .zip(from.contexts.get(id, width))
+            .map(|(&key, &value)| self.value(key, value))
+            .collect();
         let new = self.to.contexts.id(&values);
         self.contexts[id as usize] = Some(new);
         new

@@ -5,16 +5,14 @@ use crate::collect::{Collector, Plan, Taken};
 use crate::locate::ThreadTime;
 use crate::lookup::Lookup;
 use crate::profile::Profile;
-use crate::symbols::LocalSymbols;
 use crate::tracepoints::TracepointTexts;
-use perfuse_abi::record::{Decoded, Record, Sample, Weight};
+use perfuse_abi::record::{Decoded, Sample, Weight};
 use perfuse_data::replay::{Groups, Step};
 use perfuse_data::session::{Level, Session};
 use std::cell::RefCell;
 
 /// Which part of samples entries are of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Mode {
     /// Samples.
     #[default]
@@ -47,7 +45,6 @@ pub struct Reading {
     lookup: Option<RefCell<Lookup>>,
     /// Events that have a name already.
     named: usize,
-    lost: u64,
 }
 
 impl Reading {
@@ -60,7 +57,6 @@ impl Reading {
             texts: TracepointTexts::default(),
             lookup: None,
             named: 0,
-            lost: 0,
         }
     }
 
@@ -70,32 +66,20 @@ impl Reading {
         Reading { mode, ..self }
     }
 
-    /// With keys that are texts of tracepoints; symbols name the kernel's addresses in them.
+    /// With keys that are texts of tracepoints; `lookup` names the kernel's addresses in them.
     #[must_use]
-    pub fn with_texts(self, texts: TracepointTexts, symbols: &LocalSymbols) -> Self {
-        let lookup = (!texts.is_empty()).then(|| RefCell::new(Lookup::new(symbols.clone(), true)));
+    pub fn with_texts(self, texts: TracepointTexts, lookup: Lookup) -> Self {
+        let lookup = (!texts.is_empty()).then(|| RefCell::new(lookup));
         Reading { texts, lookup, ..self }
-    }
-
-    /// Samples that the recording lost, as far as it tells.
-    pub fn lost(&self) -> u64 {
-        self.lost
     }
 
     /// Takes a step: adds its sample, if it is one.
     pub fn step(&mut self, step: &Step<'_>) {
-        let Some(decoded) = step.decoded else { return };
-        match &decoded.record {
-            Record::Sample(sample) => self.add(step, decoded, sample),
-            Record::Lost(record) => self.other(record.lost),
-            Record::LostSamples(count) => self.other(*count),
-            _ => self.other(0),
+        match (step.decoded, step.sample()) {
+            (Some(decoded), Some(sample)) => self.add(step, decoded, sample),
+            (Some(_), None) => self.collector.session_changed(),
+            (None, _) => {}
         }
-    }
-
-    fn other(&mut self, lost: u64) {
-        self.lost = self.lost.saturating_add(lost);
-        self.collector.session_changed();
     }
 
     /// Adds a sample of a step.

@@ -39,7 +39,10 @@ impl fmt::Display for LoadError {
         match self {
             LoadError::NotAProfile => f.write_str("not a saved profile"),
             LoadError::Version(version) => {
-                write!(f, "the profile was saved in version {version} of the format; this program reads {VERSION}")
+                write!(
+                    f,
+                    "the profile was saved in version {version} of the format; this program reads {VERSION}"
+                )
             }
             LoadError::Damaged => f.write_str("the saved profile is damaged or cut short"),
             LoadError::Inconsistent(table) => {
@@ -105,14 +108,8 @@ struct SavedRow {
     samples: u64,
 }
 
-const LEVELS: [Level; 6] = [
-    Level::Kernel,
-    Level::User,
-    Level::GuestKernel,
-    Level::GuestUser,
-    Level::Hypervisor,
-    Level::Unknown,
-];
+const LEVELS: [Level; 6] =
+    [Level::Kernel, Level::User, Level::GuestKernel, Level::GuestUser, Level::Hypervisor, Level::Unknown];
 
 impl Profile {
     /// Writes the profile, so that [`load`](Self::load) reads it again, on this machine or another.

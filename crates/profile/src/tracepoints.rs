@@ -104,7 +104,8 @@ impl TracepointTexts {
         let raw = sample.raw.as_ref().map_or(&[][..], |raw| raw.as_bytes());
         let is_traced = event.attr.type_ == EventType::TRACEPOINT;
         let format = formats.get(event.attr.config).filter(|_| is_traced).map(|(_, format)| format);
-        let needs_line = self.says_line || self.fields.iter().any(|given| !given.is_raw && given.is_of(event));
+        let needs_line =
+            self.says_line || self.fields.iter().any(|given| !given.is_raw && given.is_of(event));
         let line = match (needs_line, format) {
             (false, _) => String::new(),
             (true, None) => "N/A".to_owned(),

@@ -220,7 +220,8 @@ fn frame_stacks(profile: &Profile, frames: &Frames, plan: &ViewPlan) -> (StackTr
                 numbers.push(caller);
                 continue;
             }
-            let name = |frame: &FrameId| frames.get(*frame).symbol.as_deref().is_some_and(|name| test.admits(name));
+            let name =
+                |frame: &FrameId| frames.get(*frame).symbol.as_deref().is_some_and(|name| test.admits(name));
             is_end[at] = of_location.iter().any(name);
         }
         let frame = |caller, frame: &FrameId| tree.child(caller, frame.0);

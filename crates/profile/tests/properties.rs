@@ -8,8 +8,8 @@ use perfuse_abi::wire::{Text, Words};
 use perfuse_abi::{Attr, EventType};
 use perfuse_data::session::{Level, Session};
 use perfuse_profile::{
-    Address, Branch, Collector, Filter, Frames, Function, Key, Least, Names, ObjectRef, Order, Plan, Profile, Symbols,
-    TaskFilter, Trees, View, ViewPlan, difference,
+    Address, Branch, Collector, Filter, Frames, Function, Key, Least, Names, ObjectRef, Order, Plan, Profile,
+    Symbols, TaskFilter, Trees, View, ViewPlan, difference,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -486,20 +486,20 @@ fn one_address_may_be_several_frames() {
         .iter()
         .map(|entry| (view.text(entry, Key::Symbol), [entry.self_weight, entry.total_weight]))
         .collect();
-    let expected = [
-        ("[.] inner1", [8, 8]),
-        ("[.] inner2", [0, 8]),
-        ("[.] outer1", [0, 8]),
-        ("[.] outer2", [0, 8]),
-    ];
+    let expected =
+        [("[.] inner1", [8, 8]), ("[.] inner2", [0, 8]), ("[.] outer1", [0, 8]), ("[.] outer2", [0, 8])];
     assert_eq!(sums, expected.map(|(name, sums)| (name.to_owned(), sums)).into());
-    let entry = |name: &str| view.entries.iter().find(|entry| view.text(entry, Key::Symbol).ends_with(name)).unwrap();
+    let entry =
+        |name: &str| view.entries.iter().find(|entry| view.text(entry, Key::Symbol).ends_with(name)).unwrap();
     let path = &trees.of(entry("outer2")).branches[0].frames;
     let path: Vec<_> = path.iter().map(|&frame| frames.get(frame).symbol.clone().unwrap()).collect();
     assert_eq!(path.iter().map(|name| &**name).collect::<Vec<_>>(), ["outer2", "inner2", "outer1", "inner1"]);
     let lines = |name| -> Vec<(u32, u64, u64)> {
         let places = view.places(&names, entry(name));
-        places.iter().map(|place| (place.line.as_ref().unwrap().1, place.self_weight, place.total_weight)).collect()
+        places
+            .iter()
+            .map(|place| (place.line.as_ref().unwrap().1, place.self_weight, place.total_weight))
+            .collect()
     };
     assert_eq!(lines("inner1"), [(0, 5, 5), (0x10, 3, 3)]);
     assert_eq!(lines("outer1"), [(1, 0, 5), (0x11, 0, 3)]);

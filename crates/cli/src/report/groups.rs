@@ -2,14 +2,13 @@
 
 use super::text::{self, Lines, Paint, Width};
 use super::tree::Drawing;
-use super::{Args, Plan, Read, Shown, Style, with_shown};
+use super::{Args, Plan, Read, Shown, Style};
 use crate::exit::Result;
 use crate::recording;
 use crate::term::foreign::{field, foreign, left, right};
 use perfuse_data::PerfData;
 use perfuse_data::feature::{Feature, FeatureId};
-use perfuse_profile::{Column, Entry, Key};
-use std::collections::HashMap;
+use perfuse_profile::{Column, Entry, JoinedRow, View, join};
 use std::fmt::Write as _;
 use std::io::Write;
 
@@ -52,32 +51,6 @@ pub(super) fn of(data: &mut PerfData<'_>, events: usize, args: &Args) -> Vec<Gro
     groups
 }
 
-/// A line: an entry of some of the events.
-struct Row<'s> {
-    /// The first event that has it.
-    member: usize,
-    entries: Vec<Option<&'s Entry>>,
-    texts: Vec<String>,
-}
-
-impl<'s> Row<'s> {
-    fn entry(&self) -> Option<&'s Entry> {
-        self.entries[self.member]
-    }
-
-    /// What decides where it stands: its shares, that of the chosen event first.
-    fn rank(&self, by_total: bool, first: usize) -> Vec<u64> {
-        let weight = |entry: &Option<&Entry>| {
-            entry.map_or(0, |entry| if by_total { entry.total_weight } else { entry.self_weight })
-        };
-        let mut ranks: Vec<u64> = self.entries.iter().map(weight).collect();
-        if first < ranks.len() {
-            ranks[..=first].rotate_right(1);
-        }
-        ranks
-    }
-}
-
 /// Prints the table of a group.
 pub(super) fn print(
     out: &mut impl Write,
@@ -86,51 +59,13 @@ pub(super) fn print(
     read: &Read,
     group: &Group,
 ) -> Result<()> {
-    collect(args, plan, read, group, &mut Vec::new(), |all| table(out, args, plan, all, group))
+    let members = group.first..group.first + group.members;
+    let views: Vec<View<'_>> = members.clone().map(|index| read.view(args, plan, index)).collect();
+    let shown = members.zip(&views).map(|(index, view)| Shown::new(args, plan, read, index, view));
+    table(out, args, plan, &shown.collect::<Vec<_>>(), group)
 }
 
-/// Sums up each member in turn, and hands all of them over.
-fn collect<R>(
-    args: &Args,
-    plan: &Plan,
-    read: &Read,
-    group: &Group,
-    before: &mut Vec<&Shown<'_>>,
-    work: impl FnOnce(&[&Shown<'_>]) -> R,
-) -> R {
-    if before.len() == group.members {
-        return work(before);
-    }
-    let index = group.first + before.len();
-    let mut work = Some(work);
-    let mut result = None;
-    with_shown(args, plan, read, index, |shown| {
-        let mut all: Vec<&Shown<'_>> = before.clone();
-        all.push(shown);
-        let work = work.take();
-        result = work.map(|work| collect_rest(args, plan, read, group, all, Box::new(work)));
-    });
-    match result {
-        Some(result) => result,
-        None => unreachable!("the work is done once"),
-    }
-}
-
-type Work<'w, R> = Box<dyn FnOnce(&[&Shown<'_>]) -> R + 'w>;
-
-fn collect_rest<R>(
-    args: &Args,
-    plan: &Plan,
-    read: &Read,
-    group: &Group,
-    all: Vec<&Shown<'_>>,
-    work: Work<'_, R>,
-) -> R {
-    let mut all = all;
-    collect(args, plan, read, group, &mut all, work)
-}
-
-fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[&Shown<'_>], group: &Group) -> Result<()> {
+fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[Shown<'_>], group: &Group) -> Result<()> {
     let elided = text::elided(args, plan);
     let columns: Vec<Column> =
         plan.columns.iter().copied().filter(|column| !elided.iter().any(|(of, _)| of == column)).collect();
@@ -194,7 +129,7 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[&Shown<'_>], gro
                 None => line.push_str("  "),
             }
             if let Column::Key(_) = column {
-                let shown = all[row.member];
+                let shown = &all[row.member];
                 text::cell(&mut line, entry, column, widths[index], shown, paint, separator, is_last);
                 continue;
             }
@@ -222,39 +157,17 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[&Shown<'_>], gro
 }
 
 /// The entries of all members, those that are alike together, in order.
-fn rows<'s>(args: &Args, plan: &Plan, all: &[&'s Shown<'s>]) -> Vec<Row<'s>> {
-    let mut rows: Vec<Row<'s>> = Vec::new();
-    let mut known: HashMap<(Vec<String>, u64), usize> = HashMap::new();
-    for (member, shown) in all.iter().enumerate() {
-        for &entry in &shown.all {
-            // Whose code it is tells no functions apart: of what is outside of all maps, it may differ.
-            let text = |&key: &Key| match (key, shown.names.text(entry, key)) {
-                (Key::Symbol, text) => text.get(4..).unwrap_or_default().to_owned(),
-                (_, text) => text,
-            };
-            let texts: Vec<String> = plan.keys.iter().map(text).collect();
-            let frame = shown.frames.get(entry.frame);
-            let place = if plan.keys.contains(&Key::Symbol) { frame.address } else { 0 };
-            let index = *known.entry((texts.clone(), place)).or_insert(rows.len());
-            if index == rows.len() {
-                rows.push(Row { member, entries: vec![None; all.len()], texts });
-            }
-            rows[index].entries[member] = Some(entry);
-        }
-    }
+fn rows<'s>(args: &Args, plan: &Plan, all: &'s [Shown<'s>]) -> Vec<JoinedRow<'s>> {
+    let views: Vec<_> = all.iter().map(|shown| (shown.view, &shown.all[..])).collect();
+    let mut rows = join(&views, &plan.keys, plan.children, args.group_sort_idx);
     rows.retain(|row| {
-        let share = |(entry, shown): (&Option<&Entry>, &&Shown<'_>)| {
+        let share = |(entry, shown): (&Option<&Entry>, &Shown<'_>)| {
             let rank = |entry: &Entry| if plan.children { entry.total_weight } else { entry.self_weight };
             entry.map_or(0.0, |entry| rank(entry) as f64 * 100.0 / shown.whole.max(1) as f64)
         };
         // The first event decides, as for a table of its own.
         args.percent_limit <= 0.0
             || row.entries.iter().zip(all).take(1).map(share).any(|of| of >= args.percent_limit)
-    });
-    let first = args.group_sort_idx;
-    rows.sort_by_cached_key(|row| {
-        let ranks: Vec<u64> = row.rank(plan.children, first).into_iter().map(|rank| !rank).collect();
-        (ranks, row.texts.clone())
     });
     rows
 }

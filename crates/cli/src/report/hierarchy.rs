@@ -5,60 +5,12 @@ use super::tree::Drawing;
 use super::{Args, Plan, Shown, Style};
 use crate::exit::Result;
 use crate::term::foreign::{field, foreign, right};
-use perfuse_profile::{Column, Entry, Key};
-use std::collections::HashMap;
+use perfuse_profile::{Column, Hierarchy, Key, Node};
 use std::fmt::Write as _;
 use std::io::Write;
 
 /// Blanks by which a level is moved to the right.
 const INDENT: usize = 3;
-
-/// What is alike in the keys up to a level.
-#[derive(Debug)]
-struct Node<'s> {
-    text: String,
-    sum: Entry,
-    /// The only entry, on the last level.
-    entry: Option<&'s Entry>,
-    children: Vec<usize>,
-}
-
-/// Nodes, the first of which is above all.
-struct Tree<'s> {
-    nodes: Vec<Node<'s>>,
-}
-
-impl<'s> Tree<'s> {
-    fn new(keys: &[Key], shown: &'s Shown<'s>) -> Self {
-        let top = Node { text: String::new(), sum: Entry::default(), entry: None, children: Vec::new() };
-        let mut tree = Tree { nodes: vec![top] };
-        let mut known: HashMap<(usize, String, u64), usize> = HashMap::new();
-        for &entry in &shown.all {
-            let frame = shown.frames.get(entry.frame);
-            let mut at = 0;
-            for (depth, &key) in keys.iter().enumerate() {
-                let text = shown.names.text(entry, key);
-                let place = if key == Key::Symbol { frame.address } else { 0 };
-                let next = tree.nodes.len();
-                let node = *known.entry((at, text.clone(), place)).or_insert(next);
-                if node == next {
-                    let entry = (depth + 1 == keys.len()).then_some(entry);
-                    tree.nodes.push(Node { text, sum: Entry::default(), entry, children: Vec::new() });
-                    tree.nodes[at].children.push(node);
-                }
-                tree.nodes[node].sum.add(entry);
-                at = node;
-            }
-        }
-        for index in 0..tree.nodes.len() {
-            let mut children = std::mem::take(&mut tree.nodes[index].children);
-            // The order of the entries decides where sums are the same.
-            children.sort_by_key(|&child| std::cmp::Reverse(tree.nodes[child].sum.self_weight));
-            tree.nodes[index].children = children;
-        }
-        tree
-    }
-}
 
 /// Prints the hierarchy of an event.
 pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Shown<'_>) -> Result<()> {
@@ -74,7 +26,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
             (shown.samples, shown.whole),
         )?;
     }
-    let tree = Tree::new(&keys, shown);
+    let tree = Hierarchy::new(shown.view, &keys, &shown.all);
     let separator = args.field_separator.as_deref();
     let paint = Paint(super::has_colour(args));
     let titles: Vec<String> = plan.columns.iter().map(|&column| text::title(column, plan)).collect();

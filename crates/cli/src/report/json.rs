@@ -60,9 +60,9 @@ impl Serialize for EventList<'_> {
         let Document { args, plan, read } = *self.0;
         let mut seq = serializer.serialize_seq(Some(read.names.len()))?;
         for index in 0..read.names.len() {
-            super::with_shown(args, plan, read, index, |shown| {
-                seq.serialize_element(&EventOf { plan, shown })
-            })?;
+            let view = read.view(args, plan, index);
+            let shown = &Shown::new(args, plan, read, index, &view);
+            seq.serialize_element(&EventOf { plan, shown })?;
         }
         seq.end()
     }
@@ -102,7 +102,7 @@ struct Row<'d> {
 impl Serialize for Row<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let (EventOf { plan, shown }, entry) = (self.of, self.entry);
-        let frame = shown.frames.get(entry.frame);
+        let frame = shown.view.frames.get(entry.frame);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("self_period", &entry.self_weight)?;
         map.serialize_entry("self_samples", &entry.self_samples)?;
@@ -113,28 +113,29 @@ impl Serialize for Row<'_> {
         for &key in &plan.keys {
             match key {
                 Key::Symbol => {
-                    map.serialize_entry("symbol", &frame.symbol)?;
-                    let address = frame.symbol.is_none().then(|| shown.names.address(entry));
+                    map.serialize_entry("symbol", &frame.symbol.as_deref())?;
+                    let address = frame.symbol.is_none().then(|| shown.view.address(entry));
                     map.serialize_entry("address", &address)?;
                     map.serialize_entry("level", &entry.level.letter())?;
                 }
-                Key::Dso => map.serialize_entry("dso", shown.frames.object(frame.object))?,
+                Key::Dso => map.serialize_entry("dso", shown.view.frames.object(frame.object))?,
                 // The thread with the name it had last.
                 Key::Pid | Key::Tgid => {
-                    map.serialize_entry(key.name(), &shown.names.number(entry, key))?;
-                    map.serialize_entry("thread", shown.names.text(entry, key).trim_start())?;
+                    map.serialize_entry(key.name(), &shown.view.number(entry, key))?;
+                    map.serialize_entry("thread", shown.view.text(entry, key).trim_start())?;
                 }
                 // Of another event.
                 Key::Given(_) if plan.given_of(key).is_some_and(|given| !given.is_of(shown.event)) => {}
-                key => match shown.names.number(entry, key) {
+                key => match shown.view.number(entry, key) {
                     Some(number) => map.serialize_entry(plan.name_of(key), &number)?,
-                    None => map.serialize_entry(plan.name_of(key), &shown.names.text(entry, key))?,
+                    None => map.serialize_entry(plan.name_of(key), &shown.view.text(entry, key))?,
                 },
             }
         }
-        if let Some(chains) = &shown.chains {
-            let top = chains.of(entry);
-            map.serialize_entry("callchains", &Branches(&top.branches, shown.frames, plan.graph.by_address))?;
+        if let Some(trees) = &shown.trees {
+            let top = trees.of(entry);
+            let frames = shown.view.frames;
+            map.serialize_entry("callchains", &Branches(&top.branches, frames, plan.graph.by_address))?;
         }
         map.end()
     }

@@ -1,12 +1,11 @@
 //! The options of a report as the command line has them, made into what they amount to.
 
 use super::Args;
-use super::given::{Given, fields};
 use crate::exit::{Failure, Result};
 use perfuse_abi::{BranchSampleType, EventType, SampleType};
 use perfuse_data::Event;
 use perfuse_data::replay::Formats;
-use perfuse_profile::{Column, Key, Order};
+use perfuse_profile::{Column, FieldKey, Key, Mode, Order, field_keys};
 
 /// How call trees are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,39 +108,25 @@ impl Recorded<'_> {
     }
 }
 
-/// What entries are of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// Samples.
-    Samples,
-    /// Branches that samples tell of.
-    Branches,
-    /// What accesses to memory cost.
-    Memory,
-}
-
-impl Mode {
-    fn new(args: &Args, recorded: &Recorded<'_>) -> Result<Self> {
-        let has_branches = recorded.has_branches();
-        if args.mem_mode {
-            if args.branch_stack {
-                return Err(Failure::usage(
-                    "branches and accesses to memory are two reports: -b or --mem-mode",
-                ));
-            }
-            if !recorded.events.is_empty() && !recorded.any_has(SampleType::DATA_SRC) {
-                let hint = "it was recorded without -d";
-                return Err(Failure::new(format_args!("{} tells of no data: {hint}", args.input.name())));
-            }
-            return Ok(Mode::Memory);
+/// The part of samples that a report is of.
+fn mode(args: &Args, recorded: &Recorded<'_>) -> Result<Mode> {
+    let has_branches = recorded.has_branches();
+    if args.mem_mode {
+        if args.branch_stack {
+            return Err(Failure::usage("branches and accesses to memory are two reports: -b or --mem-mode"));
         }
-        if args.branch_stack && !has_branches && !recorded.events.is_empty() {
-            let hint = "it was recorded without -b";
-            return Err(Failure::new(format_args!("{} has no branches: {hint}", args.input.name())));
+        if !recorded.events.is_empty() && !recorded.any_has(SampleType::DATA_SRC) {
+            let hint = "it was recorded without -d";
+            return Err(Failure::new(format_args!("{} tells of no data: {hint}", args.input.name())));
         }
-        let is_wanted = args.branch_stack || has_branches && !args.no_branch_stack;
-        Ok(if is_wanted { Mode::Branches } else { Mode::Samples })
+        return Ok(Mode::Memory);
     }
+    if args.branch_stack && !has_branches && !recorded.events.is_empty() {
+        let hint = "it was recorded without -b";
+        return Err(Failure::new(format_args!("{} has no branches: {hint}", args.input.name())));
+    }
+    let is_wanted = args.branch_stack || has_branches && !args.no_branch_stack;
+    Ok(if is_wanted { Mode::Branches } else { Mode::Samples })
 }
 
 /// What the options amount to.
@@ -149,7 +134,7 @@ impl Mode {
 pub(super) struct Plan {
     pub(super) mode: Mode,
     /// Fields of tracepoints that are keys, by number; before them is what tracepoints say.
-    pub(super) given: Vec<Given>,
+    pub(super) given: Vec<FieldKey>,
     /// The keys as they were named, for accesses to memory.
     pub(super) order_names: String,
     /// What entries are told apart by.
@@ -171,7 +156,7 @@ const OF_MEMORY: &str =
 
 impl Plan {
     pub(super) fn new(args: &Args, recorded: &Recorded<'_>) -> Result<Self> {
-        let mode = Mode::new(args, recorded)?;
+        let mode = mode(args, recorded)?;
         let has_chains = recorded.has_chains() && mode != Mode::Branches;
         let children = has_chains && !args.no_children && !args.hierarchy && mode == Mode::Samples;
         // Trees begin with the outermost caller also where totals would be shown, but for the kind of table.
@@ -202,7 +187,7 @@ impl Plan {
                     columns.push(column);
                     continue;
                 }
-                let found = fields(name, recorded.events, recorded.formats, args.raw_trace);
+                let found = field_keys(name, recorded.events, recorded.formats, args.raw_trace);
                 if found.is_empty() && !recorded.events.is_empty() {
                     return Err(unknown(name));
                 }
@@ -281,7 +266,7 @@ impl Plan {
     }
 
     /// The field that a key is, if it is one.
-    pub(super) fn given_of(&self, key: Key) -> Option<&Given> {
+    pub(super) fn given_of(&self, key: Key) -> Option<&FieldKey> {
         match key {
             Key::Given(number) => self.given.get(usize::from(number.checked_sub(1)?)),
             _ => None,

@@ -1,12 +1,12 @@
 //! A report as text, as perf writes it: comment lines, a header, columns of fixed width, trees under them.
 
-use super::options::{Mode, Plan, Style};
+use super::options::{Plan, Style};
 use super::tree::Drawing;
 use super::{Args, Shown, workers};
 use crate::exit::Result;
 use crate::term;
 use crate::term::foreign::{cut, field, foreign, left, right, width as columns_of};
-use perfuse_profile::{Column, Entry, Frames, Key};
+use perfuse_profile::{Column, Entry, Frames, Key, Mode};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
@@ -273,7 +273,7 @@ pub(super) fn widths(
     titles: &[String],
     shown: &Shown<'_>,
 ) -> Vec<Width> {
-    let has_unresolved = shown.all.iter().any(|entry| shown.frames.get(entry.frame).symbol.is_none());
+    let has_unresolved = shown.all.iter().any(|entry| shown.view.frames.get(entry.frame).symbol.is_none());
     let mut widths = Vec::with_capacity(columns.len());
     for (index, (&column, title)) in columns.iter().zip(titles).enumerate() {
         let told = args.column_widths.get(index).copied().filter(|&width| width > 0);
@@ -296,13 +296,13 @@ pub(super) fn widths(
                 // There is room for an address next to the name of data.
                 let more = match key {
                     Key::SymbolDaddr | Key::SymbolIaddr | Key::Dcacheline => 18,
-                    key => plan.given_of(key).map_or(0, |given| given.end()),
+                    key => plan.given_of(key).map_or(0, |given| usize::from(given.is_open_text())),
                 };
                 let longest = |entries: &[&Entry]| {
                     let mut text = String::new();
                     let lengths = entries.iter().map(|entry| {
                         text.clear();
-                        shown.names.write(&mut text, entry, key);
+                        shown.view.write(&mut text, entry, key);
                         let length = columns_of(&foreign(&text));
                         length + if more > 0 && !text.contains("] 0") { more } else { 0 }
                     });
@@ -367,7 +367,7 @@ pub(super) fn cell(
             line.extend(std::iter::repeat_n(' ', width.saturating_sub(told)));
         }
         Column::Key(key) => {
-            let name = shown.names.text(entry, key);
+            let name = shown.view.text(entry, key);
             match separator {
                 Some(separator) => line.push_str(&field(&name, separator)),
                 None => {

@@ -4,7 +4,7 @@ use super::Shown;
 use super::options::{CallGraph, Plan, Style, Value};
 use super::text::Paint;
 use crate::term::foreign::foreign;
-use perfuse_profile::{Branch, Chains, Entry, FrameId, Frames, Least, Report};
+use perfuse_profile::{Branch, Entry, FrameId, Frames, Least, Trees, View};
 use std::fmt::Write;
 
 /// Everything that the trees of a report have in common.
@@ -17,8 +17,8 @@ pub(super) struct Drawing<'d> {
     separator: &'d str,
 }
 
-/// What makes the call trees of a report, as far as they are to be shown.
-pub(super) fn chains<'r>(plan: &Plan, whole: u64, report: &'r Report<'r>, frames: &'r Frames) -> Chains<'r> {
+/// The call trees of a view, as far as they are to be shown.
+pub(super) fn trees<'r>(plan: &Plan, whole: u64, view: &'r View<'r>) -> Trees<'r> {
     let graph = &plan.graph;
     let share = graph.least_percent / 100.0;
     let least = match graph.style {
@@ -26,7 +26,7 @@ pub(super) fn chains<'r>(plan: &Plan, whole: u64, report: &'r Report<'r>, frames
         _ => Least::Weight((whole as f64 * share) as u64),
     };
     let by_address = matches!(graph.style, Style::Flat | Style::Folded);
-    Chains::new(report, frames, !by_address, least)
+    Trees::new(view, !by_address, least)
 }
 
 /// The name of a frame in a tree.
@@ -79,13 +79,13 @@ impl<'d> Drawing<'d> {
     }
 
     fn name(&self, frame: FrameId) -> String {
-        foreign(&name(self.shown.frames, frame, self.graph.by_address)).into_owned()
+        foreign(&name(self.shown.view.frames, frame, self.graph.by_address)).into_owned()
     }
 
     /// Draws the tree of an entry.
     pub(super) fn draw(&self, out: &mut String, entry: &Entry) {
-        let Some(chains) = &self.shown.chains else { return };
-        let top = chains.of(entry);
+        let Some(trees) = &self.shown.trees else { return };
+        let top = trees.of(entry);
         let rank = if self.children { entry.total_weight } else { entry.self_weight };
         match self.graph.style {
             Style::None => {}

@@ -59,7 +59,7 @@ pub(super) fn branches(
             match form {
                 Field::Brstacksym => {
                     text.push(if before == " " { "" } else { before });
-                    places::symbol(text, &places.frames, located, true);
+                    places::symbol(text, &located, true);
                 }
                 _ => {
                     let is_offset = form == Field::Brstackoff && at == Level::User;
@@ -70,7 +70,7 @@ pub(super) fn branches(
             }
             if fields.has(Field::Dso) {
                 text.push("(");
-                text.foreign(places.frames.object(places.frames.get(located.frame).object));
+                text.foreign(places.lookup.object(located.object));
                 text.push(")");
             }
         }

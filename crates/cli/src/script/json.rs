@@ -101,15 +101,14 @@ pub(super) fn write(
 
 fn place(places: &mut Places, space: &Space<'_>, level: Level, address: u64) -> Value {
     let located = places.locate(space, level, address);
-    let frame = places.frames.get(located.frame);
     let mut object = Map::new();
     object.insert("ip".into(), json!(address));
-    if let Some(symbol) = &frame.symbol {
-        object.insert("symbol".into(), json!(symbol));
+    if let Some(symbol) = &located.symbol {
+        object.insert("symbol".into(), json!(**symbol));
         object.insert("offset".into(), json!(located.offset));
     }
-    if frame.object != 0 {
-        object.insert("dso".into(), json!(places.frames.object(frame.object)));
+    if located.object != 0 {
+        object.insert("dso".into(), json!(places.lookup.object(located.object)));
     }
     Value::Object(object)
 }

@@ -375,7 +375,7 @@ fn frames(
             places.frame(text, style, space, level, word);
             if !ends.stop_at.is_empty() {
                 let located = places.locate(space, level, word);
-                let name = places.frames.get(located.frame).symbol.as_deref();
+                let name = located.symbol.as_deref();
                 if ends.stop_at.iter().any(|stop| Some(stop.as_str()) == name) {
                     break;
                 }

@@ -6,7 +6,7 @@ use perfuse_abi::record::Sample;
 use perfuse_data::describe::{Field, Fields};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
-use perfuse_profile::{FastMap, Frames, Located, Moment};
+use perfuse_profile::{FastMap, Lookup, Placed, ThreadTime};
 
 /// Bytes of text that are kept; then it is made again.
 const MOST_BYTES: usize = 32 << 20;
@@ -32,7 +32,7 @@ pub(super) fn style(fields: &Fields) -> usize {
 }
 
 pub(super) struct Places {
-    pub(super) frames: Frames,
+    pub(super) lookup: Lookup,
     caches: [Cache; STYLES],
 }
 
@@ -47,14 +47,14 @@ struct Cache {
 #[derive(Clone, Copy)]
 pub(super) struct Space<'s> {
     session: &'s Session,
-    at: Moment,
+    at: ThreadTime,
     user: u64,
     kernel: u64,
 }
 
 impl<'s> Space<'s> {
     pub(super) fn of(session: &'s Session, attr: &Attr, sample: &Sample<'_>) -> Self {
-        let at = Moment::of(attr, sample);
+        let at = ThreadTime::of(attr, sample);
         let (user, kernel) = (session.maps_of(at.pid, at.tid).id(), session.kernel_maps().id());
         Space { session, at, user, kernel }
     }
@@ -70,14 +70,14 @@ impl<'s> Space<'s> {
 }
 
 impl Places {
-    pub(super) fn new(frames: Frames) -> Self {
-        Places { frames, caches: std::array::from_fn(|_| Cache::default()) }
+    pub(super) fn new(lookup: Lookup) -> Self {
+        Places { lookup, caches: std::array::from_fn(|_| Cache::default()) }
     }
 
-    pub(super) fn locate(&mut self, space: &Space<'_>, level: Level, address: u64) -> Located {
+    pub(super) fn locate(&mut self, space: &Space<'_>, level: Level, address: u64) -> Placed {
         // An address of the kernel is none of a program's.
         let level = if level == Level::User && address >> 63 == 1 { Level::Unknown } else { level };
-        self.frames.locate(space.session, space.at, level, address)
+        self.lookup.locate(space.session, space.at, level, address)
     }
 
     /// Whose an address in data or of a branch is, in a sample of `level`: what is not mapped there is
@@ -94,8 +94,7 @@ impl Places {
     /// The symbol of the kernel at an address, and how far into it that is.
     pub(super) fn kernel_symbol(&mut self, space: &Space<'_>, address: u64) -> Option<(String, u64)> {
         let located = self.locate(space, Level::Kernel, address);
-        let name = self.frames.get(located.frame).symbol.as_deref()?;
-        Some((name.to_owned(), located.offset))
+        Some((located.symbol?.to_string(), located.offset))
     }
 
     /// The frame of a callchain: a line of its own.
@@ -150,7 +149,7 @@ impl Places {
             out.push("\t");
             out.hex(located.place, 16);
         }
-        write(out, &self.frames, located, style);
+        write(out, &self.lookup, &located, style);
         if style & CHAIN != 0 {
             out.push("\n");
         }
@@ -168,25 +167,24 @@ impl Places {
     }
 }
 
-fn write(text: &mut LineBuffer, frames: &Frames, located: Located, style: usize) {
-    let frame = frames.get(located.frame);
+fn write(text: &mut LineBuffer, lookup: &Lookup, located: &Placed, style: usize) {
     if style & SYMBOL != 0 {
         text.push(" ");
-        symbol(text, frames, located, style & OFFSET != 0);
+        symbol(text, located, style & OFFSET != 0);
     }
     if style & OBJECT != 0 {
         text.push(" (");
-        text.foreign(frames.object(frame.object));
-        if style & OBJECT_OFFSET != 0 && frame.object != 0 {
+        text.foreign(lookup.object(located.object));
+        if style & OBJECT_OFFSET != 0 && located.object != 0 {
             text.push("+0x");
             text.hex(located.place, 0);
         }
         text.push(")");
     }
-    if style & LINE != 0 && frame.object != 0 {
+    if style & LINE != 0 && located.object != 0 {
         // Lines are not read from debug information: this is what perf prints without any.
         text.push("\n  ");
-        text.foreign(frames.short_object(frame.object));
+        text.foreign(lookup.short_object(located.object));
         text.push("[");
         text.hex(located.place, 0);
         text.push("]");
@@ -194,8 +192,8 @@ fn write(text: &mut LineBuffer, frames: &Frames, located: Located, style: usize)
 }
 
 /// A symbol, perhaps with the offset from its start.
-pub(super) fn symbol(text: &mut LineBuffer, frames: &Frames, located: Located, with_offset: bool) {
-    match &frames.get(located.frame).symbol {
+pub(super) fn symbol(text: &mut LineBuffer, located: &Placed, with_offset: bool) {
+    match &located.symbol {
         Some(name) => {
             text.foreign(&**name);
             if with_offset {

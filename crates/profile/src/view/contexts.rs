@@ -99,7 +99,9 @@ impl ViewContexts {
         let of_object = u64::from(frame.object) << 32 | u64::from(letter as u32);
         let reading = match key {
             Key::DsoFrom | Key::DsoTo | Key::DsoDaddr => (u64::from(frames.alias(frame.object)), 0, 0),
-            Key::SymbolFrom | Key::SymbolTo if frame.symbol.is_some() => (of_object, frame.address, frame.size),
+            Key::SymbolFrom | Key::SymbolTo if frame.symbol.is_some() => {
+                (of_object, frame.address, frame.size)
+            }
             Key::Dcacheline => (of_object, cache_line(frames, location), 0),
             _ => (of_object, frame.address, profile.location(location).ip),
         };

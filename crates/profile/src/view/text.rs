@@ -165,7 +165,8 @@ impl View<'_> {
             return out.push_str(self.frames.short_object(self.frames.alias(frame.object)));
         }
         if matches!(key, Key::SrclineFrom | Key::SrclineTo) {
-            let address = if frame.symbol.is_some() { frame.address } else { self.profile.location(location).address };
+            let address =
+                if frame.symbol.is_some() { frame.address } else { self.profile.location(location).address };
             return self.line(out, frame, offset, address);
         }
         let _ = write!(out, "[{letter}] ");

@@ -94,6 +94,15 @@ impl LocalSymbols {
         LocalSymbols { symbolizer }
     }
 
+    /// With the files at their usual places. Believes those of any user about code that processes make, or only those of
+    /// root, of the user who reads them, and of the process's user
+    /// ([`any_owner`](perfuse_symbols::Options::any_owner)).
+    pub fn believing(any_owner: bool) -> Self {
+        let mut options = perfuse_symbols::Options::default();
+        options.any_owner = any_owner;
+        LocalSymbols::new(Arc::new(Symbolizer::new(options)))
+    }
+
     /// The symbolizer.
     pub fn symbolizer(&self) -> &Arc<Symbolizer> {
         &self.symbolizer
