@@ -10,7 +10,7 @@ use crate::seen::{Counted, Seen};
 use crate::strings::StringId;
 use crate::tables::{
     Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, SampleRow, SampleTime, StackId,
-    StackTree, Thread,
+    Stacks, Thread,
 };
 use perfuse_abi::Attr;
 use perfuse_abi::record::{CallchainContext, Sample};
@@ -156,14 +156,17 @@ pub struct Collector {
     plan: Plan,
     pub(crate) locator: Locator,
     pub(crate) locations: Locations,
-    stacks: StackTree,
+    stacks: Stacks,
     contexts: Contexts,
     threads: Numbered<u32>,
     cgroups: Numbered<u64>,
     texts: Numbered<Given>,
     events: Vec<EventSum>,
     rows: Vec<SampleRow>,
-    row_ids: FastMap<(u64, u32), u32>,
+    /// Of each stack, its first row.
+    first_rows: Vec<u32>,
+    /// By event, context and stack.
+    other_rows: FastMap<(u32, u32, StackId), u32>,
     times: Vec<SampleTime>,
     /// The row of each combination of task state, key values and callchain, and its samples.
     seen: Seen,
@@ -182,6 +185,7 @@ pub struct Collector {
     /// Of the sample that is taken: values of its keys, and addresses of its callchain with whose they are.
     values: Vec<u64>,
     path: Vec<(Level, u64)>,
+    stack: Vec<LocationId>,
     given: Vec<u64>,
 }
 
@@ -214,14 +218,15 @@ impl Collector {
             plan,
             locator,
             locations: Locations::default(),
-            stacks: StackTree::default(),
+            stacks: Stacks::default(),
             contexts: Contexts::default(),
             threads: Numbered { list: Vec::new(), numbers: HashMap::new() },
             cgroups: Numbered { list: Vec::new(), numbers: HashMap::new() },
             texts: Numbered { list: Vec::new(), numbers: HashMap::new() },
             events: Vec::new(),
             rows: Vec::new(),
-            row_ids: FastMap::default(),
+            first_rows: Vec::new(),
+            other_rows: FastMap::default(),
             times: Vec::new(),
             seen: Seen::default(),
             changes: 1,
@@ -233,6 +238,7 @@ impl Collector {
             places: Places::default(),
             values: Vec::new(),
             path: Vec::new(),
+            stack: Vec::new(),
             given: Vec::new(),
         }
     }
@@ -285,6 +291,7 @@ impl Collector {
             let name = self.locator.strings.id(done.locator.strings.get(name));
             self.event(event).name = name;
         }
+        done.stacks.close();
         let strings = &mut done.locator.strings;
         let mut thread = |&id: &u32| {
             let name = match session.comm_of(id, id) {
@@ -312,6 +319,7 @@ impl Collector {
         }
     }
 
+    #[cold]
     fn event(&mut self, event: usize) -> &mut EventSum {
         if self.events.len() <= event {
             self.events.resize_with(event + 1, EventSum::default);
@@ -323,9 +331,14 @@ impl Collector {
     fn task(&mut self, session: &Session, pid: u32, tid: u32) -> Task {
         let place = tid as usize % TASKS;
         let known = self.tasks[place];
-        if (known.tid, known.pid, known.changes) == (tid, pid, self.changes) {
-            return known;
+        match (known.tid, known.pid, known.changes) == (tid, pid, self.changes) {
+            true => known,
+            false => self.look_at_task(session, pid, tid),
         }
+    }
+
+    #[cold]
+    fn look_at_task(&mut self, session: &Session, pid: u32, tid: u32) -> Task {
         self.kernel_maps = session.kernel_maps().id();
         let comm = session.comm_of(pid, tid);
         let own = comm.is_none().then(|| nameless(tid));
@@ -340,7 +353,7 @@ impl Collector {
         let maps = session.maps_of(pid, tid);
         let (maps, makes_code) = (maps.id(), maps.jit_dump().is_some() && self.plan.code.is_some());
         let task = Task { tid, pid, changes: self.changes, comm, maps, is_wanted, makes_code };
-        self.tasks[place] = task;
+        self.tasks[tid as usize % TASKS] = task;
         task
     }
 
@@ -350,7 +363,10 @@ impl Collector {
         let Taken { event: (event, attr), session, sample, chain, level, weight } = *taken;
         let at = ThreadTime::of(attr, sample);
         let task = self.task(session, at.pid, at.tid);
-        let sum = self.event(event);
+        if self.events.len() <= event {
+            self.event(event);
+        }
+        let sum = &mut self.events[event];
         sum.samples += 1;
         // Weights of broken files must leave room, here and in every sum.
         let weight = weight.min(u64::MAX - sum.weight);
@@ -410,13 +426,24 @@ impl Collector {
     }
 
     /// The row of the present values, in which nothing is counted yet if it is new.
-    fn row(&mut self, event: usize, stack: u32, thread: u32) -> u32 {
-        let context = self.contexts.id(&self.values);
+    fn row(&mut self, event: usize, stack: StackId, thread: u32) -> u32 {
+        let (event, context) = (event as u32, self.contexts.id(&self.values));
         let next = self.rows.len() as u32;
-        let key = ((event as u64) << 32 | u64::from(context), stack);
-        let row = *self.row_ids.entry(key).or_insert(next);
+        // Most stacks have one row.
+        let row = match self.first_rows.get(stack.0 as usize) {
+            None => {
+                self.first_rows.push(next);
+                next
+            }
+            Some(&first) => {
+                let known = &self.rows[first as usize];
+                match (known.event, known.context) == (event, context) {
+                    true => first,
+                    false => *self.other_rows.entry((event, context, stack)).or_insert(next),
+                }
+            }
+        };
         if row == next {
-            let (event, stack) = (event as u32, StackId(stack));
             self.rows.push(SampleRow { event, context, stack, thread, weight: 0, samples: 0 });
         }
         row
@@ -447,8 +474,12 @@ impl Collector {
 
     #[inline]
     fn value(&mut self, key: Key, of: &Wanted<'_>) -> u64 {
+        // Most profiles have this key alone.
+        if key == Key::Comm { of.task.comm.0.into() } else { self.other_value(key, of) }
+    }
+
+    fn other_value(&mut self, key: Key, of: &Wanted<'_>) -> u64 {
         match key {
-            Key::Comm => of.task.comm.0.into(),
             Key::Pid => self.threads.number(of.at.tid),
             Key::Tgid => self.threads.number(of.at.pid),
             Key::Cgroup => self.cgroups.number(of.sample.cgroup.unwrap_or(0)),
@@ -472,7 +503,7 @@ impl Collector {
             wanted.branch = Some(branch);
             self.values(&wanted);
             let (target, _) = self.location_of(&wanted, None, branch.to);
-            let stack = self.stacks.id(std::iter::once(target.0));
+            let stack = self.stacks.id(&[target]);
             let row = self.row(event, stack, task.tid);
             let sum = &mut self.rows[row as usize];
             (sum.weight, sum.samples) = (sum.weight.saturating_add(1), sum.samples + 1);
@@ -482,7 +513,7 @@ impl Collector {
 
     /// The stack of a sample. How much code its process has told of decides where its addresses are.
     #[inline(never)]
-    fn stack_of(&mut self, of: &Wanted<'_>, chain: Option<&Words<'_>>, code: u64) -> u32 {
+    fn stack_of(&mut self, of: &Wanted<'_>, chain: Option<&Words<'_>>, code: u64) -> StackId {
         let Wanted { session, sample, level, at, task, .. } = *of;
         let user_maps = if task.makes_code { self.locator.state_of(task.maps, code) } else { task.maps };
         let kernel_maps = self.kernel_maps;
@@ -510,16 +541,20 @@ impl Collector {
         }
         // What was sampled itself is told of before what called it.
         let leaf = self.location_at(session, at, maps_of(leaf.0), leaf.0, leaf.1);
-        let mut stacks = std::mem::take(&mut self.stacks);
-        let callers = path[1..].iter().rev();
-        let places = callers.map(|&(level, ip)| self.location_at(session, at, maps_of(level), level, ip).0);
-        let stack = stacks.id(places.chain([leaf.0]));
-        (self.stacks, self.path) = (stacks, path);
+        let mut locations = std::mem::take(&mut self.stack);
+        locations.clear();
+        locations.reserve(path.len());
+        for &(level, ip) in path[1..].iter().rev() {
+            locations.push(self.location_at(session, at, maps_of(level), level, ip));
+        }
+        locations.push(leaf);
+        let stack = self.stacks.id(&locations);
+        (self.stack, self.path) = (locations, path);
         stack
     }
 
     /// The location of an address of a thread, when the number of the maps is known.
-    #[inline]
+    #[inline(always)]
     fn location_at(
         &mut self,
         session: &Session,
@@ -529,10 +564,21 @@ impl Collector {
         ip: u64,
     ) -> LocationId {
         let key = (maps << 3 | level as u64, ip);
-        if let Some(&known) = self.addresses.get(&key) {
-            return known;
+        match self.addresses.get(&key) {
+            Some(&known) => known,
+            None => self.new_location(session, at, key, level),
         }
-        let location = self.locator.locate(session, at, level, ip);
+    }
+
+    #[cold]
+    fn new_location(
+        &mut self,
+        session: &Session,
+        at: ThreadTime,
+        key: (u64, u64),
+        level: Level,
+    ) -> LocationId {
+        let location = self.locator.locate(session, at, level, key.1);
         let id = match self.locations.list.len() >= MOST_LOCATIONS {
             true => self.rest(),
             false => self.locations.id(location),

@@ -4,8 +4,8 @@ use crate::keys::Key;
 use crate::places;
 use crate::strings::{StringId, Strings};
 use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, OUTERMOST, Object, ObjectId,
-    ObjectKind, SampleRow, SampleTime, StackId, StackTree, Thread,
+    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, Object, ObjectId,
+    ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread,
 };
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub struct Profile {
     /// The first stands for none.
     pub(crate) objects: Vec<Object>,
     pub(crate) locations: Locations,
-    pub(crate) stacks: StackTree,
+    pub(crate) stacks: Stacks,
     pub(crate) keys: Vec<Key>,
     pub(crate) contexts: Contexts,
     pub(crate) threads: Vec<Thread>,
@@ -109,7 +109,7 @@ impl Profile {
 
     /// The locations of a stack, from where the sample was outwards.
     pub fn stack(&self, stack: StackId) -> impl Iterator<Item = LocationId> + '_ {
-        self.stacks.places(stack.0).map(LocationId)
+        self.stacks.get(stack).iter().rev().copied()
     }
 
     /// The value of a key of a context, as a number; what it stands for depends on the key.
@@ -147,7 +147,7 @@ impl Profile {
             (row.weight, row.samples) = (row.weight + sample.weight, row.samples + 1);
             let event = &mut part.events[row.event as usize];
             (event.weight, event.samples) = (event.weight + sample.weight, event.samples + 1);
-            let has_chain = self.stacks.get(row.stack.0).parent != OUTERMOST;
+            let has_chain = self.stacks.get(row.stack).len() > 1;
             event.chains += u64::from(has_chain);
         }
         part
@@ -187,18 +187,23 @@ impl Profile {
         if self.keys != other.keys {
             return Err(MergeError::Keys);
         }
+        for (at, sum) in other.events.iter().enumerate() {
+            let name = other.strings.get(sum.name);
+            let known = self.events.iter().find(|known| !name.is_empty() && self.strings.get(known.name) == name);
+            let known = known.or(self.events.get(at).filter(|_| name.is_empty()));
+            known.map_or(Some(0), |known| known.weight.checked_add(sum.weight)).ok_or(MergeError::TooMuch)?;
+        }
+        self.stacks.open();
         let mut ids = Merging::new(self, other);
         let events: Vec<usize> = (0..other.events.len()).map(|event| ids.event(event)).collect();
-        let mut sums = ids.to.events.clone();
-        for (event, sum) in events.iter().zip(&other.events) {
-            let all = &mut sums[*event];
-            all.weight = all.weight.checked_add(sum.weight).ok_or(MergeError::TooMuch)?;
-            (all.samples, all.chains) =
-                (all.samples.saturating_add(sum.samples), all.chains.saturating_add(sum.chains));
+        for (&event, sum) in events.iter().zip(&other.events) {
+            let all = &mut ids.to.events[event];
+            all.weight = all.weight.saturating_add(sum.weight);
+            all.samples = all.samples.saturating_add(sum.samples);
+            all.chains = all.chains.saturating_add(sum.chains);
         }
         let rows: Vec<u32> =
             other.rows.iter().map(|row| ids.row(row, events[row.event as usize] as u32)).collect();
-        self.events = sums;
         self.times.extend(
             other.times.iter().map(|sample| SampleTime { row: rows[sample.row as usize], ..*sample }),
         );
@@ -238,7 +243,7 @@ struct Merging<'m> {
     from: &'m Profile,
     objects: Vec<Option<ObjectId>>,
     locations: Vec<Option<LocationId>>,
-    stacks: Vec<Option<u32>>,
+    stacks: Vec<Option<StackId>>,
     contexts: Vec<Option<u32>>,
     known_objects: HashMap<Object, ObjectId>,
     threads: Numbers<Thread>,
@@ -310,26 +315,15 @@ impl<'m> Merging<'m> {
         new
     }
 
-    fn stack(&mut self, id: u32) -> u32 {
-        // From the outermost caller that is not known on.
-        let mut left = Vec::new();
-        let mut at = id;
-        let mut parent = loop {
-            if at == OUTERMOST {
-                break OUTERMOST;
-            }
-            if let Some(known) = self.stacks[at as usize] {
-                break known;
-            }
-            left.push(at);
-            at = self.from.stacks.get(at).parent;
-        };
-        for at in left.into_iter().rev() {
-            let place = self.location(LocationId(self.from.stacks.get(at).place));
-            parent = self.to.stacks.child(parent, place.0);
-            self.stacks[at as usize] = Some(parent);
+    fn stack(&mut self, id: StackId) -> StackId {
+        if let Some(known) = self.stacks[id.0 as usize] {
+            return known;
         }
-        parent
+        let from = self.from;
+        let locations: Vec<LocationId> = from.stacks.get(id).iter().map(|&at| self.location(at)).collect();
+        let new = self.to.stacks.id(&locations);
+        self.stacks[id.0 as usize] = Some(new);
+        new
     }
 
     fn context(&mut self, id: u32) -> u32 {
@@ -378,7 +372,7 @@ impl<'m> Merging<'m> {
     }
 
     fn row(&mut self, row: &SampleRow, event: u32) -> u32 {
-        let (context, stack) = (self.context(row.context), StackId(self.stack(row.stack.0)));
+        let (context, stack) = (self.context(row.context), self.stack(row.stack));
         let row = SampleRow { event, context, stack, ..*row };
         let next = self.to.rows.len() as u32;
         let at = *self.rows.entry((event, context, stack.0)).or_insert(next);
@@ -411,7 +405,7 @@ impl Profile {
 
     /// Adds a sample by the numbers of its locations, the outermost caller first.
     pub(crate) fn add_stack(&mut self, locations: &[u32], weight: u64) {
-        let stack = StackId(self.stacks.id(locations.iter().copied()));
+        let stack = self.stacks.id(&locations.iter().copied().map(LocationId).collect::<Vec<_>>());
         let known = self.rows.iter().position(|row| row.stack == stack);
         let row = known.unwrap_or(self.rows.len());
         if row == self.rows.len() {

@@ -74,6 +74,7 @@ impl Reading {
     }
 
     /// Takes a step: adds its sample, if it is one.
+    #[inline]
     pub fn step(&mut self, step: &Step<'_>) {
         match (step.decoded, step.sample()) {
             (Some(decoded), Some(sample)) => self.add(step, decoded, sample),
@@ -83,6 +84,7 @@ impl Reading {
     }
 
     /// Adds a sample of a step.
+    #[inline]
     fn add(
         &mut self,
         &Step { entry, session, formats, .. }: &Step<'_>,
@@ -91,9 +93,11 @@ impl Reading {
     ) {
         let Reading { collector, mode, groups, texts, lookup, named, .. } = self;
         let level = Level::of(decoded.misc);
-        for (index, event) in entry.events().iter().enumerate().skip(*named) {
-            collector.name_event(index, &event.display_name());
-            *named = index + 1;
+        if *named < entry.events().len() {
+            for (index, event) in entry.events().iter().enumerate().skip(*named) {
+                collector.name_event(index, &event.display_name());
+            }
+            *named = entry.events().len();
         }
         groups.deliver(entry, sample, |index, event, period| {
             if let Some(lookup) = lookup {

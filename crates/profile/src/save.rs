@@ -7,8 +7,8 @@ use crate::places::{self, NONE};
 use crate::profile::Profile;
 use crate::strings::{StringId, Strings};
 use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, OUTERMOST, Object, ObjectId,
-    ObjectKind, SampleRow, SampleTime, StackId, StackTree, Thread,
+    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, Object, ObjectId,
+    ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread,
 };
 use perfuse_data::session::Level;
 use perfuse_symbols::BuildId;
@@ -19,6 +19,9 @@ use std::io::{self, Write};
 /// The name of the format, and its version.
 const MAGIC: &[u8; 8] = b"PERFUSEP";
 const VERSION: u32 = 1;
+
+/// Locations of a stack at most: as many as a callchain in a record has room for.
+const MOST_DEEP: usize = u16::MAX as usize;
 
 /// The reason why bytes are no profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +64,8 @@ struct Saved {
     strings: Vec<Vec<u8>>,
     objects: Vec<SavedObject>,
     locations: Vec<SavedLocation>,
-    /// Callers, as how far before the stack they stand (0 for none), and locations.
-    stacks: Vec<(u32, u32)>,
+    /// Of each stack, how many locations it has in common with the one before, and the others.
+    stacks: Vec<(u32, Vec<u32>)>,
     /// Names, and the numbers of those that were given.
     keys: Vec<(String, u16)>,
     contexts: Vec<u64>,
@@ -156,8 +159,12 @@ impl Profile {
             weight,
             samples,
         };
-        let back = |(at, parent): (u32, u32)| if parent == OUTERMOST { 0 } else { at - parent };
-        let stacks = (0..).zip(self.stacks.iter()).map(|(at, node)| (back((at, node.parent)), node.place));
+        let mut last: &[LocationId] = &[];
+        let stack = |stack| {
+            let common = std::mem::replace(&mut last, stack).iter().zip(stack);
+            let common = common.take_while(|(one, other)| one == other).count();
+            (common as u32, stack[common..].iter().map(|location| location.0).collect())
+        };
         let key = |key: &Key| match key {
             Key::Given(number) => (String::new(), *number),
             key => (key.name().to_owned(), 0),
@@ -166,7 +173,7 @@ impl Profile {
             strings: self.strings.iter().map(<[u8]>::to_vec).collect(),
             objects: self.objects.iter().map(object).collect(),
             locations: self.locations.list.iter().map(location).collect(),
-            stacks: stacks.collect(),
+            stacks: self.stacks.iter().map(stack).collect(),
             keys: self.keys.iter().map(key).collect(),
             contexts: self.contexts.values().to_vec(),
             context_count: self.contexts.len(),
@@ -236,11 +243,14 @@ impl Saved {
             check(id == LocationId(number), "locations")?;
         }
         let is_location = |number: u32| (number as usize) < self.locations.len();
-        let mut stacks = StackTree::default();
-        for (at, &(back, place)) in (0..).zip(&self.stacks) {
-            let parent = if back == 0 { Some(OUTERMOST) } else { u32::checked_sub(at, back) };
-            let parent = parent.ok_or(LoadError::Inconsistent("stacks"))?;
-            check(is_location(place) && stacks.child(parent, place) == at, "stacks")?;
+        let mut stacks = Stacks::default();
+        let mut stack: Vec<LocationId> = Vec::new();
+        for (number, (common, others)) in (0..).zip(&self.stacks) {
+            check(*common as usize <= stack.len() && others.iter().all(|&at| is_location(at)), "stacks")?;
+            stack.truncate(*common as usize);
+            stack.extend(others.iter().copied().map(LocationId));
+            check(!stack.is_empty() && stack.len() <= MOST_DEEP, "stacks")?;
+            check(stacks.id(&stack) == StackId(number), "stacks")?;
         }
         let keys = self.keys()?;
         for (at, key) in keys.iter().enumerate() {

@@ -154,82 +154,77 @@ pub struct SampleTime {
     pub row: u32,
 }
 
-/// Stacks as a tree of parents: each is a location and the stack of its caller. A caller's number is smaller than those
-/// of its callees.
+/// Stacks, each once: their locations one stack after the other, the outermost caller's first. As flat lists they are half as
+/// expensive to make and to read as a tree of parents, and [`save`](crate::Profile::save) writes no caller twice either.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StackTree {
-    list: Vec<StackNode>,
+pub(crate) struct Stacks {
+    locations: Vec<LocationId>,
+    /// Where each ends.
+    ends: Vec<usize>,
     index: Index,
-    /// The stack that was looked up last, outermost caller first.
-    last: Vec<StackNode>,
-    last_ids: Vec<u32>,
 }
 
-/// A stack: where it is, and its caller's stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StackNode {
-    /// The number of the caller's stack, or [`OUTERMOST`].
-    pub(crate) parent: u32,
-    /// A location, or what stands for one.
-    pub(crate) place: u32,
-}
-
-/// In place of the caller's stack, where there is no caller.
-pub(crate) const OUTERMOST: u32 = u32::MAX;
-
-impl StackTree {
-    /// The number of a stack, which is new if there is none like it.
-    #[inline]
-    pub(crate) fn child(&mut self, parent: u32, place: u32) -> u32 {
-        let StackTree { list, index, .. } = self;
-        let node = StackNode { parent, place };
-        let next = list.len() as u32;
-        let words = [u64::from(parent) << 32 | u64::from(place)];
-        let number = index.number(hash(&words), next, |at| list[at as usize] == node);
+impl Stacks {
+    /// The number of a stack, which is new if there is none like it. It has one location at least.
+    pub(crate) fn id(&mut self, stack: &[LocationId]) -> StackId {
+        let Stacks { locations, ends, index } = self;
+        let next = ends.len() as u32;
+        let hash = stack.iter().fold(0x243f_6a88_85a3_08d3u64, |hash, location| {
+            let product = u128::from(hash ^ u64::from(location.0)) * 0x9e37_79b9_7f4a_7c15;
+            (product as u64) ^ (product >> 64) as u64
+        });
+        let number = index.number(hash >> 32, next, |at| part(locations, ends, at) == stack);
         if number == next {
-            list.push(node);
+            locations.extend_from_slice(stack);
+            ends.push(locations.len());
         }
-        number
+        StackId(number)
     }
 
-    /// The number of a stack by its places, the outermost caller's first. There must be one.
-    pub(crate) fn id(&mut self, places: impl Iterator<Item = u32>) -> u32 {
-        // Most stacks begin as the one before did.
-        let (mut depth, mut parent, mut is_same) = (0, OUTERMOST, true);
-        for place in places {
-            is_same = is_same && self.last.get(depth).is_some_and(|node| node.place == place);
-            if !is_same {
-                self.last.truncate(depth);
-                self.last_ids.truncate(depth);
-                let id = self.child(parent, place);
-                self.last.push(StackNode { parent, place });
-                self.last_ids.push(id);
-            }
-            parent = self.last_ids[depth];
-            depth += 1;
+    /// Forgets how to find stacks again, of which no more will come.
+    pub(crate) fn close(&mut self) {
+        self.index = Index::default();
+    }
+
+    /// The same stacks, so that more can be added.
+    pub(crate) fn open(&mut self) {
+        let mut all = Stacks::default();
+        for stack in self.iter() {
+            all.id(stack);
         }
-        parent
+        *self = all;
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.list.len()
+        self.ends.len()
     }
 
-    pub(crate) fn get(&self, stack: u32) -> StackNode {
-        self.list[stack as usize]
+    /// How many locations all stacks have.
+    pub(crate) fn location_count(&self) -> usize {
+        self.locations.len()
     }
 
-    /// All stacks, callers before their callees.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = StackNode> + '_ {
-        self.list.iter().copied()
+    /// The locations of a stack, the outermost caller's first.
+    #[inline]
+    pub(crate) fn get(&self, stack: StackId) -> &[LocationId] {
+        part(&self.locations, &self.ends, stack.0)
     }
 
-    /// The places of a stack, from where the sample was outwards.
-    pub(crate) fn places(&self, stack: u32) -> impl Iterator<Item = u32> + '_ {
-        let first = self.list.get(stack as usize);
-        let next = |node: &&StackNode| self.list.get(node.parent as usize);
-        std::iter::successors(first, next).map(|node| node.place)
+    /// Where the samples of a stack were.
+    #[inline]
+    pub(crate) fn leaf(&self, stack: StackId) -> LocationId {
+        self.locations[self.ends[stack.0 as usize] - 1]
     }
+
+    /// All stacks, by their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[LocationId]> {
+        (0..self.len() as u32).map(|number| self.get(StackId(number)))
+    }
+}
+
+fn part<'l>(locations: &'l [LocationId], ends: &[usize], number: u32) -> &'l [LocationId] {
+    let start = number.checked_sub(1).map_or(0, |before| ends[before as usize]);
+    &locations[start..ends[number as usize]]
 }
 
 /// Locations, each once.
@@ -300,15 +295,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stacks_share_their_callers() {
-        let mut tree = StackTree::default();
-        let one = tree.id([1, 2, 3].into_iter());
-        let other = tree.id([1, 2, 4].into_iter());
-        assert_eq!((tree.len(), tree.get(one).parent), (4, tree.get(other).parent));
-        assert_eq!(tree.id([1, 2, 3].into_iter()), one);
-        let caller = tree.id([1, 2].into_iter());
-        assert_eq!(caller, tree.get(one).parent);
-        assert_eq!(tree.id([1, 2, 4].into_iter()), other);
-        assert!(tree.places(other).eq([4, 2, 1]));
+    fn stacks_are_kept_once() {
+        let mut stacks = Stacks::default();
+        let mut id = |stack: &[u32]| stacks.id(&stack.iter().copied().map(LocationId).collect::<Vec<_>>()).0;
+        assert_eq!([&[1, 2, 3][..], &[1, 2], &[1, 2, 3], &[3, 2, 1], &[1, 2]].map(&mut id), [0, 1, 0, 2, 1]);
+        assert_eq!((stacks.leaf(StackId(2)), stacks.get(StackId(1))), (LocationId(1), &[1, 2].map(LocationId)[..]));
     }
 }

@@ -25,12 +25,11 @@ pub use tree::{Branch, Least, Order, Trees};
 
 use crate::keys::Key;
 use crate::profile::Profile;
-use crate::tables::{EventSum, OUTERMOST, StackTree};
+use crate::tables::{EventSum, LocationId};
 use contexts::ViewContexts;
 use entries::Groups;
 use paths::Paths;
 use rows::Rows;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -176,56 +175,37 @@ impl<'p> View<'p> {
 }
 
 /// The stacks of an event as frames.
-fn paths(
-    profile: &Profile,
+fn paths<'p>(
+    profile: &'p Profile,
     frames: &Frames,
     event: usize,
     plan: &ViewPlan,
     contexts: &mut ViewContexts,
-) -> Paths {
-    let (tree, stacks) = frame_stacks(profile, frames, plan);
-    let mut paths = Paths::default();
-    let mut known: HashMap<(u32, u32), u32, _> = crate::hash::FastMap::default();
-    for row in profile.rows.iter().filter(|row| row.event as usize == event && row.samples > 0) {
+) -> Paths<'p> {
+    let mut paths = Paths::new(&profile.rows, profile.stacks.location_count());
+    for (number, row) in (0..).zip(&profile.rows) {
+        if row.event as usize != event || row.samples == 0 {
+            continue;
+        }
         if !plan.filter.admits_all() {
             let leaf = contexts.source(profile, row, plan);
             if !plan.filter.admits(frames, frames.innermost(leaf)) {
                 continue;
             }
         }
-        let stack = stacks[row.stack.0 as usize];
         let context = contexts.of(profile, frames, row);
-        let next = paths.len() as u32;
-        let path = *known.entry((context, stack)).or_insert(next);
-        if path == next {
-            paths.push(context, row.thread, tree.places(stack).map(FrameId));
+        let mut stack = profile.stacks.get(row.stack);
+        if let Some(test) = &plan.ignore_callees {
+            let name = |frame: &FrameId| frames.get(*frame).symbol.as_deref();
+            let is_end = |location: &LocationId| {
+                frames.at(*location).iter().filter_map(name).any(|name| test.admits(name))
+            };
+            // The outermost of them is taken for where the sample was.
+            if let Some(end) = stack.iter().position(is_end) {
+                stack = &stack[..=end];
+            }
         }
-        paths.add(path, (row.weight, row.samples));
+        paths.push(number, context, stack, frames);
     }
     paths
-}
-
-/// The stacks of a profile with frames in place of locations, and for each stack its number there.
-fn frame_stacks(profile: &Profile, frames: &Frames, plan: &ViewPlan) -> (StackTree, Vec<u32>) {
-    let mut tree = StackTree::default();
-    let mut numbers: Vec<u32> = Vec::with_capacity(profile.stacks.len());
-    // Stacks whose callees are taken for them.
-    let mut is_end = vec![false; if plan.ignore_callees.is_some() { profile.stacks.len() } else { 0 }];
-    for (at, node) in profile.stacks.iter().enumerate() {
-        let caller = numbers.get(node.parent as usize).copied().unwrap_or(OUTERMOST);
-        let of_location = frames.at(crate::tables::LocationId(node.place));
-        if let Some(test) = &plan.ignore_callees {
-            if is_end.get(node.parent as usize) == Some(&true) {
-                is_end[at] = true;
-                numbers.push(caller);
-                continue;
-            }
-            let name =
-                |frame: &FrameId| frames.get(*frame).symbol.as_deref().is_some_and(|name| test.admits(name));
-            is_end[at] = of_location.iter().any(name);
-        }
-        let frame = |caller, frame: &FrameId| tree.child(caller, frame.0);
-        numbers.push(of_location.iter().rev().fold(caller, frame));
-    }
-    (tree, numbers)
 }

@@ -1,9 +1,9 @@
 //! Records itself for a second, in memory, and prints its ten hottest functions.
 
-use perfuse_data::{PerfData, ReadOptions, replay::Replay, session::Level};
-use perfuse_profile::{Collector, Column, Frames, Key, Names, Plan as Keys, Report};
+use perfuse_data::{Options, PerfData, replay::Replay};
+use perfuse_profile::{Column, Frames, Key, LocalSymbols, Names, Plan as Keys, Reading, View, ViewPlan};
 use perfuse_record::{Observer, Plan, StreamSink, Sums, Target, record};
-use std::{ops::ControlFlow, thread, time::Duration, time::Instant};
+use std::{ops::ControlFlow, process, thread, time::Duration, time::Instant};
 
 struct Until(Instant);
 
@@ -14,45 +14,24 @@ impl Observer for Until {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    thread::spawn(|| {
-        loop {
-            std::hint::black_box(std::process::id().to_string().len());
-        }
-    });
+    thread::spawn(|| while !std::hint::black_box(process::id().to_string()).is_empty() {});
     let mut sink = StreamSink::new(Vec::new());
-    let plan = Plan::new(Target::Processes(vec![std::process::id()]), Vec::new());
-    let ended = record(&plan, &mut sink, &mut Until(Instant::now() + Duration::from_secs(1)), None)?;
-    println!("{} samples", ended.sums.samples);
+    let plan = Plan::new(Target::Processes(vec![process::id()]), Vec::new());
+    record(&plan, &mut sink, &mut Until(Instant::now() + Duration::from_secs(1)), None)?;
 
-    let recording = sink.get_ref().map_or(&[][..], Vec::as_slice);
-    let mut collector = Collector::new(Keys::new(&[Key::Symbol]), Frames::new(true));
-    let keys = collector.keys().to_vec();
-    let mut replay = Replay::new(PerfData::from_reader(recording, ReadOptions::default())?);
-    replay.each(|step| {
-        let step = step?;
-        if let (Some(decoded), Some(index), Some(event)) =
-            (step.decoded, step.entry.event_index(), step.entry.event())
-        {
-            if let perfuse_data::abi::record::Record::Sample(sample) = &decoded.record {
-                let level = Level::of(decoded.misc);
-                collector.add((index, &event.attr), step.session, sample, level, event.weight(sample));
-            }
-        }
-        Ok::<_, perfuse_data::Error>(())
-    })?;
-    let ((profiles, frames), (_, session)) = (collector.finish(), replay.into_parts());
-    for profile in &profiles {
-        let (report, names) =
-            (Report::new(profile, &frames, &[Key::Symbol]), Names::new(&frames, &session, profile, &keys));
-        let mut entries: Vec<_> = report.entries.iter().collect();
-        names.sort(&mut entries, &[Column::Own], None);
-        for entry in entries.iter().take(10) {
-            println!(
-                "{:5.1} %  {}",
-                100.0 * entry.self_weight as f64 / profile.weight as f64,
-                names.text(entry, Key::Symbol)
-            );
-        }
+    let mut reading = Reading::new(Keys::new(&[]));
+    let recording = PerfData::from_reader(sink.get_ref().unwrap().as_slice(), Options::default())?;
+    let mut replay = Replay::new(recording);
+    replay.each(|step| Ok::<_, perfuse_data::Error>(reading.step(&step?)))?;
+    let profile = reading.finish(&replay.into_parts().1);
+    let (symbols, view) = (LocalSymbols::default(), ViewPlan::new(&[Key::Symbol]));
+    let names = Names::new(&profile, &symbols);
+    let frames = Frames::new(&names, false);
+    let view = View::new(&profile, &frames, 0, &view);
+    println!("{} samples", view.event.samples);
+    for entry in view.sorted(&[Column::Own]).iter().take(10) {
+        let share = 100.0 * entry.self_weight as f64 / view.event.weight as f64;
+        println!("{share:5.1} %  {}", view.text(entry, Key::Symbol));
     }
     Ok(())
 }

@@ -53,11 +53,10 @@ impl ViewContexts {
             let name = frames.get(**frame).symbol.as_deref();
             name.zip(plan.parent.as_ref()).is_some_and(|(name, test)| test.admits(name))
         };
-        for node in profile.stacks.iter() {
-            let own = frames.at(LocationId(node.place)).iter().find(is_parent);
-            let of_caller = self.parents.get(node.parent as usize).copied().unwrap_or(NONE);
-            self.parents.push(own.map_or(of_caller, |frame| frame.0.into()));
-        }
+        self.parents.extend(profile.stacks.iter().map(|stack| {
+            let mut outwards = stack.iter().rev().flat_map(|&location| frames.at(location));
+            outwards.find(is_parent).map_or(NONE, |frame| frame.0.into())
+        }));
     }
 
     /// The location by which a filter judges a row.
@@ -65,7 +64,7 @@ impl ViewContexts {
         let told = profile.value(row.context, Key::SymbolIaddr).filter(|_| plan.of_branches);
         match told {
             Some(value) => places::parts(value).0,
-            None => LocationId(profile.stacks.get(row.stack.0).place),
+            None => profile.stacks.leaf(row.stack),
         }
     }
 

@@ -60,7 +60,7 @@ pub struct Frames {
     of_locations: Vec<FrameId>,
     /// How far into its function each of them is.
     offsets: Vec<u64>,
-    /// Where those of each location end.
+    /// Where those of each location end; empty if each has one.
     ends: Vec<u32>,
     missing: Vec<(u32, String)>,
 }
@@ -133,6 +133,9 @@ impl Frames {
             }
             ends.push(of_locations.len() as u32);
         }
+        if of_locations.len() == ends.len() {
+            ends = Vec::new();
+        }
         let missing = names.missing().map(|(object, reason)| (object.0, reason)).collect();
         Frames { objects, frames, of_locations, offsets, ends, missing }
     }
@@ -156,7 +159,11 @@ impl Frames {
     /// The frames at a location, the innermost first: one, unless functions were inlined there.
     #[inline]
     pub fn at(&self, location: LocationId) -> &[FrameId] {
-        &self.of_locations[self.first(location)..self.ends[location.0 as usize] as usize]
+        let at = location.0 as usize;
+        match self.ends.get(at) {
+            None => std::slice::from_ref(&self.of_locations[at]),
+            Some(&end) => &self.of_locations[self.first(location)..end as usize],
+        }
     }
 
     /// The innermost frame at a location.
@@ -173,7 +180,12 @@ impl Frames {
 
     #[inline]
     fn first(&self, location: LocationId) -> usize {
-        (location.0 as usize).checked_sub(1).map_or(0, |before| self.ends[before] as usize)
+        let at = location.0 as usize;
+        match (self.ends.is_empty(), at) {
+            (true, at) => at,
+            (false, 0) => 0,
+            (false, at) => self.ends[at - 1] as usize,
+        }
     }
 
     /// Name of an object: its path.
@@ -225,7 +237,7 @@ impl Frames {
             frames: (0..count).map(frame).collect(),
             of_locations: (0..count).map(FrameId).collect(),
             offsets: vec![0; count as usize],
-            ends: (1..=count).collect(),
+            ends: Vec::new(),
             missing: Vec::new(),
         }
     }

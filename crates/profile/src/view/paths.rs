@@ -1,45 +1,53 @@
-//! The distinct stacks of a view, as frames, outermost first, and what was sampled with each.
+//! The stacks of a view as frames, outermost first, and what was sampled with each.
 //! [`Rows`](super::rows::Rows) are made of them.
 
-use super::frames::FrameId;
+use super::frames::{FrameId, Frames};
+use crate::tables::{LocationId, SampleRow};
 
 /// Weight and number of samples.
 pub(crate) type Sum = (u64, u64);
 
-/// The frames of samples from the outermost caller to where they were, and all samples of the same frames and context.
+/// The frames of the samples of a row, from the outermost caller to where they were.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stack {
-    pub(crate) sum: Sum,
-    /// Where in [`Paths::frames`] its frames begin.
-    start: usize,
-    len: u32,
-    /// The number of its context.
-    pub(crate) context: u32,
-    /// The thread of its first sample.
-    pub(crate) thread: u32,
+struct Path {
+    /// Where in [`Paths::frames`] its frames end; they begin where those of the one before do.
+    end: usize,
+    /// The index of the row.
+    row: u32,
+    context: u32,
 }
 
-/// All stacks, in the order of their first samples.
-#[derive(Debug, Default)]
-pub(crate) struct Paths {
-    list: Vec<Stack>,
+/// The stacks of a profile's rows, in the order of their first samples. There may be several of the same frames: those
+/// that the locations of a profile tell apart need not be told apart here.
+#[derive(Debug)]
+pub(crate) struct Paths<'p> {
+    rows: &'p [SampleRow],
+    list: Vec<Path>,
     frames: Vec<FrameId>,
 }
 
-impl Paths {
-    #[inline]
-    pub(crate) fn get(&self, stack: u32) -> &Stack {
-        &self.list[stack as usize]
+impl<'p> Paths<'p> {
+    /// Stacks of these rows, none of which is there yet, with room for all and this many frames.
+    pub(crate) fn new(rows: &'p [SampleRow], frames: usize) -> Self {
+        Paths { rows, list: Vec::with_capacity(rows.len()), frames: Vec::with_capacity(frames) }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.list.len()
+    /// The row of a stack.
+    pub(crate) fn row(&self, stack: u32) -> &'p SampleRow {
+        &self.rows[self.list[stack as usize].row as usize]
+    }
+
+    /// The number of its context.
+    #[inline]
+    pub(crate) fn context(&self, stack: u32) -> u32 {
+        self.list[stack as usize].context
     }
 
     /// The frames of a stack, outermost first.
     #[inline]
-    pub(crate) fn frames(&self, stack: &Stack) -> &[FrameId] {
-        &self.frames[stack.start..][..stack.len as usize]
+    pub(crate) fn frames(&self, stack: u32) -> &[FrameId] {
+        let start = stack.checked_sub(1).map_or(0, |before| self.list[before as usize].end);
+        &self.frames[start..self.list[stack as usize].end]
     }
 
     /// How many frames all stacks have.
@@ -52,28 +60,23 @@ impl Paths {
         self.frames.iter().map(|frame| frame.0).max().unwrap_or(0)
     }
 
-    /// Adds a stack by its frames, innermost first.
-    pub(crate) fn push(&mut self, context: u32, thread: u32, frames: impl Iterator<Item = FrameId>) {
-        let start = self.frames.len();
-        self.frames.extend(frames);
-        self.frames[start..].reverse();
-        let len = (self.frames.len() - start) as u32;
-        self.list.push(Stack { sum: (0, 0), start, len, context, thread });
-    }
-
-    /// Adds samples of a stack.
+    /// Adds the samples of a row.
     #[inline]
-    pub(crate) fn add(&mut self, stack: u32, (weight, samples): Sum) {
-        let (all_weight, all_samples) = &mut self.list[stack as usize].sum;
-        *all_weight = all_weight.saturating_add(weight);
-        *all_samples = all_samples.saturating_add(samples);
+    pub(crate) fn push(&mut self, row: u32, context: u32, stack: &[LocationId], frames: &Frames) {
+        for &location in stack {
+            match frames.at(location) {
+                [frame] => self.frames.push(*frame),
+                several => self.frames.extend(several.iter().rev()),
+            }
+        }
+        self.list.push(Path { end: self.frames.len(), row, context });
     }
 
     /// The numbers of all stacks, those of each context together and in order.
     pub(crate) fn by_context(&self) -> Vec<u32> {
         let mut numbers: Vec<u32> = (0..self.list.len() as u32).collect();
         // Where there is only one context this is one pass.
-        numbers.sort_by_key(|&number| self.get(number).context);
+        numbers.sort_by_key(|&number| self.context(number));
         numbers
     }
 }

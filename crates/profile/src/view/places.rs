@@ -5,7 +5,6 @@ use super::entries::Entry;
 use super::frames::FrameId;
 use super::paths::Sum;
 use crate::names::Names;
-use crate::tables::{LocationId, OUTERMOST};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A place in a function.
@@ -39,16 +38,12 @@ impl View<'_> {
     /// all contexts: a function has the same lines in each.
     pub fn places(&self, names: &Names<'_>, entry: &Entry) -> Vec<PlaceSum> {
         let mut sums: BTreeMap<u64, PlaceSum> = BTreeMap::new();
-        let (event, stacks) = (self.event_index, &self.profile.stacks);
+        let event = self.event_index;
         let mut met = HashSet::new();
         for row in self.profile.rows.iter().filter(|row| row.event as usize == event && row.samples > 0) {
             met.clear();
-            let mut at = row.stack.0;
-            while at != OUTERMOST {
-                let node = stacks.get(at);
-                let location = LocationId(node.place);
-                let is_leaf = at == row.stack.0;
-                at = node.parent;
+            for (at, location) in self.profile.stack(row.stack).enumerate() {
+                let is_leaf = at == 0;
                 for (depth, &frame) in self.frames.at(location).iter().enumerate() {
                     if !self.is_in(entry, frame) {
                         continue;

@@ -39,7 +39,7 @@ pub(crate) struct Rows {
 
 impl Rows {
     /// With the outermost caller first, or with where samples were.
-    pub(crate) fn new(stacks: &Paths, caller_first: bool) -> Self {
+    pub(crate) fn new(stacks: &Paths<'_>, caller_first: bool) -> Self {
         let order = sorted(stacks, caller_first);
         let mut all = Rows {
             rows: Vec::with_capacity(order.len() + 1),
@@ -47,28 +47,34 @@ impl Rows {
             contexts: Vec::new(),
         };
         let (mut before, mut last) = ((0, 0), 0..0);
-        for ((_, number), at) in order.into_iter().zip(0..) {
-            let stack = stacks.get(number);
-            let context = stack.context as usize;
+        for (_, number) in order {
+            let row = stacks.row(number);
+            let context = stacks.context(number) as usize;
             if all.contexts.len() <= context {
                 all.contexts.resize(context + 1, 0..0);
             }
+            let next = all.rows.len() as u32;
             if all.contexts[context].is_empty() {
-                (all.contexts[context], last) = (at..at, 0..0);
+                (all.contexts[context], last) = (next..next, 0..0);
             }
-            all.contexts[context].end = at + 1;
             let start = all.frames.len();
-            all.frames.extend_from_slice(stacks.frames(stack));
+            all.frames.extend_from_slice(stacks.frames(number));
             if !caller_first {
                 all.frames[start..].reverse();
             }
-            let pairs = all.frames[start..].iter().zip(&all.frames[last]);
-            let common = pairs.take_while(|(one, other)| one == other).count() as u32;
-            let origin = Origin { number, thread: stack.thread };
-            all.rows.push(Row { start, before, origin, common });
-            last = start..all.frames.len();
-            let sum = stack.sum;
-            before = (before.0 + sum.0, before.1 + sum.1);
+            let new = start..all.frames.len();
+            let pairs = all.frames[new.clone()].iter().zip(&all.frames[last.clone()]);
+            let common = pairs.take_while(|(one, other)| one == other).count();
+            // Stacks of the same frames are one row; the first of them was there first.
+            if common > 0 && common == last.len() && common == new.len() {
+                all.frames.truncate(start);
+            } else {
+                let origin = Origin { number, thread: row.thread };
+                all.rows.push(Row { start, before, origin, common: common as u32 });
+                all.contexts[context].end = next + 1;
+                last = new;
+            }
+            before = (before.0 + row.weight, before.1 + row.samples);
         }
         all.rows.push(Row { start: all.frames.len(), before, ..Row::default() });
         all
@@ -218,13 +224,13 @@ impl<V: Visitor> Walk<'_, V> {
 }
 
 /// The numbers of all stacks by context, and in each context by their frames.
-fn sorted(stacks: &Paths, caller_first: bool) -> Vec<(u64, u32)> {
+fn sorted(stacks: &Paths<'_>, caller_first: bool) -> Vec<(u64, u32)> {
     let mut items: Vec<(u64, u32)> = stacks.by_context().into_iter().map(|number| (0, number)).collect();
     // As many frames as there is room for are compared at once.
     let width = u64::BITS - u64::from(stacks.most_frame() + 1).leading_zeros();
     let together = (u64::BITS / width) as usize;
     let word = |number: u32, depth: usize| {
-        let frames = stacks.frames(stacks.get(number));
+        let frames = stacks.frames(number);
         let add = |word: u64, frame: Option<&FrameId>| {
             word << width | frame.map_or(0, |frame| u64::from(frame.0) + 1)
         };
@@ -236,7 +242,7 @@ fn sorted(stacks: &Paths, caller_first: bool) -> Vec<(u64, u32)> {
             }),
         }
     };
-    let context = |item: &(u64, u32)| stacks.get(item.1).context;
+    let context = |item: &(u64, u32)| stacks.context(item.1);
     let mut left: Vec<(Range<usize>, usize)> = Vec::new();
     let mut start = 0;
     for part in items.chunk_by(|one, other| context(one) == context(other)) {
@@ -249,7 +255,8 @@ fn sorted(stacks: &Paths, caller_first: bool) -> Vec<(u64, u32)> {
         part.sort_unstable();
         let mut start = range.start;
         for same in part.chunk_by(|one, other| one.0 == other.0) {
-            if same.len() > 1 {
+            // Without a frame that is left they are the same.
+            if same.len() > 1 && same[0].0 != 0 {
                 left.push((start..start + same.len(), depth + together));
             }
             start += same.len();

@@ -108,6 +108,13 @@ impl<'e> Sorting<'_, 'e> {
 }
 
 impl View<'_> {
+    /// All entries in which samples were, or that called one, by columns in this order.
+    pub fn sorted(&self, columns: &[Column]) -> Vec<&Entry> {
+        let mut entries: Vec<&Entry> = self.entries.iter().collect();
+        self.sort(&mut entries, columns, None);
+        entries
+    }
+
     /// Sorts entries by columns in this order: numbers with the largest first, keys with the smallest. With
     /// an order of call trees, callers of one thread stand above their callees.
     pub fn sort(&self, entries: &mut Vec<&Entry>, columns: &[Column], trees: Option<Order>) {
