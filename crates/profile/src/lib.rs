@@ -38,7 +38,7 @@ pub use names::{FunctionAt, NamedFunction, Names};
 pub use profile::{MergeError, Profile};
 pub use reading::{Mode, Reading};
 pub use save::LoadError;
-pub use source::{Address, Function, LocalSymbols, ObjectRef, Symbols};
+pub use source::{Function, LocalSymbols, ObjectRef, Symbols, TimedAddress};
 pub use strings::StringId;
 pub use tables::{
     EventSum, Location, LocationId, Object, ObjectId, ObjectKind, SampleRow, SampleTime, StackId, Thread,

@@ -8,7 +8,7 @@ use crate::tables::{Location, Object, ObjectId, ObjectKind};
 use perfuse_abi::record::{CallchainContext, Sample};
 use perfuse_abi::{Attr, AttrFlags};
 use perfuse_data::session::{self, Level, Map, Session};
-use perfuse_symbols::{BuildId, Place, Symbolizer};
+use perfuse_symbols::{Address, BuildId, Symbolizer};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -127,7 +127,7 @@ impl Locator {
     fn first_time(&mut self, object: ObjectId, ip: u64, time: u64) -> u64 {
         let Some(code) = &self.code else { return time };
         let dso = code.dso(&dso_key(&self.strings, &self.objects[object.0 as usize]));
-        let function = dso.find_at(Place::Address(ip), time).map_or(u64::MAX, |found| found.symbol.id.0);
+        let function = dso.find_at(Address::Memory(ip), time).map_or(u64::MAX, |found| found.symbol.id.0);
         *self.times.entry((object.0, ip, function)).or_insert(time)
     }
 

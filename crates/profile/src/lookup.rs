@@ -2,7 +2,7 @@
 
 use crate::hash::FastMap;
 use crate::locate::{Locator, ThreadTime, made_name};
-use crate::source::{Address, LocalSymbols, ObjectRef, Symbols, dso_key};
+use crate::source::{LocalSymbols, ObjectRef, Symbols, TimedAddress, dso_key};
 use crate::strings::Strings;
 use crate::tables::{Object, ObjectKind};
 use perfuse_data::session::{Level, Session};
@@ -97,10 +97,10 @@ impl Lookup {
                 placed.symbol = Some(name_of(location.address, &|| strings.text(object.path).into_owned()));
             }
             _ => {
-                let at = [Address { place: placed.place, time: location.time }];
+                let at = [TimedAddress::of(&location, object)];
                 symbols.look_up(ObjectRef { strings, object }, &at, &mut |_, function| {
                     let make = || match *demangled {
-                        true => demangle(&(function.name)(), Signatures::Short).into_owned(),
+                        true => demangle((function.name)(), Signatures::Short).into_owned(),
                         false => (function.name)(),
                     };
                     placed.offset = function.offset;

@@ -3,7 +3,7 @@
 
 use crate::hash::FastMap;
 use crate::profile::Profile;
-use crate::source::{Address, Function, ObjectRef, Symbols};
+use crate::source::{Function, ObjectRef, Symbols, TimedAddress};
 use crate::tables::{LocationId, ObjectId, ObjectKind};
 use perfuse_symbols::{Signatures, demangle};
 use std::num::NonZero;
@@ -147,16 +147,12 @@ impl<'p> Names<'p> {
     #[cold]
     fn look_up(&self, object: ObjectId, locations: &[LocationId]) -> ObjectNames {
         let of = &self.profile.objects[object.0 as usize];
-        let location = |id: &LocationId| self.profile.location(*id);
         match of.kind {
             ObjectKind::Unknown => ObjectNames { ends: vec![0; locations.len()], ..ObjectNames::default() },
             ObjectKind::Function => self.function_alone(object, locations),
             _ => {
-                let addresses: Vec<Address> = locations
-                    .iter()
-                    .map(location)
-                    .map(|location| Address { place: location.place(of.by_address), time: location.time })
-                    .collect();
+                let addresses: Vec<TimedAddress> =
+                    locations.iter().map(|id| TimedAddress::of(self.profile.location(*id), of)).collect();
                 let mut names = Finder { demangled: self.demangled, ..Finder::default() };
                 self.symbols.look_up(self.reference(object), &addresses, &mut |index, function| {
                     names.found(index, function);

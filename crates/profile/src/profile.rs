@@ -4,8 +4,8 @@ use crate::keys::Key;
 use crate::places;
 use crate::strings::{StringId, Strings};
 use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, Object, ObjectId,
-    ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread,
+    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, Object, ObjectId, ObjectKind,
+    SampleRow, SampleTime, StackId, Stacks, Thread,
 };
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -189,7 +189,8 @@ impl Profile {
         }
         for (at, sum) in other.events.iter().enumerate() {
             let name = other.strings.get(sum.name);
-            let known = self.events.iter().find(|known| !name.is_empty() && self.strings.get(known.name) == name);
+            let known =
+                self.events.iter().find(|known| !name.is_empty() && self.strings.get(known.name) == name);
             let known = known.or(self.events.get(at).filter(|_| name.is_empty()));
             known.map_or(Some(0), |known| known.weight.checked_add(sum.weight)).ok_or(MergeError::TooMuch)?;
         }

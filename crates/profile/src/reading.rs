@@ -7,7 +7,8 @@ use crate::lookup::Lookup;
 use crate::profile::Profile;
 use crate::tracepoints::TracepointTexts;
 use perfuse_abi::record::{Decoded, Sample, Weight};
-use perfuse_data::replay::{Groups, Step};
+use perfuse_data::PerfData;
+use perfuse_data::replay::{Groups, Replay, Step};
 use perfuse_data::session::{Level, Session};
 use std::cell::RefCell;
 
@@ -23,19 +24,31 @@ pub enum Mode {
     Memory,
 }
 
-/// Takes the steps of a [`Replay`](perfuse_data::replay::Replay).
-///
-/// ```no_run
-/// use perfuse_data::{PerfData, replay::Replay};
-/// use perfuse_profile::{Plan, Reading};
-///
-/// let mut reading = Reading::new(Plan::new(&Plan::ALL_KEYS));
-/// let mut replay = Replay::new(PerfData::open("perf.data")?);
-/// replay.each(|step| Ok::<_, perfuse_data::Error>(reading.step(&step?)))?;
-/// let profile = reading.finish(&replay.into_parts().1);
-/// println!("{} stacks", profile.samples().len());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+impl Profile {
+    /// The profile of a recording: all of its samples.
+    ///
+    /// ```no_run
+    /// use perfuse_data::PerfData;
+    /// use perfuse_profile::{Plan, Profile};
+    ///
+    /// let profile = Profile::read(PerfData::open("perf.data")?, Plan::new(&Plan::ALL_KEYS))?;
+    /// profile.save(std::fs::File::create("profile")?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The recording is damaged or cannot be read.
+    pub fn read(data: PerfData<'_>, plan: Plan) -> Result<Self, perfuse_data::Error> {
+        let mut reading = Reading::new(plan);
+        let mut replay = Replay::new(data);
+        replay.each(|step| step.map(|step| reading.step(&step)))?;
+        Ok(reading.finish(&replay.into_parts().1))
+    }
+}
+
+/// Takes the steps of a [`Replay`], for those who want to decide by each step or to take windows; [`Profile::read`] takes
+/// all.
 pub struct Reading {
     collector: Collector,
     mode: Mode,

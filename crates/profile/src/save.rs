@@ -7,8 +7,8 @@ use crate::places::{self, NONE};
 use crate::profile::Profile;
 use crate::strings::{StringId, Strings};
 use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, Object, ObjectId,
-    ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread,
+    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, Object, ObjectId, ObjectKind,
+    SampleRow, SampleTime, StackId, Stacks, Thread,
 };
 use perfuse_data::session::Level;
 use perfuse_symbols::BuildId;

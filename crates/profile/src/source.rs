@@ -2,8 +2,8 @@
 //! machine's files; a container's root, a symbol store or an archive can serve in its place.
 
 use crate::strings::Strings;
-use crate::tables::{Object, ObjectKind};
-use perfuse_symbols::{BuildId, DsoKey, Kind, Place, Reference, Symbolizer};
+use crate::tables::{Location, Object, ObjectKind};
+use perfuse_symbols::{Address, BuildId, DsoKey, Reference, SymbolKind, SymbolOptions, Symbolizer};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -36,12 +36,22 @@ impl<'p> ObjectRef<'p> {
 /// An address whose functions are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Address {
-    /// The address as the object counts: an offset in a file, or the address itself where
-    /// [`Object::by_address`] says so.
-    pub place: u64,
+pub struct TimedAddress {
+    /// The address as the object counts.
+    pub address: Address,
     /// The time for which code that a process made is wanted; the last moment there is if it does not matter.
     pub time: u64,
+}
+
+impl TimedAddress {
+    /// The address of a location in an object.
+    pub(crate) fn of(location: &Location, object: &Object) -> Self {
+        let address = match object.by_address {
+            true => Address::Memory(location.ip),
+            false => Address::FileOffset(location.address),
+        };
+        TimedAddress { address, time: location.time }
+    }
 }
 
 /// A function at an address.
@@ -67,7 +77,7 @@ pub struct Function<'s> {
 pub trait Symbols: Send + Sync {
     /// Tells `found` of the functions at addresses: the index of the address, and a function. Where functions were
     /// inlined there are several for an address, the innermost first; for an address without any there is none.
-    fn look_up(&self, object: ObjectRef<'_>, at: &[Address], found: &mut dyn FnMut(usize, Function<'_>));
+    fn look_up(&self, object: ObjectRef<'_>, at: &[TimedAddress], found: &mut dyn FnMut(usize, Function<'_>));
 
     /// Why an object has no names, once they were looked up.
     fn missing(&self, object: ObjectRef<'_>) -> Option<String>;
@@ -75,7 +85,7 @@ pub trait Symbols: Send + Sync {
 
 /// No names: what is shown are addresses.
 impl Symbols for () {
-    fn look_up(&self, _: ObjectRef<'_>, _: &[Address], _: &mut dyn FnMut(usize, Function<'_>)) {}
+    fn look_up(&self, _: ObjectRef<'_>, _: &[TimedAddress], _: &mut dyn FnMut(usize, Function<'_>)) {}
 
     fn missing(&self, _: ObjectRef<'_>) -> Option<String> {
         None
@@ -96,9 +106,9 @@ impl LocalSymbols {
 
     /// With the files at their usual places. Believes those of any user about code that processes make, or only those of
     /// root, of the user who reads them, and of the process's user
-    /// ([`any_owner`](perfuse_symbols::Options::any_owner)).
+    /// ([`any_owner`](perfuse_symbols::SymbolOptions::any_owner)).
     pub fn believing(any_owner: bool) -> Self {
-        let mut options = perfuse_symbols::Options::default();
+        let mut options = SymbolOptions::default();
         options.any_owner = any_owner;
         LocalSymbols::new(Arc::new(Symbolizer::new(options)))
     }
@@ -110,14 +120,15 @@ impl LocalSymbols {
 }
 
 impl Symbols for LocalSymbols {
-    fn look_up(&self, object: ObjectRef<'_>, at: &[Address], found: &mut dyn FnMut(usize, Function<'_>)) {
+    fn look_up(
+        &self,
+        object: ObjectRef<'_>,
+        at: &[TimedAddress],
+        found: &mut dyn FnMut(usize, Function<'_>),
+    ) {
         let dso = self.symbolizer.dso(&dso_key(object.strings, object.object));
         for (index, address) in at.iter().enumerate() {
-            let place = match object.object.by_address {
-                true => Place::Address(address.place),
-                false => Place::FileOffset(address.place),
-            };
-            let Some(hit) = dso.find_at(place, address.time) else { continue };
+            let Some(hit) = dso.find_at(address.address, address.time) else { continue };
             let symbol = hit.symbol;
             found(
                 index,
@@ -127,7 +138,7 @@ impl Symbols for LocalSymbols {
                     start: symbol.start,
                     size: symbol.size,
                     offset: hit.offset,
-                    is_data: symbol.kind == Kind::Object,
+                    is_data: symbol.kind == SymbolKind::Object,
                     line: None,
                 },
             );

@@ -299,6 +299,9 @@ mod tests {
         let mut stacks = Stacks::default();
         let mut id = |stack: &[u32]| stacks.id(&stack.iter().copied().map(LocationId).collect::<Vec<_>>()).0;
         assert_eq!([&[1, 2, 3][..], &[1, 2], &[1, 2, 3], &[3, 2, 1], &[1, 2]].map(&mut id), [0, 1, 0, 2, 1]);
-        assert_eq!((stacks.leaf(StackId(2)), stacks.get(StackId(1))), (LocationId(1), &[1, 2].map(LocationId)[..]));
+        assert_eq!(
+            (stacks.leaf(StackId(2)), stacks.get(StackId(1))),
+            (LocationId(1), &[1, 2].map(LocationId)[..])
+        );
     }
 }

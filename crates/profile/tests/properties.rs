@@ -7,9 +7,10 @@ use perfuse_abi::record::{
 use perfuse_abi::wire::{Text, Words};
 use perfuse_abi::{Attr, EventType};
 use perfuse_data::session::{Level, Session};
+use perfuse_profile::symbols::Address;
 use perfuse_profile::{
-    Address, Branch, Collector, Filter, Frames, Function, Key, Least, Names, ObjectRef, Order, Plan, Profile,
-    Symbols, TaskFilter, Trees, View, ViewPlan, difference,
+    Branch, Collector, Filter, Frames, Function, Key, Least, Names, ObjectRef, Order, Plan, Profile, Symbols,
+    TaskFilter, TimedAddress, Trees, View, ViewPlan, difference,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -452,13 +453,14 @@ proptest! {
 struct Inlining;
 
 impl Symbols for Inlining {
-    fn look_up(&self, _: ObjectRef<'_>, at: &[Address], found: &mut dyn FnMut(usize, Function<'_>)) {
+    fn look_up(&self, _: ObjectRef<'_>, at: &[TimedAddress], found: &mut dyn FnMut(usize, Function<'_>)) {
         // In no order of the addresses.
         for (index, address) in at.iter().enumerate().rev() {
             for (depth, name) in ["inner", "outer"].into_iter().enumerate() {
-                let start = address.place & !0xff;
+                let Address::FileOffset(place) = address.address else { continue };
+                let start = place & !0xff;
                 let name = || format!("{name}{}", start >> 20);
-                let (id, offset) = (start << 1 | depth as u64, address.place - start);
+                let (id, offset) = (start << 1 | depth as u64, place - start);
                 let line = Some(("main.c", offset as u32 + depth as u32));
                 found(index, Function { id, name: &name, start, size: 0x100, offset, is_data: false, line });
             }

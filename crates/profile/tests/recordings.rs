@@ -1,17 +1,15 @@
 //! Profiles of committed recordings, with numbers that were counted in what `perfuse script` prints of them.
 
-use perfuse_data::{PerfData, replay::Replay};
-use perfuse_profile::{Frames, Key, Least, LocalSymbols, Names, Plan, Reading, Trees, View, ViewPlan};
+use perfuse_data::PerfData;
+use perfuse_profile::{Frames, Key, Least, LocalSymbols, Names, Plan, Profile, Trees, View, ViewPlan};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Of each event, by the text of the key: samples in an entry, with what it called, and in its call tree.
 fn entries(recording: &str, key: Key) -> Vec<BTreeMap<String, [u64; 3]>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/golden/fixtures");
-    let mut reading = Reading::new(Plan::new(&[key]));
-    let mut replay = Replay::new(PerfData::open(folder.join(recording)).unwrap());
-    replay.each(|step| Ok::<_, perfuse_data::Error>(reading.step(&step?))).unwrap();
-    let profile = reading.finish(&replay.into_parts().1);
+    let data = PerfData::open(folder.join(recording)).unwrap();
+    let profile = Profile::read(data, Plan::new(&[key])).unwrap();
     let symbols = LocalSymbols::default();
     let names = Names::new(&profile, &symbols);
     let frames = Frames::new(&names, false);

@@ -1,7 +1,7 @@
 //! Records itself for a second, in memory, and prints its ten hottest functions.
 
-use perfuse_data::{Options, PerfData, replay::Replay};
-use perfuse_profile::{Column, Frames, Key, LocalSymbols, Names, Plan as Keys, Reading, View, ViewPlan};
+use perfuse_data::{PerfData, ReadOptions};
+use perfuse_profile::{Column, Frames, Key, LocalSymbols, Names, Plan as Keys, Profile, View, ViewPlan};
 use perfuse_record::{Observer, Plan, StreamSink, Sums, Target, record};
 use std::{ops::ControlFlow, process, thread, time::Duration, time::Instant};
 
@@ -19,11 +19,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plan = Plan::new(Target::Processes(vec![process::id()]), Vec::new());
     record(&plan, &mut sink, &mut Until(Instant::now() + Duration::from_secs(1)), None)?;
 
-    let mut reading = Reading::new(Keys::new(&[]));
-    let recording = PerfData::from_reader(sink.get_ref().unwrap().as_slice(), Options::default())?;
-    let mut replay = Replay::new(recording);
-    replay.each(|step| Ok::<_, perfuse_data::Error>(reading.step(&step?)))?;
-    let profile = reading.finish(&replay.into_parts().1);
+    let recording = PerfData::from_reader(sink.get_ref().unwrap().as_slice(), ReadOptions::default())?;
+    let profile = Profile::read(recording, Keys::new(&[]))?;
     let (symbols, view) = (LocalSymbols::default(), ViewPlan::new(&[Key::Symbol]));
     let names = Names::new(&profile, &symbols);
     let frames = Frames::new(&names, false);

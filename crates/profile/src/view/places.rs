@@ -33,6 +33,9 @@ pub struct Neighbours {
     pub callees: Vec<(Option<FrameId>, u64)>,
 }
 
+/// Callers or callees by what the view's keys do not tell apart, each with its first frame and the sum.
+type Ends = HashMap<Option<u32>, (Option<FrameId>, u64)>;
+
 impl View<'_> {
     /// The places of an entry at which samples were, or from which it called, in the order of their offsets. They are of
     /// all contexts: a function has the same lines in each.
@@ -77,8 +80,7 @@ impl View<'_> {
 
     /// The callers and callees of an entry. Callers are known where callees count in the view's order.
     pub fn neighbours(&self, entry: &Entry) -> Neighbours {
-        // By what the view's keys do not tell apart, with the first frame of it.
-        let mut sides: [HashMap<Option<u32>, (Option<FrameId>, u64)>; 2] = Default::default();
+        let mut sides: [Ends; 2] = Default::default();
         let rows = self.rows.contexts().find(|(context, _)| *context == entry.context);
         let mut met: HashSet<(usize, Option<u32>)> = HashSet::new();
         for row in rows.map_or(0..0, |(_, rows)| rows) {
