@@ -45,6 +45,8 @@ pub enum Call {
     },
     /// Waiting for a program, or sending it a signal.
     Process,
+    /// Catching signals.
+    Signals,
     /// A file of /proc, /sys, the tracing file system or a cgroup that was needed.
     File {
         /// Where it is, or ought to be.

@@ -178,6 +178,12 @@ impl RunningCommand {
         self.0.try_wait().map_err(failed)
     }
 
+    /// A descriptor that becomes readable when it has ended, where the kernel gives one (Linux 5.3). Where it is traced by
+    /// the embedded kernel, how it ended is known a moment later.
+    pub fn ending(&self) -> Option<OwnedFd> {
+        perfuse_sys::pidfd::open(self.0.pid()).ok()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: i32) -> Result<()> {
         self.0.signal(signal).map_err(failed)

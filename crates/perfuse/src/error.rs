@@ -137,6 +137,7 @@ impl Error {
             Call::Prctl => "prctl on this thread's events failed".to_owned(),
             Call::Fcntl => format!("cannot set up signals of {event}"),
             Call::Spawn { program } => format!("cannot run {}", program.to_string_lossy()),
+            Call::Signals => "cannot watch for signals".to_owned(),
             Call::Process => "cannot follow the measured program".to_owned(),
             Call::File { path } => format!("cannot use {}", path.display()),
         }

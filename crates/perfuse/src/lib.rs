@@ -20,6 +20,7 @@
 //! * [`Sampler`] reads records in place from a ring that many events share; [`abi::record`] takes them
 //!   apart.
 //! * [`SamplerSet`] does so for a whole [`Scope`], with one ring for each cpu.
+//! * [`measurement`] is the loop around all that: until the command has ended, a signal, an order or a limit.
 //! * [`UserCounter`] reads a counter without a system call.
 //!
 //! Three habits run through all of it. **Options adapt**: what is merely [preferred](Builder::prefer)
@@ -69,6 +70,7 @@ mod handle;
 pub mod kernel;
 mod language;
 mod linux;
+pub mod measurement;
 mod mounted;
 mod options;
 mod own_pmus;

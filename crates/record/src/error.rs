@@ -1,6 +1,5 @@
 //! Why a recording could not be made.
 
-use perfuse::Errno;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ use std::path::PathBuf;
 pub enum Error {
     /// The plan contradicts itself, in words.
     Plan(String),
-    /// The kernel refused an event.
+    /// The kernel refused an event, or another call.
     Perf(perfuse::Error),
     /// The command cannot be executed.
     Start(perfuse::Error),
@@ -19,10 +18,6 @@ pub enum Error {
     Filter(String),
     /// The target has ended.
     Gone,
-    /// Signals cannot be caught.
-    Signals(Errno),
-    /// Waiting for records failed.
-    Wait(Errno),
     /// A file of the recording cannot be had.
     File {
         /// What was tried: `write`, `rename`, `remove`.
@@ -46,8 +41,6 @@ impl fmt::Display for Error {
             Error::Plan(words) | Error::Filter(words) => f.write_str(words),
             Error::Perf(error) | Error::Start(error) => error.fmt(f),
             Error::Gone => f.write_str("what was to be recorded is gone"),
-            Error::Signals(errno) => write!(f, "cannot watch for signals: {errno}"),
-            Error::Wait(errno) => write!(f, "cannot wait: {errno}"),
             Error::File { doing, path, error, written } => {
                 write!(f, "cannot {doing} {}: {error}", path.display())?;
                 written

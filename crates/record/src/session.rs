@@ -17,14 +17,14 @@ use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{RecordFormat, RecordType};
 use perfuse::abi::wire::{Layout, Writer};
 use perfuse::control::{Control, Order};
-use perfuse::{Command, RunningCommand, Start, Wait, processes_are_gone, threads_are_gone};
+use perfuse::measurement::{self, End, Lasts, Measurement, Run, Work};
+use perfuse::{Command, HeldCommand, RunningCommand, Start, Wait};
 use perfuse_data::NewEvent;
 use perfuse_data::tool::Tool;
-use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR2, Signals};
-use perfuse_sys::{Errno, poll};
+use perfuse_sys::signal::SIGUSR2;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::process::ExitStatus;
+use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -48,15 +48,11 @@ pub(crate) struct Session<'a> {
     before: Sums,
     /// The records of earlier snapshots that were no samples.
     told: Vec<u8>,
-    signals: Option<Signals>,
-    control: Option<Control>,
-    child: Option<RunningCommand>,
-    /// How often somebody wanted this to end.
-    asked_to_stop: u32,
-    /// The command was ended from here.
-    ended_by_us: bool,
-    /// It is over without the command.
-    stop: bool,
+    /// The command.
+    child: Option<u32>,
+    /// When the output is switched by the clock, or what was recorded is looked at.
+    switch_at: Option<Instant>,
+    look_at: Instant,
     switch_now: bool,
 }
 
@@ -89,12 +85,10 @@ impl<'a> Session<'a> {
         observer: &'a mut dyn Observer,
         control: Option<Control>,
     ) -> Result<Ended, Error> {
-        let signals = match plan.owns_process {
-            true => {
-                Some(Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGUSR2]).map_err(Error::Signals)?)
-            }
-            false => None,
-        };
+        let mut measurement = Measurement::new().with_control(control);
+        if plan.owns_process {
+            measurement = measurement.with_signals(&[SIGUSR2])?;
+        }
         let held = plan.command.split_first().map(|(program, rest)| Command::new(program).args(rest).hold());
         let held = held.transpose()?;
         let pid = held.as_ref().map(|held| held.pid());
@@ -147,12 +141,9 @@ impl<'a> Session<'a> {
             tally,
             before,
             told: Vec::new(),
-            signals,
-            control,
             child: None,
-            asked_to_stop: 0,
-            ended_by_us: false,
-            stop: false,
+            switch_at: None,
+            look_at: began,
             switch_now: false,
         };
         session.warn_of_large_rings();
@@ -169,21 +160,15 @@ impl<'a> Session<'a> {
             // Without what this program itself does to begin.
             session.opened.set.enable()?;
         }
-        if let Some(held) = held {
-            match held.release() {
-                Ok(child) => session.child = Some(child),
-                Err(error) => {
-                    session.sink.undo();
-                    return Err(Error::Start(error));
-                }
+        let command = match held.map(HeldCommand::release).transpose() {
+            Ok(command) => command,
+            Err(error) => {
+                session.sink.undo();
+                return Err(Error::Start(error));
             }
-        }
-        let passed = session.pass();
-        if passed.is_err() {
-            // Nobody waits for it any longer.
-            session.child.iter().for_each(RunningCommand::end);
-        }
-        session.end(passed?)
+        };
+        let end = session.pass(&mut measurement, command.as_ref())?;
+        session.end(end)
     }
 
     /// A file that goes on after so many bytes is larger by what the rings hold until they are read.
@@ -208,139 +193,28 @@ impl<'a> Session<'a> {
         start::synthesize(&self.opened, self.plan, child, held, &self.programs, &mut self.tally, self.sink)
     }
 
-    /// Deals with all that happens until the recording is over. Returns how the command ended.
-    fn pass(&mut self) -> Result<Option<ExitStatus>, Error> {
+    /// Lets the time of the recording pass.
+    fn pass(
+        &mut self,
+        measurement: &mut Measurement,
+        command: Option<&RunningCommand>,
+    ) -> Result<End, Error> {
         let plan = self.plan;
-        let start = Instant::now();
-        let mut enable_at = match plan.start {
-            Start::After(delay) => Some(start + delay),
-            _ => None,
-        };
-        let mut switch_at = match plan.switch {
-            Switch::Every(time) => Some(start + time),
-            _ => None,
-        };
-        let mut look_at = start;
-        let status = loop {
-            self.drain()?;
-            if let Some(child) = &self.child {
-                if let Some((status, _)) = child.try_wait()? {
-                    break Some(status);
-                }
-            } else if self.asked_to_stop > 0 {
-                break None;
-            }
-            if self.stop || self.asked_to_stop > 2 {
-                break None;
-            }
-            let now = Instant::now();
-            if self.child.is_none() && now >= look_at {
-                if self.is_gone() {
-                    break None;
-                }
-                look_at = now + READ_EVERY;
-            }
-            if enable_at.is_some_and(|at| now >= at) {
-                self.opened.set.enable()?;
-                enable_at = None;
-            }
-            if let (Some(at), Switch::Every(time)) = (switch_at, plan.switch) {
-                if now >= at {
-                    self.switch_now = true;
-                    switch_at = Some(now + time);
-                }
-            }
-            let size = self.sink.len();
-            self.switch_now |= matches!(plan.switch, Switch::Size(most) if size >= most);
-            if std::mem::take(&mut self.switch_now) {
-                self.switch()?;
-            }
-            if plan.max_bytes.is_some_and(|most| self.before.bytes + size >= most) && !self.ended_by_us {
-                self.observer.remark(&Remark::SizeReached);
-                self.finish_early();
-            }
-            let sums = self.sums();
-            if self.observer.progress(sums).is_break() && !self.ended_by_us {
-                self.finish_early();
-            }
-            let wake = [Some(now + READ_EVERY), enable_at, switch_at, self.observer.due()];
-            self.wait(wake.into_iter().flatten().min().unwrap_or(now))?;
-        };
-        Ok(status)
-    }
-
-    fn finish_early(&mut self) {
-        self.ended_by_us = true;
-        self.stop = self.child.is_none();
-        self.child.iter().for_each(RunningCommand::end);
-    }
-
-    /// Waits for records, or for something to happen, at most until `wake`.
-    fn wait(&mut self, wake: Instant) -> Result<(), Error> {
         let began = Instant::now();
-        let mut others: Vec<BorrowedFd<'_>> = self.signals.iter().map(AsFd::as_fd).collect();
-        others.extend(self.control.as_ref().map(AsFd::as_fd));
-        let timeout = wake.saturating_duration_since(began);
-        match self.opened.set.wait(&others, Some(timeout))? {
-            Wait::Ended if self.child.is_none() && self.plan.start == Start::AtOnce => self.stop = true,
-            // A ring whose owner has ended does not block any more: the others are waited for alone.
-            Wait::TimedOut | Wait::Ended if began.elapsed() < timeout / 2 => {
-                let left = wake.saturating_duration_since(Instant::now());
-                match poll::poll(&others, Some(left)) {
-                    Ok(_) | Err(Errno::EINTR) => {}
-                    Err(errno) => return Err(Error::Wait(errno)),
-                }
+        self.child = command.map(RunningCommand::pid);
+        self.look_at = began;
+        self.switch_at = match plan.switch {
+            Switch::Every(time) => Some(began + time),
+            _ => None,
+        };
+        let lasts = match (&plan.target, &plan.follow) {
+            (Target::Processes(pids), _) | (Target::Command | Target::Cpus(_), Some(pids)) => {
+                Lasts::Processes(pids)
             }
-            _ => {}
-        }
-        while let Some(received) = self.signals.as_ref().and_then(Signals::next) {
-            match received.signal {
-                SIGCHLD => {}
-                SIGUSR2 => self.switch_now |= self.plan.switch != Switch::Never || self.plan.overwrite,
-                _ => {
-                    self.asked_to_stop += 1;
-                    self.child.iter().for_each(|child| child.ask_to_end(received, self.asked_to_stop));
-                }
-            }
-        }
-        self.obey()
-    }
-
-    /// Carries out what the control channel says.
-    fn obey(&mut self) -> Result<(), Error> {
-        let Some(control) = &mut self.control else { return Ok(()) };
-        let (orders, closed) = control.orders();
-        for order in orders {
-            match order {
-                Order::Switch { on, name: None } if on => self.opened.set.enable()?,
-                Order::Switch { name: None, .. } => self.opened.set.disable()?,
-                Order::Ping => {}
-                Order::Stop => {
-                    (self.ended_by_us, self.stop) = (true, self.child.is_none());
-                    self.child.iter().for_each(RunningCommand::end);
-                }
-                other => {
-                    self.observer.remark(&Remark::Order(format!("{other:?}")));
-                    continue;
-                }
-            }
-            control.acknowledge();
-        }
-        if closed {
-            self.control = None;
-        }
-        Ok(())
-    }
-
-    /// Nothing of what is recorded exists any more.
-    fn is_gone(&self) -> bool {
-        match &self.plan.target {
-            Target::Processes(pids) => processes_are_gone(pids),
-            Target::Threads(tids) => threads_are_gone(tids),
-            Target::Command | Target::Cpus(_) => {
-                self.plan.follow.as_ref().is_some_and(|pids| processes_are_gone(pids))
-            }
-        }
+            (Target::Threads(tids), _) => Lasts::Threads(tids),
+            (Target::Command | Target::Cpus(_), None) => Lasts::Forever,
+        };
+        measurement.pass(&Run { command, lasts, began, start: plan.start, timeout: None }, self)
     }
 
     /// The rings of which the oldest records give way.
@@ -432,12 +306,83 @@ impl<'a> Session<'a> {
         self.drain()?;
         self.snapshot()?;
         self.before = self.sums();
-        let pid = self.child.as_ref().map(RunningCommand::pid);
+        let pid = self.child;
         // The old file has to have its last name before the new one takes the first.
         self.complete(true)?;
         self.sink.begin(&self.events, Vec::new(), self.plan.compression)?;
         let clocks = std::mem::take(&mut self.tally.clocks);
         self.tally = Tally::of(self.plan, clocks);
         self.begin(pid, false)
+    }
+}
+
+impl Work for Session<'_> {
+    type Error = Error;
+
+    fn enable(&mut self) -> Result<(), Error> {
+        Ok(self.opened.set.enable()?)
+    }
+
+    fn disable(&mut self) -> Result<(), Error> {
+        Ok(self.opened.set.disable()?)
+    }
+
+    fn take(&mut self, _now: Instant, _is_ending: bool) -> Result<ControlFlow<()>, Error> {
+        self.drain()?;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn go_on(&mut self, now: Instant, is_ending: bool) -> Result<ControlFlow<()>, Error> {
+        let plan = self.plan;
+        if let (Some(at), Switch::Every(time)) = (self.switch_at, plan.switch) {
+            if now >= at {
+                self.switch_now = true;
+                self.switch_at = Some(now + time);
+            }
+        }
+        let size = self.sink.len();
+        self.switch_now |= matches!(plan.switch, Switch::Size(most) if size >= most);
+        if std::mem::take(&mut self.switch_now) {
+            self.switch()?;
+        }
+        let mut goes_on = ControlFlow::Continue(());
+        if plan.max_bytes.is_some_and(|most| self.before.bytes + size >= most) && !is_ending {
+            self.observer.remark(&Remark::SizeReached);
+            goes_on = ControlFlow::Break(());
+        }
+        let sums = self.sums();
+        if self.observer.progress(sums).is_break() {
+            goes_on = ControlFlow::Break(());
+        }
+        self.look_at = now + READ_EVERY;
+        Ok(goes_on)
+    }
+
+    fn due(&self) -> Option<Instant> {
+        [Some(self.look_at), self.switch_at, self.observer.due()].into_iter().flatten().min()
+    }
+
+    fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<bool, Error> {
+        let began = Instant::now();
+        match self.opened.set.wait(others, timeout)? {
+            Wait::Ended if self.child.is_none() && self.plan.start == Start::AtOnce => return Ok(true),
+            // A ring whose owner has ended does not block any more: the others are waited for alone.
+            Wait::TimedOut | Wait::Ended if timeout.is_none_or(|timeout| began.elapsed() < timeout / 2) => {
+                let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+                measurement::wait(others, left)?;
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    fn obey(&mut self, order: Order) -> Result<bool, Error> {
+        self.observer.remark(&Remark::Order(format!("{order:?}")));
+        Ok(false)
+    }
+
+    fn signal(&mut self, signal: i32) {
+        let switches = self.plan.switch != Switch::Never || self.plan.overwrite;
+        self.switch_now |= signal == SIGUSR2 && switches;
     }
 }

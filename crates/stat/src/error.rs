@@ -1,6 +1,5 @@
 //! Why nothing could be counted.
 
-use perfuse::Errno;
 use std::fmt;
 use std::io;
 
@@ -10,16 +9,12 @@ use std::io;
 pub enum Error {
     /// The plan contradicts itself, in words.
     Plan(String),
-    /// The kernel refused an event.
+    /// The kernel refused an event, or another call.
     Perf(perfuse::Error),
     /// The command cannot be executed.
     Start(perfuse::Error),
     /// What is to be done before or after each run failed, in words.
     Hook(String),
-    /// Signals cannot be caught.
-    Signals(Errno),
-    /// Waiting failed.
-    Wait(Errno),
     /// The file of a recording of counts cannot be had.
     Recording(perfuse_record::Error),
     /// A recording of counts cannot be read.
@@ -33,8 +28,6 @@ impl fmt::Display for Error {
         match self {
             Error::Plan(words) | Error::Hook(words) => f.write_str(words),
             Error::Perf(error) | Error::Start(error) => error.fmt(f),
-            Error::Signals(errno) => write!(f, "cannot watch for signals: {errno}"),
-            Error::Wait(errno) => write!(f, "cannot wait: {errno}"),
             Error::Recording(error) => error.fmt(f),
             Error::Data(error) => error.fmt(f),
             Error::Io(error) => write!(f, "cannot write: {error}"),

@@ -13,14 +13,14 @@ use super::recorder::{Destination, Recorder};
 use crate::Error;
 use perfuse::control::{Control, Listing, Order};
 use perfuse::diagnosis::Kind;
-use perfuse::{Command, HeldCommand, RunningCommand, Start, processes_are_gone, threads_are_gone};
+use perfuse::measurement::{self, End, Lasts, Measurement, Work};
+use perfuse::{Command, HeldCommand, Start};
 use perfuse_events::abi::{EventType, Software};
 use perfuse_events::{EventSpec, Source, Tool};
-use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, Signals};
-use perfuse_sys::{Errno, poll, process};
+use perfuse_sys::signal::SIGTERM;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -48,7 +48,11 @@ pub trait Observer {
 impl Observer for () {}
 
 /// Makes all runs of a plan. The observer hears of intervals as they end; the result is the total of all runs, if there
-/// was one. Signals that end programs (SIGINT, SIGTERM, SIGHUP) are caught meanwhile, and end the measurement.
+/// was one.
+///
+/// # Changes to this process
+///
+/// As the plan [says](Plan::owns_process), signals are caught meanwhile: see [`Measurement::with_signals`].
 ///
 /// # Errors
 ///
@@ -59,13 +63,15 @@ pub fn count(
     control: Option<Control>,
     destination: Option<&mut Destination>,
 ) -> Result<Option<Report>, Error> {
-    let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD]).map_err(Error::Signals)?;
-    let mut measuring =
-        Measuring { plan, observer, control, destination, recorder: None, signals, asked_to_stop: 0 };
+    let mut measurement = Measurement::new().with_control(control);
+    if plan.owns_process {
+        measurement = measurement.with_signals(&[])?;
+    }
+    let mut measuring = Measuring { plan, observer, measurement, destination };
     let mut total: Option<Report> = None;
     let mut done = 0;
     let births = plan.kernel.births();
-    while plan.runs.is_none_or(|runs| done < runs) && measuring.asked_to_stop == 0 {
+    while plan.runs.is_none_or(|runs| done < runs) && !measuring.measurement.is_to_end() {
         let report = measuring.once()?;
         done += 1;
         total = Some(match total {
@@ -83,20 +89,9 @@ pub fn count(
 struct Measuring<'a> {
     plan: &'a Plan,
     observer: &'a mut dyn Observer,
-    control: Option<Control>,
+    measurement: Measurement,
     /// Where the counts are recorded.
     destination: Option<&'a mut Destination>,
-    recorder: Option<Recorder>,
-    signals: Signals,
-    /// How often somebody wanted this to end.
-    asked_to_stop: u32,
-}
-
-/// How long it took, and how the command ended.
-struct Course {
-    wall: Duration,
-    command: Option<(ExitStatus, process::Usage)>,
-    stopped_by_us: bool,
 }
 
 impl Measuring<'_> {
@@ -121,28 +116,29 @@ impl Measuring<'_> {
         if let Some(error) = counting.refused_altogether().filter(|error| is_in_vain(error)) {
             return Err(error.clone().into());
         }
+        let mut recorder = None;
         if let Some(destination) = &mut self.destination {
             let child = held.as_ref().map(HeldCommand::pid);
-            self.recorder = Some(Recorder::begin(destination, plan, &counting, child)?);
+            recorder = Some(Recorder::begin(destination, plan, &counting, child)?);
         }
         log::debug!("counting of {} events begins", plan.events.len());
-        let course = self.course(&mut counting, held)?;
+        let (wall, end) = self.pass(&mut counting, recorder.as_mut(), held)?;
         log::debug!("counting ends");
         let outcomes = (0..plan.events.len()).map(|event| counting.totals(event)).collect();
-        let usage = course.command.filter(|_| plan.target == Target::Command).map(|(_, usage)| Usage {
+        let usage = end.command.filter(|_| plan.target == Target::Command).map(|(_, usage)| Usage {
             user_ns: nanoseconds(usage.user),
             system_ns: nanoseconds(usage.system),
             peak_rss_bytes: usage.peak_rss_bytes,
             minor_faults: usage.minor_faults,
             major_faults: usage.major_faults,
         });
-        let run = Run { wall_ns: nanoseconds(course.wall), usage };
-        if let Some(recorder) = self.recorder.take() {
+        let run = Run { wall_ns: nanoseconds(wall), usage };
+        if let Some(recorder) = recorder {
             recorder.finish(plan, &counting, &run)?;
         }
         let mut report = report(plan, &counting, run, outcomes);
-        report.exit = course.command.map(|(status, _)| match exit(status) {
-            Exit::Signal(SIGTERM) if course.stopped_by_us => Exit::Stopped,
+        report.exit = end.command.map(|(status, _)| match exit(status) {
+            Exit::Signal(SIGTERM) if end.was_stopped => Exit::Stopped,
             exit => exit,
         });
         report.warnings.extend(watchdog(&report));
@@ -150,164 +146,126 @@ impl Measuring<'_> {
         Ok(report)
     }
 
-    /// Lets the time of a run pass.
-    fn course(&mut self, counting: &mut Counting, held: Option<HeldCommand>) -> Result<Course, Error> {
-        let plan = self.plan;
-        let start = Instant::now();
-        if plan.start == Start::AtOnce && plan.target != Target::Command {
-            counting.enable()?;
-        }
-        let child = held.map(|held| held.release().map_err(Error::Start)).transpose()?;
-        let passed = self.pass(counting, child.as_ref(), start);
-        if passed.is_err() {
-            // Nobody waits for it any longer.
-            child.iter().for_each(RunningCommand::end);
-        }
-        passed
-    }
-
-    /// Deals with all that happens from the start to the end of a run.
+    /// Lets the time of a run pass: how long it was, and how it ended.
     fn pass(
         &mut self,
         counting: &mut Counting,
-        child: Option<&RunningCommand>,
-        start: Instant,
-    ) -> Result<Course, Error> {
+        recorder: Option<&mut Recorder>,
+        held: Option<HeldCommand>,
+    ) -> Result<(Duration, End), Error> {
         let plan = self.plan;
-        let mut enable_at = match plan.start {
-            Start::After(delay) => Some(start + delay),
-            _ => None,
+        let began = Instant::now();
+        if plan.start == Start::AtOnce && plan.target != Target::Command {
+            counting.enable()?;
+        }
+        let command = held.map(|held| held.release().map_err(Error::Start)).transpose()?;
+        let lasts = match &plan.target {
+            Target::Processes(pids) => Lasts::Processes(pids),
+            Target::Threads(tids) => Lasts::Threads(tids),
+            Target::Command | Target::EveryThread(_) | Target::Cpus { .. } => Lasts::Forever,
         };
-        let mut timeout_at = plan.timeout.map(|timeout| start + timeout);
-        let mut interval_ends = plan.interval.map(|interval| start + interval);
-        let mut interval_began = start;
-        let mut intervals = 0;
-        let mut stopped_by_us = false;
-        let mut command = None;
-        loop {
-            if let Some(child) = child {
-                command = child.try_wait()?;
-                if command.is_some() {
-                    break;
-                }
-            } else if self.asked_to_stop > 0 || stopped_by_us || self.is_gone() {
-                break;
-            }
-            // Without a child to wait for, its end is looked for now and then.
-            let look = (child.is_none() && !matches!(plan.target, Target::Cpus { .. }))
-                .then(|| Instant::now() + Duration::from_millis(100));
-            let wake = [enable_at, timeout_at, interval_ends, look].into_iter().flatten().min();
-            self.wait(wake, counting, child, &mut stopped_by_us)?;
-
-            let now = Instant::now();
-            if enable_at.is_some_and(|at| now >= at) {
-                counting.enable()?;
-                enable_at = None;
-            }
-            if interval_ends.is_some_and(|at| now >= at) && !stopped_by_us {
-                self.interval(counting, start, interval_began, now, intervals == 0)?;
-                interval_began = now;
-                interval_ends =
-                    interval_ends.zip(plan.interval).map(|(at, interval)| (at + interval).max(now));
-                intervals += 1;
-                stopped_by_us |= plan.intervals == Some(intervals);
-                if stopped_by_us {
-                    child.iter().for_each(|child| child.end());
-                    interval_ends = None;
-                }
-            }
-            if timeout_at.is_some_and(|at| now >= at) {
-                stopped_by_us = true;
-                child.iter().for_each(|child| child.end());
-                timeout_at = None;
-            }
-        }
+        let run = measurement::Run {
+            command: command.as_ref(),
+            lasts,
+            began,
+            start: plan.start,
+            timeout: plan.timeout,
+        };
+        let interval_ends = plan.interval.map(|interval| began + interval);
+        let observer = &mut *self.observer;
+        let mut counts = Counts {
+            plan,
+            counting,
+            observer,
+            recorder,
+            began,
+            interval_began: began,
+            interval_ends,
+            intervals: 0,
+        };
+        let end = self.measurement.pass(&run, &mut counts)?;
         let now = Instant::now();
-        counting.disable()?;
-        if plan.interval.is_some() && plan.intervals.is_none_or(|wanted| intervals < wanted) {
-            self.interval(counting, start, interval_began, now, intervals == 0)?;
+        counts.disable()?;
+        if plan.interval.is_some() && plan.intervals.is_none_or(|wanted| counts.intervals < wanted) {
+            counts.interval(now)?;
         }
-        Ok(Course { wall: now - start, command, stopped_by_us })
+        Ok((now - began, end))
     }
+}
 
-    /// Waits until something happens or `wake` has come, and deals with signals and orders.
-    fn wait(
-        &mut self,
-        wake: Option<Instant>,
-        counting: &mut Counting,
-        child: Option<&RunningCommand>,
-        stopped_by_us: &mut bool,
-    ) -> Result<(), Error> {
-        let timeout = wake.map(|wake| wake.saturating_duration_since(Instant::now()));
-        let mut fds: Vec<BorrowedFd<'_>> = vec![self.signals.as_fd()];
-        fds.extend(self.control.as_ref().map(AsFd::as_fd));
-        match poll::poll(&fds, timeout) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(Error::Wait(errno)),
-        }
-        while let Some(received) = self.signals.next() {
-            if received.signal != SIGCHLD {
-                self.asked_to_stop += 1;
-                child.iter().for_each(|child| child.ask_to_end(received, self.asked_to_stop));
-            }
-        }
-        let Some(control) = &mut self.control else { return Ok(()) };
-        let (orders, closed) = control.orders();
-        for order in orders {
-            let is_stop = order == Order::Stop;
-            let (remarks, answer) = obey(order, self.plan, counting)?;
-            for remark in remarks {
-                self.observer.remark(&remark)?;
-            }
-            if answer {
-                control.acknowledge();
-            }
-            if is_stop {
-                *stopped_by_us = true;
-                child.iter().for_each(|child| child.end());
-            }
-        }
-        if closed {
-            self.control = None;
-        }
-        Ok(())
-    }
+/// What is counted in a run, interval by interval.
+struct Counts<'a> {
+    plan: &'a Plan,
+    counting: &'a mut Counting,
+    observer: &'a mut dyn Observer,
+    recorder: Option<&'a mut Recorder>,
+    began: Instant,
+    interval_began: Instant,
+    interval_ends: Option<Instant>,
+    intervals: u32,
+}
 
-    /// Nothing of what is measured exists any more.
-    fn is_gone(&self) -> bool {
-        match &self.plan.target {
-            Target::Processes(pids) => processes_are_gone(pids),
-            Target::Threads(tids) => threads_are_gone(tids),
-            Target::Command | Target::EveryThread(_) | Target::Cpus { .. } => false,
-        }
-    }
-
-    fn interval(
-        &mut self,
-        counting: &mut Counting,
-        start: Instant,
-        began: Instant,
-        now: Instant,
-        first: bool,
-    ) -> Result<(), Error> {
-        let outcomes = counting.since_last(self.plan);
-        let run = Run { wall_ns: nanoseconds(now - began), usage: None };
-        let mut report = report(self.plan, counting, run, outcomes);
-        let at_ns = nanoseconds(now - start);
+impl Counts<'_> {
+    fn interval(&mut self, now: Instant) -> Result<(), Error> {
+        let outcomes = self.counting.since_last(self.plan);
+        let run = Run { wall_ns: nanoseconds(now - self.interval_began), usage: None };
+        let mut report = report(self.plan, self.counting, run, outcomes);
+        let at_ns = nanoseconds(now - self.began);
         if let Some(recorder) = &mut self.recorder {
-            recorder.interval(self.plan, counting, &run, at_ns)?;
+            recorder.interval(self.plan, self.counting, &run, at_ns)?;
         }
-        report.interval = Some(Interval { at_ns, first });
+        report.interval = Some(Interval { at_ns, first: self.intervals == 0 });
         Ok(self.observer.interval(&report)?)
     }
 }
 
-/// Carries an order out: what there is to say about it, and whether it is to be answered.
+impl Work for Counts<'_> {
+    type Error = Error;
+
+    fn enable(&mut self) -> Result<(), Error> {
+        Ok(self.counting.enable()?)
+    }
+
+    fn disable(&mut self) -> Result<(), Error> {
+        Ok(self.counting.disable()?)
+    }
+
+    fn take(&mut self, now: Instant, is_ending: bool) -> Result<ControlFlow<()>, Error> {
+        let Some((ends, length)) =
+            self.interval_ends.zip(self.plan.interval).filter(|(ends, _)| now >= *ends)
+        else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        if is_ending {
+            self.interval_ends = None;
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.interval(now)?;
+        self.interval_began = now;
+        self.intervals += 1;
+        if self.plan.intervals == Some(self.intervals) {
+            self.interval_ends = None;
+            return Ok(ControlFlow::Break(()));
+        }
+        self.interval_ends = Some((ends + length).max(now));
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.interval_ends
+    }
+
+    fn obey(&mut self, order: Order) -> Result<bool, Error> {
+        let (remarks, is_answered) = obey(order, self.plan, self.counting)?;
+        remarks.iter().try_for_each(|remark| self.observer.remark(remark))?;
+        Ok(is_answered)
+    }
+}
+
+/// Carries out an order about single events: what there is to say about it, and whether it is to be answered.
 fn obey(order: Order, plan: &Plan, counting: &mut Counting) -> Result<(Vec<String>, bool), Error> {
     let names = || plan.events.iter().map(|request| request.spec.name.clone());
     let remarks = match order {
-        Order::Switch { on: true, name: None } => counting.enable().map(|()| Vec::new())?,
-        Order::Switch { on: false, name: None } => counting.disable().map(|()| Vec::new())?,
         Order::Switch { on, name: Some(name) } => match counting.switch(plan, &name, on)? {
             true => Vec::new(),
             false => vec![format!("control: there is no event '{name}'")],
@@ -322,7 +280,7 @@ fn obey(order: Order, plan: &Plan, counting: &mut Counting) -> Result<(Vec<Strin
             });
             shown.collect()
         }
-        Order::Ping | Order::Stop => Vec::new(),
+        Order::Switch { name: None, .. } | Order::Ping | Order::Stop => Vec::new(),
         Order::Malformed(line) => vec![format!("control: '{line}' is not understood")],
         Order::Ignored(line) => {
             let known = "enable [EVENT], disable [EVENT], evlist [-v|-g], ping, stop";

@@ -53,6 +53,9 @@ pub struct Plan {
     pub sync: bool,
     /// The observer is told how each event was opened.
     pub verbose: bool,
+    /// Signals that end programs (SIGINT, SIGTERM, SIGHUP) are caught, and end the measurement: for programs that do
+    /// nothing else meanwhile.
+    pub owns_process: bool,
 }
 
 /// Who is measured.
@@ -126,6 +129,7 @@ impl Plan {
             post: None,
             sync: false,
             verbose: false,
+            owns_process: false,
         }
     }
 

@@ -60,6 +60,7 @@ pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
     plan.post.clone_from(&args.post);
     plan.sync = args.sync;
     plan.verbose = args.verbose;
+    plan.owns_process = true;
     Ok(plan)
 }
 

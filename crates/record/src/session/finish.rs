@@ -5,11 +5,10 @@ use super::Session;
 use crate::clocks::{Share, left_out};
 use crate::plan::Target;
 use crate::{Ended, Error, Remark, sections};
-use perfuse::RunningCommand;
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{Decoded, Record, RecordFormat, SampleId, Tid};
+use perfuse::measurement::End;
 use std::collections::BTreeMap;
-use std::process::ExitStatus;
 use std::time::Duration;
 
 /// What the events say at the end.
@@ -23,8 +22,7 @@ impl Session<'_> {
     /// Completes the current file; another one may follow. Afterwards there is only its name.
     pub(crate) fn complete(&mut self, others_follow: bool) -> Result<(), Error> {
         if self.plan.tail_synthesize {
-            let pid = self.child.as_ref().map(RunningCommand::pid);
-            self.synthesize(pid, false).map_err(|error| self.sink.fail(error))?;
+            self.synthesize(self.child, false).map_err(|error| self.sink.fail(error))?;
         }
         let compressed = self.sink.compressed();
         let ids = match self.plan.build_ids {
@@ -42,7 +40,7 @@ impl Session<'_> {
     }
 
     /// The recording is over.
-    pub(crate) fn end(mut self, status: Option<ExitStatus>) -> Result<Ended, Error> {
+    pub(crate) fn end(mut self, end: End) -> Result<Ended, Error> {
         self.opened.set.disable()?;
         // Once more after everything is off.
         self.drain()?;
@@ -51,7 +49,8 @@ impl Session<'_> {
         let counted = self.counted()?;
         let mut sums = self.sums();
         sums.lost = sums.lost.max(counted.lost) + self.tally.lost_samples;
-        let (stopped, events, elapsed) = (self.ended_by_us, self.opened.requests.len(), self.began.elapsed());
+        let (events, elapsed) = (self.opened.requests.len(), self.began.elapsed());
+        let (status, stopped) = (end.command.map(|(status, _)| status), end.was_stopped);
         let ended = Ended { status, stopped, sums, events, elapsed };
         self.observer.ends(&ended);
         self.complete(false)?;

@@ -3,11 +3,9 @@
 
 use super::model::{Candidate, Comparison, Measure, Series, Unit};
 use crate::{CommandEvents, Error, Outcome, Run, Usage, nanoseconds};
-use perfuse::{Command, RunningCommand};
-use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, Signals};
-use perfuse_sys::{Errno, poll};
+use perfuse::Command;
+use perfuse::measurement::{self, Measurement};
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -135,15 +133,15 @@ struct Sample {
     events: Vec<(String, Outcome)>,
 }
 
-/// Runs everything. Signals that end programs (SIGINT, SIGTERM, SIGHUP) are caught meanwhile, and end the rounds.
+/// Runs everything. Signals that end programs (SIGINT, SIGTERM, SIGHUP) are caught meanwhile, and end the rounds: see
+/// [`Measurement::with_signals`].
 ///
 /// # Errors
 ///
 /// A command cannot be executed, or fails where that is not ignored; its input cannot be read.
 pub fn compare(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Done, Error> {
-    let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD]).map_err(Error::Signals)?;
-    let mut running =
-        Running { plan, signals, asked_to_stop: 0, failures: 0, failure: None, samples: Vec::new() };
+    let measurement = Measurement::new().with_signals(&[])?;
+    let mut running = Running { plan, measurement, failures: 0, failure: None, samples: Vec::new() };
     running.samples.resize_with(plan.entries.len(), Vec::new);
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let start = Instant::now();
@@ -153,7 +151,7 @@ pub fn compare(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Done, 
     let measuring = Instant::now();
     let mut done = 0;
     let mut precise = false;
-    while running.asked_to_stop == 0 && done < plan.most {
+    while !running.measurement.is_to_end() && done < plan.most {
         let in_time = plan.time.is_none_or(|time| measuring.elapsed() < time);
         if done >= plan.least && (precise || !in_time) {
             break;
@@ -178,7 +176,7 @@ pub fn compare(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Done, 
         elapsed: start.elapsed(),
         failures: running.failures,
         failure: running.failure.take(),
-        interrupted: running.asked_to_stop > 0,
+        interrupted: running.measurement.is_to_end(),
         precise,
     })
 }
@@ -222,9 +220,7 @@ fn ended(status: ExitStatus) -> String {
 
 struct Running<'a> {
     plan: &'a ComparePlan,
-    signals: Signals,
-    /// How often somebody wanted this to end.
-    asked_to_stop: u32,
+    measurement: Measurement,
     failures: usize,
     failure: Option<String>,
     /// By command.
@@ -252,7 +248,7 @@ impl Running<'_> {
 
     /// One command once; nothing if somebody wanted this to end.
     fn once(&mut self, entry: &Contender) -> Result<Option<Sample>, Error> {
-        if self.stopped() {
+        if self.measurement.is_to_end() {
             return Ok(None);
         }
         let plan = self.plan;
@@ -271,18 +267,11 @@ impl Running<'_> {
         let counting = plan.events.open(&held)?;
         let start = Instant::now();
         let running = held.release().map_err(Error::Start)?;
-        let (status, usage) = match self.wait(&running) {
-            Ok(ended) => ended,
-            Err(error) => {
-                // Nobody waits for it any longer.
-                running.end();
-                return Err(error);
-            }
-        };
+        let end = self.measurement.pass(&measurement::Run::of(&running), &mut ())?;
         let wall = start.elapsed();
-        if self.asked_to_stop > 0 {
+        let Some((status, usage)) = end.command.filter(|_| !self.measurement.is_to_end()) else {
             return Ok(None);
-        }
+        };
         if !status.success() {
             let text = format!("'{}' {}", entry.candidate.name, ended(status));
             if !plan.ignore_failure {
@@ -302,32 +291,6 @@ impl Running<'_> {
             }),
         };
         Ok(Some(Sample { run, events: counting.finish(&run) }))
-    }
-
-    fn wait(&mut self, running: &RunningCommand) -> Result<(ExitStatus, perfuse_sys::process::Usage), Error> {
-        loop {
-            if let Some(ended) = running.try_wait()? {
-                return Ok(ended);
-            }
-            match poll::poll(&[self.signals.as_fd()], None) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(errno) => return Err(Error::Wait(errno)),
-            }
-            while let Some(received) = self.signals.next() {
-                if received.signal != SIGCHLD {
-                    self.asked_to_stop += 1;
-                    running.ask_to_end(received, self.asked_to_stop);
-                }
-            }
-        }
-    }
-
-    /// Somebody wanted this to end while nothing ran.
-    fn stopped(&mut self) -> bool {
-        while let Some(received) = self.signals.next() {
-            self.asked_to_stop += u32::from(received.signal != SIGCHLD);
-        }
-        self.asked_to_stop > 0
     }
 
     /// What is known so far.
