@@ -10,10 +10,9 @@ impl Perf {
     /// Linux; where it [refuses](Self::linux_refuses) and there is an [embedded](Self::embedded) kernel, that one, which
     /// [tells why](Self::refusal). Finding out takes one event that is opened and closed again.
     pub fn available() -> Self {
-        match (Self::linux_refuses(), Self::embedded()) {
-            (Some(refusal), Some(embedded)) => embedded.because_of(refusal),
-            _ => Self::linux(),
-        }
+        // The embedded kernel is made when it is needed.
+        let instead = |refusal| Self::embedded().map(|embedded| embedded.because_of(refusal));
+        Self::linux_refuses().and_then(instead).unwrap_or_else(Self::linux)
     }
 
     /// Why Linux refuses even the least that can be measured, for good; `None` where it does not.

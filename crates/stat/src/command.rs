@@ -56,7 +56,7 @@ impl CommandCounting<'_> {
     pub fn finish(self, run: &Run) -> Vec<(String, Outcome)> {
         let outcome = |(index, request): (usize, &super::plan::Request)| {
             let outcome = match request.spec.source {
-                Source::Tool(tool) => super::measure::tool_outcome(tool, run),
+                Source::Tool(tool) => run.of_tool(tool),
                 _ => self.counting.totals(index).swap_remove(0),
             };
             (self.counting.describe(self.plan, index).name, outcome)

@@ -29,6 +29,7 @@ mod error;
 pub mod format;
 mod hooks;
 mod measure;
+mod measured;
 mod merged;
 pub mod metrics;
 mod model;

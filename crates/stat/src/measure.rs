@@ -378,29 +378,9 @@ fn explain_pinned(plan: &Plan, spec: &EventSpec, outcome: Outcome) -> Outcome {
     }
 }
 
-/// What this program measures itself.
-pub(crate) fn tool_outcome(tool: Tool, run: &Run) -> Outcome {
-    let value = match (tool, run.usage) {
-        (Tool::DurationTime, _) => Some(run.wall_ns),
-        (Tool::UserTime, usage) => usage.map(|usage| usage.user_ns),
-        (Tool::SystemTime, usage) => usage.map(|usage| usage.system_ns),
-    };
-    match value {
-        Some(value) => {
-            let reading = super::model::Reading { value, raw: value, enabled_ns: value, running_ns: value };
-            Outcome::Counted(vec![reading])
-        }
-        None => Outcome::Missing(Missing::plain(
-            MissingKind::NeverEnabled,
-            "no-command",
-            "known only at the end of a command",
-        )),
-    }
-}
-
 /// What this program measures itself, where perf shows it: once for all cpus, for every thread.
 fn tool_rows(tool: Tool, places: &[(RowPlace, u32)], run: &Run) -> Vec<Row> {
-    let outcome = tool_outcome(tool, run);
+    let outcome = run.of_tool(tool);
     let elsewhere =
         Outcome::Missing(Missing::plain(MissingKind::NeverEnabled, "elsewhere", "shown once, above"));
     let row = |(number, (place, targets)): (usize, &(RowPlace, u32))| {

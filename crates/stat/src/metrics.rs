@@ -5,6 +5,7 @@ use super::model::{Event, Outcome, Report, RowPlace};
 use super::plan::resolve;
 use super::plan::{Request, Requests};
 use crate::Error;
+pub use crate::measured::Measured;
 use perfuse::Perf;
 use perfuse::catalogue::{Depth, Entry, Kind, Listing, Prober, Works};
 use perfuse_events::{
@@ -23,35 +24,6 @@ pub struct MetricChoice {
     pub no_merge: bool,
     /// No events are counted only to know whether a metric is beyond its threshold.
     pub no_threshold: bool,
-}
-
-/// A metric whose events are counted.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
-    /// The metric.
-    pub metric: Metric,
-    /// Other metrics that it is made of, each after those it is made of itself.
-    others: Vec<Metric>,
-    /// Names in its definition, with the events of the plan that count them.
-    counted: Vec<(String, Vec<usize>)>,
-    /// Of how many counters each of them is the sum.
-    sources: BTreeMap<String, usize>,
-    /// What of the machine its definition asks for.
-    facts: BTreeMap<String, f64>,
-    /// The event that it is shown next to.
-    pub leader: usize,
-}
-
-impl Measured {
-    /// The same when the events of the plan have gone elsewhere.
-    pub(crate) fn moved(&self, places: &[usize]) -> Self {
-        let counted = self.counted.iter().map(|(name, events)| {
-            let mut events: Vec<usize> = events.iter().map(|&at| places[at]).collect();
-            events.dedup();
-            (name.clone(), events)
-        });
-        Measured { counted: counted.collect(), leader: places[self.leader], ..self.clone() }
-    }
 }
 
 /// A metric with its value.

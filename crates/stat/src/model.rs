@@ -1,9 +1,9 @@
 //! A finished measurement (or one interval of it) as plain data: what every output format is made from.
 //! Nothing here knows how the numbers were obtained or how they will look.
 
-use super::metrics::Measured;
+use crate::measured::Measured;
 use crate::spread::Spread;
-use perfuse_events::{Exclude, Scale, Source, Unit};
+use perfuse_events::{Exclude, Scale, Source, Tool, Unit};
 use std::fmt;
 use std::sync::Arc;
 
@@ -73,6 +73,28 @@ pub struct Run {
     pub wall_ns: u64,
     /// What the command used, if there was one and it was the subject.
     pub usage: Option<Usage>,
+}
+
+impl Run {
+    /// What the measuring program measures itself.
+    pub(crate) fn of_tool(&self, tool: Tool) -> Outcome {
+        let value = match (tool, self.usage) {
+            (Tool::DurationTime, _) => Some(self.wall_ns),
+            (Tool::UserTime, usage) => usage.map(|usage| usage.user_ns),
+            (Tool::SystemTime, usage) => usage.map(|usage| usage.system_ns),
+        };
+        match value {
+            Some(value) => {
+                let reading = Reading { value, raw: value, enabled_ns: value, running_ns: value };
+                Outcome::Counted(vec![reading])
+            }
+            None => Outcome::Missing(Missing::plain(
+                MissingKind::NeverEnabled,
+                "no-command",
+                "known only at the end of a command",
+            )),
+        }
+    }
 }
 
 /// What a command used, its children included.

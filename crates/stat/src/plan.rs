@@ -1,7 +1,7 @@
 //! What to count, as plain data: whom, which events, and for how long.
 
 use crate::Error;
-use crate::metrics::Measured;
+use crate::measured::Measured;
 use crate::model::Aggregation;
 use perfuse::{Perf, Start};
 use perfuse_events::abi::EventType;

@@ -155,7 +155,7 @@ impl Recorder {
     fn counts(&mut self, plan: &Plan, counting: &Counting, run: &Run) -> Result<(), Error> {
         for (index, request) in plan.events.iter().enumerate() {
             if let Source::Tool(tool) = request.spec.source {
-                if let Outcome::Counted(readings) = super::measure::tool_outcome(tool, run) {
+                if let Outcome::Counted(readings) = run.of_tool(tool) {
                     let value = readings.first().map_or(0, |reading| reading.value);
                     let (id, cpu) = (self.own_ids[index], NONE);
                     let stat = Stat { id, cpu, thread: 0, value, enabled_ns: value, running_ns: value };
