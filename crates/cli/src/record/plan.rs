@@ -164,7 +164,7 @@ impl Asked {
 fn target(args: &Args, remarks: &mut Vec<String>) -> Result<Target, Failure> {
     let gone = |kind: &str, ids: &[u32]| {
         let gone = ids.iter().find(|id| !Path::new(&format!("/proc/{id}")).exists());
-        gone.map_or(Ok(()), |id| Err(Failure::new(format_args!("there is no {kind} {id}, or not any more"))))
+        gone.map_or(Ok(()), |id| Err(Failure::new(format_args!("no such {kind}: {id}"))))
     };
     gone("process", &args.pid)?;
     gone("thread", &args.tid)?;

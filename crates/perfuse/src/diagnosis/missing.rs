@@ -183,7 +183,7 @@ pub(super) fn esrch(open: &Open<'_>) -> Option<Diagnosis> {
             format!("thread {} has ended (a zombie has no events)", open.pid),
         ),
         _ => {
-            let text = format!("there is no thread {}, or not any more", open.pid);
+            let text = format!("no such thread: {}", open.pid);
             let diagnosis = Diagnosis::new(Cause::NoSuchTask, text);
             match &open.facts.container {
                 Some(_) => diagnosis.remedy("give its id as this container numbers it"),
