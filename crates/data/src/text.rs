@@ -12,12 +12,14 @@ use unicode_width::UnicodeWidthStr;
 
 /// Whether a terminal would do something else with a character than show it: controls, ends of lines and
 /// paragraphs, and what changes the direction of the text around it.
+#[inline]
 pub fn is_active(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}')
 }
 
 /// Whether all of this is letters that everybody has.
+#[inline]
 pub fn is_plain(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
 }
