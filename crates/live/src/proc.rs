@@ -9,6 +9,7 @@
 
 use crate::ptrace::Tid;
 use perfuse_abi::Errno;
+use perfuse_proc::{Stat, Status, read};
 use perfuse_sys::{clock, file, limits, thread};
 use std::cell::RefCell;
 use std::fs::File;
@@ -207,11 +208,10 @@ impl Files {
     /// How often it left a cpu.
     pub(crate) fn switches(&mut self) -> Option<u64> {
         self.with_text(STATUS, |text| {
-            let number = |name| {
-                let line = text.lines().rev().find_map(|line| line.strip_prefix(name));
-                line.and_then(|number| number.trim().parse::<u64>().ok())
-            };
-            Some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
+            let status = Status(text);
+            let [voluntary, forced] = ["voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
+                .map(|name| status.number::<u64>(name));
+            Some(voluntary? + forced?)
         })
     }
 
@@ -225,24 +225,22 @@ impl Files {
 
     /// Whether it is running or could, and the cpu; `None` once it is gone.
     pub(crate) fn state(&mut self) -> Option<(bool, u32)> {
-        self.with_text(STAT, |text| {
-            let fields = &text[text.rfind(')')? + 2..];
-            let cpu = fields.split(' ').nth(36)?.trim_end().parse().ok()?;
-            Some((fields.starts_with('R'), cpu))
-        })
+        self.with_stat(|stat| Some((stat.is_runnable(), u32::try_from(stat.number(39)?).ok()?)))
+    }
+
+    fn with_stat<R>(&mut self, parse: impl FnOnce(Stat<'_>) -> Option<R>) -> Option<R> {
+        self.with_file(STAT, |file| with_bytes_of(file, |text| parse(Stat::parse(text)?)))
     }
 
     /// Faults and the cpu; the ticks that it has run.
     fn stat(&mut self, reading: &mut Reading) -> Option<u64> {
-        self.with_text(STAT, |text| {
-            // The name stands in parentheses and may contain some.
-            let fields = &text[text.rfind(')')? + 2..];
-            let mut fields = fields.split(' ');
+        self.with_stat(|stat| {
+            let mut fields = stat.fields();
             // Field 3 is first here: 10 minor faults, 12 major faults, 14 and 15 ticks, 39 the cpu.
             reading.minor = fields.nth(7)?.parse().ok()?;
             reading.major = fields.nth(1)?.parse().ok()?;
             let (user, system): (u64, u64) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
-            reading.cpu = fields.nth(23)?.trim_end().parse().ok()?;
+            reading.cpu = fields.nth(23)?.parse().ok()?;
             Some(user + system)
         })
     }
@@ -288,8 +286,9 @@ pub(crate) fn of_sibling(tid: Tid, reading: Reading) -> Reading {
 
 /// Whether a thread is dead, though not yet waited for.
 pub(crate) fn is_dead(tid: Tid) -> bool {
-    let state = with_text(&format!("/proc/{tid}/stat"), |text| text[text.rfind(')')? + 2..].chars().next());
-    state.is_none_or(|state| matches!(state, 'Z' | 'X' | 'x'))
+    let dead = open(&format!("/proc/{tid}/stat"))
+        .and_then(|file| with_bytes_of(&file, |text| Some(Stat::parse(text)?.is_dead())));
+    dead.unwrap_or(true)
 }
 
 /// Whether the numbers of the dead can be read: not so in gVisor.
@@ -326,7 +325,7 @@ pub fn comm(pid: Tid, tid: Tid) -> Vec<u8> {
 
 /// The process of a thread.
 pub fn process_of(tid: Tid) -> Option<Tid> {
-    number_in_status(tid, "Tgid:")
+    number_in_status(tid, "Tgid")
 }
 
 /// `CAP_PERFMON`, or `CAP_SYS_ADMIN`, in the first user namespace: a caller that has it may measure all (rule B25).
@@ -336,14 +335,14 @@ pub(crate) fn may_measure_all(tid: Tid) -> bool {
     /// The first namespaces have numbers of their own.
     const FIRST: u64 = 0xefff_fffd;
     let status = status(tid);
-    let effective = in_status(&status, "CapEff:").and_then(|set| u64::from_str_radix(set, 16).ok());
+    let effective = Status(&status).field("CapEff").and_then(|set| u64::from_str_radix(set, 16).ok());
     effective.is_some_and(|set| set & (SYS_ADMIN | PERFMON) != 0)
         && std::fs::metadata(format!("/proc/{tid}/ns/user")).is_ok_and(|namespace| namespace.ino() == FIRST)
 }
 
 /// How many seccomp filters a thread has; `None` where that is not told (before Linux 5.9, in gVisor).
 pub(crate) fn filters_of(tid: Tid) -> Option<usize> {
-    in_status(&status(tid), "Seccomp_filters:")?.parse().ok()
+    Status(&status(tid)).number("Seccomp_filters")
 }
 
 /// Whether two threads are the same user's, in the same user namespace, and the other neither has rights that the first
@@ -353,17 +352,17 @@ pub(crate) fn is_same_user(tid: Tid, other: Tid) -> bool {
     let user_of =
         |tid| std::fs::metadata(format!("/proc/{tid}/ns/user")).ok().map(|file| (file.dev(), file.ino()));
     let ids = |status, name| {
-        let ids = in_status(status, name)?.split_whitespace().take(3).map(str::parse);
+        let ids = Status(status).field(name)?.split_whitespace().take(3).map(str::parse);
         ids.collect::<Result<Vec<u32>, _>>().ok()
     };
     let same = |name| {
         let (own, others): (Option<Vec<u32>>, _) = (ids(&own, name), ids(&others, name));
         own.zip(others).is_some_and(|(own, others)| others.iter().all(|id| *id == own[0]))
     };
-    let permitted = |status| u64::from_str_radix(in_status(status, "CapPrm:")?, 16).ok();
+    let permitted = |status| u64::from_str_radix(Status(status).field("CapPrm")?, 16).ok();
     let has_no_more = permitted(&own).zip(permitted(&others)).is_some_and(|(own, others)| others & !own == 0);
-    same("Uid:")
-        && same("Gid:")
+    same("Uid")
+        && same("Gid")
         && has_no_more
         && can_be_dumped(other, &others) == Some(true)
         && user_of(tid).is_some()
@@ -373,7 +372,7 @@ pub(crate) fn is_same_user(tid: Tid, other: Tid) -> bool {
 /// Whether a thread's process can be dumped, as far as that can be told: otherwise its files are root's, not its
 /// user's.
 fn can_be_dumped(tid: Tid, status: &str) -> Option<bool> {
-    let user: u32 = in_status(status, "Uid:")?.split_whitespace().nth(1)?.parse().ok()?;
+    let user = Status(status).effective_user()?;
     Some(std::fs::metadata(format!("/proc/{tid}/stat")).ok()?.uid() == user)
 }
 
@@ -381,8 +380,9 @@ fn can_be_dumped(tid: Tid, status: &str) -> Option<bool> {
 /// (rule D43): it has gained rights, or its program cannot be read.
 pub(crate) fn has_gained_rights(pid: Tid) -> bool {
     let status = status(pid);
-    let ids = |name| in_status(&status, name).map(|ids| ids.split_whitespace().take(2).collect::<Vec<_>>());
-    let (Some(users), Some(groups)) = (ids("Uid:"), ids("Gid:")) else { return false };
+    let ids =
+        |name| Status(&status).field(name).map(|ids| ids.split_whitespace().take(2).collect::<Vec<_>>());
+    let (Some(users), Some(groups)) = (ids("Uid"), ids("Gid")) else { return false };
     can_be_dumped(pid, &status) == Some(false)
         || users.first() != users.last()
         || groups.first() != groups.last()
@@ -448,38 +448,28 @@ pub(crate) fn numbers(tid: Tid) -> Option<(Vec<Tid>, Vec<Tid>)> {
     let status = status(tid);
     let list = |name| {
         let list =
-            in_status(&status, name)?.split_whitespace().map(str::parse).collect::<Result<Vec<Tid>, _>>();
+            Status(&status).field(name)?.split_whitespace().map(str::parse).collect::<Result<Vec<Tid>, _>>();
         list.ok().filter(|list| !list.is_empty())
     };
-    Some((list("NStgid:")?, list("NSpid:")?))
+    Some((list("NStgid")?, list("NSpid")?))
 }
 
 /// The process that a process's descriptor of one (`pidfd_open(2)`) names.
 pub(crate) fn process_behind(tid: Tid, fd: u64) -> Option<Tid> {
     let info = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{fd}")).ok()?;
-    in_status(&info, "Pid:")?.parse().ok().filter(|&pid| pid > 0)
+    Status(&info).field("Pid")?.parse().ok().filter(|&pid| pid > 0)
 }
 
 /// All of a thread's status: lists of groups can be long.
 fn status(tid: Tid) -> String {
-    let status = std::fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
-    String::from_utf8_lossy(&status).into_owned()
-}
-
-fn in_status<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+    read::status(tid as u32).unwrap_or_default()
 }
 
 /// Whether a signal to a thread or process would be delivered: it neither is pending nor blocked.
 pub(crate) fn takes_signal(tid: Tid, signal: i32) -> bool {
     let held = with_text(&format!("/proc/{tid}/status"), |text| {
-        let sets = text.lines().filter_map(|line| {
-            let (name, set) = line.split_once(':')?;
-            ["SigPnd", "ShdPnd", "SigBlk"]
-                .contains(&name)
-                .then(|| u64::from_str_radix(set.trim(), 16).ok())?
-        });
-        Some(sets.fold(0, |held, set| held | set))
+        let sets = ["SigPnd", "ShdPnd", "SigBlk"].map(|name| Status(text).set(name).unwrap_or(0));
+        Some(sets.into_iter().fold(0, |held, set| held | set))
     });
     held.is_some_and(|held| held & 1 << (signal - 1) == 0)
 }
@@ -494,11 +484,8 @@ pub(crate) fn ends_calls(tid: Tid, signal: i32) -> bool {
 /// Whether a stopped thread has signals that come to it when it goes on.
 pub(crate) fn has_signals(tid: Tid) -> bool {
     let waiting = with_text(&format!("/proc/{tid}/status"), |text| {
-        let set = |name: &str| {
-            let set = text.lines().find_map(|line| line.strip_prefix(name))?;
-            u64::from_str_radix(set.trim(), 16).ok()
-        };
-        Some((set("SigPnd:")? | set("ShdPnd:")?) & !set("SigBlk:")?)
+        let status = Status(text);
+        Some((status.set("SigPnd")? | status.set("ShdPnd")?) & !status.set("SigBlk")?)
     });
     waiting.is_none_or(|waiting| waiting != 0)
 }
@@ -506,11 +493,8 @@ pub(crate) fn has_signals(tid: Tid) -> bool {
 /// Whether a signal waits for a thread that does not block it: it is told next.
 pub(crate) fn is_about_to_get(tid: Tid, signal: i32) -> bool {
     let status = status(tid);
-    let has = |name| {
-        let set = in_status(&status, name).and_then(|set| u64::from_str_radix(set, 16).ok());
-        set.is_some_and(|set| set & 1 << (signal - 1) != 0)
-    };
-    has("SigPnd:") && !has("SigBlk:")
+    let has = |name| Status(&status).set(name).is_some_and(|set| set & 1 << (signal - 1) != 0);
+    has("SigPnd") && !has("SigBlk")
 }
 
 /// The fate of a thread.
@@ -524,8 +508,8 @@ pub(crate) struct Fate {
 /// The same, by its open `status`; `None`: it is gone.
 pub(crate) fn fate(status: &File) -> Option<Fate> {
     with_text_of(status, |text| {
-        let dead = in_status(text, "State:")?.starts_with(['Z', 'X']);
-        Some(Fate { dead, tracer: in_status(text, "TracerPid:")?.parse().ok()? })
+        let dead = Status(text).field("State")?.starts_with(['Z', 'X']);
+        Some(Fate { dead, tracer: Status(text).field("TracerPid")?.parse().ok()? })
     })
 }
 
@@ -592,25 +576,22 @@ pub(crate) fn dispositions(pid: Tid) -> Option<Dispositions> {
 /// The process that traces a process; 0: none.
 pub(crate) fn tracer_of(pid: Tid) -> Tid {
     // The kernel tells which of its threads does.
-    let thread = number_in_status(pid, "TracerPid:").unwrap_or(0);
+    let thread = number_in_status(pid, "TracerPid").unwrap_or(0);
     if thread == 0 { 0 } else { process_of(thread).unwrap_or(thread) }
 }
 
 /// The parent of a process, for this process's pid namespace.
 pub fn parent_of(pid: Tid) -> Option<Tid> {
-    number_in_status(pid, "PPid:")
+    number_in_status(pid, "PPid")
 }
 
 fn number_in_status(tid: Tid, name: &str) -> Option<Tid> {
-    with_text(&format!("/proc/{tid}/status"), |text| {
-        text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
-    })
+    with_text(&format!("/proc/{tid}/status"), |text| Status(text).number(name))
 }
 
 /// The threads of a process.
 pub fn threads_of(pid: Tid) -> Vec<Tid> {
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+    read::threads(pid as u32).unwrap_or_default().into_iter().map(|tid| tid as Tid).collect()
 }
 
 /// A line of `/proc/PID/maps`.
@@ -645,50 +626,21 @@ fn sched(text: &str) -> Option<(u64, u64)> {
 
 /// The memory map of a process; nothing once it is gone.
 pub fn maps(pid: Tid) -> Vec<Map> {
-    let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    text.split(|&byte| byte == b'\n').filter_map(map).collect()
+    let text = read::maps(pid as u32).unwrap_or_default();
+    perfuse_proc::maps(&text).map(Map::from).collect()
 }
 
-fn map(line: &[u8]) -> Option<Map> {
-    let mut rest = line;
-    let mut word = || {
-        let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
-        let (word, after) = rest.split_at(end);
-        rest = after.get(1..).unwrap_or_default();
-        std::str::from_utf8(word).ok()
-    };
-    let (from, to) = word()?.split_once('-')?;
-    let bits = word()?.as_bytes();
-    let pgoff = u64::from_str_radix(word()?, 16).ok()?;
-    let (major, minor) = word()?.split_once(':')?;
-    let inode = word()?.parse().ok()?;
-    let prot = [(b'r', 1), (b'w', 2), (b'x', 4)];
-    let prot = prot.into_iter().filter(|(bit, _)| bits.contains(bit)).map(|(_, prot)| prot).sum();
-    let hex = |text| u32::from_str_radix(text, 16).ok();
-    let start = rest.iter().position(|&byte| byte != b' ').unwrap_or(rest.len());
-    Some(Map {
-        from: u64::from_str_radix(from, 16).ok()?,
-        to: u64::from_str_radix(to, 16).ok()?,
-        prot,
-        shared: bits.get(3) == Some(&b's'),
-        pgoff,
-        file: (hex(major)?, hex(minor)?, inode),
-        name: rest[start..].to_vec(),
-    })
+impl From<perfuse_proc::Map<'_>> for Map {
+    fn from(map: perfuse_proc::Map<'_>) -> Self {
+        let perfuse_proc::Map { start, end, prot, shared, offset, device, inode, name } = map;
+        let file = (device.0, device.1, inode);
+        Map { from: start, to: end, prot, shared, pgoff: offset, file, name: name.to_vec() }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_of_maps() {
-        let line = b"7f1c00000000-7f1c00021000 r-xp 00012000 fd:01 1835045    /lib/a b.so";
-        let map = map(line).expect("a whole line");
-        assert_eq!((map.from, map.to, map.prot, map.shared), (0x7f1c_0000_0000, 0x7f1c_0002_1000, 5, false));
-        assert_eq!((map.pgoff, map.file), (0x12000, (0xfd, 1, 1_835_045)));
-        assert_eq!(map.name, b"/lib/a b.so");
-    }
 
     /// It may have been read while it was still on its way.
     #[test]

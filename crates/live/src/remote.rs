@@ -160,12 +160,9 @@ pub(crate) fn find_instruction(code: &[u8], instruction: &[u8]) -> Option<usize>
 /// Where the system call instruction of a stopped tracee's program stands: in its vdso. `ENOEXEC` where there is none.
 pub fn syscall_site(tid: Tid) -> Result<u64, Errno> {
     let instruction = Registers::of(tid)?.call_instruction();
-    let maps = std::fs::read_to_string(format!("/proc/{tid}/maps")).map_err(|_| Errno::ESRCH)?;
-    let range = maps.lines().find(|line| line.ends_with("[vdso]")).and_then(|line| {
-        let (from, to) = line.split(' ').next()?.split_once('-')?;
-        Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?))
-    });
-    let (from, to) = range.ok_or(Errno::ENOEXEC)?;
+    let maps = perfuse_proc::read::maps(tid as u32).map_err(|_| Errno::ESRCH)?;
+    let vdso = perfuse_proc::maps(&maps).find(|map| map.name == b"[vdso]").ok_or(Errno::ENOEXEC)?;
+    let (from, to) = (vdso.start, vdso.end);
     let mut code = vec![0; (to - from) as usize];
     read_exact(tid, from, &mut code)?;
     find_instruction(&code, instruction).map(|at| from + at as u64).ok_or(Errno::ENOEXEC)

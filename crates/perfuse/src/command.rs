@@ -3,11 +3,11 @@
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::target::Target;
+use perfuse_proc::{Status, read};
 use perfuse_sys::Errno;
 use perfuse_sys::process::{self, Files, Usage};
 use perfuse_sys::signal::{Received, SIGCONT, SIGKILL, SIGTERM};
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -195,32 +195,16 @@ fn failed(errno: Errno) -> Error {
 }
 
 fn ignores(pid: u32, signal: i32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+    let status = read::status(pid).unwrap_or_default();
+    Status(&status).set("SigIgn").is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// None of these processes exists any more.
 pub fn processes_are_gone(pids: &[u32]) -> bool {
-    !pids.iter().any(|&pid| has_running_thread(pid))
+    !pids.iter().any(|&pid| read::has_live_thread(pid))
 }
 
 /// None of these threads exists any more.
 pub fn threads_are_gone(tids: &[u32]) -> bool {
-    !tids.iter().any(|tid| is_running(&format!("/proc/{tid}")))
-}
-
-/// A process may outlive its first thread.
-fn has_running_thread(pid: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
-    threads.filter_map(Result::ok).any(|thread| is_running(&thread.path().to_string_lossy()))
-}
-
-/// The thread of this folder exists, and is more than an entry that its parent has not waited for.
-fn is_running(dir: &str) -> bool {
-    let stat = fs::read_to_string(format!("{dir}/stat")).unwrap_or_default();
-    // The state follows the name, which may contain anything.
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X' | 'x'))
+    !tids.iter().any(|&tid| read::is_alive(tid))
 }

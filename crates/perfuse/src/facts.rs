@@ -11,6 +11,7 @@ pub mod parse;
 use crate::pmu::{Pmu, parse_cpu_list};
 use parse::Flavour;
 use perfuse_abi::{EventType, Release};
+use perfuse_proc::Status;
 pub use perfuse_sys::limits::Limit;
 use perfuse_sys::{Errno, limits};
 use std::fmt;
@@ -156,7 +157,7 @@ impl fmt::Display for Capabilities {
 impl Facts {
     /// Reads them now; what cannot change while a process runs, only the first time.
     pub fn gather() -> Self {
-        let status = read("/proc/self/status").unwrap_or_default();
+        let status = perfuse_proc::read::own_status().unwrap_or_default();
         let mounts = read("/proc/self/mountinfo");
         let machine = machine::Machine::get(mounts.as_deref().unwrap_or_default());
         Facts {
@@ -164,9 +165,9 @@ impl Facts {
             flavour: machine.flavour,
             arch: std::env::consts::ARCH,
             page_bytes: perfuse_sys::page_size(),
-            uid: parse::effective_uid(&status),
-            capabilities: parse::status_hex(&status, "CapEff").map(Capabilities),
-            bounding: parse::status_hex(&status, "CapBnd").map(Capabilities),
+            uid: Status(&status).effective_user(),
+            capabilities: Status(&status).set("CapEff").map(Capabilities),
+            bounding: Status(&status).set("CapBnd").map(Capabilities),
             no_new_privileges: parse::status_number(&status, "NoNewPrivs").map(|set| set == 1),
             initial_user_namespace: initial_user_namespace(),
             paranoid: sysctl("perf_event_paranoid"),

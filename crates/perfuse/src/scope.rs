@@ -8,9 +8,8 @@ use crate::options::Inherit;
 use crate::pmu::online_cpus;
 use crate::target::{Cgroup, Target};
 use perfuse_sys::Errno;
-use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Targets that together are one thing to a person.
 #[derive(Clone, Debug)]
@@ -62,10 +61,10 @@ impl Scope {
     pub fn processes(pids: &[u32]) -> Result<Self> {
         let mut slots = Vec::new();
         for &pid in pids {
-            let dir = Path::new("/proc").join(pid.to_string()).join("task");
-            let entries = fs::read_dir(&dir).map_err(|error| no_such_process(pid, &dir, &error))?;
-            let tids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-            slots.extend(tids.map(|tid| Slot { pid: Some(pid), ..Slot::new(Target::thread(tid)) }));
+            let tids = perfuse_proc::read::threads(pid).map_err(|error| no_such_process(pid, &error))?;
+            slots.extend(
+                tids.into_iter().map(|tid| Slot { pid: Some(pid), ..Slot::new(Target::thread(tid)) }),
+            );
         }
         Ok(Scope { slots, inherits: true, by_thread: false })
     }
@@ -123,11 +122,11 @@ impl Scope {
 }
 
 /// The error for a process whose threads cannot be listed: told as the open that would have failed.
-fn no_such_process(pid: u32, dir: &Path, error: &io::Error) -> Error {
+fn no_such_process(pid: u32, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::NotFound {
         let attr = crate::Builder::new(perfuse_abi::Software::DUMMY).attr();
         let (pid, cpu, flags) = Target::from(Target::thread(pid)).arguments();
         return Error::new(Call::Open { attr, pid, cpu, leader: None, flags }, Errno::ESRCH);
     }
-    crate::sysfs::file_error(dir.to_path_buf(), Some(error))
+    crate::sysfs::file_error(PathBuf::from(format!("/proc/{pid}/task")), Some(error))
 }

@@ -139,10 +139,9 @@ fn default_pages(plan: &Plan, rings: usize) -> usize {
     bytes * (1 + usize::from(with_stacks)) / page_size()
 }
 
-fn threads(target: &Target) -> BTreeSet<String> {
+fn threads(target: &Target) -> BTreeSet<u32> {
     let Target::Processes(pids) = target else { return BTreeSet::new() };
-    let dirs = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok());
-    dirs.flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+    pids.iter().flat_map(|&pid| perfuse_proc::read::threads(pid).unwrap_or_default()).collect()
 }
 
 fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, perfuse::Error> {

@@ -10,7 +10,6 @@ use crate::sections::{self, Facts, Machine};
 use crate::sink::Sink;
 use crate::start;
 use crate::synthesis::bpf::Programs;
-use crate::synthesis::numbers;
 use crate::tally::Tally;
 use crate::{Ended, Error, Observer, Remark, Sums};
 use perfuse::abi::ByteOrder;
@@ -21,6 +20,7 @@ use perfuse::measurement::{self, End, Lasts, Measurement, Run, Work};
 use perfuse::{Command, HeldCommand, RunningCommand, Start, Wait};
 use perfuse_data::NewEvent;
 use perfuse_data::tool::Tool;
+use perfuse_proc::read;
 use perfuse_sys::signal::SIGUSR2;
 use std::io;
 use std::ops::ControlFlow;
@@ -109,7 +109,7 @@ impl<'a> Session<'a> {
         // Whoever starts from now on has a record of it.
         let follow = plan.follow.as_ref().map(|pids| match pid {
             Some(pid) if pids.is_empty() => Follow::command(pid),
-            _ => Follow::threads(pids.iter().flat_map(|pid| numbers(&format!("/proc/{pid}/task")))),
+            _ => Follow::threads(pids.iter().flat_map(|&pid| read::threads(pid).unwrap_or_default())),
         });
         let began = Instant::now();
         observer.begins(plan, pid);

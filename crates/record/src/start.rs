@@ -5,7 +5,7 @@ use crate::opening::Opened;
 use crate::plan::{Plan, Synth, Target};
 use crate::sink::Sink;
 use crate::synthesis::bpf::Programs;
-use crate::synthesis::{KnownIds, Receiver, Synthesis, numbers};
+use crate::synthesis::{KnownIds, Receiver, Synthesis};
 use crate::tally::Tally;
 use perfuse::abi::AttrFlags;
 use perfuse::abi::record::{CpuMode, Decoded, Record, RecordFormat};
@@ -13,7 +13,7 @@ use perfuse::abi::wire::{Seq, Text};
 use perfuse_data::NewEvent;
 use perfuse_data::tool::{Cpu16, CpuMap, EventUpdate, IdIndex, IdIndexEntry, Thread, Tool, Update};
 use perfuse_events::Unit;
-use std::fs;
+use perfuse_proc::read;
 use std::io;
 
 /// The events of a recording, as its file tells them.
@@ -83,7 +83,7 @@ pub(crate) fn maps(opened: &Opened, plan: &Plan, child: Option<u32>, sink: &mut 
         Target::Command => child.into_iter().collect(),
         Target::Threads(tids) => tids.clone(),
         Target::Processes(pids) => {
-            pids.iter().flat_map(|pid| numbers(&format!("/proc/{pid}/task"))).collect()
+            pids.iter().flat_map(|&pid| read::threads(pid).unwrap_or_default()).collect()
         }
         Target::Cpus(_) => Vec::new(),
     };
@@ -101,9 +101,8 @@ pub(crate) fn maps(opened: &Opened, plan: &Plan, child: Option<u32>, sink: &mut 
 }
 
 fn thread(tid: u32) -> Thread {
-    let name = fs::read(format!("/proc/{tid}/comm")).unwrap_or_default();
+    let name = read::name(tid);
     let mut comm = [0; 16];
-    let name = name.trim_ascii_end();
     let len = name.len().min(15);
     comm[..len].copy_from_slice(&name[..len]);
     Thread { tid: u64::from(tid), comm }
@@ -149,7 +148,7 @@ pub(crate) fn synthesize(
         },
         Target::Processes(pids) => pids.iter().try_for_each(|&pid| synthesis.process(pid)),
         Target::Threads(tids) => {
-            let mut pids: Vec<u32> = tids.iter().map(|&tid| process_of(tid)).collect();
+            let mut pids: Vec<u32> = tids.iter().map(|&tid| read::process_of(tid).unwrap_or(tid)).collect();
             pids.sort_unstable();
             pids.dedup();
             pids.iter().try_for_each(|&pid| synthesis.process(pid))
@@ -161,10 +160,4 @@ pub(crate) fn synthesize(
             (Some(pids), _) => synthesis.families(pids),
         },
     }
-}
-
-fn process_of(tid: u32) -> u32 {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
-    line.and_then(|line| line.trim().parse().ok()).unwrap_or(tid)
 }

@@ -10,7 +10,6 @@ use perfuse::{
 use perfuse_events::abi::{Attr, AttrFlags, EventType, ReadFormat, SampleType, Software};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs;
 
 /// Open events.
 #[derive(Debug)]
@@ -338,8 +337,8 @@ fn place(aggregation: Aggregation, slot: &Slot) -> RowPlace {
         Aggregation::Node => RowPlace::Node(slot.cpu().map_or(0, topology::node)),
         Aggregation::Thread => {
             let tid = slot.tid().unwrap_or(0);
-            let name = fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
-            RowPlace::Thread { name: name.trim_end().to_owned(), tid }
+            let name = String::from_utf8_lossy(&perfuse_proc::read::name(tid)).into_owned();
+            RowPlace::Thread { name, tid }
         }
     }
 }

@@ -16,7 +16,7 @@ use perfuse_data::{NewEvent, Str, Writer};
 use perfuse_events::{Source, Unit};
 use perfuse_record::{Machine, fresh_file};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -221,8 +221,7 @@ impl Recorder {
 }
 
 fn thread(tid: u32) -> Thread {
-    let name = fs::read(format!("/proc/{tid}/comm")).unwrap_or_default();
-    let name = name.trim_ascii_end();
+    let name = perfuse_proc::read::name(tid);
     let mut comm = [0; 16];
     let len = name.len().min(15);
     comm[..len].copy_from_slice(&name[..len]);

@@ -12,6 +12,7 @@ use crate::load;
 use crate::missing::Missing;
 use crate::table::{FoundSymbol, Symbol, SymbolId, SymbolTable};
 use perfuse_files::Owners;
+use perfuse_proc::{Status, read};
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -277,7 +278,5 @@ fn owners_of(options: &SymbolOptions, pid: u32) -> Owners {
 
 /// The number that a running process takes for its own.
 fn innermost_pid(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("NStgid:"))?;
-    line.split_ascii_whitespace().last()?.parse().ok()
+    Status(&read::status(pid)?).innermost_process()
 }

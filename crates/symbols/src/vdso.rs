@@ -3,7 +3,7 @@
 
 use crate::elf::Elf;
 use crate::error::{Error, Problem};
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// The name in place of a path.
@@ -16,22 +16,17 @@ const MAX_SIZE: u64 = 1 << 20;
 pub fn vdso_image() -> Result<Vec<u8>, Error> {
     let error = |structure, problem| Error { file: NAME.into(), offset: 0, structure, problem };
     let failed = |structure| move |e: std::io::Error| error(structure, Problem::Io(e.kind()));
-    let maps = fs::read("/proc/self/maps").map_err(failed("list of mappings"))?;
-    let line = maps.split(|&byte| byte == b'\n').find(|line| line.ends_with(b"[vdso]"));
-    let range = line.and_then(|line| {
-        let line = std::str::from_utf8(line).ok()?;
-        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-        Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
-    });
-    let (start, end) =
-        range.ok_or_else(|| error("list of mappings", Problem::Malformed("this process has no vdso")))?;
-    let size = end.saturating_sub(start);
+    let maps = perfuse_proc::read::maps(std::process::id()).map_err(failed("list of mappings"))?;
+    let vdso = perfuse_proc::maps(&maps).find(|map| map.name == b"[vdso]");
+    let vdso =
+        vdso.ok_or_else(|| error("list of mappings", Problem::Malformed("this process has no vdso")))?;
+    let size = vdso.len();
     if size > MAX_SIZE {
         return Err(error("mapping", Problem::TooLarge { size, limit: MAX_SIZE }));
     }
     let mut image = vec![0; size as usize];
     let memory = File::open("/proc/self/mem").map_err(failed("memory of this process"))?;
-    memory.read_exact_at(&mut image, start).map_err(failed("memory of this process"))?;
+    memory.read_exact_at(&mut image, vdso.start).map_err(failed("memory of this process"))?;
     Ok(image)
 }
 

@@ -8,7 +8,7 @@ use perfuse::abi::AttrFlags;
 use perfuse::{Perf, Start, online_cpus};
 use perfuse_events::EventSet;
 use perfuse_record::{Chains, Fields, HZ, Plan, Rate, Request, Switch, Target, check, join_tracers};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A plan made of the options, and the parts of them that are the program's.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl Asked {
 
 fn target(args: &Args, remarks: &mut Vec<String>) -> Result<Target, Failure> {
     let gone = |kind: &str, ids: &[u32]| {
-        let gone = ids.iter().find(|id| !Path::new(&format!("/proc/{id}")).exists());
+        let gone = ids.iter().find(|&&id| !perfuse_proc::read::exists(id));
         gone.map_or(Ok(()), |id| Err(Failure::new(format_args!("no such {kind}: {id}"))))
     };
     gone("process", &args.pid)?;

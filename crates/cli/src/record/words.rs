@@ -5,6 +5,7 @@ use super::units;
 use crate::exit::Failure;
 use perfuse::abi::BranchSampleType;
 use perfuse::abi::regs::Arch;
+use perfuse_proc::read;
 use perfuse_record::{Chains, Switch};
 use perfuse_sys::page_size;
 
@@ -35,7 +36,6 @@ pub(super) fn frequency(text: &str, strict: bool, remarks: &mut Vec<String>) -> 
 
 /// What runs now for a user, given by name or number; without ourselves.
 pub(super) fn processes_of(user: &str) -> Result<Vec<u32>, Failure> {
-    use std::os::unix::fs::MetadataExt;
     let named = || {
         let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let mut lines = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
@@ -43,10 +43,8 @@ pub(super) fn processes_of(user: &str) -> Result<Vec<u32>, Failure> {
     };
     let wrong = || Failure::usage(format_args!("-u wants a user, by name or number, not '{user}'"));
     let uid: u32 = user.parse().ok().or_else(named).ok_or_else(wrong)?;
-    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let own = all.filter(|entry| entry.metadata().is_ok_and(|metadata| metadata.uid() == uid));
-    let pids = own.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let pids: Vec<u32> = pids.filter(|&pid| pid != std::process::id()).collect();
+    let mut pids = read::processes_of(uid);
+    pids.retain(|&pid| pid != std::process::id());
     if pids.is_empty() {
         return Err(Failure::new(format_args!("nothing runs for user {user}")));
     }

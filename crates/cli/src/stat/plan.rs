@@ -7,9 +7,9 @@ use crate::exit::Failure;
 use crate::term::out::say;
 use perfuse::{Perf, Start, online_cpus};
 use perfuse_events::Machine;
+use perfuse_proc::read;
 use perfuse_stat::metrics::{self, Measured};
 use perfuse_stat::{Aggregation, PerCore, Plan, Request, Requests, Target};
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -91,13 +91,8 @@ fn target(args: &Args) -> Result<Target, Failure> {
 
 /// The threads that there are.
 fn every_thread() -> Vec<u32> {
-    let numbers = |dir: &Path| -> Vec<u32> {
-        let names = fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
-        names.filter_map(|name| name.to_str()?.parse().ok()).collect()
-    };
-    let proc = Path::new("/proc");
-    let mut tids: Vec<u32> =
-        numbers(proc).iter().flat_map(|pid| numbers(&proc.join(pid.to_string()).join("task"))).collect();
+    let processes = read::processes().into_iter();
+    let mut tids: Vec<u32> = processes.flat_map(|pid| read::threads(pid).unwrap_or_default()).collect();
     tids.sort_unstable();
     tids
 }

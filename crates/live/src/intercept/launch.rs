@@ -8,6 +8,7 @@ use crate::proc;
 use crate::ptrace::{self, Tid};
 use crate::supervisor::Supervisor;
 use perfuse_abi::Errno;
+use perfuse_proc::{Status, read};
 use perfuse_sys::signal::Signals;
 use perfuse_sys::{limits, process};
 use std::ffi::{OsStr, OsString};
@@ -16,7 +17,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::{fmt, fs, thread};
+use std::{fmt, thread};
 
 /// Why a tool could not be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,14 +181,10 @@ fn supervise(
 impl Means {
     /// The means for processes of the calling one: without filters on it, nothing is in the way.
     pub fn here() -> Self {
-        match in_own_status("Seccomp:") {
+        let filters = read::own_status().and_then(|status| Status(&status).number::<u64>("Seccomp"));
+        match filters {
             Some(0) | None => Means::Trace,
             Some(_) => Means::Trap,
         }
     }
-}
-
-fn in_own_status(name: &str) -> Option<i64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }

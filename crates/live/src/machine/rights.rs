@@ -3,6 +3,7 @@
 
 use super::Machine;
 use crate::ptrace::Tid;
+use perfuse_proc::{Status, read};
 use perfuse_sys::file;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ const MOST: usize = 16;
 impl Default for Rights {
     fn default() -> Self {
         const SYS_PTRACE: u64 = 1 << 19;
-        let own = Status::of("self").and_then(|own| own.capabilities("CapEff"));
+        let own = read::own_status().and_then(|own| Status(&own).set("CapEff"));
         Rights { all: own.is_some_and(|own| own & SYS_PTRACE != 0), missed: Vec::new() }
     }
 }
@@ -54,37 +55,15 @@ fn deprived(pid: Tid) -> Option<PathBuf> {
     if !has(SET_USER_ID) && !has(SET_GROUP_ID) && given == 0 {
         return None;
     }
-    let process = Status::of(&pid.to_string())?;
-    let permitted = process.capabilities("CapPrm")?;
-    let misses = has(SET_USER_ID) && process.effective_id("Uid")? != file.uid()
-        || has(SET_GROUP_ID) && process.effective_id("Gid")? != file.gid()
-        || given & process.capabilities("CapBnd")? & !permitted != 0;
+    let status = read::status(pid as u32)?;
+    let process = Status(&status);
+    let permitted = process.set("CapPrm")?;
+    let misses = has(SET_USER_ID) && process.effective_user()? != file.uid()
+        || has(SET_GROUP_ID) && process.effective_group()? != file.gid()
+        || given & process.set("CapBnd")? & !permitted != 0;
     // Then they would not have been given anyway.
     let never = process.field("NoNewPrivs") == Some("1") || file::is_nosuid(Path::new(&link));
     (misses && !never).then(|| std::fs::read_link(&link).unwrap_or_default())
-}
-
-/// `/proc/PID/status`.
-struct Status(String);
-
-impl Status {
-    fn of(pid: &str) -> Option<Self> {
-        std::fs::read_to_string(format!("/proc/{pid}/status")).ok().map(Status)
-    }
-
-    fn field(&self, name: &str) -> Option<&str> {
-        let fields = self.0.lines().filter_map(|line| line.split_once(':'));
-        fields.filter(|(field, _)| *field == name).map(|(_, value)| value.trim()).next()
-    }
-
-    fn capabilities(&self, name: &str) -> Option<u64> {
-        u64::from_str_radix(self.field(name)?, 16).ok()
-    }
-
-    /// Of a user or group: the second, behind the real one.
-    fn effective_id(&self, name: &str) -> Option<u32> {
-        self.field(name)?.split_whitespace().nth(1)?.parse().ok()
-    }
 }
 
 /// The capabilities that exec of a file gives.

@@ -3,10 +3,11 @@
 //! is done here (and in [`Facts`]), so that [`diagnose`](super::diagnose) only thinks.
 
 use crate::call::{Call, Subject};
-use crate::facts::{Facts, parse};
+use crate::facts::Facts;
 use perfuse_abi::{
     Attr, AttrFlags, AuxAction, ByteOrder, EventType, OpenFlags, ReadFormat, SampleType, Software,
 };
+use perfuse_proc::Status;
 use perfuse_sys::Errno;
 use std::ffi::OsStr;
 use std::fs;
@@ -274,12 +275,10 @@ fn attr_size() -> Option<u32> {
 }
 
 fn task(tid: i32) -> Task {
-    let Ok(status) = fs::read_to_string(format!("/proc/{tid}/status")) else { return Task::absent() };
-    Task {
-        exists: true,
-        zombie: matches!(parse::state(&status), Some('Z' | 'X')),
-        uid: parse::effective_uid(&status),
-    }
+    let status = u32::try_from(tid).ok().and_then(perfuse_proc::read::status);
+    let Some(status) = status else { return Task::absent() };
+    let status = Status(&status);
+    Task { exists: true, zombie: matches!(status.state(), Some('Z' | 'X')), uid: status.effective_user() }
 }
 
 /// The first file of this name where execvp(3) looks; a name with a slash is a path.

@@ -1,5 +1,6 @@
 //! Texts of /proc, /sys and /boot, understood. No file is opened here.
 
+use perfuse_proc::Status;
 use std::path::PathBuf;
 
 /// Whose kernel it is, as far as that changes the rules.
@@ -73,29 +74,9 @@ pub fn flavour(version: &str, release: &str) -> Flavour {
     }
 }
 
-/// The value of `Name:` in a `/proc/PID/status`.
-fn status_value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-}
-
 /// A decimal value of `/proc/PID/status`, without its unit.
 pub fn status_number(status: &str, name: &str) -> Option<u64> {
-    status_value(status, name)?.split_whitespace().next()?.parse().ok()
-}
-
-/// A hexadecimal value of `/proc/PID/status`.
-pub fn status_hex(status: &str, name: &str) -> Option<u64> {
-    u64::from_str_radix(status_value(status, name)?, 16).ok()
-}
-
-/// The effective user id: the second of the four.
-pub fn effective_uid(status: &str) -> Option<u32> {
-    status_value(status, "Uid")?.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// The letter of the state: `Z` is a zombie, `X` dead.
-pub fn state(status: &str) -> Option<char> {
-    status_value(status, "State")?.chars().next()
+    Status(status).words(name).next()?.parse().ok()
 }
 
 /// The choice in brackets, as in `none [integrity] confidentiality`.
@@ -288,13 +269,10 @@ mod tests {
     fn the_status_of_a_process() {
         let status = "Name:\tcat\nState:\tR (running)\nUid:\t1000\t1001\t1000\t1000\nVmPin:\t     516 kB\n\
                       CapEff:\t000001fffeffffff\nSeccomp:\t2\n";
-        assert_eq!(effective_uid(status), Some(1001));
+
         assert_eq!(status_number(status, "VmPin"), Some(516));
         assert_eq!(status_number(status, "Seccomp"), Some(2));
-        assert_eq!(status_hex(status, "CapEff"), Some(0x1ff_feff_ffff));
-        assert_eq!(state(status), Some('R'));
         assert_eq!(status_number(status, "Vm"), None);
-        assert_eq!(effective_uid("Uid:\n"), None);
     }
 
     #[test]

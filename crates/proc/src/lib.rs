@@ -1,0 +1,19 @@
+//! What `/proc` tells of processes: [memory maps](Map), [states](Stat), [names, users and signals](Status), threads.
+//!
+//! Two halves. The types take texts apart that somebody has read: they borrow them, allocate nothing, and answer `None` to what
+//! no kernel writes. [`read`] has the files. What the machine as a whole tells (`/proc/cpuinfo`, `/proc/kallsyms`) is not here.
+
+#![forbid(unsafe_code)]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+mod map;
+pub mod read;
+mod stat;
+mod status;
+
+pub use map::{Map, maps};
+pub use stat::Stat;
+pub use status::Status;

@@ -1,0 +1,117 @@
+//! The files. What is gone meanwhile is not there, and no error.
+
+use crate::{Stat, Status};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// The processes that there are, in order.
+pub fn processes() -> Vec<u32> {
+    numbers(Path::new("/proc")).unwrap_or_default()
+}
+
+/// The processes of a user, in order.
+pub fn processes_of(uid: u32) -> Vec<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let is_of = |pid: &u32| fs::metadata(format!("/proc/{pid}")).is_ok_and(|folder| folder.uid() == uid);
+    processes().into_iter().filter(is_of).collect()
+}
+
+/// The threads of a process, in order.
+///
+/// # Errors
+///
+/// "Not found" where there is no such process.
+pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
+    numbers(Path::new(&format!("/proc/{pid}/task")))
+}
+
+/// Whether there is a process or thread of this number.
+pub fn exists(tid: u32) -> bool {
+    Path::new(&format!("/proc/{tid}")).exists()
+}
+
+/// The text of `stat` of a thread, to be [taken apart](Stat::parse).
+pub fn stat(pid: u32, tid: u32) -> Option<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()
+}
+
+/// The text of `status` of a process or thread, to be [looked through](Status).
+pub fn status(tid: u32) -> Option<String> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    Some(String::from_utf8_lossy(&status).into_owned())
+}
+
+/// That of this process.
+pub fn own_status() -> Option<String> {
+    status(std::process::id())
+}
+
+/// The process of a thread.
+pub fn process_of(tid: u32) -> Option<u32> {
+    Status(&status(tid)?).process()
+}
+
+/// The name of a thread; nothing once it is gone.
+pub fn name(tid: u32) -> Vec<u8> {
+    let mut name = fs::read(format!("/proc/{tid}/comm")).unwrap_or_default();
+    name.truncate(name.trim_ascii_end().len());
+    name
+}
+
+/// The text of `maps` of a process, to be [taken apart](crate::maps).
+///
+/// # Errors
+///
+/// Those of opening and reading it: it is gone, or another user's.
+pub fn maps(pid: u32) -> io::Result<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/maps"))
+}
+
+/// Whether a thread exists, and is more than an entry that its parent has not waited for.
+pub fn is_alive(tid: u32) -> bool {
+    let stat = fs::read(format!("/proc/{tid}/stat")).unwrap_or_default();
+    Stat::parse(&stat).is_some_and(|stat| !stat.is_dead())
+}
+
+/// Whether a process has a thread that is alive: it may outlive its first one.
+pub fn has_live_thread(pid: u32) -> bool {
+    let threads = threads(pid).unwrap_or_default();
+    threads
+        .into_iter()
+        .any(|tid| stat(pid, tid).is_some_and(|stat| Stat::parse(&stat).is_some_and(|stat| !stat.is_dead())))
+}
+
+/// The names of a folder that are numbers, in order.
+fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
+    let entries = fs::read_dir(folder)?;
+    let mut all: Vec<u32> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    all.sort_unstable();
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Map;
+
+    #[test]
+    fn this_process_is_there() {
+        let me = std::process::id();
+        assert!(processes().contains(&me) && exists(me) && is_alive(me) && has_live_thread(me));
+        assert!(threads(me).expect("threads").contains(&me));
+        let stat = stat(me, me).expect("stat");
+        let stat = Stat::parse(&stat).expect("a line");
+        assert!(stat.parent() > Some(0) && stat.name == name(me), "{stat:?}");
+        assert_eq!(process_of(me), Some(me));
+        let maps = maps(me).expect("maps");
+        assert!(crate::maps(&maps).any(|map| map.prot & Map::EXEC != 0 && map.inode != 0));
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_found() {
+        assert_eq!(threads(u32::MAX).expect_err("none").kind(), io::ErrorKind::NotFound);
+        assert!(!exists(u32::MAX) && !is_alive(u32::MAX) && name(u32::MAX).is_empty());
+    }
+}
