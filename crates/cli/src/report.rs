@@ -4,6 +4,7 @@ mod facts;
 mod groups;
 mod hierarchy;
 mod json;
+mod lines;
 mod options;
 mod progress;
 mod text;

@@ -1,10 +1,12 @@
 //! Samples in, a [`Profile`] out. A sample whose like was there before costs one hash over its callchain and one look into
 //! a table; only new callchains are taken apart.
 
+mod places;
+
 use crate::hash::{FastMap, Fingerprint};
 use crate::keys::Key;
 use crate::locate::{Locator, ThreadTime, level_of};
-use crate::places::{Places, Wanted};
+use crate::mem;
 use crate::profile::Profile;
 use crate::seen::{Counted, Seen};
 use crate::strings::StringId;
@@ -13,10 +15,11 @@ use crate::tables::{
     Stacks, Thread,
 };
 use perfuse_abi::Attr;
-use perfuse_abi::record::{CallchainContext, Sample};
+use perfuse_abi::record::{CallchainContext, DataSrc, Sample, Weight};
 use perfuse_abi::wire::Words;
 use perfuse_data::session::{CommId, Level, Session};
 use perfuse_symbols::Symbolizer;
+use places::{Places, Wanted};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -126,7 +129,7 @@ impl<'a> Taken<'a> {
 
 /// Facts of a thread, which hold as long as nothing but samples comes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Task {
+struct Task {
     pub(crate) tid: u32,
     pid: u32,
     /// The count of changes when it was looked up.
@@ -483,7 +486,7 @@ impl Collector {
             Key::Pid => self.threads.number(of.at.tid),
             Key::Tgid => self.threads.number(of.at.pid),
             Key::Cgroup => self.cgroups.number(of.sample.cgroup.unwrap_or(0)),
-            key => key.value(of.sample, &self.plan, &self.given),
+            key => value_of(key, of.sample, &self.plan, &self.given),
         }
     }
 
@@ -599,6 +602,38 @@ impl Collector {
             let level = Level::Unknown;
             locations.id(Location { object, level, ip: 0, address: 0, mapped: 0, time: u64::MAX })
         })
+    }
+}
+
+/// The value of a key that is the whole sample's and no place, as a number that is the same for what is to
+/// be taken together.
+#[inline]
+fn value_of(key: Key, sample: &Sample<'_>, plan: &Plan, given: &[u64]) -> u64 {
+    let cost = |number| match (sample.weight, number) {
+        (Some(Weight::Struct { var2, .. }), 2) => u64::from(var2),
+        (Some(Weight::Struct { var3, .. }), 3) => u64::from(var3),
+        _ => 0,
+    };
+    match key {
+        Key::Cpu => sample.cpu.map_or(u64::MAX, |cpu| cpu.cpu.into()),
+        Key::Socket => {
+            let cpu = sample.cpu.map(|cpu| cpu.cpu as usize);
+            cpu.and_then(|cpu| plan.sockets.get(cpu)).map_or(u64::MAX, |&socket| socket.into())
+        }
+        Key::Time => sample.time.unwrap_or(0) / plan.time_step_ns * plan.time_step_ns,
+        Key::Weight | Key::LocalWeight => sample.weight.map_or(0, Weight::first),
+        Key::InsLat | Key::LocalInsLat => cost(2),
+        Key::PStageCyc | Key::LocalPStageCyc => cost(3),
+        Key::PhysDaddr => sample.phys_addr.unwrap_or(0),
+        Key::DataPageSize => sample.data_page_size.unwrap_or(0),
+        Key::CodePageSize => sample.code_page_size.unwrap_or(0),
+        Key::Transaction => sample.transaction.map_or(0, |txn| txn.bits()),
+        Key::Given(number) => given.get(usize::from(number)).copied().unwrap_or(0),
+        // Values that read the same are one value.
+        Key::Locked | Key::Tlb | Key::Mem | Key::Snoop | Key::Blocked => {
+            mem::part(key, sample.data_src.unwrap_or(DataSrc::NA))
+        }
+        _ => 0,
     }
 }
 

@@ -1,8 +1,5 @@
 //! The keys by which a report tells samples apart, and its columns, by the names that perf has for them.
 
-use crate::collect::Plan;
-use crate::mem;
-use perfuse_abi::record::{DataSrc, Sample, Weight};
 use perfuse_data::session::Level;
 
 /// A key: entries of a report differ in it.
@@ -234,38 +231,6 @@ impl Key {
     /// Whether it has to be looked up, other than where the sample was.
     pub(crate) fn is_place(self) -> bool {
         self.is_of_branch() || self.is_location() || matches!(self, Key::Parent | Key::CgroupId)
-    }
-
-    /// The value of a key that is the whole sample's and no place, as a number that is the same for what is to
-    /// be taken together.
-    #[inline]
-    pub(crate) fn value(self, sample: &Sample<'_>, plan: &Plan, given: &[u64]) -> u64 {
-        let cost = |number| match (sample.weight, number) {
-            (Some(Weight::Struct { var2, .. }), 2) => u64::from(var2),
-            (Some(Weight::Struct { var3, .. }), 3) => u64::from(var3),
-            _ => 0,
-        };
-        match self {
-            Key::Cpu => sample.cpu.map_or(u64::MAX, |cpu| cpu.cpu.into()),
-            Key::Socket => {
-                let cpu = sample.cpu.map(|cpu| cpu.cpu as usize);
-                cpu.and_then(|cpu| plan.sockets.get(cpu)).map_or(u64::MAX, |&socket| socket.into())
-            }
-            Key::Time => sample.time.unwrap_or(0) / plan.time_step_ns * plan.time_step_ns,
-            Key::Weight | Key::LocalWeight => sample.weight.map_or(0, Weight::first),
-            Key::InsLat | Key::LocalInsLat => cost(2),
-            Key::PStageCyc | Key::LocalPStageCyc => cost(3),
-            Key::PhysDaddr => sample.phys_addr.unwrap_or(0),
-            Key::DataPageSize => sample.data_page_size.unwrap_or(0),
-            Key::CodePageSize => sample.code_page_size.unwrap_or(0),
-            Key::Transaction => sample.transaction.map_or(0, |txn| txn.bits()),
-            Key::Given(number) => given.get(usize::from(number)).copied().unwrap_or(0),
-            // Values that read the same are one value.
-            Key::Locked | Key::Tlb | Key::Mem | Key::Snoop | Key::Blocked => {
-                mem::part(self, sample.data_src.unwrap_or(DataSrc::NA))
-            }
-            _ => 0,
-        }
     }
 }
 

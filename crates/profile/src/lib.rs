@@ -16,7 +16,6 @@ mod locate;
 mod lookup;
 pub mod mem;
 mod names;
-mod places;
 mod profile;
 mod reading;
 mod save;

@@ -4,7 +4,7 @@
 use crate::hash::FastMap;
 use crate::source::dso_key;
 use crate::strings::Strings;
-use crate::tables::{Location, Object, ObjectId, ObjectKind};
+use crate::tables::{ANY_TIME, Location, Object, ObjectId, ObjectKind};
 use perfuse_abi::record::{CallchainContext, Sample};
 use perfuse_abi::{Attr, AttrFlags};
 use perfuse_data::session::{self, Level, Map, Session};
@@ -13,9 +13,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-
-/// The time of code where it does not matter, or is not known: the last moment there is.
-pub(crate) const ANY_TIME: u64 = u64::MAX;
 
 /// A thread at a time: its addresses depend on both.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,10 @@
 //! [`Profile`]: what was measured, as tables that own all they tell, without names of functions.
 
 use crate::keys::Key;
-use crate::places;
 use crate::strings::{StringId, Strings};
 use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, Object, ObjectId, ObjectKind,
-    SampleRow, SampleTime, StackId, Stacks, Thread,
+    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, NO_VALUE, Object, ObjectId,
+    ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread, location_value, value_parts,
 };
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -364,9 +363,9 @@ impl<'m> Merging<'m> {
                 let text = Given { text: self.string(of.text), order: self.string(of.order) };
                 self.texts.of(&mut self.to.texts, text)
             }
-            key if key.is_location() && value != places::NONE => {
-                let (location, letter) = places::parts(value);
-                places::value(self.location(location), letter)
+            key if key.is_location() && value != NO_VALUE => {
+                let (location, letter) = value_parts(value);
+                location_value(self.location(location), letter)
             }
             _ => value,
         }

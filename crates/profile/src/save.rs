@@ -3,12 +3,11 @@
 //! of other tables are checked when it is read, so that views can rely on them.
 
 use crate::keys::Key;
-use crate::places::{self, NONE};
 use crate::profile::Profile;
 use crate::strings::{StringId, Strings};
 use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, Object, ObjectId, ObjectKind,
-    SampleRow, SampleTime, StackId, Stacks, Thread,
+    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, NO_VALUE, Object, ObjectId,
+    ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread, value_parts,
 };
 use perfuse_data::session::Level;
 use perfuse_symbols::BuildId;
@@ -319,7 +318,7 @@ impl Saved {
                     // A sample may be without a text.
                     Key::Given(_) => true,
                     key if key.is_location() => {
-                        value == NONE || is_one_of(places::parts(value).0.0.into(), self.locations.len())
+                        value == NO_VALUE || is_one_of(value_parts(value).0.0.into(), self.locations.len())
                     }
                     _ => true,
                 };

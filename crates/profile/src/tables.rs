@@ -2,7 +2,6 @@
 //! those come later, from [`Symbols`](crate::Symbols).
 
 use crate::index::{Index, hash};
-use crate::locate::ANY_TIME;
 use crate::strings::StringId;
 use perfuse_data::session::Level;
 use perfuse_symbols::BuildId;
@@ -73,6 +72,9 @@ pub struct Location {
     pub time: u64,
 }
 
+/// The time of code where it does not matter, or is not known: the last moment there is.
+pub(crate) const ANY_TIME: u64 = u64::MAX;
+
 impl Location {
     /// The address that its object's symbols are looked up by, when places in the object are told by address or not.
     pub fn place(&self, by_address: bool) -> u64 {
@@ -83,6 +85,19 @@ impl Location {
     pub(crate) fn is_timed(&self) -> bool {
         self.time != ANY_TIME
     }
+}
+
+/// The value of a key that a sample does not tell, such as the flag of a branch without a branch.
+pub(crate) const NO_VALUE: u64 = u64::MAX;
+
+/// The value of a key that is a location, with the letter of its level.
+pub(crate) fn location_value(location: LocationId, letter: char) -> u64 {
+    u64::from(letter as u32) << 32 | u64::from(location.0)
+}
+
+/// The location of a value, and the letter of its level.
+pub(crate) fn value_parts(value: u64) -> (LocationId, char) {
+    (LocationId(value as u32), char::from_u32((value >> 32) as u32).unwrap_or('?'))
 }
 
 /// A thread or process of the samples.

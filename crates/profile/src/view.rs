@@ -21,7 +21,8 @@ pub use frames::{Frame, FrameId, Frames};
 pub use hierarchy::{Hierarchy, Node};
 pub use joined::{JoinedRow, join};
 pub use places::{Neighbours, PlaceSum};
-pub use tree::{Branch, Least, Order, Trees};
+pub use rows::Order;
+pub use tree::{Branch, Least, Trees};
 
 use crate::keys::Key;
 use crate::profile::Profile;

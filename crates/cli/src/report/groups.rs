@@ -1,6 +1,7 @@
 //! Events of a group in one table: an entry is one line, with a share for each event.
 
-use super::text::{self, Lines, Paint, Width};
+use super::lines::{Lines, Paint};
+use super::text::{self, Width};
 use super::tree::Drawing;
 use super::{Args, Plan, Read, Shown, Style};
 use crate::exit::Result;

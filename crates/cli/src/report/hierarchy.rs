@@ -1,6 +1,7 @@
 //! A report in which each key stands under the one before, with the sums of what is under it.
 
-use super::text::{self, Lines, Paint};
+use super::lines::{Lines, Paint};
+use super::text;
 use super::tree::Drawing;
 use super::{Args, Plan, Shown, Style};
 use crate::exit::Result;

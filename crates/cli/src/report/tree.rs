@@ -1,8 +1,8 @@
 //! Call trees under the entries of a report, drawn with signs that every terminal has, or as lists.
 
 use super::Shown;
+use super::lines::Paint;
 use super::options::{CallGraph, Plan, Style, Value};
-use super::text::Paint;
 use crate::term::foreign::foreign;
 use perfuse_profile::{Branch, Entry, FrameId, Frames, Least, Trees, View};
 use std::fmt::Write;

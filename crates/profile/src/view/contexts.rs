@@ -5,9 +5,8 @@ use super::frames::Frames;
 use super::{FrameId, ViewPlan};
 use crate::hash::FastMap;
 use crate::keys::Key;
-use crate::places::{self, NONE};
 use crate::profile::Profile;
-use crate::tables::{Contexts, LocationId, SampleRow};
+use crate::tables::{Contexts, LocationId, NO_VALUE, SampleRow, location_value, value_parts};
 
 /// Bytes of a cache line, of nearly all processors.
 const LINE: u64 = 64;
@@ -55,7 +54,7 @@ impl ViewContexts {
         };
         self.parents.extend(profile.stacks.iter().map(|stack| {
             let mut outwards = stack.iter().rev().flat_map(|&location| frames.at(location));
-            outwards.find(is_parent).map_or(NONE, |frame| frame.0.into())
+            outwards.find(is_parent).map_or(NO_VALUE, |frame| frame.0.into())
         }));
     }
 
@@ -63,7 +62,7 @@ impl ViewContexts {
     pub(crate) fn source(&self, profile: &Profile, row: &SampleRow, plan: &ViewPlan) -> LocationId {
         let told = profile.value(row.context, Key::SymbolIaddr).filter(|_| plan.of_branches);
         match told {
-            Some(value) => places::parts(value).0,
+            Some(value) => value_parts(value).0,
             None => profile.stacks.leaf(row.stack),
         }
     }
@@ -87,10 +86,10 @@ impl ViewContexts {
     /// The value that stands for all that read as this one does.
     fn value(&mut self, profile: &Profile, frames: &Frames, at: usize, value: u64) -> u64 {
         let key = self.keys[at];
-        if !key.is_location() || value == NONE {
+        if !key.is_location() || value == NO_VALUE {
             return value;
         }
-        let (location, letter) = places::parts(value);
+        let (location, letter) = value_parts(value);
         let frame = frames.exact(location).0;
         // Memory that belongs to no object is of a level of its own.
         let is_nowhere = key == Key::Dcacheline && frame.object == 0;
@@ -104,7 +103,7 @@ impl ViewContexts {
             Key::Dcacheline => (of_object, cache_line(frames, location), 0),
             _ => (of_object, frame.address, profile.location(location).ip),
         };
-        let first = places::value(location, letter);
+        let first = location_value(location, letter);
         *self.alike.entry((at as u32, reading.0, reading.1, reading.2)).or_insert(first)
     }
 

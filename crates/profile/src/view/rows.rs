@@ -3,8 +3,24 @@
 
 use super::frames::FrameId;
 use super::paths::{Paths, Sum};
-use super::tree::Order;
 use std::ops::Range;
+
+/// From which end callchains are read, and for whom.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Order {
+    /// From the outermost caller inwards, rather than from where the samples were outwards.
+    pub caller_first: bool,
+    /// Whether the entry has the callchains in which it is a caller too.
+    pub with_callees: bool,
+}
+
+impl Order {
+    /// An order.
+    pub fn new(caller_first: bool, with_callees: bool) -> Self {
+        Order { caller_first, with_callees }
+    }
+}
 
 /// A stack in its place.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,10 +5,10 @@ use super::View;
 use super::contexts::cache_line;
 use super::entries::Entry;
 use super::frames::FrameId;
-use super::tree::Order;
+use super::rows::Order;
 use crate::hash::FastMap;
 use crate::keys::{Column, Key};
-use crate::places::{self, NONE};
+use crate::tables::{NO_VALUE, value_parts};
 use std::cmp::Ordering;
 
 /// As many bits of the numbers of an entry as there is room for, the most significant number first.
@@ -190,8 +190,8 @@ impl View<'_> {
             }
             Key::SymbolFrom | Key::SymbolTo | Key::AddrFrom | Key::AddrTo => {
                 let location = |entry: &Entry| match self.value(entry, key) {
-                    NONE => None,
-                    value => Some(places::parts(value).0),
+                    NO_VALUE => None,
+                    value => Some(value_parts(value).0),
                 };
                 let has_name = |location| self.frames.exact(location).0.symbol.is_some();
                 // Branches without a name come last, entries that are no branch before all.
@@ -204,13 +204,13 @@ impl View<'_> {
                 });
             }
             Key::SymbolDaddr | Key::SymbolIaddr => {
-                let location = |entry: &Entry| places::parts(self.value(entry, key)).0;
+                let location = |entry: &Entry| value_parts(self.value(entry, key)).0;
                 sorting.by(|entry| self.profile.location(location(entry)).ip);
             }
             Key::Dcacheline => {
-                let location = |entry: &Entry| places::parts(self.value(entry, key)).0;
+                let location = |entry: &Entry| value_parts(self.value(entry, key)).0;
                 let object = |entry: &Entry| self.frames.exact(location(entry)).0.object;
-                let is_user = |entry: &Entry| places::parts(self.value(entry, key)).1 != 'k';
+                let is_user = |entry: &Entry| value_parts(self.value(entry, key)).1 != 'k';
                 sorting.by(|entry| u64::from(is_user(entry)));
                 sorting.by(|entry| u64::from(object(entry) == 0));
                 sorting.by(|entry| self.frames.order(object(entry)).into());

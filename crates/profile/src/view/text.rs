@@ -6,9 +6,8 @@ use super::entries::Entry;
 use super::frames::{Frame, FrameId};
 use crate::keys::Key;
 use crate::mem;
-use crate::places::{self, NONE};
 use crate::strings::StringId;
-use crate::tables::{Cgroup, LocationId};
+use crate::tables::{Cgroup, LocationId, NO_VALUE, value_parts};
 use perfuse_abi::record::DataSrc;
 use std::fmt::{self, Write};
 
@@ -151,7 +150,7 @@ impl View<'_> {
             Key::Mispredict => return number(out, ["N", "Y"]),
             Key::Abort => return number(out, [".", "A"]),
             Key::InTx => return number(out, [".", "T"]),
-            _ if value == NONE => return out.push_str("N/A"),
+            _ if value == NO_VALUE => return out.push_str("N/A"),
             Key::Cycles if value == 0 => return out.push('-'),
             Key::Cycles => {
                 let _ = write!(out, "{value}");
@@ -159,7 +158,7 @@ impl View<'_> {
             }
             _ => {}
         }
-        let (location, letter) = places::parts(value);
+        let (location, letter) = value_parts(value);
         let (frame, offset) = self.frames.exact(location);
         if matches!(key, Key::DsoFrom | Key::DsoTo | Key::DsoDaddr) {
             return out.push_str(self.frames.short_object(self.frames.alias(frame.object)));

@@ -9,7 +9,7 @@ use super::View;
 use super::entries::{ByFrame, Entry};
 use super::frames::FrameId;
 use super::paths::Sum;
-use super::rows::{Node, Rows, Visitor, end_of, walk};
+use super::rows::{Node, Order, Rows, Visitor, end_of, walk};
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -39,23 +39,6 @@ pub enum Least {
     Weight(u64),
     /// Those of at least this share of what forks there.
     Share(f64),
-}
-
-/// How the call tree of an entry is made.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Order {
-    /// From the outermost caller inwards, rather than from where the samples were outwards.
-    pub caller_first: bool,
-    /// Whether the entry has the callchains in which it is a caller too.
-    pub with_callees: bool,
-}
-
-impl Order {
-    /// An order.
-    pub fn new(caller_first: bool, with_callees: bool) -> Self {
-        Order { caller_first, with_callees }
-    }
 }
 
 fn add(one: Sum, other: Sum) -> Sum {

@@ -1,11 +1,11 @@
 //! Values of keys that have to be looked up while samples come: where branches came from and went to, what data was
 //! accessed. Such a value is the number of a location, with the letter of its level above.
 
-use crate::collect::{Collector, Task};
+use super::{Collector, Task};
 use crate::hash::FastMap;
 use crate::keys::Key;
 use crate::locate::ThreadTime;
-use crate::tables::LocationId;
+use crate::tables::{LocationId, NO_VALUE, location_value};
 use perfuse_abi::record::{BranchEntry, Sample};
 use perfuse_data::session::{Level, Session};
 
@@ -13,45 +13,33 @@ use perfuse_data::session::{Level, Session};
 const MOST_PLACES: usize = 1 << 20;
 
 /// A location and its level by the state of the maps, whose address it is (or any), and the address.
-pub(crate) type Places = FastMap<(u64, u64, u32, u64), (LocationId, Level)>;
+pub(super) type Places = FastMap<(u64, u64, u32, u64), (LocationId, Level)>;
 
 /// The part of a sample that a value is wanted of.
-pub(crate) struct Wanted<'a> {
-    pub(crate) session: &'a Session,
-    pub(crate) sample: &'a Sample<'a>,
-    pub(crate) level: Level,
-    pub(crate) at: ThreadTime,
-    pub(crate) task: Task,
-    pub(crate) branch: Option<BranchEntry>,
-}
-
-/// The value of what a sample does not tell: the flag of a branch without a branch.
-pub(crate) const NONE: u64 = u64::MAX;
-
-pub(crate) fn value(location: LocationId, letter: char) -> u64 {
-    u64::from(letter as u32) << 32 | u64::from(location.0)
-}
-
-/// The location of a value, and the letter of its level.
-pub(crate) fn parts(value: u64) -> (LocationId, char) {
-    (LocationId(value as u32), char::from_u32((value >> 32) as u32).unwrap_or('?'))
+pub(super) struct Wanted<'a> {
+    pub(super) session: &'a Session,
+    pub(super) sample: &'a Sample<'a>,
+    pub(super) level: Level,
+    pub(super) at: ThreadTime,
+    pub(super) task: Task,
+    pub(super) branch: Option<BranchEntry>,
 }
 
 impl Collector {
     /// The value of a key that has to be looked up.
-    pub(crate) fn place(&mut self, key: Key, of: &Wanted<'_>) -> u64 {
+    pub(super) fn place(&mut self, key: Key, of: &Wanted<'_>) -> u64 {
         let Wanted { sample, level, .. } = *of;
         let flags = of.branch.map(|branch| branch.flags);
-        let flag = |flag: Option<bool>| flag.map_or(NONE, u64::from);
+        let flag = |flag: Option<bool>| flag.map_or(NO_VALUE, u64::from);
         match key {
-            Key::Mispredict => flags.map_or(NONE, |flags| match (flags.predicted(), flags.mispred()) {
+            Key::Mispredict => flags.map_or(NO_VALUE, |flags| match (flags.predicted(), flags.mispred()) {
                 (true, _) => 0,
                 (false, true) => 1,
-                (false, false) => NONE,
+                (false, false) => NO_VALUE,
             }),
             Key::Abort => flag(flags.map(|flags| flags.abort())),
             Key::InTx => flag(flags.map(|flags| flags.in_tx())),
-            Key::Cycles => flags.map_or(NONE, |flags| flags.cycles().into()),
+            Key::Cycles => flags.map_or(NO_VALUE, |flags| flags.cycles().into()),
             Key::DsoFrom | Key::SymbolFrom | Key::AddrFrom | Key::SrclineFrom => {
                 self.end_of_branch(key, of, of.branch.map(|branch| branch.from))
             }
@@ -60,11 +48,11 @@ impl Collector {
             }
             Key::SymbolIaddr => {
                 let (location, _) = self.location_of(of, Some(level), sample.ip.unwrap_or(0));
-                value(location, level.letter())
+                location_value(location, level.letter())
             }
             Key::SymbolDaddr | Key::DsoDaddr | Key::Dcacheline => {
                 let (location, _) = self.location_of(of, Some(level), sample.addr.unwrap_or(0));
-                value(location, level.letter())
+                location_value(location, level.letter())
             }
             Key::CgroupId => {
                 const CGROUP: usize = 6;
@@ -77,14 +65,14 @@ impl Collector {
     }
 
     fn end_of_branch(&mut self, key: Key, of: &Wanted<'_>, address: Option<u64>) -> u64 {
-        let Some(address) = address else { return NONE };
+        let Some(address) = address else { return NO_VALUE };
         let (location, level) = self.location_of(of, None, address);
         let is_function = matches!(key, Key::SymbolFrom | Key::SymbolTo);
-        value(location, if is_function { level } else { of.level }.letter())
+        location_value(location, if is_function { level } else { of.level }.letter())
     }
 
     /// The location at an address of a level, or of the one that has something there.
-    pub(crate) fn location_of(
+    pub(super) fn location_of(
         &mut self,
         of: &Wanted<'_>,
         level: Option<Level>,

@@ -1,0 +1,76 @@
+//! Lines of a report: percentages stand out, and what is wider than the terminal is cut.
+
+use crate::exit::Result;
+use crate::term::foreign::width as columns_of;
+use std::fmt::Write as _;
+use std::io::Write;
+
+/// How percentages stand out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paint(pub(super) bool);
+
+impl Paint {
+    /// Red from 5 % on, green from 0.5 % on.
+    pub(super) fn percent(self, out: &mut String, percent: f64, text: &str) {
+        let colour = match percent.abs() {
+            percent if percent >= 5.0 => "\x1b[31m",
+            percent if percent >= 0.5 => "\x1b[32m",
+            _ => "",
+        };
+        let _ = match (self.0, colour) {
+            (false, _) | (_, "") => write!(out, "{text}"),
+            _ => write!(out, "{colour}{text}\x1b[m"),
+        };
+    }
+}
+
+/// Takes lines, and cuts those that are longer than the terminal.
+pub(super) struct Lines<'o, W> {
+    pub(super) out: &'o mut W,
+    pub(super) limit: Option<usize>,
+    pub(super) cut: usize,
+}
+
+impl<W: Write> Lines<'_, W> {
+    /// Takes the lines of a tree.
+    pub(super) fn put_all(&mut self, lines: &str) -> Result<()> {
+        match self.limit {
+            Some(_) => lines.lines().try_for_each(|line| self.put(line)),
+            None => Ok(self.out.write_all(lines.as_bytes())?),
+        }
+    }
+
+    pub(super) fn put(&mut self, line: &str) -> Result<()> {
+        let line = line.trim_end_matches(' ');
+        match self.limit.and_then(|limit| cut_at(line, limit)) {
+            Some(end) => {
+                self.cut += 1;
+                let reset = if line[..end].contains('\x1b') { "\x1b[m" } else { "" };
+                writeln!(self.out, "{}…{reset}", &line[..end])?;
+            }
+            None => writeln!(self.out, "{line}")?,
+        }
+        Ok(())
+    }
+}
+
+/// Where a line that is too long is cut, so that it and a mark fit. Colours take no room.
+fn cut_at(line: &str, limit: usize) -> Option<usize> {
+    let (mut width, mut cut, mut in_colour) = (0, None, false);
+    for (at, letter) in line.char_indices() {
+        match letter {
+            '\x1b' => in_colour = true,
+            'm' if in_colour => in_colour = false,
+            _ if in_colour => {}
+            _ => {
+                // A letter that takes no column belongs to the one before it.
+                let columns = columns_of(letter.encode_utf8(&mut [0; 4]));
+                if columns > 0 && width < limit && width + columns >= limit {
+                    cut = Some(at);
+                }
+                width += columns;
+            }
+        }
+    }
+    if width > limit { cut } else { None }
+}
