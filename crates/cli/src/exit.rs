@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 use std::io;
 use std::process::ExitCode;
 
-/// What a subcommand returns: the exit status it asks for.
+/// The result of a subcommand: the exit status it asks for.
 pub(crate) type Result<T = ExitCode> = std::result::Result<T, Failure>;
 
 /// perfuse itself failed.
@@ -22,7 +22,7 @@ const USAGE: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: u8,
-    /// What is printed after "perfuse: "; nothing is printed when it is empty.
+    /// The text behind "perfuse: " on standard error; an empty one is not printed at all.
     text: String,
 }
 

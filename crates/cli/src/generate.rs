@@ -1,4 +1,4 @@
-//! What packagers install beside the program: shell completions and the manual page.
+//! Shell completions and the manual page, which packagers install beside the program.
 
 use crate::exit::Result;
 use crate::list;
@@ -34,12 +34,12 @@ pub(crate) struct CompleteEvents {
     #[arg(long)]
     metrics: bool,
 
-    /// What was typed
+    /// The list as typed so far
     #[arg(default_value = "", allow_hyphen_values = true)]
     list: String,
 }
 
-/// Writes what a list may become, one to a line. What cannot be looked up completes nothing.
+/// Writes what a list may become, one to a line. Events that cannot be looked up are left out.
 pub(crate) fn complete_events(args: &CompleteEvents) -> Result {
     let mut text = list::completions(&args.list, args.metrics).join("\n");
     text.push('\n');

@@ -1,6 +1,6 @@
-//! What the fingers of perf's users know and the options of the subcommands do not say: long options cut
-//! short, options given twice (the last one counts), `--no-X` where there is an `--X` and the other way round,
-//! and perf's words for this program itself (`version`, `-v`, `--no-pager`).
+//! Habits of perf's users that clap does not know: long options cut short, options given twice (the last one counts),
+//! `--no-X` where there is an `--X` and the other way round, and perf's words for this program itself (`version`, `-v`,
+//! `--no-pager`).
 
 use crate::term::out;
 use clap::{Arg, ArgAction, Command, Parser};

@@ -69,8 +69,8 @@ pub(crate) struct Args {
     _untaken: Unsupported<unsupported::OfList>,
 }
 
-/// What the last word of an unfinished list of events may become, each with all that stands before it; of a list
-/// of metrics, if these are asked for.
+/// Completions of the last word of an unfinished list, each with all that stands before it. The list is of events, or
+/// with `metrics` of metrics.
 pub(crate) fn completions(list: &str, metrics: bool) -> Vec<String> {
     let machine = events::machine();
     let begun = list.rfind([',', '{']).map_or(0, |at| at + 1);

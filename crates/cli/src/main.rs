@@ -1,4 +1,4 @@
-//! `perfuse`, the program: arguments in, text out. What is measured, and how, is the library's.
+//! `perfuse`, the program: arguments in, text out. The libraries measure.
 
 #![forbid(unsafe_code)]
 // Names that others chose must not drive the terminal: `term::out` writes text.

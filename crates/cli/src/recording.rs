@@ -1,4 +1,4 @@
-//! What the subcommands that read a recording share: opening it, names of its events, its records in the
+//! Things that all subcommands that read a recording share: opening it, names of its events, its records in the
 //! order of time together with what was running then.
 
 pub(crate) mod header;

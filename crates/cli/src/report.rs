@@ -49,10 +49,10 @@ pub(crate) struct Args {
     /// Only functions with this in their name
     #[arg(long, value_name = "TEXT")]
     symbol_filter: Option<String>,
-    /// What to tell apart: comm, dso, symbol (default), pid, tgid, cpu, time, srcline, weight, cgroup, trace, fields of tracepoints, ...; with + in front, besides
+    /// Tell entries apart by: comm, dso, symbol (default), pid, tgid, cpu, time, srcline, weight, cgroup, trace, fields of tracepoints, ...; with + in front, besides
     #[arg(short, long, value_name = "KEY,...", value_parser = list_of_names)]
     sort: Option<List<String>>,
-    /// Columns: overhead, overhead_children, sample, period, and what one can sort by; with + in front, besides
+    /// Columns: overhead, overhead_children, sample, period, and all keys of --sort; with + in front, besides
     #[arg(short = 'F', long, value_name = "FIELD,...", value_parser = list_of_names)]
     fields: Option<List<String>>,
     /// The branches that samples tell of, not the samples (default where they do)
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// The samples, though they tell of branches
     #[arg(long, overrides_with = "branch_stack")]
     no_branch_stack: bool,
-    /// What accesses to memory cost, and what was accessed
+    /// The cost of accesses to memory, and the data that they reached
     #[arg(long)]
     mem_mode: bool,
     /// The events of a group in one table (default for events that were recorded as a group); all events, if none were
@@ -385,7 +385,7 @@ fn quantum(text: &str) -> std::result::Result<u64, String> {
     number.and_then(|number| number.checked_mul(unit)).ok_or_else(|| "a time such as 10ms".to_owned())
 }
 
-/// What to collect for a report.
+/// The parts of samples that the profile has to collect for a report.
 fn collect_plan(args: &Args, plan: &Plan, sockets: &[u32], symbols: &LocalSymbols) -> perfuse_profile::Plan {
     let mut collected = perfuse_profile::Plan::new(&plan.keys);
     let has_parent = plan.keys.contains(&Key::Parent);

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     input: Input,
     #[command(flatten)]
     filter: FilterArgs,
-    /// What to print of each sample: comm, tid, pid, time, cpu, period, event, addr, ip, sym, symoff, dso, brstack, trace ...; with + or - in front, more or less than by default; with hw:, sw:, trace: ... in front, only for events of that type
+    /// Print of each sample: comm, tid, pid, time, cpu, period, event, addr, ip, sym, symoff, dso, brstack, trace ...; with + or - in front, more or less than by default; with hw:, sw:, trace: ... in front, only for events of that type
     #[arg(short = 'F', long, value_name = "FIELD,...", allow_hyphen_values = true, value_parser = AskedFields::from_str)]
     fields: Vec<AskedFields>,
     /// Only samples in these objects, by name with or without folders

@@ -121,7 +121,7 @@ fn text(file: &Path) -> std::result::Result<String, Failure> {
     Ok(text)
 }
 
-/// What came of a scenario.
+/// The outcome of a scenario, as JSON.
 fn object(file: &Path, outcome: &Outcome) -> Value {
     let failed = outcome.failed.iter().map(|(line, problem)| json!({ "line": line, "problem": problem }));
     let switch = |switch: &NamedSwitch| {

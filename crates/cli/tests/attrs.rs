@@ -1,6 +1,6 @@
-//! What `perfuse stat` and `perfuse record` ask the kernel for, next to what perf asks for: every event that
-//! stays open, as both write it down for `PERF_TEST_ATTR`. What differs on purpose is listed in
-//! docs/differences.md; this test takes exactly that for granted, and nothing else.
+//! The attrs with which `perfuse stat`, `perfuse record` and perf call the kernel: every event that stays open, as
+//! both programs write it down for `PERF_TEST_ATTR`. docs/differences.md lists the differences on purpose; this test
+//! takes exactly these for granted.
 
 use perfuse_testkit::{Outcome, Skip, need, side_by_side};
 use std::collections::BTreeMap;

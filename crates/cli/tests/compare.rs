@@ -85,7 +85,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a busy machine does to one measurement, it does not do to all: one of three has to be as it should.
+/// A busy machine may spoil one measurement or two: one of three has to be as it should.
 fn patiently(mut measured: impl FnMut() -> Result<(), String>) -> Outcome {
     let told: Vec<String> = (0..3).map_while(|_| measured().err()).collect();
     assert!(told.len() < 3, "{told:#?}");

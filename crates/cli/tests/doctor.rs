@@ -138,7 +138,7 @@ fn refused_with(errno: i32, name: &str) -> Outcome {
     let report = report(Sandbox::new().refusing_perf_event_open(errno));
     assert_eq!(report["host"]["seccomp_filter"], true);
     for check in checks(&report) {
-        // What does without the system call is refused by nobody.
+        // Only the embedded kernel works, which does without the system call.
         let expected = if check["id"] == "embedded" { "yes" } else { "no" };
         assert_eq!(check["state"], expected, "{check:#}");
     }
@@ -178,7 +178,7 @@ fn a_plan_that_works() -> Outcome {
         let (status, text) = plan(Sandbox::new(), line);
         assert_eq!(status, Some(0), "{line}: {text}");
     }
-    // What is taken by default may be missing.
+    // Default events may be missing.
     let (status, text) = plan(Sandbox::new(), "stat -- true");
     assert_eq!(status, Some(0), "{text}");
     let output = doctor(Sandbox::new(), &["--json", "--for", "stat -e page-faults -- true"]);
@@ -253,7 +253,7 @@ fn text_keeps_to_eighty_columns_and_the_locale() -> Outcome {
     let unicode = text("C.UTF-8");
     let long = unicode.lines().find(|line| line.chars().count() > 80);
     assert_eq!(long, None);
-    assert!(unicode.contains("What you can do here") && unicode.contains(['✓', '✗']), "{unicode}");
+    assert!(unicode.contains("Measurements on this machine") && unicode.contains(['✓', '✗']), "{unicode}");
     assert!(!unicode.contains('\x1b'), "no colours into a pipe");
     let plain = text("C");
     assert!(plain.is_ascii(), "{plain}");

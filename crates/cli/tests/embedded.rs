@@ -435,7 +435,7 @@ fn traps_are_taken_back_from_who_outlives_it() -> Outcome {
         });
         counter.kill().expect("a child can be killed");
         counter.wait().expect("an end");
-        // Who takes things back looks like the program, and ends when that is done.
+        // The process that takes changes back looks like the program, and ends when that is done.
         wait::until("the guardian's end", || {
             processes(|command| {
                 command.first().is_some_and(|first| first.ends_with("perfuse"))

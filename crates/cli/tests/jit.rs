@@ -59,7 +59,7 @@ fn jitdump(path: &Path, pid: u32, functions: &[(u64, u64, u64, &str)]) {
     fs::write(path, bytes).expect("a jitdump");
 }
 
-/// What the processes do, as records.
+/// The deeds of the processes, written as records.
 struct Story {
     writer: Writer<File>,
     format: RecordFormat,

@@ -132,7 +132,7 @@ fn details_are_those_of_the_machine() -> Outcome {
     Ok(())
 }
 
-/// What a terminal of 80 columns shows is read until it contains `wanted`.
+/// Reads the screen of a terminal of 80 columns until it contains `wanted`.
 #[track_caller]
 fn read_until(terminal: &mut File, seen: &mut String, wanted: &str) {
     let end = Instant::now() + Duration::from_secs(60);
@@ -189,7 +189,7 @@ fn unfinished_names_are_completed() -> Outcome {
     need::root()?;
     need::tracefs()?;
     assert!(completed(&["--", "sched:sched_swi"]).contains(&"sched:sched_switch".to_owned()));
-    // What bash makes of it, which takes a colon for the end of a word.
+    // bash takes a colon for the end of a word, and must come to the same.
     let bash = need::program("bash")?;
     let script = r#"
         perfuse() { "$PERFUSE" "$@"; }

@@ -95,7 +95,7 @@ fn entries(report: &str) -> Vec<Vec<String>> {
     entries
 }
 
-/// What of `ours` is not in `theirs`, each as often as it is there.
+/// The lines of `ours` that are missing in `theirs`; a line counts as often as it is there.
 fn not_in(ours: impl Iterator<Item = String>, theirs: impl Iterator<Item = String>) -> Vec<String> {
     let mut theirs: Vec<_> = theirs.collect();
     let is_missing = |line: &String| match theirs.iter().position(|other| other == line) {
@@ -180,7 +180,7 @@ fn reports_are_perfs() -> Outcome {
         let arguments = [&["report", "--stdio", "-i", recording.path()], &words[..]].concat();
         let (ours, theirs) = (entries(&perfuse(&arguments).0), entries(&perf(&arguments)?));
         assert_eq!(ours.is_empty(), theirs.is_empty(), "{options}");
-        // What has the same share may stand in another order, in lists and in trees, and a branch may be drawn
+        // Entries with the same share may stand in another order, in lists and in trees, and a branch may be drawn
         // longer or shorter for it; each line must be there. One callchain in many may have been taken in the
         // middle of an exec, and then be read in either way.
         let ((heads, differ), trees) = (heads(&ours, &theirs), trees(&ours, &theirs));
@@ -209,7 +209,7 @@ fn lines(report: &str) -> Vec<String> {
     let report = report.replace("of events 'cpu-clock'\n", "of event 'cpu-clock'\n");
     let mut lines: Vec<String> =
         report.lines().filter(is_kept).map(|line| line.trim_end().to_owned()).collect();
-    // What has equal shares may stand in another order.
+    // Entries with equal shares may stand in another order.
     lines.sort();
     lines
 }
@@ -275,7 +275,7 @@ fn groups_and_hierarchies_have_perfs_call_trees() -> Outcome {
         let (ours, theirs) = (lines(&perfuse(&arguments).0), lines(&perf(&arguments)?));
         let more = not_in(ours.iter().cloned(), theirs.iter().cloned());
         let fewer = not_in(theirs.into_iter(), ours.iter().cloned());
-        // Which of equal branches is drawn first shows in what is drawn of them.
+        // The order of equal branches is free, and changes the lines that are drawn between them.
         let most = ours.len() / 25 + 4;
         assert!(more.len() <= most && fewer.len() <= most, "{options}:\n{more:#?}\nand not\n{fewer:#?}");
         let is_head = |line: &&String| line.contains('%') && !line.contains("--");
@@ -348,7 +348,7 @@ fn modules_and_threads_of_another_machine_are_perfs() -> Outcome {
         };
         let ours = plain(&perfuse(&arguments).0);
         assert_eq!(ours, wanted, "{options}");
-        // Whoever has no perf has seen what it would say.
+        // `wanted` is perf's text, so the comparison holds without perf too.
         match perf(&arguments) {
             Ok(theirs) => assert_eq!(ours, plain(&theirs), "{options}"),
             Err(skip) => println!("not compared with perf: {skip:?}"),

@@ -126,7 +126,7 @@ fn perf_stat_counts_what_linux_counts() -> Outcome {
     };
     close("page-faults", 0.9, 1.1);
     close("task-clock", 0.3, 3.0);
-    // What cannot be counted is said to be so, and the rest still is.
+    // perf says which event is not supported, and counts the others.
     let more = output(&["perf", "stat", "-x,", "-e", &format!("{EVENTS},cycles"), "true"]);
     assert!(text(&more).contains("<not supported>,,cycles"), "{}", text(&more));
     assert!(count(&text(&more), "page-faults:u") > 10.0, "{}", text(&more));
@@ -202,8 +202,8 @@ fn share(report: &str, symbol: &str) -> f64 {
     share.unwrap_or_else(|| panic!("no {symbol} in:\n{report}"))
 }
 
-/// What perf does natively, in a container that refuses it: counts, callchains by frame pointers and from
-/// copied stacks, and the ordinary report of them.
+/// In a container that refuses the system call perf does all that it does elsewhere: counts, callchains by frame pointers
+/// and from copied stacks, and the ordinary report of them.
 fn perf_works_in(container: Container, exact: bool) -> Outcome {
     need::perf()?;
     let things = Things::new()?;
@@ -248,7 +248,7 @@ fn gvisor() -> Outcome {
 
 fn a_tool_that_is_killed_ends_with_its_number() -> Outcome {
     need::perf()?;
-    // What perf started goes on, and is waited for.
+    // The command that perf started goes on, and perfuse waits for it.
     let command = "perf stat -e page-faults sleep 2 & sleep 0.3; kill -9 $!; wait $!";
     assert_eq!(output(&["sh", "-c", command]).status.code(), Some(128 + 9));
     Ok(())
@@ -277,7 +277,7 @@ fn nothing_is_left_when_perfuse_is_killed() -> Outcome {
     Ok(())
 }
 
-/// What is not one's own child may be traced.
+/// Skips where this user may trace his own children only.
 fn attaching() -> Result<(), Skip> {
     match std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").as_deref().map(str::trim) {
         Err(_) | Ok("0") => Ok(()),
@@ -334,7 +334,7 @@ fn a_running_process_is_measured_and_goes_on() -> Outcome {
     assert!(recorded.status.success(), "{}", text(&recorded));
     assert!(number_before(&text(&recorded), " samples)") > 0, "{}", text(&recorded));
     busy.goes_on();
-    // Who is killed takes nobody along.
+    // A tool that is killed takes nobody along.
     let stat = ["perf", "stat", "-e", "task-clock", "-p", &pid, "sleep", "60"];
     let mut killed = perfuse(&stat).stderr(Stdio::null()).spawn().expect("perfuse runs");
     wait::until("it is traced", || busy.status("TracerPid:") != "0");

@@ -293,7 +293,7 @@ fn what_perf_has_and_perfuse_has_not_is_refused() -> Outcome {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(errors.contains(words) && output.status.code() == Some(2), "{arguments}: {errors}");
     }
-    // What is so anyway, or matters only elsewhere, is taken; there is nothing to print of traces.
+    // Options that ask for the usual, or matter only elsewhere, are taken and change nothing.
     let recording = Recording::of("taken", &["-e", "cpu-clock"])?;
     let plain = recording.perfuse(&[]);
     let taken =
@@ -370,7 +370,7 @@ fn headers_and_lists_are_perfs() -> Outcome {
             let arguments = [what, &["-i", recording.path()]].concat();
             let lines = |output: Output| {
                 let text = String::from_utf8_lossy(&output.stdout).into_owned();
-                // What is missing depends on what each knows.
+                // The list of missing features depends on those that each program knows.
                 let differs = ["# missing features", "# Tip:"];
                 let lines = text.lines().filter(|line| !differs.iter().any(|start| line.starts_with(start)));
                 lines.map(str::to_owned).collect::<Vec<_>>()

@@ -125,7 +125,7 @@ fn a_mistake_is_shown_where_it_is_and_the_others_are_played() {
     assert!(text(&output.stdout).ends_with("1 scenarios: 1 expectations met, 0 not, 1 no scenarios\n"));
 }
 
-/// What is left to chance comes out otherwise with another seed, and alike with the same.
+/// Another seed changes all that a scenario leaves to chance; the same seed repeats it.
 #[test]
 fn a_seed_can_be_given() {
     let scenario = "machine\n refuses 3\nend\nprogram w\n compute 100ms cycles=1000\nend\nstart w\n\

@@ -17,7 +17,7 @@ fn main() {
     match arguments.first().map(String::as_str) {
         Some("storm") => storm(&arguments[1]),
         _ => {
-            // Whoever runs tests in the background, or by nohup(1), has some of these ignored.
+            // A shell's background and nohup(1) leave some of these signals ignored.
             [libc::SIGHUP, libc::SIGINT, libc::SIGTERM].into_iter().for_each(deal_with_as_usual);
             tests();
         }

@@ -19,7 +19,7 @@ fn program() -> PathBuf {
     std::env::var_os("PERFUSE_BIN").map_or_else(|| env!("CARGO_BIN_EXE_perfuse").into(), PathBuf::from)
 }
 
-/// What nobody is to be told who cannot do it, or whom it would not help.
+/// Advice only for users who are able to follow it, and only where it helps.
 const ADVICE_OF_OLD: &str = "mount -t tracefs";
 
 /// A copy of the program that everybody may run, gone with this.

@@ -4,7 +4,7 @@ use super::tables;
 use crate::exit::Failure;
 use perfuse_events::{EventList, EventSet, Machine, Tracefs};
 
-/// What this machine tells about its events. Nothing is read before it is asked.
+/// This machine's events, by sysfs and tracefs. It reads each file when somebody asks for it.
 pub(crate) fn machine() -> Machine {
     let beside = perfuse::OWN_PMUS;
     let tracefs = Tracefs::found_by(perfuse::tracefs::find);

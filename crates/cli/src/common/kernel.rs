@@ -8,7 +8,7 @@ use perfuse::kernel::Notice;
 use perfuse::{Perf, Rehearsed, doctor};
 use std::ops::Deref;
 
-/// Who is asked.
+/// The kernel that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Choice {
     /// The running kernel
@@ -20,7 +20,7 @@ pub(crate) enum Choice {
 /// The option.
 #[derive(Debug, clap::Args)]
 pub(crate) struct KernelOption {
-    /// Who measures; by default Linux, and perfuse itself where Linux refuses
+    /// The kernel that measures: by default Linux, and perfuse itself where Linux refuses
     #[arg(long, value_name = "KERNEL", value_enum)]
     kernel: Option<Choice>,
 
@@ -34,11 +34,11 @@ pub(crate) struct KernelOption {
 #[derive(Debug)]
 pub(crate) struct Chosen(Perf);
 
-/// What came of trying to open the events of a command line, and the kernel that was asked.
+/// The kernel that was asked to open the events of a command line, and its answer for each event.
 pub(crate) type Tried = (Chosen, Vec<Rehearsed>);
 
 impl KernelOption {
-    /// Decides, before any event is opened. That it is not Linux, though nobody asked for that, is told.
+    /// Decides, before any event is opened, and tells the user if perfuse has to stand in for Linux unasked.
     pub(crate) fn decide(&self) -> Result<Chosen, Failure> {
         let wanted = match self.kernel {
             Some(kernel) => Some(kernel),

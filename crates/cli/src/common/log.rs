@@ -1,5 +1,4 @@
-//! What the libraries tell of their work, for people who look for the cause of something: with `PERFUSE_LOG` it goes to
-//! standard error.
+//! The log of the libraries, for people who look for the cause of something: `PERFUSE_LOG` sends it to standard error.
 
 use crate::term::out::say;
 use log::{LevelFilter, Log, Metadata, Record};

@@ -1,4 +1,4 @@
-//! What several subcommands share: commands that are measured while they run, when measuring starts, and
+//! Things that several subcommands share: commands that are measured while they run, when measuring starts, and
 //! orders from other programs.
 
 pub(crate) mod cpus;

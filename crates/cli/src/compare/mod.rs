@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// The exit status when a limit is passed.
 const PASSED: u8 = 3;
-/// What Ctrl-C makes of it.
+/// The exit status after Ctrl-C.
 const INTERRUPTED: u8 = 128 + 2;
 /// Rounds start for so long, for each command, if nothing else is asked for.
 const TIME: Duration = Duration::from_secs(3);
@@ -138,7 +138,7 @@ fn check_measures(args: &Args, plan: &ComparePlan) -> Result<()> {
     Ok(())
 }
 
-/// What there is to say about limits that are passed, and about those of which that is not known.
+/// Sentences about the limits that are passed, and about those that more runs would have to decide.
 fn verdicts(gates: &[Gate], comparison: &Comparison) -> (Vec<String>, Vec<String>) {
     let (mut passed, mut unclear) = (Vec::new(), Vec::new());
     for gate in gates {
@@ -178,7 +178,7 @@ fn write(args: &Args, plan: &ComparePlan, done: &Done, warnings: &[String]) -> R
     Ok(out.flush()?)
 }
 
-/// What was done, in one line.
+/// The number of commands and runs, and how they ran, in one line.
 fn facts(args: &Args, plan: &ComparePlan, done: &Done, dot: &str) -> String {
     let commands = done.comparison.candidates.len();
     let mut facts = vec![match commands {

@@ -178,7 +178,7 @@ fn difference_cells(measure: &Measure, candidate: usize) -> Vec<Cell> {
     vec![Cell::new(digits), Cell::new(interval), Cell::styled(verdict.words(measure.unit), style)]
 }
 
-/// What is known while it goes on.
+/// The means so far, while the comparison goes on.
 pub(super) fn so_far(comparison: &Comparison) -> String {
     let measure = comparison.decisive();
     let means = comparison.candidates.iter().zip(&measure.series).map(|(candidate, series)| {

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 /// Prints what came of trying the events of a command line; the exit status says it too.
 pub(super) fn tell(line: &str, as_json: bool, kernel: &Perf, tried: &[Rehearsed]) -> Result {
-    // What was asked for must work; of what comes by default, something.
+    // Every event that the user asked for must open; of the default events one is enough.
     let refused = |tried: &&Rehearsed| tried.required && tried.error.is_some();
     let possible = !tried.iter().any(|t| refused(&t)) && tried.iter().any(|t| t.error.is_none());
     let mut out = Vec::new();

@@ -52,7 +52,7 @@ pub(super) fn print(out: &mut dyn Write, glyphs: &Glyphs, report: &Report) -> io
     write!(out, " ")?;
     wrapped(out, &glyphs.text(&headline(report)), 1)?;
 
-    heading(out, "What you can do here")?;
+    heading(out, "Measurements on this machine")?;
     let width = report.checks.iter().map(|check| check.title.len()).max().unwrap_or(0);
     for check in &report.checks {
         line(out, glyphs, check.verdict, check.title, width, &seen(check))?;
@@ -122,7 +122,7 @@ fn headline(report: &Report) -> String {
     parts.join(" · ")
 }
 
-/// What a check's line says: what was seen, or in a word why not.
+/// The text beside a check: the detail that was seen, or the reason in a word.
 fn seen(check: &Check) -> String {
     match &check.reason {
         Some(reason) if check.detail.is_empty() => {

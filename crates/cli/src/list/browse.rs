@@ -1,6 +1,6 @@
 //! The interactive list: type to search, look at an event, watch it happen, copy its name.
 //!
-//! What is shown follows from [`State`] alone; the loop around it reads keys and the clock. Names and descriptions are those of
+//! The screen follows from [`State`] alone; the loop around it reads keys and the clock. Names and descriptions are those of
 //! others (tracepoints of modules, tables of events), and are shown as [`foreign`] text.
 
 use super::text::encoding;
@@ -87,7 +87,7 @@ fn copying(text: &str) -> String {
     format!("\x1b]52;c;{code}\x07")
 }
 
-/// What a key asks for beyond the state.
+/// A deed that a key asks for beyond a change of the state.
 #[derive(Debug, PartialEq, Eq)]
 enum Deed {
     Nothing,
@@ -95,7 +95,7 @@ enum Deed {
     Leave,
 }
 
-/// What is shown.
+/// All that the screen is drawn from.
 #[derive(Debug)]
 struct State {
     all: Listing,
@@ -213,7 +213,7 @@ impl State {
         frame.render_widget(Span::styled(help, dim), bottom);
     }
 
-    /// What is known of the selected event.
+    /// The lines about the selected event.
     fn about(&self) -> Vec<Line<'static>> {
         let Some(entry) = self.selected() else {
             return vec![Line::raw(" nothing fits")];

@@ -23,7 +23,7 @@ pub(super) fn print(out: &mut dyn Write, machine: &Machine, all: &Listing) -> io
     writeln!(out, "{value}")
 }
 
-/// As `perf list -j` does: a list of objects with its members. What is no event is left out.
+/// As `perf list -j` does: a list of objects with its members. Forms are left out: they are not events.
 pub(super) fn print_as_perf(out: &mut dyn Write, all: &Listing) -> io::Result<()> {
     let events = all.entries.iter().filter(|entry| entry.kind != Kind::Form).map(as_perf);
     writeln!(out, "{:#}", Value::Array(events.collect()))

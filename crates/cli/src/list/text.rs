@@ -40,7 +40,7 @@ pub(super) fn print(out: &mut dyn Write, machine: &Machine, all: &Listing, verbo
     Ok(())
 }
 
-/// What is said of all of them, if it is the same.
+/// The verdict of all entries, if it is the same for all.
 fn same<'e>(entries: &[&'e Entry]) -> Option<&'e Works> {
     let first = &entries.first()?.works;
     let alike = |entry: &&Entry| match (&entry.works, first) {

@@ -1,4 +1,4 @@
-//! What `perf list` takes and `perfuse list` does not.
+//! Options that `perf list` takes and `perfuse list` refuses or ignores.
 
 use crate::common::unsupported::{PerfOption, PerfOptions};
 

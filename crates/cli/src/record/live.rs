@@ -1,4 +1,4 @@
-//! What people see while and after a recording: a line on a terminal that is gone at the end, remarks with what
+//! Texts for people, during and after a recording: a line on a terminal that is gone at the end, remarks with what
 //! would help, and a summary.
 
 use super::plan::{Asked, Destination};

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> Result {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(priority) = args.realtime {
-        // What is started does not inherit it.
+        // The command does not inherit it.
         perfuse_sys::process::go_first(priority).map_err(|errno| {
             Failure::new(format_args!("--realtime {priority}: {}", perfuse_sys::io_error(errno)))
         })?;

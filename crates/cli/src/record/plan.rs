@@ -99,8 +99,8 @@ impl Asked {
             ));
         }
         remarks.extend(events.iter().filter_map(|request| perfuse_record::remark(&request.spec)));
-        // What was asked for in detail is asked of the kernel as perf does; and others on the machine are not
-        // interrupted more often, or with more to do, than by a recording of perf.
+        // A user who asks for details gets the attrs that perf would ask for. And other programs on the machine are
+        // interrupted as often, and for as long, as by a recording of perf.
         let may_follow = target == Target::Command
             && args.selection.lists.is_empty()
             && matches!(rate, Rate::Frequency(hz) if hz <= MOST_FOLLOWED_HZ)

@@ -3,7 +3,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 
-/// What `-e` and `--filter` ask for, in order.
+/// The events and filters of `-e` and `--filter`, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selection {
     pub(super) lists: Vec<Listed>,

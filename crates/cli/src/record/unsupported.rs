@@ -1,4 +1,4 @@
-//! What `perf record` takes and `perfuse record` does not.
+//! Options that `perf record` takes and `perfuse record` refuses or ignores.
 
 use crate::common::unsupported::{PerfOption, PerfOptions};
 

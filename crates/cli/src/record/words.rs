@@ -34,7 +34,7 @@ pub(super) fn frequency(text: &str, strict: bool, remarks: &mut Vec<String>) -> 
     }
 }
 
-/// What runs now for a user, given by name or number; without ourselves.
+/// The processes that a user has now, without ourselves; the user is given by name or number.
 pub(super) fn processes_of(user: &str) -> Result<Vec<u32>, Failure> {
     let named = || {
         let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a recording says of the machine and of itself, if that was asked for; and the time of day where it is read.
+//! The header of a recording in words, if the user asks for it; and moments as the time of day of this machine.
 
 use super::Input;
 use crate::exit::Result;

@@ -1,4 +1,4 @@
-//! What a recording holds beside samples: how many records of each kind, tasks, mappings.
+//! A recording beside its samples: how many records of each kind, tasks, mappings.
 
 use crate::exit::Result;
 use crate::recording::{self, Input};
@@ -12,7 +12,7 @@ use perfuse_data::{PerfData, ReadOptions, RecordCounts};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// What the recording says of where and how it was made.
+/// Where and how the recording was made, by its own header.
 #[derive(Debug, Default, serde::Serialize)]
 pub(super) struct Machine {
     hostname: Option<String>,

@@ -16,7 +16,7 @@ use std::io::Write;
 /// Events that are shown together.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// What it was called; nothing for events that were recorded apart.
+    /// Its name in the recording; none for events that were recorded apart.
     name: Option<String>,
     pub(super) first: usize,
     pub(super) members: usize,

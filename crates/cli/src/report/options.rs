@@ -22,7 +22,7 @@ pub(super) enum Style {
     None,
 }
 
-/// What stands at the branches of a tree.
+/// The number at the branches of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Percent,
@@ -30,7 +30,7 @@ pub(super) enum Value {
     Count,
 }
 
-/// What `-g` asks for.
+/// The call graph that `-g` asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallGraph {
     pub(super) style: Style,
@@ -80,7 +80,7 @@ fn unknown(name: &str) -> Failure {
     ))
 }
 
-/// What a recording has that decides what a report shows.
+/// The parts of a recording that decide what a report shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recorded<'r> {
     pub(super) events: &'r [Event],
@@ -129,7 +129,7 @@ fn mode(args: &Args, recorded: &Recorded<'_>) -> Result<Mode> {
     Ok(if is_wanted { Mode::Branches } else { Mode::Samples })
 }
 
-/// What the options amount to.
+/// The report that the options ask for.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) mode: Mode,
@@ -137,10 +137,10 @@ pub(super) struct Plan {
     pub(super) given: Vec<FieldKey>,
     /// The keys as they were named, for accesses to memory.
     pub(super) order_names: String,
-    /// What entries are told apart by.
+    /// Entries that differ in one of these are apart.
     pub(super) keys: Vec<Key>,
     pub(super) columns: Vec<Column>,
-    /// What entries are sorted by.
+    /// Entries are sorted by these.
     pub(super) sort: Vec<Column>,
     pub(super) children: bool,
     pub(super) graph: CallGraph,
@@ -260,7 +260,7 @@ impl Plan {
         })
     }
 
-    /// What a key is called in lists.
+    /// The name of a key in lists.
     pub(super) fn name_of(&self, key: Key) -> &str {
         self.given_of(key).map_or(key.name(), |given| given.name.as_str())
     }

@@ -98,7 +98,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
     Ok(())
 }
 
-/// What stands above a table: of what it is, and how much.
+/// Writes the lines above a table: the number of samples, their event, and their sum.
 pub(super) fn what(
     out: &mut impl Write,
     args: &Args,
@@ -125,10 +125,10 @@ pub(super) fn what(
     Ok(())
 }
 
-/// What stands above all tables.
+/// Writes the lines above all tables.
 pub(super) fn head(out: &mut impl Write, args: &Args, plan: &Plan, lost: u64) -> Result<()> {
     if !args.header.header {
-        writeln!(out, "# What the recording says of itself is shown by --header or --header-only.\n#")?;
+        writeln!(out, "# --header and --header-only show what the recording says of itself.\n#")?;
     }
     for (column, value) in elided(args, plan) {
         writeln!(out, "# {}: {}", column.key().map_or("", Key::name), foreign(value))?;
@@ -137,7 +137,7 @@ pub(super) fn head(out: &mut impl Write, args: &Args, plan: &Plan, lost: u64) ->
     Ok(())
 }
 
-/// What is the same for all, because only that was asked for, and stands above the table instead.
+/// Columns for which the user asked for one value alone, with that value: it stands above the table instead.
 pub(super) fn elided<'a>(args: &'a Args, plan: &Plan) -> Vec<(Column, &'a str)> {
     let lists = [(Key::Dso, &args.dso), (Key::Comm, &args.filter.comm), (Key::Symbol, &args.symbol)];
     let single = lists.into_iter().filter_map(|(key, list)| match &list[..] {
@@ -196,7 +196,7 @@ pub(super) struct Width {
     pub(super) whole: usize,
 }
 
-/// What a column takes: as much as its longest text, unless it was told.
+/// The widths of columns: each is as wide as its longest text, unless `-w` gives a width.
 pub(super) fn widths(
     args: &Args,
     plan: &Plan,
@@ -244,7 +244,7 @@ pub(super) fn widths(
                     whole = whole.max(length);
                     Ok(())
                 });
-                // What is no cpu sticks out.
+                // An entry without a cpu sticks out.
                 if matches!(key, Key::Cpu | Key::Socket) { least } else { known.map_or(least, |()| whole) }
             }
             Column::Samples | Column::Period => 12,

@@ -98,7 +98,7 @@ impl<'d> Drawing<'d> {
         let start = out.len();
         let mut margin = MARGIN.to_owned();
         let (mut branches, mut samples) = (&top.branches, top.samples);
-        // What a single callchain weighs, the entry above tells.
+        // The entry above already tells the weight of a single callchain.
         if let [only] = &top.branches[..] {
             if only.weight == rank {
                 let frames = &only.frames[usize::from(self.skips_first)..];

@@ -1,4 +1,4 @@
-//! What `perf report` takes and `perfuse report` does not.
+//! Options that `perf report` takes and `perfuse report` refuses or ignores.
 
 use crate::common::unsupported::{PerfOption, PerfOptions};
 use crate::recording::unfinished::INLINED;

@@ -86,7 +86,7 @@ pub(super) fn branches(
     }
 }
 
-/// What a BPF program wrote, as numbers and letters, and as text if it is some.
+/// The bytes that a BPF program wrote, as numbers and letters; and as text, if they are text.
 pub(super) fn bpf_output(text: &mut LineBuffer, bytes: &[u8]) {
     text.push("\n");
     let (mut hit_nul, mut is_printable) = (false, true);

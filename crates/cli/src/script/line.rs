@@ -47,7 +47,7 @@ pub(super) struct Lines {
     last_time: Option<u64>,
     /// Width of the events' names; known with the first sample.
     pub(super) name_width: usize,
-    /// What `uname -m` said where the recording was made.
+    /// The machine of the recording, as `uname -m` says it.
     pub(super) machine: String,
     /// Width of what was printed of data sources so far.
     source_width: usize,
@@ -90,7 +90,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Who, where and when.
+    /// The beginning of a line: task, cpu, time and event.
     fn start(&mut self, fields: &Fields, decoded: &Decoded<'_>, kind: RecordType, session: &Session) {
         let text = &mut self.text;
         let (pid, tid) = decoded.tid().map_or((u32::MAX, u32::MAX), |tid| (tid.pid, tid.tid));

@@ -1,4 +1,4 @@
-//! The text of places in programs. What is printed of an address of some maps is made once and copied from
+//! The text of places in programs. The text of an address under some maps is made once and copied from
 //! then on: a recording has millions of addresses, and few different ones.
 
 use perfuse_abi::Attr;
@@ -11,7 +11,7 @@ use perfuse_profile::{FastMap, Lookup, Placed, ThreadTime};
 /// Bytes of text that are kept; then it is made again.
 const MOST_BYTES: usize = 32 << 20;
 
-/// What of a place is printed, with an own cache each: symbol, offset, object, whether it is a frame of a
+/// Combinations of the parts of a place, with a cache for each: symbol, offset, object, whether it is a frame of a
 /// callchain on a line of its own, the offset in the object, the source line.
 const STYLES: usize = 64;
 const SYMBOL: usize = 1;
@@ -21,7 +21,7 @@ const CHAIN: usize = 8;
 const OBJECT_OFFSET: usize = 16;
 const LINE: usize = 32;
 
-/// What of a place is printed in lines with these fields.
+/// The parts of a place that lines with these fields show.
 pub(super) fn style(fields: &Fields) -> usize {
     let has = |field, style| if fields.has(field) { style } else { 0 };
     has(Field::Sym, SYMBOL)
@@ -80,8 +80,8 @@ impl Places {
         self.lookup.locate(space.session, space.at, level, address)
     }
 
-    /// Whose an address in data or of a branch is, in a sample of `level`: what is not mapped there is
-    /// looked for in the other half.
+    /// The level of an address in data or of a branch, in a sample of `level`: the other half of the address space, if
+    /// nothing is mapped there in this one.
     pub(super) fn level_of(&self, space: &Space<'_>, level: Level, address: u64) -> Level {
         let is_known = space.session.resolve(space.at.pid, space.at.tid, level, address).is_some();
         match level {

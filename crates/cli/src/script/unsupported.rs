@@ -1,4 +1,4 @@
-//! What `perf script` takes and `perfuse script` does not.
+//! Options that `perf script` takes and `perfuse script` refuses or ignores.
 
 use crate::common::unsupported::{PerfOption, PerfOptions};
 use crate::recording::unfinished::INLINED;

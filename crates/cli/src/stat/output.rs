@@ -80,7 +80,7 @@ enum Format {
 }
 
 impl Format {
-    /// What the options choose, of which there is one at most; text otherwise, perf's or ours.
+    /// The format of the one option that names a format; without one it is text, perf's or ours.
     fn chosen(
         separator: Option<&str>,
         json_lines: bool,
@@ -308,7 +308,7 @@ fn descriptor(number: i32) -> Result<RowPlace, Failure> {
     Ok(RowPlace::File(file))
 }
 
-/// What `--color` says, in the words of the stream.
+/// The choice of `--color`, in the words of the stream.
 pub(crate) fn colors(choice: ColorChoice) -> anstream::ColorChoice {
     match choice {
         ColorChoice::Auto => anstream::ColorChoice::Auto,

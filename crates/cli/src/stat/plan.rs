@@ -101,11 +101,11 @@ fn every_thread() -> Vec<u32> {
 const TRANSACTIONS: &str =
     "task-clock,{instructions,cycles,cpu/cycles-t/,cpu/tx-start/,cpu/el-start/,cpu/cycles-ct/}";
 
-/// What is counted by default, after a clock.
+/// The default events, after a clock.
 const DEFAULT: &str =
     "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
 
-/// What each `-d` adds.
+/// The events that each `-d` adds.
 const DETAILED: [&str; 3] = [
     "L1-dcache-loads,L1-dcache-load-misses,LLC-loads,LLC-load-misses",
     "L1-icache-loads,L1-icache-load-misses,dTLB-loads,dTLB-load-misses,iTLB-loads,iTLB-load-misses",

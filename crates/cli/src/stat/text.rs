@@ -24,7 +24,7 @@ pub(crate) fn format(report: &Report, options: &Options) -> String {
     head(report, options) + &tables(report, options, true) + &tail(report, options)
 }
 
-/// What was measured and how that ended.
+/// The first lines: the command or the target, and how it ended.
 pub(crate) fn head(report: &Report, options: &Options) -> String {
     let glyphs = options.glyphs;
     let mut facts = Vec::new();
@@ -217,8 +217,8 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Counted less than all of the time. What little the kernel loses when it starts events one after
-/// another is not worth a mark.
+/// The event counted for less than all of the time. The kernel starts events one after another, and the little time that
+/// they lose by this deserves no mark.
 fn is_partial(row: &Row) -> bool {
     row.share() < 0.995
 }
@@ -252,7 +252,7 @@ fn share_of(whole: Whole) -> &'static str {
     }
 }
 
-/// What the command used besides, the footnotes, and what to do next.
+/// The last lines: the resources that the command used, the footnotes, and advice.
 pub(crate) fn tail(report: &Report, options: &Options) -> String {
     let mut out = used(report, options);
     if options.with_runs {

@@ -1,4 +1,4 @@
-//! What `perf stat` takes and `perfuse stat` does not.
+//! Options that `perf stat` takes and `perfuse stat` refuses or ignores.
 
 use crate::common::unsupported::{PerfOption, PerfOptions};
 

@@ -1,6 +1,6 @@
-//! Standard output and standard error, as everything here writes text to them. Whatever a text holds that a
-//! terminal would obey is written out, but for line ends, tabs, and colours where they are wanted: names that
-//! others have chosen, and that nobody has made [`foreign`](super::foreign::foreign) on the way, do no harm.
+//! Standard output and standard error, as everything here writes text to them. They spell out all that a
+//! terminal would obey, but for line ends, tabs, and colours where they are wanted: so names that others have
+//! chosen do no harm, even those that nobody has made [`foreign`](super::foreign::foreign) on the way.
 
 use super::foreign::{escape, foreign, is_active, is_plain};
 use anstream::{AutoStream, ColorChoice};

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// What a reader printed about a recording, and nothing else said.
+/// The output of a reader that succeeded and said nothing on standard error.
 fn printed(output: &Output, arguments: &[&str], file: &Path) -> String {
     let said = text(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{arguments:?} {}: {said}", file.display());
@@ -70,7 +70,7 @@ fn without_symbols(line: &str) -> Option<String> {
     Some(format!("{} {file}", words[..=address].join(" ")))
 }
 
-/// What both can be asked about the records of a recording.
+/// Compares all that both programs can tell about the records of a recording.
 fn agree_about_records(file: &Path) -> Outcome {
     for arguments in [&["evlist"][..], &["evlist", "-v"], &["evlist", "-F"], &["report", "--stats"]] {
         agree(arguments, file, plainly)?;
@@ -205,7 +205,7 @@ pub(super) fn both_readers_agree_about_pipes() -> Outcome {
     Ok(())
 }
 
-/// What perf tells in the header of its own recordings, it tells of ours.
+/// perf finds all that the header of its own recordings has in the header of ours too.
 pub(super) fn perf_finds_all_of_its_header() -> Outcome {
     let folder = Folder::new("all-of-header");
     let (ours, theirs) = (folder.file("ours"), folder.file("theirs"));

@@ -1,10 +1,10 @@
-//! What the kernel is asked for: the attrs in the file, as `perf evlist -v` shows them, of perf's recording
-//! and of ours with the same options. What differs on purpose is listed here.
+//! The attrs in the file, as `perf evlist -v` shows them, of perf's recording and of ours with the same options. The
+//! differences on purpose are listed here.
 
 use super::*;
 
-/// What `perf evlist -v` shows of each event: its name, and its members. Its own table of numbers shows
-/// neither a member that is zero nor the bits of kernels after its own.
+/// The name and the members of each event, by `perf evlist -v`. It leaves out members that are zero, and bits of kernels
+/// after its own.
 fn evlist(file: &Path) -> Result<Vec<(String, Vec<String>)>, Skip> {
     let output = perf(&["evlist", "-v"], file)?;
     assert!(output.stderr.is_empty(), "{}", text(&output.stderr));

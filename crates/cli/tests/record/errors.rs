@@ -73,7 +73,7 @@ pub(super) fn what_needs_a_pmu_says_so() -> Outcome {
     for arguments in [&["-b", "true"][..], &["--call-graph", "lbr", "true"]] {
         let said = refused(&folder, arguments);
         assert!(said.contains("cannot open cycles"), "{said}");
-        // What has no branches either is no help.
+        // Only an event with branches would be a help.
         assert!(said.contains("nothing else records branches") && !said.contains("page-faults"), "{said}");
     }
     let said = refused(&folder, &["-e", "cpu-clock", "-j", "any_call,u", "true"]);

@@ -1,4 +1,4 @@
-//! What goes wrong around a recording: disks that are full, readers and processes that go away, outputs that
+//! Faults around a recording: disks that are full, readers and processes that go away, outputs that
 //! cannot be.
 
 use super::*;

@@ -1,5 +1,5 @@
-//! `perfuse record` as its users run it: the real program on the running kernel. What it writes is read by
-//! perfuse's own reader, and by Linux's perf where that is installed; both must see the same.
+//! `perfuse record` as its users run it: the real program on the running kernel. perfuse's own reader
+//! reads its files, and Linux's perf too where it is installed; both must see the same.
 
 mod agree;
 mod attrs;
@@ -199,18 +199,18 @@ fn samples(file: &Path) -> u64 {
     counts(file).get(&RecordType::SAMPLE.0).copied().unwrap_or(0)
 }
 
-/// What perf counts of a type, in all of the recording.
+/// The number of records of a type in all of the recording, by perf.
 fn perf_counts(file: &Path, name: &str) -> Result<u64, Skip> {
     let output = perf(&["report", "--stats"], file)?;
     let stats = text(&output.stdout);
     let line = stats.lines().find(|line| line.trim().starts_with(&format!("{name} events:")));
     let number = line.and_then(|line| line.split(':').nth(1)?.split_whitespace().next()?.parse().ok());
-    // What there is none of has no line.
+    // A type without records has no line.
     let none = || stats.contains("TOTAL events:").then_some(0);
     Ok(number.or_else(none).unwrap_or_else(|| panic!("no {name} in {stats}{}", text(&output.stderr))))
 }
 
-/// What perf says of a recording.
+/// Runs perf on a recording.
 fn perf(arguments: &[&str], file: &Path) -> Result<Output, Skip> {
     linux::output(linux::command(arguments)?.arg("-i").arg(file))
 }

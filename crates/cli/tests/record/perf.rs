@@ -1,4 +1,4 @@
-//! What Linux's perf sees in recordings of ours, next to what our own reader sees.
+//! Linux's perf and our own reader see the same in recordings of ours.
 
 use super::*;
 

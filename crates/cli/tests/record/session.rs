@@ -117,7 +117,7 @@ pub(super) fn an_old_recording_is_kept() -> Outcome {
 
 /// Starts a recording of something long, and waits until its file grows.
 pub(super) fn long_recording(file: &Path) -> std::process::Child {
-    // What an earlier recording left is no sign that this one runs.
+    // A file of an earlier recording would be no sign that this one runs.
     let _ = fs::remove_file(file);
     let child = record(file, &["-e", "cpu-clock", "-F", "5000", "sh", "-c", "while :; do :; done"]).spawn();
     let child = child.expect("it starts");

@@ -1,4 +1,4 @@
-//! What an ordinary user has, with the limits of one: `perf_event_paranoid` is 2, memory can be locked in part,
+//! Recording as an ordinary user, with the limits of one: `perf_event_paranoid` is 2, memory can be locked in part,
 //! descriptors are few.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Who is recorded: commands with what they start, running processes, the whole system.
+//! The tasks that are recorded: commands with what they start, running processes, the whole system.
 
 use super::*;
 
@@ -187,7 +187,7 @@ pub(super) fn who_wants_own_clocks_has_them() -> Outcome {
     need::root()?;
     let folder = Folder::new("own");
     let file = folder.file("d");
-    // What begins with the command is an event of the command.
+    // An event that is enabled by the command's exec is the command's own.
     let has_own = |options: &[&str]| {
         recorded(&file, &[options, &["true"]].concat());
         let data = PerfData::open(&file).expect("a recording");

@@ -1,4 +1,4 @@
-//! What people who know perf type: perf's text, and the options that are less common.
+//! Command lines of people who know perf: perf's text, and the less common options.
 
 use super::*;
 use perfuse_testkit::OwnCgroup;
@@ -13,7 +13,7 @@ fn json(arguments: &[&str]) -> Value {
 fn columns(text: &str) -> Vec<String> {
     let shape = |line: &str| -> String {
         let digits: String = line.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
-        // What stands left of a number and how long it is depends on the number.
+        // The length of a number and the spaces before it depend on its value.
         let words: Vec<&str> = digits.split_whitespace().collect();
         let rates = ["K/sec", "M/sec"].iter().fold(words.join(" "), |line, rate| line.replace(rate, "/sec"));
         let mut single = rates;

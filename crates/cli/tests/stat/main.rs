@@ -237,7 +237,7 @@ fn ctrl_c_keeps_the_counts() -> Outcome {
     assert!(text.contains("killed by SIGINT"), "{text}");
     assert!(row(&text, "faults:u")[1].parse::<u64>().expect("a number") > 0);
 
-    // What is measured is not ours to end; measuring it was a success.
+    // Ctrl-C ends the measurement, which was a success, and leaves the measured process alone.
     let sleeper = Running::shell("exec sleep 60");
     let mut command = stat(["-e", "duration_time", "-p", &sleeper.0.id().to_string()]);
     let child = command.stderr(Stdio::piped()).spawn().expect("it starts");

@@ -59,7 +59,7 @@ pub(super) fn recordings_of_counts_are_exchanged_with_perf() -> Outcome {
             let ours = told(&program(), &scratch.0, &["report", "--perf-style", "-i", &file]);
             assert_eq!(ours, theirs, "{name} {case:?}");
         }
-        // What perf can sum up in another way can we.
+        // perfuse sums up a recording in the other ways that perf can.
         if case.contains(&"-A") {
             let file = format!("perfs{number}");
             let theirs = told(&perf, &scratch.0, &["report", "--per-socket", "-i", &file]);
