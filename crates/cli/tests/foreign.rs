@@ -8,7 +8,7 @@ use perfuse_abi::record::{
 };
 use perfuse_abi::wire::{Text, Words};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType};
-use perfuse_data::feature::{BuildId, Capability, Feature, Group, PmuMapping, System, TracingData};
+use perfuse_data::feature::{BuildIdEntry, Capability, Feature, Group, PmuMapping, System, TracingData};
 use perfuse_data::{NewEvent, Writer};
 use perfuse_testkit::{Outcome, Skip};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -171,7 +171,8 @@ fn made(file: &str, pid: u32, names: &[Vec<u8>]) -> Made {
     let systems = vec![System { name: &names[5], formats: vec![tracepoint.as_bytes()] }];
     let string = |number: usize| text(&names[number]);
     let strings: Vec<String> = (0..NAMES).map(string).collect();
-    let build_id = BuildId { id: [7; 20], len: 20, misc: BuildId::HAS_LEN, ..BuildId::default() };
+    let build_id =
+        BuildIdEntry { id: [7; 20], len: 20, misc: BuildIdEntry::HAS_LEN, ..BuildIdEntry::default() };
     writer
         .finish(vec![
             Feature::Hostname(strings[6].as_str().into()),
@@ -184,7 +185,7 @@ fn made(file: &str, pid: u32, names: &[Vec<u8>]) -> Made {
                 name: strings[11].as_str().into(),
                 value: strings[12].as_str().into(),
             }]),
-            Feature::BuildIds(vec![BuildId { name: strings[13].as_str().into(), ..build_id }]),
+            Feature::BuildIds(vec![BuildIdEntry { name: strings[13].as_str().into(), ..build_id }]),
             Feature::TracingData(Box::new(TracingData { systems, ..TracingData::default() })),
         ])
         .expect("a whole recording");

@@ -12,7 +12,8 @@ mod tracing;
 pub use bpf::{BpfFunction, BpfProgram, Btf};
 pub use machine::{Cache, CacheLevel, Capability, Clock, CpuDomain, CpuDomains, PmuCaps, SchedDomain};
 pub use session::{
-    AuxtraceEntry, AuxtraceIndex, BuildId, Compressed, EventDesc, EventDescs, Group, PmuMapping, SampleTime,
+    AuxtraceEntry, AuxtraceIndex, BuildIdEntry, Compressed, EventDesc, EventDescs, Group, PmuMapping,
+    SampleTime,
 };
 pub use topology::{CpuId, CpuTopology, Dies, HybridNode, MemNode, MemTopology, NrCpus, NumaNode};
 pub use tracing::{System, TracingData};
@@ -138,7 +139,7 @@ pub enum Feature<'a> {
     /// [`FeatureId::TRACING_DATA`]
     TracingData(Box<TracingData<'a>>),
     /// [`FeatureId::BUILD_ID`]
-    BuildIds(Vec<BuildId<'a>>),
+    BuildIds(Vec<BuildIdEntry<'a>>),
     /// [`FeatureId::HOSTNAME`]
     Hostname(Str<'a>),
     /// [`FeatureId::OSRELEASE`]

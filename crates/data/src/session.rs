@@ -318,7 +318,7 @@ impl Session {
 
     /// Takes a build-id, of the section or of a record. The kernel's may be told under the name of the file that the
     /// recording machine had of it, which is its name from then on.
-    pub fn set_build_id(&mut self, told: &crate::feature::BuildId<'_>) {
+    pub fn set_build_id(&mut self, told: &crate::feature::BuildIdEntry<'_>) {
         let Some(id) = BuildId::new(told.bytes()) else { return };
         let name = told.name.as_bytes();
         match told.misc.cpu_mode() {

@@ -16,7 +16,7 @@ pub use records::{
 
 pub use schedstat::{Balancing, CpuCounts, DomainCounts, SchedstatCpu, SchedstatDomain};
 
-use crate::feature::{BuildId, FeatureId};
+use crate::feature::{BuildIdEntry, FeatureId};
 use crate::layout::{FileCodec, FileLayout, Surroundings};
 use perfuse_abi::record::{Header, Misc, RawRecord, RecordType};
 use perfuse_abi::wire::{Codec, Counter, EncodeError, Layout, Padding, Reader, Seq, Short, Sink, Writer};
@@ -113,7 +113,7 @@ pub enum Tool<'a> {
         padding: Padding<'a>,
     },
     /// [`kind::HEADER_BUILD_ID`]
-    BuildId(BuildId<'a>),
+    BuildId(BuildIdEntry<'a>),
     /// [`kind::FINISHED_ROUND`]
     FinishedRound,
     /// [`kind::ID_INDEX`]
@@ -174,7 +174,7 @@ pub enum Tool<'a> {
 /// A tool record taken apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ToolRecord<'a> {
-    /// Flags of the header; those of a [`BuildId`] are its own.
+    /// Flags of the header; those of a [`BuildIdEntry`] are its own.
     pub misc: Misc,
     /// The content.
     pub tool: Tool<'a>,
@@ -225,7 +225,7 @@ impl<'a> Tool<'a> {
             kind::HEADER_ATTR => Tool::HeaderAttr(HeaderAttr::default()),
             kind::HEADER_EVENT_TYPE => Tool::EventType(EventType::default()),
             kind::HEADER_TRACING_DATA => Tool::TracingData { size: 0, padding: Padding::default() },
-            kind::HEADER_BUILD_ID => Tool::BuildId(BuildId::default()),
+            kind::HEADER_BUILD_ID => Tool::BuildId(BuildIdEntry::default()),
             kind::FINISHED_ROUND => Tool::FinishedRound,
             kind::ID_INDEX => Tool::IdIndex(IdIndex::default()),
             kind::AUXTRACE_INFO => Tool::AuxtraceInfo(AuxtraceInfo::default()),

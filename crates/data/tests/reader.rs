@@ -8,7 +8,7 @@ use build::zstd;
 use build::{Build, attr};
 use perfuse_abi::record::{Record, RecordType};
 use perfuse_abi::{Attr, ByteOrder, EventType, SampleType};
-use perfuse_data::feature::{BuildId, EventDesc, EventDescs, Feature, FeatureId, NrCpus, TracingData};
+use perfuse_data::feature::{BuildIdEntry, EventDesc, EventDescs, Feature, FeatureId, NrCpus, TracingData};
 use perfuse_data::tool::{Auxtrace, CpuMap, EventUpdate, IdIndex, IdIndexEntry, Tool, Update, kind};
 use perfuse_data::{AttrBytes, Error, FileHeader, FileSection, Form, PerfData, ReadOptions};
 use std::io::{Cursor, Read};
@@ -561,10 +561,15 @@ fn a_directory_is_read_file_by_file() {
 
 #[test]
 fn build_ids_of_files_with_odd_headers() {
-    let build_id =
-        BuildId { id: [5; 20], len: 16, misc: BuildId::HAS_LEN, name: "/bin/x".into(), ..BuildId::default() };
+    let build_id = BuildIdEntry {
+        id: [5; 20],
+        len: 16,
+        misc: BuildIdEntry::HAS_LEN,
+        name: "/bin/x".into(),
+        ..BuildIdEntry::default()
+    };
     assert_eq!(build_id.bytes(), [5; 16]);
-    let lying = BuildId { len: 21, ..build_id };
+    let lying = BuildIdEntry { len: 21, ..build_id };
     assert_eq!(lying.bytes(), [5; 20]);
     // A size that does not reach the name.
     let mut bytes = Vec::new();

@@ -114,8 +114,8 @@ impl<'a> Source<'a> {
         std::array::from_fn(|_| self.u8())
     }
 
-    fn build_id(&mut self, kind: u32) -> BuildId<'a> {
-        BuildId {
+    fn build_id(&mut self, kind: u32) -> BuildIdEntry<'a> {
+        BuildIdEntry {
             kind: RecordType(kind),
             misc: Misc::from_bits_retain(self.u16()),
             pid: self.u32() as i32,

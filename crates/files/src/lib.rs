@@ -3,10 +3,16 @@
 //! Such a name may lead to anything. Opening a FIFO waits for its other end, opening a device may rewind a tape or
 //! start a watchdog, and a symbolic link leads from one to the other between two looks. So a file is looked at
 //! before it is opened: a descriptor that names it and opens nothing (`O_PATH`) is taken, asked what it is, and the
-//! file opened through it. What is then read is the file that was looked at, whatever its name leads to by now.
+//! file opened through it. So the file that is then read is the one that was looked at, whatever its name leads to by now.
+//!
+//! [`BuildId`] tells whether a file is the one that was meant, under whatever name.
 
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
+
+mod build_id;
+
+pub use build_id::{BuildId, BuildIdError};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, major, minor, openat};
 use std::fmt;

@@ -124,13 +124,13 @@ pub(crate) struct Identified {
 
 impl Identified {
     /// As recordings have it, in a section or in a record.
-    pub(crate) fn entry(&self) -> feature::BuildId<'_> {
+    pub(crate) fn entry(&self) -> feature::BuildIdEntry<'_> {
         let bytes = self.id.as_bytes();
         let mut id = [0; 20];
         id[..bytes.len()].copy_from_slice(bytes);
-        let misc = Misc::empty().with_cpu_mode(self.mode) | feature::BuildId::HAS_LEN;
+        let misc = Misc::empty().with_cpu_mode(self.mode) | feature::BuildIdEntry::HAS_LEN;
         let (len, name) = (bytes.len() as u8, Str::new(&self.name));
-        feature::BuildId { misc, id, len, name, ..feature::BuildId::default() }
+        feature::BuildIdEntry { misc, id, len, name, ..feature::BuildIdEntry::default() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use perfuse::abi::record::{Decoded, RecordFormat};
-use perfuse_data::feature::{BuildId, Feature};
+use perfuse_data::feature::{BuildIdEntry, Feature};
 use perfuse_data::tool::{Tool, ToolRecord};
 use perfuse_data::{NewEvent, Writer};
 use std::collections::VecDeque;
@@ -83,7 +83,7 @@ pub trait Sink {
     fn complete(
         &mut self,
         features: Vec<Feature<'_>>,
-        ids: &[BuildId<'_>],
+        ids: &[BuildIdEntry<'_>],
         others_follow: bool,
     ) -> Result<Written, Error>;
 
@@ -249,7 +249,7 @@ impl Sink for FileSink {
     fn complete(
         &mut self,
         features: Vec<Feature<'_>>,
-        _ids: &[BuildId<'_>],
+        _ids: &[BuildIdEntry<'_>],
         others_follow: bool,
     ) -> Result<Written, Error> {
         let (size, compressed) = (self.len(), self.compressed());
@@ -359,7 +359,7 @@ impl<W: Write> Sink for StreamSink<W> {
     fn complete(
         &mut self,
         _features: Vec<Feature<'_>>,
-        ids: &[BuildId<'_>],
+        ids: &[BuildIdEntry<'_>],
         _others_follow: bool,
     ) -> Result<Written, Error> {
         let compressed = self.compressed();

@@ -2,8 +2,8 @@
 //! `/usr/lib/debug`, and in stores by build-id. The order is perf's. A file is taken only if its build-id is
 //! the wanted one, or, where there is none, if its checksum is the one that the program names.
 
-use crate::build_id::BuildId;
 use crate::elf::{DebugLink, Elf};
+use perfuse_files::BuildId;
 use std::path::{Path, PathBuf};
 
 /// The files that source lines of a DSO can be read from, each of the build that was recorded.

@@ -2,7 +2,6 @@
 //! program filled itself. [`DsoKey`] names one as a recording does; [`Dso`] is one that can be asked for
 //! symbols, and loads them when it is asked the first time.
 
-use crate::build_id::BuildId;
 use crate::debug_files::DebugSources;
 use crate::elf::Layout;
 use crate::jit::CodeMap;
@@ -11,6 +10,7 @@ use crate::load;
 use crate::missing::Missing;
 use crate::symbolizer::{JitCode, Shared};
 use crate::table::{FoundSymbol, Symbol, SymbolId, SymbolTable};
+use perfuse_files::BuildId;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;

@@ -15,12 +15,12 @@ mod symbols;
 pub use lines::{LineAddresses, SourceLine};
 pub use probes::DeclaredProbe;
 
-use crate::build_id::BuildId;
 use crate::error::{Error, Problem};
 use crate::image::Image;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endian, Endianness, pod};
+use perfuse_files::BuildId;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,6 @@
 //! write about code they made at run time becomes a [`CodeMap`]. All of these can be used on their own.
 #![forbid(unsafe_code)]
 
-mod build_id;
 mod debug_files;
 mod demangle;
 mod dso;
@@ -22,7 +21,6 @@ mod symbolizer;
 mod table;
 mod vdso;
 
-pub use build_id::{BuildId, BuildIdError};
 pub use debug_files::{DebugSources, SymbolOptions};
 pub use demangle::{Signatures, demangle};
 pub use dso::{Address, Dso, DsoKey, DsoKind, Reference};
@@ -32,6 +30,7 @@ pub use jit::CodeMap;
 pub use jit::dump::{JitDump, JitEvent, JitHeader, JitLine, JitRecord};
 pub use kernel::{InModule, KernelSymbols, LoadedModule, Module, read_modules};
 pub use missing::Missing;
+pub use perfuse_files::{BuildId, BuildIdError};
 pub use symbolizer::{JitDumpAdded, Symbolizer};
 pub use table::{
     FoundSymbol, Symbol, SymbolBinding, SymbolId, SymbolKind, SymbolTable, TableBuilder, TableFull,

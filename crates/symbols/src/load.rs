@@ -1,7 +1,6 @@
 //! Loading: from the name of a DSO to its symbols, by way of every place where they may be, and to the
 //! reason why there are none.
 
-use crate::build_id::BuildId;
 use crate::debug_files::{DebugSources, SymbolOptions};
 use crate::dso::{Code, DsoKey, Loaded, Reference};
 use crate::elf::Elf;
@@ -11,6 +10,7 @@ use crate::missing::Missing;
 use crate::symbolizer::Shared;
 use crate::table::{SymbolTable, TableBuilder};
 use crate::vdso;
+use perfuse_files::BuildId;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

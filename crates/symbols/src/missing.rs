@@ -1,7 +1,7 @@
 //! Why symbols are missing, so that a report can say more than "[unknown]".
 
-use crate::build_id::BuildId;
 use crate::error::Error;
+use perfuse_files::BuildId;
 use std::fmt;
 use std::path::{Path, PathBuf};
 

@@ -191,13 +191,13 @@ impl Making {
 fn machine(command: &'static [&'static str]) -> Vec<Feature<'static>> {
     static CPUS: [CpuId; 2] = [CpuId { core: 0, socket: 0 }, CpuId { core: 0, socket: 1 }];
     static MEMORY: [u64; 1] = [0b11];
-    let id = |byte: u8, name, mode| perfuse_data::feature::BuildId {
+    let id = |byte: u8, name, mode| perfuse_data::feature::BuildIdEntry {
         id: [byte; 20],
         len: 20,
-        misc: perfuse_data::feature::BuildId::HAS_LEN | Misc::empty().with_cpu_mode(mode),
+        misc: perfuse_data::feature::BuildIdEntry::HAS_LEN | Misc::empty().with_cpu_mode(mode),
         pid: -1,
         name,
-        ..perfuse_data::feature::BuildId::default()
+        ..perfuse_data::feature::BuildIdEntry::default()
     };
     vec![
         Feature::Hostname("demo".into()),

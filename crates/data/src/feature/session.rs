@@ -6,7 +6,7 @@ use perfuse_abi::wire::{Codec, Item, Layout, Seq, Words};
 
 /// The build-id of a file that had samples; also the record of type 67.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BuildId<'a> {
+pub struct BuildIdEntry<'a> {
     /// The type in its header: 0 where perf writes it into the section, 67 (which the record has)
     /// elsewhere.
     pub kind: RecordType,
@@ -24,14 +24,14 @@ pub struct BuildId<'a> {
     pub name: Str<'a>,
 }
 
-impl Default for BuildId<'_> {
+impl Default for BuildIdEntry<'_> {
     fn default() -> Self {
         let (kind, misc, name) = (RecordType(0), Misc::empty(), Str::default());
-        BuildId { kind, misc, pid: -1, id: [0; 20], len: 0, reserved: [0; 3], name }
+        BuildIdEntry { kind, misc, pid: -1, id: [0; 20], len: 0, reserved: [0; 3], name }
     }
 }
 
-impl<'a> BuildId<'a> {
+impl<'a> BuildIdEntry<'a> {
     /// The flag in `misc` that `len` is meant.
     pub const HAS_LEN: Misc = Misc::from_bits_retain(1 << 15);
     /// Bytes of a record before its name.
@@ -58,21 +58,21 @@ impl<'a> BuildId<'a> {
 /// A sequence of build-ids with headers, up to the end of the section.
 pub(super) fn build_ids<'a, C: FileCodec<'a>>(
     c: &mut C,
-    v: &mut Vec<BuildId<'a>>,
+    v: &mut Vec<BuildIdEntry<'a>>,
     around: &Surroundings,
 ) -> Result<(), C::Error> {
     let mut index = 0;
     while around.has(c, Header::SIZE as u64, index < v.len()) {
         if v.len() == index {
-            v.push(BuildId::default());
+            v.push(BuildIdEntry::default());
         }
         let build_id = &mut v[index];
-        let size = (BuildId::BEFORE_NAME + build_id.name.len()) as u16;
+        let size = (BuildIdEntry::BEFORE_NAME + build_id.name.len()) as u16;
         let mut header = Header { kind: build_id.kind, misc: build_id.misc, size };
         header.layout(c)?;
         (build_id.kind, build_id.misc) = (header.kind, header.misc);
         // A size below that of an empty name becomes one that no bytes can fill.
-        build_id.body(c, u64::from(header.size).wrapping_sub(BuildId::BEFORE_NAME as u64))?;
+        build_id.body(c, u64::from(header.size).wrapping_sub(BuildIdEntry::BEFORE_NAME as u64))?;
         index += 1;
     }
     Ok(())

@@ -140,7 +140,7 @@ fn threads_share_the_maps_of_their_process_even_unannounced() {
 
 #[test]
 fn the_kernels_build_id_may_be_told_of_its_file() {
-    use crate::feature::BuildId as Told;
+    use crate::feature::BuildIdEntry as Told;
     let kernel = Misc::empty().with_cpu_mode(CpuMode::KERNEL);
     let (start, module) = (0xffff_ffff_8100_0000, 0xffff_ffff_c000_0000);
     let maps = |session: &mut Session| {

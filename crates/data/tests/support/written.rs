@@ -100,12 +100,12 @@ pub(crate) fn features() -> Vec<Feature<'static>> {
         Feature::EMachine { machine: 62, flags: 0 },
         Feature::CacheLineSize(64),
         Feature::Compressed(Compressed::default()),
-        Feature::BuildIds(vec![BuildId {
+        Feature::BuildIds(vec![BuildIdEntry {
             id: [7; 20],
             len: 20,
-            misc: BuildId::HAS_LEN,
+            misc: BuildIdEntry::HAS_LEN,
             name: "/bin/x".into(),
-            ..BuildId::default()
+            ..BuildIdEntry::default()
         }]),
         Feature::TracingData(Box::new(TracingData {
             systems: vec![System { name: b"sched", formats: vec![b"name: sched_switch\n"] }],

@@ -7,6 +7,9 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
+/// As much as is read of the notes of a program header.
+const MOST_NOTES: usize = 64 << 10;
+
 /// A build-id of up to 20 bytes, as perf.data stores it. Longer ones do not exist in practice and are cut.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BuildId {
@@ -40,7 +43,7 @@ impl BuildId {
     }
 
     /// The first two hexadecimal digits and the rest, as build-id stores name folder and file.
-    pub(crate) fn store_name(&self) -> (String, String) {
+    pub fn store_name(&self) -> (String, String) {
         let mut folder = self.to_string();
         let file = folder.split_off(2);
         (folder, file)
@@ -48,25 +51,38 @@ impl BuildId {
 
     /// The id in a sequence of ELF notes whose numbers are in this byte order and which are padded to
     /// `align` (4 or 8) bytes. Notes that do not fit end the search.
-    pub fn from_notes(mut notes: &[u8], big_endian: bool, align: u64) -> Option<Self> {
-        const NT_GNU_BUILD_ID: u32 = 3;
-        let align = if align == 8 { 8 } else { 4usize };
-        let word = |bytes: &[u8]| {
-            let bytes = bytes.try_into().ok()?;
-            Some(if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
-        };
-        while let Some(header) = notes.get(..12) {
-            let name_len = word(&header[..4])? as usize;
-            let desc_len = word(&header[4..8])? as usize;
-            let kind = word(&header[8..])?;
-            let desc_start = 12usize.checked_add(name_len)?.checked_next_multiple_of(align)?;
-            let desc_end = desc_start.checked_add(desc_len)?;
-            if kind == NT_GNU_BUILD_ID && notes.get(12..)?.get(..name_len)? == b"GNU\0" {
-                return BuildId::new(notes.get(desc_start..desc_end)?);
-            }
-            notes = notes.get(desc_end.checked_next_multiple_of(align)?..)?;
+    pub fn from_notes(notes: &[u8], big_endian: bool, align: u64) -> Option<Self> {
+        BuildId::new(in_notes(notes, big_endian, align)?)
+    }
+
+    /// The id of an ELF file of this machine's byte order, 64 or 32 bits wide, as Linux finds it for records of mappings: in
+    /// the notes that its program headers name, 20 bytes at most. `read` fills bytes of the file from an offset on, or fails.
+    pub fn of_elf(read: impl Fn(u64, &mut [u8]) -> Option<()>) -> Option<Self> {
+        const NOTE: u32 = 4;
+        let mut head = [0; 64];
+        read(0, &mut head)?;
+        if !head.starts_with(b"\x7fELF") {
+            return None;
         }
-        None
+        let wide = head[4] == 2;
+        let half = |bytes: &[u8], at| number(bytes, at).map(|bytes| u16::from_ne_bytes(bytes).into());
+        let word = |bytes: &[u8], at| number(bytes, at).map(u32::from_ne_bytes);
+        let long = |bytes: &[u8], at| number(bytes, at).map(u64::from_ne_bytes);
+        let address = |bytes: &[u8], at| if wide { long(bytes, at) } else { word(bytes, at).map(u64::from) };
+        let table = address(&head, if wide { 32 } else { 28 })?;
+        let [size, count]: [Option<usize>; 2] =
+            [0, 2].map(|place| half(&head, if wide { 54 } else { 42 } + place));
+        let (size, count) = (size.filter(|size| (32..=256).contains(size))?, count?.min(64));
+        let mut headers = vec![0; size * count];
+        read(table, &mut headers)?;
+        headers.chunks_exact(size).filter(|header| word(header, 0) == Some(NOTE)).find_map(|header| {
+            let from = address(header, if wide { 8 } else { 4 })?;
+            let len = address(header, if wide { 32 } else { 16 })?;
+            let mut notes = vec![0; usize::try_from(len).ok()?.min(MOST_NOTES)];
+            read(from, &mut notes)?;
+            let id = in_notes(&notes, cfg!(target_endian = "big"), 4)?;
+            BuildId::new(id).filter(|_| id.len() <= Self::MAX)
+        })
     }
 
     /// The running kernel's, from `/sys/kernel/notes`; `None` where it has none or it cannot be read.
@@ -90,6 +106,32 @@ impl BuildId {
         fs::File::open(path).ok()?.take(1 << 20).read_to_end(&mut notes).ok()?;
         Self::from_notes(&notes, cfg!(target_endian = "big"), 4)
     }
+}
+
+/// The bytes of the id in a sequence of notes.
+fn in_notes(mut notes: &[u8], big_endian: bool, align: u64) -> Option<&[u8]> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let align = if align == 8 { 8 } else { 4usize };
+    let word = |bytes: &[u8]| {
+        let bytes = bytes.try_into().ok()?;
+        Some(if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    };
+    while let Some(header) = notes.get(..12) {
+        let name_len = word(&header[..4])? as usize;
+        let desc_len = word(&header[4..8])? as usize;
+        let kind = word(&header[8..])?;
+        let desc_start = 12usize.checked_add(name_len)?.checked_next_multiple_of(align)?;
+        let desc_end = desc_start.checked_add(desc_len)?;
+        if kind == NT_GNU_BUILD_ID && notes.get(12..)?.get(..name_len)? == b"GNU\0" {
+            return notes.get(desc_start..desc_end);
+        }
+        notes = notes.get(desc_end.checked_next_multiple_of(align)?..)?;
+    }
+    None
+}
+
+fn number<const SIZE: usize>(bytes: &[u8], at: usize) -> Option<[u8; SIZE]> {
+    bytes.get(at..at.checked_add(SIZE)?)?.try_into().ok()
 }
 
 impl fmt::Display for BuildId {
@@ -179,6 +221,42 @@ mod tests {
             assert_eq!(BuildId::from_notes(&notes[..notes.len() - 1], big, 4), None);
             assert_eq!(BuildId::from_notes(&notes, !big, 4), None);
         }
+    }
+
+    /// A file as far as Linux looks at it: a header, one program header, notes.
+    fn elf(notes: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 64 + 56];
+        bytes[..5].copy_from_slice(b"\x7fELF\x02");
+        bytes[32..40].copy_from_slice(&64u64.to_ne_bytes());
+        bytes[54..56].copy_from_slice(&56u16.to_ne_bytes());
+        bytes[56..58].copy_from_slice(&1u16.to_ne_bytes());
+        bytes[64..68].copy_from_slice(&4u32.to_ne_bytes());
+        bytes[72..80].copy_from_slice(&120u64.to_ne_bytes());
+        bytes[96..104].copy_from_slice(&(notes.len() as u64).to_ne_bytes());
+        bytes.extend(notes);
+        bytes
+    }
+
+    #[test]
+    fn a_file_tells_its_own() {
+        let find = |file: &[u8]| {
+            BuildId::of_elf(|at, into| {
+                let start = usize::try_from(at).ok()?;
+                into.copy_from_slice(file.get(start..start.checked_add(into.len())?)?);
+                Some(())
+            })
+        };
+        let big = cfg!(target_endian = "big");
+        let other = note(b"GNU\0", 1, &[7; 15], big);
+        let own = elf(&[&other[..], &note(b"GNU\0", 3, &[5; 20], big)].concat());
+        assert_eq!(find(&own), BuildId::new(&[5; 20]));
+        assert_eq!(find(&elf(&other)), None);
+        assert_eq!(find(&elf(&note(b"XYZ\0", 3, &[1; 20], big))), None);
+        assert_eq!(find(&elf(&note(b"GNU\0", 3, &[1; 24], big))), None, "too long");
+        for end in 0..own.len() {
+            assert_eq!(find(&own[..end]), None, "cut at {end}");
+        }
+        assert_eq!(find(&elf(&[0xff; 64])), None);
     }
 
     #[test]
