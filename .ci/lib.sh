@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts in this folder share.  Sourced, never run: `. "$(dirname "$0")/lib.sh"`.
+# Functions that the scripts in this folder share.  Sourced, never run: `. "$(dirname "$0")/lib.sh"`.
 #
 # Nothing here changes the machine's package set-up.  Files that the machine's own Debian release does
 # not carry (another kernel, another rustc) are downloaded with a private apt root that lives in the

@@ -52,7 +52,7 @@ pub fn all() {
     println!();
 }
 
-/// What both counted of one run: ours and Linux'.
+/// Both counts of one run: ours and Linux'.
 fn run(kind: &str, amount: u64) -> [(u64, u64); EVENTS.len()] {
     let program = std::env::current_exe().expect("this program");
     let nowhere = std::fs::File::options().write(true).open("/dev/null").expect("it is there");

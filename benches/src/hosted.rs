@@ -1,4 +1,4 @@
-//! What a call about an event costs a program that `perfuse run` serves: next to the same call of Linux', to
+//! The cost of a call about an event for a program that `perfuse run` serves: next to the same call of Linux', to
 //! a system call that nobody stops, and to the least that stopping one costs.
 
 use crate::measure::{Contestant, shortest};
@@ -14,7 +14,7 @@ use std::time::Instant;
 /// The kind of work that makes this program its own tool: it prints what its calls cost.
 pub const CALLS: &str = "event-calls";
 
-/// What is called, in the order of the table.
+/// The calls, in the order of the table.
 const NAMES: [&str; 9] = [
     "getppid, nobody's business",
     "read of a pipe, nobody's business",
@@ -78,7 +78,7 @@ pub fn calls(amount: u64) {
     });
 }
 
-/// What the work prints when run by this command.
+/// The figures that the work prints when this command runs it.
 fn told(mut command: Command, amount: u64) -> Vec<f64> {
     let program = std::env::current_exe().expect("this program");
     let output = command.arg(program).args([WORK, CALLS, &amount.to_string()]).output().expect("it starts");

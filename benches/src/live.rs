@@ -1,4 +1,4 @@
-//! What the embedded kernel costs the programs that are measured without Linux' perf_events, next to
+//! The cost of the embedded kernel for programs that are measured without Linux' perf_events, next to
 //! `perf`, which has them.
 
 use crate::embedded;
@@ -25,7 +25,7 @@ pub fn all() {
     }
 }
 
-/// Who measures, and how.
+/// A way to measure: its name, and its command.
 struct Way {
     name: String,
     words: Vec<String>,

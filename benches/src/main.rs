@@ -1,4 +1,4 @@
-//! What perfuse costs. Every figure is a ratio: against the raw system call, against the simplest loop
+//! The cost of perfuse. Every figure is a ratio: against the raw system call, against the simplest loop
 //! that could do the job, or against other crates and `perf`, taken in the same run in turns, so that
 //! the machine's moods hit all alike. Medians over the rounds.
 //!

@@ -1,4 +1,4 @@
-//! What recording costs the programs that are recorded, what it costs itself, and what it sees, next to
+//! The cost of recording for the programs that are recorded and for the recorder, and how much it sees, next to
 //! `perf record`.
 //!
 //! The programs are this one, called with [`WORK`]: they say how long they took, and how much cpu time.
@@ -98,7 +98,7 @@ struct Recorder {
     file: PathBuf,
 }
 
-/// What one run tells.
+/// The results of one run.
 pub(crate) struct Run {
     /// Of the work.
     pub(crate) ns: f64,
@@ -238,7 +238,7 @@ fn slow_down(recorders: &[Recorder]) {
     }
 }
 
-/// What a record of a busy tracepoint costs the recorder, in cpu time beyond its start and end.
+/// The cost of one record of a busy tracepoint for the recorder, in cpu time beyond its start and end.
 fn tracepoint(recorders: &[Recorder]) {
     const CALLS: u64 = 1_000_000;
     let options = ["-a", "-e", "raw_syscalls:sys_enter"];

@@ -12,7 +12,8 @@ const RECORDINGS: [Recording; 3] =
     [("fp100", &["-g"], 970_000, 5), ("flat100", &[], 2_600_000, 5), ("fp1000", &["-g"], 7_000_000, 9)];
 
 /// The recordings that `PERFUSE_BENCH_REPORT` names, separated by `:`; else those above, made where they are not there
-/// yet: in `PERFUSE_BENCH_DIR`, or the directory for temporary files. What cannot be made is said and left out.
+/// yet: in `PERFUSE_BENCH_DIR`, or the directory for temporary files. Recordings
+/// that cannot be made are named and left out.
 pub fn all(perfuse: &Path) -> Vec<PathBuf> {
     if let Ok(given) = std::env::var("PERFUSE_BENCH_REPORT") {
         return given.split(':').filter(|file| !file.is_empty()).map(PathBuf::from).collect();

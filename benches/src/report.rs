@@ -1,14 +1,14 @@
 //! `perfuse report` and `perfuse script` against perf's: cpu time, time and peak memory of the whole process, and the
 //! time also against reading the bytes of the file.
 //!
-//! The program is what `PERFUSE_BENCH_BIN` names, else `target/release/perfuse`. What takes longer than
-//! `PERFUSE_BENCH_PATIENCE` seconds (120) is stopped, and told as that.
+//! The program is what `PERFUSE_BENCH_BIN` names, else `target/release/perfuse`. A run that takes longer
+//! than `PERFUSE_BENCH_PATIENCE` seconds (120) is stopped, and told as that.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a run costs.
+/// The cost of a run.
 #[derive(Clone, Copy)]
 struct Cost {
     /// Of all its threads, user and kernel, in seconds. Other load of the machine changes it least.

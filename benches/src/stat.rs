@@ -1,4 +1,4 @@
-//! What counting adds to a command: whole processes, from start to exit, around `true`.
+//! The time that counting adds to a command: whole processes, from start to exit, around `true`.
 
 use crate::measure::{Contestant, compare};
 use std::path::Path;

@@ -219,7 +219,7 @@ fn time_in_system_calls_is_the_kernels() -> Outcome {
         let output = behind_a_filter(&[&arguments[..], &[&python, "-c", &script(call)]].concat());
         assert!(output.status.success(), "{}", errors(&output));
         assert_eq!(weights(&file).1, 0, "{call}");
-        let is_told = errors(&output).contains("what runs in the kernel is left out (:u)");
+        let is_told = errors(&output).contains("time in the kernel is left out (:u)");
         assert!(is_told || call != "f.read(65536)", "{}", errors(&output));
     }
     Ok(())

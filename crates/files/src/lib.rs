@@ -3,7 +3,8 @@
 //! Such a name may lead to anything. Opening a FIFO waits for its other end, opening a device may rewind a tape or
 //! start a watchdog, and a symbolic link leads from one to the other between two looks. So a file is looked at
 //! before it is opened: a descriptor that names it and opens nothing (`O_PATH`) is taken, asked what it is, and the
-//! file opened through it. So the file that is then read is the one that was looked at, whatever its name leads to by now.
+//! file opened through it. So the reader gets the very file that was looked at, even if its name leads to
+//! another by now.
 //!
 //! [`BuildId`] tells whether a file is the one that was meant, under whatever name.
 
@@ -93,7 +94,7 @@ pub fn open_inode(path: &Path, device: (u32, u32), inode: u64) -> Result<File, E
     })
 }
 
-/// Whose files are believed.
+/// The owners whose files are believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owners {
     /// Those of root and of the user who reads them, and of one more: in a folder such as `/tmp` anybody can put

@@ -24,7 +24,7 @@ struct Writing {
     inner: Perf,
     folder: PathBuf,
     files: Mutex<HashMap<RawFd, PathBuf>>,
-    /// What is closed before was only a try.
+    /// Set when measuring begins. An event that is closed before was only a try.
     is_measuring: AtomicBool,
 }
 
@@ -94,7 +94,7 @@ impl Writing {
             let _ = writeln!(text, "{name}={}", member(attr, name));
         }
         let path = self.folder.join(title);
-        // Whoever asked for the files sees that one is not there.
+        // The user asked for the files, and sees that one is missing.
         let _ = fs::write(&path, text);
         if let Ok(mut files) = self.files.lock() {
             files.insert(fd, path);

@@ -48,7 +48,7 @@ impl AuxArea {
         let size = self.map.len();
         let head = ring.map.load_u64(offset::AUX_HEAD, Acquire);
         if self.is_overwritten() {
-            // Whoever can name the event could switch it on meanwhile.
+            // Anybody who can name the event could switch it on meanwhile.
             let copy = self.copy();
             let (newest, oldest) = copy.split_at(head as usize % size);
             return take(oldest, newest);

@@ -280,7 +280,7 @@ impl Builder {
 }
 
 impl Perf {
-    /// What [`Builder::new`] makes, with this kernel: counts `event` on the calling thread.
+    /// Counts `event` on the calling thread, as [`Builder::new`] does, with this kernel.
     pub fn counter(&self, event: impl Into<Event>) -> Builder {
         Builder::new(event).kernel(self)
     }
@@ -307,7 +307,7 @@ pub(crate) struct Accepted {
     pub(crate) given_up: Vec<GivenUp>,
 }
 
-/// What not to count in order to leave the kernel side out.
+/// The flags that leave the kernel side out.
 const KERNEL_SIDE: AttrFlags = AttrFlags::EXCLUDE_KERNEL.union(AttrFlags::EXCLUDE_HV);
 
 /// One difference between the wanted and the required attr, that can be given up by itself.
@@ -471,7 +471,7 @@ fn preferences(wanted: &Attr, required: &Attr) -> Vec<Preference> {
 struct Opening<'a> {
     builder: &'a Builder,
     leader: Option<&'a Handle>,
-    /// What was refused before.
+    /// The refusal before this attempt, if there was one.
     earlier: Option<&'a Error>,
 }
 
@@ -529,7 +529,7 @@ impl Opening<'_> {
             if reasons.is_empty() {
                 return Err(self.error(attr, errno));
             }
-            // What the kernel does not know goes first, and for good.
+            // Options that the kernel does not know are given up first, and for good.
             if [Errno::E2BIG, Errno::EINVAL].contains(&errno) {
                 let support = self.builder.kernel.support();
                 let unknown = reasons.iter().copied().filter(|&i| !all[i].is_known(support));

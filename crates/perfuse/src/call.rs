@@ -1,4 +1,4 @@
-//! What was asked of a kernel: the call and the event it was about, as errors and diagnoses name them.
+//! A request to a kernel: the call and the event it was about, as errors and diagnoses name them.
 
 use perfuse_abi::{Attr, OpenFlags};
 use std::ffi::OsString;
@@ -58,7 +58,7 @@ pub enum Call {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Subject {
-    /// What to count.
+    /// The event to count.
     pub attr: Attr,
     /// The thread, 0 for the caller, -1 for all; a descriptor for a cgroup.
     pub pid: i32,

@@ -29,15 +29,15 @@ use std::collections::BTreeMap;
 /// Kinds of events, in the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// What the cpu counts.
+    /// The cpu counts them.
     Hardware,
-    /// What the cpu counts about its caches.
+    /// The cpu counts them, about its caches.
     Cache,
-    /// What the kernel counts.
+    /// The kernel counts them.
     Software,
-    /// What the measuring program knows itself.
+    /// The measuring program knows them itself.
     Tool,
-    /// What a PMU of this machine names.
+    /// A PMU of this machine names them in sysfs or in tables.
     Pmu,
     /// A place in the kernel's code.
     Tracepoint,
@@ -62,16 +62,16 @@ impl Kind {
         }
     }
 
-    /// What people read above events of this kind.
+    /// The heading above events of this kind.
     pub fn title(self) -> &'static str {
         match self {
-            Kind::Hardware => "hardware events: what the cpu counts",
-            Kind::Cache => "cache events: what the cpu counts about its caches",
-            Kind::Software => "software events: what the kernel counts",
-            Kind::Tool => "what perfuse measures itself",
+            Kind::Hardware => "hardware events: counted by the cpu",
+            Kind::Cache => "cache events: uses of the cpu's caches, counted by it",
+            Kind::Software => "software events: counted by the kernel",
+            Kind::Tool => "events that perfuse measures itself",
             Kind::Pmu => "events that the PMUs of this machine name",
             Kind::Tracepoint => "tracepoints: places in the kernel's code",
-            Kind::Metric => "metrics, for perfuse stat -M: what several events amount to",
+            Kind::Metric => "metrics, for perfuse stat -M: numbers made of several events",
             Kind::Form => "events that are written, not chosen",
         }
     }
@@ -80,7 +80,7 @@ impl Kind {
 /// How much is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// What people read in a list.
+    /// Names, and all else that a list shows.
     Names,
     /// Also the numbers of tracepoints: a file each.
     Encodings,
@@ -89,7 +89,7 @@ pub enum Depth {
 /// An event.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What to write after `-e`.
+    /// The word to write after `-e`.
     pub name: String,
     /// Its other names; of a metric, its groups.
     pub aliases: Vec<String>,

@@ -142,7 +142,7 @@ impl RunningCommand {
         // One that has just ended needs no signal.
         let _ = match time {
             1 if received.code == SI_KERNEL => Ok(()),
-            // What a script starts in the background ignores SIGINT from its birth.
+            // A script's background processes ignore SIGINT from their birth.
             1 if ignores(self.pid(), received.signal) => self.signal(SIGTERM),
             1 => self.signal(received.signal),
             _ => self.signal(SIGKILL),

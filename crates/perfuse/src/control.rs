@@ -15,11 +15,11 @@ use std::time::Duration;
 pub struct Control {
     commands: File,
     acks: Option<File>,
-    /// What was read of a line that is not complete.
+    /// The beginning of a line whose end has not come yet.
     line: Vec<u8>,
 }
 
-/// What a line says.
+/// The order that a line gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Start or stop the events of a name, or all.
@@ -80,7 +80,7 @@ impl std::fmt::Display for ControlError {
 
 impl std::error::Error for ControlError {}
 
-/// What perf writes: the string with its terminating zero.
+/// The answer, as perf writes it: the string with its terminating zero.
 const ACK: &[u8] = b"ack\n\0";
 
 impl Control {

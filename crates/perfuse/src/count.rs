@@ -1,4 +1,4 @@
-//! What a counter shows, and how far it may be believed.
+//! A counter's value, and how far it may be believed.
 
 use perfuse_abi::ReadFormat;
 use perfuse_abi::read::{ReadEntry, ReadValues, Times, scale};
@@ -51,7 +51,7 @@ impl Scaled {
 }
 
 impl Count {
-    /// What is read by default: times, id and, where the kernel tells them, lost records.
+    /// The fields that are read by default: times, id and, where the kernel tells them, lost records.
     pub(crate) const FORMAT: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED
         .union(ReadFormat::TOTAL_TIME_RUNNING)
         .union(ReadFormat::ID)
@@ -120,7 +120,7 @@ impl Add for Count {
 impl Sub for Count {
     type Output = Count;
 
-    /// What happened since an `earlier` reading of the same event.
+    /// The difference to an `earlier` reading of the same event.
     fn sub(self, earlier: Count) -> Count {
         Count {
             value: self.value.wrapping_sub(earlier.value),

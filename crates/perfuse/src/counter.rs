@@ -40,7 +40,7 @@ impl Counter {
         Counter { handle, event, given_up }
     }
 
-    /// What is counted.
+    /// The event that it counts.
     pub fn event(&self) -> &Event {
         &self.event
     }

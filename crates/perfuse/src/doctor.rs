@@ -1,5 +1,5 @@
-//! What this machine, kernel and user allow to measure, found out by trying: each kind of event is opened, made to happen
-//! and read ([`examine`]), and the settings that decide are read and explained.
+//! Finds out by trying which measurements this machine, kernel and user allow: each kind of event is opened, made to
+//! happen and read ([`examine`]), and the settings that decide are read and explained.
 //!
 //! ```
 //! let report = perfuse::doctor::examine(&perfuse::Perf::linux());
@@ -63,7 +63,7 @@ impl Verdict {
 /// Why something does not work, or only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// What was tried: `cannot open cycles for this thread`.
+    /// The attempt: `cannot open cycles for this thread`.
     pub tried: String,
     /// The kernel's answer, where it gave one.
     pub errno: Option<String>,
@@ -73,7 +73,7 @@ pub struct Reason {
     pub words: &'static str,
     /// The cause in a sentence.
     pub explanation: String,
-    /// What would help, the most promising first.
+    /// Remedies, the most promising first.
     pub remedies: Vec<String>,
 }
 
@@ -114,7 +114,7 @@ pub struct Check {
     pub title: &'static str,
     /// Whether it works.
     pub verdict: Verdict,
-    /// What was seen.
+    /// The observation in words.
     pub detail: String,
     /// Why not, or why only in part.
     pub reason: Option<Reason>,
@@ -143,9 +143,9 @@ pub struct Setting {
     pub title: &'static str,
     /// Whether it stands in the way.
     pub verdict: Verdict,
-    /// What it is and means.
+    /// Its value, and the meaning of that.
     pub text: String,
-    /// What could be changed.
+    /// Changes that would help.
     pub remedies: Vec<String>,
 }
 
@@ -154,10 +154,10 @@ pub struct Setting {
 pub struct Report {
     /// The system.
     pub facts: Facts,
-    /// What was tried.
+    /// The kinds of events, as they were tried.
     pub checks: Vec<Check>,
-    /// What the system is set to.
+    /// The settings of the system.
     pub settings: Vec<Setting>,
-    /// What a user without privilege gets here, where this one has more.
+    /// How much a user without privilege may measure here, where this one may more.
     pub normal_user: Option<String>,
 }

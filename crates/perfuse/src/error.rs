@@ -1,5 +1,5 @@
-//! What every fallible function of this crate returns: which call was refused, with which errno, and
-//! why. The why is worked out when the error is made (see [`crate::diagnosis`]), because a minute
+//! The error of every fallible function of this crate: which call was refused, with which errno, and
+//! why. The reason is worked out when the error is made (see [`crate::diagnosis`]), because a minute
 //! later a sysctl, a limit or the watched process may be another.
 
 use crate::call::{Call, Subject};
@@ -88,7 +88,7 @@ impl Error {
         self
     }
 
-    /// What was asked.
+    /// The call that was refused.
     pub fn call(&self) -> &Call {
         &self.0.call
     }
@@ -103,12 +103,12 @@ impl Error {
         self.0.errno
     }
 
-    /// What it means here and now.
+    /// Its reason here and now, and its remedies.
     pub fn diagnosis(&self) -> &Diagnosis {
         &self.0.diagnosis
     }
 
-    /// What was attempted, in words: "cannot open cycles for this thread".
+    /// The attempt in words: "cannot open cycles for this thread".
     pub fn attempt(&self) -> String {
         let Inner { call, event, .. } = &*self.0;
         let event = event.as_deref().unwrap_or("an event");
@@ -178,7 +178,7 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
-    /// What `unwrap` prints: everything.
+    /// Everything, as `unwrap` prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:#}")
     }

@@ -1,4 +1,4 @@
-//! What to count, as data.
+//! The event to count, as data.
 
 mod of_pmu;
 
@@ -43,7 +43,7 @@ pub enum Event {
     },
     /// A hardware breakpoint.
     Breakpoint {
-        /// What it watches.
+        /// The kind of access that it watches.
         access: Breakpoint,
         /// Where.
         addr: u64,
@@ -82,7 +82,7 @@ pub enum Event {
         /// For people.
         name: Arc<str>,
     },
-    /// Whatever this attr says; only type and the config words are taken from it.
+    /// The event of this attr: its type and its config words. Its other fields are ignored.
     Attr(Box<Attr>),
 }
 

@@ -1,5 +1,5 @@
-//! What the running system says about itself, as far as it decides what `perf_event_open(2)` allows:
-//! settings, rights, limits, PMUs, and what kind of machine this is. Reading is done here; the texts
+//! Facts of the running system that decide what `perf_event_open(2)` allows:
+//! settings, rights, limits, PMUs, and the kind of machine. Reading is done here; the texts
 //! are understood in [`parse`], which is tested with those of other machines.
 //!
 //! A file that is absent or unreadable is `None`. Nothing is guessed: a container without
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 pub struct Facts {
     /// `uname -r`.
     pub release: String,
-    /// Whose kernel it is, as `/proc/version` tells.
+    /// The origin of the kernel, as `/proc/version` tells.
     pub flavour: Flavour,
     /// The architecture this program was built for, such as `x86_64`.
     pub arch: &'static str,

@@ -221,7 +221,7 @@ impl Group {
 }
 
 impl Perf {
-    /// What [`Group::new`] makes, with this kernel: an empty group on the calling thread.
+    /// An empty group on the calling thread, as [`Group::new`] makes it, with this kernel.
     pub fn group(&self) -> Group {
         Group::new().kernel(self)
     }

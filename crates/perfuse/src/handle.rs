@@ -41,7 +41,7 @@ impl Handle {
         self.kernel.read(self.as_fd(), words)
     }
 
-    /// What `poll(2)` told of its descriptor has been heard.
+    /// Takes note of the answer that `poll(2)` gave for its descriptor.
     pub(crate) fn polled(&self, found: Readiness) {
         if found.readable {
             self.acknowledge();

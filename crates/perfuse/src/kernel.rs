@@ -19,7 +19,7 @@ use std::path::PathBuf;
 /// A perf_event subsystem. Descriptors are real ones in every implementation, so that they can be
 /// polled; every other call on an event's descriptor goes through the kernel that opened it.
 pub trait Kernel: Debug + Send + Sync {
-    /// What people call it: `Linux`.
+    /// Its name for people: `Linux`.
     fn name(&self) -> &str;
 
     /// In which ways it differs from other kernels, beyond what [`support`](Self::support) tells.
@@ -78,12 +78,12 @@ pub trait Kernel: Debug + Send + Sync {
         0
     }
 
-    /// What its user should know of those that were measured, and has not been told before.
+    /// News about the measured processes that its user should know; each is told once.
     fn take_notices(&self) -> Vec<Notice> {
         Vec::new()
     }
 
-    /// What of the interface this kernel knows, asked once.
+    /// The parts of the interface that this kernel knows, asked once.
     fn support(&self) -> &Support;
 
     /// The reason for an errno, where this kernel has reasons that Linux has not.

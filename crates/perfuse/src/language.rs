@@ -23,7 +23,7 @@ pub enum SpecError {
     Language(EventError),
     /// It names several events, or several groups of them, where one is wanted.
     Several(usize),
-    /// What it names is measured by tools, not by the kernel.
+    /// It names something that tools measure, not the kernel.
     NotTheKernels(String),
     /// The kernel refused it.
     Refused(Error),
@@ -81,10 +81,10 @@ impl FromStr for Builder {
 }
 
 impl Builder {
-    /// What an event of the language asks for, on the calling thread; `None` for what the kernel does not
-    /// count. Levels that its modifiers choose are required; without modifiers they are merely preferred, as
-    /// ever. Its [options](EventSpec::options) are for who
-    /// records.
+    /// A builder that asks for an event of the language, on the calling thread; `None` if the kernel does not
+    /// count it. Levels that its modifiers choose are required; without modifiers they are merely preferred, as
+    /// ever. Its [options](EventSpec::options) are for
+    /// recording.
     pub fn from_spec(spec: &EventSpec) -> Option<Self> {
         let mut attr = Attr::default();
         if !spec.apply(&mut attr) {

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-/// What is done while the time of a measurement passes: counters are read, rings emptied.
+/// The caller's work while the time of a measurement passes: he reads counters, or empties rings.
 pub trait Work {
     /// Why it goes no further.
     type Error: From<Error>;
@@ -92,7 +92,7 @@ impl Work for () {
     }
 }
 
-/// What steers one or several runs of a measurement from outside: signals and orders.
+/// Steers one or several runs of a measurement from outside, by signals and orders.
 #[derive(Debug, Default)]
 pub struct Measurement {
     signals: Option<Signals>,

@@ -36,7 +36,7 @@ pub enum Clock {
 /// A preference that had to be given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenUp {
-    /// What it was: the C name of a flag or field, such as `build_id` or `read_format LOST`; or "kernel
+    /// The option: the C name of a flag or field, such as `build_id` or `read_format LOST`; or "kernel
     /// side" where only user space is counted.
     pub what: String,
     /// Why.

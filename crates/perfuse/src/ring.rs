@@ -120,7 +120,7 @@ impl Ring {
     }
 }
 
-/// What a ring held at one moment. Its [records](Self::iter) borrow the ring itself; dropping the batch
+/// The records that a ring held at one moment. Its [records](Self::iter) borrow the ring itself; dropping the batch
 /// gives the room of those that were taken back to the kernel.
 #[derive(Debug)]
 pub struct Batch<'r> {
@@ -176,7 +176,7 @@ impl Batch<'_> {
         let missing =
             size.filter(|&size| size >= Header::SIZE).and_then(|size| size.checked_sub(first.len()));
         let Some(rest) = missing.and_then(|missing| second.get(..missing)) else {
-            // Not a record. What follows cannot be found, so it is skipped, and said.
+            // This is no record, so nothing tells where the next one begins: the rest is skipped and reported.
             self.corrupt.set(first.len() + second.len());
             self.first.set(&[]);
             self.second.set(&[]);
@@ -241,7 +241,7 @@ fn records(mut rest: &[u8]) -> impl Iterator<Item = RawRecord<'_>> {
     std::iter::from_fn(move || {
         let (record, after) = RawRecord::split(rest, ByteOrder::NATIVE).ok()?;
         rest = after;
-        // What was never written is zero.
+        // Room that was never written is zero.
         (record.header.kind.0 != 0).then_some(record)
     })
 }

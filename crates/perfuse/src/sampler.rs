@@ -17,7 +17,7 @@ use perfuse_sys::{Errno, Protection};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// What a [`Sampler`] is made from: its events, its target and its ring.
+/// Makes a [`Sampler`] from its events, its target and its ring.
 #[derive(Clone, Debug)]
 pub struct SamplerBuilder {
     target: Target,
@@ -255,7 +255,7 @@ impl SourceMut<'_> {
     }
 }
 
-/// What [`Sampler::wait`] found.
+/// The reason why [`Sampler::wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// There are records.
@@ -350,7 +350,7 @@ impl Sampler {
     }
 
     /// Stops the ring, copies what it holds, and lets it go on: the newest records of an
-    /// [overwritten](SamplerBuilder::overwrite) ring. What happens meanwhile is lost.
+    /// [overwritten](SamplerBuilder::overwrite) ring. Events that happen meanwhile leave no record.
     pub fn snapshot(&mut self) -> Result<SamplerSnapshot<'_>> {
         let records = self.ring.paused_snapshot(&self.members[0].counter.handle)?;
         Ok(SamplerSnapshot { records, members: &self.members })
@@ -437,7 +437,7 @@ fn position(members: &[Source], id: Option<u64>) -> Option<usize> {
     members.iter().position(|member| member.id == id)
 }
 
-/// What a sampler's ring held at one moment.
+/// The records that a sampler's ring held at one moment.
 #[derive(Debug)]
 #[must_use = "records are taken by iterating"]
 pub struct SamplerBatch<'s> {

@@ -1,5 +1,5 @@
 //! Events that leave records, on everything a [`Scope`] covers: one ring for each cpu, shared by all
-//! events and tasks, or one for each thread. What recording a program with its children, or a whole machine, takes.
+//! events and tasks, or one for each thread. Recording a program with its children, or a whole machine, needs this.
 
 use crate::builder::{Accepted, Builder};
 use crate::call::Call;
@@ -223,7 +223,7 @@ impl SamplerSet {
         self.sources.iter().filter(|source| source.counter.attr().flags.contains(AttrFlags::DISABLED))
     }
 
-    /// What one ring holds now, without waiting. Dropping the batch gives the room back.
+    /// The records that one ring holds now, without waiting. Dropping the batch gives the room back.
     pub fn batch(&mut self, ring: usize) -> Batch<'_> {
         self.rings[ring].ring.batch()
     }

@@ -1,5 +1,5 @@
-//! What people mean by "measure this": a program with all it starts, a process with all its threads,
-//! the whole machine. A scope is the list of [`Target`]s that takes.
+//! The scopes of a measurement: a program with all it starts, a process with all its threads,
+//! the whole machine. Each becomes the list of [`Target`]s that it takes.
 
 use crate::call::Call;
 use crate::command::HeldCommand;

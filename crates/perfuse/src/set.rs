@@ -15,7 +15,7 @@ use perfuse_sys::{Errno, limits};
 /// One event of a [`CounterSet`] or a [`SamplerSet`](crate::SamplerSet).
 #[derive(Clone, Debug)]
 pub struct SetEvent {
-    /// What and how; target and inheritance are the scope's.
+    /// The event and its options; the scope adds target and inheritance.
     pub builder: Builder,
     /// Events that follow each other with the same number form a group on each target.
     pub group: Option<u32>,
@@ -258,7 +258,7 @@ impl CounterSet {
 pub(crate) fn within(cgroup: &Cgroup, slot: &Slot) -> Result<Target> {
     match (slot.tid(), slot.cpu()) {
         (None, Some(cpu)) => Ok(Target::cgroup(cgroup, cpu)),
-        // What the kernel would say: a cgroup's tasks are counted cpu by cpu (rule B9).
+        // The kernel would refuse it too: a cgroup's tasks are counted cpu by cpu (rule B9).
         _ => {
             let attr = Builder::new(Software::DUMMY).attr();
             let (pid, _, flags) = Target::cgroup(cgroup, 0).arguments();

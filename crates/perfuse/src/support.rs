@@ -1,5 +1,5 @@
-//! What of the interface a kernel knows: learnt by asking it (`kernel/asked.rs`), never from its version, since vendors
-//! backport.
+//! The parts of the interface that a kernel knows, learnt by asking it (`kernel/asked.rs`), never from its version, since
+//! vendors backport.
 
 use perfuse_abi::{Attr, AttrFlags, AuxAction, BranchSampleType, ReadFormat, SampleType};
 

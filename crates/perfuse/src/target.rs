@@ -1,4 +1,4 @@
-//! Who or what one event measures: the `pid` and `cpu` of `perf_event_open(2)`, without the
+//! The tasks and cpus that one event measures: the `pid` and `cpu` of `perf_event_open(2)`, without the
 //! combinations that mean nothing.
 
 use crate::call::Call;

@@ -89,7 +89,7 @@ impl Wrap for Counting {
     }
 
     fn support(&self) -> &Support {
-        // What is asked once for all is not counted.
+        // This question is asked once for all and stays out of the number.
         static SUPPORT: OnceLock<Support> = OnceLock::new();
         SUPPORT.get_or_init(|| *Perf::linux().support())
     }
@@ -104,7 +104,7 @@ struct Older {
 }
 
 impl Older {
-    /// What kernels of that release know.
+    /// A kernel that knows as much as those of that release.
     fn of(release: Release) -> Arc<Self> {
         let known = |since: Release| since <= release;
         let size =
@@ -371,7 +371,7 @@ fn only_what_is_refused_is_given_up() -> Outcome {
     assert_eq!(counter.given_up(), [refused("sample_type WEIGHT_STRUCT", Errno::EINVAL)]);
     assert!(counter.attr().sample_type.contains(SampleType::WEIGHT));
     assert!(counter.attr().flags.contains(AttrFlags::SAMPLE_ID_ALL | AttrFlags::COMM_EXEC));
-    // What was wanted, what is required, and each of five back in, one of them in vain.
+    // Opened as wanted, as required, and with each of five options back in, one of them in vain.
     assert_eq!((counting.opens(), counting.closes.load(Relaxed)), (7, 4));
     drop(counter);
     assert_eq!(counting.closes.load(Relaxed), 5);
@@ -499,7 +499,7 @@ fn a_user_finds_the_same() -> Outcome {
         std::fs::write(&file, format!("{root:?}")).expect("a file");
     }
     let result = Sandbox::new().unprivileged().within(test, || {
-        let expected = std::fs::read_to_string(&file).expect("what root found");
+        let expected = std::fs::read_to_string(&file).expect("the findings of root");
         assert_eq!(format!("{:?}", Perf::linux().support()), expected);
         Ok(())
     });

@@ -37,7 +37,7 @@ fn fifty_faults() -> impl Fn() {
     }
 }
 
-/// What `counter` counts of `work`, which is done once before, so that its code has been fetched.
+/// The count of `counter` for `work`, which is done once before, so that its code has been fetched.
 fn counted(counter: &mut Counter, work: impl Fn()) -> u64 {
     work();
     let before = counter.read().expect("read").value;
@@ -167,7 +167,7 @@ fn context_switches_are_exact() -> Outcome {
     Ok(())
 }
 
-/// What a counter of this thread counts while a new thread, and then a new process, touch 5000 pages
+/// The counts of a counter of this thread while a new thread, and then a new process, touch 5000 pages
 /// each.
 fn inherited(inherit: Inherit) -> Result<(u64, u64), Skip> {
     let counts = |counter: &Counter| counter.read().expect("read").value;
@@ -220,7 +220,7 @@ fn a_command_is_counted_from_its_exec() -> Outcome {
     let (status, usage) = command.release().expect("sh").wait().expect("its end");
     let count = from_exec.read().expect("read");
     assert_eq!(status.code(), Some(3));
-    // What the kernel counts for the child holds the time before exec too, and faults of the kernel.
+    // The kernel's own figures of the child hold the time before exec too, and faults of the kernel.
     assert!(
         count.value > 0 && count.value <= usage.minor_faults + usage.major_faults,
         "{count:?}, {usage:?}"

@@ -73,13 +73,13 @@ fn faults_of_this_thread_are_exact() -> Outcome {
     let count = counter.read().expect("read");
     assert_eq!(count.scaled(), Scaled::Exact(50));
     work();
-    assert_eq!(counter.read().expect("read"), count, "what is off does not count");
+    assert_eq!(counter.read().expect("read"), count, "a counter that is off does not count");
     counter.reset().expect("reset");
     assert_eq!(counter.read().expect("read").value, 0);
     Ok(())
 }
 
-/// What this thread does between two calls is its own, whoever these calls are about.
+/// A thread's counter counts all its work between two calls, also when these calls are about other tasks.
 fn calls_about_others_take_nothing_away() -> Outcome {
     let command = shell("exec sleep 60").hold().expect("a child");
     let others = on(Software::TASK_CLOCK).target(command.target()).open().expect("its clock");
@@ -189,7 +189,7 @@ fn counts_are_those_of_linux() -> Outcome {
         return Err(Skip::needs("Linux' perf_events", error));
     }
     let command = shell(BUSY).hold().expect("a child");
-    // Who was opened first is switched on first, and sees a little more.
+    // Counters that are opened first are switched on first, and see a little more.
     let theirs = counters(&command, &Perf::linux(), &events);
     let ours = counters(&command, &embedded(), &events);
     let (_, usage) = command.release().expect("sh").wait().expect("its end");
@@ -197,7 +197,7 @@ fn counts_are_those_of_linux() -> Outcome {
         all.iter().map(|counter| counter.read().expect("read").value).collect()
     };
     let (theirs, ours) = (read(&theirs), read(&ours));
-    // What Linux counts of the exec itself is some tenths of a millisecond. It also counts what interrupts and the
+    // Linux counts some tenths of a millisecond of the exec itself. It also counts the time that interrupts and the
     // host of a virtual machine take from the task, which is no CPU time of its own.
     let all = u64::try_from((usage.user + usage.system).as_nanos()).expect("less than centuries");
     assert!(ours[0].abs_diff(all) < all / 10 + 5_000_000, "ns: {} of {all}", ours[0]);

@@ -31,7 +31,7 @@ fn fifty_faults() -> impl Fn() {
     }
 }
 
-/// What the group counts of `work`, which is done once before, so that its code has been fetched.
+/// The counts of the group for `work`, which is done once before, so that its code has been fetched.
 fn counted(group: &mut Group, work: impl Fn()) -> Counts {
     work();
     group.reset().expect("reset");
@@ -86,7 +86,7 @@ fn a_removed_member_leaves_the_others_as_they_were() -> Outcome {
     counted(&mut group, &work);
     group.remove(members[1]);
     let counts = group.read().expect("read");
-    assert_eq!([0, 2, 3].map(|index| counts[members[index]].value), [50; 3], "what was counted stays");
+    assert_eq!([0, 2, 3].map(|index| counts[members[index]].value), [50; 3], "the counts stay");
     assert_eq!((counts.get(members[1]), counts.iter().len(), group.len()), (None, 3, 3));
     assert!(group.counter(members[1]).is_none());
     group.remove(members[1]);
@@ -271,7 +271,7 @@ fn a_change_while_children_live_is_told() -> Outcome {
     });
     group.enable().expect("enable");
     let sleeper = Command::new("sleep").arg("1000").hold().expect("a child").release().expect("sleep");
-    let counts = group.read().expect("what a living child has counted is there");
+    let counts = group.read().expect("the counts of a living child");
     assert!(counts[first].value > 0 && counts[first].value == counts[second].value, "{counts:?}");
     group.remove(second);
     let fewer = group.read().expect("the child's copy lost its member too");

@@ -28,7 +28,7 @@ fn read(counter: &Counter) -> Count {
     counter.read().expect("read")
 }
 
-/// What `counter` counts of `work`, which is done once before, so that its code has been fetched.
+/// The count of `counter` for `work`, which is done once before, so that its code has been fetched.
 fn counted(counter: &mut Counter, work: impl Fn()) -> u64 {
     work();
     counter.reset().expect("reset");
@@ -48,7 +48,7 @@ fn instructions_of_a_loop_are_exact() -> Outcome {
     let tolerance = if emulated() { 0 } else { 2000 };
     assert!((once[1] - once[0]).abs_diff(expected) <= tolerance, "{once:?}, {expected} between them");
     assert!(once[1].abs_diff(again[1]) <= tolerance, "{once:?} and {again:?}");
-    // What is around the loop: the two calls that switch the counter.
+    // Around the loop stand the two calls that switch the counter.
     assert!(once[0] - rounds[0] * SPIN_INSTRUCTIONS < 10_000, "{once:?}");
     Ok(())
 }

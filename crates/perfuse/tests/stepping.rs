@@ -109,7 +109,7 @@ fn instructions_mean_it_when_asked() -> Outcome {
     let stepped = stepping.counter(Hardware::INSTRUCTIONS).user_only();
     assert_eq!(count(&program, stepped), LOOPS_OUTSIDE + 20 * LOOPS_ROUND);
     let command = Command::new(program.path()).hold().expect("a child");
-    event().target(command.target()).open().expect_err("who did not ask for it has not got it");
+    event().target(command.target()).open().expect_err("no stepping without asking for it");
     Ok(())
 }
 
@@ -150,7 +150,7 @@ fn of_child(event: Builder, body: impl FnOnce()) -> u64 {
     value
 }
 
-/// What `more` instances of something do beyond `fewer`.
+/// The instructions of `more` instances of something beyond those of `fewer`.
 fn difference(fewer: u64, more: u64, body: fn(u64)) -> u64 {
     let count = |number| of_child(stepping(), || body(number));
     // A library does things otherwise once there is another thread, which the first measurement starts.
@@ -240,7 +240,7 @@ fn children_are_counted_too() -> Outcome {
             }
         })
     };
-    // What the library does when it forks is not always the same, but by far less than this.
+    // The library's own work of a fork varies, but by far less than this.
     let more = family(2100) - family(100);
     assert!(more.abs_diff(2000 * SPIN_INSTRUCTIONS) < 500, "{more}");
     Ok(())

@@ -107,7 +107,7 @@ pub struct Taken<'a> {
     /// Its callchain: that of the sample, or one that was unwound from its registers and stack. Addresses, the innermost
     /// first, with markers of [`CallchainContext`] before those of another level.
     pub chain: Option<&'a Words<'a>>,
-    /// Whose its address is.
+    /// The level of its address.
     pub level: Level,
     /// The occurrences of the event that it stands for.
     pub weight: u64,
@@ -180,7 +180,7 @@ pub struct Collector {
     kernel_maps: u64,
     /// By the state of the maps, and address.
     addresses: FastMap<(u64, u64), LocationId>,
-    /// What more locations than are told apart are.
+    /// Stands for all locations beyond the number that is told apart.
     rest: Option<LocationId>,
     pub(crate) places: Places,
     /// Whether values of keys have to be looked up.
@@ -542,7 +542,7 @@ impl Collector {
             Some(first) => *first = leaf,
             None => path.push(leaf),
         }
-        // What was sampled itself is told of before what called it.
+        // The sampled address itself is placed before its callers.
         let leaf = self.location_at(session, at, maps_of(leaf.0), leaf.0, leaf.1);
         let mut locations = std::mem::take(&mut self.stack);
         locations.clear();

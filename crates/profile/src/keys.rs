@@ -189,7 +189,7 @@ impl Key {
         KEYS.iter().find(|(key, ..)| *key == self)
     }
 
-    /// Its name. What is [given](Key::Given) has none.
+    /// Its name. A [given](Key::Given) key has none.
     pub fn name(self) -> &'static str {
         self.known().and_then(|known| known.1.first().copied()).unwrap_or("")
     }

@@ -173,7 +173,7 @@ impl Locator {
     }
 }
 
-/// Whose addresses follow a marker in a callchain. `None` where a cookie follows that is no address.
+/// The level of the addresses that follow a marker in a callchain. `None` where a cookie follows that is no address.
 pub fn level_of(context: CallchainContext) -> Option<Level> {
     Some(match context {
         CallchainContext::KERNEL => Level::Kernel,

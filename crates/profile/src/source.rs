@@ -27,7 +27,7 @@ impl<'p> ObjectRef<'p> {
         self.object.build_id.as_ref()
     }
 
-    /// What the profile knows of it.
+    /// The object, as the profile knows it.
     pub fn object(&self) -> &'p Object {
         self.object
     }

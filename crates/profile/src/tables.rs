@@ -60,7 +60,7 @@ pub struct Object {
 pub struct Location {
     /// The object; 0 where nothing was mapped.
     pub object: ObjectId,
-    /// Whose code it is.
+    /// The level of its code: kernel, user, or another.
     pub level: Level,
     /// The address in the process.
     pub ip: u64,

@@ -121,7 +121,7 @@ impl TracepointTexts {
         for given in &self.fields {
             let number = match format.filter(|_| given.is_of(event)) {
                 Some(format) => {
-                    // What the tracepoint says of the field is easier to read than its number.
+                    // The tracepoint's own words for the field are easier to read than its number.
                     let said = line.split(' ').filter(|_| !given.is_raw).find_map(|word| {
                         let rest = word.strip_prefix(given.name.as_str())?;
                         Some(rest.get(1..).unwrap_or("").to_owned())

@@ -1,4 +1,4 @@
-//! What the kernel is asked for: the attr of each event, as perf's for the same options, and the event
+//! The requests to the kernel: the attr of each event, as perf's for the same options, and the event
 //! that tells about tasks.
 //!
 //! Differences from perf, on purpose: records always carry the time, which is CLOCK_MONOTONIC; maps carry
@@ -42,7 +42,7 @@ pub(crate) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error>
     let tracker = if own_tracker { 0 } else { events.len() };
     if !own_tracker {
         let asked = as_asked(plan);
-        // What happens before the command's exec is about us.
+        // Until the command's exec, records are about this program.
         let held = plan.target == Target::Command;
         let dummy = plan.kernel.counter(Software::DUMMY).user_only().period(1).sample(asked.sample_type);
         let dummy = dummy.enabled(!held).enable_on_exec(held).with(|attr| attr.read_format &= KEPT);
@@ -81,9 +81,9 @@ pub(crate) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error>
     Ok(Wanted { events, tracker })
 }
 
-/// What options alone ask for, as far as the event that tells about tasks can have it. It is never sampled; but where
-/// the others have the same fields, every record tells its event at the same place without a field of its own for
-/// that.
+/// The attr that options alone ask for, as far as the event that tells about tasks can have it. It is never
+/// sampled; but where the others have the same fields, every record tells its event at the same place without a
+/// field of its own for that.
 fn as_asked(plan: &Plan) -> Attr {
     let source = Source::Kernel { type_: EventType::SOFTWARE, config: Software::DUMMY.0, more: [0; 4] };
     let plain = sampled(plan, &Request::new(EventSpec::new("dummy", source)));
@@ -118,7 +118,7 @@ pub(crate) fn needs_data_maps(plan: &Plan) -> bool {
     plan.fields.data || terms::any_stacks(plan)
 }
 
-/// What happens rarely enough to be sampled each time.
+/// Whether the event happens rarely enough to be sampled each time.
 fn counts_one_by_one(request: &Request) -> bool {
     request.is_tracepoint()
         || request.spec.probe.is_some()
@@ -130,7 +130,7 @@ fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     let fields = plan.fields;
     let mut builder = Builder::from_spec(&request.spec)?.kernel(&plan.kernel);
     if !fields.exclude.is_empty() {
-        // Whatever its modifiers say of the two.
+        // This overrides the event's modifiers for user and kernel.
         let hv = request.spec.exclude.hv;
         builder = builder.user_and_kernel().with(|attr| {
             attr.flags |= fields.exclude;
@@ -202,7 +202,7 @@ fn weight(plan: &Plan) -> SampleType {
     if known { parts } else { SampleType::WEIGHT }
 }
 
-/// What reading the event gives.
+/// Chooses the fields that reading the event gives.
 fn counts(attr: &mut Attr, fields: Fields, request: &Request) {
     if !(fields.per_thread_counts || fields.times) {
         attr.read_format &= KEPT;

@@ -81,9 +81,9 @@ impl Share {
 /// The time that a clock which goes on there does not sample.
 pub(crate) fn left_out(attr: &Attr) -> Option<&'static str> {
     if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) {
-        Some("what runs in the kernel is left out (:u)")
+        Some("time in the kernel is left out (:u)")
     } else if attr.flags.contains(AttrFlags::EXCLUDE_USER) {
-        Some("what runs in user space is left out (:k)")
+        Some("time in user space is left out (:k)")
     } else {
         None
     }

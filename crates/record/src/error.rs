@@ -20,7 +20,7 @@ pub enum Error {
     Gone,
     /// A file of the recording cannot be had.
     File {
-        /// What was tried: `write`, `rename`, `remove`.
+        /// The step that failed: `write`, `rename`, `remove`.
         doing: &'static str,
         /// The file.
         path: PathBuf,
@@ -40,7 +40,7 @@ impl fmt::Display for Error {
         match self {
             Error::Plan(words) | Error::Filter(words) => f.write_str(words),
             Error::Perf(error) | Error::Start(error) => error.fmt(f),
-            Error::Gone => f.write_str("what was to be recorded is gone"),
+            Error::Gone => f.write_str("the tasks to be recorded have ended"),
             Error::File { doing, path, error, written } => {
                 write!(f, "cannot {doing} {}: {error}", path.display())?;
                 written

@@ -1,7 +1,7 @@
 //! `--follow`: of all that whole cpus record, what belongs to some tasks and to all that these start.
 //!
 //! Events of a task start anew in every child, so that one which ends before its first sample is due is never
-//! sampled; events of a cpu go on whoever runs there. Who belongs to whom is told by the records of forks.
+//! sampled; events of a cpu go on whoever runs there. Records of forks tell which task is whose child.
 //!
 //! A fork is recorded on one cpu and the child's first sample perhaps on another, whose ring may be read
 //! first. So what belongs to nobody known waits until all rings have been read once more. Were it still
@@ -27,7 +27,7 @@ pub(crate) struct Follow {
     passes: u64,
 }
 
-/// Whose a record is.
+/// The owner of a record.
 enum Owner {
     /// The whole cpu's.
     Nobody,

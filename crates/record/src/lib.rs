@@ -52,7 +52,7 @@ use perfuse::control::Control;
 ///
 /// # Errors
 ///
-/// Events are refused, the command cannot be executed, the sink takes no more. What was written until then can be
+/// Events are refused, the command cannot be executed, the sink takes no more. All that was written until then can be
 /// read.
 pub fn record(
     plan: &Plan,

@@ -1,4 +1,4 @@
-//! What a recording tells while it is made.
+//! News of a recording while it is made.
 
 use crate::{Plan, Remark, Written};
 use std::ops::ControlFlow;
@@ -46,7 +46,7 @@ pub trait Observer {
 
 impl Observer for () {}
 
-/// What a recording amounts to.
+/// The sums of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sums {
@@ -66,7 +66,7 @@ pub struct Ended {
     pub status: Option<ExitStatus>,
     /// The recording ended the command.
     pub stopped: bool,
-    /// What was recorded.
+    /// The sums of all its records.
     pub sums: Sums,
     /// How many events were sampled.
     pub events: usize,

@@ -23,7 +23,7 @@ pub(crate) struct Opened {
     pub(crate) names: Vec<String>,
     /// Index of the event that tells about tasks.
     pub(crate) tracker: usize,
-    /// What was given up or is not as one might think.
+    /// News for the user: options that were given up, or work otherwise than one might think.
     pub(crate) remarks: Vec<Remark>,
     /// How each event was opened.
     pub(crate) details: Vec<String>,
@@ -201,7 +201,7 @@ impl Opened {
             let gone = self.set.given_up(index);
             let list: Vec<_> = gone.iter().map(|given| format!("; without {given}")).collect();
             self.details.push(format!("{}: {attr}{}", self.names[index], list.concat()));
-            // What perf gives up silently as well is no news, unless asked for.
+            // Options that perf gives up silently as well are no news, unless the user asks.
             let silent = ["kernel side", "precise_ip", "inherit"];
             let asked = gone.iter().filter(|given| !silent.contains(&&*given.what));
             given_up.extend(asked.map(ToString::to_string));

@@ -1,4 +1,4 @@
-//! What to record, as plain data: whom, which events, how, and for how long.
+//! The plan of a recording, as plain data: which tasks, which events, how, and for how long.
 
 use crate::Error;
 use perfuse::abi::{AttrFlags, BranchSampleType, EventType, Hardware};
@@ -7,7 +7,7 @@ use perfuse_events::{EventSpec, Precise, Source};
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// What is to be recorded, and how. [`Plan::new`] has what `perf record` does without options.
+/// The targets, the events, and the way to record them. [`Plan::new`] has what `perf record` does without options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Plan {
@@ -34,7 +34,7 @@ pub struct Plan {
     pub chains: Option<Chains>,
     /// When sampling starts.
     pub start: Start,
-    /// What the tasks start is recorded too.
+    /// Threads and processes that the tasks start are recorded too.
     pub inherit: bool,
     /// Each thread has a ring of its own.
     pub by_thread: bool,
@@ -42,9 +42,9 @@ pub struct Plan {
     pub pages: Option<usize>,
     /// Rings keep the newest records until the end, or a [switch](Switch::Signal).
     pub overwrite: bool,
-    /// What was there before is told at the end.
+    /// Records about all that was there before come at the end.
     pub tail_synthesize: bool,
-    /// What is told about what was there before.
+    /// Kinds of records about all that was there before.
     pub synth: Synth,
     /// The clock of times, by the number that `clock_gettime(2)` has for it; `None` for the kernel's own.
     pub clock: Option<i32>,
@@ -66,7 +66,7 @@ pub struct Plan {
     pub switch: Switch,
     /// Recording stops when so many bytes are written.
     pub max_bytes: Option<u64>,
-    /// What events were recorded without is told also where perf is silent about it.
+    /// All options that events were recorded without are told, also those about which perf is silent.
     pub verbose: bool,
     /// Signals (SIGINT, SIGTERM, SIGHUP end the recording, SIGUSR2 switches) are caught, and the process goes before
     /// others on busy cpus: for programs that do nothing else meanwhile.
@@ -124,7 +124,7 @@ impl Plan {
     }
 
     /// The recording of running processes made in the same way: as whole cpus need few descriptors, it can be
-    /// had where there are too many threads. What it says about each process is the same.
+    /// had where there are too many threads. It says the same about each process.
     pub(crate) fn following_processes(&self) -> Option<Plan> {
         let Target::Processes(pids) = &self.target else { return None };
         let same = |request: &Request| {
@@ -165,7 +165,7 @@ pub struct Request {
     pub filter: Option<String>,
     /// Neighbours with the same number form a group.
     pub group: Option<u32>,
-    /// What the group is called.
+    /// The group's name.
     pub group_name: Option<String>,
     /// Rather apart from the group than not at all.
     pub weak: bool,
@@ -276,7 +276,7 @@ pub enum Switch {
     Every(Duration),
 }
 
-/// What is told about what was there before a recording.
+/// Kinds of records about all that was there before a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synth {
     /// Processes, threads, names.

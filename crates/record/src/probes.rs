@@ -83,8 +83,8 @@ fn functions(path: &str, pattern: &str) -> Result<Vec<Probe>, Refusal> {
     }
 }
 
-/// Where the code of a source line begins: once in each function that has some of it. What is no name of a file
-/// is that of a function, from which the line is counted.
+/// Finds the places where the code of a source line begins: one in each function that has some of it. `source` names
+/// a file, or else a function, from whose beginning the line is counted.
 fn of_line(path: &str, source: &str, line: u64) -> Result<Vec<Probe>, Refusal> {
     let refused = |text: String| Refusal::Unreadable(text);
     let elf = open(path)?;

@@ -1,4 +1,4 @@
-//! What a recording has to say about itself.
+//! Remarks of a recording about itself.
 
 use crate::{Chains, Rate};
 use std::fmt;
@@ -36,9 +36,9 @@ pub enum Remark {
     SharedRings,
     /// Rings are smaller than wished, in bytes; `perf_event_mlock_kb`, as far as it can be read.
     SmallRings {
-        /// What they have.
+        /// The room that they have.
         bytes: usize,
-        /// What was wished.
+        /// The room that was wished.
         wished: usize,
         /// The setting.
         limit: String,
@@ -99,13 +99,13 @@ impl fmt::Display for Remark {
             Remark::Without(what) => write!(f, "recorded without {what}"),
             Remark::ProbesAlone(events) => write!(
                 f,
-                "{}: recorded without what the recorded tasks start (Linux could start nothing under an inherited \
-                 probe)",
+                "{}: recorded without the threads and processes that the recorded tasks start (Linux could start none \
+                 under an inherited probe)",
                 events.join(", ")
             ),
             Remark::NotInherited => f.write_str(
-                "what the recorded tasks start is left out: this kernel refuses the values of groups (modifier S) \
-                 for it; Linux 6.13 can",
+                "threads and processes that the recorded tasks start are left out: this kernel refuses the values of \
+                 groups (modifier S) for them; Linux takes these from 6.13 on",
             ),
             Remark::UserOnly(paranoid) => {
                 write!(f, "user side only: this user may not sample the kernel, perf_event_paranoid is {paranoid}")
@@ -138,10 +138,10 @@ impl fmt::Display for Remark {
                 match short {
                     Some(time) => write!(
                         f,
-                        "what was recorded ran for {:.3} ms, less than the time from sample to sample",
+                        "the recorded tasks ran for {:.3} ms, less than the time from sample to sample",
                         time.as_secs_f64() * 1e3
                     ),
-                    None if *embedded => f.write_str("what is over before it can be looked at has no samples"),
+                    None if *embedded => f.write_str("tasks that end before perfuse can look at them have no samples"),
                     None => {
                         f.write_str("processes and threads that end before their first sample is due have none")
                     }

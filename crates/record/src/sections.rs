@@ -22,7 +22,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What does not change while a recording is made.
+/// Facts that stay the same while a recording is made.
 pub(crate) struct Facts {
     words: Vec<Vec<u8>>,
     clock: Option<(u64, Clock)>,
@@ -103,7 +103,7 @@ pub(crate) fn programs(programs: &Programs) -> Vec<Feature<'_>> {
     all
 }
 
-/// What is known at the end of a file only.
+/// Sections that are known only at the end of a file.
 pub(crate) fn last<'a>(tally: &Tally, ids: &'a [Identified]) -> Vec<Feature<'a>> {
     let mut all = Vec::new();
     if let (Some(first_ns), Some(last_ns)) = (tally.first_ns, tally.last_ns) {

@@ -106,7 +106,7 @@ impl<'a> Session<'a> {
             return Err(Error::Gone);
         };
         let format = RecordFormat::of(attr, ByteOrder::NATIVE);
-        // Whoever starts from now on has a record of it.
+        // From now on, rings have a record of each task that starts.
         let follow = plan.follow.as_ref().map(|pids| match pid {
             Some(pid) if pids.is_empty() => Follow::command(pid),
             _ => Follow::threads(pids.iter().flat_map(|&pid| read::threads(pid).unwrap_or_default())),
@@ -179,7 +179,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What a file starts with.
+    /// Writes the beginning of a file.
     fn begin(&mut self, child: Option<u32>, held: bool) -> Result<(), Error> {
         let written = start::describe(&self.opened, self.sink)
             .and_then(|()| start::maps(&self.opened, self.plan, child, self.sink))
@@ -226,7 +226,7 @@ impl<'a> Session<'a> {
     fn drain(&mut self) -> Result<(), Error> {
         let mut result = Ok(());
         let mut any = false;
-        // What is overwritten is written last: until then nothing is known to be complete.
+        // Overwritten rings are written last: until then none is known to be complete.
         let overwritten = self.overwritten();
         for ring in (0..self.opened.set.rings()).filter(|ring| !overwritten.contains(ring)) {
             let batch = self.opened.set.batch(ring);
@@ -268,7 +268,7 @@ impl<'a> Session<'a> {
         if self.overwritten().is_empty() {
             return Ok(());
         }
-        // What the files before told about tasks holds for this one too.
+        // Records about tasks in the files before hold for this one too.
         let told = std::mem::take(&mut self.told);
         let mut result = self.sink.records(&[&told]);
         self.told = told;

@@ -1,4 +1,4 @@
-//! What a recording begins with: tool records about its events, and records about what was there before.
+//! The beginning of a recording: tool records about its events, and records about all that was there before.
 
 use crate::attrs;
 use crate::opening::Opened;
@@ -75,7 +75,7 @@ pub(crate) fn describe(opened: &Opened, sink: &mut dyn Sink) -> io::Result<()> {
     Ok(())
 }
 
-/// Who is measured, and on which cpus.
+/// Writes the maps of the threads and cpus that are measured.
 pub(crate) fn maps(opened: &Opened, plan: &Plan, child: Option<u32>, sink: &mut dyn Sink) -> io::Result<()> {
     /// As many as fit into a record.
     const MOST: usize = 2700;

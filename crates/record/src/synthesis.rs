@@ -1,5 +1,5 @@
 //! Records about what was there before the recording: processes with their threads, names and maps, from
-//! /proc; cgroups. What ends while it is looked at is left out. [`kernel`] and
+//! /proc; cgroups. A process that ends while it is looked at is left out. [`kernel`] and
 //! [`bpf`] add the kernel's side.
 
 pub(crate) mod bpf;

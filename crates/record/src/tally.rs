@@ -1,5 +1,5 @@
-//! What goes by on the way from a ring to the file: how many samples, what was lost, from when to when,
-//! and which files were mapped. Headers and times are looked at in place; only rare records are taken apart.
+//! Keeps count of the records on their way from a ring to the file: samples, losses, the first and last time,
+//! and the files that were mapped. Headers and times are looked at in place; only rare records are taken apart.
 
 use crate::clocks::Clocks;
 use crate::plan::Plan;

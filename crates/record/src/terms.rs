@@ -1,4 +1,4 @@
-//! What the terms of an event ask of its recording, next to the options for all: `cycles/period=1000/`,
+//! The recording options among an event's terms, next to the options for all: `cycles/period=1000/`,
 //! `cs/call-graph=fp,max-stack=8/`.
 
 use crate::Error;
@@ -93,7 +93,7 @@ pub fn join_tracers(requests: &mut [Request]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What its terms say about an AUX area.
+/// Adds the event's terms about an AUX area.
 pub(crate) fn aux(builder: Builder, spec: &EventSpec) -> Builder {
     let options = &spec.options;
     builder.with(|attr| {

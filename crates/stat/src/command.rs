@@ -36,7 +36,7 @@ impl CommandEvents {
         self.0.events.iter().map(|request| (request.spec.name.as_str(), request.spec.unit()))
     }
 
-    /// What counts of an event are to be multiplied with, and what the product is a number of.
+    /// The factor for counts of an event, and the unit of the product.
     pub fn scale(&self, event: usize) -> Option<&Scale> {
         self.0.events[event].spec.scale()
     }
@@ -52,7 +52,7 @@ impl CommandEvents {
 }
 
 impl CommandCounting<'_> {
-    /// What each event counted up to the command's end, with the name that it is to be shown by.
+    /// The outcome of each event up to the command's end, with the name to show it by.
     pub fn finish(self, run: &Run) -> Vec<(String, Outcome)> {
         let outcome = |(index, request): (usize, &super::plan::Request)| {
             let outcome = match request.spec.source {

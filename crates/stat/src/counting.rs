@@ -20,10 +20,10 @@ pub(crate) struct Counting {
     /// The rows with their number of targets, and for each target the one it belongs to.
     places: Vec<(RowPlace, u32)>,
     row_of_slot: Vec<usize>,
-    /// What was read at the end of the last interval, by event and target.
+    /// The counts at the end of the last interval, by event and target.
     before: Vec<Vec<Count>>,
     scale: bool,
-    /// What was read last, by event and target, for who wants it as it is.
+    /// The last counts as the kernel gave them, by event and target.
     read: RefCell<Vec<Vec<(usize, Count)>>>,
     /// Single events were started or stopped.
     singly: bool,
@@ -35,12 +35,12 @@ fn as_perf(attr: &mut Attr) {
     attr.read_format = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
 }
 
-/// What an event is called once it is open, and what its numbers leave out.
+/// The name of an event once it is open, and the parts that its numbers leave out.
 #[derive(Debug)]
 pub(crate) struct Description {
     pub(crate) name: String,
     pub(crate) lost_kernel_side: bool,
-    /// What was asked for of children could not be had.
+    /// Children are left out, against the user's wish.
     pub(crate) lost_children: bool,
     /// Only the kernel makes it happen, and the kernel is left out.
     pub(crate) impossible: bool,
@@ -199,7 +199,7 @@ impl Counting {
         Description { name, lost_kernel_side, lost_children, impossible }
     }
 
-    /// What is measured.
+    /// The targets that are measured.
     pub(crate) fn slots(&self) -> &[Slot] {
         self.set.slots()
     }
@@ -209,7 +209,7 @@ impl Counting {
         self.indices[event].into_iter().flat_map(|index| self.set.counters(index))
     }
 
-    /// What was read of an event the last time, with the index of its target.
+    /// The last counts of an event, each with the index of its target.
     pub(crate) fn read_last(&self, event: usize) -> Vec<(usize, Count)> {
         self.read.borrow().get(event).cloned().unwrap_or_default()
     }
@@ -282,7 +282,7 @@ impl Counting {
     }
 }
 
-/// What both counted.
+/// The sum of two readings.
 pub(crate) fn add(a: Reading, b: Reading) -> Reading {
     Reading {
         value: a.value.wrapping_add(b.value),
@@ -292,7 +292,7 @@ pub(crate) fn add(a: Reading, b: Reading) -> Reading {
     }
 }
 
-/// What becomes of two parts of one count, run by run. What one of them does not count, the other does.
+/// Adds two parts of one count, run by run. If one of them was not counted, the other stands alone.
 pub(crate) fn together(a: Outcome, b: Outcome) -> Outcome {
     match (a, b) {
         (Outcome::Counted(a), Outcome::Counted(b)) => {

@@ -7,13 +7,13 @@ use perfuse_events::{Exclude, Source};
 /// A derived number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// `None` where what it is derived from was not counted.
     pub value: Option<f64>,
 }
 
-/// What a derived number is.
+/// The kind of a derived number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// CPU time by wall time.
@@ -28,7 +28,7 @@ pub enum Kind {
     ShareOf(Whole),
 }
 
-/// What a share is a share of.
+/// The whole that a share is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
     /// Branches.

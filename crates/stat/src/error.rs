@@ -13,7 +13,7 @@ pub enum Error {
     Perf(perfuse::Error),
     /// The command cannot be executed.
     Start(perfuse::Error),
-    /// What is to be done before or after each run failed, in words.
+    /// A step before or after each run failed; the reason in words.
     Hook(String),
     /// The file of a recording of counts cannot be had.
     Recording(perfuse_record::Error),

@@ -1,4 +1,4 @@
-//! What is done before and after each run of a command, outside of what is measured: `--pre`, `--post`,
+//! Steps before and after each run of a command, outside of the measured time: `--pre`, `--post`,
 //! `--sync`.
 
 use crate::Error;

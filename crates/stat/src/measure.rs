@@ -193,7 +193,7 @@ impl Measuring<'_> {
     }
 }
 
-/// What is counted in a run, interval by interval.
+/// The counts of a run, interval by interval.
 struct Counts<'a> {
     plan: &'a Plan,
     counting: &'a mut Counting,
@@ -378,7 +378,7 @@ fn explain_pinned(plan: &Plan, spec: &EventSpec, outcome: Outcome) -> Outcome {
     }
 }
 
-/// What this program measures itself, where perf shows it: once for all cpus, for every thread.
+/// Rows of an event that this program measures itself, where perf shows it: once for all cpus, for every thread.
 fn tool_rows(tool: Tool, places: &[(RowPlace, u32)], run: &Run) -> Vec<Row> {
     let outcome = run.of_tool(tool);
     let elsewhere =
@@ -423,7 +423,8 @@ fn merge(mut total: Report, run: Report) -> Report {
 /// A birth that the measuring kernel stops costs so much time at most, with the ways around it (`docs/live-cost.md`).
 const BIRTH_NS: u64 = 60_000;
 
-/// What the measuring kernel's stops of so many births add to counts, told if that may be a tenth of all time.
+/// A warning about the time that the measuring kernel's stops of so many births add to counts, if that may be a tenth
+/// of all.
 fn stops_of_births(report: &Report, births: u64) -> Option<String> {
     let times = report.runs.iter().filter_map(|run| run.usage);
     let used_ns: u64 = times.map(|usage| usage.user_ns + usage.system_ns).sum();

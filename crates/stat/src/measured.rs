@@ -14,7 +14,7 @@ pub struct Measured {
     pub(crate) counted: Vec<(String, Vec<usize>)>,
     /// Of how many counters each of them is the sum.
     pub(crate) sources: BTreeMap<String, usize>,
-    /// What of the machine its definition asks for.
+    /// Facts of the machine that its definition asks for.
     pub(crate) facts: BTreeMap<String, f64>,
     /// The event that it is shown next to.
     pub leader: usize,

@@ -14,7 +14,7 @@ pub(crate) fn events(plan: &Plan, events: Vec<Event>) -> (Vec<Event>, Vec<usize>
     };
     let mut merged: Vec<Event> = Vec::new();
     let mut places = Vec::new();
-    // What each of the merged events has in common with those to be added.
+    // For each merged event, the name, wish and cgroup that an event to be added must have too.
     let mut known = Vec::new();
     for (at, event) in events.into_iter().enumerate() {
         let own = common(at);

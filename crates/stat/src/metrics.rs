@@ -31,7 +31,7 @@ pub struct MetricChoice {
 pub struct Value<'r> {
     /// The metric's name.
     pub name: &'r str,
-    /// What it tells.
+    /// Its meaning.
     pub description: &'r str,
     /// In its unit. `None`: something it is made of was not counted, or there was a division by 0.
     pub value: Option<f64>,
@@ -320,7 +320,7 @@ fn each(expression: &Expression, visit: &mut dyn FnMut(&Expression)) {
 /// Names with the events that count them.
 type Counted = Vec<(String, Vec<usize>)>;
 
-/// Gives each metric its events, or those of one that counts them all. What is shown keeps its order.
+/// Gives each metric its events, or those of one that counts them all. The metrics are shown in their old order.
 fn place(drafts: Vec<Draft<'_>>, options: &MetricChoice, requests: &mut Requests) -> Vec<Measured> {
     let mut order: Vec<usize> = (0..drafts.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(drafts[at].names.len()));
@@ -362,7 +362,7 @@ fn place(drafts: Vec<Draft<'_>>, options: &MetricChoice, requests: &mut Requests
 }
 
 impl Requests {
-    /// Adds the events of a metric, those of each PMU as a weak group. What perfuse measures itself is asked
+    /// Adds the events of a metric, those of each PMU as a weak group. Events that perfuse measures itself are asked
     /// for once.
     fn add_metric(&mut self, names: &[(String, Vec<EventSpec>)], grouped: bool) -> Counted {
         let pmu = |spec: &EventSpec| spec.pmu.as_ref().map(|pmu| pmu.name.clone());
@@ -415,7 +415,7 @@ impl Requests {
     }
 }
 
-/// What the counts at a place amount to.
+/// Computes a metric from the counts at a place.
 pub fn value<'r>(report: &'r Report, measured: &'r Measured, place: &RowPlace) -> Value<'r> {
     let mut counts = Counts { report, measured, place, metrics: BTreeMap::new() };
     for other in &measured.others {
@@ -500,7 +500,7 @@ impl Context for Counts<'_> {
 fn counted(event: &Event, place: &RowPlace) -> Option<f64> {
     let mut rows = event.rows.iter();
     let row = match event.source {
-        // What is measured once for all places is shown at the first.
+        // A value that is measured once for all places is shown at the first.
         Source::Tool(_) => rows.find(|row| matches!(row.outcome, Outcome::Counted(_))),
         _ => rows.find(|row| row.place == *place),
     };

@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[non_exhaustive]
 #[must_use]
 pub struct Report {
-    /// What was measured.
+    /// The command, tasks or cpus that were measured.
     pub subject: Subject,
     /// How the command ended (the last one of several runs); `None` without a command, or while it runs.
     pub exit: Option<Exit>,
@@ -20,19 +20,19 @@ pub struct Report {
     pub runs: Vec<Run>,
     /// Set for an interval of a measurement that goes on.
     pub interval: Option<Interval>,
-    /// What one row stands for.
+    /// The set of targets that one row stands for.
     pub aggregation: Aggregation,
     /// Events have cgroups, at least some.
     pub cgroups: bool,
     /// The events, in order.
     pub events: Vec<Event>,
-    /// What the events amount to together.
+    /// Numbers made of several events.
     pub metrics: Arc<[Measured]>,
-    /// What the reader has to know about the whole.
+    /// Warnings for the reader about the whole.
     pub warnings: Vec<String>,
 }
 
-/// What was measured.
+/// The subject of a measurement: a command, tasks, or cpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A command with its arguments, and all it starts.
@@ -43,7 +43,7 @@ pub enum Subject {
     Threads(Vec<u32>),
     /// All threads of the system.
     EveryThread,
-    /// What a recording of counts tells about.
+    /// The subject of a recording of counts, in words.
     Recording(String),
     /// These cpus; the flag tells that they are all.
     Cpus {
@@ -71,12 +71,12 @@ pub enum Exit {
 pub struct Run {
     /// How long it took.
     pub wall_ns: u64,
-    /// What the command used, if there was one and it was the subject.
+    /// The resources that the command used, if there was one and it was the subject.
     pub usage: Option<Usage>,
 }
 
 impl Run {
-    /// What the measuring program measures itself.
+    /// The value of an event that the measuring program measures itself.
     pub(crate) fn of_tool(&self, tool: Tool) -> Outcome {
         let value = match (tool, self.usage) {
             (Tool::DurationTime, _) => Some(self.wall_ns),
@@ -97,7 +97,7 @@ impl Run {
     }
 }
 
-/// What a command used, its children included.
+/// The resources that a command used, its children included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Time in user space.
@@ -121,7 +121,7 @@ pub struct Interval {
     pub first: bool,
 }
 
-/// What one row stands for.
+/// The set of targets that one row stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Aggregation {
@@ -149,11 +149,11 @@ pub struct Event {
     pub name: String,
     /// Where it is counted.
     pub source: Source,
-    /// What its modifiers leave out.
+    /// The sides that its modifiers leave out.
     pub exclude: Exclude,
-    /// What its values are numbers of.
+    /// The unit of its values.
     pub unit: Unit,
-    /// What its values are to be multiplied with, and what they then are.
+    /// The factor for its values, and the unit of the product.
     pub scale: Option<Scale>,
     /// Only tasks of this cgroup were counted.
     pub cgroup: Option<String>,
@@ -161,7 +161,7 @@ pub struct Event {
     pub impossible: bool,
     /// The kernel side was asked for and refused.
     pub lost_kernel_side: bool,
-    /// What the measured tasks start is left out, though it was asked for.
+    /// Threads and processes that the measured tasks start are left out, against the user's wish.
     pub lost_children: bool,
     /// One per [`RowPlace`], in order.
     pub rows: Vec<Row>,
@@ -174,7 +174,7 @@ pub struct Row {
     pub place: RowPlace,
     /// Of how many targets its count is the sum.
     pub targets: u32,
-    /// What became of it.
+    /// The count, or the reason for its absence.
     pub outcome: Outcome,
 }
 
@@ -228,7 +228,7 @@ impl fmt::Display for RowPlace {
     }
 }
 
-/// What became of an event.
+/// The count of an event, or the reason for its absence.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// It was counted, once a run; at least one entry.
@@ -264,7 +264,7 @@ pub struct Missing {
     pub errno: Option<String>,
     /// Sentences, for a footnote; may be empty.
     pub explanation: String,
-    /// What would help.
+    /// Remedies.
     pub remedies: Vec<String>,
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn rows(plan: &Plan, spec: &EventSpec, rows: Vec<Row>) -> Vec<Row> {
     }
 }
 
-/// What the cpus of a core counted together: in a row for the core, or in that of each of its cpus.
+/// Adds the counts of the cpus of a core: in a row for the core, or in that of each of its cpus.
 fn by_core(how: PerCore, rows: Vec<Row>, seat: impl Fn(u32) -> Seat) -> Vec<Row> {
     let core = |row: &Row| match row.place {
         RowPlace::Cpu(cpu) => {

@@ -1,4 +1,4 @@
-//! What to count, as plain data: whom, which events, and for how long.
+//! The plan of a measurement, as plain data: which tasks or cpus, which events, and for how long.
 
 use crate::Error;
 use crate::measured::Measured;
@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is to be measured, and how.
+/// The targets, the events, and the way to measure them.
 #[derive(Debug)]
 pub struct Plan {
     /// Which kernel counts.
@@ -21,11 +21,11 @@ pub struct Plan {
     pub command: Vec<OsString>,
     /// Cgroups were named, be it for some events only.
     pub cgroups: bool,
-    /// What one row stands for.
+    /// The set of targets that one row stands for.
     pub aggregation: Aggregation,
     /// The events.
     pub events: Vec<Request>,
-    /// What the events amount to together.
+    /// Numbers made of several events.
     pub metrics: Arc<[Measured]>,
     /// How often the command is run; `None`: until interrupted.
     pub runs: Option<u32>,
@@ -37,7 +37,7 @@ pub struct Plan {
     pub timeout: Option<Duration>,
     /// When counting starts.
     pub start: Start,
-    /// What the targets start is counted too.
+    /// Threads and processes that the targets start are counted too.
     pub inherit: bool,
     /// Values are scaled to the time enabled.
     pub scale: bool,
@@ -58,7 +58,7 @@ pub struct Plan {
     pub owns_process: bool,
 }
 
-/// Who is measured.
+/// The tasks or cpus that are measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The command of the plan, with all that it starts.

@@ -1,4 +1,4 @@
-//! What `stat record` of perfuse or perf has written, summed up as it was or in another way.
+//! Recordings of counts that `stat record` of perfuse or perf has written, summed up as they were or in another way.
 
 use super::model::{
     Aggregation, Event, Interval, Missing, MissingKind, Outcome, Reading, Report, Row, RowPlace, Run, Subject,
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-/// What is known of a recording so far.
+/// The state of a recording, as far as it has been read.
 #[derive(Default)]
 struct Played {
     aggregation: Option<Aggregation>,
@@ -137,7 +137,7 @@ fn seats(data: &mut PerfData<'_>) -> Result<Vec<Seat>, perfuse_data::Error> {
         .collect())
 }
 
-/// What perf's number for a way to sum up means: versions have counted differently.
+/// The meaning of perf's number for a way to sum up: versions have counted differently.
 fn aggregation(number: u64, version: &str) -> Option<Aggregation> {
     use Aggregation::{Core, Cpu, Die, Everything, Node, Socket, Thread};
     let mut parts = version.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse::<u32>().ok());
@@ -227,7 +227,7 @@ impl Played {
         }
     }
 
-    /// What was counted: all of it, or since the interval before.
+    /// The report of all counts, or of those since the interval before.
     fn report(
         &self,
         events: &[perfuse_data::Event],

@@ -192,7 +192,7 @@ impl Recorder {
     ) -> Result<(), Error> {
         self.counts(plan, counting, run)?;
         self.writer.writer().tool(Tool::StatRound(StatRound { kind: 0, time_ns }))?;
-        // Who reads a pipe wants to see it.
+        // A reader of a pipe waits for it.
         Ok(self.writer.writer().flush()?)
     }
 

@@ -2,7 +2,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// What several runs say about one quantity.
+/// The mean and spread of one quantity over several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
 pub struct Spread {

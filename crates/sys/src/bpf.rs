@@ -15,7 +15,7 @@ const BTF_GET_FD_BY_ID: libc::c_long = 19;
 struct Arguments([u32; 4]);
 
 /// # Safety
-/// What the arguments point to must be what the command wants there.
+/// The arguments must point to memory of the kind and size that the command wants there.
 unsafe fn bpf(command: libc::c_long, arguments: &mut Arguments) -> Result<i32, Errno> {
     // SAFETY: the kernel reads and writes at most the size it is told of the live arguments; the caller
     // vouches for what these point to.
@@ -66,7 +66,7 @@ enum Item {
     ToldAt(usize),
 }
 
-/// What a program's arrays are, by their numbers in perf.data.
+/// The arrays of a program, by their numbers in perf.data.
 pub mod array {
     #![allow(missing_docs, reason = "the names are those of struct bpf_prog_info")]
     pub const JITED_INSNS: usize = 0;
@@ -96,7 +96,7 @@ const PLACES: [Place; 9] = [
 /// Bytes of `struct bpf_prog_info` that this crate asks for, all fields up to Linux 6.12.
 const INFO_SIZE: usize = 232;
 
-/// What the kernel tells about a program.
+/// A program, as the kernel describes it.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ProgramInfo {

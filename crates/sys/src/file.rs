@@ -1,4 +1,4 @@
-//! What file systems and files tell, where the standard library does not ask.
+//! Questions to file systems and files that the standard library does not ask.
 
 use rustix::fs::{StatVfsMountFlags, getxattr, statvfs};
 use std::fs::File;

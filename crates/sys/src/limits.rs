@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// A soft and a hard limit; `u64::MAX` is "unlimited".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What holds now.
+    /// The limit that holds now.
     pub soft: u64,
     /// How far the process may raise it.
     pub hard: u64,
@@ -42,9 +42,9 @@ static BEFORE: OnceLock<Limit> = OnceLock::new();
 pub const OTHERS: u64 = 64;
 
 /// Sees to it that `needed` descriptors can be open, one for each event, cpu and thread, as far as that may
-/// be had: the soft limit is raised to the hard one, and that one by those who may (`CAP_SYS_RESOURCE`). What
-/// this process [starts](crate::process::spawn) afterwards has the limits of before. Where it is not enough,
-/// the opens tell.
+/// be had: the soft limit is raised to the hard one, and that one by those who may (`CAP_SYS_RESOURCE`). Children
+/// that this process [starts](crate::process::spawn) afterwards have the limits of before. Where it is not enough,
+/// opening fails.
 pub fn provide_open_files(needed: u64) {
     let Ok(limit) = open_files() else { return };
     if limit.soft >= needed {

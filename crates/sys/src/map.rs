@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// What may be done with a [`Mapping`]. For a ring it decides the mode too: the kernel overwrites what
+/// The accesses that a [`Mapping`] allows. For a ring they decide the mode too: the kernel overwrites records that
 /// nobody can acknowledge by writing `data_tail` (rule F10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {

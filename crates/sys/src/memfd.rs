@@ -27,8 +27,8 @@ unsafe impl Send for Sealed {}
 unsafe impl Sync for Sealed {}
 
 impl Sealed {
-    /// So many bytes of zeros, a multiple of the page size: `ENOMEM`, `EMFILE`. Whoever has its descriptor can change its words,
-    /// and nobody its size: a reader that cut it would end this process by a SIGBUS.
+    /// So many bytes of zeros, a multiple of the page size: `ENOMEM`, `EMFILE`. With its descriptor anybody can change its
+    /// words, and nobody its size: a reader that cut it would end this process by a SIGBUS.
     pub fn new(name: &CStr, bytes: usize) -> Result<Self, Errno> {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(of)?;
         ftruncate(&fd, bytes as u64).map_err(of)?;

@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What `poll(2)` found.
+/// The state of a descriptor, as `poll(2)` found it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
     /// There is something to read (`POLLIN`).

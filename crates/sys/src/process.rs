@@ -32,7 +32,7 @@ pub struct Child {
     pid: i32,
 }
 
-/// What a child has in place of this process's standard input, output and error.
+/// A child's standard input, output and error; where `None`, this process's own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Files<'a> {
     /// Standard input.
@@ -44,7 +44,7 @@ pub struct Files<'a> {
 }
 
 /// Lets the calling thread go before all tasks of ordinary scheduling classes, with this priority (1 to 99)
-/// of `SCHED_FIFO`. What it starts does not inherit that. `EPERM` without the right to.
+/// of `SCHED_FIFO`. Its children begin without it. `EPERM` without the right to.
 pub fn go_first(priority: i32) -> Result<(), Errno> {
     // SAFETY: all zeros are a value of this plain struct, which may have members that are not set here.
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };

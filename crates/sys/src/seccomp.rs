@@ -44,7 +44,7 @@ struct Response {
 
 const _: () = assert!(size_of::<Notification>() == 80 && size_of::<Response>() == 24);
 
-/// What a thread that calls gets.
+/// The answer to a thread that calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The kernel does the call.
@@ -53,8 +53,8 @@ pub enum Answer {
     Done(Result<u64, Errno>),
 }
 
-/// Who answers runs on the cpu of who calls, which sleeps meanwhile. Before Linux 6.6 that is refused, and wake-ups are as they
-/// are.
+/// Asks the kernel to run the answering thread on the cpu of the calling one, which sleeps meanwhile. Before Linux
+/// 6.6 it refuses, and wakes up threads as ever.
 pub fn wake_in_turns(listener: BorrowedFd<'_>) {
     // SAFETY: a plain number.
     unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, SYNC_WAKE_UP) };

@@ -7,7 +7,7 @@ pub use libc::{
     SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGKILL, SIGQUIT, SIGTERM, SIGTRAP, SIGUSR1, SIGUSR2,
 };
 
-/// Who gets the signals of a descriptor.
+/// The receiver of a descriptor's signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// One thread, by its id.

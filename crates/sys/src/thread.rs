@@ -12,7 +12,7 @@ pub fn own_cpu() -> Option<u32> {
     u32::try_from(sched_getcpu()).ok()
 }
 
-/// What a thread has used since its birth, as the kernel counts for itself.
+/// The resources that a thread has used since its birth, as the kernel counts for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Page faults without I/O.

@@ -6,10 +6,10 @@ use std::time::Duration;
 pub use libc::{__WALL, __WNOTHREAD, WEXITED, WNOHANG, WNOWAIT, WSTOPPED};
 pub use libc::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, CLD_TRAPPED};
 
-/// What a wait found.
+/// The change of a child that a wait found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Whose; 0 where nothing happened, asked with `WNOHANG`.
+    /// The child's pid; 0 where nothing happened and `WNOHANG` asked.
     pub pid: i32,
     /// `CLD_*`.
     pub code: i32,
@@ -17,7 +17,7 @@ pub struct Change {
     pub status: i32,
 }
 
-/// What a child used, from `wait4(2)`; its own waited-for children included.
+/// The resources that a child used, from `wait4(2)`; its own waited-for children included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {

@@ -35,7 +35,7 @@ impl Folder {
     }
 
     fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.0.join(name)).expect("what the child wrote")
+        fs::read_to_string(self.0.join(name)).expect("the child's words")
     }
 }
 
@@ -148,7 +148,11 @@ fn a_program_is_looked_up_on_the_path() -> Outcome {
         };
         let (first, second) = (forbidden.display(), right.display());
         set(format!("/nonexistent:{first}:{second}:/bin:/usr/bin"));
-        assert_eq!(status("perfuse-tool", &[]).code(), Some(4), "what may not be executed is passed over");
+        assert_eq!(
+            status("perfuse-tool", &[]).code(),
+            Some(4),
+            "a file that may not be executed is passed over"
+        );
         set(format!("{first}:/nonexistent"));
         assert_eq!(run("perfuse-tool", &[]).map(drop), Err(Errno::EACCES), "unless there is no other");
         assert_eq!(run("perfuse-here", &[]).map(drop), Err(Errno::ENOENT));
@@ -285,7 +289,7 @@ fn links(pid: &str) -> Vec<(i32, String)> {
 }
 
 fn descriptors_close_on_exec() -> Outcome {
-    // What this process was given to inherit is none of ours.
+    // Descriptors that this process inherited are none of ours.
     let before: Vec<_> = links("self").into_iter().map(|(number, _)| number).collect();
     let mut ours: Vec<Box<dyn AsRawFd>> = Vec::new();
     let mut attr = Attr { config: Software::DUMMY.0, ..Attr::new(EventType::SOFTWARE) };

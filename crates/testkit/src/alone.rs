@@ -1,4 +1,4 @@
-//! What only one test of the machine may use at a time.
+//! Things that only one test of the machine may use at a time.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ impl Alone {
     /// Waits until nobody else has the lock of this name.
     pub fn on_this_machine(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("{name}.lock"));
-        // Who comes first makes it, readable for all; nobody writes to it.
+        // The first test makes it, readable for all; nobody writes to it.
         let made = OpenOptions::new().write(true).create_new(true).mode(0o444).open(&path);
         let file = made.or_else(|_| File::open(&path)).expect("a file for the lock");
         // SAFETY: plain numbers.

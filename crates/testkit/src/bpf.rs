@@ -4,7 +4,7 @@ use crate::Skip;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What a program may be attached to: `enum bpf_prog_type`.
+/// The kind of place that a program may be attached to: `enum bpf_prog_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ProgramType {

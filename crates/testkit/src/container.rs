@@ -28,7 +28,7 @@ const CAPABILITIES: &str = "AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MK
 const NAMESPACES: [u32; 7] =
     [0x2_0000, 0x200_0000, 0x400_0000, 0x800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
 
-/// What runs the container.
+/// The program that runs the container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runtime {
     /// `crun`, with Docker's seccomp profile.
@@ -63,7 +63,7 @@ impl Container {
         Ok(Container { runtime, user: 0, shown: Vec::new() })
     }
 
-    /// Who the programs run as; root otherwise. Others have no capabilities.
+    /// The user of the programs; root by default. Other users have no capabilities.
     pub fn user(mut self, uid: u32) -> Self {
         self.user = uid;
         self

@@ -1,4 +1,4 @@
-//! What perfuse's own tests share.
+//! Tools that perfuse's own tests share.
 //!
 //! * [`suite!`] makes a test program whose tests may say, at run time and by name, what the machine
 //!   lacks: such a test is counted as ignored, never as passed.
@@ -48,13 +48,13 @@ impl Skip {
     }
 }
 
-/// What a test function returns; a failure is a panic.
+/// The result of a test function; a failure is a panic.
 pub type Outcome = Result<(), Skip>;
 
 /// A test of a [`suite!`]: its name and its function.
 pub type Test = (&'static str, fn() -> Outcome);
 
-/// What the tests of a [`suite!`] are: the number of threads that an argument asks for holds for both.
+/// The kind of a [`suite!`]'s tests. The number of threads that an argument asks for holds for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// They count events of the machine, or watch what others do to it, and want no company: one at a time.

@@ -14,12 +14,12 @@ pub struct Puppet {
     ended: bool,
 }
 
-/// What ends a child; other numbers are for the caller.
+/// The number that ends a child; other numbers are for the caller.
 const END: u8 = 0;
 
 impl Puppet {
-    /// Forks. The child closes the descriptors `closing`, then runs `act` with each number it is told. What
-    /// is said of the body of [`Child::fork`] holds for `act`.
+    /// Forks. The child closes the descriptors `closing`, then runs `act` with each number it is told. The
+    /// conditions for the body of [`Child::fork`] hold for `act`.
     pub fn fork(closing: &[RawFd], mut act: impl FnMut(u8)) -> Self {
         let (here, there) = UnixStream::pair().expect("a pair of sockets");
         let child = Child::fork(|| {

@@ -31,8 +31,8 @@ impl Sandbox {
         Self::default()
     }
 
-    /// User and group nobody (65534), no supplementary groups, no capabilities. Who is unprivileged already
-    /// stays the same user.
+    /// User and group nobody (65534), no supplementary groups, no capabilities. A user who is unprivileged already
+    /// stays himself.
     pub fn unprivileged(mut self) -> Self {
         self.unprivileged = true;
         self

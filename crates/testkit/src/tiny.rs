@@ -26,7 +26,7 @@ const MACHINE: u16 = 62;
 #[cfg(not(target_arch = "x86_64"))]
 const MACHINE: u16 = 183;
 
-/// What [`Tiny::loops`] does beside its rounds.
+/// Instructions of [`Tiny::loops`] beside its rounds.
 pub const LOOPS_OUTSIDE: u64 = 4;
 /// Instructions of each round of [`Tiny::loops`].
 pub const LOOPS_ROUND: u64 = 2;

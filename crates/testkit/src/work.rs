@@ -25,7 +25,7 @@ impl Pages {
     /// Maps `count` pages without touching them. Transparent huge pages are switched off for them, so
     /// that one fault serves one page.
     ///
-    /// What the process has mapped so far is locked into memory where that is allowed, once: a machine that
+    /// The first call locks into memory all that the process has mapped so far, where that is allowed: a machine that
     /// takes pages of programs back would add faults of the code that touches to those of the pages.
     pub fn map(count: usize) -> Self {
         static LOCKED: Once = Once::new();

@@ -38,7 +38,7 @@ fn tests(dir: &Path, names: &mut BTreeSet<String>) {
     }
 }
 
-/// What is between backticks.
+/// The words between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

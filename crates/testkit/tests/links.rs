@@ -52,7 +52,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     headings.map(|heading| numbered(anchor(heading))).collect()
 }
 
-/// What stands in parentheses behind the text of a link, outside of backticks.
+/// The targets of links: in parentheses behind the link's text, outside of backticks.
 fn links(page: &str) -> Vec<&str> {
     let plain = prose(page).flat_map(|line| line.split("](").skip(1));
     plain.filter_map(|rest| rest.split([')', ' ']).next()).collect()

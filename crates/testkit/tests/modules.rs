@@ -125,7 +125,7 @@ fn defined(modules: &BTreeMap<Place, Module>, place: &Place, path: &[String], st
             rest = after;
             continue;
         }
-        // What a module brings in is defined elsewhere.
+        // Names that a module imports are defined elsewhere.
         return match module.imports.get(name) {
             Some(import) if steps > 0 => match import.first().map(String::as_str) {
                 Some("crate" | "self" | "super") => defined(modules, &here, import, steps - 1),
@@ -194,7 +194,7 @@ fn circles(uses: &BTreeMap<String, BTreeMap<String, String>>) -> Vec<Vec<String>
     found
 }
 
-/// What there is to say about the circles of a crate.
+/// The circles of a crate, in words.
 fn report(root: &Path) -> Vec<String> {
     let mut modules = BTreeMap::new();
     for file in ["lib.rs", "main.rs"].map(|name| root.join("src").join(name)) {

@@ -49,7 +49,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("Spread :: of", "perfuse_stat::Spread is made by perfuse-stat"),
     ("Estimate {", "estimates are made by perfuse_stat::compare"),
     ("Difference {", "differences are made by perfuse_stat::compare"),
-    // Whatever else comes by other ways.
+    // Everything else comes by other ways.
     ("perfuse :: *", "imports of a library by name show what is used"),
     ("perfuse_stat :: *", "imports of a library by name show what is used"),
     ("perfuse_record :: *", "imports of a library by name show what is used"),
@@ -58,7 +58,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("unsafe", "docs/architecture.md has no row for it"),
 ];
 
-/// What the manifest does not name: with these one measures or computes.
+/// Dependencies that the manifest must be without: with these one measures or computes.
 const DEPENDENCIES: &[&str] = &[
     "statrs",
     "perfuse-engine",

@@ -95,7 +95,7 @@ fn tests() -> BTreeMap<String, BTreeSet<String>> {
             cite(&text.replace("\n# ", " "), &stem);
             continue;
         }
-        // What is before a function's name belongs to it, as far as it is a comment right above.
+        // A comment right above a function belongs to it.
         let (mut name, mut above) = (String::new(), String::new());
         for line in text.lines() {
             let code = line.trim_start();

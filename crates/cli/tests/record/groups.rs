@@ -48,7 +48,7 @@ pub(super) fn values_of_groups_are_inherited_where_the_kernel_can() -> Outcome {
     let said = recorded(&file, &["-e", "{cpu-clock,page-faults}:S", "-F", "2000", "sh", "-c", &script]);
     let tasks: BTreeSet<u32> = group_values(&file).into_keys().map(|(tid, _)| tid).collect();
     let tasks = tasks.len();
-    assert!(tasks >= 2 || said.contains("what the recorded tasks start is left out"), "{tasks}: {said}");
+    assert!(tasks >= 2 || said.contains("that the recorded tasks start are left out"), "{tasks}: {said}");
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use perfuse_events::{EventSpec, Source};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What became of opening an event.
+/// The result of opening an event.
 #[derive(Clone, Debug)]
 pub enum Works {
     /// It was opened.
@@ -26,7 +26,7 @@ pub enum Works {
 pub struct WhyNot {
     /// A few words.
     pub words: String,
-    /// What would help.
+    /// Remedies.
     pub remedies: Vec<String>,
 }
 

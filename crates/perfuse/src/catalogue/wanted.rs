@@ -3,7 +3,7 @@
 use super::{Entry, Kind, Listing};
 use perfuse_events::{glob, is_pattern, nearest};
 
-/// What was asked for.
+/// The kinds and names that were asked for.
 #[derive(Debug, Default)]
 pub struct Wanted {
     kinds: Vec<Kind>,

@@ -9,7 +9,7 @@ use perfuse_sys::Errno;
 /// The call did not reach the kernel: something in front of it answered.
 pub(super) fn guarded(open: &Open<'_>) -> Option<Diagnosis> {
     let Err(answer) = open.facts.reachable else { return None };
-    // Whoever answers one call so answers the other so.
+    // Something that answers in place of the kernel answers every call alike.
     if answer != open.errno {
         return None;
     }
@@ -50,7 +50,7 @@ pub(crate) fn unreachable(facts: &Facts, answer: Errno) -> Diagnosis {
 /// One check of rights that the request does not pass.
 struct Needs {
     cause: Cause,
-    /// What the check protects.
+    /// The thing that the check protects.
     what: String,
     /// The level of `perf_event_paranoid` at which it passes; `None`: at no level.
     level: Option<i64>,
@@ -123,7 +123,7 @@ pub(super) fn eacces(open: &Open<'_>) -> Option<Diagnosis> {
             return Some(foreign);
         }
     }
-    // What asks for most decides: lowering the level half-way would not help.
+    // The strictest check decides: lowering the level half-way would be in vain.
     let hardest = unmet.iter().min_by_key(|needs| needs.level.unwrap_or(i64::MIN))?;
     let what = unmet.iter().map(|needs| needs.what.as_str()).collect::<Vec<_>>().join(", ");
     let rights = match facts.initial_user_namespace {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What kind of reason a [`Cause`] is: what sort of thing would have to change.
+/// The kind of a [`Cause`]: the sort of thing that would have to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -16,7 +16,7 @@ pub enum Kind {
     Invalid,
     /// Somebody else has it at the moment.
     Busy,
-    /// What was to be measured is no longer there, or never was.
+    /// The thing to be measured is no longer there, or never was.
     Gone,
     /// Everything else.
     Other,
@@ -50,7 +50,7 @@ macro_rules! causes {
                 }
             }
 
-            /// What sort of reason it is.
+            /// The sort of reason.
             pub fn kind(self) -> Kind {
                 match self {
                     $(Cause::$name => Kind::$kind,)+

@@ -118,8 +118,8 @@ fn of_the_group(open: &Open<'_>) -> Option<Diagnosis> {
     Some(diagnosis)
 }
 
-/// What an event and its leader must have in common and have not, as far as it can be seen from
-/// outside, in the kernel's order; with what to do about it.
+/// The first difference between an event and its leader that the kernel forbids, in its order, as far as it
+/// can be seen from outside; with its remedy.
 fn difference(open: &Open<'_>, leader: &Subject) -> Option<(String, &'static str)> {
     let attr = open.attr;
     let has = |attr: &Attr, flag| attr.flags.contains(flag);
@@ -175,7 +175,7 @@ fn counts_on_the_cpu(open: &Open<'_>, attr: &Attr) -> bool {
         || open.facts.pmu(attr.type_).is_some_and(Pmu::is_cpu)
 }
 
-/// What the probes found, where no rule explains it.
+/// Blames the option that the probes found guilty, where no rule explains the refusal.
 fn by_elimination(open: &Open<'_>) -> Option<Diagnosis> {
     let Open { attr, facts, findings, .. } = open;
     let name = facts.pmu(attr.type_).map_or("the kernel", |pmu| pmu.name());

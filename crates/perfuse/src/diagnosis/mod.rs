@@ -53,7 +53,7 @@ pub struct Diagnosis {
     pub cause: Cause,
     /// The reason in words: clauses that end a sentence, without a full stop.
     pub explanation: String,
-    /// What would help, the most likely to work for this user first; empty where nothing would.
+    /// Remedies, the most likely to work for this user first; empty where nothing would help.
     pub remedies: Vec<String>,
 }
 

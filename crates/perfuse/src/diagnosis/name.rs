@@ -1,4 +1,4 @@
-//! What an attr asks for, in a few words: `page-faults`, `dTLB-load-misses`, `a breakpoint at 0x7f00`.
+//! The event of an attr in a few words: `page-faults`, `dTLB-load-misses`, `a breakpoint at 0x7f00`.
 
 use perfuse_abi::{
     Attr, AttrFlags, Breakpoint, CacheEvent, CacheOp, CacheResult, EventType, Hardware, Software,

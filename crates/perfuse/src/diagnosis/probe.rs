@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 
-/// What the questions brought to light; empty where none was asked.
+/// The answers to the questions; empty where none was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Findings {
@@ -32,11 +32,11 @@ pub struct Findings {
     pub culprits: Vec<Part>,
     /// Where a program that could not be run is, if it is anywhere on the PATH.
     pub program: Option<PathBuf>,
-    /// What the descriptor that was passed as cgroup is.
+    /// The kind of descriptor that was passed as cgroup.
     pub cgroup: Option<CgroupKind>,
 }
 
-/// What a descriptor passed as cgroup turns out to be.
+/// A kind of descriptor that somebody may pass as cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CgroupKind {

@@ -129,7 +129,7 @@ pub(super) fn open_files(facts: &Facts, needed: Option<u64>) -> Vec<String> {
                 remedies.push(format!("{engine} run --ulimit nofile={number} …"));
             }
             _ if facts.capable(Capabilities::SYS_RESOURCE) => {
-                // Who may raise the limit has done so, as far as the system lets anybody.
+                // With this right perfuse has raised the limit already, as far as the system lets anybody.
                 remedies.push(format!("sysctl fs.nr_open={number}"));
             }
             _ if facts.root_has(Capabilities::SYS_RESOURCE) => {
@@ -166,7 +166,7 @@ pub(super) fn ring_memory(facts: &Facts, wanted: u64) -> Vec<String> {
     remedies
 }
 
-/// What else the user of a kernel without perf_events can do.
+/// Other ways for the user of a kernel without perf_events.
 pub(super) fn other_kernel(facts: &Facts) -> Vec<String> {
     match facts.flavour {
         Flavour::GVisor => vec!["run the container with the host's kernel: --runtime runc".to_owned()],

@@ -159,7 +159,7 @@ fn distributions_close_the_door() {
     own.flags = AttrFlags::EXCLUDE_KERNEL;
     let diagnosis = told(&open(own), Errno::EACCES, &debian);
     expect(&diagnosis, Cause::ParanoidClosed, "sudo sysctl kernel.perf_event_paranoid=2");
-    // What else the request needs is thought of.
+    // The remedy covers the other needs of the request too.
     expect(&told(&open(faults()), Errno::EACCES, &debian), Cause::ParanoidClosed, "paranoid=1");
     // Debian's patch wants CAP_SYS_ADMIN.
     let perfmon = Facts { capabilities: Some(Capabilities::PERFMON), ..debian.clone() };

@@ -31,8 +31,8 @@ pub(super) fn file(errno: Errno, facts: &Facts) -> Option<Diagnosis> {
     }
 }
 
-/// It is mounted nowhere that this process sees, and this process may not have it otherwise. What is in the way of
-/// tracepoints may be something else.
+/// The tracing file system is mounted nowhere that this process sees. Where every tracepoint is refused for another
+/// reason too, that one gives the cause and the remedies.
 fn unmounted(facts: &Facts) -> Diagnosis {
     const TEXT: &str = "the tracing file system, where names and ids of tracepoints are, is not mounted here";
     if let Err(answer) = facts.reachable {

@@ -333,7 +333,7 @@ fn breakpoints(kernel: &Perf) -> Check {
     }
 }
 
-/// What there is without Linux: a command that is traced, and counted.
+/// Tries the embedded kernel: traces a command, and counts it.
 fn embedded() -> Check {
     const ID: (&str, &str) = ("embedded", "without Linux");
     let Some(kernel) = Perf::embedded() else {
@@ -391,7 +391,7 @@ fn embedded() -> Check {
     }
 }
 
-/// What an instruction takes that is stepped: the few of a child that fails to execute a program.
+/// The time of one stepped instruction, measured with the few of a child that fails to execute a program.
 fn cost_of_a_step(kernel: &Perf) -> Result<Duration, Error> {
     let command = crate::Command::new("/nonexistent/program").hold()?;
     let builder = kernel.counter(Event::single_step()).user_only();
@@ -405,7 +405,7 @@ fn cost_of_a_step(kernel: &Perf) -> Result<Duration, Error> {
 fn rings(kernel: &Perf, facts: &Facts) -> Check {
     const ID: (&str, &str) = ("rings", "ring buffers");
     const USUAL: usize = 128;
-    // What recording takes: one ring for each cpu, all at once.
+    // Recording takes one ring for each cpu, all at once.
     let (mut rings, mut smallest, mut refused) = (Vec::new(), usize::MAX, None);
     let cpus = crate::online_cpus();
     for cpu in &cpus {

@@ -1,4 +1,4 @@
-//! What the system is set to, and what that means for this user.
+//! The system's settings, and their meaning for this user.
 
 use super::{Setting, Verdict};
 use crate::facts::parse::Flavour;
@@ -94,7 +94,7 @@ fn paranoid(facts: &Facts, level: i64) -> (Verdict, String) {
     (verdict, format!("{name}: {}{namespace}", allowed_at(facts, level)))
 }
 
-/// What a user without privilege may do at this level.
+/// Says in words how much a user without privilege may measure at this level.
 fn allowed_at(facts: &Facts, level: i64) -> &'static str {
     match level {
         level if facts.closed_level().is_some_and(|closed| level >= closed) => {
@@ -107,7 +107,8 @@ fn allowed_at(facts: &Facts, level: i64) -> &'static str {
     }
 }
 
-/// What a user without privilege gets here, told to one who has more.
+/// Says how much a user without privilege may measure here; `None` if the caller is such a user himself, or the
+/// level is unknown.
 pub(super) fn normal_user(facts: &Facts) -> Option<String> {
     if !facts.may_monitor() {
         return None;

@@ -136,7 +136,7 @@ impl Thread {
             && supervisor.remainders_are_settled();
         if !self.watching.is_empty() && settled {
             for answer in self.watching.drain(..) {
-                // Who no longer waits for it has gone.
+                // An error means that the receiver has stopped waiting.
                 let _ = answer.send(());
             }
         }

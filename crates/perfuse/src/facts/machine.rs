@@ -1,5 +1,5 @@
-//! What of the facts cannot change while a process runs: the kernel, the processor, and what kind of
-//! machine and container this is. Read once.
+//! The facts that stay the same while a process runs: the kernel, the processor, and the kind of
+//! machine and container. They are read once.
 
 use super::parse::{self, Flavour};
 use super::read;

@@ -3,7 +3,7 @@
 use perfuse_proc::Status;
 use std::path::PathBuf;
 
-/// Whose kernel it is, as far as that changes the rules.
+/// The origin of a kernel, as far as it changes the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Flavour {
@@ -145,7 +145,7 @@ pub fn hypervisor(
     Some(name.to_owned())
 }
 
-/// What containers leave lying about.
+/// Traces by which a container shows itself.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::exhaustive_structs, reason = "tests of other crates make them")]
 pub struct ContainerMarks {

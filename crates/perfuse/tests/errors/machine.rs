@@ -1,4 +1,4 @@
-//! What is not there: kernels too old, threads that are gone, PMUs that cannot.
+//! Things that are missing: kernels too old, threads that are gone, PMUs that cannot.
 
 use super::*;
 

@@ -108,7 +108,7 @@ fn open_to_users() -> Outcome {
     }
 }
 
-/// What a user is told in place of `cause` where the distribution closes the door before it.
+/// The cause that a user is told: `cause`, or that the distribution closes the door before it.
 fn or_closed(cause: Cause) -> Cause {
     if open_to_users().is_ok() { cause } else { Cause::ParanoidClosed }
 }

@@ -1,4 +1,4 @@
-//! What cannot be asked for: attrs and arguments that contradict themselves or the rules.
+//! Impossible requests: attrs and arguments that contradict themselves or the rules.
 
 use super::*;
 
@@ -96,7 +96,7 @@ pub(super) fn members_that_do_not_go_with_their_leader() -> Outcome {
         expect(&error, Errno::EINVAL, Cause::Group);
         assert!(error.diagnosis().explanation.contains(words), "{error:#}");
     }
-    // What is wrong with the event itself is told first.
+    // Faults of the event itself are told first.
     let wrong = faults_with(|a| a.flags |= AttrFlags::SIGTRAP | AttrFlags::INHERIT);
     let error = open(wrong, Some((leader.as_fd(), faults()))).expect_err("sigtrap");
     assert_ne!(error.cause(), Cause::Group, "{error:#}");

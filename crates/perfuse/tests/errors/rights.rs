@@ -1,4 +1,4 @@
-//! Who may not: users, sandboxes, and limits of descriptors and memory.
+//! Refusals for want of rights: users, sandboxes, and limits of descriptors and memory.
 
 use super::*;
 

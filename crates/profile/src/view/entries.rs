@@ -23,7 +23,7 @@ pub struct Entry {
     pub frame: FrameId,
     /// Whether samples were in it: then its address is told as its object counts, else as its process did.
     pub(crate) is_leaf: bool,
-    /// Whose code it is, where its frame tells.
+    /// The level of its code, where its frame tells.
     pub level: Level,
     /// Occurrences of the event in it.
     pub self_weight: u64,

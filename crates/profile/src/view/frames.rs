@@ -30,7 +30,7 @@ pub struct Frame {
     pub size: u64,
     /// Bytes of what was mapped there of the object.
     pub mapped: u64,
-    /// Whose code it is.
+    /// The level of its code: kernel, user, or another.
     pub level: Level,
     /// Whether it is data rather than code.
     pub is_data: bool,

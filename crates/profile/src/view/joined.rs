@@ -47,7 +47,7 @@ pub fn join<'v>(
     let mut known: HashMap<(Vec<String>, u64), usize> = HashMap::new();
     for (member, (view, entries)) in views.iter().enumerate() {
         for &entry in *entries {
-            // Whose code it is tells no functions apart: of what is outside of all maps, it may differ.
+            // The level tells no functions apart: it may differ for an address outside of all maps.
             let text = |&key: &Key| match (key, view.text(entry, key)) {
                 (Key::Symbol, text) => text.get(4..).unwrap_or_default().to_owned(),
                 (_, text) => text,

@@ -246,7 +246,7 @@ impl View<'_> {
         (object != 0).then(|| self.frames.short_object(object).to_owned())
     }
 
-    /// The place of each entry's function among all their names. What has no name comes last.
+    /// The place of each entry's function among all their names. Entries without a name come last.
     fn name_ranks<'f>(&self, entries: &[&Entry], name: impl Fn(&Entry) -> Option<&'f str>) -> Vec<u64> {
         let mut named: Vec<(&str, FrameId)> =
             entries.iter().filter_map(|entry| Some((name(entry)?, entry.frame))).collect();

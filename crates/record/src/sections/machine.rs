@@ -1,4 +1,4 @@
-//! What the header of a recording tells about this machine, found out while the command runs.
+//! This machine in the header of a recording, found out while the command runs.
 
 use super::pmus::Pmus;
 use perfuse::abi::wire::{Seq, Words};

@@ -1,5 +1,5 @@
-//! What the header of a recording tells about the PMUs: their numbers, what they can, and on which cpus they
-//! are where cores differ.
+//! The PMUs in the header of a recording: their numbers, their abilities, and, where cores differ, the cpus that
+//! have them.
 
 use perfuse_data::Str;
 use perfuse_data::feature::{Capability, Feature, HybridNode, PmuCaps, PmuMapping};
@@ -68,7 +68,7 @@ impl Pmu {
     }
 }
 
-/// What a folder has, in order.
+/// The names of the files in a folder, in order.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();

@@ -11,7 +11,7 @@ use perfuse::measurement::End;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What the events say at the end.
+/// The events' counts at the end.
 struct Counted {
     lost: u64,
     /// The clocks among them, by event.
@@ -69,12 +69,12 @@ impl Session<'_> {
         Ok(ended)
     }
 
-    /// What the events counted. Samples they lost are written as records, as perf does.
+    /// Reads the events. Samples they lost are written as records, as perf does.
     fn counted(&mut self) -> Result<Counted, Error> {
         let mut counted = Counted { lost: 0, clocks: BTreeMap::new() };
         let mut records = Vec::new();
         for source in self.opened.set.sources() {
-            // What cannot be read has nothing to tell.
+            // An event that cannot be read has lost nothing that is known.
             let Ok(count) = source.counter().read() else { continue };
             let lost = count.lost.unwrap_or(0);
             if lost > 0 {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 
-/// What perf keeps of a program.
+/// The arrays of a program that perf keeps.
 const ARRAYS: [usize; 7] = [
     array::JITED_INSNS,
     array::JITED_KSYMS,

@@ -1,4 +1,4 @@
-//! What the reader should know about how good the measurements are, and what would make them better.
+//! Advice for the reader: how good the measurements are, and how to make them better.
 
 use super::{ComparePlan, Comparison, Done, Series, outliers};
 use std::fs;

@@ -13,7 +13,7 @@ const NOTHING: f64 = 0.01;
 /// Wall time known to this share is good enough to decide.
 const FINE: f64 = 0.01;
 
-/// What a measure is counted in.
+/// The unit of a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Time.
@@ -27,11 +27,11 @@ pub enum Unit {
 /// A command that took part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its words.
     pub command: String,
-    /// What stood for {NAME}.
+    /// The parameters: each NAME, and the word that stood for {NAME}.
     pub parameters: Vec<(String, String)>,
 }
 
@@ -39,11 +39,11 @@ pub struct Candidate {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Measure {
-    /// What options call it.
+    /// Its name for options.
     pub id: String,
-    /// What people read.
+    /// Its name for people.
     pub title: String,
-    /// What it is counted in.
+    /// Its unit.
     pub unit: Unit,
     /// By command.
     pub series: Vec<Series>,
@@ -68,11 +68,11 @@ pub struct Series {
 pub struct Judged {
     /// By how much.
     pub difference: Difference,
-    /// What that amounts to.
+    /// The meaning of that.
     pub verdict: Verdict,
 }
 
-/// What a difference comes to.
+/// The meaning of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// None, or less than a percent.
@@ -199,7 +199,7 @@ impl Comparison {
         series.map(share).all(|share| (0.8..1.1).contains(&share))
     }
 
-    /// What decides.
+    /// The measure that decides.
     pub fn decisive(&self) -> &Measure {
         &self.measures[self.by]
     }

@@ -40,11 +40,11 @@ impl FromStr for Until {
 /// A command to be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contender {
-    /// What it is called.
+    /// Its name and words.
     pub candidate: Candidate,
     /// The command with its arguments.
     pub words: Vec<String>,
-    /// What to run before each run.
+    /// The command to run before each of its runs.
     pub prepare: Option<Vec<String>>,
 }
 
@@ -55,7 +55,7 @@ pub trait Progress {
         false
     }
 
-    /// What is known after so many rounds, of so many at least.
+    /// Shows the comparison after so many rounds, of so many at least.
     fn show(&mut self, comparison: &Comparison, done: usize, least: usize) {
         let _ = (comparison, done, least);
     }
@@ -72,7 +72,7 @@ impl Progress for () {}
 pub struct ComparePlan {
     /// The commands, in order.
     pub entries: Vec<Contender>,
-    /// What is counted beside wall time, cpu time and memory.
+    /// The events to count beside wall time, cpu time and memory.
     pub events: CommandEvents,
     /// Rounds that do not count.
     pub warmup: u32,
@@ -94,23 +94,23 @@ pub struct ComparePlan {
     pub show_output: bool,
     /// Of the order in which commands run.
     pub seed: u64,
-    /// What was measured before, in place of a reference of these rounds.
+    /// An earlier measurement, in place of a reference of these rounds.
     pub baseline: Option<Baseline>,
 }
 
 /// A reference that was measured at another time.
 #[derive(Clone, Debug)]
 pub struct Baseline {
-    /// What was measured.
+    /// The command that was measured.
     pub candidate: Candidate,
     /// By measure: its id and values.
     pub measures: Vec<(String, Series)>,
 }
 
-/// What came of it.
+/// The result of all rounds.
 #[derive(Debug)]
 pub struct Done {
-    /// What it says.
+    /// The comparison of the commands.
     pub comparison: Comparison,
     /// Runs of each command that count.
     pub rounds: usize,
@@ -122,7 +122,7 @@ pub struct Done {
     pub failure: Option<String>,
     /// A signal ended it.
     pub interrupted: bool,
-    /// What `until` wanted was reached.
+    /// The precision that `until` wanted was reached.
     pub precise: bool,
 }
 
@@ -293,7 +293,7 @@ impl Running<'_> {
         Ok(Some(Sample { run, events: counting.finish(&run) }))
     }
 
-    /// What is known so far.
+    /// The comparison by the rounds so far.
     fn comparison(&self) -> Comparison {
         let plan = self.plan;
         let of_all = |value: &dyn Fn(&Sample) -> Option<f64>| -> Vec<Series> {

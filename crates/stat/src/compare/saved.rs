@@ -110,7 +110,7 @@ impl Machine {
         }
     }
 
-    /// What a reader should know of a baseline from there when the rest was measured here.
+    /// The differences between the machine of a baseline and the one here, in words for the reader.
     fn differences(&self, here: &Machine) -> Vec<String> {
         let mut changed = Vec::new();
         let mut note = |what: &str, then: &str, now: &str| {

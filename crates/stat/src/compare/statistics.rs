@@ -1,4 +1,4 @@
-//! What two series of measurements say about the difference of their means.
+//! The difference of the means of two series of measurements, with its interval.
 //!
 //! In rounds, where each command ran once, the series are **paired**: what was slow for all of them in a
 //! round (another program, a warm cpu) cancels. Against a series of another time they are not, and the

@@ -3,7 +3,7 @@
 use super::{Comparison, Direction, Estimate, Judged, Unit, Verdict};
 
 impl Verdict {
-    /// What it is called for a measure in this unit.
+    /// The verdict in words, for a measure in this unit.
     pub fn words(self, unit: Unit) -> &'static str {
         let time = unit == Unit::Nanoseconds;
         match self {
@@ -38,7 +38,7 @@ impl Estimate {
     }
 }
 
-/// What it comes to for a command, by the measure that decides.
+/// Compares a command with the reference in a sentence, by the measure that decides.
 pub fn sentence(comparison: &Comparison, candidate: usize) -> String {
     let measure = comparison.decisive();
     let (new, old) = (&comparison.candidates[candidate].name, &comparison.candidates[0].name);

@@ -1,4 +1,4 @@
-//! What perf's two machine formats share: the order of rows, and how perf writes values and metrics.
+//! The common part of perf's two machine formats: the order of rows, and how perf writes values and metrics.
 //! The shapes are those of perf 6.1.
 
 use crate::derive::{self, Kind, Whole};
@@ -48,7 +48,7 @@ pub(super) struct PerfMetric {
     /// `None` where only the unit is known.
     pub(super) value: Option<f64>,
     pub(super) unit: String,
-    /// What perf calls a value that is beyond its threshold, or is not.
+    /// Perf's word for a value that is beyond its threshold, or within.
     pub(super) verdict: Option<&'static str>,
 }
 
@@ -169,7 +169,7 @@ pub(super) fn unit(event: &Event) -> (&str, f64) {
     }
 }
 
-/// What stands in place of a value.
+/// The words in place of a value.
 pub(super) fn absent(kind: MissingKind) -> &'static str {
     match kind {
         MissingKind::NotSupported => "<not supported>",

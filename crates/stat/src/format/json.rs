@@ -1,6 +1,6 @@
 //! `--json`: the measurement as one object (one a line with `-I`), schema `perfuse.stat/1`: numbers are
-//! numbers, times say their unit in the name, and an event without a value has a reason. What does not
-//! apply (the exit of a measurement without a command, a metric) is left out.
+//! numbers, times say their unit in the name, and an event without a value has a reason. Members that do not
+//! apply (the exit of a measurement without a command, a metric) are left out.
 
 use crate::Spread;
 use crate::derive::{self, Kind, Whole};
@@ -47,10 +47,10 @@ struct MetricOf<'a> {
     value: Option<f64>,
     #[serde(skip_serializing_if = "str::is_empty")]
     unit: &'a str,
-    /// What is to be looked at.
+    /// The condition under which the value deserves attention.
     #[serde(skip_serializing_if = "Option::is_none")]
     threshold: Option<String>,
-    /// Whether this value is.
+    /// Whether it holds for this value.
     #[serde(skip_serializing_if = "Option::is_none")]
     beyond_threshold: Option<bool>,
 }
@@ -116,11 +116,11 @@ struct Row_<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<PlaceOf<'a>>,
     unit: &'a str,
-    /// What the value was multiplied with to be in that unit.
+    /// The factor that brought the value into that unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     scale: Option<f64>,
     value: Option<Value>,
-    /// What the kernel counted, where the value is an estimate made from it.
+    /// The kernel's count, where the value is an estimate made from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     raw: Option<u64>,
     scaled: bool,

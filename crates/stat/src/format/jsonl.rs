@@ -2,7 +2,7 @@
 //!
 //! So it has perf's oddities too. A value without a metric has the metric 0 with the unit `(null)`, which
 //! is how the C library prints the null pointer that perf 6.1 passes on; an event without a value has the
-//! empty unit. Who reads perf's output knows both; for anybody else there is `--json`.
+//! empty unit. Programs made for perf's output know both; for others there is `--json`.
 
 use super::compat::{self, PerfMetric};
 use crate::{Aggregation, Event, Report, Row, RowPlace};
