@@ -94,6 +94,39 @@ pub trait Sink {
     fn undo(&mut self) {}
 }
 
+/// The calls of a [`Sink`] that its `writer` answers, once there is one.
+macro_rules! by_writer {
+    () => {
+        fn records(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+            begun(&mut self.writer)?.records(parts)
+        }
+
+        fn record(&mut self, record: &Decoded<'_>, format: &RecordFormat) -> io::Result<()> {
+            begun(&mut self.writer)?.record(record, format)
+        }
+
+        fn tool(&mut self, record: ToolRecord<'_>) -> io::Result<()> {
+            begun(&mut self.writer)?.tool(record)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            begun(&mut self.writer)?.flush()
+        }
+
+        fn len(&self) -> u64 {
+            self.writer.as_ref().map_or(0, Writer::len)
+        }
+
+        fn compressed(&self) -> Option<(u64, u64)> {
+            self.writer.as_ref()?.compressed()
+        }
+    };
+}
+
+fn begun<W: Write>(writer: &mut Option<Writer<W>>) -> io::Result<&mut Writer<W>> {
+    writer.as_mut().ok_or_else(|| io::Error::other("no recording has begun"))
+}
+
 /// A part of a recording that is complete.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -150,10 +183,6 @@ impl FileSink {
     pub fn keeping(mut self, most: Option<usize>) -> Self {
         self.most = most;
         self
-    }
-
-    fn writer(&mut self) -> io::Result<&mut Writer<File>> {
-        self.writer.as_mut().ok_or_else(|| io::Error::other("no recording has begun"))
     }
 
     fn cannot(&self, doing: &'static str, path: &Path, error: io::Error) -> Error {
@@ -222,29 +251,7 @@ impl Sink for FileSink {
         }
     }
 
-    fn records(&mut self, parts: &[&[u8]]) -> io::Result<()> {
-        self.writer()?.records(parts)
-    }
-
-    fn record(&mut self, record: &Decoded<'_>, format: &RecordFormat) -> io::Result<()> {
-        self.writer()?.record(record, format)
-    }
-
-    fn tool(&mut self, record: ToolRecord<'_>) -> io::Result<()> {
-        self.writer()?.tool(record)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.writer()?.flush()
-    }
-
-    fn len(&self) -> u64 {
-        self.writer.as_ref().map_or(0, Writer::len)
-    }
-
-    fn compressed(&self) -> Option<(u64, u64)> {
-        self.writer.as_ref()?.compressed()
-    }
+    by_writer!();
 
     fn complete(
         &mut self,
@@ -305,13 +312,9 @@ impl<W: Write> StreamSink<W> {
         StreamSink { out: Some(out), writer: None }
     }
 
-    /// What was written to, if the recording has begun.
+    /// The stream, if the recording has begun.
     pub fn get_ref(&self) -> Option<&W> {
         self.writer.as_ref().map(Writer::get_ref)
-    }
-
-    fn writer(&mut self) -> io::Result<&mut Writer<W>> {
-        self.writer.as_mut().ok_or_else(|| io::Error::other("no recording has begun"))
     }
 }
 
@@ -332,29 +335,7 @@ impl<W: Write> Sink for StreamSink<W> {
         Ok(())
     }
 
-    fn records(&mut self, parts: &[&[u8]]) -> io::Result<()> {
-        self.writer()?.records(parts)
-    }
-
-    fn record(&mut self, record: &Decoded<'_>, format: &RecordFormat) -> io::Result<()> {
-        self.writer()?.record(record, format)
-    }
-
-    fn tool(&mut self, record: ToolRecord<'_>) -> io::Result<()> {
-        self.writer()?.tool(record)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.writer()?.flush()
-    }
-
-    fn len(&self) -> u64 {
-        self.writer.as_ref().map_or(0, Writer::len)
-    }
-
-    fn compressed(&self) -> Option<(u64, u64)> {
-        self.writer.as_ref()?.compressed()
-    }
+    by_writer!();
 
     fn complete(
         &mut self,
