@@ -82,3 +82,20 @@ pub use sync::AtomicU64;
 pub use sync::interrupt_after;
 pub use sysctl::Sysctl;
 pub use task::{CloneFlags, Leaving, TaskFacts, TaskId};
+
+#[cfg(test)]
+mod threads {
+    fn is_send<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::Config>();
+        is_shared::<crate::Effect>();
+        is_shared::<crate::Notice>();
+        is_shared::<crate::OpenArguments>();
+        is_shared::<crate::Sysctl>();
+        is_shared::<crate::BpfProgram>();
+        is_send::<crate::Engine>();
+    }
+}

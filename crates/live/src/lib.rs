@@ -79,3 +79,18 @@ pub(crate) const TASK_SIZE: u64 = 0x7fff_ffff_f000;
 /// The end of user memory.
 #[cfg(target_arch = "aarch64")]
 pub(crate) const TASK_SIZE: u64 = 1 << 48;
+
+#[cfg(test)]
+mod threads {
+    fn is_send<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::machine::Settings>();
+        is_shared::<crate::intercept::Shared>();
+        is_shared::<crate::served::Served>();
+        is_send::<crate::machine::Machine>();
+        is_send::<crate::supervisor::Supervisor>();
+    }
+}

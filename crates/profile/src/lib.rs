@@ -47,3 +47,26 @@ pub use view::{
     Branch, Changed, Entry, Filter, Frame, FrameId, Frames, Hierarchy, JoinedRow, Least, NameTest,
     Neighbours, Node, Order, PlaceSum, Trees, View, ViewPlan, difference, join,
 };
+
+#[cfg(test)]
+mod threads {
+    fn is_send<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+
+    #[test]
+    fn the_main_types_go_from_thread_to_thread() {
+        is_shared::<crate::Plan>();
+        is_shared::<crate::Collector>();
+        is_shared::<crate::Profile>();
+        is_shared::<crate::Names<'static>>();
+        is_shared::<crate::Frames>();
+        is_shared::<crate::View<'static>>();
+        is_shared::<crate::Trees<'static>>();
+        is_shared::<crate::ViewPlan>();
+        is_shared::<crate::Filter>();
+        is_shared::<crate::LocalSymbols>();
+        is_shared::<crate::MergeError>();
+        is_shared::<crate::LoadError>();
+        is_send::<crate::Reading>();
+    }
+}
