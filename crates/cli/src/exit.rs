@@ -56,7 +56,7 @@ impl Display for Failure {
 }
 
 impl From<perfuse::Error> for Failure {
-    /// With what would help.
+    /// The error with its cause and its remedies.
     fn from(error: perfuse::Error) -> Self {
         Failure::new(format_args!("{error:#}"))
     }
@@ -105,7 +105,7 @@ impl From<perfuse_stat::Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// Output that nobody reads any more is no failure to talk about: the program ends quietly, with the
+    /// If nobody reads the output any more the program ends quietly, with the
     /// status that a shell gives to a program killed by SIGPIPE.
     fn from(error: io::Error) -> Self {
         match error.kind() {

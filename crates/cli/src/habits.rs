@@ -14,7 +14,7 @@ const TAKEN_BACK: [&str; 3] = ["call-graph", "switch-output", "compression-level
 pub(crate) fn parse<C: Parser>() -> C {
     parse_from(std::env::args_os()).unwrap_or_else(|error| {
         let text = error.render().ansi().to_string();
-        // When there is nobody to tell, the status says it.
+        // If the text cannot be written the exit status still tells.
         let _ = match error.use_stderr() {
             true => out::stderr().write_all(text.as_bytes()),
             false => out::print(text.as_bytes()),

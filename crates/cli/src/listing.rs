@@ -109,13 +109,13 @@ fn groups(out: &mut impl Write, data: &mut perfuse_data::PerfData<'_>, names: &[
 pub(crate) struct BuildIds {
     #[command(flatten)]
     input: Input,
-    /// Only of what has samples
+    /// Only files that have samples
     #[arg(short = 'H', long)]
     with_hits: bool,
-    /// That of the kernel that runs here
+    /// The build-id of the kernel that runs here
     #[arg(short = 'k', long)]
     kernel: bool,
-    /// Those of the kernel that runs here and of its modules, with where they are
+    /// The build-ids of the kernel that runs here and of its modules, with their places
     #[arg(short = 'm', long)]
     kernel_maps: bool,
     /// Taken for perf's sake: there is no more to say

@@ -103,7 +103,7 @@ pub(crate) fn replay<'i>(
     Ok(replay)
 }
 
-/// Prints every record with what is in it.
+/// Prints every record with its contents.
 pub(crate) fn dump(out: &mut impl Write, input: &Input, with_tasks: bool) -> Result<(), Failure> {
     let (data, name) = (input.open()?, input.name());
     let options = DumpOptions { name: &name, with_tasks, made_code: perfuse_profile::made_code };

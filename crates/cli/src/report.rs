@@ -127,7 +127,7 @@ pub(crate) struct Args {
     /// Leave out entries below this many percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     percent_limit: f64,
-    /// Of what percentages are: of all samples, or relative to those that filters leave
+    /// Base of percentages: all samples, or relative to those that filters leave
     #[arg(long, value_name = "HOW", default_value = "absolute", value_parser = ["absolute", "relative"])]
     percentage: String,
     /// The steps of the key time: milliseconds, or with a unit (s, ms, us, ns)
@@ -159,7 +159,7 @@ pub(crate) struct Args {
     /// Show only the tasks and what they have mapped
     #[arg(long)]
     mmaps: bool,
-    /// Show only the records, each with what is in it
+    /// Show only the records, each with its contents
     #[arg(short = 'D', long)]
     dump_raw_trace: bool,
     /// Names as they are in the files
@@ -268,7 +268,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     text::missing(out, &read.frames)
 }
 
-/// Takes samples in, once it is known by what they are told apart.
+/// Takes samples in, once the keys that tell them apart are known.
 struct Collecting {
     plan: Plan,
     symbols: LocalSymbols,

@@ -50,7 +50,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result {
     if let Some(pid) = &args.pid {
         return Err(Failure::usage(format_args!(
-            "a tool that runs already ({pid}) cannot be served: what it asked the kernel for has been answered, and \
+            "a tool that runs already ({pid}) cannot be served: the kernel has answered its calls already, and \
              the numbers of the descriptors that it has are not ours to choose. Start it: perfuse run -- TOOL ...\n  \
              to measure a running process: perfuse stat -p {pid}, perfuse record -p {pid}, or with another tool: \
              perfuse run -- perf record -p {pid}"

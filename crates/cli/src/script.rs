@@ -105,7 +105,7 @@ pub(crate) struct Args {
     /// Also print where perf had emptied all of its buffers, and all records in the order of the file
     #[arg(long)]
     show_round_events: bool,
-    /// Print every record, with what is in it
+    /// Print every record with its contents
     #[arg(short = 'D', long)]
     dump_raw_trace: bool,
     /// Names as they are in the files
@@ -156,7 +156,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let mut fields: Vec<Option<Fields>> = Vec::new();
     let mut groups = Groups::default();
     let mut is_first = true;
-    // Rounds are the order in which perf emptied its buffers: what lies between their ends is shown there.
+    // Rounds are the order in which perf emptied its buffers: records between two ends are shown there.
     let ordered = if args.show_round_events { Ordered::as_read(data) } else { Ordered::new(data) };
     recording::replay(Replay::of(ordered), |&Step { entry, decoded, session, formats, .. }| {
         let Some(decoded) = decoded else {

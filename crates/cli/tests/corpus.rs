@@ -180,7 +180,7 @@ fn broken_recordings_are_told_of() -> Outcome {
     let corpus = Corpus::open()?;
     let (mut count, mut told) = (0, 0);
     for (number, (_, name)) in corpus.of_kind(false).enumerate() {
-        // Most of what can be wrong is wrong for the dump already; the others take turns.
+        // Most faults show in the dump already; the others take turns.
         let turns = [&["script"][..], &["report", "--header"], &["evlist", "-v"], &["buildid-list"]];
         for what in [&["report", "-D"][..], turns[number % turns.len()]] {
             let start = Instant::now();

@@ -1,4 +1,4 @@
-//! `perfuse doctor`, the real program: as whoever runs the tests, as a user without privilege, and under
+//! `perfuse doctor`, the real program: as the user who runs the tests, as a user without privilege, and under
 //! filters that refuse the system call.
 
 use perfuse_testkit::{Outcome, Sandbox, need};

@@ -188,8 +188,8 @@ fn time_in_system_calls_is_the_kernels() -> Outcome {
     let python = need::program("python3")?.to_string_lossy().into_owned();
     let scratch = Scratch::new("calls");
     let file = scratch.file();
-    // Two at once: who looks is on another cpu than one of them. They tell their own times, in user space and kernel.
-    // They do not ask for those before: on a busy machine it is at such a call that they lose their cpu to who looks.
+    // Two at once: the sampler is on another cpu than one of them. They tell their own times, in user space and kernel.
+    // They do not ask for those before: on a busy machine it is at such a call that they lose their cpu to the sampler.
     let script = |call: &str| {
         format!(
             "import os,time\nf=open('/dev/zero','rb',buffering=0)\nend=time.monotonic()+1.6\n\
@@ -365,7 +365,7 @@ fn a_thread_that_execs_is_followed() -> Outcome {
 fn who_is_measured_outlives_a_killed_perfuse() -> Outcome {
     let dir = std::env::temp_dir().join(format!("perfuse-outlives-{}", std::process::id()));
     let said = dir.display();
-    // It says who it is, is sampled often, and says that it goes on.
+    // It tells its pid, is sampled often, and says that it goes on.
     let script =
         format!("echo $$ > {said}.pid; while [ ! -e {said}.killed ]; do :; done; echo on > {said}.on");
     for at_ms in [0, 7, 13] {
@@ -484,7 +484,7 @@ fn a_tracer_as_the_command_is_counted() -> Outcome {
     Ok(())
 }
 
-/// Set-user-id has no effect for what an ordinary user traces.
+/// Set-user-id has no effect on programs that an ordinary user traces.
 fn programs_that_miss_their_rights_are_named() -> Outcome {
     use std::fs::{Permissions, copy, set_permissions};
     use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! Recordings that somebody made to harm whoever reads them: small files that ask for much memory, time or text. Each is
-//! read with a limit on memory and on the processor's time, and what it prints is counted.
+//! Recordings that somebody made to harm their readers: small files that ask for much memory, time or text. Each is read
+//! with a limit on memory and on the processor's time, and the bytes that perfuse prints are counted.
 
 use perfuse_abi::record::{
     Callchain, CallchainContext, Comm, CpuMode, Decoded, Misc, Mmap2, MmapFile, Record, RecordFormat, Sample,

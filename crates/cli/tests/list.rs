@@ -1,4 +1,4 @@
-//! `perfuse list`, the real program: as whoever runs the tests, as a user without privilege, and on a terminal.
+//! `perfuse list`, the real program: as the user who runs the tests, as a user without privilege, and on a terminal.
 
 use perfuse_events::{EventList, Machine};
 use perfuse_testkit::{Outcome, Sandbox, Skip, need};

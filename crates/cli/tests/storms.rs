@@ -1,8 +1,8 @@
-//! Programs that stop as often as they can, or cannot be stopped: whoever measures them has to end when asked to, and
-//! to serve all others meanwhile.
+//! Programs that stop as often as they can, or cannot be stopped: perfuse, which measures them, has to end when it is asked to,
+//! and to serve all others meanwhile.
 //!
-//! The program runs itself for it: `storms storm NAME` is what is measured. No test here has an own idea of how long
-//! things take: what does not end is found by [`wait::until`].
+//! The program runs itself for it: `storms storm NAME` is the measured side. No test here has an own idea of how long
+//! things take: [`wait::until`] finds programs that do not end.
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
 use perfuse_testkit::{Outcome, Skip, wait};
@@ -451,7 +451,7 @@ fn the_first_process_of_a_namespace_ends() -> Outcome {
     if !there {
         return Err(Skip::needs("a pid namespace of one's own", "unshare(2) refuses"));
     }
-    // The tool ends by it; who is left has no handler, and would get no such signal.
+    // The tool ends by it; the process that is left has no handler, and would get no such signal.
     measured.send(libc::SIGTERM);
     assert_eq!(measured.ends(), Some(128 + libc::SIGTERM));
     Ok(())

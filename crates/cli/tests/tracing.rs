@@ -1,5 +1,5 @@
-//! Tracepoints where the tracing file system is not mounted: who may has them all the same, and who may not hears
-//! what is in the way, and what would help. The machine is left as it is: each test has mounts of its own.
+//! Tracepoints where the tracing file system is not mounted: users with the right have them all the same, and others
+//! hear what is in the way, and what would help. The machine is left as it is: each test has mounts of its own.
 
 use perfuse_testkit::{Container, Outcome, Sandbox, Skip, need, suite};
 use std::fs;

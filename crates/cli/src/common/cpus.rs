@@ -19,7 +19,7 @@ pub(crate) fn chosen(list: &str) -> Result<(Vec<u32>, Option<String>), Failure> 
     if there.is_empty() {
         return Err(Failure::new(format_args!("-C {list}: {are_not}, only {}", cpu_list(&online))));
     }
-    let remark = format!("-C {list}: {are_not}; what is said is about {} alone", cpu_list(&there));
+    let remark = format!("-C {list}: {are_not}; the results are about {} alone", cpu_list(&there));
     Ok((there, Some(remark)))
 }
 

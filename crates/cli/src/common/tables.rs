@@ -34,8 +34,8 @@ impl EventsDir {
     }
 }
 
-/// The tables for this machine's processor; at least what holds for all machines. They are read when they are
-/// first asked for, and what is wrong with them is told then.
+/// The tables for this machine's processor; at least those for all machines. The first call reads them and tells the
+/// user of faults in them.
 pub(crate) fn tables() -> Option<&'static Tables> {
     static TABLES: OnceLock<Tables> = OnceLock::new();
     Some(TABLES.get_or_init(|| read().unwrap_or_else(Tables::common)))

@@ -78,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long = "fail-if", value_name = "MEASURE>LIMIT")]
     pub(super) gates: Vec<Gate>,
 
-    /// Fail too when the interval holds the limit: nobody knows
+    /// Fail too when the interval holds the limit, so that more runs would have to decide
     #[arg(long, requires = "gates")]
     pub(super) fail_if_unclear: bool,
 

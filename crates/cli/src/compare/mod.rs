@@ -107,7 +107,7 @@ fn plan(args: &Args, kernel: &Perf) -> Result<(ComparePlan, Vec<String>)> {
     Ok((plan, warnings))
 }
 
-/// Everything that was named has to be measured, and what is wanted of it has to be possible.
+/// Every measure that the options name has to be measured, and every limit has to fit the unit of its measure.
 fn check_measures(args: &Args, plan: &ComparePlan) -> Result<()> {
     let mut known = vec![("wall", Unit::Nanoseconds), ("cpu", Unit::Nanoseconds), ("rss", Unit::Bytes)];
     known.extend(plan.events.iter().map(|(name, unit)| match unit {

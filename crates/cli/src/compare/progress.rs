@@ -6,7 +6,7 @@ use perfuse_stat::compare::Comparison;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// How often it changes.
+/// The time between two changes of the line.
 const STEP: Duration = Duration::from_millis(150);
 
 /// The line.

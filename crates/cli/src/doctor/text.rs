@@ -133,7 +133,7 @@ fn seen(check: &Check) -> String {
     }
 }
 
-/// One entry for each cause: whatever has the same cause has the same remedy.
+/// One entry for each cause: checks with the same cause have the same remedy.
 fn by_cause(checks: &[Check]) -> Vec<(Vec<&str>, Verdict, &Reason)> {
     let mut groups: Vec<(Vec<&str>, Verdict, &Reason)> = Vec::new();
     for check in checks {

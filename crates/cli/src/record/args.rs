@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(short = 'r', long, value_name = "PRIORITY", value_parser = clap::value_parser!(i32).range(1..100))]
     pub(super) realtime: Option<i32>,
 
-    /// Of what was there before, tell only about tasks, their maps, or cgroups; no: about nothing but the kernel
+    /// Of the state before the start, record only tasks, their maps, or cgroups; no: only the kernel
     #[arg(long, value_name = "no|all|task,mmap,cgroup", default_value = "all", hide_default_value = true)]
     pub(super) synth: Synth,
 

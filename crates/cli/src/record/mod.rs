@@ -77,7 +77,7 @@ fn stamp(time: Duration) -> String {
     format!("{}{:02}", local_time(time).strftime("%Y%m%d%H%M%S"), time.subsec_millis() / 10)
 }
 
-/// The descriptor of standard output, kept for the recording alone: whatever else is written there, as by
+/// The descriptor of standard output, kept for the recording alone: all other output there, such as that of
 /// the recorded command, goes to standard error from now on.
 pub(crate) fn take_standard_output() -> Result<File> {
     use std::io::IsTerminal;

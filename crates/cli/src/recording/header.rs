@@ -62,7 +62,7 @@ pub(crate) fn local_time(since: Duration) -> jiff::Zoned {
     moment.unwrap_or_default().to_zoned(zone())
 }
 
-/// The time zone of whoever reads this. `TZ` may name a file, which has to be one that can be read to its end.
+/// The time zone of the reader. `TZ` may name a file, which has to be one that can be read to its end.
 fn zone() -> jiff::tz::TimeZone {
     static ZONE: OnceLock<jiff::tz::TimeZone> = OnceLock::new();
     const MAX_FILE: u64 = 1 << 20;

@@ -77,7 +77,7 @@ pub(super) fn stats(out: &mut impl Write, input: &Input, is_quiet: bool) -> Resu
             say(error);
         }
     });
-    // Compressed records are told of by a second reading, of what is really in the file.
+    // The replay unpacks compressed records; a second reading counts them as they are in the file.
     if input.input.is_file() || input.input.is_dir() {
         let mut raw = input.open_with(ReadOptions::new().with_unpack(false))?;
         counts.count_kinds(&mut raw, &[kind::COMPRESSED, kind::COMPRESSED2]);
@@ -99,7 +99,7 @@ pub(super) fn stats(out: &mut impl Write, input: &Input, is_quiet: bool) -> Resu
 /// No more mappings are shown.
 const MOST_MAPS: usize = 500_000;
 
-/// Threads under their parents; with what their processes have mapped.
+/// Threads under their parents; `with_maps` also the mappings of their processes.
 pub(super) fn tasks(out: &mut impl Write, input: &Input, with_maps: bool) -> Result<()> {
     let (_, session) = recording::replay(Replay::new(input.open()?), |_| Ok(()))?.into_parts();
     let mut children: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Lines of a report: percentages stand out, and what is wider than the terminal is cut.
+//! Lines of a report: percentages stand out, and lines wider than the terminal are cut.
 
 use crate::exit::Result;
 use crate::term::foreign::width as columns_of;

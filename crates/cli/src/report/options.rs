@@ -133,7 +133,7 @@ fn mode(args: &Args, recorded: &Recorded<'_>) -> Result<Mode> {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) mode: Mode,
-    /// Fields of tracepoints that are keys, by number; before them is what tracepoints say.
+    /// Fields of tracepoints that are keys, by number; the text of tracepoints comes before them.
     pub(super) given: Vec<FieldKey>,
     /// The keys as they were named, for accesses to memory.
     pub(super) order_names: String,

@@ -18,7 +18,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// For reading a file; nothing is shown for what is no file, or without a terminal.
+    /// Progress of reading a regular file, shown on a terminal only.
     pub(super) fn new(path: &Path) -> Self {
         let size = path.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len());
         let size = size.filter(|_| std::io::stderr().is_terminal()).unwrap_or(0);

@@ -49,7 +49,7 @@ pub(super) struct Lines {
     pub(super) name_width: usize,
     /// The machine of the recording, as `uname -m` says it.
     pub(super) machine: String,
-    /// Width of what was printed of data sources so far.
+    /// Width of the data sources printed so far.
     source_width: usize,
     /// A moment by the clock of the wall and by that of the recording.
     pub(super) wall: Option<(u64, u64)>,
@@ -346,7 +346,7 @@ struct Ends<'a> {
     stop_at: &'a [String],
 }
 
-/// The frames of a callchain, callee first; what is no address tells whose the next are.
+/// The frames of a callchain, callee first; a marker, which is no address, tells the level of the next ones.
 fn frames(
     text: &mut LineBuffer,
     places: &mut Places,

@@ -182,7 +182,7 @@ fn write(text: &mut LineBuffer, lookup: &Lookup, located: &Placed, style: usize)
         text.push(")");
     }
     if style & LINE != 0 && located.object != 0 {
-        // Lines are not read from debug information: this is what perf prints without any.
+        // perfuse reads no debug information for lines, and prints what perf prints without any.
         text.push("\n  ");
         text.foreign(lookup.short_object(located.object));
         text.push("[");

@@ -89,7 +89,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) topdown: bool,
 
-    /// How deep that goes
+    /// The deepest level of --topdown
     #[arg(long, value_name = "LEVEL", requires = "topdown", default_value_t = 1, hide_default_value = true)]
     pub(super) td_level: u8,
 

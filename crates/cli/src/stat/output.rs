@@ -32,7 +32,7 @@ pub(super) struct Output {
     color: anstream::ColorChoice,
     /// A command is measured: it goes on even when nobody reads the results any more.
     for_command: bool,
-    /// Nobody does.
+    /// Nobody reads the results any more.
     unread: bool,
 }
 
@@ -155,7 +155,7 @@ impl Output {
         Ok(output)
     }
 
-    /// For what was recorded.
+    /// The output of a recording's counts.
     pub(super) fn of_recording(formats: &Formats) -> Result<Self, Failure> {
         let text = looks::Options {
             glyphs: glyphs::of_the_locale(),
@@ -299,7 +299,7 @@ fn open_file(path: &Path, append: bool) -> Result<File, Failure> {
     options.open(path).map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))
 }
 
-/// A descriptor that whoever started the program left open for it.
+/// A descriptor that the caller of the program left open for it.
 fn descriptor(number: i32) -> Result<RowPlace, Failure> {
     let file = perfuse_sys::inherited(number).map(File::from);
     let file = file.map_err(|errno| {

@@ -81,7 +81,7 @@ fn target(args: &Args) -> Result<Target, Failure> {
         }
         return Ok(Target::Cpus { cpus, all: false });
     }
-    // As in perf, who names nobody means everybody.
+    // As in perf, a command line without a target means the whole machine.
     let everybody = args.all_cpus || args.command.is_empty();
     if everybody || args.selection.has_cgroups() || args.for_each_cgroup.is_some() {
         return Ok(Target::Cpus { cpus: online_cpus(), all: true });

@@ -16,7 +16,7 @@ pub(crate) struct Out<W: Write> {
     /// Whether colours are handed on; else they are left out.
     coloured: bool,
     held: Vec<u8>,
-    /// In so many bytes at the beginning of what is held no line ends.
+    /// So many bytes at the beginning of `held` have no line end.
     searched: usize,
 }
 

@@ -3,7 +3,7 @@
 use super::foreign::{foreign, spaces, width};
 use anstyle::Style;
 
-/// A cell's text, harmless whoever has written it, with how it looks.
+/// A cell: its text, made harmless, and its looks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) text: String,

@@ -215,7 +215,7 @@ pub(super) fn perf_finds_all_of_its_header() -> Outcome {
     let header = |file: &Path| -> Result<Vec<String>, Skip> {
         let arguments = ["report", "--header-only", "-I"];
         let header = printed(&perf(&arguments, file)?, &arguments, file);
-        // Of what changes from one recording to the next, the name.
+        // Lines that change from one recording to the next are compared by their names.
         let changes = [
             "captured on",
             "cmdline",

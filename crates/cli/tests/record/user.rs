@@ -136,7 +136,7 @@ pub(super) fn who_may_sample_cpus_records_any_number_of_threads() -> Outcome {
     let output = command.args(["sleep", "0.5"]).env("LC_ALL", "C.UTF-8").output().expect("it starts");
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
-    // Some raise the limit; who cannot samples whole cpus, and says so.
+    // Some users may raise the limit; for the others perfuse samples whole cpus, and says so.
     let needed = 2 * Crowd::THREADS * perfuse::online_cpus().len() + 64;
     let followed = said.contains(&format!("{needed} descriptors are needed")) && said.contains("(--follow)");
     assert!(followed || !said.contains("--follow"), "{said}");

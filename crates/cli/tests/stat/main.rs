@@ -439,7 +439,7 @@ fn an_unprivileged_user_gets_reasons_in_place_of_zeros() -> Outcome {
 
 fn a_command_is_run_while_nothing_can_be_counted() -> Outcome {
     need::no_hardware_pmu()?;
-    // As perf, which shows what is not supported and is content; whom to wait for without a command?
+    // Like perf: with a command unsupported events are shown, and the status is the command's; without one it is an error.
     let output = output(&mut stat(["-a", "-e", "cycles", "sh", "-c", "echo ran"]));
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "ran\n".into()));
     assert_eq!(row(&text(&output.stderr), "cycles")[1], "—");

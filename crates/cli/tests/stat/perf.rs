@@ -4,7 +4,7 @@ use super::*;
 use perfuse_testkit::OwnCgroup;
 use std::os::unix::net::UnixStream;
 
-/// Numbers replaced by what shape they have: `N`, or `N.` with as many `d` as there are decimals.
+/// Numbers replaced by their shape: `N`, or `N.` with as many `d` as there are decimals.
 fn shape(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line.chars().peekable();
