@@ -178,7 +178,8 @@ fn weights(file: &str) -> (u64, u64, u64) {
             assert!(sample.ip.is_some_and(|ip| ip >> 63 == 1 && words[1] == ip), "{words:x?}");
             alone += if parts(CallchainContext::USER).is_none() { weight } else { 0 };
         } else {
-            assert_eq!(parts(CallchainContext::KERNEL), None, "{words:x?}");
+            // Further out there may be anything: a program without frame pointers has anything where they would be.
+            assert_ne!(parts(CallchainContext::KERNEL), Some(0), "{words:x?}");
         }
     }
     (all, kernel, alone)
