@@ -200,7 +200,7 @@ fn lines(report: &str) -> Vec<String> {
         |line: &str| line.starts_with("# ") && line.contains(": ") && !line.starts_with("# Samples");
     let is_kept = |line: &&str| {
         let is_said =
-            line.starts_with("# (Tip") || line.starts_with("# To display") || line.starts_with("# What");
+            line.starts_with("# (Tip") || line.starts_with("# To display") || line.starts_with("# --header");
         // perf takes these cycles for negative, and cannot name all jumps through tables.
         let is_wrong = ["  -2", "  42141", "@plt"].iter().any(|wrong| line.contains(wrong));
         !is_said && !is_wrong && !is_ours(line) && !line.trim_matches(['#', ' ']).is_empty()
