@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml            # all
-//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat symbols data record report script sim engine live siblings
+//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat start symbols data record report script sim engine live siblings unwound
 //! ```
 
 mod accuracy;
@@ -20,8 +20,10 @@ mod recordings;
 mod report;
 mod siblings;
 mod sim;
+mod start;
 mod stat;
 mod symbols;
+mod unwound;
 
 /// The embedded kernel.
 fn embedded() -> perfuse::Perf {
@@ -33,11 +35,12 @@ fn main() {
     if let [record::WORK, kind, amount] = wanted.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return record::work(kind, amount.parse().expect("a number"));
     }
-    let all: [(&str, fn()); 13] = [
+    let all: [(&str, fn()); 15] = [
         ("read", read::single),
         ("group", read::group),
         ("drain", drain::all),
         ("stat", stat::whole_process),
+        ("start", start::all),
         ("symbols", symbols::all),
         ("data", data::iterate),
         ("record", record::all),
@@ -47,6 +50,7 @@ fn main() {
         ("live", live::all),
         ("engine", engine::all),
         ("siblings", siblings::all),
+        ("unwound", unwound::all),
     ];
     for (name, bench) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {

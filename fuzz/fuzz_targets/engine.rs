@@ -1,6 +1,6 @@
 //! The engine on a machine where everything happens that the bytes say: calls of programs with attrs of any
 //! size and content, filters, ioctls, readers that spoil their rings, switches, forks, faults, interrupts,
-//! PMUs that go. What must hold then is checked by the same code as in the engine's own test `chaos`.
+//! PMUs that go. The invariants are then checked by the same code as in the engine's own test `chaos`.
 #![no_main]
 
 #[path = "../../crates/engine/tests/shared/chaos.rs"]

@@ -1,5 +1,5 @@
 //! The event language on arbitrary text: it never panics, its errors can be printed, and what it accepts
-//! prints as something it accepts again and prints the same. What it means is asked of a machine that has
+//! prints as something it accepts again and prints the same. Its meaning is asked of a machine that has
 //! something of everything, and of one that has nothing.
 #![no_main]
 

@@ -7,8 +7,8 @@
 //! `mmap(2)` ([`page`]) and the ioctl numbers ([`ioctl`]).
 //!
 //! The crate is `no_std`, has no `unsafe`, performs no system call, and treats both byte orders alike:
-//! it is as useful on a Mac that reads a file from a big-endian router as in a kernel. What a newer
-//! kernel adds survives a round trip: unknown bits, unknown records and longer attributes are kept as
+//! it is as useful on a Mac that reads a file from a big-endian router as in a kernel. Additions of a
+//! newer kernel survive a round trip: unknown bits, unknown records and longer attributes are kept as
 //! they are. Bytes are untrusted: decoding never panics and never looks beyond them.
 //!
 //! How a layout is written down is described in [`wire`]. Rules that are cited by a letter and a number,

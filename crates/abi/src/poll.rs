@@ -1,4 +1,4 @@
-//! What `poll(2)` of an event's descriptor tells.
+//! The answer of `poll(2)` for an event's descriptor.
 
 use bitflags::bitflags;
 

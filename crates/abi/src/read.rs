@@ -138,7 +138,7 @@ pub fn scale(value: u64, times: Times) -> Option<u64> {
 }
 
 impl<'a> ReadValues<'a> {
-    /// Takes what `read(2)` filled a buffer of words with. What follows the values is ignored.
+    /// Takes the words that `read(2)` filled a buffer with. Words behind the values are ignored.
     #[inline]
     pub fn from_words(words: &'a [u64], format: ReadFormat) -> Result<Self, Short> {
         let short =
@@ -153,7 +153,7 @@ impl<'a> ReadValues<'a> {
         Ok(ReadValues { format, words: words.into() })
     }
 
-    /// Takes the bytes that `read(2)` returned. What follows the values is ignored.
+    /// Takes the bytes that `read(2)` returned. Bytes behind the values are ignored.
     #[inline]
     pub fn decode(bytes: &'a [u8], format: ReadFormat, order: ByteOrder) -> Result<Self, Short> {
         let mut values = ReadValues::default();
@@ -162,8 +162,8 @@ impl<'a> ReadValues<'a> {
     }
 
     /// Puts the words of these events into `storage`, replacing what it held. Without
-    /// [`ReadFormat::GROUP`] there must be one event. What the format does not ask for is left out;
-    /// what it asks for must be there.
+    /// [`ReadFormat::GROUP`] there must be one event. Values that the format does not ask for are left out;
+    /// those it asks for must be there.
     pub fn build(
         storage: &'a mut Vec<u64>,
         format: ReadFormat,

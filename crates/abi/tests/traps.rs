@@ -346,7 +346,7 @@ fn mmap2_has_an_inode_unless_misc_says_build_id() {
     assert_eq!(mmap.file, MmapFile::Inode { maj: 8, min: 1, ino: 4711, ino_generation: 3 });
 }
 
-/// Rule H52: kernels up to 6.18 may set the bit by mistake. What is there tells, and nothing is lost.
+/// Rule H52: kernels up to 6.18 may set the bit by mistake. The bytes themselves tell, and nothing is lost.
 #[test]
 fn a_build_id_is_told_from_an_inode_by_what_it_can_be() {
     let file_of = |id: [u64; 3]| {

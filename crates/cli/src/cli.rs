@@ -1,7 +1,11 @@
 //! The command line: the program's own options and its subcommands. The options of a subcommand live in
 //! that subcommand's module.
 
-use crate::{compare, doctor, generate, list, listing, record, report, run, script, sim, stat, version};
+use crate::habits::Lazy;
+use crate::{
+    annotate, archive, buildid_cache, compare, config, diff, doctor, dump, export, generate, inject, list,
+    listing, record, report, rewrite, run, script, sim, stat, top, version,
+};
 use clap::Parser;
 
 /// Counts, samples, traces and explains programs with Linux perf_events.
@@ -14,38 +18,71 @@ pub(crate) struct Cli {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
-    /// Count events while a command runs, or in running processes, or on cpus
-    Stat(Box<stat::Args>),
-    /// Run commands against each other: which takes less, and how sure is that?
-    Compare(Box<compare::Args>),
+    /// Count events while a command runs, in processes, or on cpus
+    Stat(Lazy<stat::Args>),
+    /// Run commands against each other: which takes less?
+    Compare(Lazy<compare::Args>),
     /// List the events of this machine, and whether they work here
-    List(list::Args),
+    List(Lazy<list::Args>),
     /// Show where the samples of a recording were
-    Report(Box<report::Args>),
+    Report(Lazy<report::Args>),
+    /// Show the instructions and source lines of the hottest functions
+    Annotate(Lazy<annotate::Args>),
+    /// Draw a recording as a flame graph, into an SVG file
+    Flamegraph(Lazy<export::FlamegraphArgs>),
+    /// Write a recording for pprof, Firefox, speedscope, Perfetto, OTLP
+    Export(Lazy<export::Args>),
+    /// Read a profile of another tool: pprof, perf script, folded stacks
+    Import(Lazy<export::ImportArgs>),
+    /// Show functions whose share differs between two recordings
+    Diff(Lazy<diff::Args>),
     /// Print each sample of a recording
-    Script(Box<script::Args>),
+    Script(Lazy<script::Args>),
+    /// Keep a part of a recording: a span of time, threads, events, cpus
+    Cut(Lazy<rewrite::CutArgs>),
+    /// Make one recording of several
+    Merge(Lazy<rewrite::MergeArgs>),
+    /// Write a recording without private names and data
+    Strip(Lazy<rewrite::StripArgs>),
+    /// Add build-ids and compiled code to a recording
+    Inject(Lazy<inject::Args>),
+    /// Pack the files that a recording needs elsewhere
+    Archive(Lazy<archive::Args>),
+    /// Put names, lines and code into a recording, so that it opens anywhere
+    Seal(Lazy<rewrite::SealArgs>),
+    /// Write a recording as an older perf reads it
+    Convert(Lazy<rewrite::ConvertArgs>),
     /// List the events of a recording
-    Evlist(listing::Evlist),
+    Evlist(Lazy<listing::Evlist>),
     /// List the build-ids of a recording
     #[command(name = "buildid-list")]
-    BuildidList(listing::BuildIds),
-    /// Sample a command while it runs, or running processes, or cpus, into a perf.data file
-    Record(Box<record::Args>),
-    /// Run an unmodified tool, such as Linux' perf, whose events perfuse serves instead of the kernel
-    Run(run::Args),
+    BuildidList(Lazy<listing::BuildIds>),
+    /// Keep files by their build-ids, for recordings that are read later
+    #[command(name = "buildid-cache")]
+    BuildidCache(Lazy<buildid_cache::Args>),
+    /// Sample a command, processes, or cpus, into a perf.data file
+    Record(Lazy<record::Args>),
+    /// Show where the machine, a process or a command spends time now
+    Top(Lazy<top::Args>),
+    /// Show the stack of each thread of a process, now
+    Dump(Lazy<dump::Args>),
+    /// Run an unmodified tool, such as perf, and serve its events
+    Run(Lazy<run::Args>),
     /// Play scenarios on a simulated machine
-    Sim(sim::Args),
-    /// Tell what this machine, kernel and user allow to measure, and why not the rest
-    Doctor(doctor::Args),
+    Sim(Lazy<sim::Args>),
+    /// Tell what can be measured here, and why not the rest
+    Doctor(Lazy<doctor::Args>),
+    /// Show the defaults that configuration files set, and which file says so
+    Config(Lazy<config::Args>),
     /// Tell the version, and what is built in
-    Version(version::Args),
+    Version(Lazy<version::Args>),
     /// Write a completion script for a shell
-    Completions(generate::Completions),
-    /// Write the manual page, as roff
-    Man,
-    /// Write what an unfinished list of events may become: for completion scripts
+    Completions(Lazy<generate::Completions>),
+    /// Write manual pages, as roff
+    Man(Lazy<generate::Man>),
+    /// Write what the last word of a command line may become: for completion scripts
     #[command(hide = true)]
-    CompleteEvents(generate::CompleteEvents),
+    Complete(Lazy<generate::Complete>),
 }
 
 #[cfg(test)]

@@ -15,8 +15,13 @@ pub(crate) const FAILED: u8 = 125;
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// There is no such command.
 pub(crate) const NOT_FOUND: u8 = 127;
+/// As if SIGPIPE had ended it.
+const UNREAD: u8 = 128 + 13;
 /// The command line is wrong.
 const USAGE: u8 = 2;
+
+/// A message, or a line of one, longer than this goes on in the next line.
+const LONG: usize = 150;
 
 /// Why the program ends without having done what was asked.
 #[derive(Debug)]
@@ -41,6 +46,16 @@ impl Failure {
     pub(crate) fn not_started(error: perfuse::Error) -> Self {
         let status = if error.errno() == Errno::ENOENT { NOT_FOUND } else { NOT_EXECUTABLE };
         Failure::from(error).with_status(status)
+    }
+
+    /// The command line is wrong, or what stands for a part of it.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.status == USAGE
+    }
+
+    /// Nobody reads the output any more.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.status == UNREAD && self.text.is_empty()
     }
 
     /// The same with another exit status.
@@ -80,9 +95,13 @@ impl From<perfuse_record::Error> for Failure {
             Error::Plan(words) => Failure::usage(words),
             Error::Io(error) => error.into(),
             Error::Stream(error) if error.kind() == io::ErrorKind::BrokenPipe => error.into(),
+            Error::File { doing, path, error, written: None } => {
+                Failure::new(format_args!("cannot {doing} {}: {}", path.display(), reason(&error)))
+            }
             Error::File { doing, path, error, written: Some(size) } => Failure::new(format_args!(
-                "cannot {doing} {}: {error}, after {}; what was written can be read",
+                "cannot {doing} {}: {}, after {}; what was written can be read",
                 path.display(),
+                reason(&error),
                 number::bytes(size as f64)
             )),
             error => Failure::new(error),
@@ -97,7 +116,6 @@ impl From<perfuse_stat::Error> for Failure {
             Error::Perf(error) => error.into(),
             Error::Start(error) => Failure::not_started(error),
             Error::Plan(words) => Failure::usage(words),
-            Error::Recording(error) => error.into(),
             Error::Io(error) => error.into(),
             error => Failure::new(error),
         }
@@ -109,10 +127,44 @@ impl From<io::Error> for Failure {
     /// status that a shell gives to a program killed by SIGPIPE.
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure { status: 128 + 13, text: String::new() },
+            io::ErrorKind::BrokenPipe => Failure { status: UNREAD, text: String::new() },
             _ => Failure::new(format_args!("cannot write: {error}")),
         }
     }
+}
+
+/// Why a file cannot be read or written, with the errno behind its meaning.
+pub(crate) fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file or folder (ENOENT)".to_owned(),
+        io::ErrorKind::PermissionDenied => "this user may not (EACCES)".to_owned(),
+        io::ErrorKind::IsADirectory => "it is a folder (EISDIR)".to_owned(),
+        io::ErrorKind::NotADirectory => "a part of its path is no folder (ENOTDIR)".to_owned(),
+        io::ErrorKind::StorageFull => "the disk is full (ENOSPC)".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Lines that are too long go on in the next, where a part of them ends.
+pub(crate) fn folded(text: &str) -> String {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut rest = line.to_owned();
+        while let Some((limit, _)) = rest.char_indices().nth(LONG) {
+            let ends = [": ", "; ", ". ", ", ", " "];
+            let Some(end) =
+                ends.iter().find_map(|end| rest[..limit].rfind(end).filter(|end| *end > LONG / 3))
+            else {
+                break;
+            };
+            let next = format!("  {}", rest[end + 1..].trim_start());
+            rest.truncate(end + 1);
+            lines.push(rest.trim_end().to_owned());
+            rest = next;
+        }
+        lines.push(rest);
+    }
+    lines.join("\n")
 }
 
 /// Prints what there is to say and makes the exit status.
@@ -122,7 +174,7 @@ pub(crate) fn finish(result: Result) -> ExitCode {
         Err(failure) => failure,
     };
     if !failure.text.is_empty() {
-        out::say(&failure.text);
+        out::say(folded(&failure.text));
     }
     ExitCode::from(failure.status)
 }

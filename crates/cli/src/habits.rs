@@ -1,55 +1,147 @@
 //! Habits of perf's users that clap does not know: long options cut short, options given twice (the last one counts),
 //! `--no-X` where there is an `--X` and the other way round, and perf's words for this program itself (`version`, `-v`,
-//! `--no-pager`).
+//! `--no-pager`). And one of ours: only the subcommand that was named gets its options built ([`Lazy`]).
 
+use crate::common::pages;
+use crate::config;
+use crate::exit;
 use crate::term::out;
-use clap::{Arg, ArgAction, Command, Parser};
+use crate::{help, recording, usage};
+use clap::builder::Resettable;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser};
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::path::PathBuf;
 
 /// Options that take a value and can still be taken back.
 const TAKEN_BACK: [&str; 3] = ["call-graph", "switch-output", "compression-level"];
 
+thread_local! {
+    /// Whether a long option is among the words that sense is made of: only such ones are taken back by another.
+    static HAS_LONG: Cell<bool> = const { Cell::new(true) };
+}
+
 /// Makes sense of a command line; ends the program where there is none, or where help was asked for.
 pub(crate) fn parse<C: Parser>() -> C {
-    parse_from(std::env::args_os()).unwrap_or_else(|error| {
-        let text = error.render().ansi().to_string();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    parse_from(&words).unwrap_or_else(|error| {
         // If the text cannot be written the exit status still tells.
-        let _ = match error.use_stderr() {
-            true => out::stderr().write_all(text.as_bytes()),
-            false => out::print(text.as_bytes()),
+        match error.kind() {
+            ErrorKind::DisplayHelp => pages::help(&help::text(command(C::command()), &words)),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                drop(out::stderr().write_all(help::text(command(C::command()), &words).as_bytes()))
+            }
+            _ => end(&error, |error| usage::refusal(error, C::command(), &words)),
         };
         std::process::exit(error.exit_code())
     })
 }
 
+/// Ends the program with help that was asked for, or with what there is to say about a command line.
+pub(crate) fn end(error: &clap::Error, refusal: impl Fn(&clap::Error) -> String) -> ! {
+    let text = error.render().ansi().to_string();
+    // If the text cannot be written the exit status still tells.
+    match error.kind() {
+        ErrorKind::DisplayHelp => pages::help(&text),
+        ErrorKind::DisplayVersion => drop(out::print(text.as_bytes())),
+        _ => {
+            let refusal = refusal(error);
+            out::say(exit::folded(&refusal));
+            config::blamed(&refusal).into_iter().for_each(out::say);
+        }
+    }
+    std::process::exit(error.exit_code())
+}
+
 /// Makes sense of these words, of which the first is the program's name.
 pub(crate) fn parse_from<C: Parser>(
-    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    words: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<C, clap::Error> {
-    let mut command = command(C::command());
-    let matches = command.try_get_matches_from_mut(words)?;
+    let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    // They live as long as the program does: to take them apart costs a tenth of a start.
+    let mut command = ManuallyDrop::new(command(C::command()));
+    let is_long = |word: &OsString| word.len() > 2 && word.as_encoded_bytes().starts_with(b"--");
+    let before = HAS_LONG.replace(words.iter().any(is_long));
+    let matches = command.try_get_matches_from_mut(words);
+    HAS_LONG.set(before);
+    let matches = ManuallyDrop::new(matches?);
+    let asked = [("no-pager", false), ("paginate", true)];
+    if let Some((_, paged)) = asked.into_iter().find(|(name, _)| matches.get_flag(name)) {
+        let _ = pages::DECIDED.set(paged);
+    }
+    if let Some(store) = matches.get_one::<PathBuf>("buildid-dir") {
+        let _ = recording::STORE.set(store.clone());
+    }
     C::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// The command line with all habits.
 fn command(command: Command) -> Command {
     let mut command = command.infer_long_args(true).args_override_self(true);
-    // perf's help has them too; nothing here is ever shown by a pager.
+    // perf and git have them here, too.
     for pager in ["no-pager", "paginate"] {
         command = command.arg(Arg::new(pager).long(pager).action(ArgAction::SetTrue).hide(true));
     }
-    command = command.arg(Arg::new("v").short('v').action(ArgAction::Version).hide(true));
-    let names: Vec<String> =
-        command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
-    for name in names {
-        command = command.mut_subcommand(name, with_opposites);
-    }
-    command
+    // perf has it in front of its subcommands.
+    let store = Arg::new("buildid-dir").long("buildid-dir").value_parser(clap::value_parser!(PathBuf));
+    command = command.arg(store.hide(true));
+    command.arg(Arg::new("v").short('v').action(ArgAction::Version).hide(true))
 }
 
-/// Adds the opposite of each flag, where it has none.
+/// The options of a subcommand. They are built when somebody looks at that subcommand, since those of all take longer than
+/// counting the events of `true` does. A list of all options needs `Command::build` therefore.
+#[derive(Debug)]
+pub(crate) struct Lazy<T>(pub(crate) Box<T>);
+
+impl<T: Args> Args for Lazy<T> {
+    fn augment_args(command: Command) -> Command {
+        command.defer(|command| {
+            // The subcommand's own words, instead of those about its options.
+            let (about, long_about) = (command.get_about().cloned(), command.get_long_about().cloned());
+            let has_habits = command.is_args_override_self();
+            let command = T::augment_args(command)
+                .about(Resettable::from(about))
+                .long_about(Resettable::from(long_about));
+            if has_habits { with_opposites(command) } else { command }
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: FromArgMatches> FromArgMatches for Lazy<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        T::from_arg_matches(matches).map(|args| Lazy(Box::new(args)))
+    }
+
+    fn from_arg_matches_mut(matches: &mut ArgMatches) -> Result<Self, clap::Error> {
+        T::from_arg_matches_mut(matches).map(|args| Lazy(Box::new(args)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl<T> Deref for Lazy<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Adds the opposite of each flag, where it has none and might be asked for.
 fn with_opposites(command: Command) -> Command {
+    if !HAS_LONG.get() && !config::has_defaults(&command) {
+        return config::with_defaults(command);
+    }
     let known: Vec<String> = command
         .get_arguments()
         .flat_map(|arg| arg.get_long_and_visible_aliases().unwrap_or_default())
@@ -61,10 +153,7 @@ fn with_opposites(command: Command) -> Command {
     };
     let opposite = |arg: &Arg| {
         let long = arg.get_long()?;
-        let opposite = match long.strip_prefix("no-") {
-            Some(positive) => positive.to_owned(),
-            None => format!("no-{long}"),
-        };
+        let opposite = config::opposite_of(long);
         (!known.contains(&opposite)).then(|| {
             Arg::new(opposite.clone())
                 .long(opposite)
@@ -74,7 +163,7 @@ fn with_opposites(command: Command) -> Command {
         })
     };
     let opposites: Vec<Arg> = command.get_arguments().filter(is_flag).filter_map(opposite).collect();
-    command.args(opposites)
+    config::with_defaults(command.args(opposites))
 }
 
 #[cfg(test)]
@@ -91,6 +180,15 @@ mod tests {
     #[test]
     fn the_command_line_stays_consistent() {
         command(Cli::command()).debug_assert();
+    }
+
+    #[test]
+    fn only_the_named_subcommand_gets_its_options_built() {
+        let mut command = command(Cli::command());
+        command.try_get_matches_from_mut(["perfuse", "evlist", "-v"]).unwrap();
+        let options = |name| command.find_subcommand(name).unwrap().get_arguments().count();
+        assert!(options("evlist") > 0);
+        assert_eq!(options("stat") + options("record") + options("report"), 0);
     }
 
     #[test]
@@ -130,7 +228,6 @@ mod tests {
 
     #[test]
     fn perfs_words_for_the_program_itself() {
-        use clap::error::ErrorKind;
         let kind = |line: &str| parsed(line).unwrap_err().kind();
         for line in ["-v", "-V", "--version"] {
             assert_eq!(kind(line), ErrorKind::DisplayVersion, "{line}");

@@ -13,7 +13,7 @@ use crate::common::events;
 use crate::common::kernel;
 use crate::common::tables::EventsDir;
 use crate::common::unsupported::Unsupported;
-use crate::exit::{Failure, Result};
+use crate::exit::{Failure, Result, reason};
 use crate::term::out::{self, Out};
 use perfuse::catalogue::{Depth, Kind, Wanted};
 use perfuse_stat::metrics::{catalogue, catalogue_of_names};
@@ -122,9 +122,11 @@ pub(crate) fn run(args: &Args) -> Result {
         text::print(&mut out, &machine, &all, args.verbose)?;
     }
     match &args.output {
-        Some(path) => std::fs::File::create(path)
-            .and_then(|file| Out::new(file, false).write_all(&out))
-            .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))?,
+        Some(path) => {
+            std::fs::File::create(path).and_then(|file| Out::new(file, false).write_all(&out)).map_err(
+                |error| Failure::new(format_args!("cannot write {}: {}", path.display(), reason(&error))),
+            )?
+        }
         None => out::print(&out)?,
     }
     if nothing {

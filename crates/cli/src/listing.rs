@@ -10,7 +10,7 @@ use perfuse_data::Form;
 use perfuse_data::describe;
 use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::replay::{Formats, Replay};
-use perfuse_data::session::{Level, ObjectId};
+use perfuse_data::session::{Level, Object, ObjectId};
 use perfuse_symbols::{BuildId, read_modules};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -166,15 +166,20 @@ pub(crate) fn build_ids(args: &BuildIds) -> Result {
 }
 
 fn of_recording(out: &mut impl Write, args: &BuildIds) -> Result<()> {
+    for (id, name) in recorded(&args.input, args.with_hits)? {
+        writeln!(out, "{id:<40} {}", foreign(&name))?;
+    }
+    Ok(())
+}
+
+/// The files of a recording, by their build-ids in hexadecimal form, which are empty where there is none.
+pub(crate) fn recorded(input: &Input, with_hits: bool) -> Result<Vec<(String, Vec<u8>)>> {
     let hex = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let mut data = args.input.open()?;
+    let mut data = input.open()?;
     if let (false, Ok(Some(Section { feature: Feature::BuildIds(ids), .. }))) =
-        (args.with_hits, data.feature(FeatureId::BUILD_ID))
+        (with_hits, data.feature(FeatureId::BUILD_ID))
     {
-        for id in ids {
-            writeln!(out, "{} {}", hex(id.bytes()), foreign(id.name.as_bytes()))?;
-        }
-        return Ok(());
+        return Ok(ids.iter().map(|id| (hex(id.bytes()), id.name.as_bytes().to_vec())).collect());
     }
     let mut hits: BTreeSet<ObjectId> = BTreeSet::new();
     let replay = recording::replay(Replay::new(data), |step| {
@@ -189,12 +194,8 @@ fn of_recording(out: &mut impl Write, args: &BuildIds) -> Result<()> {
         Ok(())
     })?;
     let (_, session) = replay.into_parts();
-    for (id, object) in session.objects() {
-        let is_hit = hits.contains(&id);
-        if is_hit || object.build_id.is_some() && !args.with_hits {
-            let build_id = object.build_id.map(|id| id.to_string()).unwrap_or_default();
-            writeln!(out, "{build_id:<40} {}", foreign(&object.name))?;
-        }
-    }
-    Ok(())
+    let objects = session.objects();
+    let listed = objects.filter(|(id, object)| hits.contains(id) || object.build_id.is_some() && !with_hits);
+    let id_of = |object: &Object| object.build_id.map(|id| id.to_string()).unwrap_or_default();
+    Ok(listed.map(|(_, object)| (id_of(object), object.name.to_vec())).collect())
 }

@@ -4,49 +4,85 @@
 // Names that others chose must not drive the terminal: `term::out` writes text.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod annotate;
+mod archive;
+mod buildid_cache;
 mod cli;
 mod common;
 mod compare;
+mod config;
+mod diff;
 mod doctor;
+mod dump;
 mod exit;
+mod export;
 mod generate;
 mod habits;
+mod help;
+mod inject;
 mod list;
 mod listing;
 mod nested;
 mod record;
 mod recording;
 mod report;
+mod rewrite;
 mod run;
 mod script;
 mod sim;
 mod stat;
-mod term;
+mod top;
+mod usage;
 mod version;
 
 use clap::CommandFactory;
 use cli::{Cli, Subcommand};
+use perfuse_term as term;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     exit::tell_panics_plainly();
     common::log::start();
-    let result = match habits::parse::<Cli>().subcommand {
+    let cli = habits::parse::<Cli>();
+    if let Err(failure) = config::check() {
+        return exit::finish(Err(failure));
+    }
+    let result = match cli.subcommand {
         Subcommand::Stat(args) => stat::run(&args, &nested::stat_args),
         Subcommand::Compare(args) => compare::run(&args),
         Subcommand::List(args) => list::run(&args),
         Subcommand::Report(args) => report::run(&args),
+        Subcommand::Annotate(args) => annotate::run(&args),
+        Subcommand::Flamegraph(args) => export::flamegraph(&args, &nested::record_args, &nested::report),
+        Subcommand::Export(args) => export::export(&args),
+        Subcommand::Import(args) => export::import(&args),
+        Subcommand::Diff(args) => diff::run(&args),
         Subcommand::Script(args) => script::run(&args),
+        Subcommand::Cut(args) => rewrite::cut(&args),
+        Subcommand::Merge(args) => rewrite::merge(&args),
+        Subcommand::Strip(args) => rewrite::strip(&args),
+        Subcommand::Inject(args) => inject::run(&args),
+        Subcommand::Archive(args) => archive::run(&args),
+        Subcommand::Seal(args) => rewrite::seal(&args),
+        Subcommand::Convert(args) => rewrite::convert(&args),
         Subcommand::Evlist(args) => listing::evlist(&args),
         Subcommand::BuildidList(args) => listing::build_ids(&args),
+        Subcommand::BuildidCache(args) => buildid_cache::run(&args),
         Subcommand::Record(args) => record::run(&args),
+        Subcommand::Top(args) => top::run(&args, &nested::record_args),
+        Subcommand::Dump(args) => dump::run(&args),
         Subcommand::Run(args) => run::run(&args),
         Subcommand::Sim(args) => sim::run(&args),
-        Subcommand::Doctor(args) => doctor::run(args, &nested::rehearse),
+        Subcommand::Doctor(args) => doctor::run(*args.0, &nested::rehearse),
+        Subcommand::Config(args) => config::run(&args),
         Subcommand::Version(args) => version::run(&args),
-        Subcommand::Completions(args) => generate::completions(args, Cli::command()),
-        Subcommand::Man => generate::man(Cli::command()),
-        Subcommand::CompleteEvents(args) => generate::complete_events(&args),
+        Subcommand::Completions(args) => generate::completions(&args, Cli::command()),
+        Subcommand::Man(args) => generate::man(&args, help::program(Cli::command())),
+        Subcommand::Complete(args) => generate::complete(&args, Cli::command()),
     };
-    exit::finish(result)
+    let blamed = result.as_ref().err().filter(|failure| failure.is_usage());
+    let blamed = blamed.and_then(|failure| config::blamed(&failure.to_string()));
+    let status = exit::finish(result);
+    blamed.into_iter().for_each(term::out::say);
+    status
 }

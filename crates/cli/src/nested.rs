@@ -1,18 +1,36 @@
-//! Command lines within a command line: that of `stat record`, and the one that `doctor --for` is asked about.
+//! Command lines within a command line: those of `stat record` and of `flamegraph`, and the one that `doctor --for` is asked about.
 
 use crate::cli::{Cli, Subcommand};
 use crate::common::kernel::Tried;
 use crate::exit::{Failure, Result};
-use crate::{habits, record, stat};
+use crate::{habits, record, report, stat, usage};
 use clap::CommandFactory;
 use std::ffi::OsString;
 
 /// The options of `stat` in the words of a whole command line. Ends the program where they make no sense.
 pub(crate) fn stat_args(words: Vec<OsString>) -> Result<Box<stat::Args>> {
-    match habits::parse_from(words) {
-        Ok(Cli { subcommand: Subcommand::Stat(args) }) => Ok(args),
+    match habits::parse_from(&words) {
+        Ok(Cli { subcommand: Subcommand::Stat(args) }) => Ok(args.0),
         Ok(_) => Err(Failure::usage("stat record has options of stat")),
-        Err(error) => error.exit(),
+        Err(error) => habits::end(&error, |error| usage::refusal(error, Cli::command(), &words)),
+    }
+}
+
+/// The options of `record` in the words of a whole command line. Ends the program where they make no sense.
+pub(crate) fn record_args(words: Vec<OsString>) -> Result<Box<record::Args>> {
+    match habits::parse_from(&words) {
+        Ok(Cli { subcommand: Subcommand::Record(args) }) => Ok(args.0),
+        Ok(_) => Err(Failure::usage("these are not options of record")),
+        Err(error) => habits::end(&error, |error| usage::refusal(error, Cli::command(), &words)),
+    }
+}
+
+/// Runs `report` with the words of a whole command line.
+pub(crate) fn report(words: Vec<OsString>) -> Result {
+    match habits::parse_from(&words) {
+        Ok(Cli { subcommand: Subcommand::Report(args) }) => report::run(&args),
+        Ok(_) => Err(Failure::usage("these are not options of report")),
+        Err(error) => habits::end(&error, |error| usage::refusal(error, Cli::command(), &words)),
     }
 }
 
@@ -33,7 +51,10 @@ pub(crate) fn rehearse(line: &str) -> Result<Tried> {
         return Err(Failure::usage(format_args!("--for: there is no perfuse {subcommand}; {PLANS}")));
     }
     let words = ["perfuse", subcommand].into_iter().chain(arguments.iter().map(String::as_str));
-    match habits::parse_from::<Cli>(words).map_err(Failure::usage)?.subcommand {
+    let words: Vec<OsString> = words.map(OsString::from).collect();
+    let refused =
+        |error| Failure::usage(format_args!("--for: {}", usage::refusal(&error, Cli::command(), &words)));
+    match habits::parse_from::<Cli>(&words).map_err(refused)?.subcommand {
         Subcommand::Stat(args) => stat::rehearse(&args),
         Subcommand::Record(args) => record::rehearse(&args),
         _ => Err(Failure::usage(format_args!("--for: {PLANS}, not {subcommand}"))),

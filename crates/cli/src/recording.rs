@@ -2,7 +2,7 @@
 //! order of time together with what was running then.
 
 pub(crate) mod header;
-pub(crate) mod unfinished;
+pub(crate) mod stacks;
 
 use crate::exit::Failure;
 use crate::term::out::say;
@@ -10,43 +10,120 @@ use perfuse_data::describe::{self, DumpOptions};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{CpuRanges, Filter, Formats, Replay, Step, TimeSpans};
 use perfuse_data::{PerfData, Problem, ReadOptions};
-use std::io::Write;
-use std::path::PathBuf;
+use perfuse_export::{Begun, ImportFormat, import_or_begun};
+use perfuse_profile::{LocalSymbols, Plan, Profile, Reading};
+use perfuse_symbols::SymbolOptions;
+use perfuse_unwind::Unwinder;
+use std::fs::File;
+use std::io::{Cursor, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The store of files by build-id that `--buildid-dir` names in front of a subcommand.
+pub(crate) static STORE: OnceLock<PathBuf> = OnceLock::new();
 
 /// Which recording.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Input {
     /// The recording: a file, a folder of perf record --threads, or - for standard input
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    pub(crate) input: PathBuf,
+    input: PathBuf,
+    /// The same, without -i
+    #[arg(value_name = "FILE", conflicts_with = "input")]
+    file: Option<PathBuf>,
     /// Believe what other users' files (/tmp/perf-PID.map, jit-PID.dump) say of code made at run time
     #[arg(short, long)]
     pub(crate) force: bool,
 }
 
 impl Input {
+    /// This recording.
+    pub(crate) fn at(input: PathBuf, force: bool) -> Self {
+        Input { input, file: None, force }
+    }
+
+    /// Its name, as it was given.
+    pub(crate) fn path(&self) -> &Path {
+        self.file.as_deref().unwrap_or(&self.input)
+    }
+
     pub(crate) fn open(&self) -> Result<PerfData<'static>, Failure> {
         self.open_with(ReadOptions::default())
     }
 
+    /// The same, or a profile of another tool as one; and the symbols to name its functions by, which are then its own.
+    pub(crate) fn open_or_import(
+        &self,
+        symbols: LocalSymbols,
+    ) -> Result<(PerfData<'static>, LocalSymbols), Failure> {
+        let import = match self.begun()? {
+            Some(Begun::Import(import)) => import,
+            Some(Begun::Other(begun)) if self.path().as_os_str() == "-" || !self.path().is_file() => {
+                let opened = PerfData::from_reader(begun, ReadOptions::default());
+                return Ok((opened.map_err(|error| self.failure(&self.why_not(&error)))?, symbols));
+            }
+            _ => return Ok((self.open_named(&symbols)?, symbols)),
+        };
+        let (bytes, names) = import.recording().map_err(|error| self.failure(&error))?;
+        if import.is_merged() {
+            let samples = import.samples();
+            say(format_args!(
+                "{}: {samples} samples are too many to be told one by one; those that are alike are one",
+                self.name()
+            ));
+        }
+        let own = self::symbols(self.force);
+        names.give(own.symbolizer());
+        let opened = PerfData::from_seekable(Cursor::new(bytes), ReadOptions::default());
+        Ok((opened.map_err(|error| self.failure(&error))?, own))
+    }
+
+    /// The profile of another tool, if it is one; of a file that cannot be opened, nothing.
+    pub(crate) fn begun(&self) -> Result<Option<Begun<Box<dyn Read + Send>>>, Failure> {
+        let from: Box<dyn Read + Send> = match self.path().as_os_str() == "-" {
+            true => Box::new(std::io::stdin()),
+            // A pipe is read once, as standard input is.
+            false if !self.path().is_dir() => match File::open(self.path()) {
+                Ok(file) => Box::new(file),
+                Err(_) => return Ok(None),
+            },
+            false => return Ok(None),
+        };
+        import_or_begun(self.path(), from).map(Some).map_err(|error| self.failure(&error))
+    }
+
+    fn failure(&self, why: &dyn std::fmt::Display) -> Failure {
+        Failure::new(format_args!("{}: {why}", self.name()))
+    }
+
     pub(crate) fn open_with(&self, options: ReadOptions) -> Result<PerfData<'static>, Failure> {
-        let opened = match self.input.as_os_str() == "-" {
+        let opened = match self.path().as_os_str() == "-" {
             true => PerfData::from_reader(std::io::stdin(), options),
-            false => PerfData::open_with(&self.input, options),
+            false => PerfData::open_with(self.path(), options),
         };
         opened.map_err(|error| Failure::new(format_args!("{}: {}", self.name(), self.why_not(&error))))
     }
 
+    /// Opens it, and takes in the names that it has inside if it was sealed.
+    pub(crate) fn open_named(&self, symbols: &LocalSymbols) -> Result<PerfData<'static>, Failure> {
+        let mut data = self.open()?;
+        if symbols.take_sealed(&mut data) {
+            log::info!("{}: sealed, with its names inside", self.name());
+        }
+        Ok(data)
+    }
+
     /// Why it cannot be opened, and what would help.
     fn why_not(&self, error: &perfuse_data::Error) -> String {
-        if self.input.as_os_str() == "-" {
+        if self.path().as_os_str() == "-" {
             return match error.problem {
+                Problem::Magic(found) => not_a_recording(found),
                 Problem::Truncated { available: 0, .. } => "nothing came from standard input".to_owned(),
                 _ => error.to_string(),
             };
         }
-        let opened = std::fs::metadata(&self.input).and_then(|metadata| match metadata.is_file() {
-            true => std::fs::File::open(&self.input).map(|_| metadata),
+        let opened = std::fs::metadata(self.path()).and_then(|metadata| match metadata.is_file() {
+            true => std::fs::File::open(self.path()).map(|_| metadata),
             false => Ok(metadata), // opening a FIFO would wait
         });
         match opened {
@@ -59,16 +136,58 @@ impl Input {
             Ok(metadata) if metadata.is_file() && metadata.len() == 0 => {
                 "an empty file: nothing was recorded".to_owned()
             }
-            Ok(metadata) if metadata.is_dir() && !self.input.join("data").exists() => {
+            Ok(metadata) if metadata.is_dir() && !self.path().join("data").exists() => {
                 "a folder without the file data of `perf record --threads`; -i names another".to_owned()
             }
-            _ => error.to_string(),
+            _ => match error.problem {
+                Problem::Magic(found) => match self.import_format() {
+                    Some(format) => format!(
+                        "{}, not a recording; report, flamegraph, diff, export and import read it",
+                        format.name()
+                    ),
+                    None => not_a_recording(found),
+                },
+                Problem::Truncated { available: 0, .. } if error.location.offset == 0 => {
+                    "it is empty: nothing was recorded".to_owned()
+                }
+                _ => error.to_string(),
+            },
         }
     }
 
-    pub(crate) fn name(&self) -> String {
-        self.input.to_string_lossy().into_owned()
+    /// The format of another tool that the file begins in.
+    pub(crate) fn import_format(&self) -> Option<ImportFormat> {
+        let file = File::open(self.path()).ok().filter(|_| self.path().is_file())?;
+        let mut start = Vec::new();
+        file.take(ImportFormat::START).read_to_end(&mut start).ok()?;
+        ImportFormat::of(self.path(), &start)
     }
+
+    pub(crate) fn name(&self) -> String {
+        self.path().to_string_lossy().into_owned()
+    }
+}
+
+/// The names that this machine's files have. The list of the kernel's symbols is kept in the user's folder of caches.
+pub(crate) fn symbols(any_owner: bool) -> LocalSymbols {
+    symbol_options(any_owner).into()
+}
+
+/// The places where symbols are looked for.
+pub(crate) fn symbol_options(any_owner: bool) -> SymbolOptions {
+    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    let mut options = SymbolOptions::default();
+    options.any_owner = any_owner;
+    options.build_id_store = STORE.get().cloned().or(options.build_id_store);
+    options.kernel_cache = caches.map(|folder| folder.join("perfuse"));
+    options
+}
+
+/// A file that begins in another way than recordings do.
+fn not_a_recording(magic: [u8; 8]) -> String {
+    let begins = magic.escape_ascii();
+    format!("not a perf.data file: it begins with \"{begins}\" in place of \"PERFILE2\"")
 }
 
 /// Goes through a recording, and hands each record to `visit`.
@@ -101,6 +220,23 @@ pub(crate) fn replay<'i>(
         ));
     }
     Ok(replay)
+}
+
+/// The profile of a recording or of another tool, with stacks unwound of which samples have copies, and the symbols for its names.
+pub(crate) fn profile(
+    input: &Input,
+    plan: Plan,
+    symbols: LocalSymbols,
+) -> Result<(Profile, LocalSymbols), Failure> {
+    let (mut data, symbols) = input.open_or_import(symbols)?;
+    let unwinder = Unwinder::new(symbols.symbolizer().clone(), &describe::machine(&mut data));
+    let mut reading = Reading::new(plan).unwinding(unwinder);
+    let replay = replay(Replay::new(data), |step| {
+        reading.step(step);
+        Ok(())
+    })?;
+    reading.unwinder().into_iter().for_each(stacks::say);
+    Ok((reading.finish(replay.session()), symbols))
 }
 
 /// Prints every record with its contents.

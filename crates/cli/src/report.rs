@@ -12,20 +12,29 @@ mod tree;
 mod unsupported;
 mod workers;
 
+use crate::annotate;
+use crate::common::pages::{self, Paging};
+use crate::common::style;
 use crate::common::unsupported::Unsupported;
-use crate::exit::Result;
-use crate::recording::{self, FilterArgs, Input, unfinished};
-use crate::term::out::{Out, say};
+use crate::exit::{Failure, Result};
+use crate::export;
+use crate::recording::stacks;
+use crate::recording::{self, FilterArgs, Input};
 use groups::Group;
 use options::{List, Plan, Recorded, Style, list_of_names};
 use perfuse_data::Event;
+use perfuse_data::describe;
 use perfuse_data::replay::{Formats, Replay};
+use perfuse_html::Page;
 use perfuse_profile::{
-    Entry, Frames, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Profile, Reading, TracepointTexts,
-    Trees, View, ViewPlan,
+    Entry, Frames, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin, Profile, Reading,
+    TracepointTexts, Trees, View, ViewPlan,
 };
+use perfuse_tui::{CodeOf, Tables};
+use perfuse_unwind::Unwinder;
 use progress::Progress;
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Options of `perfuse report`.
@@ -33,7 +42,7 @@ use std::process::ExitCode;
 /// Percentages are of all samples of the event, also of those that a filter leaves out.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  perfuse report                          functions, most expensive first\n  perfuse report --no-children -g caller  with who called them\n  perfuse report -s comm,dso              programs and their libraries\n  perfuse report --json | jq .events[0]"
+    after_help = "Examples:\n  perfuse report                          functions, most expensive first\n  perfuse report --no-children -g caller  with who called them\n  perfuse report -s comm,dso              programs and their libraries\n  perfuse report --json | jq .events[0]\n  perfuse report --html report.html       a page to look at and to pass on"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -124,6 +133,12 @@ pub(crate) struct Args {
     /// Take only so many frames of a callchain, from where the sample was
     #[arg(long, value_name = "NUMBER", default_value_t = perfuse_profile::Plan::MAX_STACK)]
     max_stack: usize,
+    /// Show functions that were inlined into others in callchains (default)
+    #[arg(long, hide = true, overrides_with = "no_inline")]
+    inline: bool,
+    /// Do not look for functions that were inlined into others
+    #[arg(long, overrides_with = "inline")]
+    no_inline: bool,
     /// Leave out entries below this many percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     percent_limit: f64,
@@ -142,12 +157,13 @@ pub(crate) struct Args {
     /// No lines that begin with #
     #[arg(short, long)]
     quiet: bool,
-    /// Taken for perf's sake: the report is text
-    #[arg(long, hide = true)]
-    stdio: bool,
-    /// When to use colours: always, never, or auto on a terminal
-    #[arg(long, value_name = "WHEN", num_args = 0..=1, default_value = "auto", default_missing_value = "always", value_parser = ["always", "never", "auto"])]
-    stdio_color: String,
+    /// Look around on the terminal: functions, callers and callees, call tree, flame graph, code, threads over time; ? there has the keys
+    #[arg(long, conflicts_with_all = ["json", "html", "dump_raw_trace", "stats", "tasks", "mmaps", "stdio"])]
+    tui: bool,
+    #[command(flatten)]
+    text: style::Text,
+    #[command(flatten)]
+    paging: Paging,
     #[command(flatten)]
     header: recording::header::Shown,
     /// Show only how many records of each kind there are
@@ -170,6 +186,12 @@ pub(crate) struct Args {
     /// Write one JSON object (schema perfuse.report/1) in place of text
     #[arg(long, conflicts_with_all = ["dump_raw_trace", "stats", "tasks", "mmaps"])]
     json: bool,
+    /// Write one page of HTML in place of text: flame graphs, functions, call trees, a timeline; - is standard output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "dump_raw_trace", "stats", "tasks", "mmaps", "header", "header_only",
+        "show_info", "dso", "symbol", "symbol_filter", "sort", "fields", "branch_stack", "mem_mode", "group", "no_group", "hierarchy", "parent",
+        "exclude_other", "ignore_callees", "hide_unresolved", "raw_trace", "ns", "show_nr_samples", "show_total_period", "show_cpu_utilization",
+        "children", "no_children", "call_graph", "inverted", "percent_limit", "percentage", "time_quantum", "field_separator", "column_widths"])]
+    html: Option<PathBuf>,
 }
 
 /// A recording that was read: its profile, the names in it, and all that its events have in common.
@@ -181,7 +203,7 @@ struct Read {
     profile: Profile,
     frames: Frames,
     lost: u64,
-    machine: facts::Machine,
+    origin: Origin,
 }
 
 /// The part of an event's view that is shown.
@@ -201,7 +223,37 @@ struct Shown<'s> {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
-    let mut out = Out::new(std::io::stdout().lock(), has_colour(args));
+    if let Some(to) = &args.html {
+        return page(args, to);
+    }
+    if args.tui {
+        return look_around(args);
+    }
+    pages::paged(args.paging, args.text.is_coloured(), |out| show(out, args))
+}
+
+/// Shows the recording on the terminal, for somebody who walks through it.
+fn look_around(args: &Args) -> Result {
+    if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+        let text =
+            "--tui wants a terminal, and standard input or output is none; without --tui the report is text";
+        return Err(Failure::usage(text));
+    }
+    let (read, plan) = read(args)?;
+    let mut tables = match &args.sort {
+        Some(_) => Tables::new(&plan.keys),
+        None if plan.mode == Mode::Samples => Tables::default(),
+        None => Tables::new(&plan.keys),
+    };
+    tables.by_own = !plan.children;
+    tables.filter = view_plan(args, &plan).filter;
+    let mut near = annotate::FromNear::of(&args.input, &args.filter, args.no_demangle);
+    let mut code = |of: &CodeOf| near.show(of.event, &of.function, &of.object).map_err(|why| why.to_string());
+    perfuse_tui::browse(&read.profile, &read.frames, &args.input.name(), tables, &mut code)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(mut out: impl Write, args: &Args) -> Result {
     args.header.print(&mut out, &args.input)?;
     if args.header.header_only {
         // Nothing else was asked for.
@@ -219,15 +271,14 @@ pub(crate) fn run(args: &Args) -> Result {
     Ok(ExitCode::SUCCESS)
 }
 
-fn has_colour(args: &Args) -> bool {
-    match args.stdio_color.as_str() {
-        "always" => true,
-        "never" => false,
-        _ => {
-            let choice = anstream::AutoStream::choice(&std::io::stdout());
-            std::io::stdout().is_terminal() && choice != anstream::ColorChoice::Never
-        }
-    }
+/// Writes the page of `--html`.
+fn page(args: &Args, to: &Path) -> Result {
+    export::refuse_terminal(to, "a page is no text for a terminal; a file is named by --html report.html")?;
+    let (read, _) = read(args)?;
+    let page = Page::new(&args.input.name(), &read.profile, &read.frames);
+    let page = page.of(&read.origin).with_lost(read.lost);
+    let samples = read.profile.events().iter().map(|event| event.samples).sum();
+    export::write_to(to, samples, |out| page.write(out))
 }
 
 fn print(out: &mut impl Write, args: &Args) -> Result<()> {
@@ -276,39 +327,45 @@ struct Collecting {
 }
 
 impl Collecting {
-    fn new(args: &Args, recorded: &Recorded<'_>, sockets: &[u32]) -> Result<Self> {
+    fn new(
+        args: &Args,
+        recorded: &Recorded<'_>,
+        sockets: &[u32],
+        machine: &str,
+        symbols: &LocalSymbols,
+    ) -> Result<Self> {
         let plan = Plan::new(args, recorded)?;
-        if plan.children || plan.graph.style != Style::None {
-            unfinished::say_of_chains(recorded.events);
-        }
-        let by_line = [Key::Srcline, Key::Srcfile, Key::SrclineFrom, Key::SrclineTo];
-        if plan.keys.iter().any(|key| by_line.contains(key)) {
-            say(unfinished::SOURCE_LINES);
-        }
-        args.unsupported.say();
-        let symbols = LocalSymbols::believing(args.input.force);
+        let symbols = symbols
+            .clone()
+            .with_debug_info(has_inlined(args, &plan), plan.graph.by_address || plan.tells_lines());
         let texts = TracepointTexts::new(&plan.keys, &plan.given, args.raw_trace);
-        let reading = Reading::new(collect_plan(args, &plan, sockets, &symbols))
+        let collected = collect_plan(args, &plan, sockets, &symbols);
+        let unwinder = collected.chains.then(|| Unwinder::new(symbols.symbolizer().clone(), machine));
+        let mut reading = Reading::new(collected)
             .of(plan.mode)
             .with_texts(texts, Lookup::new(symbols.clone(), !args.no_demangle));
+        if let Some(unwinder) = unwinder {
+            reading = reading.unwinding(unwinder.with_most(args.max_stack));
+        }
         Ok(Collecting { plan, symbols, reading })
     }
 }
 
 /// Reads all samples.
 fn read(args: &Args) -> Result<(Read, Plan)> {
-    let mut progress = Progress::new(&args.input.input);
-    let mut data = args.input.open()?;
+    let mut progress = Progress::new(args.input.path());
+    let (mut data, local) = args.input.open_or_import(recording::symbols(args.input.force))?;
     let mut collecting: Option<Collecting> = None;
     let mut lost = 0;
     let sockets = facts::sockets(&mut data);
+    let machine = describe::machine(&mut data);
     let filter = args.filter.of(&mut data)?;
     let replay = Replay::new(data);
     // The events of a file are known from the start, those of a pipe at the first sample.
     let events: Vec<Event> = replay.data().events().iter().cloned().collect();
     if !events.is_empty() {
         let recorded = Recorded { events: &events, formats: replay.formats() };
-        collecting = Some(Collecting::new(args, &recorded, &sockets)?);
+        collecting = Some(Collecting::new(args, &recorded, &sockets, &machine, &local)?);
     }
     let is_socket = |cpu: Option<u32>| {
         let socket = cpu.and_then(|cpu| sockets.get(cpu as usize));
@@ -325,7 +382,7 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
             if collecting.is_none() {
                 let events: Vec<Event> = step.entry.events().iter().cloned().collect();
                 let recorded = Recorded { events: &events, formats: step.formats };
-                collecting = Some(Collecting::new(args, &recorded, &sockets)?);
+                collecting = Some(Collecting::new(args, &recorded, &sockets, &machine, &local)?);
             }
         }
         if let Some(collecting) = &mut collecting {
@@ -336,20 +393,26 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
     progress.finish();
     let Collecting { plan, symbols, reading } = match collecting {
         Some(collecting) => collecting,
-        None => Collecting::new(args, &Recorded { events: &[], formats: &Formats::default() }, &[])?,
+        None => Collecting::new(
+            args,
+            &Recorded { events: &[], formats: &Formats::default() },
+            &[],
+            &machine,
+            &local,
+        )?,
     };
+    reading.unwinder().into_iter().for_each(stacks::say);
     let (mut data, session) = replay.into_parts();
     let events: Vec<Event> = data.events().iter().cloned().collect();
     let groups = groups::of(&mut data, events.len(), args);
     let names = events.iter().map(Event::display_name).collect();
-    let machine = facts::Machine::read(&mut data);
+    let origin = Origin::read(&mut data);
     let profile = reading.finish(&session);
-    let by_address = plan.graph.by_address || plan.keys.iter().any(|key| key.is_of_address());
     let functions = Names::new(&profile, &symbols).mangled(args.no_demangle);
     functions.look_up_all();
-    let frames = Frames::new(&functions, by_address);
+    let frames = Frames::new(&functions, plan.is_by_address());
     drop(functions);
-    Ok((Read { events, groups, names, profile, frames, lost, machine }, plan))
+    Ok((Read { events, groups, names, profile, frames, lost, origin }, plan))
 }
 
 impl Read {
@@ -362,7 +425,6 @@ impl Read {
     }
 }
 
-/// `--time-quantum`: nanoseconds.
 /// No column is wider: all of it is written in each line.
 const WIDEST: usize = 4096;
 
@@ -371,6 +433,7 @@ fn column_width(text: &str) -> std::result::Result<usize, String> {
     width.ok_or_else(|| format!("a number of columns, {WIDEST} at most"))
 }
 
+/// `--time-quantum`, in nanoseconds.
 fn quantum(text: &str) -> std::result::Result<u64, String> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -385,15 +448,28 @@ fn quantum(text: &str) -> std::result::Result<u64, String> {
     number.and_then(|number| number.checked_mul(unit)).ok_or_else(|| "a time such as 10ms".to_owned())
 }
 
+/// Whether functions that were inlined are shown.
+fn has_inlined(args: &Args, plan: &Plan) -> bool {
+    let has_chains = plan.children || plan.graph.style != Style::None || args.html.is_some();
+    has_chains && !args.no_inline
+}
+
 /// The parts of samples that the profile has to collect for a report.
 fn collect_plan(args: &Args, plan: &Plan, sockets: &[u32], symbols: &LocalSymbols) -> perfuse_profile::Plan {
     let mut collected = perfuse_profile::Plan::new(&plan.keys);
     let has_parent = plan.keys.contains(&Key::Parent);
-    collected.chains = plan.children || plan.graph.style != Style::None || has_parent;
+    collected.chains = plan.children || plan.graph.style != Style::None || has_parent || args.html.is_some();
     collected.max_stack = args.max_stack;
     collected.time_step_ns = args.time_quantum;
+    collected.times = args.html.is_some() || args.tui;
+    if args.tui {
+        // The threads and cpus of the page of time.
+        let more = [Key::Pid, Key::Cpu].into_iter().filter(|key| !plan.keys.contains(key));
+        collected.keys.extend(more);
+    }
     collected.sockets = sockets.to_vec();
     collected.code = Some(symbols.symbolizer().clone());
+    (collected.by_function, collected.inlined) = (!plan.is_by_address(), has_inlined(args, plan));
     collected.tasks.comms.clone_from(&args.filter.comm);
     collected.tasks.pids.clone_from(&args.filter.pid);
     collected.tasks.tids.clone_from(&args.filter.tid);

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 #[command(
     after_help = "The tool's events are counted and sampled by perfuse itself, by means of ptrace(2), also \
                   where the kernel refuses perf_event_open: in containers, under gVisor, with a raised \
-                  perf_event_paranoid. No rights are needed.\n\n  \
+                  perf_event_paranoid. No rights are needed.\n\nExamples:\n  \
                   perfuse run -- perf stat make\n  perfuse run -- perf record -g -- ./server\n  perf report\n\n\
                   There are cpu-clock, task-clock, page-faults, context-switches, cpu-migrations, dummy, \
                   breakpoints and uprobes, for what the tool starts, for itself, and for running processes (-p, -t) that ptrace(2) may attach to. \
@@ -50,10 +50,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result {
     if let Some(pid) = &args.pid {
         return Err(Failure::usage(format_args!(
-            "a tool that runs already ({pid}) cannot be served: the kernel has answered its calls already, and \
-             the numbers of the descriptors that it has are not ours to choose. Start it: perfuse run -- TOOL ...\n  \
-             to measure a running process: perfuse stat -p {pid}, perfuse record -p {pid}, or with another tool: \
-             perfuse run -- perf record -p {pid}"
+            "a tool that runs already ({pid}) cannot be served: the kernel has answered its calls\n  \
+             start it: perfuse run -- TOOL ..., or with a process to measure: perfuse run -- perf record -p {pid}\n  \
+             measure it: perfuse stat -p {pid}, perfuse record -p {pid}"
         )));
     }
     let options =

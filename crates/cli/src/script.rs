@@ -7,11 +7,13 @@ mod one;
 mod places;
 mod unsupported;
 
+use crate::common::pages::{self, Paging};
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
-use crate::recording::{self, FilterArgs, Input, unfinished};
+use crate::recording::stacks::{self, Stacks};
+use crate::recording::{self, FilterArgs, Input};
 use crate::term::foreign::{foreign, width};
-use crate::term::out::{say, stdout};
+use crate::term::out::wants_colours;
 use line::{Clock, Format, Lines};
 use one::One;
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
@@ -21,7 +23,7 @@ use perfuse_data::replay::{Filter, Formats, Groups, Replay, Step};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::tool::kind;
 use perfuse_data::{Event, FileRecord, Ordered};
-use perfuse_profile::{LocalSymbols, Lookup};
+use perfuse_profile::Lookup;
 use places::{Places, Space};
 use std::ffi::OsString;
 use std::fs::File;
@@ -76,6 +78,14 @@ pub(crate) struct Args {
     /// At most so many frames of a callchain
     #[arg(long, value_name = "N", default_value_t = perfuse_profile::Plan::MAX_STACK)]
     max_stack: usize,
+    /// Print functions that were inlined into others in callchains (default)
+    #[arg(long, hide = true, overrides_with = "no_inline")]
+    inline: bool,
+    /// Do not look for functions that were inlined into others
+    #[arg(long, overrides_with = "inline")]
+    no_inline: bool,
+    #[command(flatten)]
+    paging: Paging,
     #[command(flatten)]
     header: recording::header::Shown,
     /// Also print where mappings were made
@@ -117,15 +127,15 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
-    let mut out = stdout();
+    let coloured = wants_colours(anstream::ColorChoice::Auto, &std::io::stdout());
+    pages::paged(args.paging, coloured, |out| show(out, args))
+}
+
+fn show(mut out: impl Write, args: &Args) -> Result {
     args.header.print(&mut out, &args.input)?;
     if args.dump_raw_trace {
         recording::dump(&mut out, &args.input, false)?;
     } else if !args.header.header_only {
-        args.unsupported.say();
-        if args.fields.iter().any(|asked| asked.names(Field::Srcline)) {
-            say(unfinished::SOURCE_LINES);
-        }
         print(&mut out, args)?;
     }
     out.flush()?;
@@ -133,7 +143,8 @@ pub(crate) fn run(args: &Args) -> Result {
 }
 
 fn print(out: &mut impl Write, args: &Args) -> Result<()> {
-    let mut data = args.input.open()?;
+    let symbols = recording::symbols(args.input.force);
+    let mut data = args.input.open_named(&symbols)?;
     let filter = args.filter.of(&mut data)?;
     let clock = match (args.reltime, args.deltatime) {
         (true, _) => Clock::SinceStart,
@@ -141,9 +152,13 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         _ => Clock::Recorded,
     };
     let format = Format { nanoseconds: args.ns, clock, max_stack: args.max_stack, json: args.json };
-    let lookup = Lookup::new(LocalSymbols::believing(args.input.force), !args.no_demangle);
+    let tells_lines = args.fields.iter().any(|asked| asked.names(Field::Srcline));
+    let symbols = symbols.with_debug_info(!args.no_inline, tells_lines);
+    let machine = describe::machine(&mut data);
+    let mut stacks = Stacks::new(&symbols, &machine, args.max_stack);
+    let lookup = Lookup::new(symbols, !args.no_demangle);
     let mut lines = Lines::new(Places::new(lookup), format);
-    lines.machine = describe::machine(&mut data);
+    lines.machine = machine;
     lines.stop_at.clone_from(&args.stop_bt);
     if let Some(Feature::Clock(clock)) = recording::feature(&mut data, FeatureId::CLOCK_DATA) {
         lines.wall = Some((clock.wall_ns, clock.clock_ns));
@@ -155,10 +170,9 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let mut dumps = Dumps::default();
     let mut fields: Vec<Option<Fields>> = Vec::new();
     let mut groups = Groups::default();
-    let mut is_first = true;
     // Rounds are the order in which perf emptied its buffers: records between two ends are shown there.
     let ordered = if args.show_round_events { Ordered::as_read(data) } else { Ordered::new(data) };
-    recording::replay(Replay::of(ordered), |&Step { entry, decoded, session, formats, .. }| {
+    let mut each = |&Step { entry, decoded, session, formats, .. }: &Step<'_>| {
         let Some(decoded) = decoded else {
             if args.show_round_events && entry.kind() == kind::FINISHED_ROUND {
                 lines.plain("PERF_RECORD_FINISHED_ROUND");
@@ -174,9 +188,6 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             }
             return lines.flush_much(out);
         };
-        if std::mem::take(&mut is_first) && !args.hide_call_graph {
-            unfinished::say_of_chains(entry.events().iter());
-        }
         let Some(event) = entry.event() else { return Ok(()) };
         if !is_wanted(args, &filter, decoded, (event, sample), session, &mut lines.places) {
             return Ok(());
@@ -207,8 +218,13 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         });
         result?;
         lines.flush_much(out)
+    };
+    recording::replay(Replay::of(ordered), |step| match args.hide_call_graph {
+        true => each(step),
+        false => stacks.visit(step, &mut each),
     })?;
     lines.flush(out)?;
+    stacks::say(&stacks.unwinder);
     dumps.finish(out)
 }
 
@@ -232,7 +248,7 @@ impl Dumps {
         let dump = match &mut self.0[index] {
             Some(dump) => dump,
             none => {
-                let input = args.input.input.as_os_str();
+                let input = args.input.path().as_os_str();
                 let mut path = if input == "-" { OsString::from("perf.data") } else { input.to_owned() };
                 path.push(format!(".{}.dump", name.replace('/', "_")));
                 let path = PathBuf::from(path);

@@ -1,6 +1,6 @@
 //! `perfuse sim`: plays scenarios on a machine that exists only in memory.
 
-use crate::exit::{Failure, Result};
+use crate::exit::{Failure, Result, reason};
 use crate::term::out;
 use perfuse_sim::scenario::{
     EventOutcome, NamedSwitch, Outcome, RecordValue, Scenario, ScenarioError, ScenarioRecord, play,
@@ -95,7 +95,7 @@ fn scenarios(file: &Path) -> std::result::Result<Vec<PathBuf>, Failure> {
     if !file.is_dir() {
         return Ok(vec![file.to_owned()]);
     }
-    let failed = |error| Failure::new(format_args!("cannot read {}: {error}", file.display()));
+    let failed = |error| Failure::new(format_args!("cannot read {}: {}", file.display(), reason(&error)));
     let mut all = Vec::new();
     for entry in std::fs::read_dir(file).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
@@ -117,7 +117,7 @@ fn text(file: &Path) -> std::result::Result<String, Failure> {
     } else {
         std::fs::read_to_string(file).map(|read| text = read)
     };
-    read.map_err(|error| Failure::new(format_args!("cannot read {}: {error}", file.display())))?;
+    read.map_err(|error| Failure::new(format_args!("cannot read {}: {}", file.display(), reason(&error))))?;
     Ok(text)
 }
 

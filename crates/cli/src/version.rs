@@ -25,7 +25,7 @@ const FEATURES: [(&str, &str, bool); 12] = [
     ("libelf", "HAVE_LIBELF_SUPPORT", true),
     ("libperl", "HAVE_LIBPERL_SUPPORT", false),
     ("libpython", "HAVE_LIBPYTHON_SUPPORT", false),
-    ("libdw-dwarf-unwind", "HAVE_DWARF_SUPPORT", false),
+    ("libdw-dwarf-unwind", "HAVE_DWARF_SUPPORT", true),
     ("lzma", "HAVE_LZMA_SUPPORT", true),
     ("get_cpuid", "HAVE_AUXTRACE_SUPPORT", false),
     ("bpf", "HAVE_LIBBPF_SUPPORT", false),

@@ -10,11 +10,8 @@ use perfuse_abi::wire::{Text, Words};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType};
 use perfuse_data::feature::{BuildIdEntry, Capability, Feature, Group, PmuMapping, System, TracingData};
 use perfuse_data::{NewEvent, Writer};
-use perfuse_testkit::{Outcome, Skip};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use perfuse_testkit::{Outcome, Skip, Terminal};
 use std::fs::{self, File};
-use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -207,27 +204,20 @@ fn run(made: &Made, words: &str) -> Output {
 
 /// Everything that a command writes to the terminal that its output and errors are.
 fn shown(made: &Made, words: &str, columns: &str) -> Result<Vec<u8>, Skip> {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY);
-    let mut terminal = terminal.map(File::from).map_err(|error| Skip::needs("pseudo-terminals", error))?;
-    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).map_err(|error| Skip::needs("/dev/pts", error))?;
-    let name = ptsname(&terminal, Vec::new()).expect("a name");
-    let side = File::options().read(true).write(true).open(name.to_str().unwrap()).expect("its other side");
-    let mut modes = tcgetattr(&side).expect("modes");
-    modes.make_raw();
-    tcsetattr(&side, OptionalActions::Now, &modes).expect("modes");
+    let mut terminal = Terminal::new(24, 80)?;
+    let side = terminal.raw_side();
     let mut command = command(made, words);
     let mut child = command
         .env("TERM", "xterm-256color")
         .env("COLUMNS", columns)
+        .env("PERFUSE_PAGER", "")
         .env_remove("NO_COLOR")
         .stdout(side.try_clone().expect("a copy"))
         .stderr(side)
         .spawn()
         .expect("the program starts");
     drop(command);
-    let mut all = Vec::new();
-    // It ends with an error when nobody has the other side any more.
-    let _ = terminal.read_to_end(&mut all);
+    let all = terminal.read(|_| false);
     assert!(child.wait().expect("it ends").success(), "{words}: {}", String::from_utf8_lossy(&all));
     Ok(all)
 }

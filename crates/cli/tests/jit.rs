@@ -18,6 +18,7 @@ perfuse_testkit::suite! {
     other_clocks_find_the_last_code,
     a_child_has_its_parents_code,
     a_perf_map_names_code,
+    injected_code_is_in_files,
 }
 
 /// Processes with numbers that the kernel never gives out.
@@ -214,5 +215,32 @@ fn a_perf_map_names_code() -> Outcome {
     let report = perfuse(&recording, &["report", "--stdio", "--no-children", "-s", "dso,sym", "-g", "none"]);
     assert!(report.contains(&format!("[JIT] tid {MAPPED}")), "{report}");
     assert!(report.contains("one function"), "{report}");
+    Ok(())
+}
+
+fn injected_code_is_in_files() -> Outcome {
+    let [_dump, recording] = made("4", true);
+    let folder = Made::new("files");
+    fs::create_dir_all(&folder.0).expect("a folder");
+    let (output, place) = (Made::new("injected.data"), folder.0.to_str().expect("UTF-8"));
+    let target = output.0.to_str().expect("UTF-8");
+    perfuse(&recording, &["inject", "-j", "--jit-folder", place, "-o", target]);
+    let of = |name: &str, number: u32| format!("{name} ({place}/jitted-{MAKER}-{number}.so)");
+    let unknown = format!("[unknown] (/tmp/perf-{MAKER}.map)");
+    let first = of("first+0x10", 0);
+    let second = of("second+0x10", 2);
+    let found = places(&output);
+    assert_eq!(found[..6], [unknown, first.clone(), first.clone(), first, second.clone(), second]);
+    assert_eq!(found[6..], [of("first+0x50", 0), of("second+0x20", 2)]);
+    for name in ["jitted-1879048203-0.so", "jitted-1879048203-1.so", "jitted-1879048203-2.so"] {
+        fs::remove_file(folder.0.join(name)).expect("a file");
+    }
+    fs::remove_dir(&folder.0).expect("nothing else");
+
+    let [_dump, recording] = made("5", false);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_perfuse"));
+    let output = command.args(["inject", "-j", "-o", target, "-i"]).arg(&recording.0).output();
+    let said = output.expect("the program starts").stderr;
+    assert!(String::from_utf8_lossy(&said).contains("record with -k mono"), "{said:?}");
     Ok(())
 }

@@ -1,17 +1,13 @@
 //! `perfuse list`, the real program: as the user who runs the tests, as a user without privilege, and on a terminal.
 
 use perfuse_events::{EventList, Machine};
-use perfuse_testkit::{Outcome, Sandbox, Skip, need};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use perfuse_testkit::{Outcome, Sandbox, Skip, Terminal, need};
 use serde_json::Value;
 use std::fs::File;
-use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
 
 perfuse_testkit::suite! {
-    unfinished_names_are_completed,
     everything_that_is_listed_can_be_said,
     a_file_in_the_form_of_perf,
     what_works_works_and_what_does_not_is_told,
@@ -132,80 +128,25 @@ fn details_are_those_of_the_machine() -> Outcome {
     Ok(())
 }
 
-/// Reads the screen of a terminal of 80 columns until it contains `wanted`.
-#[track_caller]
-fn read_until(terminal: &mut File, seen: &mut String, wanted: &str) {
-    let end = Instant::now() + Duration::from_secs(60);
-    let mut room = [0; 4096];
-    while !seen.contains(wanted) {
-        assert!(Instant::now() < end, "'{wanted}' does not appear: {seen:?}");
-        let count = terminal.read(&mut room).expect("the terminal is there");
-        *seen += &String::from_utf8_lossy(&room[..count]);
-    }
-}
-
 fn on_a_terminal_it_is_searched_by_typing() -> Outcome {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY);
-    let terminal = terminal.map_err(|error| Skip::needs("pseudo-terminals", error))?;
-    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).map_err(|error| Skip::needs("/dev/pts", error))?;
-    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-    rustix::termios::tcsetwinsize(&terminal, size).expect("a size");
-    let name = ptsname(&terminal, Vec::new()).expect("a name");
-    let side =
-        || File::options().read(true).write(true).open(name.to_str().unwrap()).expect("its other side");
+    let mut terminal = Terminal::new(24, 80)?;
     let mut child = Command::new(program())
         .arg("list")
         .env("TERM", "xterm")
-        .stdin(Stdio::from(side()))
-        .stdout(Stdio::from(side()))
-        .stderr(Stdio::from(side()))
+        .stdin(terminal.side())
+        .stdout(terminal.side())
+        .stderr(terminal.side())
         .spawn()
         .expect("the program starts");
-    let mut terminal = File::from(terminal);
-    let mut seen = String::new();
-    read_until(&mut terminal, &mut seen, "type to search");
-    terminal.write_all(b"minor").unwrap();
-    read_until(&mut terminal, &mut seen, "needed no I/O");
-    terminal.write_all(b"\r").unwrap();
+    terminal.read_until("type to search");
+    terminal.types(b"minor");
+    terminal.read_until("needed no I/O");
+    terminal.types(b"\r");
     // The name of the event, as OSC 52 wants it.
-    read_until(&mut terminal, &mut seen, "\x1b]52;c;bWlub3ItZmF1bHRz\x07");
-    terminal.write_all(b"\x1b").unwrap();
+    terminal.read_until("\x1b]52;c;bWlub3ItZmF1bHRz\x07");
+    terminal.types(b"\x1b");
     // The screen from before comes back.
-    read_until(&mut terminal, &mut seen, "\x1b[?1049l");
+    terminal.read_until("\x1b[?1049l");
     assert!(child.wait().expect("it ends").success());
-    Ok(())
-}
-
-fn unfinished_names_are_completed() -> Outcome {
-    let completed = |arguments: &[&str]| -> Vec<String> {
-        let output = perfuse(&[&["complete-events"], arguments].concat());
-        assert!(output.status.success());
-        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
-    };
-    assert_eq!(completed(&["--", "page-f"]), ["page-faults"]);
-    assert_eq!(completed(&["--", "cs,{CPU-CL"]), ["cs,{cpu-clock"]);
-    assert_eq!(completed(&["--metrics", "--", "insn_per_cycle,CPUS_"]), ["insn_per_cycle,CPUs_utilized"]);
-    assert!(completed(&["--", "no_such_event"]).concat().is_empty());
-    need::root()?;
-    need::tracefs()?;
-    assert!(completed(&["--", "sched:sched_swi"]).contains(&"sched:sched_switch".to_owned()));
-    // bash takes a colon for the end of a word, and must come to the same.
-    let bash = need::program("bash")?;
-    let script = r#"
-        perfuse() { "$PERFUSE" "$@"; }
-        eval "$(perfuse completions bash)"
-        COMP_LINE='perfuse stat -e cs,sched:sched_swi' COMP_POINT=${#COMP_LINE}
-        COMP_WORDS=(perfuse stat -e cs,sched : sched_swi) COMP_CWORD=5
-        _perfuse_with_events perfuse sched_swi :
-        printf '%s\n' "${COMPREPLY[@]}"
-        COMP_LINE='perfuse stat --per-c' COMP_POINT=${#COMP_LINE}
-        COMP_WORDS=(perfuse stat --per-c) COMP_CWORD=2
-        _perfuse_with_events perfuse --per-c stat
-        printf '%s\n' "${COMPREPLY[@]}"
-    "#;
-    let output = Command::new(bash).args(["-c", script]).env("PERFUSE", program()).output();
-    let output = output.expect("it starts");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(text.lines().collect::<Vec<_>>(), ["sched_switch", "--per-core"], "{output:?}");
     Ok(())
 }

@@ -22,6 +22,7 @@ perfuse_testkit::suite! {
     what_cannot_be_done_is_explained,
     foreign_recordings_are_no_reason_to_panic,
     columns_have_a_widest_width,
+    the_kernels_symbols_are_read_for_samples_in_the_kernel_alone,
 }
 
 fn perfuse(arguments: &[&str]) -> (String, String, Option<i32>) {
@@ -177,7 +178,7 @@ fn reports_are_perfs() -> Outcome {
     ];
     side_by_side(&cases, |(recording, options)| {
         let words: Vec<&str> = options.split_whitespace().collect();
-        let arguments = [&["report", "--stdio", "-i", recording.path()], &words[..]].concat();
+        let arguments = [&["report", "--stdio", "--no-inline", "-i", recording.path()], &words[..]].concat();
         let (ours, theirs) = (entries(&perfuse(&arguments).0), entries(&perf(&arguments)?));
         assert_eq!(ours.is_empty(), theirs.is_empty(), "{options}");
         // Entries with the same share may stand in another order, in lists and in trees, and a branch may be drawn
@@ -254,7 +255,7 @@ fn reports_of_branches_data_and_groups_are_perfs() -> Outcome {
         (grouped, "--group-sort-idx 2"),
     ] {
         let path = folder.join(name);
-        let input = ["report", "--stdio", "-i", path.to_str().expect("a name in UTF-8")];
+        let input = ["report", "--stdio", "--no-inline", "-i", path.to_str().expect("a name in UTF-8")];
         let arguments = [&input[..], &options.split_whitespace().collect::<Vec<_>>()].concat();
         let (ours, theirs) = (lines(&perfuse(&arguments).0), lines(&perf(&arguments)?));
         assert!(!ours.is_empty(), "{name} {options}");
@@ -270,7 +271,7 @@ fn groups_and_hierarchies_have_perfs_call_trees() -> Outcome {
     for options in
         ["", "--no-children -s comm,dso", "--hierarchy --no-group", "--hierarchy --no-group --no-children"]
     {
-        let input = ["report", "--stdio", "-i", recording.path()];
+        let input = ["report", "--stdio", "--no-inline", "-i", recording.path()];
         let arguments = [&input[..], &options.split_whitespace().collect::<Vec<_>>()].concat();
         let (ours, theirs) = (lines(&perfuse(&arguments).0), lines(&perf(&arguments)?));
         let more = not_in(ours.iter().cloned(), theirs.iter().cloned());
@@ -475,5 +476,67 @@ fn columns_have_a_widest_width() -> Outcome {
     }
     let (_, errors, _) = perfuse(&["report", "-w", "0,4096", "-i", "/nonexistent"]);
     assert!(errors.contains("/nonexistent"), "{errors}");
+    Ok(())
+}
+
+/// A recording of this kernel with one sample at this address.
+fn with_sample_at(ip: u64, mode: CpuMode) -> Recording {
+    let mut attr = Attr::new(EventType::SOFTWARE);
+    attr.sample_type = SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::PERIOD;
+    let format = RecordFormat::of(&attr, ByteOrder::NATIVE);
+    let path = std::env::temp_dir().join(format!("perfuse-report-test-{}-{ip:x}", std::process::id()));
+    let event = NewEvent { attr, name: "cpu-clock".into(), ids: vec![7] };
+    let mut writer =
+        Writer::file(std::fs::File::create(&path).expect("a file"), &[event]).expect("a recording");
+    let mut write = |mode: CpuMode, record: Record<'_>| {
+        let misc = Misc::empty().with_cpu_mode(mode);
+        writer.record(&Decoded { misc, ..Decoded::from(record) }, &format).expect("a record");
+    };
+    let kernel = Tid { pid: u32::MAX, tid: 0 };
+    let filename = Text::new(b"[kernel.kallsyms]_text");
+    let (addr, len) = (ip & !0xfff, 0x1000);
+    if mode == CpuMode::KERNEL {
+        write(CpuMode::KERNEL, Record::Mmap(Mmap { tid: kernel, addr, len, pgoff: addr, filename }));
+    }
+    let mut sample = Sample::default();
+    sample.ip = Some(ip);
+    sample.tid = Some(Tid { pid: 41, tid: 41 });
+    sample.time = Some(1000);
+    sample.period = Some(1000);
+    write(mode, Record::Sample(sample));
+    writer.finish(Vec::new()).expect("room");
+    Recording(path)
+}
+
+fn the_kernels_symbols_are_read_for_samples_in_the_kernel_alone() -> Outcome {
+    let list =
+        std::fs::read_to_string("/proc/kallsyms").map_err(|error| Skip::needs("/proc/kallsyms", error))?;
+    let text = list.lines().find_map(|line| line.strip_suffix(" T _text").or(line.strip_suffix(" T _stext")));
+    let address =
+        text.and_then(|digits| u64::from_str_radix(digits, 16).ok()).filter(|&address| address != 0);
+    let address =
+        address.ok_or_else(|| Skip::needs("kernel addresses", "the kernel hides them from this user"))?;
+    let caches = std::env::temp_dir().join(format!("perfuse-report-test-{}-caches", std::process::id()));
+    let program = std::env::var_os("PERFUSE_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_perfuse").into());
+    let kept = caches.join("perfuse/kernel-symbols");
+    let told = |recording: &Recording, subcommand: &str| {
+        let mut command = Command::new(&program);
+        command.args([subcommand, "-i", recording.path()]).env("XDG_CACHE_HOME", &caches);
+        let output = command.stdin(Stdio::null()).output().expect("the program starts");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+        .create(&caches)
+        .expect("a folder");
+    let (user, kernel) = (with_sample_at(0x1000, CpuMode::USER), with_sample_at(address, CpuMode::KERNEL));
+    for subcommand in ["report", "script"] {
+        told(&user, subcommand);
+        assert!(!kept.exists(), "{subcommand} reads symbols that nobody wants");
+    }
+    let first = told(&kernel, "script");
+    assert!(kept.exists(), "{first}");
+    assert_eq!(told(&kernel, "script"), first, "the second time they come from there");
+    let _ = std::fs::remove_dir_all(&caches);
     Ok(())
 }

@@ -394,21 +394,28 @@ fn switches_are_estimated_if_one_asks_for_it() -> Outcome {
     assert!(recorded.status.success(), "{}", text(&recorded));
     let script = perf::succeeds(&mut perf::command(&["script", "--show-switch-events", "-i", &path])?);
     let _ = std::fs::remove_file(&file);
-    // It comes and goes in turns, and is sampled in between.
+    // It comes and goes in turns, and is sampled in between. Where it goes from one cpu to another at one moment, perf shows
+    // that in either order.
     let said = text(&script?);
-    let kinds = said.lines().filter(|line| !line.trim().is_empty()).map(|line| {
-        if line.contains("PERF_RECORD_SWITCH OUT") {
-            'o'
-        } else if line.contains("PERF_RECORD_SWITCH IN") {
-            'i'
-        } else {
-            's'
-        }
-    });
-    let kinds: String = kinds.collect();
+    let lines: Vec<(&str, char)> = said.lines().filter_map(moment_and_kind).collect();
+    let kinds: String = lines.iter().map(|(_, kind)| kind).collect();
     assert!(kinds.contains("iso"), "{said}");
-    assert_eq!(kinds.replace('s', "").replace("io", ""), "", "{said}");
+    let mut is_on = 0;
+    for moment in lines.chunk_by(|(one, _), (other, _)| one == other) {
+        let of = |kind| moment.iter().filter(|(_, other)| *other == kind).count() as i32;
+        is_on += of('i') - of('o');
+        assert!((0..=1).contains(&is_on), "at {}: {said}", moment[0].0);
+    }
+    assert_eq!(is_on, 0, "{said}");
     Ok(())
+}
+
+/// The time of a line of `perf script`, and whether it tells that a thread goes on, that it goes off, or of a sample.
+fn moment_and_kind(line: &str) -> Option<(&str, char)> {
+    let moment = line.split_whitespace().find(|word| word.ends_with(':') && word.contains('.'))?;
+    let kind = [("PERF_RECORD_SWITCH OUT", 'o'), ("PERF_RECORD_SWITCH IN", 'i')];
+    let kind = kind.into_iter().find(|(name, _)| line.contains(name)).map_or('s', |(_, kind)| kind);
+    Some((moment, kind))
 }
 
 fn a_wish_to_stop_reaches_the_tool() -> Outcome {

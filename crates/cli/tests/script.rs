@@ -53,7 +53,7 @@ impl Recording {
 
     fn perfuse(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(program());
-        command.args(["script", "-i", self.path()]).args(arguments).stdin(Stdio::null());
+        command.args(["script", "--no-inline", "-i", self.path()]).args(arguments).stdin(Stdio::null());
         let output = command.output().expect("the program starts");
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()

@@ -3,7 +3,7 @@
 use perfuse_testkit::{Outcome, Skip, need, perf, suite, wait};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 suite! {
     strace_of_a_program_and_its_children,
@@ -69,13 +69,29 @@ fn strace_of_a_program_and_its_children() -> Outcome {
     Ok(())
 }
 
+/// Runs a shell script with a sleeper that lasts longer each time, until its tracer has come in time to see it: on a busy
+/// machine it takes long to start one.
+fn seen_while_it_sleeps(script: impl Fn(u32) -> String, evidence: &str, always: &str) {
+    let mut said = String::new();
+    for seconds in [1, 5, 30] {
+        said = text(&output(&["sh", "-c", &script(seconds)]));
+        assert!(said.contains(always), "{said}");
+        if said.contains(evidence) {
+            return;
+        }
+    }
+    panic!("the tracer came too late each time, or saw nothing: {said}");
+}
+
 fn strace_of_a_running_process() -> Outcome {
     strace()?;
     attaching()?;
-    let script = "sleep 0.4 & pid=$!; strace -e trace=exit_group -p $pid; wait $pid; echo it ended with $?";
-    let done = output(&["sh", "-c", script]);
-    let said = text(&done);
-    assert!(said.contains("exit_group(0)") && said.contains("it ended with 0"), "{said}");
+    let script = |seconds| {
+        format!(
+            "sleep {seconds} & pid=$!; strace -e trace=exit_group -p $pid; wait $pid; echo it ended with $?"
+        )
+    };
+    seen_while_it_sleeps(script, "exit_group(0)", "it ended with 0");
     Ok(())
 }
 
@@ -153,9 +169,12 @@ fn gdb_of_a_program() -> Outcome {
 fn gdb_of_a_running_process() -> Outcome {
     gdb()?;
     attaching()?;
-    let script = "sleep 1 & pid=$!; sleep 0.2; gdb -nx -batch -ex 'info threads' -p $pid; wait $pid; echo ended with $?";
-    let said = text(&output(&["sh", "-c", script]));
-    assert!(said.contains("* 1 ") && said.contains("ended with 0"), "{said}");
+    let script = |seconds| {
+        format!(
+            "sleep {seconds} & pid=$!; gdb -nx -batch -ex 'info threads' -p $pid; wait $pid; echo it ended with $?"
+        )
+    };
+    seen_while_it_sleeps(script, "* 1 ", "it ended with 0");
     Ok(())
 }
 
@@ -232,12 +251,10 @@ fn a_wish_to_stop_reaches_tracers() -> Outcome {
         // By then it is traced.
         wait::until("the sleeper", || processes_with(&time) > 0);
         std::thread::sleep(Duration::from_millis(700));
-        let start = Instant::now();
         // SAFETY: plain numbers; it is our child.
         unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
-        child.wait().expect("an end");
+        wait::until(&format!("an end of {tool:?}"), || child.try_wait().expect("a child").is_some());
         wait::until("no process", || processes_with(&time) == 0);
-        assert!(start.elapsed() < Duration::from_secs(20), "{tool:?}: {:?}", start.elapsed());
     }
     Ok(())
 }

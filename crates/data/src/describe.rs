@@ -1,4 +1,4 @@
-//! What is in a recording, in words: its header ([`header`]), every record ([`dump`], [`write_record`]), and the names that depend
+//! A recording in words: its header ([`header`]), every record ([`dump`], [`write_record`]), and the names that depend
 //! on the machine where it was made. The lines are those of `perf report --header` and `perf report -D`, byte for byte.
 
 mod dump;

@@ -35,7 +35,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// Something in a recording that cannot be read. What came before it was delivered.
+/// Something in a recording that cannot be read. The records before it were delivered.
 #[derive(Debug)]
 pub struct Error {
     /// Where.

@@ -115,6 +115,8 @@ features! {
     E_MACHINE = 33,
     /// Bytes of a cache line.
     CLN_SIZE = 34,
+    /// Names of functions, lines and instructions that `perfuse seal` put inside. perf passes over it.
+    SEALED = 250,
 }
 
 impl FeatureId {

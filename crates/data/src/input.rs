@@ -10,8 +10,8 @@ pub(crate) const BUFFER: usize = 256 << 10;
 /// Buffers that are kept to be used again.
 const SPARE: usize = 64;
 
-/// Bytes that were read, or unpacked, of which a part is still to be looked at. Who wants to keep them
-/// [shares](Self::share) the buffer: then it is left alone, and the rest goes on in another one.
+/// Bytes that were read, or unpacked, of which a part is still to be looked at. A caller who wants to keep
+/// them [shares](Self::share) the buffer: then it is left alone, and the rest goes on in another one.
 pub(crate) struct Buffer {
     bytes: Arc<[u8]>,
     start: usize,
@@ -270,7 +270,7 @@ impl<'i> Stream<'i> {
         Ok(())
     }
 
-    fn go(&mut self, offset: u64) -> Result<(), Error> {
+    pub(crate) fn go(&mut self, offset: u64) -> Result<(), Error> {
         match self.input.seek(offset) {
             Ok(true) => {
                 self.buffer.clear();

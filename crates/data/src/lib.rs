@@ -23,15 +23,23 @@ pub mod describe;
 mod error;
 mod events;
 pub mod feature;
+#[cfg(unix)]
+mod fresh;
 mod header;
 mod input;
 mod layout;
+#[cfg(target_os = "linux")]
+pub mod machine;
 mod names;
+mod options;
 mod ordered;
 mod part;
 mod reader;
 mod record;
+#[cfg(unix)]
+mod replaced;
 pub mod replay;
+pub mod rewrite;
 pub mod session;
 pub mod text;
 pub mod tool;
@@ -42,11 +50,16 @@ mod writer;
 pub use counts::RecordCounts;
 pub use error::{Error, Location, Problem};
 pub use events::{Event, Events};
+#[cfg(unix)]
+pub use fresh::{FreshFileError, fresh_file};
 pub use header::{FeatureSet, FileHeader, FileSection};
 pub use layout::{AttrBytes, Str};
+pub use options::ReadOptions;
 pub use ordered::Ordered;
-pub use reader::{Form, Payload, PerfData, ReadOptions};
+pub use reader::{Form, Payload, PerfData};
 pub use record::FileRecord;
+#[cfg(unix)]
+pub use replaced::ReplacedFile;
 pub use writer::{NewEvent, Writer};
 
 /// The crate that the kernel's records are from.

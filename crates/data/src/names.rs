@@ -12,7 +12,8 @@ impl Event {
     }
 }
 
-fn made(attr: &Attr) -> String {
+/// A name made of an attr alone.
+pub(crate) fn made(attr: &Attr) -> String {
     let mut name = match attr.type_ {
         EventType::HARDWARE => hardware(attr),
         EventType::SOFTWARE => software(attr).to_owned(),

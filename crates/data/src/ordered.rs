@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 /// The records of a recording by time.
 ///
-/// Records of equal times keep the order of the file. What has no time, or the time zero (records that
-/// tools make, and what they synthesize), is delivered as soon as it is read, before younger records that
+/// Records of equal times keep the order of the file. A record without a time, or with time zero
+/// (tools make such, and synthesize such), is delivered as soon as it is read, before younger records that
 /// are still kept.
 ///
 /// Memory is bounded: when what is kept of records exceeds a limit, the older half is delivered. That

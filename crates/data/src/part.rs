@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Location, Problem};
 use crate::input::{Buffer, Stream};
-use crate::reader::ReadOptions;
+use crate::options::ReadOptions;
 use crate::tool::kind;
 use crate::unpack::Unpacker;
 use perfuse_abi::ByteOrder;
@@ -328,6 +328,24 @@ impl<'i> Part<'i> {
             self.tracing = Some((location, bytes));
         }
         Ok(())
+    }
+
+    /// Tracing data that follows the record that was found last, which is gone then.
+    pub(crate) fn read_tracing_data(&mut self) -> Result<Option<&[u8]>, Error> {
+        let size = self.tracing_len;
+        if size == 0 {
+            return Ok(None);
+        }
+        if size > self.options.max_section {
+            let problem = Problem::TooLarge { size, limit: self.options.max_section };
+            return Err(Error::new(self.stream.location(), "formats of tracepoints", problem));
+        }
+        if let Held::Stream(len) = self.held {
+            self.stream.consume(len);
+            self.held = Held::Stream(0);
+        }
+        self.finish_record()?;
+        Ok(self.tracing.as_ref().map(|(_, bytes)| bytes.as_slice()))
     }
 
     /// Tracing data that was passed since it was last asked for.

@@ -5,6 +5,7 @@ use crate::events::{Event, Events};
 use crate::feature::{Feature, FeatureId, Section};
 use crate::header::{FileHeader, FileSection, order_of};
 use crate::input::{Piped, Seekable, Stream};
+use crate::options::ReadOptions;
 use crate::part::{Found, Part};
 use crate::record::FileRecord;
 use crate::tool::{Tool, ToolRecord, kind};
@@ -15,43 +16,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::Path;
-
-/// How to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReadOptions {
-    /// Whether to deliver what compressed records contain, or the compressed records themselves.
-    pub unpack: bool,
-    /// The largest feature section, and the most ids together, that are kept in memory, in bytes.
-    pub max_section: u64,
-}
-
-impl ReadOptions {
-    /// Unpacks; sections of up to 64 MiB.
-    pub const fn new() -> Self {
-        ReadOptions { unpack: true, max_section: 64 << 20 }
-    }
-
-    /// With what compressed records contain, or with the compressed records themselves.
-    #[must_use]
-    pub const fn with_unpack(mut self, unpack: bool) -> Self {
-        self.unpack = unpack;
-        self
-    }
-
-    /// With sections of up to so many bytes.
-    #[must_use]
-    pub const fn with_max_section(mut self, bytes: u64) -> Self {
-        self.max_section = bytes;
-        self
-    }
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        ReadOptions::new()
-    }
-}
 
 /// Which of its forms a recording has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,9 +119,11 @@ impl<'i> PerfData<'i> {
         Self::new(Stream::new(Piped(input), 0), options)
     }
 
-    /// Reads either form from something in which one can seek. It starts where the input starts.
+    /// Reads either form from something in which one can seek, from its start on, wherever it stands.
     pub fn from_seekable(input: impl Read + Seek + Send + 'i, options: ReadOptions) -> Result<Self, Error> {
-        Self::new(Stream::new(Seekable(input), 0), options)
+        let mut stream = Stream::new(Seekable(input), 0);
+        stream.go(0)?;
+        Self::new(stream, options)
     }
 
     fn new(mut stream: Stream<'i>, options: ReadOptions) -> Result<Self, Error> {
@@ -262,7 +228,7 @@ impl<'i> PerfData<'i> {
         Ok(())
     }
 
-    /// The table has an entry for each bit, after the data. What its entries point to may be anywhere.
+    /// The table has an entry for each bit, after the data. Its entries may point anywhere.
     fn read_feature_table(
         &mut self,
         stream: &mut Stream<'i>,
@@ -446,6 +412,18 @@ impl<'i> PerfData<'i> {
         let part = self.current.min(self.parts.len().saturating_sub(1));
         self.found = None;
         Payload { part: &mut self.parts[part] }
+    }
+
+    /// The formats of tracepoints that follow the record that was delivered last.
+    pub(crate) fn tracing_data(&mut self) -> Result<Option<&[u8]>, Error> {
+        let part = self.current.min(self.parts.len().saturating_sub(1));
+        self.found = None;
+        self.parts[part].read_tracing_data()
+    }
+
+    /// Whether the recording is a directory of files.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.parts.len() > 1
     }
 
     /// Keeps a feature section that came as a record. One that should have content and is empty only marks

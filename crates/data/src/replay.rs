@@ -74,6 +74,13 @@ impl<'a> Step<'a> {
         }
     }
 
+    /// The same step with another record in place of its own: one with the callchain unwound.
+    #[must_use]
+    pub fn with<'b>(&'b self, decoded: &'b Decoded<'b>) -> Step<'b> {
+        let Step { entry, session, formats, .. } = *self;
+        Step { entry, decoded: Some(decoded), broken: None, session, formats }
+    }
+
     /// The samples that the kernel lost, as the record tells.
     pub fn lost(&self) -> u64 {
         match self.decoded.map(|decoded| &decoded.record) {

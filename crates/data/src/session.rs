@@ -11,19 +11,18 @@ mod objects;
 #[cfg(test)]
 mod tests;
 mod text;
-mod tree;
 
 pub use maps::{Map, Maps};
 pub use objects::{Object, ObjectId, ObjectKind};
 pub use text::KernelText;
 
+use maps::Held;
 use objects::Objects;
 use perfuse_abi::record::{
     BuildId, CpuMode, Decoded, Ksymbol, KsymbolFlags, Misc, MmapFile, NamespaceLink, Record, Tid,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use tree::Held;
 
 /// So many ended processes are remembered: their last samples may come after their end.
 const ENDED: usize = 4096;
@@ -52,7 +51,7 @@ pub struct Thread {
     pub namespaces: Arc<[NamespaceLink]>,
 }
 
-/// Whose address it is.
+/// The owner of the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Level {
     /// The kernel's.
@@ -545,7 +544,7 @@ fn is_module_name(name: &[u8]) -> bool {
 }
 
 /// Whether this is the name of a jitdump, which a compiler that follows perf's convention maps to tell of it.
-fn is_jit_dump(name: &[u8]) -> bool {
+pub(crate) fn is_jit_dump(name: &[u8]) -> bool {
     let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
     let number = file.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
     number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))

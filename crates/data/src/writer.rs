@@ -138,7 +138,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes AUX data, in as many parts as it came in: the record that tells of it, whose `size` is that of
-    /// the parts and some padding, and the data. It is not compressed. What decoders need to know is
+    /// the parts and some padding, and the data. It is not compressed. Facts that decoders need are
     /// told before, in [`Tool::AuxtraceInfo`].
     pub fn aux(&mut self, record: Auxtrace, parts: &[&[u8]]) -> io::Result<()> {
         let len: usize = parts.iter().map(|part| part.len()).sum();

@@ -6,7 +6,7 @@ use crate::probe::ProbePlace;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Knows the events of one machine. What a catalogue does not answer does not exist on its machine.
+/// Knows the events of one machine. An event without an answer does not exist on that machine.
 pub trait Catalogue {
     /// The id of a tracepoint: `attr.config`.
     fn tracepoint(&self, system: &str, name: &str) -> Result<u64, Refusal>;

@@ -196,8 +196,8 @@ impl EventError {
         self.text[..self.at.start].chars().count() + 1
     }
 
-    /// Several lines: what is wrong, the part of the list with a line of carets below the wrong part,
-    /// and the names that may have been meant.
+    /// Three lines: what is wrong, the part of the list, and carets below the wrong part with the names that may have
+    /// been meant.
     pub fn explain(&self) -> String {
         use fmt::Write;
         let mut out = alloc::format!("{self}");
@@ -223,7 +223,7 @@ impl EventError {
             width = wrong.len().max(1)
         );
         if !self.problem.nearest().is_empty() {
-            let _ = write!(out, "\n  did you mean {}?", self.problem.nearest().join(", "));
+            let _ = write!(out, " did you mean {}?", self.problem.nearest().join(", "));
         }
         out
     }

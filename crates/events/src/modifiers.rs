@@ -21,9 +21,9 @@ pub enum ModifiersError {
     TooPrecise,
 }
 
-/// Every modifier and what it does, for messages.
-pub(crate) const LETTERS: &str = "u user, k kernel, h hypervisor, G guest, H host, I not idle, p precise, P most precise, \
-     S read the group, D pinned, e exclusive, W weak group, b through BPF, R retire latency, X group as written";
+/// The modifiers, those with a meaning of their own first, for messages.
+pub(crate) const LETTERS: &str =
+    "u user, k kernel, h hypervisor, G guest, H host, I not idle, p precise, and P, S, D, e, W, b, R and X";
 
 /// The settings that modifiers change, with the rules for changing them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The last step: a parsed list becomes plain data about the events to open. What stands in the list is
-//! looked up here; what terms mean is in `terms`.
+//! The last step: a parsed list becomes plain data about the events to open. Names are
+//! looked up here; the meaning of terms is in `terms`.
 
 use crate::catalogue::{Catalogue, Pmu, PmuEvent, Refusal, glob, is_pattern};
 use crate::error::{EventError, Problem};

@@ -1,7 +1,7 @@
 //! Records of tracepoints: the `format` file of tracefs, taken apart, and raw data turned into text by it.
 //!
 //! A format lists the fields with their places, and ends with a C expression, `print fmt`, that makes a line
-//! of them. [`Format::print`] evaluates it. What that expression does is up to whoever wrote the tracepoint:
+//! of them. [`Format::print`] evaluates it. The author of the tracepoint decides what that expression does:
 //! where it uses something that is not known here, the fields are printed as `name=value` instead. Nothing
 //! in a format or in raw data makes this fail.
 

@@ -149,18 +149,21 @@ fn mistakes_are_shown_where_they_are() {
     assert_eq!(
         complaint("task-clock, cyclse:u"),
         "column 13: there is no event 'cyclse'\n  \
-         task-clock, cyclse:u\n              ^^^^^^\n  did you mean cycles?"
+         task-clock, cyclse:u\n              ^^^^^^ did you mean cycles?"
     );
     assert_eq!(
         complaint("cyclse"),
-        "column 1: there is no event 'cyclse'\n  cyclse\n  ^^^^^^\n  did you mean cycles?"
+        "column 1: there is no event 'cyclse'\n  cyclse\n  ^^^^^^ did you mean cycles?"
     );
     assert_eq!(
         complaint("{cs,faults"),
         "column 11: ',' or '}' is missing at the end\n  {cs,faults\n            ^"
     );
     assert_eq!(complaint("cs:uzu").lines().nth(2), Some("      ^"));
-    assert_eq!(complaint("sched:sched_swich").lines().last(), Some("  did you mean sched:sched_switch?"));
+    assert_eq!(
+        complaint("sched:sched_swich").lines().last(),
+        Some("  ^^^^^^^^^^^^^^^^^ did you mean sched:sched_switch?")
+    );
     let long = format!("{}cyclse", "cs,".repeat(1000));
     assert!(complaint(&long).lines().all(|line| line.chars().count() < 100));
 }

@@ -148,17 +148,17 @@ fn mistakes_are_answered_with_what_the_machine_has() {
     let last = |text: &str| amd.complaint(text).lines().last().unwrap().to_owned();
     assert_eq!(
         amd.complaint("cs,cpu/evnt=1/"),
-        "column 8: the PMU cpu has no term or event 'evnt'\n  cs,cpu/evnt=1/\n         ^^^^^^\n  did you mean event?"
+        "column 8: the PMU cpu has no term or event 'evnt'\n  cs,cpu/evnt=1/\n         ^^^^^^ did you mean event?"
     );
     assert!(
         amd.complaint("cpu/event=0x1000/")
             .contains("no room for this value of the term 'event'; the largest is 0xfff")
     );
     assert!(amd.complaint("cpu/event=xyz/").contains("wants a number"));
-    assert_eq!(last("cqu/event=1/"), "  did you mean cpu?");
+    assert_eq!(last("cqu/event=1/"), "  ^^^ did you mean cpu?");
     assert!(amd.complaint("nopmu/event=1/").contains("the PMUs are amd_df, amd_l3, cpu, ibs_op, msr, power"));
-    assert_eq!(last("energy-pkgs"), "  did you mean energy-pkg?");
-    assert_eq!(last("cpu/brnch-misses/"), "  did you mean branch-misses?");
+    assert_eq!(last("energy-pkgs"), "  ^^^^^^^^^^^ did you mean energy-pkg?");
+    assert_eq!(last("cpu/brnch-misses/"), "      ^^^^^^^^^^^^ did you mean branch-misses?");
     let none = Fixture::new("none");
     assert!(none.complaint("cpu/event=1/").contains("there is no PMU or event 'cpu'"));
     assert_eq!(none.attrs("cycles"), ["cycles 0:0x0"]);

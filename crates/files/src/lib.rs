@@ -6,14 +6,20 @@
 //! file opened through it. So the reader gets the very file that was looked at, even if its name leads to
 //! another by now.
 //!
+//! Files that are this user's alone, such as caches, are [opened](open_private) and [written](write_private) here too.
+//!
 //! [`BuildId`] tells whether a file is the one that was meant, under whatever name.
 
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod build_id;
+mod private;
+mod root;
 
 pub use build_id::{BuildId, BuildIdError};
+pub use private::{open_private, write_private};
+pub use root::RootOf;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, major, minor, openat};
 use std::fmt;
@@ -34,6 +40,8 @@ pub enum Error {
     Another,
     /// It belongs to this user, whom nothing gives the right to be believed.
     OfAnother(u32),
+    /// It gives rights to others than its owner.
+    NotPrivate,
     /// It is larger than the limit, which is this many bytes.
     TooLarge(u64),
 }
@@ -50,6 +58,7 @@ impl fmt::Display for Error {
                     "it belongs to user {uid}, and only files of root and of the user who reads them are believed"
                 )
             }
+            Error::NotPrivate => f.write_str("others than its owner have rights to it"),
             Error::TooLarge(limit) => write!(f, "it has more than {limit} bytes"),
         }
     }

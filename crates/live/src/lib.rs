@@ -50,6 +50,7 @@ mod debug;
 mod exclusive;
 mod frameless;
 pub mod intercept;
+pub mod look;
 pub mod machine;
 pub mod memory;
 pub mod proc;

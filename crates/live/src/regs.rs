@@ -12,7 +12,6 @@ use perfuse_abi::regs::Arch;
 /// `NT_PRSTATUS`.
 const GENERAL: i32 = 1;
 /// `NT_ARM_SYSTEM_CALL`: the number of the system call that is about to be done.
-#[cfg(target_arch = "aarch64")]
 const SYSTEM_CALL: i32 = 0x404;
 
 #[cfg(target_arch = "x86_64")]
@@ -78,15 +77,45 @@ mod at {
     pub(super) const NARROW_INSTRUCTION: &[u8] = &[0x00, 0x00, 0x00, 0xef];
 }
 
-/// The first argument of a call that has just ended, which its result has replaced: the kernel keeps it, and shows it of
-/// whoever is in a call, as the thread is for as long as this takes.
-#[cfg(target_arch = "aarch64")]
-fn lost_argument(tid: Tid, number: u64) -> Option<u64> {
-    ptrace::set_register_set(tid, SYSTEM_CALL, &[number], 4).ok()?;
-    let text = std::fs::read_to_string(format!("/proc/{tid}/syscall"));
-    ptrace::set_register_set(tid, SYSTEM_CALL, &[u64::MAX], 4).ok()?;
-    let argument = text.ok()?.split(' ').nth(1)?.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16));
-    argument?.ok()
+/// A call that a thread was seen to sleep in. On arm64 a call's result takes the place of its first argument, which only
+/// kernels before 6.12.117 show afterwards: on others a call can be begun again if it was looked at before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SeenCall {
+    number: u64,
+    arguments: [u64; 6],
+    stack: u64,
+    ip: u64,
+}
+
+impl SeenCall {
+    /// The one that a thread is in now, by `/proc/PID/syscall`; `None` if it runs, or is in none.
+    pub(crate) fn of(tid: Tid) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
+        let mut words = text.split_whitespace();
+        let number = words.next()?.parse().ok()?;
+        let mut next = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+        let mut arguments = [0; 6];
+        for argument in &mut arguments {
+            *argument = next()?;
+        }
+        Some(SeenCall { number, arguments, stack: next()?, ip: next()? })
+    }
+
+    /// Whether a thread that has these registers has just ended it.
+    fn is_behind(&self, registers: &Registers) -> bool {
+        let others = (1..6).all(|index| registers.argument(index) == self.arguments[index]);
+        others && (self.number, self.stack, self.ip) == (registers.call(), registers.stack(), registers.ip())
+    }
+
+    /// The first argument of the call behind which a stopped thread is: as the kernel tells of those in a call, which the
+    /// thread is for as long as this takes, or as it was seen before.
+    fn lost_argument(tid: Tid, registers: &Registers, seen: Option<&SeenCall>) -> Option<u64> {
+        ptrace::set_register_set(tid, SYSTEM_CALL, &[registers.call()], 4).ok()?;
+        let told = SeenCall::of(tid).map(|call| call.arguments[0]);
+        ptrace::set_register_set(tid, SYSTEM_CALL, &[u64::MAX], 4).ok()?;
+        let told = told.filter(|told| *told != registers.words[0]);
+        told.or_else(|| seen.filter(|seen| seen.is_behind(registers)).map(|seen| seen.arguments[0]))
+    }
 }
 
 impl Registers {
@@ -383,18 +412,18 @@ impl Registers {
         }
     }
 
-    /// The call that has [just ended](Self::was_interrupted), if there was one: registers that have its arguments, and
-    /// what this program calls it, if that is known.
-    pub(crate) fn ended_call(&self, tid: Tid) -> Option<(Self, Option<libc::c_long>)> {
+    /// The call that has [just ended](Self::was_interrupted), if there was one and its arguments are known: registers that
+    /// have them, and what this program calls it, if that is known. `seen`: the call that the thread slept in last.
+    pub(crate) fn ended_call(
+        &self,
+        tid: Tid,
+        seen: Option<&SeenCall>,
+    ) -> Option<(Self, Option<libc::c_long>)> {
         let width = self.width_of_call(tid)?;
-        #[cfg(target_arch = "x86_64")]
-        let registers = Registers { width, ..*self };
-        #[cfg(target_arch = "aarch64")]
-        let registers = {
-            let mut registers = Registers { width, ..*self };
-            registers.words[0] = lost_argument(tid, self.call())?;
-            registers
-        };
+        let mut registers = Registers { width, ..*self };
+        if cfg!(target_arch = "aarch64") {
+            registers.words[0] = SeenCall::lost_argument(tid, self, seen)?;
+        }
         #[cfg(target_arch = "x86_64")]
         if let (Width::Narrow, Some((call, arguments))) = (width, registers.behind_one_number(tid)) {
             let mut registers = registers;
@@ -439,15 +468,18 @@ impl Registers {
         }
     }
 
-    /// A call that has [just ended](Self::was_interrupted) is begun again when its thread goes on, unless a signal with a
-    /// handler comes first. (On arm64 that has to be [undone](Self::end_with) then.)
-    pub(crate) fn restart_call(&mut self, tid: Tid) -> Result<(), Errno> {
-        // The kernel does the rest: ERESTARTNOHAND.
+    /// A call that has [just ended](Self::was_interrupted), with such arguments, is begun again when its thread goes on,
+    /// unless a signal with a handler comes first. (On arm64 that has to be [undone](Self::end_with) then.)
+    pub(crate) fn restart_call(&mut self, tid: Tid, of_call: &Registers) -> Result<(), Errno> {
+        // The kernel knows the arguments, and does the rest: ERESTARTNOHAND.
         #[cfg(target_arch = "x86_64")]
-        self.set_result(-514);
+        {
+            let _ = of_call;
+            self.set_result(-514);
+        }
         #[cfg(target_arch = "aarch64")]
         {
-            self.words[0] = lost_argument(tid, self.call()).ok_or(Errno::EOPNOTSUPP)?;
+            self.words[0] = of_call.argument(0);
             self.words[at::IP] -= at::INSTRUCTION.len() as u64;
         }
         self.give(tid)

@@ -6,13 +6,13 @@
 //! this thread, with the tracee in question stopped.
 //!
 //! The thread sleeps in `waitid(2)`. Ticks, and other threads by a
-//! [`Waker`], wake it by a signal whose handler does nothing. A signal that comes right before the
-//! thread falls asleep is lost; ticks come again, and the other thread waits for an answer and sends it again.
+//! [`Waker`], wake it by a signal whose handler does nothing. One that comes right before the
+//! thread falls asleep does not keep it awake: therefore all of them come from timers that go on until the thread has woken.
 
 use crate::machine::{ArmedBreakpoint, Machine, TickResult};
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid, Waited};
-use crate::regs::Registers;
+use crate::regs::{Registers, SeenCall};
 use crate::stopped::StoppedThread;
 use perfuse_abi::Errno;
 use perfuse_engine::TaskId;
@@ -37,7 +37,7 @@ use probe::TrapCause;
 use restart::RestartedCall;
 use sampling_queue::SamplingQueue;
 pub use wakeup::Waker;
-use wakeup::{Affinity, Alarm, Ticker};
+use wakeup::{Affinity, Alarm, Bell, Ticker};
 
 /// After so many waits all stopped tracees are served, even if one stops again and again.
 const FAIRNESS: u64 = 32;
@@ -146,9 +146,19 @@ struct Tracee {
     /// Instruction and stack where a call ended because of a signal: it is not begun again.
     #[cfg(target_arch = "aarch64")]
     stands: Option<(u64, u64)>,
+    /// The call that it slept in when it was interrupted last.
+    seen: Option<SeenCall>,
 }
 
 impl Tracee {
+    /// Stops it soon. `ESRCH`: one that is dead.
+    fn interrupt(&mut self, tid: Tid) -> Result<(), Errno> {
+        if cfg!(target_arch = "aarch64") {
+            self.seen = SeenCall::of(tid).or(self.seen);
+        }
+        ptrace::interrupt(tid)
+    }
+
     fn new(pid: Tid) -> Self {
         let (armed, stepping) = (Vec::new(), step::StepState::default());
         let (return_instances, borrows, attached) = (Vec::new(), false, false);
@@ -168,6 +178,7 @@ impl Tracee {
             restarted: None,
             #[cfg(target_arch = "aarch64")]
             stands: None,
+            seen: None,
         }
     }
 }
@@ -201,6 +212,7 @@ pub struct Supervisor {
     /// There are tracees that go on when this process is killed, in spite of the options.
     attached: bool,
     shows_the_dead: bool,
+    bell: Arc<Bell>,
     ticker: Ticker,
     affinity: Affinity,
     queue: SamplingQueue,
@@ -236,6 +248,7 @@ impl Supervisor {
             options: ptrace::FOLLOW | options | last_stop,
             attached: false,
             shows_the_dead,
+            bell: Bell::new()?,
             ticker: Ticker::new()?,
             affinity: Affinity::new(),
             queue: SamplingQueue::default(),
@@ -248,7 +261,7 @@ impl Supervisor {
 
     /// Other threads wake this one with it.
     pub fn waker(&self) -> Waker {
-        self.ticker.waker()
+        self.bell.waker()
     }
 
     /// The machine, for other threads.
@@ -347,9 +360,15 @@ impl Supervisor {
             // One that was killed meanwhile tells so soon.
             let _ = ptrace::resume(tid, how);
             if self.asked_for.contains(&tid) {
-                let _ = ptrace::interrupt(tid);
+                let _ = self.interrupt(tid);
             }
         }
+    }
+
+    /// Stops a tracee soon, for its front only: a system call that this ends goes on as it would have, as far as the kernel
+    /// lets a tracer know its arguments (on arm64 not always: `docs/guide/without-perf-events.md`). `ESRCH`: there is no such tracee.
+    pub fn interrupt(&mut self, tid: Tid) -> Result<(), Errno> {
+        self.tracees.get_mut(&tid).ok_or(Errno::ESRCH)?.interrupt(tid)
     }
 
     /// Works until the front end ends it.
@@ -382,6 +401,7 @@ impl Supervisor {
                     self.gather();
                 }
             }
+            self.bell.hear();
             self.follow_ticks();
             self.follow_watches();
             self.follow_probes();
@@ -715,7 +735,7 @@ impl Supervisor {
             let look = machine.look(task, tick, from, |cpu| affinity.visits(cpu));
             match look {
                 TickResult::Due(cpu) => {
-                    tracee.interrupted = tracee.interrupted || ptrace::interrupt(tid).is_ok();
+                    tracee.interrupted = tracee.interrupted || tracee.interrupt(tid).is_ok();
                     found.push(cpu);
                 }
                 TickResult::Elsewhere(cpu) => found.push(cpu),

@@ -16,7 +16,7 @@ use perfuse_live::proc;
 use perfuse_live::ptrace::{self, Tid};
 use perfuse_live::supervisor::{Front, Supervisor, Waker};
 use perfuse_sys::process::{self, Usage};
-use perfuse_testkit::Outcome;
+use perfuse_testkit::{Outcome, Skip};
 use std::ffi::OsString;
 use std::io;
 use std::ptr::{null, null_mut};
@@ -83,7 +83,7 @@ impl Front for Interrupting {
             Interrupts::Everybody => due,
         };
         for tid in tids.into_iter().filter(is_due) {
-            self.made += u64::from(ptrace::interrupt(tid).is_ok());
+            self.made += u64::from(supervisor.interrupt(tid).is_ok());
         }
         true
     }
@@ -118,13 +118,16 @@ impl Drop for Waking {
     }
 }
 
+/// The tool's exit status if nothing is wrong but that calls ended with `EINTR`.
+const ENDED: i32 = 77;
+
 /// Runs the tool under a supervisor; how often that has interrupted it.
-fn supervise(mode: &[&str], interrupts: Interrupts) -> u64 {
+fn supervise(mode: &[&str], interrupts: Interrupts) -> Result<u64, Skip> {
     supervise_with(mode, interrupts, |_, _| {})
 }
 
 /// The same, when more has been done with the tool.
-fn supervise_with(mode: &[&str], interrupts: Interrupts, prepare: fn(&Supervisor, Tid)) -> u64 {
+fn supervise_with(mode: &[&str], interrupts: Interrupts, prepare: fn(&Supervisor, Tid)) -> Result<u64, Skip> {
     let program = std::env::current_exe().expect("the running program has a path");
     let mut arguments: Vec<OsString> = vec![program.into_os_string()];
     arguments.extend(mode.iter().map(OsString::from));
@@ -143,28 +146,40 @@ fn supervise_with(mode: &[&str], interrupts: Interrupts, prepare: fn(&Supervisor
     }
     release.join().expect("no panic").expect("an exec");
     let status = front.status.expect("it ended");
-    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{mode:?}: see above ({status:#x})");
-    front.made
+    assert!(libc::WIFEXITED(status), "{mode:?}: {status:#x}");
+    match libc::WEXITSTATUS(status) {
+        0 => Ok(front.made),
+        // Not even `/proc/PID/syscall` tells of a call whose thread was not looked at before.
+        ENDED if cfg!(target_arch = "aarch64") => {
+            Err(Skip::needs("a kernel that shows the first argument of a call that has ended", "it is lost"))
+        }
+        status => panic!("{mode:?}: see above ({status})"),
+    }
+}
+
+/// Ends the tool, which has seen so many results that are wrong, so many of them `EINTR`.
+fn exit(wrong: i32, ended: i32) -> ! {
+    std::process::exit(if wrong > 0 && wrong == ended { ENDED } else { wrong })
 }
 
 fn interrupts_end_no_call() -> Outcome {
-    assert!(supervise(&["tool", "alone"], Interrupts::Sleepers) > 20, "it was interrupted");
+    assert!(supervise(&["tool", "alone"], Interrupts::Sleepers)? > 20, "it was interrupted");
     Ok(())
 }
 
 fn ignored_signals_end_no_call() -> Outcome {
-    supervise(&["tool", "ignored"], Interrupts::Nobody);
+    supervise(&["tool", "ignored"], Interrupts::Nobody)?;
     Ok(())
 }
 
 fn both_end_no_call() -> Outcome {
-    supervise(&["tool", "ignored"], Interrupts::Sleepers);
+    supervise(&["tool", "ignored"], Interrupts::Sleepers)?;
     Ok(())
 }
 
 fn handlers_end_calls() -> Outcome {
-    supervise(&["tool", "handled"], Interrupts::Nobody);
-    supervise(&["tool", "handled"], Interrupts::Sleepers);
+    supervise(&["tool", "handled"], Interrupts::Nobody)?;
+    supervise(&["tool", "handled"], Interrupts::Sleepers)?;
     Ok(())
 }
 
@@ -187,12 +202,13 @@ fn times_count_from_the_calls_on() -> Outcome {
         let opened = supervisor.machine().open(TaskId(0), &mut bytes, arguments, None, Rights::OWN);
         opened.expect("it can be opened");
     };
-    supervise_with(&["late"], Interrupts::Nobody, sample);
+    supervise_with(&["late"], Interrupts::Nobody, sample)?;
     Ok(())
 }
 
 /// Makes calls that an ignored signal comes to when three quarters of their time are over.
 fn late() {
+    const TURNS: usize = 20;
     TIME_MS.store(400, SeqCst);
     let main = proc::own_tid();
     let pid = std::process::id();
@@ -206,21 +222,22 @@ fn late() {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
-    let mut wrong = 0;
+    let (mut wrong, mut ended) = (0, 0);
     for (name, call, expected) in CASES {
         let mut took = Vec::new();
         // Without this it is 700 ms; a loaded machine lets some be late.
-        while took.len() < 5 && took.iter().all(|took| *took > Duration::from_millis(550)) {
+        while took.len() < TURNS && took.iter().all(|took| *took > Duration::from_millis(550)) {
             let start = Instant::now();
             let Some(result) = call() else { break };
             took.push(start.elapsed());
             let lasted = took.last().is_some_and(|took| *took >= Duration::from_millis(400));
             wrong += i32::from(result != *expected || !lasted);
+            ended += i32::from(result == -i64::from(libc::EINTR));
         }
         eprintln!("{name}: {took:?}");
-        wrong += i32::from(took.len() == 5);
+        wrong += i32::from(took.len() == TURNS);
     }
-    std::process::exit(wrong);
+    exit(wrong, ended);
 }
 
 /// How long calls last, in ms. A call that a handler is to end lasts longer than it takes to send a signal.
@@ -290,7 +307,7 @@ fn tool(mode: &str) {
     if mode == "handled" {
         TIME_MS.store(30_000, SeqCst);
     }
-    let mut wrong = 0;
+    let (mut wrong, mut ended) = (0, 0);
     for (name, call, expected) in CASES {
         // Calls that a handler ends are not as long.
         let expected = if mode == "handled" { -i64::from(libc::EINTR) } else { *expected };
@@ -307,9 +324,10 @@ fn tool(mode: &str) {
         if !right {
             eprintln!("{mode}: {name}: {result:?} and not {expected} after {took:?} and {sent} signals");
             wrong += 1;
+            ended += i32::from(mode != "handled" && result == Some(-i64::from(libc::EINTR)));
         }
     }
-    std::process::exit(wrong);
+    exit(wrong, ended);
 }
 
 /// Whether to send this signal now: one with a handler if the thread is in its call.

@@ -1,7 +1,7 @@
 //! Which kernel can measure here.
 
 use crate::builder::Builder;
-use crate::diagnosis::{Cause, Kind};
+use crate::diagnosis::Cause;
 use crate::error::Error;
 use crate::perf::Perf;
 use perfuse_abi::Software;
@@ -17,8 +17,8 @@ impl Perf {
 
     /// Why Linux refuses even the least that can be measured, for good; `None` where it does not.
     pub fn linux_refuses() -> Option<Error> {
-        let error = Builder::new(Software::DUMMY).user_only().open().err()?;
-        let for_good = matches!(error.cause().kind(), Kind::Permission | Kind::Unsupported);
-        (for_good || error.cause() == Cause::Unknown).then_some(error)
+        // A clock: for the first of most other events the kernel patches its own code on all cpus.
+        let error = Builder::new(Software::TASK_CLOCK).user_only().open().err()?;
+        (error.lasts() || error.cause() == Cause::Unknown).then_some(error)
     }
 }

@@ -75,7 +75,7 @@ impl Builder {
         self
     }
 
-    /// Whom to measure.
+    /// The process, thread, cgroup or cpu to measure.
     #[must_use]
     pub fn target(mut self, target: impl Into<Target>) -> Self {
         self.target = target.into();
@@ -454,7 +454,11 @@ fn preferences(wanted: &Attr, required: &Attr) -> Vec<Preference> {
         add("", "precise_ip", Release::v2_6(35), Step::Precise);
     }
     let by_bits = ["flags", "sample_type", "read_format"];
-    for field in Attr::FIELDS.iter().filter(|field| !by_bits.contains(&field.name)) {
+    let Attr { flags: wanted_flags, sample_type: wanted_type, read_format, .. } = *wanted;
+    let others = Attr { flags: wanted_flags, sample_type: wanted_type, read_format, ..*required };
+    // Mostly the bits are all.
+    let fields = if *wanted == others { &[][..] } else { Attr::FIELDS };
+    for field in fields.iter().filter(|field| !by_bits.contains(&field.name)) {
         let with_its_owner = match owner(field) {
             Some(Step::Flags(owner)) => flags.contains(owner),
             Some(Step::SampleType(owner)) => sample_type.contains(owner),

@@ -95,6 +95,16 @@ impl Command {
         self
     }
 
+    /// Gives it nothing to read, and lets what it writes go nowhere.
+    ///
+    /// # Errors
+    ///
+    /// `/dev/null` cannot be opened.
+    pub fn silent(self) -> std::io::Result<Self> {
+        let null = || std::fs::File::options().read(true).write(true).open("/dev/null");
+        Ok(self.stdin(null()?).stdout(null()?).stderr(null()?))
+    }
+
     /// The program's name, as given.
     pub fn program(&self) -> &OsStr {
         &self.program
@@ -129,8 +139,16 @@ impl HeldCommand {
     /// Lets it run. Fails where there is no such program (`ENOENT`) or it cannot be executed (`EACCES`,
     /// `ENOEXEC`, ...).
     pub fn release(self) -> Result<RunningCommand> {
+        self.release_while(|| ())
+    }
+
+    /// The same, and calls `meanwhile` while the exec takes its time.
+    #[expect(clippy::missing_errors_doc, reason = "as for release")]
+    pub fn release_while(self, meanwhile: impl FnOnce()) -> Result<RunningCommand> {
         let HeldCommand { held, program } = self;
-        held.release().map(RunningCommand).map_err(|errno| Error::new(Call::Spawn { program }, errno))
+        held.release_while(meanwhile)
+            .map(RunningCommand)
+            .map_err(|errno| Error::new(Call::Spawn { program }, errno))
     }
 }
 

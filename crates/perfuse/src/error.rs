@@ -1,6 +1,7 @@
 //! The error of every fallible function of this crate: which call was refused, with which errno, and
 //! why. The reason is worked out when the error is made (see [`crate::diagnosis`]), because a minute
-//! later a sysctl, a limit or the watched process may be another.
+//! later a sysctl, a limit or the watched process may be another. Only what the machine lacks stays so: the reason for that
+//! is worked out when somebody asks.
 
 use crate::call::{Call, Subject};
 use crate::diagnosis::{Cause, Diagnosis, Kind};
@@ -8,6 +9,7 @@ use perfuse_abi::OpenFlags;
 use perfuse_sys::Errno;
 use std::fmt;
 use std::io;
+use std::sync::{Arc, OnceLock};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -26,7 +28,9 @@ struct Inner {
     /// The event's name, where there is an event.
     event: Option<String>,
     errno: Errno,
-    diagnosis: Diagnosis,
+    diagnosis: Arc<OnceLock<Diagnosis>>,
+    /// An error with the same diagnosis, if that is about the machine.
+    earlier: Option<Error>,
 }
 
 impl Error {
@@ -60,30 +64,48 @@ impl Error {
             let about = |a: Subject, b: Subject| {
                 (a.attr.type_, a.pid, a.cpu, a.cgroup) == (b.attr.type_, b.pid, b.cpu, b.cgroup)
             };
-            earlier.cause() == Cause::NoHardwarePmu
-                && earlier.errno() == errno
+            earlier.errno() == errno
                 && subject.zip(earlier.subject().copied()).is_some_and(|(a, b)| about(a, b))
+                && earlier.is_of_the_machine()
         };
-        let told = match earlier.filter(same) {
-            Some(earlier) => Some(earlier.diagnosis().clone()),
-            None => ask(&call, subject.as_ref()),
-        };
-        Self::make(call, None, errno, told)
+        // The first of them: a chain would grow with each event of a list.
+        let first = |earlier: &Error| earlier.0.earlier.as_ref().unwrap_or(earlier).clone();
+        let earlier = earlier.filter(same).map(first);
+        let told = if earlier.is_some() { None } else { ask(&call, subject.as_ref()) };
+        let mut error = Self::make(call, None, errno, told);
+        error.0.earlier = earlier;
+        error
     }
 
     fn make(call: Call, subject: Option<Subject>, errno: Errno, told: Option<Diagnosis>) -> Self {
         let subject = Subject::of(&call).or(subject);
+        let name = || subject.map(|subject| crate::diagnosis::event_name(&subject.attr));
         let (diagnosis, event) = match told {
-            Some(told) => (told, subject.map(|subject| crate::diagnosis::event_name(&subject.attr))),
-            None => crate::diagnosis::examine(&call, subject.as_ref(), errno),
+            Some(told) => (OnceLock::from(told), name()),
+            None if crate::diagnosis::is_for_want_of_cpu_events(&call, errno) => (OnceLock::new(), name()),
+            None => {
+                let (diagnosis, name) = crate::diagnosis::examine(&call, subject.as_ref(), errno);
+                (OnceLock::from(diagnosis), name)
+            }
         };
-        Error(Box::new(Inner { call, subject, event, errno, diagnosis }))
+        Error(Box::new(Inner { call, subject, event, errno, diagnosis: diagnosis.into(), earlier: None }))
+    }
+
+    /// Whether the machine is the cause, as far as that is known without asking.
+    fn is_of_the_machine(&self) -> bool {
+        self.0.diagnosis.get().is_none_or(|diagnosis| diagnosis.cause == Cause::NoHardwarePmu)
+    }
+
+    /// Whether the same call is refused again, as long as nobody changes rights.
+    pub(crate) fn lasts(&self) -> bool {
+        self.is_of_the_machine() || matches!(self.cause().kind(), Kind::Unsupported | Kind::Permission)
     }
 
     /// The same where the descriptors ran out, told with how many would have been needed.
     pub(crate) fn wanting(mut self, needed: u64) -> Self {
         if self.errno() == Errno::EMFILE {
-            self.0.diagnosis = crate::diagnosis::too_few_files(needed, &crate::facts::Facts::gather());
+            let diagnosis = crate::diagnosis::too_few_files(needed, &crate::facts::Facts::gather());
+            self.0.diagnosis = Arc::new(diagnosis.into());
         }
         self
     }
@@ -105,7 +127,11 @@ impl Error {
 
     /// Its reason here and now, and its remedies.
     pub fn diagnosis(&self) -> &Diagnosis {
-        &self.0.diagnosis
+        let Inner { call, subject, errno, diagnosis, earlier, .. } = &*self.0;
+        diagnosis.get_or_init(|| match earlier.as_ref().map(Error::diagnosis) {
+            Some(same) if same.cause == Cause::NoHardwarePmu => same.clone(),
+            _ => crate::diagnosis::examine(call, subject.as_ref(), *errno).0,
+        })
     }
 
     /// The attempt in words: "cannot open cycles for this thread".
@@ -145,7 +171,7 @@ impl Error {
 
     /// Short for the cause of the diagnosis.
     pub fn cause(&self) -> Cause {
-        self.0.diagnosis.cause
+        self.diagnosis().cause
     }
 
     /// Somebody who may do more (or another setting) would not be refused: a matter of rights or
@@ -168,7 +194,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The C library's words for an errno ("No such file or directory") would mislead more than tell.
-        let Inner { errno, diagnosis, .. } = &*self.0;
+        let (errno, diagnosis) = (self.errno(), self.diagnosis());
         write!(f, "{}: {} ({errno:?})", self.attempt(), diagnosis.explanation)?;
         if f.alternate() {
             diagnosis.remedies.iter().try_for_each(|remedy| write!(f, "\n  → {remedy}"))?;

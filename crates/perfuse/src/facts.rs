@@ -18,6 +18,7 @@ use std::fmt;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Everything a diagnosis is made from. Gathered in well under a millisecond.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,6 +200,19 @@ impl Facts {
             cgroups: mounts.as_deref().and_then(parse::event_cgroups),
             config: machine.config,
         }
+    }
+
+    /// Where this machine has no PMU of a processor: all that a refused hardware event is explained by then. Looked for once in a
+    /// process, as such a PMU does not come later.
+    pub(crate) fn without_cpu_pmu() -> Option<&'static Self> {
+        static FOUND: OnceLock<Option<Facts>> = OnceLock::new();
+        let find = || {
+            let reachable = perfuse_sys::perf_event_open_is_reachable();
+            let facts = Facts { reachable, pmus: pmus(), ..Facts::unknown() };
+            let is_without = reachable.is_ok() && facts.cpu_pmus().next().is_none();
+            is_without.then(|| Facts { hypervisor: machine::hypervisor(), ..facts })
+        };
+        FOUND.get_or_init(find).as_ref()
     }
 
     /// A system about which nothing is known: the base for tests with another machine's facts.

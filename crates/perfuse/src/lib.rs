@@ -19,7 +19,7 @@
 //!   system, a cgroup.
 //! * [`Sampler`] reads records in place from a ring that many events share; [`abi::record`] takes them
 //!   apart.
-//! * [`SamplerSet`] does so for a whole [`Scope`], with one ring for each cpu.
+//! * [`SamplerSet`] does so for a whole [`Scope`], such as [a process](SamplerSet::process), with one ring for each cpu.
 //! * [`measurement`] is the loop around all that: until the command has ended, a signal, an order or a limit.
 //! * [`UserCounter`] reads a counter without a system call.
 //!
@@ -107,9 +107,9 @@ pub use sampler::{
     RingOptions, Sampler, SamplerBatch, SamplerBuilder, SamplerRecord, SamplerSnapshot, Source, SourceMut,
     Wait,
 };
-pub use sampler_set::{SamplerSet, SetSource};
+pub use sampler_set::{SamplerSet, SetBatch, SetSource};
 pub use scope::{Scope, Slot};
-pub use set::{CounterSet, Rehearsed, SetEvent};
+pub use set::{Answers, CounterSet, Rehearsed, SetEvent};
 pub use support::Support;
 pub use target::{Cgroup, Target, Thread};
 pub use user::UserCounter;

@@ -137,6 +137,19 @@ pub struct Batch<'r> {
     tail: &'r mut u64,
 }
 
+impl<'r> Batch<'r> {
+    /// Where it is, to come [back to](Self::back_to).
+    pub(crate) fn mark(&self) -> (&'r [u8], &'r [u8]) {
+        (self.first.get(), self.second.get())
+    }
+
+    /// Makes records that were taken since then be there again.
+    pub(crate) fn back_to(&self, (first, second): (&'r [u8], &'r [u8])) {
+        self.first.set(first);
+        self.second.set(second);
+    }
+}
+
 impl Batch<'_> {
     /// The records, oldest first. Each can be taken once: another iterator goes on after the last one.
     pub fn iter(&self) -> impl Iterator<Item = RawRecord<'_>> {

@@ -14,7 +14,7 @@ use perfuse_abi::wire::Short;
 use perfuse_abi::{AttrFlags, Breakpoint, ByteOrder, IocFlags, SampleType};
 use perfuse_sys::poll::poll;
 use perfuse_sys::{Errno, Protection};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// Makes a [`Sampler`] from its events, its target and its ring.
@@ -85,7 +85,7 @@ pub(crate) fn protection(overwrite: bool) -> Protection {
 }
 
 impl SamplerBuilder {
-    /// Whom all events measure.
+    /// The processes, threads or cpus that all events measure.
     #[must_use]
     pub fn target(mut self, target: impl Into<Target>) -> Self {
         self.target = target.into();
@@ -394,14 +394,21 @@ impl AsFd for Sampler {
     }
 }
 
+impl AsRawFd for Sampler {
+    /// As [`as_fd`](AsFd::as_fd), for runtimes that ask for this.
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
 /// A record with the event it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplerRecord<'b> {
     /// Header and bytes.
     pub raw: RawRecord<'b>,
-    /// Index of the event among [`Sampler::sources`].
+    /// Index of the event: among [`Sampler::sources`], or in the list that a [`SamplerSet`](crate::SamplerSet) was opened with.
     pub source: usize,
-    format: &'b RecordFormat,
+    pub(crate) format: &'b RecordFormat,
 }
 
 impl<'b> SamplerRecord<'b> {

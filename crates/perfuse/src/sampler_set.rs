@@ -1,6 +1,11 @@
 //! Events that leave records, on everything a [`Scope`] covers: one ring for each cpu, shared by all
 //! events and tasks, or one for each thread. Recording a program with its children, or a whole machine, needs this.
 
+mod records;
+mod watch;
+
+pub use records::SetBatch;
+
 use crate::builder::{Accepted, Builder};
 use crate::call::Call;
 use crate::counter::Counter;
@@ -17,9 +22,11 @@ use crate::target::Target;
 use perfuse_abi::{Attr, AttrFlags, IocFlags, ReadFormat, SampleType};
 use perfuse_sys::poll::poll;
 use perfuse_sys::{Errno, limits};
+use records::{Formats, Order};
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
+use watch::Watch;
 
 /// Every event of a list on every target of a [`Scope`], with a ring for each cpu, or for each thread where
 /// the scope is [by thread](Scope::by_thread).
@@ -55,11 +62,14 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 #[must_use = "the events are closed when this is dropped"]
 pub struct SamplerSet {
+    watch: Watch,
     // Unmapped before the events are closed.
     rings: Vec<SetRing>,
     sources: Vec<SetSource>,
     /// `None` for those that are open nowhere.
     events: Vec<Option<Accepted>>,
+    formats: Formats,
+    order: Order,
 }
 
 #[derive(Debug)]
@@ -104,7 +114,14 @@ impl SamplerSet {
         limits::provide_open_files(needed);
         let id = id_field(events);
         let infos = events.iter().map(|_| None).collect();
-        let mut set = SamplerSet { rings: Vec::new(), sources: Vec::new(), events: infos };
+        let mut set = SamplerSet {
+            watch: Watch::new(&[], &[])?,
+            rings: Vec::new(),
+            sources: Vec::new(),
+            events: infos,
+            formats: Formats::default(),
+            order: Order::default(),
+        };
         let mut gone = None;
         // For each ring the source that owns it, and the rings by place.
         let mut owners = Vec::new();
@@ -164,6 +181,31 @@ impl SamplerSet {
                 source.counter.handle.ioctl(Request::SetOutput(Some(owner)))?;
             }
         }
+        set.watch = Watch::new(&set.rings, &set.sources)?;
+        set.formats = Formats::of(&set);
+        Ok(set)
+    }
+
+    /// Opens all events on a whole process, switched on: its threads of now, and what those start from now on. The events
+    /// share a ring of the usual size for each cpu.
+    ///
+    /// ```
+    /// use perfuse::{Counter, SamplerSet, abi::{SampleType, Software}};
+    ///
+    /// let fields = SampleType::IP | SampleType::TID | SampleType::TIME;
+    /// let event = Counter::builder(Software::TASK_CLOCK).frequency(999).user_only().sample(fields);
+    /// let mut set = SamplerSet::process(std::process::id(), [event])?;
+    /// std::thread::spawn(|| (0..1_000_000u64).map(std::hint::black_box).sum::<u64>()).join().unwrap();
+    /// set.disable()?;
+    /// for record in set.records().iter() {
+    ///     println!("{:?} {:?}", record.time_ns(), record.decode()?.record);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn process(pid: u32, events: impl IntoIterator<Item = impl Into<SetEvent>>) -> Result<Self> {
+        let events: Vec<SetEvent> = events.into_iter().map(Into::into).collect();
+        let mut set = Self::open(&Scope::processes(&[pid])?, &events, RingOptions::default())?;
+        set.enable()?;
         Ok(set)
     }
 
@@ -228,6 +270,20 @@ impl SamplerSet {
         self.rings[ring].ring.batch()
     }
 
+    /// The records that all rings hold now, to be taken in the order of time, without waiting: for a set that has been
+    /// [stopped](Self::disable) or has [ended](Self::is_over). It takes events with [`SampleType::TIME`], of one clock.
+    pub fn records(&mut self) -> SetBatch<'_> {
+        SetBatch::new(self, Some(u64::MAX))
+    }
+
+    /// As [`records`](Self::records) while the events go on: only records that none to come can be older than, so that those
+    /// of one call and of all calls are in the order of time. The others stay for the next call: what one call has seen, the
+    /// next one hands out. [`records`](Self::records) takes the rest.
+    pub fn settled(&mut self) -> SetBatch<'_> {
+        let until = self.is_over().then_some(u64::MAX);
+        SetBatch::new(self, until)
+    }
+
     /// Stops an overwritten ring, copies what it holds, and lets it go on.
     pub fn snapshot(&mut self, ring: usize) -> Result<Snapshot> {
         let SetRing { ring, owner, .. } = &mut self.rings[ring];
@@ -246,32 +302,58 @@ impl SamplerSet {
         self.sources[self.rings[ring].owner].counter.acknowledge();
     }
 
+    /// Tells that an event loop of your own has heard that the [set](AsFd::as_fd) is readable: of every ring. To be called
+    /// each time, before the records are read. [`wait`](Self::wait) does it.
+    pub fn acknowledge_all(&self) -> Result<()> {
+        self.watch.heard(&self.sources)
+    }
+
+    /// Whether every measured task is gone, as far as [waits](Self::wait) or [acknowledging](Self::acknowledge_all) have
+    /// heard: the rings get nothing any more.
+    pub fn is_over(&self) -> bool {
+        self.watch.is_over()
+    }
+
     /// Waits until a ring asks to be read, or one of `others` is ready, or the time is over.
     /// [`Wait::Ended`] once every measured task is gone and its records have been read.
     pub fn wait(&self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Wait> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let owners = self.rings.iter().map(|ring| self.sources[ring.owner].counter.as_fd());
-        let all: Vec<_> = owners.chain(others.iter().copied()).collect();
-        match poll(&all, left()) {
-            Err(Errno::EINTR) => Ok(Wait::Interrupted),
-            Err(errno) => Err(Error::new(Call::Poll, errno)),
-            Ok(found) => {
-                let (rings, others) = found.split_at(self.rings.len());
-                for (ring, found) in self.rings.iter().zip(rings) {
-                    self.sources[ring.owner].counter.handle.polled(*found);
-                }
-                Ok(if self.rings.iter().any(|ring| ring.ring.has_records()) {
-                    Wait::Records
-                } else if others.iter().any(|other| other.any()) {
-                    Wait::Other
-                } else if !rings.is_empty() && rings.iter().all(|ring| ring.hangup || ring.error) {
-                    Wait::Ended
-                } else {
-                    Wait::TimedOut
-                })
+        let all: Vec<_> = std::iter::once(self.as_fd()).chain(others.iter().copied()).collect();
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let found = match poll(&all, left) {
+                Err(Errno::EINTR) => return Ok(Wait::Interrupted),
+                found => found.map_err(|errno| Error::new(Call::Poll, errno))?,
+            };
+            if found[0].any() {
+                self.acknowledge_all()?;
+            }
+            if self.rings.iter().any(|ring| ring.ring.has_records()) {
+                return Ok(Wait::Records);
+            } else if found[1..].iter().any(|other| other.any()) {
+                return Ok(Wait::Other);
+            } else if self.is_over() {
+                return Ok(Wait::Ended);
+            } else if left == Some(Duration::ZERO) {
+                return Ok(Wait::TimedOut);
             }
         }
+    }
+}
+
+impl AsFd for SamplerSet {
+    /// One descriptor for all rings, readable when one of them asks to be read or all tasks are gone: for poll, epoll and
+    /// async runtimes. Each wake-up is reported once, so [acknowledge](Self::acknowledge_all) it and read everything before
+    /// waiting again.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.watch.fd()
+    }
+}
+
+impl AsRawFd for SamplerSet {
+    /// As [`as_fd`](AsFd::as_fd), for runtimes that ask for this.
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

@@ -85,6 +85,11 @@ pub struct CounterSet {
     events: Vec<Opened>,
 }
 
+/// The kernel's answers to a list of events, kept for the next time the same list is opened, on targets of the same kind:
+/// an event that this machine or user cannot have is not asked for again, nor diagnosed.
+#[derive(Clone, Debug, Default)]
+pub struct Answers(Vec<(Option<Accepted>, Option<Error>)>);
+
 /// One event on all targets.
 #[derive(Debug)]
 struct Opened {
@@ -103,13 +108,25 @@ impl CounterSet {
     ///
     /// Fails as a whole only where descriptors run out; the limit is raised before, as far as may be.
     pub fn open(scope: &Scope, events: &[SetEvent]) -> Result<Self> {
+        Self::open_again(scope, events, &mut Answers::default())
+    }
+
+    /// The same, for a list that is opened again and again, as for each run of a command. `answers` begin empty; with
+    /// those to another list the set is another one.
+    #[expect(clippy::missing_errors_doc, reason = "as for open")]
+    pub fn open_again(scope: &Scope, events: &[SetEvent], answers: &mut Answers) -> Result<Self> {
+        answers.0.resize_with(events.len(), Default::default);
         let mut opened: Vec<Opened> =
-            events.iter().map(|_| Opened::with_capacity(scope.slots().len())).collect();
+            answers.0.iter().map(|answer| Opened::after(answer, scope.slots().len())).collect();
         Self::open_all(scope, events, &mut opened).map_err(|error| {
             // An event that is refused everywhere needs none.
             let events = opened.iter().filter(|event| event.error().is_none()).count();
             error.wanting((scope.slots().len() * events) as u64 + limits::OTHERS)
         })?;
+        for ((accepted, refusal), event) in answers.0.iter_mut().zip(&opened) {
+            accepted.clone_from(&event.accepted);
+            *refusal = event.error().filter(|error| error.lasts()).cloned();
+        }
         Ok(CounterSet { slots: scope.slots().to_vec(), events: opened })
     }
 
@@ -268,9 +285,10 @@ pub(crate) fn within(cgroup: &Cgroup, slot: &Slot) -> Result<Target> {
 }
 
 impl Opened {
-    fn with_capacity(slots: usize) -> Self {
+    fn after((accepted, refusal): &(Option<Accepted>, Option<Error>), slots: usize) -> Self {
         let (counters, follows) = (Vec::with_capacity(slots), Vec::with_capacity(slots));
-        Opened { counters, follows, refused: Vec::new(), accepted: None }
+        let refused = refusal.iter().map(|error| (0, error.clone())).collect();
+        Opened { counters, follows, refused, accepted: accepted.clone() }
     }
 
     /// The first refusal, where nothing else came of it.

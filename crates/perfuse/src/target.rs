@@ -121,7 +121,7 @@ impl Target {
     }
 
     /// The thread of this id, on any cpu. The id of a process is that of its first thread; all threads
-    /// of a process are a [`Scope`](crate::Scope).
+    /// of a process are a [`Scope`](crate::Scope), and are sampled by [`SamplerSet::process`](crate::SamplerSet::process).
     pub fn thread(tid: u32) -> Thread {
         Thread { tid }
     }

@@ -22,11 +22,12 @@ fn forever() -> Run<'static> {
     Run { command: None, lasts: Lasts::Forever, began, start, timeout: None }
 }
 
-/// Notes what it is asked for, and ends at the first turn if it is told to.
+/// Notes what it is asked for, and ends at the first turn if it is told to, or at the first one after a note.
 #[derive(Default)]
 struct Notes {
     notes: Vec<String>,
     is_done: bool,
+    ends_after_note: bool,
     fails: bool,
 }
 
@@ -57,7 +58,8 @@ impl Work for Notes {
     }
 
     fn go_on(&mut self, _now: Instant, _is_ending: bool) -> Result<ControlFlow<()>, Failed> {
-        Ok(if self.is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        let ends = self.is_done || self.ends_after_note && !self.notes.is_empty();
+        Ok(if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
     fn obey(&mut self, order: perfuse::control::Order) -> Result<bool, Failed> {
@@ -128,9 +130,8 @@ fn orders_are_carried_out_and_answered() {
 
 #[test]
 fn events_start_when_the_delay_is_over() {
-    let mut work = Notes::default();
-    let start = Start::After(Duration::from_millis(1));
-    let run = Run { start, timeout: Some(Duration::from_millis(20)), ..forever() };
+    let mut work = Notes { ends_after_note: true, ..Notes::default() };
+    let run = Run { start: Start::After(Duration::from_millis(1)), ..forever() };
     Measurement::new().pass(&run, &mut work).expect("it ends");
     assert_eq!(work.notes, ["enable"]);
 }

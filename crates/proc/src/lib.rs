@@ -1,7 +1,7 @@
-//! What `/proc` tells of processes: [memory maps](Map), [states](Stat), [names, users and signals](Status), threads.
+//! Facts of `/proc` about processes: [memory maps](Map), [states](Stat), [names, users and signals](Status), threads.
 //!
 //! Two halves. The types take texts apart that somebody has read: they borrow them, allocate nothing, and answer `None` to what
-//! no kernel writes. [`read`] has the files. What the machine as a whole tells (`/proc/cpuinfo`, `/proc/kallsyms`) is not here.
+//! no kernel writes. [`read`] has the files. Files about the machine as a whole (`/proc/cpuinfo`, `/proc/kallsyms`) are read elsewhere.
 
 #![forbid(unsafe_code)]
 

@@ -22,11 +22,11 @@ pub struct Map<'a> {
 }
 
 impl<'a> Map<'a> {
-    /// What is mapped may be read.
+    /// The pages may be read.
     pub const READ: u32 = 1;
-    /// What is mapped may be written.
+    /// The pages may be written.
     pub const WRITE: u32 = 2;
-    /// What is mapped may be executed.
+    /// The pages may be executed.
     pub const EXEC: u32 = 4;
 
     /// A line, without its newline.

@@ -1,4 +1,4 @@
-//! The files. What is gone meanwhile is not there, and no error.
+//! The files. A process that is gone meanwhile is an absence, and no error.
 
 use crate::{Stat, Status};
 use std::fs;
@@ -15,6 +15,38 @@ pub fn processes_of(uid: u32) -> Vec<u32> {
     use std::os::unix::fs::MetadataExt;
     let is_of = |pid: &u32| fs::metadata(format!("/proc/{pid}")).is_ok_and(|folder| folder.uid() == uid);
     processes().into_iter().filter(is_of).collect()
+}
+
+/// A process and its names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Its number.
+    pub pid: u32,
+    /// The name of its first thread, of which the kernel keeps 15 bytes.
+    pub name: Vec<u8>,
+    /// The name of its program's file, without folders; empty where that is not told.
+    pub program: Vec<u8>,
+}
+
+impl Running {
+    /// Whether it is called so, by either of its names.
+    pub fn is_called(&self, name: &[u8]) -> bool {
+        !name.is_empty() && (self.name == name || self.program == name)
+    }
+}
+
+/// The processes of a user with their names, in order; of everybody, where no user is given.
+pub fn running(uid: Option<u32>) -> Vec<Running> {
+    use std::os::unix::ffi::OsStrExt;
+    let program = |pid| {
+        let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let file = path.file_name()?.as_bytes();
+        Some(file.strip_suffix(b" (deleted)").unwrap_or(file).to_vec())
+    };
+    let pids = uid.map_or_else(processes, processes_of);
+    pids.into_iter()
+        .map(|pid| Running { pid, name: name(pid), program: program(pid).unwrap_or_default() })
+        .collect()
 }
 
 /// The threads of a process, in order.
@@ -107,6 +139,18 @@ mod tests {
         assert_eq!(process_of(me), Some(me));
         let maps = maps(me).expect("maps");
         assert!(crate::maps(&maps).any(|map| map.prot & Map::EXEC != 0 && map.inode != 0));
+    }
+
+    #[test]
+    fn a_process_is_found_by_its_names() {
+        let mine =
+            running(None).into_iter().find(|running| running.pid == std::process::id()).expect("this one");
+        let program = std::env::current_exe().expect("a program");
+        let program = program.file_name().expect("its name").as_encoded_bytes();
+        assert!(
+            mine.is_called(program) && mine.is_called(&name(mine.pid)) && !mine.is_called(b""),
+            "{mine:?}"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@
 pub struct Stat<'a> {
     /// The name, which may contain anything, brackets too.
     pub name: &'a [u8],
-    /// What follows the name.
+    /// The fields behind the name.
     rest: &'a str,
 }
 
@@ -18,7 +18,7 @@ impl<'a> Stat<'a> {
         (!rest.is_empty()).then_some(Stat { name: text.get(open + 1..close)?, rest })
     }
 
-    /// What it does: `R` runs or could, `S` sleeps, `Z` has ended and not been waited for, ... as `proc(5)` lists.
+    /// The state as a letter: `R` runs or could, `S` sleeps, `Z` has ended and not been waited for, ... as `proc(5)` lists.
     pub fn state(&self) -> char {
         self.rest.chars().next().unwrap_or(' ')
     }

@@ -1,4 +1,4 @@
-//! What is written as the kernel writes it is read again, whatever the names are; what is not, is refused or read without a panic.
+//! Text written as the kernel writes it is read again, whatever the names are; any other text is refused, or read without a panic.
 
 use perfuse_proc::{Map, Stat, Status, maps};
 use proptest::collection::vec;

@@ -1,6 +1,7 @@
 //! Samples in, a [`Profile`] out. A sample whose like was there before costs one hash over its callchain and one look into
 //! a table; only new callchains are taken apart.
 
+mod functions;
 mod places;
 
 use crate::hash::{FastMap, Fingerprint};
@@ -11,8 +12,8 @@ use crate::profile::Profile;
 use crate::seen::{Counted, Seen};
 use crate::strings::StringId;
 use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, SampleRow, SampleTime, StackId,
-    Stacks, Thread,
+    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, ObjectId, SampleRow, SampleTime,
+    StackId, Stacks, Thread,
 };
 use perfuse_abi::Attr;
 use perfuse_abi::record::{CallchainContext, DataSrc, Sample, Weight};
@@ -45,6 +46,13 @@ pub struct Plan {
     pub sockets: Vec<u32>,
     /// Reads what processes tell of code that they make while they run (jitdumps): where code changes, this tells when.
     pub code: Option<Arc<Symbolizer>>,
+    /// Whether views will tell functions alone, no addresses or lines in them. Then all addresses of a function that
+    /// [`code`](Self::code) knows become one location in stacks, that of the first of them: few locations and few stacks are
+    /// left where programs run in many processes, each at addresses of its own.
+    pub by_function: bool,
+    /// Whether views will tell inlined functions, too. Then locations [by function](Self::by_function) are those of addresses
+    /// in the file, where debug information tells of inlined functions there.
+    pub inlined: bool,
 }
 
 /// Tasks that are wanted; an empty list admits all.
@@ -85,6 +93,8 @@ impl Plan {
             tasks: TaskFilter::default(),
             sockets: Vec::new(),
             code: None,
+            by_function: false,
+            inlined: false,
         };
         for &key in keys.iter().filter(|key| !key.is_of_stack()) {
             if !plan.keys.contains(&key) {
@@ -180,6 +190,8 @@ pub struct Collector {
     kernel_maps: u64,
     /// By the state of the maps, and address.
     addresses: FastMap<(u64, u64), LocationId>,
+    /// By object and function, or place in the file, the location that stands for all of its addresses.
+    functions: FastMap<(ObjectId, u64), LocationId>,
     /// Stands for all locations beyond the number that is told apart.
     rest: Option<LocationId>,
     pub(crate) places: Places,
@@ -237,6 +249,7 @@ impl Collector {
             comms: FastMap::default(),
             kernel_maps: 0,
             addresses: FastMap::default(),
+            functions: FastMap::default(),
             rest: None,
             places: Places::default(),
             values: Vec::new(),
@@ -584,7 +597,7 @@ impl Collector {
         let location = self.locator.locate(session, at, level, key.1);
         let id = match self.locations.list.len() >= MOST_LOCATIONS {
             true => self.rest(),
-            false => self.locations.id(location),
+            false => self.own_or_of_function(location),
         };
         if self.addresses.len() >= MOST_ADDRESSES {
             self.addresses.clear();

@@ -16,36 +16,43 @@ mod locate;
 mod lookup;
 pub mod mem;
 mod names;
+mod origin;
 mod profile;
 mod reading;
 mod save;
+mod seal;
 mod seen;
 mod source;
 mod strings;
+mod supplement;
 mod tables;
 mod tracepoints;
 mod view;
 
+pub use perfuse_data::session::Level;
 pub use perfuse_symbols as symbols;
 
 pub use collect::{Collector, Plan, Taken, TaskFilter};
 pub use hash::{Fast, FastMap};
 pub use keys::{Column, Key};
 pub use locate::{ThreadTime, level_of, made_code};
-pub use lookup::{Lookup, Placed};
+pub use lookup::{InlinedFunction, Lookup, Placed};
 pub use names::{FunctionAt, NamedFunction, Names};
+pub use origin::Origin;
 pub use profile::{MergeError, Profile};
 pub use reading::{Mode, Reading};
 pub use save::LoadError;
+pub use seal::{SealOptions, SealedRecording, seal};
 pub use source::{Function, LocalSymbols, ObjectRef, Symbols, TimedAddress};
 pub use strings::StringId;
+pub use supplement::LocalFiles;
 pub use tables::{
     EventSum, Location, LocationId, Object, ObjectId, ObjectKind, SampleRow, SampleTime, StackId, Thread,
 };
 pub use tracepoints::{FieldKey, TracepointTexts, field_keys};
 pub use view::{
-    Branch, Changed, Entry, Filter, Frame, FrameId, Frames, Hierarchy, JoinedRow, Least, NameTest,
-    Neighbours, Node, Order, PlaceSum, Trees, View, ViewPlan, difference, join,
+    Branch, Changed, Entry, Filter, Frame, FrameId, Frames, Hierarchy, HotFunction, JoinedRow, Least,
+    NameTest, Neighbours, Node, Order, PlaceSum, Trees, View, ViewPlan, difference, join,
 };
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 //! looked up in files here, but in what processes tell of the code that they make (jitdumps).
 
 use crate::hash::FastMap;
-use crate::source::dso_key;
+use crate::source::{TimedAddress, dso_key};
 use crate::strings::Strings;
 use crate::tables::{ANY_TIME, Location, Object, ObjectId, ObjectKind};
 use perfuse_abi::record::{CallchainContext, Sample};
 use perfuse_abi::{Attr, AttrFlags};
 use perfuse_data::session::{self, Level, Map, Session};
-use perfuse_symbols::{Address, BuildId, Symbolizer};
+use perfuse_symbols::{Address, BuildId, Dso, Symbolizer};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -45,8 +45,10 @@ pub(crate) struct Locator {
     pub(crate) objects: Vec<Object>,
     /// By the session's number of the object, the process for memory without a file, and whether it is code that was made.
     ids: FastMap<(u32, u32, u32), ObjectId>,
-    /// Reads jitdumps.
+    /// Reads jitdumps, and knows functions.
     code: Option<Arc<Symbolizer>>,
+    /// Of objects, what is asked for their functions.
+    dsos: Vec<Option<Arc<Dso>>>,
     /// By process and file, the jitdumps that were read, and whether their times are those of samples.
     dumps: FastMap<(u32, u32), bool>,
     /// Of code that was made: by object, address and function, the time at which that was found there first.
@@ -113,6 +115,9 @@ impl Locator {
         let code = code.as_ref()?;
         let has_time = *dumps.entry((pid, dump.object.0)).or_insert_with(|| {
             let path = Path::new(OsStr::from_bytes(&session.object(dump.object).name));
+            if let Some(has_times) = code.sealed_has_times(pid) {
+                return has_times;
+            }
             // One that is not there is no worse than none: the memory stays without names, which is told.
             code.add_jitdump(pid, path).is_ok_and(|added| !added.header.has_processor_time())
         });
@@ -126,6 +131,26 @@ impl Locator {
         let dso = code.dso(&dso_key(&self.strings, &self.objects[object.0 as usize]));
         let function = dso.find_at(Address::Memory(ip), time).map_or(u64::MAX, |found| found.symbol.id.0);
         *self.times.entry((object.0, ip, function)).or_insert(time)
+    }
+
+    /// The number of the function at a location of the kernel or of a file, if one is known; `inlined`: of the address in the
+    /// file, if other functions may have been inlined there.
+    pub(crate) fn function_at(&mut self, location: &Location, inlined: bool) -> Option<u64> {
+        let Locator { code, strings, objects, dsos, .. } = self;
+        let object = &objects[location.object.0 as usize];
+        let is_of_file = match object.kind {
+            ObjectKind::User => !object.by_address,
+            ObjectKind::Kernel(..) | ObjectKind::Module(_) => true,
+            _ => false,
+        };
+        let code = code.as_ref().filter(|_| is_of_file && !location.is_timed())?;
+        if dsos.len() < objects.len() {
+            dsos.resize(objects.len(), None);
+        }
+        let dso = dsos[location.object.0 as usize].get_or_insert_with(|| code.dso(&dso_key(strings, object)));
+        let TimedAddress { address, time } = TimedAddress::of(location, object);
+        let function = dso.find_at(address, time)?.symbol.id.0;
+        Some(if inlined && dso.has_debug_info() { location.address } else { function })
     }
 
     /// A number in place of that of the maps of a process that makes code, of which this much is known.

@@ -24,14 +24,23 @@ pub struct Placed {
     pub offset: u64,
     /// The address as the object counts.
     pub place: u64,
+    /// The source line, if it is known: file and line.
+    pub line: Option<(Arc<str>, u32)>,
+    /// The functions that were inlined there, the innermost first, each with its source line.
+    pub inlined: Vec<InlinedFunction>,
     /// Whether it is so at this time only: the process tells of the code that it makes, and may make other code there.
     pub is_timed: bool,
 }
+
+/// A function that was inlined, and its source line.
+pub type InlinedFunction = (Arc<str>, Option<(Arc<str>, u32)>);
 
 /// Finds addresses.
 pub struct Lookup {
     locator: Locator,
     symbols: LocalSymbols,
+    /// The same, without inlined functions.
+    functions: LocalSymbols,
     demangled: bool,
     /// By object and the number of the function in it.
     names: FastMap<(u32, u64), Arc<str>>,
@@ -43,8 +52,9 @@ impl Lookup {
     /// With names from this machine's files, demangled or as they are there.
     pub fn new(symbols: LocalSymbols, demangled: bool) -> Self {
         let locator = Locator::new(Some(symbols.symbolizer().clone()));
-        let mut lookup =
-            Lookup { locator, symbols, demangled, names: FastMap::default(), objects: Vec::new() };
+        let functions = symbols.clone().without_inlined();
+        let names = FastMap::default();
+        let mut lookup = Lookup { locator, symbols, functions, demangled, names, objects: Vec::new() };
         lookup.name_objects();
         lookup
     }
@@ -66,22 +76,34 @@ impl Lookup {
         at: ThreadTime,
         address: u64,
     ) -> Option<(String, u64)> {
-        let placed = self.locate(session, at, Level::Kernel, address);
+        let placed = self.locate_function(session, at, Level::Kernel, address);
         Some((placed.symbol?.to_string(), placed.offset))
     }
 
     /// Looks up an address of a thread at a time. Addresses are not remembered here, but their names are.
     pub fn locate(&mut self, session: &Session, at: ThreadTime, level: Level, ip: u64) -> Placed {
+        self.place(session, at, level, ip, true)
+    }
+
+    /// The same, but not the functions that were inlined there: only those and lines take debug information, which is large.
+    pub fn locate_function(&mut self, session: &Session, at: ThreadTime, level: Level, ip: u64) -> Placed {
+        self.place(session, at, level, ip, false)
+    }
+
+    fn place(&mut self, session: &Session, at: ThreadTime, level: Level, ip: u64, inlined: bool) -> Placed {
         let location = self.locator.locate(session, at, level, ip);
         self.name_objects();
         let number = location.object.0;
-        let Lookup { locator: Locator { strings, objects, .. }, symbols, names, demangled, .. } = self;
+        let Lookup { locator: Locator { strings, objects, .. }, names, demangled, .. } = self;
+        let symbols = if inlined { &self.symbols } else { &self.functions };
         let object = &objects[number as usize];
         let mut placed = Placed {
             object: number,
             symbol: None,
             offset: 0,
             place: location.place(object.by_address),
+            line: None,
+            inlined: Vec::new(),
             is_timed: location.is_timed(),
         };
         let mut name_of = |id: u64, make: &dyn Fn() -> String| {
@@ -103,8 +125,12 @@ impl Lookup {
                         true => demangle((function.name)(), Signatures::Short).into_owned(),
                         false => (function.name)(),
                     };
+                    // The last one is the function that has the others.
+                    let line = function.line.map(|(file, line)| (file.into(), line));
+                    let line = std::mem::replace(&mut placed.line, line);
                     placed.offset = function.offset;
-                    placed.symbol = Some(name_of(function.id, &make));
+                    let symbol = placed.symbol.replace(name_of(function.id, &make));
+                    placed.inlined.extend(symbol.map(|symbol| (symbol, line)));
                 });
             }
         }

@@ -122,6 +122,11 @@ impl<'p> Names<'p> {
         &self.object(object).files[file as usize]
     }
 
+    /// The source files of an object, as far as it was looked up.
+    pub(crate) fn files(&self, object: usize) -> &[Arc<str>] {
+        self.objects[object].get().map_or(&[], |names| &names.files)
+    }
+
     /// The objects that were looked up and have no names, and the reason.
     pub fn missing(&self) -> impl Iterator<Item = (ObjectId, String)> + '_ {
         let numbers = (0..self.objects.len() as u32).map(ObjectId);
@@ -134,8 +139,7 @@ impl<'p> Names<'p> {
     }
 
     fn reference(&self, object: ObjectId) -> ObjectRef<'p> {
-        let profile = self.profile;
-        ObjectRef { strings: &profile.strings, object: &profile.objects[object.0 as usize] }
+        self.profile.object_ref(object)
     }
 
     #[inline]
@@ -183,8 +187,9 @@ impl<'p> Names<'p> {
 struct Finder {
     demangled: bool,
     names: ObjectNames,
-    /// By number and size: two objects that are one function may have the same place, one after the other.
-    functions: FastMap<(u64, u64), u32>,
+    /// By number, place and size: code that is made may have the same place, one after the other, and an inlined function is
+    /// another in each function that has it.
+    functions: FastMap<(u64, u64, u64), u32>,
     files: FastMap<Arc<str>, u32>,
     /// With the index of the location.
     at: Vec<(usize, FunctionAt)>,
@@ -194,7 +199,7 @@ impl Finder {
     fn found(&mut self, index: usize, function: Function<'_>) {
         let Finder { demangled, names, functions, files, at } = self;
         let Function { id, name, start, size, offset, is_data, line } = function;
-        let number = *functions.entry((id, size)).or_insert_with(|| {
+        let number = *functions.entry((id, start, size)).or_insert_with(|| {
             let name = name();
             let name = if *demangled { demangle(&name, Signatures::Short) } else { name.into() };
             names.functions.push(NamedFunction {

@@ -1,6 +1,8 @@
 //! [`Profile`]: what was measured, as tables that own all they tell, without names of functions.
 
 use crate::keys::Key;
+use crate::lookup::object_names;
+use crate::source::ObjectRef;
 use crate::strings::{StringId, Strings};
 use crate::tables::{
     Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, NO_VALUE, Object, ObjectId,
@@ -95,6 +97,17 @@ impl Profile {
         self.strings.text(self.objects[object.0 as usize].path)
     }
 
+    /// The path of an object and the name that reports show: without folders.
+    pub fn object_names(&self, object: ObjectId) -> (String, String) {
+        let (path, short) = object_names(&self.strings, &self.objects[object.0 as usize]);
+        (path.into(), short.into())
+    }
+
+    /// An object, as sources of symbols are asked for it.
+    pub fn object_ref(&self, object: ObjectId) -> ObjectRef<'_> {
+        ObjectRef { strings: &self.strings, object: &self.objects[object.0 as usize] }
+    }
+
     /// A location.
     #[inline]
     pub fn location(&self, location: LocationId) -> &Location {
@@ -109,6 +122,28 @@ impl Profile {
     /// The locations of a stack, from where the sample was outwards.
     pub fn stack(&self, stack: StackId) -> impl Iterator<Item = LocationId> + '_ {
         self.stacks.get(stack).iter().rev().copied()
+    }
+
+    /// The name of the threads of a row, if the profile was made with [`Key::Comm`].
+    pub fn comm(&self, row: &SampleRow) -> Option<Cow<'_, str>> {
+        self.value(row.context, Key::Comm).map(|name| self.strings.text(StringId(name as u32)))
+    }
+
+    /// The thread of a row, by its number and the name that it had last, if the profile was made with [`Key::Pid`].
+    pub fn thread(&self, row: &SampleRow) -> Option<(u32, Cow<'_, str>)> {
+        let thread = self.threads.get(self.value(row.context, Key::Pid)? as usize)?;
+        Some((thread.id, self.strings.text(thread.name)))
+    }
+
+    /// The process of a row, by its number and the name that it had last, if the profile was made with [`Key::Tgid`].
+    pub fn process(&self, row: &SampleRow) -> Option<(u32, Cow<'_, str>)> {
+        let process = self.threads.get(self.value(row.context, Key::Tgid)? as usize)?;
+        Some((process.id, self.strings.text(process.name)))
+    }
+
+    /// The cpu of a row, if its samples told it and the profile was made with [`Key::Cpu`].
+    pub fn cpu(&self, row: &SampleRow) -> Option<u32> {
+        self.value(row.context, Key::Cpu).and_then(|cpu| u32::try_from(cpu).ok())
     }
 
     /// The value of a key of a context, as a number; what it stands for depends on the key.
@@ -127,29 +162,62 @@ impl Profile {
     /// [times](crate::Plan::times) there are none. Numbers of stacks and locations stay as they are.
     #[must_use]
     pub fn between(&self, time_ns: Range<u64>) -> Self {
-        let mut part = self.clone();
-        part.times.retain(|sample| time_ns.contains(&sample.time_ns));
+        self.part(Some(time_ns), |_| true)
+    }
+
+    /// The samples of some rows, or those of them in a part of the time, as [`between`](Self::between). Numbers of stacks and
+    /// locations stay as they are.
+    #[must_use]
+    pub fn part(&self, time_ns: Option<Range<u64>>, is_wanted: impl Fn(&SampleRow) -> bool) -> Self {
+        let mut rows = self.rows.clone();
+        if let Some(span) = &time_ns {
+            rows.iter_mut().for_each(|row| (row.weight, row.samples) = (0, 0));
+            for sample in self.times.iter().filter(|sample| span.contains(&sample.time_ns)) {
+                let row = &mut rows[sample.row as usize];
+                (row.weight, row.samples) = (row.weight + sample.weight, row.samples + 1);
+            }
+        }
+        let mut part = self.clone_tables();
+        let mut numbers = vec![None; rows.len()];
         for event in &mut part.events {
             (event.samples, event.weight, event.chains) = (0, 0, 0);
         }
-        let mut numbers = vec![u32::MAX; self.rows.len()];
-        part.rows.clear();
-        for sample in &mut part.times {
-            let number = &mut numbers[sample.row as usize];
-            if *number == u32::MAX {
-                *number = part.rows.len() as u32;
-                let row = self.rows[sample.row as usize];
-                part.rows.push(SampleRow { weight: 0, samples: 0, ..row });
+        for (row, number) in rows.iter().zip(&mut numbers) {
+            if (time_ns.is_some() && row.samples == 0) || !is_wanted(row) {
+                continue;
             }
-            sample.row = *number;
-            let row = &mut part.rows[sample.row as usize];
-            (row.weight, row.samples) = (row.weight + sample.weight, row.samples + 1);
+            *number = Some(part.rows.len() as u32);
+            part.rows.push(*row);
             let event = &mut part.events[row.event as usize];
-            (event.weight, event.samples) = (event.weight + sample.weight, event.samples + 1);
+            (event.weight, event.samples) = (event.weight + row.weight, event.samples + row.samples);
             let has_chain = self.stacks.get(row.stack).len() > 1;
-            event.chains += u64::from(has_chain);
+            event.chains += if has_chain { row.samples } else { 0 };
         }
+        let is_in = |sample: &&SampleTime| time_ns.as_ref().is_none_or(|span| span.contains(&sample.time_ns));
+        let renumbered = |sample: &SampleTime| {
+            let row = numbers[sample.row as usize]?;
+            Some(SampleTime { row, ..*sample })
+        };
+        part.times = self.times.iter().filter(is_in).filter_map(renumbered).collect();
         part
+    }
+
+    /// All but the samples.
+    fn clone_tables(&self) -> Self {
+        Profile {
+            strings: self.strings.clone(),
+            objects: self.objects.clone(),
+            locations: self.locations.clone(),
+            stacks: self.stacks.clone(),
+            keys: self.keys.clone(),
+            contexts: self.contexts.clone(),
+            threads: self.threads.clone(),
+            cgroups: self.cgroups.clone(),
+            texts: self.texts.clone(),
+            events: self.events.clone(),
+            rows: Vec::new(),
+            times: Vec::new(),
+        }
     }
 
     /// How an event's weight is spread over a span of time, in this many steps of the same length: the weight of each.

@@ -5,11 +5,13 @@ use crate::collect::{Collector, Plan, Taken};
 use crate::locate::ThreadTime;
 use crate::lookup::Lookup;
 use crate::profile::Profile;
+use crate::source::LocalSymbols;
 use crate::tracepoints::TracepointTexts;
 use perfuse_abi::record::{Decoded, Sample, Weight};
-use perfuse_data::PerfData;
 use perfuse_data::replay::{Groups, Replay, Step};
 use perfuse_data::session::{Level, Session};
+use perfuse_data::{PerfData, describe};
+use perfuse_unwind::Unwinder;
 use std::cell::RefCell;
 
 /// Which part of samples entries are of.
@@ -25,7 +27,7 @@ pub enum Mode {
 }
 
 impl Profile {
-    /// The profile of a recording: all of its samples.
+    /// The profile of a recording: all of its samples. If callchains count, stacks of which samples have copies are unwound.
     ///
     /// ```no_run
     /// use perfuse_data::PerfData;
@@ -39,8 +41,13 @@ impl Profile {
     /// # Errors
     ///
     /// The recording is damaged or cannot be read.
-    pub fn read(data: PerfData<'_>, plan: Plan) -> Result<Self, perfuse_data::Error> {
-        let mut reading = Reading::new(plan);
+    pub fn read(mut data: PerfData<'_>, plan: Plan) -> Result<Self, perfuse_data::Error> {
+        plan.code.iter().for_each(|code| _ = LocalSymbols::new(code.clone()).take_sealed(&mut data));
+        let unwinder = plan.chains.then(|| {
+            let symbolizer = plan.code.clone().unwrap_or_default();
+            Unwinder::new(symbolizer, &describe::machine(&mut data)).with_most(plan.max_stack)
+        });
+        let mut reading = Reading { unwinder, ..Reading::new(plan) };
         let mut replay = Replay::new(data);
         replay.each(|step| step.map(|step| reading.step(&step)))?;
         Ok(reading.finish(&replay.into_parts().1))
@@ -58,6 +65,10 @@ pub struct Reading {
     lookup: Option<RefCell<Lookup>>,
     /// Events that have a name already.
     named: usize,
+    /// Unwinds stacks of which samples have copies.
+    unwinder: Option<Unwinder>,
+    /// Room for a callchain that was unwound.
+    chain: Vec<u64>,
 }
 
 impl Reading {
@@ -70,6 +81,8 @@ impl Reading {
             texts: TracepointTexts::default(),
             lookup: None,
             named: 0,
+            unwinder: None,
+            chain: Vec::new(),
         }
     }
 
@@ -86,9 +99,31 @@ impl Reading {
         Reading { texts, lookup, ..self }
     }
 
+    /// Stacks of which samples have copies are unwound first.
+    #[must_use]
+    pub fn unwinding(self, unwinder: Unwinder) -> Self {
+        Reading { unwinder: Some(unwinder), ..self }
+    }
+
+    /// The unwinder, which tells how stacks ended.
+    pub fn unwinder(&self) -> Option<&Unwinder> {
+        self.unwinder.as_ref()
+    }
+
     /// Takes a step: adds its sample, if it is one.
     #[inline]
     pub fn step(&mut self, step: &Step<'_>) {
+        let Some(unwinder) = &mut self.unwinder else { return self.plain(step) };
+        let mut chain = std::mem::take(&mut self.chain);
+        match unwinder.unwind(step, &mut chain) {
+            Some(decoded) => self.plain(&step.with(&decoded)),
+            None => self.plain(step),
+        }
+        self.chain = chain;
+    }
+
+    #[inline]
+    fn plain(&mut self, step: &Step<'_>) {
         match (step.decoded, step.sample()) {
             (Some(decoded), Some(sample)) => self.add(step, decoded, sample),
             (Some(_), None) => self.collector.session_changed(),

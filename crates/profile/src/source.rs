@@ -3,7 +3,11 @@
 
 use crate::strings::Strings;
 use crate::tables::{Location, Object, ObjectKind};
-use perfuse_symbols::{Address, BuildId, DsoKey, Reference, SymbolKind, SymbolOptions, Symbolizer};
+use perfuse_data::PerfData;
+use perfuse_data::feature::FeatureId;
+use perfuse_symbols::{
+    Address, BuildId, Dso, DsoKey, FoundSymbol, Reference, Sealed, SymbolKind, SymbolOptions, Symbolizer,
+};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -96,12 +100,14 @@ impl Symbols for () {
 #[derive(Clone, Debug, Default)]
 pub struct LocalSymbols {
     symbolizer: Arc<Symbolizer>,
+    inlined: bool,
+    lines: bool,
 }
 
 impl LocalSymbols {
     /// With the files that a symbolizer finds, and the code that it was told of.
     pub fn new(symbolizer: Arc<Symbolizer>) -> Self {
-        LocalSymbols { symbolizer }
+        LocalSymbols { symbolizer, inlined: false, lines: false }
     }
 
     /// With the files at their usual places. Believes those of any user about code that processes make, or only those of
@@ -110,12 +116,55 @@ impl LocalSymbols {
     pub fn believing(any_owner: bool) -> Self {
         let mut options = SymbolOptions::default();
         options.any_owner = any_owner;
-        LocalSymbols::new(Arc::new(Symbolizer::new(options)))
+        options.into()
+    }
+
+    /// With the functions that were inlined at addresses, and source lines, as debug information tells them. It is read only
+    /// if one of both is wanted.
+    #[must_use]
+    pub fn with_debug_info(self, inlined: bool, lines: bool) -> Self {
+        LocalSymbols { inlined, lines, ..self }
+    }
+
+    /// The same without inlined functions.
+    pub(crate) fn without_inlined(self) -> Self {
+        LocalSymbols { inlined: false, ..self }
+    }
+
+    /// The object of a profile, to ask it for more than names.
+    pub fn dso(&self, object: ObjectRef<'_>) -> Arc<Dso> {
+        self.symbolizer.dso(&dso_key(object.strings, object.object))
+    }
+
+    /// Takes in the names that a recording has inside, if it was sealed: they come before those of this machine's files. Tells
+    /// whether it has any.
+    pub fn take_sealed(&self, data: &mut PerfData<'_>) -> bool {
+        let bytes = data.feature_bytes(FeatureId::SEALED).ok().flatten();
+        match bytes.and_then(Sealed::decode) {
+            Some(sealed) => {
+                self.symbolizer.take_sealed(sealed);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The text of a source file, from a recording that has it inside, or from this machine.
+    pub fn source_text(&self, path: &str) -> Option<Vec<u8>> {
+        let sealed = self.symbolizer.sealed_source(path).map(|text| text.to_vec());
+        sealed.or_else(|| perfuse_symbols::read_source(Path::new(path)))
     }
 
     /// The symbolizer.
     pub fn symbolizer(&self) -> &Arc<Symbolizer> {
         &self.symbolizer
+    }
+}
+
+impl From<SymbolOptions> for LocalSymbols {
+    /// With the files at these places.
+    fn from(options: SymbolOptions) -> Self {
+        LocalSymbols::new(Arc::new(Symbolizer::new(options)))
     }
 }
 
@@ -126,29 +175,63 @@ impl Symbols for LocalSymbols {
         at: &[TimedAddress],
         found: &mut dyn FnMut(usize, Function<'_>),
     ) {
-        let dso = self.symbolizer.dso(&dso_key(object.strings, object.object));
-        for (index, address) in at.iter().enumerate() {
+        let dso = self.dso(object);
+        let mut is_told = vec![false; at.len()];
+        let wanted = self.inlined || self.lines;
+        if let Some((info, shift)) = wanted.then(|| dso.debug_info()).flatten() {
+            // Debug information knows no other addresses than those of the file.
+            let (indices, addresses): (Vec<usize>, Vec<u64>) = (0..at.len())
+                .filter_map(|index| Some((index, dso.address(at[index].address)?.wrapping_sub(shift))))
+                .unzip();
+            info.frames(&addresses, &mut |index, frame| {
+                let index = indices[index];
+                let line = frame.file.filter(|_| frame.line != 0).map(|file| (file, frame.line));
+                let hit = dso.find_at(at[index].address, at[index].time);
+                // Without inlined functions the line is the innermost one's, and the function the one that was called.
+                if is_told[index] || !self.inlined && hit.is_none() {
+                    return;
+                }
+                is_told[index] = !(self.inlined && frame.is_inlined);
+                match (hit, frame.function) {
+                    (Some(hit), _) if is_told[index] => {
+                        found_symbol(&hit, line, &mut |function| found(index, function))
+                    }
+                    (hit, Some(id)) => {
+                        let name = || (frame.name)().unwrap_or_else(|| "[unknown]".to_owned());
+                        let (start, size) = hit.map_or((0, 0), |hit| (hit.symbol.start, hit.symbol.size));
+                        let offset = hit.map_or(0, |hit| hit.offset);
+                        found(index, Function { id, name: &name, start, size, offset, is_data: false, line });
+                    }
+                    // Only the line is known, and no function that it is of.
+                    (None, None) => is_told[index] = true,
+                    (Some(hit), None) => found_symbol(&hit, line, &mut |function| found(index, function)),
+                }
+            });
+        }
+        for (index, address) in at.iter().enumerate().filter(|&(index, _)| !is_told[index]) {
             let Some(hit) = dso.find_at(address.address, address.time) else { continue };
-            let symbol = hit.symbol;
-            found(
-                index,
-                Function {
-                    id: symbol.id.0,
-                    name: &|| symbol.name().into_owned(),
-                    start: symbol.start,
-                    size: symbol.size,
-                    offset: hit.offset,
-                    is_data: symbol.kind == SymbolKind::Object,
-                    line: None,
-                },
-            );
+            found_symbol(&hit, None, &mut |function| found(index, function));
         }
     }
 
     fn missing(&self, object: ObjectRef<'_>) -> Option<String> {
-        let dso = self.symbolizer.dso(&dso_key(object.strings, object.object));
+        let dso = self.dso(object);
         dso.missing().map(ToString::to_string)
     }
+}
+
+/// The function that a symbol is.
+fn found_symbol(hit: &FoundSymbol<'_>, line: Option<(&str, u32)>, found: &mut dyn FnMut(Function<'_>)) {
+    let symbol = hit.symbol;
+    found(Function {
+        id: symbol.id.0,
+        name: &|| symbol.name().into_owned(),
+        start: symbol.start,
+        size: symbol.size,
+        offset: hit.offset,
+        is_data: symbol.kind == SymbolKind::Object,
+        line,
+    });
 }
 
 /// The name by which symbols of an object are asked for.

@@ -54,7 +54,8 @@ pub struct Object {
     pub order: u32,
 }
 
-/// A place in code or data: an object and an address, without a name.
+/// A place in code or data: an object and an address, without a name. It stands for a whole function if the profile was made
+/// [so](crate::Plan::by_function).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Location {

@@ -1,7 +1,7 @@
 //! Records itself for a second, in memory, and prints its ten hottest functions.
 
 use perfuse_data::{PerfData, ReadOptions};
-use perfuse_profile::{Column, Frames, Key, LocalSymbols, Names, Plan as Keys, Profile, View, ViewPlan};
+use perfuse_profile::{LocalSymbols, Plan as Keys, Profile};
 use perfuse_record::{Observer, Plan, StreamSink, Sums, Target, record};
 use std::{ops::ControlFlow, process, thread, time::Duration, time::Instant};
 
@@ -21,14 +21,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let recording = PerfData::from_reader(sink.get_ref().unwrap().as_slice(), ReadOptions::default())?;
     let profile = Profile::read(recording, Keys::new(&[]))?;
-    let (symbols, view) = (LocalSymbols::default(), ViewPlan::new(&[Key::Symbol]));
-    let names = Names::new(&profile, &symbols);
-    let frames = Frames::new(&names, false);
-    let view = View::new(&profile, &frames, 0, &view);
-    println!("{} samples", view.event.samples);
-    for entry in view.sorted(&[Column::Own]).iter().take(10) {
-        let share = 100.0 * entry.self_weight as f64 / view.event.weight as f64;
-        println!("{share:5.1} %  {}", view.text(entry, Key::Symbol));
+    println!("{} samples", profile.event(0).samples);
+    for function in profile.hottest(0, &LocalSymbols::default()).iter().take(10) {
+        println!("{:5.1} %  {}", 100.0 * function.share, function.name);
     }
     Ok(())
 }

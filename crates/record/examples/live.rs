@@ -1,17 +1,14 @@
 //! A live profile of a running process, `live PID [embedded]`: its five hottest functions, each second, three times.
 
 use perfuse_data::{PerfData, ReadOptions, replay::Replay};
-use perfuse_profile::{Column, Frames, Key, LocalSymbols, Names, Plan, Profile, Reading, View, ViewPlan};
+use perfuse_profile::{LocalSymbols, Plan, Profile, Reading};
 use perfuse_record::{Plan as RecordPlan, StreamSink, Target, record};
 use std::{env::args, error::Error, os::unix::net::UnixStream, thread};
 
 fn show(window: &Profile, symbols: &LocalSymbols) {
-    let frames = Frames::new(&Names::new(window, symbols), false);
-    let view = View::new(window, &frames, 0, &ViewPlan::new(&[Key::Symbol]));
-    println!("{} samples", view.event.samples);
-    for entry in view.sorted(&[Column::Own]).iter().take(5) {
-        let share = 100.0 * entry.self_weight as f64 / view.event.weight as f64;
-        println!("{share:5.1} %  {}", view.text(entry, Key::Symbol));
+    println!("{} samples", window.event(0).samples);
+    for function in window.hottest(0, symbols).iter().take(5) {
+        println!("{:5.1} %  {}", 100.0 * function.share, function.name);
     }
 }
 

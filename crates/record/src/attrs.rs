@@ -115,7 +115,7 @@ fn tracking(builder: Builder, plan: &Plan) -> Builder {
 /// Whether maps without code matter: for data addresses, and for unwinding through sections that are not
 /// mapped with the code.
 pub(crate) fn needs_data_maps(plan: &Plan) -> bool {
-    plan.fields.data || terms::any_stacks(plan)
+    plan.fields.data || terms::any_kept_stacks(plan)
 }
 
 /// Whether the event happens rarely enough to be sampled each time.
@@ -229,12 +229,13 @@ fn chains(builder: Builder, plan: &Plan, how: Option<Chains>) -> Builder {
     match how {
         None => builder,
         Some(Chains::FramePointers) => builder.sample(SampleType::CALLCHAIN),
-        Some(Chains::Stack(bytes)) => builder.with(|attr| {
+        Some(Chains::Stack(bytes) | Chains::Unwound(bytes)) => builder.with(|attr| {
             attr.sample_type |= SampleType::CALLCHAIN | SampleType::REGS_USER | SampleType::STACK_USER;
             attr.flags |= AttrFlags::EXCLUDE_CALLCHAIN_USER;
-            attr.sample_regs_user = match plan.fields.user_regs {
-                0 => registers(),
-                chosen => chosen | place(),
+            attr.sample_regs_user = match (plan.fields.user_regs, how) {
+                (0, _) => registers(),
+                (chosen, Some(Chains::Unwound(_))) => chosen | registers(),
+                (chosen, _) => chosen | place(),
             };
             attr.sample_stack_user = bytes;
         }),

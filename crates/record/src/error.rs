@@ -1,5 +1,6 @@
 //! Why a recording could not be made.
 
+use perfuse_data::FreshFileError;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -65,6 +66,12 @@ impl std::error::Error for Error {
 impl From<perfuse::Error> for Error {
     fn from(error: perfuse::Error) -> Self {
         Error::Perf(error)
+    }
+}
+
+impl From<FreshFileError> for Error {
+    fn from(FreshFileError { doing, path, error, .. }: FreshFileError) -> Self {
+        Error::File { doing, path, error, written: None }
     }
 }
 

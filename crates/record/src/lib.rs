@@ -14,10 +14,12 @@
 //! ```
 //!
 //! Inside, `opening` opens the events that `attrs` and `terms` describe, `session` goes from beginning to end, `start`
-//! writes what comes before the records (`synthesis`) and `sections` what comes after them.
+//! writes what comes before the records (`synthesis`) and `sections` what comes after them; stacks are unwound between the
+//! rings and the sink (`unwound`).
 #![forbid(unsafe_code)]
 
 mod attrs;
+mod choice;
 mod clocks;
 mod error;
 mod follow;
@@ -34,16 +36,20 @@ mod start;
 mod synthesis;
 mod tally;
 mod terms;
+mod unwound;
 
 pub use attrs::registers;
+pub use choice::{CallChains, Choice, Why};
 pub use error::Error;
 pub use observer::{Ended, Observer, Sums};
-pub use plan::{Chains, Fields, HZ, Plan, Rate, Request, Switch, Synth, Target, branch_kinds};
+pub use perfuse_unwind::Sums as StackSums;
+pub use plan::{
+    Chains, Fields, HZ, Plan, Rate, Request, Switch, Synth, Target, branch_kind_names, branch_kinds,
+};
 pub use probes::find_probes;
 pub use rehearse::rehearse;
 pub use remark::Remark;
-pub use sections::Machine;
-pub use sink::{FileSink, Sink, Stamp, StreamSink, Written, fresh_file};
+pub use sink::{FileSink, Sink, Stamp, StreamSink, Written};
 pub use terms::{check, join_tracers, remark};
 
 use perfuse::control::Control;

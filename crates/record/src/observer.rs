@@ -1,6 +1,6 @@
 //! News of a recording while it is made.
 
-use crate::{Plan, Remark, Written};
+use crate::{Plan, Remark, StackSums, Written};
 use std::ops::ControlFlow;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -72,4 +72,6 @@ pub struct Ended {
     pub events: usize,
     /// How long it took.
     pub elapsed: Duration,
+    /// How stacks ended that were unwound, if that was asked for.
+    pub stacks: Option<StackSums>,
 }

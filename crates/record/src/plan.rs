@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Plan {
     /// Which kernel records.
     pub kernel: Perf,
-    /// Whom to record.
+    /// The processes, threads or cpus to record.
     pub target: Target,
     /// Of what the cpus record, only these processes, or the command where there are none, are kept, with what they
     /// start.
@@ -22,6 +22,8 @@ pub struct Plan {
     pub may_follow: bool,
     /// The command to run: what is recorded, or what tells when to stop.
     pub command: Vec<OsString>,
+    /// The command has nothing to read, and what it writes goes nowhere.
+    pub silent: bool,
     /// The events.
     pub events: Vec<Request>,
     /// Where there are no cycles, the clock will do.
@@ -86,6 +88,7 @@ impl Plan {
             follow: None,
             may_follow: false,
             command,
+            silent: false,
             events: vec![Request::cycles()],
             default_events: true,
             rate: Rate::Frequency(HZ),
@@ -142,7 +145,7 @@ impl Plan {
     }
 }
 
-/// Whom to record.
+/// The processes, threads or cpus to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
@@ -210,8 +213,10 @@ pub enum Rate {
 pub enum Chains {
     /// By the kernel, which follows frame pointers.
     FramePointers,
-    /// From a copy of so many bytes of the stack, a multiple of 8 below 64 KiB.
+    /// From a copy of so many bytes of the stack, a multiple of 8 below 64 KiB, by those who read the recording.
     Stack(u32),
+    /// From such a copy while the recording is made: it has the call chains alone.
+    Unwound(u32),
     /// By the processor, from its last branches.
     LastBranches,
 }
@@ -307,35 +312,42 @@ impl std::str::FromStr for Synth {
     }
 }
 
+/// Kinds of branches, and what the side is called that is looked at.
+const BRANCH_KINDS: [(&str, BranchSampleType); 18] = [
+    ("any", BranchSampleType::ANY),
+    ("any_call", BranchSampleType::ANY_CALL),
+    ("any_ret", BranchSampleType::ANY_RETURN),
+    ("ind_call", BranchSampleType::IND_CALL),
+    ("ind_jmp", BranchSampleType::IND_JUMP),
+    ("call", BranchSampleType::CALL),
+    ("cond", BranchSampleType::COND),
+    ("in_tx", BranchSampleType::IN_TX),
+    ("no_tx", BranchSampleType::NO_TX),
+    ("abort_tx", BranchSampleType::ABORT_TX),
+    ("stack", BranchSampleType::CALL_STACK),
+    ("save_type", BranchSampleType::TYPE_SAVE),
+    ("hw_index", BranchSampleType::HW_INDEX),
+    ("priv", BranchSampleType::PRIV_SAVE),
+    ("counter", BranchSampleType::COUNTERS),
+    ("u", BranchSampleType::USER),
+    ("k", BranchSampleType::KERNEL),
+    ("hv", BranchSampleType::HV),
+];
+
+/// The names that [`branch_kinds`] knows.
+pub fn branch_kind_names() -> impl Iterator<Item = &'static str> {
+    BRANCH_KINDS.iter().map(|(name, _)| *name)
+}
+
 /// Kinds of branches by their names, separated by commas: `any_call,u`.
 ///
 /// # Errors
 ///
 /// [`Error::Plan`] names the first that is unknown.
 pub fn branch_kinds(list: &str) -> Result<BranchSampleType, Error> {
-    let mut all = BranchSampleType::empty();
-    for name in list.split(',') {
-        all |= match name {
-            "any" => BranchSampleType::ANY,
-            "any_call" => BranchSampleType::ANY_CALL,
-            "any_ret" => BranchSampleType::ANY_RETURN,
-            "ind_call" => BranchSampleType::IND_CALL,
-            "ind_jmp" => BranchSampleType::IND_JUMP,
-            "call" => BranchSampleType::CALL,
-            "cond" => BranchSampleType::COND,
-            "in_tx" => BranchSampleType::IN_TX,
-            "no_tx" => BranchSampleType::NO_TX,
-            "abort_tx" => BranchSampleType::ABORT_TX,
-            "stack" => BranchSampleType::CALL_STACK,
-            "save_type" => BranchSampleType::TYPE_SAVE,
-            "hw_index" => BranchSampleType::HW_INDEX,
-            "priv" => BranchSampleType::PRIV_SAVE,
-            "counter" => BranchSampleType::COUNTERS,
-            "u" => BranchSampleType::USER,
-            "k" => BranchSampleType::KERNEL,
-            "hv" => BranchSampleType::HV,
-            _ => return Err(Error::Plan(format!("-j does not know '{name}'; any, any_call, any_ret, ..."))),
-        };
-    }
-    Ok(all)
+    let kind = |name: &str| {
+        let known = BRANCH_KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
+        known.ok_or_else(|| Error::Plan(format!("-j does not know '{name}'; any, any_call, any_ret, ...")))
+    };
+    list.split(',').try_fold(BranchSampleType::empty(), |all, name| Ok(all | kind(name)?))
 }

@@ -1,6 +1,6 @@
 //! Remarks of a recording about itself.
 
-use crate::{Chains, Rate};
+use crate::{Chains, Rate, StackSums};
 use std::fmt;
 use std::time::Duration;
 
@@ -56,6 +56,8 @@ pub enum Remark {
         /// The size of a ring.
         ring: usize,
     },
+    /// Many of the stacks that were unwound lack their outermost callers.
+    Incomplete(StackSums),
     /// So much of the time was not sampled.
     Unseen {
         /// Of this clock, if there are several.
@@ -83,6 +85,7 @@ impl fmt::Display for Remark {
                     None => "",
                     Some(Chains::FramePointers) => ", call chains by frame pointers",
                     Some(Chains::Stack(_)) => ", copies of the stack",
+                    Some(Chains::Unwound(_)) => ", call chains unwound from copies of the stack",
                     Some(Chains::LastBranches) => ", call chains from branches",
                 };
                 write!(f, "cycles: {why}; sampling cpu-clock instead, ")?;
@@ -130,6 +133,17 @@ impl fmt::Display for Remark {
             }
             Remark::Lost { records, ring } => {
                 write!(f, "{records} records lost: rings of {ring} bytes were full before they could be read")
+            }
+            Remark::Incomplete(sums) => {
+                let reasons = [
+                    (sums.deeper, "are deeper than what was copied of them"),
+                    (sums.longer, "have more frames than are recorded"),
+                    (sums.lost, "end in code without unwinding tables and frame pointers"),
+                ];
+                write!(f, "{} of {} stacks lack their outermost callers: ", sums.incomplete(), sums.stacks)?;
+                let told = reasons.iter().filter(|(count, _)| *count > 0);
+                let told: Vec<_> = told.map(|(count, why)| format!("{count} {why}")).collect();
+                f.write_str(&told.join(", "))
             }
             Remark::Unseen { event, percent, left_out, short, embedded } => {
                 event.as_ref().map_or(Ok(()), |event| write!(f, "{event}: "))?;

@@ -1,9 +1,7 @@
 //! The feature sections of a recording: about the tool, the clock, the files that were mapped, and what
-//! [`machine`] and [`formats`] know.
+//! [`Machine`] and [`formats`] know.
 
 mod formats;
-mod machine;
-mod pmus;
 
 use crate::opening::Opened;
 use crate::plan::{Plan, Request};
@@ -11,10 +9,10 @@ use crate::synthesis::bpf::Programs;
 use crate::tally::Tally;
 use crate::terms;
 use formats::Formats;
-pub use machine::Machine;
 use perfuse::abi::record::{CpuMode, Misc};
 use perfuse_data::Str;
 use perfuse_data::feature::{self, Clock, Compressed, Feature, Group, SampleTime};
+use perfuse_data::machine::Machine;
 use perfuse_symbols::{BuildId, Elf};
 use perfuse_sys::page_size;
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};

@@ -6,11 +6,12 @@ mod finish;
 use crate::follow::Follow;
 use crate::opening::{self, Opened};
 use crate::plan::{Plan, Switch, Target};
-use crate::sections::{self, Facts, Machine};
+use crate::sections::{self, Facts};
 use crate::sink::Sink;
-use crate::start;
+use crate::start::{self, Takers};
 use crate::synthesis::bpf::Programs;
 use crate::tally::Tally;
+use crate::unwound::{self, Unwinding};
 use crate::{Ended, Error, Observer, Remark, Sums};
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{RecordFormat, RecordType};
@@ -19,6 +20,7 @@ use perfuse::control::{Control, Order};
 use perfuse::measurement::{self, End, Lasts, Measurement, Run, Work};
 use perfuse::{Command, HeldCommand, RunningCommand, Start, Wait};
 use perfuse_data::NewEvent;
+use perfuse_data::machine::Machine;
 use perfuse_data::tool::Tool;
 use perfuse_proc::read;
 use perfuse_sys::signal::SIGUSR2;
@@ -40,6 +42,7 @@ pub(crate) struct Session<'a> {
     events: Vec<NewEvent>,
     format: RecordFormat,
     follow: Option<Follow>,
+    unwinding: Option<Unwinding>,
     facts: Facts,
     machine: Looking,
     programs: Programs,
@@ -77,6 +80,28 @@ impl Looking {
     }
 }
 
+/// The calling thread goes before others on busy cpus, if it may, until this is dropped: what it starts later begins as
+/// it was.
+struct GoesFirst {
+    nice: Option<i32>,
+}
+
+impl GoesFirst {
+    fn begin() -> Self {
+        let nice = rustix::process::getpriority_process(None).ok();
+        let _ = rustix::process::setpriority_process(None, -20);
+        GoesFirst { nice }
+    }
+}
+
+impl Drop for GoesFirst {
+    fn drop(&mut self) {
+        if let Some(nice) = self.nice {
+            let _ = rustix::process::setpriority_process(None, nice);
+        }
+    }
+}
+
 impl<'a> Session<'a> {
     /// Makes a recording.
     pub(crate) fn run(
@@ -89,19 +114,22 @@ impl<'a> Session<'a> {
         if plan.owns_process {
             measurement = measurement.with_signals(&[SIGUSR2])?;
         }
-        let held = plan.command.split_first().map(|(program, rest)| Command::new(program).args(rest).hold());
-        let held = held.transpose()?;
+        let held = match plan.command.split_first() {
+            None => None,
+            Some((program, rest)) => {
+                let command = Command::new(program).args(rest);
+                let command = if plan.silent { command.silent().map_err(Error::Io)? } else { command };
+                Some(command.hold()?)
+            }
+        };
         let pid = held.as_ref().map(|held| held.pid());
         let following = plan.following().or_else(|| plan.following_processes());
         let (plan, opened) = opening::open(plan, following.as_ref(), held.as_ref())?;
-        if plan.owns_process {
-            // Rings have to be read in time, also where all cpus are busy. Not everybody may go first; the command
-            // is a process of its own already and does not.
-            let _ = rustix::process::setpriority_process(None, -20);
-        }
+        // Rings have to be read in time, also where all cpus are busy. The command is a process of its own already.
+        let _first = plan.owns_process.then(GoesFirst::begin);
         let mut machine = Looking::Underway(std::thread::spawn(Machine::look));
         let facts = Facts::new(plan, &opened);
-        let events = start::new_events(&opened);
+        let events = start::new_events(plan, &opened);
         let Some(attr) = opened.set.attr(opened.tracker) else {
             return Err(Error::Gone);
         };
@@ -125,6 +153,7 @@ impl<'a> Session<'a> {
             features.extend(sections::programs(&programs));
         }
         sink.begin(&events, features, plan.compression)?;
+        let unwinding = Unwinding::of(plan, &opened);
         let (tally, before) = (Tally::of(plan, opened.clocks()), Sums::default());
         let mut session = Session {
             plan,
@@ -135,6 +164,7 @@ impl<'a> Session<'a> {
             events,
             format,
             follow,
+            unwinding,
             facts,
             machine,
             programs,
@@ -152,7 +182,7 @@ impl<'a> Session<'a> {
             // Mappings from now on are in the rings, and earlier ones will be looked up.
             session.opened.set.enable()?;
         }
-        if let Err(error) = session.begin(pid, true) {
+        if let Err(error) = session.begin(pid, true, true) {
             session.sink.undo();
             return Err(error);
         }
@@ -179,18 +209,31 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Writes the beginning of a file.
-    fn begin(&mut self, child: Option<u32>, held: bool) -> Result<(), Error> {
+    /// Writes the beginning of a file, which may be the first.
+    fn begin(&mut self, child: Option<u32>, held: bool, is_first: bool) -> Result<(), Error> {
+        let is_recorded = !self.plan.tail_synthesize;
         let written = start::describe(&self.opened, self.sink)
             .and_then(|()| start::maps(&self.opened, self.plan, child, self.sink))
-            .and_then(|()| if self.plan.tail_synthesize { Ok(()) } else { self.synthesize(child, held) })
+            .and_then(|()| self.synthesize(child, held, (is_recorded, is_first)))
             .and_then(|()| self.sink.tool(Tool::FinishedInit.into()))
             .and_then(|()| self.sink.flush());
         written.map_err(|error| self.sink.fail(error))
     }
 
-    fn synthesize(&mut self, child: Option<u32>, held: bool) -> io::Result<()> {
-        start::synthesize(&self.opened, self.plan, child, held, &self.programs, &mut self.tally, self.sink)
+    /// Tells of what runs already: the recording, and those who unwind.
+    fn synthesize(
+        &mut self,
+        child: Option<u32>,
+        held: bool,
+        (is_recorded, is_told): (bool, bool),
+    ) -> io::Result<()> {
+        let Session { opened, plan, programs, tally, sink, unwinding, .. } = self;
+        let recording = unwinding.as_mut().filter(|_| is_told).map(|unwinding| &mut unwinding.recording);
+        if !is_recorded && recording.is_none() {
+            return Ok(());
+        }
+        let sink = if is_recorded { Some(&mut **sink as &mut dyn Sink) } else { None };
+        start::synthesize(opened, plan, child, held, programs, tally, Takers { sink, recording })
     }
 
     /// Lets the time of the recording pass.
@@ -238,21 +281,26 @@ impl<'a> Session<'a> {
             if let Some(follow) = &mut self.follow {
                 let kept = follow.pick(first, second, &self.format);
                 self.tally.look(&kept, &[], &self.format);
-                result = result.and_then(|()| self.sink.records(&[&kept]));
+                result = result.and_then(|()| unwound::hand_on(&mut self.unwinding, self.sink, [&kept, &[]]));
                 continue;
             }
             let whole = self.tally.look(first, second, &self.format);
             let first = &first[..first.len().min(whole)];
             let second = &second[..whole - first.len()];
-            result = result.and_then(|()| self.sink.records(&[first, second]));
+            result = result.and_then(|()| unwound::hand_on(&mut self.unwinding, self.sink, [first, second]));
         }
         if let Some(follow) = &mut self.follow {
             let kept = follow.next_pass(&self.format);
             self.tally.look(&kept, &[], &self.format);
-            result = result.and_then(|()| self.sink.records(&[&kept]));
+            result = result.and_then(|()| unwound::hand_on(&mut self.unwinding, self.sink, [&kept, &[]]));
             any = follow.round_is_over();
+        } else if let Some(unwinding) = &self.unwinding {
+            any |= unwinding.recording.is_waiting();
         }
         self.tally.programs.drain(..).for_each(|id| self.programs.add(id));
+        if let (true, Some(unwinding)) = (any, &mut self.unwinding) {
+            result = result.and_then(|()| unwinding.round(self.sink));
+        }
         if any && overwritten.is_empty() {
             result = result.and_then(|()| self.sink.tool(Tool::FinishedRound.into()));
             if self.sink.is_stream() {
@@ -287,10 +335,16 @@ impl<'a> Session<'a> {
                 }
             }
             self.tally.look(&bytes, &[], &self.format);
-            result = result.and_then(|()| self.sink.records(&[&bytes]));
+            result = result.and_then(|()| unwound::hand_on(&mut self.unwinding, self.sink, [&bytes, &[]]));
         }
+        result = result.and_then(|()| self.finish_unwinding());
         result = result.and_then(|()| self.sink.tool(Tool::FinishedRound.into()));
         result.map_err(|error| self.sink.fail(error))
+    }
+
+    /// Hands on what waits for being unwound.
+    fn finish_unwinding(&mut self) -> io::Result<()> {
+        self.unwinding.as_mut().map_or(Ok(()), |unwinding| unwinding.finish(self.sink))
     }
 
     fn sums(&self) -> Sums {
@@ -305,6 +359,7 @@ impl<'a> Session<'a> {
     fn switch(&mut self) -> Result<(), Error> {
         self.drain()?;
         self.snapshot()?;
+        self.finish_unwinding().map_err(|error| self.sink.fail(error))?;
         self.before = self.sums();
         let pid = self.child;
         // The old file has to have its last name before the new one takes the first.
@@ -312,7 +367,7 @@ impl<'a> Session<'a> {
         self.sink.begin(&self.events, Vec::new(), self.plan.compression)?;
         let clocks = std::mem::take(&mut self.tally.clocks);
         self.tally = Tally::of(self.plan, clocks);
-        self.begin(pid, false)
+        self.begin(pid, false, false)
     }
 }
 

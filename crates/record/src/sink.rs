@@ -4,11 +4,10 @@ use crate::Error;
 use perfuse::abi::record::{Decoded, RecordFormat};
 use perfuse_data::feature::{BuildIdEntry, Feature};
 use perfuse_data::tool::{Tool, ToolRecord};
-use perfuse_data::{NewEvent, Writer};
+use perfuse_data::{NewEvent, Writer, fresh_file};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -203,26 +202,6 @@ impl FileSink {
         fs::rename(&self.path, &name).map_err(|error| self.cannot("rename", &self.path, error))?;
         Ok(name)
     }
-}
-
-/// A file for a recording, which its owner alone may read: it holds parts of the recorded programs' memory. One that is
-/// there already gets another name, with `.old` behind it, which is told.
-///
-/// # Errors
-///
-/// [`Error::File`]: the old one cannot be renamed, or the new one not be opened.
-pub fn fresh_file(path: &Path) -> Result<(File, Option<PathBuf>), Error> {
-    let cannot = |doing, error| Error::File { doing, path: path.to_owned(), error, written: None };
-    let mut old = None;
-    if fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".old");
-        fs::rename(path, &name).map_err(|error| cannot("rename", error))?;
-        old = Some(PathBuf::from(name));
-    }
-    let mut options = File::options();
-    let file = options.create(true).truncate(true).read(true).write(true).mode(0o600).open(path);
-    Ok((file.map_err(|error| cannot("write", error))?, old))
 }
 
 impl Sink for FileSink {

@@ -1,12 +1,12 @@
 //! The beginning of a recording: tool records about its events, and records about all that was there before.
 
-use crate::attrs;
 use crate::opening::Opened;
 use crate::plan::{Plan, Synth, Target};
 use crate::sink::Sink;
 use crate::synthesis::bpf::Programs;
 use crate::synthesis::{KnownIds, Receiver, Synthesis};
 use crate::tally::Tally;
+use crate::{attrs, unwound};
 use perfuse::abi::AttrFlags;
 use perfuse::abi::record::{CpuMode, Decoded, Record, RecordFormat};
 use perfuse::abi::wire::{Seq, Text};
@@ -14,26 +14,37 @@ use perfuse_data::NewEvent;
 use perfuse_data::tool::{Cpu16, CpuMap, EventUpdate, IdIndex, IdIndexEntry, Thread, Tool, Update};
 use perfuse_events::Unit;
 use perfuse_proc::read;
+use perfuse_unwind::Recording;
 use std::io;
 
 /// The events of a recording, as its file tells them.
-pub(crate) fn new_events(opened: &Opened) -> Vec<NewEvent> {
+pub(crate) fn new_events(plan: &Plan, opened: &Opened) -> Vec<NewEvent> {
     let events = opened.names.iter().enumerate().filter_map(|(index, name)| {
         let ids = opened.set.sources().iter().filter(|source| source.event == index).map(|source| source.id);
-        Some(NewEvent { attr: *opened.set.attr(index)?, name: name.clone(), ids: ids.collect() })
+        Some(NewEvent { attr: unwound::attr(plan, opened, index)?, name: name.clone(), ids: ids.collect() })
     });
     events.collect()
 }
 
+/// Where records about what runs already go.
+pub(crate) struct Takers<'a> {
+    /// `None`: they are not recorded now.
+    pub(crate) sink: Option<&'a mut dyn Sink>,
+    /// Stacks are unwound by what they tell of processes and mappings.
+    pub(crate) recording: Option<&'a mut Recording>,
+}
+
 /// Records in the format of the event that tells about tasks.
 struct ToSink<'a> {
-    sink: &'a mut dyn Sink,
+    takers: Takers<'a>,
     format: RecordFormat,
     wanted: Synth,
 }
 
 impl Receiver for ToSink<'_> {
     fn take(&mut self, record: &Decoded<'_>) -> io::Result<()> {
+        self.takers.recording.iter_mut().for_each(|recording| recording.tell(record));
+        let Some(sink) = &mut self.takers.sink else { return Ok(()) };
         let is_wanted = match &record.record {
             // The kernel's own maps belong to no task, and everybody's samples need them.
             Record::Mmap(_) | Record::Mmap2(_) => {
@@ -45,7 +56,7 @@ impl Receiver for ToSink<'_> {
         if !is_wanted {
             return Ok(());
         }
-        match self.sink.record(record, &self.format) {
+        match sink.record(record, &self.format) {
             // A name of more than 64 KiB, say: better a recording without it than none.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             result => result,
@@ -116,12 +127,13 @@ pub(crate) fn synthesize(
     held: bool,
     programs: &Programs,
     tally: &mut Tally,
-    sink: &mut dyn Sink,
+    takers: Takers<'_>,
 ) -> io::Result<()> {
+    let is_told = takers.recording.is_some();
     let Some(attr) = opened.set.attr(opened.tracker) else { return Ok(()) };
     let format = RecordFormat::of(attr, perfuse::abi::ByteOrder::NATIVE);
     let source = opened.set.sources().iter().find(|source| source.event == opened.tracker);
-    let mut receiver = ToSink { sink, format, wanted: plan.synth };
+    let mut receiver = ToSink { takers, format, wanted: plan.synth };
     let mut synthesis = Synthesis {
         receiver: &mut receiver,
         id: source.map_or(0, |source| source.id),
@@ -137,7 +149,7 @@ pub(crate) fn synthesize(
     if plan.synth.cgroups && attr.flags.contains(AttrFlags::CGROUP) {
         synthesis.cgroups()?;
     }
-    if !(plan.synth.tasks || plan.synth.maps) {
+    if !(plan.synth.tasks || plan.synth.maps || is_told) {
         return Ok(());
     }
     match &plan.target {

@@ -113,6 +113,18 @@ pub(crate) fn rate(plan: &Plan, spec: &EventSpec) -> Option<Rate> {
 
 /// How its call chains are found.
 pub(crate) fn chains(plan: &Plan, spec: &EventSpec) -> Option<Chains> {
+    match own_chains(plan, spec) {
+        // Of the kernel's side alone nothing is to be unwound.
+        Some(Chains::Unwound(_))
+            if plan.fields.exclude_chains.contains(AttrFlags::EXCLUDE_CALLCHAIN_USER) =>
+        {
+            Some(Chains::FramePointers)
+        }
+        chains => chains,
+    }
+}
+
+fn own_chains(plan: &Plan, spec: &EventSpec) -> Option<Chains> {
     let bytes = |usual: u32| spec.options.stack_size.map_or(usual, |bytes| bytes.next_multiple_of(8));
     match (spec.options.call_graph, plan.chains) {
         (Some(CallGraph::No), _) => None,
@@ -120,6 +132,7 @@ pub(crate) fn chains(plan: &Plan, spec: &EventSpec) -> Option<Chains> {
         (Some(CallGraph::LastBranches), _) => Some(Chains::LastBranches),
         (Some(CallGraph::Dwarf), _) => Some(Chains::Stack(bytes(Chains::STACK_BYTES))),
         (None, Some(Chains::Stack(usual))) => Some(Chains::Stack(bytes(usual))),
+        (None, Some(Chains::Unwound(usual))) => Some(Chains::Unwound(bytes(usual))),
         // How long chains may be means that there are some.
         (None, None) if spec.options.max_stack.is_some() => Some(Chains::FramePointers),
         (None, chains) => chains,
@@ -144,9 +157,24 @@ fn own_branches(spec: &EventSpec) -> Result<Option<BranchSampleType>, Error> {
     }
 }
 
-/// Whether samples of any event come with a copy of the stack.
+/// Whether samples of any event come with a copy of the stack out of the rings.
 pub(crate) fn any_stacks(plan: &Plan) -> bool {
+    any_kept_stacks(plan) || any_unwound(plan)
+}
+
+/// Whether copies of the stack stay in the recording.
+pub(crate) fn any_kept_stacks(plan: &Plan) -> bool {
     plan.events.iter().any(|request| matches!(chains(plan, &request.spec), Some(Chains::Stack(_))))
+}
+
+/// Whether samples of any event are unwound.
+pub(crate) fn any_unwound(plan: &Plan) -> bool {
+    plan.events.iter().any(|request| is_unwound(plan, &request.spec))
+}
+
+/// Whether an event's samples are unwound.
+pub(crate) fn is_unwound(plan: &Plan, spec: &EventSpec) -> bool {
+    matches!(chains(plan, spec), Some(Chains::Unwound(_)))
 }
 
 /// Whether samples of any event come with branches.

@@ -26,7 +26,6 @@ mod check;
 mod parse;
 mod play;
 mod records;
-mod show;
 mod words;
 
 use crate::machine::{Handler, Setup};

@@ -4,14 +4,23 @@ use super::counting::Counting;
 use super::model::{Outcome, Run};
 use super::plan::{Plan, Requests, Target};
 use crate::Error;
-use perfuse::{HeldCommand, Perf};
+use perfuse::{Answers, HeldCommand, Perf};
 use perfuse_events::{Machine, Scale, Source, Unit};
 
 /// Events to be counted while commands run, with all that these start.
 #[derive(Debug)]
 pub struct CommandEvents(Plan);
 
-/// The same, open on one command.
+/// What one run of a command leaves for the next, so that this costs less.
+#[derive(Debug, Default)]
+pub struct LastRun {
+    pub(crate) answers: Answers,
+    /// Still open: the kernel patches its code when the first event of a kind is opened, and again after the last was
+    /// closed. That takes longer than all else that a run costs here.
+    pub(crate) counting: Option<Counting>,
+}
+
+/// Events of a plan, open on one command.
 #[derive(Debug)]
 pub struct CommandCounting<'a> {
     plan: &'a Plan,
@@ -41,19 +50,21 @@ impl CommandEvents {
         self.0.events[event].spec.scale()
     }
 
-    /// Opens them; they count from the command's exec on.
+    /// Opens them; they count from the command's exec on. `last` is of these events alone, and empty at first.
     ///
     /// # Errors
     ///
     /// [`Error::Perf`]: the command is gone.
-    pub fn open(&self, command: &HeldCommand) -> Result<CommandCounting<'_>, Error> {
-        Ok(CommandCounting { plan: &self.0, counting: Counting::open(&self.0, Some(command))? })
+    pub fn open(&self, command: &HeldCommand, last: &mut LastRun) -> Result<CommandCounting<'_>, Error> {
+        let counting = Counting::open(&self.0, Some(command), &mut last.answers)?;
+        last.counting = None;
+        Ok(CommandCounting { plan: &self.0, counting })
     }
 }
 
 impl CommandCounting<'_> {
     /// The outcome of each event up to the command's end, with the name to show it by.
-    pub fn finish(self, run: &Run) -> Vec<(String, Outcome)> {
+    pub fn finish(self, run: &Run, last: &mut LastRun) -> Vec<(String, Outcome)> {
         let outcome = |(index, request): (usize, &super::plan::Request)| {
             let outcome = match request.spec.source {
                 Source::Tool(tool) => run.of_tool(tool),
@@ -61,6 +72,8 @@ impl CommandCounting<'_> {
             };
             (self.counting.describe(self.plan, index).name, outcome)
         };
-        self.plan.events.iter().enumerate().map(outcome).collect()
+        let outcomes = self.plan.events.iter().enumerate().map(outcome).collect();
+        last.counting = Some(self.counting);
+        outcomes
     }
 }

@@ -5,7 +5,8 @@ use super::plan::{Plan, Request, Target};
 use super::topology::{self, Seat};
 use perfuse::diagnosis::Cause;
 use perfuse::{
-    Builder, Cgroup, Count, Counter, CounterSet, Error, GivenUpWhy, HeldCommand, Scope, SetEvent, Slot, Start,
+    Answers, Builder, Cgroup, Count, Counter, CounterSet, Error, GivenUpWhy, HeldCommand, Scope, SetEvent,
+    Slot, Start,
 };
 use perfuse_events::abi::{Attr, AttrFlags, EventType, ReadFormat, SampleType, Software};
 use std::cell::RefCell;
@@ -47,8 +48,12 @@ pub(crate) struct Description {
 }
 
 impl Counting {
-    /// Opens the plan's events, switched off.
-    pub(crate) fn open(plan: &Plan, command: Option<&HeldCommand>) -> Result<Self, Error> {
+    /// Opens the plan's events, switched off. `answers` are those of the last time that it was opened.
+    pub(crate) fn open(
+        plan: &Plan,
+        command: Option<&HeldCommand>,
+        answers: &mut Answers,
+    ) -> Result<Self, Error> {
         let scope = scope(plan, command)?;
         let scope = if plan.inherit { scope } else { scope.without_children() };
         let on_exec = plan.target == Target::Command && plan.start == Start::AtOnce;
@@ -77,7 +82,7 @@ impl Counting {
                 ..SetEvent::from(builder)
             });
         }
-        let mut set = CounterSet::open(&scope, &wanted)?;
+        let mut set = CounterSet::open_again(&scope, &wanted, answers)?;
         // Weak groups of which a member was refused are opened again, in single events.
         let refused = |request: &Request, index: &Option<usize>| {
             let error = index.and_then(|index| set.error(index));
@@ -157,6 +162,13 @@ impl Counting {
     /// Why an event of the plan could not be opened.
     pub(crate) fn error(&self, event: usize) -> Option<&Error> {
         self.indices[event].and_then(|index| self.set.error(index))
+    }
+
+    /// Finds out why events are refused, where [`Error`] has left that for later.
+    pub(crate) fn explain(&self) {
+        (0..self.set.len()).filter_map(|event| self.set.error(event)).for_each(|error| {
+            error.diagnosis();
+        });
     }
 
     /// Remarks on how each event was opened.

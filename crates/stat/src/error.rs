@@ -1,5 +1,6 @@
 //! Why nothing could be counted.
 
+use perfuse_data::FreshFileError;
 use std::fmt;
 use std::io;
 
@@ -16,7 +17,7 @@ pub enum Error {
     /// A step before or after each run failed; the reason in words.
     Hook(String),
     /// The file of a recording of counts cannot be had.
-    Recording(perfuse_record::Error),
+    Recording(FreshFileError),
     /// A recording of counts cannot be read.
     Data(perfuse_data::Error),
     /// The observer, or the recording, takes no more.
@@ -53,8 +54,8 @@ impl From<perfuse::Error> for Error {
     }
 }
 
-impl From<perfuse_record::Error> for Error {
-    fn from(error: perfuse_record::Error) -> Self {
+impl From<FreshFileError> for Error {
+    fn from(error: FreshFileError) -> Self {
         Error::Recording(error)
     }
 }

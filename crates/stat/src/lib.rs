@@ -42,7 +42,7 @@ mod requests;
 mod spread;
 mod topology;
 
-pub use command::{CommandCounting, CommandEvents};
+pub use command::{CommandCounting, CommandEvents, LastRun};
 pub use error::Error;
 pub use measure::{Observer, count, nanoseconds};
 #[cfg(feature = "samples")]

@@ -1,6 +1,7 @@
 //! One measurement from beginning to end: the command is started, time passes, intervals are reported,
 //! orders and signals are obeyed, and at the end everything is read.
 
+use super::command::LastRun;
 use super::counting::{Counting, Description};
 use super::hooks;
 use super::merged;
@@ -37,6 +38,12 @@ pub trait Observer {
         Ok(())
     }
 
+    /// Counting begins: the events are open, those at least that are not refused.
+    #[expect(clippy::missing_errors_doc, reason = "as for remark")]
+    fn begins(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// An interval is over.
     #[expect(clippy::missing_errors_doc, reason = "as for remark")]
     fn interval(&mut self, report: &Report) -> io::Result<()> {
@@ -67,7 +74,8 @@ pub fn count(
     if plan.owns_process {
         measurement = measurement.with_signals(&[])?;
     }
-    let mut measuring = Measuring { plan, observer, measurement, destination };
+    let last = LastRun::default();
+    let mut measuring = Measuring { plan, observer, measurement, destination, last };
     let mut total: Option<Report> = None;
     let mut done = 0;
     let births = plan.kernel.births();
@@ -92,6 +100,7 @@ struct Measuring<'a> {
     measurement: Measurement,
     /// Where the counts are recorded.
     destination: Option<&'a mut Destination>,
+    last: LastRun,
 }
 
 impl Measuring<'_> {
@@ -101,7 +110,8 @@ impl Measuring<'_> {
         let held = (!plan.command.is_empty())
             .then(|| Command::new(&plan.command[0]).args(&plan.command[1..]).hold());
         let held = held.transpose()?;
-        let mut counting = Counting::open(plan, held.as_ref())?;
+        let mut counting = Counting::open(plan, held.as_ref(), &mut self.last.answers)?;
+        self.last.counting = None;
         if plan.verbose {
             for remark in counting.remarks(plan) {
                 self.observer.remark(&remark)?;
@@ -116,6 +126,7 @@ impl Measuring<'_> {
         if let Some(error) = counting.refused_altogether().filter(|error| is_in_vain(error)) {
             return Err(error.clone().into());
         }
+        self.observer.begins()?;
         let mut recorder = None;
         if let Some(destination) = &mut self.destination {
             let child = held.as_ref().map(HeldCommand::pid);
@@ -142,6 +153,8 @@ impl Measuring<'_> {
             exit => exit,
         });
         report.warnings.extend(watchdog(&report));
+        // Of whole cpus there would be too many descriptors.
+        self.last.counting = (plan.target == Target::Command && plan.runs != Some(1)).then_some(counting);
         hooks::after(plan)?;
         Ok(report)
     }
@@ -158,7 +171,8 @@ impl Measuring<'_> {
         if plan.start == Start::AtOnce && plan.target != Target::Command {
             counting.enable()?;
         }
-        let command = held.map(|held| held.release().map_err(Error::Start)).transpose()?;
+        let release = |held: HeldCommand| held.release_while(|| counting.explain()).map_err(Error::Start);
+        let command = held.map(release).transpose()?;
         let lasts = match &plan.target {
             Target::Processes(pids) => Lasts::Processes(pids),
             Target::Threads(tids) => Lasts::Threads(tids),

@@ -374,6 +374,7 @@ impl Report {
 }
 
 #[cfg(any(test, feature = "samples"))]
+#[cfg_attr(not(feature = "samples"), expect(unreachable_pub, reason = "only the feature shows it to others"))]
 pub mod samples {
     //! Hand-made measurements for the tests of the formats.
 

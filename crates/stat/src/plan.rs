@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct Plan {
     /// Which kernel counts.
     pub kernel: Perf,
-    /// Whom to measure.
+    /// The processes, threads, cgroups or cpus to measure.
     pub target: Target,
     /// The command to run: what is measured, or what tells when to stop.
     pub command: Vec<OsString>,

@@ -9,12 +9,12 @@ use perfuse::abi::wire::{Seq, Text};
 use perfuse::abi::{SampleType, Software};
 use perfuse::{Builder, Counter};
 use perfuse_data::feature::Feature;
+use perfuse_data::machine::Machine;
 use perfuse_data::tool::{
     Cpu16, CpuMap, EventUpdate, Stat, StatConfigEntry, StatRound, Thread, Tool, Update,
 };
-use perfuse_data::{NewEvent, Str, Writer};
+use perfuse_data::{NewEvent, Str, Writer, fresh_file};
 use perfuse_events::{Source, Unit};
-use perfuse_record::{Machine, fresh_file};
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;

@@ -3,7 +3,7 @@
 use super::counting::Counting;
 use super::plan::{Plan, Target};
 use crate::Error;
-use perfuse::{Command, Rehearsed};
+use perfuse::{Answers, Command, Rehearsed};
 
 /// Opens what a plan asks for and closes it again. A command is made but not run.
 ///
@@ -17,7 +17,7 @@ pub fn rehearse(plan: &Plan) -> Result<Vec<Rehearsed>, Error> {
         }
         _ => None,
     };
-    let counting = Counting::open(plan, held.as_ref())?;
+    let counting = Counting::open(plan, held.as_ref(), &mut Answers::default())?;
     let events = plan.events.iter().enumerate();
     Ok(events
         .map(|(index, request)| Rehearsed {

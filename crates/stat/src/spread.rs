@@ -1,6 +1,7 @@
 //! Mean, standard deviation and the 95 % interval of a few measurements.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
+use std::sync::OnceLock;
 
 /// The mean and spread of one quantity over several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +50,17 @@ impl Spread {
 
 /// The 97.5 % quantile of Student's t distribution with this many degrees of freedom (more than 0).
 pub fn student_t(freedom: f64) -> f64 {
-    student(freedom).map_or(f64::INFINITY, |student| student.inverse_cdf(0.975))
+    // It takes long to find, and reports of many functions ask for the same one again and again.
+    static KNOWN: [OnceLock<f64>; 128] = [const { OnceLock::new() }; 128];
+    match KNOWN.get(freedom as usize).filter(|_| freedom.fract() == 0.0) {
+        Some(known) => *known.get_or_init(|| two_sided(0.05, freedom)),
+        None => two_sided(0.05, freedom),
+    }
+}
+
+/// So far from 0 a value of Student's t distribution is with the probability `level`.
+pub(crate) fn two_sided(level: f64, freedom: f64) -> f64 {
+    student(freedom).map_or(f64::INFINITY, |student| student.inverse_cdf(1.0 - level / 2.0))
 }
 
 /// How probable it is that a value of Student's t distribution is at least so far from 0.

@@ -3,7 +3,8 @@
 //! the wanted one, or, where there is none, if its checksum is the one that the program names.
 
 use crate::elf::{DebugLink, Elf};
-use perfuse_files::BuildId;
+use perfuse_files::{BuildId, Owners};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The files that source lines of a DSO can be read from, each of the build that was recorded.
@@ -22,7 +23,7 @@ pub struct DebugSources {
 pub struct SymbolOptions {
     /// Paths of programs and debug files are below this folder: the root of a copied system.
     pub symfs: Option<PathBuf>,
-    /// The store that perf fills when it records: by default `~/.debug`.
+    /// The store that perf fills when it records: by default what perf's configuration says as `buildid.dir`, or `~/.debug`.
     pub build_id_store: Option<PathBuf>,
     /// Folders of debug files: by default `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
@@ -38,6 +39,9 @@ pub struct SymbolOptions {
     pub vmlinux: Option<PathBuf>,
     /// A copy of `/proc/kallsyms`, to be used instead of the running kernel's.
     pub kallsyms: Option<PathBuf>,
+    /// A folder where the list of the running kernel's symbols is kept while it runs, in a file of this user alone: reading it
+    /// there takes a tenth of the time. By default there is none, and nothing is written.
+    pub kernel_cache: Option<PathBuf>,
     /// A file with the vdso, to be used instead of this process's.
     pub vdso: Option<PathBuf>,
 }
@@ -50,7 +54,7 @@ impl Default for SymbolOptions {
         let cache = folder("XDG_CACHE_HOME").or_else(|| Some(home.as_ref()?.join(".cache")));
         SymbolOptions {
             symfs: None,
-            build_id_store: home.map(|home| home.join(".debug")),
+            build_id_store: perf_store(home.as_deref()),
             debug_dirs: vec![PathBuf::from("/usr/lib/debug")],
             debuginfod_cache: folder("DEBUGINFOD_CACHE_PATH")
                 .or_else(|| Some(cache?.join("debuginfod_client"))),
@@ -58,6 +62,7 @@ impl Default for SymbolOptions {
             any_owner: false,
             vmlinux: None,
             kallsyms: None,
+            kernel_cache: None,
             vdso: None,
         }
     }
@@ -70,6 +75,18 @@ impl SymbolOptions {
             Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
             None => path.to_owned(),
         }
+    }
+
+    /// The debug file of an ELF file, from the folders that name it by build-id.
+    pub(crate) fn debug_file_of(&self, id: &BuildId, elf: &Elf) -> Option<PathBuf> {
+        let (folder, file) = id.store_name();
+        let name = format!("{file}.debug");
+        let places = self.debug_dirs.iter();
+        let mut places = places.map(|dir| self.under_root(&dir.join(".build-id").join(&folder).join(&name)));
+        places.find(|place| {
+            let debug = Elf::open(place).ok().filter(|debug| debug.machine() == elf.machine());
+            debug.and_then(|debug| debug.build_id().ok().flatten()).is_some_and(|found| found.matches(id))
+        })
     }
 
     /// Files in the store of perf that may have this build-id.
@@ -180,6 +197,49 @@ impl SymbolOptions {
     }
 }
 
+/// The store that perf uses for a user with this home folder: files of its configuration may name another one. Files of other
+/// users than root and this one do not count, as with perf.
+fn perf_store(home: Option<&Path>) -> Option<PathBuf> {
+    const MOST: u64 = 1 << 20;
+    let files = match std::env::var_os("PERF_CONFIG") {
+        Some(file) => vec![PathBuf::from(file)],
+        None => {
+            let own = home.map(|home| home.join(".perfconfig"));
+            own.into_iter().chain(["/etc/perfconfig".into()]).collect()
+        }
+    };
+    let configured = files.iter().find_map(|file| {
+        let (mut text, mut file) =
+            (String::new(), perfuse_files::open_of(file, Owners::Trusted { also: None }).ok()?.take(MOST));
+        file.read_to_string(&mut text).ok()?;
+        configured_dir(&text, home)
+    });
+    configured.or_else(|| Some(home?.join(".debug")))
+}
+
+/// The folder that perf's configuration names for its store, from the text of a `perfconfig` file: `dir` in `[buildid]`. The
+/// last one counts, and `~/` stands for the home folder.
+fn configured_dir(text: &str, home: Option<&Path>) -> Option<PathBuf> {
+    let (mut in_section, mut found) = (false, None);
+    for line in text.lines() {
+        let line = line.trim();
+        if let Some(section) = line.strip_prefix('[') {
+            in_section = section.trim_end_matches(']').trim().eq_ignore_ascii_case("buildid");
+            continue;
+        }
+        let Some((key, value)) = line.split_once('=').filter(|_| in_section) else { continue };
+        if key.trim().eq_ignore_ascii_case("dir") {
+            let value = value.split(['#', ';']).next().unwrap_or_default().trim();
+            found = Some(value.trim_matches('"').to_owned()).filter(|value| !value.is_empty());
+        }
+    }
+    let dir = found?;
+    match dir.strip_prefix("~/") {
+        Some(rest) => Some(home?.join(rest)),
+        None => Some(dir.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,5 +276,16 @@ mod tests {
     fn a_copied_system_has_its_own_root() {
         let options = SymbolOptions { symfs: Some("/copy".into()), ..SymbolOptions::default() };
         assert_eq!(options.under_root(Path::new("/usr/bin/ls")), Path::new("/copy/usr/bin/ls"));
+    }
+
+    #[test]
+    fn perfs_configuration_names_the_folder() {
+        let home = Some(Path::new("/home/u"));
+        let dir = |text: &str| configured_dir(text, home).map(|dir| dir.display().to_string());
+        assert_eq!(dir("[buildid]\n\tdir = ~/ids # mine\n").as_deref(), Some("/home/u/ids"));
+        assert_eq!(dir("[buildid]\ndir = /a\n[BuildId]\ndir=\"/b c\"\n").as_deref(), Some("/b c"));
+        assert_eq!(dir("[report]\ndir = /a\n[buildid]\n# dir = /b\n"), None);
+        assert_eq!(dir("dir = /a\n[buildid\ndir"), None);
+        assert_eq!(configured_dir("[buildid]\ndir = ~/ids", None), None);
     }
 }

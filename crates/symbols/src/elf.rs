@@ -11,9 +11,11 @@ mod lines;
 mod plt;
 mod probes;
 mod symbols;
+mod unwinding;
 
 pub use lines::{LineAddresses, SourceLine};
 pub use probes::DeclaredProbe;
+pub use unwinding::UnwindSections;
 
 use crate::error::{Error, Problem};
 use crate::image::Image;
@@ -46,7 +48,7 @@ pub struct Elf {
 
 /// Which parts of a file are loaded where.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Layout {
+pub struct Layout {
     segments: Vec<Segment>,
 }
 
@@ -82,6 +84,16 @@ struct Segment {
     address: u64,
     file_size: u64,
     align: u64,
+}
+
+/// A part of a file that is loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) offset: u64,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) align: u64,
+    pub(crate) is_executable: bool,
 }
 
 /// The name of a separate debug file, as `.gnu_debuglink` has it.
@@ -305,8 +317,18 @@ impl Elf {
         self.layout.address_of(offset)
     }
 
-    /// Which parts are loaded where.
-    pub(crate) fn layout(&self) -> &Layout {
+    /// Bytes of code from an offset on, no more than were checked to be few.
+    pub(crate) fn read_code(&self, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
+        self.image.read(offset, len, u64::MAX, "code")
+    }
+
+    /// A fault of code at an address.
+    pub(crate) fn image_error(&self, address: u64, problem: Problem) -> Error {
+        self.image.error(address, "code", problem)
+    }
+
+    /// Which parts are loaded where, also for when the file is closed.
+    pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
@@ -328,13 +350,38 @@ impl Elf {
 }
 
 impl Layout {
+    /// Of parts that a recording tells.
+    pub(crate) fn of_sealed(parts: &[Part]) -> Self {
+        let segment = |&Part { offset, address, size, align, is_executable }: &Part| Segment {
+            kind: elf::PT_LOAD,
+            executable: is_executable,
+            offset,
+            address,
+            file_size: size,
+            align,
+        };
+        Layout { segments: parts.iter().map(segment).collect() }
+    }
+
+    /// Its parts for a recording.
+    pub(crate) fn sealed(&self) -> Vec<Part> {
+        let part = |&Segment { executable, offset, address, file_size, align, .. }: &Segment| Part {
+            offset,
+            address,
+            size: file_size,
+            align,
+            is_executable: executable,
+        };
+        self.segments.iter().map(part).collect()
+    }
+
     /// Offset, address and size in the file of each part that is loaded.
     pub(crate) fn segments(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         self.segments.iter().map(|segment| (segment.offset, segment.address, segment.file_size))
     }
 
     /// The address, as the file's symbols count, of what is at this offset in the file and is loaded.
-    pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
         // The kernel maps whole pages, so what is next to a segment may be mapped with it.
         let exact =
             |segment: &Segment| offset >= segment.offset && offset - segment.offset < segment.file_size;
@@ -350,6 +397,16 @@ impl Layout {
         };
         let segment = find(&exact).or_else(|| find(&around))?;
         Some(offset.wrapping_sub(segment.offset).wrapping_add(segment.address))
+    }
+
+    /// Where in the file an address is that is loaded, and how many bytes of the file there are from there on.
+    pub(crate) fn offset_of(&self, address: u64) -> Option<(u64, u64)> {
+        let into =
+            |segment: &Segment| address.checked_sub(segment.address).filter(|&into| into < segment.file_size);
+        let holds = |segment: &&Segment| into(segment).is_some();
+        let segment = self.segments.iter().filter(holds).max_by_key(|segment| segment.executable)?;
+        let into = into(segment)?;
+        Some((segment.offset.checked_add(into)?, segment.file_size - into))
     }
 
     /// The lowest address that is loaded.

@@ -4,6 +4,7 @@
 
 pub(crate) mod dump;
 pub(crate) mod perf_map;
+pub(crate) mod written;
 
 use crate::table::{FoundSymbol, Symbol, SymbolId, SymbolKind, TableFull};
 use std::fmt;

@@ -5,7 +5,8 @@
 use crate::error::Problem;
 use crate::image::{Image, for_each_line};
 use crate::missing::Missing;
-use crate::table::{FoundSymbol, Symbol, SymbolBinding, SymbolId, SymbolKind, SymbolTable, TableBuilder};
+use crate::pieces::Pieces;
+use crate::table::{FoundSymbol, Symbol, SymbolBinding, SymbolId, SymbolKind, TableBuilder};
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
@@ -16,19 +17,23 @@ const MAX_LINE: usize = 4096;
 /// Larger lists are not read: a file can be larger than the disk it is on.
 const MAX_FILE: u64 = 256 << 20;
 const LIST: &str = "list of kernel symbols";
+/// The kernel's list.
+pub(crate) const KALLSYMS: &str = "/proc/kallsyms";
 /// How many modules are told apart.
 const MAX_MODULES: usize = 1 << 16;
 
 /// The symbols of a kernel and its modules.
 #[derive(Debug, Default)]
 pub struct KernelSymbols {
-    core: SymbolTable,
+    core: Pieces,
     /// By name.
     modules: Vec<Module>,
     /// From which address on the next symbol is one of which part: 0 the core, else a module.
     runs: Vec<(u64, u32)>,
     text: Option<u64>,
     stext: Option<u64>,
+    /// It was kept, and has only what stays while a kernel runs.
+    leaves_out: bool,
 }
 
 /// A loaded module, or what looks like one in kallsyms.
@@ -38,8 +43,7 @@ pub struct Module {
     pub name: String,
     /// Where it is loaded, if /proc/modules told.
     pub base: Option<u64>,
-    /// Its symbols.
-    pub symbols: SymbolTable,
+    pub(crate) symbols: Pieces,
 }
 
 /// Where a module is, by `/proc/modules`.
@@ -59,7 +63,7 @@ pub type InModule<'a> = Option<&'a str>;
 impl KernelSymbols {
     /// Those of the running kernel.
     pub fn running() -> Result<Self, Missing> {
-        Self::open(Path::new("/proc/kallsyms"), Some(Path::new("/proc/modules")))
+        Self::open(Path::new(KALLSYMS), Some(Path::new("/proc/modules")))
     }
 
     /// Those of a kallsyms file, and of the modules file that belongs to it.
@@ -67,10 +71,30 @@ impl KernelSymbols {
         // A kernel without modules has no such file.
         let modules = modules.and_then(|path| perfuse_files::open(path).ok());
         let modules = modules.map_or(Ok(Vec::new()), |file| read_modules(file.take(MAX_FILE)));
-        read_list(kallsyms, &modules.unwrap_or_default(), || {
-            let setting = fs::read_to_string("/proc/sys/kernel/kptr_restrict");
-            setting.ok().and_then(|text| text.trim().parse().ok())
-        })
+        read_list(kallsyms, &modules.unwrap_or_default(), kptr_restrict)
+    }
+
+    /// Puts together what was kept; `None` if `runs` name a part that is not there.
+    pub(crate) fn kept(
+        core: Pieces,
+        modules: Vec<Module>,
+        runs: Vec<(u64, u32)>,
+        text: Option<u64>,
+        stext: Option<u64>,
+    ) -> Option<Self> {
+        let is_there = runs.iter().all(|&(_, part)| part as usize <= modules.len());
+        is_there.then_some(KernelSymbols { core, modules, runs, text, stext, leaves_out: true })
+    }
+
+    /// Where a part with symbols begins, and which one: 0 is the core, and 1 the first module. For [`kept`](Self::kept) with
+    /// these modules of them alone.
+    pub(crate) fn runs_with(&self, modules: &[&Module]) -> Vec<(u64, u32)> {
+        runs(&self.core, modules)
+    }
+
+    /// Code that comes and goes without a word is not in it.
+    pub(crate) fn leaves_out(&self) -> bool {
+        self.leaves_out
     }
 
     /// From text in the form of kallsyms; `None` if all addresses are zero, which is how the kernel hides
@@ -118,14 +142,14 @@ impl KernelSymbols {
             .map(|(name, builder)| {
                 let loaded = modules.iter().find(|loaded| loaded.name == name && loaded.base != 0);
                 let area = loaded.map(|loaded| loaded.base..loaded.base.saturating_add(loaded.size));
-                let symbols = builder.finish(area.as_slice());
+                let symbols = builder.finish(area.as_slice()).into();
                 Module { base: loaded.map(|loaded| loaded.base), name, symbols }
             })
             .collect();
         modules.sort_by(|one, other| one.name.cmp(&other.name));
-        let core = core.finish(&[]);
-        let runs = runs(&core, &modules);
-        Ok(Some(KernelSymbols { core, modules, runs, text: text_start, stext }))
+        let core = core.finish(&[]).into();
+        let runs = runs(&core, &modules.iter().collect::<Vec<_>>());
+        Ok(Some(KernelSymbols { core, modules, runs, text: text_start, stext, leaves_out: false }))
     }
 
     /// The symbol at an address of this kernel, of the core or of any module.
@@ -153,7 +177,7 @@ impl KernelSymbols {
 
     /// The symbol with an id that one of the searches gave.
     pub fn get(&self, id: SymbolId) -> Option<Symbol<'_>> {
-        let (part, index) = ((id.0 >> 32) as usize, id.0 as u32 as usize);
+        let (part, index) = ((id.0 >> 32) as usize, id.0 & u64::from(u32::MAX));
         let table = match part.checked_sub(1) {
             None => &self.core,
             Some(number) => &self.modules.get(number)?.symbols,
@@ -162,7 +186,7 @@ impl KernelSymbols {
     }
 
     /// The symbols of the core.
-    pub fn core(&self) -> &SymbolTable {
+    pub(crate) fn core(&self) -> &Pieces {
         &self.core
     }
 
@@ -177,13 +201,13 @@ impl KernelSymbols {
         match name {
             "_text" => self.text,
             "_stext" => self.stext,
-            _ => address_in(&self.core, name),
+            _ => address_in(self.core.iter(), name),
         }
     }
 }
 
 /// Parts lie between one another: a BPF program may be anywhere among the modules.
-fn runs(core: &SymbolTable, modules: &[Module]) -> Vec<(u64, u32)> {
+fn runs(core: &Pieces, modules: &[&Module]) -> Vec<(u64, u32)> {
     let parts = modules.iter().map(|module| &module.symbols).zip(1..);
     let parts = parts.chain([(core, 0)]);
     let mut runs: Vec<(u64, u32)> =
@@ -195,8 +219,8 @@ fn runs(core: &SymbolTable, modules: &[Module]) -> Vec<(u64, u32)> {
 }
 
 /// The address of a symbol of this name.
-pub(crate) fn address_in(table: &SymbolTable, name: &str) -> Option<u64> {
-    table.iter().find(|symbol| symbol.raw_name() == name.as_bytes()).map(|symbol| symbol.start)
+pub(crate) fn address_in<'s>(mut symbols: impl Iterator<Item = Symbol<'s>>, name: &str) -> Option<u64> {
+    symbols.find(|symbol| symbol.raw_name() == name.as_bytes()).map(|symbol| symbol.start)
 }
 
 fn in_part(part: usize, found: FoundSymbol<'_>) -> FoundSymbol<'_> {
@@ -250,6 +274,15 @@ fn entry(line: &[u8]) -> Option<Entry<'_>> {
     let kind =
         if matches!(letter, b'T' | b't' | b'W' | b'w') { SymbolKind::Function } else { SymbolKind::Object };
     Some(Entry { address, binding, kind, name, module })
+}
+
+/// Those of the running kernel, which has these modules.
+pub(crate) fn running_with(modules: &[LoadedModule]) -> Result<KernelSymbols, Missing> {
+    read_list(Path::new(KALLSYMS), modules, kptr_restrict)
+}
+
+fn kptr_restrict() -> Option<i32> {
+    fs::read_to_string("/proc/sys/kernel/kptr_restrict").ok()?.trim().parse().ok()
 }
 
 /// A kallsyms file kept with a build-id.

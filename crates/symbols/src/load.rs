@@ -1,28 +1,21 @@
 //! Loading: from the name of a DSO to its symbols, by way of every place where they may be, and to the
 //! reason why there are none.
 
+use crate::code::{Code, Loaded};
 use crate::debug_files::{DebugSources, SymbolOptions};
-use crate::dso::{Code, DsoKey, Loaded, Reference};
 use crate::elf::Elf;
 use crate::error::Error;
-use crate::kernel::{self, KernelSymbols};
+use crate::info::DebugInfo;
+use crate::kernel::{self, KALLSYMS, KernelSymbols};
+use crate::key::{DsoKey, Reference};
 use crate::missing::Missing;
-use crate::symbolizer::Shared;
+use crate::shared::Shared;
 use crate::table::{SymbolTable, TableBuilder};
 use crate::vdso;
 use perfuse_files::BuildId;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// The kernel's list of symbols.
-const KALLSYMS: &str = "/proc/kallsyms";
-
-impl From<Missing> for Loaded {
-    fn from(missing: Missing) -> Self {
-        Loaded { missing: Some(missing), ..Loaded::default() }
-    }
-}
 
 /// A program or library, and its debug file.
 pub(crate) fn file(shared: &Shared, key: &DsoKey) -> Loaded {
@@ -74,7 +67,7 @@ fn first_of_build(places: &[PathBuf], wanted: Option<&BuildId>) -> (Option<(Path
     (None, why)
 }
 
-fn open_build(place: &Path, wanted: Option<&BuildId>) -> Result<Elf, Missing> {
+pub(crate) fn open_build(place: &Path, wanted: Option<&BuildId>) -> Result<Elf, Missing> {
     let elf = Elf::open(place).map_err(|error| Missing::from_error(place, error))?;
     let Some(&wanted) = wanted else { return Ok(elf) };
     match elf.build_id().map_err(Missing::Unreadable)? {
@@ -132,6 +125,46 @@ fn collect(
     elf.add_plt(builder)
 }
 
+/// The file with debug information, of those that symbols were found in or another debug file of the same build; and how much
+/// higher the program's symbols count: prelinking moves a library, and not its debug file.
+pub(crate) fn debug_file(
+    shared: &Shared,
+    key: &DsoKey,
+    sources: &DebugSources,
+) -> Option<(PathBuf, Elf, u64)> {
+    let options = &shared.options;
+    let open = |path: &PathBuf| Some((path.clone(), open_build(path, key.build_id.as_ref()).ok()?));
+    let binary = sources.binary.as_ref().and_then(open);
+    let has_info = |found: &(PathBuf, Elf)| found.1.has_debug_info();
+    let program = binary.as_ref().map(|(_, elf)| elf);
+    let id = program.and_then(|elf| elf.build_id().ok().flatten()).or(key.build_id);
+    let link = program.and_then(|elf| elf.debug_link().ok().flatten());
+    let debug = sources.debug.as_ref().filter(|_| !binary.as_ref().is_some_and(has_info)).and_then(open);
+    let debug = debug.filter(has_info).or_else(|| match &binary {
+        Some(found) if has_info(found) => None,
+        _ => options.find_debug_file(Some(&key.path), id.as_ref(), link.as_ref(), Elf::has_debug_info),
+    });
+    let base = |elf: &Elf| elf.layout().first_address();
+    let shift = match (program.and_then(base), debug.as_ref().and_then(|(_, elf)| base(elf))) {
+        (Some(now), Some(then)) => now.wrapping_sub(then),
+        _ => 0,
+    };
+    let (path, elf) = debug.or(binary)?;
+    DebugInfo::is_in(&elf).then_some((path, elf, shift))
+}
+
+/// The debug information of that file.
+pub(crate) fn debug_info(shared: &Shared, key: &DsoKey, sources: &DebugSources) -> Option<(DebugInfo, u64)> {
+    let (path, elf, shift) = debug_file(shared, key, sources)?;
+    match DebugInfo::of(&elf, &path, &shared.options) {
+        Ok(info) => Some((info?, shift)),
+        Err(error) => {
+            log::info!("lines of {}: {error}", path.display());
+            None
+        }
+    }
+}
+
 /// Symbols of a program that is gone, from its debug file.
 fn debug_file_alone(options: &SymbolOptions, path: &Path, id: Option<&BuildId>) -> Option<Loaded> {
     let (debug, elf) = options.find_debug_file(Some(path), Some(id?), None, Elf::has_symtab)?;
@@ -176,6 +209,24 @@ pub(crate) fn vdso(shared: &Shared, key: &DsoKey) -> Loaded {
             Missing::OtherBuildId { path: "[vdso] of the running kernel".into(), wanted, found }.into()
         }
         (None, Ok(_), None) => Missing::NoFile { tried: vec![key.path.clone()] }.into(),
+    }
+}
+
+/// The file of the vdso whose symbols were found: one that was given, this process's, or one that was kept.
+pub(crate) fn vdso_file(shared: &Shared, key: &DsoKey) -> Result<Elf, Error> {
+    let wanted = key.build_id.as_ref();
+    let fits = |elf: &Elf| {
+        let found = elf.build_id().ok().flatten();
+        wanted.is_none_or(|wanted| found.is_some_and(|found| found.matches(wanted)))
+    };
+    if let Some(path) = &shared.options.vdso {
+        return Elf::open(path);
+    }
+    let own = vdso::open()?;
+    let stored = wanted.map_or(Vec::new(), |id| shared.options.stored(id, &["vdso", "elf"]));
+    match fits(&own) {
+        true => Ok(own),
+        false => Ok(first_of_build(&stored, wanted).0.map_or(own, |(_, elf)| elf)),
     }
 }
 
@@ -228,12 +279,12 @@ fn shift(reference: Option<&Reference>, now: Option<u64>) -> u64 {
 /// The list of symbols of the wanted kernel: one that was given, the running one's, one that perf kept.
 fn kernel_list(shared: &Shared, wanted: Option<&BuildId>) -> Result<Arc<KernelSymbols>, Missing> {
     if shared.options.kallsyms.is_some() {
-        return shared.kernel();
+        return shared.kernel_kept();
     }
-    let Some(&wanted) = wanted else { return shared.kernel() };
+    let Some(&wanted) = wanted else { return shared.kernel_kept() };
     let running = BuildId::of_running_kernel();
     let why = match running {
-        Some(running) if running.matches(&wanted) => match shared.kernel() {
+        Some(running) if running.matches(&wanted) => match shared.kernel_kept() {
             Ok(symbols) => return Ok(symbols),
             Err(why) => why,
         },
@@ -250,7 +301,7 @@ fn vmlinux(elf: &Elf, path: &Path, reference: Option<&Reference>) -> Loaded {
         Ok(table) => table,
         Err(error) => return Missing::Unreadable(error).into(),
     };
-    let then = reference.and_then(|reference| kernel::address_in(&table, &reference.symbol));
+    let then = reference.and_then(|reference| kernel::address_in(table.iter(), &reference.symbol));
     let shift = shift(reference, then);
     let sources = DebugSources { binary: Some(path.to_owned()), debug: None };
     Loaded { code: Code::Shifted { table, shift, base: 0u64.wrapping_sub(shift) }, sources, missing: None }
@@ -263,18 +314,26 @@ pub(crate) fn module(shared: &Shared, key: &DsoKey, base: u64) -> Loaded {
         (None, _) | (_, true) => true,
         (Some(wanted), false) => BuildId::of_loaded_module(&name).is_some_and(|found| found.matches(wanted)),
     };
-    let symbols = if loaded_now { shared.kernel() } else { Err(Missing::NoModule { name: name.clone() }) };
+    let has_it = |symbols: &KernelSymbols| {
+        symbols.modules().binary_search_by(|module| module.name.as_str().cmp(&name)).ok()
+    };
+    let symbols = match loaded_now {
+        false => Err(Missing::NoModule { name: name.clone() }),
+        true => match shared.kernel_kept() {
+            Ok(symbols) if symbols.leaves_out() && has_it(&symbols).is_none() => shared.kernel(),
+            symbols => symbols,
+        },
+    };
     let why = match symbols {
         Ok(symbols) => {
-            let number = symbols.modules().binary_search_by(|module| module.name.as_str().cmp(&name));
-            if let Ok(number) = number {
+            if let Some(number) = has_it(&symbols) {
                 let now = symbols.modules()[number].base;
                 let shift = now.map_or(0, |now| if base == 0 { 0 } else { base.wrapping_sub(now) });
                 let base = base.wrapping_sub(shift);
                 let code = Code::Kernel { symbols, module: Some(number), shift, base };
                 return Loaded { code, ..Loaded::default() };
             }
-            Missing::NoModule { name }
+            Missing::NoModule { name: name.clone() }
         }
         Err(why) => why,
     };

@@ -68,6 +68,11 @@ pub enum Missing {
         /// Where a perf map was looked for.
         tried: Vec<PathBuf>,
     },
+    /// The recording has its names inside, and the reason why these are not all.
+    Sealed {
+        /// The reason where it was sealed.
+        why: String,
+    },
     /// The mapping holds no code of a program.
     NoCode {
         /// Its name.
@@ -160,6 +165,7 @@ impl fmt::Display for Missing {
             Missing::NoJitMap { tried } => {
                 write!(f, "code made at run time, and the program wrote no map of it: no {}", list(tried))
             }
+            Missing::Sealed { why } => write!(f, "where it was sealed: {why}"),
             Missing::NoCode { name } => write!(f, "{name} holds no code of a program"),
         }
     }

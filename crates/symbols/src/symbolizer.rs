@@ -2,21 +2,18 @@
 //! kernel's symbols, and the code that each process made at run time.
 
 use crate::debug_files::SymbolOptions;
-use crate::dso::{Dso, DsoKey, DsoKind, find_in_parts};
+use crate::dso::Dso;
 use crate::error::Error;
-use crate::jit::CodeMap;
 use crate::jit::dump::{JitDump, JitHeader};
-use crate::jit::perf_map;
-use crate::kernel::{self, KernelSymbols};
+use crate::key::{DsoKey, DsoKind};
 use crate::load;
 use crate::missing::Missing;
-use crate::table::{FoundSymbol, Symbol, SymbolId, SymbolTable};
-use perfuse_files::Owners;
-use perfuse_proc::{Status, read};
+use crate::process_code::{JitCode, owners_of};
+use crate::sealed::Sealed;
+use crate::shared::Shared;
+use crate::table::SymbolTable;
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Gives out DSOs, the same one for the same key.
@@ -40,24 +37,6 @@ pub struct Symbolizer {
     jits: Mutex<HashMap<u32, Arc<JitCode>>>,
 }
 
-/// Shared by all DSOs.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    pub(crate) options: SymbolOptions,
-    kernel: OnceLock<Result<Arc<KernelSymbols>, Missing>>,
-}
-
-impl Shared {
-    /// The symbols of the running kernel, or those of the list that was given in place of its own.
-    pub(crate) fn kernel(&self) -> Result<Arc<KernelSymbols>, Missing> {
-        let read = || match &self.options.kallsyms {
-            Some(path) => kernel::open_copy(path),
-            None => KernelSymbols::running(),
-        };
-        self.kernel.get_or_init(|| read().map(Arc::new)).clone()
-    }
-}
-
 /// A jitdump that was added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JitDumpAdded {
@@ -72,7 +51,7 @@ pub struct JitDumpAdded {
 impl Symbolizer {
     /// With other than the usual places to look.
     pub fn new(options: SymbolOptions) -> Self {
-        Symbolizer { shared: Arc::new(Shared { options, ..Shared::default() }), ..Symbolizer::default() }
+        Symbolizer { shared: Arc::new(Shared::new(options)), ..Symbolizer::default() }
     }
 
     /// Where it looks.
@@ -96,7 +75,7 @@ impl Symbolizer {
             _ => None,
         };
         let (key, shared) = (key.clone(), self.shared.clone());
-        let dso = Arc::new(Dso { key: key.clone(), shared, jit, loaded: OnceLock::new() });
+        let dso = Arc::new(Dso::new(key.clone(), shared, jit, OnceLock::new()));
         dsos.insert(identity.unwrap_or(key), dso.clone());
         dso
     }
@@ -105,9 +84,29 @@ impl Symbolizer {
     /// records. Its addresses are [`Address::Memory`](crate::Address::Memory).
     pub fn insert(&self, key: &DsoKey, table: SymbolTable) -> Arc<Dso> {
         let (shared, loaded) = (self.shared.clone(), OnceLock::from(load::made(table)));
-        let dso = Arc::new(Dso { key: key.clone(), shared, jit: None, loaded });
+        let dso = Arc::new(Dso::new(key.clone(), shared, None, loaded));
         lock(&self.dsos).insert(identity(key).unwrap_or_else(|| key.clone()), dso.clone());
         dso
+    }
+
+    /// Takes in the names that a recording has inside ([`Sealing`](crate::Sealing)): they come before those of this machine's
+    /// files, for objects that are asked for from now on.
+    pub fn take_sealed(&self, sealed: Sealed) {
+        self.shared.take_sealed(sealed);
+        lock(&self.dsos).clear();
+        lock(&self.jits).clear();
+    }
+
+    /// The text of a source file that a recording has inside.
+    pub fn sealed_source(&self, path: &str) -> Option<Arc<[u8]>> {
+        self.shared.all_sealed().iter().find_map(|sealed| sealed.source(path))
+    }
+
+    /// Of code that a process made and whose names a recording has inside: whether it was other code at other times. `None` if
+    /// no recording has it.
+    pub fn sealed_has_times(&self, pid: u32) -> Option<bool> {
+        let all = self.shared.all_sealed();
+        all.iter().flat_map(|sealed| sealed.made(pid)).map(|object| object.has_times()).reduce(|a, b| a || b)
     }
 
     /// All DSOs so far, in no order.
@@ -162,7 +161,7 @@ impl Symbolizer {
     }
 
     fn jit(&self, pid: u32) -> Arc<JitCode> {
-        let new = || Arc::new(JitCode { pid, shared: self.shared.clone(), ..JitCode::default() });
+        let new = || Arc::new(JitCode::new(pid, self.shared.clone()));
         lock(&self.jits).entry(pid).or_insert_with(new).clone()
     }
 }
@@ -176,107 +175,4 @@ fn identity(key: &DsoKey) -> Option<DsoKey> {
 /// Nothing is left half done where a panic could have happened.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The code that a process made at run time.
-#[derive(Debug, Default)]
-pub(crate) struct JitCode {
-    pid: u32,
-    shared: Arc<Shared>,
-    perf_map: OnceLock<Result<CodeMap, Missing>>,
-    dumps: OnceLock<Box<Dump>>,
-}
-
-/// A list that only grows, so that what was found in it stays where it is.
-#[derive(Debug)]
-struct Dump {
-    map: CodeMap,
-    next: OnceLock<Box<Dump>>,
-}
-
-impl JitCode {
-    pub(crate) fn find(&self, address: u64, time: u64) -> Option<FoundSymbol<'_>> {
-        let dumps = self.dumps().zip(1..).map(|(map, part)| (part, map));
-        find_in_parts(dumps, address, time)
-            .or_else(|| find_in_parts(self.perf_map().ok().into_iter().map(|map| (0, map)), address, time))
-    }
-
-    pub(crate) fn get(&self, id: SymbolId) -> Option<Symbol<'_>> {
-        let (part, index) = ((id.0 >> 32) as usize, id.0 as u32 as usize);
-        let map = match part.checked_sub(1) {
-            None => self.perf_map().ok()?,
-            Some(number) => self.dumps().nth(number)?,
-        };
-        Some(Symbol { id, ..map.get(index)? })
-    }
-
-    /// Why nothing is known; if anything is, nothing is missing.
-    pub(crate) fn missing(&self) -> Option<&Missing> {
-        if self.dumps.get().is_some() { None } else { self.perf_map().err() }
-    }
-
-    fn dumps(&self) -> impl Iterator<Item = &CodeMap> {
-        let first = self.dumps.get();
-        std::iter::successors(first, |dump| dump.next.get()).map(|dump| &dump.map)
-    }
-
-    fn add_dump(&self, map: CodeMap) {
-        let mut new = Box::new(Dump { map, next: OnceLock::new() });
-        let mut place = &self.dumps;
-        while let Err(back) = place.set(new) {
-            new = back;
-            match place.get() {
-                Some(dump) => place = &dump.next,
-                None => return, // cannot be: what is not set can be set
-            }
-        }
-    }
-
-    fn perf_map(&self) -> Result<&CodeMap, &Missing> {
-        let read = || {
-            let places = perf_map_places(&self.shared.options, self.pid);
-            let owners = owners_of(&self.shared.options, self.pid);
-            let mut why = None;
-            for place in &places {
-                match perf_map::read(place, owners) {
-                    Ok(map) => return Ok(map),
-                    Err(error) if error.is_not_found() => {}
-                    Err(error) => why = Some(Missing::from_error(place, error)),
-                }
-            }
-            Err(why.unwrap_or(Missing::NoJitMap { tried: places }))
-        };
-        self.perf_map.get_or_init(read).as_ref()
-    }
-}
-
-/// Where the perf map of a process may be. A process in a container has its own `/tmp`, and its own idea of
-/// its number.
-fn perf_map_places(options: &SymbolOptions, pid: u32) -> Vec<PathBuf> {
-    let map = |pid: u32| PathBuf::from(format!("/tmp/perf-{pid}.map"));
-    let mut places = Vec::new();
-    if options.live {
-        let inner = innermost_pid(pid).unwrap_or(pid);
-        places.push(load::in_root_of(pid, &map(inner)));
-        if inner != pid {
-            places.push(load::in_root_of(pid, &map(pid)));
-        }
-    }
-    places.push(options.under_root(&map(pid)));
-    places
-}
-
-/// Whose files are believed about the code that a process made.
-fn owners_of(options: &SymbolOptions, pid: u32) -> Owners {
-    let process = fs::metadata(format!("/proc/{pid}")).ok().filter(|_| options.live);
-    match process {
-        _ if options.any_owner => Owners::Any,
-        Some(process) => Owners::Trusted { also: Some(process.uid()) },
-        None => Owners::Trusted { also: None },
-    }
-}
-
-/// The number that a running process takes for its own.
-fn innermost_pid(pid: u32) -> Option<u32> {
-    Status(&read::status(pid)?).innermost_process()
 }

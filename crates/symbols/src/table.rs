@@ -3,6 +3,7 @@
 //! of one address is shown follows what Linux perf shows.
 
 use crate::demangle::{Signatures, demangle};
+use crate::numbers::{put, put_bytes, take, take_bytes};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -166,6 +167,91 @@ impl SymbolTable {
         self.starts.is_empty()
     }
 
+    /// Apart, in tables of about so many symbols each: one that lies within another stays with it.
+    pub(crate) fn split(&self, each: usize) -> Vec<SymbolTable> {
+        let mut parts = Vec::new();
+        let (mut from, mut within) = (0, &self.within[..]);
+        while from < self.len() {
+            let mut to = (from + each.max(1)).min(self.len());
+            for &(inner, outer) in within {
+                if (outer as usize) < to && inner as usize >= to {
+                    to = inner as usize + 1;
+                }
+            }
+            let (own, rest) = within.split_at(within.partition_point(|&(inner, _)| (inner as usize) < to));
+            within = rest;
+            let mut strings = Vec::new();
+            let mut moved = |&name: &u32| {
+                let place = strings.len() as u32;
+                strings.extend_from_slice(name_at(&self.strings, name));
+                strings.push(0);
+                place
+            };
+            let names = self.names[from..to].iter().map(&mut moved).collect();
+            parts.push(SymbolTable {
+                starts: self.starts[from..to].to_vec(),
+                sizes: self.sizes[from..to].to_vec(),
+                names,
+                kinds: self.kinds[from..to].to_vec(),
+                within: own
+                    .iter()
+                    .map(|&(inner, outer)| (inner - from as u32, outer - from as u32))
+                    .collect(),
+                strings,
+            });
+            from = to;
+        }
+        parts
+    }
+
+    /// As bytes that [`decode`](Self::decode) reads.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put(out, self.len() as u64);
+        self.starts.iter().for_each(|start| out.extend_from_slice(&start.to_le_bytes()));
+        self.sizes.iter().chain(&self.names).for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        out.extend(self.kinds.iter().map(|kind| *kind as u8));
+        put(out, self.within.len() as u64);
+        for (inner, outer) in &self.within {
+            out.extend_from_slice(&inner.to_le_bytes());
+            out.extend_from_slice(&outer.to_le_bytes());
+        }
+        put_bytes(out, &self.strings);
+    }
+
+    /// Takes a table off the front of bytes; `None` where they are no table.
+    pub(crate) fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let count = usize::try_from(take(bytes)?).ok().filter(|&count| count <= MAX_SYMBOLS)?;
+        let mut part = |size: usize| {
+            let (part, rest) = bytes.split_at_checked(size)?;
+            *bytes = rest;
+            Some(part)
+        };
+        let starts: Vec<u64> = part(count * 8)?
+            .chunks_exact(8)
+            .map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes))
+            .collect();
+        let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
+        let sizes: Vec<u32> = part(count * 4)?.chunks_exact(4).map(number).collect();
+        let names: Vec<u32> = part(count * 4)?.chunks_exact(4).map(number).collect();
+        let kinds = part(count)?.iter().map(|&kind| match kind {
+            0 => Some(SymbolKind::Label),
+            1 => Some(SymbolKind::Object),
+            2 => Some(SymbolKind::Function),
+            _ => None,
+        });
+        let kinds = kinds.collect::<Option<Vec<_>>>()?;
+        let nested = usize::try_from(take(bytes)?).ok().filter(|&nested| nested <= count)?;
+        let (within, rest) = bytes.split_at_checked(nested * 8)?;
+        *bytes = rest;
+        let within: Vec<(u32, u32)> =
+            within.chunks_exact(8).map(|pair| (number(&pair[..4]), number(&pair[4..]))).collect();
+        let strings = take_bytes(bytes)?.to_vec();
+        let is_sorted = starts.is_sorted() && within.is_sorted();
+        // One that lies within another comes after it: so searches end.
+        let is_nested = within.iter().all(|&(inner, outer)| outer < inner && (inner as usize) < count);
+        (is_sorted && is_nested).then_some(SymbolTable { starts, sizes, names, kinds, within, strings })
+    }
+
     /// The memory it takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.starts.capacity() * 8
@@ -255,7 +341,7 @@ impl TableBuilder {
     }
 
     /// Adds a name and says where it is.
-    fn push_string(&mut self, name: &[u8]) -> Result<u32, TableFull> {
+    pub(crate) fn push_string(&mut self, name: &[u8]) -> Result<u32, TableFull> {
         let place = self.strings.len();
         if (place + name.len()) as u64 >= MAX_STRINGS {
             return Err(TableFull);
@@ -348,8 +434,8 @@ impl TableBuilder {
     }
 
     /// Of two symbols at one address: one that has a size, then the more widely known one (though weak is
-    /// less than local), then the one with fewer underscores in front, then the longer name. What perf
-    /// prefers, found out by giving it programs with such symbols.
+    /// less than local), then the one with fewer underscores in front, then the longer name. perf
+    /// prefers the same, as giving it programs with such symbols has shown.
     fn is_preferred(&self, one: &Raw, other: &Raw) -> bool {
         let facts = |raw: &Raw| (raw.size > 0, raw.binding);
         match facts(one).cmp(&facts(other)) {

@@ -3,6 +3,7 @@
 
 use crate::elf::Elf;
 use crate::error::{Error, Problem};
+use perfuse_files::BuildId;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -28,6 +29,11 @@ pub fn vdso_image() -> Result<Vec<u8>, Error> {
     let memory = File::open("/proc/self/mem").map_err(failed("memory of this process"))?;
     memory.read_exact_at(&mut image, vdso.start).map_err(failed("memory of this process"))?;
     Ok(image)
+}
+
+/// The build-id of this process's vdso, if there is one and it has one.
+pub fn vdso_build_id() -> Option<BuildId> {
+    open().ok()?.build_id().ok()?
 }
 
 /// This process's vdso.

@@ -10,6 +10,7 @@ use std::fs;
 use std::hint::black_box;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ perfuse_testkit::suite! {
     the_vdso_of_another_kernel_is_refused,
     kernel_symbols_as_in_the_list,
     a_kernel_that_was_elsewhere,
+    the_list_of_the_kernel_is_kept_and_says_the_same,
+    code_that_comes_and_goes_is_found_beside_a_kept_list,
     modules_of_the_running_kernel,
     hidden_kernel_addresses_are_explained,
     another_kernel_is_refused,
@@ -206,6 +209,73 @@ fn a_kernel_that_was_elsewhere() -> Outcome {
     let kernel = Symbolizer::default().dso(&DsoKey::kernel(Some(reference)));
     let found = kernel.find(Address::Memory(schedule + moved + 4)).expect("schedule");
     assert_eq!((&*found.symbol.name(), found.offset), ("schedule", 4));
+    Ok(())
+}
+
+/// With the list kept below this folder.
+fn keeping(folder: &Path) -> Symbolizer {
+    let mut options = without_stores();
+    options.kernel_cache = Some(folder.join("caches/perfuse"));
+    Symbolizer::new(options)
+}
+
+fn the_list_of_the_kernel_is_kept_and_says_the_same() -> Outcome {
+    let entries = kallsyms()?;
+    let folder = scratch("kept");
+    let kept = folder.join("caches/perfuse/kernel-symbols");
+    let kernel = keeping(&folder).dso(&DsoKey::kernel(None));
+    kernel.preload();
+    assert!(kernel.missing().is_none(), "{:?}", kernel.missing());
+    let written = fs::metadata(&kept).expect("the list is kept");
+    assert_eq!(written.permissions().mode() & 0o777, 0o600);
+    let again = keeping(&folder).dso(&DsoKey::kernel(None));
+    for (address, ..) in entries.iter().filter(|entry| entry.0 != 0).step_by(89) {
+        let place = Address::Memory(address + 1);
+        let told = |dso: &Arc<Dso>| {
+            let found = dso.find(place)?;
+            assert_eq!(dso.symbol(found.symbol.id), Some(found.symbol), "{address:#x}");
+            Some((found.symbol.raw_name().to_vec(), found.offset, found.symbol.size))
+        };
+        assert_eq!(told(&again), told(&kernel), "{address:#x}");
+    }
+    // The second time nothing is written; damage is passed over and mended.
+    let inode = |path: &Path| fs::metadata(path).expect("it is there").ino();
+    assert_eq!(inode(&kept), written.ino());
+    let bytes = fs::read(&kept).expect("it is there");
+    fs::write(&kept, &bytes[..bytes.len() / 2]).expect("written");
+    let place = Address::Memory(
+        entries.iter().find(|entry| entry.2 == "_stext").map_or(entries[entries.len() / 2].0, |e| e.0),
+    );
+    let found = |folder: &Path| keeping(folder).dso(&DsoKey::kernel(None)).find(place).is_some();
+    assert!(found(&folder));
+    assert_eq!(fs::read(&kept).expect("it is there").len(), bytes.len());
+    // Where nothing can be kept the list is read as ever.
+    fs::write(folder.join("file"), "").expect("written");
+    assert!(found(&folder.join("file")));
+    let _ = fs::remove_dir_all(&folder);
+    Ok(())
+}
+
+fn code_that_comes_and_goes_is_found_beside_a_kept_list() -> Outcome {
+    let entries = kallsyms()?;
+    let modules = fs::read_to_string("/proc/modules").unwrap_or_default();
+    let is_loaded = |name: &str| modules.lines().any(|line| line.split(' ').next() == Some(name));
+    let of_none = entries.iter().find(|(_, letter, _, module)| {
+        let module = module.as_deref().map(|module| module.trim_matches(['[', ']']));
+        matches!(letter, b't' | b'T') && module.is_some_and(|module| !is_loaded(module))
+    });
+    let (address, _, name, _) =
+        of_none.ok_or_else(|| Skip::needs("BPF programs or trampolines", "the kernel has none now"))?;
+    let folder = scratch("beside");
+    for _ in 0..2 {
+        let kernel = keeping(&folder).dso(&DsoKey::kernel(None));
+        let Some(found) = kernel.find(Address::Memory(*address)) else {
+            return Err(Skip::needs("code that stays for a while", format_args!("{name} is gone")));
+        };
+        assert_eq!(kernel.symbol(found.symbol.id), Some(found.symbol));
+        assert_eq!(found.offset, 0, "{found:?} for {name}");
+    }
+    let _ = fs::remove_dir_all(&folder);
     Ok(())
 }
 

@@ -5,8 +5,8 @@ mod common;
 
 use common::{FUNC, GLOBAL, MadeDump, MadeElf};
 use perfuse_symbols::{
-    Address, BuildId, DsoKey, Elf, JitDump, JitEvent, Missing, Reference, SymbolOptions, SymbolTable,
-    Symbolizer,
+    Addition, Address, BuildId, BuildIdStore, DsoKey, Elf, JitDump, JitEvent, Missing, Reference,
+    SymbolOptions, SymbolTable, Symbolizer,
 };
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -104,6 +104,50 @@ fn stripped() -> (MadeElf, MadeElf) {
         MadeElf { full: false, symbols: vec![("first", 0x2000, 0x40, GLOBAL | FUNC)], ..MadeElf::default() };
     let debug = MadeElf { has_code: false, ..MadeElf::default() };
     (program, debug)
+}
+
+#[test]
+fn a_store_finds_what_it_keeps_and_stays_within_itself() {
+    let scratch = Scratch::new("kept");
+    let program = scratch.file("program", &MadeElf::default().bytes());
+    let program = program.canonicalize().expect("a path");
+    let (store, options) = (BuildIdStore::at(scratch.0.join("store")), scratch.options());
+    assert_eq!(store.list().expect("an empty store"), []);
+    let addition = Addition::File { name: &program, place: &program };
+    let id = store.add(addition, &options).expect("added");
+    assert_eq!(store.add(addition, &options).expect("added again"), id);
+    assert_eq!(store.list().expect("a list").len(), 1);
+    assert_eq!((store.name_of(&id), store.named(&program).expect("ids")), (Some(program.clone()), vec![id]));
+    assert_eq!(store.parts(&id).len(), 2);
+    // The file is found by its build-id alone.
+    fs::remove_file(&program).expect("removed");
+    let mut wanted = key(&program);
+    wanted.build_id = Some(id);
+    let dso = Symbolizer::new(options.clone()).dso(&wanted);
+    assert_eq!(dso.find(Address::FileOffset(0x1000)).map(|found| found.symbol.start), Some(0x2000));
+
+    // Links that lead out are none, and what they lead to stays.
+    let outside = scratch.file(&format!("outside/{id}/elf"), b"precious");
+    let link = scratch.0.join("store/.build-id").join(STORE);
+    for target in [
+        format!("../../../outside/{id}"),
+        format!("../../x/../../outside/{id}"),
+        scratch.0.join("outside").join(id.to_string()).display().to_string(),
+        format!("../../{}", "0".repeat(40)),
+    ] {
+        fs::remove_file(&link).expect("a link");
+        std::os::unix::fs::symlink(&target, &link).expect("a link");
+        assert_eq!((store.name_of(&id), store.parts(&id)), (None, vec![]), "{target}");
+        assert_eq!(store.list().expect("a list"), []);
+        assert!(store.remove(&id).expect("removed") && outside.is_file(), "{target}");
+        std::os::unix::fs::symlink(&target, &link).expect("a link");
+    }
+    fs::remove_file(&link).expect("a link");
+    assert!(!store.remove(&id).expect("nothing"));
+    for name in ["relative", "/up/../../etc/passwd", "[x]/../../y"] {
+        let refused = store.add(Addition::File { name: Path::new(name), place: &outside }, &options);
+        assert!(refused.is_err(), "{name}");
+    }
 }
 
 const STORE: &str = "01/02030405060708090a0b0c0d0e0f1011121314";
@@ -434,4 +478,124 @@ fn errors_name_the_place() {
     let first = len - 6 * 64;
     bytes[first + 32..first + 40].copy_from_slice(&u64::MAX.to_le_bytes());
     assert!(error(&bytes).contains("more than the limit"), "{}", error(&bytes));
+}
+
+#[cfg(feature = "archive")]
+mod archives {
+    use super::*;
+    use perfuse_symbols::archive::{ArchiveError, Archived, Compression, Wanted, archive, unpack};
+
+    /// A tar file of entries: names, links' targets, contents.
+    fn tar_of(entries: &[(&str, Option<&str>, &[u8])]) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for (name, link, bytes) in entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(0o644);
+            header.set_size(bytes.len() as u64);
+            header.set_entry_type(tar::EntryType::Regular);
+            if let Some(link) = link {
+                header.set_entry_type(tar::EntryType::Symlink);
+                header.as_old_mut().linkname[..link.len()].copy_from_slice(link.as_bytes());
+            }
+            // As a stranger would write it, unchecked.
+            header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+            header.set_cksum();
+            tar.append(&header, *bytes).expect("written");
+        }
+        tar.into_inner().expect("written")
+    }
+
+    fn unpacked(scratch: &Scratch, bytes: &[u8]) -> (BuildIdStore, Result<Archived, ArchiveError>) {
+        let store = BuildIdStore::at(scratch.0.join("elsewhere/store"));
+        fs::create_dir_all(scratch.0.join("elsewhere/here")).expect("a folder");
+        let done = unpack(bytes, &store, &scratch.0.join("elsewhere/here"));
+        (store, done)
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked_in_every_form() {
+        for compression in [Compression::Bzip2, Compression::Gzip, Compression::Zstd, Compression::None] {
+            for with_recording in [false, true] {
+                let scratch = Scratch::new(&format!("packed-{compression:?}-{with_recording}"));
+                let program = scratch.file("program", &MadeElf::default().bytes());
+                let program = program.canonicalize().expect("a path");
+                let recording = scratch.file("my.data", b"a recording");
+                let store = BuildIdStore::at(scratch.0.join("store"));
+                let id = BuildId::new(&(1..=20).collect::<Vec<u8>>()).expect("an id");
+                let gone = BuildId::new(&[9; 20]).expect("an id");
+                let wanted =
+                    [Wanted { id, name: program.clone() }, Wanted { id: gone, name: "/no/such".into() }];
+                let mut bytes = Vec::new();
+                let recording = with_recording.then_some(&*recording);
+                let done = archive(&mut bytes, compression, &wanted, &store, &scratch.options(), recording);
+                let done = done.expect("written");
+                assert_eq!((done.files, done.missing), (1, vec![wanted[1].clone()]));
+
+                let (store, done) = unpacked(&scratch, &bytes);
+                let done = done.expect("unpacked");
+                assert_eq!((done.files, &done.refused[..]), (1, &[][..]));
+                assert_eq!(store.name_of(&id), Some(program.clone()));
+                let file = store.file(&id).expect("a file");
+                assert_eq!(fs::read(file).expect("read"), fs::read(&program).expect("read"));
+                let told = done.recording.map(|path| fs::read(path).expect("read"));
+                assert_eq!(told.as_deref(), with_recording.then_some(&b"a recording"[..]));
+                // Again: the store has it, and the recording is not overwritten.
+                let (_, again) = unpacked(&scratch, &bytes);
+                assert_eq!(matches!(again, Err(ArchiveError::Exists(_))), with_recording);
+                // Cut short it is an error, or less is there, and nothing else happens.
+                for end in [0, 1, bytes.len() / 2] {
+                    let _ = unpacked(&scratch, &bytes[..end]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strangers_archives_stay_within_the_store() {
+        let scratch = Scratch::new("strange");
+        let id = "0102030405060708090a0b0c0d0e0f1011121314";
+        let elf = MadeElf::default().bytes();
+        let link = format!(".build-id/{STORE}");
+        let inside = format!("usr/bin/x/{id}/elf");
+        let bad = format!("usr/bin/x/{}/elf", "ff".repeat(20));
+        let other = format!("usr/bin/x/{id}/other");
+        let up = format!("usr/../../x/{id}/elf");
+        let root = format!("/usr/bin/x/{id}/elf");
+        let [far, absolute] = [format!("../../../x/{id}"), format!("/usr/bin/x/{id}")];
+        let outside = scratch.file("elsewhere/x/elf", b"precious");
+        let entries: Vec<(&str, Option<&str>, &[u8])> = vec![
+            (".build-id/zz/first", None, b"x"),
+            (&up, None, &elf),
+            (&root, None, &elf),
+            (&bad, None, &elf),
+            (&link, Some(&far), b""),
+            (&link, Some(&absolute), b""),
+            (&link, None, b"no link"),
+            (".bashrc", None, b"evil"),
+            ("usr/bin/x/elf", None, b"x"),
+            (&inside, Some("../../../../x/elf"), b""),
+            (&other, None, b"x"),
+        ];
+        let (store, done) = unpacked(&scratch, &tar_of(&entries));
+        let done = done.expect("read");
+        assert_eq!((done.files, done.refused.len()), (0, entries.len()), "{done:?}");
+        assert_eq!(store.list().expect("a list"), []);
+        assert_eq!(fs::read(&outside).expect("it is there"), b"precious");
+        let mut files = Vec::new();
+        let mut folders = vec![scratch.0.join("elsewhere")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() { folders.push(path) } else { files.push(path) }
+            }
+        }
+        assert_eq!(files, [outside], "nothing was written");
+
+        let good = format!("../../usr/bin/x/{id}");
+        let entries: Vec<(&str, Option<&str>, &[u8])> =
+            vec![(&inside, None, &elf), (&link, Some(&good), b"")];
+        let (store, done) = unpacked(&scratch, &tar_of(&entries));
+        let done = done.expect("read");
+        assert_eq!((done.files, done.refused, store.list().expect("a list").len()), (1, vec![], 1));
+    }
 }

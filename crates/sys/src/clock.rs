@@ -64,6 +64,9 @@ impl Timer {
 // SAFETY: a timer belongs to the process, not to a thread.
 unsafe impl Send for Timer {}
 
+// SAFETY: the kernel sets it under a lock.
+unsafe impl Sync for Timer {}
+
 impl Drop for Timer {
     fn drop(&mut self) {
         // SAFETY: the timer is ours and is not used any more.

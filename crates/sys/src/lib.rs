@@ -7,7 +7,7 @@
 //! * [`arch`]: the time-stamp counter and performance counters, read in user space.
 //! * [`bpf`]: which BPF programs are loaded.
 //! * [`detached_tracefs`]: names and ids of tracepoints where nothing is mounted.
-//! * [`poll`], [`pipe`], [`signal`], [`process`], [`wait`], [`limits`], [`inherited`]: what measuring other programs takes.
+//! * [`poll`], [`epoll`], [`pipe`], [`signal`], [`process`], [`wait`], [`limits`], [`inherited`]: what measuring other programs takes.
 //! * [`clock`], [`thread`], [`pidfd`], [`memfd`], [`seccomp`], [`socket`], [`mod@file`]: what serving other programs takes.
 //!
 //! Calls that rustix has are made through it; the others through libc.
@@ -22,6 +22,7 @@ struct Readme;
 pub mod arch;
 pub mod bpf;
 pub mod clock;
+pub mod epoll;
 mod errno;
 pub mod file;
 mod inherited;

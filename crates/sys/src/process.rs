@@ -175,12 +175,19 @@ impl Held {
     /// Lets the child exec and waits until it has. The error is exec's: `ENOENT` where no such program
     /// was found, `EACCES` where it may not be executed, ...; the child is gone then.
     pub fn release(self) -> Result<Child, Errno> {
+        self.release_while(|| ())
+    }
+
+    /// The same, and calls `meanwhile` while the exec takes its time.
+    #[expect(clippy::missing_errors_doc, reason = "as for release")]
+    pub fn release_while(self, meanwhile: impl FnOnce()) -> Result<Child, Errno> {
         // SAFETY: one live byte is written.
         let sent = unsafe { libc::write(self.go.as_raw_fd(), [1u8].as_ptr().cast(), 1) };
         if sent != 1 {
             // The child was killed before; its end is told by `wait`.
             return Ok(self.into_child());
         }
+        meanwhile();
         let mut errno = 0i32;
         let got = crate::errno::retry(|| {
             // SAFETY: reads at most four bytes into a live int.

@@ -8,7 +8,7 @@ use perfuse_sys::signal::{self, Owner, Signals};
 use perfuse_sys::{Errno, Mapping, Protection, ioctl, limits, page_size, prctl, process, read};
 use perfuse_sys::{perf_event_open, perf_event_open_bytes, perf_event_open_is_reachable};
 use perfuse_testkit::bpf::{Program, ProgramType};
-use perfuse_testkit::signals::Handler;
+use perfuse_testkit::signals::{Handler, POLL_HUP};
 use perfuse_testkit::work::{Child, Pages, system_calls};
 use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
 use std::cell::UnsafeCell;
@@ -576,7 +576,6 @@ fn poll_is_interrupted_by_a_signal() -> Outcome {
 }
 
 const POLL_IN: i32 = 1;
-const POLL_HUP: i32 = 6;
 
 fn overflows_send_signals_that_tell_their_event() -> Outcome {
     // Rule G26: at every overflow, without a ring as well; the last one of a refresh says so.

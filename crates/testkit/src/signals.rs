@@ -11,6 +11,9 @@ pub fn send(signal: libc::c_int, pid: u32) {
     assert_eq!(sent, 0, "signal {signal} to process {pid}: {}", io::Error::last_os_error());
 }
 
+/// `si_code` of the last signal of a refresh (`siginfo.h`; the libc crate lacks it).
+pub const POLL_HUP: i32 = 6;
+
 /// A signal that was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
@@ -58,14 +61,18 @@ extern "C" fn remember(_signal: i32, info: *mut libc::siginfo_t, _context: *mut 
     }
 }
 
+fn forget() {
+    COUNT.store(0, SeqCst);
+    // Written once, so that the handler causes no page faults of its own.
+    CODES.iter().for_each(|code| code.store(0, SeqCst));
+    WORDS.iter().flatten().for_each(|word| word.store(0, SeqCst));
+}
+
 impl Handler {
     /// Handles `signal` from now on.
     pub fn install(signal: i32) -> Self {
         let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        COUNT.store(0, SeqCst);
-        // Written once, so that the handler causes no page faults of its own.
-        CODES.iter().for_each(|code| code.store(0, SeqCst));
-        WORDS.iter().flatten().for_each(|word| word.store(0, SeqCst));
+        forget();
         // SAFETY: an all-zero sigaction is a valid value of that plain struct.
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
         action.sa_sigaction = remember as *const () as usize;
@@ -74,6 +81,16 @@ impl Handler {
         let result = unsafe { libc::sigaction(signal, &action, &mut before) };
         assert_eq!(result, 0, "sigaction: {}", io::Error::last_os_error());
         Handler { signal, before, _alone: alone }
+    }
+
+    /// The signal it handles.
+    pub fn signal(&self) -> i32 {
+        self.signal
+    }
+
+    /// Forgets those that came so far.
+    pub fn forget(&self) {
+        forget();
     }
 
     /// How many came so far.

@@ -25,7 +25,7 @@ impl Attr {
                 Short { what: "perf_event_attr", offset: 0, needed: size, available: bytes.len() }.into()
             );
         };
-        // What lies behind the attr belongs to somebody else.
+        // The bytes behind the attr belong to somebody else.
         if size < bytes.len() {
             attr = Attr::peek(own, order);
         }

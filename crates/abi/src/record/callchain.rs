@@ -4,8 +4,8 @@ use crate::event::named_numbers;
 use crate::wire::Words;
 
 named_numbers! {
-    /// A marker in a callchain: an address no code can have. What follows it, up to the next marker, was
-    /// executed there.
+    /// A marker in a callchain: an address no code can have. The addresses behind it, up to the next
+    /// marker, were executed there.
     CallchainContext(u64) "PERF_CONTEXT_" {
         /// The hypervisor.
         HV = 0xffff_ffff_ffff_ffe0,

@@ -1,6 +1,5 @@
 //! Options of perf that mean nothing here, and those that are refused, with the reason.
 
-use crate::term::out::say;
 use clap::builder::Arg;
 use clap::error::ErrorKind;
 use clap::{ArgAction, ArgMatches, Command};
@@ -15,8 +14,6 @@ pub(crate) struct PerfOption {
     values: (usize, usize),
     /// Why it is refused; one without a reason is taken and changes nothing.
     refusal: &'static str,
-    /// The remark about one that is taken, if there is any.
-    remark: &'static str,
 }
 
 /// No letter.
@@ -25,17 +22,12 @@ const NONE: char = '\0';
 impl PerfOption {
     /// One that changes nothing here.
     pub(crate) const fn ignored(name: &'static str) -> Self {
-        PerfOption { name: (name, NONE), values: (0, 0), refusal: "", remark: "" }
+        PerfOption { name: (name, NONE), values: (0, 0), refusal: "" }
     }
 
     /// One that is refused.
     pub(crate) const fn refused(name: &'static str, refusal: &'static str) -> Self {
-        PerfOption { name: (name, NONE), values: (0, 0), refusal, remark: "" }
-    }
-
-    /// Taken with a remark, as it changes nothing yet.
-    pub(crate) const fn said(self, remark: &'static str) -> Self {
-        PerfOption { remark, ..self }
+        PerfOption { name: (name, NONE), values: (0, 0), refusal }
     }
 
     /// With a letter.
@@ -61,14 +53,7 @@ pub(crate) trait PerfOptions {
 
 /// Takes the options of a table from the command line.
 #[derive(Clone, Debug)]
-pub(crate) struct Unsupported<T>(Vec<&'static str>, PhantomData<T>);
-
-impl<T> Unsupported<T> {
-    /// Says what there is to say about options that were taken.
-    pub(crate) fn say(&self) {
-        self.0.iter().for_each(say);
-    }
-}
+pub(crate) struct Unsupported<T>(PhantomData<T>);
 
 impl<T: PerfOptions> clap::Args for Unsupported<T> {
     fn augment_args(command: Command) -> Command {
@@ -102,10 +87,7 @@ impl<T: PerfOptions> clap::FromArgMatches for Unsupported<T> {
                 let text = format!("--{}: {}\n", option.name.0, option.refusal);
                 Err(clap::Error::raw(ErrorKind::InvalidValue, text))
             }
-            None => {
-                let said = T::OPTIONS.iter().filter(given).map(|option| option.remark);
-                Ok(Unsupported(said.filter(|remark| !remark.is_empty()).collect(), PhantomData))
-            }
+            None => Ok(Unsupported(PhantomData)),
         }
     }
 

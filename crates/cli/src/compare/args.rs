@@ -16,12 +16,18 @@ Examples:
   perfuse compare -e cycles,instructions ./a ./b
   perfuse compare --save main.json ./prog          now, and after the change:
   perfuse compare --baseline main.json --fail-if 'instructions>+2%' ./prog
+  perfuse compare --profile ./old ./new            which functions became slower?
+  perfuse compare --load main.json --export-markdown table.md
 
 Measures are wall (wall time), cpu (CPU time in user space and kernel, children included), rss (peak RSS) \
 and the names of events. The commands' runs are mixed: each round runs every command once, in random \
 order. A difference is that of the means as a share of the first command's, with its 95 % interval: from the \
 pairs of runs of one round (Fieller's interval), against a baseline from both series (Welch's). It is called \
 (slower, more, ...) when all measures together give less than 1 % chance of a false call.
+
+Rounds end when the verdict on the measure that decides is certain: a difference is called, or is surely below 1 %. \
+That is looked for again and again, and each look may use a part of the 1 % only, so that all of them together \
+keep it. With -r, --until and --fail-if rounds end by these alone, or by --time.
 
 The exit status is 0 whatever the difference; 3 if --fail-if says so; 125 if a command fails or cannot be \
 measured, 126 or 127 if it cannot be executed, 2 for a wrong command line, 130 after Ctrl-C.";
@@ -32,7 +38,7 @@ measured, 126 or 127 if it cannot be executed, 2 for a wrong command line, 130 a
 pub(crate) struct Args {
     /// Commands, each as one argument; the first is the reference. Words are split as a shell does, but no
     /// shell runs them
-    #[arg(value_name = "COMMAND", required = true)]
+    #[arg(value_name = "COMMAND", required_unless_present = "load")]
     pub(super) commands: Vec<String>,
 
     /// A name for the next command in turn
@@ -54,7 +60,7 @@ pub(crate) struct Args {
     pub(super) runs: Option<u32>,
 
     /// At least so many runs of each
-    #[arg(short = 'm', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..))]
+    #[arg(short = 'm', long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..))]
     pub(super) min_runs: u32,
 
     /// At most so many runs of each
@@ -65,11 +71,12 @@ pub(crate) struct Args {
     #[arg(short = 'w', long, value_name = "N", default_value_t = 1)]
     pub(super) warmup: u32,
 
-    /// Go on until the 95 % interval of the difference is no wider than this to each side
+    /// Go on until the 95 % interval of the difference is no wider than this to each side [default: until the verdict is
+    /// certain]
     #[arg(long, value_name = "[MEASURE:]PERCENT")]
     pub(super) until: Option<Until>,
 
-    /// Start no round after this many seconds [default: 3 s a command; without limit with --until]
+    /// Start no round after this many seconds [default: 3 s a command; without limit with --until and -r]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) time: Option<Duration>,
 
@@ -85,6 +92,11 @@ pub(crate) struct Args {
     /// The measure that decides what is said in the end [default: wall; cpu where wall time is noisy]
     #[arg(long, value_name = "MEASURE")]
     pub(super) by: Option<String>,
+
+    /// Sample both commands in each round, and compare the time of each function: with its 95 % interval, and a verdict that
+    /// is corrected for the number of functions
+    #[arg(long, conflicts_with_all = ["events", "until", "gates", "by", "baseline", "load", "save", "export_csv", "prepare", "setup", "cleanup", "input"])]
+    pub(super) profile: bool,
 
     /// Run the commands in a shell
     #[arg(short = 'S', long, value_name = "SHELL", num_args = 0..=1, require_equals = true, default_missing_value = "sh")]
@@ -129,6 +141,10 @@ pub(crate) struct Args {
     /// Compare with the measurements of this file, of --save or --json, in place of the first command
     #[arg(long, value_name = "FILE")]
     pub(super) baseline: Option<PathBuf>,
+
+    /// Run nothing, but show the measurements of this file, of --save or --json
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["commands", "baseline", "runs", "until", "time", "setup", "cleanup", "prepare"])]
+    pub(super) load: Option<PathBuf>,
 
     /// Write all measurements to this file, as --json does
     #[arg(long, visible_alias = "export-json", value_name = "FILE")]

@@ -5,17 +5,18 @@
 
 mod args;
 mod commands;
+mod profile;
 mod progress;
 mod text;
 
-use crate::common::events;
-use crate::exit::{Failure, Result};
+use crate::common::{self, events};
+use crate::exit::{Failure, Result, reason};
 use crate::stat;
 use crate::term::out::{Out, wants_colours};
 pub(crate) use args::Args;
 use perfuse::Perf;
 use perfuse_stat::CommandEvents;
-use perfuse_stat::compare::{self as compared, ComparePlan, Comparison, Done, Gate, Passed, Unit, advice};
+use perfuse_stat::compare::{self as compared, ComparePlan, Comparison, Gate, Passed, Saved, Unit, advice};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -32,10 +33,25 @@ const EVENTS: &str = "instructions,cycles,branch-misses,page-faults,context-swit
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
+    if let Some(path) = &args.load {
+        let saved = Saved::read(path, args.by.as_deref()).map_err(Failure::new)?;
+        let measured: Vec<_> =
+            saved.done.comparison.measures.iter().map(|m| (m.id.as_str(), m.unit)).collect();
+        check_measures(args, &measured, saved.done.comparison.candidates.len())?;
+        return finish(args, saved, None);
+    }
     let kernel = args.kernel.decide()?;
     args.events_dir.decide()?;
+    if args.profile {
+        return profile::run(args, &kernel);
+    }
     let (plan, mut warnings) = plan(args, &kernel)?;
-    check_measures(args, &plan)?;
+    let mut measured = vec![("wall", Unit::Nanoseconds), ("cpu", Unit::Nanoseconds), ("rss", Unit::Bytes)];
+    measured.extend(plan.events.iter().map(|(name, unit)| match unit {
+        perfuse_events::Unit::Nanoseconds => (name, Unit::Nanoseconds),
+        perfuse_events::Unit::Count => (name, Unit::Count),
+    }));
+    check_measures(args, &measured, plan.entries.len() + usize::from(plan.baseline.is_some()))?;
     if let Some(setup) = &args.setup {
         compared::run_aside(&commands::words(setup, args.shell.as_deref())?, "the set-up")?;
     }
@@ -52,13 +68,19 @@ pub(crate) fn run(args: &Args) -> Result {
         };
     }
     warnings.extend(advice::after(&plan, &done));
-    let (passed, unclear) = verdicts(&args.gates, &done.comparison);
-    warnings.extend(passed.iter().chain(&unclear).cloned());
-    write(args, &plan, &done, &warnings)?;
+    let shell = args.shell.as_deref().map_or("no shell".to_owned(), |shell| format!("in {shell}"));
+    finish(args, Saved::here(done, plan.warmup, plan.seed, warnings), Some(&shell))
+}
+
+/// Looks at the limits, and writes everything.
+fn finish(args: &Args, mut saved: Saved, shell: Option<&str>) -> Result {
+    let (passed, unclear) = verdicts(&args.gates, &saved.done.comparison);
+    saved.warnings.extend(passed.iter().chain(&unclear).cloned());
+    write(args, &saved, shell)?;
     let fails = !passed.is_empty() || (args.fail_if_unclear && !unclear.is_empty());
     Ok(match () {
         () if fails => ExitCode::from(PASSED),
-        () if done.interrupted => ExitCode::from(INTERRUPTED),
+        () if saved.done.interrupted => ExitCode::from(INTERRUPTED),
         () => ExitCode::SUCCESS,
     })
 }
@@ -97,6 +119,7 @@ fn plan(args: &Args, kernel: &Perf) -> Result<(ComparePlan, Vec<String>)> {
         most,
         time,
         until: args.until.clone(),
+        until_certain: args.until.is_none() && args.runs.is_none() && args.gates.is_empty(),
         by: args.by.clone(),
         ignore_failure: args.ignore_failure,
         input: args.input.clone(),
@@ -108,12 +131,7 @@ fn plan(args: &Args, kernel: &Perf) -> Result<(ComparePlan, Vec<String>)> {
 }
 
 /// Every measure that the options name has to be measured, and every limit has to fit the unit of its measure.
-fn check_measures(args: &Args, plan: &ComparePlan) -> Result<()> {
-    let mut known = vec![("wall", Unit::Nanoseconds), ("cpu", Unit::Nanoseconds), ("rss", Unit::Bytes)];
-    known.extend(plan.events.iter().map(|(name, unit)| match unit {
-        perfuse_events::Unit::Nanoseconds => (name, Unit::Nanoseconds),
-        perfuse_events::Unit::Count => (name, Unit::Count),
-    }));
+fn check_measures(args: &Args, known: &[(&str, Unit)], commands: usize) -> Result<()> {
     let unit_of = |name: &str, option: &str| {
         let found = known.iter().find(|(known, _)| *known == name).map(|(_, unit)| *unit);
         found.ok_or_else(|| {
@@ -131,8 +149,7 @@ fn check_measures(args: &Args, plan: &ComparePlan) -> Result<()> {
         let fits = gate.fits(unit_of(&gate.measure, "--fail-if")?);
         fits.map_err(|why| Failure::usage(format_args!("--fail-if '{}': {why}", gate.text)))?;
     }
-    let alone = plan.entries.len() + usize::from(plan.baseline.is_some()) < 2;
-    if alone && (!args.gates.is_empty() || args.until.is_some()) {
+    if commands < 2 && (!args.gates.is_empty() || args.until.is_some()) {
         return Err(Failure::usage("one command alone has no difference: give a second one, or --baseline"));
     }
     Ok(())
@@ -154,22 +171,23 @@ fn verdicts(gates: &[Gate], comparison: &Comparison) -> (Vec<String>, Vec<String
     (passed, unclear)
 }
 
-fn write(args: &Args, plan: &ComparePlan, done: &Done, warnings: &[String]) -> Result<()> {
-    let json = || compared::json(done, &args.gates, warnings, plan.warmup, plan.seed);
+fn write(args: &Args, saved: &Saved, shell: Option<&str>) -> Result<()> {
+    let comparison = &saved.done.comparison;
+    let json = || compared::json(saved, &args.gates);
     let save = |path: &Path, text: String| {
-        fs::write(path, text)
-            .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))
+        fs::write(path, text).map_err(|error| {
+            Failure::new(format_args!("cannot write {}: {}", path.display(), reason(&error)))
+        })
     };
     args.save.as_deref().map_or(Ok(()), |path| save(path, json()))?;
-    args.export_markdown
-        .as_deref()
-        .map_or(Ok(()), |path| save(path, compared::markdown(&done.comparison)))?;
-    args.export_csv.as_deref().map_or(Ok(()), |path| save(path, compared::csv(&done.comparison)))?;
+    args.export_markdown.as_deref().map_or(Ok(()), |path| save(path, compared::markdown(comparison)))?;
+    args.export_csv.as_deref().map_or(Ok(()), |path| save(path, compared::csv(comparison)))?;
     let text = match args.json {
         true => json(),
         false => {
-            let options = text::Options { glyphs: crate::term::glyphs::of_the_locale(), quiet: args.quiet };
-            text::format(done, &facts(args, plan, done, options.glyphs.dot), warnings, &options)
+            let glyphs = crate::term::glyphs::of_the_locale();
+            let options = text::Options { glyphs, quiet: args.quiet, columns: common::columns() };
+            text::format(saved, &facts(saved, shell, glyphs.dot), &options)
         }
     };
     let coloured = wants_colours(stat::colors(args.color), &std::io::stdout());
@@ -179,22 +197,26 @@ fn write(args: &Args, plan: &ComparePlan, done: &Done, warnings: &[String]) -> R
 }
 
 /// The number of commands and runs, and how they ran, in one line.
-fn facts(args: &Args, plan: &ComparePlan, done: &Done, dot: &str) -> String {
+fn facts(saved: &Saved, shell: Option<&str>, dot: &str) -> String {
+    let done = &saved.done;
     let commands = done.comparison.candidates.len();
     let mut facts = vec![match commands {
         1 => "1 command".to_owned(),
         commands => format!("{commands} commands"),
     }];
-    facts.push(match (commands, plan.baseline.is_some()) {
+    facts.push(match (commands, done.comparison.apart) {
         (1, _) => format!("{} runs", done.rounds),
         (_, true) => format!("{} runs against a baseline", done.rounds),
         (_, false) => format!("{} runs each in shuffled rounds", done.rounds),
     });
-    if plan.warmup > 0 {
-        facts.push(format!("{} warm-up", plan.warmup));
+    if saved.warmup > 0 {
+        facts.push(format!("{} warm-up", saved.warmup));
     }
-    facts.push(args.shell.as_deref().map_or("no shell".to_owned(), |shell| format!("in {shell}")));
+    facts.extend(shell.map(str::to_owned));
     facts.push(format!("{:.1} s", done.elapsed.as_secs_f64()));
+    if done.certain {
+        facts.push("certain".to_owned());
+    }
     if done.interrupted {
         facts.push("interrupted".to_owned());
     }

@@ -1,8 +1,8 @@
-//! A line on standard error that tells how far the rounds are, when somebody is there to see it.
+//! A line on standard error that tells how far the rounds are and what they still wait for, when somebody is there to see it.
 
 use super::text;
-use crate::term::out;
-use perfuse_stat::compare::Comparison;
+use crate::term::{self, out};
+use perfuse_stat::compare::State;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -30,14 +30,13 @@ impl perfuse_stat::compare::Progress for Progress {
         self.on && Instant::now() >= self.next
     }
 
-    fn show(&mut self, comparison: &Comparison, done: usize, least: usize) {
+    fn show(&mut self, state: &State<'_>) {
         if !self.is_due() {
             return;
         }
         self.next = Instant::now() + STEP;
         self.shown = true;
-        let rounds = if done < least { format!("{done} of {least}") } else { done.to_string() };
-        out::progress(&format!(" round {rounds}  {}", text::so_far(comparison)));
+        out::progress(&text::so_far(state, term::columns(std::io::stderr())));
     }
 
     /// Takes the line away.

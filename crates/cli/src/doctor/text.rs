@@ -1,5 +1,6 @@
 //! The report for people: what works, why the rest does not, and what the system is set to.
 
+use crate::common::columns;
 use crate::term::foreign::width;
 use crate::term::glyphs::Glyphs;
 use crate::term::table::{paint, wrap_from};
@@ -7,8 +8,10 @@ use anstyle::{AnsiColor, Style};
 use perfuse::doctor::{Check, Reason, Report, Verdict};
 use std::io::{self, Write};
 
-/// The width lines are broken at.
+/// The width lines are broken at, where there are as many columns.
 const WIDTH: usize = 80;
+/// And no earlier than here.
+const NARROWEST: usize = 40;
 
 /// The sign of a verdict, in its colour.
 pub(crate) fn sign(glyphs: &Glyphs, verdict: Verdict) -> String {
@@ -27,7 +30,7 @@ pub(crate) fn sign_width(glyphs: &Glyphs) -> usize {
 
 /// Writes a text from the current column on, broken between words; further lines start at that column too.
 pub(crate) fn wrapped(out: &mut dyn Write, text: &str, from: usize) -> io::Result<()> {
-    out.write_all(wrap_from(text, from, WIDTH).as_bytes())
+    out.write_all(wrap_from(text, from, columns().clamp(NARROWEST, WIDTH)).as_bytes())
 }
 
 /// Writes remedies, one to a line, from column `from` on.

@@ -9,6 +9,7 @@ use crate::term::foreign::{foreign, left};
 use perfuse::Perf;
 use perfuse::catalogue::{Entry, Kind, Listing, Rate, Wanted, Works, fields};
 use perfuse_events::Machine;
+use perfuse_term::clipboard;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
@@ -48,7 +49,7 @@ fn browse(
                     Deed::Nothing => {}
                     Deed::Copy(name) => {
                         let mut out = std::io::stdout();
-                        out.write_all(copying(&name).as_bytes())?;
+                        out.write_all(clipboard(&name).as_bytes())?;
                         out.flush()?;
                     }
                     Deed::Leave => return Ok(()),
@@ -71,20 +72,6 @@ fn browse(
             _ => {}
         }
     }
-}
-
-/// The words that make a terminal put `text` on the clipboard (OSC 52).
-fn copying(text: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut code = String::new();
-    for three in text.as_bytes().chunks(3) {
-        let bits = (0..3).fold(0u32, |bits, at| bits << 8 | u32::from(three.get(at).copied().unwrap_or(0)));
-        for at in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * at) & 63) as usize];
-            code.push(if at <= three.len() { char::from(digit) } else { '=' });
-        }
-    }
-    format!("\x1b]52;c;{code}\x07")
 }
 
 /// A deed that a key asks for beyond a change of the state.
@@ -335,12 +322,5 @@ mod tests {
         assert!(state.selected().is_none() && screen(&mut state).contains("nothing fits"));
         assert_eq!(state.key(KeyEvent::from(KeyCode::Enter)), Deed::Nothing);
         state.key(KeyEvent::from(KeyCode::Down));
-    }
-
-    #[test]
-    fn names_are_copied_as_terminals_want_them() {
-        assert_eq!(copying("cs"), "\x1b]52;c;Y3M=\x07");
-        assert_eq!(copying("tsc"), "\x1b]52;c;dHNj\x07");
-        assert_eq!(copying("a:bc"), "\x1b]52;c;YTpiYw==\x07");
     }
 }

@@ -16,7 +16,14 @@ const NAMES: usize = 30;
 pub(super) fn print(out: &mut dyn Write, machine: &Machine, all: &Listing, verbose: bool) -> io::Result<()> {
     let glyphs = glyphs::of_the_locale();
     let bold = Style::new().bold();
-    for (kind, entries) in all.by_kind() {
+    out.write_all(summary(&all.entries).as_bytes())?;
+    let mut kinds: Vec<(Kind, Vec<&Entry>)> = all.by_kind().into_iter().collect();
+    for (_, entries) in &mut kinds {
+        entries.sort_by_key(|entry| rank(entry));
+    }
+    // Kinds with something that works come first.
+    kinds.sort_by_key(|(_, entries)| entries.first().map(|entry| rank(entry)));
+    for (kind, entries) in kinds {
         let shared = same(&entries);
         writeln!(out, "\n {bold}{}{bold:#}", kind.title())?;
         if let Some(works) = shared {
@@ -38,6 +45,27 @@ pub(super) fn print(out: &mut dyn Write, machine: &Machine, all: &Listing, verbo
         wrapped(out, &glyphs.text(reason), 4 + sign_width(glyphs))?;
     }
     Ok(())
+}
+
+/// Working events come first, then those that nobody has tried.
+fn rank(entry: &Entry) -> u8 {
+    match entry.works {
+        Works::Yes | Works::UserOnly => 0,
+        Works::Unknown => 1,
+        Works::No(_) => 2,
+    }
+}
+
+/// A line about all of them: how many work.
+fn summary(entries: &[Entry]) -> String {
+    let tried = entries.iter().filter(|entry| !matches!(entry.works, Works::Unknown)).count();
+    let works = entries.iter().filter(|entry| rank(entry) == 0).count();
+    let partly = entries.iter().filter(|entry| matches!(entry.works, Works::UserOnly)).count();
+    match (tried, partly) {
+        (0, _) => String::new(),
+        (_, 0) => format!("\n {works} of {tried} work here\n"),
+        _ => format!("\n {works} of {tried} work here, {partly} of them for user space only\n"),
+    }
 }
 
 /// The verdict of all entries, if it is the same for all.

@@ -3,6 +3,7 @@
 use super::selection::{Compression, Selection};
 use super::unsupported::OfRecord;
 use crate::common::kernel::KernelOption;
+use crate::common::processes::Processes;
 use crate::common::tables::EventsDir;
 use crate::common::unsupported::Unsupported;
 use perfuse_record::Synth;
@@ -14,7 +15,11 @@ use std::path::PathBuf;
 #[command(
     override_usage = "perfuse record [OPTIONS] [--] COMMAND [ARGS]...\n       \
                       perfuse record [OPTIONS] -p PID | -t TID | -u USER | -a | -C CPUS [[--] COMMAND [ARGS]...]",
-    after_help = "Without -e, cycles are sampled 997 times a second, or the cpu-clock where there is no PMU. \
+    after_help = "Examples:\n  perfuse record -g -- ./prog           who calls the expensive functions?\n  \
+                  perfuse record -a -g sleep 10         the whole system for ten seconds\n  \
+                  perfuse record -p 1234 -g sleep 5     a running process\n  \
+                  perfuse record -e page-faults -c 1 -g -- ./prog   who touches new memory?\n\n\
+                  Without -e, cycles are sampled 997 times a second, or the cpu-clock where there is no PMU. \
                   The exit status is the command's: 128+n if signal n ended it; 125 if perfuse failed, 126 if \
                   the command cannot be executed, 127 if there is none."
 )]
@@ -79,8 +84,9 @@ pub(crate) struct Args {
     #[arg(short = 'g')]
     pub(super) chains: bool,
 
-    /// Record call chains: by frame pointers, from copies of the stack, or by the hardware
-    #[arg(long, value_name = "fp|dwarf[,BYTES]|lbr")]
+    /// Record call chains: by frame pointers; from copies of the stack, unwound while recording or when the recording
+    /// is read; by the hardware; auto: by frame pointers if the programs have them, and else unwound
+    #[arg(long, value_name = "auto|fp|unwound[,BYTES]|dwarf[,BYTES]|lbr")]
     pub(super) call_graph: Option<String>,
 
     /// Of call chains, record the user side only
@@ -91,9 +97,9 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) kernel_callchains: bool,
 
-    /// Record these processes, with their threads
-    #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["tid", "all_cpus", "cpu"])]
-    pub(super) pid: Vec<u32>,
+    /// Record these processes, by number or by name, with their threads
+    #[arg(short = 'p', long, value_name = "PID|NAME", value_delimiter = ',', conflicts_with_all = ["tid", "all_cpus", "cpu"])]
+    pub(super) pid: Vec<Processes>,
 
     /// Record the processes of this user, by name or number
     #[arg(short = 'u', long, value_name = "USER", conflicts_with_all = ["pid", "tid", "all_cpus", "cpu"])]

@@ -2,7 +2,7 @@
 //! would help, and a summary.
 
 use super::plan::{Asked, Destination};
-use crate::term;
+use crate::common::style;
 use crate::term::foreign::{beginning, cut, foreign};
 use crate::term::glyphs::{self, Glyphs};
 use crate::term::number::{bytes, grouped};
@@ -59,6 +59,9 @@ fn words(remark: &Remark, asked: &Asked) -> String {
             "the rings hold {} until they are written: files may exceed the size of --switch-output",
             bytes(*held as f64)
         ),
+        Remark::Incomplete(sums) if sums.deeper > 0 => {
+            format!("{remark}; --call-graph unwound,65528 copies more")
+        }
         Remark::SizeReached => "the size of --max-size is reached".to_owned(),
         Remark::Lost { records, ring } => format!(
             "{} records lost: rings of {} were full before they could be read; larger ones: -m {}M; \
@@ -146,7 +149,7 @@ impl Observer for Live<'_> {
             bytes(sums.bytes as f64),
         );
         // A line that is wrapped could not be taken back.
-        let width = term::columns(io::stderr()) - 1;
+        let width = style::columns(io::stderr()) - 1;
         let subject =
             cut(&self.subject, width.saturating_sub("recording ".len() + facts.chars().count()), "..");
         let line = format!("recording {subject}{facts}");
@@ -173,6 +176,9 @@ impl Observer for Live<'_> {
         let of = if end.events > 1 { format!(" of {} events", end.events) } else { String::new() };
         facts.push(format!("{} samples{of}", grouped(end.sums.samples)));
         facts.push(format!("{} lost", grouped(end.sums.lost)));
+        facts.extend(end.stacks.map(|stacks| {
+            format!("{} of {} stacks incomplete", grouped(stacks.incomplete()), grouped(stacks.stacks))
+        }));
         let _ = writeln!(out::stderr(), "{}", facts.join(&format!(" {dot} ")));
     }
 

@@ -10,13 +10,13 @@ mod units;
 mod unsupported;
 mod words;
 
-use crate::common::kernel::{Tried, with_attr_files};
+use crate::common::kernel::{Chosen, Tried, with_attr_files};
 use crate::exit::{FAILED, Failure, Result};
 use crate::recording::header::local_time;
 pub(crate) use args::Args;
 use live::Live;
 use perfuse::control::Control;
-use perfuse_record::{Ended, FileSink, StreamSink, record};
+use perfuse_record::{Ended, FileSink, Plan, StreamSink, record};
 use perfuse_sys::signal::SIGTERM;
 use plan::{Asked, Destination};
 use std::fs::File;
@@ -63,7 +63,17 @@ pub(crate) fn rehearse(args: &Args) -> Result<Tried> {
     Ok((kernel, tried))
 }
 
-fn exit_code(ended: &Ended) -> ExitCode {
+/// The plan that `args` ask for, with remarks about it, for those who put the samples to another use; it measures as long as the
+/// kernel is kept.
+pub(crate) fn plan(args: &Args) -> Result<(Chosen, Plan, Vec<String>)> {
+    let kernel = args.kernel.decide()?;
+    args.events_dir.decide()?;
+    let Asked { plan, remarks, .. } = Asked::new(args, kernel.clone())?;
+    Ok((kernel, plan, remarks))
+}
+
+/// The exit status of a recording: that of its command.
+pub(crate) fn exit_code(ended: &Ended) -> ExitCode {
     match ended.status.map(|status| (status.code(), status.signal())) {
         None => ExitCode::SUCCESS,
         Some((Some(code), _)) => ExitCode::from(code as u8),

@@ -2,12 +2,14 @@
 
 use super::args::Args;
 use super::words::{branches, chains, clock, frequency, pages, processes_of, registers, size, switch};
-use crate::common::{cpus, events};
+use crate::common::{cpus, events, processes};
 use crate::exit::Failure;
 use perfuse::abi::AttrFlags;
 use perfuse::{Perf, Start, online_cpus};
 use perfuse_events::EventSet;
-use perfuse_record::{Chains, Fields, HZ, Plan, Rate, Request, Switch, Target, check, join_tracers};
+use perfuse_record::{
+    CallChains, Chains, Choice, Fields, HZ, Plan, Rate, Request, Switch, Target, check, join_tracers,
+};
 use std::path::PathBuf;
 
 /// A plan made of the options, and the parts of them that are the program's.
@@ -80,8 +82,8 @@ impl Asked {
                 "a pipe is one stream: no --switch-output, --overwrite, --timestamp-filename",
             ));
         }
-        let (chains, branches) = (chains(args)?, branches(args)?);
-        if chains == Some(Chains::LastBranches) && !branches.is_empty() {
+        let (asked, branches) = (chains(args)?, branches(args)?);
+        if asked == CallChains::By(Some(Chains::LastBranches)) && !branches.is_empty() {
             return Err(Failure::usage("-b and -j want the branches that --call-graph lbr is made of"));
         }
         let (mut target, mut follow) = (target, None);
@@ -92,6 +94,15 @@ impl Asked {
             });
             target = Target::Cpus(online_cpus());
         }
+        let chains = match asked {
+            CallChains::By(chains) => chains,
+            CallChains::Auto => {
+                let search = std::env::var_os("PATH").unwrap_or_default();
+                let choice = Choice::of(&target, follow.as_deref(), &args.command, &search);
+                remarks.push(choice.to_string());
+                Some(choice.chains)
+            }
+        };
         let events = requests(args)?;
         if follow.is_some() && events.iter().any(|request| request.spec.options.time == Some(false)) {
             return Err(Failure::usage(
@@ -166,10 +177,10 @@ fn target(args: &Args, remarks: &mut Vec<String>) -> Result<Target, Failure> {
         let gone = ids.iter().find(|&&id| !perfuse_proc::read::exists(id));
         gone.map_or(Ok(()), |id| Err(Failure::new(format_args!("no such {kind}: {id}"))))
     };
-    gone("process", &args.pid)?;
+    gone("process", &processes::all(&args.pid))?;
     gone("thread", &args.tid)?;
     if !args.pid.is_empty() {
-        return Ok(Target::Processes(args.pid.clone()));
+        return Ok(Target::Processes(processes::all(&args.pid)));
     }
     if let Some(user) = &args.uid {
         return Ok(Target::Processes(processes_of(user)?));
@@ -271,7 +282,7 @@ pub(super) mod tests {
     pub(in crate::record) fn args(line: &str) -> Result<Box<Args>, String> {
         let cli = Cli::try_parse_from(["perfuse", "record"].into_iter().chain(line.split_whitespace()));
         match cli.map_err(|error| error.to_string())?.subcommand {
-            Subcommand::Record(args) => Ok(args),
+            Subcommand::Record(args) => Ok(args.0),
             other => panic!("{other:?}"),
         }
     }
@@ -302,6 +313,9 @@ pub(super) mod tests {
         assert_eq!(chains("-g true"), Ok(Some(Chains::FramePointers)));
         assert_eq!(chains("--call-graph dwarf true"), Ok(Some(Chains::Stack(8192))));
         assert_eq!(chains("--call-graph dwarf,1001 true"), Ok(Some(Chains::Stack(1008))));
+        assert_eq!(chains("--call-graph unwound true"), Ok(Some(Chains::Unwound(8192))));
+        assert_eq!(chains("--call-graph unwound,1001 true"), Ok(Some(Chains::Unwound(1008))));
+        assert!(asked("--call-graph auto true").unwrap().remarks[0].starts_with("call chains "));
         assert_eq!(chains("--call-graph lbr true"), Ok(Some(Chains::LastBranches)));
         assert!(chains("--call-graph dwarf,65536 true").is_err() && chains("--call-graph x true").is_err());
     }

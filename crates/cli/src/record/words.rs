@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use perfuse::abi::BranchSampleType;
 use perfuse::abi::regs::Arch;
 use perfuse_proc::read;
-use perfuse_record::{Chains, Switch};
+use perfuse_record::{CallChains, Chains, Switch};
 use perfuse_sys::page_size;
 
 /// The kernel refuses more than its limit; less is better than nothing.
@@ -67,33 +67,11 @@ pub(super) fn registers(list: &str) -> Result<u64, Failure> {
     })
 }
 
-pub(super) fn chains(args: &Args) -> Result<Option<Chains>, Failure> {
-    let Some(text) = &args.call_graph else {
-        return Ok(args.chains.then_some(Chains::FramePointers));
-    };
-    let (kind, size) = match text.split_once(',') {
-        Some((kind, size)) => (kind, Some(size)),
-        None => (text.as_str(), None),
-    };
-    let wrong =
-        || Failure::usage(format_args!("--call-graph wants fp, dwarf, dwarf,BYTES or lbr, not '{text}'"));
-    Ok(match (kind, size) {
-        ("fp", None) => Some(Chains::FramePointers),
-        ("lbr", None) => Some(Chains::LastBranches),
-        ("no", None) => None,
-        ("dwarf", None) => Some(Chains::Stack(Chains::STACK_BYTES)),
-        ("dwarf", Some(size)) => {
-            let bytes: u32 = size.parse().ok().filter(|&bytes| bytes > 0).ok_or_else(wrong)?;
-            let most = u32::from(u16::MAX) / 8 * 8;
-            if bytes > most {
-                return Err(Failure::usage(format_args!(
-                    "the kernel copies at most {most} bytes of a stack"
-                )));
-            }
-            Some(Chains::Stack(bytes.next_multiple_of(8)))
-        }
-        _ => return Err(wrong()),
-    })
+pub(super) fn chains(args: &Args) -> Result<CallChains, Failure> {
+    match &args.call_graph {
+        Some(text) => text.parse().map_err(|why: String| Failure::usage(format_args!("--call-graph {why}"))),
+        None => Ok(CallChains::By(args.chains.then_some(Chains::FramePointers))),
+    }
 }
 
 /// Pages, or bytes with a suffix; a second number, for AUX areas, is of no use here.

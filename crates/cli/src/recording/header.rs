@@ -31,7 +31,7 @@ impl Shown {
             return Ok(());
         }
         let data = input.open()?;
-        let changed = std::fs::metadata(&input.input).and_then(|metadata| metadata.modified());
+        let changed = std::fs::metadata(input.path()).and_then(|metadata| metadata.modified());
         let since = changed.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let captured = since.map(|since| local_time(since).strftime("%a %b %e %H:%M:%S %Y").to_string());
         let options = describe::HeaderOptions {
@@ -48,7 +48,7 @@ impl Shown {
 fn is_old(input: &Input) -> bool {
     let mut magic = [0; 8];
     // A pipe is read once, and has no header of that time.
-    let file = Some(&input.input).filter(|input| input.is_file());
+    let file = Some(input.path()).filter(|input| input.is_file());
     let read = file
         .and_then(|input| std::fs::File::open(input).ok())
         .and_then(|mut file| file.read_exact(&mut magic).ok());

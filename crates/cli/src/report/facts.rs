@@ -12,52 +12,6 @@ use perfuse_data::{PerfData, ReadOptions, RecordCounts};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Where and how the recording was made, by its own header.
-#[derive(Debug, Default, serde::Serialize)]
-pub(super) struct Machine {
-    hostname: Option<String>,
-    os_release: Option<String>,
-    arch: Option<String>,
-    cpu: Option<String>,
-    cpus_online: Option<u32>,
-    cpus_available: Option<u32>,
-    memory_kib: Option<u64>,
-    perf_version: Option<String>,
-    command: Option<Vec<String>>,
-    first_sample_ns: Option<u64>,
-    last_sample_ns: Option<u64>,
-}
-
-impl Machine {
-    pub(super) fn read(data: &mut PerfData<'_>) -> Self {
-        let mut machine = Machine::default();
-        let ids: Vec<FeatureId> = data.features().collect();
-        for id in ids {
-            let Ok(Some(section)) = data.feature(id) else { continue };
-            match section.feature {
-                Feature::Hostname(text) => machine.hostname = Some(text.to_string()),
-                Feature::OsRelease(text) => machine.os_release = Some(text.to_string()),
-                Feature::Arch(text) => machine.arch = Some(text.to_string()),
-                Feature::CpuDesc(text) => machine.cpu = Some(text.to_string()),
-                Feature::NrCpus(cpus) => {
-                    (machine.cpus_online, machine.cpus_available) = (Some(cpus.online), Some(cpus.available));
-                }
-                Feature::TotalMem(kib) => machine.memory_kib = Some(kib),
-                Feature::Version(text) => machine.perf_version = Some(text.to_string()),
-                Feature::Cmdline(words) => {
-                    machine.command = Some(words.iter().map(ToString::to_string).collect());
-                }
-                Feature::SampleTime(time) => {
-                    (machine.first_sample_ns, machine.last_sample_ns) =
-                        (Some(time.first_ns), Some(time.last_ns));
-                }
-                _ => {}
-            }
-        }
-        machine
-    }
-}
-
 /// The socket of each cpu, as far as the recording tells.
 pub(super) fn sockets(data: &mut PerfData<'_>) -> Vec<u32> {
     match recording::feature(data, FeatureId::CPU_TOPOLOGY) {
@@ -78,7 +32,7 @@ pub(super) fn stats(out: &mut impl Write, input: &Input, is_quiet: bool) -> Resu
         }
     });
     // The replay unpacks compressed records; a second reading counts them as they are in the file.
-    if input.input.is_file() || input.input.is_dir() {
+    if input.path().is_file() || input.path().is_dir() {
         let mut raw = input.open_with(ReadOptions::new().with_unpack(false))?;
         counts.count_kinds(&mut raw, &[kind::COMPRESSED, kind::COMPRESSED2]);
     }

@@ -96,7 +96,7 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[Shown<'_>], grou
         _ => (widths[index].told * all.len()).max(widths[index].whole),
     };
     let separator = args.field_separator.as_deref();
-    let paint = Paint(super::has_colour(args));
+    let paint = Paint(args.text.is_coloured());
     let limit = text::limit(separator);
     let mut lines = Lines { out, limit, cut: 0 };
     if !args.quiet {

@@ -29,7 +29,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
     }
     let tree = Hierarchy::new(shown.view, &keys, &shown.all);
     let separator = args.field_separator.as_deref();
-    let paint = Paint(super::has_colour(args));
+    let paint = Paint(args.text.is_coloured());
     let titles: Vec<String> = plan.columns.iter().map(|&column| text::title(column, plan)).collect();
     let widths = text::widths(args, plan, &plan.columns, &titles, shown);
     let width_of = |column: Column| {

@@ -42,7 +42,7 @@ impl Serialize for Document<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("schema", "perfuse.report/1")?;
         map.serialize_entry("input", &args.input.name())?;
-        map.serialize_entry("recording", &read.machine)?;
+        map.serialize_entry("recording", &read.origin)?;
         map.serialize_entry("sort", &sort)?;
         map.serialize_entry("children", &plan.children)?;
         map.serialize_entry("call_graph", &call_graph)?;

@@ -69,14 +69,12 @@ fn unknown(name: &str) -> Failure {
     }
     let near = perfuse_events::nearest(name, Column::names());
     let hint = match near.is_empty() {
-        true => ".".to_owned(),
+        true => String::new(),
         false => format!("; did you mean {}?", near.join(" or ")),
     };
-    let all: Vec<&str> = Column::names().collect();
-    let more = "and fields of the recorded tracepoints";
     Failure::usage(format_args!(
-        "'{name}' is nothing a report can tell{hint} There are {}, {more}",
-        all.join(", ")
+        "'{name}' is nothing a report can tell{hint}\n  there are overhead, comm, dso, symbol, srcline, pid, tid, cpu, \
+         time, and fields of recorded tracepoints; perfuse report --help has all"
     ))
 }
 
@@ -125,7 +123,7 @@ fn mode(args: &Args, recorded: &Recorded<'_>) -> Result<Mode> {
         let hint = "it was recorded without -b";
         return Err(Failure::new(format_args!("{} has no branches: {hint}", args.input.name())));
     }
-    let is_wanted = args.branch_stack || has_branches && !args.no_branch_stack;
+    let is_wanted = args.branch_stack || has_branches && !args.no_branch_stack && args.html.is_none();
     Ok(if is_wanted { Mode::Branches } else { Mode::Samples })
 }
 
@@ -155,6 +153,11 @@ const OF_MEMORY: &str =
     "local_weight,mem,sym,dso,symbol_daddr,dso_daddr,snoop,tlb,locked,blocked,local_ins_lat";
 
 impl Plan {
+    /// Whether addresses are told, not functions alone.
+    pub(super) fn is_by_address(&self) -> bool {
+        self.graph.by_address || self.tells_lines() || self.keys.iter().any(|key| key.is_of_address())
+    }
+
     pub(super) fn new(args: &Args, recorded: &Recorded<'_>) -> Result<Self> {
         let mode = mode(args, recorded)?;
         let has_chains = recorded.has_chains() && mode != Mode::Branches;
@@ -173,7 +176,10 @@ impl Plan {
             shares
         };
         let mut given = Vec::new();
+        // Options that the configuration sets stand for tables, and a page has its own.
+        let is_page = args.html.is_some();
         let default_names = match mode {
+            _ if is_page => "comm,pid,cpu",
             Mode::Branches => "comm,dso_from,symbol_from,symbol_to,cycles",
             Mode::Memory => OF_MEMORY,
             Mode::Samples if recorded.is_traced() && args.raw_trace => "trace_fields",
@@ -199,13 +205,18 @@ impl Plan {
             Ok(columns)
         };
         let default_names: Vec<String> = default_names.split(',').map(str::to_owned).collect();
-        let sort_names = match &args.sort {
+        let sort_names = match args.sort.as_ref().filter(|_| !is_page) {
             None => None,
             Some(list) if list.adds => Some([&default_names[..], &list.items].concat()),
             Some(list) => Some(list.items.clone()),
         };
-        let fields =
-            args.fields.as_ref().map(|list| columns_of(&list.items)).transpose()?.unwrap_or_default();
+        let fields = args
+            .fields
+            .as_ref()
+            .filter(|_| !is_page)
+            .map(|list| columns_of(&list.items))
+            .transpose()?
+            .unwrap_or_default();
         let is_strict = args.fields.as_ref().is_some_and(|list| !list.adds);
         let order_names = sort_names.as_ref().unwrap_or(&default_names).join(",");
         let sort = sort_names.map(|names| columns_of(&names)).transpose()?;
@@ -273,6 +284,12 @@ impl Plan {
         }
     }
 
+    /// Whether source lines are shown.
+    pub(super) fn tells_lines(&self) -> bool {
+        let by_line = [Key::Srcline, Key::Srcfile, Key::SrclineFrom, Key::SrclineTo];
+        self.keys.iter().any(|key| by_line.contains(key))
+    }
+
     /// How call trees are read.
     pub(super) fn order(&self) -> Order {
         Order::new(self.graph.caller_first, self.children)
@@ -309,7 +326,7 @@ fn call_graph(args: &Args, has_chains: bool, children: bool) -> Result<CallGraph
             "caller" => graph.caller_first = true,
             "callee" => graph.caller_first = false,
             "function" => graph.by_address = false,
-            "address" => graph.by_address = true,
+            "address" => graph.by_address = args.html.is_none(),
             "percent" => graph.value = Value::Percent,
             "period" => graph.value = Value::Period,
             "count" => graph.value = Value::Count,

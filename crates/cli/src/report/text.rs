@@ -4,8 +4,8 @@ use super::lines::{Lines, Paint};
 use super::options::{Plan, Style};
 use super::tree::Drawing;
 use super::{Args, Shown, workers};
+use crate::common::style;
 use crate::exit::Result;
-use crate::term;
 use crate::term::foreign::{cut, field, foreign, left, right, width as columns_of};
 use perfuse_profile::{Column, Entry, Frames, Key, Mode};
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
     }
     let titles: Vec<String> = columns.iter().map(|&column| title(column, plan)).collect();
     let widths = widths(args, plan, &columns, &titles, shown);
-    let paint = Paint(super::has_colour(args));
+    let paint = Paint(args.text.is_coloured());
     let limit = limit(separator);
     let mut lines = Lines { out, limit, cut: 0 };
     if !args.quiet {
@@ -163,7 +163,7 @@ fn in_thousands(number: u64) -> (u64, char) {
 /// Where lines end, if they are for a terminal.
 pub(super) fn limit(separator: Option<&str>) -> Option<usize> {
     let out = std::io::stdout();
-    (separator.is_none() && out.is_terminal()).then(|| term::columns(out).max(20))
+    (separator.is_none() && out.is_terminal()).then(|| style::columns(out).max(20))
 }
 
 pub(super) fn title(column: Column, plan: &Plan) -> String {

@@ -32,11 +32,13 @@ pub(super) fn trees<'r>(plan: &Plan, whole: u64, view: &'r View<'r>) -> Trees<'r
 /// The name of a frame in a tree.
 pub(super) fn name(frames: &Frames, id: FrameId, by_address: bool) -> String {
     let frame = frames.get(id);
-    match &frame.symbol {
-        Some(name) if by_address => format!("{name} +{}", frame.offset),
-        Some(name) => name.to_string(),
-        None if frame.ip == 0 => "0".to_owned(),
-        None => format!("{:#x}", frame.ip),
+    let inlined = if frame.is_inlined { " (inlined)" } else { "" };
+    match (&frame.symbol, frames.line(frame)) {
+        (Some(name), Some((file, line))) if by_address => format!("{name} {file}:{line}{inlined}"),
+        (Some(name), None) if by_address => format!("{name} +{}{inlined}", frame.offset),
+        (Some(name), _) => format!("{name}{inlined}"),
+        (None, _) if frame.ip == 0 => "0".to_owned(),
+        (None, _) => format!("{:#x}", frame.ip),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Options that `perf report` takes and `perfuse report` refuses or ignores.
 
 use crate::common::unsupported::{PerfOption, PerfOptions};
-use crate::recording::unfinished::INLINED;
 
 /// The options of `perf report` that mean nothing here, or are refused.
 #[derive(Clone, Debug)]
@@ -10,7 +9,7 @@ pub(super) struct OfReport;
 const SYMBOLS: &str =
     "where symbols are is not told yet: they are found by path, by build-id and in /proc/kallsyms";
 const SWITCHES: &str = "samples are not chosen by other events; --time chooses them by time";
-const SCREEN: &str = "the report is text; there is no interactive view yet";
+const SCREEN: &str = "there are the report as text, and --tui on the terminal";
 
 impl PerfOptions for OfReport {
     const OPTIONS: &'static [PerfOption] = &[
@@ -42,7 +41,6 @@ impl PerfOptions for OfReport {
         PerfOption::refused("switch-on", SWITCHES).value(),
         PerfOption::refused("switch-off", SWITCHES).value(),
         PerfOption::refused("show-on-off-events", SWITCHES),
-        PerfOption::refused("tui", SCREEN),
         PerfOption::refused("gtk", SCREEN),
         PerfOption::refused("disable-order", "records are taken by time, as far as a recording allows"),
         // These concern annotated instructions, or only the interactive view.
@@ -61,8 +59,6 @@ impl PerfOptions for OfReport {
         PerfOption::ignored("no-demangle-kernel"),
         PerfOption::ignored("full-source-path"),
         PerfOption::ignored("skip-empty"),
-        PerfOption::ignored("inline").said(INLINED),
-        PerfOption::ignored("no-inline"),
         PerfOption::ignored("stdio2"),
     ];
 }

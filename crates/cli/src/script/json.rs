@@ -100,12 +100,24 @@ pub(super) fn write(
 }
 
 fn place(places: &mut Places, space: &Space<'_>, level: Level, address: u64) -> Value {
-    let located = places.locate(space, level, address);
+    let located = places.locate_inlined(space, level, address);
     let mut object = Map::new();
     object.insert("ip".into(), json!(address));
     if let Some(symbol) = &located.symbol {
         object.insert("symbol".into(), json!(**symbol));
         object.insert("offset".into(), json!(located.offset));
+    }
+    if let Some((file, line)) = &located.line {
+        object.insert("file".into(), json!(**file));
+        object.insert("line".into(), json!(line));
+    }
+    if !located.inlined.is_empty() {
+        // Functions that were inlined there, the innermost first.
+        let parts = located.inlined.iter().map(|(name, line)| match line {
+            Some((file, line)) => json!({"symbol": **name, "file": **file, "line": line}),
+            None => json!({"symbol": **name}),
+        });
+        object.insert("inlined".into(), parts.collect());
     }
     if located.object != 0 {
         object.insert("dso".into(), json!(places.lookup.object(located.object)));

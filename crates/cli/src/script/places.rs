@@ -7,6 +7,7 @@ use perfuse_data::describe::{Field, Fields};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
 use perfuse_profile::{FastMap, Lookup, Placed, ThreadTime};
+use std::sync::Arc;
 
 /// Bytes of text that are kept; then it is made again.
 const MOST_BYTES: usize = 32 << 20;
@@ -75,9 +76,12 @@ impl Places {
     }
 
     pub(super) fn locate(&mut self, space: &Space<'_>, level: Level, address: u64) -> Placed {
-        // An address of the kernel is none of a program's.
-        let level = if level == Level::User && address >> 63 == 1 { Level::Unknown } else { level };
-        self.lookup.locate(space.session, space.at, level, address)
+        self.lookup.locate_function(space.session, space.at, of_address(level, address), address)
+    }
+
+    /// The same, with the functions that were inlined there.
+    pub(super) fn locate_inlined(&mut self, space: &Space<'_>, level: Level, address: u64) -> Placed {
+        self.lookup.locate(space.session, space.at, of_address(level, address), address)
     }
 
     /// The level of an address in data or of a branch, in a sample of `level`: the other half of the address space, if
@@ -143,9 +147,15 @@ impl Places {
         level: Level,
         address: u64,
     ) {
-        let located = self.locate(space, level, address);
+        let located = match style & CHAIN {
+            0 => self.locate(space, level, address),
+            _ => self.locate_inlined(space, level, address),
+        };
         let before = out.0.len();
         if style & CHAIN != 0 {
+            for (name, line) in &located.inlined {
+                inlined(out, &self.lookup, &located, style, name, line.as_ref());
+            }
             out.push("\t");
             out.hex(located.place, 16);
         }
@@ -181,13 +191,61 @@ fn write(text: &mut LineBuffer, lookup: &Lookup, located: &Placed, style: usize)
         }
         text.push(")");
     }
-    if style & LINE != 0 && located.object != 0 {
-        // perfuse reads no debug information for lines, and prints what perf prints without any.
-        text.push("\n  ");
-        text.foreign(lookup.short_object(located.object));
-        text.push("[");
-        text.hex(located.place, 0);
-        text.push("]");
+    source_line(text, lookup, located, style, located.line.as_ref());
+}
+
+/// An address of the kernel is none of a program's.
+fn of_address(level: Level, address: u64) -> Level {
+    if level == Level::User && address >> 63 == 1 { Level::Unknown } else { level }
+}
+
+/// A frame of a function that was inlined into the next one.
+fn inlined(
+    text: &mut LineBuffer,
+    lookup: &Lookup,
+    located: &Placed,
+    style: usize,
+    name: &str,
+    line: Option<&(Arc<str>, u32)>,
+) {
+    text.push("\t");
+    text.hex(located.place, 16);
+    if style & SYMBOL != 0 {
+        text.push(" ");
+        text.foreign(name);
+        if style & OFFSET != 0 {
+            text.push("+0x");
+            text.hex(located.offset, 0);
+        }
+    }
+    source_line(text, lookup, located, style, line);
+    text.push(" (inlined)\n");
+}
+
+/// The line of a place, without the folders of its file; where it is not known, the object and the address in it.
+fn source_line(
+    text: &mut LineBuffer,
+    lookup: &Lookup,
+    located: &Placed,
+    style: usize,
+    line: Option<&(Arc<str>, u32)>,
+) {
+    if style & LINE == 0 || located.object == 0 {
+        return;
+    }
+    text.push("\n  ");
+    match line {
+        Some((file, line)) => {
+            text.foreign(file.rsplit('/').next().unwrap_or(file));
+            text.push(":");
+            text.decimal(u64::from(*line), 0);
+        }
+        None => {
+            text.foreign(lookup.short_object(located.object));
+            text.push("[");
+            text.hex(located.place, 0);
+            text.push("]");
+        }
     }
 }
 

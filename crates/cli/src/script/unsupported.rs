@@ -1,7 +1,6 @@
 //! Options that `perf script` takes and `perfuse script` refuses or ignores.
 
 use crate::common::unsupported::{PerfOption, PerfOptions};
-use crate::recording::unfinished::INLINED;
 
 /// The options of `perf script` that mean nothing here, or are refused.
 #[derive(Clone, Debug)]
@@ -59,7 +58,5 @@ impl PerfOptions for OfScript {
         PerfOption::ignored("show-kernel-path"),
         PerfOption::ignored("max-blocks").value(),
         PerfOption::ignored("addr2line").value(),
-        PerfOption::ignored("inline").said(INLINED),
-        PerfOption::ignored("no-inline"),
     ];
 }

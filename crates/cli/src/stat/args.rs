@@ -3,6 +3,7 @@
 use super::select::Selection;
 use super::unsupported::OfStat;
 use crate::common::kernel::KernelOption;
+use crate::common::processes::Processes;
 use crate::common::tables::EventsDir;
 use crate::common::unsupported::Unsupported;
 use clap::{ArgAction, ColorChoice};
@@ -49,9 +50,9 @@ pub(crate) struct Args {
     #[arg(short = 'd', long, action = ArgAction::Count)]
     pub(super) detailed: u8,
 
-    /// Measure these processes, with their threads
-    #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["tid", "all_cpus", "cpu"])]
-    pub(super) pid: Vec<u32>,
+    /// Measure these processes, by number or by name, with their threads
+    #[arg(short = 'p', long, value_name = "PID|NAME", value_delimiter = ',', conflicts_with_all = ["tid", "all_cpus", "cpu"])]
+    pub(super) pid: Vec<Processes>,
 
     /// Measure these threads
     #[arg(short = 't', long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "cpu"])]

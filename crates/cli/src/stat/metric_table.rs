@@ -45,7 +45,7 @@ pub(super) fn format(report: &Report, options: &Options, with_header: bool) -> S
         titles.push("where");
     }
     columns.extend([
-        column(3, Side::Left, 20),
+        column(3, Side::Left, if options.columns < 70 { 14 } else { 20 }),
         column(2, Side::Right, 8),
         column(1, Side::Left, 2),
         column(2, Side::Left, 0),

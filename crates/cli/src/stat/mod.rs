@@ -17,6 +17,7 @@ mod unsupported;
 use crate::common::kernel::{Tried, with_attr_files};
 use crate::exit::{Failure, Result};
 use crate::record::take_standard_output;
+use crate::{habits, usage};
 pub(crate) use args::Args;
 use clap::{CommandFactory, FromArgMatches};
 use output::Output;
@@ -27,6 +28,7 @@ use perfuse_stat::{Destination, Exit, Target, count};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Runs the subcommand. `parse` makes options of `stat` of a whole command line.
 pub(crate) fn run(args: &Args, parse: &dyn Fn(Vec<OsString>) -> Result<Box<Args>>) -> Result {
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &Args, parse: &dyn Fn(Vec<OsString>) -> Result<Box<Args>
         }
         _ => (args, None),
     };
-    let plan = plan::plan(args, with_attr_files(&kernel))?;
+    let mut plan = plan::plan(args, with_attr_files(&kernel))?;
     if destination.is_some() && plan.is_repeated() {
         return Err(Failure::usage("stat record records one run, without -r"));
     }
@@ -55,7 +57,20 @@ pub(crate) fn run(args: &Args, parse: &dyn Fn(Vec<OsString>) -> Result<Box<Args>
     if plan.target == Target::Command {
         output.goes_on_unread();
     }
-    let total = count(&plan, &mut output, control, destination.as_mut())?;
+    let is_alone =
+        plan.command.is_empty() && !plan.cgroups && matches!(plan.target, Target::Cpus { all: true, .. });
+    if let Target::Cpus { cpus, .. } = &plan.target {
+        let title =
+            format!("the whole system, {} cpus: the last second; Ctrl-C ends with the total", cpus.len());
+        if is_alone && plan.interval.is_none() && destination.is_none() && output.goes_live(title) {
+            plan.interval = Some(LIVE);
+        }
+    }
+    let total = count(&plan, &mut output, control, destination.as_mut());
+    let total = total.map_err(|error| match error {
+        perfuse_stat::Error::Perf(error) if is_alone && !args.all_cpus => refused_alone(&error),
+        error => error.into(),
+    })?;
     if let Some(total) = &total {
         output.total(total, plan.interval.is_some())?;
     }
@@ -64,6 +79,20 @@ pub(crate) fn run(args: &Args, parse: &dyn Fn(Vec<OsString>) -> Result<Box<Args>
         Some(Exit::Code(code)) => ExitCode::from(code as u8),
         Some(Exit::Signal(signal)) => ExitCode::from((128 + signal) as u8),
     })
+}
+
+/// The table of a system is drawn so often.
+const LIVE: Duration = Duration::from_secs(1);
+
+/// The whole system is refused to somebody who has named nothing: what else can be counted.
+fn refused_alone(error: &perfuse::Error) -> Failure {
+    Failure::new(format_args!(
+        "without a command, stat counts the whole system, which is refused: {} ({})\n  \
+         \u{2192} perfuse stat -- COMMAND counts a command, perfuse stat -p NAME your processes of a name\n  \
+         \u{2192} as root it counts the whole system: sudo perfuse stat",
+        error.cause().words(),
+        error.errno()
+    ))
 }
 
 /// Opens what `args` ask for, and closes it again: for `perfuse doctor --for`, which tells the kernel too.
@@ -97,6 +126,8 @@ fn playback_args(args: &Args) -> Result<playback::Args> {
         return Err(Failure::usage("the options of stat report stand behind it"));
     }
     let command = playback::Args::command().infer_long_args(true);
-    let matches = command.try_get_matches_from(&words[at..]).unwrap_or_else(|error| error.exit());
+    let matches = command.clone().try_get_matches_from(&words[at..]).unwrap_or_else(|error| {
+        habits::end(&error, |error| usage::refusal_of(error, command.clone(), &words[at..]))
+    });
     playback::Args::from_arg_matches(&matches).map_err(Failure::usage)
 }

@@ -3,9 +3,10 @@
 use super::args::Args;
 use super::{looks, text};
 use crate::common::style;
-use crate::exit::Failure;
+use crate::exit::{Failure, reason};
+use crate::term::foreign::width;
 use crate::term::glyphs;
-use crate::term::out::{Out, wants_colours};
+use crate::term::out::{self, Out, wants_colours};
 use clap::ColorChoice;
 use perfuse_stat::format::{classic, csv, json, jsonl};
 use perfuse_stat::{Observer, Report};
@@ -34,6 +35,17 @@ pub(super) struct Output {
     for_command: bool,
     /// Nobody reads the results any more.
     unread: bool,
+    /// The table that is drawn anew each second, where there is one.
+    live: Option<Live>,
+}
+
+/// A table on the terminal that standard error is.
+#[derive(Debug)]
+struct Live {
+    /// The line above it.
+    title: String,
+    /// So many lines were drawn, title and table.
+    drawn: usize,
 }
 
 /// How `stat report` shows a recording.
@@ -125,6 +137,7 @@ impl Output {
         };
         let text = looks::Options {
             glyphs: glyphs::of_the_locale(),
+            columns: looks::columns(),
             exact: args.big_num,
             quiet: args.quiet,
             metrics_alone: args.metrics.metric_only,
@@ -146,6 +159,7 @@ impl Output {
             color,
             for_command: false,
             unread: false,
+            live: None,
         };
         // perf's mark of a new measurement in a file that may hold several. JSON stays JSON.
         if matches!((&output.place, &output.format), (RowPlace::File(_), format) if !matches!(format, Format::Json))
@@ -159,6 +173,7 @@ impl Output {
     pub(super) fn of_recording(formats: &Formats) -> Result<Self, Failure> {
         let text = looks::Options {
             glyphs: glyphs::of_the_locale(),
+            columns: looks::columns(),
             exact: false,
             quiet: false,
             metrics_alone: false,
@@ -189,6 +204,7 @@ impl Output {
             color: anstream::ColorChoice::Auto,
             for_command: false,
             unread: false,
+            live: None,
         })
     }
 
@@ -197,8 +213,33 @@ impl Output {
         self.for_command = true;
     }
 
+    /// Shows a table each second from now on, below this title, until the total takes its place; where text goes to a terminal.
+    /// Tells whether it does.
+    pub(super) fn goes_live(&mut self, title: String) -> bool {
+        let is_text = matches!((&self.place, &self.format), (RowPlace::Stderr, Format::Text(_)));
+        let is_able = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
+        let goes = is_text && is_able && io::stderr().is_terminal();
+        self.live = goes.then_some(Live { title, drawn: 0 });
+        goes
+    }
+
+    /// Draws the title, and the table below it, over those of the second before.
+    fn draw(&mut self, table: &str) -> io::Result<()> {
+        let Some(live) = &mut self.live else { return Ok(()) };
+        let text = format!("\n {}\n\n{table}", live.title);
+        out::take_back(live.drawn);
+        let columns = style::columns(io::stderr());
+        // A line that is wider than the terminal takes several.
+        let plain = anstream::adapter::strip_str(&text).to_string();
+        live.drawn = plain.lines().map(|line| width(line).div_ceil(columns).max(1)).sum();
+        self.write(&text)
+    }
+
     /// Writes the measurement as a whole, after all intervals.
     pub(super) fn total(&mut self, report: &Report, had_intervals: bool) -> io::Result<()> {
+        if let Some(live) = self.live.take() {
+            out::take_back(live.drawn);
+        }
         let text = match &self.format {
             Format::Text(options) => text::format(report, options),
             // perf's formats have the intervals only, if not asked for more.
@@ -265,8 +306,18 @@ impl Observer for Output {
         }
     }
 
+    fn begins(&mut self) -> io::Result<()> {
+        self.draw("")
+    }
+
     /// Writes an interval.
     fn interval(&mut self, report: &Report) -> io::Result<()> {
+        if let (Some(_), Format::Text(options)) = (&self.live, &self.format) {
+            let mut second = report.clone();
+            second.interval = None;
+            let table = text::tables(&second, options, true);
+            return self.draw(&table);
+        }
         let text = match &self.format {
             Format::Text(options) => {
                 let first = report.interval.is_some_and(|interval| interval.first);
@@ -296,7 +347,9 @@ fn send(mut stream: Out<impl Write>, clears: bool, text: &str) -> io::Result<()>
 fn open_file(path: &Path, append: bool) -> Result<File, Failure> {
     let mut options = OpenOptions::new();
     options.create(true).write(true).append(append).truncate(!append);
-    options.open(path).map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))
+    options
+        .open(path)
+        .map_err(|error| Failure::new(format_args!("cannot write {}: {}", path.display(), reason(&error))))
 }
 
 /// A descriptor that the caller of the program left open for it.
@@ -376,6 +429,7 @@ mod tests {
         let classic = classic::Style { repeated: true, ..classic::Style::default() };
         let text = looks::Options {
             glyphs: &glyphs::UNICODE,
+            columns: looks::MOST,
             exact: false,
             quiet: false,
             metrics_alone: false,

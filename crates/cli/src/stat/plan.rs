@@ -2,7 +2,7 @@
 
 use super::args::Args;
 use super::select::Chosen;
-use crate::common::{cpus, events};
+use crate::common::{cpus, events, processes};
 use crate::exit::Failure;
 use crate::term::out::say;
 use perfuse::{Perf, Start, online_cpus};
@@ -66,7 +66,7 @@ pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
 
 fn target(args: &Args) -> Result<Target, Failure> {
     if !args.pid.is_empty() {
-        return Ok(Target::Processes(args.pid.clone()));
+        return Ok(Target::Processes(processes::all(&args.pid)));
     }
     if !args.tid.is_empty() {
         return Ok(Target::Threads(args.tid.clone()));
@@ -80,6 +80,13 @@ fn target(args: &Args) -> Result<Target, Failure> {
             say(remark);
         }
         return Ok(Target::Cpus { cpus, all: false });
+    }
+    // A separator that is a word was meant to be the command.
+    let separator = args.field_separator.as_deref().filter(|text| text.starts_with(char::is_alphabetic));
+    if let Some(word) = separator.filter(|word| word.len() > 1 && !args.all_cpus && args.command.is_empty()) {
+        return Err(Failure::usage(format_args!(
+            "-x takes '{word}' for the separator, and no command is left\n  try: perfuse stat -x, -- {word}"
+        )));
     }
     // As in perf, a command line without a target means the whole machine.
     let everybody = args.all_cpus || args.command.is_empty();
@@ -123,7 +130,10 @@ fn requests(args: &Args, on_cpus: bool) -> Result<(Vec<Request>, Vec<Measured>),
     if args.transaction {
         requests.add(TRANSACTIONS, &catalogue)?;
     }
-    if by_default {
+    if let Some(list) = args.selection.1.as_ref().filter(|_| by_default) {
+        requests.add(list, &catalogue)?;
+        add_details(&mut requests, args, &catalogue)?;
+    } else if by_default {
         let clock = if on_cpus || args.per_thread { "cpu-clock" } else { "task-clock" };
         for list in [clock, DEFAULT].map(str::to_owned).into_iter().chain(stalled_cycles()) {
             requests.add(&list, &catalogue)?;

@@ -51,6 +51,7 @@ mod tests {
         }
         let options = Options {
             glyphs: &ASCII,
+            columns: 80,
             exact: false,
             quiet: false,
             metrics_alone: false,

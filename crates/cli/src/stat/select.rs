@@ -1,11 +1,15 @@
 //! `-e`, `--filter` and `-G` in the order they were given: a filter refers to the events of the `-e` before it, a
 //! cgroup to all events before it.
 
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
 /// The lists of events and of cgroups, and filters, in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Selection(pub(super) Vec<Chosen>);
+pub(crate) struct Selection(pub(super) Vec<Chosen>, pub(super) UsualEvents);
+
+/// The events that a configuration file has in place of the default ones.
+pub(super) type UsualEvents = Option<String>;
 
 /// One option.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +71,15 @@ impl FromArgMatches for Selection {
             let values = matches.get_many::<String>(id).into_iter().flatten().cloned().map(make);
             matches.indices_of(id).into_iter().flatten().zip(values).collect()
         };
-        let mut chosen = of("events", Chosen::Events);
+        let is_usual = matches.value_source("events") == Some(ValueSource::DefaultValue);
+        let (usual, mut chosen) = match is_usual {
+            true => (matches.get_one::<String>("events").cloned(), Vec::new()),
+            false => (None, of("events", Chosen::Events)),
+        };
         chosen.extend(of("cgroups", Chosen::Cgroups));
         chosen.extend(of("filter", Chosen::Filter));
         chosen.sort_by_key(|(index, _)| *index);
-        Ok(Selection(chosen.into_iter().map(|(_, chosen)| chosen).collect()))
+        Ok(Selection(chosen.into_iter().map(|(_, chosen)| chosen).collect(), usual))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

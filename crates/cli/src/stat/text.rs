@@ -14,7 +14,8 @@ use perfuse_events::{Source, Unit};
 use perfuse_stat::derive::{self, Kind, Whole};
 use perfuse_stat::{Event, Exit, MissingKind, Report, Row, RowPlace, Subject};
 
-const COLUMNS: usize = 80;
+/// With fewer columns tables are as narrow as their cells.
+const ROOMY: usize = 70;
 /// Names are cut here.
 const LONGEST: usize = 120;
 const BOLD: Style = Style::new().bold();
@@ -45,7 +46,7 @@ pub(crate) fn head(report: &Report, options: &Options) -> String {
         });
     }
     let facts = facts.join(&format!("  {}  ", glyphs.dot));
-    let room = COLUMNS.saturating_sub(width(&facts) + 3).max(20);
+    let room = options.columns.saturating_sub(width(&facts) + 3).max(20);
     let subject = shorten(&subject(report), room, glyphs);
     let line = match facts.is_empty() {
         true => paint(&subject, BOLD),
@@ -108,7 +109,8 @@ fn table(report: &Report, options: &Options, with_header: bool) -> String {
     }
     // Alone, events get room that makes reports look alike.
     let with_cgroup = report.cgroups && report.common_cgroup().is_none();
-    let alone = !repeated && !with_place && !with_cgroup && report.interval.is_none();
+    let alone =
+        options.columns >= ROOMY && !repeated && !with_place && !with_cgroup && report.interval.is_none();
     add("event", column(3, Side::Left, if alone { 20 } else { 14 }));
     if with_cgroup {
         add("cgroup", column(2, Side::Left, 6));
@@ -299,10 +301,10 @@ fn footnotes(report: &Report, options: &Options) -> String {
     let mut out = String::new();
     let mut note = |text: &str, remedies: &[String]| {
         // The mark is one character wide in either alphabet.
-        let wrapped = wrap(" ! ", text, COLUMNS);
+        let wrapped = wrap(" ! ", text, options.columns);
         out += &wrapped.replacen('!', &paint(glyphs.warning, WARN), 1);
         for remedy in remedies {
-            out += &wrap(&format!("   {} ", glyphs.arrow), remedy, COLUMNS);
+            out += &wrap(&format!("   {} ", glyphs.arrow), remedy, options.columns);
         }
     };
     // One note for all events with the same trouble.
@@ -415,6 +417,7 @@ mod tests {
 
     const PLAIN: Options = Options {
         glyphs: &UNICODE,
+        columns: 80,
         exact: false,
         quiet: false,
         metrics_alone: false,
@@ -429,7 +432,7 @@ mod tests {
     #[track_caller]
     fn assert_fits(text: &str) {
         for line in text.lines() {
-            assert!(width(line) <= COLUMNS, "{} columns: {line}", width(line));
+            assert!(width(line) <= PLAIN.columns, "{} columns: {line}", width(line));
             assert_eq!(line, line.trim_end());
         }
     }

@@ -75,6 +75,8 @@ impl Stage {
         let mut command = Command::new(program);
         command.args(&arguments[1..]).current_dir(&self.0).stdin(stdin).env_clear();
         command.envs([("HOME", "home"), ("PATH", "/nonexistent"), ("TZ", "UTC"), ("LC_ALL", "C")]);
+        // No configuration of anybody's, but where a line names one.
+        command.env("PERFUSE_CONFIG", "");
         command.envs(words.iter().map(|word| word.split_once('=').unwrap_or_else(|| panic!("{line}"))));
         let output = finished(&mut command).unwrap_or_else(|| panic!("{line}: it does not end"));
         let mut text = shown(&output.stdout, "");
@@ -162,6 +164,29 @@ fn check(path: &Path, found: &[u8]) -> Option<String> {
 fn assert_same(told: Vec<String>) {
     let again = "PERFUSE_GOLDEN=write cargo test -p perfuse-cli --test golden";
     assert!(told.is_empty(), "{}\nIf all of that is as wanted: {again}", told.concat());
+}
+
+/// Files with wrong usages, all of which are answered in one voice.
+const REFUSED: [&str; 2] = ["usage.txt", "refused.txt"];
+
+#[test]
+fn refusals_are_short_and_speak_as_perfuse() {
+    let mut told = Vec::new();
+    for file in REFUSED {
+        let text = fs::read_to_string(home(file)).unwrap();
+        let cases = text
+            .split("\n$ ")
+            .filter(|case| case.contains("\n[status 2]") || case.contains("\n[status 125]"));
+        for case in cases {
+            let lines: Vec<&str> = case.lines().filter_map(|line| line.strip_prefix("! ")).collect();
+            let starts =
+                lines.first().is_some_and(|line| line.starts_with("perfuse: ") && !line.contains("error:"));
+            if !starts || lines.len() > 3 || lines.iter().any(|line| line.chars().count() > 200) {
+                told.push(format!("{file}: {case}"));
+            }
+        }
+    }
+    assert!(told.is_empty(), "{}\nA refusal has at most three lines of 200 characters", told.join("\n"));
 }
 
 #[test]

@@ -276,6 +276,17 @@ fn chains(mut making: Making) -> Making {
     making
 }
 
+/// So many samples in each of some functions, in turns: for comparing.
+fn counted(functions: &[(u64, u64)]) -> Vec<u8> {
+    let clock = event(attr(EventType::SOFTWARE, 0, 1_000_000, SampleType::CALLCHAIN), "cpu-clock", &[1]);
+    let mut making = Making::new(&[clock]);
+    making.start();
+    for &(address, count) in functions {
+        (0..count).for_each(|_| making.sample(GRIND, &[address], Sample::default()));
+    }
+    making.finish(machine(&["perf", "record", "./grind"]))
+}
+
 /// A record of each kind that the kernel makes, but for those of [`chains`].
 fn kinds() -> Vec<u8> {
     let mut making = Making::new(&clock());
@@ -309,6 +320,46 @@ fn kinds() -> Vec<u8> {
     // Of a thread that no record has told of.
     making.sample(Tid { pid: 400, tid: 401 }, CHAINS[0].0, Sample::default());
     making.finish(machine(&["perf", "record", "-g", "./grind"]))
+}
+
+/// Letters of two columns, and one that is put together from two.
+const WIDE: &str = "\u{65e5}\u{672c}\u{8a9e}";
+const COMBINED: &str = "cafe\u{301}";
+
+/// Names of processes, files and functions with such letters, beside plain ones.
+fn wide() -> Vec<u8> {
+    let mut making = Making::new(&clock());
+    making.start();
+    making.comm(OTHER, WIDE, Misc::COMM_EXEC);
+    making.map(OTHER, 0x400000, 0x1000, "/opt/demo/grind", Some(BUILD_IDS[0]));
+    making.map(
+        OTHER,
+        LIBRARY,
+        0x1000,
+        "/opt/\u{30c7}\u{30e2}/\u{30e9}\u{30a4}\u{30d6}\u{30e9}\u{30ea}.so",
+        None,
+    );
+    making.comm(THREAD, COMBINED, Misc::empty());
+    making.map(THREAD, 0x600000, 0x1000, "/opt/demo/nai\u{308}ve.so", None);
+    let programs =
+        [(KERNEL + 0x20000, "bpf_prog_\u{95a2}\u{6570}"), (KERNEL + 0x21000, "bpf_prog_e\u{301}tude")];
+    for (addr, name) in programs {
+        let (kind, flags, name) = (KsymbolType::BPF, KsymbolFlags::empty(), Text::new(name.as_bytes()));
+        making.side(GRIND, Record::Ksymbol(Ksymbol { addr, len: 4096, kind, flags, name }));
+    }
+    let places: [(Tid, &[u64], u64); 7] = [
+        (GRIND, &[HASH, WORK, START], 5),
+        (OTHER, &[INSERT, WORK, START], 4),
+        (OTHER, &[LIBRARY + 0x10, WORK, START], 3),
+        (OTHER, &[KERNEL + 0x20010, LIBRARY + 0x10, WORK], 3),
+        (THREAD, &[0x600010, WORK, START], 2),
+        (THREAD, &[KERNEL + 0x21010, WORK, START], 2),
+        (OTHER, &[KERNEL + 0x2020, WORK, START], 1),
+    ];
+    for (tid, chain, count) in places {
+        (0..count).for_each(|_| making.sample(tid, chain, Sample::default()));
+    }
+    making.finish(machine(&["perf", "record", "-g", WIDE]))
 }
 
 /// A group of two events whose samples have the counts of both.
@@ -432,7 +483,7 @@ fn tracing() -> Vec<u8> {
 }
 
 /// Counts of two events on two cpus: of all time (aggregation 1), by cpu (0), or of three intervals.
-fn counts(aggregation: u64, intervals: u64) -> Vec<u8> {
+fn counts(aggregation: u64, intervals: u64, command: &'static str) -> Vec<u8> {
     let counting = |kind, config| {
         let mut attr = Attr { config, ..Attr::new(kind) };
         attr.read_format = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING | ReadFormat::ID;
@@ -450,7 +501,7 @@ fn counts(aggregation: u64, intervals: u64) -> Vec<u8> {
         .map(|(tag, value)| StatConfigEntry { tag, value });
     making.tool(Tool::StatConfig(Seq::from(&config[..])));
     let mut name = [0; 16];
-    name[..5].copy_from_slice(b"grind");
+    name[..command.len()].copy_from_slice(command.as_bytes());
     let threads = [perfuse_data::tool::Thread { tid: 200, comm: name }];
     making.tool(Tool::ThreadMap(Seq::from(&threads[..])));
     for interval in 1..=intervals {
@@ -466,7 +517,11 @@ fn counts(aggregation: u64, intervals: u64) -> Vec<u8> {
         let kind = u64::from(intervals == 1);
         making.tool(Tool::StatRound(StatRound { kind, time_ns: interval * 1_000_000_000 }));
     }
-    let mut features = machine(&["perf", "stat", "record", "./grind"]);
+    let program = if command == "grind" { "./grind" } else { command };
+    let mut features = machine(&[]);
+    features.retain(|feature| !matches!(feature, Feature::Cmdline(_)));
+    let words = ["perf", "stat", "record", program].map(Into::into);
+    features.insert(8, Feature::Cmdline(words.to_vec()));
     features.push(Feature::Stat);
     making.writer.finish(features).unwrap().into_inner()
 }
@@ -486,13 +541,17 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("cut.data", whole[..whole.len() / 2].to_vec()),
         ("lying.data", lying),
         ("chains.data", whole),
+        ("before.data", counted(&[(HASH, 90), (INSERT, 60), (LOOKUP, 40), (WORK, 30), (KERNEL + 0x2020, 3)])),
+        ("after.data", counted(&[(HASH, 30), (INSERT, 64), (WORK, 33), (WIDTH, 50), (KERNEL + 0x2020, 1)])),
         ("kinds.data", kinds()),
         ("group.data", group()),
         ("branches.data", branches()),
         ("memory.data", memory()),
         ("tracing.data", tracing()),
-        ("counts.data", counts(1, 1)),
-        ("cpus.data", counts(0, 1)),
-        ("intervals.data", counts(1, 3)),
+        ("counts.data", counts(1, 1, "grind")),
+        ("cpus.data", counts(0, 1, "grind")),
+        ("intervals.data", counts(1, 3, "grind")),
+        ("wide.data", wide()),
+        ("wide-counts.data", counts(1, 1, WIDE)),
     ]
 }

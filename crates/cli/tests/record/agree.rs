@@ -54,8 +54,11 @@ fn plainly(line: &str) -> Option<String> {
     (!tip).then(|| words.join(" "))
 }
 
-/// Symbols may be known to one reader only, or be called by another of their names.
+/// Symbols and inlined functions may be known to one reader only, or be called by another of their names.
 fn without_symbols(line: &str) -> Option<String> {
+    if line.ends_with(" (inlined)") {
+        return None;
+    }
     let named = named_alike(line);
     let words: Vec<_> = named.split_whitespace().collect();
     // A task without a number has ended, and any name is a guess.

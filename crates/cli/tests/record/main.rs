@@ -119,7 +119,7 @@ suite! {
     threads_take_one_descriptor_for_each_cpu,
     who_may_sample_cpus_records_any_number_of_threads,
     threads_share_rings_where_memory_is_short,
-    what_is_not_unwound_is_said,
+    copies_of_stacks_are_unwound,
     cpus_that_are_not_there_are_told,
 }
 

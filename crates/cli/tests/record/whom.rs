@@ -41,28 +41,34 @@ pub(super) fn a_running_process_is_recorded_with_its_threads() -> Outcome {
     let folder = Folder::new("attach");
     let file = folder.file("d");
     let python = need::program("python3")?;
-    let script = "import threading,time\nend=time.time()+30\ndef f():\n while time.time()<end: pass\n\
+    let script = "import threading,time\nend=time.time()+600\ndef f():\n while time.time()<end: pass\n\
                   ts=[threading.Thread(target=f) for _ in range(4)]\n[t.start() for t in ts]\n[t.join() for t in ts]";
     let mut process = Command::new(python).args(["-c", script]).spawn().expect("python starts");
     let threads = format!("/proc/{}/task", process.id());
     wait::until("its threads run", || fs::read_dir(&threads).is_ok_and(|threads| threads.count() == 5));
-    recorded(&file, &["-e", "cpu-clock", "-p", &process.id().to_string(), "sleep", "1.5"]);
-    let _ = process.kill();
-    let _ = process.wait();
-    let mut data = PerfData::open(&file).expect("a recording");
     let mut tids = BTreeMap::new();
     let mut synthesized = 0;
-    while let Some(entry) = data.next().expect("whole records") {
-        if !entry.is_kernel() {
-            continue;
+    // They take turns: on a busy machine it takes a while until each has had one.
+    for seconds in ["1", "5", "30"] {
+        recorded(&file, &["-e", "cpu-clock", "-p", &process.id().to_string(), "sleep", seconds]);
+        let mut data = PerfData::open(&file).expect("a recording");
+        while let Some(entry) = data.next().expect("whole records") {
+            if !entry.is_kernel() {
+                continue;
+            }
+            let decoded = entry.decode().expect("known");
+            match decoded.record {
+                Record::Sample(sample) => *tids.entry(sample.tid.map(|tid| tid.tid)).or_insert(0) += 1,
+                Record::Mmap2(_) if decoded.time() == Some(0) => synthesized += 1,
+                _ => {}
+            }
         }
-        let decoded = entry.decode().expect("known");
-        match decoded.record {
-            Record::Sample(sample) => *tids.entry(sample.tid.map(|tid| tid.tid)).or_insert(0) += 1,
-            Record::Mmap2(_) if decoded.time() == Some(0) => synthesized += 1,
-            _ => {}
+        if tids.len() >= 4 {
+            break;
         }
     }
+    let _ = process.kill();
+    let _ = process.wait();
     assert!(tids.len() >= 4 && synthesized > 3, "{tids:?} {synthesized}");
     Ok(())
 }
@@ -84,9 +90,15 @@ pub(super) fn what_is_never_sampled_is_said() -> Outcome {
     let script = "i=0; while [ $i -lt 2000 ]; do (:); i=$((i+1)); done";
     let said = recorded(&file, &["-e", "cpu-clock", "-F", "997", "sh", "-c", script]);
     assert!(said.contains("was not sampled"), "{said}");
-    let said = recorded(&file, &["-e", "cpu-clock", "-F", "997", "sh", "-c", BUSY]);
-    assert!(!said.contains("was not sampled"), "{said}");
-    Ok(())
+    // On a machine that gives its time to others, periods pass without an interrupt: that is said too.
+    let mut said = String::new();
+    for _ in 0..20 {
+        said = recorded(&file, &["-e", "cpu-clock", "-F", "997", "sh", "-c", BUSY]);
+        if !said.contains("was not sampled") {
+            return Ok(());
+        }
+    }
+    panic!("{said}")
 }
 
 /// Records of these types that were made up at the start, as text.
@@ -132,8 +144,10 @@ pub(super) fn cgroups_are_told() -> Outcome {
 pub(super) fn what_runs_already_has_build_ids() -> Outcome {
     let folder = Folder::new("ids");
     let file = folder.file("d");
-    let mut process = Command::new("sleep").arg("10").spawn().expect("it starts");
-    sleep(Duration::from_millis(100));
+    let mut process = Command::new("sleep").arg("1000").spawn().expect("it starts");
+    // It is loaded as soon as it sleeps.
+    let stat = format!("/proc/{}/stat", process.id());
+    wait::until("it sleeps", || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S ")));
     recorded(&file, &["-e", "cpu-clock", "-p", &process.id().to_string(), "sleep", "0.1"]);
     let _ = process.kill();
     let _ = process.wait();
@@ -207,25 +221,28 @@ pub(super) fn thousands_of_threads_need_few_descriptors() -> Outcome {
     let folder = Folder::new("crowd");
     let file = folder.file("d");
     let python = need::program("python3")?;
-    let script = "import threading,time\nthreading.stack_size(65536)\nend=time.time()+20\n\
-                  ts=[threading.Thread(target=time.sleep,args=(20,),daemon=True) for _ in range(2000)]\n\
+    let script = "import threading,time\nthreading.stack_size(65536)\nend=time.time()+600\n\
+                  ts=[threading.Thread(target=time.sleep,args=(600,),daemon=True) for _ in range(2000)]\n\
                   [t.start() for t in ts]\nprint('ready',flush=True)\nwhile time.time()<end: pass";
     let mut process =
         Command::new(python).args(["-c", script]).stdout(Stdio::piped()).spawn().expect("python starts");
     let mut ready = [0; 5];
     process.stdout.as_mut().expect("a pipe").read_exact(&mut ready).expect("it runs");
     let pid = process.id().to_string();
-    let mut command = Sandbox::new().open_files(64).command(program());
-    command
-        .args(["record", "-e", "cpu-clock", "--follow", "-p", &pid, "-o"])
-        .arg(&file)
-        .args(["--", "sleep", "0.5"]);
-    let output = command.output().expect("it starts");
+    // How many samples there are depends on what else the machine does.
+    let mut found = (0, 0);
+    for seconds in ["0.5", "5", "30"] {
+        let mut command = Sandbox::new().open_files(64).command(program());
+        command.args(["record", "-e", "cpu-clock", "--follow", "-p", &pid, "-o"]).arg(&file);
+        let output = command.args(["--", "sleep", seconds]).output().expect("it starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        found = (samples(&file), counts(&file)[&RecordType::COMM.0]);
+        if found.0 > 0 {
+            break;
+        }
+    }
     let _ = process.kill();
     let _ = process.wait();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    // How many depends on what else the machine does.
-    let (samples, comms) = (samples(&file), counts(&file)[&RecordType::COMM.0]);
-    assert!(samples > 0 && comms >= 2000, "{samples} {comms}");
+    assert!(found.0 > 0 && found.1 >= 2000, "{found:?}");
     Ok(())
 }

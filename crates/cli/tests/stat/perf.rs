@@ -163,8 +163,8 @@ pub(super) fn cgroups_are_perfs() -> Outcome {
     Ok(())
 }
 
-/// The orders of this list that are answered with an "ack", over a socket.
-fn answered(program: &Path, orders: &[&'static str]) -> Vec<&'static str> {
+/// The orders of this list that are answered with an "ack" within this time, over a socket.
+fn answered(program: &Path, orders: &[&'static str], time: Duration) -> Vec<&'static str> {
     let (mut ours, theirs) = UnixStream::pair().expect("a pair of sockets");
     let mut command = Command::new(program);
     command.args(["stat", "-D", "-1", "--control", "fd:0,0", "-e", "task-clock,faults,{cs,migrations}"]);
@@ -172,16 +172,16 @@ fn answered(program: &Path, orders: &[&'static str]) -> Vec<&'static str> {
     plainly(&mut command);
     let child = command.stdin(std::os::fd::OwnedFd::from(theirs)).stderr(Stdio::null()).spawn();
     let child = Running(child.expect("it starts"));
-    let mut is_answered = |order: &str| {
+    let mut is_answered = |order: &str, time: Duration| {
         ours.write_all(format!("{order}\n").as_bytes()).expect("it listens");
-        ours.set_read_timeout(Some(Duration::from_secs(1))).expect("a socket");
+        ours.set_read_timeout(Some(time)).expect("a socket");
         let mut ack = [0; 5];
         let answered = ours.read_exact(&mut ack).is_ok();
         assert!(!answered || &ack == b"ack\n\0", "{ack:?}");
         answered
     };
-    assert!(is_answered("ping"));
-    let answered = orders.iter().copied().filter(|order| is_answered(order)).collect();
+    assert!(is_answered("ping", Duration::from_secs(60)));
+    let answered = orders.iter().copied().filter(|order| is_answered(order, time)).collect();
     // perf waits for its command.
     let children = format!("/proc/{0}/task/{0}/children", child.0.id());
     let children = fs::read_to_string(children).unwrap_or_default();
@@ -212,7 +212,14 @@ pub(super) fn the_orders_are_perfs() -> Outcome {
         "",
         "ping",
     ];
-    assert_eq!(answered(&program(), &orders), answered(&perf, &orders));
+    // On a busy machine an answer may come late, which then is told as that of another order.
+    let both = |ms| {
+        let time = Duration::from_millis(ms);
+        (answered(&program(), &orders, time), answered(&perf, &orders, time))
+    };
+    let agreed = [500, 2_000].into_iter().map(both).find(|(ours, perfs)| ours == perfs);
+    let (ours, perfs) = agreed.unwrap_or_else(|| both(10_000));
+    assert_eq!(ours, perfs);
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use std::io::{self, Write};
 /// How a recording is dumped.
 #[derive(Clone, Copy)]
 pub struct DumpOptions<'a> {
-    /// What the file is called.
+    /// The name of the file.
     pub name: &'a str,
     /// Whether to say whose each sample is, and in which object.
     pub with_tasks: bool,
@@ -24,7 +24,7 @@ pub struct DumpOptions<'a> {
     pub made_code: fn(&Session, &Map) -> Option<String>,
 }
 
-/// Writes every record with what is in it, in the order of their times. What cannot be read is told to `complain`.
+/// Writes every record with what is in it, in the order of their times. Records that cannot be read are told to `complain`.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ fn has_trailer(event: &Event) -> bool {
     event.attr.flags.contains(AttrFlags::SAMPLE_ID_ALL)
 }
 
-/// What the events known by now have in common.
+/// The fields that the events known by now have in common.
 struct Layout {
     has_trailer: bool,
     sample_type: SampleType,
@@ -162,7 +162,7 @@ impl Dump<'_> {
         }
     }
 
-    /// Whose a sample is, and where.
+    /// The process of a sample, and its place.
     fn task(&mut self, session: &Session, decoded: &Decoded<'_>, sample: &Sample<'_>) {
         let (pid, tid) = sample.tid.map_or((u32::MAX, u32::MAX), |tid| (tid.pid, tid.tid));
         let comm = session.thread(tid).map(|thread| foreign(session.comm(thread.comm)));

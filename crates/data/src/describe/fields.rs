@@ -59,6 +59,13 @@ fields! {
     Synth = "synth",
 }
 
+impl Field {
+    /// The names of all fields.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ALL.iter().map(|(_, name)| *name)
+    }
+}
+
 /// Fields of perf that are not printed, and why.
 const REFUSED: [(&str, &str); 8] = [
     ("brstackinsn", "instructions are not read; brstack, brstacksym and brstackoff show the branches"),
@@ -128,7 +135,7 @@ fn is_of_type(field: Field, kind: &str) -> bool {
     }
 }
 
-/// What was asked for: `[hw|sw|trace|raw|cache|break:]FIELD,...`, each field with a plus or minus to change what is there
+/// The fields that were asked for: `[hw|sw|trace|raw|cache|break:]FIELD,...`, each field with a plus or minus to change what is there
 /// anyway.
 ///
 /// ```
@@ -173,7 +180,7 @@ impl FromStr for AskedFields {
                 return Err(format!("'{name}': {reason}"));
             }
             let known = ALL.iter().find(|(_, known)| *known == name);
-            let names = || ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+            let names = || Field::names().collect::<Vec<_>>().join(", ");
             let (field, _) = known.ok_or_else(|| format!("'{name}' is no field; there are {}", names()))?;
             let bit = Set::of(&[*field]).0;
             match word.as_bytes()[0] {
@@ -274,7 +281,7 @@ impl fmt::Display for NoSuchField {
 
 impl std::error::Error for NoSuchField {}
 
-/// What samples must have, one of these.
+/// Parts of a sample, of which it must have one.
 fn needs(field: Field) -> SampleType {
     match field {
         Field::Ip => SampleType::IP,

@@ -1,4 +1,4 @@
-//! What a recording says of the machine and of itself, as comment lines: those of `perf report --header`.
+//! The header of a recording, about the machine and itself, as comment lines: those of `perf report --header`.
 
 use super::page_size as unit;
 use crate::feature::{
@@ -97,7 +97,7 @@ pub fn header(out: &mut dyn Write, mut data: PerfData<'_>, options: &HeaderOptio
     }
     if !is_pipe {
         write!(out, "# missing features: ")?;
-        for id in FeatureId::ALL.iter().filter(|id| !ids.contains(id)) {
+        for id in FeatureId::ALL.iter().filter(|id| !ids.contains(id) && **id != FeatureId::SEALED) {
             write!(out, "{id} ")?;
         }
         put(out, format_args!(""))?;
@@ -287,6 +287,13 @@ fn feature(
         Feature::Stat => put(out, format_args!("# contains stat data"))?,
         Feature::Auxtrace(_) => put(out, format_args!("# contains AUX area data (e.g. instruction trace)"))?,
         Feature::BranchStack => put(out, format_args!("# contains samples with branch stack"))?,
+        Feature::Unknown { bytes, .. } if id == FeatureId::SEALED => {
+            let size = unit(bytes.len() as u64);
+            put(
+                out,
+                format_args!("# sealed : names of functions, source lines and code are inside ({size})"),
+            )?;
+        }
         _ => put(out, format_args!("# {id} info available"))?,
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What is in the kernel's records other than samples, in perf's words; also for scripts that want to see
+//! The contents of the kernel's records other than samples, in perf's words; also for scripts that want to see
 //! more than samples.
 
 use super::known_name;
@@ -35,7 +35,7 @@ pub fn write_record(text: &mut String, kind: RecordType, decoded: &Decoded<'_>) 
     body(text, decoded);
 }
 
-/// What is in a record, as lines among samples have it.
+/// The contents of a record, as lines among samples have it.
 pub(super) fn body(text: &mut String, decoded: &Decoded<'_>) {
     let _ = match &decoded.record {
         Record::Mmap(mmap) => {

@@ -1,4 +1,4 @@
-//! What is in a sample.
+//! The contents of a sample.
 
 use super::registers;
 use crate::replay::callstack;

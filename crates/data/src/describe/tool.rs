@@ -1,4 +1,4 @@
-//! What is in the records that perf itself makes.
+//! The contents of the records that perf itself makes.
 
 use crate::text::Hex;
 use crate::text::foreign;

@@ -1,4 +1,4 @@
-//! What a callchain is made of beside what was sampled as one: the hardware's call stack, and copies of the stack.
+//! The other sources of a callchain beside the one that was sampled: the hardware's call stack, and copies of the stack.
 
 use perfuse_abi::record::{Callchain, CallchainContext, Sample};
 use perfuse_abi::regs::Arch;
@@ -27,7 +27,7 @@ pub fn is_to_be_unwound(attr: &Attr) -> bool {
         && attr.flags.contains(AttrFlags::EXCLUDE_CALLCHAIN_USER)
 }
 
-/// What the callchain of a sample lacks for being unwound, as words that go on with it: where the program was,
+/// The part that the callchain of a sample lacks for being unwound, as words that go on with it: where the program was,
 /// from which unwinding would begin. `machine` is what `uname -m` said where the recording was made.
 pub fn rest_of_chain(
     attr: &Attr,

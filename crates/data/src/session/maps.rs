@@ -1,9 +1,12 @@
 //! The mappings of one address space, sorted, never overlapping.
 
+mod tree;
+
 use super::ObjectId;
-use super::tree::{Held, Tree};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+pub(super) use tree::Held;
+use tree::Tree;
 
 /// A mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +139,7 @@ impl Maps {
         self.len() == 0
     }
 
-    /// Adds a mapping, perhaps that of the vdso. What lies under it is gone; of mappings that it covers in
+    /// Adds a mapping, perhaps that of the vdso. A mapping under it is gone; of mappings that it covers in
     /// part, the rest stays. Says whether there was room for it.
     pub(super) fn insert(&mut self, new: Map, is_vdso: bool) -> bool {
         match &mut self.before_exec {

@@ -160,7 +160,8 @@ impl Pair {
     /// Makes a call on both.
     pub(crate) fn make(&mut self, call: &Call) -> Result<Answers, Disturbed> {
         self.follow();
-        let before = work::switches_so_far();
+        // Not read again: a switch since then would be after the engine's and before Linux' call.
+        let before = self.switches;
         let answers = self.carry_out(call);
         if answers.linux != answers.engine && answers.linux == Err("ENOSPC".into()) {
             // Another program has breakpoints. Were it a difference it would be there each time.

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 /// Parentheses, signs and conditions may be nested so deep.
 const DEPTH: u32 = 192;
 
-/// A step of a program. What it needs lies on the stack, the last on top; what it makes takes its place.
+/// A step of a program. Its operands lie on the stack, the last on top; its result takes their place.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Number(u64),

@@ -21,9 +21,6 @@ use std::time::{Duration, Instant};
 /// How long the supervisor has to see the tools dead that it has been told to kill.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// A wake-up right before the supervisor falls asleep is lost.
-const AGAIN: Duration = Duration::from_millis(20);
-
 /// A second Ctrl-C within this time means at once. (After a longer time it may ask a shell or a debugger to give up
 /// another thing.)
 const IMPATIENCE: Duration = Duration::from_secs(2);
@@ -85,7 +82,8 @@ impl Tool {
         let mut asked: Option<Instant> = None;
         let mut give_up: Option<Instant> = None;
         loop {
-            match poll(&[signals.as_fd(), until.as_fd()], asked.map(|_| AGAIN)) {
+            let left = give_up.map(|at| at.saturating_duration_since(Instant::now()));
+            match poll(&[signals.as_fd(), until.as_fd()], left) {
                 Ok(ready) if ready.get(1).is_some_and(|until| until.any()) => return true,
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(_) => return true,
@@ -106,11 +104,9 @@ impl Tool {
                     self.send(signal);
                     self.send(libc::SIGCONT);
                 }
-            }
-            if asked.is_some() {
                 self.waker.wake();
             }
-            if give_up.is_some_and(|at| Instant::now() > at) {
+            if give_up.is_some_and(|at| Instant::now() >= at) {
                 return false;
             }
         }

@@ -43,9 +43,9 @@ impl Listeners {
     /// Starts a thread for a filter's listener.
     fn listen(&self, listener: OwnedFd, intercept: Arc<Mutex<Intercept>>) -> Result<(), Errno> {
         seccomp::wake_in_turns(listener.as_fd());
-        let (machine, waker) = (self.machine.clone(), self.waker);
+        let (machine, waker) = (self.machine.clone(), self.waker.clone());
         let until = self.until.try_clone().map_err(|_| Errno::EMFILE)?;
-        let work = move || serve(&listener, &until, &intercept, &machine, waker);
+        let work = move || serve(&listener, &until, &intercept, &machine, &waker);
         let thread = std::thread::Builder::new().name("perfuse".to_owned()).spawn(work);
         thread.map(drop).map_err(|_| Errno::EAGAIN)
     }
@@ -74,7 +74,7 @@ fn serve(
     until: &UnixStream,
     intercept: &Mutex<Intercept>,
     machine: &Mutex<Machine>,
-    waker: Waker,
+    waker: &Waker,
 ) {
     loop {
         match poll(&[listener.as_fd(), until.as_fd()], None).as_deref() {
@@ -97,15 +97,17 @@ fn serve(
             call.and_then(|call| intercept.waiting(machine, notification.tid as Tid, &call))
         };
         // The supervisor sets its ticks, and asks for a stop to set debug registers, which then comes before
-        // the thread goes on in its program. A ring that is not heard is followed by another.
-        for _ in 0..100 {
+        // the thread goes on in its program.
+        for look in 0..100 {
             let machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
             let steps = machine.steps_have_changed();
             if !machine.period_has_changed() && !machine.watches_have_changed() && !steps {
                 break;
             }
             drop(machine);
-            waker.wake();
+            if look == 0 {
+                waker.wake();
+            }
             std::thread::sleep(Duration::from_micros(20));
         }
         seccomp::answer(listener.as_fd(), notification.id, answer.map_or(Answer::Continue, Answer::Done));

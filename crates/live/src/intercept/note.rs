@@ -100,8 +100,8 @@ impl fmt::Display for Note {
             Note::Detached { tid, name } => write!(
                 f,
                 "{name} ({tid}) is traced by another process now: as long as it is, its counts are those of /proc, and \
-                 there are no samples, breakpoints, probes or single steps of it and of what it starts. What \
-                 opens events there is answered ENOSYS"
+                 there are no samples, breakpoints, probes or single steps of it and of what it starts. A \
+                 program that opens events there is answered ENOSYS"
             ),
             Note::Kept { pid } => write!(
                 f,

@@ -53,11 +53,11 @@ impl Supervisor {
     /// A tracee is let go at its next stop where nothing is about to happen to it, which the front is
     /// [told](Front::released).
     pub fn ask_for(&mut self, tid: Tid) {
-        let Some(tracee) = self.tracees.get(&tid) else { return };
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         self.asked_for.insert(tid);
         if !tracee.stopped {
             // One that is dead tells so.
-            let _ = ptrace::interrupt(tid);
+            let _ = tracee.interrupt(tid);
         }
         self.look_soon();
     }

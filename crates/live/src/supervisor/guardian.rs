@@ -240,7 +240,7 @@ impl Guardian {
 /// Waits until the tracer has ended, and takes everything back. In a process of its own, which may do nothing but system
 /// calls.
 fn guard(list: BorrowedFd<'_>, parts: BorrowedFd<'_>, tracer: BorrowedFd<'_>) -> ! {
-    // What asks the tracer's group to end is none of ours.
+    // A request to the tracer's group to end is none of ours.
     process::lead_session();
     signal::block_all();
     poll::wait_for(tracer);
@@ -263,7 +263,7 @@ fn take_back(entry: Entry) {
     match entry.kind {
         TRAPPED => {
             let mut there = Original::default();
-            // Who is gone has no memory to read.
+            // A process that is gone has no memory to read.
             if file::read_exact_at(entry.number, &mut there, entry.addr) && there == TRAP {
                 let _ = file::write_all_at(entry.number, &entry.original, entry.addr);
             }

@@ -95,11 +95,12 @@ impl Supervisor {
         for pid in pids {
             if self.texts.contains_key(&pid) || lock(&self.machine).has_probes() {
                 self.stale.insert(pid);
-                let threads = || self.tracees.iter().filter(|(_, tracee)| tracee.pid == pid);
-                if !threads().any(|(_, tracee)| tracee.stopped) {
+                let threads = self.tracees.iter_mut().filter(|(_, tracee)| tracee.pid == pid);
+                let mut threads: Vec<_> = threads.collect();
+                if !threads.iter().any(|(_, tracee)| tracee.stopped) {
                     // Those that are dead need none.
-                    for (tid, _) in threads() {
-                        let _ = ptrace::interrupt(*tid);
+                    for (tid, tracee) in &mut threads {
+                        let _ = tracee.interrupt(**tid);
                     }
                 }
             }
@@ -237,8 +238,8 @@ impl Supervisor {
             }
             if owner != pid {
                 self.stale.insert(owner);
-                for (other, _) in self.tracees.iter().filter(|(_, tracee)| tracee.pid == owner) {
-                    let _ = ptrace::interrupt(*other);
+                for (other, tracee) in self.tracees.iter_mut().filter(|(_, tracee)| tracee.pid == owner) {
+                    let _ = tracee.interrupt(*other);
                 }
             }
         }
@@ -404,10 +405,11 @@ impl Supervisor {
 
     /// Stops the other threads of a process; the answer is those that are to be let go again. Other news of them is kept for later.
     fn hold_others(&mut self, pid: Tid, tid: Tid) -> Vec<Tid> {
-        let others = self.tracees.iter().filter(|(other, tracee)| {
-            tracee.pid == pid && **other != tid && !tracee.stopped && ptrace::interrupt(**other).is_ok()
+        let others = self.tracees.iter_mut().filter_map(|(other, tracee)| {
+            let is_other = tracee.pid == pid && *other != tid && !tracee.stopped;
+            (is_other && tracee.interrupt(*other).is_ok()).then_some(*other)
         });
-        let mut running: Vec<Tid> = others.map(|(other, _)| *other).collect();
+        let mut running: Vec<Tid> = others.collect();
         let mut held = Vec::new();
         let until = Instant::now() + PATIENCE;
         let stop = Status::Event(ptrace::EVENT_STOP);

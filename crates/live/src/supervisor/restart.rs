@@ -154,7 +154,7 @@ impl Supervisor {
             }
             return;
         }
-        let call = if was_interrupted { registers.ended_call(tid) } else { None };
+        let call = if was_interrupted { registers.ended_call(tid, tracee.seen.as_ref()) } else { None };
         let Some((of_call, call)) = call.filter(|(_, call)| *call != Some(libc::SYS_close)) else { return };
         #[cfg(target_arch = "aarch64")]
         if tracee.stands == Some((registers.ip(), registers.stack())) {
@@ -176,7 +176,7 @@ impl Supervisor {
         if let Some(restarted) = &mut tracee.restarted {
             restarted.at = CallStage::Entry;
         }
-        let _ = registers.restart_call(tid);
+        let _ = registers.restart_call(tid, &of_call);
     }
 
     /// A tracee is stopped whose call has done so much: if it would have done more, it does the rest. `ends`: by a
@@ -199,7 +199,7 @@ impl Supervisor {
         if !registers.may_be_one_of_many() && !numbers.into_iter().flatten().any(remainder::may_be_left_of) {
             return;
         }
-        let Some((of_call, Some(call))) = registers.ended_call(tid) else { return };
+        let Some((of_call, Some(call))) = registers.ended_call(tid, tracee.seen.as_ref()) else { return };
         let Some(remainder) = remainder::of(tid, &of_call, call, done) else { return };
         // It would end the rest at once, and has a stop of its own, at which this is done.
         if proc::has_signals(tid) {
@@ -235,12 +235,12 @@ impl Supervisor {
     /// end soon.
     pub fn end_remainders(&mut self) {
         self.ends_calls = true;
-        for (tid, tracee) in &self.tracees {
+        for (tid, tracee) in &mut self.tracees {
             let Some(RestartedCall { part: Some(_), at: CallStage::Inside, .. }) = tracee.restarted else {
                 continue;
             };
             // One that is dead needs none.
-            let _ = ptrace::interrupt(*tid);
+            let _ = tracee.interrupt(*tid);
         }
     }
 
@@ -310,12 +310,12 @@ impl Supervisor {
         let now = proc::now_ns();
         while let Some((until, tid)) = self.deadlines.first().copied().filter(|(until, _)| *until <= now) {
             self.deadlines.remove(&(until, tid));
-            let Some(tracee) = self.tracees.get(&tid) else { continue };
+            let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
             let Some(restarted) = tracee.restarted.as_ref().filter(|restarted| restarted.until <= now) else {
                 continue;
             };
             if restarted.at == CallStage::Inside {
-                let _ = ptrace::interrupt(tid);
+                let _ = tracee.interrupt(tid);
             }
             self.deadlines.insert((now + PATIENCE_NS, tid));
         }

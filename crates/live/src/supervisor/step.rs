@@ -130,7 +130,7 @@ impl Supervisor {
             // One that is stepped stops by itself.
             if wanted && !tracee.stopped && !tracee.stepping.on {
                 // One that is dead needs none.
-                let _ = ptrace::interrupt(tid);
+                let _ = tracee.interrupt(tid);
             }
         }
         self.count_paced();

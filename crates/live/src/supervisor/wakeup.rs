@@ -2,13 +2,13 @@
 //! for the one where the next sample is to be.
 
 use crate::proc;
-use crate::ptrace::Tid;
 use crate::sampling::{Random, Tick, Ticks};
 use perfuse_abi::Errno;
 use perfuse_sys::clock::Timer;
 use perfuse_sys::signal;
 use perfuse_sys::thread::{self, Cpus};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// The signal that wakes: one that neither C libraries nor common programs use.
 fn signal() -> i32 {
@@ -21,17 +21,52 @@ fn install() -> Result<(), Errno> {
     *INSTALLED.get_or_init(|| signal::only_interrupts(signal()))
 }
 
-/// Wakes a supervisor.
-#[derive(Clone, Copy, Debug)]
-pub struct Waker {
-    tid: Tid,
+/// A timer that rings until the thread that made it has heard it: no ring is lost that comes right before that thread
+/// falls asleep.
+#[derive(Debug)]
+pub(super) struct Bell {
+    timer: Timer,
+    rung: AtomicBool,
 }
 
+impl Bell {
+    /// How often it rings until it is heard.
+    const AGAIN_NS: u64 = 1_000_000;
+
+    pub(super) fn new() -> Result<Arc<Self>, Errno> {
+        Ok(Arc::new(Bell { timer: timer()?, rung: AtomicBool::new(false) }))
+    }
+
+    /// For other threads.
+    pub(super) fn waker(self: &Arc<Self>) -> Waker {
+        Waker(Arc::downgrade(self))
+    }
+
+    /// In this order: a ring between the two is not silenced, and comes again.
+    fn ring(&self) {
+        self.timer.set(1, Self::AGAIN_NS);
+        self.rung.store(true, Ordering::Release);
+    }
+
+    /// Silences it. The caller is awake, and looks for the reason after this: whoever rings has left it there before.
+    pub(super) fn hear(&self) {
+        if self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::Acquire) {
+            self.timer.set(0, 0);
+        }
+    }
+}
+
+/// Wakes a supervisor.
+#[derive(Clone, Debug)]
+pub struct Waker(Weak<Bell>);
+
 impl Waker {
-    /// Wakes it once. A thread that has waited for an answer for a millisecond does so again.
-    pub fn wake(self) {
-        // A thread that is gone is an error without consequence.
-        let _ = signal::send_to_thread(std::process::id() as Tid, self.tid, signal());
+    /// Wakes it, now or as soon as it falls asleep: it then does what was asked of it before this call.
+    pub fn wake(&self) {
+        // One that has ended needs no sleep to be taken from.
+        if let Some(bell) = self.0.upgrade() {
+            bell.ring();
+        }
     }
 }
 
@@ -68,19 +103,13 @@ impl Alarm {
 /// Wakes the thread that made it when [`Ticks`] are due.
 #[derive(Debug)]
 pub(super) struct Ticker {
-    tid: Tid,
     timer: Timer,
     ticks: Ticks,
 }
 
 impl Ticker {
     pub(super) fn new() -> Result<Self, Errno> {
-        let (tid, timer) = (proc::own_tid(), timer()?);
-        Ok(Ticker { tid, timer, ticks: Ticks::new(Random::seeded()) })
-    }
-
-    pub(super) fn waker(&self) -> Waker {
-        Waker { tid: self.tid }
+        Ok(Ticker { timer: timer()?, ticks: Ticks::new(Random::seeded()) })
     }
 
     /// Ticks with this period on average from now on, or not at all.
@@ -174,5 +203,47 @@ impl Affinity {
         self.only = only;
         // A cpu that we may not use: we stay where we are.
         only.and_then(Cpus::only).unwrap_or(self.all).apply();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ptrace::{self, Waited};
+    use std::process::{Command, Stdio};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// The signal comes while the thread is still awake, and its handler has run before the wait begins.
+    #[test]
+    fn a_ring_right_before_the_wait_is_heard() {
+        let (over, is_over) = channel();
+        let waits = std::thread::spawn(move || {
+            let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+            let bell = Bell::new().unwrap();
+            let waker = bell.waker();
+            for _ in 0..3 {
+                waker.wake();
+                assert_eq!(ptrace::wait(true), Ok(Waited::Interrupted));
+                // It was not heard: it rings on.
+                assert_eq!(ptrace::wait(true), Ok(Waited::Interrupted));
+                bell.hear();
+            }
+            drop(child.stdin.take());
+            // One more ring may have been on its way.
+            while ptrace::wait(true) == Ok(Waited::Interrupted) {}
+            child.wait().unwrap();
+            over.send(()).unwrap();
+        });
+        is_over.recv_timeout(Duration::from_secs(60)).expect("it sleeps, though the bell has rung");
+        waits.join().unwrap();
+    }
+
+    #[test]
+    fn a_supervisor_that_has_ended_is_not_woken() {
+        let bell = Bell::new().unwrap();
+        let waker = bell.waker();
+        drop(bell);
+        waker.wake();
     }
 }

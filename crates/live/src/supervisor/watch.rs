@@ -56,7 +56,7 @@ impl Supervisor {
             tracee.to_arm = Some(watched);
             if !tracee.stopped {
                 // One that is dead needs none.
-                let _ = ptrace::interrupt(tid);
+                let _ = tracee.interrupt(tid);
             }
         }
     }

@@ -11,21 +11,21 @@ use std::time::Duration;
 
 pub(super) fn are_whole() -> Outcome {
     told()?;
-    assert!(supervise(&["transfers", "alone"], Interrupts::Everybody) > 20, "it was interrupted");
+    assert!(supervise(&["transfers", "alone"], Interrupts::Everybody)? > 20, "it was interrupted");
     Ok(())
 }
 
 pub(super) fn are_whole_whatever_is_ignored() -> Outcome {
     told()?;
-    supervise(&["transfers", "ignored"], Interrupts::Nobody);
-    supervise(&["transfers", "ignored"], Interrupts::Everybody);
+    supervise(&["transfers", "ignored"], Interrupts::Nobody)?;
+    supervise(&["transfers", "ignored"], Interrupts::Everybody)?;
     Ok(())
 }
 
 pub(super) fn end_for_handlers() -> Outcome {
     told()?;
-    supervise(&["transfers", "handled"], Interrupts::Nobody);
-    supervise(&["transfers", "handled"], Interrupts::Everybody);
+    supervise(&["transfers", "handled"], Interrupts::Nobody)?;
+    supervise(&["transfers", "handled"], Interrupts::Everybody)?;
     Ok(())
 }
 

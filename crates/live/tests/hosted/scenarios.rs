@@ -4,9 +4,10 @@
 use perfuse_abi::{Attr, AttrFlags, EventType, IocFlags, OpenFlags, ReadFormat, SampleType, Software};
 use perfuse_sys::{Errno, Mapping, Protection, ioctl, perf_event_open, poll, prctl, read, signal};
 use perfuse_testkit::Puppet;
-use perfuse_testkit::signals::Handler;
+use perfuse_testkit::signals::{Handler, POLL_HUP};
 use perfuse_testkit::work::{self, Pages};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 pub(crate) use super::breakpoints::*;
@@ -332,7 +333,7 @@ pub(crate) fn readiness() {
     println!("with one: {:x}", polled(&event));
     let sampled = || {
         // Where it is lost for a moment, there is more time.
-        let head = || ring.load_u64(1024, std::sync::atomic::Ordering::Acquire);
+        let head = || ring.load_u64(1024, Acquire);
         let before = head();
         on(&event);
         while head() == before {
@@ -358,7 +359,7 @@ pub(crate) fn readiness() {
     };
     println!("by select: {}, {}, then {:x}", selected(&mut set), selected(&mut set), polled(&event));
     sampled();
-    let tail = ring.load_u64(1024, std::sync::atomic::Ordering::Acquire);
+    let tail = ring.load_u64(1024, Acquire);
     ring.store_u64(1032, tail, std::sync::atomic::Ordering::Release);
     println!("read before it was asked: {:x}, {:x}", polled(&event), polled(&event));
     let other = opened(&attr(Software::DUMMY));
@@ -505,7 +506,6 @@ pub(crate) fn rings_are_not_cut() {
 
 /// Records in a ring that the reader has not read, as types.
 fn records(ring: &Mapping, data: usize) -> Vec<u32> {
-    use std::sync::atomic::Ordering::Acquire;
     let (head, mut tail) = (ring.load_u64(1024, Acquire), ring.load_u64(1032, Acquire));
     let mut types = Vec::new();
     while tail < head {
@@ -539,7 +539,7 @@ pub(crate) fn mapped_code_is_told() {
     let program = std::fs::File::open("/proc/self/exe").expect("the running program");
     let addr = work::map_code(program.as_fd());
     // Header, process and thread, address.
-    let place = ring.load_u64(PAGE + 16, std::sync::atomic::Ordering::Acquire);
+    let place = ring.load_u64(PAGE + 16, Acquire);
     println!("{:?}, where it is: {}", records(&ring, 2), place == addr);
     // SAFETY: a fresh page that the kernel chooses the place of, and that nobody uses.
     unsafe {
@@ -551,7 +551,6 @@ pub(crate) fn mapped_code_is_told() {
 }
 
 pub(crate) fn mapped_code_has_its_build_id() {
-    use std::sync::atomic::Ordering::Acquire;
     let mut told = attr(Software::DUMMY);
     told.flags |= AttrFlags::MMAP | AttrFlags::MMAP2 | AttrFlags::BUILD_ID;
     let event = opened(&told);
@@ -570,8 +569,10 @@ pub(crate) fn waiting_for_samples() {
     let ring = map(&event, 9).expect("a ring");
     let wait = |ms| poll::poll(&[event.as_fd()], Some(Duration::from_millis(ms))).expect("a wait")[0];
     println!("nothing yet: {:?}", wait(10));
+    // A sample of an address and two numbers takes 24 bytes.
+    let has = |samples: u64| ring.load_u64(1024, Acquire) >= samples * 24;
     on(&event);
-    work::burn(Duration::from_millis(60));
+    burn_until(|| has(2));
     off(&event);
     println!("samples: {:?}", wait(0));
     let found = records(&ring, 8);
@@ -585,8 +586,9 @@ pub(crate) fn waiting_for_samples() {
         println!("epoll: {}", libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, event.as_raw_fd(), &mut wanted));
         let mut got = libc::epoll_event { events: 0, u64: 0 };
         println!("not ready: {}", libc::epoll_wait(epoll, &mut got, 1, 10));
+        let before = ring.load_u64(1024, Acquire);
         on(&event);
-        work::burn(Duration::from_millis(60));
+        burn_until(|| ring.load_u64(1024, Acquire) > before);
         off(&event);
         let ready = libc::epoll_wait(epoll, &mut got, 1, 1000);
         let (events, data) = (got.events, got.u64);
@@ -627,18 +629,43 @@ fn pipe() -> (OwnedFd, OwnedFd) {
     (read, write)
 }
 
+/// An event that signals this thread, refreshed for so many samples: the signals of those. A sample that was told too
+/// late shares the signal of the next (rule G26), so the time between samples doubles until each has its own.
+fn signals_one_by_one(handler: &Handler, count: i32) -> (OwnedFd, impl Sized) {
+    let mut period = Duration::from_millis(5);
+    loop {
+        let event = opened(&sampling(period.as_nanos() as u64));
+        let ring = map(&event, 9).expect("a ring");
+        signal::deliver(event.as_fd(), signal::Owner::this_thread(), handler.signal())
+            .expect("signals can be had");
+        handler.forget();
+        let asked = ioctl::refresh(event.as_fd(), count);
+        burn_until(|| handler.caught().last().is_some_and(|last| last.code == POLL_HUP));
+        if handler.count() == count as usize || period > Duration::from_secs(1) {
+            println!("refresh: {asked:?}");
+            return (event, ring);
+        }
+        period *= 2;
+    }
+}
+
+/// Works until it is so, at most for twenty seconds, and a little longer.
+pub(crate) fn burn_until(mut so: impl FnMut() -> bool) {
+    (0..4000).any(|_| {
+        work::burn(Duration::from_millis(5));
+        so()
+    });
+    work::burn(Duration::from_millis(20));
+}
+
 pub(crate) fn signals_of_samples() {
     let handler = Handler::install(libc::SIGUSR1);
-    let event = opened(&sampling(5_000_000));
-    let _ring = map(&event, 9).expect("a ring");
-    signal::deliver(event.as_fd(), signal::Owner::this_thread(), libc::SIGUSR1).expect("signals can be had");
-    println!("refresh: {:?}", ioctl::refresh(event.as_fd(), 2));
-    work::burn(Duration::from_millis(100));
+    let (event, _ring) = signals_one_by_one(&handler, 2);
     for caught in handler.caught() {
         println!("code {} fd {}", caught.code, caught.fd == event.as_raw_fd());
     }
     println!("refresh: {:?}", ioctl::refresh(event.as_fd(), 1));
-    work::burn(Duration::from_millis(50));
+    burn_until(|| handler.count() == 3);
     println!("{} signals", handler.count());
     signal::stop_delivery(event.as_fd()).expect("signals can be done without");
     println!("refresh: {:?}", ioctl::refresh(event.as_fd(), 1));
@@ -664,7 +691,11 @@ pub(crate) fn signals_by_an_ioctl() {
         let flags = unsafe { libc::fcntl(event.as_raw_fd(), libc::F_GETFL) };
         let before = handler.count();
         println!("{on}: {set} {} {:?}", flags & libc::O_ASYNC != 0, ioctl::refresh(event.as_fd(), 1));
-        work::burn(Duration::from_millis(100));
+        if on == 1 {
+            burn_until(|| handler.count() > before);
+        } else {
+            work::burn(Duration::from_millis(50));
+        }
         println!("{} signals", handler.count() - before);
     }
 }
@@ -682,8 +713,11 @@ pub(crate) fn an_end_sends_no_signal() {
     let _ring = map(&event, 9).expect("a ring");
     signal::deliver(event.as_fd(), signal::Owner::this_thread(), libc::SIGUSR1).expect("signals can be had");
     on(&event);
-    child.act(1);
-    println!("signals of samples: {}", handler.count() > 0);
+    let has_signalled = (0..1000).any(|_| {
+        child.act(1);
+        handler.count() > 0
+    });
+    println!("signals of samples: {has_signalled}");
     off(&event);
     let before = handler.count();
     child.end();
@@ -766,7 +800,6 @@ pub(crate) fn children_are_counted() {
 
 /// Names that threads and children give themselves before they end.
 pub(crate) fn threads_have_their_names() {
-    use std::sync::atomic::Ordering::Acquire;
     let mut told = attr(Software::DUMMY);
     told.flags |= AttrFlags::COMM | AttrFlags::INHERIT;
     // SAFETY: sysconf has no preconditions.

@@ -1,7 +1,7 @@
 //! The rights of programs over others with perf events: over those of other users, and from namespaces of their own. Each writes
 //! the answers that Linux and we must agree on.
 
-use super::scenarios::{map, off, on, opened, sampling, value};
+use super::scenarios::{burn_until, map, off, on, opened, sampling, value};
 use perfuse_abi::{Attr, AttrFlags, EventType, OpenFlags, Software};
 use perfuse_sys::{Errno, Mapping, ioctl, perf_event_open, signal};
 use perfuse_testkit::signals::Handler;
@@ -143,27 +143,39 @@ pub(crate) fn signals_reach_whom_the_owner_may_signal() {
     }
 }
 
-/// Signals that queue up each say what they were sent for.
+/// Signals that queue up each say what they were sent for. The time between samples doubles until none shares a signal
+/// with the next, as those do that are told too late.
 pub(crate) fn the_last_of_queued_signals_says_so() {
     let number = libc::SIGRTMIN() + 2;
     let handler = Handler::install(number);
-    let event = opened(&sampling(2_000_000));
-    let _ring = map(&event, 9).expect("a ring");
-    signal::deliver(event.as_fd(), signal::Owner::this_thread(), number).expect("signals can be had");
     // SAFETY: a live set, and plain numbers.
     let held = |how| unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&mut set, number);
         libc::sigprocmask(how, &set, std::ptr::null_mut());
     };
-    held(libc::SIG_BLOCK);
-    for count in [3, 2] {
-        println!("refresh: {:?}", ioctl::refresh(event.as_fd(), count));
-        work::burn(Duration::from_millis(150));
-    }
-    held(libc::SIG_UNBLOCK);
-    for caught in handler.caught() {
-        println!("code {} fd {}", caught.code, caught.fd == event.as_raw_fd());
+    let mut period = Duration::from_millis(4);
+    loop {
+        let event = opened(&sampling(period.as_nanos() as u64));
+        let ring = map(&event, 9).expect("a ring");
+        signal::deliver(event.as_fd(), signal::Owner::this_thread(), number).expect("signals can be had");
+        handler.forget();
+        held(libc::SIG_BLOCK);
+        let asked = [(3, 3), (2, 5)].map(|(count, in_all)| {
+            let asked = ioctl::refresh(event.as_fd(), count);
+            // A sample of an address and two numbers takes 24 bytes.
+            burn_until(|| ring.load_u64(1024, Ordering::Acquire) >= in_all * 24);
+            asked
+        });
+        held(libc::SIG_UNBLOCK);
+        if handler.count() == 5 || period > Duration::from_millis(500) {
+            println!("refresh: {asked:?}");
+            for caught in handler.caught() {
+                println!("code {} fd {}", caught.code, caught.fd == event.as_raw_fd());
+            }
+            return;
+        }
+        period *= 2;
     }
 }
 
@@ -190,7 +202,7 @@ fn works_for(user: u32, others: &[(&str, i32)]) {
     let event = opened(&sampling(1_000_000));
     let ring = map(&event, 9).expect("a ring");
     on(&event);
-    work::burn(Duration::from_millis(50));
+    burn_until(|| ring.load_u64(1024, Ordering::Acquire) > 0);
     off(&event);
     println!("{user}: samples: {}", ring.load_u64(1024, Ordering::Acquire) > 0);
     let child = Victim::new();
@@ -392,7 +404,7 @@ fn as_the_first(outside: i32) {
     let sampling = opened(&sampling(1_000_000));
     signal::deliver(sampling.as_fd(), signal::Owner::Process(1), libc::SIGUSR1).expect("that is me");
     println!("refresh: {:?}", ioctl::refresh(sampling.as_fd(), 2));
-    work::burn(Duration::from_millis(100));
+    burn_until(|| handler.count() > 0);
     println!("signals: {}", handler.count() > 0);
 }
 

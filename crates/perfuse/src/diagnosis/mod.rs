@@ -42,7 +42,7 @@ pub use probe::{CgroupKind, Findings, Part, Task};
 
 use crate::call::{Call, Subject};
 use crate::facts::Facts;
-use perfuse_abi::{Attr, OpenFlags};
+use perfuse_abi::{Attr, EventType, Hardware, OpenFlags};
 use perfuse_sys::Errno;
 
 /// A cause with its explanation and remedies.
@@ -99,16 +99,37 @@ impl Open<'_> {
 pub(crate) fn examine(call: &Call, subject: Option<&Subject>, errno: Errno) -> (Diagnosis, Option<String>) {
     // The answer lies in the errno itself: threads that end while they are being opened come by the
     // thousand and are expected.
-    let facts = match (call, errno) {
-        (Call::Open { .. }, Errno::ESRCH) | (_, Errno::EINTR) => Facts::unknown(),
-        _ => Facts::gather(),
+    let gathered;
+    let (facts, findings) = match without_cpu_pmu(call, errno) {
+        Some(facts) => (facts, Findings::default()),
+        None => {
+            gathered = match (call, errno) {
+                (Call::Open { .. }, Errno::ESRCH) | (_, Errno::EINTR) => Facts::unknown(),
+                _ => Facts::gather(),
+            };
+            (&gathered, Findings::gather(call, subject, errno, &gathered))
+        }
     };
-    let findings = Findings::gather(call, subject, errno, &facts);
     let name = subject.map(|subject| {
         let pmu = facts.pmu(subject.attr.type_).map(|pmu| pmu.name());
         name::name_with(&subject.attr, pmu)
     });
-    (diagnose(call, subject, errno, &facts, &findings), name)
+    (diagnose(call, subject, errno, facts, &findings), name)
+}
+
+/// The few facts that explain the refusal that everybody meets in virtual machines without a PMU.
+fn without_cpu_pmu(call: &Call, errno: Errno) -> Option<&'static Facts> {
+    is_for_want_of_cpu_events(call, errno).then(Facts::without_cpu_pmu).flatten()
+}
+
+/// Whether a call is refused because the cpus have no such event: a property of the machine.
+pub(crate) fn is_for_want_of_cpu_events(call: &Call, errno: Errno) -> bool {
+    let Call::Open { attr, flags, .. } = call else { return false };
+    let is_of_a_cpu = match attr.type_ {
+        EventType::HARDWARE | EventType::HW_CACHE => Hardware::from_config(attr.config).1 == EventType(0),
+        type_ => type_ == EventType::RAW,
+    };
+    is_of_a_cpu && errno == Errno::ENOENT && !flags.contains(OpenFlags::PID_CGROUP)
 }
 
 /// The reason for `errno`, on a system of which `facts` and `findings` are known. `subject` is the event

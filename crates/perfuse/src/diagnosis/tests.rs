@@ -108,6 +108,22 @@ fn expect(diagnosis: &Diagnosis, cause: Cause, remedy: &str) {
 }
 
 #[test]
+fn a_machine_without_a_pmu_is_told_by_its_few_facts_what_all_of_them_would_tell() {
+    for (type_, config) in [(EventType::HARDWARE, 0), (EventType::HW_CACHE, 0x10002), (EventType::RAW, 0xc0)]
+    {
+        let attr = Attr { config, ..Attr::new(type_) };
+        let call = Call::Open { attr, pid: 0, cpu: -1, leader: None, flags: OpenFlags::FD_CLOEXEC };
+        let Some(few) = without_cpu_pmu(&call, Errno::ENOENT) else { continue };
+        let (all, subject) = (Facts::gather(), Subject::of(&call));
+        let findings = Findings::gather(&call, subject.as_ref(), Errno::ENOENT, &all);
+        assert_eq!(
+            diagnose(&call, None, Errno::ENOENT, few, &Findings::default()),
+            diagnose(&call, None, Errno::ENOENT, &all, &findings)
+        );
+    }
+}
+
+#[test]
 fn a_user_and_the_paranoid_level() {
     let user = user();
     expect(&told(&open(cycles()), Errno::EACCES, &user), Cause::ParanoidKernel, ":u");

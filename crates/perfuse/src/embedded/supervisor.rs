@@ -9,7 +9,7 @@ use perfuse_sys::{Errno, signal};
 use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,24 +27,15 @@ pub(super) struct Link {
     waker: Waker,
 }
 
-/// How long an answer is waited for before the thread is woken again.
-const PATIENCE: Duration = Duration::from_millis(1);
-/// How often, where a tracee may be where it cannot be stopped.
-const MOST_RINGS: u32 = 1000;
+/// How long changes of debug registers are waited for, where a tracee may be where it cannot be stopped.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Link {
     /// Traces a thread.
     pub(super) fn seize(&self, pid: i32, tid: i32) -> Result<(), Errno> {
         let (answer, answered) = channel();
-        self.commands.send(Command::Seize { pid, tid, answer }).map_err(|_| Errno::EAGAIN)?;
-        loop {
-            self.waker.wake();
-            match answered.recv_timeout(PATIENCE) {
-                Ok(result) => return result,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(Errno::EAGAIN),
-            }
-        }
+        self.order(Command::Seize { pid, tid, answer })?;
+        answered.recv().unwrap_or(Err(Errno::EAGAIN))
     }
 
     /// Breakpoints or probes have changed. Returns when the debug registers and traps of tracees are so: left there,
@@ -52,22 +43,21 @@ impl Link {
     /// may end.
     pub(super) fn follow_watches(&self, ends: bool) {
         let (answer, answered) = channel();
-        if self.commands.send(Command::FollowWatches { ends, answer }).is_err() {
-            return;
-        }
-        for _ in 0..MOST_RINGS {
-            self.waker.wake();
-            if answered.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
-                return;
-            }
+        if self.order(Command::FollowWatches { ends, answer }).is_ok() {
+            let _ = answered.recv_timeout(PATIENCE);
         }
     }
 
-    /// The periods of samples have changed. Where it is not woken by that, the next stop is soon enough.
+    /// The periods of samples have changed.
     pub(super) fn follow_ticks(&self) {
-        if self.commands.send(Command::FollowTicks).is_ok() {
-            self.waker.wake();
-        }
+        let _ = self.order(Command::FollowTicks);
+    }
+
+    /// `EAGAIN`: there is no thread any more.
+    fn order(&self, command: Command) -> Result<(), Errno> {
+        self.commands.send(command).map_err(|_| Errno::EAGAIN)?;
+        self.waker.wake();
+        Ok(())
     }
 }
 

@@ -97,6 +97,10 @@ impl ViewContexts {
         let of_object = u64::from(frame.object) << 32 | u64::from(letter as u32);
         let reading = match key {
             Key::DsoFrom | Key::DsoTo | Key::DsoDaddr => (u64::from(frames.alias(frame.object)), 0, 0),
+            Key::SrclineFrom | Key::SrclineTo if frame.line.is_some() => {
+                let (file, line) = frame.line.unwrap_or_default();
+                (1 << 63 | of_object, file.into(), line.into())
+            }
             Key::SymbolFrom | Key::SymbolTo if frame.symbol.is_some() => {
                 (of_object, frame.address, frame.size)
             }

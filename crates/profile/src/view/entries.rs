@@ -61,18 +61,27 @@ impl Groups {
     pub(crate) fn new(frames: &Frames, keys: &[Key]) -> Self {
         let has = |key| keys.contains(&key);
         let (by_symbol, by_object) = (has(Key::Symbol), has(Key::Dso));
-        let (by_line, by_size) = (has(Key::Srcline) || has(Key::SymOff), has(Key::SymbolSize));
+        let (by_offset, by_size) = (has(Key::SymOff), has(Key::SymbolSize));
+        let (by_line, by_file) = (has(Key::Srcline), has(Key::Srcfile));
         let (by_place, by_mapped) = (has(Key::Addr), has(Key::DsoSize));
-        let mut known: FastMap<[u64; 8], u32> = FastMap::default();
+        let mut known: FastMap<[u64; 9], u32> = FastMap::default();
         let mut names: FastMap<&str, u64> = FastMap::default();
+        let mut files: FastMap<&str, u64> = FastMap::default();
         let mut number = |frame: FrameId, is_leaf: bool| {
             let of = frames.get(frame);
-            let mut key = [0u64; 8];
+            let mut key = [0u64; 9];
             let alias = u64::from(frames.alias(of.object)) + 1;
             if by_object {
                 key[0] = alias;
             }
-            if by_symbol || by_line {
+            // Lines of the same name are one, in whichever function; what has none is told apart by its place.
+            let line = frames.line(of).filter(|_| by_line || by_file);
+            if let Some((file, line)) = line {
+                let next = files.len() as u64 + 1;
+                let file = *files.entry(file).or_insert(next);
+                key[8] = file << 32 | if by_line { line.into() } else { 0 };
+            }
+            if by_symbol || by_offset || by_line && line.is_none() {
                 match &of.symbol {
                     Some(name) => {
                         key[0] = alias;
@@ -82,7 +91,7 @@ impl Groups {
                             let next = names.len() as u64 + 1;
                             key[7] = *names.entry(name).or_insert(next);
                         }
-                        if by_line {
+                        if by_offset || by_line && line.is_none() {
                             key[3] = of.offset.saturating_add(1);
                         }
                     }

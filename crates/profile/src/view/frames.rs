@@ -63,6 +63,8 @@ pub struct Frames {
     /// Where those of each location end; empty if each has one.
     ends: Vec<u32>,
     missing: Vec<(u32, String)>,
+    /// The source files of each object.
+    files: Vec<Vec<Arc<str>>>,
 }
 
 /// The identity of a frame: its object, its function if it has one, its address if that counts.
@@ -137,7 +139,8 @@ impl Frames {
             ends = Vec::new();
         }
         let missing = names.missing().map(|(object, reason)| (object.0, reason)).collect();
-        Frames { objects, frames, of_locations, offsets, ends, missing }
+        let files = (0..profile.objects.len()).map(|object| names.files(object).to_vec()).collect();
+        Frames { objects, frames, of_locations, offsets, ends, missing, files }
     }
 
     /// A frame.
@@ -208,6 +211,13 @@ impl Frames {
         self.objects[object as usize].order
     }
 
+    /// The name of the source file, without folders, and the line of a frame, if they are known.
+    pub fn line(&self, frame: &Frame) -> Option<(&str, u32)> {
+        let (file, line) = frame.line?;
+        let path = &*self.files[frame.object as usize][file as usize];
+        Some((path.rsplit('/').next().unwrap_or(path), line))
+    }
+
     /// Why an object's symbols are missing, of those that were asked for any.
     pub fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
         self.missing.iter().map(|(object, reason)| (self.object(*object), reason.as_str()))
@@ -239,6 +249,7 @@ impl Frames {
             offsets: vec![0; count as usize],
             ends: Vec::new(),
             missing: Vec::new(),
+            files: Vec::new(),
         }
     }
 }

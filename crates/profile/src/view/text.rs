@@ -11,6 +11,9 @@ use crate::tables::{Cgroup, LocationId, NO_VALUE, value_parts};
 use perfuse_abi::record::DataSrc;
 use std::fmt::{self, Write};
 
+/// Stands behind the name of a function that was inlined.
+pub(crate) const INLINED: &str = " (inlined)";
+
 impl View<'_> {
     /// The bytes by which a text that was given is sorted.
     pub(crate) fn text_order(&self, value: u64) -> &[u8] {
@@ -63,6 +66,9 @@ impl View<'_> {
                 match &frame.symbol {
                     Some(name) => {
                         out.push_str(name);
+                        if frame.is_inlined {
+                            out.push_str(INLINED);
+                        }
                         Ok(())
                     }
                     None => match self.address(entry) {
@@ -133,7 +139,10 @@ impl View<'_> {
                 self.line(out, frame, frame.offset, self.address(entry));
                 Ok(())
             }
-            Key::Srcfile => Ok(()),
+            Key::Srcfile => {
+                out.push_str(self.frames.line(frame).map_or("", |(file, _)| file));
+                Ok(())
+            }
             Key::SymbolSize if frame.symbol.is_some() => write!(out, "{}", frame.size),
             Key::DsoSize if frame.object != 0 => write!(out, "{}", frame.mapped),
             Key::SymbolSize | Key::DsoSize => write!(out, "unknown"),
@@ -207,6 +216,10 @@ impl View<'_> {
 
     /// The place in the source, or what is shown where that is not known.
     fn line(&self, out: &mut String, frame: &Frame, offset: u64, address: u64) {
+        if let Some((file, line)) = self.frames.line(frame) {
+            let _ = write!(out, "{file}:{line}");
+            return;
+        }
         let _ = match &frame.symbol {
             Some(name) => write!(out, "{name}+{offset}"),
             None if frame.object == 0 => write!(out, "??:0"),

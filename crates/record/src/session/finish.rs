@@ -4,12 +4,16 @@
 use super::Session;
 use crate::clocks::{Share, left_out};
 use crate::plan::Target;
+use crate::unwound::Unwinding;
 use crate::{Ended, Error, Remark, sections};
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{Decoded, Record, RecordFormat, SampleId, Tid};
 use perfuse::measurement::End;
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// One stack of so many may lack its outermost callers without a remark.
+const FEW: u64 = 100;
 
 /// The events' counts at the end.
 struct Counted {
@@ -22,7 +26,7 @@ impl Session<'_> {
     /// Completes the current file; another one may follow. Afterwards there is only its name.
     pub(crate) fn complete(&mut self, others_follow: bool) -> Result<(), Error> {
         if self.plan.tail_synthesize {
-            self.synthesize(self.child, false).map_err(|error| self.sink.fail(error))?;
+            self.synthesize(self.child, false, (true, false)).map_err(|error| self.sink.fail(error))?;
         }
         let compressed = self.sink.compressed();
         let ids = match self.plan.build_ids {
@@ -46,18 +50,22 @@ impl Session<'_> {
         self.drain()?;
         self.drain()?;
         self.snapshot()?;
+        self.finish_unwinding().map_err(|error| self.sink.fail(error))?;
+        self.tally.corrupt += self.unwinding.as_ref().map_or(0, |unwinding| unwinding.recording.broken());
         let counted = self.counted()?;
         let mut sums = self.sums();
         sums.lost = sums.lost.max(counted.lost) + self.tally.lost_samples;
         let (events, elapsed) = (self.opened.requests.len(), self.began.elapsed());
         let (status, stopped) = (end.command.map(|(status, _)| status), end.was_stopped);
-        let ended = Ended { status, stopped, sums, events, elapsed };
+        let stacks = self.unwinding.as_ref().map(Unwinding::sums);
+        let ended = Ended { status, stopped, sums, events, elapsed, stacks };
         self.observer.ends(&ended);
         self.complete(false)?;
         let mut remarks = Vec::new();
         if sums.lost > 0 {
             remarks.push(Remark::Lost { records: sums.lost, ring: self.opened.set.ring_bytes() });
         }
+        remarks.extend(stacks.filter(|sums| sums.incomplete() * FEW > sums.stacks).map(Remark::Incomplete));
         remarks.extend(self.unseen(&counted));
         if self.tally.throttled > 0 {
             remarks.push(Remark::Throttled(self.tally.throttled));

@@ -1,8 +1,7 @@
 //! Checks expectations.
 
 use super::play::Player;
-use super::records::{self, RecordValue, ScenarioRecord};
-use super::show::time;
+use super::records::{self, RecordValue, ScenarioRecord, as_text};
 use super::{Expect, Expected, Field, FieldValue, Quantity, RecordName};
 use perfuse_abi::page::offset;
 use perfuse_abi::read::ReadValues;
@@ -161,7 +160,7 @@ impl Player {
     /// The records of an event, of a kind.
     fn seen(&self, name: &str, kind: RecordName) -> Result<Vec<ScenarioRecord>> {
         let event = self.find(name).ok_or_else(|| format!("no event '{name}' is open yet"))?;
-        let all: Result<Vec<ScenarioRecord>> = records::of(event).collect();
+        let all: Result<Vec<ScenarioRecord>> = records::of(&event.attr, &event.bytes).collect();
         let all = all.map_err(|error| format!("a record of {name} is broken: {error}"))?;
         Ok(all.into_iter().filter(|seen| kind.is_none_or(|kind| kind == seen.kind)).collect())
     }
@@ -202,19 +201,6 @@ impl Player {
     }
 }
 
-/// The value of a field, as text.
-pub(super) fn as_text(value: &RecordValue) -> String {
-    match value {
-        RecordValue::Number(number) => number.to_string(),
-        RecordValue::Address(address) => format!("{address:#x}"),
-        RecordValue::Text(text) => text.clone(),
-        RecordValue::Numbers(numbers) => {
-            let numbers: Vec<String> = numbers.iter().map(|number| format!("{number:#x}")).collect();
-            numbers.join(",")
-        }
-    }
-}
-
 fn names(quantities: &[Quantity]) -> String {
     let one = |quantity: &Quantity| match quantity.field {
         Field::Value => quantity.event.clone(),
@@ -240,16 +226,4 @@ fn summary(seen: &[ScenarioRecord]) -> String {
         }
     }
     if text.is_empty() { "none".to_owned() } else { text.trim_end().to_owned() }
-}
-
-/// A record in one line: what is there, by name.
-pub(super) fn line(seen: &ScenarioRecord) -> String {
-    let mut text = seen.kind.to_string();
-    for (name, value) in &seen.fields {
-        let _ = match (*name, value) {
-            ("time", RecordValue::Number(at)) => write!(text, " at {}", time(*at)),
-            (name, value) => write!(text, " {name} {}", as_text(value)),
-        };
-    }
-    text
 }

@@ -1,8 +1,10 @@
 //! Plays a scenario.
 
+mod show;
+
 use super::parse::cgroup_id;
 use super::records::{self, ScenarioRecord};
-use super::{Action, Line, Open, Reads, Scenario, Show, Statement, Target, show};
+use super::{Action, Line, Open, Reads, Scenario, Show, Statement, Target};
 use crate::machine::{Machine, ROOT, Setup};
 use crate::reader::{AuxReader, Reader};
 use perfuse_abi::read::ReadValues;
@@ -188,7 +190,7 @@ impl Player {
                 refused: read.err(),
                 state: event.fd.ok().and_then(|fd| machine.state(fd)),
                 values,
-                records: records::of(event).collect(),
+                records: records::of(&event.attr, &event.bytes).collect(),
             });
         }
         let named = |task: TaskId| (task, machine.first_name(task).to_owned());

@@ -1,8 +1,8 @@
 //! Records as scenarios see them: a kind, and fields with names.
 
-use super::play::ScenarioEvent;
 use perfuse_abi::record::{CpuMode, Decoded, Misc, MmapFile, Record, RecordFormat, RecordType, Records};
-use perfuse_abi::{AuxFlags, ByteOrder};
+use perfuse_abi::{Attr, AuxFlags, ByteOrder};
+use std::fmt::Write;
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +32,44 @@ impl ScenarioRecord {
     }
 }
 
-/// All records that were read from an event's ring; bytes that are no record become a text.
-pub(super) fn of(event: &ScenarioEvent) -> impl Iterator<Item = Result<ScenarioRecord, String>> {
-    let format = RecordFormat::of(&event.attr, ByteOrder::NATIVE);
-    Records::new(&event.bytes, ByteOrder::NATIVE).map(move |record| {
+/// All records in the bytes that were read from the ring of an event with this attr; bytes that are no record become a text.
+pub(super) fn of(attr: &Attr, bytes: &[u8]) -> impl Iterator<Item = Result<ScenarioRecord, String>> {
+    let format = RecordFormat::of(attr, ByteOrder::NATIVE);
+    Records::new(bytes, ByteOrder::NATIVE).map(move |record| {
         let record = record.map_err(|error| error.to_string())?;
         let decoded = record.decode(&format).map_err(|error| error.to_string())?;
         Ok(ScenarioRecord { kind: decoded.record.kind(), fields: fields(&decoded) })
     })
+}
+
+/// A record in one line: what is there, by name.
+pub(super) fn line(seen: &ScenarioRecord) -> String {
+    let mut text = seen.kind.to_string();
+    for (name, value) in &seen.fields {
+        let _ = match (*name, value) {
+            ("time", RecordValue::Number(at)) => write!(text, " at {}", time(*at)),
+            (name, value) => write!(text, " {name} {}", as_text(value)),
+        };
+    }
+    text
+}
+
+/// The value of a field, as text.
+pub(super) fn as_text(value: &RecordValue) -> String {
+    match value {
+        RecordValue::Number(number) => number.to_string(),
+        RecordValue::Address(address) => format!("{address:#x}"),
+        RecordValue::Text(text) => text.clone(),
+        RecordValue::Numbers(numbers) => {
+            let numbers: Vec<String> = numbers.iter().map(|number| format!("{number:#x}")).collect();
+            numbers.join(",")
+        }
+    }
+}
+
+/// A time in ms.
+pub(super) fn time(ns: u64) -> String {
+    format!("{}.{:03} ms", ns / 1_000_000, ns / 1000 % 1000)
 }
 
 /// The names of the values of a group's first members.

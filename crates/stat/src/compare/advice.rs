@@ -42,6 +42,12 @@ pub fn after(plan: &ComparePlan, done: &Done) -> Vec<String> {
             done.rounds
         ));
     }
+    if plan.until_certain && !done.certain && !done.interrupted && comparison.candidates.len() > 1 {
+        advice.push(format!(
+            "The verdict was not certain after {} rounds. More time would help: --time, or --until 1%.",
+            done.rounds
+        ));
+    }
     if done.rounds < 5 && comparison.candidates.len() > 1 {
         advice.push("With fewer than 5 runs of each no difference is called.".to_owned());
     }

@@ -1,7 +1,7 @@
 //! The comparison as a table in Markdown, and as comma-separated values.
 
 use super::saved::{unit_name, verdict_name};
-use super::words::sentence;
+use super::words::{reason, sentence};
 use super::{Comparison, Judged, Unit};
 use perfuse_data::text::foreign;
 
@@ -36,13 +36,10 @@ pub fn markdown(comparison: &Comparison) -> String {
         for judged in &measure.judged[1..] {
             let relative = judged.and_then(|judged| Some((judged.difference.relative?, judged.verdict)));
             out += &match relative {
-                Some((relative, verdict)) => format!(
-                    " {:+.2} % [{:+.2}, {:+.2}] {} |",
-                    relative.value * 100.0,
-                    relative.low * 100.0,
-                    relative.high * 100.0,
-                    verdict_name(verdict)
-                ),
+                Some((relative, verdict)) => {
+                    let (digits, interval) = relative.as_percent();
+                    format!(" {digits} {interval} {} |", verdict_name(verdict))
+                }
                 None => " |".to_owned(),
             };
         }
@@ -50,6 +47,7 @@ pub fn markdown(comparison: &Comparison) -> String {
     }
     out.push('\n');
     (1..comparison.candidates.len()).for_each(|at| out += &(cell(&sentence(comparison, at)) + "\n"));
+    reason(comparison).iter().for_each(|reason| out += &(cell(reason) + "\n"));
     out
 }
 
@@ -79,7 +77,10 @@ pub fn csv(comparison: &Comparison) -> String {
         let rows = comparison.candidates.iter().zip(&measure.series).zip(&measure.judged);
         for ((candidate, series), judged) in rows {
             let spread = series.spread();
-            let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+            // Open ends of intervals are empty.
+            let number = |value: Option<f64>| {
+                value.filter(|value| value.is_finite()).map_or(String::new(), |value| value.to_string())
+            };
             let mut fields = vec![
                 foreign(&candidate.name).into_owned(),
                 foreign(&measure.id).into_owned(),

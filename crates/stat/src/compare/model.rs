@@ -1,11 +1,10 @@
 //! The measurements of all commands, and what they say: differences, verdicts, the measure that decides.
 //! Plain data; nothing here knows how it was obtained or how it will look.
 
+use super::looks::LEVEL;
 use super::statistics::{self, Difference};
 use crate::Spread;
 
-/// The least chance of a false call, over all measures of a command together.
-const LEVEL: f64 = 0.01;
 /// Fewer rounds are never called, however alike they are.
 const LEAST_RUNS: usize = 5;
 /// A difference that is surely smaller, as a share, is none.
@@ -104,8 +103,12 @@ pub struct Comparison {
     pub measures: Vec<Measure>,
     /// The measure that decides; an index.
     pub by: usize,
+    /// Somebody chose it.
+    pub is_chosen: bool,
     /// The reference was measured at another time.
     pub apart: bool,
+    /// Differences are called when the chance of a false call is below this, over all measures of a command together.
+    pub level: f64,
 }
 
 impl Series {
@@ -146,7 +149,13 @@ impl Measure {
 
 impl Comparison {
     /// Works out what measurements say. `by` decides, if given.
-    pub fn new(
+    pub fn new(candidates: Vec<Candidate>, measures: Vec<Measure>, by: Option<&str>, apart: bool) -> Self {
+        Self::at_level(LEVEL, candidates, measures, by, apart)
+    }
+
+    /// The same, with another chance of a false call than one in a hundred.
+    pub fn at_level(
+        level: f64,
         candidates: Vec<Candidate>,
         mut measures: Vec<Measure>,
         by: Option<&str>,
@@ -160,12 +169,14 @@ impl Comparison {
             for (measure, difference) in measures.iter_mut().zip(differences) {
                 measure.judged[candidate] = difference.map(|difference| Judged {
                     difference,
-                    verdict: verdict(&difference, adjusted.next().unwrap_or(1.0)),
+                    verdict: verdict(&difference, adjusted.next().unwrap_or(1.0), level),
                 });
             }
         }
-        let mut comparison = Comparison { candidates, measures, by: 0, apart };
-        comparison.by = by.and_then(|by| comparison.find(by)).unwrap_or_else(|| comparison.trusted());
+        let mut comparison = Comparison { candidates, measures, by: 0, is_chosen: false, apart, level };
+        let chosen = by.and_then(|by| comparison.find(by));
+        comparison.is_chosen = chosen.is_some();
+        comparison.by = chosen.unwrap_or_else(|| comparison.trusted());
         comparison
     }
 
@@ -182,9 +193,23 @@ impl Comparison {
         let (noise, noise_cpu) = (self.measures[wall].uncertainty(), self.measures[cpu].uncertainty());
         let better = match (noise, noise_cpu) {
             (Some(wall), Some(cpu)) => wall > FINE && cpu * 1.5 < wall,
+            (None, Some(cpu)) => cpu.is_finite(),
             _ => false,
         };
         if better && self.computes() { cpu } else { wall }
+    }
+
+    /// Every command differs surely from the reference in the measure that decides, or surely by less than a percent:
+    /// more rounds would not change that.
+    pub fn is_certain(&self) -> bool {
+        let is_known = |judged: &Option<Judged>| match judged {
+            Some(Judged { verdict: Verdict::Called(_), .. }) => true,
+            Some(Judged { verdict: Verdict::NoChange, difference }) => {
+                difference.is_within(NOTHING, self.level)
+            }
+            _ => false,
+        };
+        self.candidates.len() > 1 && self.decisive().judged[1..].iter().all(is_known)
     }
 
     /// All commands are on one cpu nearly all of their time: in their best round, for other programs may
@@ -205,11 +230,11 @@ impl Comparison {
     }
 }
 
-fn verdict(difference: &Difference, p_of_all: f64) -> Verdict {
+fn verdict(difference: &Difference, p_of_all: f64, level: f64) -> Verdict {
     let direction = if difference.absolute.value > 0.0 { Direction::More } else { Direction::Less };
     let small = |share: f64| share.abs() <= NOTHING;
     match difference.relative {
-        _ if p_of_all < LEVEL && difference.n >= LEAST_RUNS => Verdict::Called(direction),
+        _ if p_of_all < level && difference.n >= LEAST_RUNS => Verdict::Called(direction),
         _ if difference.p < 0.05 => Verdict::Perhaps(direction),
         Some(relative) if small(relative.low) && small(relative.high) => Verdict::NoChange,
         None if difference.absolute.half_width() == 0.0 => Verdict::NoChange,

@@ -1,8 +1,9 @@
 //! Running the commands: rounds in which each runs once, in random order, until enough is known, the time
 //! is over, or somebody wants it to end.
 
+use super::looks::Looks;
 use super::model::{Candidate, Comparison, Measure, Series, Unit};
-use crate::{CommandEvents, Error, Outcome, Run, Usage, nanoseconds};
+use crate::{CommandEvents, Error, LastRun, Outcome, Run, Usage, nanoseconds};
 use perfuse::Command;
 use perfuse::measurement::{self, Measurement};
 use std::fs::File;
@@ -11,6 +12,10 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
+
+/// Commands that take next to no time run for so long, however sure a difference seems: that costs nobody anything, and tells
+/// its size better.
+const SHORT: Duration = Duration::from_millis(500);
 
 /// When a comparison is precise enough.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,9 +60,9 @@ pub trait Progress {
         false
     }
 
-    /// Shows the comparison after so many rounds, of so many at least.
-    fn show(&mut self, comparison: &Comparison, done: usize, least: usize) {
-        let _ = (comparison, done, least);
+    /// Shows how far it is.
+    fn show(&mut self, state: &State<'_>) {
+        let _ = state;
     }
 
     /// All rounds are over.
@@ -65,6 +70,19 @@ pub trait Progress {
 }
 
 impl Progress for () {}
+
+/// How far the rounds are.
+#[derive(Clone, Copy, Debug)]
+pub struct State<'a> {
+    /// How they are to go on.
+    pub plan: &'a ComparePlan,
+    /// The comparison so far.
+    pub comparison: &'a Comparison,
+    /// Rounds that count.
+    pub done: usize,
+    /// The time since the first of them began.
+    pub elapsed: Duration,
+}
 
 /// How much is to be run, and how.
 #[derive(Debug)]
@@ -84,6 +102,9 @@ pub struct ComparePlan {
     pub time: Option<Duration>,
     /// Rounds end when so much is known.
     pub until: Option<Until>,
+    /// Rounds end when more of them would not change the verdict on the measure that decides: it is looked for that after
+    /// numbers of rounds that grow by a third, and all looks together have the chance of a false call that one alone had.
+    pub until_certain: bool,
     /// The measure that decides; by default the one that differs most surely.
     pub by: Option<String>,
     /// Runs that fail count too.
@@ -124,6 +145,8 @@ pub struct Done {
     pub interrupted: bool,
     /// The precision that `until` wanted was reached.
     pub precise: bool,
+    /// It ended because its verdict was certain.
+    pub certain: bool,
 }
 
 /// One run of one command.
@@ -141,19 +164,22 @@ struct Sample {
 /// A command cannot be executed, or fails where that is not ignored; its input cannot be read.
 pub fn compare(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Done, Error> {
     let measurement = Measurement::new().with_signals(&[])?;
-    let mut running = Running { plan, measurement, failures: 0, failure: None, samples: Vec::new() };
-    running.samples.resize_with(plan.entries.len(), Vec::new);
+    let commands = plan.entries.iter().map(|entry| command(plan, entry)).collect::<Result<_, _>>()?;
+    let samples = plan.entries.iter().map(|_| Vec::new()).collect();
+    let last = LastRun::default();
+    let mut running = Running { plan, commands, measurement, last, failures: 0, failure: None, samples };
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let start = Instant::now();
     for _ in 0..plan.warmup {
         running.round(&mut random, false)?;
     }
     let measuring = Instant::now();
+    let mut looks = Looks::new(plan.least as usize);
     let mut done = 0;
-    let mut precise = false;
+    let (mut precise, mut certain) = (None, None);
     while !running.measurement.is_to_end() && done < plan.most {
         let in_time = plan.time.is_none_or(|time| measuring.elapsed() < time);
-        if done >= plan.least && (precise || !in_time) {
+        if done >= plan.least && (precise.is_some() || certain.is_some() || !in_time) {
             break;
         }
         if !running.round(&mut random, true)? {
@@ -161,24 +187,35 @@ pub fn compare(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Done, 
         }
         done += 1;
         let wanted = plan.until.as_ref().filter(|_| done >= plan.least);
-        if wanted.is_some() || progress.is_due() {
-            let comparison = running.comparison();
-            precise = wanted.is_some_and(|until| is_precise(&comparison, until));
-            progress.show(&comparison, done as usize, plan.least as usize);
+        let is_time = plan.until_certain && measuring.elapsed() >= SHORT;
+        let level = is_time.then(|| looks.take(done as usize)).flatten();
+        if wanted.is_some() || level.is_some() || progress.is_due() {
+            let comparison = running.comparison(level.unwrap_or(looks.last()));
+            precise = wanted.filter(|until| is_precise(&comparison, until));
+            certain = level.filter(|_| comparison.is_certain());
+            let elapsed = measuring.elapsed();
+            progress.show(&State { plan, comparison: &comparison, done: done as usize, elapsed });
         }
     }
     progress.finish();
     let rounds = running.samples.iter().map(Vec::len).min().unwrap_or(0);
     running.samples.iter_mut().for_each(|samples| samples.truncate(rounds));
     Ok(Done {
-        comparison: running.comparison(),
+        comparison: running.comparison(certain.unwrap_or(looks.last())),
         rounds,
         elapsed: start.elapsed(),
         failures: running.failures,
         failure: running.failure.take(),
         interrupted: running.measurement.is_to_end(),
-        precise,
+        precise: precise.is_some(),
+        certain: certain.is_some(),
     })
+}
+
+/// A command with its standard files; its input is opened for each run.
+fn command(plan: &ComparePlan, entry: &Contender) -> Result<Command, Error> {
+    let command = Command::new(&entry.words[0]).args(&entry.words[1..]).stdin(null()?);
+    Ok(if plan.show_output { command } else { command.stdout(null()?).stderr(null()?) })
 }
 
 fn is_precise(comparison: &Comparison, until: &Until) -> bool {
@@ -220,7 +257,10 @@ fn ended(status: ExitStatus) -> String {
 
 struct Running<'a> {
     plan: &'a ComparePlan,
+    /// As there are entries.
+    commands: Vec<Command>,
     measurement: Measurement,
+    last: LastRun,
     failures: usize,
     failure: Option<String>,
     /// By command.
@@ -238,7 +278,7 @@ impl Running<'_> {
             if let Some(prepare) = &entry.prepare {
                 run_aside(prepare, "the preparation")?;
             }
-            let Some(sample) = self.once(entry)? else { return Ok(false) };
+            let Some(sample) = self.once(at)? else { return Ok(false) };
             if counts {
                 self.samples[at].push(sample);
             }
@@ -247,24 +287,20 @@ impl Running<'_> {
     }
 
     /// One command once; nothing if somebody wanted this to end.
-    fn once(&mut self, entry: &Contender) -> Result<Option<Sample>, Error> {
+    fn once(&mut self, at: usize) -> Result<Option<Sample>, Error> {
         if self.measurement.is_to_end() {
             return Ok(None);
         }
         let plan = self.plan;
-        let mut command = Command::new(&entry.words[0]).args(&entry.words[1..]);
-        command = match &plan.input {
-            Some(path) => command.stdin(
-                File::open(path)
-                    .map_err(|error| Error::Hook(format!("cannot read {}: {error}", path.display())))?,
-            ),
-            None => command.stdin(null()?),
+        let held = match &plan.input {
+            None => self.commands[at].hold()?,
+            Some(path) => {
+                let input = File::open(path)
+                    .map_err(|error| Error::Hook(format!("cannot read {}: {error}", path.display())))?;
+                self.commands[at].clone().stdin(input).hold()?
+            }
         };
-        if !plan.show_output {
-            command = command.stdout(null()?).stderr(null()?);
-        }
-        let held = command.hold()?;
-        let counting = plan.events.open(&held)?;
+        let counting = plan.events.open(&held, &mut self.last)?;
         let start = Instant::now();
         let running = held.release().map_err(Error::Start)?;
         let end = self.measurement.pass(&measurement::Run::of(&running), &mut ())?;
@@ -273,7 +309,7 @@ impl Running<'_> {
             return Ok(None);
         };
         if !status.success() {
-            let text = format!("'{}' {}", entry.candidate.name, ended(status));
+            let text = format!("'{}' {}", plan.entries[at].candidate.name, ended(status));
             if !plan.ignore_failure {
                 return Err(Error::Hook(format!("{text} (-i goes on regardless; --show-output shows why)")));
             }
@@ -290,11 +326,11 @@ impl Running<'_> {
                 major_faults: usage.major_faults,
             }),
         };
-        Ok(Some(Sample { run, events: counting.finish(&run) }))
+        Ok(Some(Sample { run, events: counting.finish(&run, &mut self.last) }))
     }
 
     /// The comparison by the rounds so far.
-    fn comparison(&self) -> Comparison {
+    fn comparison(&self, level: f64) -> Comparison {
         let plan = self.plan;
         let of_all = |value: &dyn Fn(&Sample) -> Option<f64>| -> Vec<Series> {
             let series = |samples: &Vec<Sample>| Series {
@@ -351,7 +387,7 @@ impl Running<'_> {
                 measure.judged.push(None);
             }
         }
-        Comparison::new(candidates, measures, plan.by.as_deref(), plan.baseline.is_some())
+        Comparison::at_level(level, candidates, measures, plan.by.as_deref(), plan.baseline.is_some())
     }
 }
 

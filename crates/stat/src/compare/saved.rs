@@ -1,13 +1,16 @@
 //! The comparison as one JSON object, schema `perfuse.compare/1`: written for programs and as a baseline,
-//! and read back as one. Times are in ns, sizes in bytes; what was not measured is null.
+//! and read back as one, or to be shown again. Times are in ns, sizes in bytes; what was not measured is null, and so is an
+//! open end of an interval.
 
 use super::{
     Baseline, Candidate, Comparison, Direction, Done, Estimate, Gate, Judged, Measure, Passed, Series,
 };
-use super::{Unit, Verdict};
+use super::{Unit, Verdict, looks::LEVEL};
+use crate::nanoseconds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fmt, fs, io};
 
 const SCHEMA: &str = "perfuse.compare/1";
@@ -19,8 +22,18 @@ struct Document {
     rounds: usize,
     warmup: u32,
     seed: u64,
+    #[serde(default)]
+    elapsed_ns: u64,
+    #[serde(default)]
+    interrupted: bool,
+    /// It ended because its verdict was certain.
+    #[serde(default)]
+    certain: bool,
     /// Runs of one round belong together.
     paired: bool,
+    /// The chance of a false call, over all measures, below which one is made.
+    #[serde(default)]
+    level: Option<f64>,
     commands: Vec<CommandOf>,
     measures: Vec<MeasureOf>,
     /// The measure that decides.
@@ -129,16 +142,79 @@ impl Machine {
     }
 }
 
+/// A comparison with all that its file tells.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Saved {
+    /// The comparison.
+    pub done: Done,
+    /// Rounds that did not count.
+    pub warmup: u32,
+    /// Of the order in which commands ran.
+    pub seed: u64,
+    /// For the reader: how good the measurements are.
+    pub warnings: Vec<String>,
+    machine: Machine,
+}
+
+impl Saved {
+    /// One that was measured here and now.
+    pub fn here(done: Done, warmup: u32, seed: u64, warnings: Vec<String>) -> Self {
+        Saved { done, warmup, seed, warnings, machine: Machine::here() }
+    }
+
+    /// Reads a file that [`json`] was written to. `by` decides, in place of the measure that did.
+    ///
+    /// # Errors
+    ///
+    /// There is no comparison in it.
+    pub fn read(path: &Path, by: Option<&str>) -> Result<Self, BaselineError> {
+        let document = document(path)?;
+        if document.commands.is_empty() {
+            return Err(BaselineError::Empty(path.into()));
+        }
+        if document.measures.is_empty() {
+            return Err(BaselineError::Form(path.into(), "it has no measures".to_owned()));
+        }
+        let candidates: Vec<_> = document.commands.iter().map(CommandOf::candidate).collect();
+        let measures = document.measures.into_iter().map(|measure| {
+            let mut series: Vec<_> = measure.results.into_iter().map(ResultOf::series).collect();
+            series.resize_with(candidates.len(), Series::default);
+            Measure::new(measure.id, measure.title, unit_of(&measure.unit), series)
+        });
+        let measures = measures.collect();
+        let level = document.level.unwrap_or(LEVEL);
+        let comparison = Comparison::at_level(level, candidates, measures, by, !document.paired);
+        let done = Done {
+            comparison,
+            rounds: document.rounds,
+            elapsed: Duration::from_nanos(document.elapsed_ns),
+            failures: 0,
+            failure: None,
+            interrupted: document.interrupted,
+            precise: false,
+            certain: document.certain,
+        };
+        let (warmup, seed, machine) = (document.warmup, document.seed, document.machine);
+        Ok(Saved { done, warmup, seed, warnings: document.warnings, machine })
+    }
+}
+
 /// A comparison as one JSON object, with a line feed at the end.
-pub fn json(done: &Done, gates: &[Gate], warnings: &[String], warmup: u32, seed: u64) -> String {
+pub fn json(saved: &Saved, gates: &[Gate]) -> String {
+    let Saved { done, warmup, seed, warnings, machine } = saved;
     let comparison = &done.comparison;
     let document = Document {
         schema: SCHEMA.to_owned(),
-        machine: Machine::here(),
+        machine: machine.clone(),
         rounds: done.rounds,
-        warmup,
-        seed,
+        warmup: *warmup,
+        seed: *seed,
+        elapsed_ns: nanoseconds(done.elapsed),
+        interrupted: done.interrupted,
+        certain: done.certain,
         paired: !comparison.apart,
+        level: Some(comparison.level),
         commands: comparison.candidates.iter().map(command_of).collect(),
         measures: comparison.measures.iter().map(|measure| measure_of(comparison, measure)).collect(),
         by: comparison.decisive().id.clone(),
@@ -153,7 +229,7 @@ pub fn json(done: &Done, gates: &[Gate], warnings: &[String], warmup: u32, seed:
                 },
             })
             .collect(),
-        warnings: warnings.to_vec(),
+        warnings: warnings.clone(),
     };
     // Numbers, texts and nothing else: there is nothing that could fail.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
@@ -186,6 +262,26 @@ fn measure_of(comparison: &Comparison, measure: &Measure) -> MeasureOf {
         unit: unit_name(measure.unit).to_owned(),
         results: comparison.candidates.iter().zip(&measure.series).zip(&measure.judged).map(result).collect(),
     }
+}
+
+impl CommandOf {
+    fn candidate(&self) -> Candidate {
+        Candidate {
+            name: self.name.clone(),
+            command: self.command.clone(),
+            parameters: self.parameters.clone().into_iter().collect(),
+        }
+    }
+}
+
+impl ResultOf {
+    fn series(self) -> Series {
+        Series { values: self.runs, share: self.counted_share, missing: self.missing }
+    }
+}
+
+fn unit_of(name: &str) -> Unit {
+    [Unit::Nanoseconds, Unit::Bytes].into_iter().find(|unit| unit_name(*unit) == name).unwrap_or(Unit::Count)
 }
 
 pub(super) fn unit_name(unit: Unit) -> &'static str {
@@ -238,7 +334,7 @@ impl fmt::Display for BaselineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BaselineError::Unreadable(path, error) => {
-                write!(f, "cannot read the baseline {}: {error}", path.display())
+                write!(f, "cannot read {}: {error}", path.display())
             }
             BaselineError::Form(path, why) => {
                 write!(f, "{} is not what `perfuse compare --save` writes: {why}", path.display())
@@ -260,15 +356,20 @@ impl std::error::Error for BaselineError {
     }
 }
 
-/// Reads a file that [`json`] was written to as the reference: its only command, or the one that is called like `name`,
-/// or its last. With it come remarks about what makes the comparison doubtful.
-pub fn read_baseline(path: &Path, name: &str) -> Result<(Baseline, Vec<String>), BaselineError> {
+fn document(path: &Path) -> Result<Document, BaselineError> {
     let text = fs::read_to_string(path).map_err(|error| BaselineError::Unreadable(path.into(), error))?;
     let document: Document =
         serde_json::from_str(&text).map_err(|error| BaselineError::Form(path.into(), error.to_string()))?;
-    if document.schema != SCHEMA {
-        return Err(BaselineError::Schema(path.into(), document.schema));
+    match document.schema == SCHEMA {
+        true => Ok(document),
+        false => Err(BaselineError::Schema(path.into(), document.schema)),
     }
+}
+
+/// Reads a file that [`json`] was written to as the reference: its only command, or the one that is called like `name`,
+/// or its last. With it come remarks about what makes the comparison doubtful.
+pub fn read_baseline(path: &Path, name: &str) -> Result<(Baseline, Vec<String>), BaselineError> {
+    let document = document(path)?;
     let commands = &document.commands;
     let at = commands.iter().position(|command| command.name == name).unwrap_or(commands.len().max(1) - 1);
     let Some(command) = commands.get(at) else {
@@ -278,16 +379,12 @@ pub fn read_baseline(path: &Path, name: &str) -> Result<(Baseline, Vec<String>),
     if document.rounds < 2 {
         warnings.push("The baseline has fewer than two runs: nothing can be said against it.".to_owned());
     }
-    let candidate = Candidate {
-        name: format!("{} (baseline)", command.name),
-        command: command.command.clone(),
-        parameters: command.parameters.clone().into_iter().collect(),
-    };
+    let candidate = command.candidate();
+    let candidate = Candidate { name: format!("{} (baseline)", candidate.name), ..candidate };
     let measures = document.measures.into_iter().filter_map(|mut measure| {
         (at < measure.results.len()).then(|| {
             let result = measure.results.swap_remove(at);
-            let series = Series { values: result.runs, share: result.counted_share, missing: result.missing };
-            (measure.id, series)
+            (measure.id, result.series())
         })
     });
     Ok((Baseline { candidate, measures: measures.collect() }, warnings))

@@ -6,6 +6,7 @@
 //! which takes into account that the reference was measured too, and agrees with the t-test: it holds
 //! 0 exactly when the test sees no difference on the 5 % level.
 
+use crate::spread::two_sided;
 use crate::{Spread, beyond, student_t};
 
 /// A number and the interval that holds its true value with 95 % confidence.
@@ -20,9 +21,21 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Half the width of the interval.
+    /// Half the width of the interval; infinite where it is open.
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
+    }
+}
+
+impl Difference {
+    /// It is surely smaller than `share` of the reference: so sure that chance says so once in `1 / level` times.
+    pub(super) fn is_within(&self, share: f64, level: f64) -> bool {
+        let Some(Estimate { value, low, high }) = self.relative else {
+            return self.absolute == Estimate { value: 0.0, low: 0.0, high: 0.0 };
+        };
+        let freedom = self.n.max(2) as f64 - 1.0;
+        let wider = two_sided(level, freedom) / student_t(freedom);
+        (value - low) * wider - value <= share && (high - value) * wider + value <= share
     }
 }
 
@@ -31,8 +44,8 @@ impl Estimate {
 pub struct Difference {
     /// In the unit of the measurements.
     pub absolute: Estimate,
-    /// As a share of the reference's mean: 0.02 is 2 % more. `None` where that mean cannot be told
-    /// from 0.
+    /// As a share of the reference's mean: 0.02 is 2 % more. Where that mean cannot be told from 0 the interval has no upper
+    /// end (`INFINITY`). `None` where that mean is 0.
     pub relative: Option<Estimate>,
     /// How probable so large a difference would be if there were none.
     pub p: f64,
@@ -41,7 +54,7 @@ pub struct Difference {
 }
 
 /// Of two series of which those at the same place belong together; `None` for fewer than two pairs.
-pub(super) fn paired(reference: &[f64], measured: &[f64]) -> Option<Difference> {
+pub fn paired(reference: &[f64], measured: &[f64]) -> Option<Difference> {
     let n = reference.len().min(measured.len());
     let (a, b) = (Spread::of(reference[..n].iter().copied())?, Spread::of(measured[..n].iter().copied())?);
     if n < 2 {
@@ -64,7 +77,7 @@ pub(super) fn paired(reference: &[f64], measured: &[f64]) -> Option<Difference> 
             measured: b.sigma.powi(2) / scale,
             both: sums / freedom / scale,
         };
-        moments.fieller(t)
+        Some(moments.fieller(t))
     });
     Some(difference(differences.mean, differences.error(), t, freedom, relative.flatten(), n))
 }
@@ -88,7 +101,7 @@ pub(super) fn unpaired(reference: &[f64], measured: &[f64]) -> Option<Difference
         let residual = measured + quotient * quotient * reference;
         Moments { quotient, residual, reference, measured, both: 0.0 }.fieller(t)
     });
-    Some(difference(b.mean - a.mean, (va + vb).sqrt(), t, freedom, relative.flatten(), a.n.min(b.n)))
+    Some(difference(b.mean - a.mean, (va + vb).sqrt(), t, freedom, relative, a.n.min(b.n)))
 }
 
 fn difference(
@@ -120,24 +133,28 @@ struct Moments {
 }
 
 impl Moments {
-    /// The interval of the quotient, less 1; `None` if the reference's mean may be 0.
-    fn fieller(&self, t: f64) -> Option<Estimate> {
+    /// The interval of the quotient, less 1. It has no upper end where the reference's mean may be 0: then the quotients that
+    /// the measurements allow are those outside of two ends, of which the lower one is below 0, or all.
+    fn fieller(&self, t: f64) -> Estimate {
         let t2 = t * t;
         let lead = 1.0 - t2 * self.reference;
-        if lead <= 0.0 {
-            return None;
-        }
         let middle = self.quotient - t2 * self.both;
         let root = t2 * self.residual + t2 * t2 * (self.both * self.both - self.reference * self.measured);
-        let root = root.max(0.0).sqrt();
-        let at = |quotient: f64| quotient / lead - 1.0;
-        Some(Estimate { value: self.quotient - 1.0, low: at(middle - root), high: at(middle + root) })
+        let at = |root: f64| (middle + root) / lead - 1.0;
+        let value = self.quotient - 1.0;
+        if lead > 0.0 {
+            let root = root.max(0.0).sqrt();
+            return Estimate { value, low: at(-root), high: at(root) };
+        }
+        let ends = (lead < 0.0 && root > 0.0).then(|| (at(root.sqrt()), at(-root.sqrt())));
+        let least = ends.filter(|&(lower, upper)| lower <= -1.0 && upper > -1.0).map(|(_, upper)| upper);
+        Estimate { value, low: least.unwrap_or(f64::NEG_INFINITY), high: f64::INFINITY }
     }
 }
 
 /// Values of p, of tests made together, such that one below a level is as improbable as that level says
 /// even though there were many (Holm's method).
-pub(super) fn holm(values: &[f64]) -> Vec<f64> {
+pub fn holm(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
     let mut adjusted = vec![1.0; values.len()];
@@ -298,6 +315,34 @@ mod tests {
         assert_eq!((found.relative, found.absolute.value), (None, 2.0));
         assert_eq!(paired(&[1.0], &[2.0]), None);
         assert_eq!(unpaired(&[1.0, 2.0], &[]), None);
+    }
+
+    #[test]
+    fn a_reference_that_may_be_zero_has_an_open_interval() {
+        // 0.1 +- 0.13 against 10 +- 0.1: at least some forty times.
+        let found =
+            unpaired(&[0.2, -0.1, 0.2, 0.1], &[10.1, 9.9, 10.0, 10.0]).and_then(|found| found.relative);
+        let found = found.expect("a mean");
+        assert_eq!(found.high, f64::INFINITY);
+        assert!((20.0..60.0).contains(&found.low) && found.value > 90.0, "{found:?}");
+        // Nobody knows whether it is more or less.
+        let found =
+            unpaired(&[1.0, -1.1, 1.2, -0.9], &[1.0, -1.0, 1.0, 1.0]).and_then(|found| found.relative);
+        let found = found.expect("a mean");
+        assert_eq!((found.low, found.high), (f64::NEG_INFINITY, f64::INFINITY), "{found:?}");
+    }
+
+    #[test]
+    fn surely_nothing_needs_more_than_an_interval_within_the_limit() {
+        let near = |off: f64| {
+            let a: Vec<f64> = (0..10).map(|at| 100.0 + off * f64::from(at % 3)).collect();
+            let b: Vec<f64> = (0..10).map(|at| 100.0 + off * f64::from((at + 1) % 3)).collect();
+            paired(&a, &b).expect("pairs")
+        };
+        assert!(near(0.1).is_within(0.01, 0.001));
+        let edge = near(0.8);
+        assert!(edge.relative.is_some_and(|found| found.half_width() < 0.01));
+        assert!(!edge.is_within(0.01, 0.0001), "{edge:?}");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Comparisons in words: verdicts, differences with their intervals, and what it all comes to in a sentence.
 
-use super::{Comparison, Direction, Estimate, Judged, Unit, Verdict};
+use super::{Comparison, Direction, Estimate, Judged, Measure, State, Unit, Verdict};
+
+/// From here on a difference in time is told as a factor.
+const TIMES: f64 = 1.5;
 
 impl Verdict {
     /// The verdict in words, for a measure in this unit.
@@ -36,6 +39,25 @@ impl Estimate {
         };
         (number(self.value), format!("[{}, {}]", number(self.low), number(self.high)))
     }
+
+    /// A share as a percentage, and its interval. Where the measurements allow what cannot be, such as less than nothing,
+    /// that end is open: "up to +50", "at least 2.1x", "no bound".
+    pub fn as_percent(&self) -> (String, String) {
+        let (digits, interval) = self.shown(100.0);
+        let interval = match (self.low <= -1.0, self.high.is_infinite()) {
+            (false, false) => interval,
+            (true, false) => format!("up to {}", Estimate { value: self.high, ..*self }.shown(100.0).0),
+            (false, true) => format!("at least {}x", times(1.0 + self.low)),
+            (true, true) => "no bound".to_owned(),
+        };
+        (digits + " %", interval)
+    }
+}
+
+/// A factor, with two digits that say something.
+fn times(factor: f64) -> String {
+    let decimals = (1 - factor.abs().max(1e-9).log10().floor() as i32).clamp(0, 3) as usize;
+    format!("{factor:.decimals$}")
 }
 
 /// Compares a command with the reference in a sentence, by the measure that decides.
@@ -47,7 +69,7 @@ pub fn sentence(comparison: &Comparison, candidate: usize) -> String {
         return format!("{new} and {old}: too few runs to compare.");
     };
     let Some(relative) = difference.relative else {
-        return format!("{new} against {old}: the {title} of the reference cannot be told from 0.");
+        return format!("{new} against {old}: the {title} of the reference is 0.");
     };
     let percent = |value: f64| {
         let (digits, _) = Estimate { value, ..relative }.shown(100.0);
@@ -58,12 +80,34 @@ pub fn sentence(comparison: &Comparison, candidate: usize) -> String {
         true => (-relative.high, -relative.low),
         false => (relative.low, relative.high),
     };
-    let range = format!("between {} and {} %", percent(relative.low), percent(relative.high));
+    let range = match (relative.low <= -1.0, relative.high.is_infinite()) {
+        (false, false) => format!("between {} and {} %", percent(relative.low), percent(relative.high)),
+        (true, false) => format!("up to {} %", percent(relative.high)),
+        (false, true) => format!("from {}x on", times(1.0 + relative.low)),
+        (true, true) => "of any size".to_owned(),
+    };
     match verdict {
-        Verdict::Called(_) => {
-            let interval = format!("95 % interval {} to {} %", unsigned(near), unsigned(far));
+        Verdict::Called(direction) => {
+            let interval = match direction {
+                Direction::Less if relative.low <= -1.0 => {
+                    format!("95 % interval from {} % on", unsigned(near))
+                }
+                Direction::More if relative.high.is_infinite() => {
+                    format!("95 % interval: at least {}x", times(1.0 + relative.low))
+                }
+                _ => format!("95 % interval {} to {} %", unsigned(near), unsigned(far)),
+            };
             let size = unsigned(relative.value);
+            let factor = 1.0 + relative.value;
             match (measure.unit, verdict.words(measure.unit)) {
+                (Unit::Nanoseconds, _) if factor > 0.0 && factor <= 1.0 / TIMES => format!(
+                    "{new} is {} times as fast as {old} ({size} % less {title}; {interval}).",
+                    times(1.0 / factor)
+                ),
+                (Unit::Nanoseconds, _) if factor >= TIMES => format!(
+                    "{new} takes {} times as long as {old} ({size} % more {title}; {interval}).",
+                    times(factor)
+                ),
                 (Unit::Nanoseconds, word) => {
                     format!("{new} is {size} % {word} than {old} ({title}; {interval}).")
                 }
@@ -85,6 +129,55 @@ pub fn sentence(comparison: &Comparison, candidate: usize) -> String {
     }
 }
 
+/// The reason why another measure than wall time decides, where nobody asked for it.
+pub fn reason(comparison: &Comparison) -> Option<String> {
+    let decisive = comparison.decisive();
+    if comparison.is_chosen || decisive.id != "cpu" {
+        return None;
+    }
+    let wall = comparison.find("wall").map(|at| &comparison.measures[at]);
+    let known = |measure: Option<&Measure>| match measure.and_then(Measure::uncertainty) {
+        Some(share) if share < 1.0 => format!("to {} %", times(share * 100.0)),
+        _ => "to nothing at all".to_owned(),
+    };
+    Some(format!(
+        "CPU time decides here: the commands compute all the time, and their difference in it is known {}, in wall time \
+         {}.",
+        known(Some(decisive)),
+        known(wall)
+    ))
+}
+
+/// What a comparison that goes on still waits for, in a few words.
+pub fn waits(state: &State<'_>) -> String {
+    let (plan, comparison) = (state.plan, state.comparison);
+    let least = plan.least as usize;
+    if state.done < least || plan.least == plan.most {
+        return format!("{} rounds to go", least.saturating_sub(state.done));
+    }
+    let known = |measure: &Measure| match measure.uncertainty() {
+        Some(share) if share < 10.0 => format!("now {} %", times(share * 100.0)),
+        _ => "now unknown".to_owned(),
+    };
+    let mut waits = match &plan.until {
+        Some(until) => {
+            let measure = until.measure.as_deref().and_then(|name| comparison.find(name));
+            let measure = &comparison.measures[measure.unwrap_or(comparison.by)];
+            format!("until known to {} %, {}", times(until.share * 100.0), known(measure))
+        }
+        None if plan.until_certain => {
+            format!("until sure or known to 1 %, {}", known(comparison.decisive()))
+        }
+        None => String::new(),
+    };
+    if let Some(time) = plan.time {
+        let left = time.saturating_sub(state.elapsed).as_secs_f64();
+        let comma = if waits.is_empty() { "" } else { ", " };
+        waits += &format!("{comma}{left:.0} s left");
+    }
+    waits
+}
+
 /// The events that were counted for nobody, by reason, in a sentence each.
 pub fn not_counted(comparison: &Comparison) -> Vec<String> {
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
@@ -104,8 +197,8 @@ pub fn not_counted(comparison: &Comparison) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::compare::Unit;
     use crate::compare::samples::comparison;
+    use crate::compare::{Estimate, Unit};
 
     #[test]
     fn sentences_say_what_is_not_known() {
@@ -117,5 +210,48 @@ mod tests {
         assert!(sentence(1e8, 3e6).contains("may be anything between"));
         assert!(sentence(0.9e8, 1e4).starts_with("new is 10.0"));
         assert!(sentence(0.9e8, 1e4).contains("% faster than old"));
+    }
+
+    #[test]
+    fn large_differences_in_time_are_factors() {
+        let sentence = |new: f64| {
+            let compared = comparison(&[("wall", Unit::Nanoseconds, 1e8, new, 1e5)]);
+            super::sentence(&compared, 1)
+        };
+        let faster = sentence(0.357e8);
+        assert!(faster.starts_with("new is 2.8 times as fast as old (64.3"), "{faster}");
+        assert!(faster.contains("% less wall time; 95 % interval 64."), "{faster}");
+        let slower = sentence(2.8e8);
+        assert!(slower.starts_with("new takes 2.8 times as long as old (180."), "{slower}");
+        let more = comparison(&[("faults", Unit::Count, 100.0, 300.0, 0.1)]);
+        assert!(super::sentence(&more, 1).starts_with("new has 200.0"), "{}", super::sentence(&more, 1));
+    }
+
+    #[test]
+    fn an_interval_that_has_left_the_possible_is_open() {
+        let shown = |low: f64, high: f64| Estimate { value: 0.2, low, high }.as_percent().1;
+        assert_eq!(shown(0.1, 0.3), "[+10, +30]");
+        assert_eq!(shown(-1.3, 0.5), "up to +50");
+        assert_eq!(shown(1.1, f64::INFINITY), "at least 2.1x");
+        assert_eq!(shown(f64::NEG_INFINITY, f64::INFINITY), "no bound");
+        // One run of ten that takes as long as all others together.
+        let wild = comparison(&[("wall", Unit::Nanoseconds, 1e8, 0.5e8, 2.2e8)]);
+        let sentence = super::sentence(&wild, 1);
+        assert!(sentence.contains("may be anything"), "{sentence}");
+        assert!(!sentence.contains("-1") && !sentence.contains("inf"), "{sentence}");
+    }
+
+    #[test]
+    fn the_measure_that_decides_says_why() {
+        let noisy = comparison(&[
+            ("wall", Unit::Nanoseconds, 1e8, 1.06e8, 3e6),
+            ("cpu", Unit::Nanoseconds, 0.95e8, 1e8, 1e4),
+        ]);
+        let reason = super::reason(&noisy).expect("a reason");
+        assert!(
+            reason.starts_with("CPU time decides here") && reason.contains("in wall time to "),
+            "{reason}"
+        );
+        assert_eq!(super::reason(&comparison(&[("wall", Unit::Nanoseconds, 1e8, 1e8, 1e4)])), None);
     }
 }

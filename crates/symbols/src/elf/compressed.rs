@@ -3,10 +3,26 @@
 
 use super::{Elf, Section};
 use crate::error::{Error, Problem};
+use flate2::{Decompress, FlushDecompress, Status};
 use object::Endian;
 use object::elf;
 
+/// No program has larger sections of debug information.
+const MAX_SECTION: u64 = 1 << 31;
+
 impl Elf {
+    /// The bytes of a section of debug information, if there is such a section.
+    pub(crate) fn debug_bytes(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let section = self.debug_section(name);
+        section.map(|section| self.plain_bytes_of(section, MAX_SECTION, "debug information")).transpose()
+    }
+
+    /// Whether the file has debug information of its own: functions, and with them lines.
+    pub fn has_debug_info(&self) -> bool {
+        self.debug_section(".debug_info")
+            .is_some_and(|section| section.kind != elf::SHT_NOBITS && section.size > 0)
+    }
+
     /// A section of debug information: `.debug_line`, or `.zdebug_line`.
     pub(super) fn debug_section(&self, name: &str) -> Option<&Section> {
         self.section(name).or_else(|| self.section(&name.replacen(".debug", ".zdebug", 1)))
@@ -33,9 +49,7 @@ impl Elf {
         let size = usize::try_from(size).map_err(|_| malformed("larger than memory"))?;
         let compressed = &bytes[header..];
         let plain = match kind {
-            elf::ELFCOMPRESS_ZLIB => {
-                miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(compressed, size).ok()
-            }
+            elf::ELFCOMPRESS_ZLIB => zlib(compressed, size),
             elf::ELFCOMPRESS_ZSTD => zstd(compressed, size),
             _ => return Err(malformed("compressed in a way that is not known")),
         };
@@ -57,6 +71,15 @@ impl Elf {
 fn old_compression(bytes: &[u8]) -> Option<(u32, u64, usize)> {
     let size = u64::from_be_bytes(*bytes.get(4..)?.first_chunk()?);
     Some((elf::ELFCOMPRESS_ZLIB, size, 12))
+}
+
+/// Bytes as they were before zlib compressed them, if those are no more than `size`.
+fn zlib(compressed: &[u8], size: usize) -> Option<Vec<u8>> {
+    /// A byte becomes no more than that (RFC 1951: 258 bytes take two bits).
+    const MOST: usize = 1032;
+    let mut plain = Vec::with_capacity(size.min(compressed.len().saturating_mul(MOST)));
+    let status = Decompress::new(true).decompress_vec(compressed, &mut plain, FlushDecompress::Finish);
+    status.is_ok_and(|status| status == Status::StreamEnd).then_some(plain)
 }
 
 #[cfg(feature = "zstd")]

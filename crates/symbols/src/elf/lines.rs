@@ -3,13 +3,11 @@
 
 use super::Elf;
 use crate::error::{Error, Problem};
+use crate::ranges::ranges_of;
 use gimli::{EndianSlice, Reader, RunTimeEndian};
 use object::Endian;
 use object::elf;
 use std::collections::BTreeSet;
-
-/// No program has larger tables.
-const MAX_SECTION: u64 = 1 << 31;
 
 /// A line of a source, as people name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +91,7 @@ impl Elf {
     }
 
     fn line_sections(&self) -> Result<Sections, Error> {
-        let bytes = |name: &'static str| match self.debug_section(name) {
-            Some(section) => Ok((name, self.plain_bytes_of(section, MAX_SECTION, "line tables")?)),
-            None => Ok((name, Vec::new())),
-        };
+        let bytes = |name: &'static str| Ok((name, self.debug_bytes(name)?.unwrap_or_default()));
         SECTIONS.into_iter().map(bytes).collect()
     }
 }
@@ -177,7 +172,7 @@ fn declarations<R: Reader>(dwarf: &gimli::Dwarf<R>, name: &str) -> gimli::Result
                 continue;
             };
             let mut ranges = Vec::new();
-            let mut code = dwarf.die_ranges(&unit, entry)?;
+            let Ok(mut code) = ranges_of(dwarf, &unit, entry) else { continue };
             while let Some(range) = code.next()? {
                 // An address of 0 is that of code that the linker left out.
                 ranges.extend((range.begin != 0 && range.begin < range.end).then_some(range));

@@ -17,7 +17,7 @@ const MAX_RELOCATIONS: u64 = 512 << 20;
 /// Relocations are read in pieces of so many bytes, a multiple of the size of any relocation.
 const PIECE: u64 = 24 << 15;
 
-/// Whom a stub calls.
+/// The function that a stub calls.
 enum Callee {
     /// A dynamic symbol, by its number.
     Symbol(u32),
@@ -93,7 +93,7 @@ impl Elf {
         Ok(())
     }
 
-    /// Whose address goes into which slot.
+    /// The function whose address goes into each slot.
     fn slots<H: FileHeader<Endian = Endianness>>(&self, dynsym: u32) -> Result<HashMap<u64, Callee>, Error> {
         // Relocations that only fill a slot with the address of a function or variable.
         let kinds = match self.machine {

@@ -1,5 +1,5 @@
-//! The symbol tables of an ELF file: `.symtab`, or `.dynsym` where that was stripped. What counts as a
-//! symbol is what can be at an address of the running program: functions, data, and named places in
+//! The symbol tables of an ELF file: `.symtab`, or `.dynsym` where that was stripped. A symbol
+//! here is a thing that can be at an address of the running program: functions, data, and named places in
 //! assembly.
 
 use super::{Elf, Section};

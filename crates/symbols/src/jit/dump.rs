@@ -175,6 +175,11 @@ impl JitDump {
         &self.header
     }
 
+    /// Whether its numbers are in big-endian order.
+    pub(crate) fn is_big_endian(&self) -> bool {
+        self.big_endian
+    }
+
     /// The code that an event of this file says is at a place in it.
     pub fn code(&self, code: u64, size: u64) -> Result<Vec<u8>, Error> {
         self.image.read(code, size, 256 << 20, "compiled code")

@@ -1,0 +1,298 @@
+//! `perfuse annotate`: the instructions and source lines of the hottest functions, with their costs.
+
+mod unsupported;
+
+use crate::common;
+use crate::common::pages::{self, Paging};
+use crate::common::style;
+use crate::common::unsupported::Unsupported;
+use crate::exit::{Failure, Result};
+use crate::recording::{self, FilterArgs, Input};
+use crate::term::{foreign::foreign, glyphs};
+use perfuse_annotate::text::{self, Looks, OfEvent, Value};
+use perfuse_annotate::{Annotated, Annotator, Function, Sampled, Skid, Sources, Syntax};
+use perfuse_data::Event;
+use perfuse_data::replay::Replay;
+use perfuse_profile::{LocalSymbols, Names, Plan, Profile, Reading};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Options of `perfuse annotate`.
+///
+/// Samples are those in a function itself, without what it calls. Percentages are of the function.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  perfuse annotate                   the hottest functions, instruction by instruction\n  perfuse annotate parse --lines     source lines of one function\n  perfuse annotate --json | jq .function.name"
+)]
+pub(crate) struct Args {
+    /// Only functions of this name
+    #[arg(value_name = "SYMBOL")]
+    name: Option<String>,
+    /// The recording: a file, a folder of perf record --threads, or - for standard input
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: PathBuf,
+    /// Believe what other users' files (/tmp/perf-PID.map, jit-PID.dump) say of code made at run time
+    #[arg(short, long)]
+    force: bool,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// Only functions of this name, as the argument
+    #[arg(short, long, value_name = "SYMBOL", conflicts_with = "name")]
+    symbol: Option<String>,
+    /// Only functions of these objects, by name with or without folders
+    #[arg(short, long, visible_alias = "dsos", value_name = "NAME,...", value_delimiter = ',')]
+    dso: Vec<String>,
+    /// Only this event
+    #[arg(long, value_name = "NAME")]
+    event: Option<String>,
+    /// At most so many functions of an event
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    functions: usize,
+    /// Leave out functions below this many percent of the event
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    percent_limit: f64,
+    /// Take percentages of the function (local) or the event (global), by period or by number of samples (hits)
+    #[arg(long, value_name = "TYPE", default_value = "local-period", value_parser = ["local-period", "local-hits", "global-period", "global-hits"])]
+    percent_type: String,
+    /// The number of samples in place of percentages
+    #[arg(short = 'n', long)]
+    show_nr_samples: bool,
+    /// The occurrences of the event in place of percentages
+    #[arg(long, conflicts_with = "show_nr_samples")]
+    show_total_period: bool,
+    /// Source lines alone, without instructions
+    #[arg(long, conflicts_with_all = ["no_source", "asm_raw"])]
+    lines: bool,
+    /// Instructions alone, without source lines
+    #[arg(long)]
+    no_source: bool,
+    /// List all source lines by their cost, not only the first
+    #[arg(short = 'l', long)]
+    print_line: bool,
+    /// Long stretches of instructions without samples, too
+    #[arg(long)]
+    cold: bool,
+    /// The bytes of instructions
+    #[arg(long)]
+    asm_raw: bool,
+    /// How instructions of x86 are written: att or intel
+    #[arg(short = 'M', long, value_name = "STYLE", default_value = "att", value_parser = ["att", "intel"])]
+    disassembler_style: String,
+    /// Paths of source files as they are in debug information
+    #[arg(short = 'P', long)]
+    full_paths: bool,
+    /// Look for source files below this folder
+    #[arg(long, value_name = "FOLDER")]
+    prefix: Option<PathBuf>,
+    /// Without so many of the first folders of their paths
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, requires = "prefix")]
+    prefix_strip: usize,
+    /// Names as they are in the files
+    #[arg(long)]
+    no_demangle: bool,
+    /// No notes
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    text: style::Text,
+    #[command(flatten)]
+    paging: Paging,
+    #[command(flatten)]
+    unsupported: Unsupported<unsupported::OfAnnotate>,
+    /// One JSON object a line for each function (schema perfuse.annotate/1) in place of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// A line of JSON.
+#[derive(serde::Serialize)]
+struct Json<'j> {
+    schema: &'static str,
+    event: &'j str,
+    skid: Skid,
+    samples: u64,
+    period: u64,
+    function: &'j Annotated,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> Result {
+    pages::paged(args.paging, args.text.is_coloured(), |out| {
+        show(out, args)?;
+        out.flush()?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn show(out: &mut impl Write, args: &Args) -> Result<()> {
+    let symbols = recording::symbols(args.force);
+    let (profile, events) = read(args, &symbols)?;
+    let names = Names::new(&profile, &symbols).mangled(args.no_demangle);
+    let sources = Sources::new().below(args.prefix.clone(), args.prefix_strip).sealed(&symbols);
+    let syntax = if args.disassembler_style == "intel" { Syntax::Intel } else { Syntax::Att };
+    let annotator = Annotator::new(&symbols)
+        .with_sources((!args.no_source).then_some(sources))
+        .with_syntax(syntax)
+        .mangled(args.no_demangle);
+    let looks = looks(args);
+    let wanted = args.name.as_deref().or(args.symbol.as_deref());
+    let (mut is_empty, mut is_found, mut known) = (true, false, Vec::new());
+    for (index, event) in events.iter().enumerate() {
+        let name = event.display_name();
+        if profile.event(index).samples == 0 || args.event.as_ref().is_some_and(|wanted| *wanted != name) {
+            continue;
+        }
+        is_empty = false;
+        let sampled = Sampled::of(&profile, &names, index);
+        let (whole, nameless) = (sampled.whole, sampled.nameless);
+        let told = OfEvent { name: &name, skid: Skid::of(&event.attr), whole, nameless };
+        let all = whole.weight.max(1) as f64;
+        let is_enough =
+            |function: &&Function| 100.0 * function.cost.weight as f64 / all >= args.percent_limit;
+        let chosen: Vec<&Function> =
+            sampled.chosen(wanted, &args.dso).into_iter().filter(is_enough).collect();
+        is_found |= !chosen.is_empty();
+        if wanted.is_some() && chosen.is_empty() {
+            known.extend(sampled.functions.iter().map(|function| function.name.clone()));
+        }
+        for function in chosen.iter().take(args.functions) {
+            let annotated = annotator.annotate(&profile, function);
+            if args.json {
+                let (samples, period) = (whole.samples, whole.weight);
+                let (schema, skid, function) = ("perfuse.annotate/1", told.skid, &annotated);
+                let line = Json { schema, event: &name, skid, samples, period, function };
+                serde_json::to_writer(&mut *out, &line).map_err(std::io::Error::from)?;
+                writeln!(out)?;
+            } else {
+                out.write_all(text::text(&annotated, &told, &looks).as_bytes())?;
+            }
+        }
+        if !args.json && !args.quiet && !chosen.is_empty() {
+            let left_out = chosen.get(args.functions..).unwrap_or_default();
+            out.write_all(text::remarks(&told, left_out, &looks).as_bytes())?;
+        }
+    }
+    match (is_empty, wanted) {
+        (true, _) => Err(nothing(args, &events)),
+        (false, Some(wanted)) if !is_found => Err(unknown(wanted, &known)),
+        _ => Ok(()),
+    }
+}
+
+fn looks(args: &Args) -> Looks {
+    let is_told = std::io::stdout().is_terminal() || std::env::var_os("COLUMNS").is_some();
+    let columns = common::columns();
+    Looks {
+        limit: is_told.then_some(columns.max(40)),
+        words: columns.min(common::WHOLE),
+        glyphs: glyphs::of_the_locale(),
+        value: match (args.show_nr_samples, args.show_total_period) {
+            (true, _) => Value::Samples,
+            (_, true) => Value::Period,
+            _ => Value::Percent,
+        },
+        of_event: args.percent_type.starts_with("global"),
+        of_samples: args.percent_type.ends_with("hits"),
+        lines: args.lines,
+        no_source: args.no_source,
+        all_lines: args.print_line,
+        cold: args.cold,
+        raw: args.asm_raw,
+        full_paths: args.full_paths,
+    }
+}
+
+/// Reads all samples, each with its address.
+fn read(args: &Args, symbols: &LocalSymbols) -> Result<(Profile, Vec<Event>)> {
+    read_from(&Input::at(args.input.clone(), args.force), &args.filter, symbols)
+}
+
+/// The same of any input.
+fn read_from(input: &Input, filter: &FilterArgs, symbols: &LocalSymbols) -> Result<(Profile, Vec<Event>)> {
+    let mut data = input.open_named(symbols)?;
+    let mut plan = Plan::new(&[]);
+    plan.chains = false;
+    plan.code = Some(symbols.symbolizer().clone());
+    plan.tasks.comms.clone_from(&filter.comm);
+    plan.tasks.pids.clone_from(&filter.pid);
+    plan.tasks.tids.clone_from(&filter.tid);
+    let filter = filter.of(&mut data)?;
+    let mut reading = Reading::new(plan);
+    let replay = recording::replay(Replay::new(data), |step| {
+        let is_out = |cpu, time| !filter.admits_moment(cpu, time);
+        if !step.sample().is_some_and(|sample| is_out(sample.cpu.map(|cpu| cpu.cpu), sample.time)) {
+            reading.step(step);
+        }
+        Ok(())
+    })?;
+    let (data, session) = replay.into_parts();
+    let events = data.events().iter().cloned().collect();
+    Ok((reading.finish(&session), events))
+}
+
+/// Functions of a recording from near, one at a time: the recording is read when the first is asked for.
+pub(crate) struct FromNear<'i> {
+    input: &'i Input,
+    filter: &'i FilterArgs,
+    is_mangled: bool,
+    symbols: LocalSymbols,
+    profile: Option<Profile>,
+}
+
+impl<'i> FromNear<'i> {
+    pub(crate) fn of(input: &'i Input, filter: &'i FilterArgs, is_mangled: bool) -> Self {
+        FromNear { input, filter, is_mangled, symbols: recording::symbols(input.force), profile: None }
+    }
+
+    /// A function of an event, by its name and the path of its object.
+    pub(crate) fn show(&mut self, event: usize, function: &str, object: &str) -> Result<Annotated> {
+        if self.input.path().as_os_str() == "-" {
+            let why = "standard input has been read: code is shown of a recording in a file";
+            return Err(Failure::new(why));
+        }
+        if self.profile.is_none() {
+            self.profile = Some(read_from(self.input, self.filter, &self.symbols)?.0);
+        }
+        let profile = self.profile.get_or_insert_default();
+        let names = Names::new(profile, &self.symbols).mangled(self.is_mangled);
+        let sampled = Sampled::of(profile, &names, event);
+        let annotator = Annotator::new(&self.symbols).mangled(self.is_mangled);
+        let objects = [object.to_owned()];
+        if let Some(found) = sampled.chosen(Some(function), &objects).first() {
+            return Ok(annotator.annotate(profile, found));
+        }
+        // Or those into which it was inlined, where the most samples are.
+        let others = sampled.chosen(None, &objects).into_iter().take(MOST_LOOKED_INTO);
+        let has_it =
+            |of: &Annotated| of.inlined.iter().any(|call| call.name == function && call.cost.samples > 0);
+        let found = others.map(|other| annotator.annotate(profile, other)).find(has_it);
+        found.ok_or_else(|| Failure::new("no samples are in the function itself"))
+    }
+}
+
+/// So many functions are looked into for one that was inlined.
+const MOST_LOOKED_INTO: usize = 32;
+
+fn nothing(args: &Args, events: &[Event]) -> Failure {
+    let input = args.input.display();
+    let names: Vec<String> = events.iter().map(Event::display_name).collect();
+    match &args.event {
+        Some(wanted) if !names.contains(wanted) => Failure::new(format_args!(
+            "{input} has no event '{}'; it has {}",
+            foreign(wanted),
+            foreign(&names.join(", "))
+        )),
+        _ => Failure::new(format_args!("{input}: there are no samples to show")),
+    }
+}
+
+fn unknown(wanted: &str, known: &[String]) -> Failure {
+    let near = perfuse_events::nearest(wanted, known.iter().map(String::as_str));
+    let hint = match (near.is_empty(), PathBuf::from(wanted).is_file()) {
+        (_, true) => "; a recording is named by -i".to_owned(),
+        (false, _) => format!("; did you mean {}?", foreign(&near.join(" or "))),
+        _ => "; perfuse report --no-children lists functions".to_owned(),
+    };
+    Failure::new(format_args!("no samples are in a function '{}'{hint}", foreign(wanted)))
+}

@@ -1,0 +1,32 @@
+//! Options that `perf annotate` takes and `perfuse annotate` refuses or ignores.
+
+use crate::common::unsupported::{PerfOption, PerfOptions};
+
+/// The options of `perf annotate` that mean nothing here, or are refused.
+#[derive(Clone, Debug)]
+pub(super) struct OfAnnotate;
+
+const SYMBOLS: &str =
+    "where symbols are is not told yet: they are found by path, by build-id and in /proc/kallsyms";
+const SCREEN: &str = "the output is text; there is no interactive view yet";
+
+impl PerfOptions for OfAnnotate {
+    const OPTIONS: &'static [PerfOption] = &[
+        PerfOption::refused("vmlinux", SYMBOLS).letter('k').value(),
+        PerfOption::refused("modules", SYMBOLS).letter('m'),
+        PerfOption::refused("symfs", SYMBOLS).value(),
+        PerfOption::refused("tui", SCREEN),
+        PerfOption::refused("gtk", SCREEN),
+        PerfOption::refused("group", "each event has its own listing; --event picks one"),
+        PerfOption::refused("dump-raw-trace", "perfuse report -D shows each record").letter('D'),
+        PerfOption::refused("itrace", "traces of the processor (AUX data) are not decoded").maybe_value(),
+        PerfOption::ignored("ignore-vmlinux"),
+        PerfOption::ignored("stdio2"),
+        PerfOption::ignored("skip-missing"),
+        PerfOption::ignored("objdump").value(),
+        PerfOption::ignored("addr2line").value(),
+        PerfOption::ignored("demangle"),
+        PerfOption::ignored("demangle-kernel"),
+        PerfOption::ignored("verbose").letter('v'),
+    ];
+}

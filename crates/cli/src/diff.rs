@@ -1,0 +1,279 @@
+//! `perfuse diff`: the functions whose share differs between two recordings, and how sure that is.
+
+use crate::common;
+use crate::exit::{Failure, Result};
+use crate::recording::{self, Input};
+use crate::stat;
+use crate::term::foreign::width;
+use crate::term::glyphs::{self, Glyphs, shorten};
+use crate::term::number;
+use crate::term::out::{Out, wants_colours};
+use crate::term::table::{Cell, Column, Side, Table, paint, wrap};
+use anstyle::{AnsiColor, Style};
+use clap::ColorChoice;
+use perfuse_data::Event;
+use perfuse_data::replay::Replay;
+use perfuse_diff::{Line, Method, Named, Report, Verdict, Weights, by_function, of_recordings};
+use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan, Profile, Reading, View, ViewPlan};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const AFTER: &str = "\
+Examples:
+  perfuse diff                             perf.data.old and perf.data
+  perfuse diff before.data after.data
+  perfuse diff -s dso,symbol a.data b.data
+  perfuse diff --markdown a.data b.data    a table for a pull request
+
+Two recordings tell shares: a function whose share has grown is not slower if all others have become faster. The \
+interval of a difference is Newcombe's for two proportions; verdicts are corrected for the number of functions \
+(Holm's method), so that in less than one of a hundred comparisons of a program with itself any function is called. \
+Rounds are the better evidence.";
+
+/// Options of `perfuse diff`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Args {
+    /// The recording before and the one after [default: perf.data.old perf.data; of one alone, it is the one after]
+    #[arg(value_name = "FILE", num_args = 0..=2)]
+    files: Vec<PathBuf>,
+    /// Tell functions apart by these, as in perfuse report
+    #[arg(short, long, value_name = "KEY,...", default_value = "symbol", value_delimiter = ',', value_parser = key)]
+    sort: Vec<Key>,
+    /// This event only, by its name
+    #[arg(long, value_name = "NAME")]
+    event: Option<String>,
+    /// At most so many functions
+    #[arg(short = 'n', long, value_name = "NUMBER", default_value_t = 30)]
+    lines: usize,
+    /// Only functions that differ
+    #[arg(long)]
+    called: bool,
+    /// Believe what other users' files (/tmp/perf-PID.map, jit-PID.dump) say of code made at run time
+    #[arg(short, long)]
+    force: bool,
+    /// Names as they are in the files
+    #[arg(long)]
+    no_demangle: bool,
+    /// One JSON object a line for each event (schema perfuse.diff/1) in place of text
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// A table in Markdown of the functions that differ, in place of text
+    #[arg(long)]
+    markdown: bool,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+}
+
+fn key(text: &str) -> std::result::Result<Key, String> {
+    Key::named(text)
+        .ok_or_else(|| format!("'{text}' is no key; comm, dso, symbol, srcline, cpu and others are"))
+}
+
+/// One recording.
+struct Read {
+    name: String,
+    profile: Profile,
+    frames: Frames,
+    events: Vec<String>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> Result {
+    let [before, after] = match &args.files[..] {
+        [] => ["perf.data.old".into(), "perf.data".into()],
+        [after] => ["perf.data.old".into(), after.clone()],
+        files => [files[0].clone(), files[1].clone()],
+    };
+    let symbols = recording::symbols(args.force);
+    let (before, after) = (read(args, before, &symbols)?, read(args, after, &symbols)?);
+    let pairs = pairs(args, &before, &after)?;
+    let mut out =
+        Out::new(std::io::stdout().lock(), wants_colours(stat::colors(args.color), &std::io::stdout()));
+    let (columns, glyphs) = (common::columns(), glyphs::of_the_locale());
+    let looks = Looks { columns, glyphs, lines: args.lines, called: args.called };
+    for (old, new) in pairs {
+        let weights = [weights(args, &before, old), weights(args, &after, new)];
+        let report = of_recordings(&weights[0], &weights[1]);
+        let event = after.events[new].as_str();
+        let named =
+            Named { report: &report, sides: [&before.name, &after.name], event, is_time: is_time(event) };
+        let text = match (args.json, args.markdown) {
+            (true, _) => perfuse_diff::json(&named),
+            (_, true) => perfuse_diff::markdown(&named),
+            _ => text(&named, &looks),
+        };
+        out.write_all(text.as_bytes())?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(args: &Args, input: PathBuf, symbols: &LocalSymbols) -> Result<Read> {
+    let input = Input::at(input, args.force);
+    let mut plan = Plan::new(&args.sort);
+    plan.chains = false;
+    let (data, symbols) = input.open_or_import(symbols.clone())?;
+    plan.code = Some(symbols.symbolizer().clone());
+    let mut reading = Reading::new(plan);
+    let replay = recording::replay(Replay::new(data), |step| {
+        reading.step(step);
+        Ok(())
+    })?;
+    let (data, session) = replay.into_parts();
+    let events = data.events().iter().map(Event::display_name).collect();
+    let profile = reading.finish(&session);
+    let names = Names::new(&profile, &symbols).mangled(args.no_demangle);
+    names.look_up_all();
+    let frames = Frames::new(&names, false);
+    drop(names);
+    Ok(Read { name: input.name(), profile, frames, events })
+}
+
+/// The events that both have, as their numbers in each.
+fn pairs(args: &Args, before: &Read, after: &Read) -> Result<Vec<(usize, usize)>> {
+    let has_samples = |read: &Read, at: usize| read.profile.event(at).samples > 0;
+    let is_wanted = |name: &str| args.event.as_deref().is_none_or(|wanted| wanted == name);
+    let mut pairs = Vec::new();
+    for (new, name) in after.events.iter().enumerate().filter(|(_, name)| is_wanted(name)) {
+        let old = before.events.iter().position(|other| other == name);
+        pairs.extend(
+            old.filter(|&old| has_samples(before, old) || has_samples(after, new)).map(|old| (old, new)),
+        );
+    }
+    match pairs.is_empty() {
+        false => Ok(pairs),
+        true => Err(Failure::new(format_args!(
+            "no event{} with samples is in both recordings\n{} has {}, {} has {}",
+            args.event.as_ref().map_or(String::new(), |name| format!(" '{name}'")),
+            before.name,
+            before.events.join(", "),
+            after.name,
+            after.events.join(", ")
+        ))),
+    }
+}
+
+fn weights(args: &Args, read: &Read, event: usize) -> Weights {
+    let view = View::new(&read.profile, &read.frames, event, &ViewPlan::new(&args.sort));
+    by_function(&view, &args.sort)
+}
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const MORE: Style = AnsiColor::Red.on_default();
+const LESS: Style = AnsiColor::Green.on_default();
+
+/// From here on there is room for amounts beside shares.
+const WIDE: usize = 100;
+/// Nothing is wider than that, but for names where there is room.
+const WORDS: usize = 110;
+
+/// Whether an event of this name is a clock, whose occurrences are ns.
+pub(crate) fn is_time(event: &str) -> bool {
+    ["cpu-clock", "task-clock"].iter().any(|clock| event.starts_with(clock))
+}
+
+/// How much is shown, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looks {
+    pub(crate) columns: usize,
+    pub(crate) glyphs: &'static Glyphs,
+    /// At most so many functions.
+    pub(crate) lines: usize,
+    /// Only functions that differ.
+    pub(crate) called: bool,
+}
+
+/// A report as text: the sides, the functions, what it comes to.
+pub(crate) fn text(named: &Named<'_>, looks: &Looks) -> String {
+    let Named { report, sides, event, .. } = *named;
+    let words = looks.columns.min(WORDS);
+    let run = if report.method == Method::Recordings { "" } else { " a run" };
+    let mut out = String::from("\n");
+    for (at, word) in ["before", "after"].into_iter().enumerate() {
+        let samples = number::count(report.samples[at] as f64).joined();
+        let whole = amount(named, report.wholes[at], looks);
+        let said = format!("{}: {samples} samples, {whole} of {event}{run}", sides[at]);
+        out += &wrap(&format!(" {word:7} "), &said, words);
+    }
+    out.push('\n');
+    let is_shown = |line: &&Line| !looks.called || line.verdict.is_called();
+    let shown: Vec<&Line> = report.lines.iter().filter(is_shown).take(looks.lines).collect();
+    out += &table(named, &shown, looks);
+    out.push('\n');
+    out += &paint(&wrap(" ", &summary(report), words), BOLD);
+    let others = report.lines.len() - shown.len();
+    if others > 0 {
+        out += &paint(&wrap(" ", &format!("{others} more functions are not shown"), words), DIM);
+    }
+    out + "\n"
+}
+
+fn amount(named: &Named<'_>, amount: f64, looks: &Looks) -> String {
+    let quantity = if named.is_time { number::time(amount, looks.glyphs) } else { number::count(amount) };
+    quantity.joined()
+}
+
+fn summary(report: &Report) -> String {
+    match report.called().count() {
+        0 => format!("Noise: of {} functions none differs surely.", report.judged),
+        1 => format!("Of {} functions one differs surely.", report.judged),
+        called => format!("Of {} functions {called} differ surely.", report.judged),
+    }
+}
+
+fn table(named: &Named<'_>, shown: &[&Line], looks: &Looks) -> String {
+    let column = |gap, side| Column { gap, side, least: 0 };
+    let (left, right) = (Side::Left, Side::Right);
+    let (glyphs, method) = (looks.glyphs, named.report.method);
+    let is_wide = looks.columns >= WIDE;
+    let mut table = Table { columns: vec![column(2, right), column(2, right)], rows: Vec::new() };
+    let mut head = vec!["before", "after"];
+    if is_wide {
+        table.columns.extend([column(2, right), column(2, right)]);
+        head.extend(["before", "after"]);
+    }
+    table.columns.extend([column(2, right), column(2, left), column(2, left), column(2, left)]);
+    head.push(if method == Method::Recordings { "points" } else { "difference" });
+    head.extend(["95 % interval", "", "function"]);
+    table.rows.push(head.iter().map(|title| Cell::styled(*title, DIM)).collect());
+    for line in shown {
+        let side = |at: usize, cell: String| match line.samples[at] {
+            0 => glyphs.none.to_owned(),
+            _ => cell,
+        };
+        let shares = [0, 1].map(|at| Cell::new(side(at, format!("{:.2} %", 100.0 * line.shares[at]))));
+        let amounts = [0, 1].map(|at| Cell::new(side(at, amount(named, line.amounts[at], looks))));
+        let (first, second) = match method {
+            Method::Recordings => (shares, amounts),
+            Method::Rounds(_) => (amounts, shares),
+        };
+        let mut cells = first.to_vec();
+        if is_wide {
+            cells.extend(second);
+        }
+        let (digits, interval) = match (line.relative, method) {
+            (Some(relative), _) => relative.as_percent(),
+            (None, Method::Recordings) => line.difference.shown(100.0),
+            (None, Method::Rounds(_)) => (glyphs.none.to_owned(), String::new()),
+        };
+        let style = match line.verdict {
+            Verdict::More | Verdict::New => MORE,
+            Verdict::Less | Verdict::Vanished => LESS,
+            _ => DIM,
+        };
+        cells.extend([Cell::new(digits), Cell::new(interval)]);
+        cells.extend([Cell::styled(line.verdict.word(method), style), Cell::new(&line.name)]);
+        table.rows.push(cells);
+    }
+    // The rest of the line is the name's.
+    let names = table.columns.len() - 1;
+    let widest = |at: usize| table.rows.iter().map(|row| width(&row[at].text)).max().unwrap_or(0);
+    let taken: usize = (0..names).map(|at| table.columns[at].gap + widest(at)).sum();
+    let room = looks.columns.saturating_sub(taken + table.columns[names].gap).max(12);
+    table.rows.iter_mut().for_each(|row| row[names].text = shorten(&row[names].text, room, glyphs));
+    table.format()
+}

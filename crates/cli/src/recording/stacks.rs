@@ -1,0 +1,46 @@
+//! Stacks that are unwound while a recording is read, and the remark about those that end too early.
+
+use crate::term::out;
+use perfuse_data::replay::Step;
+use perfuse_profile::LocalSymbols;
+use perfuse_unwind::{End, Unwinder};
+
+/// One stack of so many may end too early without a remark.
+const FEW: u64 = 100;
+
+/// Unwinds what the steps of a replay have copied of stacks.
+pub(crate) struct Stacks {
+    pub(crate) unwinder: Unwinder,
+    chain: Vec<u64>,
+}
+
+impl Stacks {
+    /// Of a recording of such a machine, at most so many frames.
+    pub(crate) fn new(symbols: &LocalSymbols, machine: &str, most: usize) -> Self {
+        let unwinder = Unwinder::new(symbols.symbolizer().clone(), machine).with_most(most);
+        Stacks { unwinder, chain: Vec::new() }
+    }
+
+    /// Hands over the step, with its callchain unwound if that is to be.
+    pub(crate) fn visit<T>(&mut self, step: &Step<'_>, visit: impl FnOnce(&Step<'_>) -> T) -> T {
+        match self.unwinder.unwind(step, &mut self.chain) {
+            Some(decoded) => visit(&step.with(&decoded)),
+            None => visit(step),
+        }
+    }
+}
+
+/// Says of how many stacks that were unwound the outermost callers lack, if these are many.
+pub(crate) fn say(unwinder: &Unwinder) {
+    let count = |wanted: Option<End>| -> u64 {
+        let ends = unwinder.ends().filter(|(end, _)| wanted.is_none_or(|wanted| wanted == *end));
+        ends.map(|(_, count)| count).sum()
+    };
+    let (cut, all) = (count(Some(End::Stack)), count(None));
+    if cut > all / FEW {
+        out::say(format_args!(
+            "{cut} of {all} stacks are deeper than what was copied of them, and lack their outermost callers; \
+             --call-graph dwarf,65528 copies more"
+        ));
+    }
+}

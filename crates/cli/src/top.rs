@@ -1,0 +1,192 @@
+//! `perfuse top`: a profile while it is made, on the terminal, or as a table or a JSON object for each interval.
+//!
+//! The options are those of `record`, which makes the plan; `perfuse-tui` watches and draws.
+
+use crate::common::kernel::Choice;
+use crate::exit::{Failure, Result};
+use crate::record;
+use crate::recording::symbols;
+use crate::term::out::{print, say};
+use clap::ValueEnum;
+use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan};
+use perfuse_record::{Chains, Observer, Remark};
+use perfuse_tui::{Shown, Tables, Windows, follow, watch};
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+/// The keys that every sample of a recording has.
+pub(crate) const KEYS: [Key; 6] = [Key::Comm, Key::Dso, Key::Symbol, Key::Pid, Key::Tgid, Key::Cpu];
+
+/// Rows of a table, unless told.
+const ROWS: usize = 20;
+
+/// Options of `perfuse top`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "perfuse top [OPTIONS] [-a | -C CPUS | -p PID | -t TID | -u USER]\n       perfuse top [OPTIONS] [--] COMMAND [ARGS]...",
+    after_help = "Examples:\n  perfuse top                            the whole system\n  perfuse top -g -p 1234                 a process, with callers\n  perfuse top --stdio -n 3 -- ./prog     three tables of a command\n  perfuse top --json -d 10 -p 1234 | jq .events[0].entries[0]\n\nA command has nothing to read, and its output goes nowhere. The exit status is the command's, if it ends by itself."
+)]
+pub(crate) struct Args {
+    /// Events to sample, as perf names them
+    #[arg(short, long, value_name = "LIST")]
+    event: Vec<String>,
+    /// Samples a second; max: as many as the kernel allows
+    #[arg(short = 'F', long, value_name = "HZ", conflicts_with = "count")]
+    freq: Option<String>,
+    /// One sample every so many events
+    #[arg(short, long, value_name = "PERIOD")]
+    count: Option<String>,
+    /// With callchains, by frame pointers
+    #[arg(short = 'g')]
+    chains: bool,
+    /// With callchains: by frame pointers, unwound, by the hardware, or what the programs need
+    #[arg(long, value_name = "auto|fp|unwound[,BYTES]|lbr")]
+    call_graph: Option<String>,
+    /// These processes, by number or by name
+    #[arg(short, long, value_name = "PID|NAME")]
+    pid: Option<String>,
+    /// These threads
+    #[arg(short, long, value_name = "TID")]
+    tid: Option<String>,
+    /// The processes of this user
+    #[arg(short, long, value_name = "USER")]
+    uid: Option<String>,
+    /// The whole system, which is the default
+    #[arg(short, long)]
+    all_cpus: bool,
+    /// All that runs on these cpus
+    #[arg(short = 'C', long, value_name = "CPUS")]
+    cpu: Option<String>,
+    /// Seconds of an interval
+    #[arg(short, long, value_name = "SECONDS", default_value = "2", value_parser = interval)]
+    delay: Duration,
+    /// Tell rows apart by: comm, dso, symbol, pid, tgid, cpu
+    #[arg(short, long, value_name = "KEY,...", value_delimiter = ',', default_value = "dso,symbol", value_parser = key)]
+    sort: Vec<Key>,
+    /// Rows of a table; 20 unless told
+    #[arg(short = 'E', long, value_name = "ROWS")]
+    entries: Option<usize>,
+    /// End after so many tables, or objects
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    tables: Option<u64>,
+    /// A table after the other, as where there is no terminal
+    #[arg(long)]
+    stdio: bool,
+    /// One JSON object (schema perfuse.top/1) a line for each interval
+    #[arg(long, conflicts_with = "stdio")]
+    json: bool,
+    /// The kernel that measures: by default Linux, and perfuse itself where Linux refuses
+    #[arg(long, value_name = "KERNEL", value_enum)]
+    kernel: Option<Choice>,
+    /// The command to run
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn interval(text: &str) -> std::result::Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "seconds, 0.1 at least, such as 2 or 0.5".to_owned())
+}
+
+fn key(name: &str) -> std::result::Result<Key, String> {
+    let known = Key::named(name).filter(|key| KEYS.contains(key));
+    known.ok_or_else(|| {
+        let names: Vec<&str> = KEYS.iter().map(|key| key.name()).collect();
+        format!("keys are {}", names.join(", "))
+    })
+}
+
+impl Args {
+    /// The same options in the words of `record`.
+    fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = ["perfuse", "record"].map(OsString::from).to_vec();
+        let kernel = self.kernel.and_then(|kernel| Some(kernel.to_possible_value()?.get_name().to_owned()));
+        let event = self.event.iter().map(|list| ("--event", Some(list)));
+        let others = [
+            ("--freq", self.freq.as_ref()),
+            ("--count", self.count.as_ref()),
+            ("--call-graph", self.call_graph.as_ref()),
+            ("--pid", self.pid.as_ref()),
+            ("--tid", self.tid.as_ref()),
+            ("--uid", self.uid.as_ref()),
+            ("--cpu", self.cpu.as_ref()),
+            ("--kernel", kernel.as_ref()),
+        ];
+        for (name, value) in event.chain(others) {
+            words.extend(value.map(|value| format!("{name}={value}").into()));
+        }
+        words.extend(self.chains.then(|| "-g".into()));
+        words.extend(self.all_cpus.then(|| "--all-cpus".into()));
+        words.push("--".into());
+        words.extend(self.command.iter().cloned());
+        words
+    }
+}
+
+/// Runs the subcommand, by the options that `record_args` finds in words.
+pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box<record::Args>>) -> Result {
+    let (_kernel, mut plan, remarks) = record::plan(&*record_args(args.words())?)?;
+    if let Some(Chains::Stack(bytes)) = plan.chains {
+        // Nothing is kept that could be unwound later.
+        plan.chains = Some(Chains::Unwound(bytes));
+    }
+    (plan.silent, plan.build_ids) = (true, false);
+    let is_drawn = !(args.stdio || args.json || args.tables.is_some())
+        && io::stdout().is_terminal()
+        && io::stdin().is_terminal()
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+    let mut heard = Heard { is_held: is_drawn, texts: Vec::new() };
+    remarks.into_iter().for_each(|remark| heard.hear(remark));
+    let symbols = symbols(false);
+    let mut collected = Plan::new(&args.sort);
+    collected.chains = plan.chains.is_some();
+    (collected.code, collected.by_function) = (Some(symbols.symbolizer().clone()), true);
+    let watched = watch(&plan, &collected, args.delay, &mut heard, |windows| match is_drawn {
+        true => follow(windows, &symbols, "perfuse top", Tables::new(&args.sort)).map_err(Failure::from),
+        false => tables(windows, &symbols, args),
+    });
+    heard.texts.iter().for_each(say);
+    let (ended, shown) = watched?;
+    shown?;
+    Ok(record::exit_code(&ended))
+}
+
+/// Remarks of the recording; those that would stand in the middle of a drawing wait for its end.
+struct Heard {
+    is_held: bool,
+    texts: Vec<String>,
+}
+
+impl Heard {
+    fn hear(&mut self, text: String) {
+        if self.is_held { self.texts.push(text) } else { say(text) }
+    }
+}
+
+impl Observer for Heard {
+    fn remark(&mut self, remark: &Remark) {
+        self.hear(remark.to_string());
+    }
+}
+
+/// Writes each window, until there are enough.
+fn tables(windows: &Windows, symbols: &LocalSymbols, args: &Args) -> Result<()> {
+    let mut count = 0;
+    while let Some(window) = windows.wait() {
+        let names = Names::new(&window.profile, symbols);
+        names.look_up_all();
+        let frames = Frames::new(&names, false);
+        let shown = Shown::new(&window, &frames, &Tables::new(&args.sort));
+        let text = match args.json {
+            true => shown.json(args.entries) + "\n",
+            false => shown.text(args.entries.unwrap_or(ROWS)),
+        };
+        print(text.as_bytes())?;
+        count += 1;
+        if args.tables.is_some_and(|tables| count >= tables) {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Lists of whole numbers as short texts: five bits a letter of the alphabet of base 64, the lowest first; the sixth bit says
+//! that more follow. Most numbers of a profile take one letter or two, and nothing has to be escaped.
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// A list that grows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Numbers(String);
+
+impl Numbers {
+    pub(crate) fn push(&mut self, number: impl Into<u128>) {
+        let mut left = number.into();
+        loop {
+            let (low, high) = ((left & 31) as usize, left >> 5);
+            let more = if high > 0 { 32 } else { 0 };
+            self.0.push(char::from(DIGITS[low | more]));
+            if high == 0 {
+                return;
+            }
+            left = high;
+        }
+    }
+
+    /// A number of either sign, as 0, -1, 1, -2, 2, ...
+    pub(crate) fn push_signed(&mut self, number: i128) {
+        self.push(if number < 0 { number.unsigned_abs() * 2 - 1 } else { number.unsigned_abs() * 2 });
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<N: Into<u128>> FromIterator<N> for Numbers {
+    fn from_iter<I: IntoIterator<Item = N>>(list: I) -> Self {
+        let mut numbers = Numbers::default();
+        list.into_iter().for_each(|number| numbers.push(number));
+        numbers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_numbers_are_a_letter_and_large_ones_as_many_as_they_need() {
+        assert_eq!([0u64, 31, 32, 1023].into_iter().collect::<Numbers>().as_str(), "AfgB/f");
+        let mut signed = Numbers::default();
+        [0, -1, 1, -16].into_iter().for_each(|number| signed.push_signed(number));
+        assert_eq!(signed.as_str(), "ABCf");
+        assert_eq!([u64::MAX].into_iter().collect::<Numbers>().as_str().len(), 13);
+    }
+}

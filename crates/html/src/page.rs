@@ -1,0 +1,233 @@
+//! [`Page`]: a profile with the facts of its recording, written as one file.
+
+use crate::numbers::Numbers;
+use crate::tables::{Named, Row, Tables};
+use perfuse_export::{Colour, Quoted, Strings, Unit, is_kernel, visible};
+use perfuse_profile::{Frames, Origin, Profile};
+use std::io::{self, Write};
+
+/// The page may load nothing, send nothing and be part of nothing.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+/// Objects without names that are told.
+const MOST_MISSING: usize = 200;
+
+/// A page of a profile: summary, flame graphs from either end, tables, call trees, a timeline.
+///
+/// Best made of a profile with [`Key::Comm`](perfuse_profile::Key::Comm), `Key::Pid` and `Key::Cpu`, and with
+/// [times](perfuse_profile::Plan::times): each part without which there is less to choose by.
+#[derive(Clone, Debug)]
+pub struct Page<'p> {
+    title: String,
+    facts: Vec<(String, String)>,
+    lost: u64,
+    profile: &'p Profile,
+    frames: &'p Frames,
+}
+
+impl<'p> Page<'p> {
+    /// Of a profile and its frames by function, under a title.
+    pub fn new(title: &str, profile: &'p Profile, frames: &'p Frames) -> Self {
+        Page { title: title.to_owned(), facts: Vec::new(), lost: 0, profile, frames }
+    }
+
+    /// Of a recording, of which it tells the command and the machine.
+    #[must_use]
+    pub fn of(self, origin: &Origin) -> Self {
+        let number = |number: &u32| number.to_string();
+        let known = [
+            ("command", origin.command.as_ref().map(shell_words::join)),
+            ("host", origin.hostname.clone()),
+            ("kernel", origin.os_release.clone()),
+            ("architecture", origin.arch.clone()),
+            ("processor", origin.cpu.clone()),
+            ("cpus online", origin.cpus_online.as_ref().map(number)),
+            ("memory", origin.memory_kib.map(|kib| format!("{} MiB", kib >> 10))),
+            ("recorded by version", origin.perf_version.clone()),
+        ];
+        let told = known.into_iter().filter_map(|(words, value)| Some((words.to_owned(), value?)));
+        self.with_facts(told)
+    }
+
+    /// With more facts to tell: words for each, and its value.
+    #[must_use]
+    pub fn with_facts(self, facts: impl IntoIterator<Item = (String, String)>) -> Self {
+        Page { facts: self.facts.into_iter().chain(facts).collect(), ..self }
+    }
+
+    /// With the number of samples that were lost.
+    #[must_use]
+    pub fn with_lost(self, lost: u64) -> Self {
+        Page { lost, ..self }
+    }
+
+    /// Writes the page in UTF-8: the same bytes for the same profile. It is made piece by piece, so `to` should have a buffer.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn write(&self, mut to: impl Write) -> io::Result<()> {
+        writeln!(
+            to,
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"referrer\" content=\"no-referrer\">\n<title>perfuse report</title>\n\
+             <style>\n{}</style>\n</head>\n<body>\n{}<script type=\"application/json\" id=\"data\">",
+            include_str!("page.css"),
+            include_str!("page.html"),
+        )?;
+        self.write_data(&mut to)?;
+        writeln!(
+            to,
+            "</script>\n<script>\n{}\n{}</script>\n</body>\n</html>",
+            include_str!("model.js"),
+            include_str!("page.js")
+        )
+    }
+
+    /// Writes the data alone: one object of JSON, in which nothing can end a script.
+    fn write_data(&self, to: &mut dyn Write) -> io::Result<()> {
+        let tables = Tables::new(self.profile, self.frames);
+        let mut strings = Strings::default();
+        write!(to, "{{\"schema\":\"perfuse.html/1\",\"title\":{},\"facts\":[", Text(&self.title))?;
+        for (at, (words, value)) in self.facts.iter().enumerate() {
+            write!(to, "{}[{},{}]", comma(at), Text(words), Text(value))?;
+        }
+        write!(to, "],\n\"lost\":{},\"cut\":{},\n\"events\":[", self.lost, or_null(tables.cut))?;
+        for (at, event) in tables.events.iter().enumerate() {
+            let unit = if Unit::of(&event.name) == Unit::Nanoseconds { "ns" } else { "" };
+            write!(
+                to,
+                "{}{{\"name\":{},\"unit\":\"{unit}\",\"samples\":{},\"weight\":{},\"unresolved\":{},\"usual\":{}}}",
+                comma(at),
+                Text(&event.name),
+                event.samples,
+                event.weight,
+                event.unresolved,
+                event.usual
+            )?;
+        }
+        write!(to, "],\n\"missing\":[")?;
+        for (at, (object, reason)) in self.frames.missing().take(MOST_MISSING).enumerate() {
+            write!(to, "{}[{},{}]", comma(at), Text(object), Text(reason))?;
+        }
+        write!(to, "],\n\"threads\":[")?;
+        for (at, (id, name)) in tables.threads.iter().enumerate() {
+            write!(to, "{}[{},{}]", comma(at), or_null(*id), Text(name))?;
+        }
+        let cpus: Vec<String> = tables.cpus.iter().map(|cpu| or_null(*cpu)).collect();
+        write!(to, "],\n\"cpus\":[{}],\n\"time\":", cpus.join(","))?;
+        match tables.time {
+            Some(time) => write!(
+                to,
+                "{{\"start\":{},\"end\":{},\"steps\":{}}}",
+                time.start_ns, time.end_ns, time.steps
+            )?,
+            None => write!(to, "null")?,
+        }
+        write_functions(&tables.named, &mut strings, to)?;
+        let back = |(at, parent): (u32, Option<u32>)| parent.map_or(0, |parent| at - parent);
+        let parents: Numbers = (0..).zip(tables.nodes.iter().map(|node| node.parent)).map(back).collect();
+        let functions: Numbers = tables.nodes.iter().map(|node| node.named).collect();
+        write!(
+            to,
+            ",\n\"nodes\":{{\"parents\":\"{}\",\"functions\":\"{}\"}}",
+            parents.as_str(),
+            functions.as_str()
+        )?;
+        write_cells(&tables, to)?;
+        write!(to, ",\n\"strings\":[")?;
+        for (at, text) in strings.list().iter().enumerate() {
+            write!(to, "{}{}", comma(at), Text(text))?;
+        }
+        write!(to, "]}}")
+    }
+}
+
+fn write_functions<'t>(named: &'t [Named], strings: &mut Strings<'t>, to: &mut dyn Write) -> io::Result<()> {
+    let (mut names, mut objects) = (Numbers::default(), Numbers::default());
+    let (mut hues, mut lights, mut kinds) = (Numbers::default(), Numbers::default(), String::new());
+    for named in named {
+        let (name, object, kind) = match named {
+            Named::Thread(name) => (name.as_str(), "", 't'),
+            Named::Function(of) if is_kernel(&of.object) => (of.name.as_str(), of.object.as_str(), 'k'),
+            Named::Function(of) => (of.name.as_str(), of.object.as_str(), 'u'),
+        };
+        let colour = Colour::of(name, object);
+        names.push(strings.number(name));
+        objects.push(strings.number(object));
+        hues.push(colour.hue);
+        lights.push(colour.light);
+        kinds.push(kind);
+    }
+    write!(
+        to,
+        ",\n\"functions\":{{\"names\":\"{}\",\"objects\":\"{}\",\"kinds\":\"{kinds}\",\"hues\":\"{}\",\"lights\":\"{}\"}}",
+        names.as_str(),
+        objects.as_str(),
+        hues.as_str(),
+        lights.as_str()
+    )
+}
+
+/// Writes rows, each with the number of its cells and its node by the distance from the one before, and cells: the steps of a row each by its distance from the one before, weights
+/// by their distance from the usual.
+fn write_cells(tables: &Tables, to: &mut dyn Write) -> io::Result<()> {
+    let mut rows: Vec<(Row, u64)> = Vec::new();
+    let (mut steps, mut samples, mut weights) = (Numbers::default(), Numbers::default(), Numbers::default());
+    let mut step = 0;
+    for cell in &tables.cells {
+        match rows.last_mut().filter(|(row, _)| *row == cell.row) {
+            Some((_, count)) => *count += 1,
+            None => {
+                rows.push((cell.row, 1));
+                step = 0;
+            }
+        }
+        steps.push(cell.step - step);
+        step = cell.step;
+        samples.push(cell.samples);
+        let usual = tables.events.get(cell.row.event as usize).map_or(0, |event| event.usual);
+        weights.push_signed(i128::from(cell.weight) - i128::from(usual) * i128::from(cell.samples));
+    }
+    // Rows are in the order of their nodes, but for that of their events.
+    let (mut nodes, mut node) = (Numbers::default(), 0);
+    for (row, _) in &rows {
+        nodes.push_signed(i128::from(row.node) - node);
+        node = row.node.into();
+    }
+    let of = |part: fn(&Row) -> u32| rows.iter().map(|(row, _)| part(row)).collect::<Numbers>();
+    let counts: Numbers = rows.iter().map(|(_, count)| *count).collect();
+    write!(
+        to,
+        ",\n\"rows\":{{\"events\":\"{}\",\"nodes\":\"{}\",\"threads\":\"{}\",\"cpus\":\"{}\",\"cells\":\"{}\"}}",
+        of(|row| row.event).as_str(),
+        nodes.as_str(),
+        of(|row| row.thread).as_str(),
+        of(|row| row.cpu).as_str(),
+        counts.as_str()
+    )?;
+    write!(
+        to,
+        ",\n\"cells\":{{\"steps\":\"{}\",\"samples\":\"{}\",\"weights\":\"{}\"}}",
+        steps.as_str(),
+        samples.as_str(),
+        weights.as_str()
+    )
+}
+
+/// A text of a stranger: quoted, and each letter of it can be seen.
+struct Text<'t>(&'t str);
+
+impl std::fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Quoted(&visible(self.0)).fmt(f)
+    }
+}
+
+fn comma(at: usize) -> &'static str {
+    if at == 0 { "" } else { "," }
+}
+
+fn or_null(number: Option<impl ToString>) -> String {
+    number.map_or("null".to_owned(), |number| number.to_string())
+}

@@ -1,0 +1,347 @@
+//! Functions, inlined functions and lines compared with what binutils say: `addr2line -aif`. The programs are compiled here,
+//! in each way that debug information is kept.
+
+use perfuse_symbols::{DebugInfo, Elf, SymbolOptions, SymbolTable};
+use perfuse_testkit::{Outcome, Skip, need};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+perfuse_testkit::suite! {
+    deterministic;
+    c_in_every_version,
+    cpp_in_every_version,
+    rust,
+    split,
+    packages,
+    compressed_sections,
+    common_debug_files,
+    a_debug_file_of_its_own,
+    several_threads_get_the_same,
+}
+
+const C: &str = r#"
+#include <stdlib.h>
+static inline int square(int x) { return x * x; }
+static inline int cube(int x)
+{
+    int y = square(x);
+    if (y > 100) y += square(y);
+    return y * x;
+}
+__attribute__((noinline)) int outer(int n)
+{
+    int sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += cube(i) ^
+            square(sum);
+    return sum;
+}
+__attribute__((noinline, cold)) void seldom(int n) { if (cube(n) == 3) abort(); }
+int main(int argc, char **argv) { if (argc > 3) seldom(argc); return outer(argc) & 1; }
+"#;
+
+const CPP: &str = r#"
+#include <algorithm>
+#include <vector>
+namespace inner {
+struct Sum {
+    long of = 0;
+    void add(long x) { of += twice(x); }
+    static long twice(long x) { return x * 2; }
+};
+template <class T> T least(const std::vector<T> &all) {
+    T best = all.front();
+    for (const auto &x : all) best = std::min(best, x);
+    return best;
+}
+}
+__attribute__((noinline)) long work(std::vector<long> &all) {
+    inner::Sum sum;
+    std::sort(all.begin(), all.end(), [](long a, long b) { return a > b; });
+    for (long x : all) sum.add(x);
+    return sum.of + inner::least(all);
+}
+int main(int argc, char **) {
+    std::vector<long> all(1000, argc);
+    all[argc] = 5;
+    return work(all) & 1;
+}
+"#;
+
+const RUST: &str = r#"
+#[inline(always)]
+fn square(x: u64) -> u64 { x.wrapping_mul(x) }
+#[inline(never)]
+fn work(list: &mut Vec<u64>) -> u64 {
+    list.sort();
+    list.iter().map(|x| square(*x)).filter(|x| x % 3 == 1).fold(0, |sum, x| sum ^ square(x))
+}
+fn main() {
+    let count = std::env::args().count() as u64;
+    let mut list: Vec<u64> = (0..1000).map(|x| x * count).collect();
+    std::process::exit((work(&mut list) & 1) as i32);
+}
+"#;
+
+/// A folder for a test's files.
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lines-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder for the test's files");
+    folder
+}
+
+/// The output of a program, or the reason why it does not do that.
+fn run(program: &str, folder: &Path, arguments: &[&str]) -> Result<String, Skip> {
+    let path = need::program(program)?;
+    let output = Command::new(path)
+        .args(arguments)
+        .current_dir(folder)
+        .env("LC_ALL", "C")
+        .output()
+        .expect("it starts");
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => {
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            Err(Skip::needs(program, error.lines().next().unwrap_or("no reason")))
+        }
+    }
+}
+
+/// A program of a source, compiled with these options.
+fn compiled(name: &str, (file, text): (&str, &str), options: &[&str]) -> Result<PathBuf, Skip> {
+    let folder = scratch(name);
+    fs::write(folder.join(file), text).expect("the source");
+    let compiler = match file.rsplit('.').next() {
+        Some("c") => "gcc",
+        Some("cc") => "g++",
+        _ => "rustc",
+    };
+    run(compiler, &folder, &[&["-o", "program", file], options].concat())?;
+    Ok(folder.join("program"))
+}
+
+fn symbols(program: &Path) -> SymbolTable {
+    Elf::open(program).expect("an ELF file").symbols().expect("symbols")
+}
+
+fn debug_info(program: &Path) -> DebugInfo {
+    let elf = Elf::open(program).expect("an ELF file");
+    let info = DebugInfo::of(&elf, program, &SymbolOptions::default());
+    info.expect("readable sections").expect("debug information")
+}
+
+/// Addresses all over the code of functions of the program, every one of small functions.
+fn addresses(program: &Path, wanted: &[&str]) -> Vec<u64> {
+    let table = symbols(program);
+    let mut all = BTreeSet::new();
+    for symbol in table.iter() {
+        let name = symbol.demangled().into_owned();
+        if wanted.iter().any(|wanted| name == *wanted || name.contains(wanted) && wanted.contains(':')) {
+            let step = (symbol.size / 300).max(1);
+            all.extend((0..symbol.size).step_by(step as usize).map(|offset| symbol.start + offset));
+        }
+    }
+    assert!(all.len() > 20, "{}: {} addresses", program.display(), all.len());
+    all.into_iter().collect()
+}
+
+/// Functions with their lines, as addr2line prints them.
+fn ours(info: &DebugInfo, addresses: &[u64]) -> String {
+    let mut told = vec![String::new(); addresses.len()];
+    info.frames(addresses, &mut |index, frame| {
+        let name = (frame.name)().unwrap_or_else(|| "??".into());
+        let file = frame.file.unwrap_or("??");
+        let line = if frame.line == 0 { "?".to_owned() } else { frame.line.to_string() };
+        writeln!(told[index], "{name}\n{file}:{line}").expect("text");
+    });
+    let mut text = String::new();
+    for (address, told) in addresses.iter().zip(told) {
+        let told = if told.is_empty() { "??\n??:?\n".to_owned() } else { told };
+        write!(text, "{address:#018x}\n{told}").expect("text");
+    }
+    text
+}
+
+fn theirs(program: &Path, addresses: &[u64]) -> Result<String, Skip> {
+    let numbers: Vec<String> = addresses.iter().map(|address| format!("{address:#x}")).collect();
+    let path = program.to_str().expect("UTF-8");
+    let folder = program.parent().expect("a folder");
+    let mut arguments = vec!["-aif", "-e", path];
+    arguments.extend(numbers.iter().map(String::as_str));
+    let mut text = String::new();
+    for line in run("addr2line", folder, &arguments)?.lines() {
+        let line = line.split(" (discriminator").next().unwrap_or(line);
+        let line = if line == "??:0" { "??:?" } else { line };
+        writeln!(text, "{}", plain(line)).expect("text");
+    }
+    Ok(text)
+}
+
+/// A path without `.` and `..`: whether these stay is a matter of taste.
+fn plain(line: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in line.split('/') {
+        match part {
+            "." => {}
+            ".." if parts.len() > 1 => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+fn compare(program: &Path, wanted: &[&str]) -> Outcome {
+    compare_with(program, program, wanted)
+}
+
+/// Compares the debug information of one file with what addr2line says of another.
+fn compare_with(program: &Path, theirs_of: &Path, wanted: &[&str]) -> Outcome {
+    let addresses = addresses(theirs_of, wanted);
+    let expected = theirs(theirs_of, &addresses)?;
+    let told = ours(&debug_info(program), &addresses);
+    let told: String = told.lines().map(|line| plain(line) + "\n").collect();
+    let blocks = |text: &str| -> Vec<String> {
+        text.split("0x00").filter(|block| !block.is_empty()).map(str::to_owned).collect()
+    };
+    let (told, expected) = (blocks(&told), blocks(&expected));
+    assert_eq!(told.len(), expected.len());
+    let (mut inlined, mut wrong) = (0, Vec::new());
+    let table = symbols(theirs_of);
+    for ((told, expected), &address) in told.iter().zip(&expected).zip(&addresses) {
+        inlined += usize::from(expected.lines().count() > 3);
+        // Some functions of libraries have no debug information, and only a file beside their name there.
+        let is_known = !expected.lines().any(|line| line.ends_with("??:?") || line.ends_with(".o:?"));
+        // It may take the name of the symbol table for a function that has only a plain one, and with version 5 the unit's own
+        // file for that of a line that this does not have.
+        let symbol = table.find(address).map(|found| found.symbol.name().into_owned()).unwrap_or_default();
+        let (parts, theirs): (Vec<&str>, Vec<&str>) = (told.lines().collect(), expected.lines().collect());
+        let line = |place: &str| place.rsplit(':').next().and_then(|line| line.parse::<u32>().ok());
+        let is_alike = |at: usize| {
+            let of_symbol =
+                theirs[at] == symbol && !parts[at].starts_with("_Z") && !parts[at].starts_with("_R");
+            let is_beyond = theirs[at].contains("/a.cc:") && line(theirs[at]).is_some_and(|line| line > 100);
+            theirs[at] == parts[at] || of_symbol || is_beyond && line(theirs[at]) == line(parts[at])
+        };
+        let is_same = parts.len() == theirs.len() && (0..parts.len()).all(is_alike);
+        if is_known && !is_same {
+            wrong.push(format!("ours: {told}theirs: {expected}"));
+        }
+    }
+    assert!(inlined > 5, "only {inlined} addresses in inlined functions");
+    assert!(
+        wrong.is_empty(),
+        "{}: {} of {} differ:\n{}",
+        program.display(),
+        wrong.len(),
+        told.len(),
+        wrong[..wrong.len().min(5)].join("\n")
+    );
+    Ok(())
+}
+
+const C_FUNCTIONS: [&str; 3] = ["outer", "seldom", "main"];
+const CPP_FUNCTIONS: [&str; 3] = ["work(std::vector<long, std::allocator<long> >&)", "main", "std::__"];
+const RUST_FUNCTIONS: [&str; 2] = ["program::", "core::slice::sort"];
+
+fn c_in_every_version() -> Outcome {
+    for version in ["-gdwarf-2", "-gdwarf-3", "-gdwarf-4", "-gdwarf-5"] {
+        compare(&compiled(version, ("a.c", C), &["-O2", "-g", version])?, &C_FUNCTIONS)?;
+    }
+    compare(&compiled("static", ("a.c", C), &["-O2", "-g", "-static"])?, &C_FUNCTIONS)
+}
+
+fn cpp_in_every_version() -> Outcome {
+    for version in ["-gdwarf-3", "-gdwarf-4", "-gdwarf-5"] {
+        compare(&compiled(&format!("cc{version}"), ("a.cc", CPP), &["-O2", "-g", version])?, &CPP_FUNCTIONS)?;
+    }
+    Ok(())
+}
+
+fn rust() -> Outcome {
+    for options in [&["-Copt-level=2", "-g"][..], &["-Copt-level=3", "-Cdebuginfo=line-tables-only"]] {
+        let program = compiled(&format!("rust{}", options[1]), ("program.rs", RUST), options)?;
+        compare(&program, &RUST_FUNCTIONS)?;
+    }
+    Ok(())
+}
+
+fn split() -> Outcome {
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        // addr2line is asked about the same code with all debug information in one file.
+        let plain = compiled(&format!("whole{version}"), ("a.c", C), &["-O2", "-g", version])?;
+        let folder = plain.parent().expect("a folder");
+        let options = ["-O2", "-g", version, "-gsplit-dwarf", "-o", "divided", "a.c"];
+        run("gcc", folder, &options)?;
+        compare_with(&folder.join("divided"), &plain, &C_FUNCTIONS)?;
+    }
+    Ok(())
+}
+
+fn packages() -> Outcome {
+    let plain = compiled("package", ("a.c", C), &["-O2", "-g", "-gdwarf-4"])?;
+    let folder = plain.parent().expect("a folder");
+    run("gcc", folder, &["-O2", "-g", "-gdwarf-4", "-gsplit-dwarf", "-o", "divided", "a.c"])?;
+    run("dwp", folder, &["-e", "divided", "-o", "divided.dwp"])?;
+    for entry in fs::read_dir(folder).expect("the folder").flatten() {
+        if entry.path().extension().is_some_and(|ending| ending == "dwo") {
+            fs::remove_file(entry.path()).expect("a file less");
+        }
+    }
+    compare_with(&folder.join("divided"), &plain, &C_FUNCTIONS)
+}
+
+fn compressed_sections() -> Outcome {
+    let plain = compiled("small", ("a.c", C), &["-O2", "-g"])?;
+    let folder = plain.parent().expect("a folder");
+    for way in ["-gz=zlib", "-gz=zlib-gnu"] {
+        run("gcc", folder, &["-O2", "-g", way, "-o", "small", "a.c"])?;
+        compare_with(&folder.join("small"), &plain, &C_FUNCTIONS)?;
+    }
+    Ok(())
+}
+
+fn common_debug_files() -> Outcome {
+    let one = compiled("common", ("a.cc", CPP), &["-O2", "-g", "-gdwarf-4"])?;
+    let folder = one.parent().expect("a folder");
+    fs::copy(&one, folder.join("other")).expect("a copy");
+    fs::copy(&one, folder.join("whole")).expect("a copy");
+    run("dwz", folder, &["-m", "shared", "program", "other"])?;
+    compare_with(&one, &folder.join("whole"), &CPP_FUNCTIONS)
+}
+
+fn a_debug_file_of_its_own() -> Outcome {
+    use perfuse_symbols::{DsoKey, Symbolizer};
+    let program = compiled("apart", ("a.c", C), &["-O2", "-g"])?;
+    let folder = program.parent().expect("a folder");
+    let addresses = addresses(&program, &C_FUNCTIONS);
+    let expected = ours(&debug_info(&program), &addresses);
+    run("objcopy", folder, &["--only-keep-debug", "program", "program.debug"])?;
+    run("objcopy", folder, &["--strip-all", "--add-gnu-debuglink=program.debug", "program", "bare"])?;
+    let name = folder.join("bare");
+    let dso = Symbolizer::default().dso(&DsoKey::of_map(name.as_os_str().as_encoded_bytes(), 1));
+    let (info, shift) = dso.debug_info().expect("the debug file is found");
+    assert_eq!(shift, 0);
+    assert_eq!(ours(info, &addresses), expected);
+    Ok(())
+}
+
+fn several_threads_get_the_same() -> Outcome {
+    let program = compiled("threads", ("a.cc", CPP), &["-O2", "-g"])?;
+    let addresses = addresses(&program, &CPP_FUNCTIONS);
+    let info = debug_info(&program);
+    let expected = ours(&debug_info(&program), &addresses);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                // One after the other, too: what was asked before makes no difference.
+                let single: String = addresses.iter().map(|address| ours(&info, &[*address])).collect();
+                assert_eq!(single, expected);
+            });
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,31 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # How it is put together
+//!
+//! [`watch`] turns a recording that goes on into [`Window`]s. A [`Subject`] is a profile as the pages show it, [`State`] the
+//! place where somebody is in it: it takes keys and draws into a buffer of cells, and knows no terminal. [`browse`] and
+//! [`follow`] are the loops around it.
+#![forbid(unsafe_code)]
+
+mod code;
+mod format;
+mod live;
+mod mouse;
+mod names;
+mod page;
+mod pages;
+mod screen;
+mod state;
+mod subject;
+mod time;
+mod tree;
+
+pub use code::CodeOf;
+pub use format::Shown;
+pub use live::{Next, Window, Windows, watch};
+pub use page::Page;
+pub use ratatui;
+pub use screen::{ShowCode, browse, follow};
+pub use state::{Deed, State};
+pub use subject::{Row, Subject, Tables};
+pub use time::{Choice, Lane};

@@ -1,0 +1,130 @@
+//! The programs and libraries that are mapped, with their tables: each is looked for once, when it is wanted first.
+
+use crate::rules::Rule;
+use crate::tables::Tables;
+use perfuse_data::session::{Map, Object as Told, ObjectKind};
+use perfuse_symbols::{BuildId, DsoKey, DsoKind, Elf, Layout, Symbolizer, vdso_image};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// All tables together take no more than so many bytes; then they are read again.
+const MOST_BYTES: usize = 512 << 20;
+/// So much of it may be one object's, of a program that runs: a web browser has 20 MiB.
+const MOST_OF_ONE: u64 = 128 << 20;
+/// Objects that are remembered; then they are looked for again.
+const MOST: usize = 1 << 16;
+
+/// An object with its tables.
+pub(crate) struct Object {
+    pub(crate) number: u32,
+    layout: Layout,
+    tables: Tables,
+}
+
+impl Object {
+    /// The rules that its tables have at an offset in its file.
+    pub(crate) fn rule(&self, offset: u64) -> Option<Rule> {
+        self.tables.rule(self.layout.address_of(offset)?)
+    }
+}
+
+/// Where files are looked for.
+#[derive(Debug)]
+enum Source {
+    /// Where symbols are found, with debug files.
+    Symbols(Arc<Symbolizer>),
+    /// Where processes that run have them.
+    Running,
+}
+
+/// The objects that were asked for.
+pub(crate) struct Objects {
+    source: Source,
+    /// `None` where there are no tables.
+    known: HashMap<(DsoKey, u64), Option<Arc<Object>>>,
+    numbers: u32,
+    bytes: usize,
+}
+
+impl Objects {
+    pub(crate) fn of(symbolizer: Arc<Symbolizer>) -> Self {
+        Objects { source: Source::Symbols(symbolizer), known: HashMap::new(), numbers: 0, bytes: 0 }
+    }
+
+    pub(crate) fn of_running() -> Self {
+        Objects { source: Source::Running, known: HashMap::new(), numbers: 0, bytes: 0 }
+    }
+
+    /// The object of a process's mapping, if it has tables.
+    pub(crate) fn get(&mut self, told: &Told, map: &Map, pid: u32) -> Option<Arc<Object>> {
+        if told.kind != ObjectKind::User {
+            return None;
+        }
+        let id = told.build_id.and_then(|id| BuildId::new(id.as_bytes()));
+        let key = (DsoKey::of_map(&told.name, pid).with_build_id(id), map.inode);
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        let found = match &self.source {
+            Source::Symbols(symbolizer) => by_symbols(symbolizer, &key.0),
+            Source::Running => by_process(&key.0, pid),
+        };
+        let found = found.filter(|(tables, _)| !tables.is_empty());
+        let bytes = found.as_ref().map_or(0, |(tables, _)| tables.bytes());
+        if self.known.len() >= MOST || self.bytes + bytes > MOST_BYTES {
+            self.known.clear();
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+        let number = self.numbers;
+        self.numbers = self.numbers.wrapping_add(1);
+        let object = found.map(|(tables, layout)| Arc::new(Object { number, layout, tables }));
+        self.known.insert(key, object.clone());
+        object
+    }
+}
+
+fn vdso() -> Option<Elf> {
+    Elf::from_bytes("[vdso]", vdso_image().ok()?).ok()
+}
+
+fn by_symbols(symbolizer: &Symbolizer, key: &DsoKey) -> Option<(Tables, Layout)> {
+    let dso = symbolizer.dso(key);
+    let sources = dso.debug_sources();
+    let elf = match key.kind {
+        DsoKind::File => Elf::open(sources.binary.as_ref()?).ok()?,
+        // The symbols are known only if it is this system's.
+        DsoKind::Vdso => vdso()?,
+        _ => return None,
+    };
+    let debug = sources.debug.as_ref().and_then(|path| Elf::open(path).ok());
+    Some((Tables::of(&elf, debug.as_ref()).ok()?, elf.layout().clone()))
+}
+
+/// The file that a process has mapped, as far as whoever records may open it. It is closed again.
+fn by_process(key: &DsoKey, pid: u32) -> Option<(Tables, Layout)> {
+    let elf = match key.kind {
+        DsoKind::File => {
+            let is_wanted = |elf: &Elf| match key.build_id {
+                Some(wanted) => elf.build_id().ok().flatten().is_some_and(|id| id.matches(&wanted)),
+                None => true,
+            };
+            places(&key.path, pid).iter().find_map(|place| Elf::open(place).ok().filter(is_wanted))?
+        }
+        DsoKind::Vdso => vdso()?,
+        _ => return None,
+    };
+    let sections = elf.unwind_sections_within(MOST_OF_ONE).ok()?;
+    Some((Tables::new(sections, elf.is_big_endian()), elf.layout().clone()))
+}
+
+/// Where a file may be: in a container the process has another root folder, and it may be gone meanwhile.
+fn places(path: &Path, pid: u32) -> [PathBuf; 2] {
+    let bytes = path.as_os_str().as_bytes();
+    let name = Path::new(OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)));
+    let below = Path::new("/proc").join(pid.to_string()).join("root");
+    [below.join(name.strip_prefix("/").unwrap_or(name)), name.to_owned()]
+}

@@ -1,0 +1,214 @@
+//! From the steps of a replay to records with whole callchains.
+
+use crate::objects::{Object, Objects};
+use crate::registers::{Registers, address, fp, ip, sp};
+use crate::rules::Rule;
+use crate::stack::{End, Stack};
+use perfuse_abi::ByteOrder;
+use perfuse_abi::record::{Callchain, CallchainContext, Decoded, Record, Sample};
+use perfuse_abi::regs::Arch;
+use perfuse_abi::wire::Words;
+use perfuse_data::replay::{Step, is_to_be_unwound};
+use perfuse_data::session::{Level, Map, Session};
+use perfuse_symbols::Symbolizer;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Rules that are remembered; then they are looked up again.
+const MOST_RULES: usize = 1 << 18;
+/// Mappings that are remembered; then they are looked up again.
+const MOST_MAPS: usize = 1 << 16;
+
+/// Unwinds samples.
+pub struct Unwinder {
+    objects: Objects,
+    arch: Option<Arch>,
+    most: usize,
+    /// By the state of the maps and the start of the mapping.
+    maps: HashMap<(u64, u64), Option<Arc<Object>>>,
+    /// By object and address.
+    rules: HashMap<(u32, u64), Option<Arc<Rule>>>,
+    ends: HashMap<End, u64>,
+}
+
+impl Unwinder {
+    /// The most frames of a program's part, if nothing else is said: as many as the kernel samples.
+    pub const MOST: usize = 127;
+
+    /// With the files that a symbolizer finds; `machine` is what `uname -m` said where the recording was made.
+    pub fn new(symbolizer: Arc<Symbolizer>, machine: &str) -> Self {
+        Self::with(Objects::of(symbolizer), Arch::from_machine(machine).or(Arch::NATIVE))
+    }
+
+    /// Of processes that run on this machine, with the files that they have mapped, as far as this user may open them: those
+    /// below `/proc/PID/root`, then those of the same name here. Where a mapping's build-id is known a file has to have it. Names
+    /// are not looked at, and neither are debug files.
+    pub fn of_running() -> Self {
+        Self::with(Objects::of_running(), Arch::NATIVE)
+    }
+
+    fn with(objects: Objects, arch: Option<Arch>) -> Self {
+        Unwinder {
+            objects,
+            arch,
+            most: Self::MOST,
+            maps: HashMap::new(),
+            rules: HashMap::new(),
+            ends: HashMap::new(),
+        }
+    }
+
+    /// With at most so many frames of a program's part.
+    #[must_use]
+    pub fn with_most(self, most: usize) -> Self {
+        Unwinder { most, ..self }
+    }
+
+    pub(crate) fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// How many stacks ended in which way.
+    pub fn ends(&self) -> impl Iterator<Item = (End, u64)> + '_ {
+        self.ends.iter().map(|(&end, &count)| (end, count))
+    }
+
+    /// The record of a step with the callchain unwound, if it is a sample that is to be. `chain` is room for it.
+    ///
+    /// The chain is perf's: the kernel's part, then the program's, of which callers are told by the address before the one that is
+    /// returned to.
+    pub fn unwind<'c>(&mut self, step: &'c Step<'_>, chain: &'c mut Vec<u64>) -> Option<Decoded<'c>> {
+        let (decoded, sample, event) = (step.decoded?, step.sample()?, step.entry.event()?);
+        if !is_to_be_unwound(&event.attr) {
+            return None;
+        }
+        self.sample(step.session, sample, event.format.order, chain)?;
+        let mut sample = *sample;
+        sample.callchain = Some(Callchain { words: Words::from(&chain[..]) });
+        Some(Decoded { record: Record::Sample(sample), ..*decoded })
+    }
+
+    /// Puts the callchain of a sample into `chain`. `None` if it has it already, or no registers.
+    pub fn sample(
+        &mut self,
+        session: &Session,
+        sample: &Sample<'_>,
+        order: ByteOrder,
+        chain: &mut Vec<u64>,
+    ) -> Option<End> {
+        let is_user = |word| CallchainContext::of(word) == Some(CallchainContext::USER);
+        let sampled = sample.callchain.as_ref()?;
+        let registers = Registers::of(sample.regs_user.as_ref()?, self.arch?)?;
+        if sampled.words.iter().any(is_user) {
+            return None;
+        }
+        let tid = sample.tid.unwrap_or_default();
+        chain.clear();
+        chain.extend(sampled.words.iter());
+        chain.push(CallchainContext::USER.0);
+        let bytes = sample.stack_user.as_ref().map_or(&[][..], |stack| stack.copied());
+        let stack = Stack { start: registers.sp()?, bytes, order };
+        let end = self.walk(session, (tid.pid, tid.tid), registers, &stack, chain);
+        *self.ends.entry(end).or_default() += 1;
+        Some(end)
+    }
+
+    /// Puts where the program was into `chain`, behind what was sampled: for programs whose stacks are not unwound. `None` if
+    /// there is no such place.
+    pub(crate) fn place(&self, sample: &Sample<'_>, chain: &mut Vec<u64>) -> Option<End> {
+        let is_user = |word| CallchainContext::of(word) == Some(CallchainContext::USER);
+        let sampled = sample.callchain.as_ref().filter(|chain| !chain.words.iter().any(is_user))?;
+        let place = sample.regs_user.as_ref()?.get(self.arch?.ip())?;
+        chain.clear();
+        chain.extend(sampled.words.iter());
+        chain.extend([CallchainContext::USER.0, place]);
+        Some(End::Unknown)
+    }
+
+    /// Adds the addresses of a program's part to `chain`.
+    pub fn walk(
+        &mut self,
+        session: &Session,
+        (pid, tid): (u32, u32),
+        mut registers: Registers,
+        stack: &Stack<'_>,
+        chain: &mut Vec<u64>,
+    ) -> End {
+        let maps = session.maps_of(pid, tid).id();
+        let mut is_exact = true;
+        for _ in 0..self.most {
+            let Some(at) = registers.ip() else { return End::Unknown };
+            // A call may be the last instruction of a function: what follows is another one.
+            let place = if is_exact { at } else { at.wrapping_sub(1) };
+            chain.push(place);
+            let found = session.resolve(pid, tid, Level::User, place);
+            let object = found.and_then(|found| self.object(session, (maps, pid), &found.map));
+            let rule = object.as_ref().zip(found).and_then(|(object, found)| self.rule(object, found.place));
+            let caller = match (rule, &object) {
+                (Some(rule), _) => {
+                    let caller = rule.apply(&registers, stack, is_exact);
+                    is_exact = rule.is_signal;
+                    caller
+                }
+                _ if found.is_none() && !is_exact => Err(End::NoTable),
+                _ => {
+                    is_exact = false;
+                    by_frame_pointer(&registers, stack)
+                }
+            };
+            registers = match caller {
+                Ok(caller) => caller,
+                Err(end) => return end,
+            };
+        }
+        End::Most
+    }
+
+    fn rule(&mut self, object: &Arc<Object>, place: u64) -> Option<Arc<Rule>> {
+        if let Some(known) = self.rules.get(&(object.number, place)) {
+            return known.clone();
+        }
+        let rule = object.rule(place).map(Arc::new);
+        if self.rules.len() >= MOST_RULES {
+            self.rules.clear();
+        }
+        self.rules.insert((object.number, place), rule.clone());
+        rule
+    }
+
+    /// The object of a mapping, if it has tables.
+    fn object(&mut self, session: &Session, (maps, pid): (u64, u32), map: &Map) -> Option<Arc<Object>> {
+        if let Some(known) = self.maps.get(&(maps, map.start)) {
+            return known.clone();
+        }
+        let object = self.objects.get(session.object(map.object), map, pid);
+        if self.maps.len() >= MOST_MAPS {
+            self.maps.clear();
+        }
+        self.maps.insert((maps, map.start), object.clone());
+        object
+    }
+}
+
+/// The caller by the frame pointer.
+fn by_frame_pointer(registers: &Registers, stack: &Stack<'_>) -> Result<Registers, End> {
+    let arch = registers.arch;
+    let frame = registers.get(fp(arch)).ok_or(End::Unknown)?;
+    if frame == 0 {
+        return Err(End::Root);
+    }
+    if frame < registers.sp().unwrap_or(0) {
+        return Err(End::NoTable);
+    }
+    let (next, back) = (stack.word(frame), frame.checked_add(8).and_then(|at| stack.word(at)));
+    let (Some(next), Some(back)) = (next, back) else { return Err(End::Stack) };
+    let back = address(arch, back);
+    if back == 0 {
+        return Err(End::Root);
+    }
+    let mut caller = *registers;
+    caller.set(fp(arch), next);
+    caller.set(sp(arch), frame.wrapping_add(16));
+    caller.set(ip(arch), back);
+    Ok(caller)
+}
