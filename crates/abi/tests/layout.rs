@@ -22,16 +22,16 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 perfuse_testkit::suite! {
-    deterministic;
-    members_of_the_attr,
-    bit_fields_of_the_attr,
-    sizes_of_the_attr,
-    the_control_page,
-    structs_of_records,
-    flag_sets,
-    numbers,
-    registers,
-    ioctls,
+    witnesses:
+        members_of_the_attr,
+        bit_fields_of_the_attr,
+        sizes_of_the_attr,
+        the_control_page,
+        structs_of_records,
+        flag_sets,
+        numbers,
+        registers,
+        ioctls;
 }
 
 /// Something C and this crate must agree on.

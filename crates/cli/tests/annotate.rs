@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 perfuse_testkit::suite! {
-    the_hottest_line_of_a_c_program_is_known,
-    the_hottest_line_of_a_rust_program_is_known,
-    a_function_is_seen_from_near_on_the_terminal,
-    percentages_are_perfs,
+    witnesses:
+        percentages_are_perfs;
+    measurements:
+        the_hottest_line_of_a_c_program_is_known,
+        the_hottest_line_of_a_rust_program_is_known,
+        a_function_is_seen_from_near_on_the_terminal;
 }
 
 /// Only one line takes time, and it stands in a function that is inlined.

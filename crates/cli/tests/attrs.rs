@@ -10,9 +10,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 perfuse_testkit::suite! {
-    counting_asks_for_what_perf_asks_for,
-    recording_asks_for_what_perf_asks_for,
-    both_take_and_refuse_the_same,
+    witnesses:
+        counting_asks_for_what_perf_asks_for,
+        recording_asks_for_what_perf_asks_for,
+        both_take_and_refuse_the_same;
 }
 
 /// A folder that is removed with all it has.

@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 perfuse_testkit::suite! {
-    perf_and_perfuse_keep_files_alike,
-    each_removes_what_the_other_keeps,
-    the_same_files_are_missing,
-    a_file_without_a_build_id_is_refused_and_others_are_kept,
-    build_ids_are_injected_as_perf_does,
-    archives_are_read_by_either,
+    deterministic:
+        a_file_without_a_build_id_is_refused_and_others_are_kept;
+    witnesses:
+        perf_and_perfuse_keep_files_alike,
+        each_removes_what_the_other_keeps,
+        the_same_files_are_missing,
+        build_ids_are_injected_as_perf_does,
+        archives_are_read_by_either;
 }
 
 fn program() -> PathBuf {

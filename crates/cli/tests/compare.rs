@@ -8,23 +8,26 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 suite! {
-    equal_commands_are_not_told_apart,
-    a_tenth_more_cpu_time_is_found,
-    the_order_of_runs_is_mixed_and_repeatable,
-    a_limit_that_is_passed_is_exit_status_3,
-    a_baseline_is_compared_with,
-    json_has_every_run,
-    tables_are_exported,
-    parameters_and_preparations,
-    input_output_and_shells,
-    failing_commands_are_told,
-    events_that_cannot_be_counted_are_said_once,
-    without_perf_event_open_it_is_measured_by_ptrace,
-    functions_of_both_commands_are_compared,
-    a_saved_comparison_is_shown_again,
-    precision_is_reached,
-    ctrl_c_keeps_the_finished_rounds,
-    wrong_command_lines_are_explained,
+    deterministic:
+        a_saved_comparison_is_shown_again,
+        wrong_command_lines_are_explained;
+    smoke:
+        json_has_every_run;
+    measurements:
+        equal_commands_are_not_told_apart,
+        a_tenth_more_cpu_time_is_found,
+        the_order_of_runs_is_mixed_and_repeatable,
+        a_limit_that_is_passed_is_exit_status_3,
+        a_baseline_is_compared_with,
+        tables_are_exported,
+        parameters_and_preparations,
+        input_output_and_shells,
+        failing_commands_are_told,
+        events_that_cannot_be_counted_are_said_once,
+        without_perf_event_open_it_is_measured_by_ptrace,
+        functions_of_both_commands_are_compared,
+        precision_is_reached,
+        ctrl_c_keeps_the_finished_rounds;
 }
 
 /// A shell loop of so many turns; ten thousand take some 10 ms.

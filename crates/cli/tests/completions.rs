@@ -7,16 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 perfuse_testkit::suite! {
-    commands_and_options_are_offered_and_hidden_ones_are_not,
-    values_are_offered_by_what_they_are,
-    lists_go_on,
-    commands_to_run_belong_to_the_shell,
-    events_of_the_machine_are_offered,
-    processes_are_offered_by_number_and_by_name,
-    bash_completes,
-    zsh_completes,
-    fish_completes,
-    the_other_shells_know_the_options,
+    deterministic:
+        commands_and_options_are_offered_and_hidden_ones_are_not,
+        values_are_offered_by_what_they_are,
+        lists_go_on,
+        commands_to_run_belong_to_the_shell,
+        the_other_shells_know_the_options;
+    witnesses:
+        bash_completes,
+        zsh_completes,
+        fish_completes;
+    measurements:
+        events_of_the_machine_are_offered,
+        processes_are_offered_by_number_and_by_name;
 }
 
 fn program() -> OsString {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 perfuse_testkit::suite! {
-    deterministic;
-    each_place_comes_before_the_next,
-    options_that_are_typed_come_first,
-    an_empty_name_means_no_file,
+    deterministic:
+        each_place_comes_before_the_next,
+        options_that_are_typed_come_first,
+        an_empty_name_means_no_file;
 }
 
 struct Folder(PathBuf);

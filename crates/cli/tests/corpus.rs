@@ -10,9 +10,10 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 perfuse_testkit::suite! {
-    dumps_are_perfs,
-    numbers_of_records_are_as_listed,
-    broken_recordings_are_told_of,
+    deterministic:
+        dumps_are_perfs,
+        numbers_of_records_are_as_listed,
+        broken_recordings_are_told_of;
 }
 
 /// perf gave up on these, or stopped after the header: what it did print is compared. Of the trace of

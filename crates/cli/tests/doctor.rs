@@ -8,18 +8,21 @@ use std::os::fd::AsRawFd;
 use std::process::Output;
 
 perfuse_testkit::suite! {
-    whatever_is_missing_has_a_reason,
-    root_may_measure_everything,
-    a_user_is_told_what_keeps_him_out,
-    a_filter_with_eperm_is_named,
-    a_filter_with_enosys_is_named,
-    a_plan_that_works,
-    a_plan_without_a_pmu,
-    a_plan_beyond_a_users_rights,
-    a_plan_where_linux_refuses,
-    a_plan_without_anybody_is_about_all,
-    a_plan_that_makes_no_sense,
-    text_keeps_to_eighty_columns_and_the_locale,
+    deterministic:
+        a_plan_that_makes_no_sense;
+    smoke:
+        whatever_is_missing_has_a_reason;
+    measurements:
+        root_may_measure_everything,
+        a_user_is_told_what_keeps_him_out,
+        a_filter_with_eperm_is_named,
+        a_filter_with_enosys_is_named,
+        a_plan_that_works,
+        a_plan_without_a_pmu,
+        a_plan_beyond_a_users_rights,
+        a_plan_where_linux_refuses,
+        a_plan_without_anybody_is_about_all,
+        text_keeps_to_eighty_columns_and_the_locale;
 }
 
 /// Runs `perfuse doctor` with these arguments under these conditions.

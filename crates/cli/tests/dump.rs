@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 perfuse_testkit::suite! {
-    every_thread_is_told_with_its_stack,
-    the_program_hears_of_nothing,
-    a_stopped_program_stays_stopped,
-    what_cannot_be_looked_at_is_said,
+    smoke:
+        what_cannot_be_looked_at_is_said;
+    measurements:
+        every_thread_is_told_with_its_stack,
+        the_program_hears_of_nothing,
+        a_stopped_program_stays_stopped;
 }
 
 const SOURCE: &str = r#"

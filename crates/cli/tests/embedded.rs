@@ -12,30 +12,33 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 suite! {
-    a_command_is_counted_behind_a_filter,
-    who_measures_can_be_chosen,
-    a_command_is_recorded_behind_a_filter,
-    perf_reads_the_recording,
-    time_in_system_calls_is_the_kernels,
-    the_ends_of_processes_are_sampled,
-    a_clock_beside_other_events_tells_what_it_did_not_see,
-    a_running_process_is_counted,
-    signals_and_stops_reach_the_command,
-    hundreds_of_threads_and_processes_are_followed,
-    births_that_weigh_on_counts_are_told,
-    a_thread_that_execs_is_followed,
-    who_is_measured_outlives_a_killed_perfuse,
-    traps_are_taken_back_from_who_outlives_it,
-    few_descriptors_are_enough,
-    a_tracer_as_the_command_is_counted,
-    programs_that_miss_their_rights_are_named,
-    users_at_level_three_are_served,
-    in_a_docker_container,
-    under_gvisor,
-    the_doctor_says_so,
-    without_proc_the_reason_is_said,
-    without_memory_files_the_reason_is_said,
-    a_missing_guardian_is_told,
+    smoke:
+        a_command_is_counted_behind_a_filter,
+        a_command_is_recorded_behind_a_filter;
+    witnesses:
+        perf_reads_the_recording;
+    measurements:
+        who_measures_can_be_chosen,
+        time_in_system_calls_is_the_kernels,
+        the_ends_of_processes_are_sampled,
+        a_clock_beside_other_events_tells_what_it_did_not_see,
+        a_running_process_is_counted,
+        signals_and_stops_reach_the_command,
+        hundreds_of_threads_and_processes_are_followed,
+        births_that_weigh_on_counts_are_told,
+        a_thread_that_execs_is_followed,
+        who_is_measured_outlives_a_killed_perfuse,
+        traps_are_taken_back_from_who_outlives_it,
+        few_descriptors_are_enough,
+        a_tracer_as_the_command_is_counted,
+        programs_that_miss_their_rights_are_named,
+        users_at_level_three_are_served,
+        in_a_docker_container,
+        under_gvisor,
+        the_doctor_says_so,
+        without_proc_the_reason_is_said,
+        without_memory_files_the_reason_is_said,
+        a_missing_guardian_is_told;
 }
 
 /// A shell loop of some 100 ms.

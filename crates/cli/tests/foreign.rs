@@ -16,11 +16,11 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 perfuse_testkit::suite! {
-    deterministic;
-    terminals_are_safe_from_names,
-    rows_of_csv_keep_their_fields,
-    json_keeps_names,
-    widths_have_no_end,
+    deterministic:
+        terminals_are_safe_from_names,
+        rows_of_csv_keep_their_fields,
+        json_keeps_names,
+        widths_have_no_end;
 }
 
 /// A process with a number that the kernel never gives out.

@@ -8,10 +8,20 @@ use perfuse_abi::record::{
 use perfuse_abi::wire::{Text, Words};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType};
 use perfuse_data::{NewEvent, Writer};
+use perfuse_testkit::Outcome;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+perfuse_testkit::suite! {
+    deterministic:
+        forks_of_a_process_with_many_maps,
+        mappings_inside_each_other,
+        callchains_without_end,
+        threads_below_threads,
+        names_without_end;
+}
 
 /// The memory and time that reading any of them may take.
 const MEMORY_KIB: u64 = 1 << 20;
@@ -106,8 +116,7 @@ impl Drop for Hostile {
 }
 
 /// Every child has all of its parent's maps, and one of its own.
-#[test]
-fn forks_of_a_process_with_many_maps() {
+fn forks_of_a_process_with_many_maps() -> Outcome {
     let mut hostile = Hostile::new("forks");
     (0..10_000).for_each(|n| hostile.map(1, 0x10_0000 + n * 0x2000, 0x1000));
     for child in 2..6_000 {
@@ -120,21 +129,21 @@ fn forks_of_a_process_with_many_maps() {
     // All of their maps together are 60 million lines.
     let text = hostile.read("report --mmaps");
     assert!(text.ends_with("# More mappings are not shown.\n"));
+    Ok(())
 }
 
 /// Each mapping lies inside the one before, and cuts it in two.
-#[test]
-fn mappings_inside_each_other() {
+fn mappings_inside_each_other() -> Outcome {
     const COUNT: u64 = 100_000;
     let mut hostile = Hostile::new("nested");
     (0..COUNT).for_each(|n| hostile.map(1, 0x10_0000 + n * 16, (COUNT - n) * 32));
     hostile.sample(1, &[0x10_0000 + COUNT * 16]);
     assert!(hostile.read("report --stdio --sort dso").contains("100.00%"));
+    Ok(())
 }
 
 /// Each frame shows its callchain, which has the callchain's length again.
-#[test]
-fn callchains_without_end() {
+fn callchains_without_end() -> Outcome {
     let mut hostile = Hostile::new("chains");
     hostile.map(1, 0x40_0000, 0x10_0000);
     for sample in 0..20u64 {
@@ -146,19 +155,19 @@ fn callchains_without_end() {
     }
     hostile.read("report --stdio --hierarchy");
     hostile.read("script");
+    Ok(())
 }
 
 /// Every thread is the child of the one before.
-#[test]
-fn threads_below_threads() {
+fn threads_below_threads() -> Outcome {
     let mut hostile = Hostile::new("tasks");
     (1..50_000).for_each(|n| hostile.fork(n, n + 1));
     assert_eq!(hostile.read("report --tasks").lines().count(), 50_001);
+    Ok(())
 }
 
 /// Names as long as a record.
-#[test]
-fn names_without_end() {
+fn names_without_end() -> Outcome {
     let mut hostile = Hostile::new("names");
     for pid in 1..1_000u32 {
         let name = format!("{pid}{}", "n".repeat(60_000));
@@ -167,4 +176,5 @@ fn names_without_end() {
     }
     hostile.sample(7, &[0x40_0000]);
     hostile.read("report --stdio");
+    Ok(())
 }

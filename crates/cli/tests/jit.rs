@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 perfuse_testkit::suite! {
-    code_is_named_by_the_time_of_the_sample,
-    other_clocks_find_the_last_code,
-    a_child_has_its_parents_code,
-    a_perf_map_names_code,
-    injected_code_is_in_files,
+    deterministic:
+        code_is_named_by_the_time_of_the_sample,
+        other_clocks_find_the_last_code,
+        a_child_has_its_parents_code,
+        a_perf_map_names_code,
+        injected_code_is_in_files;
 }
 
 /// Processes with numbers that the kernel never gives out.

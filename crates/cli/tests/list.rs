@@ -8,13 +8,15 @@ use std::os::fd::AsRawFd;
 use std::process::{Command, Output};
 
 perfuse_testkit::suite! {
-    everything_that_is_listed_can_be_said,
-    a_file_in_the_form_of_perf,
-    what_works_works_and_what_does_not_is_told,
-    a_user_sees_what_he_may_not_have,
-    words_choose,
-    details_are_those_of_the_machine,
-    on_a_terminal_it_is_searched_by_typing,
+    smoke:
+        a_file_in_the_form_of_perf;
+    measurements:
+        everything_that_is_listed_can_be_said,
+        what_works_works_and_what_does_not_is_told,
+        a_user_sees_what_he_may_not_have,
+        words_choose,
+        details_are_those_of_the_machine,
+        on_a_terminal_it_is_searched_by_typing;
 }
 
 fn program() -> std::ffi::OsString {

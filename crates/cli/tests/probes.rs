@@ -7,15 +7,16 @@ use std::path::PathBuf;
 use std::process::Command;
 
 perfuse_testkit::suite! {
-    calls_and_returns_of_a_function_are_counted,
-    a_probed_command_can_start_others,
-    a_declared_probe_is_counted,
-    source_lines_are_counted,
-    lines_of_functions_are_counted,
-    lines_are_found_where_they_are_kept,
-    patterns_are_all_functions_that_fit,
-    places_that_do_not_exist_are_answered,
-    nothing_stays_behind,
+    measurements:
+        calls_and_returns_of_a_function_are_counted,
+        a_probed_command_can_start_others,
+        a_declared_probe_is_counted,
+        source_lines_are_counted,
+        lines_of_functions_are_counted,
+        lines_are_found_where_they_are_kept,
+        patterns_are_all_functions_that_fit,
+        places_that_do_not_exist_are_answered,
+        nothing_stays_behind;
 }
 
 /// A program that calls `visited` as often as its first argument says.

@@ -12,17 +12,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 perfuse_testkit::suite! {
-    statistics_are_perfs,
-    reports_are_perfs,
-    reports_of_branches_data_and_groups_are_perfs,
-    groups_and_hierarchies_have_perfs_call_trees,
-    modules_and_threads_of_another_machine_are_perfs,
-    what_perf_has_and_perfuse_has_not_is_refused,
-    json_is_the_report,
-    what_cannot_be_done_is_explained,
-    foreign_recordings_are_no_reason_to_panic,
-    columns_have_a_widest_width,
-    the_kernels_symbols_are_read_for_samples_in_the_kernel_alone,
+    deterministic:
+        what_cannot_be_done_is_explained,
+        foreign_recordings_are_no_reason_to_panic,
+        columns_have_a_widest_width;
+    witnesses:
+        statistics_are_perfs,
+        reports_are_perfs,
+        reports_of_branches_data_and_groups_are_perfs,
+        groups_and_hierarchies_have_perfs_call_trees,
+        modules_and_threads_of_another_machine_are_perfs,
+        what_perf_has_and_perfuse_has_not_is_refused,
+        json_is_the_report;
+    measurements:
+        the_kernels_symbols_are_read_for_samples_in_the_kernel_alone;
 }
 
 fn perfuse(arguments: &[&str]) -> (String, String, Option<i32>) {

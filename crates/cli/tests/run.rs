@@ -5,24 +5,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 suite! {
-    ends_as_the_tool_does,
-    says_why_not,
-    a_traced_perfuse_says_who_traces_it,
-    one_below_another_serves,
-    perf_stat_counts_what_linux_counts,
-    perf_record_wakes_up_as_seldom_as_on_linux,
-    docker_as_root,
-    docker_as_a_user,
-    gvisor,
-    a_tool_that_is_killed_ends_with_its_number,
-    nothing_is_left_when_perfuse_is_killed,
-    a_running_process_is_measured_and_goes_on,
-    a_process_that_cannot_be_traced_is_explained,
-    a_running_tool_cannot_be_served,
-    switches_are_estimated_if_one_asks_for_it,
-    a_wish_to_stop_reaches_the_tool,
-    many_threads_and_programs,
-    tools_of_other_users_and_in_namespaces,
+    smoke:
+        ends_as_the_tool_does;
+    witnesses:
+        perf_stat_counts_what_linux_counts,
+        perf_record_wakes_up_as_seldom_as_on_linux;
+    measurements:
+        says_why_not,
+        a_traced_perfuse_says_who_traces_it,
+        one_below_another_serves,
+        docker_as_root,
+        docker_as_a_user,
+        gvisor,
+        a_tool_that_is_killed_ends_with_its_number,
+        nothing_is_left_when_perfuse_is_killed,
+        a_running_process_is_measured_and_goes_on,
+        a_process_that_cannot_be_traced_is_explained,
+        a_running_tool_cannot_be_served,
+        switches_are_estimated_if_one_asks_for_it,
+        a_wish_to_stop_reaches_the_tool,
+        many_threads_and_programs,
+        tools_of_other_users_and_in_namespaces;
 }
 
 fn tools_of_other_users_and_in_namespaces() -> Outcome {

@@ -9,16 +9,19 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 perfuse_testkit::suite! {
-    long_text_goes_through_the_pager_on_a_terminal,
-    a_pager_that_is_left_is_no_failure,
-    nobody_gets_a_pager_who_wants_none,
-    a_pager_that_is_not_there_is_told,
-    the_whole_system_is_shown_each_second,
-    the_whole_system_is_refused_with_what_to_type,
-    processes_have_names,
-    a_recording_is_walked_through_and_the_terminal_is_left_as_it_was,
-    a_command_is_watched_by_either_kernel,
-    terminals_without_colours_and_people_who_want_none_get_plain_text,
+    deterministic:
+        long_text_goes_through_the_pager_on_a_terminal,
+        a_pager_that_is_left_is_no_failure,
+        nobody_gets_a_pager_who_wants_none,
+        a_pager_that_is_not_there_is_told,
+        a_recording_is_walked_through_and_the_terminal_is_left_as_it_was,
+        terminals_without_colours_and_people_who_want_none_get_plain_text;
+    smoke:
+        a_command_is_watched_by_either_kernel;
+    measurements:
+        the_whole_system_is_shown_each_second,
+        the_whole_system_is_refused_with_what_to_type,
+        processes_have_names;
 }
 
 fn program() -> std::ffi::OsString {

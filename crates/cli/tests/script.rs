@@ -6,22 +6,23 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 perfuse_testkit::suite! {
-    lines_of_samples_are_perfs,
-    fields_are_perfs,
-    groups_deliver_a_line_for_each_member,
-    other_records_are_perfs,
-    filters_and_clocks_are_perfs,
-    tracepoints_are_printed_as_perf_does,
-    a_pipe_is_read_as_a_file,
-    times_of_day_parts_and_ends_are_perfs,
-    lines_go_into_a_file_for_each_event,
-    samples_are_objects_of_json,
-    what_perf_has_and_perfuse_has_not_is_refused,
-    build_ids_of_the_running_kernel_are_perfs,
-    the_header_of_an_old_file_is_perfs,
-    what_was_not_recorded_is_told,
-    a_closed_pipe_ends_it_quietly,
-    headers_and_lists_are_perfs,
+    witnesses:
+        lines_of_samples_are_perfs,
+        fields_are_perfs,
+        groups_deliver_a_line_for_each_member,
+        other_records_are_perfs,
+        filters_and_clocks_are_perfs,
+        tracepoints_are_printed_as_perf_does,
+        a_pipe_is_read_as_a_file,
+        times_of_day_parts_and_ends_are_perfs,
+        lines_go_into_a_file_for_each_event,
+        samples_are_objects_of_json,
+        what_perf_has_and_perfuse_has_not_is_refused,
+        build_ids_of_the_running_kernel_are_perfs,
+        the_header_of_an_old_file_is_perfs,
+        what_was_not_recorded_is_told,
+        a_closed_pipe_ends_it_quietly,
+        headers_and_lists_are_perfs;
 }
 
 /// A recording that is gone with this.

@@ -25,23 +25,60 @@ fn main() {
 }
 
 fn tests() {
-    perfuse_testkit::run(&[
-        ("signals_to_oneself", || all("signals")),
-        ("signals_of_threads", || all("threads")),
-        ("execs", || all("execs")),
-        ("forks", || all("forks")),
-        ("traps", || all("traps")),
-        ("faults", || all("faults")),
-        ("steps_of_its_own", || programs_step_themselves().and_then(|()| all("steps"))),
-        ("stops_by_another", || all("stops")),
-        ("probed_jumps_to_themselves", probed_jumps_to_themselves),
-        ("steps_of_a_storm_are_counted", steps_of_a_storm_are_counted),
-        ("a_stopped_command_ends", a_stopped_command_ends),
-        ("the_second_time_nobody_is_asked", the_second_time_nobody_is_asked),
-        ("the_first_process_of_a_namespace_ends", the_first_process_of_a_namespace_ends),
-        ("what_the_tool_leaves_behind_is_asked_too", what_the_tool_leaves_behind_is_asked_too),
-        ("who_stops_seldom_is_served", who_stops_seldom_is_served),
-    ]);
+    perfuse_testkit::run(
+        perfuse_testkit::need::nothing,
+        &perfuse_testkit::tests! {
+            measurements:
+                signals_to_oneself,
+                signals_of_threads,
+                execs,
+                forks,
+                traps,
+                faults,
+                steps_of_its_own,
+                stops_by_another,
+                probed_jumps_to_themselves,
+                steps_of_a_storm_are_counted,
+                a_stopped_command_ends,
+                the_second_time_nobody_is_asked,
+                the_first_process_of_a_namespace_ends,
+                what_the_tool_leaves_behind_is_asked_too,
+                who_stops_seldom_is_served;
+        },
+    )
+}
+
+fn signals_to_oneself() -> Outcome {
+    all("signals")
+}
+
+fn signals_of_threads() -> Outcome {
+    all("threads")
+}
+
+fn execs() -> Outcome {
+    all("execs")
+}
+
+fn forks() -> Outcome {
+    all("forks")
+}
+
+fn traps() -> Outcome {
+    all("traps")
+}
+
+fn faults() -> Outcome {
+    all("faults")
+}
+
+fn stops_by_another() -> Outcome {
+    all("stops")
+}
+
+fn steps_of_its_own() -> Outcome {
+    programs_step_themselves()?;
+    all("steps")
 }
 
 /// Says that it begins.

@@ -6,15 +6,16 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 suite! {
-    strace_of_a_program_and_its_children,
-    strace_of_a_running_process,
-    strace_of_another_user,
-    gdb_of_a_program,
-    gdb_of_a_running_process,
-    a_sanitizer_that_looks_for_leaks,
-    counts_of_what_strace_starts,
-    perf_below_strace_is_explained,
-    a_wish_to_stop_reaches_tracers,
+    measurements:
+        strace_of_a_program_and_its_children,
+        strace_of_a_running_process,
+        strace_of_another_user,
+        gdb_of_a_program,
+        gdb_of_a_running_process,
+        a_sanitizer_that_looks_for_leaks,
+        counts_of_what_strace_starts,
+        perf_below_strace_is_explained,
+        a_wish_to_stop_reaches_tracers;
 }
 
 fn perfuse(tool: &[&str]) -> Command {

@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 suite! {
-    root_has_tracepoints_without_a_mount,
-    an_ordinary_user_hears_who_has_them,
-    the_root_of_a_user_namespace_hears_that_it_is_none,
-    in_a_container_the_true_cause_is_told,
-    under_gvisor_the_true_cause_is_told,
+    measurements:
+        root_has_tracepoints_without_a_mount,
+        an_ordinary_user_hears_who_has_them,
+        the_root_of_a_user_namespace_hears_that_it_is_none,
+        in_a_container_the_true_cause_is_told,
+        under_gvisor_the_true_cause_is_told;
 }
 
 fn program() -> PathBuf {

@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 perfuse_testkit::suite! {
-    c_without_frame_pointers,
-    cpp_with_callbacks,
-    rust,
-    static_program,
-    signal_handlers,
-    c_unwound_while_recording,
-    rust_unwound_while_recording,
-    unwound_by_the_embedded_kernel,
-    sealed_and_deleted,
+    measurements:
+        c_without_frame_pointers,
+        cpp_with_callbacks,
+        rust,
+        static_program,
+        signal_handlers,
+        c_unwound_while_recording,
+        rust_unwound_while_recording,
+        unwound_by_the_embedded_kernel,
+        sealed_and_deleted;
 }
 
 const C: &str = r#"

@@ -17,12 +17,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 suite! {
-    good_files_are_read_completely,
-    every_section_of_good_files_is_read_and_written_again,
-    records_are_those_perf_dumps,
-    malformed_files_end_in_a_located_error_or_at_their_end,
-    malformed_files_deliver_what_perf_reads_of_them,
-    every_prefix_of_a_file_is_read_up_to_its_end,
+    deterministic:
+        good_files_are_read_completely,
+        every_section_of_good_files_is_read_and_written_again,
+        records_are_those_perf_dumps,
+        malformed_files_end_in_a_located_error_or_at_their_end,
+        malformed_files_deliver_what_perf_reads_of_them,
+        every_prefix_of_a_file_is_read_up_to_its_end;
 }
 
 struct File {

@@ -6,7 +6,10 @@ use perfuse_events::{EventList, Source, Tracefs};
 use perfuse_testkit::{Outcome, Skip, need, suite};
 use std::process::Command;
 
-suite! { the_attr_is_perfs }
+suite! {
+    witnesses:
+        the_attr_is_perfs;
+}
 
 const LISTS: &[&str] = &[
     "task-clock",

@@ -20,17 +20,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 perfuse_testkit::suite! {
-    deterministic;
-    sums_are_those_of_the_profile,
-    functions_are_those_of_a_report,
-    names_of_strangers_stay_names,
-    the_same_profile_becomes_the_same_bytes,
-    the_page_asks_nobody_for_anything,
-    a_sample_takes_few_bytes,
-    without_times_threads_and_cpus_there_is_a_page_too,
-    nothing_was_sampled,
-    the_scripts_are_well_formed,
-    the_script_comes_to_the_same_sums,
+    deterministic:
+        sums_are_those_of_the_profile,
+        functions_are_those_of_a_report,
+        names_of_strangers_stay_names,
+        the_same_profile_becomes_the_same_bytes,
+        the_page_asks_nobody_for_anything,
+        a_sample_takes_few_bytes,
+        without_times_threads_and_cpus_there_is_a_page_too,
+        nothing_was_sampled;
+    witnesses:
+        the_scripts_are_well_formed,
+        the_script_comes_to_the_same_sums;
 }
 
 const RECORDINGS: [&str; 7] =

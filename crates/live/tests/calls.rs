@@ -32,17 +32,21 @@ fn main() {
         Some("late") => late(),
         Some("blocked") => transfers::blocked(),
         Some("tracer") => drop(supervise(transfers::ORPHAN, Interrupts::Everybody)),
-        _ => perfuse_testkit::run(&[
-            ("interrupts_end_no_call", interrupts_end_no_call),
-            ("ignored_signals_end_no_call", ignored_signals_end_no_call),
-            ("both_end_no_call", both_end_no_call),
-            ("handlers_end_calls", handlers_end_calls),
-            ("times_count_from_the_calls_on", times_count_from_the_calls_on),
-            ("transfers_are_whole", transfers::are_whole),
-            ("transfers_are_whole_whatever_signals_are_ignored", transfers::are_whole_whatever_is_ignored),
-            ("handlers_end_transfers", transfers::end_for_handlers),
-            ("a_killed_tracer_leaves_the_right_answer", transfers::are_answered_when_the_tracer_is_killed),
-        ]),
+        _ => perfuse_testkit::run(
+            perfuse_testkit::need::nothing,
+            &perfuse_testkit::tests! {
+                measurements:
+                    interrupts_end_no_call,
+                    ignored_signals_end_no_call,
+                    both_end_no_call,
+                    handlers_end_calls,
+                    times_count_from_the_calls_on,
+                    transfers::are_whole,
+                    transfers::are_whole_whatever_is_ignored,
+                    transfers::end_for_handlers,
+                    transfers::are_answered_when_the_tracer_is_killed;
+            },
+        ),
     }
 }
 

@@ -693,20 +693,22 @@ fn no_answer_of_a_kernel_makes_it_panic() -> Outcome {
 }
 
 suite! {
-    what_the_kernel_does_not_know_is_given_up_and_named,
-    the_operator_hears_what_is_asked_and_what_is_given_up,
-    every_release_is_adapted_to,
-    what_is_required_and_unknown_fails,
-    bits_that_have_no_name_yet_are_given_up_too,
-    a_field_goes_with_its_flag,
-    only_what_is_refused_is_given_up,
-    the_user_side_alone_where_the_kernel_side_is_refused,
-    what_only_the_kernel_sees_is_never_a_silent_zero,
-    nothing_is_asked_twice,
-    probing_finds_what_the_kernel_takes,
-    probing_agrees_with_the_running_kernel,
-    a_user_finds_the_same,
-    behind_a_filter_nothing_is_learnt,
-    everything_goes_through_the_kernel_that_was_given,
-    no_answer_of_a_kernel_makes_it_panic,
+    deterministic:
+        what_the_kernel_does_not_know_is_given_up_and_named,
+        the_operator_hears_what_is_asked_and_what_is_given_up,
+        every_release_is_adapted_to,
+        what_is_required_and_unknown_fails,
+        bits_that_have_no_name_yet_are_given_up_too,
+        a_field_goes_with_its_flag,
+        only_what_is_refused_is_given_up,
+        the_user_side_alone_where_the_kernel_side_is_refused,
+        what_only_the_kernel_sees_is_never_a_silent_zero,
+        nothing_is_asked_twice,
+        probing_finds_what_the_kernel_takes,
+        everything_goes_through_the_kernel_that_was_given,
+        no_answer_of_a_kernel_makes_it_panic;
+    measurements:
+        probing_agrees_with_the_running_kernel,
+        a_user_finds_the_same,
+        behind_a_filter_nothing_is_learnt;
 }

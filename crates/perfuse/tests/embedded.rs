@@ -23,27 +23,30 @@ fn embedded() -> Perf {
 }
 
 suite! {
-    faults_of_this_thread_are_exact,
-    calls_about_others_take_nothing_away,
-    the_time_of_this_thread_is_its_clocks,
-    sleeping_is_switching,
-    a_group_counts_together,
-    a_command_is_counted_from_its_exec,
-    a_command_that_cannot_be_executed,
-    a_held_command_that_is_dropped,
-    counts_are_those_of_linux,
-    switches_of_storms_are_those_of_linux_less_our_stops,
-    a_running_process_can_be_joined,
-    samples_add_up_to_the_time,
-    a_descriptor_is_ready_as_that_of_linux,
-    a_loop_of_ones_own_acknowledges,
-    both_kernels_measure_at_once,
-    a_kernel_before_it_passes_all_on,
-    what_cannot_be_had_is_explained,
-    it_works_where_perf_event_open_is_refused,
-    another_thread_is_read_while_it_lives,
-    what_is_watched_of_a_child_is_counted,
-    overflows_of_a_child_become_signals,
+    smoke:
+        a_command_is_counted_from_its_exec;
+    witnesses:
+        counts_are_those_of_linux,
+        switches_of_storms_are_those_of_linux_less_our_stops;
+    measurements:
+        faults_of_this_thread_are_exact,
+        calls_about_others_take_nothing_away,
+        the_time_of_this_thread_is_its_clocks,
+        sleeping_is_switching,
+        a_group_counts_together,
+        a_command_that_cannot_be_executed,
+        a_held_command_that_is_dropped,
+        a_running_process_can_be_joined,
+        samples_add_up_to_the_time,
+        a_descriptor_is_ready_as_that_of_linux,
+        a_loop_of_ones_own_acknowledges,
+        both_kernels_measure_at_once,
+        a_kernel_before_it_passes_all_on,
+        what_cannot_be_had_is_explained,
+        it_works_where_perf_event_open_is_refused,
+        another_thread_is_read_while_it_lives,
+        what_is_watched_of_a_child_is_counted,
+        overflows_of_a_child_become_signals;
 }
 
 /// A counter on the embedded kernel.

@@ -369,21 +369,23 @@ fn siblings_are_opened_on_and_the_leader_off() -> Outcome {
 }
 
 suite! {
-    members_are_read_by_their_names,
-    a_leader_of_another_pmu_takes_its_siblings_along,
-    a_removed_member_leaves_the_others_as_they_were,
-    a_removed_leader_leaves_the_others_as_they_were,
-    a_refused_member_changes_nothing,
-    a_member_that_joins_a_counting_group_counts,
-    a_large_group_is_read_whole,
-    a_group_that_cannot_be_read_is_refused_in_time,
-    a_member_can_be_read_alone,
-    formats_with_less_are_understood,
-    a_group_on_another_thread,
-    a_change_while_children_live_is_told,
-    a_removed_member_that_a_fork_still_has_is_not_shown,
-    an_inherited_group_adds_its_children_up,
-    a_hardware_event_joins_a_counting_group_of_software_events,
-    a_group_that_was_switched_off_stays_off_when_hardware_joins,
-    siblings_are_opened_on_and_the_leader_off,
+    smoke:
+        members_are_read_by_their_names;
+    measurements:
+        a_leader_of_another_pmu_takes_its_siblings_along,
+        a_removed_member_leaves_the_others_as_they_were,
+        a_removed_leader_leaves_the_others_as_they_were,
+        a_refused_member_changes_nothing,
+        a_member_that_joins_a_counting_group_counts,
+        a_large_group_is_read_whole,
+        a_group_that_cannot_be_read_is_refused_in_time,
+        a_member_can_be_read_alone,
+        formats_with_less_are_understood,
+        a_group_on_another_thread,
+        a_change_while_children_live_is_told,
+        a_removed_member_that_a_fork_still_has_is_not_shown,
+        an_inherited_group_adds_its_children_up,
+        a_hardware_event_joins_a_counting_group_of_software_events,
+        a_group_that_was_switched_off_stays_off_when_hardware_joins,
+        siblings_are_opened_on_and_the_leader_off;
 }

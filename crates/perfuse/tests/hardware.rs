@@ -334,17 +334,18 @@ fn precision_is_taken_as_far_as_it_goes() -> Outcome {
 }
 
 suite! {
-    instructions_of_a_loop_are_exact,
-    cycles_follow_the_work,
-    user_and_kernel_are_told_apart,
-    a_group_is_on_together,
-    more_events_than_counters_take_turns,
-    a_group_larger_than_the_pmu_never_runs,
-    a_pinned_event_beyond_the_pmu_cannot_be_read,
-    an_exclusive_event_is_alone,
-    user_space_reads_agree_with_the_call,
-    a_software_event_is_read_by_the_call,
-    overflows_come_every_so_many_cycles,
-    a_frequency_is_approached,
-    precision_is_taken_as_far_as_it_goes,
+    measurements:
+        instructions_of_a_loop_are_exact,
+        cycles_follow_the_work,
+        user_and_kernel_are_told_apart,
+        a_group_is_on_together,
+        more_events_than_counters_take_turns,
+        a_group_larger_than_the_pmu_never_runs,
+        a_pinned_event_beyond_the_pmu_cannot_be_read,
+        an_exclusive_event_is_alone,
+        user_space_reads_agree_with_the_call,
+        a_software_event_is_read_by_the_call,
+        overflows_come_every_so_many_cycles,
+        a_frequency_is_approached,
+        precision_is_taken_as_far_as_it_goes;
 }

@@ -3,12 +3,24 @@
 use perfuse::control::Control;
 use perfuse::measurement::{Lasts, Measurement, Run, Work};
 use perfuse::{Command, Error, RunningCommand, Start};
+use perfuse_testkit::Outcome;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
+
+perfuse_testkit::suite! {
+    measurements:
+        a_command_is_waited_for_where_no_signals_are_caught,
+        the_work_ends_the_command,
+        a_limit_ends_the_command,
+        a_command_does_not_outlive_work_that_fails,
+        a_run_ends_with_the_last_of_its_processes,
+        orders_are_carried_out_and_answered,
+        events_start_when_the_delay_is_over;
+}
 
 const SIGTERM: i32 = 15;
 
@@ -68,51 +80,50 @@ impl Work for Notes {
     }
 }
 
-#[test]
-fn a_command_is_waited_for_where_no_signals_are_caught() {
+fn a_command_is_waited_for_where_no_signals_are_caught() -> Outcome {
     let command = start(&["sh", "-c", "exit 7"]);
     let end = Measurement::new().pass(&Run::of(&command), &mut ()).expect("it ends");
     assert_eq!(end.command.map(|(status, _)| status.code()), Some(Some(7)));
     assert!(!end.was_stopped);
+    Ok(())
 }
 
-#[test]
-fn the_work_ends_the_command() {
+fn the_work_ends_the_command() -> Outcome {
     let command = start(&["sleep", "1000"]);
     let mut work = Notes { is_done: true, ..Notes::default() };
     let end = Measurement::new().pass(&Run::of(&command), &mut work).expect("it ends");
     assert_eq!(end.command.map(|(status, _)| status.signal()), Some(Some(SIGTERM)));
     assert!(end.was_stopped);
+    Ok(())
 }
 
-#[test]
-fn a_limit_ends_the_command() {
+fn a_limit_ends_the_command() -> Outcome {
     let command = start(&["sleep", "1000"]);
     let run = Run { timeout: Some(Duration::from_millis(1)), ..Run::of(&command) };
     let end = Measurement::new().pass(&run, &mut ()).expect("it ends");
     assert_eq!(end.command.map(|(status, _)| status.signal()), Some(Some(SIGTERM)));
     assert!(end.was_stopped);
+    Ok(())
 }
 
-#[test]
-fn a_command_does_not_outlive_work_that_fails() {
+fn a_command_does_not_outlive_work_that_fails() -> Outcome {
     let command = start(&["sleep", "1000"]);
     let mut work = Notes { fails: true, ..Notes::default() };
     Measurement::new().pass(&Run::of(&command), &mut work).expect_err("it fails");
     assert_eq!(command.wait().expect("its end").0.signal(), Some(SIGTERM));
+    Ok(())
 }
 
-#[test]
-fn a_run_ends_with_the_last_of_its_processes() {
+fn a_run_ends_with_the_last_of_its_processes() -> Outcome {
     let command = start(&["true"]);
     command.wait().expect("its end");
     let pids = [command.pid()];
     let end = Measurement::new().pass(&Run { lasts: Lasts::Processes(&pids), ..forever() }, &mut ());
     assert!(!end.expect("it ends").was_stopped);
+    Ok(())
 }
 
-#[test]
-fn orders_are_carried_out_and_answered() {
+fn orders_are_carried_out_and_answered() -> Outcome {
     let (mut ours, its) = UnixStream::pair().expect("a pair of sockets");
     let answers = its.try_clone().expect("the other end").into_raw_fd();
     let control = Control::open(&format!("fd:{},{answers}", its.into_raw_fd())).expect("a channel");
@@ -126,12 +137,13 @@ fn orders_are_carried_out_and_answered() {
     let mut answers = vec![0; 4 * b"ack\n\0".len()];
     ours.read_exact(&mut answers).expect("answers");
     assert_eq!(answers, b"ack\n\0".repeat(4), "to what was carried out");
+    Ok(())
 }
 
-#[test]
-fn events_start_when_the_delay_is_over() {
+fn events_start_when_the_delay_is_over() -> Outcome {
     let mut work = Notes { ends_after_note: true, ..Notes::default() };
     let run = Run { start: Start::After(Duration::from_millis(1)), ..forever() };
     Measurement::new().pass(&run, &mut work).expect("it ends");
     assert_eq!(work.notes, ["enable"]);
+    Ok(())
 }

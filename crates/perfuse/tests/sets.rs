@@ -12,10 +12,11 @@ use std::sync::mpsc;
 use std::thread;
 
 suite! {
-    a_process_is_sampled_with_the_threads_it_has_and_will_have,
-    records_of_all_rings_are_in_the_order_of_time,
-    one_descriptor_tells_of_all_rings,
-    a_set_lives_as_long_as_its_last_process,
+    measurements:
+        a_process_is_sampled_with_the_threads_it_has_and_will_have,
+        records_of_all_rings_are_in_the_order_of_time,
+        one_descriptor_tells_of_all_rings,
+        a_set_lives_as_long_as_its_last_process;
 }
 
 /// The kernels of which something can be had here.

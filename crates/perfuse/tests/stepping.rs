@@ -20,19 +20,20 @@ fn embedded() -> Perf {
 }
 
 suite! {
-    a_program_of_known_instructions,
-    each_sample_is_at_its_instruction,
-    instructions_mean_it_when_asked,
-    it_is_refused_with_a_reason,
-    loops_are_counted_exactly,
-    system_calls_are_one_instruction,
-    what_repeats_itself_is_one_instruction,
-    handlers_of_signals_are_counted,
-    children_are_counted_too,
-    breakpoints_count_beside_it,
-    probes_count_beside_it,
-    exclusive_stores_succeed,
-    flags_on_the_stack_are_as_ever,
+    measurements:
+        a_program_of_known_instructions,
+        each_sample_is_at_its_instruction,
+        instructions_mean_it_when_asked,
+        it_is_refused_with_a_reason,
+        loops_are_counted_exactly,
+        system_calls_are_one_instruction,
+        what_repeats_itself_is_one_instruction,
+        handlers_of_signals_are_counted,
+        children_are_counted_too,
+        breakpoints_count_beside_it,
+        probes_count_beside_it,
+        exclusive_stores_succeed,
+        flags_on_the_stack_are_as_ever;
 }
 
 fn stepping() -> Builder {

@@ -18,13 +18,15 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 suite! {
-    a_command_is_recorded_into_memory,
-    each_command_begins_with_the_priority_of_its_caller,
-    an_observer_ends_the_recording_and_the_command,
-    a_command_that_cannot_be_executed_leaves_no_file,
-    a_file_that_is_there_gets_another_name,
-    a_sink_that_takes_no_more_ends_the_recording,
-    stacks_are_unwound_on_their_way,
+    smoke:
+        a_command_is_recorded_into_memory;
+    measurements:
+        each_command_begins_with_the_priority_of_its_caller,
+        an_observer_ends_the_recording_and_the_command,
+        a_command_that_cannot_be_executed_leaves_no_file,
+        a_file_that_is_there_gets_another_name,
+        a_sink_that_takes_no_more_ends_the_recording,
+        stacks_are_unwound_on_their_way;
 }
 
 /// A recording of nothing but what happens to a command.

@@ -14,15 +14,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 suite! {
-    events_that_fit_count_all_the_time,
-    counters_are_shared_in_turns,
-    pinned_events_that_do_not_fit_fail,
-    pinned_events_leave_the_rest_to_others,
-    an_exclusive_event_is_alone,
-    groups_take_turns_as_a_whole,
-    a_group_that_could_never_fit_is_refused,
-    nothing_is_counted_where_all_modes_are_left_out,
-    samples_come_once_a_period,
+    witnesses:
+        events_that_fit_count_all_the_time,
+        counters_are_shared_in_turns,
+        pinned_events_that_do_not_fit_fail,
+        pinned_events_leave_the_rest_to_others,
+        an_exclusive_event_is_alone,
+        groups_take_turns_as_a_whole,
+        a_group_that_could_never_fit_is_refused,
+        nothing_is_counted_where_all_modes_are_left_out,
+        samples_come_once_a_period;
 }
 
 /// How long each setting is measured.

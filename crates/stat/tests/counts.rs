@@ -11,11 +11,13 @@ use std::io;
 use std::path::PathBuf;
 
 suite! {
-    each_run_of_a_command_is_a_reading,
-    recorded_counts_are_replayed_as_they_were,
-    an_observer_that_takes_no_more_ends_the_measurement,
-    a_command_that_cannot_be_executed_is_told,
-    a_step_before_a_run_that_fails_is_told,
+    smoke:
+        each_run_of_a_command_is_a_reading;
+    measurements:
+        recorded_counts_are_replayed_as_they_were,
+        an_observer_that_takes_no_more_ends_the_measurement,
+        a_command_that_cannot_be_executed_is_told,
+        a_step_before_a_run_that_fails_is_told;
 }
 
 /// Counts of a command that a kernel without a PMU has.

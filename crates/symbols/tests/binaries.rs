@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 perfuse_testkit::suite! {
-    deterministic;
-    this_program_as_nm_has_it,
-    dynamic_symbols_as_nm_has_them,
-    stubs_as_objdump_has_them,
-    build_ids_as_readelf_and_perf_have_them,
-    separate_debug_files,
-    minimal_debug_information,
-    names_that_perf_shows,
+    witnesses:
+        this_program_as_nm_has_it,
+        dynamic_symbols_as_nm_has_them,
+        stubs_as_objdump_has_them,
+        build_ids_as_readelf_and_perf_have_them,
+        separate_debug_files,
+        minimal_debug_information,
+        names_that_perf_shows;
 }
 
 /// The output of a program.

@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 perfuse_testkit::suite! {
-    deterministic;
-    c_in_every_version,
-    cpp_in_every_version,
-    rust,
-    split,
-    packages,
-    compressed_sections,
-    common_debug_files,
-    a_debug_file_of_its_own,
-    several_threads_get_the_same,
+    witnesses:
+        c_in_every_version,
+        cpp_in_every_version,
+        rust,
+        split,
+        packages,
+        compressed_sections,
+        common_debug_files,
+        a_debug_file_of_its_own,
+        several_threads_get_the_same;
 }
 
 const C: &str = r#"

@@ -15,22 +15,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 perfuse_testkit::suite! {
-    a_function_of_this_program,
-    functions_of_the_c_library,
-    the_vdso,
-    the_vdso_of_another_kernel_is_refused,
-    kernel_symbols_as_in_the_list,
-    a_kernel_that_was_elsewhere,
-    the_list_of_the_kernel_is_kept_and_says_the_same,
-    code_that_comes_and_goes_is_found_beside_a_kept_list,
-    modules_of_the_running_kernel,
-    hidden_kernel_addresses_are_explained,
-    another_kernel_is_refused,
-    the_perf_map_of_this_process,
-    a_file_of_another_build_is_refused,
-    a_file_that_may_not_be_read,
-    an_unprivileged_user_is_told_why_the_kernel_has_no_names,
-    special_mappings,
+    measurements:
+        a_function_of_this_program,
+        functions_of_the_c_library,
+        the_vdso,
+        the_vdso_of_another_kernel_is_refused,
+        kernel_symbols_as_in_the_list,
+        a_kernel_that_was_elsewhere,
+        the_list_of_the_kernel_is_kept_and_says_the_same,
+        code_that_comes_and_goes_is_found_beside_a_kept_list,
+        modules_of_the_running_kernel,
+        hidden_kernel_addresses_are_explained,
+        another_kernel_is_refused,
+        the_perf_map_of_this_process,
+        a_file_of_another_build_is_refused,
+        a_file_that_may_not_be_read,
+        an_unprivileged_user_is_told_why_the_kernel_has_no_names,
+        special_mappings;
 }
 
 struct Mapping {

@@ -352,21 +352,23 @@ fn somebody_elses_process_exists() -> Outcome {
 }
 
 suite! {
-    standard_files_are_replaced,
-    arguments_arrive_as_they_are,
-    nothing_runs_before_the_release,
-    exit_statuses_and_signals_are_told,
-    what_the_child_used_is_told,
-    a_program_is_looked_up_on_the_path,
-    failures_of_exec_are_told_by_the_release,
-    a_script_without_an_interpreter_is_given_to_the_shell,
-    a_dropped_child_leaves_no_zombie,
-    a_held_child_that_was_killed_is_told_by_wait,
-    children_held_at_the_same_time_do_not_wait_for_each_other,
-    a_held_child_ends_with_its_parent,
-    a_child_starts_with_nothing_blocked,
-    descriptors_close_on_exec,
-    an_inherited_descriptor_is_taken_by_its_number,
-    existence_is_told_truly,
-    somebody_elses_process_exists,
+    smoke:
+        exit_statuses_and_signals_are_told;
+    measurements:
+        standard_files_are_replaced,
+        arguments_arrive_as_they_are,
+        nothing_runs_before_the_release,
+        what_the_child_used_is_told,
+        a_program_is_looked_up_on_the_path,
+        failures_of_exec_are_told_by_the_release,
+        a_script_without_an_interpreter_is_given_to_the_shell,
+        a_dropped_child_leaves_no_zombie,
+        a_held_child_that_was_killed_is_told_by_wait,
+        children_held_at_the_same_time_do_not_wait_for_each_other,
+        a_held_child_ends_with_its_parent,
+        a_child_starts_with_nothing_blocked,
+        descriptors_close_on_exec,
+        an_inherited_descriptor_is_taken_by_its_number,
+        existence_is_told_truly,
+        somebody_elses_process_exists;
 }

@@ -33,9 +33,17 @@ pub fn stderr() -> Out<io::StderrLock<'static>> {
 /// Whether what goes there is to be coloured.
 pub fn wants_colours(choice: ColorChoice, stream: &impl anstream::stream::RawStream) -> bool {
     match choice {
+        // Builders of software are taken for terminals with colours, even if they say that theirs is none.
+        ColorChoice::Auto if is_dumb() => false,
         ColorChoice::Auto => AutoStream::choice(stream) != ColorChoice::Never,
         choice => choice != ColorChoice::Never,
     }
+}
+
+/// Whether the terminal has no colours, whoever asks for them by way of `CI`; `CLICOLOR_FORCE` is stronger.
+fn is_dumb() -> bool {
+    let forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| value != "0");
+    !forced && std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 /// Writes a whole text to standard output.

@@ -3,10 +3,11 @@
 use perfuse_testkit::{Container, Outcome, Sandbox, need, suite};
 
 suite! {
-    docker_refuses_perf_events_to_root_and_to_users,
-    gvisor_has_no_perf_events,
-    a_container_shows_only_what_it_is_given,
-    a_seccomp_filter_refuses_as_a_raised_paranoid_level_does,
+    witnesses:
+        docker_refuses_perf_events_to_root_and_to_users,
+        gvisor_has_no_perf_events,
+        a_container_shows_only_what_it_is_given,
+        a_seccomp_filter_refuses_as_a_raised_paranoid_level_does;
 }
 
 fn said(output: &std::process::Output) -> String {

@@ -20,12 +20,13 @@ mod records;
 use perfuse_testkit::{Outcome, Sandbox, Skip, need, suite};
 
 suite! {
-    calls_of_root_are_answered_alike,
-    calls_of_others_are_answered_alike,
-    hits_are_counted_and_recorded_alike,
-    hits_of_others_are_counted_and_recorded_alike,
-    records_say_the_same,
-    mappings_and_faults_are_told_alike,
+    witnesses:
+        calls_of_root_are_answered_alike,
+        calls_of_others_are_answered_alike,
+        hits_are_counted_and_recorded_alike,
+        hits_of_others_are_counted_and_recorded_alike,
+        records_say_the_same,
+        mappings_and_faults_are_told_alike;
 }
 
 fn calls_of_root_are_answered_alike() -> Outcome {

@@ -142,19 +142,24 @@ macro_rules! scenarios {
                     "namespaces_of_every_kind" => scenarios::namespaces_of_every_kind(),
                     other => panic!("no scenario {other}"),
                 },
-                _ => perfuse_testkit::run(&[
-                    $((stringify!($name), tests::$name)),+,
-                    ("counts_without_descriptors_are_refused", short::counts_without_descriptors_are_refused),
-                    ("callers_are_seen_without_frames", callers_are_seen_without_frames),
-                    ("a_narrow_program", narrow::a_narrow_program),
-                    ("narrow_calls_of_a_wide_program", narrow::narrow_calls_of_a_wide_program),
-                    ("breakpoints_in_a_docker_container", breakpoints_in_a_docker_container),
-                    ("probes_in_a_docker_container", probes_in_a_docker_container),
-                    ("namespaces_of_every_kind", namespaces_of_every_kind),
-                    ("another_user_in_a_docker_container", another_user_in_a_docker_container),
-                    ("probes_under_gvisor", probes_under_gvisor),
-                    ("no_breakpoints_under_gvisor", no_breakpoints_under_gvisor),
-                ]),
+                _ => perfuse_testkit::run(
+                    perfuse_testkit::need::nothing,
+                    &perfuse_testkit::tests! {
+                        smoke:
+                            short::counts_without_descriptors_are_refused,
+                            callers_are_seen_without_frames;
+                        witnesses:
+                            $(tests::$name),+,
+                            narrow::a_narrow_program,
+                            narrow::narrow_calls_of_a_wide_program,
+                            breakpoints_in_a_docker_container,
+                            probes_in_a_docker_container,
+                            namespaces_of_every_kind,
+                            another_user_in_a_docker_container,
+                            probes_under_gvisor,
+                            no_breakpoints_under_gvisor;
+                    },
+                ),
             }
         }
     };
