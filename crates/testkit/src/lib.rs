@@ -99,8 +99,8 @@ const MAY_NEED_MORE: usize = 5;
 ///
 /// Those that are [deterministic](Kind::Deterministic) run first, side by side; then the others, one at a time. Witnesses and
 /// measurements are left out (told as ignored) unless `PERFUSE_TESTS` is `all`, or `--ignored` or `--include-ignored` asks for
-/// them. What depends on the machine is tried [three times](TRIES), and says so: `again: NAME: WHY`. More than
-/// [five](MAY_NEED_MORE) tests that needed it are a failure of the program.
+/// them. What depends on the machine is tried three times, and says so: `again: NAME: WHY`. More than five tests that needed it
+/// are a failure of the program.
 ///
 /// Programs under test have neither configuration files nor wishes about colours of whoever runs them. With `PERFUSE_TIMES` in the
 /// environment each test tells how long it took.
@@ -179,7 +179,7 @@ fn patiently(name: &'static str, function: fn() -> Outcome, again: &Mutex<Vec<&'
         let why = panic.downcast_ref::<String>().map(String::as_str);
         let why = why.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
         // One line, since `.ci/run` gathers these.
-        eprintln!("again: {name}: {}", why.replace('\n', " | "));
+        eprintln!("\nagain: {name}: {}", why.replace('\n', " | "));
     }
     function()
 }
