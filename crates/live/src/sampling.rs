@@ -15,7 +15,9 @@
 //!   stop: how long it has waited in all is known then.
 //! - Where a thread runs on the cpu of the thread that looks, whose timer has just interrupted it, it stops where it was. From
 //!   another cpu it hears of the stop before it is interrupted, and stops where its system call returns if it makes one
-//!   until then. So looks go round: each is at the threads of one of the cpus where threads run, chosen at random.
+//!   until then. So looks go round: each is at the threads of one of the cpus where threads run, chosen at random. One that
+//!   was never met at its cpu's turn may flee from it, as the kernel wakes threads where nobody runs: a look of any turn is at it, by
+//!   the same chance.
 //!
 //! Chance adds to the sum of a thread's samples, or takes from it; those that follow make up for that in small parts.
 //! So the samples of one that lives for long add up to its time.
@@ -192,6 +194,25 @@ impl PendingSample {
         // found there do not make up. Where that took long one sample would hide all others.
         let ran_on = (ran_on * cpus).min(MOST_LATE * period);
         Some((u128::from(self.weight) * u128::from(period + ran_on) / u128::from(period)) as u64)
+    }
+}
+
+/// Which ticks are a thread's, where they go round the cpus.
+///
+/// One that stays on its cpu has its part in that one's turns. One that is woken where the thread that looks is not, as children are
+/// and programs that it lets go on, would have none: until it was met at its cpu's turn, any tick is its, by the same chance.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// The cpu where it is, if it was there when that one had its turn.
+    met: Option<u32>,
+}
+
+impl Turns {
+    /// A tick finds it on a cpu; `is_here`: whose turn it is. The answer is whether the tick is at this thread.
+    pub(crate) fn found(&mut self, cpu: u32, is_here: bool, tick: Tick, random: &mut Random) -> bool {
+        let met = self.met == Some(cpu);
+        self.met = (is_here || met).then_some(cpu);
+        if met { is_here } else { random.happens(1, tick.cpus) }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::Machine;
 use crate::proc::{self, Progress, Reading};
-use crate::sampling::{Clocks, Random, RunState, TaskSampler, Tick};
+use crate::sampling::{Clocks, Random, RunState, TaskSampler, Tick, Turns};
 use perfuse_engine::TaskId;
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(crate) enum TickResult {
     Ran,
     /// It was running, or may have been: it is to be stopped. With its cpu.
     Due(u32),
-    /// It may be running on this cpu, whose turn will come.
+    /// It may be running on this cpu, and another tick will be its.
     Elsewhere(u32),
 }
 
@@ -37,6 +37,7 @@ pub(super) struct SampledTask {
     moved: Option<(Progress, u64)>,
     /// It has been found with one, or about to get one.
     ran: bool,
+    turns: Turns,
 }
 
 impl SampledTask {
@@ -129,15 +130,17 @@ impl Machine {
         sampling.cpu = cpu;
         sampling.moved = progress.map(|progress| (progress, proc::now_ns()));
         let at = progress.unwrap_or_default();
+        let is_here = Some(cpu) == from;
+        let is_its_turn = sampling.turns.found(cpu, is_here, tick, &mut self.sampled.random);
         let found = match runnable {
             false => None,
             // The kernel does not count them; but one that has not run yet has none either.
             true if at.arrivals == 0 => (progress.is_none() || at.time_ns > 0).then_some(RunState::Running),
-            true if Some(cpu) == from => Some(RunState::Preempted),
-            true if has_turns(cpu) => {
+            true if (is_here || has_turns(cpu)) && !is_its_turn => {
                 sampling.ran = true;
                 return TickResult::Elsewhere(cpu);
             }
+            true if is_here => Some(RunState::Preempted),
             true => files.switches().filter(|&left| left < at.arrivals).map(|_| RunState::Running),
         };
         if found != Some(RunState::Running) {

@@ -311,3 +311,35 @@ fn looks_that_go_round_see_each_cpu_as_often_as_is_asked_for() {
         assert!(tick.number < count + 12_000, "a tenth of a ms each");
     }
 }
+
+/// Of all ticks, one of as many as there are cpus is at a thread, wherever it goes when the thread that looks comes.
+#[test]
+fn who_flees_from_looks_is_seen_as_often_as_who_stays() {
+    let mut ticks = Ticks::new(Random::new(5));
+    let mut random = Random::new(6);
+    for cpus in [2, 4] {
+        ticks.go_round(cpus);
+        ticks.set(Some(MS), 0);
+        let cpus = cpus as u32;
+        // Where it is when that cpu has its turn, and how many looks it lives for.
+        let stays: fn(u32) -> u32 = |_| 1;
+        let flees: fn(u32) -> u32 = |turn| turn ^ 1;
+        for (place, life) in [(stays, 1), (stays, 1000), (flees, 1), (flees, 3), (flees, 1000)] {
+            let (mut seen, mut turns, mut now) = (0, Turns::default(), 0);
+            const LOOKS: u32 = 60_000;
+            for look in 0..LOOKS {
+                if look % life == 0 {
+                    turns = Turns::default();
+                }
+                now = ticks.next().map_or(now, |(next, _)| next.max(now));
+                let tick = ticks.take_due(now).expect("it is due");
+                let turn = random.below(cpus as usize) as u32;
+                let cpu = place(turn);
+                seen += u32::from(turns.found(cpu, cpu == turn, tick, &mut random));
+            }
+            let share = f64::from(seen) * f64::from(cpus) / f64::from(LOOKS);
+            let told = format!("{share} of its share, for {life} looks on {cpus} cpus");
+            assert!((share - 1.0).abs() < 0.05, "{told}");
+        }
+    }
+}
