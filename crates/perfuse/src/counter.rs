@@ -10,7 +10,7 @@ use crate::options::{GivenUp, Inherit};
 use perfuse_abi::read::ReadValues;
 use perfuse_abi::{Attr, AttrFlags, Breakpoint, IocFlags, ReadFormat};
 use perfuse_sys::Errno;
-use perfuse_sys::poll::{Readiness, poll};
+use perfuse_sys::poll::Readiness;
 use perfuse_sys::signal::Owner;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -174,7 +174,11 @@ impl Counter {
     /// Waits until the event's ring asks to be read or its task is gone. An event without a ring shows a
     /// hang-up at once.
     pub fn poll(&self, timeout: Option<Duration>) -> Result<Readiness> {
-        let found = poll(&[self.as_fd()], timeout).map_err(|errno| self.handle.error(Call::Poll, errno))?;
+        let found = self
+            .handle
+            .surroundings()
+            .poll(&[self.as_fd()], timeout)
+            .map_err(|errno| self.handle.error(Call::Poll, errno))?;
         self.handle.polled(found[0]);
         Ok(found[0])
     }

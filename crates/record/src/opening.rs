@@ -102,7 +102,7 @@ pub(crate) fn attempt(
     const ATTEMPTS: usize = 5;
     let wanted = attrs::wanted(plan, requests)?;
     for number in 1.. {
-        let before = threads(&plan.target);
+        let before = threads(plan);
         let scope = scope(plan, command)?;
         let scope = if plan.inherit { scope } else { scope.without_children() };
         let open = |scope: Scope, rings| {
@@ -110,7 +110,7 @@ pub(crate) fn attempt(
             let ring = RingOptions { pages, exact: false, overwrite: plan.overwrite };
             SamplerSet::open(&scope, &wanted.events, ring)
         };
-        let cpus = perfuse::online_cpus().len();
+        let cpus = plan.kernel.surroundings().online_cpus().len();
         let set = match plan.by_thread {
             true => match open(scope.clone().by_thread(), scope.slots().len()) {
                 // Of so many rings the smallest are too much: threads share those of the cpus.
@@ -120,7 +120,7 @@ pub(crate) fn attempt(
             false => open(scope, cpus)?,
         };
         // A thread that started before its parent was attached is not inherited.
-        let missed = before != threads(&plan.target);
+        let missed = before != threads(plan);
         if !missed || number >= ATTEMPTS {
             return Ok((set, wanted, missed));
         }
@@ -139,14 +139,15 @@ fn default_pages(plan: &Plan, rings: usize) -> usize {
     bytes * (1 + usize::from(with_stacks)) / page_size()
 }
 
-fn threads(target: &Target) -> BTreeSet<u32> {
-    let Target::Processes(pids) = target else { return BTreeSet::new() };
-    pids.iter().flat_map(|&pid| perfuse_proc::read::threads(pid).unwrap_or_default()).collect()
+fn threads(plan: &Plan) -> BTreeSet<u32> {
+    let Target::Processes(pids) = &plan.target else { return BTreeSet::new() };
+    let surroundings = plan.kernel.surroundings();
+    pids.iter().flat_map(|&pid| surroundings.threads(pid).unwrap_or_default()).collect()
 }
 
 fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, perfuse::Error> {
     Ok(match (&plan.target, command) {
-        (Target::Processes(pids), _) => Scope::processes(pids)?,
+        (Target::Processes(pids), _) => Scope::processes_of(plan.kernel.surroundings(), pids)?,
         (Target::Threads(tids), _) => Scope::threads(tids),
         (Target::Cpus(cpus), _) => Scope::cpus(cpus),
         (Target::Command, Some(command)) => Scope::command(command),

@@ -70,7 +70,7 @@ pub fn count(
     control: Option<Control>,
     destination: Option<&mut Destination>,
 ) -> Result<Option<Report>, Error> {
-    let mut measurement = Measurement::new().with_control(control);
+    let mut measurement = Measurement::of(&plan.kernel).with_control(control);
     if plan.owns_process {
         measurement = measurement.with_signals(&[])?;
     }
@@ -167,7 +167,8 @@ impl Measuring<'_> {
         held: Option<HeldCommand>,
     ) -> Result<(Duration, End), Error> {
         let plan = self.plan;
-        let began = Instant::now();
+        let surroundings = plan.kernel.surroundings();
+        let began = surroundings.now();
         if plan.start == Start::AtOnce && plan.target != Target::Command {
             counting.enable()?;
         }
@@ -198,7 +199,7 @@ impl Measuring<'_> {
             intervals: 0,
         };
         let end = self.measurement.pass(&run, &mut counts)?;
-        let now = Instant::now();
+        let now = surroundings.now();
         counts.disable()?;
         if plan.interval.is_some() && plan.intervals.is_none_or(|wanted| counts.intervals < wanted) {
             counts.interval(now)?;

@@ -129,6 +129,7 @@ fn tell(notice: &Notice) {
             "there was no process to take probes, watchpoints and unfinished transfers back if perfuse had been killed: \
              memfd_create(2), pidfd_open(2) and clone(2) make it, one of which was refused",
         ),
+        Notice::Words(words) => out::say(foreign(words.as_bytes())),
         _ => {}
     }
 }
