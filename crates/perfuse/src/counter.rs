@@ -65,6 +65,14 @@ impl Counter {
         self.handle.disable(IocFlags::empty())
     }
 
+    /// The same of one of many: one whose PMU has gone for good has stopped.
+    pub(crate) fn stop(&self) -> Result<()> {
+        match self.handle.disable(IocFlags::empty()) {
+            Err(error) if error.errno() == Errno::ENODEV => Ok(()),
+            stopped => stopped,
+        }
+    }
+
     /// Sets the count to zero. The times go on, as do counts that exited children left behind.
     pub fn reset(&mut self) -> Result<()> {
         self.handle.reset(IocFlags::empty())

@@ -152,7 +152,7 @@ impl Lasts<'_> {
         let is_alive = |tid| surroundings.is_alive(tid);
         let lives = |&pid: &u32| surroundings.threads(pid).unwrap_or_default().into_iter().any(is_alive);
         match self {
-            Lasts::Forever => surroundings.is_over(),
+            Lasts::Forever => false,
             Lasts::Processes(pids) => !pids.iter().any(lives),
             Lasts::Threads(tids) => !tids.iter().copied().any(is_alive),
         }
@@ -260,7 +260,7 @@ impl Measurement {
                     is_over |= end.command.is_some() || self.asked_to_end > 2;
                 }
                 None => {
-                    is_over |= end.was_stopped || self.asked_to_end > 0;
+                    is_over |= end.was_stopped || self.asked_to_end > 0 || surroundings.is_over();
                     if now >= look_at {
                         is_over |= run.lasts.is_over(surroundings);
                         look_at = now + LOOK_EVERY;

@@ -251,10 +251,10 @@ impl SamplerSet {
         self.switchable().try_for_each(|source| source.counter.handle.enable(IocFlags::empty()))
     }
 
-    /// Stops every event.
+    /// Stops every event, as far as its PMU has not gone for good.
     pub fn disable(&mut self) -> Result<()> {
         let leaders = self.sources.iter().filter(|source| !source.follows);
-        leaders.map(|source| &source.counter.handle).try_for_each(|handle| handle.disable(IocFlags::empty()))
+        leaders.map(|source| &source.counter).try_for_each(Counter::stop)
     }
 
     /// Counts only hits of a tracepoint that match `filter`, on all targets.
