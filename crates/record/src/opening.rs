@@ -224,8 +224,7 @@ impl Opened {
             self.remarks.push(Remark::NotInherited);
         }
         if !without_kernel.is_empty() {
-            let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-            self.remarks.push(Remark::UserOnly(paranoid.trim().to_owned()));
+            self.remarks.push(Remark::UserOnly(setting(plan, "perf_event_paranoid")));
         }
         if plan.by_thread && (0..self.set.rings()).any(|ring| self.set.cpu(ring).is_some()) {
             self.remarks.push(Remark::SharedRings);
@@ -235,8 +234,7 @@ impl Opened {
         let wished = wished.next_power_of_two() * page_size();
         let missed = if plan.pages.is_some() { wished } else { wished.min(128 * page_size()) };
         if (1..missed).contains(&size) {
-            let limit = fs::read_to_string("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or_default();
-            let limit = limit.trim().to_owned();
+            let limit = setting(plan, "perf_event_mlock_kb");
             self.remarks.push(Remark::SmallRings { bytes: size, wished, limit });
         }
     }
@@ -256,6 +254,15 @@ impl Opened {
             self.set.attr(index).is_some_and(|attr| !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL))
         })
     }
+}
+
+/// A setting of the running kernel; nothing where another machine is measured.
+fn setting(plan: &Plan, name: &str) -> String {
+    if plan.kernel.facts().is_simulated {
+        return String::new();
+    }
+    let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    text.trim().to_owned()
 }
 
 /// The fields of a tracepoint, from its format.

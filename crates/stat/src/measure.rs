@@ -152,7 +152,9 @@ impl Measuring<'_> {
             Exit::Signal(SIGTERM) if end.was_stopped => Exit::Stopped,
             exit => exit,
         });
-        report.warnings.extend(watchdog(&report));
+        if !plan.kernel.facts().is_simulated {
+            report.warnings.extend(watchdog(&report));
+        }
         // Of whole cpus there would be too many descriptors.
         self.last.counting = (plan.target == Target::Command && plan.runs != Some(1)).then_some(counting);
         hooks::after(plan)?;
@@ -201,7 +203,8 @@ impl Measuring<'_> {
         let end = self.measurement.pass(&run, &mut counts)?;
         let now = surroundings.now();
         counts.disable()?;
-        if plan.interval.is_some() && plan.intervals.is_none_or(|wanted| counts.intervals < wanted) {
+        let goes_on = plan.intervals.is_none_or(|wanted| counts.intervals < wanted);
+        if plan.interval.is_some() && goes_on && now > counts.interval_began {
             counts.interval(now)?;
         }
         Ok((now - began, end))

@@ -5,7 +5,7 @@ use super::words::{branches, chains, clock, frequency, pages, processes_of, regi
 use crate::common::{cpus, events, processes};
 use crate::exit::Failure;
 use perfuse::abi::AttrFlags;
-use perfuse::{Perf, Start, online_cpus};
+use perfuse::{Perf, Start};
 use perfuse_events::EventSet;
 use perfuse_record::{
     CallChains, Chains, Choice, Fields, HZ, Plan, Rate, Request, Switch, Target, check, join_tracers,
@@ -46,7 +46,7 @@ impl Asked {
         ] {
             remarks.extend(given.is_some().then(|| why.to_owned()));
         }
-        let target = target(args, &mut remarks)?;
+        let target = target(args, &kernel, &mut remarks)?;
         let rate = match (args.count, args.frequency.as_deref()) {
             (Some(period), _) => Rate::Period(period),
             (None, Some(text)) => Rate::Frequency(frequency(text, args.strict_freq, &mut remarks)?),
@@ -92,10 +92,11 @@ impl Asked {
                 Target::Processes(pids) => pids,
                 _ => Vec::new(),
             });
-            target = Target::Cpus(online_cpus());
+            target = Target::Cpus(kernel.surroundings().online_cpus());
         }
         let chains = match asked {
             CallChains::By(chains) => chains,
+            CallChains::Auto if kernel.facts().is_simulated => Some(Chains::FramePointers),
             CallChains::Auto => {
                 let search = std::env::var_os("PATH").unwrap_or_default();
                 let choice = Choice::of(&target, follow.as_deref(), &args.command, &search);
@@ -172,9 +173,9 @@ impl Asked {
     }
 }
 
-fn target(args: &Args, remarks: &mut Vec<String>) -> Result<Target, Failure> {
+fn target(args: &Args, kernel: &Perf, remarks: &mut Vec<String>) -> Result<Target, Failure> {
     let gone = |kind: &str, ids: &[u32]| {
-        let gone = ids.iter().find(|&&id| !perfuse_proc::read::exists(id));
+        let gone = ids.iter().find(|&&id| kernel.surroundings().process_of(id).is_none());
         gone.map_or(Ok(()), |id| Err(Failure::new(format_args!("no such {kind}: {id}"))))
     };
     gone("process", &processes::all(&args.pid))?;
@@ -189,13 +190,13 @@ fn target(args: &Args, remarks: &mut Vec<String>) -> Result<Target, Failure> {
         return Ok(Target::Threads(args.tid.clone()));
     }
     if let Some(list) = &args.cpu {
-        let (cpus, remark) = cpus::chosen(list)?;
+        let (cpus, remark) = cpus::chosen(kernel, list)?;
         remarks.extend(remark);
         return Ok(Target::Cpus(cpus));
     }
     // Without a command it is the whole system, as with perf.
     if args.all_cpus || args.cgroup.is_some() || args.command.is_empty() {
-        return Ok(Target::Cpus(online_cpus()));
+        return Ok(Target::Cpus(kernel.surroundings().online_cpus()));
     }
     Ok(Target::Command)
 }

@@ -5,9 +5,8 @@ use super::select::Chosen;
 use crate::common::{cpus, events, processes};
 use crate::exit::Failure;
 use crate::term::out::say;
-use perfuse::{Perf, Start, online_cpus};
+use perfuse::{Perf, Start};
 use perfuse_events::Machine;
-use perfuse_proc::read;
 use perfuse_stat::metrics::{self, Measured};
 use perfuse_stat::{Aggregation, PerCore, Plan, Request, Requests, Target};
 use std::path::Path;
@@ -15,7 +14,7 @@ use std::time::Duration;
 
 /// Makes the plan that the options ask for.
 pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
-    let target = target(args)?;
+    let target = target(args, &kernel)?;
     let on_cpus = matches!(target, Target::Cpus { .. });
     let aggregation = match args {
         Args { no_aggr: true, .. } => Aggregation::Cpu,
@@ -64,7 +63,7 @@ pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-fn target(args: &Args) -> Result<Target, Failure> {
+fn target(args: &Args, kernel: &Perf) -> Result<Target, Failure> {
     if !args.pid.is_empty() {
         return Ok(Target::Processes(processes::all(&args.pid)));
     }
@@ -72,10 +71,10 @@ fn target(args: &Args) -> Result<Target, Failure> {
         return Ok(Target::Threads(args.tid.clone()));
     }
     if args.per_thread && args.cpu.is_none() && (args.all_cpus || args.command.is_empty()) {
-        return Ok(Target::EveryThread(every_thread()));
+        return Ok(Target::EveryThread(every_thread(kernel)));
     }
     if let Some(list) = &args.cpu {
-        let (cpus, remark) = cpus::chosen(list)?;
+        let (cpus, remark) = cpus::chosen(kernel, list)?;
         if let Some(remark) = remark {
             say(remark);
         }
@@ -91,15 +90,17 @@ fn target(args: &Args) -> Result<Target, Failure> {
     // As in perf, a command line without a target means the whole machine.
     let everybody = args.all_cpus || args.command.is_empty();
     if everybody || args.selection.has_cgroups() || args.for_each_cgroup.is_some() {
-        return Ok(Target::Cpus { cpus: online_cpus(), all: true });
+        return Ok(Target::Cpus { cpus: kernel.surroundings().online_cpus(), all: true });
     }
     Ok(Target::Command)
 }
 
 /// The threads that there are.
-fn every_thread() -> Vec<u32> {
-    let processes = read::processes().into_iter();
-    let mut tids: Vec<u32> = processes.flat_map(|pid| read::threads(pid).unwrap_or_default()).collect();
+fn every_thread(kernel: &Perf) -> Vec<u32> {
+    let surroundings = kernel.surroundings();
+    let processes = surroundings.processes().into_iter();
+    let mut tids: Vec<u32> =
+        processes.flat_map(|pid| surroundings.threads(pid).unwrap_or_default()).collect();
     tids.sort_unstable();
     tids
 }

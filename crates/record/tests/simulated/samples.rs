@@ -264,7 +264,7 @@ pub(super) fn the_clock_is_sampled_where_there_is_no_pmu() -> Outcome {
     Ok(())
 }
 
-/// Rule I15 limits a cpu to so many samples in a tick; the machine's is four milliseconds.
+/// Rule I10 limits an event to so many samples in a tick; the machine's is four milliseconds.
 pub(super) fn too_many_are_throttled_and_that_is_told() -> Outcome {
     let scenario = "
         set perf_event_max_sample_rate 10000

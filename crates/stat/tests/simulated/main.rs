@@ -37,6 +37,7 @@ suite! {
         times::counting_starts_after_the_delay,
         times::counting_ends_with_the_time,
         times::intervals_are_counted_one_by_one,
+        times::no_interval_has_no_length,
         times::counting_ends_after_so_many_intervals,
         times::an_interval_in_which_nothing_ran_counts_nothing,
         times::counting_lasts_as_long_as_one_of_its_targets,

@@ -204,7 +204,7 @@ pub(super) fn a_cpu_that_goes_keeps_its_count() -> perfuse_testkit::Outcome {
     Ok(())
 }
 
-/// Events of a cpu end with it (rule D50): both tasks have made all their cycles, and some of them were made unseen.
+/// Events of a cpu end with it (rule C22): both tasks have made all their cycles, and some of them were made unseen.
 pub(super) fn a_cpu_that_comes_back_is_not_counted_again() -> perfuse_testkit::Outcome {
     let mut plan = plan(kernel(HOTPLUG), all(2), "cycles");
     plan.aggregation = Aggregation::Cpu;

@@ -55,6 +55,15 @@ pub(super) fn intervals_are_counted_one_by_one() -> perfuse_testkit::Outcome {
     Ok(())
 }
 
+pub(super) fn no_interval_has_no_length() -> perfuse_testkit::Outcome {
+    let mut plan = of_first(WORKER, "cycles");
+    plan.interval = Some(Duration::from_millis(5));
+    plan.kernel = Perf::new(kernel(&format!("{WORKER} run 10ms")));
+    let (_, intervals) = counted_with(&plan, None);
+    assert_eq!(by_interval(&intervals), [(5, 5_000_000), (10, 5_000_000)]);
+    Ok(())
+}
+
 pub(super) fn counting_ends_after_so_many_intervals() -> perfuse_testkit::Outcome {
     let mut plan = of_first(WORKER, "cycles");
     (plan.interval, plan.intervals) = (Some(Duration::from_millis(2)), Some(3));
