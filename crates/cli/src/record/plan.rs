@@ -104,7 +104,7 @@ impl Asked {
                 Some(choice.chains)
             }
         };
-        let events = requests(args)?;
+        let events = requests(args, &kernel)?;
         if follow.is_some() && events.iter().any(|request| request.spec.options.time == Some(false)) {
             return Err(Failure::usage(
                 "--follow goes by the times of samples: the term time=0 takes them away",
@@ -201,8 +201,8 @@ fn target(args: &Args, kernel: &Perf, remarks: &mut Vec<String>) -> Result<Targe
     Ok(Target::Command)
 }
 
-fn requests(args: &Args) -> Result<Vec<Request>, Failure> {
-    let catalogue = events::machine();
+fn requests(args: &Args, kernel: &Perf) -> Result<Vec<Request>, Failure> {
+    let catalogue = events::of_kernel(kernel);
     let mut requests = Vec::new();
     let mut groups = 0;
     for listed in &args.selection.lists {
@@ -305,6 +305,14 @@ pub(super) mod tests {
         for line in ["-F 0 true", "-F x true", "-c 0 true", "-F 1 -c 1 true"] {
             assert!(plan(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn delays() {
+        let start = |line: &str| plan(line).unwrap().start;
+        assert_eq!(start("true"), Start::AtOnce);
+        assert_eq!(start("-D 50 true"), Start::After(Duration::from_millis(50)));
+        assert_eq!(start("-D -1 true"), Start::WhenTold);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
     if args.repeat.is_some() && args.command.is_empty() {
         return Err(Failure::usage("-r needs a command to repeat"));
     }
-    let (events, metrics) = if args.null { Default::default() } else { requests(args, on_cpus)? };
+    let (events, metrics) = if args.null { Default::default() } else { requests(args, on_cpus, &kernel)? };
     let mut plan = Plan::new(target, args.command.clone(), events);
     plan.kernel = kernel;
     plan.cgroups = args.selection.has_cgroups() || args.for_each_cgroup.is_some();
@@ -120,8 +120,8 @@ const DETAILED: [&str; 3] = [
     "L1-dcache-prefetches,L1-dcache-prefetch-misses",
 ];
 
-fn requests(args: &Args, on_cpus: bool) -> Result<(Vec<Request>, Vec<Measured>), Failure> {
-    let catalogue = events::machine();
+fn requests(args: &Args, on_cpus: bool, kernel: &Perf) -> Result<(Vec<Request>, Vec<Measured>), Failure> {
+    let catalogue = events::of_kernel(kernel);
     let mut requests = Requests::default();
     let mut choice = args.metrics.choice();
     if args.topdown {
@@ -136,7 +136,8 @@ fn requests(args: &Args, on_cpus: bool) -> Result<(Vec<Request>, Vec<Measured>),
         add_details(&mut requests, args, &catalogue)?;
     } else if by_default {
         let clock = if on_cpus || args.per_thread { "cpu-clock" } else { "task-clock" };
-        for list in [clock, DEFAULT].map(str::to_owned).into_iter().chain(stalled_cycles()) {
+        let stalled = stalled_cycles().filter(|_| !kernel.facts().is_simulated);
+        for list in [clock, DEFAULT].map(str::to_owned).into_iter().chain(stalled) {
             requests.add(&list, &catalogue)?;
         }
         add_details(&mut requests, args, &catalogue)?;
@@ -254,6 +255,7 @@ mod tests {
     #[test]
     fn delays_and_repeats() {
         assert_eq!(plan("-D -1 true").unwrap().start, Start::WhenTold);
+        assert_eq!(["true", "-i true"].map(|line| plan(line).unwrap().inherit), [true, false]);
         assert_eq!(plan("-D 50 true").unwrap().start, Start::After(Duration::from_millis(50)));
         assert_eq!(plan("-r 0 true").unwrap().runs, None);
         assert_eq!(plan("-r 3 true").unwrap().runs, Some(3));

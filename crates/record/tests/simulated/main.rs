@@ -82,7 +82,7 @@ fn kernel(scenario: &str) -> SimKernel {
 
 fn requests(events: &str) -> Vec<Request> {
     let list: EventList = events.parse().expect("a list");
-    let sets = list.resolve(&Machine::new()).expect("events of every kernel");
+    let sets = list.resolve(&Machine::unknown()).expect("events of every kernel");
     let mut requests = Vec::new();
     for (number, set) in sets.into_iter().enumerate() {
         let group = (set.events.len() > 1).then_some(number as u32);

@@ -88,9 +88,21 @@ pub(super) fn two_recordings_of_the_same_machine_are_the_same_bytes() -> Outcome
 }
 
 pub(super) fn none_is_taken_before_the_delay_is_over() -> Outcome {
-    let mut plan = of_first(WORKER, "cycles");
+    let scenario = "
+        program worker
+          compute 2ms cycles=1000
+          map 0x7f0000000000 0x2000 /lib/late
+          compute 8ms cycles=1000
+        end
+        start worker
+    ";
+    let mut plan = of_first(scenario, "cycles");
     plan.start = Start::After(Duration::from_micros(4500));
-    assert_eq!(make(&plan).times("cycles"), [5500, 6500, 7500, 8500, 9500]);
+    let made = make(&plan);
+    assert_eq!(made.times("cycles"), [5500, 6500, 7500, 8500, 9500]);
+    // What is mapped meanwhile is known.
+    let mapped = made.told(RecordType::MMAP2, |record| record.sample_id.time);
+    assert_eq!(mapped, [Some(2_000_000)]);
     Ok(())
 }
 

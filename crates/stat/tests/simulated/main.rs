@@ -77,7 +77,7 @@ fn kernel(scenario: &str) -> SimKernel {
 
 fn requests(events: &str) -> Requests {
     let mut requests = Requests::default();
-    requests.add(events, &Machine::new()).expect("events of every kernel");
+    requests.add(events, &Machine::unknown()).expect("events of every kernel");
     requests
 }
 
