@@ -5,7 +5,7 @@ use perfuse::abi::record::Record;
 use perfuse::abi::{EventType, Hardware, ReadFormat, SampleType, Software};
 use perfuse::diagnosis::Cause;
 use perfuse::kernel::{Kernel, Surroundings};
-use perfuse::{Counter, Event, Perf, Sampler, Target, Wait};
+use perfuse::{Counter, Event, Group, Perf, Sampler, Target, Wait};
 use perfuse_sim::SimKernel;
 use perfuse_sys::poll::Readiness;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn counters_follow_the_time_that_passes() {
 #[test]
 fn a_group_is_read_at_once() {
     let (kernel, perf) = kernel(WORKER);
-    let mut group = perf.group().target(Target::thread(100));
+    let mut group = Group::on(Target::thread(100)).kernel(&perf);
 
     let cycles = group.add(Hardware::CPU_CYCLES).expect("room");
     let instructions = group.add(Hardware::INSTRUCTIONS).expect("room");
