@@ -53,8 +53,7 @@ pub(crate) fn run(args: &Args) -> Result {
     let several = files.len() > 1;
     let (mut met, mut missed, mut wrong) = (0, 0, 0);
     for file in &files {
-        let parsed: std::result::Result<Scenario, ScenarioError> = text(file)?.parse();
-        let mut scenario = match parsed {
+        let mut scenario = match read(file)? {
             Ok(scenario) => scenario,
             Err(error) => {
                 out::say(format_args!("{}: {}", file.display(), error.explain()));
@@ -108,6 +107,11 @@ fn scenarios(file: &Path) -> std::result::Result<Vec<PathBuf>, Failure> {
     }
     all.sort();
     Ok(all)
+}
+
+/// The scenario of a file, or why it is none.
+pub(crate) fn read(file: &Path) -> Result<std::result::Result<Scenario, ScenarioError>> {
+    Ok(text(file)?.parse())
 }
 
 fn text(file: &Path) -> std::result::Result<String, Failure> {

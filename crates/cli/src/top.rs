@@ -2,12 +2,11 @@
 //!
 //! The options are those of `record`, which makes the plan; `perfuse-tui` watches and draws.
 
-use crate::common::kernel::Choice;
+use crate::common::kernel::{Choice, Choices};
 use crate::exit::{Failure, Result};
 use crate::record;
 use crate::recording::symbols;
 use crate::term::out::{print, say};
-use clap::ValueEnum;
 use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan};
 use perfuse_record::{Chains, Observer, Remark};
 use perfuse_tui::{Shown, Tables, Windows, follow, watch};
@@ -77,7 +76,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "stdio")]
     json: bool,
     /// The kernel that measures: by default Linux, and perfuse itself where Linux refuses
-    #[arg(long, value_name = "KERNEL", value_enum)]
+    #[arg(long, value_name = "KERNEL", value_parser = Choices)]
     kernel: Option<Choice>,
     /// The command to run
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
@@ -101,7 +100,7 @@ impl Args {
     /// The same options in the words of `record`.
     fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["perfuse", "record"].map(OsString::from).to_vec();
-        let kernel = self.kernel.and_then(|kernel| Some(kernel.to_possible_value()?.get_name().to_owned()));
+        let kernel = self.kernel.as_ref().map(|kernel| kernel.word().to_string_lossy().into_owned());
         let event = self.event.iter().map(|list| ("--event", Some(list)));
         let others = [
             ("--freq", self.freq.as_ref()),

@@ -134,3 +134,32 @@ fn a_seed_can_be_given() {
     assert_eq!(counts("1"), counts("1"));
     assert!((2..20).any(|seed| counts(&seed.to_string()) != counts("1")));
 }
+
+/// `--kernel sim:FILE`: a recording of the machine, which is the same each time.
+#[test]
+fn the_machine_of_a_scenario_is_recorded() {
+    let folder = std::env::temp_dir().join(format!("perfuse-sim-kernel-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("a.scenario"), SCENARIO).expect("a file");
+    let run = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_perfuse"));
+        command.args(line.split_whitespace()).current_dir(&folder);
+        command.env("PERFUSE_CONFIG", "").env_remove("PERFUSE_KERNEL");
+        let output = command.output().expect("the program starts");
+        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+        output.stdout
+    };
+    let record = || {
+        let _ = std::fs::remove_file(folder.join("made.data"));
+        run("record -q --kernel sim:a.scenario -p 100 -c 10000000 -o made.data");
+        std::fs::read(folder.join("made.data")).expect("a recording")
+    };
+    assert!(record() == record());
+    let samples = run("script -i made.data -F comm,tid,time,period,event");
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+    let samples: Vec<Vec<&str>> =
+        text(&samples).lines().map(|line| line.split_whitespace().collect()).collect();
+    let times: Vec<&str> = samples.iter().map(|words| words[2]).collect();
+    assert_eq!(times, ["0.003333:", "0.006666:", "0.010000:"], "{samples:?}");
+    assert!(samples.iter().all(|words| words[..2] == ["worker", "100"]), "{samples:?}");
+}

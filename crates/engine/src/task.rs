@@ -175,6 +175,11 @@ impl Engine {
         all.filter_map(|&event| self.target_of(event)).collect()
     }
 
+    /// Whether the targets of an event and of its copies have ended.
+    pub fn is_over(&self, event: EventKey) -> bool {
+        self.state(event).is_none_or(|state| state <= State::Exit) && self.targets(event).is_empty()
+    }
+
     /// Contexts change on a cpu. Whether the task that comes ran on another one before.
     fn exchange(&mut self, cpu: u32, now: u64, next: Option<TaskId>) -> bool {
         let previous = self.cpus[cpu as usize].current;

@@ -19,7 +19,7 @@ use crate::stopped::{ExitingThread, StoppedThread};
 use crate::world::{View, World};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, OpenFlags, PollFlags, SampleType, Software};
 use perfuse_engine::{
-    AtIp, CloneFlags, Config, CpuState, Engine, EventKey, Ioctl, MapRequest, OpenArguments, State, Sysctl,
+    AtIp, CloneFlags, Config, CpuState, Engine, EventKey, Ioctl, MapRequest, OpenArguments, Sysctl,
     TaskFacts, TaskId,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -780,7 +780,7 @@ impl Machine {
         for target in self.engine.targets(event) {
             self.tasks.entry(target).and_modify(|known| known.has_pages = true);
         }
-        self.world.shared(&memory).ok_or(Errno::ENOMEM)
+        self.world.memory.shared(&memory).ok_or(Errno::ENOMEM)
     }
 
     /// A mapping of an event's ring is gone.
@@ -802,8 +802,7 @@ impl Machine {
 
     /// Whether the targets of an event and of its copies have ended.
     pub fn is_over(&self, event: EventKey) -> bool {
-        self.engine.state(event).is_none_or(|state| state <= State::Exit)
-            && self.engine.targets(event).is_empty()
+        self.engine.is_over(event)
     }
 
     /// A call of this thread begins.

@@ -5,6 +5,7 @@ use perfuse_abi::Errno;
 use perfuse_engine::{AtomicU64, Memory};
 use perfuse_sys::memfd::Sealed;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Weak};
 
 /// A memfd and this process's view of it.
 #[derive(Debug)]
@@ -14,6 +15,26 @@ impl Shared {
     /// So many bytes of zeros, a multiple of the page size: `ENOMEM`, `EMFILE`.
     pub(crate) fn new(bytes: usize) -> Result<Self, Errno> {
         Sealed::new(c"perf_event", bytes).map(Shared)
+    }
+}
+
+/// All memory that was given out, by which its memfd is found again.
+#[derive(Debug, Default)]
+pub struct Given(Vec<Weak<Shared>>);
+
+impl Given {
+    /// So many bytes of zeros, a multiple of the page size: `ENOMEM`, `EMFILE`.
+    pub fn allocate(&mut self, bytes: usize) -> Result<Arc<dyn Memory>, Errno> {
+        let memory = Arc::new(Shared::new(bytes)?);
+        self.0.push(Arc::downgrade(&memory));
+        Ok(memory)
+    }
+
+    /// The memfd of memory that was given out.
+    pub fn shared(&mut self, memory: &Arc<dyn Memory>) -> Option<Arc<Shared>> {
+        self.0.retain(|memory| memory.strong_count() > 0);
+        let wanted = memory.words().as_ptr();
+        self.0.iter().filter_map(Weak::upgrade).find(|own| own.words().as_ptr() == wanted)
     }
 }
 

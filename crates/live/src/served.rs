@@ -160,7 +160,7 @@ impl Served {
 
     /// Whether the pipe hangs up: if the event does, as far as a pipe can. With `O_ASYNC` it keeps its writing end as long
     /// as any signal may come, and where a pipe gets no other writing end it hangs up only for good.
-    fn hangs_up(&self, machine: &Machine, event: EventKey) -> bool {
+    fn hangs_up(&self, machine: &impl Answers, event: EventKey) -> bool {
         let for_a_while = || !self.asynchronous && pipe::has_writing_ends(self.number);
         machine.has_hung_up(event) && (machine.is_over(event) || for_a_while())
     }
@@ -172,8 +172,42 @@ fn is_empty(ring: &Shared) -> bool {
     word(offset::DATA_HEAD) == word(offset::DATA_TAIL)
 }
 
-/// The open events of a front.
-pub trait Descriptors {
+/// The machine behind the events of a front.
+pub trait Answers {
+    /// The effects of the engine since this was asked last.
+    fn take_effects(&mut self) -> Vec<Effect>;
+
+    /// The answer of `poll(2)`, which takes readiness back (rule G24).
+    fn poll(&mut self, event: EventKey) -> PollFlags;
+
+    /// Whether `poll(2)` answers that there will be nothing to read: what it measures has ended (rule G21), or it has no
+    /// ring (rule G23).
+    fn has_hung_up(&self, event: EventKey) -> bool;
+
+    /// Whether the targets of an event and of its copies have ended.
+    fn is_over(&self, event: EventKey) -> bool;
+}
+
+impl Answers for Machine {
+    fn take_effects(&mut self) -> Vec<Effect> {
+        self.effects().collect()
+    }
+
+    fn poll(&mut self, event: EventKey) -> PollFlags {
+        Machine::poll(self, event)
+    }
+
+    fn has_hung_up(&self, event: EventKey) -> bool {
+        Machine::has_hung_up(self, event)
+    }
+
+    fn is_over(&self, event: EventKey) -> bool {
+        Machine::is_over(self, event)
+    }
+}
+
+/// The open events of a front before a machine.
+pub trait Descriptors<M = Machine> {
     /// An open event; `None`: no program has it open.
     fn served(&mut self, event: EventKey) -> Option<&mut Served>;
 
@@ -186,16 +220,16 @@ pub trait Descriptors {
     }
 
     /// A SIGTRAP of `attr.sigtrap` is to be sent. Only fronts that open such events get any.
-    fn trap(&mut self, machine: &Machine, trap: Trap) {
+    fn trap(&mut self, machine: &M, trap: Trap) {
         let _ = (machine, trap);
     }
 }
 
 /// Carries out the effects of the engine.
-pub fn carry_out(machine: &mut Machine, descriptors: &mut impl Descriptors) {
+pub fn carry_out<M: Answers>(machine: &mut M, descriptors: &mut impl Descriptors<M>) {
     // To be woken can have effects again.
     loop {
-        let all: Vec<Effect> = machine.effects().collect();
+        let all = machine.take_effects();
         if all.is_empty() {
             return;
         }
@@ -218,7 +252,7 @@ pub fn carry_out(machine: &mut Machine, descriptors: &mut impl Descriptors) {
 }
 
 /// The events of one answer of the engine become ready.
-fn wake(machine: &mut Machine, descriptors: &mut impl Descriptors, events: &[EventKey]) {
+fn wake<M: Answers>(machine: &mut M, descriptors: &mut impl Descriptors<M>, events: &[EventKey]) {
     // Events that share a ring take the readiness from each other: all are woken.
     let ready: Vec<PollFlags> = events.iter().map(|&event| machine.poll(event)).collect();
     let any = ready.iter().any(|ready| ready.contains(PollFlags::IN));
@@ -231,7 +265,7 @@ fn wake(machine: &mut Machine, descriptors: &mut impl Descriptors, events: &[Eve
 }
 
 /// The pipe of an event hangs up if the event does, as far as a pipe can. To be called after what may change that.
-pub fn settle(machine: &Machine, descriptors: &mut impl Descriptors, event: EventKey) {
+pub fn settle<M: Answers>(machine: &M, descriptors: &mut impl Descriptors<M>, event: EventKey) {
     let Some(served) = descriptors.served(event) else { return };
     if !served.hangs_up(machine, event) {
         served.take_up();

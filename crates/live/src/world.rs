@@ -1,29 +1,20 @@
 //! The host's answers to the engine's questions about permissions, numbers and memory.
 
 use crate::machine::Namespaces;
-use crate::memory::Shared;
+use crate::memory::Given;
 use crate::ptrace::Tid;
 use perfuse_abi::Errno;
 use perfuse_engine::{Access, Capability, EventKey, Host, Memory, PidNamespace, TaskId};
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// The part that does not change from call to call.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     pub(crate) by_tid: HashMap<Tid, TaskId>,
-    pub(crate) memory: Vec<Weak<Shared>>,
+    pub(crate) memory: Given,
     pub(crate) page_bytes: usize,
     pub(crate) namespaces: Namespaces,
-}
-
-impl World {
-    /// The memfd of memory that was given out.
-    pub(crate) fn shared(&mut self, memory: &Arc<dyn Memory>) -> Option<Arc<Shared>> {
-        self.memory.retain(|memory| memory.strong_count() > 0);
-        let wanted = memory.words().as_ptr();
-        self.memory.iter().filter_map(Weak::upgrade).find(|own| own.words().as_ptr() == wanted)
-    }
 }
 
 /// The world as one call sees it.
@@ -59,8 +50,6 @@ impl Host for View<'_> {
 
     fn allocate(&mut self, _caller: TaskId, pages: usize) -> Result<Arc<dyn Memory>, Errno> {
         let bytes = pages.checked_mul(self.world.page_bytes).ok_or(Errno::ENOMEM)?;
-        let memory = Arc::new(Shared::new(bytes)?);
-        self.world.memory.push(Arc::downgrade(&memory));
-        Ok(memory)
+        self.world.memory.allocate(bytes)
     }
 }

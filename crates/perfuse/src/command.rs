@@ -216,13 +216,3 @@ fn ignores(pid: u32, signal: i32) -> bool {
     let status = read::status(pid).unwrap_or_default();
     Status(&status).set("SigIgn").is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
-
-/// None of these processes exists any more.
-pub fn processes_are_gone(pids: &[u32]) -> bool {
-    !pids.iter().any(|&pid| read::has_live_thread(pid))
-}
-
-/// None of these threads exists any more.
-pub fn threads_are_gone(tids: &[u32]) -> bool {
-    !tids.iter().any(|&tid| read::is_alive(tid))
-}

@@ -10,7 +10,7 @@ use crate::options::{GivenUp, Inherit};
 use perfuse_abi::read::ReadValues;
 use perfuse_abi::{Attr, AttrFlags, Breakpoint, IocFlags, ReadFormat};
 use perfuse_sys::Errno;
-use perfuse_sys::poll::{Readiness, poll};
+use perfuse_sys::poll::Readiness;
 use perfuse_sys::signal::Owner;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -63,6 +63,14 @@ impl Counter {
     /// Stops counting, inherited copies included.
     pub fn disable(&mut self) -> Result<()> {
         self.handle.disable(IocFlags::empty())
+    }
+
+    /// The same of one of many: one whose PMU has gone for good has stopped.
+    pub(crate) fn stop(&self) -> Result<()> {
+        match self.handle.disable(IocFlags::empty()) {
+            Err(error) if error.errno() == Errno::ENODEV => Ok(()),
+            stopped => stopped,
+        }
     }
 
     /// Sets the count to zero. The times go on, as do counts that exited children left behind.
@@ -174,7 +182,11 @@ impl Counter {
     /// Waits until the event's ring asks to be read or its task is gone. An event without a ring shows a
     /// hang-up at once.
     pub fn poll(&self, timeout: Option<Duration>) -> Result<Readiness> {
-        let found = poll(&[self.as_fd()], timeout).map_err(|errno| self.handle.error(Call::Poll, errno))?;
+        let found = self
+            .handle
+            .surroundings()
+            .poll(&[self.as_fd()], timeout)
+            .map_err(|errno| self.handle.error(Call::Poll, errno))?;
         self.handle.polled(found[0]);
         Ok(found[0])
     }

@@ -4,7 +4,7 @@
 use crate::SignalOwner;
 use crate::call::{Call, Subject};
 use crate::error::{Error, Result};
-use crate::kernel::{Kernel, Request};
+use crate::kernel::{Kernel, Request, Surroundings};
 use perfuse_abi::{Attr, IocFlags};
 use perfuse_sys::poll::Readiness;
 use perfuse_sys::{Errno, Mapping, Protection};
@@ -39,6 +39,11 @@ impl Handle {
     #[inline]
     pub(crate) fn read(&self, words: &mut [u64]) -> Result<usize, Errno> {
         self.kernel.read(self.as_fd(), words)
+    }
+
+    /// The time and the tasks around it.
+    pub(crate) fn surroundings(&self) -> &dyn Surroundings {
+        self.kernel.surroundings()
     }
 
     /// Takes note of the answer that `poll(2)` gave for its descriptor.

@@ -3,8 +3,12 @@
 //! know which kernel answers: a [`Perf`](crate::Perf) does.
 
 mod asked;
+pub(crate) mod surroundings;
 
+pub use crate::topology::Seat;
+pub use perfuse_sys::poll::Readiness;
 pub use perfuse_sys::{Errno, Mapping, Protection};
+pub use surroundings::{Surroundings, ThisMachine};
 
 use crate::SignalOwner;
 use crate::call::{Call, Subject};
@@ -24,6 +28,11 @@ pub trait Kernel: Debug + Send + Sync {
 
     /// In which ways it differs from other kernels, beyond what [`support`](Self::support) tells.
     fn facts(&self) -> KernelFacts;
+
+    /// The time, the cpus and the tasks around its events: by default those of the machine that this program runs on.
+    fn surroundings(&self) -> &dyn Surroundings {
+        &ThisMachine
+    }
 
     /// `perf_event_open(2)`. On `E2BIG` the size this kernel knows stands in `attr.size`.
     fn perf_event_open(
@@ -101,12 +110,19 @@ pub struct KernelFacts {
     pub is_embedded: bool,
     /// Processes that are born under an inherited named probe cannot run.
     pub inherited_probes_break_forks: bool,
+    /// Its tasks exist in its own memory alone: no file and no symbol of this machine is theirs.
+    pub is_simulated: bool,
 }
 
 impl KernelFacts {
     /// Those of a kernel that lives in this process.
     pub fn embedded() -> Self {
         KernelFacts { is_embedded: true, ..KernelFacts::default() }
+    }
+
+    /// Those of a kernel that measures a machine of its own making.
+    pub fn simulated() -> Self {
+        KernelFacts { is_simulated: true, ..KernelFacts::default() }
     }
 
     /// Those of Linux.
@@ -125,6 +141,8 @@ pub enum Notice {
     /// Traps, watchpoints or unfinished transfers were in processes that go on if this one is killed, and the process that
     /// would take those back then could not be started. Told once.
     Unguarded,
+    /// Something that a kernel of another's making tells, in words.
+    Words(String),
 }
 
 /// A kernel before another one, which answers all that is not overridden.
@@ -198,6 +216,10 @@ impl<W: Wrap> Kernel for W {
 
     fn facts(&self) -> KernelFacts {
         self.inner().facts()
+    }
+
+    fn surroundings(&self) -> &dyn Surroundings {
+        self.inner().surroundings()
     }
 
     fn births(&self) -> u64 {

@@ -84,13 +84,14 @@ mod set;
 mod support;
 mod sysfs;
 mod target;
+mod topology;
 pub mod tracefs;
 mod user;
 
 pub use attr_files::with_attr_files;
 pub use builder::Builder;
 pub use call::{Call, Subject};
-pub use command::{Command, HeldCommand, RunningCommand, processes_are_gone, threads_are_gone};
+pub use command::{Command, HeldCommand, RunningCommand};
 pub use control::Start;
 pub use count::{Count, Scaled};
 pub use counter::Counter;

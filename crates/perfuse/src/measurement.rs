@@ -2,9 +2,11 @@
 //! is measured has ended, a signal or an order says so, or the time is over.
 
 use crate::call::Call;
-use crate::command::{RunningCommand, processes_are_gone, threads_are_gone};
+use crate::command::RunningCommand;
 use crate::control::{Control, Order, Start};
 use crate::error::{Error, Result};
+use crate::kernel::Surroundings;
+use crate::perf::Perf;
 use perfuse_sys::Errno;
 use perfuse_sys::poll::poll;
 use perfuse_sys::process::Usage;
@@ -49,8 +51,13 @@ pub trait Work {
 
     /// Waits for what it measures, one of `others`, or the end of the time. `true`: all that is measured has ended.
     #[expect(clippy::missing_errors_doc, reason = "the work's own")]
-    fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<bool, Self::Error> {
-        wait(others, timeout)?;
+    fn wait(
+        &mut self,
+        surroundings: &dyn Surroundings,
+        others: &[BorrowedFd<'_>],
+        timeout: Option<Duration>,
+    ) -> Result<bool, Self::Error> {
+        wait(surroundings, others, timeout)?;
         Ok(false)
     }
 
@@ -72,8 +79,12 @@ pub trait Work {
 /// # Errors
 ///
 /// `poll(2)` fails.
-pub fn wait(others: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<()> {
-    match poll(others, timeout) {
+pub fn wait(
+    surroundings: &dyn Surroundings,
+    others: &[BorrowedFd<'_>],
+    timeout: Option<Duration>,
+) -> Result<()> {
+    match surroundings.poll(others, timeout) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(errno) => Err(Error::new(Call::Poll, errno)),
     }
@@ -95,6 +106,7 @@ impl Work for () {
 /// Steers one or several runs of a measurement from outside, by signals and orders.
 #[derive(Debug, Default)]
 pub struct Measurement {
+    kernel: Perf,
     signals: Option<Signals>,
     control: Option<Control>,
     /// How often somebody wanted it to end by a signal.
@@ -136,11 +148,13 @@ pub enum Lasts<'a> {
 }
 
 impl Lasts<'_> {
-    fn is_over(&self) -> bool {
+    fn is_over(&self, surroundings: &dyn Surroundings) -> bool {
+        let is_alive = |tid| surroundings.is_alive(tid);
+        let lives = |&pid: &u32| surroundings.threads(pid).unwrap_or_default().into_iter().any(is_alive);
         match self {
             Lasts::Forever => false,
-            Lasts::Processes(pids) => processes_are_gone(pids),
-            Lasts::Threads(tids) => threads_are_gone(tids),
+            Lasts::Processes(pids) => !pids.iter().any(lives),
+            Lasts::Threads(tids) => !tids.iter().copied().any(is_alive),
         }
     }
 }
@@ -160,9 +174,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(1);
 
 impl Measurement {
-    /// One that is steered by nothing.
+    /// One of Linux, that is steered by nothing.
     pub fn new() -> Self {
         Measurement::default()
+    }
+
+    /// One of this kernel, by whose [time](Surroundings::now) it goes.
+    pub fn of(kernel: &Perf) -> Self {
+        Measurement { kernel: kernel.clone(), ..Measurement::default() }
     }
 
     /// Takes orders from a control channel.
@@ -221,8 +240,10 @@ impl Measurement {
         let ending = run.command.and_then(RunningCommand::ending);
         let mut end = End::default();
         let mut is_over = false;
+        let kernel = self.kernel.clone();
+        let surroundings = kernel.surroundings();
         loop {
-            let now = Instant::now();
+            let now = surroundings.now();
             if enable_at.is_some_and(|at| now >= at) {
                 work.enable()?;
                 enable_at = None;
@@ -239,9 +260,9 @@ impl Measurement {
                     is_over |= end.command.is_some() || self.asked_to_end > 2;
                 }
                 None => {
-                    is_over |= end.was_stopped || self.asked_to_end > 0;
+                    is_over |= end.was_stopped || self.asked_to_end > 0 || surroundings.is_over();
                     if now >= look_at {
-                        is_over |= run.lasts.is_over();
+                        is_over |= run.lasts.is_over(surroundings);
                         look_at = now + LOOK_EVERY;
                     }
                 }
@@ -263,11 +284,11 @@ impl Measurement {
             };
             let wake = [enable_at, end_at, work.due(), look.map(|look| now + look)];
             let timeout = wake.into_iter().flatten().min();
-            let timeout = timeout.map(|wake| wake.saturating_duration_since(Instant::now()));
+            let timeout = timeout.map(|wake| wake.saturating_duration_since(surroundings.now()));
             let mut others: Vec<BorrowedFd<'_>> = self.signals.iter().map(AsFd::as_fd).collect();
             others.extend(self.control.as_ref().map(AsFd::as_fd));
             others.extend(ending.as_ref().filter(|_| !has_ended).map(AsFd::as_fd));
-            is_over |= work.wait(&others, timeout)? && run.command.is_none();
+            is_over |= work.wait(surroundings, &others, timeout)? && run.command.is_none();
 
             self.hear(run, work);
             end.stop_if(self.obey(work)?, run);

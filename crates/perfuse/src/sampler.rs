@@ -7,15 +7,15 @@ use crate::call::Call;
 use crate::counter::Counter;
 use crate::error::{Error, Result};
 use crate::kernel::Request;
+use crate::kernel::surroundings::until;
 use crate::ring::{Batch, Ring, Snapshot};
 use crate::target::Target;
 use perfuse_abi::record::{Decoded, RawRecord, RecordFormat};
 use perfuse_abi::wire::Short;
 use perfuse_abi::{AttrFlags, Breakpoint, ByteOrder, IocFlags, SampleType};
-use perfuse_sys::poll::poll;
 use perfuse_sys::{Errno, Protection};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Makes a [`Sampler`] from its events, its target and its ring.
 #[derive(Clone, Debug)]
@@ -315,15 +315,15 @@ impl Sampler {
     /// events' wake-up settings: at half the ring unless they say otherwise. For an
     /// [overwritten](SamplerBuilder::overwrite) ring: until there are newer ones than in the last snapshot.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Wait> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let owner = &self.members[0].counter;
+        let surroundings = owner.handle.surroundings();
+        let deadline = timeout.and_then(|timeout| surroundings.now().checked_add(timeout));
         loop {
             if self.ring.has_records() {
                 return Ok(Wait::Records);
             }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let owner = &self.members[0].counter;
-            let found = match poll(&[owner.as_fd()], left) {
-                Ok(found) => found[0],
+            let (found, is_over) = match until(surroundings, &[owner.as_fd()], deadline) {
+                Ok((found, is_over)) => (found[0], is_over),
                 Err(Errno::EINTR) => return Ok(Wait::Interrupted),
                 Err(errno) => return Err(owner.handle.error(Call::Poll, errno)),
             };
@@ -335,7 +335,7 @@ impl Sampler {
             if found.hangup || found.error {
                 return Ok(Wait::Ended);
             }
-            if left == Some(Duration::ZERO) {
+            if is_over || surroundings.is_over() {
                 return Ok(Wait::TimedOut);
             }
         }

@@ -11,21 +11,20 @@ use crate::call::Call;
 use crate::counter::Counter;
 use crate::error::{Error, Result};
 use crate::group::sibling;
-use crate::kernel::Request;
+use crate::kernel::surroundings::until;
+use crate::kernel::{Request, Surroundings, ThisMachine};
 use crate::options::{GivenUp, Inherit};
-use crate::pmu::online_cpus;
 use crate::ring::{Batch, Ring, Snapshot};
 use crate::sampler::{RingOptions, Wait, protection};
 use crate::scope::{Scope, Slot};
 use crate::set::{SetEvent, within};
 use crate::target::Target;
 use perfuse_abi::{Attr, AttrFlags, IocFlags, ReadFormat, SampleType};
-use perfuse_sys::poll::poll;
 use perfuse_sys::{Errno, limits};
 use records::{Formats, Order};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use watch::Watch;
 
 /// Every event of a list on every target of a [`Scope`], with a ring for each cpu, or for each thread where
@@ -109,7 +108,10 @@ impl SamplerSet {
     /// Opens all events on all targets. Targets that are gone meanwhile are left out; `ESRCH` if all are.
     /// Fails where an event is refused, or descriptors run out (the limit is raised before, as far as may be).
     pub fn open(scope: &Scope, events: &[SetEvent], ring: RingOptions) -> Result<Self> {
-        let slots = slots(scope);
+        let surroundings = events
+            .first()
+            .map_or(&ThisMachine as &dyn Surroundings, |event| event.builder.kernel.surroundings());
+        let slots = slots(scope, surroundings);
         let needed = (slots.len() * events.len()) as u64 + limits::OTHERS;
         limits::provide_open_files(needed);
         let id = id_field(events);
@@ -249,10 +251,10 @@ impl SamplerSet {
         self.switchable().try_for_each(|source| source.counter.handle.enable(IocFlags::empty()))
     }
 
-    /// Stops every event.
+    /// Stops every event, as far as its PMU has not gone for good.
     pub fn disable(&mut self) -> Result<()> {
         let leaders = self.sources.iter().filter(|source| !source.follows);
-        leaders.map(|source| &source.counter.handle).try_for_each(|handle| handle.disable(IocFlags::empty()))
+        leaders.map(|source| &source.counter).try_for_each(Counter::stop)
     }
 
     /// Counts only hits of a tracepoint that match `filter`, on all targets.
@@ -290,6 +292,11 @@ impl SamplerSet {
         ring.paused_snapshot(&self.sources[*owner].counter.handle)
     }
 
+    fn surroundings(&self) -> &dyn Surroundings {
+        let source = self.sources.first();
+        source.map_or(&ThisMachine, |source| source.counter.handle.surroundings())
+    }
+
     /// The descriptor that becomes readable when a ring asks to be read: for event loops of your own. Each wake-up is
     /// reported once, so [acknowledge](Self::acknowledge) it and read the whole ring before waiting again.
     pub fn fd(&self, ring: usize) -> BorrowedFd<'_> {
@@ -317,11 +324,11 @@ impl SamplerSet {
     /// Waits until a ring asks to be read, or one of `others` is ready, or the time is over.
     /// [`Wait::Ended`] once every measured task is gone and its records have been read.
     pub fn wait(&self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Wait> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let surroundings = self.surroundings();
+        let deadline = timeout.and_then(|timeout| surroundings.now().checked_add(timeout));
         let all: Vec<_> = std::iter::once(self.as_fd()).chain(others.iter().copied()).collect();
         loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let found = match poll(&all, left) {
+            let (found, is_time) = match until(surroundings, &all, deadline) {
                 Err(Errno::EINTR) => return Ok(Wait::Interrupted),
                 found => found.map_err(|errno| Error::new(Call::Poll, errno))?,
             };
@@ -334,7 +341,7 @@ impl SamplerSet {
                 return Ok(Wait::Other);
             } else if self.is_over() {
                 return Ok(Wait::Ended);
-            } else if left == Some(Duration::ZERO) {
+            } else if is_time || surroundings.is_over() {
                 return Ok(Wait::TimedOut);
             }
         }
@@ -405,8 +412,8 @@ fn prepare(
 }
 
 /// The targets of the scope, each with a cpu of its own unless threads are to have rings.
-fn slots(scope: &Scope) -> Vec<Slot> {
-    let cpus = online_cpus();
+fn slots(scope: &Scope, surroundings: &dyn Surroundings) -> Vec<Slot> {
+    let cpus = surroundings.online_cpus();
     let mut slots = Vec::new();
     for slot in scope.slots() {
         match slot.tid() {

@@ -4,6 +4,7 @@
 use crate::call::Call;
 use crate::command::HeldCommand;
 use crate::error::{Error, Result};
+use crate::kernel::{Surroundings, ThisMachine};
 use crate::options::Inherit;
 use crate::pmu::online_cpus;
 use crate::target::{Cgroup, Target};
@@ -59,9 +60,15 @@ impl Scope {
     /// These processes: all threads they have now, and what those start from now on. `ESRCH` where one
     /// does not exist.
     pub fn processes(pids: &[u32]) -> Result<Self> {
+        Self::processes_of(&ThisMachine, pids)
+    }
+
+    /// The same, of the machine that a kernel [measures](crate::kernel::Kernel::surroundings).
+    #[expect(clippy::missing_errors_doc, reason = "as for processes")]
+    pub fn processes_of(surroundings: &dyn Surroundings, pids: &[u32]) -> Result<Self> {
         let mut slots = Vec::new();
         for &pid in pids {
-            let tids = perfuse_proc::read::threads(pid).map_err(|error| no_such_process(pid, &error))?;
+            let tids = surroundings.threads(pid).map_err(|error| no_such_process(pid, &error))?;
             slots.extend(
                 tids.into_iter().map(|tid| Slot { pid: Some(pid), ..Slot::new(Target::thread(tid)) }),
             );

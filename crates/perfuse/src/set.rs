@@ -230,9 +230,9 @@ impl CounterSet {
         self.leaders().try_for_each(Counter::enable)
     }
 
-    /// Stops counting.
+    /// Stops counting, as far as PMUs have not gone for good.
     pub fn disable(&mut self) -> Result<()> {
-        self.leaders().try_for_each(Counter::disable)
+        self.leaders().try_for_each(|counter| counter.stop())
     }
 
     /// Starts one event of many, on all targets. A member of a group counts while its leader does.

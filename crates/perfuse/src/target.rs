@@ -71,6 +71,11 @@ impl Cgroup {
         Err(Error::new(Call::File { path: path.to_path_buf() }, failure))
     }
 
+    /// One of a kernel that knows cgroups by descriptors of its own: its path, and the descriptor by which it is named.
+    pub fn of(path: impl Into<PathBuf>, descriptor: OwnedFd) -> Self {
+        Cgroup { path: path.into().into(), dir: Arc::new(descriptor) }
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -9,7 +9,7 @@ use crate::plan::{Chains, Fields, Plan, Rate, Request, Target};
 use crate::terms;
 use perfuse::abi::regs::Arch;
 use perfuse::abi::{Attr, AttrFlags, BranchSampleType, EventType, ReadFormat, SampleType, Software};
-use perfuse::{Builder, Cgroup, Error, SetEvent, Start};
+use perfuse::{Builder, Error, SetEvent, Start};
 use perfuse_events::{EventSpec, Precise, Source};
 
 /// The events to open, in order. The one at [`Wanted::tracker`] tells about tasks and maps.
@@ -34,7 +34,8 @@ pub(crate) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error>
             let sample_type = leader.builder.attr().sample_type;
             builder = builder.period(0).with(|attr| attr.sample_type = sample_type);
         }
-        let cgroup = request.cgroup.as_deref().map(Cgroup::open).transpose()?;
+        let cgroup =
+            request.cgroup.as_deref().map(|name| plan.kernel.surroundings().cgroup(name)).transpose()?;
         let (cpus, options) = (request.spec.cpus(), &request.spec.options);
         let (inherit, overwrite) = (options.inherit, options.overwrite);
         events.push(SetEvent { builder, group: request.group, cgroup, cpus, inherit, overwrite });

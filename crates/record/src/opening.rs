@@ -102,7 +102,7 @@ pub(crate) fn attempt(
     const ATTEMPTS: usize = 5;
     let wanted = attrs::wanted(plan, requests)?;
     for number in 1.. {
-        let before = threads(&plan.target);
+        let before = threads(plan);
         let scope = scope(plan, command)?;
         let scope = if plan.inherit { scope } else { scope.without_children() };
         let open = |scope: Scope, rings| {
@@ -110,7 +110,7 @@ pub(crate) fn attempt(
             let ring = RingOptions { pages, exact: false, overwrite: plan.overwrite };
             SamplerSet::open(&scope, &wanted.events, ring)
         };
-        let cpus = perfuse::online_cpus().len();
+        let cpus = plan.kernel.surroundings().online_cpus().len();
         let set = match plan.by_thread {
             true => match open(scope.clone().by_thread(), scope.slots().len()) {
                 // Of so many rings the smallest are too much: threads share those of the cpus.
@@ -120,7 +120,7 @@ pub(crate) fn attempt(
             false => open(scope, cpus)?,
         };
         // A thread that started before its parent was attached is not inherited.
-        let missed = before != threads(&plan.target);
+        let missed = before != threads(plan);
         if !missed || number >= ATTEMPTS {
             return Ok((set, wanted, missed));
         }
@@ -139,14 +139,15 @@ fn default_pages(plan: &Plan, rings: usize) -> usize {
     bytes * (1 + usize::from(with_stacks)) / page_size()
 }
 
-fn threads(target: &Target) -> BTreeSet<u32> {
-    let Target::Processes(pids) = target else { return BTreeSet::new() };
-    pids.iter().flat_map(|&pid| perfuse_proc::read::threads(pid).unwrap_or_default()).collect()
+fn threads(plan: &Plan) -> BTreeSet<u32> {
+    let Target::Processes(pids) = &plan.target else { return BTreeSet::new() };
+    let surroundings = plan.kernel.surroundings();
+    pids.iter().flat_map(|&pid| surroundings.threads(pid).unwrap_or_default()).collect()
 }
 
 fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, perfuse::Error> {
     Ok(match (&plan.target, command) {
-        (Target::Processes(pids), _) => Scope::processes(pids)?,
+        (Target::Processes(pids), _) => Scope::processes_of(plan.kernel.surroundings(), pids)?,
         (Target::Threads(tids), _) => Scope::threads(tids),
         (Target::Cpus(cpus), _) => Scope::cpus(cpus),
         (Target::Command, Some(command)) => Scope::command(command),
@@ -223,8 +224,7 @@ impl Opened {
             self.remarks.push(Remark::NotInherited);
         }
         if !without_kernel.is_empty() {
-            let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-            self.remarks.push(Remark::UserOnly(paranoid.trim().to_owned()));
+            self.remarks.push(Remark::UserOnly(setting(plan, "perf_event_paranoid")));
         }
         if plan.by_thread && (0..self.set.rings()).any(|ring| self.set.cpu(ring).is_some()) {
             self.remarks.push(Remark::SharedRings);
@@ -234,8 +234,7 @@ impl Opened {
         let wished = wished.next_power_of_two() * page_size();
         let missed = if plan.pages.is_some() { wished } else { wished.min(128 * page_size()) };
         if (1..missed).contains(&size) {
-            let limit = fs::read_to_string("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or_default();
-            let limit = limit.trim().to_owned();
+            let limit = setting(plan, "perf_event_mlock_kb");
             self.remarks.push(Remark::SmallRings { bytes: size, wished, limit });
         }
     }
@@ -255,6 +254,15 @@ impl Opened {
             self.set.attr(index).is_some_and(|attr| !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL))
         })
     }
+}
+
+/// A setting of the running kernel; nothing where another machine is measured.
+fn setting(plan: &Plan, name: &str) -> String {
+    if plan.kernel.facts().is_simulated {
+        return String::new();
+    }
+    let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    text.trim().to_owned()
 }
 
 /// The fields of a tracepoint, from its format.

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use perfuse::abi::{AttrFlags, BranchSampleType, EventType, Hardware};
-use perfuse::{Perf, Start, online_cpus};
+use perfuse::{Perf, Start};
 use perfuse_events::{EventSpec, Precise, Source};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -121,7 +121,8 @@ impl Plan {
     /// anew in each process, and never sample one that ends within a period.
     pub fn following(&self) -> Option<Plan> {
         let mut plan = self.may_follow.then(|| self.clone())?;
-        (plan.target, plan.follow) = (Target::Cpus(online_cpus()), Some(Vec::new()));
+        (plan.target, plan.follow) =
+            (Target::Cpus(self.kernel.surroundings().online_cpus()), Some(Vec::new()));
         plan.fields.cpu = true;
         Some(plan)
     }
@@ -138,7 +139,8 @@ impl Plan {
             && self.events.iter().all(same);
         may.then(|| {
             let mut plan = self.clone();
-            (plan.target, plan.follow) = (Target::Cpus(online_cpus()), Some(pids.clone()));
+            (plan.target, plan.follow) =
+                (Target::Cpus(self.kernel.surroundings().online_cpus()), Some(pids.clone()));
             plan.fields.cpu = true;
             plan
         })

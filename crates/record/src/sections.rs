@@ -32,7 +32,7 @@ impl Facts {
         let names = opened.requests.iter().filter(|request| request.is_tracepoint());
         Facts {
             words: std::env::args_os().map(|word| word.as_bytes().to_vec()).collect(),
-            clock: plan.clock.and_then(clock),
+            clock: plan.clock.filter(|_| !plan.kernel.facts().is_simulated).and_then(clock),
             formats: Formats::of(names.map(|request| request.spec.name.as_str())),
         }
     }
@@ -45,7 +45,10 @@ impl Facts {
         machine: &'a Machine,
         compressed: Option<(u64, u64)>,
     ) -> Vec<Feature<'a>> {
-        let mut all = machine.features();
+        let mut all = match plan.kernel.facts().is_simulated {
+            true => Vec::new(),
+            false => machine.features(),
+        };
         all.push(Feature::Version(Str::new(concat!("perfuse ", env!("CARGO_PKG_VERSION")))));
         all.push(Feature::Cmdline(self.words.iter().map(Str::new).collect()));
         let groups = groups(&opened.requests);

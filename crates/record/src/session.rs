@@ -17,12 +17,12 @@ use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{RecordFormat, RecordType};
 use perfuse::abi::wire::{Layout, Writer};
 use perfuse::control::{Control, Order};
+use perfuse::kernel::Surroundings;
 use perfuse::measurement::{self, End, Lasts, Measurement, Run, Work};
 use perfuse::{Command, HeldCommand, RunningCommand, Start, Wait};
 use perfuse_data::NewEvent;
 use perfuse_data::machine::Machine;
 use perfuse_data::tool::Tool;
-use perfuse_proc::read;
 use perfuse_sys::signal::SIGUSR2;
 use std::io;
 use std::ops::ControlFlow;
@@ -110,7 +110,7 @@ impl<'a> Session<'a> {
         observer: &'a mut dyn Observer,
         control: Option<Control>,
     ) -> Result<Ended, Error> {
-        let mut measurement = Measurement::new().with_control(control);
+        let mut measurement = Measurement::of(&plan.kernel).with_control(control);
         if plan.owns_process {
             measurement = measurement.with_signals(&[SIGUSR2])?;
         }
@@ -127,7 +127,12 @@ impl<'a> Session<'a> {
         let (plan, opened) = opening::open(plan, following.as_ref(), held.as_ref())?;
         // Rings have to be read in time, also where all cpus are busy. The command is a process of its own already.
         let _first = plan.owns_process.then(GoesFirst::begin);
-        let mut machine = Looking::Underway(std::thread::spawn(Machine::look));
+        let surroundings = plan.kernel.surroundings();
+        let is_simulated = plan.kernel.facts().is_simulated;
+        let mut machine = match is_simulated {
+            true => Looking::Done(Box::default()),
+            false => Looking::Underway(std::thread::spawn(Machine::look)),
+        };
         let facts = Facts::new(plan, &opened);
         let events = start::new_events(plan, &opened);
         let Some(attr) = opened.set.attr(opened.tracker) else {
@@ -137,14 +142,14 @@ impl<'a> Session<'a> {
         // From now on, rings have a record of each task that starts.
         let follow = plan.follow.as_ref().map(|pids| match pid {
             Some(pid) if pids.is_empty() => Follow::command(pid),
-            _ => Follow::threads(pids.iter().flat_map(|&pid| read::threads(pid).unwrap_or_default())),
+            _ => Follow::threads(pids.iter().flat_map(|&pid| surroundings.threads(pid).unwrap_or_default())),
         });
-        let began = Instant::now();
+        let began = surroundings.now();
         observer.begins(plan, pid);
         opened.remarks.iter().for_each(|remark| observer.remark(remark));
         opened.details.iter().for_each(|detail| observer.detail(detail));
         let mut programs = Programs::default();
-        if opened.has_kernel() && plan.bpf {
+        if opened.has_kernel() && plan.bpf && !is_simulated {
             programs.look();
         }
         let mut features = Vec::new();
@@ -243,7 +248,7 @@ impl<'a> Session<'a> {
         command: Option<&RunningCommand>,
     ) -> Result<End, Error> {
         let plan = self.plan;
-        let began = Instant::now();
+        let began = plan.kernel.surroundings().now();
         self.child = command.map(RunningCommand::pid);
         self.look_at = began;
         self.switch_at = match plan.switch {
@@ -417,14 +422,20 @@ impl Work for Session<'_> {
         [Some(self.look_at), self.switch_at, self.observer.due()].into_iter().flatten().min()
     }
 
-    fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<bool, Error> {
-        let began = Instant::now();
+    fn wait(
+        &mut self,
+        surroundings: &dyn Surroundings,
+        others: &[BorrowedFd<'_>],
+        timeout: Option<Duration>,
+    ) -> Result<bool, Error> {
+        let began = surroundings.now();
+        let elapsed = || surroundings.now() - began;
         match self.opened.set.wait(others, timeout)? {
             Wait::Ended if self.child.is_none() && self.plan.start == Start::AtOnce => return Ok(true),
             // A ring whose owner has ended does not block any more: the others are waited for alone.
-            Wait::TimedOut | Wait::Ended if timeout.is_none_or(|timeout| began.elapsed() < timeout / 2) => {
-                let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-                measurement::wait(others, left)?;
+            Wait::TimedOut | Wait::Ended if timeout.is_none_or(|timeout| elapsed() < timeout / 2) => {
+                let left = timeout.map(|timeout| timeout.saturating_sub(elapsed()));
+                measurement::wait(surroundings, others, left)?;
             }
             _ => {}
         }

@@ -10,10 +10,10 @@ use crate::{attrs, unwound};
 use perfuse::abi::AttrFlags;
 use perfuse::abi::record::{CpuMode, Decoded, Record, RecordFormat};
 use perfuse::abi::wire::{Seq, Text};
+use perfuse::kernel::Surroundings;
 use perfuse_data::NewEvent;
 use perfuse_data::tool::{Cpu16, CpuMap, EventUpdate, IdIndex, IdIndexEntry, Thread, Tool, Update};
 use perfuse_events::Unit;
-use perfuse_proc::read;
 use perfuse_unwind::Recording;
 use std::io;
 
@@ -90,15 +90,16 @@ pub(crate) fn describe(opened: &Opened, sink: &mut dyn Sink) -> io::Result<()> {
 pub(crate) fn maps(opened: &Opened, plan: &Plan, child: Option<u32>, sink: &mut dyn Sink) -> io::Result<()> {
     /// As many as fit into a record.
     const MOST: usize = 2700;
+    let surroundings = plan.kernel.surroundings();
     let tids: Vec<u32> = match &plan.target {
         Target::Command => child.into_iter().collect(),
         Target::Threads(tids) => tids.clone(),
         Target::Processes(pids) => {
-            pids.iter().flat_map(|&pid| read::threads(pid).unwrap_or_default()).collect()
+            pids.iter().flat_map(|&pid| surroundings.threads(pid).unwrap_or_default()).collect()
         }
         Target::Cpus(_) => Vec::new(),
     };
-    let mut threads: Vec<_> = tids.iter().take(MOST).map(|&tid| thread(tid)).collect();
+    let mut threads: Vec<_> = tids.iter().take(MOST).map(|&tid| thread(surroundings, tid)).collect();
     if threads.is_empty() {
         threads.push(Thread { tid: u64::MAX, comm: [0; 16] });
     }
@@ -111,8 +112,8 @@ pub(crate) fn maps(opened: &Opened, plan: &Plan, child: Option<u32>, sink: &mut 
     sink.tool(Tool::CpuMap(CpuMap::Cpus(Seq::from(&cpus[..]))).into())
 }
 
-fn thread(tid: u32) -> Thread {
-    let name = read::name(tid);
+fn thread(surroundings: &dyn Surroundings, tid: u32) -> Thread {
+    let name = surroundings.name(tid);
     let mut comm = [0; 16];
     let len = name.len().min(15);
     comm[..len].copy_from_slice(&name[..len]);
@@ -134,7 +135,10 @@ pub(crate) fn synthesize(
     let format = RecordFormat::of(attr, perfuse::abi::ByteOrder::NATIVE);
     let source = opened.set.sources().iter().find(|source| source.event == opened.tracker);
     let mut receiver = ToSink { takers, format, wanted: plan.synth };
+    let surroundings = plan.kernel.surroundings();
+    let is_simulated = plan.kernel.facts().is_simulated;
     let mut synthesis = Synthesis {
+        surroundings,
         receiver: &mut receiver,
         id: source.map_or(0, |source| source.id),
         data_maps: attrs::needs_data_maps(plan),
@@ -142,11 +146,11 @@ pub(crate) fn synthesize(
         build_ids: attr.flags.contains(AttrFlags::BUILD_ID).then(KnownIds::new),
         tally,
     };
-    if opened.has_kernel() {
+    if opened.has_kernel() && !is_simulated {
         synthesis.kernel()?;
         synthesis.bpf(programs)?;
     }
-    if plan.synth.cgroups && attr.flags.contains(AttrFlags::CGROUP) {
+    if plan.synth.cgroups && !is_simulated && attr.flags.contains(AttrFlags::CGROUP) {
         synthesis.cgroups()?;
     }
     if !(plan.synth.tasks || plan.synth.maps || is_told) {
@@ -160,7 +164,8 @@ pub(crate) fn synthesize(
         },
         Target::Processes(pids) => pids.iter().try_for_each(|&pid| synthesis.process(pid)),
         Target::Threads(tids) => {
-            let mut pids: Vec<u32> = tids.iter().map(|&tid| read::process_of(tid).unwrap_or(tid)).collect();
+            let mut pids: Vec<u32> =
+                tids.iter().map(|&tid| surroundings.process_of(tid).unwrap_or(tid)).collect();
             pids.sort_unstable();
             pids.dedup();
             pids.iter().try_for_each(|&pid| synthesis.process(pid))

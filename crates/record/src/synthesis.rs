@@ -11,7 +11,8 @@ use perfuse::abi::record::{
     SampleId, Task, Tid,
 };
 use perfuse::abi::wire::{Seq, Text};
-use perfuse_proc::{Map, Stat, read};
+use perfuse::kernel::Surroundings;
+use perfuse_proc::Map;
 use perfuse_symbols::Elf;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -35,6 +36,7 @@ pub(crate) type KnownIds = HashMap<(u32, u32, u64), Option<BuildId>>;
 
 /// Makes records for one recording.
 pub(crate) struct Synthesis<'a, R> {
+    pub(crate) surroundings: &'a dyn Surroundings,
     pub(crate) receiver: &'a mut R,
     /// Of the event they seem to belong to.
     pub(crate) id: u64,
@@ -62,14 +64,14 @@ impl<R: Receiver> Synthesis<'_, R> {
 
     /// All processes.
     pub(crate) fn everything(&mut self) -> io::Result<()> {
-        read::processes().into_iter().try_for_each(|pid| self.process(pid))
+        self.surroundings.processes().into_iter().try_for_each(|pid| self.process(pid))
     }
 
     /// These processes and what descends from them.
     pub(crate) fn families(&mut self, roots: &[u32]) -> io::Result<()> {
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for pid in read::processes() {
-            if let Some((_, parent)) = name_and_parent(pid, pid) {
+        for pid in self.surroundings.processes() {
+            if let Some((_, parent)) = self.surroundings.name_and_parent(pid, pid) {
                 children.entry(parent).or_default().push(pid);
             }
         }
@@ -83,11 +85,11 @@ impl<R: Receiver> Synthesis<'_, R> {
 
     /// A process: its threads with names, and its maps.
     pub(crate) fn process(&mut self, pid: u32) -> io::Result<()> {
-        let tids = read::threads(pid).unwrap_or_default();
+        let tids = self.surroundings.threads(pid).unwrap_or_default();
         // The first thread comes first, so that the others have something to come from.
         let tids = std::iter::once(pid).chain(tids.into_iter().filter(|&tid| tid != pid));
         for (index, tid) in tids.enumerate() {
-            let Some((name, ppid)) = name_and_parent(pid, tid) else { continue };
+            let Some((name, ppid)) = self.surroundings.name_and_parent(pid, tid) else { continue };
             let parent = if tid == pid { ppid } else { pid };
             let fork = Task { pid, ppid: ppid.max(u32::from(tid != pid) * pid), tid, ptid: parent, time: 0 };
             let fork = if tid == pid { fork } else { Task { ppid: pid, ..fork } };
@@ -106,7 +108,7 @@ impl<R: Receiver> Synthesis<'_, R> {
 
     /// Only the name of a process: its maps are about to be replaced.
     pub(crate) fn name(&mut self, pid: u32) -> io::Result<()> {
-        let Some((name, _)) = name_and_parent(pid, pid) else { return Ok(()) };
+        let Some((name, _)) = self.surroundings.name_and_parent(pid, pid) else { return Ok(()) };
         let comm = Comm { tid: Tid { pid, tid: pid }, name: Text::new(&name) };
         self.send(Record::Comm(comm), CpuMode::USER, Misc::empty())
     }
@@ -123,7 +125,7 @@ impl<R: Receiver> Synthesis<'_, R> {
     }
 
     fn maps(&mut self, pid: u32) -> io::Result<()> {
-        let Ok(text) = read::maps(pid) else { return Ok(()) };
+        let Ok(text) = self.surroundings.maps(pid) else { return Ok(()) };
         for map in perfuse_proc::maps(&text) {
             let executable = map.prot & Map::EXEC != 0;
             let readable = map.prot & Map::READ != 0;
@@ -188,11 +190,4 @@ impl<R: Receiver> Synthesis<'_, R> {
         }
         Ok(())
     }
-}
-
-/// The name of a thread, and the parent of its process; `None`: it is gone.
-fn name_and_parent(pid: u32, tid: u32) -> Option<(Vec<u8>, u32)> {
-    let text = read::stat(pid, tid)?;
-    let stat = Stat::parse(&text)?;
-    Some((stat.name.to_vec(), stat.parent()?))
 }

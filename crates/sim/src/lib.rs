@@ -21,6 +21,8 @@
 #![forbid(unsafe_code)]
 
 mod hardware;
+#[cfg(all(feature = "kernel", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod kernel;
 mod machine;
 mod program;
 mod reader;
@@ -30,7 +32,9 @@ mod tracing;
 mod world;
 
 pub use hardware::{KINDS, NAMES, PmuModel, Rates};
-pub use machine::{Handler, Machine, Notices, ROOT, Setup, Switch, program};
+#[cfg(all(feature = "kernel", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub use kernel::SimKernel;
+pub use machine::{Handler, LivingTask, Machine, Mapped, Notices, ROOT, Setup, Switch, program};
 pub use program::{Program, Step};
 pub use reader::{AuxReader, Reader};
 pub use trace::{TRACE, TraceModel};

@@ -13,8 +13,8 @@ use cpu_state::SimCpuState;
 use perfuse_engine::abi::wire::{Layout, Writer};
 use perfuse_engine::abi::{Attr, ByteOrder, Errno, EventType, PollFlags};
 use perfuse_engine::{
-    CgroupId, Config, Effect, Engine, EventKey, Ioctl, Leaving, MapRequest, Notice, OpenArguments, PmuId,
-    State, TaskFacts, TaskId, Trap, Watch,
+    CgroupId, Config, Effect, Engine, EventKey, Ioctl, Leaving, MapRequest, Memory, Notice, OpenArguments,
+    PmuId, State, TaskFacts, TaskId, Trap, Watch,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +44,8 @@ pub struct Setup {
     pub budget: u64,
     /// Tasks there may be at once.
     pub most_tasks: usize,
+    /// Bytes of a page.
+    pub page_bytes: usize,
 }
 
 impl Default for Setup {
@@ -61,6 +63,7 @@ impl Default for Setup {
             sample_ns: None,
             budget: u64::MAX,
             most_tasks: 4096,
+            page_bytes: 4096,
         }
     }
 }
@@ -76,6 +79,8 @@ pub struct Machine {
     setup: Setup,
     cpus: Vec<SimCpu>,
     tasks: BTreeMap<TaskId, SimTask>,
+    /// What the processes have mapped.
+    mapped: BTreeMap<u32, Vec<Mapped>>,
     programs: BTreeMap<String, Program>,
     next_pid: u32,
     pmu: Option<(PmuId, CounterView)>,
@@ -90,6 +95,8 @@ pub struct Machine {
     /// Notices of each event, by its id; those of copies in child tasks count as the original's.
     pub notices: BTreeMap<u64, Notices>,
     used: u64,
+    /// What is to be done outside of the machine, if anybody wants to hear of it.
+    pub(crate) told: Option<Vec<Effect>>,
     /// The task of each cpu, from when on.
     pub schedule: Vec<Switch>,
     /// The first name of each task, those that have ended too.
@@ -117,6 +124,32 @@ pub enum Handler {
     Enable,
     /// It allows one more overflow.
     Refresh,
+}
+
+/// A task that lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LivingTask<'a> {
+    /// Its number.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// The process that its own was started by.
+    pub parent: Option<u32>,
+    /// Its name.
+    pub name: &'a str,
+}
+
+/// A file that a process has mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// The first address.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Executable.
+    pub executable: bool,
+    /// The file.
+    pub name: String,
 }
 
 /// A task got a cpu.
@@ -167,7 +200,8 @@ pub const ROOT: CgroupId = CgroupId(1);
 impl Machine {
     /// A machine that has nothing to do.
     pub fn new(setup: Setup) -> Self {
-        let config = Config { cpus: setup.cpus, hz: setup.hz, ..Config::default() };
+        let Setup { cpus, hz, page_bytes, .. } = setup;
+        let config = Config { cpus, hz, page_bytes, ..Config::default() };
         let tick = config.tick_ns();
         let world = World::new(config.page_bytes);
         let mut engine = Engine::new(config);
@@ -190,6 +224,7 @@ impl Machine {
             setup,
             cpus,
             tasks: BTreeMap::new(),
+            mapped: BTreeMap::new(),
             programs: BTreeMap::new(),
             next_pid: 100,
             pmu,
@@ -200,6 +235,7 @@ impl Machine {
             handlers: BTreeMap::new(),
             notices: BTreeMap::new(),
             used: 0,
+            told: None,
             schedule: Vec::new(),
             first_names: BTreeMap::new(),
         }
@@ -250,6 +286,30 @@ impl Machine {
         all.map(|(id, _)| *id).collect::<Vec<_>>().into_iter()
     }
 
+    /// All tasks, by number.
+    pub fn tasks(&self) -> impl Iterator<Item = LivingTask<'_>> {
+        self.tasks.values().map(|task| {
+            let first = self.tasks.get(&TaskId(task.process.into())).unwrap_or(task);
+            let parent = first.parent.and_then(|parent| self.tasks.get(&parent));
+            LivingTask {
+                tid: task.pid,
+                pid: task.process,
+                parent: parent.map(|parent| parent.process),
+                name: &task.name,
+            }
+        })
+    }
+
+    /// What a process has mapped, in order.
+    pub fn mapped(&self, pid: u32) -> &[Mapped] {
+        self.mapped.get(&pid).map_or(&[], Vec::as_slice)
+    }
+
+    /// The cpus that are online.
+    pub fn online_cpus(&self) -> impl Iterator<Item = u32> {
+        (0u32..).zip(&self.cpus).filter(|(_, cpu)| !cpu.offline).map(|(number, _)| number)
+    }
+
     /// Whether a task has not ended.
     pub fn lives(&self, task: TaskId) -> bool {
         self.tasks.contains_key(&task)
@@ -286,9 +346,20 @@ impl Machine {
         let mut attr = *attr;
         attr.size = attr.size.min(self.engine.config().attr_size);
         attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).map_err(|_| Errno::EFAULT)?;
-        let event = self.engine.open(&mut self.world, caller, self.now, &mut bytes, arguments)?;
-        self.carry_out();
+        let event = self.open_event(caller, &mut bytes, arguments)?;
         Ok(self.world.install(event))
+    }
+
+    /// Opens an event, by the bytes of its attr.
+    pub(crate) fn open_event(
+        &mut self,
+        caller: TaskId,
+        attr: &mut Vec<u8>,
+        arguments: OpenArguments,
+    ) -> Result<EventKey, Errno> {
+        let event = self.engine.open(&mut self.world, caller, self.now, attr, arguments);
+        self.carry_out();
+        event
     }
 
     /// The event of a descriptor.
@@ -315,10 +386,20 @@ impl Machine {
 
     /// Maps the ring of an event, for `caller`.
     pub fn map(&mut self, caller: TaskId, fd: i32, request: MapRequest) -> Result<Reader, Errno> {
+        Ok(Reader::new(self.map_memory(caller, fd, request)?, self.world.page_bytes))
+    }
+
+    /// The memory of a mapping of an event.
+    pub(crate) fn map_memory(
+        &mut self,
+        caller: TaskId,
+        fd: i32,
+        request: MapRequest,
+    ) -> Result<Arc<dyn Memory>, Errno> {
         let event = self.event(fd).ok_or(Errno::EBADF)?;
         let memory = self.engine.mmap(&mut self.world, caller, event, self.now, request)?;
         self.carry_out();
-        Ok(Reader::new(memory, self.world.page_bytes))
+        Ok(memory)
     }
 
     /// Maps the AUX area of an event behind its ring (rule F40).
@@ -330,13 +411,10 @@ impl Machine {
         pages: usize,
         writable: bool,
     ) -> Result<AuxReader, Errno> {
-        let event = self.event(fd).ok_or(Errno::EBADF)?;
         let (offset, size) = ring.place_aux(pages);
         let pages = size as usize / self.world.page_bytes;
         let request = MapRequest { pages, offset, shared: true, writable };
-        let memory = self.engine.mmap(&mut self.world, caller, event, self.now, request)?;
-        self.carry_out();
-        Ok(AuxReader::new(memory, !writable))
+        Ok(AuxReader::new(self.map_memory(caller, fd, request)?, !writable))
     }
 
     /// Unmaps it.
@@ -461,9 +539,12 @@ impl Machine {
     }
 
     /// Carries out the engine's effects.
-    fn carry_out(&mut self) {
+    pub(crate) fn carry_out(&mut self) {
         let mut signals = Vec::new();
         for effect in self.engine.effects().collect::<Vec<_>>() {
+            if matches!(effect, Effect::Wake(_) | Effect::Signal(..)) {
+                self.told.iter_mut().for_each(|told| told.push(effect.clone()));
+            }
             match effect {
                 Effect::Watch(watch) => {
                     self.watches.insert(watch.event, watch);

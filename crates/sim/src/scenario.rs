@@ -34,7 +34,11 @@ use perfuse_abi::{Attr, Errno, OpenFlags, PollFlags};
 use perfuse_engine::{State, Sysctl};
 use std::fmt;
 
+#[cfg(feature = "kernel")]
+pub(crate) use parse::cgroup_id;
 pub use play::{BUDGET, EventOutcome, NamedSwitch, Outcome, play, play_within};
+#[cfg(feature = "kernel")]
+pub(crate) use play::{act_on_machine, machine};
 pub use records::{RecordValue, ScenarioRecord};
 
 /// A scenario.

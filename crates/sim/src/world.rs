@@ -5,6 +5,7 @@ use perfuse_engine::{
     Access, AtomicU64, Capability, CgroupId, EventKey, Host, LockLimit, Memory, SecurityStep, TaskId,
 };
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 /// The machine's answers to the engine.
@@ -25,6 +26,24 @@ pub struct World {
     /// Memory for rings that there is, in pages.
     pub free_pages: usize,
     pub(crate) page_bytes: usize,
+    pub(crate) memory: Box<dyn Allocate>,
+}
+
+/// Gives memory for rings.
+pub(crate) trait Allocate: Debug + Send {
+    /// So many bytes of zeros.
+    fn allocate(&mut self, bytes: usize) -> Result<Arc<dyn Memory>, Errno>;
+}
+
+/// Memory of this process alone.
+#[derive(Debug)]
+struct Heap;
+
+impl Allocate for Heap {
+    fn allocate(&mut self, bytes: usize) -> Result<Arc<dyn Memory>, Errno> {
+        let words = bytes / size_of::<u64>();
+        Ok(Arc::new((0..words).map(|_| AtomicU64::new(0)).collect::<Vec<_>>()))
+    }
 }
 
 /// Descriptors of cgroups are beyond those of events.
@@ -41,6 +60,7 @@ impl World {
             locked_pages: u64::MAX,
             free_pages: 1 << 16,
             page_bytes,
+            memory: Box::new(Heap),
         }
     }
 
@@ -90,8 +110,7 @@ impl Host for World {
 
     fn allocate(&mut self, _caller: TaskId, pages: usize) -> Result<Arc<dyn Memory>, Errno> {
         self.free_pages = self.free_pages.checked_sub(pages).ok_or(Errno::ENOMEM)?;
-        let words = pages * self.page_bytes / size_of::<u64>();
-        Ok(Arc::new((0..words).map(|_| AtomicU64::new(0)).collect::<Vec<_>>()))
+        self.memory.allocate(pages * self.page_bytes)
     }
 
     fn security(&self, _caller: TaskId, _step: SecurityStep) -> Result<(), Errno> {

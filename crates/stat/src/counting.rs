@@ -2,8 +2,8 @@
 
 use super::model::{Aggregation, Missing, MissingKind, Outcome, Reading, RowPlace};
 use super::plan::{Plan, Request, Target};
-use super::topology::{self, Seat};
 use perfuse::diagnosis::Cause;
+use perfuse::kernel::Seat;
 use perfuse::{
     Answers, Builder, Cgroup, Count, Counter, CounterSet, Error, GivenUpWhy, HeldCommand, Scope, SetEvent,
     Slot, Start,
@@ -64,7 +64,9 @@ impl Counting {
             let cgroup = match cgroup.as_deref().map(|name| (name, cgroups.get(name))) {
                 None => None,
                 Some((_, Some(open))) => Some(open.clone()),
-                Some((name, None)) => Some(cgroups.entry(name).or_insert(Cgroup::open(name)?).clone()),
+                Some((name, None)) => {
+                    Some(cgroups.entry(name).or_insert(plan.kernel.surroundings().cgroup(name)?).clone())
+                }
             };
             let Some(builder) = Builder::from_spec(spec) else {
                 indices.push(None);
@@ -109,7 +111,7 @@ impl Counting {
                 row_of_slot.push(0);
                 continue;
             }
-            let place = place(plan.aggregation, slot);
+            let place = place(plan, slot);
             let known = places.iter().position(|(known, _)| *known == place);
             let row = known.unwrap_or(places.len());
             if known.is_none() {
@@ -317,7 +319,7 @@ pub(crate) fn together(a: Outcome, b: Outcome) -> Outcome {
 
 fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, Error> {
     Ok(match (&plan.target, command) {
-        (Target::Processes(pids), _) => Scope::processes(pids)?,
+        (Target::Processes(pids), _) => Scope::processes_of(plan.kernel.surroundings(), pids)?,
         (Target::Threads(tids) | Target::EveryThread(tids), _) => Scope::threads(tids),
         (Target::Cpus { cpus, .. }, _) => Scope::cpus(cpus),
         (Target::Command, Some(command)) => Scope::command(command),
@@ -332,9 +334,10 @@ fn is_made_by_kernel(attr: &Attr) -> bool {
     attr.type_ == EventType::SOFTWARE && switches.contains(&Software(attr.config))
 }
 
-fn place(aggregation: Aggregation, slot: &Slot) -> RowPlace {
-    let seat = |slot: &Slot| slot.cpu().map(Seat::of).unwrap_or_default();
-    match aggregation {
+fn place(plan: &Plan, slot: &Slot) -> RowPlace {
+    let surroundings = plan.kernel.surroundings();
+    let seat = |slot: &Slot| slot.cpu().map(|cpu| surroundings.seat(cpu)).unwrap_or_default();
+    match plan.aggregation {
         Aggregation::Everything => RowPlace::Everywhere,
         Aggregation::Cpu => RowPlace::Cpu(slot.cpu().unwrap_or(0)),
         Aggregation::Core => {
@@ -346,10 +349,10 @@ fn place(aggregation: Aggregation, slot: &Slot) -> RowPlace {
             RowPlace::Die { socket, die }
         }
         Aggregation::Socket => RowPlace::Socket(seat(slot).socket),
-        Aggregation::Node => RowPlace::Node(slot.cpu().map_or(0, topology::node)),
+        Aggregation::Node => RowPlace::Node(slot.cpu().map_or(0, |cpu| surroundings.node(cpu))),
         Aggregation::Thread => {
             let tid = slot.tid().unwrap_or(0);
-            let name = String::from_utf8_lossy(&perfuse_proc::read::name(tid)).into_owned();
+            let name = String::from_utf8_lossy(&surroundings.name(tid)).into_owned();
             RowPlace::Thread { name, tid }
         }
     }

@@ -40,7 +40,6 @@ mod recorder;
 mod rehearse;
 mod requests;
 mod spread;
-mod topology;
 
 pub use command::{CommandCounting, CommandEvents, LastRun};
 pub use error::Error;

@@ -70,7 +70,7 @@ pub fn count(
     control: Option<Control>,
     destination: Option<&mut Destination>,
 ) -> Result<Option<Report>, Error> {
-    let mut measurement = Measurement::new().with_control(control);
+    let mut measurement = Measurement::of(&plan.kernel).with_control(control);
     if plan.owns_process {
         measurement = measurement.with_signals(&[])?;
     }
@@ -152,7 +152,9 @@ impl Measuring<'_> {
             Exit::Signal(SIGTERM) if end.was_stopped => Exit::Stopped,
             exit => exit,
         });
-        report.warnings.extend(watchdog(&report));
+        if !plan.kernel.facts().is_simulated {
+            report.warnings.extend(watchdog(&report));
+        }
         // Of whole cpus there would be too many descriptors.
         self.last.counting = (plan.target == Target::Command && plan.runs != Some(1)).then_some(counting);
         hooks::after(plan)?;
@@ -167,7 +169,8 @@ impl Measuring<'_> {
         held: Option<HeldCommand>,
     ) -> Result<(Duration, End), Error> {
         let plan = self.plan;
-        let began = Instant::now();
+        let surroundings = plan.kernel.surroundings();
+        let began = surroundings.now();
         if plan.start == Start::AtOnce && plan.target != Target::Command {
             counting.enable()?;
         }
@@ -198,9 +201,10 @@ impl Measuring<'_> {
             intervals: 0,
         };
         let end = self.measurement.pass(&run, &mut counts)?;
-        let now = Instant::now();
+        let now = surroundings.now();
         counts.disable()?;
-        if plan.interval.is_some() && plan.intervals.is_none_or(|wanted| counts.intervals < wanted) {
+        let goes_on = plan.intervals.is_none_or(|wanted| counts.intervals < wanted);
+        if plan.interval.is_some() && goes_on && now > counts.interval_began {
             counts.interval(now)?;
         }
         Ok((now - began, end))

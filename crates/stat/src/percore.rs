@@ -3,13 +3,13 @@
 use super::counting;
 use super::model::{Outcome, Row, RowPlace};
 use super::plan::{PerCore, Plan};
-use super::topology::Seat;
+use perfuse::kernel::Seat;
 use perfuse_events::EventSpec;
 
 /// The rows of an event, where each cpu has one, as its term wants them.
 pub(crate) fn rows(plan: &Plan, spec: &EventSpec, rows: Vec<Row>) -> Vec<Row> {
     match spec.options.per_core {
-        true => by_core(plan.per_core, rows, Seat::of),
+        true => by_core(plan.per_core, rows, |cpu| plan.kernel.surroundings().seat(cpu)),
         false => rows,
     }
 }

@@ -3,9 +3,9 @@
 use super::model::{
     Aggregation, Event, Interval, Missing, MissingKind, Outcome, Reading, Report, Row, RowPlace, Run, Subject,
 };
-use super::topology::Seat;
 use crate::Error;
 use perfuse::abi::{AttrFlags, Software};
+use perfuse::kernel::Seat;
 use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::tool::{Stat, StatConfigEntry, Tool, ToolRecord};
 use perfuse_data::{Form, PerfData};

@@ -122,8 +122,11 @@ impl Recorder {
     fn maps(&mut self, plan: &Plan, counting: &Counting, child: Option<u32>) -> Result<(), Error> {
         let writer = self.writer.writer();
         let mut threads: Vec<Thread> = match child.filter(|_| plan.target == Target::Command) {
-            Some(child) => vec![thread(child)],
-            None => counting.slots().iter().filter_map(|slot| slot.tid()).map(thread).collect(),
+            Some(child) => vec![thread(plan, child)],
+            None => {
+                let tids = counting.slots().iter().filter_map(|slot| slot.tid());
+                tids.map(|tid| thread(plan, tid)).collect()
+            }
         };
         if threads.is_empty() {
             threads.push(Thread { tid: u64::MAX, comm: [0; 16] });
@@ -207,7 +210,10 @@ impl Recorder {
             Output::Pipe(mut writer) => writer.flush()?,
             Output::File(writer) => {
                 let machine = Machine::look();
-                let mut features = machine.features();
+                let mut features = match plan.kernel.facts().is_simulated {
+                    true => Vec::new(),
+                    false => machine.features(),
+                };
                 features.push(Feature::Version(Str::new(concat!("perfuse ", env!("CARGO_PKG_VERSION")))));
                 features.push(Feature::Cmdline(
                     self.words.iter().map(|word| Str::new(word.as_bytes())).collect(),
@@ -220,8 +226,8 @@ impl Recorder {
     }
 }
 
-fn thread(tid: u32) -> Thread {
-    let name = perfuse_proc::read::name(tid);
+fn thread(plan: &Plan, tid: u32) -> Thread {
+    let name = plan.kernel.surroundings().name(tid);
     let mut comm = [0; 16];
     let len = name.len().min(15);
     comm[..len].copy_from_slice(&name[..len]);

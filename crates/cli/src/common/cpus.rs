@@ -1,15 +1,15 @@
 //! Cpus as people name them: the option -C.
 
 use crate::exit::Failure;
-use perfuse::{cpu_list, online_cpus, parse_cpu_list};
+use perfuse::{Perf, cpu_list, parse_cpu_list};
 
 /// Of a list such as `0-3,8`, those that are online, and a remark where others were asked for too. Fails where
 /// none is.
-pub(crate) fn chosen(list: &str) -> Result<(Vec<u32>, Option<String>), Failure> {
+pub(crate) fn chosen(kernel: &Perf, list: &str) -> Result<(Vec<u32>, Option<String>), Failure> {
     let cpus = parse_cpu_list(list);
     let cpus =
         cpus.ok_or_else(|| Failure::usage(format_args!("-C wants cpus such as 0-3,8, not '{list}'")))?;
-    let online = online_cpus();
+    let online = kernel.surroundings().online_cpus();
     let (there, missing): (Vec<u32>, Vec<u32>) = cpus.iter().partition(|cpu| online.contains(cpu));
     let are_not = match missing[..] {
         [] => return Ok((there, None)),
@@ -29,7 +29,9 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_said() {
-        let first = online_cpus()[0];
+        let linux = Perf::linux();
+        let chosen = |list: &str| super::chosen(&linux, list);
+        let first = perfuse::online_cpus()[0];
         let (cpus, remark) = chosen(&format!("{first},60000-60001")).unwrap();
         assert_eq!(cpus, [first]);
         assert!(remark.unwrap().contains("there are no cpus 60000-60001 online"));

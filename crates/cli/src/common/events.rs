@@ -2,7 +2,13 @@
 
 use super::tables;
 use crate::exit::Failure;
+use perfuse::Perf;
 use perfuse_events::{EventList, EventSet, Machine, Tracefs};
+
+/// The events of the machine that a kernel measures.
+pub(crate) fn of_kernel(kernel: &Perf) -> Machine {
+    if kernel.facts().is_simulated { Machine::unknown() } else { machine() }
+}
 
 /// This machine's events, by sysfs and tracefs. It reads each file when somebody asks for it.
 pub(crate) fn machine() -> Machine {

@@ -10,7 +10,7 @@ mod units;
 mod unsupported;
 mod words;
 
-use crate::common::kernel::{Chosen, Tried, with_attr_files};
+use crate::common::kernel::{Chosen, Tried, can_run, with_attr_files};
 use crate::exit::{FAILED, Failure, Result};
 use crate::recording::header::local_time;
 pub(crate) use args::Args;
@@ -30,6 +30,7 @@ use std::time::Duration;
 pub(crate) fn run(args: &Args) -> Result {
     let kernel = args.kernel.decide()?;
     args.events_dir.decide()?;
+    can_run(&kernel, &args.command)?;
     let asked = Asked::new(args, with_attr_files(&kernel))?;
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);

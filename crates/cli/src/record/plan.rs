@@ -5,7 +5,7 @@ use super::words::{branches, chains, clock, frequency, pages, processes_of, regi
 use crate::common::{cpus, events, processes};
 use crate::exit::Failure;
 use perfuse::abi::AttrFlags;
-use perfuse::{Perf, Start, online_cpus};
+use perfuse::{Perf, Start};
 use perfuse_events::EventSet;
 use perfuse_record::{
     CallChains, Chains, Choice, Fields, HZ, Plan, Rate, Request, Switch, Target, check, join_tracers,
@@ -46,7 +46,7 @@ impl Asked {
         ] {
             remarks.extend(given.is_some().then(|| why.to_owned()));
         }
-        let target = target(args, &mut remarks)?;
+        let target = target(args, &kernel, &mut remarks)?;
         let rate = match (args.count, args.frequency.as_deref()) {
             (Some(period), _) => Rate::Period(period),
             (None, Some(text)) => Rate::Frequency(frequency(text, args.strict_freq, &mut remarks)?),
@@ -92,10 +92,11 @@ impl Asked {
                 Target::Processes(pids) => pids,
                 _ => Vec::new(),
             });
-            target = Target::Cpus(online_cpus());
+            target = Target::Cpus(kernel.surroundings().online_cpus());
         }
         let chains = match asked {
             CallChains::By(chains) => chains,
+            CallChains::Auto if kernel.facts().is_simulated => Some(Chains::FramePointers),
             CallChains::Auto => {
                 let search = std::env::var_os("PATH").unwrap_or_default();
                 let choice = Choice::of(&target, follow.as_deref(), &args.command, &search);
@@ -103,7 +104,7 @@ impl Asked {
                 Some(choice.chains)
             }
         };
-        let events = requests(args)?;
+        let events = requests(args, &kernel)?;
         if follow.is_some() && events.iter().any(|request| request.spec.options.time == Some(false)) {
             return Err(Failure::usage(
                 "--follow goes by the times of samples: the term time=0 takes them away",
@@ -172,9 +173,9 @@ impl Asked {
     }
 }
 
-fn target(args: &Args, remarks: &mut Vec<String>) -> Result<Target, Failure> {
+fn target(args: &Args, kernel: &Perf, remarks: &mut Vec<String>) -> Result<Target, Failure> {
     let gone = |kind: &str, ids: &[u32]| {
-        let gone = ids.iter().find(|&&id| !perfuse_proc::read::exists(id));
+        let gone = ids.iter().find(|&&id| kernel.surroundings().process_of(id).is_none());
         gone.map_or(Ok(()), |id| Err(Failure::new(format_args!("no such {kind}: {id}"))))
     };
     gone("process", &processes::all(&args.pid))?;
@@ -189,19 +190,19 @@ fn target(args: &Args, remarks: &mut Vec<String>) -> Result<Target, Failure> {
         return Ok(Target::Threads(args.tid.clone()));
     }
     if let Some(list) = &args.cpu {
-        let (cpus, remark) = cpus::chosen(list)?;
+        let (cpus, remark) = cpus::chosen(kernel, list)?;
         remarks.extend(remark);
         return Ok(Target::Cpus(cpus));
     }
     // Without a command it is the whole system, as with perf.
     if args.all_cpus || args.cgroup.is_some() || args.command.is_empty() {
-        return Ok(Target::Cpus(online_cpus()));
+        return Ok(Target::Cpus(kernel.surroundings().online_cpus()));
     }
     Ok(Target::Command)
 }
 
-fn requests(args: &Args) -> Result<Vec<Request>, Failure> {
-    let catalogue = events::machine();
+fn requests(args: &Args, kernel: &Perf) -> Result<Vec<Request>, Failure> {
+    let catalogue = events::of_kernel(kernel);
     let mut requests = Vec::new();
     let mut groups = 0;
     for listed in &args.selection.lists {
@@ -304,6 +305,14 @@ pub(super) mod tests {
         for line in ["-F 0 true", "-F x true", "-c 0 true", "-F 1 -c 1 true"] {
             assert!(plan(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn delays() {
+        let start = |line: &str| plan(line).unwrap().start;
+        assert_eq!(start("true"), Start::AtOnce);
+        assert_eq!(start("-D 50 true"), Start::After(Duration::from_millis(50)));
+        assert_eq!(start("-D -1 true"), Start::WhenTold);
     }
 
     #[test]

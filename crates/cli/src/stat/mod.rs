@@ -14,7 +14,7 @@ mod select;
 mod text;
 mod unsupported;
 
-use crate::common::kernel::{Tried, with_attr_files};
+use crate::common::kernel::{Tried, can_run, with_attr_files};
 use crate::exit::{Failure, Result};
 use crate::record::take_standard_output;
 use crate::{habits, usage};
@@ -48,6 +48,7 @@ pub(crate) fn run(args: &Args, parse: &dyn Fn(Vec<OsString>) -> Result<Box<Args>
         }
         _ => (args, None),
     };
+    can_run(&kernel, &args.command)?;
     let mut plan = plan::plan(args, with_attr_files(&kernel))?;
     if destination.is_some() && plan.is_repeated() {
         return Err(Failure::usage("stat record records one run, without -r"));

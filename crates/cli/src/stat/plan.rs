@@ -5,9 +5,8 @@ use super::select::Chosen;
 use crate::common::{cpus, events, processes};
 use crate::exit::Failure;
 use crate::term::out::say;
-use perfuse::{Perf, Start, online_cpus};
+use perfuse::{Perf, Start};
 use perfuse_events::Machine;
-use perfuse_proc::read;
 use perfuse_stat::metrics::{self, Measured};
 use perfuse_stat::{Aggregation, PerCore, Plan, Request, Requests, Target};
 use std::path::Path;
@@ -15,7 +14,7 @@ use std::time::Duration;
 
 /// Makes the plan that the options ask for.
 pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
-    let target = target(args)?;
+    let target = target(args, &kernel)?;
     let on_cpus = matches!(target, Target::Cpus { .. });
     let aggregation = match args {
         Args { no_aggr: true, .. } => Aggregation::Cpu,
@@ -38,7 +37,7 @@ pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
     if args.repeat.is_some() && args.command.is_empty() {
         return Err(Failure::usage("-r needs a command to repeat"));
     }
-    let (events, metrics) = if args.null { Default::default() } else { requests(args, on_cpus)? };
+    let (events, metrics) = if args.null { Default::default() } else { requests(args, on_cpus, &kernel)? };
     let mut plan = Plan::new(target, args.command.clone(), events);
     plan.kernel = kernel;
     plan.cgroups = args.selection.has_cgroups() || args.for_each_cgroup.is_some();
@@ -64,7 +63,7 @@ pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-fn target(args: &Args) -> Result<Target, Failure> {
+fn target(args: &Args, kernel: &Perf) -> Result<Target, Failure> {
     if !args.pid.is_empty() {
         return Ok(Target::Processes(processes::all(&args.pid)));
     }
@@ -72,10 +71,10 @@ fn target(args: &Args) -> Result<Target, Failure> {
         return Ok(Target::Threads(args.tid.clone()));
     }
     if args.per_thread && args.cpu.is_none() && (args.all_cpus || args.command.is_empty()) {
-        return Ok(Target::EveryThread(every_thread()));
+        return Ok(Target::EveryThread(every_thread(kernel)));
     }
     if let Some(list) = &args.cpu {
-        let (cpus, remark) = cpus::chosen(list)?;
+        let (cpus, remark) = cpus::chosen(kernel, list)?;
         if let Some(remark) = remark {
             say(remark);
         }
@@ -91,15 +90,17 @@ fn target(args: &Args) -> Result<Target, Failure> {
     // As in perf, a command line without a target means the whole machine.
     let everybody = args.all_cpus || args.command.is_empty();
     if everybody || args.selection.has_cgroups() || args.for_each_cgroup.is_some() {
-        return Ok(Target::Cpus { cpus: online_cpus(), all: true });
+        return Ok(Target::Cpus { cpus: kernel.surroundings().online_cpus(), all: true });
     }
     Ok(Target::Command)
 }
 
 /// The threads that there are.
-fn every_thread() -> Vec<u32> {
-    let processes = read::processes().into_iter();
-    let mut tids: Vec<u32> = processes.flat_map(|pid| read::threads(pid).unwrap_or_default()).collect();
+fn every_thread(kernel: &Perf) -> Vec<u32> {
+    let surroundings = kernel.surroundings();
+    let processes = surroundings.processes().into_iter();
+    let mut tids: Vec<u32> =
+        processes.flat_map(|pid| surroundings.threads(pid).unwrap_or_default()).collect();
     tids.sort_unstable();
     tids
 }
@@ -119,8 +120,8 @@ const DETAILED: [&str; 3] = [
     "L1-dcache-prefetches,L1-dcache-prefetch-misses",
 ];
 
-fn requests(args: &Args, on_cpus: bool) -> Result<(Vec<Request>, Vec<Measured>), Failure> {
-    let catalogue = events::machine();
+fn requests(args: &Args, on_cpus: bool, kernel: &Perf) -> Result<(Vec<Request>, Vec<Measured>), Failure> {
+    let catalogue = events::of_kernel(kernel);
     let mut requests = Requests::default();
     let mut choice = args.metrics.choice();
     if args.topdown {
@@ -135,7 +136,8 @@ fn requests(args: &Args, on_cpus: bool) -> Result<(Vec<Request>, Vec<Measured>),
         add_details(&mut requests, args, &catalogue)?;
     } else if by_default {
         let clock = if on_cpus || args.per_thread { "cpu-clock" } else { "task-clock" };
-        for list in [clock, DEFAULT].map(str::to_owned).into_iter().chain(stalled_cycles()) {
+        let stalled = stalled_cycles().filter(|_| !kernel.facts().is_simulated);
+        for list in [clock, DEFAULT].map(str::to_owned).into_iter().chain(stalled) {
             requests.add(&list, &catalogue)?;
         }
         add_details(&mut requests, args, &catalogue)?;
@@ -253,6 +255,7 @@ mod tests {
     #[test]
     fn delays_and_repeats() {
         assert_eq!(plan("-D -1 true").unwrap().start, Start::WhenTold);
+        assert_eq!(["true", "-i true"].map(|line| plan(line).unwrap().inherit), [true, false]);
         assert_eq!(plan("-D 50 true").unwrap().start, Start::After(Duration::from_millis(50)));
         assert_eq!(plan("-r 0 true").unwrap().runs, None);
         assert_eq!(plan("-r 3 true").unwrap().runs, Some(3));

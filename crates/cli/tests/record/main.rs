@@ -93,7 +93,6 @@ suite! {
         a_reader_that_goes_away_ends_the_recording,
         outputs_that_cannot_be_written_are_told,
         orders_switch_sampling_on_and_end_it,
-        sampling_starts_after_a_delay,
         a_recording_has_at_most_its_size,
         only_so_many_files_are_kept,
         a_signal_writes_what_overwritten_rings_hold,

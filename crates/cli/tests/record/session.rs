@@ -189,39 +189,6 @@ pub(super) fn samples_so_far(file: &Path) -> usize {
     found
 }
 
-pub(super) fn sampling_starts_after_a_delay() -> Outcome {
-    let folder = Folder::new("delay");
-    let file = folder.file("d");
-    let times = |file: &Path| {
-        let mut data = PerfData::open(file).expect("a recording");
-        let (mut first_map, mut first_sample) = (None, None);
-        while let Some(entry) = data.next().expect("whole records") {
-            if !entry.is_kernel() {
-                continue;
-            }
-            let time = entry.decode().expect("known").time().filter(|&time| time > 0);
-            match entry.kind() {
-                RecordType::SAMPLE => first_sample = first_sample.or(time),
-                RecordType::MMAP2 => first_map = first_map.or(time),
-                _ => {}
-            }
-        }
-        (first_map.expect("a map"), first_sample.expect("a sample"))
-    };
-    // The delay begins with the command, whose first map comes later on a busy machine.
-    let mut lag = 0;
-    for _ in 0..20 {
-        recorded(&file, &["-e", "cpu-clock", "-D", "150", "sh", "-c", &[BUSY; 8].join(";")]);
-        let (map, sample) = times(&file);
-        assert!(sample > map, "{map} {sample}: what is mapped meanwhile is known");
-        lag = lag.max(sample - map);
-        if lag >= 140_000_000 {
-            return Ok(());
-        }
-    }
-    panic!("at most {lag} ns from the first map to the first sample")
-}
-
 pub(super) fn a_recording_has_at_most_its_size() -> Outcome {
     let folder = Folder::new("size");
     let file = folder.file("d");

@@ -226,7 +226,7 @@ impl Intercept {
         }
         self.wait_is_over(tid);
         let answer = self.answered(machine, tid, system_call);
-        carry_out(&mut lock(machine), self);
+        carry_out(&mut *lock(machine), self);
         answer
     }
 
@@ -361,7 +361,7 @@ impl Intercept {
             self.table.forget(event);
             supervisor.machine().close(event);
         }
-        settle(&supervisor.machine(), self, event);
+        settle(&*supervisor.machine(), self, event);
         fd
     }
 
@@ -679,7 +679,7 @@ impl Intercept {
         };
         let mut machine = lock(machine);
         let answer = machine.ioctl(caller, event, call);
-        settle(&machine, self, event);
+        settle(&*machine, self, event);
         answer
     }
 }

@@ -541,7 +541,7 @@ impl Front for Intercept {
     }
 
     fn effects(&mut self, machine: &Mutex<Machine>) {
-        carry_out(&mut machine.lock().unwrap_or_else(PoisonError::into_inner), self);
+        carry_out(&mut *machine.lock().unwrap_or_else(PoisonError::into_inner), self);
     }
 
     fn between(&mut self, supervisor: &mut Supervisor) -> bool {

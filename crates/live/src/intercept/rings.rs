@@ -61,7 +61,7 @@ impl Intercept {
                 if let (Some(open), true) = (self.table.get(event), writable) {
                     open.served.set_ring(Some(memory));
                 }
-                settle(&supervisor.machine(), self, event);
+                settle(&*supervisor.machine(), self, event);
             }
             Err(_) => supervisor.machine().munmap(event),
         }

@@ -58,7 +58,8 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    pub(crate) fn new(cause: Cause, explanation: impl Into<String>) -> Self {
+    /// A cause in words, without remedies.
+    pub fn new(cause: Cause, explanation: impl Into<String>) -> Self {
         Diagnosis { cause, explanation: explanation.into(), remedies: Vec::new() }
     }
 

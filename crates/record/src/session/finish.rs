@@ -29,7 +29,7 @@ impl Session<'_> {
             self.synthesize(self.child, false, (true, false)).map_err(|error| self.sink.fail(error))?;
         }
         let compressed = self.sink.compressed();
-        let ids = match self.plan.build_ids {
+        let ids = match self.plan.build_ids && !self.plan.kernel.facts().is_simulated {
             true => sections::build_ids(&self.tally, self.opened.has_kernel()),
             false => Vec::new(),
         };
@@ -55,7 +55,8 @@ impl Session<'_> {
         let counted = self.counted()?;
         let mut sums = self.sums();
         sums.lost = sums.lost.max(counted.lost) + self.tally.lost_samples;
-        let (events, elapsed) = (self.opened.requests.len(), self.began.elapsed());
+        let (events, elapsed) =
+            (self.opened.requests.len(), self.plan.kernel.surroundings().now() - self.began);
         let (status, stopped) = (end.command.map(|(status, _)| status), end.was_stopped);
         let stacks = self.unwinding.as_ref().map(Unwinding::sums);
         let ended = Ended { status, stopped, sums, events, elapsed, stacks };

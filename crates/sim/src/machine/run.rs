@@ -74,10 +74,21 @@ impl Machine {
 
     /// Runs until a time. The events of that very time are still to come.
     pub fn run_until(&mut self, end: u64) {
+        self.run(end, false);
+    }
+
+    /// The same, or until there is something to be done outside.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn run_until_told(&mut self, end: u64) {
+        self.run(end, true);
+    }
+
+    fn run(&mut self, end: u64, stops: bool) {
         loop {
             self.settle();
             self.come_late();
-            if self.is_exhausted() {
+            let is_told = self.told.as_ref().is_some_and(|told| !told.is_empty());
+            if self.is_exhausted() || stops && is_told {
                 return;
             }
             self.spend(1);

@@ -1,7 +1,7 @@
 //! Steps of programs that take no time.
 
-use super::Machine;
 use super::cpu_state::SimCpuState;
+use super::{Machine, Mapped};
 use crate::program::{Cursor, Step};
 use perfuse_engine::abi::Software;
 use perfuse_engine::abi::record::MmapFile;
@@ -60,6 +60,8 @@ impl Machine {
                     own.program.clone_from(&name);
                 }
                 self.engine.exec(task, cpu, now, name.as_bytes(), fresh);
+                let process = self.tasks[&task].process;
+                self.mapped.remove(&process);
             }
             Some(Step::Comm(name)) => {
                 self.engine.comm(task, cpu, now, name.as_bytes(), false);
@@ -79,6 +81,9 @@ impl Machine {
                     name: name.as_bytes(),
                 };
                 self.engine.mapped(task, cpu, now, &mapping);
+                let process = self.tasks[&task].process;
+                let mapped = Mapped { addr, len, executable, name };
+                self.mapped.entry(process).or_default().push(mapped);
             }
             Some(Step::Touch { addr, len, write }) => self.touch(cpu, addr, len, write, &doing),
             Some(Step::Tracepoint { id, count, value }) => {
@@ -110,6 +115,10 @@ impl Machine {
         if let Some(own) = self.tasks.get_mut(&parent) {
             own.children += 1;
         }
+        if !thread {
+            let mapped = self.mapped(self.tasks[&parent].process).to_vec();
+            self.mapped.insert(process, mapped);
+        }
         self.make_ready(child);
     }
 
@@ -119,7 +128,10 @@ impl Machine {
         self.carry_out();
         self.put(cpu, None, Leaving::Sleeps);
         self.engine.reap(task, self.now);
-        self.tasks.remove(&task);
+        let process = self.tasks.remove(&task).map(|task| task.process);
+        if let Some(process) = process.filter(|pid| self.tasks.values().all(|task| task.process != *pid)) {
+            self.mapped.remove(&process);
+        }
         if let Some((parent, own)) = parent.and_then(|parent| Some((parent, self.tasks.get_mut(&parent)?))) {
             own.children -= 1;
             if own.waits && own.children == 0 {

@@ -283,7 +283,7 @@ fn on_off(words: &mut Words<'_>) -> Result<bool> {
 }
 
 /// The id of a cgroup by its place: the root is no cgroup of the scenario.
-pub(super) fn cgroup_id(place: usize) -> CgroupId {
+pub(crate) fn cgroup_id(place: usize) -> CgroupId {
     CgroupId(ROOT.0 + 1 + place as u64)
 }
 

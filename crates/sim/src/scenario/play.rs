@@ -124,12 +124,7 @@ pub fn play(scenario: &Scenario) -> Outcome {
 
 /// Plays a scenario to its end, or until the machine has done so many steps.
 pub fn play_within(scenario: &Scenario, budget: u64) -> Outcome {
-    let mut machine = Machine::new(Setup { budget, ..scenario.setup.clone() });
-    scenario.programs.iter().for_each(|program| machine.know(program.clone()));
-    scenario.tracepoints.iter().for_each(|id| machine.declare_tracepoint(*id));
-    for (_, parent) in &scenario.cgroups {
-        machine.make_cgroup(parent.map_or(ROOT, cgroup_id));
-    }
+    let machine = machine(scenario, Setup { budget, ..scenario.setup.clone() });
     let whole = scenario.statements.iter().fold(0, |whole: u64, line| match line.statement {
         Statement::Run(ns) => whole.saturating_add(ns),
         _ => whole,
@@ -246,8 +241,7 @@ impl Player {
 
     /// A task by its name, or the first that runs a program of this name.
     pub(super) fn task(&self, name: &str) -> Option<TaskId> {
-        let named = self.tasks.get(name).copied();
-        named.or_else(|| self.machine.running(name).next())
+        task_of(&self.machine, &self.tasks, name)
     }
 
     fn open(&mut self, open: &Open) -> Result<(), String> {
@@ -422,34 +416,10 @@ impl Player {
 
     /// The outcome of an action; the outer error is one of the scenario.
     fn try_action(&mut self, action: &Action) -> Result<Result<(), Errno>, String> {
-        let task =
-            |player: &Player, name: &str| player.task(name).ok_or_else(|| format!("no such task: '{name}'"));
-        let machine = &mut self.machine;
+        if let Some(done) = act_on_machine(&mut self.machine, &self.tasks, action) {
+            return done;
+        }
         match action {
-            Action::Plug(cpu, true) => machine.plug(*cpu),
-            Action::Plug(cpu, false) => machine.unplug(*cpu),
-            Action::RemovePmu => {
-                if !machine.remove_pmu() {
-                    return Err("there is no PMU".to_owned());
-                }
-            }
-            Action::Set(file, value) => return Ok(machine.engine.set_sysctl(*file, value)),
-            Action::MuxInterval(ms) => {
-                let (pmu, _) = machine.engine.pmu_by_name("cpu").ok_or("there is no PMU")?;
-                return Ok(machine.engine.set_mux_interval_ms(pmu, *ms));
-            }
-            Action::Privileged(privileged) => machine.world.privileged = *privileged,
-            Action::MayTrace(may) => machine.world.may_trace = *may,
-            Action::LockedMemory(pages) => machine.world.locked_pages = *pages,
-            Action::Descriptors(most) => machine.world.descriptor_limit = *most,
-            Action::Prctl(name, enable) => {
-                let task = task(self, name)?;
-                self.machine.prctl(task, *enable);
-            }
-            Action::Move(name, cgroup) => {
-                let task = task(self, name)?;
-                self.machine.move_to_cgroup(task, cgroup.map_or(ROOT, cgroup_id));
-            }
             Action::Enable(name, group) => return self.ioctl(name, Ioctl::Enable { group: *group }),
             Action::Disable(name, group) => return self.ioctl(name, Ioctl::Disable { group: *group }),
             Action::Reset(name, group) => return self.ioctl(name, Ioctl::Reset { group: *group }),
@@ -525,6 +495,8 @@ impl Player {
                     self.read_ring(place);
                 }
             }
+            // The others are the machine's.
+            _ => {}
         }
         Ok(Ok(()))
     }
@@ -533,6 +505,62 @@ impl Player {
         let fd = self.fd(name)?;
         Ok(self.machine.ioctl(fd, ioctl).map(drop))
     }
+}
+
+/// The machine of a scenario, built like this, with its programs; nothing has started.
+pub(crate) fn machine(scenario: &Scenario, setup: Setup) -> Machine {
+    let mut machine = Machine::new(setup);
+    scenario.programs.iter().for_each(|program| machine.know(program.clone()));
+    scenario.tracepoints.iter().for_each(|id| machine.declare_tracepoint(*id));
+    for (_, parent) in &scenario.cgroups {
+        machine.make_cgroup(parent.map_or(ROOT, cgroup_id));
+    }
+    machine
+}
+
+/// A task by its name, or the first that runs a program of this name.
+fn task_of(machine: &Machine, tasks: &BTreeMap<String, TaskId>, name: &str) -> Option<TaskId> {
+    let named = tasks.get(name).copied();
+    named.or_else(|| machine.running(name).next())
+}
+
+/// The outcome of an action that is about the machine; `None`: it is about an event.
+pub(crate) fn act_on_machine(
+    machine: &mut Machine,
+    tasks: &BTreeMap<String, TaskId>,
+    action: &Action,
+) -> Option<Result<Result<(), Errno>, String>> {
+    let task = |machine: &Machine, name: &str| {
+        task_of(machine, tasks, name).ok_or_else(|| format!("no such task: '{name}'"))
+    };
+    match action {
+        Action::Plug(cpu, true) => machine.plug(*cpu),
+        Action::Plug(cpu, false) => machine.unplug(*cpu),
+        Action::RemovePmu => {
+            if !machine.remove_pmu() {
+                return Some(Err("there is no PMU".to_owned()));
+            }
+        }
+        Action::Set(file, value) => return Some(Ok(machine.engine.set_sysctl(*file, value))),
+        Action::MuxInterval(ms) => match machine.engine.pmu_by_name("cpu") {
+            Some((pmu, _)) => return Some(Ok(machine.engine.set_mux_interval_ms(pmu, *ms))),
+            None => return Some(Err("there is no PMU".to_owned())),
+        },
+        Action::Privileged(privileged) => machine.world.privileged = *privileged,
+        Action::MayTrace(may) => machine.world.may_trace = *may,
+        Action::LockedMemory(pages) => machine.world.locked_pages = *pages,
+        Action::Descriptors(most) => machine.world.descriptor_limit = *most,
+        Action::Prctl(name, enable) => match task(machine, name) {
+            Ok(task) => machine.prctl(task, *enable),
+            Err(missing) => return Some(Err(missing)),
+        },
+        Action::Move(name, cgroup) => match task(machine, name) {
+            Ok(task) => machine.move_to_cgroup(task, cgroup.map_or(ROOT, cgroup_id)),
+            Err(missing) => return Some(Err(missing)),
+        },
+        _ => return None,
+    }
+    Some(Ok(Ok(())))
 }
 
 fn ring(pages: usize, read_only: bool) -> MapRequest {

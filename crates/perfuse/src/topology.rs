@@ -1,13 +1,16 @@
-//! Which core, die, socket and NUMA node a cpu belongs to. Read only when asked for.
+//! Which core, die, socket and NUMA node a cpu belongs to. Read only when asked for: see [`Surroundings`](crate::kernel::Surroundings).
 
 use std::fs;
 
 /// Where a cpu sits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Seat {
-    pub(crate) socket: u32,
-    pub(crate) die: u32,
-    pub(crate) core: u32,
+pub struct Seat {
+    /// The number of its socket.
+    pub socket: u32,
+    /// The number of its die in the socket.
+    pub die: u32,
+    /// The number of its core in the socket.
+    pub core: u32,
 }
 
 impl Seat {
