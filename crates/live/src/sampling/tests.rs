@@ -311,3 +311,12 @@ fn looks_that_go_round_see_each_cpu_as_often_as_is_asked_for() {
         assert!(tick.number < count + 12_000, "a tenth of a ms each");
     }
 }
+
+#[test]
+fn a_look_makes_up_for_those_that_there_was_no_time_for() {
+    let (mut sampler, mut random) = (TaskSampler::begin(0), Random::new(1));
+    let tick = |number| Tick { due: 0, at: 0, period: 100, cpus: 1, number };
+    assert_eq!(sampler.take_part(tick(7), 100, &mut random), Some(100));
+    assert_eq!(sampler.take_part(tick(8), 100, &mut random), Some(100));
+    assert_eq!(sampler.take_part(tick(11), 100, &mut random), Some(300));
+}
