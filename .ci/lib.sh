@@ -23,6 +23,31 @@ skip() { echo "skipped: $1: $2"; exit 77; }
 # The comment paragraph at the top of the script is its help.
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 
+# spent GROUP: the processor time of a process group up to now, of children that ended too, in hundredths of a second.
+spent() { cat /proc/[0-9]*/stat 2>/dev/null | sed 's/.*) //' | awk -v group="$1" '$3 == group { n += $12 + $13 + $14 + $15 } END { print n + 0 }'; }
+
+# watch GROUP LOG MOST_S QUIET_S: ends a process group when it takes more time on processors than MOST_S, or when for QUIET_S it
+# neither takes any nor prints anything into its log, which tells so then.
+watch() {
+  local quiet=0 before='' now
+  while sleep 10 && kill -0 -- "-$1" 2>/dev/null; do
+    now="$(spent "$1") $(stat -c %s "$2")"
+    if [ "$now" = "$before" ]; then quiet=$((quiet + 10)); else quiet=0; fi
+    before=$now
+    if [ "$quiet" -ge "$4" ]; then
+      echo "is ended: it has done nothing for $4 s" >>"$2"
+    elif [ "${now% *}" -gt $(($3 * 100)) ]; then
+      echo "is ended: it took more than $3 s on processors" >>"$2"
+    else
+      continue
+    fi
+    kill -TERM -- "-$1" 2>/dev/null
+    sleep 5
+    kill -KILL -- "-$1" 2>/dev/null
+    return
+  done
+}
+
 # locked NAME: one process at a time past this line, until `unlocked`; two checks can share the cache.
 locked() { exec 9>"$CACHE/$1.lock"; flock 9; }
 unlocked() { exec 9>&-; }

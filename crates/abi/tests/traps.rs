@@ -185,6 +185,19 @@ fn no_branch_stack_at_all_has_no_index() {
 }
 
 #[test]
+fn an_index_that_would_leave_bytes_over_is_none() {
+    let branch_sample_type = BranchSampleType::HW_INDEX;
+    let sample_type = SampleType::BRANCH_STACK | SampleType::REGS_USER;
+    let format = RecordFormat { branch_sample_type, sample_regs_user: 0b11, ..samples(sample_type) };
+    // With an index of 2 the registers would be those of no ABI, and 7 a word too many.
+    let body = bytes(&format, &[0, 2, 0, 7]);
+    let sample = sample(&body, &format);
+    assert_eq!(sample.branch_stack.unwrap().hw_idx, None);
+    let registers = sample.regs_user.unwrap();
+    assert_eq!((registers.abi, registers.get(0), registers.get(1)), (RegsAbi::ABI_64, Some(0), Some(7)));
+}
+
+#[test]
 fn registers_of_a_kernel_thread_have_no_values() {
     let sample_type = SampleType::REGS_USER | SampleType::STACK_USER | SampleType::REGS_INTR;
     let format = RecordFormat { sample_regs_user: 0b11, sample_regs_intr: 0b101, ..samples(sample_type) };

@@ -165,3 +165,23 @@ impl Skid {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_chosen_by_its_whole_name_or_by_the_last_parts_of_it() {
+        let function = |name: &str| Function { name: name.to_owned(), ..Function::default() };
+        let functions =
+            ["store::insert", "store::reinsert", "log::insert", "hash", "old::hash"].map(function);
+        let sampled = Sampled { functions: functions.into(), ..Sampled::default() };
+        let chosen = |name| -> Vec<&str> {
+            sampled.chosen(Some(name), &[]).into_iter().map(|function| &function.name[..]).collect()
+        };
+        assert_eq!(chosen("insert"), ["store::insert", "log::insert"]);
+        assert_eq!(chosen("store::insert"), ["store::insert"]);
+        assert_eq!(chosen("hash"), ["hash"]);
+        assert_eq!(chosen("ash"), [""; 0]);
+    }
+}

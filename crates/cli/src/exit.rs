@@ -44,7 +44,7 @@ impl Failure {
 
     /// A command that cannot be executed, status 126 or 127.
     pub(crate) fn not_started(error: perfuse::Error) -> Self {
-        let status = if error.errno() == Errno::ENOENT { NOT_FOUND } else { NOT_EXECUTABLE };
+        let status = status_of_start(error.errno());
         Failure::from(error).with_status(status)
     }
 
@@ -133,6 +133,11 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// The status of shells for a command that could not be started.
+fn status_of_start(errno: Errno) -> u8 {
+    if errno == Errno::ENOENT { NOT_FOUND } else { NOT_EXECUTABLE }
+}
+
 /// Why a file cannot be read or written, with the errno behind its meaning.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
@@ -192,4 +197,20 @@ pub(crate) fn tell_panics_plainly() {
         ));
         std::process::exit(FAILED.into());
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_those_of_shells() {
+        assert_eq!(status_of_start(Errno::ENOENT), 127);
+        assert_eq!([Errno::EACCES, Errno::ENOEXEC].map(status_of_start), [126; 2]);
+        let unread = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(unread.is_unread() && unread.status == 141);
+        let full = Failure::from(io::Error::from(io::ErrorKind::StorageFull));
+        assert!(!full.is_unread() && full.status == 125 && !full.text.is_empty());
+        assert_eq!((Failure::usage("-x").status, Failure::new("x").status), (2, 125));
+    }
 }

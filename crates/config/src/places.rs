@@ -181,11 +181,32 @@ fn open(path: &Path, is_named: bool) -> Result<File, Refusal> {
     })?;
     if !is_named {
         let facts = file.metadata()?;
-        // Many systems give each user a group of his own, and new files to that group.
-        let is_own_group = facts.gid() == rustix::process::getegid().as_raw();
-        if facts.mode() & if is_own_group { 0o002 } else { 0o022 } != 0 {
+        if can_others_write(facts.mode(), facts.gid() == rustix::process::getegid().as_raw()) {
             return Err(Refusal::Distrusted("others can write to it: chmod go-w makes it hold".into()));
         }
     }
     Ok(file)
+}
+
+/// Many systems give each user a group of his own, and new files to that group.
+fn can_others_write(mode: u32, is_own_group: bool) -> bool {
+    mode & if is_own_group { 0o002 } else { 0o022 } != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_own_group_may_write_and_no_other() {
+        for (mode, by_own, by_another) in [
+            (0o100_644, false, false),
+            (0o100_664, false, true),
+            (0o100_646, true, true),
+            (0o100_600, false, false),
+        ] {
+            let found = (can_others_write(mode, true), can_others_write(mode, false));
+            assert_eq!(found, (by_own, by_another), "{mode:o}");
+        }
+    }
 }

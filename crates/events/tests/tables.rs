@@ -155,6 +155,7 @@ fn definitions_have_the_values_that_perf_gives_them() {
         ("a - b - 2", 5.0),
         ("a / b", 2.4),
         ("a % b", 2.0),
+        ("a / b % 1.5", 0.0),
         ("-a + b", -7.0),
         ("a | 1", 13.0),
         ("a ^ b & 4", 8.0),

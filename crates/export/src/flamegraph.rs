@@ -100,3 +100,14 @@ fn shortened(name: &str, width: f64) -> String {
         _ => name.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_ends_an_attribute_or_an_element() {
+        let escaped = Escaped("a\"b'c<d>&\u{1}\u{ffff}é").to_string();
+        assert_eq!(escaped, "a&quot;b&#39;c&lt;d&gt;&amp;\u{fffd}\u{fffd}é");
+    }
+}

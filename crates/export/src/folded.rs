@@ -97,3 +97,19 @@ impl Stacks {
         Ok(made.finish())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_neither_a_remark_nor_two_frames() {
+        let mut made = StacksBuilder::default();
+        made.event("cycles");
+        let stack = vec![made.function("#main;x\n", ""), made.function("f", "")];
+        made.add(0, "", stack, 7, 1);
+        let mut text = Vec::new();
+        write(&made.finish(), &mut text).expect("a vector takes all");
+        assert_eq!(String::from_utf8_lossy(&text), "?main:x?;f 7\n");
+    }
+}

@@ -191,6 +191,16 @@ mod tests {
     }
 
     #[test]
+    fn descriptions_may_be_aligned_to_eight_bytes() {
+        // As x86 linkers lay out `.note.gnu.property` beside the id: names of four bytes end at 16.
+        let mut notes = note(b"GNU\0", 5, &[7; 12], false);
+        notes.resize(32, 0);
+        notes.extend(note(b"GNU\0", 3, &[5; 20], false));
+        assert_eq!(BuildId::from_notes(&notes, false, 8), BuildId::new(&[5; 20]));
+        assert_eq!(BuildId::from_notes(&notes, false, 4), None);
+    }
+
+    #[test]
     fn text_and_back() {
         let id: BuildId = "9DF2304bf0a5e4be19d1eb2c5e0ea2ab0fb6a4f1".parse().expect("an id");
         assert_eq!(id.to_string(), "9df2304bf0a5e4be19d1eb2c5e0ea2ab0fb6a4f1");

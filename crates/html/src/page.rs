@@ -33,19 +33,7 @@ impl<'p> Page<'p> {
     /// Of a recording, of which it tells the command and the machine.
     #[must_use]
     pub fn of(self, origin: &Origin) -> Self {
-        let number = |number: &u32| number.to_string();
-        let known = [
-            ("command", origin.command.as_ref().map(shell_words::join)),
-            ("host", origin.hostname.clone()),
-            ("kernel", origin.os_release.clone()),
-            ("architecture", origin.arch.clone()),
-            ("processor", origin.cpu.clone()),
-            ("cpus online", origin.cpus_online.as_ref().map(number)),
-            ("memory", origin.memory_kib.map(|kib| format!("{} MiB", kib >> 10))),
-            ("recorded by version", origin.perf_version.clone()),
-        ];
-        let told = known.into_iter().filter_map(|(words, value)| Some((words.to_owned(), value?)));
-        self.with_facts(told)
+        self.with_facts(facts(origin))
     }
 
     /// With more facts to tell: words for each, and its value.
@@ -143,6 +131,22 @@ impl<'p> Page<'p> {
     }
 }
 
+/// The command and the machine of a recording, as far as they are known.
+fn facts(origin: &Origin) -> impl Iterator<Item = (String, String)> + use<> {
+    let number = |number: &u32| number.to_string();
+    let known = [
+        ("command", origin.command.as_ref().map(shell_words::join)),
+        ("host", origin.hostname.clone()),
+        ("kernel", origin.os_release.clone()),
+        ("architecture", origin.arch.clone()),
+        ("processor", origin.cpu.clone()),
+        ("cpus online", origin.cpus_online.as_ref().map(number)),
+        ("memory", origin.memory_kib.map(|kib| format!("{} MiB", kib >> 10))),
+        ("recorded by version", origin.perf_version.clone()),
+    ];
+    known.into_iter().filter_map(|(words, value)| Some((words.to_owned(), value?)))
+}
+
 fn write_functions<'t>(named: &'t [Named], strings: &mut Strings<'t>, to: &mut dyn Write) -> io::Result<()> {
     let (mut names, mut objects) = (Numbers::default(), Numbers::default());
     let (mut hues, mut lights, mut kinds) = (Numbers::default(), Numbers::default(), String::new());
@@ -230,4 +234,18 @@ fn comma(at: usize) -> &'static str {
 
 fn or_null(number: Option<impl ToString>) -> String {
     number.map_or("null".to_owned(), |number| number.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_tells_its_command_as_shells_read_it_and_memory_in_mib() {
+        let mut origin = Origin::default();
+        origin.command = Some(["grep", "a b"].map(str::to_owned).to_vec());
+        origin.memory_kib = Some(2_050 * 1024);
+        let told = facts(&origin).map(|(words, value)| format!("{words}: {value}")).collect::<Vec<_>>();
+        assert_eq!(told, ["command: grep 'a b'", "memory: 2050 MiB"]);
+    }
 }

@@ -149,3 +149,32 @@ pub fn blocked(source: DataSrc) -> &'static str {
         _ => " Addr",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_column_tells_apart_its_key_tells_apart() {
+        type Tell = fn(DataSrc) -> String;
+        fn written(write: fn(&mut String, DataSrc), source: DataSrc) -> String {
+            let mut text = String::new();
+            write(&mut text, source);
+            text
+        }
+        let columns: [(Key, Tell); 5] = [
+            (Key::Mem, |source| written(level, source)),
+            (Key::Snoop, |source| written(snoop, source)),
+            (Key::Tlb, |source| written(translation, source)),
+            (Key::Locked, |source| locked(source).to_owned()),
+            (Key::Blocked, |source| blocked(source).to_owned()),
+        ];
+        for (key, tell) in columns {
+            for bit in 0..64 {
+                let source = DataSrc(1 << bit);
+                let is_told = tell(source) != tell(DataSrc(0));
+                assert!(!is_told || part(key, source) != 0, "{key:?}, bit {bit}: {}", tell(source));
+            }
+        }
+    }
+}

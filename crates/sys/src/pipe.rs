@@ -58,6 +58,14 @@ mod tests {
     use std::time::Duration;
 
     #[test]
+    fn a_bell_that_rang_often_is_silent_once_it_was_heard() {
+        let (reading, writing) = nonblocking(true).expect("a pipe");
+        assert!((0..1000).all(|_| put(writing.as_fd())));
+        drain(reading.as_fd());
+        assert!(!poll(&[reading.as_fd()], Some(Duration::ZERO)).expect("poll")[0].any());
+    }
+
+    #[test]
     fn a_byte_is_readiness_and_the_end_a_hangup() {
         let (reading, writing) = nonblocking(true).expect("a pipe");
         let ready = || poll(&[reading.as_fd()], Some(Duration::ZERO)).expect("poll")[0];

@@ -137,12 +137,9 @@ pub fn spawn_with(program: &OsStr, arguments: &[OsString], files: Files<'_>) -> 
                 unsafe { libc::execve(shell.as_ptr(), shell_argv.as_ptr(), envp.as_ptr()) };
                 errno = crate::errno::last();
             }
-            // A file that may not be executed is remembered, the search goes on.
-            let absent = [Errno::ENOENT, Errno::ENOTDIR].contains(&errno);
-            if !absent || answer == Errno::ENOENT {
-                answer = errno;
-            }
-            if !absent && errno != Errno::EACCES {
+            let goes_on;
+            (answer, goes_on) = after_failure(answer, errno);
+            if !goes_on {
                 break;
             }
         }
@@ -150,6 +147,14 @@ pub fn spawn_with(program: &OsStr, arguments: &[OsString], files: Files<'_>) -> 
         unsafe { libc::write(report.as_raw_fd(), (&raw const answer.0).cast(), size_of_val(&answer.0)) };
     }
     end(127)
+}
+
+/// The answer after one more file could not be executed, and whether the next is tried. One that may not be executed is
+/// remembered, and the search goes on.
+fn after_failure(answer: Errno, errno: Errno) -> (Errno, bool) {
+    let is_absent = [Errno::ENOENT, Errno::ENOTDIR].contains(&errno);
+    let keeps = is_absent && answer != Errno::ENOENT;
+    (if keeps { answer } else { errno }, is_absent || errno == Errno::EACCES)
 }
 
 /// The files `execvp(3)` would try for this name.
@@ -279,4 +284,28 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
 /// Whether a process or thread of this id exists (it may belong to someone else).
 pub fn exists(pid: i32) -> bool {
     pid > 0 && crate::signal::send(pid, 0).map_or_else(|errno| errno == Errno::EPERM, |()| true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_may_not_be_executed_is_told_whatever_the_rest_of_the_path_lacks() {
+        let search = |failures: &[Errno]| {
+            let mut answer = Errno::ENOENT;
+            for (tried, &errno) in failures.iter().enumerate() {
+                let goes_on;
+                (answer, goes_on) = after_failure(answer, errno);
+                if !goes_on {
+                    return (answer, tried + 1);
+                }
+            }
+            (answer, failures.len())
+        };
+        let (absent, refused, broken) = (Errno::ENOENT, Errno::EACCES, Errno::E2BIG);
+        assert_eq!(search(&[absent, refused, absent]), (refused, 3));
+        assert_eq!(search(&[absent, absent]), (absent, 2));
+        assert_eq!(search(&[refused, broken, absent]), (broken, 2));
+    }
 }

@@ -43,3 +43,18 @@ impl Stack<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_words_within_the_copy_are_read() {
+        let bytes = [0, 0, 0, 0, 0, 0, 0, 1, 2];
+        let stack = Stack { start: 0x7000, bytes: &bytes, order: ByteOrder::Big };
+        assert_eq!((stack.word(0x7000), stack.word(0x7001)), (Some(1), Some(0x102)));
+        let outside = [0, 0x6ff8, 0x6fff, 0x7002, 0x7009, u64::MAX];
+        assert!(outside.iter().all(|&at| stack.word(at).is_none()));
+        assert_eq!(Stack { order: ByteOrder::Little, ..stack }.word(0x7000), Some(1 << 56));
+    }
+}

@@ -291,6 +291,32 @@ pub(crate) mod tests {
         assert_eq!(rule.apply(&nowhere, &zeros, true).err(), Some(End::Unknown));
     }
 
+    #[test]
+    fn a_register_that_was_popped_is_known_where_the_thread_is_and_nowhere_above() {
+        let rule = made().rule(0x1001).expect("a rule");
+        // Register 3 was pushed to 0x6ff0, below the copy.
+        let bytes: Vec<u8> = [0x4444u64, 0].into_iter().flat_map(u64::to_le_bytes).collect();
+        let stack = Stack { start: 0x6ff8, bytes: &bytes, order: ByteOrder::Little };
+        let here = registers(&[(1, 0x99), (7, 0x6ff0), (8, 0x1001)]);
+        for (is_exact, value) in [(true, Some(0x99)), (false, None)] {
+            let caller = rule.apply(&here, &stack, is_exact).expect("a caller");
+            assert_eq!((caller.ip(), caller.get(3)), (Some(0x4444), value));
+        }
+    }
+
+    #[test]
+    fn a_caller_that_is_its_own_ends_the_stack() {
+        // CFA is r7+0, so that the return address lies below the stack pointer.
+        let rule = made_of(&[&[0x0e, 0]]).rule(0x1000).expect("a rule");
+        let here = registers(&[(7, 0x7000), (8, 0x1000)]);
+        let apply = |back: u64| {
+            let stack = Stack { start: 0x6ff8, bytes: &back.to_le_bytes(), order: ByteOrder::Little };
+            rule.apply(&here, &stack, true).map(|caller| caller.ip())
+        };
+        assert_eq!(apply(0x1000).err(), Some(End::Loop));
+        assert_eq!(apply(0x1008).ok(), Some(Some(0x1008)));
+    }
+
     proptest::proptest! {
         #[test]
         fn any_table_and_stack_end(bytes in proptest::collection::vec(0u8.., 0..400), at in 0usize..60, sp in 0u64..) {

@@ -56,6 +56,8 @@ fn what_tracepoints_print() {
         (r#""%03d|%-4u|%4x|%#lx", REC->b, REC->b, REC->b, (unsigned long)REC->b"#, "005|5   |   5|0x5"),
         (r#""%s", REC->a < 0 ? "minus" : "plus""#, "minus"),
         (r#""%d", (REC->b + 1) * 2 << 1"#, "24"),
+        // The left side alone decides whether a shift keeps the sign.
+        (r#""%lld %lld", REC->a >> 1, REC->a >> (REC->b - 4)"#, "-1 -1"),
         (r#""%s", __print_flags(REC->b, "|", { 1, "A" }, { 1 << 1, "B" }, { 0x4UL, "C" })"#, "A|C"),
         (r#""%s", __print_flags(REC->b, "|", { 1, "A" })"#, "A|0x4"),
         (r#""%s", __print_symbolic(REC->b, { 4, "four" }, { 5, "fi" "ve" })"#, "five"),

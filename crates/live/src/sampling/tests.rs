@@ -343,3 +343,12 @@ fn who_flees_from_looks_is_seen_as_often_as_who_stays() {
         }
     }
 }
+
+#[test]
+fn a_look_makes_up_for_those_that_there_was_no_time_for() {
+    let (mut sampler, mut random) = (TaskSampler::begin(0), Random::new(1));
+    let tick = |number| Tick { due: 0, at: 0, period: 100, cpus: 1, number };
+    assert_eq!(sampler.take_part(tick(7), 100, &mut random), Some(100));
+    assert_eq!(sampler.take_part(tick(8), 100, &mut random), Some(100));
+    assert_eq!(sampler.take_part(tick(11), 100, &mut random), Some(300));
+}

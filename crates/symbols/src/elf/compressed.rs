@@ -91,3 +91,15 @@ fn zstd(compressed: &[u8], size: usize) -> Option<Vec<u8>> {
 fn zstd(_: &[u8], _: usize) -> Option<Vec<u8>> {
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_way_has_the_highest_byte_of_the_size_first() {
+        let header = b"ZLIB\0\0\0\0\0\0\x01\x02";
+        assert_eq!(old_compression(header), Some((elf::ELFCOMPRESS_ZLIB, 0x102, 12)));
+        assert_eq!(old_compression(&header[..11]), None);
+    }
+}
