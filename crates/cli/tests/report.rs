@@ -381,8 +381,6 @@ fn what_perf_has_and_perfuse_has_not_is_refused() -> Outcome {
     for (arguments, words) in [
         ("--itrace", "AUX data"),
         ("--itrace=i1ms", "AUX data"),
-        ("-k vmlinux", "found by path"),
-        ("--kallsyms /proc/kallsyms", "found by path"),
         ("--branch-history", "-b shows"),
         ("--total-cycles", "-b shows"),
         ("-T", "READ"),

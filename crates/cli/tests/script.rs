@@ -282,7 +282,6 @@ fn what_perf_has_and_perfuse_has_not_is_refused() -> Outcome {
         ("--dlfilter x.so", "--json"),
         ("--itrace", "AUX data"),
         ("--insn-trace", "AUX data"),
-        ("--symfs /", "found by path"),
         ("--guestmount /", "guests"),
         ("-F brstackinsn", "instructions"),
         ("-F +srccode", "source files"),
