@@ -7,7 +7,7 @@ use crate::common::pages::{self, Paging};
 use crate::common::style;
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
-use crate::recording::{self, FilterArgs, Input};
+use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::{foreign::foreign, glyphs};
 use perfuse_annotate::text::{self, Looks, OfEvent, Value};
 use perfuse_annotate::{Annotated, Annotator, Function, Sampled, Skid, Sources, Syntax};
@@ -35,6 +35,8 @@ pub(crate) struct Args {
     /// Believe what other users' files (/tmp/perf-PID.map, jit-PID.dump) say of code made at run time
     #[arg(short, long)]
     force: bool,
+    #[command(flatten)]
+    symbol_files: SymbolFiles,
     #[command(flatten)]
     filter: FilterArgs,
     /// Only functions of this name, as the argument
@@ -126,7 +128,7 @@ pub(crate) fn run(args: &Args) -> Result {
 }
 
 fn show(out: &mut impl Write, args: &Args) -> Result<()> {
-    let symbols = recording::symbols(args.force);
+    let symbols = args.symbol_files.symbols(args.force);
     let (profile, events) = read(args, &symbols)?;
     let names = Names::new(&profile, &symbols).mangled(args.no_demangle);
     let sources = Sources::new().below(args.prefix.clone(), args.prefix_strip).sealed(&symbols);
@@ -241,8 +243,13 @@ pub(crate) struct FromNear<'i> {
 }
 
 impl<'i> FromNear<'i> {
-    pub(crate) fn of(input: &'i Input, filter: &'i FilterArgs, is_mangled: bool) -> Self {
-        FromNear { input, filter, is_mangled, symbols: recording::symbols(input.force), profile: None }
+    pub(crate) fn of(
+        input: &'i Input,
+        filter: &'i FilterArgs,
+        files: &SymbolFiles,
+        is_mangled: bool,
+    ) -> Self {
+        FromNear { input, filter, is_mangled, symbols: files.symbols(input.force), profile: None }
     }
 
     /// A function of an event, by its name and the path of its object.

@@ -2,7 +2,7 @@
 
 use crate::common;
 use crate::exit::{Failure, Result};
-use crate::recording::{self, Input};
+use crate::recording::{self, Input, SymbolFiles};
 use crate::stat;
 use crate::term::foreign::width;
 use crate::term::glyphs::{self, Glyphs, shorten};
@@ -53,6 +53,8 @@ pub(crate) struct Args {
     /// Believe what other users' files (/tmp/perf-PID.map, jit-PID.dump) say of code made at run time
     #[arg(short, long)]
     force: bool,
+    #[command(flatten)]
+    symbol_files: SymbolFiles,
     /// Names as they are in the files
     #[arg(long)]
     no_demangle: bool,
@@ -87,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result {
         [after] => ["perf.data.old".into(), after.clone()],
         files => [files[0].clone(), files[1].clone()],
     };
-    let symbols = recording::symbols(args.force);
+    let symbols = args.symbol_files.symbols(args.force);
     let (before, after) = (read(args, before, &symbols)?, read(args, after, &symbols)?);
     let pairs = pairs(args, &before, &after)?;
     let mut out =

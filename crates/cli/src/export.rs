@@ -2,7 +2,7 @@
 
 use crate::exit::{Failure, Result};
 use crate::record;
-use crate::recording::{self, Input};
+use crate::recording::{self, Input, SymbolFiles};
 use crate::term::out::{Out, say};
 use perfuse_data::text::foreign;
 use perfuse_export::{Begun, Format};
@@ -24,6 +24,8 @@ pub(crate) struct Args {
     /// Believe what other users' files (/tmp/perf-PID.map, jit-PID.dump) say of code made at run time
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    symbol_files: SymbolFiles,
     /// Which format, in place of the one that FILE's ending tells
     #[arg(short, long, value_name = "FORMAT", value_parser = format_named)]
     format: Option<Format>,
@@ -60,6 +62,8 @@ pub(crate) struct ImportArgs {
 pub(crate) struct FlamegraphArgs {
     #[command(flatten)]
     input: Input,
+    #[command(flatten)]
+    symbol_files: SymbolFiles,
     /// Where to draw it, as SVG, or as a page of perfuse report --html if it ends in .html; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "perf.svg")]
     output: PathBuf,
@@ -87,7 +91,7 @@ pub(crate) fn export(args: &Args) -> Result {
         let why = format!("{} is no text for a terminal; a file is named by -o", format.name());
         refuse_terminal(&args.output, &why)?;
     }
-    write(&Input::at(args.input.clone(), args.force), format, &args.output)
+    write(&Input::at(args.input.clone(), args.force), &args.symbol_files, format, &args.output)
 }
 
 /// Imports a profile of another tool, or tells what is in it.
@@ -103,7 +107,8 @@ pub(crate) fn import(args: &ImportArgs) -> Result {
                 args.file.display()
             )));
         }
-        return export(&Args { input: args.file.clone(), force: false, format: args.format, output });
+        let (input, symbol_files) = (args.file.clone(), SymbolFiles::default());
+        return export(&Args { input, force: false, symbol_files, format: args.format, output });
     }
     let import = match input.begun()? {
         Some(Begun::Import(import)) => import,
@@ -150,9 +155,9 @@ pub(crate) fn flamegraph(
             let words = ["perfuse", "report", "--html"].map(OsString::from).into_iter();
             let files = [args.output.clone().into(), "-i".into(), args.input.path().into()];
             let force = args.input.force.then(|| OsString::from("--force"));
-            report(words.chain(files).chain(force).collect())
+            report(words.chain(files).chain(force).chain(args.symbol_files.words()).collect())
         }
-        false => write(&args.input, Format::Flamegraph, &args.output),
+        false => write(&args.input, &args.symbol_files, Format::Flamegraph, &args.output),
     };
     if args.command.is_empty() {
         return draw();
@@ -170,8 +175,8 @@ fn is_stdout(path: &Path) -> bool {
 }
 
 /// Writes a recording, or a profile of another tool, in a format; packed, if the name of the file says so.
-fn write(input: &Input, format: Format, output: &Path) -> Result {
-    let symbols = recording::symbols(input.force).with_debug_info(format.tells_lines(), format.tells_lines());
+fn write(input: &Input, files: &SymbolFiles, format: Format, output: &Path) -> Result {
+    let symbols = files.symbols(input.force).with_debug_info(format.tells_lines(), format.tells_lines());
     let (profile, symbols) = recording::profile(input, format.plan(), symbols)?;
     let samples = profile.events().iter().map(|event| event.samples).sum();
     if samples == 0 {

@@ -14,6 +14,7 @@ use perfuse_export::{Begun, ImportFormat, import_or_begun};
 use perfuse_profile::{LocalSymbols, Plan, Profile, Reading};
 use perfuse_symbols::SymbolOptions;
 use perfuse_unwind::Unwinder;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Cursor, Read, Write};
 use std::path::{Path, PathBuf};
@@ -165,6 +166,41 @@ impl Input {
 
     pub(crate) fn name(&self) -> String {
         self.path().to_string_lossy().into_owned()
+    }
+}
+
+/// Where symbols are looked for, if not on this machine.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct SymbolFiles {
+    /// Look for programs, debug files and .debug, the store of build-ids, below this folder: the root of a copied system
+    #[arg(long, value_name = "FOLDER")]
+    symfs: Option<PathBuf>,
+    /// Name the kernel's functions by this copy of /proc/kallsyms
+    #[arg(long, value_name = "FILE")]
+    kallsyms: Option<PathBuf>,
+    /// Name the kernel's functions by its ELF file
+    #[arg(short = 'k', long, value_name = "FILE")]
+    vmlinux: Option<PathBuf>,
+}
+
+impl SymbolFiles {
+    /// The names that these files have.
+    pub(crate) fn symbols(&self, any_owner: bool) -> LocalSymbols {
+        let mut options = symbol_options(any_owner);
+        if let Some(root) = &self.symfs {
+            options = options.below(root.clone());
+        }
+        options.kallsyms.clone_from(&self.kallsyms);
+        options.vmlinux.clone_from(&self.vmlinux);
+        options.into()
+    }
+
+    /// The same as options of a command line.
+    pub(crate) fn words(&self) -> impl Iterator<Item = OsString> {
+        let given = [("--symfs", &self.symfs), ("--kallsyms", &self.kallsyms), ("--vmlinux", &self.vmlinux)];
+        given
+            .into_iter()
+            .flat_map(|(name, file)| file.iter().flat_map(move |file| [name.into(), file.into()]))
     }
 }
 

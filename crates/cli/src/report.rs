@@ -19,7 +19,7 @@ use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
 use crate::export;
 use crate::recording::stacks;
-use crate::recording::{self, FilterArgs, Input};
+use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use groups::Group;
 use options::{List, Plan, Recorded, Style, list_of_names};
 use perfuse_data::Event;
@@ -47,6 +47,8 @@ use std::process::ExitCode;
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
+    #[command(flatten)]
+    symbol_files: SymbolFiles,
     #[command(flatten)]
     filter: FilterArgs,
     /// Only these objects, by name with or without folders
@@ -247,7 +249,7 @@ fn look_around(args: &Args) -> Result {
     };
     tables.by_own = !plan.children;
     tables.filter = view_plan(args, &plan).filter;
-    let mut near = annotate::FromNear::of(&args.input, &args.filter, args.no_demangle);
+    let mut near = annotate::FromNear::of(&args.input, &args.filter, &args.symbol_files, args.no_demangle);
     let mut code = |of: &CodeOf| near.show(of.event, &of.function, &of.object).map_err(|why| why.to_string());
     perfuse_tui::browse(&read.profile, &read.frames, &args.input.name(), tables, &mut code)?;
     Ok(ExitCode::SUCCESS)
@@ -354,7 +356,7 @@ impl Collecting {
 /// Reads all samples.
 fn read(args: &Args) -> Result<(Read, Plan)> {
     let mut progress = Progress::new(args.input.path());
-    let (mut data, local) = args.input.open_or_import(recording::symbols(args.input.force))?;
+    let (mut data, local) = args.input.open_or_import(args.symbol_files.symbols(args.input.force))?;
     let mut collecting: Option<Collecting> = None;
     let mut lost = 0;
     let sockets = facts::sockets(&mut data);

@@ -11,7 +11,7 @@ use crate::common::pages::{self, Paging};
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
 use crate::recording::stacks::{self, Stacks};
-use crate::recording::{self, FilterArgs, Input};
+use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::foreign::{foreign, width};
 use crate::term::out::wants_colours;
 use line::{Clock, Format, Lines};
@@ -40,6 +40,8 @@ use std::str::FromStr;
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
+    #[command(flatten)]
+    symbol_files: SymbolFiles,
     #[command(flatten)]
     filter: FilterArgs,
     /// Print of each sample: comm, tid, pid, time, cpu, period, event, addr, ip, sym, symoff, dso, brstack, trace ...; with + or - in front, more or less than by default; with hw:, sw:, trace: ... in front, only for events of that type
@@ -143,7 +145,7 @@ fn show(mut out: impl Write, args: &Args) -> Result {
 }
 
 fn print(out: &mut impl Write, args: &Args) -> Result<()> {
-    let symbols = recording::symbols(args.input.force);
+    let symbols = args.symbol_files.symbols(args.input.force);
     let mut data = args.input.open_named(&symbols)?;
     let filter = args.filter.of(&mut data)?;
     let clock = match (args.reltime, args.deltatime) {

@@ -110,15 +110,6 @@ impl LocalSymbols {
         LocalSymbols { symbolizer, inlined: false, lines: false }
     }
 
-    /// With the files at their usual places. Believes those of any user about code that processes make, or only those of
-    /// root, of the user who reads them, and of the process's user
-    /// ([`any_owner`](perfuse_symbols::SymbolOptions::any_owner)).
-    pub fn believing(any_owner: bool) -> Self {
-        let mut options = SymbolOptions::default();
-        options.any_owner = any_owner;
-        options.into()
-    }
-
     /// With the functions that were inlined at addresses, and source lines, as debug information tells them. It is read only
     /// if one of both is wanted.
     #[must_use]

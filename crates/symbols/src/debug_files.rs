@@ -21,7 +21,8 @@ pub struct DebugSources {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SymbolOptions {
-    /// Paths of programs and debug files are below this folder: the root of a copied system.
+    /// Paths of programs and debug files are below this folder: the root of a copied system, whose kernel and vdso are not those
+    /// of the running one.
     pub symfs: Option<PathBuf>,
     /// The store that perf fills when it records: by default what perf's configuration says as `buildid.dir`, or `~/.debug`.
     pub build_id_store: Option<PathBuf>,
@@ -35,9 +36,9 @@ pub struct SymbolOptions {
     /// Believe what the files of any user say of code made at run time: `perf-PID.map` and `jit-PID.dump`, which everybody
     /// can put into `/tmp`. By default only those of root, of the user who reads them, and with `live` of the process's user.
     pub any_owner: bool,
-    /// The kernel's ELF file, to be used instead of its list of symbols.
+    /// The kernel's ELF file, to be used instead of the running kernel's list of symbols; below `symfs` if its path is relative.
     pub vmlinux: Option<PathBuf>,
-    /// A copy of `/proc/kallsyms`, to be used instead of the running kernel's.
+    /// A copy of `/proc/kallsyms`, to be used instead of the running kernel's, and before `vmlinux`.
     pub kallsyms: Option<PathBuf>,
     /// A folder where the list of the running kernel's symbols is kept while it runs, in a file of this user alone: reading it
     /// there takes a tenth of the time. By default there is none, and nothing is written.
@@ -69,6 +70,12 @@ impl Default for SymbolOptions {
 }
 
 impl SymbolOptions {
+    /// The same for a copied system: paths are below `root`, and its store of build-ids is there, as perf's `--symfs` has it.
+    #[must_use]
+    pub fn below(self, root: PathBuf) -> Self {
+        SymbolOptions { build_id_store: Some(root.join(".debug")), symfs: Some(root), ..self }
+    }
+
     /// A path of the recorded system as one of this system.
     pub(crate) fn under_root(&self, path: &Path) -> PathBuf {
         match &self.symfs {

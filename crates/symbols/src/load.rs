@@ -195,7 +195,7 @@ pub(crate) fn vdso(shared: &Shared, key: &DsoKey) -> Loaded {
     let own = vdso::open();
     let found = own.as_ref().ok().and_then(|elf| elf.build_id().ok().flatten());
     match (&own, wanted) {
-        (Ok(elf), None) => return vdso_symbols(elf, &key.path),
+        (Ok(elf), None) if shared.options.symfs.is_none() => return vdso_symbols(elf, &key.path),
         (Ok(elf), Some(wanted)) if found.is_some_and(|found| found.matches(wanted)) => {
             return vdso_symbols(elf, &key.path);
         }
@@ -237,13 +237,15 @@ fn vdso_symbols(elf: &Elf, path: &Path) -> Loaded {
     }
 }
 
-/// The kernel: the file that was given, the running kernel's list if it is that kernel, a list that perf
+/// The kernel: the list or file that was given, the running kernel's list if it is that kernel, a list that perf
 /// kept, or an ELF file of the same build.
 pub(crate) fn kernel(shared: &Shared, key: &DsoKey, reference: Option<&Reference>) -> Loaded {
     let wanted = key.build_id.as_ref();
-    if let Some(path) = &shared.options.vmlinux {
-        return match open_build(path, wanted) {
-            Ok(elf) => vmlinux(&elf, path, reference),
+    let options = &shared.options;
+    if let (Some(path), None) = (&options.vmlinux, &options.kallsyms) {
+        let path = options.symfs.as_deref().unwrap_or(Path::new("")).join(path);
+        return match open_build(&path, wanted) {
+            Ok(elf) => vmlinux(&elf, &path, reference),
             Err(missing) => missing.into(),
         };
     }
@@ -258,10 +260,11 @@ pub(crate) fn kernel(shared: &Shared, key: &DsoKey, reference: Option<&Reference
         }
         Err(why) => why,
     };
-    let id = wanted.copied().or_else(BuildId::of_running_kernel);
-    let stored = id.map_or(Vec::new(), |id| shared.options.stored(&id, &["elf", "vmlinux"]));
+    let running = || options.symfs.is_none().then(BuildId::of_running_kernel)?;
+    let id = wanted.copied().or_else(running);
+    let stored = id.map_or(Vec::new(), |id| options.stored(&id, &["elf", "vmlinux"]));
     let found = first_of_build(&stored, id.as_ref()).0;
-    let found = found.or_else(|| shared.options.find_debug_file(None, id.as_ref(), None, Elf::has_symtab));
+    let found = found.or_else(|| options.find_debug_file(None, id.as_ref(), None, Elf::has_symtab));
     match found {
         Some((path, elf)) => vmlinux(&elf, &path, reference),
         None => why.into(),

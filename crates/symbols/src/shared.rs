@@ -49,10 +49,11 @@ impl Shared {
         matches!(code, Code::Kernel { symbols, .. } if self.is_running(symbols))
     }
 
-    /// The symbols of the running kernel, or those of the list that was given in place of its own.
+    /// The symbols of the running kernel, or those of the list that was given in place of its own; none for a copied system.
     pub(crate) fn kernel(&self) -> Result<Arc<KernelSymbols>, Missing> {
         let read = || match &self.options.kallsyms {
             Some(path) => kernel::open_copy(path),
+            None if self.options.symfs.is_some() => Err(Missing::NoFile { tried: Vec::new() }),
             None => KernelSymbols::running(),
         };
         self.kernel.get_or_init(|| read().map(Arc::new)).clone()
@@ -61,7 +62,7 @@ impl Shared {
     /// The same, or only those that stay while it runs, where a folder keeps them.
     pub(crate) fn kernel_kept(&self) -> Result<Arc<KernelSymbols>, Missing> {
         match (&self.options.kernel_cache, self.kernel.get()) {
-            (Some(folder), None) if self.options.kallsyms.is_none() => {
+            (Some(folder), None) if self.options.kallsyms.is_none() && self.options.symfs.is_none() => {
                 let read = || kept::running(folder).map(Arc::new);
                 let found = self.kept.get_or_init(read).clone();
                 if found.as_ref().map_or(true, |symbols| !symbols.leaves_out()) {

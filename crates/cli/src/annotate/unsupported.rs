@@ -6,15 +6,11 @@ use crate::common::unsupported::{PerfOption, PerfOptions};
 #[derive(Clone, Debug)]
 pub(super) struct OfAnnotate;
 
-const SYMBOLS: &str =
-    "where symbols are is not told yet: they are found by path, by build-id and in /proc/kallsyms";
 const SCREEN: &str = "the output is text; there is no interactive view yet";
 
 impl PerfOptions for OfAnnotate {
     const OPTIONS: &'static [PerfOption] = &[
-        PerfOption::refused("vmlinux", SYMBOLS).letter('k').value(),
-        PerfOption::refused("modules", SYMBOLS).letter('m'),
-        PerfOption::refused("symfs", SYMBOLS).value(),
+        PerfOption::ignored("modules").letter('m'),
         PerfOption::refused("tui", SCREEN),
         PerfOption::refused("gtk", SCREEN),
         PerfOption::refused("group", "each event has its own listing; --event picks one"),

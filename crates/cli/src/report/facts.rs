@@ -85,7 +85,8 @@ pub(super) fn tasks(out: &mut impl Write, input: &Input, with_maps: bool) -> Res
                 let name = foreign(&session.object(map.object).name);
                 let rights = [right(1, 'r'), right(2, 'w'), right(4, 'x'), shared].iter().collect::<String>();
                 let (start, end, offset, inode) = (map.start, map.end, map.pgoff, map.inode);
-                writeln!(out, "{:32}{start:x}-{end:x} {rights} {offset:08x} {inode} {name}", "")?;
+                let indent = 32 + depth.min(64);
+                writeln!(out, "{:indent$}{start:x}-{end:x} {rights} {offset:08x} {inode} {name}", "")?;
             }
             match maps_left.checked_sub(maps.len()) {
                 Some(left) => maps_left = left,

@@ -6,17 +6,12 @@ use crate::common::unsupported::{PerfOption, PerfOptions};
 #[derive(Clone, Debug)]
 pub(super) struct OfReport;
 
-const SYMBOLS: &str =
-    "where symbols are is not told yet: they are found by path, by build-id and in /proc/kallsyms";
 const SWITCHES: &str = "samples are not chosen by other events; --time chooses them by time";
 const SCREEN: &str = "there are the report as text, and --tui on the terminal";
 
 impl PerfOptions for OfReport {
     const OPTIONS: &'static [PerfOption] = &[
-        PerfOption::refused("vmlinux", SYMBOLS).letter('k').value(),
-        PerfOption::refused("modules", SYMBOLS).letter('m'),
-        PerfOption::refused("kallsyms", SYMBOLS).value(),
-        PerfOption::refused("symfs", SYMBOLS).value(),
+        PerfOption::ignored("modules").letter('m'),
         PerfOption::ignored("ignore-vmlinux"),
         PerfOption::refused(
             "itrace",

@@ -9,8 +9,6 @@ pub(super) struct OfScript;
 const TRACES: &str =
     "traces of the processor (AUX data) are not decoded; perf inject --itrace makes samples of them";
 const SCRIPTS: &str = "scripts and filters are not loaded; pipe the lines, or --json, into a program";
-const SYMBOLS: &str =
-    "where symbols are is not told yet: they are found by path, by build-id and in /proc/kallsyms";
 const SWITCHES: &str = "samples are not chosen by other events; --time chooses them by time";
 const GUESTS: &str = "symbols of guests are not looked up";
 
@@ -29,9 +27,6 @@ impl PerfOptions for OfScript {
         PerfOption::refused("dlarg", SCRIPTS).value(),
         PerfOption::refused("list-dlfilters", SCRIPTS),
         PerfOption::refused("latency", "what is off at a tracepoint is in its fields: -F +trace").letter('L'),
-        PerfOption::refused("vmlinux", SYMBOLS).letter('k').value(),
-        PerfOption::refused("kallsyms", SYMBOLS).value(),
-        PerfOption::refused("symfs", SYMBOLS).value(),
         PerfOption::refused("switch-on", SWITCHES).value(),
         PerfOption::refused("switch-off", SWITCHES).value(),
         PerfOption::refused("show-on-off-events", SWITCHES),
