@@ -149,17 +149,22 @@ pub(super) fn all_threads_of_a_process_are_sampled() -> Outcome {
     Ok(())
 }
 
+/// Rings are read one after the other: those of threads that take turns on a cpu are out of the order of time.
 pub(super) fn a_thread_has_a_ring_of_its_own() -> Outcome {
-    let kernel = kernel(THREADS);
-    kernel.run_for(1_500_000);
-    let mut plan = plan(kernel, Target::Processes(vec![FIRST]), "cycles");
-    (plan.by_thread, plan.inherit) = (true, false);
-    let made = make(&plan);
-    assert_eq!(made.by_thread(), [(100, 2), (102, 4), (103, 4)].into());
-    // Read ring by ring, so that threads follow each other in the file.
-    let tids: Vec<u32> =
-        made.samples(|sample| sample.tid.expect("a thread").tid).into_iter().map(|(_, tid)| tid).collect();
-    assert!(tids.is_sorted(), "{tids:?}");
+    let scenario = THREADS.replacen("cpus 4", "cpus 1\n slice 1ms", 1);
+    let order = |by_thread| {
+        let kernel = kernel(&scenario);
+        kernel.run_for(1);
+        // The first has lost a nanosecond, and with it a sample.
+        let mut plan = plan(kernel, Target::Processes(vec![FIRST]), "cycles");
+        (plan.by_thread, plan.inherit) = (by_thread, false);
+        let made = make(&plan);
+        assert_eq!(made.by_thread(), [(100, 3), (102, 6), (103, 6)].into());
+        let all = made.samples(|sample| (sample.tid.expect("a thread").tid, sample.time.expect("a time")));
+        let is_sorted = |by: fn(&(u32, u64)) -> u64| all.iter().map(|(_, sample)| by(sample)).is_sorted();
+        (is_sorted(|(tid, _)| u64::from(*tid)), is_sorted(|(_, time)| *time))
+    };
+    assert_eq!((order(true), order(false)), ((true, false), (false, true)));
     Ok(())
 }
 
