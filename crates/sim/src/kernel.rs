@@ -8,7 +8,7 @@
 
 mod surroundings;
 
-use crate::machine::Machine;
+use crate::machine::{Machine, Setup};
 use crate::scenario::{self, Action, Line, Scenario, Statement};
 use crate::world::Allocate;
 use perfuse::diagnosis::{Cause, Diagnosis};
@@ -154,7 +154,8 @@ impl Allocate for Mappable {
 }
 
 impl SimKernel {
-    /// A machine with its tasks. It stands still when all have ended.
+    /// A machine with its tasks. It stands still when all have ended. Its rings can be mapped where its pages are as
+    /// [large](Setup::page_bytes) as those of this process.
     pub fn new(mut machine: Machine) -> Self {
         let given = Arc::default();
         machine.told = Some(Vec::new());
@@ -180,7 +181,8 @@ impl SimKernel {
     /// rest comes in its time, and after the last `run` the machine stands still. The events of the scenario, and what is
     /// expected and shown of them, are left out.
     pub fn of(scenario: &Scenario) -> Self {
-        let mut kernel = Self::new(scenario::machine(scenario, scenario.setup.budget));
+        let setup = Setup { page_bytes: page_size(), ..scenario.setup.clone() };
+        let mut kernel = Self::new(scenario::machine(scenario, setup));
         for (place, (name, _)) in scenario.cgroups.iter().enumerate() {
             kernel = kernel.with_cgroup(name, scenario::cgroup_id(place));
         }
@@ -457,6 +459,9 @@ impl Kernel for SimKernel {
         let (key, fd) = (state.event(event)?, event.as_raw_fd());
         let (pages, writable) = (len.div_ceil(page_size()), protection == Protection::ReadWrite);
         let request = MapRequest { pages, offset, shared: true, writable };
+        if state.machine.setup().page_bytes != page_size() {
+            return Err(Errno::EINVAL);
+        }
         let memory = state.machine.map_memory(OUTSIDE, fd, request)?;
         let shared = lock(&state.given).shared(&memory);
         let mapped =

@@ -44,6 +44,8 @@ pub struct Setup {
     pub budget: u64,
     /// Tasks there may be at once.
     pub most_tasks: usize,
+    /// Bytes of a page.
+    pub page_bytes: usize,
 }
 
 impl Default for Setup {
@@ -61,6 +63,7 @@ impl Default for Setup {
             sample_ns: None,
             budget: u64::MAX,
             most_tasks: 4096,
+            page_bytes: 4096,
         }
     }
 }
@@ -197,7 +200,8 @@ pub const ROOT: CgroupId = CgroupId(1);
 impl Machine {
     /// A machine that has nothing to do.
     pub fn new(setup: Setup) -> Self {
-        let config = Config { cpus: setup.cpus, hz: setup.hz, ..Config::default() };
+        let Setup { cpus, hz, page_bytes, .. } = setup;
+        let config = Config { cpus, hz, page_bytes, ..Config::default() };
         let tick = config.tick_ns();
         let world = World::new(config.page_bytes);
         let mut engine = Engine::new(config);

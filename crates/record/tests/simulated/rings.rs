@@ -5,9 +5,18 @@ use perfuse::abi::record::RecordFormat;
 use perfuse_data::NewEvent;
 use perfuse_data::feature::{BuildIdEntry, Feature};
 use perfuse_record::{Error, Sink, Switch, Written};
-use perfuse_testkit::Outcome;
+use perfuse_sys::page_size;
+use perfuse_testkit::{Outcome, Skip};
 use std::io;
 use std::time::Duration;
+
+/// Sizes of rings are told for pages as most machines have them.
+fn need_small_pages() -> Outcome {
+    match page_size() {
+        4096 => Ok(()),
+        bytes => Err(Skip::needs("pages of 4 KiB", format!("they have {bytes} bytes"))),
+    }
+}
 
 /// A sample each ten microseconds, for twenty milliseconds.
 fn many(kernel: SimKernel, events: &str) -> Plan {
@@ -26,6 +35,7 @@ const BUSY: &str = "
 
 /// Two thousand samples; those that the reader has no time for are told, and none is told twice.
 pub(super) fn what_finds_no_room_is_counted_and_told() -> Outcome {
+    need_small_pages()?;
     let mut plan = many(kernel(BUSY).with_latency(5_000_000), "cycles");
     plan.pages = Some(1);
     let made = make(&plan);
@@ -59,6 +69,7 @@ pub(super) fn a_larger_ring_loses_nothing() -> Outcome {
 }
 
 pub(super) fn a_ring_that_is_overwritten_keeps_the_newest() -> Outcome {
+    need_small_pages()?;
     let mut plan = many(kernel(BUSY), "cycles");
     (plan.pages, plan.overwrite, plan.tail_synthesize) = (Some(1), true, true);
     let made = make(&plan);
@@ -72,6 +83,7 @@ pub(super) fn a_ring_that_is_overwritten_keeps_the_newest() -> Outcome {
 }
 
 pub(super) fn one_event_is_overwritten_and_another_is_not() -> Outcome {
+    need_small_pages()?;
     let mut plan = many(kernel(BUSY), "cycles/overwrite/,instructions/period=100000/");
     plan.pages = Some(1);
     let made = make(&plan);
@@ -140,6 +152,7 @@ impl Sink for Timed<'_> {
 }
 
 pub(super) fn readers_are_woken_at_half_a_ring() -> Outcome {
+    need_small_pages()?;
     let kernel = Arc::new(kernel(BUSY));
     let mut plan = plan(kernel.clone(), Target::Threads(vec![FIRST]), "cycles");
     (plan.pages, plan.rate) = (Some(1), Rate::Period(10_000));
@@ -160,6 +173,7 @@ pub(super) fn without_buffering_each_sample_wakes() -> Outcome {
 }
 
 pub(super) fn a_recording_stops_at_its_size() -> Outcome {
+    need_small_pages()?;
     let mut plan = many(kernel(BUSY), "cycles");
     (plan.pages, plan.max_bytes) = (Some(1), Some(8192));
     let made = make(&plan);
@@ -181,6 +195,7 @@ pub(super) fn parts_follow_one_another_in_time_and_lose_nothing() -> Outcome {
 }
 
 pub(super) fn locked_memory_that_is_short_makes_smaller_rings() -> Outcome {
+    need_small_pages()?;
     let scenario = format!("unprivileged\nset perf_event_mlock_kb 0\nlocked-memory 9\n{BUSY}");
     let mut plan = many(kernel(&scenario), "cycles:u");
     plan.pages = Some(64);

@@ -124,7 +124,7 @@ pub fn play(scenario: &Scenario) -> Outcome {
 
 /// Plays a scenario to its end, or until the machine has done so many steps.
 pub fn play_within(scenario: &Scenario, budget: u64) -> Outcome {
-    let machine = machine(scenario, budget);
+    let machine = machine(scenario, Setup { budget, ..scenario.setup.clone() });
     let whole = scenario.statements.iter().fold(0, |whole: u64, line| match line.statement {
         Statement::Run(ns) => whole.saturating_add(ns),
         _ => whole,
@@ -507,9 +507,9 @@ impl Player {
     }
 }
 
-/// The machine of a scenario, which may do so many steps, with its programs; nothing has started.
-pub(crate) fn machine(scenario: &Scenario, budget: u64) -> Machine {
-    let mut machine = Machine::new(Setup { budget, ..scenario.setup.clone() });
+/// The machine of a scenario, built like this, with its programs; nothing has started.
+pub(crate) fn machine(scenario: &Scenario, setup: Setup) -> Machine {
+    let mut machine = Machine::new(setup);
     scenario.programs.iter().for_each(|program| machine.know(program.clone()));
     scenario.tracepoints.iter().for_each(|id| machine.declare_tracepoint(*id));
     for (_, parent) in &scenario.cgroups {
