@@ -2,7 +2,7 @@
 //!
 //! [`record`] opens what a [`Plan`] asks for, moves records from the rings to a [`Sink`] (a perf.data file, a pipe,
 //! memory, or one of your own), tells beforehand what ran already, and tells an [`Observer`] what happens. It works with
-//! Linux and with the embedded kernel, and prints nothing.
+//! Linux, the embedded kernel and any other of `perfuse`, such as a simulated one, and prints nothing.
 //!
 //! ```no_run
 //! use perfuse_record::{FileSink, Plan, Target, record};

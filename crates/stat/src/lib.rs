@@ -3,7 +3,7 @@
 //! [`count`] opens what a [`Plan`] asks for, lets time pass, tells an [`Observer`] of intervals, and makes a [`Report`]
 //! of all runs: values merged and summed up by place, with their spread ([`Spread`]), [`metrics`], what they amount to
 //! ([`derive`](mod@derive)), and why something is missing. Counts are [recorded](Destination) and [replayed](replay) too. It works
-//! with Linux and with the embedded kernel, and prints nothing.
+//! with Linux, the embedded kernel and any other of `perfuse`, such as a simulated one, and prints nothing.
 //!
 //! ```
 //! use perfuse_events::Machine;
