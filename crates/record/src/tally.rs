@@ -183,6 +183,16 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_is_not_whole_is_not_passed_on() {
+        let stream = [record(9, &[1, 100]), record(9, &[1, 200])].concat();
+        for cut in [32, 40] {
+            let mut tally = Tally::default();
+            assert_eq!(tally.look(&stream[..cut], &[], &RecordFormat::default()), 24);
+            assert_eq!((tally.samples, tally.corrupt), (1, cut as u64 - 24));
+        }
+    }
+
+    #[test]
     fn what_is_no_record_is_not_passed_on() {
         let mut stream = record(9, &[1, 100]);
         let good = stream.len();
