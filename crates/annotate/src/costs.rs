@@ -169,6 +169,43 @@ impl Skid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perfuse_data::PerfData;
+    use perfuse_profile::{Function as Found, Key, ObjectRef, Plan, Symbols, TimedAddress};
+    use std::path::Path;
+
+    /// One function in each object, with another one inlined into it at each address.
+    struct Inlining;
+
+    impl Symbols for Inlining {
+        fn look_up(&self, _: ObjectRef<'_>, at: &[TimedAddress], found: &mut dyn FnMut(usize, Found<'_>)) {
+            for index in 0..at.len() {
+                for (id, name) in (0..).zip(["inner", "outer"]) {
+                    let name = || name.to_owned();
+                    let (size, offset) = (0x100, index as u64);
+                    found(
+                        index,
+                        Found { id, name: &name, start: 0, size, offset, is_data: false, line: None },
+                    );
+                }
+            }
+        }
+
+        fn missing(&self, _: ObjectRef<'_>) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn code_belongs_to_the_function_that_others_are_inlined_into() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/golden/fixtures");
+        let data = PerfData::open(folder.join("chains.data")).expect("a recording");
+        let profile = Profile::read(data, Plan::new(&[Key::Comm])).expect("a profile");
+        let names = Names::new(&profile, &Inlining);
+        let sampled = Sampled::of(&profile, &names, 0);
+        assert!(sampled.functions.iter().all(|function| function.name == "outer"), "{sampled:?}");
+        let samples: u64 = sampled.functions.iter().map(|function| function.cost.samples).sum();
+        assert!(samples > 0 && samples + sampled.nameless.samples == sampled.whole.samples, "{sampled:?}");
+    }
 
     #[test]
     fn a_function_is_chosen_by_its_whole_name_or_by_the_last_parts_of_it() {

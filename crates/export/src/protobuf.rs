@@ -172,6 +172,19 @@ mod tests {
     }
 
     #[test]
+    fn seven_bits_go_into_a_byte_and_the_eighth_says_that_more_follow() {
+        let written = |value| {
+            let mut message = Message::default();
+            message.number(2, value);
+            message.0
+        };
+        assert_eq!(written(127), [16, 127]);
+        assert_eq!(written(128), [16, 0x80, 1]);
+        assert_eq!(written(300), [16, 0xac, 2]);
+        assert_eq!(written(u64::MAX), [&[16][..], &[0xff; 9], &[1]].concat());
+    }
+
+    #[test]
     fn a_broken_message_ends() {
         for broken in [&[0x08][..], &[0x12, 5, 1], &[0x0b], &[0x80; 11], &[0x09, 1]] {
             assert_eq!(Fields::of(broken).last(), Some(None), "{broken:x?}");

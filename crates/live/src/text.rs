@@ -174,6 +174,36 @@ mod tests {
         }
     }
 
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn probes_sit_on_what_survives_a_step() {
+        // jumps and calls that are narrow, a privileged instruction, one of a stack segment, one with a lock
+        for refused in [
+            &[0x66, 0xeb, 0][..],
+            &[0x66, 0xe8],
+            &[0x66, 0x75, 0],
+            &[0x66, 0x0f, 0x84],
+            &[0xf4],
+            &[0x8e, 0xd0],
+            &[0xf0, 0x01],
+        ] {
+            assert!(is_refused(refused), "{refused:x?}");
+        }
+        // the same at their usual width, another segment, push, a move with a prefix
+        for usual in [
+            &[0xeb, 0][..],
+            &[0xe8],
+            &[0x75, 0],
+            &[0x0f, 0x84],
+            &[0x8e, 0xd8],
+            &[0x55],
+            &[0x66, 0x89, 0xc0],
+            &[],
+        ] {
+            assert!(!is_refused(usual), "{usual:x?}");
+        }
+    }
+
     #[cfg(target_arch = "aarch64")]
     #[test]
     fn instructions_for_memory_are_repeated() {

@@ -137,3 +137,18 @@ impl Sum for Count {
         counts.reduce(Add::add).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_of_a_sum_are_those_of_all_or_not_known() {
+        let count = |value, lost| Count { value, enabled_ns: 10, running_ns: 5, id: value, lost };
+        let sum: Count = [count(1, Some(2)), count(3, Some(4)), count(5, Some(0))].into_iter().sum();
+        assert_eq!(sum, Count { value: 9, enabled_ns: 30, running_ns: 15, id: 1, lost: Some(6) });
+        assert_eq!((count(1, Some(2)) + count(3, None)).lost, None);
+        let difference = count(3, Some(4)) - count(1, Some(1));
+        assert_eq!((difference.value, difference.enabled_ns, difference.lost), (2, 0, Some(3)));
+    }
+}

@@ -218,6 +218,19 @@ mod tests {
     }
 
     #[test]
+    fn a_child_with_the_number_of_one_that_has_ended_is_followed() {
+        let format = format();
+        let mut follow = Follow::threads([1]);
+        let exit = record(RecordType::EXIT, Misc::empty(), &[2, 1, 2, 1, 0, 0]);
+        let stream = [fork(1, 2), exit, fork(1, 2)].concat();
+        assert_eq!(follow.pick(&stream, &[], &format), stream);
+        for _ in 0..3 {
+            follow.next_pass(&format);
+        }
+        assert_eq!(follow.pick(&sample(2), &[], &format), sample(2));
+    }
+
+    #[test]
     fn what_another_cpu_has_from_before_the_exec_is_left_out() {
         let sample_type = SampleType::IP | SampleType::TID | SampleType::TIME;
         let format = RecordFormat { sample_type, sample_id_all: true, ..RecordFormat::default() };

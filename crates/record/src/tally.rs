@@ -47,7 +47,7 @@ impl Tally {
     pub(crate) fn look(&mut self, first: &[u8], second: &[u8], format: &RecordFormat) -> usize {
         let total = first.len() + second.len();
         let mut at = 0;
-        let mut last_sample = None;
+        let (mut first_sample, mut last_sample) = (None, None);
         while at + Header::SIZE <= total {
             // Records are aligned to 8 bytes, so a header does not lie across the parts; a body may.
             let rest = if at < first.len() { &first[at..] } else { &second[at - first.len()..] };
@@ -61,19 +61,18 @@ impl Tally {
                 if !self.clocks.is_empty() {
                     with_body(first, second, header, at, |raw| self.clocks.sample(&raw));
                 }
+                first_sample.get_or_insert((header, at));
                 last_sample = Some((header, at));
-                if self.first_ns.is_none() && !self.untimed {
-                    self.first_ns = with_body(first, second, header, at, |raw| format.time_of(&raw));
-                }
             } else {
                 with_body(first, second, header, at, |raw| self.other(&raw, format));
             }
             at += size;
         }
-        if let (Some((header, at)), false) = (last_sample, self.untimed) {
+        // A ring is in order, from either end.
+        for (header, at) in first_sample.into_iter().chain(last_sample).filter(|_| !self.untimed) {
             let time = with_body(first, second, header, at, |raw| format.time_of(&raw));
             self.last_ns = self.last_ns.max(time);
-            self.first_ns = self.first_ns.min(time.or(self.first_ns));
+            self.first_ns = [self.first_ns, time].into_iter().flatten().min();
         }
         self.corrupt += (total - at) as u64;
         at
@@ -179,6 +178,28 @@ mod tests {
             assert_eq!((tally.samples, tally.lost, tally.throttled), (2, 5, 1));
             assert_eq!((tally.first_ns, tally.last_ns), (Some(100), Some(300)));
             assert_eq!(tally.corrupt, 0);
+        }
+    }
+
+    #[test]
+    fn the_first_and_the_last_time_are_those_of_all_rings() {
+        let sample_type = SampleType::IDENTIFIER | SampleType::TIME;
+        let format = RecordFormat { sample_type, ..RecordFormat::default() };
+        let mut tally = Tally::default();
+        for times in [&[300, 400][..], &[100, 350, 500], &[450, 200], &[]] {
+            let ring: Vec<u8> = times.iter().flat_map(|&time| record(9, &[1, time])).collect();
+            tally.look(&ring, &[], &format);
+        }
+        assert_eq!((tally.first_ns, tally.last_ns), (Some(100), Some(500)));
+    }
+
+    #[test]
+    fn a_record_that_is_not_whole_is_not_passed_on() {
+        let stream = [record(9, &[1, 100]), record(9, &[1, 200])].concat();
+        for cut in [32, 40] {
+            let mut tally = Tally::default();
+            assert_eq!(tally.look(&stream[..cut], &[], &RecordFormat::default()), 24);
+            assert_eq!((tally.samples, tally.corrupt), (1, cut as u64 - 24));
         }
     }
 
