@@ -6,6 +6,7 @@
 //! with Linux and with the embedded kernel, and prints nothing.
 //!
 //! ```
+//! # if perfuse::Perf::linux_refuses().is_some() { return Ok(()) }
 //! use perfuse_events::Machine;
 //! use perfuse_stat::{Plan, Requests, Target, count};
 //!
