@@ -23,8 +23,12 @@ perfuse_testkit::suite! {
         widths_have_no_end;
 }
 
-/// A process with a number that the kernel never gives out.
-const PID: u32 = 0x7000_0000 + 31;
+/// A process with a number that the kernel never gives out, and no other run of these tests takes: files in `/tmp` have it in
+/// their names. The kernel's numbers have 22 bits.
+fn pid(number: u32) -> u32 {
+    0x4000_0000 + std::process::id() * 64 + number
+}
+
 const CODE: u64 = 0x7f00_0000_0000;
 /// Names in a recording.
 const NAMES: usize = 16;
@@ -272,14 +276,14 @@ const SHOWN: [&str; 27] = [
 
 fn terminals_are_safe_from_names() -> Outcome {
     let plain: Vec<Vec<u8>> = (0..NAMES).map(|number| vec![b'a' + number as u8]).collect();
-    let plain = made("plain", PID, &plain);
+    let plain = made("plain", pid(0), &plain);
     let lines = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == b'\n').count();
     let expected = SHOWN.iter().map(|words| Ok(lines(&shown(&plain, words, "4000")?)));
     let expected: Vec<usize> = expected.collect::<Result<_, Skip>>()?;
     drop(plain);
     // Where lines are cut, as many are left, but some say so.
     for (seed, columns) in [(0, "4000"), (1, "40")] {
-        let made = made("names", PID + 1, &names(seed));
+        let made = made("names", pid(1), &names(seed));
         for (words, &expected) in SHOWN.iter().zip(&expected) {
             let bytes = shown(&made, words, columns)?;
             let text = String::from_utf8_lossy(&bytes);
@@ -314,7 +318,7 @@ fn fields(row: &str, separator: char) -> Vec<String> {
 
 fn rows_of_csv_keep_their_fields() -> Outcome {
     for seed in 2..5 {
-        let made = made("csv", PID + 2, &names(seed));
+        let made = made("csv", pid(2), &names(seed));
         for (separator, keys) in [(',', 4), (';', 4), ('"', 0), ('|', 4)] {
             let words =
                 format!("report -g none --no-group -F overhead,sample,comm,dso,sym,cgroup -t {separator}");
@@ -333,7 +337,7 @@ fn rows_of_csv_keep_their_fields() -> Outcome {
 
 fn json_keeps_names() -> Outcome {
     let names = names(7);
-    let made = made("json", PID + 3, &names);
+    let made = made("json", pid(3), &names);
     let read = |words: &str| -> Vec<serde_json::Value> {
         let output = run(&made, words);
         let lines = String::from_utf8(output.stdout).expect("JSON is UTF-8");
@@ -364,7 +368,7 @@ fn json_keeps_names() -> Outcome {
 fn widths_have_no_end() -> Outcome {
     let long: Vec<Vec<u8>> =
         (0..NAMES).map(|number| [&[b'a' + number as u8][..], &[b'x'; 65_400]].concat()).collect();
-    let made = made("long", PID + 4, &long);
+    let made = made("long", pid(4), &long);
     for words in [
         "report -g none",
         "report -w 4096 -s comm,sym",

@@ -25,7 +25,6 @@ perfuse_testkit::suite! {
 /// Processes with numbers that the kernel never gives out.
 const MAKER: u32 = 0x7000_0000 + 11;
 const CHILD: u32 = 0x7000_0000 + 12;
-const MAPPED: u32 = 0x7000_0000 + 13;
 const CODE: u64 = 0x7f00_0000_0000;
 
 /// A file that is gone with this.
@@ -202,19 +201,21 @@ fn a_child_has_its_parents_code() -> Outcome {
 }
 
 fn a_perf_map_names_code() -> Outcome {
-    let map = Made(PathBuf::from(format!("/tmp/perf-{MAPPED}.map")));
+    // Beyond what the kernel gives out (22 bits), and not that of another run of this test: its map is in `/tmp`.
+    let mapped = 0x4000_0000 + std::process::id();
+    let map = Made(PathBuf::from(format!("/tmp/perf-{mapped}.map")));
     fs::write(&map.0, format!("{CODE:x} 20 one function\n{:x} 20 another\n", CODE + 0x20)).expect("a map");
     let recording = Made::new("map.data");
     let mut story = Story::new(&recording.0, true);
-    story.process(MAPPED, "mapped", None);
+    story.process(mapped, "mapped", None);
     for (time, offset) in [(10, 0x8), (11, 0x28), (12, 0x48)] {
-        story.sample(MAPPED, time, CODE + offset, CODE);
+        story.sample(mapped, time, CODE + offset, CODE);
     }
     story.end();
     let of = |name: &str| format!("{name} ({})", map.0.display());
     assert_eq!(places(&recording), [of("one function+0x8"), of("another+0x8"), of("[unknown]")]);
     let report = perfuse(&recording, &["report", "--stdio", "--no-children", "-s", "dso,sym", "-g", "none"]);
-    assert!(report.contains(&format!("[JIT] tid {MAPPED}")), "{report}");
+    assert!(report.contains(&format!("[JIT] tid {mapped}")), "{report}");
     assert!(report.contains("one function"), "{report}");
     Ok(())
 }

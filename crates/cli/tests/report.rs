@@ -32,8 +32,8 @@ perfuse_testkit::suite! {
 
 fn perfuse(arguments: &[&str]) -> (String, String, Option<i32>) {
     let path = std::env::var_os("PERFUSE_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_perfuse").into());
-    let output =
-        Command::new(path).args(arguments).stdin(Stdio::null()).output().expect("the program starts");
+    let mut command = Command::new(path);
+    let output = linux::impersonal(command.args(arguments)).output().expect("the program starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
@@ -231,10 +231,13 @@ fn reports_of_branches_data_and_groups_are_perfs() -> Outcome {
     let memory = "generated-x86_64__v6.1-addr.data";
     let traced = "generated-x86_64__v6.1-tracepoints.data";
     let grouped = "generated-x86_64__v6.1-group.data";
-    // While functions are traced, perf takes what Linux makes for that for a part of the kernel that was recorded.
-    let traces =
-        std::fs::read_to_string("/proc/kallsyms").is_ok_and(|text| text.contains("[__builtin__ftrace]"));
-    let sizes = if traces { "-s dso_size,comm -d libc.so.6" } else { "-s dso_size,comm" };
+    // perf takes the size of the kernel from its symbols, the last of which ends with the page behind its own.
+    let list =
+        Recording(std::env::temp_dir().join(format!("perfuse-report-test-{}-kallsyms", std::process::id())));
+    let (start, end) = kernel_of(&folder.join(memory));
+    let symbols = format!("{start:016x} T _text\n{start:016x} T _stext\n{:016x} T _etext\n", end - 0x1000);
+    std::fs::write(&list.0, symbols).expect("a file");
+    let in_pages = (end - start).next_multiple_of(0x1000);
     for (name, options) in [
         (branches, ""),
         (branches, "-b -s comm,mispredict,abort,in_tx"),
@@ -248,7 +251,7 @@ fn reports_of_branches_data_and_groups_are_perfs() -> Outcome {
         (memory, "--hierarchy -n --percent-limit 1"),
         (memory, "--hierarchy -s dso,comm,sym"),
         (memory, "-s cpu,socket"),
-        (memory, sizes),
+        (memory, "-s dso_size,comm"),
         (memory, "-s addr"),
         (memory, "-s cgroup_id,cgroup,time --time-quantum 10ms --ns"),
         (memory, "-s comm,dso --group -n"),
@@ -266,14 +269,29 @@ fn reports_of_branches_data_and_groups_are_perfs() -> Outcome {
     ] {
         let path = folder.join(name);
         let input = ["report", "--stdio", "--no-inline", "-i", path.to_str().expect("a name in UTF-8")];
-        let arguments = [&input[..], &options.split_whitespace().collect::<Vec<_>>()].concat();
-        let (ours, theirs) = (lines(&perfuse(&arguments).0), lines(&perf(&arguments)?));
+        let mut arguments = [&input[..], &options.split_whitespace().collect::<Vec<_>>()].concat();
+        if options.contains("dso_size") {
+            arguments.extend(["--kallsyms", list.path()]);
+        }
+        let theirs = perf(&arguments)?.replace(&format!(" {in_pages} "), &format!(" {} ", end - start));
+        let (ours, theirs) = (lines(&perfuse(&arguments).0), lines(&theirs));
         assert!(!ours.is_empty(), "{name} {options}");
         let more = not_in(ours.iter().cloned(), theirs.iter().cloned());
         let fewer = not_in(theirs.into_iter(), ours.into_iter());
         assert!(more.is_empty() && fewer.is_empty(), "{name} {options}:\n{more:#?}\nand not\n{fewer:#?}");
     }
     Ok(())
+}
+
+/// Where the kernel began and ended on the machine of a recording, by its mapping: `[0xADDR(0xLEN) @ ...]`.
+fn kernel_of(recording: &Path) -> (u64, u64) {
+    let dump = perfuse(&["report", "-D", "-i", recording.to_str().expect("a name in UTF-8")]).0;
+    let line = dump.lines().find(|line| line.ends_with("[kernel.kallsyms]_text")).expect("a mapping");
+    let (_, place) = line.split_once(": [0x").expect("an address");
+    let (start, rest) = place.split_once("(0x").expect("a length");
+    let number = |digits: &str| u64::from_str_radix(digits, 16).expect("a number");
+    let (start, len) = (number(start), number(rest.split(')').next().expect("an end")));
+    (start, start + len)
 }
 
 fn groups_and_hierarchies_have_perfs_call_trees() -> Outcome {

@@ -68,8 +68,8 @@ impl Recording {
 
     fn perfuse(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(program());
-        command.args(["script", "--no-inline", "-i", self.path()]).args(arguments).stdin(Stdio::null());
-        let output = command.output().expect("the program starts");
+        command.args(["script", "--no-inline", "-i", self.path()]).args(arguments);
+        let output = perf::impersonal(&mut command).output().expect("the program starts");
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
@@ -397,7 +397,7 @@ fn headers_and_lists_are_perfs() -> Outcome {
             let zone = ("TZ", "EST5");
             let theirs = perf::output(perf::command(&arguments)?.env(zone.0, zone.1))?;
             let mut ours = Command::new(program());
-            let ours = ours.args(&arguments).env(zone.0, zone.1).stdin(Stdio::null()).output();
+            let ours = perf::impersonal(ours.args(&arguments)).env(zone.0, zone.1).output();
             assert_eq!(lines(ours.expect("it starts")), lines(theirs), "{name} {what:?}");
         }
     }

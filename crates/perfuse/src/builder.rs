@@ -35,6 +35,7 @@ enum Sides {
 /// [`user_and_kernel`](Self::user_and_kernel) to have it one way or not at all.
 ///
 /// ```
+/// # if perfuse::Perf::linux_refuses().is_some() { return Ok(()) }
 /// use perfuse::{Counter, Target, abi::Software};
 ///
 /// let mut counter = Counter::builder(Software::TASK_CLOCK).target(Target::this_thread()).open()?;
@@ -94,6 +95,7 @@ impl Builder {
     /// Like [`with`](Self::with), for what may be given up if the kernel refuses it.
     ///
     /// ```
+    /// # if perfuse::Perf::linux_refuses().is_some() { return Ok(()) }
     /// use perfuse::{Counter, abi::{AttrFlags, Software}};
     /// let counter = Counter::builder(Software::DUMMY)
     ///     .prefer(|attr| attr.config4 = 1) // Linux 6.19

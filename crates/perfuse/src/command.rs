@@ -15,6 +15,7 @@ use std::sync::Arc;
 /// A program with its arguments.
 ///
 /// ```
+/// # if perfuse::Perf::linux_refuses().is_some() { return Ok(()) }
 /// use perfuse::{Command, Counter, Inherit, abi::Software};
 ///
 /// let command = Command::new("true").hold()?;

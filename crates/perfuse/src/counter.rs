@@ -19,6 +19,7 @@ use std::time::Duration;
 /// An open event. Closed on drop; the descriptor is closed on exec too.
 ///
 /// ```
+/// # if perfuse::Perf::linux_refuses().is_some() { return Ok(()) }
 /// use perfuse::{Counter, abi::Software};
 ///
 /// let mut faults = Counter::new(Software::PAGE_FAULTS)?;

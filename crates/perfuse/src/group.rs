@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Events on one target that are scheduled together.
 ///
 /// ```
+/// # if perfuse::Perf::linux_refuses().is_some() { return Ok(()) }
 /// use perfuse::{Group, abi::Software};
 ///
 /// let mut group = Group::new();

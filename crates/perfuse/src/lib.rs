@@ -2,6 +2,7 @@
 //! machine, through one interface.
 //!
 //! ```
+//! # if perfuse::Perf::linux_refuses().is_some() { return Ok(()) }
 //! use perfuse::{Counter, abi::Software};
 //!
 //! let mut faults = Counter::new(Software::PAGE_FAULTS)?;

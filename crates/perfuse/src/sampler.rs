@@ -148,6 +148,7 @@ impl SamplerBuilder {
 /// Events that share one ring, and the ring.
 ///
 /// ```
+/// # if perfuse::Perf::linux_refuses().is_some() { return Ok(()) }
 /// use perfuse::{Counter, Sampler, abi::{SampleType, Software, record::Record}};
 ///
 /// let mut sampler = Sampler::builder()

@@ -46,6 +46,7 @@ use watch::Watch;
 /// inherited; it is the inheritance that is then given up (Linux 6.13 can do both).
 ///
 /// ```
+/// # if perfuse::Perf::linux_refuses().is_some() { return Ok(()) }
 /// use perfuse::{Command, Counter, RingOptions, SamplerSet, Scope, abi::{AttrFlags, Software}};
 ///
 /// let command = Command::new("true").hold()?;
@@ -192,6 +193,7 @@ impl SamplerSet {
     /// share a ring of the usual size for each cpu.
     ///
     /// ```
+    /// # if perfuse::Perf::linux_refuses().is_some() { return Ok(()) }
     /// use perfuse::{Counter, SamplerSet, abi::{SampleType, Software}};
     ///
     /// let fields = SampleType::IP | SampleType::TID | SampleType::TIME;

@@ -63,6 +63,7 @@ impl SetEvent {
 /// event of a group is refused, the next one leads.
 ///
 /// ```
+/// # if perfuse::Perf::linux_refuses().is_some() { return Ok(()) }
 /// use perfuse::{Command, Counter, CounterSet, Scope, abi::{Hardware, Software}};
 ///
 /// let command = Command::new("true").hold()?;

@@ -493,13 +493,15 @@ fn a_user_finds_the_same() -> Outcome {
     let test = "a_user_finds_the_same";
     let root = *Perf::linux().support();
     let _sysctl = need::Sysctl::is("kernel/perf_event_paranoid", 2)?;
-    let mut file = std::env::temp_dir();
-    file.push("perfuse-support-of-root");
+    // The program of the user, whose parent this is, finds the file of this process and of no other.
+    let name = |pid: u32| std::env::temp_dir().join(format!("perfuse-support-of-root-{pid}"));
+    let file = name(std::process::id());
     if std::env::var_os("PERFUSE_TEST_WITHIN").is_none() {
         std::fs::write(&file, format!("{root:?}")).expect("a file");
     }
     let result = Sandbox::new().unprivileged().within(test, || {
-        let expected = std::fs::read_to_string(&file).expect("the findings of root");
+        let parent = name(std::os::unix::process::parent_id());
+        let expected = std::fs::read_to_string(parent).expect("the findings of root");
         assert_eq!(format!("{:?}", Perf::linux().support()), expected);
         Ok(())
     });

@@ -560,7 +560,7 @@ fn a_ring_is_as_large_as_the_limits_allow() -> Outcome {
     // Rule F20.
     let test = "a_ring_is_as_large_as_the_limits_allow";
     let _sysctl = need::Sysctl::is("kernel/perf_event_paranoid", 2)?;
-    Sandbox::new().unprivileged().locked_bytes(1 << 16).within(test, || {
+    Sandbox::new().as_own_user().locked_bytes(1 << 16).within(test, || {
         let free = need::sysctl("kernel/perf_event_mlock_kb")? as usize * 1024;
         let cpus = std::thread::available_parallelism().expect("cpus").get();
         let page = perfuse_sys::page_size();

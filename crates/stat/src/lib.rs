@@ -6,6 +6,7 @@
 //! with Linux, the embedded kernel and any other of `perfuse`, such as a simulated one, and prints nothing.
 //!
 //! ```
+//! # if perfuse::Perf::linux_refuses().is_some() { return Ok(()) }
 //! use perfuse_events::Machine;
 //! use perfuse_stat::{Plan, Requests, Target, count};
 //!

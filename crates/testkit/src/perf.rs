@@ -8,11 +8,20 @@ use std::process::{Command, Output, Stdio};
 /// So often a perf that crashes is run.
 const TRIES: usize = 4;
 
-/// A perf with these arguments, without anything to read.
+/// A perf with these arguments, without anything to read, and without anything of whoever runs it.
 pub fn command(arguments: &[&str]) -> Result<Command, Skip> {
     let mut command = Command::new(need::perf()?);
-    command.args(arguments).stdin(Stdio::null());
+    command.args(arguments);
+    impersonal(&mut command);
     Ok(command)
+}
+
+/// Takes from a program, perf or another that is compared with it, what whoever runs it has: a home with a store of build-ids and
+/// configuration, servers of debug files, language and time zone; and input.
+pub fn impersonal(command: &mut Command) -> &mut Command {
+    // Nothing can be below this home.
+    command.env("HOME", "/dev/null").env("PERF_CONFIG", "/dev/null").env_remove("XDG_CACHE_HOME");
+    command.env("DEBUGINFOD_URLS", "").env("LC_ALL", "C").env("TZ", "UTC").stdin(Stdio::null())
 }
 
 /// Runs a perf to its end, again if it crashes.

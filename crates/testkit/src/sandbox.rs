@@ -13,6 +13,7 @@ use std::process::{Command, exit};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sandbox {
     unprivileged: bool,
+    own_user: bool,
     refused_with: Option<i32>,
     open_files: Option<u64>,
     locked_bytes: Option<u64>,
@@ -36,6 +37,12 @@ impl Sandbox {
     pub fn unprivileged(mut self) -> Self {
         self.unprivileged = true;
         self
+    }
+
+    /// The same as a user whom no other process has, where there are such: the kernel counts what all processes of a user lock.
+    pub fn as_own_user(mut self) -> Self {
+        self.own_user = true;
+        self.unprivileged()
     }
 
     /// A seccomp filter answers `perf_event_open(2)` with this errno, and `pidfd_getfd(2)` too, as container
@@ -137,8 +144,15 @@ impl Sandbox {
             check(unsafe { libc::setgroups(0, std::ptr::null()) })?;
             // SAFETY: plain numbers.
             check(unsafe { libc::setresgid(65534, 65534, 65534) })?;
-            // SAFETY: plain numbers.
-            check(unsafe { libc::setresuid(65534, 65534, 65534) })?;
+            // SAFETY: plain numbers, as below.
+            let become_user = |uid| check(unsafe { libc::setresuid(uid, uid, uid) });
+            // SAFETY: getpid has no preconditions.
+            let own = || become_user(OWN_USERS + unsafe { libc::getpid() } as u32);
+            match self.own_user {
+                // A user namespace may lack it.
+                true => own().or_else(|_| become_user(65534))?,
+                false => become_user(65534)?,
+            }
         }
         if self.without_proc {
             hide_proc()?;
@@ -150,6 +164,9 @@ impl Sandbox {
             .map_or(Ok(()), |errno| refuse(errno, [PIDFD_GETFD, libc::SYS_perf_event_open as u32]))
     }
 }
+
+/// From this uid on, by the number of the process, are users that nothing else has.
+const OWN_USERS: u32 = 0x2000_0000;
 
 /// Everywhere.
 const PIDFD_GETFD: u32 = 438;

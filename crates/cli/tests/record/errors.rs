@@ -92,7 +92,7 @@ pub(super) fn rings_are_as_large_as_the_user_may_lock() -> Outcome {
     let program = folder.file("perfuse");
     fs::copy(self::program(), &program).expect("a copy");
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).expect("a folder for all");
-    let mut command = Sandbox::new().unprivileged().locked_bytes(0).command(&program);
+    let mut command = Sandbox::new().as_own_user().locked_bytes(0).command(&program);
     command.args(["record", "-e", "cpu-clock", "-m", "256M", "-o"]).arg(folder.file("d")).arg("true");
     let output = command.env("LC_ALL", "C.UTF-8").output().expect("it starts");
     let said = text(&output.stderr);

@@ -136,7 +136,7 @@ pub(super) fn too_many_descriptors() -> Outcome {
 
 pub(super) fn rings_beyond_the_locked_memory() -> Outcome {
     needs_paranoid(-1)?;
-    Sandbox::new().unprivileged().locked_bytes(64 << 10).within("rings_beyond_the_locked_memory", || {
+    Sandbox::new().as_own_user().locked_bytes(64 << 10).within("rings_beyond_the_locked_memory", || {
         open_to_users()?;
         let facts = Facts::gather();
         let share = facts.ring_share_bytes().ok_or_else(|| Skip::needs("perf_event_mlock_kb", "unknown"))?;
