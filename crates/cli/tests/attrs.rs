@@ -1,6 +1,7 @@
 //! The attrs with which `perfuse stat`, `perfuse record` and perf call the kernel: every event that stays open, as
 //! both programs write it down for `PERF_TEST_ATTR`. docs/differences.md lists the differences on purpose; this test
-//! takes exactly these for granted.
+//! takes exactly these for granted. Both sides ask the kernel that runs, so that what perf asked for is not kept: what perfuse asks for
+//! depends on the PMUs and refusals of the machine too.
 
 use perfuse_testkit::{Outcome, Skip, need, side_by_side};
 use std::collections::BTreeMap;

@@ -251,6 +251,28 @@ fn a_kernel_file_and_where_the_kernel_was() {
 }
 
 #[test]
+fn a_copied_systems_kernel_is_not_the_running_one() {
+    let base = 0xffff_ffff_8100_0000;
+    let symbols = vec![("_text", base, 0, GLOBAL), ("of_file", base + 0x40, 0x20, GLOBAL | FUNC)];
+    let elf = MadeElf { kind: 2, code_address: base, symbols, ..MadeElf::default() };
+    let scratch = Scratch::new("copied-kernel");
+    let list = scratch.file("list", b"ffffffff81000000 T _text\nffffffff81000040 T of_list\n");
+    scratch.file("root/boot/vmlinux", &elf.bytes());
+    let found = |kallsyms: Option<&PathBuf>, vmlinux: Option<&str>| {
+        let mut options = scratch.options().below(scratch.0.join("root"));
+        options.kallsyms = kallsyms.cloned();
+        options.vmlinux = vmlinux.map(Into::into);
+        let kernel = Symbolizer::new(options).dso(&DsoKey::kernel(None));
+        let found = kernel.find(Address::Memory(base + 0x44));
+        found.map(|found| found.symbol.name().into_owned())
+    };
+    // A relative path is below the root; the list comes before the file, as with perf.
+    assert_eq!(found(None, None), None);
+    assert_eq!(found(None, Some("boot/vmlinux")).as_deref(), Some("of_file"));
+    assert_eq!(found(Some(&list), Some("boot/vmlinux")).as_deref(), Some("of_list"));
+}
+
+#[test]
 fn a_kernel_list_that_perf_kept() {
     let scratch = Scratch::new("kallsyms");
     let list = "ffffffff81000000 T _text\nffffffff81000040 T schedule\nffffffffc0000000 t probe\t[e1000]\n";
