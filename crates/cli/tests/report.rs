@@ -365,7 +365,7 @@ fn of_another_machine(name: &str) -> Recording {
     Recording(path)
 }
 
-/// What perf tells of it.
+/// The words of perf about it.
 const OF_ANOTHER_MACHINE: [(&str, &[&str]); 2] = [
     (
         "--stdio -s dso,sym --symfs /nonexistent",

@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct Named<'r> {
     /// The report.
     pub report: &'r Report,
-    /// What came before, and what after.
+    /// The names of the sides, the earlier one first.
     pub sides: [&'r str; 2],
     /// The event.
     pub event: &'r str,

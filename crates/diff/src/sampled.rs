@@ -63,7 +63,7 @@ pub struct Rounds {
     pub weights: [Vec<Weights>; 2],
     /// The name of the event.
     pub event: String,
-    /// What mattered to how it was recorded, told once.
+    /// Remarks on how it was recorded, each told once.
     pub remarks: Vec<Remark>,
     /// Samples that were lost.
     pub lost: u64,
@@ -79,7 +79,7 @@ pub struct Rounds {
 pub enum SampleError {
     /// A run cannot be recorded.
     Record(perfuse_record::Error),
-    /// What was recorded cannot be read.
+    /// The recording of a run cannot be read.
     Data(perfuse_data::Error),
     /// A command failed: its number, and how it ended.
     Failed(usize, std::process::ExitStatus),

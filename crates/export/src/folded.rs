@@ -40,7 +40,7 @@ pub(crate) fn write(stacks: &Stacks, to: &mut dyn Write) -> io::Result<()> {
             if index > 0 {
                 line.push(';');
             }
-            // What the format has no word for.
+            // The format has no word for these letters.
             line.extend(name.chars().map(|letter| match letter {
                 ';' => ':',
                 _ if letter.is_control() => '?',

@@ -25,7 +25,7 @@ pub(crate) enum Choice {
     Simulated(PathBuf),
 }
 
-/// What a simulated one is called, before the file.
+/// The word for a simulated one, before the file.
 const SIMULATED: &str = "sim:";
 
 impl Choice {

@@ -48,7 +48,7 @@ impl Stage {
         Stage(stage)
     }
 
-    /// What perfuse prints for a command line of a transcript: reports and lines with symbols from the stage alone, as `make` has it.
+    /// The text that perfuse prints for a command line of a transcript: reports and lines with symbols from the stage alone, as `make` has it.
     fn run(&self, line: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
         let program = std::env::var_os("PERFUSE_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_perfuse").into());

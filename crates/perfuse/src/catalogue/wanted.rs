@@ -49,7 +49,7 @@ impl Wanted {
             || all.entries.iter().filter(|entry| entry.kind != Kind::Form).map(|entry| entry.name.as_str());
         // Of a tracepoint, its own name may be what was misspelt.
         let parts = || names().flat_map(|name| name.split_once(':').map(|(_, own)| own).into_iter());
-        // What a pattern says besides its signs may be misspelt too.
+        // The letters of a pattern may be misspelt too.
         let letters = |pattern: &String| pattern.replace(['*', '?', '[', ']'], "");
         let words = self.words.iter().cloned().chain(self.patterns.iter().map(letters));
         words.flat_map(|word| nearest(&word, names().chain(parts()))).take(3).collect()

@@ -19,7 +19,7 @@ pub(super) struct Formats {
     any: usize,
 }
 
-/// What was read from rings before its turn.
+/// Records that were read from rings before their turn.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     /// The latest time that was in a ring when it was looked at last: what is older is there.

@@ -100,7 +100,7 @@ pub(super) fn none_is_taken_before_the_delay_is_over() -> Outcome {
     plan.start = Start::After(Duration::from_micros(4500));
     let made = make(&plan);
     assert_eq!(made.times("cycles"), [5500, 6500, 7500, 8500, 9500]);
-    // What is mapped meanwhile is known.
+    // Mappings made during the delay are known.
     let mapped = made.told(RecordType::MMAP2, |record| record.sample_id.time);
     assert_eq!(mapped, [Some(2_000_000)]);
     Ok(())
@@ -139,7 +139,7 @@ pub(super) fn orders_switch_them_on_and_off() -> Outcome {
     }
     let plan = plan(kernel, Target::Threads(vec![FIRST]), "cycles");
     let made = make_with(&plan, Some(control), u64::MAX);
-    // What is left of a period goes on when it is on again.
+    // The rest of a period goes on when the event is on again.
     assert_eq!(made.times("cycles"), ms([1, 5, 6]));
     assert!(made.ended.stopped);
     assert_eq!(made.ended.elapsed, Duration::from_micros(6700));

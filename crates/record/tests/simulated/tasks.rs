@@ -1,4 +1,4 @@
-//! Whom a recording is about: tasks with what they start, processes, cpus, cgroups; and what it tells about them.
+//! Targets of a recording: tasks with all that they start, processes, cpus, cgroups; and the records that tell of them.
 
 use super::*;
 use perfuse::abi::AttrFlags;
