@@ -1,10 +1,5 @@
 //! `perfuse script`: a line for each sample, in perf's form.
 
-mod extras;
-mod json;
-mod line;
-mod one;
-mod places;
 mod unsupported;
 
 use crate::common::pages::{self, Paging};
@@ -14,17 +9,15 @@ use crate::recording::stacks::{self, Stacks};
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::foreign::{foreign, width};
 use crate::term::out::wants_colours;
-use line::{Clock, Format, Lines};
-use one::One;
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
 use perfuse_data::describe::{self, AskedFields, Field, Fields};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Filter, Formats, Groups, Replay, Step};
-use perfuse_data::session::{Level, Session};
+use perfuse_data::session::Session;
 use perfuse_data::tool::kind;
 use perfuse_data::{Event, FileRecord, Ordered};
+use perfuse_export::script::{self, Clock, Lines, LinesOptions, TimeOfDay};
 use perfuse_profile::Lookup;
-use places::{Places, Space};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -153,25 +146,35 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         (_, true) => Clock::SinceLast,
         _ => Clock::Recorded,
     };
-    let format = Format { nanoseconds: args.ns, clock, max_stack: args.max_stack, json: args.json };
     let tells_lines = args.fields.iter().any(|asked| asked.names(Field::Srcline));
     let symbols = symbols.with_debug_info(!args.no_inline, tells_lines);
     let machine = describe::machine(&mut data);
     let mut stacks = Stacks::new(&symbols, &machine, args.max_stack);
-    let lookup = Lookup::new(symbols, !args.no_demangle);
-    let mut lines = Lines::new(Places::new(lookup), format);
-    lines.machine = machine;
-    lines.stop_at.clone_from(&args.stop_bt);
-    if let Some(Feature::Clock(clock)) = recording::feature(&mut data, FeatureId::CLOCK_DATA) {
-        lines.wall = Some((clock.wall_ns, clock.clock_ns));
-    }
-    if lines.wall.is_none() && args.fields.iter().any(|asked| asked.names(Field::Tod)) {
+    let time_of_day = match recording::feature(&mut data, FeatureId::CLOCK_DATA) {
+        Some(Feature::Clock(clock)) => {
+            let local_time = |since| recording::header::local_time(since).strftime("%F %H:%M:%S").to_string();
+            Some(TimeOfDay { wall_ns: clock.wall_ns, clock_ns: clock.clock_ns, local_time })
+        }
+        _ => None,
+    };
+    if time_of_day.is_none() && args.fields.iter().any(|asked| asked.names(Field::Tod)) {
         let why = "it does not tell the time of day; a file recorded with -k does, a pipe does not";
         return Err(Failure::new(format_args!("{} has no 'tod': {why}", args.input.name())));
     }
+    let options = LinesOptions {
+        nanoseconds: args.ns,
+        clock,
+        max_stack: args.max_stack,
+        json: args.json,
+        machine,
+        time_of_day,
+        stop_at: args.stop_bt.clone(),
+    };
+    let mut lines = Lines::new(Lookup::new(symbols, !args.no_demangle), options);
     let mut dumps = Dumps::default();
     let mut fields: Vec<Option<Fields>> = Vec::new();
     let mut groups = Groups::default();
+    let mut names_are_aligned = false;
     // Rounds are the order in which perf emptied its buffers: records between two ends are shown there.
     let ordered = if args.show_round_events { Ordered::as_read(data) } else { Ordered::new(data) };
     let mut each = |&Step { entry, decoded, session, formats, .. }: &Step<'_>| {
@@ -186,31 +189,28 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
                 let index = entry.event_index();
                 let fields =
                     index.map(|index| fields_of(&mut fields, index, entry, args, formats)).transpose()?;
-                lines.side(entry, decoded, session, fields);
+                lines.record(entry, decoded, session, fields);
             }
-            return lines.flush_much(out);
+            return take_much(&mut lines, out);
         };
         let Some(event) = entry.event() else { return Ok(()) };
-        if !is_wanted(args, &filter, decoded, (event, sample), session, &mut lines.places) {
+        if !is_wanted(args, &filter, decoded, (event, sample), session, &mut lines) {
             return Ok(());
         }
         if args.per_event_dump {
-            lines.flush(out)?;
+            lines.take(out)?;
         }
         let mut result = Ok(());
         groups.deliver(entry, sample, |index, event, period| {
-            if lines.name_width == 0 {
-                lines.name_width = entry
-                    .events()
-                    .iter()
-                    .map(|event| width(&foreign(&formats.event_name(event))))
-                    .max()
-                    .unwrap_or(0);
+            if !names_are_aligned {
+                let widths = entry.events().iter().map(|event| width(&foreign(&formats.event_name(event))));
+                lines.align_names(widths.max().unwrap_or(0));
+                names_are_aligned = true;
             }
             match fields_of(&mut fields, index, entry, args, formats) {
                 Ok(fields) if fields.is_empty() => {}
                 Ok(fields) => {
-                    lines.sample(&One { event, fields, period, decoded, sample, session, formats });
+                    lines.sample(&script::Sample { event, fields, period, decoded, sample, session, formats });
                     if args.per_event_dump {
                         result = dumps.take(args, index, &fields.name, &mut lines);
                     }
@@ -219,15 +219,23 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             }
         });
         result?;
-        lines.flush_much(out)
+        take_much(&mut lines, out)
     };
     recording::replay(Replay::of(ordered), |step| match args.hide_call_graph {
         true => each(step),
         false => stacks.visit(step, &mut each),
     })?;
-    lines.flush(out)?;
+    lines.take(out)?;
     stacks::say(&stacks.unwinder);
     dumps.finish(out)
+}
+
+/// Takes lines that wait when they are much.
+fn take_much(lines: &mut Lines, out: &mut impl Write) -> Result<()> {
+    if lines.bytes() >= 1 << 16 {
+        lines.take(out)?;
+    }
+    Ok(())
 }
 
 /// Files with the lines of an event each.
@@ -262,7 +270,7 @@ impl Dumps {
         };
         dump.bytes += lines.bytes();
         dump.samples += 1;
-        lines.flush(&mut dump.file)
+        Ok(lines.take(&mut dump.file)?)
     }
 
     /// Says what was written where.
@@ -309,7 +317,7 @@ fn is_wanted(
     decoded: &Decoded<'_>,
     (event, sample): (&Event, &Sample<'_>),
     session: &Session,
-    places: &mut Places,
+    lines: &mut Lines,
 ) -> bool {
     let tid = sample.tid.unwrap_or_default();
     if !filter.admits_moment(decoded.cpu(), sample.time) {
@@ -324,9 +332,8 @@ fn is_wanted(
     if args.dso.is_empty() && args.symbols.is_empty() {
         return true;
     }
-    let space = Space::of(session, &event.attr, sample);
-    let located = places.locate(&space, Level::of(decoded.misc), sample.ip.unwrap_or(0));
-    let object = [places.lookup.object(located.object), places.lookup.short_object(located.object)];
+    let located = lines.locate(event, decoded, sample, session);
+    let object = [lines.lookup().object(located.object), lines.lookup().short_object(located.object)];
     (args.dso.is_empty() || args.dso.iter().any(|name| object.contains(&name.as_str())))
         && (args.symbols.is_empty()
             || args.symbols.iter().any(|name| match address(name) {

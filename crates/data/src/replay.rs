@@ -17,6 +17,7 @@ pub use filter::{CpuRanges, Filter, NoTimes, TimeSpans};
 pub use formats::Formats;
 pub use groups::Groups;
 use perfuse_abi::record::{Decoded, Record, Sample};
+use std::ops::ControlFlow;
 
 /// Goes through a recording.
 ///
@@ -114,6 +115,19 @@ impl<'i> Replay<'i> {
         &mut self,
         mut visit: impl FnMut(Result<Step<'_>, Error>) -> Result<(), E>,
     ) -> Result<(), E> {
+        let mut ended = Ok(());
+        self.go_through(&mut |step| match visit(step) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                ended = Err(error);
+                ControlFlow::Break(())
+            }
+        });
+        ended
+    }
+
+    /// Compiled once, in this crate, whatever the visitor is.
+    fn go_through(&mut self, visit: &mut dyn FnMut(Result<Step<'_>, Error>) -> ControlFlow<()>) {
         let Replay { ordered, session, formats } = self;
         // In a pipe the formats of tracepoints follow a record, and are there when the next one is.
         let mut expects_formats = false;
@@ -121,23 +135,26 @@ impl<'i> Replay<'i> {
             if expects_formats && formats.is_empty() {
                 *formats = Formats::read(ordered.data_mut());
             }
-            match ordered.next() {
+            let flow = match ordered.next() {
                 Ok(Some(entry)) if entry.is_kernel() => {
                     let mut decoded = Decoded::from(Record::Switch);
                     let broken = entry.fill(&mut decoded).err();
                     let decoded = broken.is_none().then_some(&decoded);
                     decoded.inspect(|decoded| session.apply(decoded));
-                    visit(Ok(Step { entry: &entry, decoded, broken, session, formats }))?;
+                    visit(Ok(Step { entry: &entry, decoded, broken, session, formats }))
                 }
                 Ok(Some(entry)) => {
                     expects_formats |= entry.kind() == kind::HEADER_TRACING_DATA;
                     if let Ok(Tool::BuildId(id)) = entry.tool().map(|record| record.tool) {
                         session.set_build_id(&id);
                     }
-                    visit(Ok(Step { entry: &entry, decoded: None, broken: None, session, formats }))?;
+                    visit(Ok(Step { entry: &entry, decoded: None, broken: None, session, formats }))
                 }
-                Ok(None) => return Ok(()),
-                Err(error) => visit(Err(error))?,
+                Ok(None) => return,
+                Err(error) => visit(Err(error)),
+            };
+            if flow.is_break() {
+                return;
             }
         }
     }

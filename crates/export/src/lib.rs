@@ -25,6 +25,8 @@ mod otlp;
 mod pprof;
 #[cfg(any(feature = "import", feature = "otlp", feature = "pprof"))]
 mod protobuf;
+#[cfg(feature = "script")]
+pub mod script;
 #[cfg(feature = "speedscope")]
 mod speedscope;
 mod stacks;

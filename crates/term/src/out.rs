@@ -2,7 +2,7 @@
 //! terminal would obey, but for line ends, tabs, and colours where they are wanted: so names that others have
 //! chosen do no harm, even those that nobody has made [`foreign`] on the way.
 
-use super::foreign::{escape, foreign, is_active, is_plain};
+use super::foreign::{escape, foreign, is_active};
 use anstream::{AutoStream, ColorChoice};
 use std::io::{self, Write};
 
@@ -94,7 +94,7 @@ impl<W: Write> Out<W> {
     /// Hands on what is held before a place.
     fn pass(&mut self, end: usize) -> io::Result<()> {
         let text = &self.held[..end];
-        let passed = match text.split(|byte| matches!(byte, b'\n' | b'\t')).all(is_plain) {
+        let passed = match is_harmless(text) {
             true => self.to.write_all(text),
             false => self.to.write_all(tamed(&String::from_utf8_lossy(text), self.coloured).as_bytes()),
         };
@@ -103,6 +103,12 @@ impl<W: Write> Out<W> {
         self.searched = 0;
         passed
     }
+}
+
+/// Whether a text is all letters that everybody has, blanks, tabs and line ends. Looks at a block at once, as most texts are.
+fn is_harmless(text: &[u8]) -> bool {
+    let is = |&byte: &u8| (b' '..=b'~').contains(&byte) | (byte == b'\n') | (byte == b'\t');
+    text.chunks(1024).all(|block| block.iter().fold(true, |all, byte| all & is(byte)))
 }
 
 /// The harmless part of a text.

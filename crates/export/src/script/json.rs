@@ -1,6 +1,6 @@
 //! Samples as JSON: an object a line.
 
-use super::one::One;
+use super::Sample;
 use super::places::{Places, Space};
 use perfuse_abi::EventType;
 use perfuse_abi::record::CallchainContext;
@@ -15,11 +15,11 @@ use std::cell::RefCell;
 pub(super) fn write(
     text: &mut LineBuffer,
     places: &mut Places,
-    one: &One<'_>,
+    one: &Sample<'_>,
     max_stack: usize,
     machine: &str,
 ) {
-    let One { event, fields, decoded, sample, session, .. } = *one;
+    let Sample { event, fields, decoded, sample, session, .. } = *one;
     let space = Space::of(session, &event.attr, sample);
     let level = Level::of(decoded.misc);
     let mut object = Map::new();

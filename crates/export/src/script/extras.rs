@@ -1,11 +1,10 @@
 //! Fields that only some recordings have: where data came from, registers, branches, what BPF programs wrote.
 
 use super::places::{self, Places, Space};
-use crate::term::foreign::foreign;
 use perfuse_abi::record::{BranchStack, DataSrc, Regs, RegsAbi};
 use perfuse_data::describe::{Field, Fields, registers as names};
 use perfuse_data::session::Level;
-use perfuse_data::text::LineBuffer;
+use perfuse_data::text::{LineBuffer, foreign};
 use perfuse_profile::mem;
 use std::fmt::Write;
 

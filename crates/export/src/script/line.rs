@@ -1,26 +1,23 @@
 //! The lines themselves, in the columns that programs which read perf's lines expect.
 
-use super::extras;
-use super::json;
-use super::one::One;
+use super::{Sample, extras, json};
 use super::places::{self, Places, Space};
-use crate::exit::Result;
-use crate::recording::header;
-use perfuse_abi::record::{CallchainContext, Decoded, Misc, Record, RecordType, Weight};
+use perfuse_abi::record::{self, CallchainContext, Decoded, Misc, Record, RecordType, Weight};
 use perfuse_abi::{EventType, Software};
 use perfuse_data::describe::{self, Field, Fields};
 use perfuse_data::replay::{callstack, rest_of_chain};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
 use perfuse_data::{Event, FileRecord};
+use perfuse_profile::{Lookup, Placed};
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
 /// How times are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Clock {
+pub enum Clock {
     /// As they are in the recording.
     #[default]
     Recorded,
@@ -30,64 +27,99 @@ pub(super) enum Clock {
     SinceLast,
 }
 
+/// The time of day of a recording's moments.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Format {
-    pub(super) nanoseconds: bool,
-    pub(super) clock: Clock,
-    pub(super) max_stack: usize,
-    /// Each sample as an object.
-    pub(super) json: bool,
+pub struct TimeOfDay {
+    /// Nanoseconds since 1970, at some moment.
+    pub wall_ns: u64,
+    /// The same moment by the clock of the recording.
+    pub clock_ns: u64,
+    /// The date and time of a moment since 1970 where this is read, without the fraction of its second.
+    pub local_time: fn(Duration) -> String,
 }
 
-pub(super) struct Lines {
+/// What lines look like.
+#[derive(Clone, Debug, Default)]
+pub struct LinesOptions {
+    /// Times with nine digits in place of six.
+    pub nanoseconds: bool,
+    /// How times are printed.
+    pub clock: Clock,
+    /// At most so many frames of a callchain.
+    pub max_stack: usize,
+    /// Each sample as an object of JSON.
+    pub json: bool,
+    /// The machine of the recording, as `uname -m` says it: it names registers.
+    pub machine: String,
+    /// For [`Field::Tod`]; without it that is left out.
+    pub time_of_day: Option<TimeOfDay>,
+    /// Callchains end with functions of these names.
+    pub stop_at: Vec<String>,
+}
+
+/// The lines, made one after the other, and held until they are taken.
+pub struct Lines {
     text: LineBuffer,
-    pub(super) places: Places,
-    format: Format,
+    places: Places,
+    options: LinesOptions,
     first_time: Option<u64>,
     last_time: Option<u64>,
-    /// Width of the events' names; known with the first sample.
-    pub(super) name_width: usize,
-    /// The machine of the recording, as `uname -m` says it.
-    pub(super) machine: String,
+    /// Columns of the events' names.
+    name_width: usize,
     /// Width of the data sources printed so far.
     source_width: usize,
-    /// A moment by the clock of the wall and by that of the recording.
-    pub(super) wall: Option<(u64, u64)>,
-    /// Callchains end with functions of these names.
-    pub(super) stop_at: Vec<String>,
 }
 
 impl Lines {
-    pub(super) fn new(places: Places, format: Format) -> Self {
+    /// No lines yet; `lookup` names places.
+    pub fn new(lookup: Lookup, options: LinesOptions) -> Self {
         Lines {
             text: LineBuffer::default(),
-            places,
-            format,
+            places: Places::new(lookup),
+            options,
             first_time: None,
             last_time: None,
             name_width: 0,
-            machine: String::new(),
             source_width: 0,
-            wall: None,
-            stop_at: Vec::new(),
         }
     }
 
-    /// How many bytes are complete and not handed over.
-    pub(super) fn bytes(&self) -> usize {
+    /// The bytes of lines that wait to be taken.
+    pub fn bytes(&self) -> usize {
         self.text.0.len()
     }
 
-    /// Hands over what is complete, when it is much.
-    pub(super) fn flush_much(&mut self, out: &mut impl Write) -> Result<()> {
-        if self.text.0.len() >= 1 << 16 { self.flush(out) } else { Ok(()) }
-    }
-
-    /// Hands over what is complete.
-    pub(super) fn flush(&mut self, out: &mut impl Write) -> Result<()> {
+    /// Hands over the lines that wait, and forgets them.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn take(&mut self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(&self.text.0)?;
         self.text.0.clear();
         Ok(())
+    }
+
+    /// Names events in a column of this width from now on.
+    pub fn align_names(&mut self, columns: usize) {
+        self.name_width = columns;
+    }
+
+    /// The place of a sample: its function and object.
+    pub fn locate(
+        &mut self,
+        event: &Event,
+        decoded: &Decoded<'_>,
+        sample: &record::Sample<'_>,
+        session: &Session,
+    ) -> Placed {
+        let space = Space::of(session, &event.attr, sample);
+        self.places.locate(&space, Level::of(decoded.misc), sample.ip.unwrap_or(0))
+    }
+
+    /// What names places.
+    pub fn lookup(&self) -> &Lookup {
+        &self.places.lookup
     }
 
     /// The beginning of a line: task, cpu, time and event.
@@ -149,22 +181,22 @@ impl Lines {
 
     /// The time by the clock of the wall, if the recording tells it.
     fn time_of_day(&mut self, time: u64) {
-        let Some((wall, clock)) = self.wall else { return };
-        let now = Duration::from_nanos(wall.saturating_add(time).saturating_sub(clock));
+        let Some(TimeOfDay { wall_ns, clock_ns, local_time }) = self.options.time_of_day else { return };
+        let now = Duration::from_nanos(wall_ns.saturating_add(time).saturating_sub(clock_ns));
         let (fraction, digits) =
-            if self.format.nanoseconds { (now.subsec_nanos(), 9) } else { (now.subsec_micros(), 6) };
-        let date = header::local_time(now).strftime("%F %H:%M:%S").to_string();
+            if self.options.nanoseconds { (now.subsec_nanos(), 9) } else { (now.subsec_micros(), 6) };
+        let date = local_time(now);
         let _ = write!(self.text, "{date}.{fraction:0digits$} ");
     }
 
     fn time(&mut self, time: u64) {
-        let time = match self.format.clock {
+        let time = match self.options.clock {
             Clock::Recorded => time,
             Clock::SinceStart => time.wrapping_sub(*self.first_time.get_or_insert(time)),
             Clock::SinceLast => time.wrapping_sub(self.last_time.replace(time).unwrap_or(time)),
         };
         let (seconds, fraction) = (time / 1_000_000_000, time % 1_000_000_000);
-        if self.format.nanoseconds {
+        if self.options.nanoseconds {
             self.text.decimal(seconds, 5);
             self.text.push(".");
             self.text.zeros(fraction, 9);
@@ -176,8 +208,8 @@ impl Lines {
         self.text.push(": ");
     }
 
-    /// A record that is no sample.
-    pub(super) fn side(
+    /// A record that is no sample; with the fields that a line begins with, if it is of an event.
+    pub fn record(
         &mut self,
         entry: &FileRecord<'_>,
         decoded: &Decoded<'_>,
@@ -193,18 +225,19 @@ impl Lines {
     }
 
     /// A line of its own.
-    pub(super) fn plain(&mut self, line: &'static str) {
+    pub fn plain(&mut self, line: &'static str) {
         self.text.push(line);
         self.text.push("\n");
     }
 
-    pub(super) fn sample(&mut self, one: &One<'_>) {
-        let One { event, fields, decoded, sample, session, .. } = *one;
-        if self.format.json {
-            return json::write(&mut self.text, &mut self.places, one, self.format.max_stack, &self.machine);
+    /// A sample.
+    pub fn sample(&mut self, one: &Sample<'_>) {
+        let Sample { event, fields, decoded, sample, session, .. } = *one;
+        if self.options.json {
+            return json::write(&mut self.text, &mut self.places, one, self.options.max_stack, &self.options.machine);
         }
         self.start(fields, decoded, RecordType::SAMPLE, session);
-        let Lines { text, places, .. } = self;
+        let Lines { text, places, options, source_width, .. } = self;
         if fields.has(Field::Period) {
             text.decimal(one.period, 10);
             text.push(" ");
@@ -236,8 +269,8 @@ impl Lines {
         if let (true, Some(source)) = (fields.has(Field::DataSrc), sample.data_src) {
             let start = text.0.len();
             extras::data_source(text, source);
-            self.source_width = self.source_width.max(text.0.len() - start);
-            text.spaces(self.source_width - (text.0.len() - start));
+            *source_width = (*source_width).max(text.0.len() - start);
+            text.spaces(*source_width - (text.0.len() - start));
         }
         if let Some(weight) = sample.weight {
             let (first, second, third) = match weight {
@@ -258,11 +291,11 @@ impl Lines {
             match sample.callchain.as_ref().filter(|_| fields.has_chains) {
                 Some(chain) => {
                     text.push("\n");
-                    let ends = Ends { most: self.format.max_stack, stop_at: &self.stop_at };
+                    let ends = Ends { most: options.max_stack, stop_at: &options.stop_at };
                     match callstack(&event.attr, sample, chain) {
                         Some(words) => frames(text, places, style, &space, level, words, ends),
                         None => {
-                            let rest = rest_of_chain(&event.attr, sample, chain, &self.machine);
+                            let rest = rest_of_chain(&event.attr, sample, chain, &options.machine);
                             let words = chain.words.iter().chain(rest);
                             frames(text, places, style, &space, level, words, ends);
                         }
@@ -277,10 +310,10 @@ impl Lines {
             }
         }
         if fields.has(Field::Iregs) {
-            extras::registers(text, sample.regs_intr.as_ref(), &self.machine);
+            extras::registers(text, sample.regs_intr.as_ref(), &options.machine);
         }
         if fields.has(Field::Uregs) {
-            extras::registers(text, sample.regs_user.as_ref(), &self.machine);
+            extras::registers(text, sample.regs_user.as_ref(), &options.machine);
         }
         if let Some(stack) = &sample.branch_stack {
             extras::branches(text, places, fields, &space, level, stack);
