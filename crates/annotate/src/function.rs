@@ -6,7 +6,7 @@ use crate::costs::{Cost, Function};
 use crate::disassemble::disassemble;
 use crate::inlined::{Calls, Frame, InlinedCall};
 use crate::lines::{Line, Lines, SourceFile};
-use crate::source::Sources;
+use perfuse_profile::Sources;
 use perfuse_profile::{LocalSymbols, Profile};
 use perfuse_symbols::{CodeBytes, DebugInfo, Signatures, demangle};
 use serde::{Serialize, Serializer};

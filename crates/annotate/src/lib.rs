@@ -15,7 +15,6 @@ mod disassemble;
 mod function;
 mod inlined;
 mod lines;
-mod source;
 pub mod text;
 mod x86;
 
@@ -25,4 +24,4 @@ pub use disassemble::disassemble;
 pub use function::{Annotated, Annotator, Instruction, Parts, Target, annotate};
 pub use inlined::InlinedCall;
 pub use lines::{Line, SourceFile, SourceLine};
-pub use source::Sources;
+pub use perfuse_profile::Sources;

@@ -1,7 +1,7 @@
 //! Source lines of a function: where its code is from, with costs and, where the files are there, texts.
 
 use crate::costs::Cost;
-use crate::source::Sources;
+use perfuse_profile::Sources;
 use serde::Serialize;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};

@@ -146,7 +146,8 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         (_, true) => Clock::SinceLast,
         _ => Clock::Recorded,
     };
-    let tells_lines = args.fields.iter().any(|asked| asked.names(Field::Srcline));
+    let tells_lines =
+        args.fields.iter().any(|asked| asked.names(Field::Srcline) || asked.names(Field::Srccode));
     let symbols = symbols.with_debug_info(!args.no_inline, tells_lines);
     let machine = describe::machine(&mut data);
     let mut stacks = Stacks::new(&symbols, &machine, args.max_stack);
@@ -210,7 +211,15 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             match fields_of(&mut fields, index, entry, args, formats) {
                 Ok(fields) if fields.is_empty() => {}
                 Ok(fields) => {
-                    lines.sample(&script::Sample { event, fields, period, decoded, sample, session, formats });
+                    lines.sample(&script::Sample {
+                        event,
+                        fields,
+                        period,
+                        decoded,
+                        sample,
+                        session,
+                        formats,
+                    });
                     if args.per_event_dump {
                         result = dumps.take(args, index, &fields.name, &mut lines);
                     }

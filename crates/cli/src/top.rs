@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// One sample every so many events
     #[arg(short, long, value_name = "PERIOD")]
     count: Option<String>,
-    /// With callchains, by frame pointers
+    /// With callchains, as --call-graph auto
     #[arg(short = 'g')]
     chains: bool,
     /// With callchains: by frame pointers, unwound, by the hardware, or what the programs need

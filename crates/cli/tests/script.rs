@@ -22,6 +22,7 @@ perfuse_testkit::suite! {
         tracepoints_are_printed_as_perf_does,
         a_pipe_is_read_as_a_file,
         times_of_day_parts_and_ends_are_perfs,
+        source_code_is_perfs,
         build_ids_of_the_running_kernel_are_perfs,
         the_header_of_an_old_file_is_perfs,
         headers_and_lists_are_perfs;
@@ -298,7 +299,6 @@ fn what_perf_has_and_perfuse_has_not_is_refused() -> Outcome {
         ("--insn-trace", "AUX data"),
         ("--guestmount /", "guests"),
         ("-F brstackinsn", "instructions"),
-        ("-F +srccode", "source files"),
         ("-F metric", "perfuse stat"),
         ("-F vcpu", "guests"),
     ] {
@@ -328,6 +328,32 @@ fn the_header_of_an_old_file_is_perfs() -> Outcome {
     };
     assert_eq!(version(&ours).as_deref(), Some("# header version : 0"));
     assert_eq!(version(&ours), version(&theirs));
+    Ok(())
+}
+
+/// Lines of source files, with tabs, below the samples whose thread has not shown the same line last.
+fn source_code_is_perfs() -> Outcome {
+    const PROGRAM: &str = "volatile unsigned long sum;\n\
+        __attribute__((noinline)) void more(unsigned long n) {\n\tfor (unsigned long i = 0; i < n; i++)\n\t\tsum += i; // \u{e9}\n}\n\
+        int main(void) {\n\tfor (int i = 0; i < 300; i++) {\n\t\tmore(40000);\n\t\tsum /= 3;\n\t}\n\treturn 0;\n}\n";
+    let compiler = need::program("cc")?;
+    let folder = std::env::temp_dir().join(format!("perfuse-script-test-{}-code", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("sums.c"), PROGRAM).expect("a file");
+    let mut compile = Command::new(compiler);
+    compile.args(["-O1", "-g", "-o", "sums", "sums.c"]).current_dir(&folder);
+    assert!(compile.status().expect("the compiler starts").success());
+    let recording = Recording(folder.join("perf.data"));
+    let program = folder.join("sums");
+    let program = program.to_str().expect("UTF-8");
+    let arguments =
+        ["record", "-q", "-N", "-e", "cpu-clock:u", "-F", "999", "-o", recording.path(), "--", program];
+    perf::succeeds(&mut perf::command(&arguments)?)?;
+    recording.compare(&["-F", "comm,tid,ip,sym,srccode"])?;
+    recording.compare(&["-F", "ip,sym,srcline,srccode"])?;
+    let told = recording.perfuse(&["-F", "ip,srccode"]);
+    assert!(told.contains("\n|4        \t\tsum += i; // \u{e9}\n"), "{told}");
+    let _ = std::fs::remove_dir_all(&folder);
     Ok(())
 }
 

@@ -23,6 +23,7 @@ mod save;
 mod seal;
 mod seen;
 mod source;
+mod source_files;
 mod strings;
 mod supplement;
 mod tables;
@@ -44,6 +45,7 @@ pub use reading::{Mode, Reading};
 pub use save::LoadError;
 pub use seal::{SealOptions, SealedRecording, seal};
 pub use source::{Function, LocalSymbols, ObjectRef, Symbols, TimedAddress};
+pub use source_files::{SourceText, Sources};
 pub use strings::StringId;
 pub use supplement::LocalFiles;
 pub use tables::{

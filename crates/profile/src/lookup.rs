@@ -49,6 +49,11 @@ pub struct Lookup {
 }
 
 impl Lookup {
+    /// Where names are from.
+    pub fn symbols(&self) -> &LocalSymbols {
+        &self.symbols
+    }
+
     /// With names from this machine's files, demangled or as they are there.
     pub fn new(symbols: LocalSymbols, demangled: bool) -> Self {
         let locator = Locator::new(Some(symbols.symbolizer().clone()));

@@ -80,7 +80,7 @@ pub(crate) struct Args {
     #[arg(short = 'c', long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) count: Option<u64>,
 
-    /// Record call chains, by frame pointers
+    /// Record call chains, as --call-graph auto
     #[arg(short = 'g')]
     pub(super) chains: bool,
 

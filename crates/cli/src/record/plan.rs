@@ -319,12 +319,15 @@ pub(super) mod tests {
     fn call_chains() {
         let chains = |line: &str| plan(line).map(|plan| plan.chains);
         assert_eq!(chains("true"), Ok(None));
-        assert_eq!(chains("-g true"), Ok(Some(Chains::FramePointers)));
+        assert_eq!(chains("--call-graph fp true"), Ok(Some(Chains::FramePointers)));
+        assert_eq!(chains("-g --call-graph fp true"), Ok(Some(Chains::FramePointers)));
         assert_eq!(chains("--call-graph dwarf true"), Ok(Some(Chains::Stack(8192))));
         assert_eq!(chains("--call-graph dwarf,1001 true"), Ok(Some(Chains::Stack(1008))));
         assert_eq!(chains("--call-graph unwound true"), Ok(Some(Chains::Unwound(8192))));
         assert_eq!(chains("--call-graph unwound,1001 true"), Ok(Some(Chains::Unwound(1008))));
-        assert!(asked("--call-graph auto true").unwrap().remarks[0].starts_with("call chains "));
+        for auto in ["-g", "--call-graph auto"] {
+            assert!(asked(&format!("{auto} true")).unwrap().remarks[0].starts_with("call chains "));
+        }
         assert_eq!(chains("--call-graph lbr true"), Ok(Some(Chains::LastBranches)));
         assert!(chains("--call-graph dwarf,65536 true").is_err() && chains("--call-graph x true").is_err());
     }

@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use perfuse::abi::BranchSampleType;
 use perfuse::abi::regs::Arch;
 use perfuse_proc::read;
-use perfuse_record::{CallChains, Chains, Switch};
+use perfuse_record::{CallChains, Switch};
 use perfuse_sys::page_size;
 
 /// The kernel refuses more than its limit; less is better than nothing.
@@ -70,7 +70,8 @@ pub(super) fn registers(list: &str) -> Result<u64, Failure> {
 pub(super) fn chains(args: &Args) -> Result<CallChains, Failure> {
     match &args.call_graph {
         Some(text) => text.parse().map_err(|why: String| Failure::usage(format_args!("--call-graph {why}"))),
-        None => Ok(CallChains::By(args.chains.then_some(Chains::FramePointers))),
+        None if args.chains => Ok(CallChains::Auto),
+        None => Ok(CallChains::By(None)),
     }
 }
 

@@ -76,8 +76,8 @@ pub(super) fn attrs_are_perfs() -> Outcome {
         "-F 1000 -g",
         "-F 1000 --call-graph dwarf",
         "-F 1000 --call-graph dwarf,4096 --user-regs=ip",
-        "-F 1000 -g --user-callchains",
-        "-F 1000 -g --kernel-callchains",
+        "-F 1000 --call-graph fp --user-callchains",
+        "-F 1000 --call-graph fp --kernel-callchains",
         "-F 1000 -d",
         "-F 1000 -W",
         "-F 1000 --data-page-size",
@@ -148,6 +148,6 @@ pub(super) fn attrs_of_groups_are_perfs() -> Outcome {
     ];
     side_by_side(&groups, |events| {
         same(&folder, &["-F", "1000", "-e", events, "true"])?;
-        same(&folder, &["-c", "100000", "-g", "-e", events, "true"])
+        same(&folder, &["-c", "100000", "--call-graph", "fp", "-e", events, "true"])
     })
 }

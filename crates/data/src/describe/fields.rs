@@ -49,6 +49,7 @@ fields! {
     RetireLat = "retire_lat",
     Tod = "tod",
     Srcline = "srcline",
+    Srccode = "srccode",
     Dsoff = "dsoff",
     // Of instruction traces, which are not decoded: there is nothing to print.
     Flags = "flags",
@@ -67,12 +68,11 @@ impl Field {
 }
 
 /// Fields of perf that are not printed, and why.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 7] = [
     ("brstackinsn", "instructions are not read; brstack, brstacksym and brstackoff show the branches"),
     ("brstackinsnlen", "instructions are not read; brstack, brstacksym and brstackoff show the branches"),
     ("brstackdisasm", "instructions are not read; brstack, brstacksym and brstackoff show the branches"),
     ("disasm", "instructions are not read"),
-    ("srccode", "source files are not read"),
     ("metric", "metrics are made by perfuse stat"),
     ("machine_pid", "what happened in guests (perf inject --guest-data) is not told apart"),
     ("vcpu", "what happened in guests (perf inject --guest-data) is not told apart"),
@@ -285,7 +285,7 @@ impl std::error::Error for NoSuchField {}
 fn needs(field: Field) -> SampleType {
     match field {
         Field::Ip => SampleType::IP,
-        Field::Sym | Field::Dso | Field::Symoff | Field::Srcline | Field::Dsoff => {
+        Field::Sym | Field::Dso | Field::Symoff | Field::Srcline | Field::Srccode | Field::Dsoff => {
             SampleType::IP | SampleType::ADDR
         }
         Field::Pid | Field::Tid => SampleType::TID,

@@ -1,7 +1,7 @@
 //! The lines themselves, in the columns that programs which read perf's lines expect.
 
-use super::{Sample, extras, json};
 use super::places::{self, Places, Space};
+use super::{Sample, extras, json};
 use perfuse_abi::record::{self, CallchainContext, Decoded, Misc, Record, RecordType, Weight};
 use perfuse_abi::{EventType, Software};
 use perfuse_data::describe::{self, Field, Fields};
@@ -9,10 +9,11 @@ use perfuse_data::replay::{callstack, rest_of_chain};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
 use perfuse_data::{Event, FileRecord};
-use perfuse_profile::{Lookup, Placed};
+use perfuse_profile::{FastMap, Lookup, Placed, Sources};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How times are printed.
@@ -68,12 +69,17 @@ pub struct Lines {
     name_width: usize,
     /// Width of the data sources printed so far.
     source_width: usize,
+    sources: Sources,
+    /// The source line that each thread has shown last.
+    shown: FastMap<u32, (Arc<str>, u32)>,
 }
 
 impl Lines {
     /// No lines yet; `lookup` names places.
     pub fn new(lookup: Lookup, options: LinesOptions) -> Self {
         Lines {
+            sources: Sources::new().sealed(lookup.symbols()),
+            shown: FastMap::default(),
             text: LineBuffer::default(),
             places: Places::new(lookup),
             options,
@@ -234,7 +240,13 @@ impl Lines {
     pub fn sample(&mut self, one: &Sample<'_>) {
         let Sample { event, fields, decoded, sample, session, .. } = *one;
         if self.options.json {
-            return json::write(&mut self.text, &mut self.places, one, self.options.max_stack, &self.options.machine);
+            return json::write(
+                &mut self.text,
+                &mut self.places,
+                one,
+                self.options.max_stack,
+                &self.options.machine,
+            );
         }
         self.start(fields, decoded, RecordType::SAMPLE, session);
         let Lines { text, places, options, source_width, .. } = self;
@@ -338,6 +350,24 @@ impl Lines {
             }
         }
         text.push("\n");
+        if let (true, Some(address)) = (fields.has(Field::Srccode), sample.ip) {
+            let located = self.places.locate(&space, level, address);
+            self.source_line(sample.tid.unwrap_or_default().tid, located.line);
+        }
+    }
+
+    /// The text of a source line, unless the thread's last one was the same.
+    fn source_line(&mut self, tid: u32, line: Option<(Arc<str>, u32)>) {
+        let Some((file, number)) = line.filter(|line| self.shown.get(&tid) != Some(line)) else { return };
+        let Some(text) = self.sources.text(&file) else { return };
+        let Some(line) = text.bytes(number) else { return };
+        let _ = write!(self.text, "|{number:<8} ");
+        for (index, part) in line.split(|&byte| byte == b'\t').enumerate() {
+            self.text.push(if index == 0 { "" } else { "\t" });
+            self.text.foreign(part);
+        }
+        self.text.push("\n");
+        self.shown.insert(tid, (file, number));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Source files, as debug information names them: read to a limit, each once.
 
-use perfuse_profile::LocalSymbols;
+use crate::source::LocalSymbols;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ pub struct Sources {
     /// Has the texts that a recording has inside.
     symbols: Option<LocalSymbols>,
     kept: Cell<usize>,
-    files: RefCell<HashMap<String, Option<Rc<Text>>>>,
+    files: RefCell<HashMap<String, Option<Rc<SourceText>>>>,
 }
 
-/// A file's text and where its lines begin.
+/// A source file's text and where its lines begin.
 #[derive(Debug)]
-pub(crate) struct Text {
+pub struct SourceText {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -62,7 +62,7 @@ impl Sources {
     }
 
     /// The text of a file, if it can be read.
-    pub(crate) fn text(&self, path: &str) -> Option<Rc<Text>> {
+    pub fn text(&self, path: &str) -> Option<Rc<SourceText>> {
         if let Some(known) = self.files.borrow().get(path) {
             return known.clone();
         }
@@ -72,10 +72,11 @@ impl Sources {
             Some(text) => Some(text.to_vec()),
             None => perfuse_files::read(&self.place(path), MOST_BYTES).ok(),
         };
-        let text = bytes.map(|bytes| Rc::new(Text::new(bytes)));
+        let text = bytes.map(|bytes| Rc::new(SourceText::new(bytes)));
         let mut files = self.files.borrow_mut();
-        let size =
-            |text: &Option<Rc<Text>>| text.as_ref().map_or(0, |text| text.bytes.len() + text.ends.len() * 8);
+        let size = |text: &Option<Rc<SourceText>>| {
+            text.as_ref().map_or(0, |text| text.bytes.len() + text.ends.len() * 8)
+        };
         let kept: usize = self.kept.get() + size(&text);
         self.kept.set(kept);
         if files.len() >= MOST_FILES || kept > MOST_KEPT {
@@ -87,20 +88,25 @@ impl Sources {
     }
 }
 
-impl Text {
+impl SourceText {
     fn new(bytes: Vec<u8>) -> Self {
         let ends = (0..).zip(&bytes).filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
         let ends = ends.chain([bytes.len()]).collect();
-        Text { bytes, ends }
+        SourceText { bytes, ends }
     }
 
-    /// A line, from 1, without its end and with spaces for tabs. `None` behind the last.
-    pub(crate) fn line(&self, number: u32) -> Option<String> {
+    /// A line as it is in the file, from 1, without its end. `None` behind the last. A long one is cut.
+    pub fn bytes(&self, number: u32) -> Option<&[u8]> {
         let index = (number as usize).checked_sub(1)?;
         let end = *self.ends.get(index)?;
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before] + 1);
         let line = self.bytes.get(start..end)?;
-        let line = String::from_utf8_lossy(&line[..line.len().min(MOST_LINE)]);
+        Some(&line[..line.len().min(MOST_LINE)])
+    }
+
+    /// The same as text, with spaces for tabs and none at the end.
+    pub fn line(&self, number: u32) -> Option<String> {
+        let line = String::from_utf8_lossy(self.bytes(number)?);
         let mut plain = String::with_capacity(line.len());
         for letter in line.trim_end().chars() {
             match letter {
@@ -118,7 +124,7 @@ mod tests {
 
     #[test]
     fn lines_are_counted_from_one() {
-        let text = Text::new(b"one\n\ttwo \r\n\nfour".to_vec());
+        let text = SourceText::new(b"one\n\ttwo \r\n\nfour".to_vec());
         let lines: Vec<Option<String>> = (0..6).map(|number| text.line(number)).collect();
         let lines: Vec<Option<&str>> = lines.iter().map(Option::as_deref).collect();
         assert_eq!(lines, [None, Some("one"), Some("        two"), Some(""), Some("four"), None]);
