@@ -1,7 +1,7 @@
 //! `perfuse compare` as its users run it: the real program and real commands.
 
 use perfuse_sys::Errno;
-use perfuse_testkit::{Outcome, Sandbox, Skip, signals, suite, wait};
+use perfuse_testkit::{Outcome, Sandbox, Skip, need, signals, suite, wait};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -185,6 +185,7 @@ fn a_baseline_is_compared_with() -> Outcome {
 }
 
 fn json_has_every_run() -> Outcome {
+    need::some_events()?;
     let found = json(&[
         "-r",
         "6",

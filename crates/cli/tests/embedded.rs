@@ -12,6 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 suite! {
+    all need need::ptrace;
     smoke:
         a_command_is_counted_behind_a_filter,
         a_command_is_recorded_behind_a_filter;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 suite! {
+    all need need::ptrace;
     smoke:
         ends_as_the_tool_does;
     witnesses:

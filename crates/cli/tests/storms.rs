@@ -26,7 +26,7 @@ fn main() {
 
 fn tests() {
     perfuse_testkit::run(
-        perfuse_testkit::need::nothing,
+        perfuse_testkit::need::ptrace,
         &perfuse_testkit::tests! {
             measurements:
                 signals_to_oneself,

@@ -33,7 +33,7 @@ fn main() {
         Some("blocked") => transfers::blocked(),
         Some("tracer") => drop(supervise(transfers::ORPHAN, Interrupts::Everybody)),
         _ => perfuse_testkit::run(
-            perfuse_testkit::need::nothing,
+            perfuse_testkit::need::ptrace,
             &perfuse_testkit::tests! {
                 measurements:
                     interrupts_end_no_call,

@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 perfuse_testkit::suite! {
+    all need perfuse_testkit::need::ptrace;
     measurements:
         a_command_ends_as_it_would_alone,
         time_is_that_of_the_whole_family,

@@ -6,7 +6,7 @@ use crate::target::Target;
 use perfuse_proc::{Status, read};
 use perfuse_sys::Errno;
 use perfuse_sys::process::{self, Files, Usage};
-use perfuse_sys::signal::{Received, SIGCONT, SIGKILL, SIGTERM};
+use perfuse_sys::signal::{Received, SIGCONT, SIGHUP, SIGKILL, SIGTERM};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
@@ -156,11 +156,12 @@ impl HeldCommand {
 impl RunningCommand {
     /// Passes on a signal that asked this process to end. The second `time` it is no longer a wish.
     pub fn ask_to_end(&self, received: Received, time: u32) {
-        // `si_code` of a signal that the terminal sent, and then to the command as well.
+        // `si_code` of a signal that the terminal sent, and then to the command as well, if it was the keyboard: of a terminal that
+        // goes away only the leader of its session is told.
         const SI_KERNEL: i32 = 0x80;
         // One that has just ended needs no signal.
         let _ = match time {
-            1 if received.code == SI_KERNEL => Ok(()),
+            1 if received.code == SI_KERNEL && received.signal != SIGHUP => Ok(()),
             // A script's background processes ignore SIGINT from their birth.
             1 if ignores(self.pid(), received.signal) => self.signal(SIGTERM),
             1 => self.signal(received.signal),

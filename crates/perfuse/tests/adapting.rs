@@ -380,6 +380,7 @@ fn only_what_is_refused_is_given_up() -> Outcome {
 
 fn the_user_side_alone_where_the_kernel_side_is_refused() -> Outcome {
     let test = "the_user_side_alone_where_the_kernel_side_is_refused";
+    need::events()?;
     let _sysctl = need::Sysctl::is("kernel/perf_event_paranoid", 2)?;
     Sandbox::new().unprivileged().within(test, || {
         let counting = Counting::new();
@@ -402,6 +403,7 @@ fn the_user_side_alone_where_the_kernel_side_is_refused() -> Outcome {
 fn what_only_the_kernel_sees_is_never_a_silent_zero() -> Outcome {
     // Rule Q20: with exclude_kernel it opens, and counts 0 for ever.
     let test = "what_only_the_kernel_sees_is_never_a_silent_zero";
+    need::events()?;
     let _sysctl = need::Sysctl::is("kernel/perf_event_paranoid", 2)?;
     Sandbox::new().unprivileged().within(test, || {
         for event in [Software::CONTEXT_SWITCHES, Software::CPU_MIGRATIONS] {

@@ -23,6 +23,7 @@ fn embedded() -> Perf {
 }
 
 suite! {
+    all need need::ptrace;
     smoke:
         a_command_is_counted_from_its_exec;
     witnesses:

@@ -20,6 +20,7 @@ fn embedded() -> Perf {
 }
 
 suite! {
+    all need perfuse_testkit::need::ptrace;
     measurements:
         a_program_of_known_instructions,
         each_sample_is_at_its_instruction,

@@ -26,6 +26,28 @@ pub fn events() -> Result<(), Skip> {
     Ok(())
 }
 
+/// A process may trace its children, as the embedded kernel does: containers may refuse it, and so may the Yama module.
+pub fn ptrace() -> Result<(), Skip> {
+    // SAFETY: the child, which has this thread alone, makes two system calls and no others.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: PTRACE_TRACEME takes no pointers, and _exit runs nothing of ours.
+        unsafe { libc::_exit((libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0).into()) }
+    }
+    let mut status = 0;
+    // SAFETY: the status is ours to write.
+    let waited = child > 0 && unsafe { libc::waitpid(child, &mut status, 0) } == child;
+    match waited && status == 0 {
+        true => Ok(()),
+        false => Err(Skip::needs("ptrace", "a child may not be traced")),
+    }
+}
+
+/// Something that counts: Linux' events, or by ptrace the embedded kernel's.
+pub fn some_events() -> Result<(), Skip> {
+    events().or_else(|_| ptrace())
+}
+
 /// The effective user is root.
 pub fn root() -> Result<(), Skip> {
     // SAFETY: geteuid has no preconditions.

@@ -2,8 +2,9 @@
 //! the second one kills.
 //!
 //! The thread that called [`run`](super::run) takes these signals and does nothing else. So they are heard
-//! even if the supervisor is busy: that obeys between two stops, and if it does not within [`GRACE`], the calling thread goes on
-//! without it, and the processes that the tool started are killed as this one ends (`PTRACE_O_EXITKILL`).
+//! even if the supervisor is busy: that obeys between two stops. If it does not within [`GRACE`] of the second, or does not come
+//! to the next stop within [`PATIENCE`] of any, the calling thread goes on without it, and the processes that the tool started are
+//! killed as this one ends (`PTRACE_O_EXITKILL`).
 
 use crate::proc;
 use crate::ptrace::Tid;
@@ -21,6 +22,10 @@ use std::time::{Duration, Instant};
 /// How long the supervisor has to see the tools dead that it has been told to kill.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// How long the supervisor has to come to the next stop after a signal. It takes longer only where it waits in the kernel for
+/// memory of a process that nobody fills (userfaultfd(2), FUSE): then all others wait, too, and cannot end.
+const PATIENCE: Duration = Duration::from_millis(700);
+
 /// A second Ctrl-C within this time means at once. (After a longer time it may ask a shell or a debugger to give up
 /// another thing.)
 const IMPATIENCE: Duration = Duration::from_secs(2);
@@ -33,6 +38,8 @@ pub(super) struct EndRequest {
     /// All are to be killed.
     at_once: AtomicBool,
     tool_is_gone: AtomicBool,
+    /// The supervisor has looked since the last signal.
+    heard: AtomicBool,
 }
 
 impl EndRequest {
@@ -43,6 +50,7 @@ impl EndRequest {
 
     /// The signal for processes that the tool has left behind: for the second time SIGKILL.
     pub(super) fn for_others(&self) -> Option<i32> {
+        self.heard.store(true, Relaxed);
         if self.at_once.load(Relaxed) {
             return Some(libc::SIGKILL);
         }
@@ -81,8 +89,10 @@ impl Tool {
     pub(super) fn pass_on(&self, signals: &Signals, until: &UnixStream) -> bool {
         let mut asked: Option<Instant> = None;
         let mut give_up: Option<Instant> = None;
+        let mut unheard: Option<Instant> = None;
         loop {
-            let left = give_up.map(|at| at.saturating_duration_since(Instant::now()));
+            let left = [give_up, unheard].into_iter().flatten().min();
+            let left = left.map(|at| at.saturating_duration_since(Instant::now()));
             match poll(&[signals.as_fd(), until.as_fd()], left) {
                 Ok(ready) if ready.get(1).is_some_and(|until| until.any()) => return true,
                 Ok(_) | Err(Errno::EINTR) => {}
@@ -104,9 +114,12 @@ impl Tool {
                     self.send(signal);
                     self.send(libc::SIGCONT);
                 }
+                self.end_request.heard.store(false, Relaxed);
+                unheard.get_or_insert(Instant::now() + PATIENCE);
                 self.waker.wake();
             }
-            if give_up.is_some_and(|at| Instant::now() >= at) {
+            unheard = unheard.filter(|_| !self.end_request.heard.load(Relaxed));
+            if [give_up, unheard].into_iter().flatten().any(|at| Instant::now() >= at) {
                 return false;
             }
         }

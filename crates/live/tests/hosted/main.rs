@@ -143,7 +143,7 @@ macro_rules! scenarios {
                     other => panic!("no scenario {other}"),
                 },
                 _ => perfuse_testkit::run(
-                    perfuse_testkit::need::nothing,
+                    perfuse_testkit::need::ptrace,
                     &perfuse_testkit::tests! {
                         smoke:
                             short::counts_without_descriptors_are_refused,

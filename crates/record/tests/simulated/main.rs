@@ -45,6 +45,7 @@ suite! {
         rings::a_ring_that_is_overwritten_keeps_the_newest,
         rings::one_event_is_overwritten_and_another_is_not,
         rings::readers_are_woken_at_half_a_ring,
+        rings::what_was_read_is_handed_on_at_once,
         rings::without_buffering_each_sample_wakes,
         rings::a_recording_stops_at_its_size,
         rings::parts_follow_one_another_in_time_and_lose_nothing,

@@ -100,16 +100,17 @@ fn read_at(plan: &Plan, kernel: &SimKernel) -> Vec<u64> {
     sink.at
 }
 
-/// Takes note of the times when it gets records, and when a part is complete, in microseconds.
+/// Takes note of the times when it gets records, when it is to hand them on, and when a part is complete, in microseconds.
 struct Timed<'a> {
     kernel: &'a SimKernel,
     at: Vec<u64>,
+    flushed: Vec<u64>,
     completed: Vec<u64>,
 }
 
 impl<'a> Timed<'a> {
     fn new(kernel: &'a SimKernel) -> Self {
-        Timed { kernel, at: Vec::new(), completed: Vec::new() }
+        Timed { kernel, at: Vec::new(), flushed: Vec::new(), completed: Vec::new() }
     }
 
     fn now(&self) -> u64 {
@@ -137,6 +138,11 @@ impl Sink for Timed<'_> {
         Ok(())
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        self.flushed.push(self.now());
+        Ok(())
+    }
+
     fn len(&self) -> u64 {
         0
     }
@@ -161,6 +167,18 @@ pub(super) fn readers_are_woken_at_half_a_ring() -> Outcome {
     let woken: Vec<u64> = (1..).map(|n| (n * 2048 / 32 + 1) * 10).take_while(|us| *us < 20_000).collect();
     assert_eq!(woken[..2], [650, 1290]);
     assert_eq!(at[..woken.len()], woken);
+    Ok(())
+}
+
+/// Whoever ends the recorder, what was sampled is in the file.
+pub(super) fn what_was_read_is_handed_on_at_once() -> Outcome {
+    let kernel = Arc::new(kernel(WORKER));
+    let mut plan = plan(kernel.clone(), Target::Threads(vec![FIRST]), "cycles");
+    (plan.buffering, plan.compression) = (false, Some(1));
+    let mut sink = Timed::new(&kernel);
+    record(&plan, &mut sink, &mut (), None).expect("a recording");
+    assert_eq!(sink.at[..9], ms(1..=9));
+    assert!(sink.at.iter().all(|at| sink.flushed.contains(at)), "{:?} {:?}", sink.at, sink.flushed);
     Ok(())
 }
 
