@@ -81,7 +81,7 @@ fn ends_with_call(code: [u8; CALL]) -> bool {
 /// which the code begins in truth, where a trap is.
 pub(crate) fn caller(tid: Tid, registers: &Registers, original: &[u8]) -> Option<u64> {
     let mut code = [0; CODE];
-    remote::read(tid, registers.ip(), &mut code).ok()?;
+    remote::read_present(tid, registers.ip(), &mut code).ok()?;
     code[..original.len()].copy_from_slice(original);
     let to = match at(code, registers.is_narrow())? {
         #[cfg(target_arch = "x86_64")]
@@ -90,7 +90,8 @@ pub(crate) fn caller(tid: Tid, registers: &Registers, original: &[u8]) -> Option
             let word = |index: u64| {
                 let mut word = [0; 8];
                 let from = registers.stack().wrapping_add(index * size as u64);
-                remote::read_exact(tid, from, &mut word[..size]).ok().map(|()| u64::from_le_bytes(word))
+                let got = remote::read_present(tid, from, &mut word[..size]);
+                (got == Ok(size)).then(|| u64::from_le_bytes(word))
             };
             if skip > 0 && word(0)? != registers.frame() {
                 return None;
@@ -102,8 +103,8 @@ pub(crate) fn caller(tid: Tid, registers: &Registers, original: &[u8]) -> Option
         ReturnAddress::Link => registers.link()? & (crate::TASK_SIZE - 1),
     };
     let mut before = [0; CALL];
-    remote::read_exact(tid, to.wrapping_sub(CALL as u64), &mut before).ok()?;
-    ends_with_call(before).then_some(to)
+    let got = remote::read_present(tid, to.wrapping_sub(CALL as u64), &mut before);
+    (got == Ok(CALL) && ends_with_call(before)).then_some(to)
 }
 
 #[cfg(test)]

@@ -164,7 +164,7 @@ pub fn look(pid: u32, stack: usize) -> Result<Vec<Looked>, LookError> {
             call_again(tid, registers, seen.as_ref());
         }
         looked.stack = vec![0; stack.min(share)];
-        let got = remote::read(tid, registers.stack(), &mut looked.stack).unwrap_or(0);
+        let got = remote::read_present(tid, registers.stack(), &mut looked.stack).unwrap_or(0);
         looked.stack.truncate(got);
         looked.registers = Some(LookedRegisters {
             abi: registers.abi(),

@@ -1,7 +1,9 @@
 //! The memory of other processes, and system calls done by a stopped tracee on our behalf.
 //!
 //! Memory is read with `process_vm_readv(2)`, where that is refused or unknown through `/proc/PID/mem`, and
-//! as the last resort word by word with ptrace.
+//! as the last resort word by word with ptrace. What may have to be waited for is read by a thread of its own.
+
+mod at_hand;
 
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid};
@@ -15,8 +17,34 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// `process_vm_*` answered that it is not for us.
 static WITHOUT_PROCESS_VM: AtomicBool = AtomicBool::new(false);
 
-/// Copies memory of a process. Returns how many bytes could be read from the start; `EFAULT` for none.
+/// Copies memory of a process. Returns how many bytes could be read from the start; `EFAULT` for none, and where nobody fills it.
 pub fn read(tid: Tid, addr: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    // Only the thread that traces can read word by word.
+    if WITHOUT_PROCESS_VM.load(Relaxed) || at_hand::bytes_at_hand(tid, addr, into.len(), false) == into.len()
+    {
+        return read_at_once(tid, addr, into);
+    }
+    let mut bytes = vec![0; into.len()];
+    let bytes = at_hand::patiently(move || {
+        let got = read_at_once(tid, addr, &mut bytes)?;
+        bytes.truncate(got);
+        Ok(bytes)
+    })?;
+    into[..bytes.len()].copy_from_slice(&bytes);
+    Ok(bytes.len())
+}
+
+/// The same of the memory that is there, from its start on, as Linux copies stacks: it waits for no page.
+pub(crate) fn read_present(tid: Tid, addr: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    let there = at_hand::bytes_at_hand(tid, addr, into.len(), false);
+    if there == 0 && !into.is_empty() {
+        Err(Errno::EFAULT)
+    } else {
+        read_at_once(tid, addr, &mut into[..there])
+    }
+}
+
+fn read_at_once(tid: Tid, addr: u64, into: &mut [u8]) -> Result<usize, Errno> {
     if into.is_empty() {
         return Ok(0);
     }
@@ -122,6 +150,14 @@ fn write_through_process_vm(tid: Tid, addr: u64, bytes: &[u8]) -> Result<(), Err
     if WITHOUT_PROCESS_VM.load(Relaxed) {
         return Err(Errno::ENOSYS);
     }
+    if at_hand::bytes_at_hand(tid, addr, bytes.len(), true) < bytes.len() {
+        let bytes = bytes.to_vec();
+        return at_hand::patiently(move || write_at_once(tid, addr, &bytes));
+    }
+    write_at_once(tid, addr, bytes)
+}
+
+fn write_at_once(tid: Tid, addr: u64, bytes: &[u8]) -> Result<(), Errno> {
     let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: bytes.len() };
     // SAFETY: the local vector describes a live slice, which the kernel only reads; the remote address

@@ -59,7 +59,7 @@ impl Window {
     fn copy(&mut self, tid: Tid, from: u64, len: usize) {
         self.from = from;
         self.bytes.resize(len, 0);
-        let got = remote::read(tid, from, &mut self.bytes).unwrap_or(0);
+        let got = remote::read_present(tid, from, &mut self.bytes).unwrap_or(0);
         self.bytes.truncate(got);
     }
 }
@@ -151,7 +151,7 @@ impl CpuState for StoppedThread {
         let mut done = 0;
         while done < len {
             let from = self.registers.stack().wrapping_add(done as u64);
-            match remote::read(self.tid, from, &mut bytes[start + done..]) {
+            match remote::read_present(self.tid, from, &mut bytes[start + done..]) {
                 Ok(got) if got > 0 => done += got,
                 _ => break,
             }

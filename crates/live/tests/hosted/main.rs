@@ -216,6 +216,7 @@ scenarios! {
     numbers_of_a_pid_namespace
     probes_where_one_may_not_look
     a_program_that_cannot_be_read
+    memory_that_nobody_fills
     answers_into_memory_that_is_read_only
     a_child_asks_to_be_traced
     others_are_attached_to

@@ -17,7 +17,7 @@ pub(crate) use super::tracers::*;
 
 const PAGE: usize = 4096;
 
-fn attr(which: Software) -> Attr {
+pub(crate) fn attr(which: Software) -> Attr {
     let mut attr = Attr::new(EventType::SOFTWARE);
     attr.config = which.0;
     attr.flags |= AttrFlags::DISABLED | allowed();

@@ -1,13 +1,14 @@
 //! The rights of programs over others with perf events: over those of other users, and from namespaces of their own. Each writes
 //! the answers that Linux and we must agree on.
 
-use super::scenarios::{burn_until, map, off, on, opened, sampling, value};
+use super::scenarios::{attr, burn_until, map, off, on, opened, sampling, value};
 use perfuse_abi::{Attr, AttrFlags, EventType, OpenFlags, Software};
 use perfuse_sys::{Errno, Mapping, ioctl, perf_event_open, signal};
 use perfuse_testkit::signals::Handler;
 use perfuse_testkit::{Puppet, wait, work};
 use std::ffi::CString;
 use std::fs::Permissions;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -497,5 +498,66 @@ pub(crate) fn answers_into_memory_that_is_read_only() {
         let asked = libc::ioctl(event.as_raw_fd(), id as _, page);
         println!("id: {asked} {}", std::io::Error::last_os_error());
         println!("the page: {}", *page.cast::<u64>());
+    }
+}
+
+/// Memory of which nobody fills the pages: who touches one waits until he is killed.
+fn unfilled() -> *mut libc::c_void {
+    const UFFD_API: u64 = 0xaa;
+    const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
+    const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
+    const MISSING: u64 = 1;
+    let len = perfuse_sys::page_size();
+    let (mut api, mut range) = ([UFFD_API, 0, 0], [0, len as u64, MISSING, 0]);
+    // SAFETY: new memory is mapped, and the structures are of the sizes that the requests have.
+    let mapped = unsafe {
+        let map = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let at = libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, map, -1, 0);
+        range[0] = at as u64;
+        let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as libc::c_int;
+        let is_registered = fd >= 0
+            && libc::ioctl(fd, UFFDIO_API, api.as_mut_ptr()) == 0
+            && libc::ioctl(fd, UFFDIO_REGISTER, range.as_mut_ptr()) == 0;
+        is_registered.then_some(at)
+    };
+    mapped.unwrap_or_else(|| {
+        println!("needs userfaultfd(2): {}", std::io::Error::last_os_error());
+        std::process::exit(2)
+    })
+}
+
+/// A caller whose memory nobody fills may wait; nobody else does.
+pub(crate) fn memory_that_nobody_fills() {
+    as_root();
+    unfilled();
+    for call in ["open", "read"] {
+        let (mut told, tells) = std::io::pipe().expect("a pipe");
+        let counter = opened(&attr(Software::PAGE_FAULTS));
+        let caller = work::Child::fork(|| {
+            // Its own event: on Linux, who reads one of a task holds up all who want that task's.
+            let (memory, own) = (unfilled(), opened(&attr(Software::PAGE_FAULTS)));
+            let _ = (&tells).write(b"!");
+            // SAFETY: the kernel checks the memory that it reads and writes.
+            unsafe {
+                match call {
+                    "open" => libc::syscall(libc::SYS_perf_event_open, memory, 0, -1, -1, 0),
+                    _ => libc::read(own.as_raw_fd(), memory, 8) as libc::c_long,
+                };
+                loop {
+                    libc::pause();
+                }
+            }
+        });
+        told.read_exact(&mut [0]).expect("the child is there");
+        // It is in its call by then; if not, the others have it easier.
+        std::thread::sleep(Duration::from_millis(50));
+        let began = std::time::Instant::now();
+        let others: Vec<u64> = (0..3).map(|_| value(&counter)).collect();
+        println!("{call}: others {} at once {}", others.len(), began.elapsed() < Duration::from_secs(2));
+        // SAFETY: a child that was not waited for; no status is written to the null pointer.
+        unsafe {
+            libc::kill(caller.pid() as i32, libc::SIGKILL);
+            libc::waitpid(caller.pid() as i32, std::ptr::null_mut(), 0);
+        }
     }
 }
