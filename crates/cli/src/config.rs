@@ -114,7 +114,7 @@ const DEFAULTS: &[Default] = &[
     of("record", "frequency", Kind::Number { least: 1, most: 1_000_000 }, "997")
         .option("frequency")
         .unless(&["count"]),
-    of("record", "call-graph", Kind::Text, "none").option("call_graph").unless(&["chains"]),
+    of("record", "call-graph", Kind::Text, "none").option("call_graph"),
     of("record", "mmap-pages", Kind::Text, "as many as allowed").option("mmap_pages"),
     of("record", "compression-level", Kind::Number { least: 1, most: 22 }, "none").option("compress"),
     of("report", "sort", Kind::List, "comm,dso,symbol").option("sort").unless(&["fields"]),
