@@ -5,10 +5,11 @@ mod unsupported;
 use crate::common::pages::{self, Paging};
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
+use crate::recording::passed::Passed;
 use crate::recording::stacks::{self, Stacks};
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::foreign::{foreign, width};
-use crate::term::out::wants_colours;
+use crate::term::out::{say, wants_colours};
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
 use perfuse_data::describe::{self, AskedFields, Field, Fields};
 use perfuse_data::feature::{Feature, FeatureId};
@@ -176,6 +177,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let mut fields: Vec<Option<Fields>> = Vec::new();
     let mut groups = Groups::default();
     let mut names_are_aligned = false;
+    let mut passed = Passed::default();
     // Rounds are the order in which perf emptied its buffers: records between two ends are shown there.
     let ordered = if args.show_round_events { Ordered::as_read(data) } else { Ordered::new(data) };
     let mut each = |&Step { entry, decoded, session, formats, .. }: &Step<'_>| {
@@ -195,7 +197,9 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             return take_much(&mut lines, out);
         };
         let Some(event) = entry.event() else { return Ok(()) };
-        if !is_wanted(args, &filter, decoded, (event, sample), session, &mut lines) {
+        let passes = is_wanted(args, &filter, decoded, (event, sample), session, &mut lines);
+        passed.count(sample, passes);
+        if !passes {
             return Ok(());
         }
         if args.per_event_dump {
@@ -236,6 +240,9 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     })?;
     lines.take(out)?;
     stacks::say(&stacks.unwinder);
+    let of_functions = [("--dso", args.dso.join(",")), ("-S", args.symbols.join(","))];
+    let of_functions = of_functions.iter().filter_map(|(name, value)| recording::word(name, value));
+    passed.none(&args.filter, &of_functions.collect::<Vec<_>>()).into_iter().for_each(say);
     dumps.finish(out)
 }
 
