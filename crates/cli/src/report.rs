@@ -431,6 +431,7 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
     let replay = recording::replay(replay, |step| {
         progress.at(step.entry.location.offset);
         lost += step.lost();
+        args.unsupported.heed(step)?;
         if let Some(sample) = step.sample() {
             let cpu = sample.cpu.map(|cpu| cpu.cpu);
             let passes = filter.admits_moment(cpu, sample.time) && is_socket(cpu);

@@ -188,7 +188,8 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             return Ok(());
         };
         let Record::Sample(sample) = &decoded.record else {
-            if shows(args, entry.kind()) && filter.admits_moment(decoded.cpu(), None) {
+            // --time is about samples, as perf has it.
+            if shows(args, entry.kind()) && filter.admits_cpu(decoded.cpu()) {
                 let index = entry.event_index();
                 let fields =
                     index.map(|index| fields_of(&mut fields, index, entry, args, formats)).transpose()?;
@@ -234,9 +235,12 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         result?;
         take_much(&mut lines, out)
     };
-    recording::replay(Replay::of(ordered), |step| match args.hide_call_graph {
-        true => each(step),
-        false => stacks.visit(step, &mut each),
+    recording::replay(Replay::of(ordered), |step| {
+        args.unsupported.heed(step)?;
+        match args.hide_call_graph {
+            true => each(step),
+            false => stacks.visit(step, &mut each),
+        }
     })?;
     lines.take(out)?;
     stacks::say(&stacks.unwinder);

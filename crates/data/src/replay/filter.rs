@@ -20,11 +20,15 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Whether a cpu is among those wanted.
+    pub fn admits_cpu(&self, cpu: Option<u32>) -> bool {
+        self.cpus.as_ref().is_none_or(|cpus| cpu.is_some_and(|cpu| cpus.has(cpu)))
+    }
+
     /// Whether a cpu and a time are among those wanted.
     pub fn admits_moment(&self, cpu: Option<u32>, time: Option<u64>) -> bool {
-        let in_ranges = |cpus: &CpuRanges| cpu.is_some_and(|cpu| cpus.has(cpu));
         let in_spans = |spans: &TimeSpans| time.is_some_and(|time| spans.has(time));
-        self.cpus.as_ref().is_none_or(in_ranges) && self.time.as_ref().is_none_or(in_spans)
+        self.admits_cpu(cpu) && self.time.as_ref().is_none_or(in_spans)
     }
 
     /// Whether a thread is among those wanted.
