@@ -159,7 +159,11 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         }
         _ => None,
     };
-    if time_of_day.is_none() && args.fields.iter().any(|asked| asked.names(Field::Tod)) {
+    // The events of a pipe are not known yet.
+    let has_any = |asked: &AskedFields| {
+        data.events().is_empty() || data.events().iter().any(|event| asked.is_for(event))
+    };
+    if time_of_day.is_none() && args.fields.iter().any(|asked| asked.names(Field::Tod) && has_any(asked)) {
         let why = "it does not tell the time of day; a file recorded with -k does, a pipe does not";
         return Err(Failure::new(format_args!("{} has no 'tod': {why}", args.input.name())));
     }

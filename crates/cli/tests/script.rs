@@ -217,7 +217,10 @@ fn tracepoints_are_printed_as_perf_does() -> Outcome {
     })?;
     let recording = Recording::of("trace-chains", &["-g", "-e", "sched:sched_switch"])?;
     recording.compare(&[])?;
-    recording.compare(&["-F", "trace:"])
+    for fields in ["trace:", "sw:comm,tid", "hw:", "raw:ip", "break:comm"] {
+        recording.compare(&["-F", fields])?;
+    }
+    Ok(())
 }
 
 fn a_pipe_is_read_as_a_file() -> Outcome {
