@@ -7,6 +7,7 @@ use crate::common::pages::{self, Paging};
 use crate::common::style;
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
+use crate::recording::passed::Passed;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::{foreign::foreign, glyphs};
 use perfuse_annotate::text::{self, Looks, OfEvent, Value};
@@ -129,7 +130,7 @@ pub(crate) fn run(args: &Args) -> Result {
 
 fn show(out: &mut impl Write, args: &Args) -> Result<()> {
     let symbols = args.symbol_files.symbols(args.force);
-    let (profile, events) = read(args, &symbols)?;
+    let (profile, events, passed) = read(args, &symbols)?;
     let names = Names::new(&profile, &symbols).mangled(args.no_demangle);
     let sources = Sources::new().below(args.prefix.clone(), args.prefix_strip).sealed(&symbols);
     let syntax = if args.disassembler_style == "intel" { Syntax::Intel } else { Syntax::Att };
@@ -176,8 +177,9 @@ fn show(out: &mut impl Write, args: &Args) -> Result<()> {
         }
     }
     match (is_empty, wanted) {
-        (true, _) => Err(nothing(args, &events)),
+        (true, _) => Err(nothing(args, &events, &passed)),
         (false, Some(wanted)) if !is_found => Err(unknown(wanted, &known)),
+        (false, None) if !is_found => Err(none_chosen(args)),
         _ => Ok(()),
     }
 }
@@ -206,12 +208,16 @@ fn looks(args: &Args) -> Looks {
 }
 
 /// Reads all samples, each with its address.
-fn read(args: &Args, symbols: &LocalSymbols) -> Result<(Profile, Vec<Event>)> {
+fn read(args: &Args, symbols: &LocalSymbols) -> Result<(Profile, Vec<Event>, Passed)> {
     read_from(&Input::at(args.input.clone(), args.force), &args.filter, symbols)
 }
 
 /// The same of any input.
-fn read_from(input: &Input, filter: &FilterArgs, symbols: &LocalSymbols) -> Result<(Profile, Vec<Event>)> {
+fn read_from(
+    input: &Input,
+    filter: &FilterArgs,
+    symbols: &LocalSymbols,
+) -> Result<(Profile, Vec<Event>, Passed)> {
     let mut data = input.open_named(symbols)?;
     let mut plan = Plan::new(&[]);
     plan.chains = false;
@@ -220,17 +226,21 @@ fn read_from(input: &Input, filter: &FilterArgs, symbols: &LocalSymbols) -> Resu
     plan.tasks.pids.clone_from(&filter.pid);
     plan.tasks.tids.clone_from(&filter.tid);
     let filter = filter.of(&mut data)?;
-    let mut reading = Reading::new(plan);
+    let (mut reading, mut passed) = (Reading::new(plan), Passed::default());
     let replay = recording::replay(Replay::new(data), |step| {
-        let is_out = |cpu, time| !filter.admits_moment(cpu, time);
-        if !step.sample().is_some_and(|sample| is_out(sample.cpu.map(|cpu| cpu.cpu), sample.time)) {
-            reading.step(step);
+        if let Some(sample) = step.sample() {
+            let passes = filter.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time);
+            passed.count(sample, passes);
+            if !passes {
+                return Ok(());
+            }
         }
+        reading.step(step);
         Ok(())
     })?;
     let (data, session) = replay.into_parts();
     let events = data.events().iter().cloned().collect();
-    Ok((reading.finish(&session), events))
+    Ok((reading.finish(&session), events, passed))
 }
 
 /// Functions of a recording from near, one at a time: the recording is read when the first is asked for.
@@ -281,7 +291,7 @@ impl<'i> FromNear<'i> {
 /// So many functions are looked into for one that was inlined.
 const MOST_LOOKED_INTO: usize = 32;
 
-fn nothing(args: &Args, events: &[Event]) -> Failure {
+fn nothing(args: &Args, events: &[Event], passed: &Passed) -> Failure {
     let input = args.input.display();
     let names: Vec<String> = events.iter().map(Event::display_name).collect();
     match &args.event {
@@ -290,8 +300,23 @@ fn nothing(args: &Args, events: &[Event]) -> Failure {
             foreign(wanted),
             foreign(&names.join(", "))
         )),
-        _ => Failure::new(format_args!("{input}: there are no samples to show")),
+        _ => match passed.none(&args.filter, &[]) {
+            Some(none) => Failure::new(format_args!("{input}: {none}")),
+            None => Failure::new(format_args!("{input}: there are no samples to show")),
+        },
     }
+}
+
+/// No function is shown, though there are samples.
+fn none_chosen(args: &Args) -> Failure {
+    let mut words = args.filter.words_of_tasks();
+    words.extend(recording::word("-d", &args.dso.join(",")));
+    words.extend((args.percent_limit > 0.0).then(|| format!("--percent-limit {}", args.percent_limit)));
+    let why = match words.is_empty() {
+        true => "no sample is in a function whose name is known; perfuse report tells why".to_owned(),
+        false => format!("no function passes {}", words.join(" ")),
+    };
+    Failure::new(format_args!("{}: {why}", args.input.display()))
 }
 
 fn unknown(wanted: &str, known: &[String]) -> Failure {

@@ -17,9 +17,6 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::path::PathBuf;
 
-/// Options that take a value and can still be taken back.
-const TAKEN_BACK: [&str; 3] = ["call-graph", "switch-output", "compression-level"];
-
 thread_local! {
     /// Whether a long option is among the words that sense is made of: only such ones are taken back by another.
     static HAS_LONG: Cell<bool> = const { Cell::new(true) };
@@ -137,33 +134,36 @@ impl<T> Deref for Lazy<T> {
     }
 }
 
-/// Adds the opposite of each flag, where it has none and might be asked for.
+/// Adds the opposite of each option, where it has none and might be asked for; that of one with a value takes the value back.
 fn with_opposites(command: Command) -> Command {
     if !HAS_LONG.get() && !config::has_defaults(&command) {
         return config::with_defaults(command);
     }
-    let known: Vec<String> = command
+    let mut known: Vec<String> = command
         .get_arguments()
         .flat_map(|arg| arg.get_long_and_visible_aliases().unwrap_or_default())
         .map(str::to_owned)
         .collect();
-    let is_flag = |arg: &&Arg| {
-        let flag = matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count);
-        flag || arg.get_long().is_some_and(|long| TAKEN_BACK.contains(&long))
-    };
-    let opposite = |arg: &Arg| {
-        let long = arg.get_long()?;
-        let opposite = config::opposite_of(long);
-        (!known.contains(&opposite)).then(|| {
-            Arg::new(opposite.clone())
-                .long(opposite)
-                .action(ArgAction::SetTrue)
-                .hide(true)
-                .overrides_with(arg.get_id().clone())
-        })
-    };
-    let opposites: Vec<Arg> = command.get_arguments().filter(is_flag).filter_map(opposite).collect();
+    let mut opposites = Vec::new();
+    for arg in command.get_arguments().filter(|arg| can_be_taken_back(arg)) {
+        for long in arg.get_long_and_visible_aliases().unwrap_or_default() {
+            let opposite = config::opposite_of(long);
+            if known.contains(&opposite) {
+                continue;
+            }
+            known.push(opposite.clone());
+            let opposite = Arg::new(opposite.clone()).long(opposite).action(ArgAction::SetTrue).hide(true);
+            opposites.push(opposite.overrides_with(arg.get_id().clone()));
+        }
+    }
     config::with_defaults(command.args(opposites))
+}
+
+fn can_be_taken_back(arg: &Arg) -> bool {
+    let taken = [ArgAction::SetTrue, ArgAction::Count, ArgAction::Set, ArgAction::Append];
+    taken.iter().any(|action| std::mem::discriminant(action) == std::mem::discriminant(arg.get_action()))
+        && !arg.is_required_set()
+        && arg.get_long().is_some()
 }
 
 #[cfg(test)]
@@ -221,6 +221,12 @@ mod tests {
             ("record --call-graph dwarf --no-call-graph true", "record true"),
             ("record -B --buildid true", "record true"),
             ("report --no-children --children", "report --children"),
+            ("report --time 1,2 --no-time", "report"),
+            ("report --comms sh --no-comms -c ls", "report -c ls"),
+            ("report --max-stack 3 --no-max-stack --no-sort", "report"),
+            ("script --itrace=i100us --no-itrace --no-xed", "script"),
+            ("script --script x.py --no-script --no-dsos", "script"),
+            ("record -e cs --no-event -F 99 --no-freq true", "record true"),
         ] {
             assert_eq!(parsed(line).unwrap(), parsed(same).unwrap(), "{line}");
         }

@@ -2,9 +2,11 @@
 //! order of time together with what was running then.
 
 pub(crate) mod header;
+pub(crate) mod passed;
 pub(crate) mod stacks;
 
 use crate::exit::Failure;
+use crate::term::foreign::foreign;
 use crate::term::out::say;
 use perfuse_data::describe::{self, DumpOptions};
 use perfuse_data::feature::{Feature, FeatureId};
@@ -293,6 +295,13 @@ pub(crate) fn feature<'d>(data: &'d mut PerfData<'_>, id: FeatureId) -> Option<F
     data.feature(id).ok().flatten().map(|section| section.feature)
 }
 
+/// An option with its value, if it has one.
+pub(crate) fn word(name: &str, value: &str) -> Option<String> {
+    let value = foreign(value);
+    let quote = if value.contains(' ') { "'" } else { "" };
+    (!value.is_empty()).then(|| format!("{name} {quote}{value}{quote}"))
+}
+
 /// Which samples count.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct FilterArgs {
@@ -314,6 +323,19 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
+    /// Those of commands, processes and threads, as options of a command line.
+    pub(crate) fn words_of_tasks(&self) -> Vec<String> {
+        let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let given = [("-c", self.comm.join(",")), ("--pid", list(&self.pid)), ("--tid", list(&self.tid))];
+        given.iter().filter_map(|(name, value)| word(name, value)).collect()
+    }
+
+    /// Those of cpus and times.
+    pub(crate) fn words_of_moments(&self) -> Vec<String> {
+        let cpus = self.cpu.as_ref().and_then(|cpus| word("-C", &cpus.to_string()));
+        cpus.into_iter().chain(self.time.as_ref().and_then(|spans| word("--time", spans.text()))).collect()
+    }
+
     /// For one recording.
     pub(crate) fn of(&self, data: &mut PerfData<'_>) -> Result<Filter, Failure> {
         let mut time = self.time.clone();

@@ -18,8 +18,11 @@ use crate::common::style;
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
 use crate::export;
+use crate::recording::passed::Passed;
 use crate::recording::stacks;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
+use crate::term::number::grouped;
+use crate::term::out::say;
 use groups::Group;
 use options::{List, Plan, Recorded, Style, list_of_names};
 use perfuse_data::Event;
@@ -196,6 +199,28 @@ pub(crate) struct Args {
     html: Option<PathBuf>,
 }
 
+impl Args {
+    /// The filters of functions and objects, as options of a command line.
+    fn filters_of_functions(&self) -> Vec<String> {
+        let lists = [("-d", self.dso.join(",")), ("-S", self.symbol.join(","))];
+        let mut words: Vec<String> =
+            lists.iter().filter_map(|(name, value)| recording::word(name, value)).collect();
+        words.extend(self.symbol_filter.as_ref().and_then(|text| recording::word("--symbol-filter", text)));
+        words.extend(self.hide_unresolved.then(|| "-U".to_owned()));
+        words.extend(self.exclude_other.then(|| "-x".to_owned()));
+        words
+    }
+
+    /// What is to be said of tables that filters leave without a line, though there are samples.
+    fn none_left(&self, tables: &[&Shown<'_>]) -> Option<String> {
+        let words = [self.filter.words_of_tasks(), self.filters_of_functions()].concat();
+        let samples: u64 = tables.iter().map(|shown| shown.view.event.samples).sum();
+        let is_empty = tables.iter().all(|shown| shown.all.is_empty());
+        (is_empty && samples > 0 && !words.is_empty())
+            .then(|| format!("none of {} samples passes {}", grouped(samples), words.join(" ")))
+    }
+}
+
 /// A recording that was read: its profile, the names in it, and all that its events have in common.
 struct Read {
     events: Vec<Event>,
@@ -204,6 +229,7 @@ struct Read {
     names: Vec<String>,
     profile: Profile,
     frames: Frames,
+    passed: Passed,
     lost: u64,
     origin: Origin,
 }
@@ -242,6 +268,9 @@ fn look_around(args: &Args) -> Result {
         return Err(Failure::usage(text));
     }
     let (read, plan) = read(args)?;
+    if let Some(none) = read.none_left(args, &plan) {
+        return Err(Failure::new(format_args!("{}: {none}", args.input.name())));
+    }
     let mut tables = match &args.sort {
         Some(_) => Tables::new(&plan.keys),
         None if plan.mode == Mode::Samples => Tables::default(),
@@ -276,16 +305,37 @@ fn show(mut out: impl Write, args: &Args) -> Result {
 /// Writes the page of `--html`.
 fn page(args: &Args, to: &Path) -> Result {
     export::refuse_terminal(to, "a page is no text for a terminal; a file is named by --html report.html")?;
-    let (read, _) = read(args)?;
+    let (read, plan) = read(args)?;
     let page = Page::new(&args.input.name(), &read.profile, &read.frames);
     let page = page.of(&read.origin).with_lost(read.lost);
+    read.none_left(args, &plan).into_iter().for_each(say);
     let samples = read.profile.events().iter().map(|event| event.samples).sum();
     export::write_to(to, samples, |out| page.write(out))
+}
+
+/// Says of tables under which no line stands why that is.
+fn tell_none_left(out: &mut impl Write, args: &Args, tables: &[&Shown<'_>]) -> Result<()> {
+    match args.none_left(tables) {
+        Some(none) if args.quiet => say(none),
+        Some(none) => writeln!(out, "# {none}")?,
+        None => {}
+    }
+    Ok(())
+}
+
+/// The same of entries that are below the limit.
+fn tell_few(out: &mut impl Write, args: &Args, shown: usize, all: usize) -> Result<()> {
+    if shown < all && !args.quiet {
+        let limit = args.percent_limit;
+        writeln!(out, "# {shown} of {all} entries shown; the others are below {limit} %")?;
+    }
+    Ok(())
 }
 
 fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let (read, plan) = read(args)?;
     if args.json {
+        read.none_left(args, &plan).into_iter().for_each(say);
         return json::print(out, args, &plan, &read);
     }
     if !args.quiet {
@@ -312,11 +362,15 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             (false, _) => groups::print(out, args, &plan, &read, group)?,
         }
     }
+    let none = read.none_pass(args);
     if args.quiet {
+        none.into_iter().for_each(say);
         return Ok(());
     }
-    if is_empty {
-        writeln!(out, "# The recording has no samples.")?;
+    match none {
+        Some(none) => writeln!(out, "# {none}")?,
+        None if is_empty => writeln!(out, "# The recording has no samples.")?,
+        None => {}
     }
     text::missing(out, &read.frames)
 }
@@ -373,12 +427,16 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
         let socket = cpu.and_then(|cpu| sockets.get(cpu as usize));
         args.socket_filter.is_none_or(|only| socket == Some(&only))
     };
+    let mut passed = Passed::default();
     let replay = recording::replay(replay, |step| {
         progress.at(step.entry.location.offset);
         lost += step.lost();
+        args.unsupported.heed(step)?;
         if let Some(sample) = step.sample() {
             let cpu = sample.cpu.map(|cpu| cpu.cpu);
-            if !filter.admits_moment(cpu, sample.time) || !is_socket(cpu) {
+            let passes = filter.admits_moment(cpu, sample.time) && is_socket(cpu);
+            passed.count(sample, passes);
+            if !passes {
                 return Ok(());
             }
             if collecting.is_none() {
@@ -414,12 +472,27 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
     functions.look_up_all();
     let frames = Frames::new(&functions, plan.is_by_address());
     drop(functions);
-    Ok((Read { events, groups, names, profile, frames, lost, origin }, plan))
+    Ok((Read { events, groups, names, profile, frames, passed, lost, origin }, plan))
 }
 
 impl Read {
     fn samples_of(&self, index: usize) -> u64 {
         self.profile.event(index).samples
+    }
+
+    /// What is to be said where the recording has samples and none of them passes the filters of times and cpus.
+    fn none_pass(&self, args: &Args) -> Option<String> {
+        let socket = args.socket_filter.map(|socket| format!("--socket-filter {socket}"));
+        let others: Vec<String> = socket.into_iter().chain(args.filters_of_functions()).collect();
+        self.passed.none(&args.filter, &others)
+    }
+
+    /// The same of all filters.
+    fn none_left(&self, args: &Args, plan: &Plan) -> Option<String> {
+        let views: Vec<View<'_>> = (0..self.events.len()).map(|index| self.view(args, plan, index)).collect();
+        let tables = views.iter().enumerate().map(|(index, view)| Shown::new(args, plan, self, index, view));
+        let tables: Vec<Shown<'_>> = tables.collect();
+        self.none_pass(args).or_else(|| args.none_left(&tables.iter().collect::<Vec<_>>()))
     }
 
     fn view(&self, args: &Args, plan: &Plan, index: usize) -> View<'_> {

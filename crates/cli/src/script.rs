@@ -5,10 +5,11 @@ mod unsupported;
 use crate::common::pages::{self, Paging};
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
+use crate::recording::passed::Passed;
 use crate::recording::stacks::{self, Stacks};
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::foreign::{foreign, width};
-use crate::term::out::wants_colours;
+use crate::term::out::{say, wants_colours};
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
 use perfuse_data::describe::{self, AskedFields, Field, Fields};
 use perfuse_data::feature::{Feature, FeatureId};
@@ -158,7 +159,11 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         }
         _ => None,
     };
-    if time_of_day.is_none() && args.fields.iter().any(|asked| asked.names(Field::Tod)) {
+    // The events of a pipe are not known yet.
+    let has_any = |asked: &AskedFields| {
+        data.events().is_empty() || data.events().iter().any(|event| asked.is_for(event))
+    };
+    if time_of_day.is_none() && args.fields.iter().any(|asked| asked.names(Field::Tod) && has_any(asked)) {
         let why = "it does not tell the time of day; a file recorded with -k does, a pipe does not";
         return Err(Failure::new(format_args!("{} has no 'tod': {why}", args.input.name())));
     }
@@ -176,6 +181,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let mut fields: Vec<Option<Fields>> = Vec::new();
     let mut groups = Groups::default();
     let mut names_are_aligned = false;
+    let mut passed = Passed::default();
     // Rounds are the order in which perf emptied its buffers: records between two ends are shown there.
     let ordered = if args.show_round_events { Ordered::as_read(data) } else { Ordered::new(data) };
     let mut each = |&Step { entry, decoded, session, formats, .. }: &Step<'_>| {
@@ -186,7 +192,8 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             return Ok(());
         };
         let Record::Sample(sample) = &decoded.record else {
-            if shows(args, entry.kind()) && filter.admits_moment(decoded.cpu(), None) {
+            // --time is about samples, as perf has it.
+            if shows(args, entry.kind()) && filter.admits_cpu(decoded.cpu()) {
                 let index = entry.event_index();
                 let fields =
                     index.map(|index| fields_of(&mut fields, index, entry, args, formats)).transpose()?;
@@ -195,7 +202,9 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             return take_much(&mut lines, out);
         };
         let Some(event) = entry.event() else { return Ok(()) };
-        if !is_wanted(args, &filter, decoded, (event, sample), session, &mut lines) {
+        let passes = is_wanted(args, &filter, decoded, (event, sample), session, &mut lines);
+        passed.count(sample, passes);
+        if !passes {
             return Ok(());
         }
         if args.per_event_dump {
@@ -230,12 +239,18 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         result?;
         take_much(&mut lines, out)
     };
-    recording::replay(Replay::of(ordered), |step| match args.hide_call_graph {
-        true => each(step),
-        false => stacks.visit(step, &mut each),
+    recording::replay(Replay::of(ordered), |step| {
+        args.unsupported.heed(step)?;
+        match args.hide_call_graph {
+            true => each(step),
+            false => stacks.visit(step, &mut each),
+        }
     })?;
     lines.take(out)?;
     stacks::say(&stacks.unwinder);
+    let of_functions = [("--dso", args.dso.join(",")), ("-S", args.symbols.join(","))];
+    let of_functions = of_functions.iter().filter_map(|(name, value)| recording::word(name, value));
+    passed.none(&args.filter, &of_functions.collect::<Vec<_>>()).into_iter().for_each(say);
     dumps.finish(out)
 }
 

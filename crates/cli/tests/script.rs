@@ -169,6 +169,7 @@ fn other_records_are_perfs() -> Outcome {
     side_by_side(&all, |one| recording.compare(&[one]))?;
     recording.compare(&all.iter().map(String::as_str).collect::<Vec<_>>())?;
     recording.compare(&["--show-round-events", "-F", "comm,tid,time,ip"])?;
+    recording.compare(&["--show-task-events", "--show-mmap-events", "--time", "0,1"])?;
     recording.compare(&[
         "-F",
         "comm,pid,tid,time,event,ip,misc",
@@ -216,7 +217,10 @@ fn tracepoints_are_printed_as_perf_does() -> Outcome {
     })?;
     let recording = Recording::of("trace-chains", &["-g", "-e", "sched:sched_switch"])?;
     recording.compare(&[])?;
-    recording.compare(&["-F", "trace:"])
+    for fields in ["trace:", "sw:comm,tid", "hw:", "raw:ip", "break:comm"] {
+        recording.compare(&["-F", fields])?;
+    }
+    Ok(())
 }
 
 fn a_pipe_is_read_as_a_file() -> Outcome {
@@ -295,9 +299,7 @@ fn what_perf_has_and_perfuse_has_not_is_refused() -> Outcome {
     for (arguments, words) in [
         ("-s x.py", "--json"),
         ("--dlfilter x.so", "--json"),
-        ("--itrace", "AUX data"),
         ("--insn-trace", "AUX data"),
-        ("--guestmount /", "guests"),
         ("-F brstackinsn", "instructions"),
         ("-F metric", "perfuse stat"),
         ("-F vcpu", "guests"),

@@ -24,7 +24,7 @@ impl Clocks {
     pub(crate) fn add(&mut self, id: u64, attr: &Attr) {
         let Some(period_ns) = period_ns(attr) else { return };
         let format = RecordFormat::of(attr, ByteOrder::NATIVE);
-        if attr.sample_type.contains(SampleType::IDENTIFIER) {
+        if attr.sample_type.intersects(SampleType::IDENTIFIER | SampleType::ID) {
             self.told = Some(format);
         }
         self.by_id.insert(id, Clock { format, period_ns, seen_ns: 0.0 });
@@ -103,8 +103,8 @@ mod tests {
     use super::*;
     use perfuse::abi::record::{Header, RecordType};
 
-    fn clock(id: u64, clocks: &mut Clocks) {
-        let sample_type = SampleType::IDENTIFIER | SampleType::IP | SampleType::PERIOD;
+    fn clock(id: u64, tells: SampleType, clocks: &mut Clocks) {
+        let sample_type = tells | SampleType::IP | SampleType::PERIOD;
         let attr = Attr {
             type_: EventType::SOFTWARE,
             config: Software::TASK_CLOCK.0,
@@ -117,19 +117,34 @@ mod tests {
 
     #[test]
     fn each_clock_has_its_own_samples_whatever_is_sampled_beside_it() {
-        let mut clocks = Clocks::default();
-        clock(7, &mut clocks);
-        clock(8, &mut clocks);
-        let faults = Attr { type_: EventType::SOFTWARE, config: Software::PAGE_FAULTS.0, ..Attr::default() };
-        clocks.add(9, &faults);
-        for id in [7, 7, 8, 9, 9, 9] {
-            let body = [id, 0, 2_000_000].map(u64::to_ne_bytes).concat();
-            let header = Header { kind: RecordType::SAMPLE, ..Header::default() };
-            clocks.sample(&RawRecord { header, body: &body });
+        // Samples tell whose they are first of all, or where attrs alike let that be found.
+        for tells in [SampleType::IDENTIFIER, SampleType::ID] {
+            let mut clocks = Clocks::default();
+            clock(7, tells, &mut clocks);
+            clock(8, tells, &mut clocks);
+            let faults =
+                Attr { type_: EventType::SOFTWARE, config: Software::PAGE_FAULTS.0, ..Attr::default() };
+            clocks.add(9, &faults);
+            for id in [7, 7, 8, 9, 9, 9] {
+                let words = if tells == SampleType::ID { [0, id, 2_000_000] } else { [id, 0, 2_000_000] };
+                let body = words.map(u64::to_ne_bytes).concat();
+                let header = Header { kind: RecordType::SAMPLE, ..Header::default() };
+                clocks.sample(&RawRecord { header, body: &body });
+            }
+            assert_eq!(clocks.seen(7, 1), Some((5e6, 1e6)), "{tells:?}");
+            assert_eq!(clocks.seen(8, 0), Some((2e6, 1e6)), "{tells:?}");
+            assert_eq!(clocks.seen(9, 0), None, "{tells:?}");
         }
-        assert_eq!(clocks.seen(7, 1), Some((5e6, 1e6)));
-        assert_eq!(clocks.seen(8, 0), Some((2e6, 1e6)));
-        assert_eq!(clocks.seen(9, 0), None);
+    }
+
+    #[test]
+    fn samples_of_one_event_alone_need_not_tell_whose_they_are() {
+        let mut clocks = Clocks::default();
+        clock(7, SampleType::empty(), &mut clocks);
+        let body = [0, 2_000_000].map(u64::to_ne_bytes).concat();
+        let header = Header { kind: RecordType::SAMPLE, ..Header::default() };
+        clocks.sample(&RawRecord { header, body: &body });
+        assert_eq!(clocks.seen(7, 0), Some((2e6, 1e6)));
     }
 
     #[test]

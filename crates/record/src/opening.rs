@@ -29,9 +29,10 @@ pub(crate) struct Opened {
     pub(crate) details: Vec<String>,
 }
 
-/// Opens what the plan asks for, and tells which plan it was. Where only the clock can be sampled, that of the cpus
-/// by `following` is better than one of the command's own, if it may be had; and where processes have more threads
-/// than there are descriptors, the cpus can be had.
+/// Opens what the plan asks for, and tells which plan it was. It steps down as often as something is lacking, whatever else was
+/// given up before: from cycles to the clock, from weak groups to single events, from threads to cpus. Where only the clock can be
+/// sampled, that of the cpus by `following` is better than one of the command's own, if it may be had; and where processes have
+/// more threads than there are descriptors, the cpus can be had.
 pub(crate) fn open<'p>(
     mut plan: &'p Plan,
     following: Option<&'p Plan>,
@@ -39,39 +40,44 @@ pub(crate) fn open<'p>(
 ) -> Result<(&'p Plan, Opened), crate::Error> {
     let mut remarks = Vec::new();
     let mut requests = plan.events.clone();
-    let opened = match attempt(plan, &requests, command) {
-        // The clock has no branches either: then it is the PMU that is missed.
-        Err(error) if plan.default_events && error.is_unsupported() && !needs_branches(plan) => {
-            let (rate, chains) = (plan.rate, plan.chains);
-            remarks.push(Remark::Clock { why: error.cause().words(), rate, chains });
-            requests.iter_mut().for_each(|request| request.spec = cpu_clock());
-            let following = following.filter(|_| plan.target == Target::Command);
-            match following.and_then(|plan| Some((plan, attempt(plan, &requests, command).ok()?))) {
-                Some((following, opened)) => {
+    let mut is_clock = false;
+    let opened = loop {
+        match attempt(plan, &requests, command) {
+            // The clock has no branches either: then it is the PMU that is missed.
+            Err(error)
+                if plan.default_events && !is_clock && error.is_unsupported() && !needs_branches(plan) =>
+            {
+                let (rate, chains) = (plan.rate, plan.chains);
+                remarks.push(Remark::Clock { why: error.cause().words(), rate, chains });
+                requests.iter_mut().for_each(|request| request.spec = cpu_clock());
+                is_clock = true;
+                let following = following.filter(|_| plan.target == Target::Command);
+                if let Some((following, opened)) = on_cpus(following, &requests, command) {
                     plan = following;
-                    opened
+                    break opened;
                 }
-                None => attempt(plan, &requests, command)?,
             }
-        }
-        Err(error) if error.cause() == Cause::Group && requests.iter().any(|request| request.weak) => {
-            remarks.push(Remark::WeakGroups(error.cause().words()));
-            for request in requests.iter_mut().filter(|request| request.weak) {
-                request.group = None;
-            }
-            attempt(plan, &requests, command)?
-        }
-        Err(error) if error.cause() == Cause::OpenFiles && matches!(plan.target, Target::Processes(_)) => {
-            match following.and_then(|plan| Some((plan, attempt(plan, &requests, command).ok()?))) {
-                Some((following, opened)) => {
-                    remarks.push(Remark::Following(error.diagnosis().explanation.clone()));
-                    plan = following;
-                    opened
+            Err(error)
+                if error.cause() == Cause::Group
+                    && requests.iter().any(|request| request.weak && request.group.is_some()) =>
+            {
+                remarks.push(Remark::WeakGroups(error.cause().words()));
+                for request in requests.iter_mut().filter(|request| request.weak) {
+                    request.group = None;
                 }
-                None => return Err(error.into()),
             }
+            Err(error)
+                if error.cause() == Cause::OpenFiles && matches!(plan.target, Target::Processes(_)) =>
+            {
+                let Some((following, opened)) = on_cpus(following, &requests, command) else {
+                    return Err(error.into());
+                };
+                remarks.push(Remark::Following(error.diagnosis().explanation.clone()));
+                plan = following;
+                break opened;
+            }
+            opened => break opened?,
         }
-        opened => opened?,
     };
     let (set, Wanted { tracker, .. }, missed) = opened;
     if missed {
@@ -81,6 +87,15 @@ pub(crate) fn open<'p>(
     opened.filter()?;
     opened.describe(plan);
     Ok((plan, opened))
+}
+
+/// Opens these events on whole cpus, if the plan for that is there and can be had.
+fn on_cpus<'p>(
+    following: Option<&'p Plan>,
+    requests: &[Request],
+    command: Option<&HeldCommand>,
+) -> Option<(&'p Plan, (SamplerSet, Wanted, bool))> {
+    following.and_then(|plan| Some((plan, attempt(plan, requests, command).ok()?)))
 }
 
 fn needs_branches(plan: &Plan) -> bool {

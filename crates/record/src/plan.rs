@@ -20,6 +20,9 @@ pub struct Plan {
     pub follow: Option<Vec<u32>>,
     /// Whole cpus may be sampled in place of the command: see [`Plan::following`].
     pub may_follow: bool,
+    /// Whole cpus are sampled only where they are the target: not in place of the command, nor where processes have more threads
+    /// than there are descriptors.
+    pub never_follow: bool,
     /// The command to run: what is recorded, or what tells when to stop.
     pub command: Vec<OsString>,
     /// The command has nothing to read, and what it writes goes nowhere.
@@ -87,6 +90,7 @@ impl Plan {
             kernel: Perf::linux(),
             follow: None,
             may_follow: false,
+            never_follow: false,
             command,
             silent: false,
             events: vec![Request::cycles()],
@@ -120,7 +124,7 @@ impl Plan {
     /// The same recording made by sampling whole cpus, if that is a matter of course: clocks of tasks begin
     /// anew in each process, and never sample one that ends within a period.
     pub fn following(&self) -> Option<Plan> {
-        let mut plan = self.may_follow.then(|| self.clone())?;
+        let mut plan = (self.may_follow && !self.never_follow).then(|| self.clone())?;
         (plan.target, plan.follow) =
             (Target::Cpus(self.kernel.surroundings().online_cpus()), Some(Vec::new()));
         plan.fields.cpu = true;
@@ -135,6 +139,7 @@ impl Plan {
             request.spec.options.time != Some(false) && !request.spec.sample_read && request.cgroup.is_none()
         };
         let may = self.inherit
+            && !self.never_follow
             && !(self.by_thread || self.overwrite || self.fields.no_samples || self.fields.per_thread_counts)
             && self.events.iter().all(same);
         may.then(|| {

@@ -2,6 +2,7 @@
 
 use crate::plan::{Plan, Request, Target};
 use crate::{Error, opening};
+use perfuse::diagnosis::Cause;
 use perfuse::{Command, Rehearsed};
 use std::slice;
 
@@ -18,8 +19,14 @@ pub fn rehearse(plan: &Plan) -> Result<Vec<Rehearsed>, Error> {
         }
         _ => None,
     };
-    let attempt =
-        |plan: &Plan, requests: &[Request]| opening::attempt(plan, requests, held.as_ref()).map(drop).err();
+    let on_cpus = plan.following_processes();
+    let attempt = |plan: &Plan, requests: &[Request]| {
+        let open = |plan: &Plan| opening::attempt(plan, requests, held.as_ref()).map(drop).err();
+        match (open(plan), &on_cpus) {
+            (Some(error), Some(on_cpus)) if error.cause() == Cause::OpenFiles => open(on_cpus),
+            (error, _) => error,
+        }
+    };
     let mut tried: Vec<Rehearsed> = plan
         .events
         .iter()

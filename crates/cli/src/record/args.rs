@@ -127,7 +127,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["tid", "all_cpus", "cpu", "cgroup", "no_inherit", "per_thread", "overwrite"])]
     pub(super) follow: bool,
 
-    /// Have the command's own clocks sample it, and what it starts, as perf does
+    /// Have the command's own clocks sample it, and what it starts, as perf does; never sample whole cpus in place of threads
     #[arg(long, conflicts_with = "follow")]
     pub(super) no_follow: bool,
 

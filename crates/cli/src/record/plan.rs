@@ -118,13 +118,14 @@ impl Asked {
             && matches!(rate, Rate::Frequency(hz) if hz <= MOST_FOLLOWED_HZ)
             && matches!(chains, None | Some(Chains::FramePointers))
             && branches.is_empty()
-            && !(args.no_follow || args.no_inherit || args.per_thread || args.overwrite)
+            && !(args.no_inherit || args.per_thread || args.overwrite)
             && !(args.stat || args.no_samples || args.switch_events);
         let on_cpus = matches!(target, Target::Cpus(_));
         let mut plan = Plan::new(target, args.command.clone());
         plan.kernel = kernel;
         plan.follow = follow;
         plan.may_follow = may_follow;
+        plan.never_follow = args.no_follow;
         plan.events = events;
         plan.default_events = args.selection.lists.is_empty();
         plan.rate = rate;
@@ -304,6 +305,16 @@ pub(super) mod tests {
         assert_eq!(rate("-c 1000 true"), Rate::Period(1000));
         for line in ["-F 0 true", "-F x true", "-c 0 true", "-F 1 -c 1 true"] {
             assert!(plan(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn whole_cpus_in_place_of_tasks() {
+        let own = std::process::id();
+        for line in ["true".to_owned(), format!("-p {own}"), format!("-e cs -p {own}")] {
+            assert!(!plan(&line).unwrap().never_follow, "{line}");
+            let plan = plan(&format!("--no-follow {line}")).unwrap();
+            assert!(plan.never_follow && plan.following().is_none(), "{line}");
         }
     }
 

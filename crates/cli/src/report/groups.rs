@@ -70,7 +70,7 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[Shown<'_>], grou
     let elided = text::elided(args, plan);
     let columns: Vec<Column> =
         plan.columns.iter().copied().filter(|column| !elided.iter().any(|(of, _)| of == column)).collect();
-    let rows = rows(args, plan, all);
+    let (rows, all_rows) = rows(args, plan, all);
     if !args.quiet {
         let names: Vec<&str> = all.iter().map(|shown| shown.name).collect();
         let samples = all.iter().map(|shown| shown.samples).sum();
@@ -154,13 +154,15 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[Shown<'_>], grou
     if !args.quiet {
         writeln!(lines.out, "\n")?;
     }
-    Ok(())
+    super::tell_few(lines.out, args, rows.len(), all_rows)?;
+    super::tell_none_left(lines.out, args, &all.iter().collect::<Vec<_>>())
 }
 
-/// The entries of all members, those that are alike together, in order.
-fn rows<'s>(args: &Args, plan: &Plan, all: &'s [Shown<'s>]) -> Vec<JoinedRow<'s>> {
+/// The entries of all members, those that are alike together, in order; and how many there are with those below the limit.
+fn rows<'s>(args: &Args, plan: &Plan, all: &'s [Shown<'s>]) -> (Vec<JoinedRow<'s>>, usize) {
     let views: Vec<_> = all.iter().map(|shown| (shown.view, &shown.all[..])).collect();
     let mut rows = join(&views, &plan.keys, plan.children, args.group_sort_idx);
+    let count = rows.len();
     rows.retain(|row| {
         let share = |(entry, shown): (&Option<&Entry>, &Shown<'_>)| {
             let rank = |entry: &Entry| if plan.children { entry.total_weight } else { entry.self_weight };
@@ -170,5 +172,5 @@ fn rows<'s>(args: &Args, plan: &Plan, all: &'s [Shown<'s>]) -> Vec<JoinedRow<'s>
         args.percent_limit <= 0.0
             || row.entries.iter().zip(all).take(1).map(share).any(|of| of >= args.percent_limit)
     });
-    rows
+    (rows, count)
 }

@@ -67,6 +67,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
     }
     let drawing = Drawing::new(plan, shown, paint, separator);
     let percent = |node: &Node<'_>| node.sum.self_weight as f64 * 100.0 / shown.whole.max(1) as f64;
+    let is_enough = |child: &&usize| percent(&tree.nodes[**child]) >= args.percent_limit;
     let top = tree.nodes[0].children.iter().rev();
     let mut left: Vec<(usize, usize)> = top.map(|&node| (node, 0)).collect();
     while let Some((index, depth)) = left.pop() {
@@ -93,7 +94,6 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
             None => line.push_str(&format!("  {}", foreign(node.text.trim_start()))),
         }
         lines.put(&line)?;
-        let is_enough = |child: &&usize| percent(&tree.nodes[**child]) >= args.percent_limit;
         if let Some(entry) = node.entry {
             if plan.graph.style != Style::None {
                 let mut drawn = String::new();
@@ -109,5 +109,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
     if !args.quiet {
         writeln!(lines.out, "\n")?;
     }
-    Ok(())
+    let top = &tree.nodes[0].children;
+    super::tell_few(lines.out, args, top.iter().filter(is_enough).count(), top.len())?;
+    super::tell_none_left(lines.out, args, &[shown])
 }

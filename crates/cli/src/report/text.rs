@@ -84,14 +84,14 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
         cut += more;
         Ok(out.write_all(&text)?)
     })?;
+    if !args.quiet {
+        writeln!(out, "\n")?;
+    }
+    super::tell_none_left(out, args, &[shown])?;
     if args.quiet {
         return Ok(());
     }
-    writeln!(out, "\n")?;
-    if shown.all.len() > shown.entries.len() {
-        let (limit, count) = (args.percent_limit, shown.entries.len());
-        writeln!(out, "# {count} of {} entries shown; the others are below {limit} %", shown.all.len())?;
-    }
+    super::tell_few(out, args, shown.entries.len(), shown.all.len())?;
     if cut > 0 {
         writeln!(out, "# {cut} lines were cut to the terminal; into a pipe they are whole")?;
     }

@@ -1,6 +1,6 @@
 //! Options that `perf report` takes and `perfuse report` refuses or ignores.
 
-use crate::common::unsupported::{PerfOption, PerfOptions};
+use crate::common::unsupported::{Part, PerfOption, PerfOptions};
 
 /// The options of `perf report` that mean nothing here, or are refused.
 #[derive(Clone, Debug)]
@@ -17,7 +17,8 @@ impl PerfOptions for OfReport {
             "itrace",
             "traces of the processor (AUX data) are not decoded; perf inject --itrace makes samples of them",
         )
-        .maybe_value(),
+        .maybe_value()
+        .of(Part::Traces),
         PerfOption::refused("branch-history", "callchains are not made of branches; -b shows the branches"),
         PerfOption::refused(
             "total-cycles",
@@ -26,18 +27,19 @@ impl PerfOptions for OfReport {
         PerfOption::refused(
             "stitch-lbr",
             "callchains of --call-graph lbr are shown as deep as the processor kept them",
-        ),
+        )
+        .of(Part::Lbr),
         PerfOption::refused("show-ref-call-graph", "events recorded without callchains are shown without"),
         PerfOption::refused(
             "threads",
             "the counts of single threads (record -s) are shown by -D: the records READ",
         )
-        .letter('T'),
+        .letter('T')
+        .of(Part::ThreadCounts),
+        PerfOption::ignored("pretty").value(),
         PerfOption::refused("switch-on", SWITCHES).value(),
         PerfOption::refused("switch-off", SWITCHES).value(),
-        PerfOption::refused("show-on-off-events", SWITCHES),
         PerfOption::refused("gtk", SCREEN),
-        PerfOption::refused("disable-order", "records are taken by time, as far as a recording allows"),
         // These concern annotated instructions, or only the interactive view.
         PerfOption::ignored("disassembler-style").letter('M').value(),
         PerfOption::ignored("asm-raw"),
@@ -54,6 +56,8 @@ impl PerfOptions for OfReport {
         PerfOption::ignored("no-demangle-kernel"),
         PerfOption::ignored("full-source-path"),
         PerfOption::ignored("skip-empty"),
+        PerfOption::ignored("disable-order"),
+        PerfOption::ignored("show-on-off-events"),
         PerfOption::ignored("stdio2"),
     ];
 }

@@ -1,6 +1,6 @@
 //! Options that `perf script` takes and `perfuse script` refuses or ignores.
 
-use crate::common::unsupported::{PerfOption, PerfOptions};
+use crate::common::unsupported::{Part, PerfOption, PerfOptions};
 
 /// The options of `perf script` that mean nothing here, or are refused.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ const GUESTS: &str = "symbols of guests are not looked up";
 
 impl PerfOptions for OfScript {
     const OPTIONS: &'static [PerfOption] = &[
-        PerfOption::refused("itrace", TRACES).maybe_value(),
+        PerfOption::refused("itrace", TRACES).maybe_value().of(Part::Traces),
         PerfOption::refused("call-trace", TRACES).maybe_value(),
         PerfOption::refused("call-ret-trace", TRACES).maybe_value(),
         PerfOption::refused("insn-trace", TRACES).maybe_value(),
@@ -29,22 +29,23 @@ impl PerfOptions for OfScript {
         PerfOption::refused("latency", "what is off at a tracepoint is in its fields: -F +trace").letter('L'),
         PerfOption::refused("switch-on", SWITCHES).value(),
         PerfOption::refused("switch-off", SWITCHES).value(),
-        PerfOption::refused("show-on-off-events", SWITCHES),
-        PerfOption::refused("guest-code", GUESTS),
-        PerfOption::refused("guestkallsyms", GUESTS).value(),
-        PerfOption::refused("guestmodules", GUESTS).value(),
-        PerfOption::refused("guestmount", GUESTS).value(),
-        PerfOption::refused("guestvmlinux", GUESTS).value(),
+        PerfOption::refused("guest-code", GUESTS).of(Part::Guests),
+        PerfOption::refused("guestkallsyms", GUESTS).value().of(Part::Guests),
+        PerfOption::refused("guestmodules", GUESTS).value().of(Part::Guests),
+        PerfOption::refused("guestmount", GUESTS).value().of(Part::Guests),
+        PerfOption::refused("guestvmlinux", GUESTS).value().of(Part::Guests),
         PerfOption::refused(
             "stitch-lbr",
             "callchains of --call-graph lbr are shown as deep as the processor kept them",
-        ),
+        )
+        .of(Part::Lbr),
         PerfOption::refused(
             "dump-unsorted-raw-trace",
             "records are taken by time; perfuse report -D prints them with their places in the file",
         ),
         // These are so anyway, or would only matter where something is refused.
         PerfOption::ignored("all-cpus").letter('a'),
+        PerfOption::ignored("show-on-off-events"),
         PerfOption::ignored("debug-mode").letter('d'),
         PerfOption::ignored("verbose").letter('v'),
         PerfOption::ignored("demangle"),

@@ -526,6 +526,21 @@ fn counts(aggregation: u64, intervals: u64, command: &'static str) -> Vec<u8> {
     making.writer.finish(features).unwrap().into_inner()
 }
 
+/// A program and its guest, with callchains of the processor's branch records.
+fn guest() -> Vec<u8> {
+    let mut calls = attr(EventType::HARDWARE, 0, 1000, SampleType::BRANCH_STACK);
+    calls.branch_sample_type = BranchSampleType::USER | BranchSampleType::CALL_STACK;
+    let mut making = Making::new(&[event(calls, "cycles", &[1])]);
+    making.start();
+    for mode in [CpuMode::USER, CpuMode::GUEST_KERNEL] {
+        let stack = BranchStack { hw_idx: None, entries: Seq::from(&[][..]), counters: None };
+        let mut sample = Sample::default();
+        (sample.ip, sample.branch_stack) = (Some(HASH), Some(stack));
+        making.add(GRIND, 0, Misc::empty().with_cpu_mode(mode), Record::Sample(sample));
+    }
+    making.finish(machine(&["perf", "record", "--call-graph", "lbr", "./grind"]))
+}
+
 /// All recordings with their names.
 pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
     let command = || machine(&["perf", "record", "-g", "-e", "cpu-clock", "./grind", "a file"]);
@@ -547,6 +562,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("group.data", group()),
         ("branches.data", branches()),
         ("memory.data", memory()),
+        ("guest.data", guest()),
         ("tracing.data", tracing()),
         ("counts.data", counts(1, 1, "grind")),
         ("cpus.data", counts(0, 1, "grind")),

@@ -156,6 +156,11 @@ pub struct AskedFields {
 }
 
 impl AskedFields {
+    /// Whether they are for the lines of this event.
+    pub fn is_for(&self, event: &Event) -> bool {
+        self.kind.is_none_or(|only| only == type_of(event))
+    }
+
     /// Whether a field was named, other than to leave it out.
     pub fn names(&self, field: Field) -> bool {
         self.set.has(field) || self.plus.has(field)
@@ -222,10 +227,12 @@ impl Fields {
         let (kind, sample_type) = (type_of(event), event.attr.sample_type);
         let has_chains = is_deep && sample_type.contains(SampleType::CALLCHAIN);
         let (mut set, mut wanted) = (defaults(kind), Set(0));
-        if kind == "trace" && has_chains && asked.iter().all(|asked| asked.is_change) {
+        // What is asked for another type leaves this one as it is.
+        let of_this_type = asked.iter().filter(|asked| asked.is_for(event));
+        if kind == "trace" && has_chains && of_this_type.clone().all(|asked| asked.is_change) {
             set.0 |= Set::of(&[Field::Ip, Field::Sym, Field::Symoff, Field::Dso]).0;
         }
-        for asked in asked.iter().filter(|asked| asked.kind.is_none_or(|only| only == kind)) {
+        for asked in of_this_type {
             if !asked.is_change {
                 (set, wanted) = (asked.set, asked.set);
             }
@@ -332,5 +339,38 @@ mod tests {
         assert!(parse("foo:comm").is_err());
         assert!(parse("comm,+ip").is_err());
         assert!(parse("+brstack,-dso").is_ok_and(|asked| asked.is_change && asked.minus.has(Field::Dso)));
+    }
+
+    #[test]
+    fn fields_of_one_type_leave_the_others_as_they_are() {
+        let types = ["hw", "sw", "trace", "raw", "cache", "break"];
+        let event_of = |kind: &str| {
+            let number = [("sw", 1), ("trace", 2), ("cache", 3), ("raw", 4), ("break", 5)];
+            let number = number.iter().find(|(name, _)| *name == kind).map_or(0, |(_, number)| *number);
+            let mut attr = perfuse_abi::Attr::new(EventType(number));
+            attr.sample_type = SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::CALLCHAIN;
+            let format = perfuse_abi::record::RecordFormat::of(&attr, perfuse_abi::ByteOrder::NATIVE);
+            let (attr_tail, ids) = (Vec::new(), Vec::new());
+            Event { attr, attr_tail, ids, name: None, unit: None, scale: None, cpus: None, format }
+        };
+        let fields = |event: &Event, asked: &[&str]| {
+            let asked: Vec<AskedFields> = asked.iter().map(|text| text.parse().unwrap()).collect();
+            let fields = Fields::of(event, String::new(), &asked, true).unwrap();
+            (fields.set.0, fields.has_chains)
+        };
+        for kind in types {
+            let event = event_of(kind);
+            let usual = fields(&event, &[]);
+            assert_ne!(usual.0 & Set::of(&[Field::Ip]).0, 0, "{kind} has callchains");
+            for other in types.iter().filter(|other| **other != kind) {
+                for text in ["comm", "", "+pid", "-ip", "addr", "ip,sym"] {
+                    let asked = format!("{other}:{text}");
+                    assert_eq!(fields(&event, &[&asked]), usual, "{kind} with {asked}");
+                    assert!(!asked.parse::<AskedFields>().unwrap().is_for(&event));
+                }
+            }
+            let own = format!("{kind}:comm");
+            assert_eq!(fields(&event, &[&own]).0, Set::of(&[Field::Comm]).0, "{own}");
+        }
     }
 }

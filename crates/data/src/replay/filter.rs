@@ -20,11 +20,15 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Whether a cpu is among those wanted.
+    pub fn admits_cpu(&self, cpu: Option<u32>) -> bool {
+        self.cpus.as_ref().is_none_or(|cpus| cpu.is_some_and(|cpu| cpus.has(cpu)))
+    }
+
     /// Whether a cpu and a time are among those wanted.
     pub fn admits_moment(&self, cpu: Option<u32>, time: Option<u64>) -> bool {
-        let in_ranges = |cpus: &CpuRanges| cpu.is_some_and(|cpu| cpus.has(cpu));
         let in_spans = |spans: &TimeSpans| time.is_some_and(|time| spans.has(time));
-        self.cpus.as_ref().is_none_or(in_ranges) && self.time.as_ref().is_none_or(in_spans)
+        self.admits_cpu(cpu) && self.time.as_ref().is_none_or(in_spans)
     }
 
     /// Whether a thread is among those wanted.
@@ -62,27 +66,38 @@ impl std::str::FromStr for TimeSpans {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parse = |text: &str, missing| match text.trim() {
-            "" => Ok(missing),
-            text => nanoseconds(text).ok_or(format!("'{text}' is no time in seconds")),
-        };
+        let parse = |text: &str, missing| if text.is_empty() { Ok(missing) } else { nanoseconds(text) };
         let span = |text: &str| {
-            let (start, end) = text.split_once(',').ok_or("start,end in seconds; either may be left out")?;
-            Ok::<_, String>((parse(start, 0)?, parse(end, u64::MAX)?))
+            let (start, end) = text.split_once(',').ok_or(FORM)?;
+            match (parse(start, 0)?, parse(end, u64::MAX)?) {
+                (start, end) if start <= end => Ok((start, end)),
+                _ => Err(format!("'{text}' ends before it begins")),
+            }
         };
         let (mut spans, mut parts) = (Vec::new(), Vec::new());
         if text.contains('%') {
             let words = text.split([',', ' ']).filter(|word| !word.is_empty());
             parts = words.map(part).collect::<Result<_, _>>()?;
         } else {
-            spans = text.split_whitespace().map(span).collect::<Result<_, _>>()?;
+            // A blank behind a comma parts no spans: `1.5, 2`.
+            let mut words: Vec<String> = Vec::new();
+            for word in text.split_whitespace() {
+                match words.last_mut().filter(|last| last.ends_with(',') && !word.contains(',')) {
+                    Some(start) => start.push_str(word),
+                    None => words.push(word.to_owned()),
+                }
+            }
+            spans = words.iter().map(|word| span(word)).collect::<Result<_, _>>()?;
         }
         if spans.is_empty() && parts.is_empty() {
-            return Err("start,end in seconds; either may be left out".to_owned());
+            return Err(FORM.to_owned());
         }
         Ok(TimeSpans { spans, parts, text: text.to_owned() })
     }
 }
+
+/// How a span is written.
+const FORM: &str = "start,end in seconds; either may be left out";
 
 /// A part of a recording: `10%/2` or `10%-20%`.
 fn part(text: &str) -> Result<(f64, f64), String> {
@@ -98,7 +113,11 @@ fn part(text: &str) -> Result<(f64, f64), String> {
         (None, None) => (0.0, percent(text).ok_or_else(wrong)?),
     };
     let is_share = |percent: f64| (0.0..=100.0).contains(&percent);
-    if is_share(part.0) && is_share(part.1) { Ok((part.0 / 100.0, part.1 / 100.0)) } else { Err(wrong()) }
+    match part {
+        (from, to) if !is_share(from) || !is_share(to) => Err(wrong()),
+        (from, to) if from > to => Err(format!("'{text}' ends before it begins")),
+        (from, to) => Ok((from / 100.0, to / 100.0)),
+    }
 }
 
 impl TimeSpans {
@@ -151,10 +170,20 @@ impl fmt::Display for NoTimes {
 
 impl std::error::Error for NoTimes {}
 
-fn nanoseconds(text: &str) -> Option<u64> {
+/// A time in seconds, with nine digits of a fraction at most.
+fn nanoseconds(text: &str) -> Result<u64, String> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let fraction = format!("{:0<9}", fraction.get(..9).unwrap_or(fraction));
-    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction.parse().ok()?)
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if seconds.is_empty() && fraction.is_empty() || !digits(seconds) || !digits(fraction) {
+        return Err(format!("'{text}' is no time in seconds"));
+    }
+    if fraction.len() > 9 {
+        return Err(format!("'{text}': no time is finer than nanoseconds, nine digits"));
+    }
+    let whole = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() };
+    let fraction = whole(&format!("{fraction:0<9}"));
+    let time = whole(seconds).and_then(|seconds| seconds.checked_mul(1_000_000_000)?.checked_add(fraction?));
+    time.ok_or_else(|| format!("'{text}': no clock goes so far"))
 }
 
 /// Cpus as a list of ranges.
@@ -168,15 +197,97 @@ impl CpuRanges {
     }
 }
 
+impl fmt::Display for CpuRanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (first, last)) in self.0.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            if first == last { write!(f, "{comma}{first}")? } else { write!(f, "{comma}{first}-{last}")? }
+        }
+        Ok(())
+    }
+}
+
 impl std::str::FromStr for CpuRanges {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let range = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+            let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            (first <= last).then_some((first, last))
         };
         let ranges = text.split(',').map(|part| range(part).ok_or(format!("'{part}' is no cpu")));
         ranges.collect::<Result<_, _>>().map(CpuRanges)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_of_time_are_told_without_a_slip() {
+        let has = |text: &str, time| text.parse::<TimeSpans>().unwrap().has(time);
+        for (text, time) in [
+            ("1.5,2", 1_500_000_000),
+            ("1,1", 1_000_000_000),
+            (".5,", 500_000_000),
+            ("1.,2", 1_000_000_000),
+            ("1,2 4.000000001,5", 4_000_000_001),
+            (" 1,2 ", 1_000_000_000),
+            ("1, 2 4, 5 6,", 5_000_000_000),
+            ("1, 2,5", 600_000_000_000),
+            (",", 0),
+        ] {
+            assert!(has(text, time), "{text}");
+        }
+        for (text, why) in [
+            ("", "start,end"),
+            (" ", "start,end"),
+            ("5", "start,end"),
+            ("2,1", "ends before it begins"),
+            ("2, 1", "'2,1' ends before it begins"),
+            ("1,2 3", "start,end"),
+            ("1,2 4,3", "'4,3' ends before it begins"),
+            ("1.000000001,1", "ends before it begins"),
+            ("1,2junk", "'2junk' is no time"),
+            ("1,2.000000001junk", "is no time"),
+            ("1,2.5.5", "is no time"),
+            ("1,2,3", "'2,3' is no time"),
+            ("1,2,", "'2,' is no time"),
+            ("-1,2", "'-1' is no time"),
+            ("+1,2", "'+1' is no time"),
+            ("1,1.+5", "is no time"),
+            (".,2", "'.' is no time"),
+            ("1s,2s", "'1s' is no time"),
+            ("0x1,2", "is no time"),
+            ("1e3,", "is no time"),
+            ("1,2.0000000001", "nine digits"),
+            ("99999999999,", "no clock goes so far"),
+            ("99999999999999999999999,", "no clock goes so far"),
+            ("20%-10%", "ends before it begins"),
+            ("10%-20%-30%", "is no part"),
+            ("10%/0", "is no part"),
+            ("10%/11", "is no part"),
+            ("10%/1.5", "is no part"),
+            ("-10%/1", "is no part"),
+            ("110%", "is no part"),
+            ("nan%", "is no part"),
+            ("%", "is no part"),
+            ("10%junk", "is no part"),
+            ("10%,5", "'5' is no part"),
+        ] {
+            let error = text.parse::<TimeSpans>().unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn ranges_of_cpus_are_told_as_they_were_meant() {
+        let ranges: CpuRanges = "0, 2-4,9-9".parse().unwrap();
+        assert_eq!(ranges.to_string(), "0,2-4,9");
+        for text in ["", "x", "4-2", "1-", "-1", "1,,2"] {
+            assert!(text.parse::<CpuRanges>().is_err(), "{text}");
+        }
     }
 }

@@ -276,6 +276,15 @@ pub(super) fn the_clock_is_sampled_where_there_is_no_pmu() -> Outcome {
     Ok(())
 }
 
+/// Their samples are laid out alike, and tell their event by the field ID.
+pub(super) fn clocks_beside_each_other_are_each_sampled_all_the_time() -> Outcome {
+    let made = make(&of_first(WORKER, "cpu-clock,task-clock"));
+    assert!(made.remarks.is_empty(), "{:?}", made.remarks);
+    assert_eq!(made.times("cpu-clock"), ms(1..=10));
+    assert_eq!(made.times("task-clock"), ms(1..=10));
+    Ok(())
+}
+
 /// Rule I10 limits an event to so many samples in a tick; the machine's is four milliseconds.
 pub(super) fn too_many_are_throttled_and_that_is_told() -> Outcome {
     let scenario = "

@@ -2,7 +2,7 @@
 
 use super::*;
 use perfuse::abi::AttrFlags;
-use perfuse_record::Error;
+use perfuse_record::{Error, rehearse};
 use perfuse_testkit::Outcome;
 
 /// Two tasks that share a cpu, in turns of a millisecond.
@@ -150,6 +150,48 @@ pub(super) fn all_threads_of_a_process_are_sampled() -> Outcome {
 }
 
 /// Rings are read one after the other: those of threads that take turns on a cpu are out of the order of time.
+/// The process of three threads, where descriptors are short.
+fn short_of_descriptors(machine: &str, events: &str) -> Plan {
+    let scenario = THREADS.replace("cpus 4\n", &format!("cpus 4\n{machine}\n")) + "\ndescriptors 8\n";
+    let kernel = kernel(&scenario);
+    kernel.run_for(1_500_000);
+    plan(kernel, Target::Processes(vec![FIRST]), events)
+}
+
+/// Whatever has to be given up before: the PMU, a group.
+pub(super) fn more_threads_than_descriptors_are_sampled_by_whole_cpus() -> Outcome {
+    let made = make(&short_of_descriptors("", "cycles"));
+    assert!(matches!(made.remarks[..], [Remark::Following(_)]), "{:?}", made.remarks);
+    assert_eq!(made.by_thread().into_keys().collect::<Vec<_>>(), [100, 102, 103]);
+    let mut plan = short_of_descriptors("no-pmu", "cycles");
+    plan.default_events = true;
+    let made = make(&plan);
+    assert!(matches!(made.remarks[..], [Remark::Clock { .. }, Remark::Following(_)]), "{:?}", made.remarks);
+    assert_eq!(made.by_thread().into_keys().collect::<Vec<_>>(), [100, 102, 103]);
+    Ok(())
+}
+
+pub(super) fn whole_cpus_are_not_sampled_where_that_is_excluded() -> Outcome {
+    for machine in ["", "no-pmu"] {
+        let mut plan = short_of_descriptors(machine, "cycles");
+        plan.default_events = true;
+        let refused =
+            |plan: &Plan| rehearse(plan).expect("a rehearsal").pop().is_some_and(|last| last.error.is_some());
+        assert!(!refused(&plan), "{machine}");
+        plan.never_follow = true;
+        assert!(refused(&plan), "{machine}");
+        let error =
+            record(&plan, &mut StreamSink::new(Vec::new()), &mut (), None).expect_err("too many threads");
+        let Error::Perf(error) = error else { panic!("{error}") };
+        assert_eq!(error.cause(), perfuse::diagnosis::Cause::OpenFiles, "{machine}");
+    }
+    let mut plan = of_first(FAMILY, "cycles");
+    plan.target = Target::Command;
+    (plan.may_follow, plan.never_follow) = (true, true);
+    assert!(plan.following().is_none());
+    Ok(())
+}
+
 pub(super) fn a_thread_has_a_ring_of_its_own() -> Outcome {
     let scenario = THREADS.replacen("cpus 4", "cpus 1\n slice 1ms", 1);
     let order = |by_thread| {
