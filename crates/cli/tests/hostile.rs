@@ -20,7 +20,8 @@ perfuse_testkit::suite! {
         mappings_inside_each_other,
         callchains_without_end,
         threads_below_threads,
-        names_without_end;
+        names_without_end,
+        records_that_are_all_broken;
 }
 
 /// The memory and time that reading any of them may take.
@@ -90,6 +91,11 @@ impl Hostile {
 
     /// The words of a subcommand about it.
     fn read(&mut self, arguments: &str) -> String {
+        self.read_and_hear(arguments).0
+    }
+
+    /// The same, and the words on standard error.
+    fn read_and_hear(&mut self, arguments: &str) -> (String, String) {
         if let Some(writer) = self.writer.take() {
             writer.finish(Vec::new()).expect("it can be written").into_inner().expect("it can be written");
         }
@@ -105,7 +111,7 @@ impl Hostile {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let text = (fs::read(&text).expect("it is there"), fs::remove_file(&text)).0;
         assert!(output.status.success(), "{arguments}: {}, {} bytes: {said}", output.status, text.len());
-        String::from_utf8_lossy(&text).into_owned()
+        (String::from_utf8_lossy(&text).into_owned(), said)
     }
 }
 
@@ -176,5 +182,24 @@ fn names_without_end() -> Outcome {
     }
     hostile.sample(7, &[0x40_0000]);
     hostile.read("report --stdio");
+    Ok(())
+}
+
+/// A line for each of them would be a hundred megabytes.
+fn records_that_are_all_broken() -> Outcome {
+    let mut hostile = Hostile::new("broken");
+    hostile.sample(7, &[0x40_0000]);
+    let writer = hostile.writer.as_mut().expect("it is not finished");
+    // A sample without its fields.
+    let broken = [&9u32.to_ne_bytes()[..], &0u16.to_ne_bytes(), &16u16.to_ne_bytes(), &[0; 8]].concat();
+    for _ in 0..100_000 {
+        writer.records(&[&broken]).expect("it can be written");
+    }
+    for command in ["report --stdio", "script", "report --stats", "report -D"] {
+        let (_, said) = hostile.read_and_hear(command);
+        let expected = if command == "report -D" { 0 } else { 21 };
+        assert_eq!(said.lines().count(), expected, "{command}: {}", &said[..said.len().min(2000)]);
+        assert!(expected == 0 || said.contains("99980 further errors"), "{said}");
+    }
     Ok(())
 }
