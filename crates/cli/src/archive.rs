@@ -5,7 +5,8 @@ use crate::exit::{Failure, Result, reason};
 use crate::listing::recorded;
 use crate::recording::{Input, symbol_options};
 use crate::term::foreign::foreign;
-use crate::term::{number, out::say};
+use crate::term::number;
+use crate::term::out::{Complaints, say};
 use perfuse_data::ReplacedFile;
 use perfuse_symbols::archive::{ArchiveError, Archived, Compression, Wanted, archive, unpack};
 use std::ffi::OsStr;
@@ -45,9 +46,11 @@ pub(crate) fn run(args: &Args) -> Result {
         let failed = |error: ArchiveError| failure(archive, error);
         let file = File::open(archive).map_err(|error| failed(error.into()))?;
         let done = unpack(file, &store, Path::new(".")).map_err(failed)?;
+        let mut complaints = Complaints::about("further entries that are not taken");
         for (name, why) in &done.refused {
-            say(format_args!("{}: not taken: {why}", foreign(name.as_os_str().as_bytes())));
+            complaints.say(format_args!("{}: not taken: {why}", foreign(name.as_os_str().as_bytes())));
         }
+        drop(complaints);
         if let Some(recording) = &done.recording {
             say(format_args!("unpacked {}", foreign(recording.as_os_str().as_bytes())));
         }

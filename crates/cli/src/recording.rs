@@ -7,7 +7,7 @@ pub(crate) mod stacks;
 
 use crate::exit::Failure;
 use crate::term::foreign::foreign;
-use crate::term::out::say;
+use crate::term::out::{Complaints, say};
 use perfuse_data::describe::{self, DumpOptions};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{CpuRanges, Filter, Formats, Replay, Step, TimeSpans};
@@ -228,6 +228,9 @@ fn not_a_recording(magic: [u8; 8]) -> String {
     format!("not a perf.data file: it begins with \"{begins}\" in place of \"PERFILE2\"")
 }
 
+/// The words for all errors but the first.
+pub(crate) const MORE_ERRORS: &str = "further errors; what can be read around them counts";
+
 /// Goes through a recording, and hands each record to `visit`.
 ///
 /// Ends quietly where a recording is cut off or broken: what came before counts, and the place is said on
@@ -236,18 +239,15 @@ pub(crate) fn replay<'i>(
     mut replay: Replay<'i>,
     mut visit: impl FnMut(&Step<'_>) -> Result<(), Failure>,
 ) -> Result<Replay<'i>, Failure> {
-    let complain =
-        |error: &perfuse_data::Error| say(format_args!("{error}; what can be read around it counts"));
-    replay.each(|step| match step {
-        Ok(step) => {
-            step.broken.iter().for_each(complain);
-            visit(&step)
+    let mut complaints = Complaints::about(MORE_ERRORS);
+    replay.each(|step| {
+        let error = step.as_ref().map_or_else(Some, |step| step.broken.as_ref());
+        if let Some(error) = error {
+            complaints.say(format_args!("{error}; what can be read around it counts"));
         }
-        Err(error) => {
-            complain(&error);
-            Ok(())
-        }
+        step.map_or(Ok(()), |step| visit(&step))
     })?;
+    drop(complaints);
     if replay.late() > 0 {
         say(format_args!("{} records came later than younger ones", replay.late()));
     }
@@ -281,7 +281,8 @@ pub(crate) fn profile(
 pub(crate) fn dump(out: &mut impl Write, input: &Input, with_tasks: bool) -> Result<(), Failure> {
     let (data, name) = (input.open()?, input.name());
     let options = DumpOptions { name: &name, with_tasks, made_code: perfuse_profile::made_code };
-    Ok(describe::dump(out, data, &options, &mut |error| say(error))?)
+    let mut complaints = Complaints::about(MORE_ERRORS);
+    Ok(describe::dump(out, data, &options, &mut |error| complaints.say(error))?)
 }
 
 /// The names of a recording's events; of tracepoints in a pipe, those of their formats.

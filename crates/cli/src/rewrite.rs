@@ -2,9 +2,9 @@
 
 use crate::exit::{Failure, Result, reason};
 use crate::recording::stacks;
-use crate::recording::{self, FilterArgs, Input};
+use crate::recording::{self, FilterArgs, Input, MORE_ERRORS};
 use crate::term::foreign::foreign;
-use crate::term::out::say;
+use crate::term::out::{Complaints, say};
 use perfuse_data::abi::Release;
 use perfuse_data::rewrite::{self, Cut, RewriteError, Rewritten, Target};
 use perfuse_data::{PerfData, ReplacedFile};
@@ -72,9 +72,11 @@ fn failure(output: &Path, input: &str, error: RewriteError) -> Failure {
 
 /// Says what could not be read, and what became of the rest.
 pub(crate) fn tell(done: &Rewritten, output: &Path) -> ExitCode {
+    let mut complaints = Complaints::about(MORE_ERRORS);
     for problem in &done.problems {
-        say(format_args!("{problem}; what can be read around it counts"));
+        complaints.say(format_args!("{problem}; what can be read around it counts"));
     }
+    drop(complaints);
     if output.as_os_str() != "-" {
         let Rewritten { kept, samples, .. } = done;
         say(format_args!("wrote {} ({kept} of {samples} samples)", output.display()));

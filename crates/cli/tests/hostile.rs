@@ -7,6 +7,7 @@ use perfuse_abi::record::{
 };
 use perfuse_abi::wire::{Text, Words};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType};
+use perfuse_data::feature::{Feature, Group};
 use perfuse_data::{NewEvent, Writer};
 use perfuse_testkit::Outcome;
 use std::fs::{self, File};
@@ -20,7 +21,9 @@ perfuse_testkit::suite! {
         mappings_inside_each_other,
         callchains_without_end,
         threads_below_threads,
-        names_without_end;
+        names_without_end,
+        records_that_are_all_broken,
+        a_group_of_many_events_and_many_places;
 }
 
 /// The memory and time that reading any of them may take.
@@ -33,25 +36,34 @@ const TEXT: u64 = 64 << 20;
 struct Hostile {
     path: PathBuf,
     writer: Option<Writer<BufWriter<File>>>,
+    /// Members of the group of its events, if they are one.
+    group: Option<u32>,
     format: RecordFormat,
     time: u64,
 }
 
 impl Hostile {
     fn new(name: &str) -> Self {
+        Self::with_events(name, 1)
+    }
+
+    /// With so many events, of which the first has all samples.
+    fn with_events(name: &str, count: u64) -> Self {
         let mut attr = Attr::new(EventType::SOFTWARE);
         attr.sample_type =
             SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::PERIOD | SampleType::CALLCHAIN;
+        attr.sample_type |= SampleType::IDENTIFIER;
         attr.flags |= AttrFlags::SAMPLE_ID_ALL;
         let format = RecordFormat::of(&attr, ByteOrder::NATIVE);
         // Where the tests were built is not always where they run.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         fs::create_dir_all(folder).expect("a folder");
         let path = folder.join(format!("hostile-{name}-{}", std::process::id()));
-        let event = NewEvent { attr, name: "cpu-clock".into(), ids: vec![1] };
+        let event = |id| NewEvent { attr, name: "cpu-clock".into(), ids: vec![id] };
+        let events: Vec<NewEvent> = (1..=count).map(event).collect();
         let file = BufWriter::new(File::create(&path).expect("a file"));
-        let writer = Some(Writer::file(file, &[event]).expect("it can be written"));
-        Hostile { path, writer, format, time: 0 }
+        let writer = Some(Writer::file(file, &events).expect("it can be written"));
+        Hostile { path, writer, group: None, format, time: 0 }
     }
 
     fn add(&mut self, pid: u32, misc: Misc, mut record: Record<'_>) {
@@ -59,8 +71,10 @@ impl Hostile {
         let tid = Tid { pid, tid: pid };
         if let Record::Sample(sample) = &mut record {
             (sample.tid, sample.time, sample.period) = (Some(tid), Some(self.time), Some(1));
+            sample.identifier = Some(1);
         }
-        let sample_id = SampleId { tid: Some(tid), time: Some(self.time), ..SampleId::default() };
+        let sample_id =
+            SampleId { tid: Some(tid), time: Some(self.time), identifier: Some(1), ..SampleId::default() };
         let sample_id = if matches!(record, Record::Sample(_)) { SampleId::default() } else { sample_id };
         let record = Decoded { misc: misc.with_cpu_mode(CpuMode::USER), sample_id, ..Decoded::from(record) };
         let writer = self.writer.as_mut().expect("it is not finished");
@@ -90,8 +104,19 @@ impl Hostile {
 
     /// The words of a subcommand about it.
     fn read(&mut self, arguments: &str) -> String {
+        self.read_and_hear(arguments).0
+    }
+
+    /// The same, and the words on standard error.
+    fn read_and_hear(&mut self, arguments: &str) -> (String, String) {
         if let Some(writer) = self.writer.take() {
-            writer.finish(Vec::new()).expect("it can be written").into_inner().expect("it can be written");
+            let group = |members| vec![Group { name: "g".into(), leader: 0, members }];
+            let features = self.group.map(|members| vec![Feature::GroupDesc(group(members))]);
+            writer
+                .finish(features.unwrap_or_default())
+                .expect("it can be written")
+                .into_inner()
+                .expect("it can be written");
         }
         let perfuse = std::env::var_os("PERFUSE_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_perfuse").into());
         let blocks = TEXT / 512;
@@ -105,7 +130,7 @@ impl Hostile {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let text = (fs::read(&text).expect("it is there"), fs::remove_file(&text)).0;
         assert!(output.status.success(), "{arguments}: {}, {} bytes: {said}", output.status, text.len());
-        String::from_utf8_lossy(&text).into_owned()
+        (String::from_utf8_lossy(&text).into_owned(), said)
     }
 }
 
@@ -176,5 +201,37 @@ fn names_without_end() -> Outcome {
     }
     hostile.sample(7, &[0x40_0000]);
     hostile.read("report --stdio");
+    Ok(())
+}
+
+/// A line for each of them would be a hundred megabytes.
+fn records_that_are_all_broken() -> Outcome {
+    let mut hostile = Hostile::new("broken");
+    hostile.sample(7, &[0x40_0000]);
+    let writer = hostile.writer.as_mut().expect("it is not finished");
+    // A sample without its fields.
+    let broken = [&9u32.to_ne_bytes()[..], &0u16.to_ne_bytes(), &16u16.to_ne_bytes(), &[0; 8]].concat();
+    for _ in 0..100_000 {
+        writer.records(&[&broken]).expect("it can be written");
+    }
+    for command in ["report --stdio", "script", "report --stats", "report -D"] {
+        let (_, said) = hostile.read_and_hear(command);
+        let expected = if command == "report -D" { 0 } else { 21 };
+        assert_eq!(said.lines().count(), expected, "{command}: {}", &said[..said.len().min(2000)]);
+        assert!(expected == 0 || said.contains("99980 further errors"), "{said}");
+    }
+    Ok(())
+}
+
+/// A table of the whole group has a cell for each event and place.
+fn a_group_of_many_events_and_many_places() -> Outcome {
+    let mut hostile = Hostile::with_events("group", 2_000);
+    hostile.group = Some(2_000);
+    (0..2_000).for_each(|place| hostile.sample(1, &[0x1000 + 16 * place]));
+    let text = hostile.read("report --stdio --no-children -g none");
+    assert!(text.contains("# Events 1 to 128: their group has 2000, and a table 128 at most\n"));
+    // 2000 lines of 128 shares.
+    assert!(text.len() < 2_000 * 128 * 10, "{}", text.len());
+    hostile.read("report --json");
     Ok(())
 }

@@ -161,17 +161,16 @@ impl<'i> Part<'i> {
         }
     }
 
+    /// What is wrong with the record that begins here.
+    #[cold]
+    fn error(&self, problem: Problem) -> Error {
+        Error::new(self.stream.location(), "record", problem)
+    }
+
     /// Sees that the whole record is at hand.
     #[inline]
     fn check(&mut self, header: Header, size: usize) -> Result<(), Error> {
-        if size < Header::SIZE {
-            return Err(too_small(self.stream.location(), header));
-        }
-        let limit = self.options.max_section.max(u16::MAX.into());
-        if size as u64 > limit {
-            let problem = Problem::TooLarge { size: size as u64, limit };
-            return Err(Error::new(self.stream.location(), "record", problem));
-        }
+        check_size(header, size, self.options).map_err(|problem| self.error(problem))?;
         let available = self.stream.fill(size)?;
         if available < size {
             let problem = Problem::Truncated { needed: size as u64, available: available as u64 };
@@ -219,9 +218,8 @@ impl<'i> Part<'i> {
                 let mut header = Header::default();
                 let _whole = header.layout(&mut Reader::new(output, self.order));
                 let size = size_of_record(header);
-                if size < Header::SIZE {
-                    return Err(too_small(location, header));
-                }
+                let wrong = |problem| Error::new(location, "record", problem);
+                check_size(header, size, self.options).map_err(wrong)?;
                 if size <= output.len() {
                     self.held = Held::Unpacked(size);
                     return Ok(Some(Found { header, location }));
@@ -430,12 +428,16 @@ fn size_of_record(header: Header) -> usize {
     usize::from(high) << 16 | usize::from(header.size)
 }
 
-#[cold]
-fn too_small(location: Location, header: Header) -> Error {
-    let problem = Problem::Field {
-        name: "header.size",
-        value: header.size.into(),
-        expected: "8, its own size, or more",
-    };
-    Error::new(location, "record", problem)
+/// A record, compressed or not, has its header, and is no larger than what is kept in memory of a section.
+#[inline]
+fn check_size(header: Header, size: usize, options: ReadOptions) -> Result<(), Problem> {
+    if size < Header::SIZE {
+        let expected = "8, its own size, or more";
+        return Err(Problem::Field { name: "header.size", value: header.size.into(), expected });
+    }
+    let limit = options.max_section.max(u16::MAX.into());
+    match size as u64 > limit {
+        true => Err(Problem::TooLarge { size: size as u64, limit }),
+        false => Ok(()),
+    }
 }

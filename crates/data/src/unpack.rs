@@ -11,6 +11,11 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 /// Room that a step has at least: for the most that a block of zstd's can produce.
 const STEP: usize = 128 << 10;
 
+/// So much may come out whatever went in, and so many bytes for each byte of more input. Copies of one 64 KiB stack,
+/// told apart by their times, shrink to a 650th.
+const ALWAYS: u64 = 256 << 20;
+const TIMES: u64 = 2048;
+
 /// A stream that comes in pieces.
 pub(crate) struct Unpacker {
     decoder: Decoder<'static>,
@@ -23,6 +28,9 @@ pub(crate) struct Unpacker {
     was_full: bool,
     /// The input so far ends within a block or a header.
     is_open: bool,
+    /// Bytes that were fed, and that came out.
+    fed: u64,
+    produced: u64,
 }
 
 impl Unpacker {
@@ -35,6 +43,8 @@ impl Unpacker {
             output: Buffer::new(),
             was_full: false,
             is_open: false,
+            fed: 0,
+            produced: 0,
         })
     }
 
@@ -43,6 +53,7 @@ impl Unpacker {
         self.input.drain(..self.input_start);
         self.input_start = 0;
         self.input.extend_from_slice(bytes);
+        self.fed += bytes.len() as u64;
     }
 
     /// Output that was not taken yet.
@@ -68,12 +79,17 @@ impl Unpacker {
         if input.is_empty() && !self.was_full {
             return Ok(false);
         }
+        let limit = ALWAYS.max(self.fed.saturating_mul(TIMES));
+        if self.produced >= limit {
+            return Err(Problem::TooLarge { size: self.produced, limit });
+        }
         let mut input = InBuffer::around(input);
         let mut output = OutBuffer::around(self.output.room(STEP));
         let hint = self.decoder.run(&mut input, &mut output).map_err(Problem::Zstd)?;
         self.was_full = output.pos() == output.capacity();
         self.input_start += input.pos();
         let produced = output.pos();
+        self.produced += produced as u64;
         self.output.extend(produced);
         // The hint counts the bytes that the decoder wants next: at the end of a block the three bytes that the next starts with, at
         // the end of the stream nothing.

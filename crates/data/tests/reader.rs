@@ -405,6 +405,26 @@ fn what_a_record_unpacks_to_may_be_cut_off_or_damaged() {
     assert!(error.ends_with("not a zstd stream: Unknown frame descriptor"), "{error}");
 }
 
+/// The first sixteen bits of flags are the high half of the size of a record of simpleperf.
+#[test]
+#[cfg(feature = "compress")]
+fn a_record_that_claims_more_than_is_kept_ends_what_is_compressed() {
+    for order in ORDERS {
+        let mut record = order.bytes32(32770).to_vec();
+        record.extend(order.bytes16(0xffff));
+        record.extend(order.bytes16(0xfff8));
+        record.resize(60_000, 1);
+        let build = Build::new(order).event(attr(), &[1]).tool(Tool::Compressed(&zstd(&[&record])[0]));
+        let (found, error) = types(open(&build.file()));
+        assert!(found.is_empty());
+        let error = error.expect("it is too large").to_string();
+        assert!(
+            error.contains("(byte 0x0 of what is compressed): its size of 4294967288 exceeds"),
+            "{error}"
+        );
+    }
+}
+
 #[test]
 #[cfg(not(feature = "compress"))]
 fn without_a_decoder_compressed_records_are_named_or_delivered_as_they_are() {

@@ -15,8 +15,16 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
+use eval::{CUT, Room};
 use expr::Print;
 use perfuse_abi::ByteOrder;
+
+/// So many fields are known of a tracepoint, and lines of so many bytes tell them: C has no longer names.
+const FIELDS: usize = 1024;
+const FIELD: usize = 1024;
+
+/// So many fields are told of data however short.
+const SHORT: usize = 32;
 
 /// A field of a tracepoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +108,7 @@ impl Format {
                 name = Some(rest.trim().to_owned());
             } else if let Some(rest) = line.strip_prefix("ID:") {
                 id = rest.trim().parse().ok();
-            } else if line.starts_with("field:") {
+            } else if line.starts_with("field:") && line.len() <= FIELD && fields.len() < FIELDS {
                 fields.extend(field(line));
             } else if let Some(rest) = line.strip_prefix("print fmt:") {
                 // The expression may contain line ends; nothing follows it.
@@ -131,15 +139,20 @@ impl Format {
         eval::text(self.field(name)?, data, order)
     }
 
-    /// The line that the tracepoint's author meant; fields as `name=value` where that cannot be made.
+    /// The line that the tracepoint's author meant; fields as `name=value` where that cannot be made. A line of more than 4 KiB and
+    /// eight bytes for each of `data`, or one that takes as much work, ends with ` [cut]`; the kernel prints 8 KiB at most.
     pub fn print(&self, data: &[u8], order: ByteOrder, names: &dyn Names) -> String {
         let mut out = String::new();
-        match &self.print {
-            Some(print) if print.write(&mut out, &self.fields, data, order, names).is_some() => {}
-            _ => {
-                out.clear();
-                self.write_fields(&mut out, data, order);
-            }
+        let room = Room::new(&out, data);
+        let whole = self
+            .print
+            .as_ref()
+            .and_then(|print| print.write(&mut out, &self.fields, data, order, names, &room));
+        if whole.is_none() && room.is_used_up() {
+            out.push_str(CUT);
+        } else if whole.is_none() {
+            out.clear();
+            self.write_fields(&mut out, data, order);
         }
         out
     }
@@ -149,6 +162,17 @@ impl Format {
         let mut out = String::new();
         eval::write_field(&mut out, field, data, order);
         out
+    }
+
+    /// The value of a field that is a number, sign-extended.
+    pub fn field_number(&self, field: &Field, data: &[u8], order: ByteOrder) -> Option<u64> {
+        eval::number(field, data, order)
+    }
+
+    /// All fields but those that every tracepoint has. Where data has fewer bytes than there are fields, the first of them.
+    pub fn own_fields(&self, data: &[u8]) -> impl Iterator<Item = &Field> {
+        let own = self.fields.iter().filter(|field| !field.name.starts_with("common_"));
+        own.take(data.len().max(SHORT))
     }
 
     /// The bytes of a field, or those it refers to; none where the data is too short.
@@ -161,13 +185,18 @@ impl Format {
         self.print.is_some()
     }
 
-    /// All fields but those that every tracepoint has, as `name=value`.
+    /// All fields but those that every tracepoint has, as `name=value`; cut as [`print`](Self::print) does.
     pub fn write_fields(&self, out: &mut String, data: &[u8], order: ByteOrder) {
-        let mut between = "";
-        for field in self.fields.iter().filter(|field| !field.name.starts_with("common_")) {
-            let _ = write!(out, "{between}{}=", field.name);
-            eval::write_field(out, field, data, order);
-            between = " ";
+        let room = Room::new(out, data);
+        let mut word = String::new();
+        for field in self.own_fields(data) {
+            let _ = write!(word, "{}=", field.name);
+            eval::write_field(&mut word, field, data, order);
+            if room.push(out, &word).is_none() {
+                return out.push_str(CUT);
+            }
+            word.clear();
+            word.push(' ');
         }
     }
 }

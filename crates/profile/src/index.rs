@@ -1,7 +1,8 @@
 //! Finds the numbers of things in a table again, by 32 bits of hash and a comparison: eight bytes a thing, beside the
 //! table itself.
 
-use std::hash::Hasher;
+use crate::hash::FastState;
+use std::hash::{BuildHasher, Hasher};
 
 /// The numbers of the things of a table, by their hash.
 #[derive(Clone, Debug, Default)]
@@ -18,10 +19,9 @@ const FREE: u64 = u64::MAX;
 /// The hash of some words.
 #[inline]
 pub(crate) fn hash(words: &[u64]) -> u64 {
-    let mut fast = crate::hash::Fast::default();
+    let mut fast = FastState::default().build_hasher();
     words.iter().for_each(|&word| fast.write_u64(word));
-    // Multiplied once more, so that the highest bits are of all words.
-    fast.finish().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+    fast.finish() >> 32
 }
 
 impl Index {

@@ -34,7 +34,7 @@ pub use perfuse_data::session::Level;
 pub use perfuse_symbols as symbols;
 
 pub use collect::{Collector, Plan, Taken, TaskFilter};
-pub use hash::{Fast, FastMap};
+pub use hash::{Fast, FastMap, FastState};
 pub use keys::{Column, Key};
 pub use locate::{ThreadTime, level_of, made_code};
 pub use lookup::{InlinedFunction, Lookup, Placed};

@@ -254,11 +254,16 @@ impl Profile {
         if self.keys != other.keys {
             return Err(MergeError::Keys);
         }
+        let mut by_name: HashMap<&[u8], &EventSum> = HashMap::new();
+        for known in &self.events {
+            by_name.entry(self.strings.get(known.name)).or_insert(known);
+        }
         for (at, sum) in other.events.iter().enumerate() {
             let name = other.strings.get(sum.name);
-            let known =
-                self.events.iter().find(|known| !name.is_empty() && self.strings.get(known.name) == name);
-            let known = known.or(self.events.get(at).filter(|_| name.is_empty()));
+            let known = match name.is_empty() {
+                true => self.events.get(at),
+                false => by_name.get(name).copied(),
+            };
             known.map_or(Some(0), |known| known.weight.checked_add(sum.weight)).ok_or(MergeError::TooMuch)?;
         }
         self.stacks.open();
@@ -314,6 +319,8 @@ struct Merging<'m> {
     stacks: Vec<Option<StackId>>,
     contexts: Vec<Option<u32>>,
     known_objects: HashMap<Object, ObjectId>,
+    /// The first event of each name.
+    events: HashMap<StringId, usize>,
     threads: Numbers<Thread>,
     cgroups: Numbers<Cgroup>,
     texts: Numbers<Given>,
@@ -325,6 +332,8 @@ impl<'m> Merging<'m> {
     fn new(to: &'m mut Profile, from: &'m Profile) -> Self {
         Merging {
             rows: (0..).zip(&to.rows).map(|(at, row)| ((row.event, row.context, row.stack.0), at)).collect(),
+            // Of those with the same name the first remains.
+            events: to.events.iter().enumerate().rev().map(|(at, event)| (event.name, at)).collect(),
             known_objects: (0..).map(ObjectId).zip(&to.objects).map(|(id, of)| (alike(of), id)).collect(),
             threads: Numbers::new(to.threads.iter().copied()),
             cgroups: Numbers::new(to.cgroups.iter().copied()),
@@ -345,11 +354,12 @@ impl<'m> Merging<'m> {
     fn event(&mut self, event: usize) -> usize {
         let name = self.string(self.from.events[event].name);
         let is_named = name != StringId::default();
-        let known = self.to.events.iter().position(|known| is_named && known.name == name);
+        let known = self.events.get(&name).copied().filter(|_| is_named);
         let place = known.unwrap_or(if is_named { self.to.events.len() } else { event });
         while self.to.events.len() <= place {
             self.to.events.push(EventSum { name, ..EventSum::default() });
         }
+        self.events.entry(name).or_insert(place);
         place
     }
 
@@ -427,7 +437,8 @@ impl<'m> Merging<'m> {
                 self.cgroups.of(&mut self.to.cgroups, cgroup)
             }
             Key::Given(_) => {
-                let of = from.texts[value as usize];
+                // A sample may be without a text.
+                let of = from.texts.get(value as usize).copied().unwrap_or_default();
                 let text = Given { text: self.string(of.text), order: self.string(of.order) };
                 self.texts.of(&mut self.to.texts, text)
             }

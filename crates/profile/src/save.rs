@@ -22,6 +22,14 @@ const VERSION: u32 = 1;
 /// Locations of a stack at most: as many as a callchain in a record has room for.
 const MOST_DEEP: usize = u16::MAX as usize;
 
+/// Locations of all stacks at most, besides so many for each byte of the profile. Stacks share their callers when they are saved: a
+/// few bytes tell of one as deep as it may be, but those of real profiles are no deeper than the second number on average.
+const MOST_LOCATIONS: usize = 1 << 26;
+const LOCATIONS_PER_BYTE: usize = 128;
+
+/// A profile has so many keys at most; it is compared by each.
+const MOST_KEYS: usize = 4096;
+
 /// The reason why bytes are no profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -34,6 +42,8 @@ pub enum LoadError {
     Damaged,
     /// The tables do not fit each other: a number names nothing.
     Inconsistent(&'static str),
+    /// A table is far larger than the bytes that tell of it.
+    TooLarge(&'static str),
 }
 
 impl fmt::Display for LoadError {
@@ -47,6 +57,9 @@ impl fmt::Display for LoadError {
                 )
             }
             LoadError::Damaged => f.write_str("the saved profile is damaged or cut short"),
+            LoadError::TooLarge(table) => {
+                write!(f, "the saved profile has more {table} than a profile of its size should")
+            }
             LoadError::Inconsistent(table) => {
                 write!(f, "the saved profile is damaged: its {table} name what is not there")
             }
@@ -199,7 +212,8 @@ impl Profile {
             other => return Err(LoadError::Version(other)),
         }
         let saved: Saved = postcard::from_bytes(rest).map_err(|_| LoadError::Damaged)?;
-        saved.profile()
+        let most = rest.len().saturating_mul(LOCATIONS_PER_BYTE).saturating_add(MOST_LOCATIONS);
+        saved.profile(most)
     }
 }
 
@@ -209,7 +223,8 @@ fn check(holds: bool, table: &'static str) -> Result<(), LoadError> {
 }
 
 impl Saved {
-    fn profile(self) -> Result<Profile, LoadError> {
+    /// The profile, unless its stacks have more locations than that.
+    fn profile(self, most_locations: usize) -> Result<Profile, LoadError> {
         let mut strings = Strings::default();
         for (number, string) in (0..).zip(&self.strings) {
             check(strings.id(string) == StringId(number), "strings")?;
@@ -250,6 +265,9 @@ impl Saved {
             stack.extend(others.iter().copied().map(LocationId));
             check(!stack.is_empty() && stack.len() <= MOST_DEEP, "stacks")?;
             check(stacks.id(&stack) == StackId(number), "stacks")?;
+            if stacks.location_count() > most_locations {
+                return Err(LoadError::TooLarge("locations of stacks"));
+            }
         }
         let keys = self.keys()?;
         for (at, key) in keys.iter().enumerate() {
@@ -295,6 +313,9 @@ impl Saved {
     }
 
     fn keys(&self) -> Result<Vec<Key>, LoadError> {
+        if self.keys.len() > MOST_KEYS {
+            return Err(LoadError::TooLarge("keys"));
+        }
         let key = |(name, number): &(String, u16)| match name.as_str() {
             "" => Some(Key::Given(*number)),
             name => Key::named(name),
@@ -341,5 +362,69 @@ impl Saved {
             Ok(SampleRow { event, context, stack: StackId(stack), thread, weight, samples })
         };
         self.rows.iter().map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sample of one event with this key and value, in each of some stacks of a hundred locations more than the one before.
+    fn saved(key: (&str, u16), value: u64, stacks: u32) -> Saved {
+        let object = SavedObject {
+            path: 0,
+            kind: (0, 0, 0),
+            build_id: Vec::new(),
+            pid: 0,
+            by_address: false,
+            is_made: false,
+            order: 0,
+        };
+        let location = SavedLocation { object: 0, level: 1, ip: 1, address: 1, mapped: 0, not_time: 0 };
+        let row = |stack| SavedRow { event: 0, context: 0, stack, thread: 0, weight: 1, samples: 1 };
+        Saved {
+            strings: vec![Vec::new()],
+            objects: vec![object],
+            locations: vec![location],
+            stacks: (0..stacks).map(|stack| (stack * 100, vec![0; 100])).collect(),
+            keys: vec![(key.0.to_owned(), key.1)],
+            contexts: vec![value],
+            context_count: 1,
+            events: vec![(0, stacks.into(), stacks.into(), 0)],
+            rows: (0..stacks).map(row).collect(),
+            ..Saved::default()
+        }
+    }
+
+    #[test]
+    fn samples_without_a_text_are_merged() {
+        let profile = saved(("", 7), 5, 1).profile(100).unwrap();
+        let mut merged = profile.clone();
+        merged.merge(&profile).unwrap();
+        assert_eq!(merged.rows.iter().map(|row| row.samples).sum::<u64>(), 2);
+        assert!(merged.texts.len() <= 1);
+    }
+
+    #[test]
+    fn stacks_that_share_their_callers_are_no_larger_than_they_may_be() {
+        // 1 + 2 + ... + 100 times a hundred.
+        let loaded =
+            |most| saved(("cpu", 0), 0, 100).profile(most).map(|profile| profile.stacks.location_count());
+        assert_eq!(
+            (loaded(505_000), loaded(504_999)),
+            (Ok(505_000), Err(LoadError::TooLarge("locations of stacks")))
+        );
+    }
+
+    #[test]
+    fn events_of_many_names_are_merged_one_by_one() {
+        let mut many = saved(("cpu", 0), 0, 1);
+        many.strings.extend((0..3000).map(|number| number.to_string().into_bytes()));
+        many.events = (0..=3000).map(|name| (name, 1, 1, 0)).collect();
+        let profile = many.profile(100).unwrap();
+        let mut merged = profile.clone();
+        merged.merge(&profile).unwrap();
+        assert_eq!(merged.events.len(), 3001);
+        assert!(merged.events.iter().all(|event| event.samples == 2));
     }
 }

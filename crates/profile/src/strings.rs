@@ -1,7 +1,9 @@
 //! The strings of a profile: each is kept once and is a number.
 
+use crate::hash::FastState;
 use crate::index::{Index, hash};
 use std::borrow::Cow;
+use std::hash::{BuildHasher, Hasher};
 
 /// The number of a string of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,8 +64,7 @@ fn part<'b>(bytes: &'b [u8], ends: &[usize], number: u32) -> &'b [u8] {
 }
 
 fn of_bytes(string: &[u8]) -> u64 {
-    use std::hash::Hasher;
-    let mut fast = crate::hash::Fast::default();
+    let mut fast = FastState::default().build_hasher();
     fast.write(string);
     hash(&[fast.finish(), string.len() as u64])
 }

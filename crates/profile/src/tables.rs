@@ -1,10 +1,12 @@
 //! The rows of a profile's tables: objects, locations, stacks, threads, events, samples. They tell no names of functions:
 //! those come later, from [`Symbols`](crate::Symbols).
 
+use crate::hash::FastState;
 use crate::index::{Index, hash};
 use crate::strings::StringId;
 use perfuse_data::session::Level;
 use perfuse_symbols::BuildId;
+use std::hash::{BuildHasher, Hasher};
 
 /// The number of an [`Object`] of a profile. 0 stands for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -120,7 +122,7 @@ pub(crate) struct Cgroup {
 }
 
 /// A text that is a key of samples, and the bytes by which it is sorted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Given {
     pub(crate) text: StringId,
     pub(crate) order: StringId,
@@ -185,11 +187,9 @@ impl Stacks {
     pub(crate) fn id(&mut self, stack: &[LocationId]) -> StackId {
         let Stacks { locations, ends, index } = self;
         let next = ends.len() as u32;
-        let hash = stack.iter().fold(0x243f_6a88_85a3_08d3u64, |hash, location| {
-            let product = u128::from(hash ^ u64::from(location.0)) * 0x9e37_79b9_7f4a_7c15;
-            (product as u64) ^ (product >> 64) as u64
-        });
-        let number = index.number(hash >> 32, next, |at| part(locations, ends, at) == stack);
+        let mut fast = FastState::default().build_hasher();
+        stack.iter().for_each(|location| fast.write_u32(location.0));
+        let number = index.number(fast.finish() >> 32, next, |at| part(locations, ends, at) == stack);
         if number == next {
             locations.extend_from_slice(stack);
             ends.push(locations.len());

@@ -155,7 +155,7 @@ impl<'p> View<'p> {
         let mut contexts = ViewContexts::new(profile, frames, plan);
         let paths = paths(profile, frames, event, plan, &mut contexts);
         let rows = Rows::new(&paths, plan.order.caller_first);
-        let groups = Groups::new(frames, &plan.keys);
+        let groups = Groups::new(frames, &plan.keys, paths.all_frames());
         let mut view = View {
             profile,
             frames,
@@ -185,7 +185,12 @@ fn paths<'p>(
     plan: &ViewPlan,
     contexts: &mut ViewContexts,
 ) -> Paths<'p> {
-    let mut paths = Paths::new(&profile.rows, profile.stacks.location_count());
+    let samples = profile.event(event).samples;
+    if samples == 0 {
+        return Paths::new(&[], 0);
+    }
+    let is_most = samples >= profile.rows.len() as u64;
+    let mut paths = Paths::new(&profile.rows, if is_most { profile.stacks.location_count() } else { 0 });
     for (number, row) in (0..).zip(&profile.rows) {
         if row.event as usize != event || row.samples == 0 {
             continue;

@@ -344,6 +344,7 @@ proptest! {
         let at = at.index(bytes.len());
         if cut { bytes.truncate(at) } else { bytes[at] = byte }
         if let Ok(profile) = Profile::load(&bytes) {
+            let _ = profile.clone().merge(&profile);
             // All that was taken can be looked at.
             for event in 0..profile.events().len() {
                 let names = Names::new(&profile, &());

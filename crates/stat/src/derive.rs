@@ -116,7 +116,7 @@ fn is_clock(config: u64) -> bool {
 
 /// The mean value of an event at a place.
 fn value_at(event: &Event, place: &RowPlace) -> Option<f64> {
-    event.rows.iter().find(|row| row.place == *place)?.spread().map(|spread| spread.mean)
+    event.row_at(place)?.spread().map(|spread| spread.mean)
 }
 
 /// The mean value of the first event that counts this there, in the cgroup and on the side of `event`:

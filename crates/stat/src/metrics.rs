@@ -498,11 +498,10 @@ impl Context for Counts<'_> {
 
 /// The count of an event at a place, as definitions want it: what the kernel counted, and times in seconds.
 fn counted(event: &Event, place: &RowPlace) -> Option<f64> {
-    let mut rows = event.rows.iter();
     let row = match event.source {
         // A value that is measured once for all places is shown at the first.
-        Source::Tool(_) => rows.find(|row| matches!(row.outcome, Outcome::Counted(_))),
-        _ => rows.find(|row| row.place == *place),
+        Source::Tool(_) => event.rows.iter().find(|row| matches!(row.outcome, Outcome::Counted(_))),
+        _ => event.row_at(place),
     };
     let factor = if matches!(event.source, Source::Tool(_)) { 1e-9 } else { 1.0 };
     row?.spread().map(|spread| spread.mean * factor)

@@ -167,6 +167,16 @@ pub struct Event {
     pub rows: Vec<Row>,
 }
 
+impl Event {
+    /// The row of a place. Those of cpus stand in order, and are found at once.
+    pub fn row_at(&self, place: &RowPlace) -> Option<&Row> {
+        match self.rows.binary_search_by(|row| row.place.cmp(place)) {
+            Ok(at) => self.rows.get(at),
+            Err(_) => self.rows.iter().find(|row| row.place == *place),
+        }
+    }
+}
+
 /// An event at a place.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -179,7 +189,7 @@ pub struct Row {
 }
 
 /// Where something was counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowPlace {
     /// All targets together.
     Everywhere,

@@ -11,9 +11,14 @@ use perfuse_data::tool::{Stat, StatConfigEntry, Tool, ToolRecord};
 use perfuse_data::{Form, PerfData};
 use perfuse_events::abi::EventType;
 use perfuse_events::{Exclude, Scale, Source, Unit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
+
+/// Rows of all reports together, besides so many for each count: whoever records tells all counts before the end of an interval, so
+/// that real recordings have about as many rows as counts.
+const ROWS: usize = 64 << 10;
+const ROWS_PER_COUNT: usize = 4;
 
 /// The state of a recording, as far as it has been read.
 #[derive(Default)]
@@ -27,11 +32,19 @@ struct Played {
     counts: Vec<BTreeMap<(u32, u32), [Reading; 2]>>,
     intervals: usize,
     last_ns: u64,
+    /// Rows that there is room for.
+    room: usize,
+    /// Ends of intervals that were passed over for want of room.
+    left_out: usize,
 }
+
+/// What was counted at a place, and of how many targets it is the sum.
+type PlaceSum = (Reading, u32);
 
 /// Sums up what `stat record` of perfuse or perf has written, as it was or by `wanted`. `name` is what it is called if
 /// it does not tell the command line that made it. Intervals are handed over as they end; the total comes with the
-/// number of intervals. `None`: it holds no counts.
+/// number of intervals. `None`: it holds no counts. Intervals in which hardly anything was counted become a part of the next one
+/// where a recording has very many of them; a warning of the total tells their number.
 ///
 /// # Errors
 ///
@@ -43,13 +56,13 @@ pub fn replay(
     mut interval: impl FnMut(&Report) -> io::Result<()>,
 ) -> Result<Option<(Report, usize)>, Error> {
     let (words, version) = about(data)?;
-    let mut played = Played { scale: true, seats: seats(data)?, ..Played::default() };
+    let mut played = Played { scale: true, seats: seats(data)?, room: ROWS, ..Played::default() };
     let name = match data.form() {
         Form::Pipe => "pipe".to_owned(),
         _ if words.is_empty() => name.to_owned(),
         _ => words.join(" "),
     };
-    let mut total = None;
+    let mut total_ns = None;
     let mut any = false;
     while let Some(entry) = data.next()? {
         if entry.is_kernel() {
@@ -82,27 +95,32 @@ pub fn replay(
             _ => {}
         }
         let Some(round) = round else { continue };
-        let aggregation = wanted.or(played.aggregation).unwrap_or(Aggregation::Everything);
-        let is_interval = round.kind == 0;
-        let began = played.last_ns;
-        let wall_ns = if is_interval { round.time_ns.saturating_sub(began) } else { round.time_ns };
-        let mut report = played.report(entry.events(), &name, aggregation, wall_ns, is_interval);
-        if is_interval {
+        if round.kind != 0 {
+            // The end of all, behind which nothing is counted.
+            total_ns = Some(round.time_ns);
+        } else if played.takes_room() {
+            let aggregation = wanted.or(played.aggregation).unwrap_or(Aggregation::Everything);
+            let wall_ns = round.time_ns.saturating_sub(played.last_ns);
+            let mut report = played.report(entry.events(), &name, aggregation, wall_ns, true);
             report.interval = Some(Interval { at_ns: round.time_ns, first: played.intervals == 0 });
             interval(&report)?;
             played.next_interval(round.time_ns);
         } else {
-            total = Some(report);
+            played.left_out += 1;
         }
     }
     if !any {
         return Ok(None);
     }
     let aggregation = wanted.or(played.aggregation).unwrap_or(Aggregation::Everything);
-    let total = match total {
-        Some(total) => total,
-        None => played.report(data.events(), &name, aggregation, played.last_ns, false),
-    };
+    let total_ns = total_ns.unwrap_or(played.last_ns);
+    let mut total = played.report(data.events(), &name, aggregation, total_ns, false);
+    if played.left_out > 0 {
+        total.warnings.push(format!(
+            "{} ends of intervals were passed over: nearly nothing was counted before them",
+            played.left_out
+        ));
+    }
     Ok(Some((total, played.intervals)))
 }
 
@@ -201,6 +219,15 @@ impl Played {
         let Stat { value: raw, enabled_ns, running_ns, .. } = *stat;
         let [now, _] = self.counts[event].entry((stat.cpu, stat.thread)).or_default();
         *now = Reading { value: raw, raw, enabled_ns, running_ns };
+        self.room = self.room.saturating_add(ROWS_PER_COUNT);
+    }
+
+    /// Takes the room of a report of all counts, if there is some.
+    fn takes_room(&mut self) -> bool {
+        let rows = self.counts.iter().map(BTreeMap::len).sum::<usize>().max(1);
+        let left = self.room.checked_sub(rows);
+        self.room = left.unwrap_or(self.room);
+        left.is_some()
     }
 
     fn next_interval(&mut self, time_ns: u64) {
@@ -236,22 +263,24 @@ impl Played {
         wall_ns: u64,
         since_last: bool,
     ) -> Report {
-        let places: Vec<RowPlace> = {
-            let keys = self.counts.iter().flat_map(BTreeMap::keys);
-            let mut places = Vec::new();
-            for &(cpu, thread) in keys {
-                let place = self.place(aggregation, cpu, thread);
-                if !places.contains(&place) {
-                    places.push(place);
-                }
-            }
-            places
-        };
+        let mut numbers: HashMap<RowPlace, usize> = HashMap::new();
+        let mut sums: Vec<Vec<PlaceSum>> = Vec::new();
+        for counts in &self.counts {
+            sums.push(self.sums(aggregation, counts, since_last, &mut numbers));
+        }
+        let mut places: Vec<(RowPlace, usize)> = numbers.into_iter().collect();
+        places.sort_unstable_by_key(|(_, number)| *number);
+        // An event that was counted nowhere has a row for each place, unless there are very many of both.
+        let is_full = events.len().saturating_mul(places.len()) <= ROWS.max(self.room);
         let event = |(index, event): (usize, &perfuse_data::Event)| {
-            let none = BTreeMap::new();
-            let counts = self.counts.get(index).unwrap_or(&none);
-            let row = |place: &RowPlace| self.row(aggregation, place, counts, since_last);
-            Event { rows: places.iter().map(row).collect(), ..described(event) }
+            let sums = sums.get(index).map_or(&[][..], Vec::as_slice);
+            let row = |(place, number): &(RowPlace, usize)| {
+                row(place, sums.get(*number).copied().unwrap_or_default())
+            };
+            let is_told = |(_, number): &&(RowPlace, usize)| {
+                is_full || *number == 0 || sums.get(*number).is_some_and(|(_, targets)| *targets > 0)
+            };
+            Event { rows: places.iter().filter(is_told).map(row).collect(), ..described(event) }
         };
         Report {
             subject: Subject::Recording(name.to_owned()),
@@ -266,18 +295,22 @@ impl Played {
         }
     }
 
-    fn row(
+    /// What an event counted at each place, whose number is in `numbers` or comes to be there.
+    fn sums(
         &self,
         aggregation: Aggregation,
-        place: &RowPlace,
         counts: &BTreeMap<(u32, u32), [Reading; 2]>,
         since_last: bool,
-    ) -> Row {
-        let mut sum = Reading::default();
-        let mut targets = 0;
-        for (_, [now, before]) in
-            counts.iter().filter(|((cpu, thread), _)| self.place(aggregation, *cpu, *thread) == *place)
-        {
+        numbers: &mut HashMap<RowPlace, usize>,
+    ) -> Vec<PlaceSum> {
+        let mut sums: Vec<PlaceSum> = Vec::new();
+        for (&(cpu, thread), [now, before]) in counts {
+            let next = numbers.len();
+            let number = *numbers.entry(self.place(aggregation, cpu, thread)).or_insert(next);
+            if sums.len() <= number {
+                sums.resize(number + 1, PlaceSum::default());
+            }
+            let (sum, targets) = &mut sums[number];
             let before = if since_last { *before } else { Reading::default() };
             let raw = now.raw.wrapping_sub(before.raw);
             let enabled_ns = now.enabled_ns.saturating_sub(before.enabled_ns);
@@ -286,26 +319,31 @@ impl Played {
                 true => (raw as f64 * enabled_ns as f64 / running_ns as f64) as u64,
                 false => raw,
             };
-            targets += 1;
-            sum = Reading {
+            *targets += 1;
+            *sum = Reading {
                 value: sum.value.wrapping_add(value),
                 raw: sum.raw.wrapping_add(raw),
-                enabled_ns: sum.enabled_ns + enabled_ns,
-                running_ns: sum.running_ns + running_ns,
+                enabled_ns: sum.enabled_ns.saturating_add(enabled_ns),
+                running_ns: sum.running_ns.saturating_add(running_ns),
             };
         }
-        let outcome = match (targets, sum) {
-            (0, _) => Outcome::Missing(Missing::plain(
-                MissingKind::NotSupported,
-                "not-recorded",
-                "could not be counted where it was recorded",
-            )),
-            (_, Reading { enabled_ns: 0, .. }) => Outcome::Missing(Missing::never_enabled()),
-            (_, Reading { running_ns: 0, .. }) => Outcome::Missing(Missing::never_scheduled()),
-            _ => Outcome::Counted(vec![sum]),
-        };
-        Row { place: place.clone(), targets: targets.max(1), outcome }
+        sums
     }
+}
+
+/// The row of an event at a place.
+fn row(place: &RowPlace, (sum, targets): PlaceSum) -> Row {
+    let outcome = match (targets, sum) {
+        (0, _) => Outcome::Missing(Missing::plain(
+            MissingKind::NotSupported,
+            "not-recorded",
+            "could not be counted where it was recorded",
+        )),
+        (_, Reading { enabled_ns: 0, .. }) => Outcome::Missing(Missing::never_enabled()),
+        (_, Reading { running_ns: 0, .. }) => Outcome::Missing(Missing::never_scheduled()),
+        _ => Outcome::Counted(vec![sum]),
+    };
+    Row { place: place.clone(), targets: targets.max(1), outcome }
 }
 
 /// An event without its rows.
@@ -365,13 +403,49 @@ mod tests {
             |value, time| Stat { id: 1, cpu: 0, thread: 0, value, enabled_ns: time, running_ns: time / 2 };
         played.take(0, &stat(10, 100));
         let value = |played: &Played, since_last| {
-            let row =
-                played.row(Aggregation::Everything, &RowPlace::Everywhere, &played.counts[0], since_last);
-            row.readings()[0]
+            let sums =
+                played.sums(Aggregation::Everything, &played.counts[0], since_last, &mut HashMap::new());
+            sums[0].0
         };
         assert_eq!(value(&played, true).value, 20, "half of the time");
         played.next_interval(100);
         played.take(0, &stat(40, 200));
         assert_eq!((value(&played, true).raw, value(&played, false).raw), (30, 40));
+    }
+
+    /// Each end of an interval makes a report of all counts.
+    #[test]
+    fn reports_have_about_as_many_rows_as_there_are_counts() {
+        let mut played = Played { scale: true, room: ROWS, ..Played::default() };
+        let stat = |cpu| Stat { id: 1, cpu, thread: 0, value: 1, enabled_ns: 1, running_ns: 1 };
+        let mut round = |counts: u32| {
+            (0..counts).for_each(|cpu| played.take(0, &stat(cpu)));
+            played.takes_room()
+        };
+        assert!((0..500).all(|_| round(1000)), "all is counted before each end");
+        let more = (0..10_000).filter(|_| round(0)).count();
+        assert!((60..3000).contains(&more), "{more}");
+        assert!(!round(1) && round(250), "more counts make more room");
+    }
+
+    #[test]
+    fn events_and_places_have_rows_as_far_as_they_were_counted() {
+        let mut played = Played { scale: true, room: ROWS, ..Played::default() };
+        let stat = |cpu| Stat { id: 1, cpu, thread: 0, value: 1, enabled_ns: 1, running_ns: 1 };
+        (0..2000).for_each(|cpu| played.take(0, &stat(cpu)));
+        let event = |id| {
+            let attr = perfuse::abi::Attr::new(EventType::SOFTWARE);
+            perfuse_data::NewEvent { attr, name: "event".into(), ids: vec![id] }
+        };
+        let rows = |count: u64| {
+            let events: Vec<perfuse_data::NewEvent> = (0..count).map(event).collect();
+            let file = perfuse_data::Writer::file(io::Cursor::new(Vec::new()), &events).unwrap();
+            let file = file.finish(Vec::new()).unwrap().into_inner();
+            let data = PerfData::from_seekable(io::Cursor::new(file), Default::default()).unwrap();
+            let report = played.report(data.events(), "it", Aggregation::Cpu, 1, false);
+            report.events.iter().map(|event| event.rows.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(3), [2000, 2000, 2000]);
+        assert_eq!(rows(300).iter().sum::<usize>(), 2000 + 299);
     }
 }

@@ -19,6 +19,7 @@ pub use unwinding::UnwindSections;
 
 use crate::error::{Error, Problem};
 use crate::image::Image;
+use crate::table::{is_name, name_within};
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endian, Endianness, pod};
@@ -31,6 +32,10 @@ const MAX_SECTIONS: u64 = 1 << 18;
 const MAX_SEGMENTS: u64 = 1 << 16;
 const MAX_SECTION_NAMES: u64 = 16 << 20;
 const MAX_NOTES: u64 = 1 << 20;
+const MAX_LOADED: usize = 1024;
+
+/// Of the name of a section no more is looked at: longer ones are those of templates, which nobody looks for.
+const MAX_SECTION_NAME: usize = 1024;
 
 /// An ELF file, open.
 #[derive(Debug)]
@@ -210,6 +215,10 @@ impl Elf {
         let is_64 = header.is_class_64();
         let notes = segments.iter().filter(|segment| segment.kind == elf::PT_NOTE).copied().collect();
         segments.retain(|segment| segment.kind == elf::PT_LOAD);
+        if segments.len() > MAX_LOADED {
+            let (size, limit) = (segments.len() as u64, MAX_LOADED as u64);
+            return Err(image.error(segment_offset, "loaded segments", Problem::TooLarge { size, limit }));
+        }
         let (layout, section_names) = (Layout { segments }, Vec::new());
         let mut this = Elf { image, is_64, endian, machine, kind, sections, section_names, layout, notes };
         if let Some(names) = this.sections.get(names_index as usize).filter(|_| names_index != 0) {
@@ -270,7 +279,14 @@ impl Elf {
         let sections = sections.map(|section| (section.offset, section.size, section.align));
         let segments = self.notes.iter().map(|segment| (segment.offset, segment.file_size, segment.align));
         let mut failure = None;
+        // Sections and segments may tell of the same notes; in files made to be slow, thousands of them do.
+        let mut left = self.image.len.saturating_mul(2).saturating_add(MAX_NOTES);
         for (offset, size, align) in sections.chain(segments) {
+            let Some(rest) = left.checked_sub(size.min(MAX_NOTES)) else {
+                let problem = Problem::Malformed("more notes than the file has bytes");
+                return Err(self.image.error(offset, "notes", problem));
+            };
+            left = rest;
             match self.image.read(offset, size.min(MAX_NOTES), MAX_NOTES, "notes") {
                 Ok(notes) => {
                     if let Some(id) = BuildId::from_notes(&notes, self.endian.is_big_endian(), align) {
@@ -333,11 +349,12 @@ impl Elf {
     }
 
     fn section(&self, name: &str) -> Option<&Section> {
-        self.sections.iter().find(|section| self.name_of(section) == name.as_bytes())
+        let is_named = |section: &&Section| is_name(&self.section_names, section.name, name.as_bytes());
+        self.sections.iter().find(is_named)
     }
 
     fn name_of(&self, section: &Section) -> &[u8] {
-        crate::table::name_at(&self.section_names, section.name)
+        name_within(&self.section_names, section.name, MAX_SECTION_NAME)
     }
 
     /// The bytes of a section; none if it takes no room in the file.
@@ -360,7 +377,7 @@ impl Layout {
             file_size: size,
             align,
         };
-        Layout { segments: parts.iter().map(segment).collect() }
+        Layout { segments: parts.iter().take(MAX_LOADED).map(segment).collect() }
     }
 
     /// Its parts for a recording.
@@ -419,3 +436,6 @@ impl Layout {
         self.segments.iter().any(|segment| segment.executable && segment.file_size > 0)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,10 @@ pub(crate) const MAX_SYMBOLS: usize = 1 << 24;
 pub(crate) const MAX_STRINGS: u64 = 1 << 30;
 
 /// Longer names are cut.
-const MAX_NAME: usize = 64 << 10;
+pub(crate) const MAX_NAME: usize = 64 << 10;
+
+/// So much of a name is its beginning.
+pub(crate) const BEGINNING: usize = 256;
 
 /// How deep symbols within symbols are followed.
 const MAX_DEPTH: usize = 64;
@@ -121,7 +124,7 @@ impl SymbolTable {
     #[inline]
     pub fn find(&self, address: u64) -> Option<FoundSymbol<'_>> {
         let mut index = self.starts.partition_point(|&start| start <= address).checked_sub(1)?;
-        loop {
+        for _ in 0..=MAX_DEPTH {
             let offset = address - self.starts[index];
             if offset < u64::from(self.sizes[index]) {
                 return Some(FoundSymbol { symbol: self.at(index), offset });
@@ -129,6 +132,7 @@ impl SymbolTable {
             let place = self.within.binary_search_by_key(&(index as u32), |&(inner, _)| inner).ok()?;
             index = self.within[place].1 as usize;
         }
+        None
     }
 
     /// The symbol with this number, counted by address.
@@ -270,9 +274,20 @@ impl fmt::Debug for SymbolTable {
 
 /// The name at this place: up to the next NUL, or as much as a name may have.
 pub(crate) fn name_at(strings: &[u8], offset: u32) -> &[u8] {
+    name_within(strings, offset, MAX_NAME)
+}
+
+/// The same of so many bytes at most.
+pub(crate) fn name_within(strings: &[u8], offset: u32, most: usize) -> &[u8] {
     let rest = strings.get(offset as usize..).unwrap_or(&[]);
-    let rest = &rest[..rest.len().min(MAX_NAME)];
+    let rest = &rest[..rest.len().min(most)];
     rest.iter().position(|&byte| byte == 0).map_or(rest, |end| &rest[..end])
+}
+
+/// Whether the name at a place is this one, whose length is all that is looked at.
+pub(crate) fn is_name(strings: &[u8], offset: u32, name: &[u8]) -> bool {
+    let rest = strings.get(offset as usize..).unwrap_or(&[]);
+    rest.strip_prefix(name).is_some_and(|rest| rest.first().is_none_or(|&byte| byte == 0))
 }
 
 /// There are more symbols, or longer names, than a table takes.
@@ -384,9 +399,9 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// The name at a place that a push has told.
-    pub(crate) fn name(&self, place: u32) -> &[u8] {
-        name_at(&self.strings, place)
+    /// The first letters of the name at a place that a push has told.
+    pub(crate) fn name_begins(&self, place: u32) -> &[u8] {
+        name_within(&self.strings, place, 8)
     }
 
     /// Adds `shift` to the addresses of all symbols so far.
@@ -411,9 +426,11 @@ impl TableBuilder {
         areas.sort_unstable_by_key(|area| area.start);
         let mut raw = std::mem::take(&mut self.raw);
         raw.sort_unstable_by_key(|raw| (raw.start, raw.name));
+        // Names that share their ends may together be far longer than all that the file has.
+        let mut left = self.strings.len().saturating_mul(4);
         raw.dedup_by(|next, kept| {
             let same = next.start == kept.start;
-            if same && (self.last_name || self.is_preferred(next, kept)) {
+            if same && (self.last_name || self.is_preferred(next, kept, &mut left)) {
                 *kept = *next;
             }
             same
@@ -435,12 +452,19 @@ impl TableBuilder {
 
     /// Of two symbols at one address: one that has a size, then the more widely known one (though weak is
     /// less than local), then the one with fewer underscores in front, then the longer name. perf
-    /// prefers the same, as giving it programs with such symbols has shown.
-    fn is_preferred(&self, one: &Raw, other: &Raw) -> bool {
+    /// prefers the same, as giving it programs with such symbols has shown. When names of `left` bytes were compared, of
+    /// further ones only the beginning is.
+    fn is_preferred(&self, one: &Raw, other: &Raw, left: &mut usize) -> bool {
         let facts = |raw: &Raw| (raw.size > 0, raw.binding);
         match facts(one).cmp(&facts(other)) {
             std::cmp::Ordering::Equal => {
-                let (one, other) = (self.name(one.name), self.name(other.name));
+                let mut name = |raw: &Raw| {
+                    let name =
+                        name_within(&self.strings, raw.name, if *left > 0 { MAX_NAME } else { BEGINNING });
+                    *left = left.saturating_sub(name.len());
+                    name
+                };
+                let (one, other) = (name(one), name(other));
                 let underscores = |name: &[u8]| match name {
                     // Mangled names lose theirs when they are shown.
                     [b'_', b'Z' | b'R', ..] => 0,
@@ -510,6 +534,39 @@ mod tests {
     use SymbolBinding::{Global, Local, Weak};
     use SymbolKind::{Function, Label};
     use proptest::prelude::*;
+
+    /// A thousand names of 64 KiB, all of them ends of one.
+    #[test]
+    fn names_that_share_their_ends_cost_what_the_file_has() {
+        let mut builder = TableBuilder::default();
+        let place = builder.push_strings([&[b'_'; 2 * MAX_NAME][..], b"\0"].concat()).expect("they fit");
+        for number in 0..1000 {
+            builder.push_named(0x1000, 8, place + number, Global, Function).expect("few symbols");
+        }
+        let mut left = builder.strings.len() * 4;
+        let last = builder.raw[999];
+        let compared = builder.raw.iter().filter(|raw| {
+            builder.is_preferred(raw, &last, &mut left);
+            left > 0
+        });
+        assert_eq!(compared.count(), 4, "two of 64 KiB each time");
+        assert_eq!(builder.finish(&[]).len(), 1);
+    }
+
+    #[test]
+    fn a_search_goes_as_deep_as_symbols_nest() {
+        const COUNT: u64 = 50_000;
+        let mut builder = TableBuilder::default();
+        for number in 0..COUNT {
+            builder.push(number, 2 * (COUNT - number), b"deep", Global, Function).expect("few symbols");
+        }
+        let table = builder.finish(&[]);
+        let start = |address| table.find(address).map(|found| found.symbol.start);
+        assert_eq!(start(COUNT), Some(COUNT - 1));
+        // Of what ends before an address, so many are looked at.
+        let around = COUNT + MAX_DEPTH as u64;
+        assert_eq!((start(around), start(around + 1)), (Some(COUNT - 1 - MAX_DEPTH as u64), None));
+    }
 
     fn table(symbols: &[(u64, u64, &str, SymbolBinding, SymbolKind)]) -> SymbolTable {
         let mut builder = TableBuilder::default();

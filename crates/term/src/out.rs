@@ -59,6 +59,46 @@ pub fn say(text: impl std::fmt::Display) {
     let _ = writeln!(stderr(), "perfuse: {text}");
 }
 
+/// Complaints about one thing: the first of them are said as they come, further ones are counted, and their number is said
+/// when this is dropped.
+#[derive(Debug)]
+pub struct Complaints {
+    /// What all are about, behind a number: "further errors".
+    about: &'static str,
+    count: u64,
+}
+
+impl Complaints {
+    /// So many are said each in its own words.
+    pub const MOST: u64 = 20;
+
+    /// None yet, about such things: "further errors".
+    pub const fn about(about: &'static str) -> Self {
+        Complaints { about, count: 0 }
+    }
+
+    /// Says one, if it is among the first.
+    pub fn say(&mut self, text: impl std::fmt::Display) {
+        self.count += 1;
+        if self.count <= Self::MOST {
+            say(text);
+        }
+    }
+
+    /// How many were counted and not said.
+    pub fn left_out(&self) -> u64 {
+        self.count.saturating_sub(Self::MOST)
+    }
+}
+
+impl Drop for Complaints {
+    fn drop(&mut self) {
+        if self.left_out() > 0 {
+            say(format_args!("{} {}", self.left_out(), self.about));
+        }
+    }
+}
+
 /// Takes the last so many lines away from the terminal that standard error is, and what stands behind them.
 pub fn take_back(lines: usize) {
     let _ = write!(io::stderr(), "\r{}\x1b[J", "\x1b[A".repeat(lines));

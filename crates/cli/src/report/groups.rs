@@ -20,7 +20,13 @@ pub(super) struct Group {
     name: Option<String>,
     pub(super) first: usize,
     pub(super) members: usize,
+    /// The members of the whole group, where that has more than a table.
+    whole: Option<usize>,
 }
+
+/// A table has a column for each event, and no more than these: one of any number of events and places would have a cell for each pair
+/// of them.
+const MOST: usize = 128;
 
 /// The groups of a recording, with each event in one: those it was recorded with, unless asked otherwise.
 pub(super) fn of(data: &mut PerfData<'_>, events: usize, args: &Args) -> Vec<Group> {
@@ -35,19 +41,30 @@ pub(super) fn of(data: &mut PerfData<'_>, events: usize, args: &Args) -> Vec<Gro
                 name: named(group.name.to_string()),
                 first: group.leader as usize,
                 members: group.members as usize,
+                whole: None,
             }));
         }
         recorded.retain(|group| group.members > 1);
         if recorded.is_empty() && args.group && events > 1 {
-            recorded.push(Group { name: None, first: 0, members: events });
+            recorded.push(Group { name: None, first: 0, members: events, whole: None });
         }
     }
+    // The first group counts that an event leads.
+    recorded.sort_by_key(|group| group.first);
+    recorded.dedup_by_key(|group| group.first);
     let (mut groups, mut next) = (Vec::new(), 0);
     while next < events {
-        let group = recorded.iter().find(|group| group.first == next);
+        let found = recorded.binary_search_by_key(&next, |group| group.first).ok();
+        let group = found.map(|at| &recorded[at]);
         let members = group.map_or(1, |group| group.members.min(events - next));
-        groups.push(Group { name: group.and_then(|group| group.name.clone()), first: next, members });
-        next += members;
+        let name = group.and_then(|group| group.name.clone());
+        let whole = (members > MOST).then_some(members);
+        let end = next + members;
+        while next < end {
+            let members = MOST.min(end - next);
+            groups.push(Group { name: name.clone(), first: next, members, whole });
+            next += members;
+        }
     }
     groups
 }
@@ -80,6 +97,10 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[Shown<'_>], grou
             Some(name) => format!("events '{name} {{ {names} }}'"),
             None => format!("events '{names}'"),
         };
+        if let Some(whole) = group.whole {
+            let (first, last) = (group.first + 1, group.first + group.members);
+            writeln!(out, "# Events {first} to {last}: their group has {whole}, and a table {MOST} at most")?;
+        }
         text::what(out, args, plan, &foreign(&of), (samples, whole))?;
     }
     let titles: Vec<String> = columns.iter().map(|&column| text::title(column, plan)).collect();

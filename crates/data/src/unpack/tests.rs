@@ -84,6 +84,22 @@ fn a_bomb_is_unpacked_step_by_step() {
 }
 
 #[test]
+fn what_unpacks_to_far_more_than_any_recording_does_ends() {
+    let packed = zstd::stream::encode_all(&vec![0; 4 << 20][..], 19).unwrap();
+    assert!((packed.len() as u64) < (4 << 20) / TIMES);
+    let (mut unpacker, mut total) = (Unpacker::new().unwrap(), 0);
+    let problem = loop {
+        unpacker.feed(&packed);
+        match drain(&mut unpacker) {
+            Ok(bytes) => total += bytes.len() as u64,
+            Err(problem) => break problem,
+        }
+    };
+    assert!(matches!(problem, Problem::TooLarge { size: ALWAYS, limit: ALWAYS }), "{problem}");
+    assert_eq!(total, ALWAYS - (4 << 20));
+}
+
+#[test]
 fn damage_is_an_error_or_other_bytes() {
     let packed = pack(&[&lines(300)], 19).concat();
     for place in 0..packed.len() {

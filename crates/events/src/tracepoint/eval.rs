@@ -5,12 +5,29 @@ use super::{Field, FieldKind, Names, NoNames};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::fmt::Write;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use perfuse_abi::ByteOrder;
 
 /// Longer widths in formats are cut.
 const MAX_WIDTH: usize = 256;
+
+/// A line has so many bytes of text, and so many more for each byte of its data: a recording with one long format and many
+/// small samples is not many times as long in text. The kernel itself prints 8 KiB of a tracepoint at most.
+const LINE: usize = 4096;
+const LINE_PER_BYTE: usize = 8;
+
+/// To make a line may take so many steps, names that are compared and bytes that are gone through, and so many more for each byte
+/// of its data.
+const WORK: usize = 128 << 10;
+const WORK_PER_BYTE: usize = 64;
+
+/// The work of looking for the name of an address.
+const SYMBOL: usize = 64;
+
+/// A line ends with this where it was cut.
+pub(super) const CUT: &str = " [cut]";
 
 enum Value<'a> {
     Number { bits: u64, signed: bool },
@@ -91,12 +108,60 @@ pub(super) fn write_field(out: &mut String, field: &Field, data: &[u8], order: B
     out.push(']');
 }
 
+/// The limits of one line.
+pub(super) struct Room {
+    /// The line is cut when it is so long.
+    text: usize,
+    /// Work that is left.
+    work: Cell<usize>,
+    is_used_up: Cell<bool>,
+}
+
+impl Room {
+    /// Of a line that goes on from what `out` has.
+    pub(super) fn new(out: &str, data: &[u8]) -> Self {
+        let of = |always: usize, per_byte: usize| always.saturating_add(data.len().saturating_mul(per_byte));
+        Room {
+            text: out.len().saturating_add(of(LINE, LINE_PER_BYTE)),
+            work: Cell::new(of(WORK, WORK_PER_BYTE)),
+            is_used_up: Cell::new(false),
+        }
+    }
+
+    /// Asks for so much work; `None` if that is too much.
+    fn take(&self, work: usize) -> Option<()> {
+        let left = self.work.get().checked_sub(work);
+        self.is_used_up.set(self.is_used_up.get() || left.is_none());
+        self.work.set(left?);
+        Some(())
+    }
+
+    /// Adds as much of a text as there is room for; `None` if that is not all.
+    pub(super) fn push(&self, out: &mut String, text: &str) -> Option<()> {
+        let room = self.text.saturating_sub(out.len());
+        if text.len() <= room {
+            out.push_str(text);
+            return Some(());
+        }
+        let end = (0..=room).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        out.push_str(&text[..end]);
+        self.is_used_up.set(true);
+        None
+    }
+
+    /// Whether something asked for more than there was.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.is_used_up.get()
+    }
+}
+
 /// The data that an expression can ask for.
 pub(super) struct Scope<'s> {
     fields: &'s [Field],
     data: &'s [u8],
     order: ByteOrder,
     names: &'s dyn Names,
+    room: &'s Room,
 }
 
 /// The values that the steps of a program have made so far.
@@ -136,8 +201,9 @@ fn truth(is: bool) -> Value<'static> {
 
 impl<'s> Scope<'s> {
     /// No fields, no data, no names.
-    pub(super) const NOTHING: Scope<'static> =
-        Scope { fields: &[], data: &[], order: ByteOrder::Little, names: &NoNames };
+    pub(super) fn nothing(room: &'s Room) -> Self {
+        Scope { fields: &[], data: &[], order: ByteOrder::Little, names: &NoNames, room }
+    }
 
     fn field(&self, index: usize) -> Option<&'s Field> {
         self.fields.get(index)
@@ -153,6 +219,7 @@ impl<'s> Scope<'s> {
         let mut next = 0;
         while let Some(step) = steps.get(next) {
             next += 1;
+            self.room.take(1)?;
             let value = match step {
                 Step::Number(bits) => Value::Number { bits: *bits, signed: *bits <= i64::MAX as u64 },
                 Step::Text(text) => Value::Bytes(text.as_bytes().into()),
@@ -168,7 +235,11 @@ impl<'s> Scope<'s> {
                 }
                 Step::Dynamic(index) => Value::Bytes(self.bytes_of(*index)?.into()),
                 Step::DynamicLen(index) => unsigned(self.bytes_of(*index)?.len() as u64),
-                Step::Bitmask(index) => made(bitmask(self.bytes_of(*index)?, self.order)),
+                Step::Bitmask(index) => {
+                    let content = self.bytes_of(*index)?;
+                    self.room.take(content.len())?;
+                    made(bitmask(content, self.order))
+                }
                 Step::Index(element) => {
                     let (at, content) = (stack.size()?, stack.bytes()?);
                     let start = at.checked_mul(*element)?;
@@ -213,11 +284,12 @@ impl<'s> Scope<'s> {
                     }
                     text => text,
                 },
-                Step::Flags { between, names } => made(flags(stack.bits()?, between, names)),
+                Step::Flags { between, names } => made(flags(stack.bits()?, between, names, self.room)?),
                 Step::Symbolic(names) => {
                     let wanted = stack.bits()?;
                     // perf compares whole words; what is cut to 32 bits in the kernel is meant too.
                     let is = |bits: u64| bits == wanted || bits as u32 as u64 == wanted;
+                    self.room.take(names.len())?;
                     match names.iter().find(|(bits, _)| is(*bits)) {
                         Some((_, name)) => Value::Bytes(name.as_bytes().into()),
                         None => made(alloc::format!("{wanted:#x}")),
@@ -225,6 +297,7 @@ impl<'s> Scope<'s> {
                 }
                 Step::Hex { spaced } => {
                     let (len, content) = (stack.size()?, stack.bytes()?);
+                    self.room.take(content.len().min(len))?;
                     let mut out = String::new();
                     for (index, byte) in content.iter().take(len).enumerate() {
                         let _ = write!(out, "{}{byte:02x}", if *spaced && index > 0 { " " } else { "" });
@@ -233,6 +306,7 @@ impl<'s> Scope<'s> {
                 }
                 Step::Array => {
                     let (size, count, content) = (stack.size()?, stack.size()?, stack.bytes()?);
+                    self.room.take(content.len())?;
                     let mut out = String::from("{");
                     for (index, item) in content.chunks_exact(size.clamp(1, 8)).take(count).enumerate() {
                         let between = if index > 0 { "," } else { "" };
@@ -285,11 +359,13 @@ fn binary(sign: &str, (a, a_signed): (u64, bool), (b, b_signed): (u64, bool)) ->
     Some(Value::Number { bits, signed })
 }
 
-fn flags(mut value: u64, between: &str, names: &[(u64, String)]) -> String {
+fn flags(mut value: u64, between: &str, names: &[(u64, String)], room: &Room) -> Option<String> {
     let mut out = String::new();
     for (flag, name) in names {
+        room.take(1)?;
         let is = if *flag == 0 { value == 0 && out.is_empty() } else { value & flag == *flag };
         if is {
+            room.take(name.len() + between.len())?;
             if !out.is_empty() {
                 out.push_str(between);
             }
@@ -300,7 +376,7 @@ fn flags(mut value: u64, between: &str, names: &[(u64, String)]) -> String {
     if value != 0 {
         let _ = write!(out, "{}{value:#x}", if out.is_empty() { "" } else { between });
     }
-    out
+    Some(out)
 }
 
 /// Words of 32 bits in hexadecimal, the highest first.
@@ -323,15 +399,17 @@ impl Print {
         data: &[u8],
         order: ByteOrder,
         names: &dyn Names,
+        room: &Room,
     ) -> Option<()> {
-        let scope = Scope { fields, data, order, names };
+        let scope = Scope { fields, data, order, names, room };
         let mut arguments = self.arguments.iter();
         let mut rest = self.format.as_str();
+        let mut word = String::new();
         while let Some(percent) = rest.find('%') {
-            out.push_str(&rest[..percent]);
+            room.push(out, &rest[..percent])?;
             rest = &rest[percent + 1..];
             if let Some(after) = rest.strip_prefix('%') {
-                out.push('%');
+                room.push(out, "%")?;
                 rest = after;
                 continue;
             }
@@ -353,13 +431,14 @@ impl Print {
             if letter == 'p' {
                 let kind: String = rest.chars().take_while(char::is_ascii_alphanumeric).collect();
                 rest = &rest[kind.len()..];
-                pointer(out, &kind, &value, &scope)?;
+                pointer(&mut word, &kind, &value, &scope)?;
             } else {
-                spec.write(out, letter, &value, &scope)?;
+                spec.write(&mut word, letter, &value, &scope)?;
             }
+            room.push(out, &word)?;
+            word.clear();
         }
-        out.push_str(rest);
-        Some(())
+        room.push(out, rest)
     }
 }
 
@@ -386,6 +465,7 @@ fn pointer(out: &mut String, kind: &str, value: &Value<'_>, scope: &Scope<'_>) -
         Value::Number { bits, .. } => *bits,
         Value::Bytes(bytes) => return address(out, kind, bytes, scope.order),
     };
+    scope.room.take(SYMBOL)?;
     let symbol = matches!(kind, "S" | "s" | "F" | "f" | "B").then(|| scope.names.symbol(bits)).flatten();
     let _ = match symbol {
         Some((name, offset)) if matches!(kind, "S" | "F" | "B") => write!(out, "{name}+{offset:#x}"),
@@ -475,10 +555,14 @@ impl Spec {
         let text: String = match (letter, value) {
             ('s', Value::Bytes(bytes)) => {
                 let text = until_nul(bytes);
+                scope.room.take(text.len())?;
                 String::from_utf8_lossy(&text[..text.len().min(self.precision.unwrap_or(usize::MAX))]).into()
             }
             ('s', Value::Number { bits, .. }) => match scope.names.text(*bits) {
-                Some(text) => String::from_utf8_lossy(text).into(),
+                Some(text) => {
+                    scope.room.take(text.len())?;
+                    String::from_utf8_lossy(text).into()
+                }
                 None => alloc::format!("{bits:#x}"),
             },
             ('c', Value::Number { bits, .. }) => String::from(char::from(*bits as u8)),

@@ -1,7 +1,7 @@
 //! The arguments of a `print fmt` as small programs for a stack of values. Recordings of strangers bring them:
 //! in a program, unlike in a tree, nothing is deep.
 
-use super::eval::Scope;
+use super::eval::{Room, Scope};
 use super::lexer::{Token, words};
 use super::{Field, FieldKind};
 use alloc::string::String;
@@ -357,7 +357,7 @@ impl Parser<'_> {
                 *to -= start;
             }
         }
-        Some(Scope::NOTHING.bits(&steps).unwrap_or(u64::MAX))
+        Some(Scope::nothing(&Room::new("", &[])).bits(&steps).unwrap_or(u64::MAX))
     }
 
     /// `, { value, "name" }` any number of times.

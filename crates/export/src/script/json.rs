@@ -83,9 +83,9 @@ pub(super) fn write(
             let symbol = |address| names.borrow_mut().kernel_symbol(&space, address);
             let line = one.formats.print(event.attr.config, raw.as_bytes(), order, &symbol);
             object.insert("trace".into(), json!(line));
-            let own = format.fields.iter().filter(|field| !field.name.starts_with("common_"));
+            let own = format.own_fields(raw.as_bytes());
             let values = own.map(|field| {
-                let value = match format.number(&field.name, raw.as_bytes(), order) {
+                let value = match format.field_number(field, raw.as_bytes(), order) {
                     Some(number) if field.signed => json!(number as i64),
                     Some(number) => json!(number),
                     None => json!(format.field_text(field, raw.as_bytes(), order)),

@@ -58,7 +58,8 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(frames: &Frames, keys: &[Key]) -> Self {
+    /// Those of the frames that the stacks of a view have: a profile may have many events, each with a few.
+    pub(crate) fn new(frames: &Frames, keys: &[Key], used: &[FrameId]) -> Self {
         let has = |key| keys.contains(&key);
         let (by_symbol, by_object) = (has(Key::Symbol), has(Key::Dso));
         let (by_offset, by_size) = (has(Key::SymOff), has(Key::SymbolSize));
@@ -110,13 +111,18 @@ impl Groups {
             let next = known.len() as u32;
             *known.entry(key).or_insert(next)
         };
-        let pair = |id: u32| {
-            let of = frames.get(FrameId(id));
-            let as_leaf = number(FrameId(id), true);
+        let mut pair = |id: FrameId| {
+            let of = frames.get(id);
+            let as_leaf = number(id, true);
             let is_alike = of.symbol.is_some() || of.address == of.ip;
-            (as_leaf, if is_alike { as_leaf } else { number(FrameId(id), false) })
+            (as_leaf, if is_alike { as_leaf } else { number(id, false) })
         };
-        let numbers = (0..frames.len() as u32).map(pair).collect();
+        let mut numbers = vec![(NONE, NONE); if used.is_empty() { 0 } else { frames.len() }];
+        for &frame in used {
+            if numbers[frame.0 as usize].0 == NONE {
+                numbers[frame.0 as usize] = pair(frame);
+            }
+        }
         Groups { numbers, count: known.len() as u32 }
     }
 
@@ -349,6 +355,19 @@ mod tests {
     use super::super::ViewPlan;
     use super::*;
     use crate::profile::Profile;
+
+    /// A group may have ten thousand events, of which one has samples.
+    #[test]
+    fn a_view_costs_what_its_event_has() {
+        let frames = Frames::numbered(1000);
+        let mut profile = Profile::numbered(1000);
+        (1..1000).for_each(|frame| profile.add_stack(&[frame], 1));
+        let groups = |event| {
+            let view = View::new(&profile, &frames, event, &ViewPlan::new(&[Key::Symbol]));
+            (view.entries.len(), view.groups.count, view.groups.numbers.len())
+        };
+        assert_eq!((groups(0), groups(1)), ((999, 999, 1000), (0, 0, 0)));
+    }
 
     #[test]
     fn a_function_that_calls_itself_counts_once_in_all() {

@@ -27,9 +27,15 @@ pub(crate) struct Paths<'p> {
 }
 
 impl<'p> Paths<'p> {
-    /// Stacks of these rows, none of which is there yet, with room for all and this many frames.
+    /// Stacks of these rows, none of which is there yet, with room for this many frames.
     pub(crate) fn new(rows: &'p [SampleRow], frames: usize) -> Self {
-        Paths { rows, list: Vec::with_capacity(rows.len()), frames: Vec::with_capacity(frames) }
+        let list = Vec::with_capacity(if frames > 0 { rows.len() } else { 0 });
+        Paths { rows, list, frames: Vec::with_capacity(frames) }
+    }
+
+    /// The frames of all stacks.
+    pub(crate) fn all_frames(&self) -> &[FrameId] {
+        &self.frames
     }
 
     /// The row of a stack.

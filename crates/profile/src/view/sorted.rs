@@ -118,6 +118,9 @@ impl View<'_> {
     /// Sorts entries by columns in this order: numbers with the largest first, keys with the smallest. With
     /// an order of call trees, callers of one thread stand above their callees.
     pub fn sort(&self, entries: &mut Vec<&Entry>, columns: &[Column], trees: Option<Order>) {
+        if entries.len() < 2 {
+            return;
+        }
         let bits = (0..entries.len() as u32).map(|place| ((0, 0), place)).collect();
         let mut sorting = Sorting { entries, bits, left: ROOM, rest: Vec::new() };
         for &column in columns {

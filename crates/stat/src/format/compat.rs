@@ -84,7 +84,7 @@ pub(super) fn alone(report: &Report) -> Vec<(&Row, Vec<PerfMetric>)> {
     let at = |place: &RowPlace| {
         let mut found = Vec::new();
         for (number, event) in report.events.iter().enumerate() {
-            let row = event.rows.iter().find(|row| row.place == *place);
+            let row = event.row_at(place);
             // perf leaves out what is no ratio.
             let is_ratio = |metric: &PerfMetric| {
                 !["/sec", "CPUs utilized"].iter().any(|rate| metric.unit.contains(rate))

@@ -5,7 +5,7 @@
 
 use super::{Elf, Section};
 use crate::error::{Error, Problem};
-use crate::table::{MAX_STRINGS, SymbolBinding, SymbolKind, TableBuilder, name_at};
+use crate::table::{BEGINNING, MAX_NAME, MAX_STRINGS, SymbolBinding, SymbolKind, TableBuilder, name_within};
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, Rel, Rela, Sym};
 use object::{Endianness, pod};
@@ -58,7 +58,7 @@ impl Elf {
         }
         let slots = self.slots::<H>(dynsym as u32)?;
         let Dynamic { names, by_address, strings } = self.dynamic_names::<H>(&self.sections[dynsym])?;
-        let mut name = Vec::new();
+        let (mut name, mut left) = (Vec::new(), strings.len().saturating_mul(4));
         for section in stubs {
             let code = self.bytes_of(section, MAX_STUBS, "stubs of the PLT")?;
             let size = if matches!(section.entry_size, 8..=64) { section.entry_size as usize } else { 16 };
@@ -79,7 +79,10 @@ impl Elf {
                         place
                     }
                 };
-                name.extend_from_slice(place.map_or(&[], |&place| name_at(&strings, place)));
+                // Each name once or twice; names that share their ends may be far more than the file has.
+                let most = if left > 0 { MAX_NAME } else { BEGINNING };
+                name.extend_from_slice(place.map_or(&[], |&place| name_within(&strings, place, most)));
+                left = left.saturating_sub(name.len());
                 name.extend_from_slice(b"@plt");
                 to.push(address, size as u64, &name, SymbolBinding::Global, SymbolKind::Function).map_err(
                     |_| {

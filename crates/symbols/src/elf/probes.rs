@@ -4,7 +4,7 @@
 use super::symbols::Placing;
 use super::{Elf, Section};
 use crate::error::{Error, Problem};
-use crate::table::{MAX_STRINGS, name_at};
+use crate::table::{MAX_STRINGS, is_name};
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, Sym};
 use object::{Endian, Endianness, pod};
@@ -73,7 +73,7 @@ impl Elf {
         let procedures = self.procedures()?;
         let placing = Placing { bases: self.bases(), machine: self.machine, procedures: &procedures };
         let is_function = |symbol: &&H::Sym| matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC);
-        let fits = |symbol: &&H::Sym| name_at(&strings, symbol.st_name(self.endian)) == wanted.as_bytes();
+        let fits = |symbol: &&H::Sym| is_name(&strings, symbol.st_name(self.endian), wanted.as_bytes());
         let found = symbols.iter().filter(is_function).filter(fits);
         let placed = found
             .filter_map(|symbol| Some((symbol.st_bind() != elf::STB_LOCAL, self.place(symbol, &placing)?.0)));

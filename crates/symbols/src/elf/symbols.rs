@@ -98,7 +98,7 @@ impl Elf {
                 }
                 let Some((start, kind)) = self.place(symbol, &placing) else { continue };
                 let name = base + name;
-                if is_noise(to.name(name), kind) {
+                if is_noise(to.name_begins(name), kind) {
                     continue;
                 }
                 let binding = match symbol.st_bind() {
@@ -228,7 +228,7 @@ impl Procedures {
     }
 }
 
-/// Marks that assemblers leave: where code and data begin (`$x`, `$d.12`), and local labels.
+/// Marks that assemblers leave: where code and data begin (`$x`, `$d.12`), and local labels. The first letters tell.
 fn is_noise(name: &[u8], kind: SymbolKind) -> bool {
     if kind != SymbolKind::Label {
         return false;
