@@ -321,9 +321,10 @@ impl Engine {
         cpu: u32,
         now: u64,
     ) -> Result<(), Errno> {
-        let seen = self.tasks.remove(&child).map(|task| task.seen).unwrap_or_default();
+        let (seen, own) =
+            self.tasks.remove(&child).map(|task| (task.seen, task.namespaces)).unwrap_or_default();
         self.add_task(child, facts);
-        let namespaces = self.tasks.get(&parent).and_then(|parent| parent.namespaces);
+        let namespaces = own.or_else(|| self.tasks.get(&parent).and_then(|parent| parent.namespaces));
         if let Some(own) = self.tasks.get_mut(&child) {
             (own.namespaces, own.seen, own.parent) = (namespaces, seen, Some(parent));
         }
@@ -592,7 +593,8 @@ impl Engine {
         }
     }
 
-    /// Tells the namespaces of a task, which its children will have too.
+    /// Tells the namespaces of a task, which its children will have too, unless others are told of them before they are
+    /// [made](Self::fork).
     pub fn know_namespaces(&mut self, task: TaskId, links: [NamespaceLink; 7]) {
         if let Some(own) = self.tasks.get_mut(&task) {
             own.namespaces = Some(links);

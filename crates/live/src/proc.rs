@@ -9,6 +9,7 @@
 
 use crate::ptrace::Tid;
 use perfuse_abi::Errno;
+use perfuse_abi::record::NamespaceLink;
 use perfuse_proc::{Stat, Status, read};
 use perfuse_sys::{clock, file, limits, thread};
 use std::cell::RefCell;
@@ -374,6 +375,30 @@ pub(crate) fn is_same_user(tid: Tid, other: Tid) -> bool {
 fn can_be_dumped(tid: Tid, status: &str) -> Option<bool> {
     let user = Status(status).effective_user()?;
     Some(std::fs::metadata(format!("/proc/{tid}/stat")).ok()?.uid() == user)
+}
+
+/// The namespaces of a thread, in the order of records of them.
+pub(crate) fn namespaces(tid: Tid) -> Option<[NamespaceLink; 7]> {
+    let mut links = [NamespaceLink::default(); 7];
+    let kinds = ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup"];
+    for (link, kind) in links.iter_mut().zip(kinds) {
+        // A kernel is built without some of them.
+        if let Ok(file) = std::fs::metadata(format!("/proc/{tid}/ns/{kind}")) {
+            *link = NamespaceLink { dev: file.dev(), ino: file.ino() };
+        }
+    }
+    links.iter().any(|link| link.ino != 0).then_some(links)
+}
+
+/// Whether this descriptor of a thread is that of a BPF program: `EBADF` for none.
+pub(crate) fn is_bpf_program(tid: Tid, fd: u32) -> Result<bool, Errno> {
+    let file = std::fs::read_link(format!("/proc/{tid}/fd/{fd}")).map_err(|_| Errno::EBADF)?;
+    Ok(file.as_os_str() == "anon_inode:bpf-prog")
+}
+
+/// The text of a setting of the kernel, a file of `/proc/sys/kernel`.
+pub(crate) fn sysctl(name: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()
 }
 
 /// Whether a process that has just replaced its program is now out of sight for those who could look at it

@@ -13,7 +13,7 @@ use crate::remote;
 use crate::served::{carry_out, settle};
 use crate::supervisor::{Next, Supervisor};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, OpenFlags, ioctl};
-use perfuse_engine::{Access, AttrMemory, EventKey, Ioctl, OpenArguments, TaskId, UserMemory};
+use perfuse_engine::{Access, AttrMemory, BpfQuery, EventKey, Ioctl, OpenArguments, TaskId, UserMemory};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The answer to a call that a filter stopped.
@@ -329,18 +329,23 @@ impl Intercept {
         let probed = supervisor.machine().is_probe(&attr);
         let file = probed.map(|path| self.injector(tid, registers).look_at(path));
         let rights = |measures| Rights { measures, file };
-        let mut opened = supervisor.machine().open(caller, &mut attr, arguments, group, rights(allowed));
-        if opened == Err(Errno::ESRCH) && whom > 0 && whom != NOBODY && allowed {
-            // It is no task yet.
+        let is_task = whom <= 0 || whom == NOBODY || supervisor.machine().task_of(whom).is_some();
+        let mut would_open = Ok(());
+        if !is_task {
             let process = proc::process_of(whom).ok_or(Errno::ESRCH)?;
-            self.attach(supervisor, process)?;
-            // Until now its number could become another's, and it could gain rights.
-            allowed = self.may(tid, registers, access, pid, whom);
-            opened = supervisor.machine().open(caller, &mut attr, arguments, group, rights(allowed));
+            let asked = (process, whom);
+            would_open =
+                supervisor.machine().would_open(asked, caller, &mut attr, arguments, group, rights(allowed));
+            if would_open.is_ok() {
+                self.attach(supervisor, process)?;
+                // Until now its number could become another's, and it could gain rights.
+                allowed = self.may(tid, registers, access, pid, whom);
+            }
         }
-        if !allowed && matches!(opened, Err(Errno::ESRCH | Errno::EACCES)) {
+        let opened = would_open
+            .and_then(|()| supervisor.machine().open(caller, &mut attr, arguments, group, rights(allowed)));
+        if !allowed && opened == Err(Errno::EACCES) {
             self.tell_untraceable(whom, Untraceable::NotIts);
-            opened = Err(Errno::EACCES);
         }
         if opened == Err(Errno::EOPNOTSUPP)
             && switches
@@ -641,12 +646,13 @@ impl Intercept {
         let mut memory = Memory { tid, addr: argument };
         let text;
         let mut attr;
+        let mut query;
         let call = match code {
             ioctl::ENABLE => Ioctl::Enable { group },
             ioctl::DISABLE => Ioctl::Disable { group },
             ioctl::RESET => Ioctl::Reset { group },
             ioctl::REFRESH => Ioctl::Refresh(argument as i32),
-            ioctl::PAUSE_OUTPUT => Ioctl::PauseOutput(argument as u32 != 0),
+            ioctl::PAUSE_OUTPUT => Ioctl::PauseOutput(argument != 0),
             ioctl::PERIOD => {
                 let mut word = [0; 8];
                 memory.read(0, &mut word)?;
@@ -672,9 +678,13 @@ impl Intercept {
                 Ioctl::ModifyAttributes(&mut attr)
             }
             // Programs of BPF run in kernels alone.
-            ioctl::SET_BPF => return Err(Errno::EOPNOTSUPP),
-            // Only of tracepoints, which there are none of.
-            ioctl::QUERY_BPF => return Err(Errno::EINVAL),
+            ioctl::SET_BPF if proc::is_bpf_program(tid, argument as u32)? => return Err(Errno::EOPNOTSUPP),
+            ioctl::SET_BPF => return Err(Errno::EINVAL),
+            // There are no tracepoints, so that nothing is read of the argument.
+            ioctl::QUERY_BPF => {
+                query = BpfQuery::default();
+                Ioctl::QueryBpf(&mut query)
+            }
             _ => return Err(Errno::ENOTTY),
         };
         let mut machine = lock(machine);

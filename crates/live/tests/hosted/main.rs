@@ -6,6 +6,7 @@
 mod breakpoints;
 mod narrow;
 mod probes;
+mod refusals;
 mod scenarios;
 mod short;
 mod strangers;
@@ -217,6 +218,12 @@ scenarios! {
     probes_where_one_may_not_look
     a_program_that_cannot_be_read
     answers_into_memory_that_is_read_only
+    software_events_of_all_kinds
+    arguments_of_ioctls
+    a_user_asks_for_programs
+    refusals_have_their_order
+    one_that_has_ended_is_gone
+    root_looks_at_the_kernel
     a_child_asks_to_be_traced
     others_are_attached_to
     threads_are_attached_to

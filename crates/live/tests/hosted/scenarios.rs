@@ -12,6 +12,7 @@ use std::time::Duration;
 
 pub(crate) use super::breakpoints::*;
 pub(crate) use super::probes::*;
+pub(crate) use super::refusals::*;
 pub(crate) use super::strangers::*;
 pub(crate) use super::tracers::*;
 
