@@ -4,7 +4,7 @@
 use super::files::{Descriptor, SignalOwner};
 use super::filter::{WAITS, can_wait};
 use super::inject::{self, Injector};
-use super::{Intercept, Note, Process, Untraceable, listener};
+use super::{Intercept, Note, Process, Untraceable, Wait, listener};
 use crate::machine::{Machine, Rights};
 use crate::proc::{self, Namespace};
 use crate::ptrace::{Resume, Tid};
@@ -36,6 +36,8 @@ fn word(answer: Result<u64, Errno>) -> i64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SystemCall {
     width: Width,
+    /// As the thread has it.
+    number: u64,
     call: libc::c_long,
     arguments: [u64; 6],
 }
@@ -44,7 +46,8 @@ impl SystemCall {
     /// `None`: one that no filter of ours stops.
     pub(super) fn new(width: Width, number: u64, arguments: [u64; 6]) -> Option<Self> {
         let call = width.call(number)?;
-        Some(SystemCall { width, call, arguments: arguments.map(|argument| width.argument(argument)) })
+        let arguments = arguments.map(|argument| width.argument(argument));
+        Some(SystemCall { width, number, call, arguments })
     }
 
     pub(super) fn arguments(&self) -> [u64; 6] {
@@ -232,8 +235,8 @@ impl Intercept {
 
     /// The last call of a thread is over.
     pub(super) fn wait_is_over(&mut self, tid: Tid) {
-        if let Some(events) = self.waits.remove(&tid) {
-            self.table.after_wait(events);
+        if let Some(wait) = self.waits.remove(&tid) {
+            self.table.after_wait(wait.events);
         }
     }
 
@@ -244,13 +247,13 @@ impl Intercept {
         tid: Tid,
         system_call: &SystemCall,
     ) -> Option<Result<u64, Errno>> {
-        let SystemCall { width, call, arguments: [first, second, third, ..] } = *system_call;
+        let SystemCall { width, call, arguments: [first, second, third, ..], .. } = *system_call;
         if WAITS.contains(&call) {
             let pid = self.threads.get(&tid).copied().unwrap_or(tid);
             if let Some(process) = self.processes.get(&pid) {
                 let numbers = awaited(tid, system_call);
                 let events = self.table.before_wait(&process.files, numbers.as_deref());
-                self.waits.insert(tid, events);
+                self.waits.insert(tid, Wait { call: system_call.number, events });
             }
             return None;
         }
@@ -756,8 +759,7 @@ fn copy_attr(memory: &Memory) -> Vec<u8> {
     if memory.read(0, &mut whole).is_ok() { whole } else { attr }
 }
 
-/// The descriptors that a call waits for; `None`: those of an epoll, which has been told them before, or what cannot be
-/// known.
+/// The descriptors that a call waits for; `None`: what cannot be known.
 fn awaited(tid: Tid, system_call: &SystemCall) -> Option<Vec<i32>> {
     const MOST: u64 = 1 << 16;
     let [first, second, third, fourth, ..] = system_call.arguments;
@@ -773,9 +775,17 @@ fn awaited(tid: Tid, system_call: &SystemCall) -> Option<Vec<i32>> {
         libc::SYS_pselect6 if first <= MOST => {
             [second, third, fourth].into_iter().for_each(|set| selected(tid, set, first, &mut all));
         }
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait => all = told_by_epoll(tid, first, third)?,
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => all = told_by_epoll(tid, first, third)?,
         _ => return None,
     }
     Some(all)
+}
+
+/// Those of an epoll, of which so many are told at most: `None` if these may be fewer than it has.
+fn told_by_epoll(tid: Tid, epoll: u64, most: u64) -> Option<Vec<i32>> {
+    proc::watched_by_epoll(tid, epoll as i32).filter(|all| all.len() as u64 <= most)
 }
 
 /// Those of so many `struct pollfd`.

@@ -66,7 +66,7 @@ pub struct Intercept {
     /// The process of each thread.
     threads: HashMap<Tid, Tid>,
     /// The events that threads waited for by the last call that was heard of.
-    waits: HashMap<Tid, Vec<EventKey>>,
+    waits: HashMap<Tid, Wait>,
     /// Events that threads are about to close.
     closing: HashMap<Tid, Vec<files::OpenEvent>>,
     /// Signals that were sent to threads which ran into an event, and their details.
@@ -192,6 +192,26 @@ struct SentTrap {
     trap: Trap,
     /// The thread blocked the signal, so that it comes later than it should.
     late: bool,
+}
+
+/// A call that waits for descriptors.
+#[derive(Debug)]
+struct Wait {
+    /// The number of the call, as its thread made it.
+    call: u64,
+    events: Vec<EventKey>,
+}
+
+impl Wait {
+    /// Whether its thread sleeps in it; `None`: it runs, on its way into it or out of it perhaps, or nothing tells.
+    fn sleeps(&self, tid: Tid) -> Option<bool> {
+        match proc::call_of(tid)? {
+            Some(call) if call != self.call => Some(false),
+            // One that is stopped in a call begins it again.
+            Some(_) => proc::sleeps(tid).then_some(true),
+            None => Some(false),
+        }
+    }
 }
 
 /// A signal that is not to come.
@@ -407,6 +427,16 @@ impl Descriptors for Intercept {
         self.unwanted.extend(open.unwanted(members));
     }
 
+    fn becoming_ready(&mut self, event: EventKey) -> bool {
+        self.hanging_up(event);
+        true
+    }
+
+    fn is_waited_for(&mut self, event: EventKey) -> Option<bool> {
+        let mut all = self.waits.iter().filter(|(_, wait)| wait.events.contains(&event));
+        all.try_fold(false, |found, (&tid, wait)| Some(found | wait.sleeps(tid)?))
+    }
+
     /// The kernel has sent it, with the rights of the one who set the owner, in that one's namespace.
     fn has_signalled(&mut self, event: EventKey, notice: Notice) {
         if let Some(open) = self.table.get(event) {
@@ -523,6 +553,7 @@ impl Front for Intercept {
         }
         self.closing.remove(&tid);
         self.wait_is_over(tid);
+        self.unwanted.retain(|own| own.process || own.to != tid);
         self.wants_no_more(supervisor, tid);
         self.cloning.remove(&tid);
         let Some(pid) = self.threads.remove(&tid) else { return };
@@ -537,7 +568,7 @@ impl Front for Intercept {
             self.unmap_all(supervisor, process.rings);
         }
         self.sent.retain(|sent| sent.to != tid);
-        self.unwanted.retain(|own| own.to != tid);
+        self.unwanted.retain(|own| own.to != pid);
     }
 
     fn effects(&mut self, machine: &Mutex<Machine>) {

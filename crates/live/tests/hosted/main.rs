@@ -11,6 +11,7 @@ mod scenarios;
 mod short;
 mod strangers;
 mod tracers;
+mod wakeups;
 
 use perfuse_live::intercept::{Note, Untraceable};
 use perfuse_testkit::{Container, Outcome, Sandbox, Skip};
@@ -218,6 +219,11 @@ scenarios! {
     probes_where_one_may_not_look
     a_program_that_cannot_be_read
     answers_into_memory_that_is_read_only
+    each_overflow_is_told_once
+    epoll_tells_each_overflow_once
+    a_sleeping_reader_is_woken_each_time
+    signals_are_no_readiness
+    the_end_of_a_thread_sends_no_signal
     software_events_of_all_kinds
     arguments_of_ioctls
     a_user_asks_for_programs

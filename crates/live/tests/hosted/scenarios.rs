@@ -15,6 +15,7 @@ pub(crate) use super::probes::*;
 pub(crate) use super::refusals::*;
 pub(crate) use super::strangers::*;
 pub(crate) use super::tracers::*;
+pub(crate) use super::wakeups::*;
 
 const PAGE: usize = 4096;
 
