@@ -131,11 +131,13 @@ impl Engine {
 
     /// The cpu stops accounting for one task and starts for another, without a switch that is counted or recorded:
     /// for a host that learns only afterwards how long a task has run, which tells its coming and its going then
-    /// (`now` may lie before what was told of other cpus).
+    /// (`now` may lie before what was told of other cpus). Events that are [due](crate::Hw::due) stay so.
     pub fn place(&mut self, cpu: u32, now: u64, next: Option<TaskId>) {
         let place = &mut self.cpus[cpu as usize];
         if place.current != next {
+            self.placing = true;
             self.exchange(cpu, now, next);
+            self.placing = false;
         } else if core::mem::take(&mut place.paused) {
             place.task_context.into_iter().for_each(|context| self.contexts[context].clock.start(now));
         }

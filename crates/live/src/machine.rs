@@ -416,8 +416,13 @@ impl Machine {
 
     /// A task is stopped by us: not a switch of its own.
     pub fn stopped(&mut self, task: TaskId) {
+        self.stopped_often(task, 1);
+    }
+
+    /// The same, several times.
+    pub fn stopped_often(&mut self, task: TaskId, times: u64) {
         if let Some(known) = self.tasks.get_mut(&task) {
-            known.stops += 1;
+            known.stops += times;
         }
     }
 
@@ -793,6 +798,10 @@ impl Machine {
         let now = self.now();
         if changes {
             self.vacate_if_several(&self.engine.targets(event), now);
+        }
+        // Who calls runs: the new period holds at once.
+        if matches!(ioctl, Ioctl::Period(_)) && self.engine.targets(event).contains(&caller) {
+            self.come(caller, self.cpu_of(caller), now);
         }
         let tid = self.tid_of(caller).map(|(_, tid)| tid);
         let mut view = View::new(&mut self.world, tid);

@@ -89,6 +89,7 @@ impl Intercept {
     ) -> Result<(), Errno> {
         let mut registers = Registers::in_call(tid, width)?;
         let answer = self.open(supervisor, tid, &registers);
+        self.tell_stops(supervisor, tid);
         registers.set_result(word(answer));
         registers.give(tid)
     }
@@ -104,7 +105,9 @@ impl Intercept {
         // Its last call is over.
         self.closing.remove(&tid);
         self.wait_is_over(tid);
-        let answer = self.answer(supervisor, tid, &registers)?;
+        let answer = self.answer(supervisor, tid, &registers);
+        self.tell_stops(supervisor, tid);
+        let answer = answer?;
         let closed = self.table.take_closed();
         if !closed.is_empty() {
             self.closing.insert(tid, closed);
@@ -301,6 +304,15 @@ impl Intercept {
         }
     }
 
+    /// A thread has been stopped for calls that it did for us.
+    fn tell_stops(&mut self, supervisor: &Supervisor, tid: Tid) {
+        let stops = self.process(tid).remains.take_stops();
+        let mut machine = supervisor.machine();
+        if let (1.., Some(task)) = (stops, machine.task_of(tid)) {
+            machine.stopped_often(task, stops);
+        }
+    }
+
     /// `perf_event_open`: the thread is behind the call.
     fn open(&mut self, supervisor: &mut Supervisor, tid: Tid, registers: &Registers) -> Result<u64, Errno> {
         let argument = |index| registers.argument(index);
@@ -332,6 +344,7 @@ impl Intercept {
         let probed = supervisor.machine().is_probe(&attr);
         let file = probed.map(|path| self.injector(tid, registers).look_at(path));
         let rights = |measures| Rights { measures, file };
+        self.tell_stops(supervisor, tid);
         let is_task = whom <= 0 || whom == NOBODY || supervisor.machine().task_of(whom).is_some();
         let mut would_open = Ok(());
         if !is_task {
@@ -343,6 +356,7 @@ impl Intercept {
                 self.attach(supervisor, process)?;
                 // Until now its number could become another's, and it could gain rights.
                 allowed = self.may(tid, registers, access, pid, whom);
+                self.tell_stops(supervisor, tid);
             }
         }
         let opened = would_open
@@ -538,7 +552,7 @@ impl Intercept {
                 let close_on_exec = flags as i32 & libc::O_CLOEXEC != 0;
                 // A number that the tool has chosen, and no filter knows.
                 if new < first && process.low.insert(new) {
-                    let mut injector = Injector::new(tid, registers, &mut process.page);
+                    let mut injector = Injector::new(tid, registers, &mut process.remains);
                     injector.install(&inject::owners(new, new, false))?;
                 }
                 self.table.install(&mut process.files, new, Descriptor { event, close_on_exec })
@@ -700,7 +714,7 @@ impl Intercept {
 impl Process {
     pub(super) fn injector(&mut self, tid: Tid, registers: &Registers) -> Injector<'_> {
         let outside = self.namespace.flatten().is_some();
-        Injector::new(tid, registers, &mut self.page).outside(outside)
+        Injector::new(tid, registers, &mut self.remains).outside(outside)
     }
 }
 

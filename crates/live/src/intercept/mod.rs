@@ -42,7 +42,7 @@ use crate::width::Width;
 use ending::EndRequest;
 use files::{Files, MappedRing, Table};
 pub use filter::Means;
-use inject::Injector;
+use inject::{Injector, Remains};
 pub use launch::{Error, Options, run};
 use listener::Listeners;
 pub use note::{Note, OnNote, Untraceable};
@@ -177,8 +177,8 @@ struct Process {
     low: BTreeSet<i32>,
     /// Upper halves of addresses where rings are or were; there is a filter for each.
     watched: BTreeSet<u32>,
-    /// A page for arguments of system calls.
-    page: Option<u64>,
+    /// Of calls that it has done for us.
+    remains: Remains,
     /// Its pid namespace, once that is known, if it is another than this process's.
     namespace: Option<Option<Namespace>>,
     /// The signal by which it has been asked to end; 0: none.
@@ -267,8 +267,8 @@ impl Intercept {
     /// The program of the tool has just been put in place: it gets its filter.
     fn prepare(&mut self) -> Result<(), Errno> {
         inject::finish(self.tool)?;
-        let page = &mut self.processes.entry(self.tool).or_default().page;
-        let mut injector = Injector::of_new_program(self.tool, page)?;
+        let remains = &mut self.processes.entry(self.tool).or_default().remains;
+        let mut injector = Injector::of_new_program(self.tool, remains)?;
         injector.renounce_privileges()?;
         injector.install(&filter::for_all(self.means))
     }
@@ -513,7 +513,7 @@ impl Front for Intercept {
             filtered: maker.filtered,
             low: maker.low.clone(),
             watched: maker.watched.clone(),
-            page: maker.page,
+            remains: maker.remains.of_child(),
             namespace: None,
             asked: 0,
         };
@@ -532,7 +532,7 @@ impl Front for Intercept {
         let others = self.threads.values().filter(|&&pid| pid == tid).count();
         let process = self.processes.entry(tid).or_default();
         process.threads = others;
-        process.page = None;
+        process.remains.forget_page();
         let rings = std::mem::take(&mut process.rings);
         let closed = self.table.close_all(&mut process.files, |_, descriptor| descriptor.close_on_exec);
         Self::closed(supervisor, closed);

@@ -186,6 +186,7 @@ scenarios! {
     signals_of_samples
     signals_by_an_ioctl
     an_end_sends_no_signal
+    calls_are_no_switches
     switched_by_prctl
     threads_open_events
     children_are_counted
@@ -197,6 +198,7 @@ scenarios! {
     breakpoints_that_cannot_be
     breakpoints_are_sampled
     breakpoints_of_children
+    a_period_that_is_set_holds_at_once
     breakpoints_send_signals
     probes_are_counted
     probes_of_threads_miss_nothing
