@@ -106,6 +106,8 @@ pub struct Engine {
     pub(crate) nested: Option<Nested>,
     /// Events that are to be switched off as soon as nothing moves.
     pub(crate) to_disable: Vec<EventKey>,
+    /// A host tells of where tasks were: they do not switch.
+    pub(crate) placing: bool,
 }
 
 /// How much the engine holds ([`Engine::holdings`]).
@@ -158,6 +160,7 @@ impl Engine {
             programs: BTreeMap::new(),
             nested: None,
             to_disable: Vec::new(),
+            placing: false,
             config,
         };
         for pmu in pmus::built_in(&engine.config) {

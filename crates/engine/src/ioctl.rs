@@ -166,7 +166,7 @@ impl Engine {
         if !freq {
             hw.sample_period = value;
         }
-        hw.period_left = 0;
+        (hw.period_left, hw.due) = (0, on.is_some());
         if let Some(cpu) = on {
             self.drive(event, cpu, now, |pmu, cx, hw| pmu.start(cx, hw, true));
         }

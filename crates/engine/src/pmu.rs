@@ -112,6 +112,8 @@ pub struct Hw {
     pub last_period: u64,
     /// The rest of the period.
     pub period_left: i64,
+    /// A period was set while it was on a cpu, which it has not left since: its next occurrence overflows (rule C49).
+    pub due: bool,
     /// Not counting although it is on a cpu: throttled, or stopped by a driver.
     pub stopped: bool,
     /// The trace is paused.
@@ -147,6 +149,7 @@ impl Hw {
             sample_period: period,
             last_period: period,
             period_left: period as i64,
+            due: false,
             stopped: true,
             aux_paused: attr.aux_action.contains(AuxAction::START_PAUSED),
             interrupts: 0,
@@ -190,7 +193,7 @@ impl Hw {
     /// The event comes to a cpu and counts occurrences down to its period; a period that is over by then is no sample
     /// (rule I7).
     pub(crate) fn begin_periods(&mut self) {
-        if self.is_sampling() {
+        if self.is_sampling() && !self.due {
             self.last_period = self.sample_period;
             self.next_period();
         }
@@ -199,6 +202,7 @@ impl Hw {
     /// Starts the next period, with all that came too late counted (rule I4); the answer is how many periods were
     /// over.
     pub(crate) fn next_period(&mut self) -> u64 {
+        self.due = false;
         let period = self.last_period;
         self.last_period = self.sample_period;
         if self.period_left < 0 || period == 0 {

@@ -196,8 +196,10 @@ impl Engine {
             self.contexts[context].pmu(place).active(kind).remove(&index);
         }
         self.drive(event, cpu, now, |pmu, cx, hw| pmu.del(cx, hw));
+        let placing = self.placing;
         let own = &mut self.events[event];
         own.on = None;
+        own.hw.due &= placing;
         let state = if core::mem::take(&mut own.pending_disable) { State::Off } else { State::Inactive };
         let (place, software, exclusive) = (own.place, own.software, own.has(AttrFlags::EXCLUSIVE));
         let samples = own.is_sampling();

@@ -118,6 +118,16 @@ impl Engine {
     /// Writes to a file: `EINVAL` for a text that is no number or out of range, `EBUSY` for the limits of
     /// callchains while there are events with such. Nothing changes for an empty text.
     pub fn set_sysctl(&mut self, which: Sysctl, text: &str) -> Result<(), Errno> {
+        self.write_sysctl(which, text, false)
+    }
+
+    /// The text of a file of the kernel below, whose setting holds here too: `EINVAL` for one that cannot be such a text.
+    /// As it stands there already, nothing else refuses it.
+    pub fn follow_sysctl(&mut self, which: Sysctl, text: &str) -> Result<(), Errno> {
+        self.write_sysctl(which, text, true)
+    }
+
+    fn write_sysctl(&mut self, which: Sysctl, text: &str, stands: bool) -> Result<(), Errno> {
         let Some(word) = text.split_ascii_whitespace().next() else { return Ok(()) };
         let value = number(word)?;
         let within = |low: i32, high: i32| {
@@ -127,7 +137,7 @@ impl Engine {
             Sysctl::PerfEventParanoid => self.sysctls.paranoid = value,
             Sysctl::PerfEventMlockKb => self.sysctls.mlock_kb = value,
             Sysctl::PerfEventMaxSampleRate => {
-                if [0, 100].contains(&self.sysctls.cpu_time_max_percent) {
+                if !stands && [0, 100].contains(&self.sysctls.cpu_time_max_percent) {
                     return Err(Errno::EINVAL);
                 }
                 self.sysctls.max_sample_rate = within(1, i32::MAX)?;
@@ -139,12 +149,16 @@ impl Engine {
             }
             Sysctl::PerfEventMaxStack => {
                 let value = within(0, 655_360)?;
-                self.no_callchains()?;
+                if !stands {
+                    self.no_callchains()?;
+                }
                 self.sysctls.max_stack = value;
             }
             Sysctl::PerfEventMaxContextsPerStack => {
                 let value = within(0, 1000)?;
-                self.no_callchains()?;
+                if !stands {
+                    self.no_callchains()?;
+                }
                 self.sysctls.max_contexts_per_stack = value;
             }
         }

@@ -131,11 +131,13 @@ impl Engine {
 
     /// The cpu stops accounting for one task and starts for another, without a switch that is counted or recorded:
     /// for a host that learns only afterwards how long a task has run, which tells its coming and its going then
-    /// (`now` may lie before what was told of other cpus).
+    /// (`now` may lie before what was told of other cpus). Events that are [due](crate::Hw::due) stay so.
     pub fn place(&mut self, cpu: u32, now: u64, next: Option<TaskId>) {
         let place = &mut self.cpus[cpu as usize];
         if place.current != next {
+            self.placing = true;
             self.exchange(cpu, now, next);
+            self.placing = false;
         } else if core::mem::take(&mut place.paused) {
             place.task_context.into_iter().for_each(|context| self.contexts[context].clock.start(now));
         }
@@ -321,9 +323,10 @@ impl Engine {
         cpu: u32,
         now: u64,
     ) -> Result<(), Errno> {
-        let seen = self.tasks.remove(&child).map(|task| task.seen).unwrap_or_default();
+        let (seen, own) =
+            self.tasks.remove(&child).map(|task| (task.seen, task.namespaces)).unwrap_or_default();
         self.add_task(child, facts);
-        let namespaces = self.tasks.get(&parent).and_then(|parent| parent.namespaces);
+        let namespaces = own.or_else(|| self.tasks.get(&parent).and_then(|parent| parent.namespaces));
         if let Some(own) = self.tasks.get_mut(&child) {
             (own.namespaces, own.seen, own.parent) = (namespaces, seen, Some(parent));
         }
@@ -592,7 +595,8 @@ impl Engine {
         }
     }
 
-    /// Tells the namespaces of a task, which its children will have too.
+    /// Tells the namespaces of a task, which its children will have too, unless others are told of them before they are
+    /// [made](Self::fork).
     pub fn know_namespaces(&mut self, task: TaskId, links: [NamespaceLink; 7]) {
         if let Some(own) = self.tasks.get_mut(&task) {
             own.namespaces = Some(links);

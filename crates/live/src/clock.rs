@@ -54,7 +54,7 @@ impl ClockRequests {
 pub(crate) struct ClockPmu {
     which: Software,
     clock_requests: ClockRequests,
-    /// Events that sample the kernel too are refused.
+    /// Events that sample the kernel too are refused to those who may not look at it.
     user_samples_only: bool,
     random: Random,
 }
@@ -94,7 +94,8 @@ impl Pmu for ClockPmu {
             return Err(Errno::EOPNOTSUPP);
         }
         let sees_kernel = !hw.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
-        if hw.is_sampling() && !target.inherited && self.user_samples_only && sees_kernel {
+        let may_see_it = target.inherited || target.perfmon || !self.user_samples_only;
+        if hw.is_sampling() && sees_kernel && !may_see_it {
             return Err(Errno::EACCES);
         }
         hw.take_frequency_as_period();

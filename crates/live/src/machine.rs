@@ -45,8 +45,8 @@ pub(crate) use watches::ArmedBreakpoint;
 /// How a machine behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Events that sample the kernel's part too are refused with `EACCES`, as Linux does it for users who may not
-    /// look at the kernel. Otherwise they have samples in system calls, without a place in the kernel.
+    /// Events that sample the kernel's part too are refused with `EACCES` to callers without `CAP_PERFMON`, as Linux does it
+    /// for users who may not look at the kernel. Otherwise they have samples in system calls, without a place in the kernel.
     pub user_samples_only: bool,
     /// Records of context switches are written, as far as they can be told: a thread came as long before it was
     /// looked at as its clock has advanced, and goes then. So the sum of its time on cpus is right, and switches
@@ -58,8 +58,7 @@ impl Settings {
     /// Linux' own perf asks for less by itself if it may not look at the kernel, and knows by `perf_event_paranoid`
     /// that it has to: so samples are as that says.
     pub fn as_tools_expect() -> Self {
-        let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
-        let level = paranoid.and_then(|text| text.trim().parse::<i64>().ok());
+        let level = proc::sysctl("perf_event_paranoid").and_then(|text| text.trim().parse::<i64>().ok());
         Settings { user_samples_only: level.is_none_or(|level| level >= 2), ..Settings::default() }
     }
 }
@@ -125,6 +124,7 @@ pub struct Machine {
     on_own: BTreeMap<EventKey, TaskId>,
     wanted: Wanted,
     names: names::Names,
+    links: namespaces::Links,
     rights: rights::Rights,
     /// An event has asked for callers or stacks.
     stacks: bool,
@@ -186,6 +186,7 @@ impl Machine {
             on_own: BTreeMap::new(),
             wanted: Wanted::default(),
             names: names::Names::default(),
+            links: namespaces::Links::default(),
             rights: rights::Rights::default(),
             stacks: false,
             clock_requests,
@@ -311,9 +312,10 @@ impl Machine {
         self.engine.place(cpu, now, None);
         let facts = TaskFacts::new(pid as u32, tid as u32);
         let flags = CloneFlags { thread, clear_sighand: false };
-        if self.world.namespaces.any() {
+        if self.world.namespaces.any() || self.links.are_wanted() {
             self.engine.add_task(task, facts);
             self.see(task, Some(parent));
+            self.know_namespaces(task, tid);
         }
         if self.engine.fork(parent, task, facts, flags, cpu, now).is_err() {
             // It goes on unmeasured, where a kernel would have failed the fork.
@@ -354,6 +356,7 @@ impl Machine {
         let now = self.now();
         let fresh = proc::has_gained_rights(pid);
         self.within(task, now, |engine, cpu| engine.exec(task, cpu, now, &name, fresh));
+        self.tell_namespaces(task);
         self.processes.entry(pid).or_default().maps = maps::Maps::default();
         self.update_maps(task);
         self.see_rights(pid);
@@ -396,6 +399,7 @@ impl Machine {
         self.engine.exit(task, parent, cpu, now);
         self.engine.reap(task, now);
         self.world.namespaces.forget(task);
+        self.links.forget(task);
         if let Some(known) = self.tasks.remove(&task) {
             self.sampled.changed(task, known.period.filter(|_| !known.own), None);
             if self.world.by_tid.get(&known.tid) == Some(&task) {
@@ -412,8 +416,13 @@ impl Machine {
 
     /// A task is stopped by us: not a switch of its own.
     pub fn stopped(&mut self, task: TaskId) {
+        self.stopped_often(task, 1);
+    }
+
+    /// The same, several times.
+    pub fn stopped_often(&mut self, task: TaskId, times: u64) {
         if let Some(known) = self.tasks.get_mut(&task) {
-            known.stops += 1;
+            known.stops += times;
         }
     }
 
@@ -637,6 +646,9 @@ impl Machine {
     ) -> Result<EventKey, Errno> {
         let seen = Attr::peek(attr, ByteOrder::NATIVE);
         let Attr { type_, sample_period: period, flags, .. } = seen;
+        if period != 0 || seen.sample_type.contains(SampleType::CALLCHAIN) {
+            self.follow_limits();
+        }
         self.stacks |= seen.sample_type.intersects(SampleType::CALLCHAIN | SampleType::STACK_USER);
         let software = type_ == EventType::SOFTWARE;
         let refused = match Software(seen.config) {
@@ -648,6 +660,12 @@ impl Machine {
             _ if type_ == step::TYPE && step::works().is_err() => Some(Errno::ENOENT),
             _ if !software => None,
             Software::CPU_CLOCK | Software::TASK_CLOCK | Software::DUMMY => None,
+            // Those of which nobody tells a tracer: faults that the kernel mends where the processor cannot, the output of
+            // BPF programs, switches to other cgroups. They count nothing.
+            Software::ALIGNMENT_FAULTS
+            | Software::EMULATION_FAULTS
+            | Software::BPF_OUTPUT
+            | Software::CGROUP_SWITCHES => None,
             // gVisor shows zeros.
             _ if !proc::shows_the_dead() => Some(Errno::ENOENT),
             Software::PAGE_FAULTS | Software::PAGE_FAULTS_MIN | Software::PAGE_FAULTS_MAJ => {
@@ -682,6 +700,9 @@ impl Machine {
         if flags.contains(AttrFlags::COMM) {
             self.want_names();
         }
+        if let (true, Some(target)) = (flags.contains(AttrFlags::NAMESPACES), target) {
+            self.want_namespaces(target);
+        }
         if flags.contains(AttrFlags::BUILD_ID) {
             self.build_ids.get_or_insert_default();
         }
@@ -690,7 +711,8 @@ impl Machine {
             self.update_maps(target);
         }
         let now = self.now();
-        let mut view = View { world: &mut self.world, group, allowed: rights.measures };
+        let tid = self.tid_of(caller).map(|(_, tid)| tid);
+        let mut view = View { group, allowed: rights.measures, ..View::new(&mut self.world, tid) };
         let event = self.engine.open(&mut view, caller, now, attr, arguments)?;
         if let Some(errno) = refused {
             self.engine.close(event, now);
@@ -704,6 +726,42 @@ impl Machine {
         }
         self.look_again(target.into_iter().collect());
         Ok(event)
+    }
+
+    /// The limits of samples are those of the kernel below, which may change at any time (rules B6, B21, I11).
+    fn follow_limits(&mut self) {
+        let limits =
+            [Sysctl::PerfEventMaxSampleRate, Sysctl::PerfEventMaxStack, Sysctl::PerfEventMaxContextsPerStack];
+        for limit in limits {
+            // Where they are not shown, as in gVisor, they stay as Linux has them at first.
+            if let Some(text) = proc::sysctl(limit.name()) {
+                let _ = self.engine.follow_sysctl(limit, &text);
+            }
+        }
+    }
+
+    /// Whether [`open`](Self::open) would succeed for a thread that is no task, which stands there as one for that moment only:
+    /// so what Linux asks before the rights over it is answered first (rules B13 to B28).
+    pub(crate) fn would_open(
+        &mut self,
+        whom: (Tid, Tid),
+        caller: TaskId,
+        attr: &mut Vec<u8>,
+        arguments: OpenArguments,
+        group: Option<EventKey>,
+        rights: Rights,
+    ) -> Result<(), Errno> {
+        let (pid, tid) = whom;
+        let task = self.adopt(pid, tid).ok_or(Errno::ESRCH)?;
+        if proc::is_dead(tid) {
+            let (now, cpu) = (self.now(), self.cpu_of(task));
+            self.engine.place(cpu, now, None);
+            self.engine.exit(task, None, cpu, now);
+        }
+        let opened = self.open(caller, attr, arguments, group, rights);
+        opened.iter().for_each(|&event| self.close(event));
+        self.end(task, None);
+        opened.map(drop)
     }
 
     /// Something new is wanted of all readings: it counts from now on.
@@ -729,7 +787,11 @@ impl Machine {
 
     /// `ioctl(2)`; the id for [`Ioctl::Id`], otherwise 0.
     pub fn ioctl(&mut self, caller: TaskId, event: EventKey, ioctl: Ioctl<'_>) -> Result<u64, Errno> {
-        let changes = !matches!(ioctl, Ioctl::Id | Ioctl::PauseOutput(_) | Ioctl::SetOutput(_));
+        let changes =
+            !matches!(ioctl, Ioctl::Id | Ioctl::PauseOutput(_) | Ioctl::SetOutput(_) | Ioctl::QueryBpf(_));
+        if matches!(ioctl, Ioctl::Period(_)) {
+            self.follow_limits();
+        }
         if changes {
             self.update_targets(event);
         }
@@ -737,7 +799,12 @@ impl Machine {
         if changes {
             self.vacate_if_several(&self.engine.targets(event), now);
         }
-        let mut view = View { world: &mut self.world, group: None, allowed: false };
+        // Who calls runs: the new period holds at once.
+        if matches!(ioctl, Ioctl::Period(_)) && self.engine.targets(event).contains(&caller) {
+            self.come(caller, self.cpu_of(caller), now);
+        }
+        let tid = self.tid_of(caller).map(|(_, tid)| tid);
+        let mut view = View::new(&mut self.world, tid);
         let answer = self.engine.ioctl(&mut view, caller, event, now, ioctl);
         if changes {
             let tasks = self.engine.targets(event);
@@ -775,7 +842,8 @@ impl Machine {
         request: MapRequest,
     ) -> Result<Arc<Shared>, Errno> {
         let now = self.now();
-        let mut view = View { world: &mut self.world, group: None, allowed: false };
+        let tid = self.tid_of(caller).map(|(_, tid)| tid);
+        let mut view = View::new(&mut self.world, tid);
         let memory = self.engine.mmap(&mut view, caller, event, now, request)?;
         for target in self.engine.targets(event) {
             self.tasks.entry(target).and_modify(|known| known.has_pages = true);

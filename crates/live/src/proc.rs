@@ -9,6 +9,7 @@
 
 use crate::ptrace::Tid;
 use perfuse_abi::Errno;
+use perfuse_abi::record::NamespaceLink;
 use perfuse_proc::{Stat, Status, read};
 use perfuse_sys::{clock, file, limits, thread};
 use std::cell::RefCell;
@@ -374,6 +375,60 @@ pub(crate) fn is_same_user(tid: Tid, other: Tid) -> bool {
 fn can_be_dumped(tid: Tid, status: &str) -> Option<bool> {
     let user = Status(status).effective_user()?;
     Some(std::fs::metadata(format!("/proc/{tid}/stat")).ok()?.uid() == user)
+}
+
+/// The namespaces of a thread, in the order of records of them.
+pub(crate) fn namespaces(tid: Tid) -> Option<[NamespaceLink; 7]> {
+    let mut links = [NamespaceLink::default(); 7];
+    let kinds = ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup"];
+    for (link, kind) in links.iter_mut().zip(kinds) {
+        // A kernel is built without some of them.
+        if let Ok(file) = std::fs::metadata(format!("/proc/{tid}/ns/{kind}")) {
+            *link = NamespaceLink { dev: file.dev(), ino: file.ino() };
+        }
+    }
+    links.iter().any(|link| link.ino != 0).then_some(links)
+}
+
+/// The number of the system call that a thread is in; `None` inside: it is in none. It does not run: `None`. Nor where that is
+/// not told, as in gVisor and of those that hide.
+pub(crate) fn call_of(tid: Tid) -> Option<Option<u64>> {
+    with_text(&format!("/proc/{tid}/syscall"), |text| match text.split_whitespace().next()? {
+        "-1" => Some(None),
+        number => number.parse().ok().map(Some),
+    })
+}
+
+/// Whether a thread sleeps, and is not stopped.
+pub(crate) fn sleeps(tid: Tid) -> bool {
+    let asleep = open(&format!("/proc/{tid}/stat"))
+        .and_then(|file| with_bytes_of(&file, |text| Some(Stat::parse(text)?.state() == 'S')));
+    asleep.unwrap_or(false)
+}
+
+/// The descriptors that an epoll of a thread would tell of when they can be read.
+pub(crate) fn watched_by_epoll(tid: Tid, epoll: i32) -> Option<Vec<i32>> {
+    const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+    let text = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{epoll}")).ok()?;
+    let entry = |line: &str| {
+        let mut words = line.strip_prefix("tfd:")?.split_whitespace();
+        let fd = words.next()?.parse().ok()?;
+        let events = words.nth(1).and_then(|events| u32::from_str_radix(events, 16).ok())?;
+        (events & READABLE != 0).then_some(fd)
+    };
+    // Of others than epolls there are no such lines.
+    text.contains("tfd:").then(|| text.lines().filter_map(entry).collect())
+}
+
+/// Whether this descriptor of a thread is that of a BPF program: `EBADF` for none.
+pub(crate) fn is_bpf_program(tid: Tid, fd: u32) -> Result<bool, Errno> {
+    let file = std::fs::read_link(format!("/proc/{tid}/fd/{fd}")).map_err(|_| Errno::EBADF)?;
+    Ok(file.as_os_str() == "anon_inode:bpf-prog")
+}
+
+/// The text of a setting of the kernel, a file of `/proc/sys/kernel`.
+pub(crate) fn sysctl(name: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()
 }
 
 /// Whether a process that has just replaced its program is now out of sight for those who could look at it

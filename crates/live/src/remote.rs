@@ -212,6 +212,8 @@ struct MaskedSignals {
     mask: u64,
     /// Signals that came nevertheless.
     aside: Vec<i32>,
+    /// How often it has been stopped.
+    stops: u64,
 }
 
 /// A tracee that is stopped so often without getting further is left alone: another process stops it faster than it
@@ -223,7 +225,7 @@ impl MaskedSignals {
     fn begin(tid: Tid, mask: impl Fn(u64) -> u64) -> Result<Self, Errno> {
         let before = ptrace::signal_mask(tid)?;
         ptrace::set_signal_mask(tid, mask(before))?;
-        Ok(MaskedSignals { tid, mask: before, aside: Vec::new() })
+        Ok(MaskedSignals { tid, mask: before, aside: Vec::new(), stops: 0 })
     }
 
     /// On to the next trap, or to a signal that the instruction where it stands has raised, at whose delivery it is
@@ -231,6 +233,7 @@ impl MaskedSignals {
     fn until_trap(&mut self, how: Resume) -> Result<Option<i32>, Errno> {
         for _ in 0..MOST_STOPS {
             ptrace::resume(self.tid, how)?;
+            self.stops += 1;
             match wait_for(self.tid)? {
                 // A stop of the whole process, which is told again once signals can come.
                 Status::Event(_) | Status::GroupStop(_) | Status::Syscall => {}
@@ -289,6 +292,11 @@ impl Calls {
         // The trap of the single step is forced, and must not be blocked.
         let thread = MaskedSignals::begin(tid, |_| !(1 << (libc::SIGTRAP - 1)))?;
         Ok(Calls { site, before, thread })
+    }
+
+    /// How often the tracee has been stopped for these calls, each of which is a switch to the kernel.
+    pub(crate) fn stops(&self) -> u64 {
+        self.thread.stops
     }
 
     /// One call. The answer is its, or its errno; arguments in memory are as wide as the program.

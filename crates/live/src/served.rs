@@ -29,12 +29,12 @@ pub struct Served {
     write: Option<OwnedFd>,
     /// A byte lies in the pipe.
     ready: bool,
-    /// A wait was entered since the byte came.
+    /// A wait has been told of what the byte says.
     seen: bool,
     /// A wait for it has been entered, and may be going on.
     waited_for: bool,
-    /// A wait was going on when the byte came.
-    pending_effects: bool,
+    /// A wait may have been going on when the byte came.
+    came_in_wait: bool,
     /// `O_ASYNC`: each byte is a signal.
     asynchronous: bool,
     /// Its ring, if the reader moves the tail of it.
@@ -52,7 +52,7 @@ impl Served {
             ready: false,
             seen: false,
             waited_for: false,
-            pending_effects: false,
+            came_in_wait: false,
             asynchronous: false,
             ring: None,
         };
@@ -91,22 +91,35 @@ impl Served {
         self.ring = ring;
     }
 
-    /// Wakes those who wait for it: there is something to read. With `O_ASYNC` only [signals](Self::signal) do.
-    fn wake(&mut self) {
-        if !self.ready && !self.asynchronous {
+    /// Wakes those who wait for it: there is something to read. `waits`: whether somebody does, where that is known.
+    /// With `O_ASYNC` the byte is that of a [signal](Self::signal), if one lies there.
+    fn wake(&mut self, waits: Option<bool>) {
+        // A byte that was told of already stands for another wake-up from now on. Who waits for edges is to see one.
+        if !self.asynchronous {
+            self.drain();
+        }
+        if !self.ready {
             self.put();
         }
+        (self.seen, self.came_in_wait) = match waits {
+            Some(waits) => (waits, false),
+            None => (false, self.waited_for),
+        };
     }
 
-    /// Sends the signal that `O_ASYNC` stands for, as the kernel does with each byte.
-    fn signal(&mut self) {
+    /// Sends the signal that `O_ASYNC` stands for, as the kernel does with each byte. `wakes`: there is something to read,
+    /// too, so that the byte stays.
+    fn signal(&mut self, wakes: bool) {
+        let stays = self.ready || wakes;
         self.drain();
         self.put();
+        if !stays {
+            self.drain();
+        }
     }
 
     fn put(&mut self) {
         self.ready = self.write.as_ref().is_some_and(|write| pipe::put(write.as_fd()));
-        (self.seen, self.pending_effects) = (false, self.waited_for);
     }
 
     /// Takes the byte out.
@@ -125,9 +138,9 @@ impl Served {
     }
 
     /// A program is about to wait; `surely`: for this event. Linux takes the readiness away when it is asked for (rule
-    /// G20), while a pipe stays readable. So the byte is taken out as soon as it was seen. A byte that came during a wait
-    /// has been seen by that wait if it was still going on, which nothing tells: it is taken out once all that is in the
-    /// ring has been read.
+    /// G20), while a pipe stays readable. So the byte is taken out as soon as it was seen. A byte that may have come during a
+    /// wait has been seen by that wait if it was still going on: where nothing tells, it is taken out once all that is in
+    /// the ring has been read.
     pub(crate) fn before_wait(&mut self, surely: bool) {
         self.waited_for = true;
         if !self.ready {
@@ -135,7 +148,7 @@ impl Served {
         }
         let seen = std::mem::replace(&mut self.seen, true);
         let heeded = || self.ring.as_ref().map_or(seen, |ring| is_empty(ring));
-        if surely && seen || (self.pending_effects || !surely) && heeded() {
+        if surely && seen || (self.came_in_wait || !surely) && heeded() {
             self.drain();
         }
     }
@@ -214,6 +227,19 @@ pub trait Descriptors<M = Machine> {
     /// The event with `O_ASYNC` is about to hang up, which to the kernel is one more signal; events send none.
     fn hanging_up(&mut self, event: EventKey);
 
+    /// The event with `O_ASYNC` is about to become ready without a signal, which to the kernel is one. Whether that can be
+    /// kept from its owner; otherwise the event stays as it is.
+    fn becoming_ready(&mut self, event: EventKey) -> bool {
+        let _ = event;
+        false
+    }
+
+    /// Whether a thread sleeps in a wait for an event at this moment; `None`: that is not known.
+    fn is_waited_for(&mut self, event: EventKey) -> Option<bool> {
+        let _ = event;
+        None
+    }
+
     /// A signal of the event's `O_ASYNC` has been sent.
     fn has_signalled(&mut self, event: EventKey, notice: Notice) {
         let _ = (event, notice);
@@ -233,18 +259,21 @@ pub fn carry_out<M: Answers>(machine: &mut M, descriptors: &mut impl Descriptors
         if all.is_empty() {
             return;
         }
-        let mut woken = Vec::new();
+        let woken: Vec<EventKey> = all
+            .iter()
+            .filter_map(|effect| if let Effect::Wake(event) = effect { Some(*event) } else { None })
+            .collect();
         for effect in all {
             match effect {
-                Effect::Wake(event) => woken.push(event),
                 Effect::Signal(event, notice) => {
                     if let Some(served) = descriptors.served(event) {
-                        served.signal();
+                        served.signal(woken.contains(&event));
                         descriptors.has_signalled(event, notice);
                     }
                 }
                 Effect::Trap(trap) => descriptors.trap(machine, trap),
-                Effect::Watch(_) | Effect::Unwatch { .. } | Effect::RateLowered { .. } => {}
+                // To be woken comes last.
+                Effect::Wake(_) | Effect::Watch(_) | Effect::Unwatch { .. } | Effect::RateLowered { .. } => {}
             }
         }
         wake(machine, descriptors, &woken);
@@ -258,9 +287,13 @@ fn wake<M: Answers>(machine: &mut M, descriptors: &mut impl Descriptors<M>, even
     let any = ready.iter().any(|ready| ready.contains(PollFlags::IN));
     for (&event, ready) in events.iter().zip(ready) {
         settle(machine, descriptors, event);
-        if let Some(served) = descriptors.served(event).filter(|_| any && !ready.is_over()) {
-            served.wake();
+        let Some(served) = descriptors.served(event).filter(|_| any && !ready.is_over()) else { continue };
+        let silent = served.asynchronous && !served.ready;
+        if silent && !descriptors.becoming_ready(event) {
+            continue;
         }
+        let waits = descriptors.is_waited_for(event);
+        descriptors.served(event).into_iter().for_each(|served| served.wake(waits));
     }
 }
 
@@ -344,6 +377,50 @@ mod tests {
         assert_eq!([&read, &other].map(ready), [READABLE; 2]);
         open.served(first).expect("it is open").acknowledge(read.as_fd());
         assert_eq!([&read, &other].map(ready), [Readiness::default(), READABLE]);
+    }
+
+    /// Rules G20, G24: each wake-up is told once, also one that comes while the byte of the last one lies in the pipe.
+    #[test]
+    fn a_wake_up_is_told_once() {
+        let (mut served, read) = Served::new(true).expect("a pipe");
+        served.keep(read.try_clone().expect("a descriptor"));
+        let polls = |served: &mut Served| {
+            served.before_wait(true);
+            let ready = ready(&read).readable;
+            served.after_wait();
+            ready
+        };
+        assert!(!polls(&mut served));
+        for _ in 0..3 {
+            served.wake(Some(false));
+            assert!(polls(&mut served));
+        }
+        assert!(!polls(&mut served));
+        // One that sleeps in a wait is told by that wait.
+        served.wake(Some(true));
+        assert!(ready(&read).readable);
+        assert!(!polls(&mut served));
+        // Where it is not known whether one does, it is told once more rather than not at all.
+        served.before_wait(true);
+        served.wake(None);
+        assert!(polls(&mut served) && !polls(&mut served));
+    }
+
+    /// Rule G26: a signal is no readiness, and takes none away.
+    #[test]
+    fn a_signal_is_no_readiness() {
+        let (mut served, read) = Served::new(true).expect("a pipe");
+        served.keep(read.try_clone().expect("a descriptor"));
+        served.set_asynchronous(true);
+        let mut told = [false, true, false].map(|wakes| {
+            served.signal(wakes);
+            ready(&read).readable
+        });
+        assert_eq!(told, [false, true, true]);
+        served.before_wait(true);
+        served.before_wait(true);
+        told[0] = ready(&read).readable;
+        assert!(!told[0]);
     }
 
     /// Rules G21, G23: without a ring it hangs up, with one no longer, and for good when what it measures has ended.

@@ -2,9 +2,11 @@
 
 use crate::machine::Namespaces;
 use crate::memory::Given;
+use crate::proc;
 use crate::ptrace::Tid;
 use perfuse_abi::Errno;
-use perfuse_engine::{Access, Capability, EventKey, Host, Memory, PidNamespace, TaskId};
+use perfuse_engine::{Access, Capability, EventKey, Host, Memory, PidNamespace, SecurityStep, TaskId};
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -20,16 +22,38 @@ pub(crate) struct World {
 /// The world as one call sees it.
 pub(crate) struct View<'a> {
     pub(crate) world: &'a mut World,
+    /// The thread that calls.
+    pub(crate) caller: Option<Tid>,
+    /// Whether it may look at all tasks and the kernel, once that is asked.
+    pub(crate) perfmon: OnceCell<bool>,
     /// The event of the descriptor of the group or the output.
     pub(crate) group: Option<EventKey>,
     /// Whether the caller may measure the task that he names.
     pub(crate) allowed: bool,
 }
 
+impl<'a> View<'a> {
+    /// That of a call of a thread's, about no other event or task than that of the call.
+    pub(crate) fn new(world: &'a mut World, caller: Option<Tid>) -> Self {
+        View { world, caller, perfmon: OnceCell::new(), group: None, allowed: false }
+    }
+}
+
 impl Host for View<'_> {
     fn capable(&self, _caller: TaskId, capability: Capability) -> bool {
-        // Memory of rings is ours. Nobody can have more here than his own tasks.
-        capability == Capability::IpcLock
+        match capability {
+            // Memory of rings is ours.
+            Capability::IpcLock => true,
+            Capability::Perfmon => {
+                *self.perfmon.get_or_init(|| self.caller.is_some_and(proc::may_measure_all))
+            }
+            Capability::SysAdmin | Capability::Kill(_) => false,
+        }
+    }
+
+    /// There are no whole cpus here, whoever asks.
+    fn security(&self, _caller: TaskId, step: SecurityStep) -> Result<(), Errno> {
+        if step == SecurityStep::Cpu { Err(Errno::EACCES) } else { Ok(()) }
     }
 
     fn may_access(&self, _caller: TaskId, _target: TaskId, _access: Access) -> bool {

@@ -129,6 +129,22 @@ fn a_changed_period_starts_with_an_overflow() {
         }
         assert_eq!(at, expected);
     }
+    // A host that tells of what a task did bit by bit switches nothing.
+    let mut machine = Machine::new(1);
+    let fd = machine.own(&sampling(100));
+    let mut reader = machine.map(fd, 1);
+    machine.fault(0, 42);
+    machine.ioctl(fd, Ioctl::Period(10)).unwrap();
+    let mut at = Vec::new();
+    for occurrence in 1..=120 {
+        machine.engine.place(0, machine.now, None);
+        machine.engine.place(0, machine.now, Some(ME));
+        machine.fault(0, 1);
+        if !reader.take().is_empty() {
+            at.push(occurrence);
+        }
+    }
+    assert_eq!(at, [1, 100, 110, 120]);
     // Switched out and in, there is a full new period.
     let mut machine = Machine::new(1);
     let fd = machine.own(&sampling(100));

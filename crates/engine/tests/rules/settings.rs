@@ -2,7 +2,7 @@
 
 use crate::machine::{Machine, software};
 use perfuse_engine::abi::{Attr, Errno, EventType, SampleType, Software};
-use perfuse_engine::{Config, Engine, Sysctl};
+use perfuse_engine::{Config, Engine, OpenArguments, Sysctl};
 
 /// Rules L1, L2, L4: values and their ranges.
 #[test]
@@ -55,6 +55,23 @@ fn callchains_hold_their_settings() {
     machine.close(fd);
     assert_eq!(machine.engine.set_sysctl(Sysctl::PerfEventMaxStack, "655360"), Ok(()));
     assert_eq!(machine.engine.set_sysctl(Sysctl::PerfEventMaxContextsPerStack, "0"), Ok(()));
+}
+
+/// Settings of a kernel below hold, whatever would refuse to write them.
+#[test]
+fn settings_of_the_kernel_below_are_followed() {
+    let mut machine = Machine::new(1);
+    let asked = Attr { sample_type: SampleType::CALLCHAIN, ..software(Software::DUMMY) };
+    let _chains = machine.own(&asked);
+    machine.engine.set_sysctl(Sysctl::PerfCpuTimeMaxPercent, "100").unwrap();
+    for (which, text) in [(Sysctl::PerfEventMaxStack, "5"), (Sysctl::PerfEventMaxSampleRate, "500")] {
+        assert_eq!(machine.engine.follow_sysctl(which, &format!("{text}\n")), Ok(()));
+        assert_eq!(machine.engine.sysctl(which), text);
+        assert_eq!(machine.engine.follow_sysctl(which, "-1"), Err(Errno::EINVAL));
+        assert_eq!(machine.engine.sysctl(which), text);
+    }
+    let deeper = Attr { sample_max_stack: 6, ..asked };
+    assert_eq!(machine.open(&deeper, OpenArguments::default()).err(), Some(Errno::EOVERFLOW));
 }
 
 /// Rule M1: the files of a PMU.

@@ -3,7 +3,7 @@
 use crate::machine::{self, Machine, Reader, decoded, software, with};
 use perfuse_engine::abi::record::{Cpu, MmapFile, NamespaceLink, Record};
 use perfuse_engine::abi::{Attr, AttrFlags, SampleType, Software};
-use perfuse_engine::{CloneFlags, Mapping};
+use perfuse_engine::{CloneFlags, Mapping, TaskFacts, TaskId};
 
 fn listener(flags: AttrFlags) -> Attr {
     with(software(Software::DUMMY), flags)
@@ -63,6 +63,27 @@ fn namespaces_and_cgroups_alone_are_not_heard_on_a_cpu() {
         let expected: &[&str] = if heard { &["NAMESPACES", "CGROUP"] } else { &[] };
         assert_eq!(kinds(&mut reader, &attr), expected, "{flags:?}");
     }
+}
+
+/// A child is in the namespaces of its parent, unless it is told to be in others before it is made.
+#[test]
+fn a_child_may_be_made_in_other_namespaces() {
+    let mut machine = Machine::new(1);
+    let attr = listener(AttrFlags::NAMESPACES);
+    let fd = machine.own(&attr);
+    let mut reader = machine.map(fd, 1);
+    machine.engine.know_namespaces(machine::ME, [NamespaceLink { dev: 4, ino: 9 }; 7]);
+    machine.fork(machine::ME, 50, CloneFlags::default()).unwrap();
+    machine.engine.add_task(TaskId(51), TaskFacts::new(51, 51));
+    machine.engine.know_namespaces(TaskId(51), [NamespaceLink { dev: 4, ino: 10 }; 7]);
+    machine.fork(machine::ME, 51, CloneFlags::default()).unwrap();
+    let bytes = reader.take();
+    let inode = |record: &Record<'_>| match record {
+        Record::Namespaces(told) => told.links.iter().next().map(|link| link.ino),
+        _ => None,
+    };
+    let inodes: Vec<_> = decoded(&bytes, &attr).iter().map(|decoded| inode(&decoded.record)).collect();
+    assert_eq!(inodes, [Some(9), Some(10)]);
 }
 
 /// Rule H41: an event that is off hears nothing, and one that is on hears though its leader is off.

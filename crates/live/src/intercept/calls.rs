@@ -4,7 +4,7 @@
 use super::files::{Descriptor, SignalOwner};
 use super::filter::{WAITS, can_wait};
 use super::inject::{self, Injector};
-use super::{Intercept, Note, Process, Untraceable, listener};
+use super::{Intercept, Note, Process, Untraceable, Wait, listener};
 use crate::machine::{Machine, Rights};
 use crate::proc::{self, Namespace};
 use crate::ptrace::{Resume, Tid};
@@ -13,7 +13,7 @@ use crate::remote;
 use crate::served::{carry_out, settle};
 use crate::supervisor::{Next, Supervisor};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, OpenFlags, ioctl};
-use perfuse_engine::{Access, AttrMemory, EventKey, Ioctl, OpenArguments, TaskId, UserMemory};
+use perfuse_engine::{Access, AttrMemory, BpfQuery, EventKey, Ioctl, OpenArguments, TaskId, UserMemory};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The answer to a call that a filter stopped.
@@ -36,6 +36,8 @@ fn word(answer: Result<u64, Errno>) -> i64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SystemCall {
     width: Width,
+    /// As the thread has it.
+    number: u64,
     call: libc::c_long,
     arguments: [u64; 6],
 }
@@ -44,7 +46,8 @@ impl SystemCall {
     /// `None`: one that no filter of ours stops.
     pub(super) fn new(width: Width, number: u64, arguments: [u64; 6]) -> Option<Self> {
         let call = width.call(number)?;
-        Some(SystemCall { width, call, arguments: arguments.map(|argument| width.argument(argument)) })
+        let arguments = arguments.map(|argument| width.argument(argument));
+        Some(SystemCall { width, number, call, arguments })
     }
 
     pub(super) fn arguments(&self) -> [u64; 6] {
@@ -86,6 +89,7 @@ impl Intercept {
     ) -> Result<(), Errno> {
         let mut registers = Registers::in_call(tid, width)?;
         let answer = self.open(supervisor, tid, &registers);
+        self.tell_stops(supervisor, tid);
         registers.set_result(word(answer));
         registers.give(tid)
     }
@@ -101,7 +105,9 @@ impl Intercept {
         // Its last call is over.
         self.closing.remove(&tid);
         self.wait_is_over(tid);
-        let answer = self.answer(supervisor, tid, &registers)?;
+        let answer = self.answer(supervisor, tid, &registers);
+        self.tell_stops(supervisor, tid);
+        let answer = answer?;
         let closed = self.table.take_closed();
         if !closed.is_empty() {
             self.closing.insert(tid, closed);
@@ -232,8 +238,8 @@ impl Intercept {
 
     /// The last call of a thread is over.
     pub(super) fn wait_is_over(&mut self, tid: Tid) {
-        if let Some(events) = self.waits.remove(&tid) {
-            self.table.after_wait(events);
+        if let Some(wait) = self.waits.remove(&tid) {
+            self.table.after_wait(wait.events);
         }
     }
 
@@ -244,13 +250,13 @@ impl Intercept {
         tid: Tid,
         system_call: &SystemCall,
     ) -> Option<Result<u64, Errno>> {
-        let SystemCall { width, call, arguments: [first, second, third, ..] } = *system_call;
+        let SystemCall { width, call, arguments: [first, second, third, ..], .. } = *system_call;
         if WAITS.contains(&call) {
             let pid = self.threads.get(&tid).copied().unwrap_or(tid);
             if let Some(process) = self.processes.get(&pid) {
                 let numbers = awaited(tid, system_call);
                 let events = self.table.before_wait(&process.files, numbers.as_deref());
-                self.waits.insert(tid, events);
+                self.waits.insert(tid, Wait { call: system_call.number, events });
             }
             return None;
         }
@@ -298,6 +304,15 @@ impl Intercept {
         }
     }
 
+    /// A thread has been stopped for calls that it did for us.
+    fn tell_stops(&mut self, supervisor: &Supervisor, tid: Tid) {
+        let stops = self.process(tid).remains.take_stops();
+        let mut machine = supervisor.machine();
+        if let (1.., Some(task)) = (stops, machine.task_of(tid)) {
+            machine.stopped_often(task, stops);
+        }
+    }
+
     /// `perf_event_open`: the thread is behind the call.
     fn open(&mut self, supervisor: &mut Supervisor, tid: Tid, registers: &Registers) -> Result<u64, Errno> {
         let argument = |index| registers.argument(index);
@@ -329,18 +344,25 @@ impl Intercept {
         let probed = supervisor.machine().is_probe(&attr);
         let file = probed.map(|path| self.injector(tid, registers).look_at(path));
         let rights = |measures| Rights { measures, file };
-        let mut opened = supervisor.machine().open(caller, &mut attr, arguments, group, rights(allowed));
-        if opened == Err(Errno::ESRCH) && whom > 0 && whom != NOBODY && allowed {
-            // It is no task yet.
+        self.tell_stops(supervisor, tid);
+        let is_task = whom <= 0 || whom == NOBODY || supervisor.machine().task_of(whom).is_some();
+        let mut would_open = Ok(());
+        if !is_task {
             let process = proc::process_of(whom).ok_or(Errno::ESRCH)?;
-            self.attach(supervisor, process)?;
-            // Until now its number could become another's, and it could gain rights.
-            allowed = self.may(tid, registers, access, pid, whom);
-            opened = supervisor.machine().open(caller, &mut attr, arguments, group, rights(allowed));
+            let asked = (process, whom);
+            would_open =
+                supervisor.machine().would_open(asked, caller, &mut attr, arguments, group, rights(allowed));
+            if would_open.is_ok() {
+                self.attach(supervisor, process)?;
+                // Until now its number could become another's, and it could gain rights.
+                allowed = self.may(tid, registers, access, pid, whom);
+                self.tell_stops(supervisor, tid);
+            }
         }
-        if !allowed && matches!(opened, Err(Errno::ESRCH | Errno::EACCES)) {
+        let opened = would_open
+            .and_then(|()| supervisor.machine().open(caller, &mut attr, arguments, group, rights(allowed)));
+        if !allowed && opened == Err(Errno::EACCES) {
             self.tell_untraceable(whom, Untraceable::NotIts);
-            opened = Err(Errno::EACCES);
         }
         if opened == Err(Errno::EOPNOTSUPP)
             && switches
@@ -530,7 +552,7 @@ impl Intercept {
                 let close_on_exec = flags as i32 & libc::O_CLOEXEC != 0;
                 // A number that the tool has chosen, and no filter knows.
                 if new < first && process.low.insert(new) {
-                    let mut injector = Injector::new(tid, registers, &mut process.page);
+                    let mut injector = Injector::new(tid, registers, &mut process.remains);
                     injector.install(&inject::owners(new, new, false))?;
                 }
                 self.table.install(&mut process.files, new, Descriptor { event, close_on_exec })
@@ -641,12 +663,13 @@ impl Intercept {
         let mut memory = Memory { tid, addr: argument };
         let text;
         let mut attr;
+        let mut query;
         let call = match code {
             ioctl::ENABLE => Ioctl::Enable { group },
             ioctl::DISABLE => Ioctl::Disable { group },
             ioctl::RESET => Ioctl::Reset { group },
             ioctl::REFRESH => Ioctl::Refresh(argument as i32),
-            ioctl::PAUSE_OUTPUT => Ioctl::PauseOutput(argument as u32 != 0),
+            ioctl::PAUSE_OUTPUT => Ioctl::PauseOutput(argument != 0),
             ioctl::PERIOD => {
                 let mut word = [0; 8];
                 memory.read(0, &mut word)?;
@@ -672,9 +695,13 @@ impl Intercept {
                 Ioctl::ModifyAttributes(&mut attr)
             }
             // Programs of BPF run in kernels alone.
-            ioctl::SET_BPF => return Err(Errno::EOPNOTSUPP),
-            // Only of tracepoints, which there are none of.
-            ioctl::QUERY_BPF => return Err(Errno::EINVAL),
+            ioctl::SET_BPF if proc::is_bpf_program(tid, argument as u32)? => return Err(Errno::EOPNOTSUPP),
+            ioctl::SET_BPF => return Err(Errno::EINVAL),
+            // There are no tracepoints, so that nothing is read of the argument.
+            ioctl::QUERY_BPF => {
+                query = BpfQuery::default();
+                Ioctl::QueryBpf(&mut query)
+            }
             _ => return Err(Errno::ENOTTY),
         };
         let mut machine = lock(machine);
@@ -687,7 +714,7 @@ impl Intercept {
 impl Process {
     pub(super) fn injector(&mut self, tid: Tid, registers: &Registers) -> Injector<'_> {
         let outside = self.namespace.flatten().is_some();
-        Injector::new(tid, registers, &mut self.page).outside(outside)
+        Injector::new(tid, registers, &mut self.remains).outside(outside)
     }
 }
 
@@ -746,8 +773,7 @@ fn copy_attr(memory: &Memory) -> Vec<u8> {
     if memory.read(0, &mut whole).is_ok() { whole } else { attr }
 }
 
-/// The descriptors that a call waits for; `None`: those of an epoll, which has been told them before, or what cannot be
-/// known.
+/// The descriptors that a call waits for; `None`: what cannot be known.
 fn awaited(tid: Tid, system_call: &SystemCall) -> Option<Vec<i32>> {
     const MOST: u64 = 1 << 16;
     let [first, second, third, fourth, ..] = system_call.arguments;
@@ -763,9 +789,17 @@ fn awaited(tid: Tid, system_call: &SystemCall) -> Option<Vec<i32>> {
         libc::SYS_pselect6 if first <= MOST => {
             [second, third, fourth].into_iter().for_each(|set| selected(tid, set, first, &mut all));
         }
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait => all = told_by_epoll(tid, first, third)?,
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => all = told_by_epoll(tid, first, third)?,
         _ => return None,
     }
     Some(all)
+}
+
+/// Those of an epoll, of which so many are told at most: `None` if these may be fewer than it has.
+fn told_by_epoll(tid: Tid, epoll: u64, most: u64) -> Option<Vec<i32>> {
+    proc::watched_by_epoll(tid, epoll as i32).filter(|all| all.len() as u64 <= most)
 }
 
 /// Those of so many `struct pollfd`.

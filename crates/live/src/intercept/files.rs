@@ -139,14 +139,15 @@ impl OpenEvent {
         self.served.set_asynchronous(on);
     }
 
-    /// The signals that the pipe sends as it hangs up, which events do not: those that come to a place where they can be
-    /// taken back. `members`: processes of a group.
+    /// The signals that the pipe sends and the event does not, as it hangs up or becomes ready: those that come to a place
+    /// where they can be taken back. `members`: processes of a group.
     pub(super) fn unwanted(&self, members: impl Fn(Tid) -> Vec<Tid>) -> Vec<UnwantedSignal> {
         let signal = if self.signal == 0 { libc::SIGIO } else { self.signal };
         let (process, owners) = match self.owner {
             None => (false, Vec::new()),
             Some(SignalOwner::Thread(tid)) => (false, vec![tid]),
-            Some(SignalOwner::Process(pid)) => (true, vec![pid]),
+            // The number may be that of any of its threads, which is there no longer once that has ended.
+            Some(SignalOwner::Process(number)) => (true, proc::process_of(number).into_iter().collect()),
             Some(SignalOwner::Group(group)) => (true, members(group)),
         };
         // A signal that waits already is not sent twice, and a thread that blocks it takes it without us.

@@ -19,6 +19,32 @@ const LOW: i32 = 0x40;
 /// `MAP_FIXED_NOREPLACE`.
 const NOT_OVER_OTHERS: i32 = 0x10_0000;
 
+/// What is left in a process by calls that it has done for us.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Remains {
+    /// A page for arguments.
+    page: Option<u64>,
+    /// Stops that nobody has been told of.
+    stops: u64,
+}
+
+impl Remains {
+    /// In the memory of a child that is a copy of this one's.
+    pub(super) fn of_child(self) -> Self {
+        Remains { stops: 0, ..self }
+    }
+
+    /// Its memory is gone.
+    pub(super) fn forget_page(&mut self) {
+        self.page = None;
+    }
+
+    /// How often threads have been stopped since this was asked last.
+    pub(super) fn take_stops(&mut self) -> u64 {
+        std::mem::take(&mut self.stops)
+    }
+}
+
 /// A thread that is stopped where it can do system calls for us.
 #[derive(Debug)]
 pub(super) struct Injector<'a> {
@@ -27,8 +53,7 @@ pub(super) struct Injector<'a> {
     site: Option<u64>,
     /// It is a 32-bit program.
     narrow: bool,
-    /// The page, once there is one.
-    page: &'a mut Option<u64>,
+    remains: &'a mut Remains,
     /// Once there was a call.
     calls: Option<remote::Calls>,
     /// Its `/proc` is not this process's.
@@ -41,12 +66,12 @@ const ALL_THREADS: u64 = 1;
 
 impl<'a> Injector<'a> {
     /// Those of a thread that is right behind a system call, with these registers.
-    pub(super) fn new(tid: Tid, registers: &Registers, page: &'a mut Option<u64>) -> Self {
+    pub(super) fn new(tid: Tid, registers: &Registers, remains: &'a mut Remains) -> Self {
         let narrow = registers.is_narrow();
         // The instruction of a narrow call in a wide program is of the other kind.
         let own = narrow == (registers.width() == Width::Narrow);
         let site = own.then(|| registers.ip() - registers.call_instruction().len() as u64);
-        Injector { tid, site, narrow, page, calls: None, outside: false }
+        Injector { tid, site, narrow, remains, calls: None, outside: false }
     }
 
     /// Those of a thread in another pid namespace than this process, if so.
@@ -63,9 +88,9 @@ impl<'a> Injector<'a> {
     }
 
     /// Those of a thread whose program has just been replaced, at the end of that call.
-    pub(super) fn of_new_program(tid: Tid, page: &'a mut Option<u64>) -> Result<Self, Errno> {
+    pub(super) fn of_new_program(tid: Tid, remains: &'a mut Remains) -> Result<Self, Errno> {
         let narrow = Registers::of(tid)?.is_narrow();
-        Ok(Injector { tid, site: None, narrow, page, calls: None, outside: false })
+        Ok(Injector { tid, site: None, narrow, remains, calls: None, outside: false })
     }
 
     pub(super) fn call(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
@@ -79,19 +104,22 @@ impl<'a> Injector<'a> {
                 none.insert(remote::Calls::begin(self.tid, site)?)
             }
         };
-        calls.call(call, arguments)
+        let before = calls.stops();
+        let answer = calls.call(call, arguments);
+        self.remains.stops += calls.stops() - before;
+        answer
     }
 
     /// Puts bytes where the thread's system calls can read them.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Result<u64, Errno> {
         debug_assert!(bytes.len() as u64 <= ROOM, "what is put is short");
-        let page = match *self.page {
+        let page = match self.remains.page {
             Some(page) => page,
             None => {
                 let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
                 let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
                 let page = self.call(libc::SYS_mmap, [0, ROOM, prot, flags, u64::MAX, 0])?;
-                *self.page = Some(page);
+                self.remains.page = Some(page);
                 page
             }
         };

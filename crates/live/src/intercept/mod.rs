@@ -42,7 +42,7 @@ use crate::width::Width;
 use ending::EndRequest;
 use files::{Files, MappedRing, Table};
 pub use filter::Means;
-use inject::Injector;
+use inject::{Injector, Remains};
 pub use launch::{Error, Options, run};
 use listener::Listeners;
 pub use note::{Note, OnNote, Untraceable};
@@ -66,7 +66,7 @@ pub struct Intercept {
     /// The process of each thread.
     threads: HashMap<Tid, Tid>,
     /// The events that threads waited for by the last call that was heard of.
-    waits: HashMap<Tid, Vec<EventKey>>,
+    waits: HashMap<Tid, Wait>,
     /// Events that threads are about to close.
     closing: HashMap<Tid, Vec<files::OpenEvent>>,
     /// Signals that were sent to threads which ran into an event, and their details.
@@ -177,8 +177,8 @@ struct Process {
     low: BTreeSet<i32>,
     /// Upper halves of addresses where rings are or were; there is a filter for each.
     watched: BTreeSet<u32>,
-    /// A page for arguments of system calls.
-    page: Option<u64>,
+    /// Of calls that it has done for us.
+    remains: Remains,
     /// Its pid namespace, once that is known, if it is another than this process's.
     namespace: Option<Option<Namespace>>,
     /// The signal by which it has been asked to end; 0: none.
@@ -192,6 +192,26 @@ struct SentTrap {
     trap: Trap,
     /// The thread blocked the signal, so that it comes later than it should.
     late: bool,
+}
+
+/// A call that waits for descriptors.
+#[derive(Debug)]
+struct Wait {
+    /// The number of the call, as its thread made it.
+    call: u64,
+    events: Vec<EventKey>,
+}
+
+impl Wait {
+    /// Whether its thread sleeps in it; `None`: it runs, on its way into it or out of it perhaps, or nothing tells.
+    fn sleeps(&self, tid: Tid) -> Option<bool> {
+        match proc::call_of(tid)? {
+            Some(call) if call != self.call => Some(false),
+            // One that is stopped in a call begins it again.
+            Some(_) => proc::sleeps(tid).then_some(true),
+            None => Some(false),
+        }
+    }
 }
 
 /// A signal that is not to come.
@@ -247,8 +267,8 @@ impl Intercept {
     /// The program of the tool has just been put in place: it gets its filter.
     fn prepare(&mut self) -> Result<(), Errno> {
         inject::finish(self.tool)?;
-        let page = &mut self.processes.entry(self.tool).or_default().page;
-        let mut injector = Injector::of_new_program(self.tool, page)?;
+        let remains = &mut self.processes.entry(self.tool).or_default().remains;
+        let mut injector = Injector::of_new_program(self.tool, remains)?;
         injector.renounce_privileges()?;
         injector.install(&filter::for_all(self.means))
     }
@@ -407,6 +427,16 @@ impl Descriptors for Intercept {
         self.unwanted.extend(open.unwanted(members));
     }
 
+    fn becoming_ready(&mut self, event: EventKey) -> bool {
+        self.hanging_up(event);
+        true
+    }
+
+    fn is_waited_for(&mut self, event: EventKey) -> Option<bool> {
+        let mut all = self.waits.iter().filter(|(_, wait)| wait.events.contains(&event));
+        all.try_fold(false, |found, (&tid, wait)| Some(found | wait.sleeps(tid)?))
+    }
+
     /// The kernel has sent it, with the rights of the one who set the owner, in that one's namespace.
     fn has_signalled(&mut self, event: EventKey, notice: Notice) {
         if let Some(open) = self.table.get(event) {
@@ -483,7 +513,7 @@ impl Front for Intercept {
             filtered: maker.filtered,
             low: maker.low.clone(),
             watched: maker.watched.clone(),
-            page: maker.page,
+            remains: maker.remains.of_child(),
             namespace: None,
             asked: 0,
         };
@@ -502,7 +532,7 @@ impl Front for Intercept {
         let others = self.threads.values().filter(|&&pid| pid == tid).count();
         let process = self.processes.entry(tid).or_default();
         process.threads = others;
-        process.page = None;
+        process.remains.forget_page();
         let rings = std::mem::take(&mut process.rings);
         let closed = self.table.close_all(&mut process.files, |_, descriptor| descriptor.close_on_exec);
         Self::closed(supervisor, closed);
@@ -523,6 +553,7 @@ impl Front for Intercept {
         }
         self.closing.remove(&tid);
         self.wait_is_over(tid);
+        self.unwanted.retain(|own| own.process || own.to != tid);
         self.wants_no_more(supervisor, tid);
         self.cloning.remove(&tid);
         let Some(pid) = self.threads.remove(&tid) else { return };
@@ -537,7 +568,7 @@ impl Front for Intercept {
             self.unmap_all(supervisor, process.rings);
         }
         self.sent.retain(|sent| sent.to != tid);
-        self.unwanted.retain(|own| own.to != tid);
+        self.unwanted.retain(|own| own.to != pid);
     }
 
     fn effects(&mut self, machine: &Mutex<Machine>) {

@@ -181,7 +181,7 @@ impl Process {
         if !self.watched.insert(high) {
             return Ok(());
         }
-        Injector::new(tid, registers, &mut self.page).install(&inject::memory(high))
+        Injector::new(tid, registers, &mut self.remains).install(&inject::memory(high))
     }
 
     /// An address where a ring of so many bytes fits.

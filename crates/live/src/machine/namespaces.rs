@@ -1,9 +1,10 @@
 //! Pid namespaces below this process's: callers there have numbers of their own for tasks, and records tell those
-//! (rules B12, H1).
+//! (rules B12, H1). And the namespaces of all kinds that records of namespaces tell.
 
 use super::Machine;
 use crate::proc::{self, Namespace};
 use crate::ptrace::Tid;
+use perfuse_abi::record::NamespaceLink;
 use perfuse_engine::{PidNamespace, TaskId};
 use std::collections::{BTreeMap, HashMap};
 
@@ -39,7 +40,53 @@ impl Namespaces {
     }
 }
 
+/// The namespaces that tasks are in, once an event wants records of them.
+#[derive(Debug, Default)]
+pub(super) struct Links(Option<BTreeMap<TaskId, [NamespaceLink; 7]>>);
+
+impl Links {
+    pub(super) fn are_wanted(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// A task is gone.
+    pub(super) fn forget(&mut self, task: TaskId) {
+        if let Some(links) = &mut self.0 {
+            links.remove(&task);
+        }
+    }
+}
+
 impl Machine {
+    /// An event wants records of the namespaces of this task and its children. Those where it is are not told.
+    pub(super) fn want_namespaces(&mut self, task: TaskId) {
+        self.links.0.get_or_insert_default();
+        if let Some(tid) = self.tasks.get(&task).map(|known| known.tid) {
+            self.know_namespaces(task, tid);
+        }
+    }
+
+    /// Notes where a task is, if that is wanted. A record of it follows if it is new.
+    pub(super) fn know_namespaces(&mut self, task: TaskId, tid: Tid) {
+        let Some(known) = &mut self.links.0 else { return };
+        if let Some(links) = proc::namespaces(tid) {
+            known.insert(task, links);
+            self.engine.know_namespaces(task, links);
+        }
+    }
+
+    /// A stopped task may be in others than before: that is told.
+    pub(super) fn tell_namespaces(&mut self, task: TaskId) {
+        let before = self.links.0.as_ref().and_then(|links| links.get(&task)).copied();
+        let Some((before, tid)) = before.zip(self.tasks.get(&task).map(|known| known.tid)) else { return };
+        self.know_namespaces(task, tid);
+        let links = self.links.0.as_ref().and_then(|links| links.get(&task)).copied();
+        if let Some(links) = links.filter(|links| *links != before) {
+            let now = self.now();
+            self.within(task, now, |engine, cpu| engine.set_namespaces(task, cpu, now, &links));
+        }
+    }
+
     /// A caller is in a namespace below this process's.
     pub(crate) fn comes_from(&mut self, caller: TaskId, namespace: Namespace) {
         let id = PidNamespace(namespace.id);

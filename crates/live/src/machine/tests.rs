@@ -14,6 +14,22 @@ fn open(machine: &mut Machine, task: TaskId, which: Software, period: u64) -> Ev
     machine.open(task, &mut bytes, OpenArguments::default(), None, Rights::OWN).expect("it can be opened")
 }
 
+/// Rules B6, B21: the limits of samples are those of the kernel below.
+#[test]
+fn limits_are_those_of_the_kernel_below() {
+    use perfuse_engine::Sysctl;
+    let mut machine = Machine::new(Settings::default());
+    let task = machine.adopt_caller();
+    machine.engine.follow_sysctl(Sysctl::PerfEventMaxStack, "0").expect("a number");
+    machine.engine.follow_sysctl(Sysctl::PerfEventMaxSampleRate, "1").expect("a number");
+    open(&mut machine, task, Software::CPU_CLOCK, 1_000_000);
+    for which in [Sysctl::PerfEventMaxStack, Sysctl::PerfEventMaxSampleRate] {
+        if let Some(text) = crate::proc::sysctl(which.name()) {
+            assert_eq!(machine.engine.sysctl(which), text.trim());
+        }
+    }
+}
+
 /// Telling of a task costs nothing for each of its events, however many they are, as these stay on the cpu; but those that
 /// ask for something are asked each time.
 #[test]

@@ -107,6 +107,36 @@ pub(crate) fn breakpoints_are_sampled() {
     );
 }
 
+/// Rule C49b: the next hit overflows, then comes an interval of the old length, and then the new one.
+pub(crate) fn a_period_that_is_set_holds_at_once() {
+    for (old, new) in [(100, 100), (100, 10), (100, 300), (10, 15)] {
+        let mut attr = watch(&raw const WATCHED, Breakpoint::W, 8);
+        attr.sample_period = old;
+        attr.sample_type = SampleType::IP;
+        let event = opened(&attr);
+        let ring = Mapping::new(event.as_fd(), 9 * 4096, Protection::ReadWrite, 0).expect("a ring");
+        // Set while it is off, there is a full new period.
+        ioctl::period(event.as_fd(), old).expect("set");
+        on(&event);
+        let samples = || {
+            let mut at = Vec::new();
+            for hit in 1..=450 {
+                let before = ring.load_u64(1024, Acquire);
+                write(1);
+                if ring.load_u64(1024, Acquire) != before {
+                    at.push(hit);
+                }
+            }
+            at.truncate(5);
+            at
+        };
+        println!("{old}: {:?}", samples());
+        write(7);
+        println!("{:?}", ioctl::period(event.as_fd(), new));
+        println!("{old} to {new}: {:?}", samples());
+    }
+}
+
 pub(crate) fn breakpoints_of_children() {
     let mut attr = watch(&raw const WATCHED, Breakpoint::W, 8);
     attr.flags |= AttrFlags::INHERIT;

@@ -6,10 +6,12 @@
 mod breakpoints;
 mod narrow;
 mod probes;
+mod refusals;
 mod scenarios;
 mod short;
 mod strangers;
 mod tracers;
+mod wakeups;
 
 use perfuse_live::intercept::{Note, Untraceable};
 use perfuse_testkit::{Container, Outcome, Sandbox, Skip};
@@ -184,6 +186,7 @@ scenarios! {
     signals_of_samples
     signals_by_an_ioctl
     an_end_sends_no_signal
+    calls_are_no_switches
     switched_by_prctl
     threads_open_events
     children_are_counted
@@ -195,6 +198,7 @@ scenarios! {
     breakpoints_that_cannot_be
     breakpoints_are_sampled
     breakpoints_of_children
+    a_period_that_is_set_holds_at_once
     breakpoints_send_signals
     probes_are_counted
     probes_of_threads_miss_nothing
@@ -218,6 +222,17 @@ scenarios! {
     a_program_that_cannot_be_read
     memory_that_nobody_fills
     answers_into_memory_that_is_read_only
+    each_overflow_is_told_once
+    epoll_tells_each_overflow_once
+    a_sleeping_reader_is_woken_each_time
+    signals_are_no_readiness
+    the_end_of_a_thread_sends_no_signal
+    software_events_of_all_kinds
+    arguments_of_ioctls
+    a_user_asks_for_programs
+    refusals_have_their_order
+    one_that_has_ended_is_gone
+    root_looks_at_the_kernel
     a_child_asks_to_be_traced
     others_are_attached_to
     threads_are_attached_to

@@ -12,8 +12,10 @@ use std::time::Duration;
 
 pub(crate) use super::breakpoints::*;
 pub(crate) use super::probes::*;
+pub(crate) use super::refusals::*;
 pub(crate) use super::strangers::*;
 pub(crate) use super::tracers::*;
+pub(crate) use super::wakeups::*;
 
 const PAGE: usize = 4096;
 
@@ -730,6 +732,46 @@ pub(crate) fn an_end_sends_no_signal() {
     };
     println!("over: {}", (0..1000).any(|_| over()));
     println!("signals of its end: {}", handler.count() - before);
+}
+
+/// What is done for a call is not counted: the fewest switches of some tries, as others want the cpu too.
+pub(crate) fn calls_are_no_switches() {
+    let fewest = |call: &dyn Fn(&OwnedFd)| {
+        let tries = (0..20).map(|_| {
+            let switches = opened(&attr(Software::CONTEXT_SWITCHES));
+            on(&switches);
+            let before = value(&switches);
+            call(&switches);
+            value(&switches) - before
+        });
+        tries.min()
+    };
+    let first = opened(&Attr { flags: allowed(), ..attr(Software::CONTEXT_SWITCHES) });
+    println!("after the first: {}", value(&first) < 3);
+    println!("nothing: {:?}", fewest(&|_| ()));
+    println!("a sleep: {:?}", fewest(&|_| std::thread::sleep(Duration::from_millis(1))));
+    println!("an event: {:?}", fewest(&|_| drop(opened(&attr(Software::DUMMY)))));
+    println!("a sibling: {:?}", {
+        fewest(&|leader| {
+            let mut sibling = attr(Software::DUMMY);
+            let sibling = perf_event_open(&mut sibling, 0, -1, Some(leader.as_fd()), OpenFlags::empty());
+            drop(sibling.expect("a sibling"));
+        })
+    });
+    println!("one that is refused: {:?}", fewest(&|_| drop(open(&attr(Software(99))))));
+    println!("a ring: {:?}", fewest(&|event| drop(map(event, 3).expect("a ring"))));
+    println!("a copy: {:?}", fewest(&|event| drop(event.try_clone().expect("a descriptor"))));
+    println!("a wait: {:?}", {
+        fewest(&|event| {
+            polled(event);
+        })
+    });
+    println!("ioctls: {:?}", {
+        fewest(&|event| {
+            off(event);
+            on(event);
+        })
+    });
 }
 
 pub(crate) fn switched_by_prctl() {
