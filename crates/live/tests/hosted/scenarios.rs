@@ -11,15 +11,16 @@ use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 pub(crate) use super::breakpoints::*;
+pub(crate) use super::memory::*;
 pub(crate) use super::probes::*;
 pub(crate) use super::refusals::*;
 pub(crate) use super::strangers::*;
 pub(crate) use super::tracers::*;
 pub(crate) use super::wakeups::*;
 
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
-fn attr(which: Software) -> Attr {
+pub(crate) fn attr(which: Software) -> Attr {
     let mut attr = Attr::new(EventType::SOFTWARE);
     attr.config = which.0;
     attr.flags |= AttrFlags::DISABLED | allowed();
