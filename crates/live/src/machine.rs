@@ -52,14 +52,18 @@ pub struct Settings {
     /// looked at as its clock has advanced, and goes then. So the sum of its time on cpus is right, and switches
     /// between two looks are one. Otherwise events that want them are refused with `EOPNOTSUPP`.
     pub estimate_switches: bool,
+    /// Software events of which nobody tells a tracer can be opened, and stay 0: faults that the kernel mends where the
+    /// processor cannot, the output of BPF programs, switches to other cgroups. Otherwise they are refused with `ENOENT`.
+    pub untold_events: bool,
 }
 
 impl Settings {
     /// Linux' own perf asks for less by itself if it may not look at the kernel, and knows by `perf_event_paranoid`
-    /// that it has to: so samples are as that says.
+    /// that it has to: so samples are as that says. And it takes software events for there.
     pub fn as_tools_expect() -> Self {
         let level = proc::sysctl("perf_event_paranoid").and_then(|text| text.trim().parse::<i64>().ok());
-        Settings { user_samples_only: level.is_none_or(|level| level >= 2), ..Settings::default() }
+        let user_samples_only = level.is_none_or(|level| level >= 2);
+        Settings { user_samples_only, untold_events: true, ..Settings::default() }
     }
 }
 
@@ -136,6 +140,7 @@ pub struct Machine {
     /// Once an event asks for them.
     build_ids: Option<BuildIds>,
     estimate_switches: bool,
+    untold_events: bool,
     /// The last numbers of a task could not be read.
     lost: bool,
     /// The thread of ours whose numbers were told last since a call [began](Self::call_begins).
@@ -196,6 +201,7 @@ impl Machine {
             stepping,
             build_ids: None,
             estimate_switches: settings.estimate_switches,
+            untold_events: settings.untold_events,
             lost: false,
             last_task: 0,
             own_told: None,
@@ -660,12 +666,14 @@ impl Machine {
             _ if type_ == step::TYPE && step::works().is_err() => Some(Errno::ENOENT),
             _ if !software => None,
             Software::CPU_CLOCK | Software::TASK_CLOCK | Software::DUMMY => None,
-            // Those of which nobody tells a tracer: faults that the kernel mends where the processor cannot, the output of
-            // BPF programs, switches to other cgroups. They count nothing.
             Software::ALIGNMENT_FAULTS
             | Software::EMULATION_FAULTS
             | Software::BPF_OUTPUT
-            | Software::CGROUP_SWITCHES => None,
+            | Software::CGROUP_SWITCHES
+                if self.untold_events =>
+            {
+                None
+            }
             // gVisor shows zeros.
             _ if !proc::shows_the_dead() => Some(Errno::ENOENT),
             Software::PAGE_FAULTS | Software::PAGE_FAULTS_MIN | Software::PAGE_FAULTS_MAJ => {

@@ -529,6 +529,14 @@ pub(crate) fn takes_signal(tid: Tid, signal: i32) -> bool {
     held.is_some_and(|held| held & 1 << (signal - 1) == 0)
 }
 
+/// Whether a signal that is sent to a thread now does something to it at once: it neither blocks nor ignores it.
+pub(crate) fn gets_signal(tid: Tid, signal: i32) -> bool {
+    let held = with_text(&format!("/proc/{tid}/status"), |text| {
+        Some(Status(text).set("SigBlk")? | Status(text).set("SigIgn")?)
+    });
+    held.is_some_and(|held| held & 1 << (signal - 1) == 0)
+}
+
 /// Whether a signal that is about to be delivered to a thread ends its system calls: it has a handler, or it stops the
 /// process. Those that are ignored do not. (After the others the program sees no answer.)
 pub(crate) fn ends_calls(tid: Tid, signal: i32) -> bool {

@@ -151,8 +151,14 @@ impl Intercept {
                 if let Err(errno) = self.reprotect(tid, first, second, registers.argument(2)) {
                     return Ok(Answer::With(Err(errno)));
                 }
-                let code = registers.argument(2) & libc::PROT_EXEC as u64 != 0;
-                return if code { self.map_code(supervisor, tid) } else { Ok(Answer::Pass) };
+                let has = |right: i32| registers.argument(2) & right as u64 != 0;
+                return match () {
+                    () if has(libc::PROT_EXEC) => self.map_code(supervisor, tid),
+                    () if has(libc::PROT_WRITE) => {
+                        self.make_writable(supervisor, tid, registers, first, second)
+                    }
+                    () => Ok(Answer::Pass),
+                };
             }
             libc::SYS_madvise | libc::SYS_msync | libc::SYS_remap_file_pages => {
                 let refused = self.is_refused_by_rings(tid, call, first, second, registers.argument(2));

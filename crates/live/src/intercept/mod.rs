@@ -465,6 +465,9 @@ impl Front for Intercept {
         if !self.unwanted.is_empty() && self.takes_unwanted(tid, signal) {
             return Some(Next::Go(Resume::Continue(0)));
         }
+        if signal == libc::SIGSEGV && self.is_store_to_data(tid) {
+            return Some(Next::Go(Resume::Continue(libc::SIGBUS)));
+        }
         if signal == libc::SIGTRAP && !self.sent.is_empty() {
             self.dress(supervisor, tid);
         } else if self.table.has_last() {

@@ -7,7 +7,8 @@ use super::filter::RINGS;
 use super::inject::{self, Injector, MapAt};
 use super::{Intercept, Note, Process};
 use crate::memory;
-use crate::ptrace::Tid;
+use crate::proc;
+use crate::ptrace::{self, SignalInfo, Tid};
 use crate::regs::Registers;
 use crate::served::settle;
 use crate::supervisor::Supervisor;
@@ -52,10 +53,16 @@ impl Intercept {
         let process = self.process(tid);
         let place = MapAt::asked(registers.width(), addr, flags, process.free_place(pages * page));
         let fd = memory.as_fd().as_raw_fd();
-        let mapped = process.injector(tid, registers).map(fd, len, prot, flags, place);
+        let mut injector = process.injector(tid, registers);
+        let mapped = injector.map(fd, len, prot, flags, place);
         match mapped {
             Ok(addr) => {
-                process.rings.insert(addr, MappedRing { event, len: pages * page, prot });
+                let ring = MappedRing { event, len: pages * page, prot };
+                // Rule F11. One that could be written, or that a child has too, is better than none.
+                let _ =
+                    injector.call(libc::SYS_madvise, [addr, ring.len, libc::MADV_DONTFORK as u64, 0, 0, 0]);
+                let _ = ring.protect_data(&mut injector, addr);
+                process.rings.insert(addr, ring);
                 // A ring whose end is not heard of is better than none.
                 let _ = process.watch(tid, registers, addr);
                 if let (Some(open), true) = (self.table.get(event), writable) {
@@ -107,6 +114,50 @@ impl Intercept {
         Ok(())
     }
 
+    /// `mprotect` that lets memory be written: not the data of rings (rule F11).
+    pub(super) fn make_writable(
+        &mut self,
+        supervisor: &Supervisor,
+        tid: Tid,
+        registers: &Registers,
+        addr: u64,
+        len: u64,
+    ) -> Result<Answer, Errno> {
+        let touched: Vec<u64> = self.touched(tid, addr, len).map(|(from, _)| from).collect();
+        if touched.is_empty() {
+            return Ok(Answer::Pass);
+        }
+        let answer = done(tid)?;
+        self.stopped_again(supervisor, tid);
+        let process = self.process(tid);
+        for from in touched {
+            let Some(&ring) = process.rings.get(&from) else { continue };
+            let _ = ring.protect_data(&mut process.injector(tid, registers), from);
+        }
+        Ok(Answer::Done(answer))
+    }
+
+    /// Whether a SIGSEGV is about a store to the data of a ring, where Linux sends SIGBUS: tells it so.
+    pub(super) fn is_store_to_data(&self, tid: Tid) -> bool {
+        const ACCESS: i32 = 2;
+        let Some(process) = self.threads.get(&tid).and_then(|pid| self.processes.get(pid)) else {
+            return false;
+        };
+        let Ok(info) = ptrace::signal_info(tid) else { return false };
+        let SignalInfo(mut words) = info;
+        let addr = words[2];
+        let Some((&from, ring)) = process.rings.range(..=addr).next_back() else { return false };
+        let is =
+            info.code() == ACCESS && ring.has_own_data() && (from + page()..from + ring.len).contains(&addr);
+        // One that would not come would be raised again and again.
+        if !is || !proc::gets_signal(tid, libc::SIGBUS) {
+            return false;
+        }
+        // `BUS_ADRERR` is the same number.
+        words[0] = libc::SIGBUS as u64;
+        ptrace::set_signal_info(tid, &SignalInfo(words)).is_ok()
+    }
+
     /// The refusal of calls that cannot be done with rings, as Linux has them in memory that is no file's, and our memory files would allow.
     pub(super) fn is_refused_by_rings(
         &mut self,
@@ -149,19 +200,31 @@ impl Intercept {
         if (old == 0 || flags & DONT_UNMAP != 0) && self.touched(tid, addr, old.max(1)).next().is_some() {
             return Ok(Answer::With(Err(if old == 0 { Errno::EFAULT } else { Errno::EINVAL })));
         }
+        let rings = &self.process(tid).rings;
+        let ring = rings.get(&addr).copied().filter(|mapped| mapped.len == old && old == new);
+        if flags & libc::MREMAP_FIXED as u64 == 0 && ring.is_some() {
+            return Ok(Answer::With(Ok(addr)));
+        }
         if flags & libc::MREMAP_FIXED as u64 == 0 && new <= old {
             return Ok(self.unmap(supervisor, tid, addr.saturating_add(new), old - new));
         }
         let touched = self.touched(tid, addr, old).count();
-        let rings = &self.process(tid).rings;
-        let whole = rings.get(&addr).is_some_and(|mapped| mapped.len == old && old == new);
         if touched == 0 {
             return Ok(Answer::Pass);
         }
-        if !whole || touched > 1 {
+        let Some(ring) = ring.filter(|_| touched == 1) else {
             return Ok(Answer::With(Err(if new > old { Errno::EFAULT } else { Errno::EINVAL })));
+        };
+        let to = registers.argument(4);
+        if to < addr.saturating_add(old) && addr < to.saturating_add(old) {
+            return Ok(Answer::With(Err(Errno::EINVAL)));
         }
-        let answer = done(tid)?;
+        let answer = if ring.has_own_data() {
+            inject::skip(tid, registers)?;
+            ring.move_to(&mut self.process(tid).injector(tid, registers), addr, to, flags)
+        } else {
+            done(tid)?
+        };
         self.stopped_again(supervisor, tid);
         if let Ok(to) = answer {
             let process = self.process(tid);
@@ -171,6 +234,36 @@ impl Intercept {
             process.watch(tid, registers, to)?;
         }
         Ok(Answer::Done(answer))
+    }
+}
+
+fn page() -> u64 {
+    perfuse_sys::page_size() as u64
+}
+
+impl MappedRing {
+    /// Whether its data are mapped otherwise than its control page, which can be written.
+    fn has_own_data(&self) -> bool {
+        self.prot & libc::PROT_WRITE as u64 != 0 && self.len > page()
+    }
+
+    /// Its data can be read only. The thread is behind a system call.
+    fn protect_data(&self, injector: &mut Injector<'_>, addr: u64) -> Result<(), Errno> {
+        if !self.has_own_data() {
+            return Ok(());
+        }
+        let prot = self.prot & !(libc::PROT_WRITE as u64);
+        injector.call(libc::SYS_mprotect, [addr + page(), self.len - page(), prot, 0, 0, 0]).map(drop)
+    }
+
+    /// Moves it, both parts of it, as the flags of `mremap` say.
+    fn move_to(&self, injector: &mut Injector<'_>, addr: u64, to: u64, flags: u64) -> Result<u64, Errno> {
+        let mut part = |at: u64, len: u64| {
+            injector.call(libc::SYS_mremap, [addr + at, len, len, flags, to.wrapping_add(at), 0])
+        };
+        part(0, page())?;
+        part(page(), self.len - page())?;
+        Ok(to)
     }
 }
 

@@ -4,6 +4,7 @@
 //! The program runs itself for it: `hosted tool SCENARIO` is the program, `hosted host SCENARIO` serves it.
 
 mod breakpoints;
+mod memory;
 mod narrow;
 mod probes;
 mod refusals;
@@ -179,6 +180,7 @@ scenarios! {
     calls_of_files
     rings_are_not_other_memory
     rings_are_not_cut
+    data_of_rings_are_not_written
     a_ring_outlives_its_descriptor
     mapped_code_is_told
     mapped_code_has_its_build_id

@@ -11,13 +11,14 @@ use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 pub(crate) use super::breakpoints::*;
+pub(crate) use super::memory::*;
 pub(crate) use super::probes::*;
 pub(crate) use super::refusals::*;
 pub(crate) use super::strangers::*;
 pub(crate) use super::tracers::*;
 pub(crate) use super::wakeups::*;
 
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 pub(crate) fn attr(which: Software) -> Attr {
     let mut attr = Attr::new(EventType::SOFTWARE);
