@@ -21,12 +21,17 @@ pub use build_id::{BuildId, BuildIdError};
 pub use private::{open_private, write_private};
 pub use root::RootOf;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, major, minor, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, major, minor, openat, readlinkat};
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+/// A name leads through so many symbolic links at most, of which each is looked at.
+const MOST_LINKS: usize = 16;
 
 /// Why a file was not opened.
 #[derive(Debug)]
@@ -116,21 +121,33 @@ pub enum Owners {
     Any,
 }
 
-/// The same, if the file belongs to one of these users.
+/// The same, if the file belongs to one of these users, and so do the symbolic links that its name leads to it by: a link in
+/// `/tmp` says whatever its maker wants.
 ///
 /// # Errors
 ///
 /// Those of [`open`], and [`Error::OfAnother`].
 pub fn open_of(path: &Path, owners: Owners) -> Result<File, Error> {
-    open_if(path, |found| {
+    let Owners::Trusted { also } = owners else { return open(path) };
+    let is_believed = |found: &Stat| {
         let (uid, own) = (found.st_uid, rustix::process::geteuid().as_raw());
-        match owners {
-            Owners::Trusted { also } if uid != 0 && uid != own && Some(uid) != also => {
-                Err(Error::OfAnother(uid))
-            }
-            _ => Ok(()),
+        if uid != 0 && uid != own && Some(uid) != also { Err(Error::OfAnother(uid)) } else { Ok(()) }
+    };
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let named = openat(CWD, &path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        let named = named.map_err(failed)?;
+        let found = fstat(&named).map_err(failed)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+            return open_named(&named, &path, is_believed);
         }
-    })
+        is_believed(&found)?;
+        // The very link that was looked at.
+        let target = readlinkat(&named, "", Vec::new()).map_err(failed)?;
+        path.pop();
+        path.push(OsStr::from_bytes(target.as_bytes()));
+    }
+    Err(failed(rustix::io::Errno::LOOP))
 }
 
 /// All of a regular file that has at most `limit` bytes.
@@ -146,9 +163,17 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
 
 /// Opens what `admit` likes of what is a regular file.
 fn open_if(path: &Path, admit: impl FnOnce(&Stat) -> Result<(), Error>) -> Result<File, Error> {
-    let failed = |errno: rustix::io::Errno| Error::Io(errno.into());
     let named = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
-    let found = fstat(&named).map_err(failed)?;
+    open_named(&named, path, admit)
+}
+
+/// Opens what a descriptor names, if it is a regular file that `admit` likes. `path` leads there as well.
+fn open_named(
+    named: &OwnedFd,
+    path: &Path,
+    admit: impl FnOnce(&Stat) -> Result<(), Error>,
+) -> Result<File, Error> {
+    let found = fstat(named).map_err(failed)?;
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => admit(&found)?,
         other => return Err(Error::NotRegular(name_of(other))),
@@ -161,6 +186,10 @@ fn open_if(path: &Path, admit: impl FnOnce(&Stat) -> Result<(), Error>) -> Resul
     let opened = fstat(&file).map_err(failed)?;
     let is_same = (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino);
     if is_same { Ok(file.into()) } else { Err(Error::Another) }
+}
+
+fn failed(errno: rustix::io::Errno) -> Error {
+    Error::Io(errno.into())
 }
 
 /// The kind of a file that is not a regular one.

@@ -99,6 +99,34 @@ fn files_of_others_are_not_believed() {
     assert!(open_of(&other, Owners::Any).is_ok());
 }
 
+/// A link of a stranger's leads to a file of root's, which the reader may read and the stranger may not.
+#[test]
+fn links_of_others_are_not_believed() {
+    let scratch = Scratch::new("links");
+    let own = scratch.file("own", "secret");
+    let nobody = Owners::Trusted { also: None };
+    let (first, second) = (scratch.0.join("first"), scratch.0.join("second"));
+    std::os::unix::fs::symlink("own", &first).expect("a link");
+    std::os::unix::fs::symlink(&first, &second).expect("a link");
+    for link in [&first, &second] {
+        assert!(open_of(link, nobody).is_ok());
+    }
+    let round = scratch.0.join("round");
+    std::os::unix::fs::symlink("round", &round).expect("a link");
+    assert!(matches!(open_of(&round, nobody), Err(Error::Io(_))));
+    let device = scratch.0.join("device");
+    std::os::unix::fs::symlink("/dev/null", &device).expect("a link");
+    assert!(matches!(open_of(&device, nobody), Err(Error::NotRegular("a character device"))));
+    if !rustix::process::geteuid().is_root() {
+        return; // Only root can make a link that is another's.
+    }
+    std::os::unix::fs::lchown(&first, Some(65534), None).expect("root may");
+    for link in [&first, &second] {
+        assert!(matches!(open_of(link, nobody), Err(Error::OfAnother(65534))));
+        assert!(open_of(link, Owners::Any).is_ok() && open_of(&own, nobody).is_ok());
+    }
+}
+
 #[test]
 fn a_file_is_read_to_a_limit() {
     let scratch = Scratch::new("limits");

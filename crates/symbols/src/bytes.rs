@@ -86,7 +86,7 @@ impl Dso {
                 }
                 None => {
                     local = self.read_here(&self.meant(sealed));
-                    &local
+                    &local.loaded
                 }
             },
         };

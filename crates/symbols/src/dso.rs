@@ -1,6 +1,6 @@
 //! [`Dso`]: an object that code is part of, which can be asked for symbols, and loads them when it is asked the first time.
 
-use crate::code::{self, Code, Loaded};
+use crate::code::{self, Code, Loaded, Reading};
 use crate::debug_files::DebugSources;
 use crate::elf::Elf;
 use crate::info::DebugInfo;
@@ -22,9 +22,9 @@ pub struct Dso {
     pub(crate) key: DsoKey,
     pub(crate) shared: Arc<Shared>,
     jit: Option<Arc<JitCode>>,
-    loaded: OnceLock<Loaded>,
-    has_info: OnceLock<bool>,
-    info: OnceLock<Option<(DebugInfo, u64)>>,
+    read: OnceLock<Arc<Reading>>,
+    /// The lines that its recording has inside.
+    lines: OnceLock<Option<(DebugInfo, u64)>>,
     sealed: OnceLock<Option<Arc<SealedDso>>>,
 }
 
@@ -34,10 +34,9 @@ impl Dso {
         key: DsoKey,
         shared: Arc<Shared>,
         jit: Option<Arc<JitCode>>,
-        loaded: OnceLock<Loaded>,
+        read: OnceLock<Arc<Reading>>,
     ) -> Self {
-        let (has_info, info, sealed) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Dso { key, shared, jit, loaded, has_info, info, sealed }
+        Dso { key, shared, jit, read, lines: OnceLock::new(), sealed: OnceLock::new() }
     }
 
     /// Its name in a recording.
@@ -120,20 +119,27 @@ impl Dso {
     /// The debug information of the file, and how much higher its symbols count than that; read when it is wanted first.
     /// `None` if there is none for the build that was recorded.
     pub fn debug_info(&self) -> Option<(&DebugInfo, u64)> {
-        let read = || match self.sealed() {
-            Some(sealed) => sealed.has_lines().then(|| (DebugInfo::of_sealed(sealed.clone()), 0)),
-            None => load::debug_info(&self.shared, &self.key, &self.load().sources),
+        let info = match self.sealed() {
+            Some(sealed) => {
+                let lines = || sealed.has_lines().then(|| (DebugInfo::of_sealed(sealed.clone()), 0));
+                self.lines.get_or_init(lines)
+            }
+            None => {
+                let read = self.reading();
+                read.info.get_or_init(|| load::debug_info(&self.shared, &self.key, &read.loaded.sources))
+            }
         };
-        self.info.get_or_init(read).as_ref().map(|(info, shift)| (info, *shift))
+        info.as_ref().map(|(info, shift)| (info, *shift))
     }
 
     /// Whether a file with debug information is there, which takes no reading of it.
     pub fn has_debug_info(&self) -> bool {
-        let found = || match self.sealed() {
-            Some(sealed) => sealed.has_lines(),
-            None => load::debug_file(&self.shared, &self.key, &self.load().sources).is_some(),
-        };
-        *self.has_info.get_or_init(|| self.info.get().map_or_else(found, Option::is_some))
+        if let Some(sealed) = self.sealed() {
+            return sealed.has_lines();
+        }
+        let read = self.reading();
+        let found = || load::debug_file(&self.shared, &self.key, &read.loaded.sources).is_some();
+        *read.has_info.get_or_init(|| read.info.get().map_or_else(found, Option::is_some))
     }
 
     /// Loads the symbols now, rather than with the first question.
@@ -142,13 +148,17 @@ impl Dso {
     }
 
     pub(crate) fn load(&self) -> &Loaded {
-        self.loaded.get_or_init(|| {
-            let loaded = self.read();
-            match &loaded.missing {
+        &self.reading().loaded
+    }
+
+    fn reading(&self) -> &Reading {
+        self.read.get_or_init(|| {
+            let read = self.read();
+            match &read.loaded.missing {
                 Some(missing) => log::info!("symbols of {}: {missing}", self.key.path.display()),
                 None => log::debug!("symbols of {}: read", self.key.path.display()),
             }
-            loaded
+            read
         })
     }
 
@@ -174,7 +184,7 @@ impl Dso {
     pub(crate) fn sealed(&self) -> Option<&Arc<SealedDso>> {
         let find = || {
             let sealed = self.shared.sealed(&self.key)?;
-            let is_lost = || matches!(self.read_here(&self.meant(&sealed)).code, Code::Nothing);
+            let is_lost = || matches!(self.read_here(&self.meant(&sealed)).loaded.code, Code::Nothing);
             (sealed.is_whole() || is_lost()).then_some(sealed)
         };
         self.sealed.get_or_init(find).as_ref()
@@ -185,18 +195,18 @@ impl Dso {
         self.key.clone().with_build_id(self.key.build_id.or(sealed.key().build_id))
     }
 
-    fn read(&self) -> Loaded {
+    fn read(&self) -> Arc<Reading> {
         match self.sealed() {
             Some(_) if matches!(self.key.kind, DsoKind::Anonymous { .. }) => self.read_here(&self.key),
-            Some(sealed) => sealed.loaded(),
+            Some(sealed) => Arc::new(sealed.loaded().into()),
             None => self.read_here(&self.key),
         }
     }
 
     /// Reads the symbols that this machine has.
-    pub(crate) fn read_here(&self, key: &DsoKey) -> Loaded {
-        match &key.kind {
-            DsoKind::File => load::file(&self.shared, key),
+    pub(crate) fn read_here(&self, key: &DsoKey) -> Arc<Reading> {
+        let loaded = match &key.kind {
+            DsoKind::File => return load::file(&self.shared, key),
             DsoKind::Vdso => load::vdso(&self.shared, key),
             DsoKind::Vsyscall => Loaded { code: code::vsyscalls(), ..Loaded::default() },
             DsoKind::Kernel { reference } => load::kernel(&self.shared, key, reference.as_ref()),
@@ -206,12 +216,13 @@ impl Dso {
                 let name = key.path.to_string_lossy().into_owned();
                 Loaded { missing: Some(Missing::NoCode { name }), ..Loaded::default() }
             }
-        }
+        };
+        Arc::new(loaded.into())
     }
 }
 
 impl fmt::Debug for Dso {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dso").field("key", &self.key).field("loaded", &self.loaded.get()).finish()
+        f.debug_struct("Dso").field("key", &self.key).field("read", &self.read.get()).finish()
     }
 }

@@ -18,7 +18,7 @@ pub use probes::DeclaredProbe;
 pub use unwinding::UnwindSections;
 
 use crate::error::{Error, Problem};
-use crate::image::Image;
+use crate::image::{FileId, Image};
 use crate::table::{is_name, name_within};
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
@@ -225,6 +225,11 @@ impl Elf {
             this.section_names = this.bytes_of(names, MAX_SECTION_NAMES, "names of sections")?;
         }
         Ok(this)
+    }
+
+    /// The file that it is, if it is one.
+    pub(crate) fn file_id(&self) -> Option<FileId> {
+        self.image.id()
     }
 
     /// The file's machine, a number of the `EM_*` family.

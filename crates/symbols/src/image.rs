@@ -3,9 +3,9 @@
 
 use crate::error::{Error, Problem};
 use perfuse_files::Owners;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +15,24 @@ pub(crate) struct Image {
     pub(crate) name: Arc<str>,
     pub(crate) len: u64,
     source: Source,
+    id: Option<FileId>,
+}
+
+/// Tells a file from all others, whatever its names are, as long as nobody writes to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+    len: u64,
+    /// When it was written to last.
+    modified: (i64, i64),
+}
+
+impl FileId {
+    fn of(file: &Metadata) -> Self {
+        let modified = (file.mtime(), file.mtime_nsec());
+        FileId { device: file.dev(), inode: file.ino(), len: file.len(), modified }
+    }
 }
 
 #[derive(Debug)]
@@ -44,12 +62,18 @@ impl Image {
                 why => Problem::Refused(why.to_string()),
             })
         })?;
-        let len = file.metadata().map_err(|error| failed(Problem::Io(error.kind())))?.len();
-        Ok(Image { name, len, source: Source::File(file) })
+        let metadata = file.metadata().map_err(|error| failed(Problem::Io(error.kind())))?;
+        let (len, id) = (metadata.len(), Some(FileId::of(&metadata)));
+        Ok(Image { name, len, source: Source::File(file), id })
     }
 
     pub(crate) fn from_bytes(name: &str, bytes: Vec<u8>) -> Self {
-        Image { name: name.into(), len: bytes.len() as u64, source: Source::Bytes(bytes) }
+        Image { name: name.into(), len: bytes.len() as u64, source: Source::Bytes(bytes), id: None }
+    }
+
+    /// The file that it is, if it is one.
+    pub(crate) fn id(&self) -> Option<FileId> {
+        self.id
     }
 
     /// An error at a place in this image.

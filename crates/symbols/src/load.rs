@@ -1,7 +1,7 @@
 //! Loading: from the name of a DSO to its symbols, by way of every place where they may be, and to the
 //! reason why there are none.
 
-use crate::code::{Code, Loaded};
+use crate::code::{Code, Loaded, Reading};
 use crate::debug_files::{DebugSources, SymbolOptions};
 use crate::elf::Elf;
 use crate::error::Error;
@@ -17,8 +17,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A program or library, and its debug file.
-pub(crate) fn file(shared: &Shared, key: &DsoKey) -> Loaded {
+/// A program or library, and its debug file. Under whichever names and in whichever folders a file is, it is read once.
+pub(crate) fn file(shared: &Shared, key: &DsoKey) -> Arc<Reading> {
     let options = &shared.options;
     let bytes = key.path.as_os_str().as_bytes();
     let gone = bytes.strip_suffix(b" (deleted)");
@@ -37,12 +37,15 @@ pub(crate) fn file(shared: &Shared, key: &DsoKey) -> Loaded {
     }
     let (binary, why) = first_of_build(&places, key.build_id.as_ref());
     match binary {
-        Some((place, elf)) => with_binary(options, path, place, &elf),
-        None => match debug_file_alone(options, path, key.build_id.as_ref()) {
+        Some((place, elf)) => match elf.file_id() {
+            Some(id) => shared.file(id, || with_binary(options, path, place, &elf)),
+            None => Arc::new(with_binary(options, path, place, &elf).into()),
+        },
+        None => Arc::new(Reading::from(match debug_file_alone(options, path, key.build_id.as_ref()) {
             Some(loaded) => loaded,
             None if gone.is_some() && key.build_id.is_none() => Missing::Deleted { path: path.into() }.into(),
             None => why.unwrap_or(Missing::NoFile { tried: places }).into(),
-        },
+        })),
     }
 }
 

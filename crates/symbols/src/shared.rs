@@ -1,14 +1,16 @@
 //! Shared by all DSOs of a [`Symbolizer`](crate::Symbolizer): the places to look, and the running kernel's symbols.
 
-use crate::code::Code;
+use crate::code::{Code, Loaded, Reading};
 use crate::debug_files::SymbolOptions;
+use crate::image::FileId;
 use crate::kept;
 use crate::kernel::{self, KernelSymbols};
 use crate::key::DsoKey;
 use crate::missing::Missing;
 use crate::sealed::{Sealed, SealedDso};
 use crate::table::{FoundSymbol, Symbol, SymbolId};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// Marks ids of symbols that were found in the whole list, after those of the kept one.
 const LEFT_OUT: u64 = 1 << 63;
@@ -21,11 +23,19 @@ pub(crate) struct Shared {
     kept: OnceLock<Result<Arc<KernelSymbols>, Missing>>,
     /// Names that recordings have inside.
     sealed: RwLock<Vec<Arc<Sealed>>>,
+    /// Files that were read, which may have any number of names.
+    files: Mutex<HashMap<FileId, Arc<OnceLock<Arc<Reading>>>>>,
 }
 
 impl Shared {
     pub(crate) fn new(options: SymbolOptions) -> Self {
         Shared { options, ..Shared::default() }
+    }
+
+    /// What was read of a file, or is read now.
+    pub(crate) fn file(&self, id: FileId, read: impl FnOnce() -> Loaded) -> Arc<Reading> {
+        let file = self.files.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_default().clone();
+        file.get_or_init(|| Arc::new(read().into())).clone()
     }
 
     /// Takes in the names of a recording.

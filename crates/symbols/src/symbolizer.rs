@@ -83,7 +83,7 @@ impl Symbolizer {
     /// Makes a DSO of a table, for code that a recording itself tells of, such as BPF programs in KSYMBOL
     /// records. Its addresses are [`Address::Memory`](crate::Address::Memory).
     pub fn insert(&self, key: &DsoKey, table: SymbolTable) -> Arc<Dso> {
-        let (shared, loaded) = (self.shared.clone(), OnceLock::from(load::made(table)));
+        let (shared, loaded) = (self.shared.clone(), OnceLock::from(Arc::new(load::made(table).into())));
         let dso = Arc::new(Dso::new(key.clone(), shared, None, loaded));
         lock(&self.dsos).insert(identity(key).unwrap_or_else(|| key.clone()), dso.clone());
         dso

@@ -98,6 +98,30 @@ fn thumb_functions_begin_at_even_addresses() {
     assert_eq!(names(&table), ["2000+10 thumb"]);
 }
 
+/// A recording may call a file by any number of names.
+#[test]
+fn a_file_is_read_once_whatever_its_names_are() {
+    let scratch = Scratch::new("one");
+    let path = scratch.file("bin/program", &MadeElf::default().bytes());
+    let (linked, pointed) = (scratch.0.join("linked"), scratch.0.join("pointed"));
+    fs::hard_link(&path, &linked).expect("a link");
+    std::os::unix::fs::symlink(&path, &pointed).expect("a link");
+    let symbolizer = Symbolizer::new(scratch.options());
+    let name = |path: &Path| {
+        let dso = symbolizer.dso(&key(path));
+        let found = dso.find(Address::Memory(0x2000)).expect("found");
+        // The same bytes of memory, not only the same name.
+        (found.symbol.name().into_owned(), found.symbol.raw_name().as_ptr())
+    };
+    let first = name(&path);
+    let roundabout = (0..50).map(|number| scratch.0.join("bin/../".repeat(number)).join("bin/program"));
+    for other in roundabout.chain([linked, pointed]) {
+        assert_eq!(name(&other), first, "{}", other.display());
+    }
+    let copy = scratch.file("copy", &MadeElf::default().bytes());
+    assert_ne!(name(&copy).1, first.1);
+}
+
 /// A stripped program and its debug file.
 fn stripped() -> (MadeElf, MadeElf) {
     let program =

@@ -3,7 +3,7 @@
 use crate::rules::Rule;
 use crate::tables::Tables;
 use perfuse_data::session::{Map, Object as Told, ObjectKind};
-use perfuse_symbols::{BuildId, DsoKey, DsoKind, Elf, Layout, Symbolizer, vdso_image};
+use perfuse_symbols::{BuildId, DebugSources, DsoKey, DsoKind, Elf, Layout, Symbolizer, vdso_image};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -45,17 +45,24 @@ pub(crate) struct Objects {
     source: Source,
     /// `None` where there are no tables.
     known: HashMap<(DsoKey, u64), Option<Arc<Object>>>,
+    /// The objects of files in which symbols were found: a file may have any number of names. By what tells one from another that
+    /// had its name before.
+    files: HashMap<(Option<BuildId>, u64, DebugSources), Option<Arc<Object>>>,
     numbers: u32,
     bytes: usize,
 }
 
 impl Objects {
     pub(crate) fn of(symbolizer: Arc<Symbolizer>) -> Self {
-        Objects { source: Source::Symbols(symbolizer), known: HashMap::new(), numbers: 0, bytes: 0 }
+        Self::with(Source::Symbols(symbolizer))
     }
 
     pub(crate) fn of_running() -> Self {
-        Objects { source: Source::Running, known: HashMap::new(), numbers: 0, bytes: 0 }
+        Self::with(Source::Running)
+    }
+
+    fn with(source: Source) -> Self {
+        Objects { source, known: HashMap::new(), files: HashMap::new(), numbers: 0, bytes: 0 }
     }
 
     /// The object of a process's mapping, if it has tables.
@@ -68,6 +75,17 @@ impl Objects {
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
+        let sources = match &self.source {
+            Source::Symbols(symbolizer) if key.0.kind == DsoKind::File => {
+                Some((id, map.inode, symbolizer.dso(&key.0).debug_sources().clone()))
+            }
+            _ => None,
+        };
+        if let Some(known) = sources.as_ref().and_then(|sources| self.files.get(sources)) {
+            let known = known.clone();
+            self.known.insert(key, known.clone());
+            return known;
+        }
         let found = match &self.source {
             Source::Symbols(symbolizer) => by_symbols(symbolizer, &key.0),
             Source::Running => by_process(&key.0, pid),
@@ -76,12 +94,16 @@ impl Objects {
         let bytes = found.as_ref().map_or(0, |(tables, _)| tables.bytes());
         if self.known.len() >= MOST || self.bytes + bytes > MOST_BYTES {
             self.known.clear();
+            self.files.clear();
             self.bytes = 0;
         }
         self.bytes += bytes;
         let number = self.numbers;
         self.numbers = self.numbers.wrapping_add(1);
         let object = found.map(|(tables, layout)| Arc::new(Object { number, layout, tables }));
+        if let Some(sources) = sources {
+            self.files.insert(sources, object.clone());
+        }
         self.known.insert(key, object.clone());
         object
     }
