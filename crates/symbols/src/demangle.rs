@@ -87,14 +87,87 @@ fn cpp(name: &str, signatures: Signatures) -> Option<String> {
     // A panic in the library must not be the end of a report; there is none known.
     std::panic::catch_unwind(|| {
         let symbol = cpp_demangle::Symbol::new(name).ok()?;
-        Bounded::default().write(|output| symbol.structured_demangle(output, &options))
+        let mut names = Names::default();
+        let text = Bounded::default().write(|output| {
+            let mut written = Noting { output, names: &mut names };
+            symbol.structured_demangle(&mut written, &options)
+        })?;
+        Some(if signatures == Signatures::Short { names.without_qualifiers(text) } else { text })
     })
     .ok()?
+    .map(|name| if name.contains(LITERAL) { literal_operators(&name) } else { name })
     // An empty list of template arguments leaves a comma.
     .map(|name| if name.contains(", >") { name.replace(", >", ">") } else { name })
     .map(|name| {
         if name.contains(['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) { literals(&name) } else { name }
     })
+}
+
+/// What the library writes behind the name of an operator for literals of a user, and behind `operator`.
+const LITERAL: &str = "::operator \"\"";
+
+/// Operators for literals as C++ writes them: `operator"" _km` for `operator_km::operator ""`.
+fn literal_operators(name: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(name.len()), name);
+    while let Some(at) = rest.find(LITERAL) {
+        let before = &rest[..at];
+        let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '$';
+        let start = before.trim_end_matches(is_part).len();
+        match before[start..].strip_prefix("operator") {
+            Some(suffix) => {
+                out.push_str(&before[..start]);
+                out.push_str("operator\"\" ");
+                out.push_str(suffix);
+            }
+            None => out.push_str(&rest[..at + LITERAL.len()]),
+        }
+        rest = &rest[at + LITERAL.len()..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Where the name ended that stands in no other: behind it are the qualifiers of the method.
+#[derive(Default)]
+struct Names {
+    depth: usize,
+    end: Option<usize>,
+}
+
+impl Names {
+    /// The text without what a method asks of its object (`const`, `&`), which belongs to its parameters.
+    fn without_qualifiers(&self, mut text: String) -> String {
+        if let Some(end) = self.end.filter(|&end| text.is_char_boundary(end)) {
+            let words = text[end..].split(' ').filter(|word| !word.is_empty());
+            if words.into_iter().all(|word| ["const", "volatile", "restrict", "&", "&&"].contains(&word)) {
+                text.truncate(end);
+            }
+        }
+        text
+    }
+}
+
+/// Passes text on, and notes where names end.
+struct Noting<'n> {
+    output: &'n mut Bounded,
+    names: &'n mut Names,
+}
+
+impl cpp_demangle::DemangleWrite for Noting<'_> {
+    fn push_demangle_node(&mut self, _: cpp_demangle::DemangleNodeType) {
+        self.names.depth += 1;
+    }
+
+    fn pop_demangle_node(&mut self) {
+        self.names.depth = self.names.depth.saturating_sub(1);
+        if self.names.depth == 0 {
+            self.names.end = Some(self.output.text.len());
+        }
+    }
+
+    fn write_string(&mut self, text: &str) -> fmt::Result {
+        self.output.write_str(text)
+    }
 }
 
 /// Numbers among template arguments as C++ writes them: `8u` for `(unsigned int)8`.
@@ -220,6 +293,35 @@ mod tests {
             ("_ZThn8_N3foo3barEv", "non-virtual thunk to foo::bar"),
             ("_ZTv0_n24_N3foo3barEv", "virtual thunk to foo::bar"),
             ("_ZN1mI1fJEE1gEv", "m<f>::g"),
+            // Operators for literals.
+            ("_Zli4_litPKcm", "operator\"\" _lit"),
+            ("_ZN5units4timeli2msEy", "units::time::operator\"\" ms"),
+            ("_Zli2_kIJLc49EEEiv", "operator\"\" _k<(char)49>"),
+            ("_ZN3numli2_xIiEEvT_", "num::operator\"\" _x<int>"),
+            ("_Zli8operatorPKc", "operator\"\" operator"),
+            (
+                "_ZZli4_litPKcmENKUlvE_clEv",
+                "operator\"\" _lit(char const*, unsigned long)::{lambda()#1}::operator()",
+            ),
+            // Qualifiers of methods, also of those in functions; not those of types.
+            ("_ZZ4mainENKUliE0_clEi", "main::{lambda(int)#2}::operator()"),
+            (
+                "_ZZZ4mainENKUlvE_clEvENKUlvE_clEv",
+                "main::{lambda()#1}::operator()() const::{lambda()#1}::operator()",
+            ),
+            ("_ZZNK3Foo3barEvENKUlvE_clEv", "Foo::bar() const::{lambda()#1}::operator()"),
+            ("_ZZNK3Foo3barEvE1x", "Foo::bar() const::x"),
+            ("_ZZNKR3Foo3barEvEN5Local3runEv", "Foo::bar() const &::Local::run"),
+            ("_ZZN3Foo3barEvENKR5Local3runIiEEvv", "Foo::bar()::Local::run<int>"),
+            ("_ZNKR3Box3getEv", "Box::get"),
+            ("_ZNVKO3Box3getIiEEvv", "Box::get<int>"),
+            ("_ZNKR3FooaSERKS_", "Foo::operator="),
+            ("_ZNR3FooanEi", "Foo::operator&"),
+            ("_ZNO3FooaaEi", "Foo::operator&&"),
+            ("_ZNKR3FoocvPKcEv", "Foo::operator char const*"),
+            ("_ZNR3FoocvRKiEv", "Foo::operator int const&"),
+            ("_ZNK3FoocvKiEv", "Foo::operator int const"),
+            ("_Z1fIKiEvv", "f<int const>"),
         ] {
             assert_eq!(demangle(mangled, Signatures::Short), expected);
         }
@@ -229,6 +331,9 @@ mod tests {
             ("_ZNK5boost10shared_ptrI3FooEptEv", "boost::shared_ptr<Foo>::operator->() const"),
             ("_ZN4base4swapI3FooEEvRT_S3_", "void base::swap<Foo>(Foo&, Foo&)"),
             ("_RNvNtCs1234_7mycrate3foo3bar", "mycrate::foo::bar"),
+            ("_Zli4_litPKcm", "operator\"\" _lit(char const*, unsigned long)"),
+            ("_ZNKR3Box3getEv", "Box::get() const &"),
+            ("_ZZ4mainENKUliE0_clEi", "main::{lambda(int)#2}::operator()(int) const"),
         ] {
             assert_eq!(demangle(mangled, Signatures::Full), expected);
         }
