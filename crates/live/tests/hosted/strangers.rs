@@ -12,6 +12,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -531,7 +532,7 @@ pub(crate) fn memory_that_nobody_fills() {
     as_root();
     unfilled();
     for call in ["open", "read"] {
-        let (mut told, tells) = std::io::pipe().expect("a pipe");
+        let (mut told, tells) = UnixStream::pair().expect("two ends");
         let counter = opened(&attr(Software::PAGE_FAULTS));
         let caller = work::Child::fork(|| {
             // Its own event: on Linux, who reads one of a task holds up all who want that task's.
