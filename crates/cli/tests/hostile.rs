@@ -216,7 +216,8 @@ fn records_that_are_all_broken() -> Outcome {
     }
     for command in ["report --stdio", "script", "report --stats", "report -D"] {
         let (_, said) = hostile.read_and_hear(command);
-        let expected = if command == "report -D" { 0 } else { 21 };
+        // Those that only count records, or print all their bytes, do not complain.
+        let expected = if matches!(command, "report --stats" | "report -D") { 0 } else { 21 };
         assert_eq!(said.lines().count(), expected, "{command}: {}", &said[..said.len().min(2000)]);
         assert!(expected == 0 || said.contains("99980 further errors"), "{said}");
     }
