@@ -57,11 +57,12 @@ pub(crate) fn run(args: &Args) -> Result {
         say(format_args!("unpacked {} files into {}", done.files, store.folder().display()));
         return Ok(ExitCode::SUCCESS);
     }
-    let recording = args.input.path();
+    let input = args.input.in_file();
+    let recording = input.path();
     if args.all && (recording.as_os_str() == "-" || !recording.is_file()) {
         return Err(Failure::usage("--all wants a recording in a file, which it packs"));
     }
-    let files = recorded(&args.input, false)?.into_iter().chain(recorded(&args.input, true)?);
+    let files = recorded(&input, false)?.into_iter().chain(recorded(&input, true)?);
     let mut wanted: Vec<Wanted> = files
         .filter_map(|(id, name)| Some(Wanted { id: id.parse().ok()?, name: OsStr::from_bytes(&name).into() }))
         .collect();

@@ -150,21 +150,22 @@ pub(crate) fn flamegraph(
     report: &dyn Fn(Vec<OsString>) -> Result,
 ) -> Result {
     let is_page = args.output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("html"));
+    let input = if args.command.is_empty() { args.input.clone() } else { args.input.in_file() };
     let draw = || match is_page {
         true => {
             let words = ["perfuse", "report", "--html"].map(OsString::from).into_iter();
-            let files = [args.output.clone().into(), "-i".into(), args.input.path().into()];
+            let files = [args.output.clone().into(), "-i".into(), input.path().into()];
             let force = args.input.force.then(|| OsString::from("--force"));
             report(words.chain(files).chain(force).chain(args.symbol_files.words()).collect())
         }
-        false => write(&args.input, &args.symbol_files, Format::Flamegraph, &args.output),
+        false => write(&input, &args.symbol_files, Format::Flamegraph, &args.output),
     };
     if args.command.is_empty() {
         return draw();
     }
-    let input = args.input.path().as_os_str().to_owned();
+    let to = input.path().as_os_str().to_owned();
     let words = ["perfuse", "record", "--call-graph=auto", "-o"].map(OsString::from).into_iter();
-    let words = words.chain([input, "--".into()]).chain(args.command.iter().cloned());
+    let words = words.chain([to, "--".into()]).chain(args.command.iter().cloned());
     let status = record::run(&*record_args(words.collect())?)?;
     draw()?;
     Ok(status)

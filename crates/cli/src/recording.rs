@@ -28,9 +28,9 @@ pub(crate) static STORE: OnceLock<PathBuf> = OnceLock::new();
 /// Which recording.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Input {
-    /// The recording: a file, a folder of perf record --threads, or - for standard input
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    input: PathBuf,
+    /// The recording: a file, a folder of perf record --threads, or - for standard input [default: perf.data, or standard input where it is a pipe]
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
     /// The same, without -i
     #[arg(value_name = "FILE", conflicts_with = "input")]
     file: Option<PathBuf>,
@@ -39,15 +39,28 @@ pub(crate) struct Input {
     pub(crate) force: bool,
 }
 
+/// Whether standard input is a pipe, as behind `perf record -o - COMMAND |`.
+fn comes_by_pipe() -> bool {
+    let found = rustix::fs::fstat(std::io::stdin());
+    found.is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_fifo())
+}
+
 impl Input {
     /// This recording.
     pub(crate) fn at(input: PathBuf, force: bool) -> Self {
-        Input { input, file: None, force }
+        Input { input: Some(input), file: None, force }
     }
 
     /// Its name, as it was given.
     pub(crate) fn path(&self) -> &Path {
-        self.file.as_deref().unwrap_or(&self.input)
+        let default = || Path::new(if comes_by_pipe() { "-" } else { "perf.data" });
+        self.file.as_deref().or(self.input.as_deref()).unwrap_or_else(default)
+    }
+
+    /// The same, of which the default is a file whatever standard input is.
+    pub(crate) fn in_file(&self) -> Self {
+        let named = self.file.as_ref().or(self.input.as_ref()).cloned();
+        Input::at(named.unwrap_or_else(|| "perf.data".into()), self.force)
     }
 
     pub(crate) fn open(&self) -> Result<PerfData<'static>, Failure> {

@@ -12,6 +12,7 @@ perfuse_testkit::suite! {
         samples_are_objects_of_json,
         what_perf_has_and_perfuse_has_not_is_refused,
         what_was_not_recorded_is_told,
+        a_pipe_is_read_without_being_named,
         a_closed_pipe_ends_it_quietly;
     witnesses:
         lines_of_samples_are_perfs,
@@ -220,6 +221,16 @@ fn tracepoints_are_printed_as_perf_does() -> Outcome {
     for fields in ["trace:", "sw:comm,tid", "hw:", "raw:ip", "break:comm"] {
         recording.compare(&["-F", fields])?;
     }
+    Ok(())
+}
+
+fn a_pipe_is_read_without_being_named() -> Outcome {
+    let script = "cat \"$1\" | \"$0\" script -G -F comm";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(program()).arg(fixture("pipe.data"));
+    let output = command.output().expect("a shell");
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(lines.contains("grind"), "{lines}{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 
