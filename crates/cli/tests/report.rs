@@ -414,11 +414,8 @@ fn modules_and_threads_of_another_machine_are_perfs() -> Outcome {
 
 fn what_perf_has_and_perfuse_has_not_is_refused() -> Outcome {
     for (arguments, words) in [
-        ("--itrace", "AUX data"),
-        ("--itrace=i1ms", "AUX data"),
         ("--branch-history", "-b shows"),
         ("--total-cycles", "-b shows"),
-        ("-T", "READ"),
         ("--tui", "text"),
         ("--switch-on x", "--time"),
     ] {

@@ -36,10 +36,13 @@ impl Folder {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The words of a recording, without lines of the file itself.
+    /// The words of a recording, without lines of the file itself and of why there is none.
     fn told(&self, command: &str, input: &str, filter: &[&str]) -> Vec<String> {
         let text = self.done(&[&[command, "-i", input], filter].concat());
-        text.lines().filter(|line| !line.contains(".data")).map(str::to_owned).collect()
+        text.lines()
+            .filter(|line| !line.contains(".data") && !line.contains(" no sample"))
+            .map(str::to_owned)
+            .collect()
     }
 }
 

@@ -2,12 +2,11 @@
 
 use crate::debug_files::DebugSources;
 use crate::elf::Layout;
-use crate::info::DebugInfo;
 use crate::kernel::KernelSymbols;
 use crate::key::Address;
 use crate::missing::Missing;
 use crate::table::SymbolTable;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The page of system calls that old programs call on x86.
 const VSYSCALLS: [(u64, &str); 3] = [(0, "gettimeofday"), (0x400, "time"), (0x800, "getcpu")];
@@ -18,22 +17,6 @@ pub(crate) struct Loaded {
     pub(crate) code: Code,
     pub(crate) missing: Option<Missing>,
     pub(crate) sources: DebugSources,
-}
-
-/// An object that was read: its symbols, and its debug information once that is wanted. All objects that are the same file
-/// share it.
-#[derive(Debug, Default)]
-pub(crate) struct Reading {
-    pub(crate) loaded: Loaded,
-    pub(crate) has_info: OnceLock<bool>,
-    /// With how much higher the symbols count.
-    pub(crate) info: OnceLock<Option<(DebugInfo, u64)>>,
-}
-
-impl From<Loaded> for Reading {
-    fn from(loaded: Loaded) -> Self {
-        Reading { loaded, ..Reading::default() }
-    }
 }
 
 /// Symbols and what leads from a place to them.

@@ -1,6 +1,6 @@
 //! [`Dso`]: an object that code is part of, which can be asked for symbols, and loads them when it is asked the first time.
 
-use crate::code::{self, Code, Loaded, Reading};
+use crate::code::{self, Code, Loaded};
 use crate::debug_files::DebugSources;
 use crate::elf::Elf;
 use crate::info::DebugInfo;
@@ -8,6 +8,7 @@ use crate::key::{Address, DsoKey, DsoKind};
 use crate::load;
 use crate::missing::Missing;
 use crate::process_code::JitCode;
+use crate::reading::Reading;
 use crate::sealed::SealedDso;
 use crate::shared::Shared;
 use crate::table::{FoundSymbol, Symbol, SymbolId};

@@ -32,6 +32,7 @@ mod pieces;
 mod process;
 mod process_code;
 mod ranges;
+mod reading;
 mod sealed;
 mod sealing;
 mod shared;

@@ -1,7 +1,7 @@
 //! Loading: from the name of a DSO to its symbols, by way of every place where they may be, and to the
 //! reason why there are none.
 
-use crate::code::{Code, Loaded, Reading};
+use crate::code::{Code, Loaded};
 use crate::debug_files::{DebugSources, SymbolOptions};
 use crate::elf::Elf;
 use crate::error::Error;
@@ -9,6 +9,7 @@ use crate::info::DebugInfo;
 use crate::kernel::{self, KALLSYMS, KernelSymbols};
 use crate::key::{DsoKey, Reference};
 use crate::missing::Missing;
+use crate::reading::Reading;
 use crate::shared::Shared;
 use crate::table::{SymbolTable, TableBuilder};
 use crate::vdso;

@@ -1,12 +1,13 @@
 //! Shared by all DSOs of a [`Symbolizer`](crate::Symbolizer): the places to look, and the running kernel's symbols.
 
-use crate::code::{Code, Loaded, Reading};
+use crate::code::{Code, Loaded};
 use crate::debug_files::SymbolOptions;
 use crate::image::FileId;
 use crate::kept;
 use crate::kernel::{self, KernelSymbols};
 use crate::key::DsoKey;
 use crate::missing::Missing;
+use crate::reading::Reading;
 use crate::sealed::{Sealed, SealedDso};
 use crate::table::{FoundSymbol, Symbol, SymbolId};
 use std::collections::HashMap;
