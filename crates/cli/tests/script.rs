@@ -218,7 +218,7 @@ fn tracepoints_are_printed_as_perf_does() -> Outcome {
     })?;
     let recording = Recording::of("trace-chains", &["-g", "-e", "sched:sched_switch"])?;
     recording.compare(&[])?;
-    for fields in ["trace:", "sw:comm,tid", "hw:", "raw:ip", "break:comm"] {
+    for fields in ["trace:", "sw:comm,tid", "raw:ip", "break:comm"] {
         recording.compare(&["-F", fields])?;
     }
     Ok(())
