@@ -211,7 +211,7 @@ impl Args {
         words
     }
 
-    /// What is to be said of tables that filters leave without a line, though there are samples.
+    /// The sentence for tables that filters leave without a line, though there are samples.
     fn none_left(&self, tables: &[&Shown<'_>]) -> Option<String> {
         let words = [self.filter.words_of_tasks(), self.filters_of_functions()].concat();
         let samples: u64 = tables.iter().map(|shown| shown.view.event.samples).sum();
@@ -480,7 +480,7 @@ impl Read {
         self.profile.event(index).samples
     }
 
-    /// What is to be said where the recording has samples and none of them passes the filters of times and cpus.
+    /// The sentence for a recording with samples of which none passes the filters of times and cpus.
     fn none_pass(&self, args: &Args) -> Option<String> {
         let socket = args.socket_filter.map(|socket| format!("--socket-filter {socket}"));
         let others: Vec<String> = socket.into_iter().chain(args.filters_of_functions()).collect();

@@ -161,7 +161,7 @@ impl<'i> Part<'i> {
         }
     }
 
-    /// What is wrong with the record that begins here.
+    /// The error of the record that begins here.
     #[cold]
     fn error(&self, problem: Problem) -> Error {
         Error::new(self.stream.location(), "record", problem)

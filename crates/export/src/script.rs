@@ -20,7 +20,7 @@ use perfuse_data::session::Session;
 pub struct Sample<'a> {
     /// The event it is one of; of a group, each member has a line.
     pub event: &'a Event,
-    /// What to print of it.
+    /// The parts to print of it.
     pub fields: &'a Fields,
     /// The events it stands for.
     pub period: u64,

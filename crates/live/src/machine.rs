@@ -807,7 +807,7 @@ impl Machine {
         if changes {
             self.vacate_if_several(&self.engine.targets(event), now);
         }
-        // Who calls runs: the new period holds at once.
+        // The caller runs: the new period holds at once.
         if matches!(ioctl, Ioctl::Period(_)) && self.engine.targets(event).contains(&caller) {
             self.come(caller, self.cpu_of(caller), now);
         }

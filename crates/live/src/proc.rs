@@ -379,14 +379,7 @@ fn can_be_dumped(tid: Tid, status: &str) -> Option<bool> {
 
 /// The namespaces of a thread, in the order of records of them.
 pub(crate) fn namespaces(tid: Tid) -> Option<[NamespaceLink; 7]> {
-    let mut links = [NamespaceLink::default(); 7];
-    let kinds = ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup"];
-    for (link, kind) in links.iter_mut().zip(kinds) {
-        // A kernel is built without some of them.
-        if let Ok(file) = std::fs::metadata(format!("/proc/{tid}/ns/{kind}")) {
-            *link = NamespaceLink { dev: file.dev(), ino: file.ino() };
-        }
-    }
+    let links = read::namespaces(tid as u32).map(|(dev, ino)| NamespaceLink { dev, ino });
     links.iter().any(|link| link.ino != 0).then_some(links)
 }
 

@@ -3,6 +3,7 @@
 use crate::{Stat, Status};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The processes that there are, in order.
@@ -12,7 +13,6 @@ pub fn processes() -> Vec<u32> {
 
 /// The processes of a user, in order.
 pub fn processes_of(uid: u32) -> Vec<u32> {
-    use std::os::unix::fs::MetadataExt;
     let is_of = |pid: &u32| fs::metadata(format!("/proc/{pid}")).is_ok_and(|folder| folder.uid() == uid);
     processes().into_iter().filter(is_of).collect()
 }
@@ -82,6 +82,15 @@ pub fn own_status() -> Option<String> {
 /// The process of a thread.
 pub fn process_of(tid: u32) -> Option<u32> {
     Status(&status(tid)?).process()
+}
+
+/// The namespaces of a thread, device and inode of each, in the order of records of them (`struct perf_ns_link_info`): net, uts, ipc,
+/// pid, user, mnt, cgroup. Zeros for those that the kernel was built without, or does not tell.
+pub fn namespaces(tid: u32) -> [(u64, u64); 7] {
+    ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup"].map(|kind| {
+        let found = fs::metadata(format!("/proc/{tid}/ns/{kind}"));
+        found.map_or((0, 0), |found| (found.dev(), found.ino()))
+    })
 }
 
 /// The name of a thread; nothing once it is gone.

@@ -306,16 +306,12 @@ impl<'a> Session<'a> {
         if let (true, Some(unwinding)) = (any, &mut self.unwinding) {
             result = result.and_then(|()| unwinding.round(self.sink));
         }
-        if any {
-            // Whoever ends this program, the file has what was sampled.
-            result = result.and_then(|()| self.sink.flush());
-        }
         if any && overwritten.is_empty() {
             result = result.and_then(|()| self.sink.tool(Tool::FinishedRound.into()));
-            if self.sink.is_stream() {
-                // Readers of a pipe want to see it.
-                result = result.and_then(|()| self.sink.flush());
-            }
+        }
+        if any {
+            // Readers of a pipe want to see it; and whoever ends this program, the file has what was sampled.
+            result = result.and_then(|()| self.sink.flush());
         }
         result.map_err(|error| self.sink.fail(error))
     }

@@ -12,7 +12,7 @@ use perfuse::abi::record::{
 };
 use perfuse::abi::wire::{Seq, Text};
 use perfuse::kernel::Surroundings;
-use perfuse_proc::Map;
+use perfuse_proc::{Map, read};
 use perfuse_symbols::Elf;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -114,12 +114,7 @@ impl<R: Receiver> Synthesis<'_, R> {
     }
 
     fn namespaces(&mut self, pid: u32, tid: u32) -> io::Result<()> {
-        let names = ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup"];
-        let link = |name: &str| {
-            let metadata = fs::metadata(format!("/proc/{pid}/task/{tid}/ns/{name}")).ok();
-            metadata.map_or(NamespaceLink::default(), |m| NamespaceLink { dev: m.dev(), ino: m.ino() })
-        };
-        let links = names.map(link);
+        let links = read::namespaces(tid).map(|(dev, ino)| NamespaceLink { dev, ino });
         let namespaces = Namespaces { tid: Tid { pid, tid }, links: Seq::from(&links[..]) };
         self.send(Record::Namespaces(namespaces), CpuMode::USER, Misc::empty())
     }

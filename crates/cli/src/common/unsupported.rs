@@ -25,7 +25,7 @@ pub(crate) struct PerfOption {
     matters: Option<Part>,
 }
 
-/// What only some recordings have.
+/// A part that only some recordings have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Traces of the processor.

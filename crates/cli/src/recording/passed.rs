@@ -26,7 +26,7 @@ impl Passed {
         }
     }
 
-    /// What is to be said where there are samples and filters, these and `others`, and none passes.
+    /// The sentence for a recording with samples of which none passes the filters, these and `others`.
     pub(crate) fn none(&self, filter: &FilterArgs, others: &[String]) -> Option<String> {
         let words = [&filter.words_of_tasks()[..], &filter.words_of_moments(), others].concat();
         if self.seen == 0 || self.passed > 0 || words.is_empty() {

@@ -227,7 +227,7 @@ impl Fields {
         let (kind, sample_type) = (type_of(event), event.attr.sample_type);
         let has_chains = is_deep && sample_type.contains(SampleType::CALLCHAIN);
         let (mut set, mut wanted) = (defaults(kind), Set(0));
-        // What is asked for another type leaves this one as it is.
+        // A list for another type leaves this one as it is.
         let of_this_type = asked.iter().filter(|asked| asked.is_for(event));
         if kind == "trace" && has_chains && of_this_type.clone().all(|asked| asked.is_change) {
             set.0 |= Set::of(&[Field::Ip, Field::Sym, Field::Symoff, Field::Dso]).0;

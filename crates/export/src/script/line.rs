@@ -9,7 +9,7 @@ use perfuse_data::replay::{callstack, rest_of_chain};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
 use perfuse_data::{Event, FileRecord};
-use perfuse_profile::{FastMap, Lookup, Placed, Sources};
+use perfuse_profile::{FastMap, Lookup, Placed, Sources, level_of};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -39,7 +39,7 @@ pub struct TimeOfDay {
     pub local_time: fn(Duration) -> String,
 }
 
-/// What lines look like.
+/// The form of lines.
 #[derive(Clone, Debug, Default)]
 pub struct LinesOptions {
     /// Times with nine digits in place of six.
@@ -123,7 +123,7 @@ impl Lines {
         self.places.locate(&space, Level::of(decoded.misc), sample.ip.unwrap_or(0))
     }
 
-    /// What names places.
+    /// The names of places come from it.
     pub fn lookup(&self) -> &Lookup {
         &self.places.lookup
     }
@@ -419,23 +419,16 @@ fn frames(
     words: impl Iterator<Item = u64>,
     ends: Ends<'_>,
 ) {
-    let (mut level, mut left, mut is_deferred) = (level, ends.most, false);
+    // There are no frames of a user's part that comes later.
+    let (mut level, mut left) = (Some(level), ends.most);
     for word in words {
         if let Some(context) = CallchainContext::of(word) {
-            is_deferred = context == CallchainContext::USER_DEFERRED;
-            level = match context {
-                CallchainContext::KERNEL => Level::Kernel,
-                CallchainContext::USER => Level::User,
-                CallchainContext::HV => Level::Hypervisor,
-                CallchainContext::GUEST_KERNEL => Level::GuestKernel,
-                CallchainContext::GUEST_USER => Level::GuestUser,
-                _ => Level::Unknown,
-            };
+            level = level_of(context);
         } else if left == 0 {
             break;
-        } else if !is_deferred {
+        } else if let Some(level) = level {
             left -= 1;
-            places.frame(text, style, space, level, word);
+            places.place(text, style | places::CHAIN, space, level, word);
             if !ends.stop_at.is_empty() {
                 let located = places.locate(space, level, word);
                 let name = located.symbol.as_deref();

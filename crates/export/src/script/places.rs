@@ -18,7 +18,7 @@ const STYLES: usize = 64;
 const SYMBOL: usize = 1;
 const OFFSET: usize = 2;
 const OBJECT: usize = 4;
-const CHAIN: usize = 8;
+pub(super) const CHAIN: usize = 8;
 const OBJECT_OFFSET: usize = 16;
 const LINE: usize = 32;
 
@@ -101,20 +101,7 @@ impl Places {
         Some((located.symbol?.to_string(), located.offset))
     }
 
-    /// The frame of a callchain: a line of its own.
-    #[inline]
-    pub(super) fn frame(
-        &mut self,
-        out: &mut LineBuffer,
-        style: usize,
-        space: &Space<'_>,
-        level: Level,
-        address: u64,
-    ) {
-        self.copy(out, style | CHAIN, space, level, address);
-    }
-
-    /// The place of a sample, after its address.
+    /// The place of an address in this style: behind the address, or with [`CHAIN`] a frame on a line of its own.
     #[inline]
     pub(super) fn place(
         &mut self,
@@ -124,11 +111,6 @@ impl Places {
         level: Level,
         address: u64,
     ) {
-        self.copy(out, style, space, level, address);
-    }
-
-    #[inline]
-    fn copy(&mut self, out: &mut LineBuffer, style: usize, space: &Space<'_>, level: Level, address: u64) {
         let key = (space.key(level), address);
         let cache = &self.caches[style];
         match cache.known.get(&key) {

@@ -152,12 +152,12 @@ impl Intercept {
                     return Ok(Answer::With(Err(errno)));
                 }
                 let has = |right: i32| registers.argument(2) & right as u64 != 0;
-                return match () {
-                    () if has(libc::PROT_EXEC) => self.map_code(supervisor, tid),
-                    () if has(libc::PROT_WRITE) => {
-                        self.make_writable(supervisor, tid, registers, first, second)
-                    }
-                    () => Ok(Answer::Pass),
+                return if has(libc::PROT_EXEC) {
+                    self.map_code(supervisor, tid)
+                } else if has(libc::PROT_WRITE) {
+                    self.make_writable(supervisor, tid, registers, first, second)
+                } else {
+                    Ok(Answer::Pass)
                 };
             }
             libc::SYS_madvise | libc::SYS_msync | libc::SYS_remap_file_pages => {

@@ -19,7 +19,7 @@ const LOW: i32 = 0x40;
 /// `MAP_FIXED_NOREPLACE`.
 const NOT_OVER_OTHERS: i32 = 0x10_0000;
 
-/// What is left in a process by calls that it has done for us.
+/// The traces that calls for us have left in a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Remains {
     /// A page for arguments.
