@@ -231,7 +231,7 @@ pub(crate) fn symbol_options(any_owner: bool) -> SymbolOptions {
     let mut options = SymbolOptions::default();
     options.any_owner = any_owner;
     options.build_id_store = STORE.get().cloned().or(options.build_id_store);
-    options.kernel_cache = caches.map(|folder| folder.join("perfuse"));
+    options.cache = caches.map(|folder| folder.join("perfuse"));
     options
 }
 

@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     let (_kernel, mut plan, remarks) = record::plan(&*record_args(args.words())?)?;
     if let Some(Chains::Stack(bytes)) = plan.chains {
         // Nothing is kept that could be unwound later.
-        plan.chains = Some(Chains::Unwound(bytes));
+        plan.chains = Some(Chains::Unwound(Some(bytes)));
     }
     (plan.silent, plan.build_ids) = (true, false);
     let is_drawn = !(args.stdio || args.json || args.tables.is_some())

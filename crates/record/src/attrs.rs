@@ -6,7 +6,7 @@
 //! may have it.
 
 use crate::plan::{Chains, Fields, Plan, Rate, Request, Target};
-use crate::terms;
+use crate::{rings, terms};
 use perfuse::abi::regs::Arch;
 use perfuse::abi::{Attr, AttrFlags, BranchSampleType, EventType, ReadFormat, SampleType, Software};
 use perfuse::{Builder, Error, SetEvent, Start};
@@ -187,7 +187,7 @@ fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
             attr.set_sample_freq(0);
         }
     });
-    builder = chains(builder, plan, how);
+    builder = chains(builder, plan, how, rate);
     if let Some(entries) = request.spec.options.max_stack {
         builder = builder.with(|attr| attr.sample_max_stack = entries);
     }
@@ -224,13 +224,13 @@ fn branch_stack(attr: &mut Attr, branches: BranchSampleType) {
     }
 }
 
-fn chains(builder: Builder, plan: &Plan, how: Option<Chains>) -> Builder {
+fn chains(builder: Builder, plan: &Plan, how: Option<Chains>, rate: Rate) -> Builder {
     let sides = plan.fields.exclude_chains;
     let builder = if how.is_some() { builder.with(|attr| attr.flags |= sides) } else { builder };
     match how {
         None => builder,
         Some(Chains::FramePointers) => builder.sample(SampleType::CALLCHAIN),
-        Some(Chains::Stack(bytes) | Chains::Unwound(bytes)) => builder.with(|attr| {
+        Some(Chains::Stack(_) | Chains::Unwound(_)) => builder.with(|attr| {
             attr.sample_type |= SampleType::CALLCHAIN | SampleType::REGS_USER | SampleType::STACK_USER;
             attr.flags |= AttrFlags::EXCLUDE_CALLCHAIN_USER;
             attr.sample_regs_user = match (plan.fields.user_regs, how) {
@@ -238,7 +238,10 @@ fn chains(builder: Builder, plan: &Plan, how: Option<Chains>) -> Builder {
                 (chosen, Some(Chains::Unwound(_))) => chosen | registers(),
                 (chosen, _) => chosen | place(),
             };
-            attr.sample_stack_user = bytes;
+            attr.sample_stack_user = match how {
+                Some(Chains::Stack(bytes) | Chains::Unwound(Some(bytes))) => bytes,
+                _ => copied(plan, rate),
+            };
         }),
         Some(Chains::LastBranches) => builder.with(|attr| {
             attr.sample_type |= SampleType::CALLCHAIN | SampleType::BRANCH_STACK;
@@ -254,6 +257,20 @@ fn chains(builder: Builder, plan: &Plan, how: Option<Chains>) -> Builder {
 /// The registers without which nothing can be unwound.
 fn place() -> u64 {
     Arch::NATIVE.map_or(0, |arch| 1 << arch.ip() | 1 << arch.sp())
+}
+
+/// Bytes to copy of a stack that is unwound at once: of a tenth of a second of samples the copies fit into a ring. What is not
+/// there of a stack takes room in a ring, and no time.
+fn copied(plan: &Plan, rate: Rate) -> u32 {
+    /// Of an event whose rate is not known.
+    const USUAL: u64 = 1000;
+    let hz = match rate {
+        Rate::Frequency(hz) => hz,
+        Rate::Period(_) => USUAL,
+    };
+    let bytes = rings::ring_bytes(plan) as u64 / (hz / 10).max(1);
+    let most = u64::from(Chains::MOST_STACK_BYTES);
+    bytes.clamp(Chains::STACK_BYTES.into(), most) as u32 / 8 * 8
 }
 
 /// The mask of every register that unwinding may need.

@@ -54,14 +54,13 @@ impl FromStr for CallChains {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        /// The kernel's limit, in words of 8 bytes.
-        const MOST: u32 = u16::MAX as u32 / 8 * 8;
+        const MOST: u32 = Chains::MOST_STACK_BYTES;
         let (kind, size) = text.split_once(',').map_or((text, None), |(kind, size)| (kind, Some(size)));
         let wrong = || {
             let kinds = Self::WORDS.map(|(word, _)| word).join(", ");
             format!("wants one of {kinds}; dwarf and unwound may have ,BYTES; not '{text}'")
         };
-        let bytes = || match size.map_or(Ok(Chains::STACK_BYTES), str::parse) {
+        let bytes = |size: &str| match size.parse::<u32>() {
             Ok(bytes) if bytes > MOST => {
                 Err(format!("{text}: the kernel copies at most {MOST} bytes of a stack"))
             }
@@ -73,8 +72,9 @@ impl FromStr for CallChains {
             ("fp", None) => CallChains::By(Some(Chains::FramePointers)),
             ("lbr", None) => CallChains::By(Some(Chains::LastBranches)),
             ("no", None) => CallChains::By(None),
-            ("dwarf", _) => CallChains::By(Some(Chains::Stack(bytes()?))),
-            ("unwound", _) => CallChains::By(Some(Chains::Unwound(bytes()?))),
+            ("dwarf", None) => CallChains::By(Some(Chains::Stack(Chains::STACK_BYTES))),
+            ("dwarf", Some(size)) => CallChains::By(Some(Chains::Stack(bytes(size)?))),
+            ("unwound", _) => CallChains::By(Some(Chains::Unwound(size.map(bytes).transpose()?))),
             _ => return Err(wrong()),
         })
     }
@@ -179,7 +179,7 @@ impl Choice {
     }
 }
 
-const UNWOUND: Chains = Chains::Unwound(Chains::STACK_BYTES);
+const UNWOUND: Chains = Chains::Unwound(None);
 
 /// The files with code that a process has mapped, the program first.
 fn mapped(pid: u32) -> Vec<PathBuf> {

@@ -29,6 +29,7 @@ mod plan;
 mod probes;
 mod rehearse;
 mod remark;
+mod rings;
 mod sections;
 mod session;
 mod sink;

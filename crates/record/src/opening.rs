@@ -4,7 +4,7 @@
 use crate::attrs::{self, Wanted};
 use crate::clocks::Clocks;
 use crate::plan::{Plan, Request, Target};
-use crate::{Remark, terms};
+use crate::{Remark, rings, terms};
 use perfuse::abi::{AttrFlags, EventType, Software};
 use perfuse::diagnosis::Cause;
 use perfuse::{HeldCommand, RingOptions, SamplerSet, Scope};
@@ -121,7 +121,7 @@ pub(crate) fn attempt(
         let scope = scope(plan, command)?;
         let scope = if plan.inherit { scope } else { scope.without_children() };
         let open = |scope: Scope, rings| {
-            let pages = plan.pages.unwrap_or_else(|| default_pages(plan, rings));
+            let pages = plan.pages.unwrap_or_else(|| rings::default_pages(plan, rings));
             let ring = RingOptions { pages, exact: false, overwrite: plan.overwrite };
             SamplerSet::open(&scope, &wanted.events, ring)
         };
@@ -141,17 +141,6 @@ pub(crate) fn attempt(
         }
     }
     unreachable!("the last attempt returns")
-}
-
-/// Some milliseconds of a busy tracepoint, or of copies of stacks, fit in: the reader may have to wait for a
-/// cpu. All rings together take no more than 32 MiB, as long as each has what perf's have; threads, of which
-/// there may be thousands with a ring each, have what a tenth of a second of one takes.
-fn default_pages(plan: &Plan, rings: usize) -> usize {
-    let least = if plan.by_thread { 64 << 10 } else { 512 << 10 };
-    let share = (32 << 20) / rings.max(1).next_power_of_two();
-    let bytes = share.clamp(least, 4 << 20);
-    let with_stacks = terms::any_stacks(plan);
-    bytes * (1 + usize::from(with_stacks)) / page_size()
 }
 
 fn threads(plan: &Plan) -> BTreeSet<u32> {
@@ -245,7 +234,7 @@ impl Opened {
             self.remarks.push(Remark::SharedRings);
         }
         let size = self.set.ring_bytes();
-        let wished = plan.pages.unwrap_or_else(|| default_pages(plan, self.set.rings()));
+        let wished = plan.pages.unwrap_or_else(|| rings::default_pages(plan, self.set.rings()));
         let wished = wished.next_power_of_two() * page_size();
         let missed = if plan.pages.is_some() { wished } else { wished.min(128 * page_size()) };
         if (1..missed).contains(&size) {

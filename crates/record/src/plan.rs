@@ -222,15 +222,18 @@ pub enum Chains {
     FramePointers,
     /// From a copy of so many bytes of the stack, a multiple of 8 below 64 KiB, by those who read the recording.
     Stack(u32),
-    /// From such a copy while the recording is made: it has the call chains alone.
-    Unwound(u32),
+    /// From such a copy while the recording is made: it has the call chains alone. If not told how many bytes, as many as the
+    /// rings have room for.
+    Unwound(Option<u32>),
     /// By the processor, from its last branches.
     LastBranches,
 }
 
 impl Chains {
-    /// Bytes of a stack, unless told.
+    /// Bytes of a stack that stay in a recording, unless told.
     pub const STACK_BYTES: u32 = 8192;
+    /// More bytes are not copied by the kernel.
+    pub const MOST_STACK_BYTES: u32 = u16::MAX as u32 / 8 * 8;
 }
 
 /// More about each sample.

@@ -57,7 +57,12 @@ pub enum Remark {
         ring: usize,
     },
     /// Many of the stacks that were unwound lack their outermost callers.
-    Incomplete(StackSums),
+    Incomplete {
+        /// How they ended.
+        sums: StackSums,
+        /// Bytes that were copied of each.
+        copied: u32,
+    },
     /// So much of the time was not sampled.
     Unseen {
         /// Of this clock, if there are several.
@@ -134,7 +139,7 @@ impl fmt::Display for Remark {
             Remark::Lost { records, ring } => {
                 write!(f, "{records} records lost: rings of {ring} bytes were full before they could be read")
             }
-            Remark::Incomplete(sums) => {
+            Remark::Incomplete { sums, .. } => {
                 let reasons = [
                     (sums.deeper, "are deeper than what was copied of them"),
                     (sums.longer, "have more frames than are recorded"),

@@ -125,14 +125,14 @@ pub(crate) fn chains(plan: &Plan, spec: &EventSpec) -> Option<Chains> {
 }
 
 fn own_chains(plan: &Plan, spec: &EventSpec) -> Option<Chains> {
-    let bytes = |usual: u32| spec.options.stack_size.map_or(usual, |bytes| bytes.next_multiple_of(8));
+    let own = spec.options.stack_size.map(|bytes| bytes.next_multiple_of(8));
     match (spec.options.call_graph, plan.chains) {
         (Some(CallGraph::No), _) => None,
         (Some(CallGraph::FramePointers), _) => Some(Chains::FramePointers),
         (Some(CallGraph::LastBranches), _) => Some(Chains::LastBranches),
-        (Some(CallGraph::Dwarf), _) => Some(Chains::Stack(bytes(Chains::STACK_BYTES))),
-        (None, Some(Chains::Stack(usual))) => Some(Chains::Stack(bytes(usual))),
-        (None, Some(Chains::Unwound(usual))) => Some(Chains::Unwound(bytes(usual))),
+        (Some(CallGraph::Dwarf), _) => Some(Chains::Stack(own.unwrap_or(Chains::STACK_BYTES))),
+        (None, Some(Chains::Stack(usual))) => Some(Chains::Stack(own.unwrap_or(usual))),
+        (None, Some(Chains::Unwound(usual))) => Some(Chains::Unwound(own.or(usual))),
         // How long chains may be means that there are some.
         (None, None) if spec.options.max_stack.is_some() => Some(Chains::FramePointers),
         (None, chains) => chains,

@@ -66,6 +66,12 @@ impl Unwinding {
         written
     }
 
+    /// Bytes that are copied of each stack, of the event with the fewest.
+    pub(crate) fn copied(opened: &Opened) -> u32 {
+        let attrs = (0..opened.names.len()).filter_map(|index| opened.set.attr(index));
+        attrs.map(|attr| attr.sample_stack_user).filter(|&bytes| bytes > 0).min().unwrap_or(0)
+    }
+
     /// How stacks ended.
     pub(crate) fn sums(&self) -> Sums {
         self.recording.sums()

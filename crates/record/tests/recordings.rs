@@ -119,7 +119,7 @@ fn stacks_are_unwound_on_their_way() -> Outcome {
         let list: EventList = "cpu-clock:u".parse().expect("a list");
         let sets = list.resolve(&Machine::new()).expect("an event of every kernel");
         plan.events = sets.into_iter().flat_map(|set| set.events).map(Request::new).collect();
-        plan.chains = Some(Chains::Unwound(Chains::STACK_BYTES));
+        plan.chains = Some(Chains::Unwound(Some(Chains::STACK_BYTES)));
         let mut sink = StreamSink::new(Vec::new());
         let ended = record(&plan, &mut sink, &mut (), None).expect("a recording");
         let stacks = ended.stacks.expect("sums of stacks");

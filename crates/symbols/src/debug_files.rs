@@ -40,9 +40,10 @@ pub struct SymbolOptions {
     pub vmlinux: Option<PathBuf>,
     /// A copy of `/proc/kallsyms`, to be used instead of the running kernel's, and before `vmlinux`.
     pub kallsyms: Option<PathBuf>,
-    /// A folder where the list of the running kernel's symbols is kept while it runs, in a file of this user alone: reading it
-    /// there takes a tenth of the time. By default there is none, and nothing is written.
-    pub kernel_cache: Option<PathBuf>,
+    /// A folder for what was found out before, in files of this user alone: the list of the running kernel's symbols while it
+    /// runs, which is read there in a tenth of the time, and the lines and inlined functions that a
+    /// [`Symbolizer`](crate::Symbolizer) was asked for until it was dropped. By default there is none, and nothing is written.
+    pub cache: Option<PathBuf>,
     /// A file with the vdso, to be used instead of this process's.
     pub vdso: Option<PathBuf>,
 }
@@ -63,7 +64,7 @@ impl Default for SymbolOptions {
             any_owner: false,
             vmlinux: None,
             kallsyms: None,
-            kernel_cache: None,
+            cache: None,
             vdso: None,
         }
     }

@@ -133,6 +133,13 @@ impl Dso {
         info.as_ref().map(|(info, shift)| (info, *shift))
     }
 
+    /// Writes answers that were given into the cache.
+    pub(crate) fn keep(&self) {
+        if let Some(Some((info, _))) = self.read.get().and_then(|read| read.info.get()) {
+            info.keep();
+        }
+    }
+
     /// Whether a file with debug information is there, which takes no reading of it.
     pub fn has_debug_info(&self) -> bool {
         if let Some(sealed) = self.sealed() {

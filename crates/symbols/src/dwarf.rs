@@ -57,6 +57,8 @@ pub struct SourceFrame<'a> {
 pub(crate) struct FileInfo {
     own: Sections,
     common: Option<Sections>,
+    /// It has names in another file, which is not there.
+    lacks_common: bool,
     split: Split,
     is_big_endian: bool,
     units: OnceLock<Units>,
@@ -93,10 +95,12 @@ impl FileInfo {
             return Ok(None);
         }
         let common = options.alternative_of(path, elf);
+        let lacks_common = common.is_none() && elf.alternative_link().is_ok_and(|link| link.is_some());
         let common = common.map(|common| Sections::read(&common, false)).transpose()?;
         Ok(Some(FileInfo {
             own: Sections::read(elf, false)?,
             common,
+            lacks_common,
             split: Split::new(path, options),
             is_big_endian: elf.is_big_endian(),
             units: OnceLock::new(),
@@ -115,6 +119,11 @@ impl FileInfo {
             true => self.answer(gimli::BigEndian, addresses, found),
             false => self.answer(gimli::LittleEndian, addresses, found),
         }
+    }
+
+    /// Whether answers needed, or lacked, files that may change without this one: those of split units.
+    pub(crate) fn needs_others(&self) -> bool {
+        self.lacks_common || self.split.was_asked()
     }
 
     fn answer<E: Endianity>(

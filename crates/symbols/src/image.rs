@@ -2,6 +2,7 @@
 //! memory. Every read is checked against the length and against a limit before memory is taken for it.
 
 use crate::error::{Error, Problem};
+use crate::numbers::put;
 use perfuse_files::Owners;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -32,6 +33,14 @@ impl FileId {
     fn of(file: &Metadata) -> Self {
         let modified = (file.mtime(), file.mtime_nsec());
         FileId { device: file.dev(), inode: file.ino(), len: file.len(), modified }
+    }
+
+    /// As files of ours have it.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        let (seconds, nanoseconds) = self.modified;
+        for number in [self.device, self.inode, self.len, seconds as u64, nanoseconds as u64] {
+            put(out, number);
+        }
     }
 }
 

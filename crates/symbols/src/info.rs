@@ -4,9 +4,10 @@ use crate::debug_files::SymbolOptions;
 use crate::dwarf::{FileInfo, SourceFrame};
 use crate::elf::Elf;
 use crate::error::Error;
+use crate::kept::lines::{Asked, KeptLines};
 use crate::sealed::SealedDso;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 /// The debug information of a program or library. It is read as far as addresses are asked for, by any number of threads.
 #[derive(Debug)]
@@ -15,7 +16,54 @@ pub struct DebugInfo(Source);
 #[derive(Debug)]
 enum Source {
     File(Box<FileInfo>),
+    Kept(Box<Kept>),
     Sealed(Sealed),
+}
+
+/// Answers that were given before, and the file that is opened for others.
+struct Kept {
+    lines: KeptLines,
+    file: (Elf, PathBuf, SymbolOptions),
+    info: OnceLock<Option<FileInfo>>,
+}
+
+impl Kept {
+    fn frames(&self, addresses: &[u64], found: &mut dyn FnMut(usize, &SourceFrame<'_>)) {
+        let mut left = Vec::new();
+        for (index, &address) in addresses.iter().enumerate() {
+            if !self.lines.frames(address, &mut |frame| found(index, frame)) {
+                left.push(index);
+            }
+        }
+        if left.is_empty() {
+            return;
+        }
+        let Some(info) = self.info.get_or_init(|| self.open()) else { return };
+        let asked: Vec<u64> = left.iter().map(|&index| addresses[index]).collect();
+        let mut tell = |index: usize, frame: &SourceFrame<'_>| found(left[index], frame);
+        let answers = Asked::frames(&asked, |answer| info.frames(&asked, answer), &mut tell);
+        // What other files have to tell may be there tomorrow, or be another.
+        if !info.needs_others() {
+            self.lines.add(answers);
+        }
+    }
+
+    fn open(&self) -> Option<FileInfo> {
+        let (elf, path, options) = &self.file;
+        match FileInfo::of(elf, path, options) {
+            Ok(info) => info,
+            Err(error) => {
+                log::info!("lines of {}: {error}", path.display());
+                None
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.lines.fmt(f)
+    }
 }
 
 struct Sealed(Arc<SealedDso>);
@@ -42,6 +90,19 @@ impl DebugInfo {
         DebugInfo(Source::Sealed(Sealed(object)))
     }
 
+    /// That of an open file at a path, which is read for addresses that were not asked for before.
+    pub(crate) fn kept(lines: KeptLines, elf: Elf, path: PathBuf, options: SymbolOptions) -> Self {
+        let file = (elf, path, options);
+        DebugInfo(Source::Kept(Box::new(Kept { lines, file, info: OnceLock::new() })))
+    }
+
+    /// Writes the answers that were given, where a cache keeps them.
+    pub(crate) fn keep(&self) {
+        if let Source::Kept(kept) = &self.0 {
+            kept.lines.keep();
+        }
+    }
+
     /// Whether a file has any that can be read.
     pub(crate) fn is_in(elf: &Elf) -> bool {
         FileInfo::is_in(elf)
@@ -53,6 +114,7 @@ impl DebugInfo {
     pub fn frames(&self, addresses: &[u64], found: &mut dyn FnMut(usize, &SourceFrame<'_>)) {
         match &self.0 {
             Source::File(info) => info.frames(addresses, found),
+            Source::Kept(kept) => kept.frames(addresses, found),
             Source::Sealed(Sealed(object)) => object.frames(addresses, found),
         }
     }

@@ -6,6 +6,7 @@ use crate::debug_files::{DebugSources, SymbolOptions};
 use crate::elf::Elf;
 use crate::error::Error;
 use crate::info::DebugInfo;
+use crate::kept::lines::KeptLines;
 use crate::kernel::{self, KALLSYMS, KernelSymbols};
 use crate::key::{DsoKey, Reference};
 use crate::missing::Missing;
@@ -160,6 +161,10 @@ pub(crate) fn debug_file(
 /// The debug information of that file.
 pub(crate) fn debug_info(shared: &Shared, key: &DsoKey, sources: &DebugSources) -> Option<(DebugInfo, u64)> {
     let (path, elf, shift) = debug_file(shared, key, sources)?;
+    if let (Some(folder), Some(id)) = (&shared.options.cache, elf.file_id()) {
+        let kept = KeptLines::open(folder, &path, id);
+        return Some((DebugInfo::kept(kept, elf, path, shared.options.clone()), shift));
+    }
     match DebugInfo::of(&elf, &path, &shared.options) {
         Ok(info) => Some((info?, shift)),
         Err(error) => {

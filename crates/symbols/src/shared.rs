@@ -72,9 +72,9 @@ impl Shared {
 
     /// The same, or only those that stay while it runs, where a folder keeps them.
     pub(crate) fn kernel_kept(&self) -> Result<Arc<KernelSymbols>, Missing> {
-        match (&self.options.kernel_cache, self.kernel.get()) {
+        match (&self.options.cache, self.kernel.get()) {
             (Some(folder), None) if self.options.kallsyms.is_none() && self.options.symfs.is_none() => {
-                let read = || kept::running(folder).map(Arc::new);
+                let read = || kept::kernel::running(folder).map(Arc::new);
                 let found = self.kept.get_or_init(read).clone();
                 if found.as_ref().map_or(true, |symbols| !symbols.leaves_out()) {
                     // That was all of the list.

@@ -51,7 +51,7 @@ pub struct JitDumpAdded {
 impl Symbolizer {
     /// With other than the usual places to look.
     pub fn new(options: SymbolOptions) -> Self {
-        Symbolizer { shared: Arc::new(Shared::new(options)), ..Symbolizer::default() }
+        Symbolizer { shared: Arc::new(Shared::new(options)), dsos: Mutex::default(), jits: Mutex::default() }
     }
 
     /// Where it looks.
@@ -163,6 +163,15 @@ impl Symbolizer {
     fn jit(&self, pid: u32) -> Arc<JitCode> {
         let new = || Arc::new(JitCode::new(pid, self.shared.clone()));
         lock(&self.jits).entry(pid).or_insert_with(new).clone()
+    }
+}
+
+/// Answers of debug information that were given go into the [cache](SymbolOptions::cache), if there is one.
+impl Drop for Symbolizer {
+    fn drop(&mut self) {
+        if self.shared.options.cache.is_some() {
+            self.dsos().iter().for_each(|dso| dso.keep());
+        }
     }
 }
 

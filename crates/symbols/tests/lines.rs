@@ -19,7 +19,8 @@ perfuse_testkit::suite! {
         compressed_sections,
         common_debug_files,
         a_debug_file_of_its_own,
-        several_threads_get_the_same;
+        several_threads_get_the_same,
+        a_second_look_opens_no_debug_information;
 }
 
 const C: &str = r#"
@@ -343,5 +344,40 @@ fn several_threads_get_the_same() -> Outcome {
             });
         }
     });
+    Ok(())
+}
+
+fn a_second_look_opens_no_debug_information() -> Outcome {
+    use perfuse_symbols::{DsoKey, Symbolizer};
+    use std::os::unix::fs::{DirBuilderExt, FileExt};
+    let program = compiled("kept", ("a.cc", CPP), &["-O2", "-g"])?;
+    let all = addresses(&program, &CPP_FUNCTIONS);
+    let cache = program.with_file_name("cache");
+    fs::DirBuilder::new().mode(0o700).create(&cache).expect("a folder");
+    let look = |addresses: &[u64]| {
+        let mut options = SymbolOptions::default();
+        options.cache = Some(cache.clone());
+        let symbolizer = Symbolizer::new(options);
+        let dso = symbolizer.dso(&DsoKey::of_map(program.as_os_str().as_encoded_bytes(), 1));
+        dso.debug_info().map(|(info, _)| ours(info, addresses)).expect("debug information")
+    };
+    let (asked, others) = all.split_at(all.len() / 2);
+    let expected = ours(&debug_info(&program), asked);
+    assert_eq!(look(asked), expected);
+    // The units of the debug information are lost, which the file's size and time do not show.
+    let file = fs::File::options().write(true).open(&program).expect("the program");
+    let modified = file.metadata().and_then(|file| file.modified()).expect("a time");
+    let sections = run("readelf", &cache, &["-SW", program.to_str().expect("UTF-8")])?;
+    let units = sections.lines().find(|line| line.contains(" .debug_info ")).expect("a section");
+    let words: Vec<&str> = units.split_whitespace().skip_while(|word| *word != "PROGBITS").collect();
+    let [place, size] = [words[2], words[3]].map(|word| u64::from_str_radix(word, 16).expect("a number"));
+    file.write_all_at(&vec![0; size as usize], place).expect("written");
+    file.set_modified(modified).expect("a time");
+    assert_eq!(look(asked), expected);
+    let unknown: String = others.iter().map(|address| format!("{address:#018x}\n??\n??:?\n")).collect();
+    assert_eq!(look(others), unknown);
+    // A file that was written to is another.
+    file.set_modified(modified + std::time::Duration::from_secs(1)).expect("a time");
+    assert_ne!(look(asked), expected);
     Ok(())
 }

@@ -216,7 +216,7 @@ fn a_kernel_that_was_elsewhere() -> Outcome {
 /// With the list kept below this folder.
 fn keeping(folder: &Path) -> Symbolizer {
     let mut options = without_stores();
-    options.kernel_cache = Some(folder.join("caches/perfuse"));
+    options.cache = Some(folder.join("caches/perfuse"));
     Symbolizer::new(options)
 }
 

@@ -13,6 +13,10 @@ use perfuse_data::replay::is_to_be_unwound;
 use perfuse_data::session::Session;
 use std::collections::HashMap;
 
+/// Frames of a program's part, unless the event says how many: those of deep recursions too, whose roots are asked for. Linux
+/// itself records 127.
+const MOST_FRAMES: usize = 1024;
+
 /// Unwinds samples between rings and a recording, which then has whole callchains, and no registers and copies of stacks.
 pub struct Recording {
     unwinder: Unwinder,
@@ -74,7 +78,7 @@ impl Event {
     fn of(comes: &Attr, goes: &Attr) -> Self {
         let most = match comes.sample_max_stack {
             _ if !is_to_be_unwound(comes) || is_to_be_unwound(goes) => 0,
-            0 => Unwinder::MOST,
+            0 => MOST_FRAMES,
             most => most.into(),
         };
         let format = |attr| RecordFormat::of(attr, ByteOrder::NATIVE);

@@ -7,7 +7,7 @@ use crate::term::foreign::{beginning, cut, foreign};
 use crate::term::glyphs::{self, Glyphs};
 use crate::term::number::{bytes, grouped};
 use crate::term::out;
-use perfuse_record::{Ended, Observer, Plan, Remark, Sums, Target, Written};
+use perfuse_record::{Chains, Ended, Observer, Plan, Remark, Sums, Target, Written};
 use perfuse_sys::signal::SIGTERM;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -59,8 +59,8 @@ fn words(remark: &Remark, asked: &Asked) -> String {
             "the rings hold {} until they are written: files may exceed the size of --switch-output",
             bytes(*held as f64)
         ),
-        Remark::Incomplete(sums) if sums.deeper > 0 => {
-            format!("{remark}; --call-graph unwound,65528 copies more")
+        Remark::Incomplete { sums, copied } if sums.deeper > 0 && *copied < Chains::MOST_STACK_BYTES => {
+            format!("{remark}; --call-graph unwound,{} copies more", Chains::MOST_STACK_BYTES)
         }
         Remark::SizeReached => "the size of --max-size is reached".to_owned(),
         Remark::Lost { records, ring } => format!(

@@ -334,8 +334,8 @@ pub(super) mod tests {
         assert_eq!(chains("-g --call-graph fp true"), Ok(Some(Chains::FramePointers)));
         assert_eq!(chains("--call-graph dwarf true"), Ok(Some(Chains::Stack(8192))));
         assert_eq!(chains("--call-graph dwarf,1001 true"), Ok(Some(Chains::Stack(1008))));
-        assert_eq!(chains("--call-graph unwound true"), Ok(Some(Chains::Unwound(8192))));
-        assert_eq!(chains("--call-graph unwound,1001 true"), Ok(Some(Chains::Unwound(1008))));
+        assert_eq!(chains("--call-graph unwound true"), Ok(Some(Chains::Unwound(None))));
+        assert_eq!(chains("--call-graph unwound,1001 true"), Ok(Some(Chains::Unwound(Some(1008)))));
         for auto in ["-g", "--call-graph auto"] {
             assert!(asked(&format!("{auto} true")).unwrap().remarks[0].starts_with("call chains "));
         }

@@ -66,7 +66,8 @@ impl Session<'_> {
         if sums.lost > 0 {
             remarks.push(Remark::Lost { records: sums.lost, ring: self.opened.set.ring_bytes() });
         }
-        remarks.extend(stacks.filter(|sums| sums.incomplete() * FEW > sums.stacks).map(Remark::Incomplete));
+        let stacks = stacks.filter(|sums| sums.incomplete() * FEW > sums.stacks);
+        remarks.extend(stacks.map(|sums| Remark::Incomplete { sums, copied: Unwinding::copied(&self.opened) }));
         remarks.extend(self.unseen(&counted));
         if self.tally.throttled > 0 {
             remarks.push(Remark::Throttled(self.tally.throttled));

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Bytes of such files that are kept; then they are read again.
@@ -24,6 +25,7 @@ pub(super) struct Split {
     options: SymbolOptions,
     package: OnceLock<Option<Sections>>,
     files: Mutex<Files>,
+    was_asked: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +46,13 @@ type OtherFile<'s, E> = (Dwarf<Slice<'s, E>>, Unit<Slice<'s, E>>);
 impl Split {
     pub(super) fn new(path: &Path, options: &SymbolOptions) -> Self {
         let (path, options) = (path.to_owned(), options.clone());
-        Split { path, options, package: OnceLock::new(), files: Mutex::default() }
+        let (package, files, was_asked) = (OnceLock::new(), Mutex::default(), AtomicBool::new(false));
+        Split { path, options, package, files, was_asked }
+    }
+
+    /// Whether any unit had its entries elsewhere.
+    pub(super) fn was_asked(&self) -> bool {
+        self.was_asked.load(Ordering::Relaxed)
     }
 
     /// The file with the entries of a unit, if that has them elsewhere and they are there.
@@ -54,6 +62,7 @@ impl Split {
         unit: &Unit<Slice<'_, E>>,
     ) -> Option<Found<'_>> {
         unit.dwo_id?;
+        self.was_asked.store(true, Ordering::Relaxed);
         if let Some(package) = self.package.get_or_init(|| self.open_package()) {
             return Some(Found::Package(package));
         }
