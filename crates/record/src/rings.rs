@@ -32,7 +32,8 @@ fn share_of_user() -> Option<u64> {
     static SHARE: OnceLock<Option<u64>> = OnceLock::new();
     *SHARE.get_or_init(|| {
         let facts = Facts::gather();
-        let is_exempt = facts.paranoid.is_some_and(|level| level < 0) || facts.capable(Capabilities::IPC_LOCK);
+        let is_exempt =
+            facts.paranoid.is_some_and(|level| level < 0) || facts.capable(Capabilities::IPC_LOCK);
         facts.ring_share_bytes().filter(|_| !is_exempt)
     })
 }

@@ -67,7 +67,8 @@ impl Session<'_> {
             remarks.push(Remark::Lost { records: sums.lost, ring: self.opened.set.ring_bytes() });
         }
         let stacks = stacks.filter(|sums| sums.incomplete() * FEW > sums.stacks);
-        remarks.extend(stacks.map(|sums| Remark::Incomplete { sums, copied: Unwinding::copied(&self.opened) }));
+        remarks
+            .extend(stacks.map(|sums| Remark::Incomplete { sums, copied: Unwinding::copied(&self.opened) }));
         remarks.extend(self.unseen(&counted));
         if self.tally.throttled > 0 {
             remarks.push(Remark::Throttled(self.tally.throttled));

@@ -92,7 +92,9 @@ impl KeptLines {
     /// Tells `found` of the functions at an address; `false` if it was not asked for before.
     pub(crate) fn frames(&self, address: u64, found: &mut dyn FnMut(&SourceFrame<'_>)) -> bool {
         let known = &self.known;
-        let Ok(index) = known.at.binary_search_by_key(&address, |&(address, _)| address) else { return false };
+        let Ok(index) = known.at.binary_search_by_key(&address, |&(address, _)| address) else {
+            return false;
+        };
         let list = known.at[index].1 as usize;
         let start = list.checked_sub(1).map_or(0, |before| known.ends[before]);
         for frame in &known.frames[start as usize..known.ends[list] as usize] {
@@ -203,12 +205,14 @@ impl Asked {
     }
 
     fn take_in(&mut self, answers: &Answers) {
-        let texts: Vec<u32> = (0..answers.texts.len() as u32).map(|at| self.text(answers.texts.get(at))).collect();
+        let texts: Vec<u32> =
+            (0..answers.texts.len() as u32).map(|at| self.text(answers.texts.get(at))).collect();
         let text = |number: u32| texts.get(number as usize).copied().unwrap_or(NONE);
         for &(address, list) in &answers.at {
             let start = (list as usize).checked_sub(1).map_or(0, |before| answers.ends[before]);
             let frames = &answers.frames[start as usize..answers.ends[list as usize] as usize];
-            let renumbered = |frame: &Frame| Frame { name: text(frame.name), file: text(frame.file), ..*frame };
+            let renumbered =
+                |frame: &Frame| Frame { name: text(frame.name), file: text(frame.file), ..*frame };
             self.push(address, frames.iter().map(renumbered).collect());
         }
     }
@@ -247,7 +251,8 @@ impl Answers {
         let counts = [take(bytes)?, take(bytes)?, take(bytes)?].map(|count| usize::try_from(count).ok());
         let [Some(lists), Some(frames), Some(addresses)] = counts else { return None };
         let ends: Vec<u32> = words(part(bytes, lists, 4)?).collect();
-        let frames: Vec<Frame> = part(bytes, frames, FRAME)?.chunks_exact(FRAME).filter_map(Frame::decode).collect();
+        let frames: Vec<Frame> =
+            part(bytes, frames, FRAME)?.chunks_exact(FRAME).filter_map(Frame::decode).collect();
         let listed = part(bytes, addresses, 8)?.chunks_exact(8);
         let listed = listed.filter_map(|word| word.try_into().ok().map(u64::from_le_bytes));
         let at: Vec<(u64, u32)> = listed.zip(words(part(bytes, addresses, 4)?)).collect();
@@ -294,7 +299,8 @@ fn read(file: &Path, facts: &[u8]) -> Result<Answers, String> {
     let file = perfuse_files::open_private(file).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     file.take(MAX_FILE).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    let mut rest = bytes.strip_prefix(facts).ok_or("they are of another debug file, or of what it was before")?;
+    let mut rest =
+        bytes.strip_prefix(facts).ok_or("they are of another debug file, or of what it was before")?;
     Answers::decode(&mut rest).ok_or_else(|| "it is damaged".to_owned())
 }
 
@@ -338,7 +344,11 @@ mod tests {
         }
 
         fn open(&self, debug_file: &Path) -> KeptLines {
-            KeptLines::open(&self.0, debug_file, Image::open(debug_file).expect("a file").id().expect("a file"))
+            KeptLines::open(
+                &self.0,
+                debug_file,
+                Image::open(debug_file).expect("a file").id().expect("a file"),
+            )
         }
     }
 
@@ -360,7 +370,8 @@ mod tests {
         (any::<Option<u16>>(), text(), any::<bool>(), text(), any::<u32>(), any::<u32>()).prop_map(
             |(function, name, is_inlined, file, line, column)| {
                 // A function has one name.
-                let name = function.map_or(name, |function| (function % 3 > 0).then(|| format!("f{function}")));
+                let name =
+                    function.map_or(name, |function| (function % 3 > 0).then(|| format!("f{function}")));
                 (function.map(u64::from), name, is_inlined, file, line, column)
             },
         )
@@ -372,14 +383,17 @@ mod tests {
         let answer = |found: &mut dyn FnMut(usize, &SourceFrame<'_>)| {
             for (index, (_, frames)) in all.iter().enumerate() {
                 for (function, name, is_inlined, file, line, column) in frames {
-                    found(index, &SourceFrame {
-                        function: *function,
-                        name: &|| name.clone(),
-                        is_inlined: *is_inlined,
-                        file: file.as_deref(),
-                        line: *line,
-                        column: *column,
-                    });
+                    found(
+                        index,
+                        &SourceFrame {
+                            function: *function,
+                            name: &|| name.clone(),
+                            is_inlined: *is_inlined,
+                            file: file.as_deref(),
+                            line: *line,
+                            column: *column,
+                        },
+                    );
                 }
             }
         };
@@ -458,7 +472,8 @@ mod tests {
         }
         fs::write(folder.0.join("kernel-symbols"), "other").expect("written");
         make_room(&folder.0);
-        let mut left: Vec<_> = fs::read_dir(&folder.0).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+        let mut left: Vec<_> =
+            fs::read_dir(&folder.0).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
         left.sort();
         assert_eq!(left, ["kernel-symbols", "lines-0", "lines-1", "lines-2", "lines-3"]);
     }
