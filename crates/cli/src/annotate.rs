@@ -13,7 +13,7 @@ use crate::term::{foreign::foreign, glyphs};
 use perfuse_annotate::text::{self, Looks, OfEvent, Value};
 use perfuse_annotate::{Annotated, Annotator, Function, Sampled, Skid, Sources, Syntax};
 use perfuse_data::Event;
-use perfuse_data::replay::Replay;
+use perfuse_data::replay::{Replay, Step};
 use perfuse_profile::{LocalSymbols, Names, Plan, Profile, Reading};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -30,9 +30,9 @@ pub(crate) struct Args {
     /// Only functions of this name
     #[arg(value_name = "SYMBOL")]
     name: Option<String>,
-    /// The recording: a file, a folder of perf record --threads, or - for standard input
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    input: PathBuf,
+    /// The recording: a file, a folder of perf record --threads, or - for standard input [default: perf.data, or standard input where it is a pipe]
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
     /// Believe what other users' files (/tmp/perf-PID.map, jit-PID.dump) say of code made at run time
     #[arg(short, long)]
     force: bool,
@@ -106,6 +106,12 @@ pub(crate) struct Args {
     /// One JSON object a line for each function (schema perfuse.annotate/1) in place of text
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    fn input(&self) -> Input {
+        Input::named(self.input.clone(), self.force)
+    }
 }
 
 /// A line of JSON.
@@ -209,7 +215,7 @@ fn looks(args: &Args) -> Looks {
 
 /// Reads all samples, each with its address.
 fn read(args: &Args, symbols: &LocalSymbols) -> Result<(Profile, Vec<Event>, Passed)> {
-    read_from(&Input::at(args.input.clone(), args.force), &args.filter, symbols)
+    read_from(&args.input(), &args.filter, symbols, |step| args.unsupported.heed(step))
 }
 
 /// The same of any input.
@@ -217,6 +223,7 @@ fn read_from(
     input: &Input,
     filter: &FilterArgs,
     symbols: &LocalSymbols,
+    heed: impl Fn(&Step<'_>) -> Result<()>,
 ) -> Result<(Profile, Vec<Event>, Passed)> {
     let mut data = input.open_named(symbols)?;
     let mut plan = Plan::new(&[]);
@@ -228,6 +235,7 @@ fn read_from(
     let filter = filter.of(&mut data)?;
     let (mut reading, mut passed) = (Reading::new(plan), Passed::default());
     let replay = recording::replay(Replay::new(data), |step| {
+        heed(step)?;
         if let Some(sample) = step.sample() {
             let passes = filter.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time);
             passed.count(sample, passes);
@@ -269,7 +277,7 @@ impl<'i> FromNear<'i> {
             return Err(Failure::new(why));
         }
         if self.profile.is_none() {
-            self.profile = Some(read_from(self.input, self.filter, &self.symbols)?.0);
+            self.profile = Some(read_from(self.input, self.filter, &self.symbols, |_| Ok(()))?.0);
         }
         let profile = self.profile.get_or_insert_default();
         let names = Names::new(profile, &self.symbols).mangled(self.is_mangled);
@@ -292,7 +300,7 @@ impl<'i> FromNear<'i> {
 const MOST_LOOKED_INTO: usize = 32;
 
 fn nothing(args: &Args, events: &[Event], passed: &Passed) -> Failure {
-    let input = args.input.display();
+    let input = args.input().name();
     let names: Vec<String> = events.iter().map(Event::display_name).collect();
     match &args.event {
         Some(wanted) if !names.contains(wanted) => Failure::new(format_args!(
@@ -316,7 +324,7 @@ fn none_chosen(args: &Args) -> Failure {
         true => "no sample is in a function whose name is known; perfuse report tells why".to_owned(),
         false => format!("no function passes {}", words.join(" ")),
     };
-    Failure::new(format_args!("{}: {why}", args.input.display()))
+    Failure::new(format_args!("{}: {why}", args.input().name()))
 }
 
 fn unknown(wanted: &str, known: &[String]) -> Failure {

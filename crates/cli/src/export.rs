@@ -18,9 +18,9 @@ use std::process::ExitCode;
     after_help = "Examples:\n  perfuse export -o cpu.pb.gz                    for go tool pprof\n  perfuse export -o prog.speedscope.json         for speedscope\n  perfuse export -o prog.profile.json.gz         for profiler.firefox.com\n  perfuse export -o prog.trace.json              for Perfetto and chrome://tracing\n  perfuse export -o prog.otlp                    for OpenTelemetry\n  perfuse export -f folded | grep main           a line for each stack\n  perfuse export -i old.folded -o old.pb.gz      a profile of another tool"
 )]
 pub(crate) struct Args {
-    /// The recording, - for standard input; or a profile of another tool, as perfuse import takes it
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    input: PathBuf,
+    /// The recording, - for standard input; or a profile of another tool, as perfuse import takes it [default: perf.data, or standard input where it is a pipe]
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
     /// Believe what other users' files (/tmp/perf-PID.map, jit-PID.dump) say of code made at run time
     #[arg(long)]
     force: bool,
@@ -91,7 +91,7 @@ pub(crate) fn export(args: &Args) -> Result {
         let why = format!("{} is no text for a terminal; a file is named by -o", format.name());
         refuse_terminal(&args.output, &why)?;
     }
-    write(&Input::at(args.input.clone(), args.force), &args.symbol_files, format, &args.output)
+    write(&Input::named(args.input.clone(), args.force), &args.symbol_files, format, &args.output)
 }
 
 /// Imports a profile of another tool, or tells what is in it.
@@ -108,7 +108,7 @@ pub(crate) fn import(args: &ImportArgs) -> Result {
             )));
         }
         let (input, symbol_files) = (args.file.clone(), SymbolFiles::default());
-        return export(&Args { input, force: false, symbol_files, format: args.format, output });
+        return export(&Args { input: Some(input), force: false, symbol_files, format: args.format, output });
     }
     let import = match input.begun()? {
         Some(Begun::Import(import)) => import,

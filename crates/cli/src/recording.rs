@@ -39,21 +39,26 @@ pub(crate) struct Input {
     pub(crate) force: bool,
 }
 
-/// Whether standard input is a pipe, as behind `perf record -o - COMMAND |`.
-fn comes_by_pipe() -> bool {
-    let found = rustix::fs::fstat(std::io::stdin());
+/// Whether a standard stream is a pipe, as both are in `perf record COMMAND | perf report`.
+pub(crate) fn is_pipe(stream: impl std::os::fd::AsFd) -> bool {
+    let found = rustix::fs::fstat(stream);
     found.is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_fifo())
 }
 
 impl Input {
     /// This recording.
     pub(crate) fn at(input: PathBuf, force: bool) -> Self {
-        Input { input: Some(input), file: None, force }
+        Input::named(Some(input), force)
+    }
+
+    /// The recording of this name, or the default where none was named.
+    pub(crate) fn named(input: Option<PathBuf>, force: bool) -> Self {
+        Input { input, file: None, force }
     }
 
     /// Its name, as it was given.
     pub(crate) fn path(&self) -> &Path {
-        let default = || Path::new(if comes_by_pipe() { "-" } else { "perf.data" });
+        let default = || Path::new(if is_pipe(std::io::stdin()) { "-" } else { "perf.data" });
         self.file.as_deref().or(self.input.as_deref()).unwrap_or_else(default)
     }
 

@@ -4,7 +4,8 @@
 //! start a watchdog, and a symbolic link leads from one to the other between two looks. So a file is looked at
 //! before it is opened: a descriptor that names it and opens nothing (`O_PATH`) is taken, asked what it is, and the
 //! file opened through it. So the reader gets the very file that was looked at, even if its name leads to
-//! another by now.
+//! another by now. A path below `/proc/PID/root`, the files that a process in a container sees, is looked up as that process
+//! would: no link leads out of it.
 //!
 //! Files that are this user's alone, such as caches, are [opened](open_private) and [written](write_private) here too.
 //!
@@ -19,7 +20,7 @@ mod root;
 
 pub use build_id::{BuildId, BuildIdError};
 pub use private::{open_private, write_private};
-pub use root::RootOf;
+pub use root::{RootOf, View, in_root_of};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, major, minor, openat, readlinkat};
 use std::ffi::OsStr;
@@ -135,8 +136,7 @@ pub fn open_of(path: &Path, owners: Owners) -> Result<File, Error> {
     };
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
-        let named = openat(CWD, &path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
-        let named = named.map_err(failed)?;
+        let named = root::name(&path, OFlags::NOFOLLOW).map_err(failed)?;
         let found = fstat(&named).map_err(failed)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
             return open_named(&named, &path, is_believed);
@@ -144,8 +144,13 @@ pub fn open_of(path: &Path, owners: Owners) -> Result<File, Error> {
         is_believed(&found)?;
         // The very link that was looked at.
         let target = readlinkat(&named, "", Vec::new()).map_err(failed)?;
+        let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+        let root = root::split(&path).filter(|_| target.is_absolute()).map(|(root, _)| root);
         path.pop();
-        path.push(OsStr::from_bytes(target.as_bytes()));
+        match root {
+            Some(root) => path = root.join(target.strip_prefix("/").unwrap_or(target)),
+            None => path.push(target),
+        }
     }
     Err(failed(rustix::io::Errno::LOOP))
 }
@@ -163,7 +168,7 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
 
 /// Opens what `admit` likes of what is a regular file.
 fn open_if(path: &Path, admit: impl FnOnce(&Stat) -> Result<(), Error>) -> Result<File, Error> {
-    let named = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+    let named = root::name(path, OFlags::empty()).map_err(failed)?;
     open_named(&named, path, admit)
 }
 

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Request, Surroundings};
 use perfuse_abi::{Attr, IocFlags};
 use perfuse_sys::poll::Readiness;
+use perfuse_sys::thread::on_cpu;
 use perfuse_sys::{Errno, Mapping, Protection};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -68,7 +69,13 @@ impl Handle {
     }
 
     pub(crate) fn enable(&self, flags: IocFlags) -> Result<()> {
-        self.ioctl(Request::Enable(flags)).map(drop)
+        let enable = || self.ioctl(Request::Enable(flags)).map(drop);
+        // Where a task of the cgroup is on the cpu meanwhile, Linux (6.18) takes a time of long ago for the event's first one. While
+        // this thread is there no other is.
+        match u32::try_from(self.subject.cpu) {
+            Ok(cpu) if self.subject.cgroup => on_cpu(cpu, enable),
+            _ => enable(),
+        }
     }
 
     pub(crate) fn disable(&self, flags: IocFlags) -> Result<()> {

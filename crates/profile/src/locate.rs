@@ -43,7 +43,8 @@ impl ThreadTime {
 pub(crate) struct Locator {
     pub(crate) strings: Strings,
     pub(crate) objects: Vec<Object>,
-    /// By the session's number of the object, the process for memory without a file, and whether it is code that was made.
+    /// By the session's number of the object, the process for memory without a file or by which a file without a build-id is found,
+    /// and whether it is code that was made.
     ids: FastMap<(u32, u32, u32), ObjectId>,
     /// Reads jitdumps, and knows functions.
     code: Option<Arc<Symbolizer>>,
@@ -67,6 +68,7 @@ impl Locator {
             pid: 0,
             by_address: true,
             is_made: false,
+            seen_by: None,
             order: 0,
         };
         Locator { strings, objects: vec![unknown], code, ..Locator::default() }
@@ -83,7 +85,7 @@ impl Locator {
         let unknown = Location { object: ObjectId(0), level, ip, address: ip, mapped: 0, time: ANY_TIME };
         let Some(found) = session.resolve(at.pid, at.tid, level, ip) else { return unknown };
         let map = &found.map;
-        let object = self.object_of(session, map);
+        let object = self.object_of(session, map, at.pid);
         let kind = self.objects[object.0 as usize].kind;
         let address = match kind {
             // Modules tell of symbols by their address, and of what has none as other files do.
@@ -118,6 +120,7 @@ impl Locator {
             if let Some(has_times) = code.sealed_has_times(pid) {
                 return has_times;
             }
+            code.meet(pid, [mapping(session, dump)]);
             // One that is not there is no worse than none: the memory stays without names, which is told.
             code.add_jitdump(pid, path).is_ok_and(|added| !added.header.has_processor_time())
         });
@@ -167,13 +170,21 @@ impl Locator {
         id
     }
 
-    fn object_of(&mut self, session: &Session, map: &Map) -> ObjectId {
+    fn object_of(&mut self, session: &Session, map: &Map, pid: u32) -> ObjectId {
         let told = session.object(map.object);
         let is_own = told.kind == session::ObjectKind::User && map.by_address;
         let is_made = made_code(session, map).is_some();
-        let key = (map.object.0, if is_own { map.pid } else { 0 }, u32::from(is_made));
+        let seen_by = self.seen_by(session, map, pid);
+        let apart = seen_by.filter(|_| told.build_id.is_none()).unwrap_or(0);
+        let key = (map.object.0, if is_own { map.pid } else { apart }, u32::from(is_made));
         if let Some(&known) = self.ids.get(&key) {
+            let object = &mut self.objects[known.0 as usize];
+            object.seen_by = object.seen_by.or(seen_by);
             return known;
+        }
+        if let Some(code) = self.code.as_ref().filter(|_| is_made) {
+            let of = session.maps_of(map.pid, map.pid);
+            code.meet(map.pid, of.iter().filter(|map| !map.by_address).map(|map| mapping(session, map)));
         }
         let kind = match &told.kind {
             session::ObjectKind::Kernel { symbol, address } => {
@@ -191,11 +202,24 @@ impl Locator {
             pid: map.pid,
             by_address: map.by_address,
             is_made,
+            seen_by,
             order: map.object.0,
         });
         self.ids.insert(key, id);
         id
     }
+
+    /// The process by whose root folder the file of a mapping is looked for, if it is not this process.
+    fn seen_by(&self, session: &Session, map: &Map, pid: u32) -> Option<u32> {
+        let is_file = !map.by_address && session.object(map.object).kind == session::ObjectKind::User;
+        let (address, name) = mapping(session, map);
+        self.code.as_ref().filter(|_| is_file)?.seen_by(pid, address, name)
+    }
+}
+
+/// The address and the name of a mapping, by which a process is told that has it.
+fn mapping<'s>(session: &'s Session, map: &Map) -> (u64, &'s [u8]) {
+    (map.start, &session.object(map.object).name)
 }
 
 /// The level of the addresses that follow a marker in a callchain. `None` where a cookie follows that is no address.

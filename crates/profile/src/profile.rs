@@ -286,7 +286,8 @@ impl Profile {
 
 /// An object without what is not the same in all recordings: where it comes, and the process that had its file mapped first.
 fn alike(object: &Object) -> Object {
-    Object { order: 0, pid: if object.by_address { object.pid } else { 0 }, ..*object }
+    let seen_by = object.seen_by.filter(|_| object.build_id.is_none());
+    Object { order: 0, pid: if object.by_address { object.pid } else { 0 }, seen_by, ..*object }
 }
 
 /// The things of a list by their numbers, to find them again.

@@ -244,7 +244,7 @@ impl Saved {
             };
             let SavedObject { pid, by_address, is_made, order, .. } = *of;
             let (path, build_id) = (string(of.path, "objects")?, BuildId::new(&of.build_id));
-            Ok(Object { path, kind, build_id, pid, by_address, is_made, order })
+            Ok(Object { path, kind, build_id, pid, by_address, is_made, seen_by: None, order })
         };
         let objects: Vec<Object> = self.objects.iter().map(object).collect::<Result<_, _>>()?;
         let mut locations = Locations::default();
@@ -378,6 +378,7 @@ mod tests {
             pid: 0,
             by_address: false,
             is_made: false,
+            seen_by: None,
             order: 0,
         };
         let location = SavedLocation { object: 0, level: 1, ip: 1, address: 1, mapped: 0, not_time: 0 };

@@ -235,7 +235,9 @@ pub(crate) fn dso_key(strings: &Strings, object: &Object) -> DsoKey {
             DsoKey::kernel((!symbol.is_empty()).then_some(Reference { symbol, address }))
         }
         ObjectKind::Module(base) => DsoKey::module(path, base),
-        ObjectKind::User | ObjectKind::Function | ObjectKind::Unknown => DsoKey::of_map(name, object.pid),
+        ObjectKind::User | ObjectKind::Function | ObjectKind::Unknown => {
+            DsoKey { pid: object.seen_by, ..DsoKey::of_map(name, object.pid) }
+        }
     };
     key.with_build_id(object.build_id)
 }

@@ -52,6 +52,9 @@ pub struct Object {
     pub by_address: bool,
     /// Whether it is code that its process made at run time.
     pub is_made: bool,
+    /// The process by whose root folder its file is looked for: one that runs, and sees other files than this one does. It is
+    /// not saved.
+    pub seen_by: Option<u32>,
     /// Its place among the objects that the recording tells of.
     pub order: u32,
 }

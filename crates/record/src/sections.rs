@@ -6,19 +6,20 @@ mod formats;
 use crate::opening::Opened;
 use crate::plan::{Plan, Request};
 use crate::synthesis::bpf::Programs;
-use crate::tally::Tally;
+use crate::tally::{MappedFile, Tally};
 use crate::terms;
 use formats::Formats;
 use perfuse::abi::record::{CpuMode, Misc};
 use perfuse_data::Str;
 use perfuse_data::feature::{self, Clock, Compressed, Feature, Group, SampleTime};
 use perfuse_data::machine::Machine;
+use perfuse_files::in_root_of;
 use perfuse_symbols::{BuildId, Elf};
 use perfuse_sys::page_size;
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Facts that stay the same while a recording is made.
 pub(crate) struct Facts {
@@ -147,10 +148,24 @@ pub(crate) fn build_ids(tally: &Tally, kernel: bool) -> Vec<Identified> {
         add(CpuMode::KERNEL, b"[kernel.kallsyms]", BuildId::of_running_kernel());
     }
     tally.modules.iter().for_each(|(file, id)| add(CpuMode::KERNEL, file, Some(*id)));
-    let of = |elf: Result<Elf, _>| elf.ok()?.build_id().ok()?;
-    for (name, told) in &tally.files {
-        let told = told.as_deref().and_then(BuildId::new);
-        add(CpuMode::USER, name, told.or_else(|| of(Elf::open(Path::new(OsStr::from_bytes(name))))));
+    fn of<E>(elf: Result<Elf, E>) -> Option<BuildId> {
+        elf.ok()?.build_id().ok()?
+    }
+    for (name, file) in &tally.files {
+        let id = match file {
+            MappedFile::Identified(id) => BuildId::new(id),
+            MappedFile::Mapped(pid, inode) => {
+                let path = Path::new(OsStr::from_bytes(name));
+                // In a container the process sees another file under this name, as long as it is there.
+                let places = [in_root_of(*pid, path), path.to_owned()];
+                let open = |place: &PathBuf| match inode {
+                    Some((device, inode)) if *inode != 0 => Elf::open_mapped(place, *device, *inode),
+                    _ => Elf::open(place),
+                };
+                of(places.iter().map(open).find_map(Result::ok).ok_or(()))
+            }
+        };
+        add(CpuMode::USER, name, id);
     }
     let vdso = perfuse_symbols::vdso_image().and_then(|image| Elf::from_bytes("[vdso]", image));
     add(CpuMode::USER, b"[vdso]", of(vdso));

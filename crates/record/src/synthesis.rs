@@ -5,7 +5,7 @@
 pub(crate) mod bpf;
 mod kernel;
 
-use crate::tally::Tally;
+use crate::tally::{MappedFile, Tally};
 use perfuse::abi::record::{
     BuildId, Cgroup, Comm, Cpu, CpuMode, Decoded, Misc, Mmap2, MmapFile, NamespaceLink, Namespaces, Record,
     SampleId, Task, Tid,
@@ -144,7 +144,11 @@ impl<R: Receiver> Synthesis<'_, R> {
             let flags = if executable { Misc::empty() } else { Misc::MMAP_DATA };
             self.send(Record::Mmap2(record), CpuMode::USER, flags)?;
             if executable {
-                self.tally.file(name, id.as_ref().map(BuildId::as_bytes));
+                let file = match &id {
+                    Some(id) => MappedFile::Identified(id.as_bytes().to_vec()),
+                    None => MappedFile::Mapped(pid, Some((map.device, map.inode))),
+                };
+                self.tally.file(name, file);
             }
         }
         Ok(())

@@ -26,14 +26,23 @@ pub(crate) struct Tally {
     /// Times of samples.
     pub(crate) first_ns: Option<u64>,
     pub(crate) last_ns: Option<u64>,
-    /// Mapped files by name, with the build-id if the kernel told.
-    pub(crate) files: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Mapped files by name.
+    pub(crate) files: BTreeMap<Vec<u8>, MappedFile>,
     /// Modules of the kernel with build-ids, by file.
     pub(crate) modules: BTreeMap<Vec<u8>, BuildId>,
     /// Ids of BPF programs that were loaded and nobody has looked at yet.
     pub(crate) programs: Vec<u32>,
     /// Bytes that were no records.
     pub(crate) corrupt: u64,
+}
+
+/// What is known of a mapped file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum MappedFile {
+    /// Its build-id, which the kernel told.
+    Identified(Vec<u8>),
+    /// The process that mapped it, and device and inode, if they were told.
+    Mapped(u32, Option<((u32, u32), u64)>),
 }
 
 impl Tally {
@@ -107,28 +116,30 @@ impl Tally {
                 self.lost_samples += lost;
             }
             Record::BpfEvent(event) if event.kind == BpfEventType::PROG_LOAD => self.programs.push(event.id),
-            Record::Mmap(map) => self.file(map.filename.as_bytes(), None),
+            Record::Mmap(map) => self.file(map.filename.as_bytes(), MappedFile::Mapped(map.tid.pid, None)),
             Record::Mmap2(map) => {
-                let id = match &map.file {
-                    MmapFile::BuildId(id) => Some(id.as_bytes()),
-                    MmapFile::Inode { .. } => None,
+                let file = match &map.file {
+                    MmapFile::BuildId(id) => MappedFile::Identified(id.as_bytes().to_vec()),
+                    MmapFile::Inode { maj, min, ino, .. } => {
+                        MappedFile::Mapped(map.tid.pid, Some(((*maj, *min), *ino)))
+                    }
                 };
-                self.file(map.filename.as_bytes(), id);
+                self.file(map.filename.as_bytes(), file);
             }
             _ => {}
         }
     }
 
     /// Remembers a file; names in brackets and the like are none.
-    pub(crate) fn file(&mut self, name: &[u8], id: Option<&[u8]>) {
+    pub(crate) fn file(&mut self, name: &[u8], file: MappedFile) {
         let special = [&b"//"[..], b"/memfd:", b"/dev/", b"/SYSV", b"/[aio]"];
         if !name.starts_with(b"/") || special.iter().any(|start| name.starts_with(start)) {
             return;
         }
         match self.files.get_mut(name) {
-            Some(known) if known.is_none() => *known = id.map(<[u8]>::to_vec),
+            Some(known @ MappedFile::Mapped(..)) if matches!(file, MappedFile::Identified(_)) => *known = file,
             Some(_) => {}
-            None => drop(self.files.insert(name.to_vec(), id.map(<[u8]>::to_vec))),
+            None => drop(self.files.insert(name.to_vec(), file)),
         }
     }
 }

@@ -33,6 +33,7 @@ mod process;
 mod process_code;
 mod ranges;
 mod reading;
+mod running;
 mod sealed;
 mod sealing;
 mod shared;

@@ -3,7 +3,7 @@
 
 use crate::code::{Code, Loaded};
 use crate::debug_files::{DebugSources, SymbolOptions};
-use crate::elf::Elf;
+use crate::elf::{DebugLink, Elf};
 use crate::error::Error;
 use crate::info::DebugInfo;
 use crate::kept::lines::KeptLines;
@@ -14,7 +14,7 @@ use crate::reading::Reading;
 use crate::shared::Shared;
 use crate::table::{SymbolTable, TableBuilder};
 use crate::vdso;
-use perfuse_files::BuildId;
+use perfuse_files::{BuildId, in_root_of};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,11 +28,11 @@ pub(crate) fn file(shared: &Shared, key: &DsoKey) -> Arc<Reading> {
 
     let mut places = Vec::new();
     if gone.is_none() || key.build_id.is_some() {
-        // A process with another root folder means that one's file, if it is still there.
-        if let (Some(pid), true) = (key.pid, options.live) {
-            places.push(in_root_of(pid, path));
+        // A process with another root folder means that one's file; one of that name here is it only if it is of the same build.
+        places.extend(key.pid.map(|pid| in_root_of(pid, path)));
+        if key.pid.is_none() || key.build_id.is_some() {
+            places.push(options.under_root(path));
         }
-        places.push(options.under_root(path));
     }
     if let Some(id) = &key.build_id {
         places.extend(options.stored(id, &["elf"]));
@@ -40,8 +40,8 @@ pub(crate) fn file(shared: &Shared, key: &DsoKey) -> Arc<Reading> {
     let (binary, why) = first_of_build(&places, key.build_id.as_ref());
     match binary {
         Some((place, elf)) => match elf.file_id() {
-            Some(id) => shared.file(id, || with_binary(options, path, place, &elf)),
-            None => Arc::new(with_binary(options, path, place, &elf).into()),
+            Some(id) => shared.file(id, || with_binary(options, key.pid, path, place, &elf)),
+            None => Arc::new(with_binary(options, key.pid, path, place, &elf).into()),
         },
         None => Arc::new(Reading::from(match debug_file_alone(options, path, key.build_id.as_ref()) {
             Some(loaded) => loaded,
@@ -49,11 +49,6 @@ pub(crate) fn file(shared: &Shared, key: &DsoKey) -> Arc<Reading> {
             None => why.unwrap_or(Missing::NoFile { tried: places }).into(),
         })),
     }
-}
-
-/// A path in the root folder of a process.
-pub(crate) fn in_root_of(pid: u32, path: &Path) -> PathBuf {
-    Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// The first of these files that is an ELF file of the wanted build; else the best reason why none is.
@@ -81,11 +76,20 @@ pub(crate) fn open_build(place: &Path, wanted: Option<&BuildId>) -> Result<Elf, 
     }
 }
 
-/// Symbols of a file that is there. `path` is what the recorded system calls it.
-fn with_binary(options: &SymbolOptions, path: &Path, place: PathBuf, elf: &Elf) -> Loaded {
+/// Symbols of a file that is there. `path` is what the recorded system calls it, or a process that sees other files than this one.
+fn with_binary(
+    options: &SymbolOptions,
+    pid: Option<u32>,
+    path: &Path,
+    place: PathBuf,
+    elf: &Elf,
+) -> Loaded {
     let mut loaded = Loaded::default();
     let mut builder = TableBuilder::default();
-    if let Err(error) = collect(options, path, &place, elf, &mut builder, &mut loaded) {
+    let find = |id: Option<&BuildId>, link: Option<&DebugLink>| {
+        find_debug_file(options, pid, path, id, link, Elf::has_symtab)
+    };
+    if let Err(error) = collect(&find, &place, elf, &mut builder, &mut loaded) {
         loaded.missing = Some(Missing::Unreadable(error));
     }
     let table = builder.finish(&elf.areas());
@@ -99,8 +103,7 @@ fn with_binary(options: &SymbolOptions, path: &Path, place: PathBuf, elf: &Elf) 
 
 /// Collects all there is; what was collected before an error stays.
 fn collect(
-    options: &SymbolOptions,
-    path: &Path,
+    find: &dyn Fn(Option<&BuildId>, Option<&DebugLink>) -> Option<(PathBuf, Elf)>,
     place: &Path,
     elf: &Elf,
     builder: &mut TableBuilder,
@@ -109,7 +112,7 @@ fn collect(
     let procedures = elf.procedures()?;
     if !elf.add_symtab(builder, &procedures)? {
         let (id, link) = (elf.build_id().unwrap_or(None), elf.debug_link().unwrap_or(None));
-        match options.find_debug_file(Some(path), id.as_ref(), link.as_ref(), Elf::has_symtab) {
+        match find(id.as_ref(), link.as_ref()) {
             Some((debug_path, debug)) => {
                 debug.add_symtab(builder, &procedures)?;
                 // Prelinking moves a library, and not its debug file.
@@ -130,6 +133,20 @@ fn collect(
     elf.add_plt(builder)
 }
 
+/// The debug file of a program: of those that the process sees by whose root folder it was found, or of those here.
+fn find_debug_file(
+    options: &SymbolOptions,
+    pid: Option<u32>,
+    path: &Path,
+    id: Option<&BuildId>,
+    link: Option<&DebugLink>,
+    wanted: fn(&Elf) -> bool,
+) -> Option<(PathBuf, Elf)> {
+    let find = |options: &SymbolOptions| options.find_debug_file(Some(path), id, link, wanted);
+    let below = |pid| SymbolOptions { symfs: Some(in_root_of(pid, Path::new(""))), ..options.clone() };
+    pid.and_then(|pid| find(&below(pid))).or_else(|| find(options))
+}
+
 /// The file with debug information, of those that symbols were found in or another debug file of the same build; and how much
 /// higher the program's symbols count: prelinking moves a library, and not its debug file.
 pub(crate) fn debug_file(
@@ -147,7 +164,7 @@ pub(crate) fn debug_file(
     let debug = sources.debug.as_ref().filter(|_| !binary.as_ref().is_some_and(has_info)).and_then(open);
     let debug = debug.filter(has_info).or_else(|| match &binary {
         Some(found) if has_info(found) => None,
-        _ => options.find_debug_file(Some(&key.path), id.as_ref(), link.as_ref(), Elf::has_debug_info),
+        _ => find_debug_file(options, key.pid, &key.path, id.as_ref(), link.as_ref(), Elf::has_debug_info),
     });
     let base = |elf: &Elf| elf.layout().first_address();
     let shift = match (program.and_then(base), debug.as_ref().and_then(|(_, elf)| base(elf))) {

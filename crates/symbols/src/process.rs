@@ -55,6 +55,8 @@ impl ProcessSymbols {
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         find(&maps, address, self.pid).or_else(|| {
             *maps = read::maps(self.pid).ok()?;
+            let files = perfuse_proc::maps(&maps).map(|map| (map.start, map.name));
+            self.symbolizer.meet(self.pid, files.filter(|(_, name)| name.starts_with(b"/")));
             find(&maps, address, self.pid)
         })
     }

@@ -1,12 +1,10 @@
 //! The code that a process made at run time: of its perf map, and of its jitdumps.
 
-use crate::debug_files::SymbolOptions;
 use crate::jit::{CodeMap, perf_map};
-use crate::load;
 use crate::missing::Missing;
 use crate::shared::Shared;
 use crate::table::{FoundSymbol, Symbol, SymbolId};
-use perfuse_files::Owners;
+use perfuse_files::{Owners, in_root_of};
 use perfuse_proc::{Status, read};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -81,8 +79,8 @@ impl JitCode {
 
     fn perf_map(&self) -> Result<&CodeMap, &Missing> {
         let read = || {
-            let places = perf_map_places(&self.shared.options, self.pid);
-            let owners = owners_of(&self.shared.options, self.pid);
+            let places = perf_map_places(&self.shared, self.pid);
+            let owners = owners_of(&self.shared, self.pid);
             let mut why = None;
             for place in &places {
                 match perf_map::read(place, owners) {
@@ -99,25 +97,30 @@ impl JitCode {
 
 /// Where the perf map of a process may be. A process in a container has its own `/tmp`, and its own idea of
 /// its number.
-fn perf_map_places(options: &SymbolOptions, pid: u32) -> Vec<PathBuf> {
+fn perf_map_places(shared: &Shared, pid: u32) -> Vec<PathBuf> {
     let map = |pid: u32| PathBuf::from(format!("/tmp/perf-{pid}.map"));
     let mut places = Vec::new();
-    if options.live {
+    if is_running(shared, pid) {
         let inner = innermost_pid(pid).unwrap_or(pid);
-        places.push(load::in_root_of(pid, &map(inner)));
+        places.push(in_root_of(pid, &map(inner)));
         if inner != pid {
-            places.push(load::in_root_of(pid, &map(pid)));
+            places.push(in_root_of(pid, &map(pid)));
         }
     }
-    places.push(options.under_root(&map(pid)));
+    places.push(shared.options.under_root(&map(pid)));
     places
 }
 
+/// Whether the process of this number is the one that is meant.
+fn is_running(shared: &Shared, pid: u32) -> bool {
+    shared.options.live || shared.running.has_met(pid)
+}
+
 /// The users whose files are believed about the code that a process made.
-pub(crate) fn owners_of(options: &SymbolOptions, pid: u32) -> Owners {
-    let process = fs::metadata(format!("/proc/{pid}")).ok().filter(|_| options.live);
+pub(crate) fn owners_of(shared: &Shared, pid: u32) -> Owners {
+    let process = fs::metadata(format!("/proc/{pid}")).ok().filter(|_| is_running(shared, pid));
     match process {
-        _ if options.any_owner => Owners::Any,
+        _ if shared.options.any_owner => Owners::Any,
         Some(process) => Owners::Trusted { also: Some(process.uid()) },
         None => Owners::Trusted { also: None },
     }

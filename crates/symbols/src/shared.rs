@@ -8,6 +8,7 @@ use crate::kernel::{self, KernelSymbols};
 use crate::key::DsoKey;
 use crate::missing::Missing;
 use crate::reading::Reading;
+use crate::running::Running;
 use crate::sealed::{Sealed, SealedDso};
 use crate::table::{FoundSymbol, Symbol, SymbolId};
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ const LEFT_OUT: u64 = 1 << 63;
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) options: SymbolOptions,
+    pub(crate) running: Running,
     kernel: OnceLock<Result<Arc<KernelSymbols>, Missing>>,
     kept: OnceLock<Result<Arc<KernelSymbols>, Missing>>,
     /// Names that recordings have inside.

@@ -12,6 +12,7 @@ use crate::process_code::{JitCode, owners_of};
 use crate::sealed::Sealed;
 use crate::shared::Shared;
 use crate::table::SymbolTable;
+use perfuse_files::in_root_of;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -80,6 +81,21 @@ impl Symbolizer {
         dso
     }
 
+    /// Takes in that a process of a recording may still run: what it tells of code that it made is then looked for as it sees
+    /// files, under the number that it has for itself. It does run if it has one of these mappings of files, by address and name;
+    /// by its number alone it may be a later process. Tells whether it does.
+    pub fn meet<'m>(&self, pid: u32, mappings: impl IntoIterator<Item = (u64, &'m [u8])>) -> bool {
+        self.shared.options.symfs.is_none() && self.shared.running.meet(pid, mappings)
+    }
+
+    /// The process by whose root folder the file of a mapping is to be looked for ([`DsoKey::pid`]): one that still runs, as
+    /// [`meet`](Self::meet) tells it, and sees other files than this one, or another that sees the same. `None` where the name
+    /// means the file that it means here.
+    pub fn seen_by(&self, pid: u32, address: u64, name: &[u8]) -> Option<u32> {
+        let options = &self.shared.options;
+        options.symfs.is_none().then(|| self.shared.running.seen_by(pid, (address, name)))?
+    }
+
     /// Makes a DSO of a table, for code that a recording itself tells of, such as BPF programs in KSYMBOL
     /// records. Its addresses are [`Address::Memory`](crate::Address::Memory).
     pub fn insert(&self, key: &DsoKey, table: SymbolTable) -> Arc<Dso> {
@@ -119,10 +135,11 @@ impl Symbolizer {
     /// process runs ([`SymbolOptions::any_owner`]); so has a perf map.
     pub fn add_jitdump(&self, pid: u32, path: &Path) -> Result<JitDumpAdded, Missing> {
         let options = &self.shared.options;
-        let owners = owners_of(options, pid);
+        let owners = owners_of(&self.shared, pid);
         let mut places = vec![options.under_root(path)];
-        if options.live {
-            places.push(load::in_root_of(pid, path));
+        if options.live || self.shared.running.has_met(pid) {
+            // It made the file, under a name that may mean another one here.
+            places.insert(0, in_root_of(pid, path));
         }
         let mut why = None;
         for place in places {

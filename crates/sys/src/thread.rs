@@ -60,6 +60,17 @@ impl Cpus {
     }
 }
 
+/// Does something on a cpu, if the calling thread may run there, and lets the thread run where it could before.
+pub fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> T {
+    let before = Cpus::own();
+    if let Some(only) = Cpus::only(cpu) {
+        only.apply();
+    }
+    let done = work();
+    before.apply();
+    done
+}
+
 /// The calling thread, if it is of an ordinary scheduling class, runs for short times only: the shorter, the sooner Linux
 /// (6.12) gives it a cpu that is busy, where without this it would have to wait for as long as others may run. It asks
 /// for the least that can be had, which needs no rights.

@@ -4,6 +4,7 @@ use crate::rules::Rule;
 use crate::tables::Tables;
 use perfuse_data::session::{Map, Object as Told, ObjectKind};
 use perfuse_symbols::{BuildId, DebugSources, DsoKey, DsoKind, Elf, Layout, Symbolizer, vdso_image};
+use perfuse_files::{View, in_root_of};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -71,7 +72,12 @@ impl Objects {
             return None;
         }
         let id = told.build_id.and_then(|id| BuildId::new(id.as_bytes()));
-        let key = (DsoKey::of_map(&told.name, pid).with_build_id(id), map.inode);
+        let seen_by = match &self.source {
+            Source::Symbols(symbolizer) if !map.by_address => symbolizer.seen_by(pid, map.start, &told.name),
+            _ => None,
+        };
+        let named = DsoKey { pid: seen_by, ..DsoKey::of_map(&told.name, pid).with_build_id(id) };
+        let key = (named, map.inode);
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
@@ -134,7 +140,10 @@ fn by_process(key: &DsoKey, pid: u32) -> Option<(Tables, Layout)> {
                 Some(wanted) => elf.build_id().ok().flatten().is_some_and(|id| id.matches(&wanted)),
                 None => true,
             };
-            places(&key.path, pid).iter().find_map(|place| Elf::open(place).ok().filter(is_wanted))?
+            let [below, here] = places(&key.path, pid);
+            // Where the process sees other files, one of that name here may be any.
+            let here = Some(here).filter(|_| key.build_id.is_some() || !View::differs(pid));
+            [Some(below), here].iter().flatten().find_map(|place| Elf::open(place).ok().filter(is_wanted))?
         }
         DsoKind::Vdso => vdso()?,
         _ => return None,
@@ -147,6 +156,5 @@ fn by_process(key: &DsoKey, pid: u32) -> Option<(Tables, Layout)> {
 fn places(path: &Path, pid: u32) -> [PathBuf; 2] {
     let bytes = path.as_os_str().as_bytes();
     let name = Path::new(OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)));
-    let below = Path::new("/proc").join(pid.to_string()).join("root");
-    [below.join(name.strip_prefix("/").unwrap_or(name)), name.to_owned()]
+    [in_root_of(pid, name), name.to_owned()]
 }

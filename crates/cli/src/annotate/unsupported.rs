@@ -1,6 +1,6 @@
 //! Options that `perf annotate` takes and `perfuse annotate` refuses or ignores.
 
-use crate::common::unsupported::{PerfOption, PerfOptions};
+use crate::common::unsupported::{Part, PerfOption, PerfOptions};
 
 /// The options of `perf annotate` that mean nothing here, or are refused.
 #[derive(Clone, Debug)]
@@ -15,7 +15,12 @@ impl PerfOptions for OfAnnotate {
         PerfOption::refused("gtk", SCREEN),
         PerfOption::refused("group", "each event has its own listing; --event picks one"),
         PerfOption::refused("dump-raw-trace", "perfuse report -D shows each record").letter('D'),
-        PerfOption::refused("itrace", "traces of the processor (AUX data) are not decoded").maybe_value(),
+        PerfOption::refused(
+            "itrace",
+            "traces of the processor (AUX data) are not decoded; perf inject --itrace makes samples of them",
+        )
+        .maybe_value()
+        .of(Part::Traces),
         PerfOption::ignored("ignore-vmlinux"),
         PerfOption::ignored("stdio2"),
         PerfOption::ignored("skip-missing"),

@@ -139,7 +139,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) per_thread: bool,
 
-    /// Write to this file; - is standard output, in the form for pipes
+    /// Write to this file; - is standard output, in the form for pipes [default: perf.data, or standard output where it is a pipe]
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 

@@ -52,7 +52,7 @@ fn words(remark: &Remark, asked: &Asked) -> String {
     match remark {
         Remark::Following(_) => format!("{remark} (--follow)"),
         Remark::ProbesAlone(_) => format!("{remark}; -a records all"),
-        Remark::UserOnly(_) if asked.output != Destination::Pipe => {
+        Remark::UserOnly(_) if asked.output.is_file() => {
             format!("{remark} (perfuse doctor tells more)")
         }
         Remark::LargeRings(held) => format!(
@@ -193,10 +193,12 @@ impl Observer for Live<'_> {
             }
             _ => String::new(),
         };
-        let name = written.path.as_deref().map_or_else(
-            || "to standard output".to_owned(),
-            |path| foreign(path.as_os_str().as_encoded_bytes()).into_owned(),
-        );
-        let _ = writeln!(out::stderr(), "wrote {name} ({}{ratio})", bytes(written.bytes as f64));
+        let name = match (written.path.as_deref(), &self.asked.output) {
+            (Some(path), _) => foreign(path.as_os_str().as_encoded_bytes()).into_owned(),
+            (None, Destination::PipeAtHand) => "into the pipe that standard output is".to_owned(),
+            (None, _) => "to standard output".to_owned(),
+        };
+        let hint = if self.asked.output == Destination::PipeAtHand { "; -o FILE writes a file" } else { "" };
+        let _ = writeln!(out::stderr(), "wrote {name} ({}{ratio}){hint}", bytes(written.bytes as f64));
     }
 }

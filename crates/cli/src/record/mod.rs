@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result {
     let control = args.control.as_deref().map(Control::open).transpose()?;
     let (plan, mut live) = (&asked.plan, Live::new(&asked));
     let ended = match &asked.output {
-        Destination::Pipe => {
+        Destination::Pipe | Destination::PipeAtHand => {
             let mut sink = StreamSink::new(take_standard_output()?);
             record(plan, &mut sink, &mut live, control)?
         }

@@ -4,6 +4,7 @@ use super::args::Args;
 use super::words::{branches, chains, clock, frequency, pages, processes_of, registers, size, switch};
 use crate::common::{cpus, events, processes};
 use crate::exit::Failure;
+use crate::recording::is_pipe;
 use perfuse::abi::AttrFlags;
 use perfuse::{Perf, Start};
 use perfuse_events::EventSet;
@@ -31,6 +32,25 @@ pub(super) struct Asked {
 pub(super) enum Destination {
     File(PathBuf),
     Pipe,
+    /// The same, as standard output is a pipe and no file was named.
+    PipeAtHand,
+}
+
+impl Destination {
+    /// As perf has it: `perf record COMMAND | perf report` needs no `-o -`. Several files, and names with a time, are no pipe's.
+    fn new(args: &Args, is_pipe: bool) -> Self {
+        let has_files = args.switch_output.is_some() || args.overwrite || args.timestamp_filename;
+        match &args.output {
+            Some(path) if path.as_os_str() == "-" => Destination::Pipe,
+            Some(path) => Destination::File(path.clone()),
+            None if is_pipe && !has_files => Destination::PipeAtHand,
+            None => Destination::File("perf.data".into()),
+        }
+    }
+
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self, Destination::File(_))
+    }
 }
 
 /// Whole cpus are sampled without being asked for up to the rate that perf has by default.
@@ -69,13 +89,9 @@ impl Asked {
             (_, true) => AttrFlags::EXCLUDE_CALLCHAIN_USER,
             _ => AttrFlags::empty(),
         };
-        let output = match &args.output {
-            Some(path) if path.as_os_str() == "-" => Destination::Pipe,
-            Some(path) => Destination::File(path.clone()),
-            None => Destination::File("perf.data".into()),
-        };
+        let output = Destination::new(args, is_pipe(std::io::stdout()));
         let switch = args.switch_output.as_deref().map_or(Ok(Switch::Never), switch)?;
-        if output == Destination::Pipe
+        if !output.is_file()
             && (switch != Switch::Never || args.overwrite || args.timestamp_filename)
         {
             return Err(Failure::usage(
@@ -345,8 +361,17 @@ pub(super) mod tests {
 
     #[test]
     fn outputs() {
-        assert_eq!(asked("true").unwrap().output, Destination::File("perf.data".into()));
-        assert_eq!(asked("-o - true").unwrap().output, Destination::Pipe);
+        let output = |line: &str, is_pipe| Destination::new(&args(line).unwrap(), is_pipe);
+        let file = |name: &str| Destination::File(name.into());
+        for is_pipe in [false, true] {
+            assert_eq!(output("-o - true", is_pipe), Destination::Pipe);
+            assert_eq!(output("-o x true", is_pipe), file("x"));
+            for line in ["--switch-output true", "--overwrite true", "--timestamp-filename true"] {
+                assert_eq!(output(line, is_pipe), file("perf.data"));
+            }
+        }
+        assert_eq!(output("true", false), file("perf.data"));
+        assert_eq!(output("true", true), Destination::PipeAtHand);
         let switch = |line: &str| plan(line).map(|plan| plan.switch);
         assert_eq!(switch("--switch-output true"), Ok(Switch::Signal));
         assert_eq!(switch("--switch-output=10M true"), Ok(Switch::Size(10 << 20)));
