@@ -254,10 +254,11 @@ pub(crate) const MORE_ERRORS: &str = "further errors; what can be read around th
 /// Ends quietly where a recording is cut off or broken: what came before counts, and the place is said on
 /// standard error.
 pub(crate) fn replay<'i>(
-    mut replay: Replay<'i>,
+    replay: Replay<'i>,
     mut visit: impl FnMut(&Step<'_>) -> Result<(), Failure>,
 ) -> Result<Replay<'i>, Failure> {
     let mut complaints = Complaints::about(MORE_ERRORS);
+    let mut replay = replay.joined();
     replay.each(|step| {
         let error = step.as_ref().map_or_else(Some, |step| step.broken.as_ref());
         if let Some(error) = error {

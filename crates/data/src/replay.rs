@@ -4,19 +4,25 @@
 //! count, [`Groups`] which events a sample of a group stands for, [`Formats`] what tracepoints say.
 
 mod chains;
+mod deferred;
 mod filter;
 mod formats;
 mod groups;
 
+use crate::error::Location;
+use crate::events::Events;
 use crate::feature::{Feature, FeatureId, Section};
+use crate::part::Found;
 use crate::session::Session;
 use crate::tool::{Tool, kind};
 use crate::{Error, FileRecord, Ordered, PerfData};
 pub use chains::{callstack, is_to_be_unwound, rest_of_chain};
+use deferred::Deferred;
+pub(crate) use deferred::{MOST_WAITING, cookie, joined};
 pub use filter::{CpuRanges, Filter, NoTimes, TimeSpans};
 pub use formats::Formats;
 pub use groups::Groups;
-use perfuse_abi::record::{Decoded, Record, Sample};
+use perfuse_abi::record::{Decoded, RawRecord, Record, Sample};
 use std::ops::ControlFlow;
 
 /// Goes through a recording.
@@ -48,6 +54,8 @@ pub struct Replay<'i> {
     ordered: Ordered<'i>,
     session: Session,
     formats: Formats,
+    /// If callchains are joined.
+    deferred: Option<Deferred>,
 }
 
 /// A record, and what was known when it came about, it included.
@@ -106,7 +114,15 @@ impl<'i> Replay<'i> {
             ids.iter().for_each(|id| session.set_build_id(id));
         }
         let formats = Formats::read(data);
-        Replay { ordered, session, formats }
+        Replay { ordered, session, formats, deferred: None }
+    }
+
+    /// Samples whose callchain has its user part in a later record come with that record, and with all of the callchain. What
+    /// did not come by the end, or too late, is missing.
+    #[must_use]
+    pub fn joined(mut self) -> Self {
+        self.deferred = Some(Deferred::default());
+        self
     }
 
     /// Hands over each record to `visit`, or why there is none at a place, and goes on with what can be read around
@@ -128,7 +144,7 @@ impl<'i> Replay<'i> {
 
     /// Compiled once, in this crate, whatever the visitor is.
     fn go_through(&mut self, visit: &mut dyn FnMut(Result<Step<'_>, Error>) -> ControlFlow<()>) {
-        let Replay { ordered, session, formats } = self;
+        let Replay { ordered, session, formats, deferred } = self;
         // In a pipe the formats of tracepoints follow a record, and are there when the next one is.
         let mut expects_formats = false;
         loop {
@@ -141,7 +157,20 @@ impl<'i> Replay<'i> {
                     let broken = entry.fill(&mut decoded).err();
                     let decoded = broken.is_none().then_some(&decoded);
                     decoded.inspect(|decoded| session.apply(decoded));
-                    visit(Ok(Step { entry: &entry, decoded, broken, session, formats }))
+                    let due = match (deferred.as_mut(), decoded) {
+                        (Some(deferred), Some(decoded)) => match due(deferred, &entry, decoded) {
+                            Some(due) => due,
+                            None => continue,
+                        },
+                        _ => Vec::new(),
+                    };
+                    let mut flow = visit(Ok(Step { entry: &entry, decoded, broken, session, formats }));
+                    for (location, bytes) in &due {
+                        if flow.is_continue() {
+                            flow = again(entry.events(), *location, bytes, (session, formats), visit);
+                        }
+                    }
+                    flow
                 }
                 Ok(Some(entry)) => {
                     expects_formats |= entry.kind() == kind::HEADER_TRACING_DATA;
@@ -150,7 +179,14 @@ impl<'i> Replay<'i> {
                     }
                     visit(Ok(Step { entry: &entry, decoded: None, broken: None, session, formats }))
                 }
-                Ok(None) => return,
+                Ok(None) => {
+                    let due = deferred.as_mut().map_or_else(Vec::new, |deferred| deferred.give_up(true));
+                    let events = ordered.data().events();
+                    let _ = due.iter().try_for_each(|(location, bytes)| {
+                        again(events, *location, bytes, (session, formats), visit)
+                    });
+                    return;
+                }
                 Err(error) => visit(Err(error)),
             };
             if flow.is_break() {
@@ -188,4 +224,44 @@ impl<'i> Replay<'i> {
     pub fn into_parts(self) -> (PerfData<'i>, Session) {
         (self.ordered.into_data(), self.session)
     }
+}
+
+/// The samples that go on with a record, by their places; nothing if it is one that waits itself.
+fn due(
+    deferred: &mut Deferred,
+    entry: &FileRecord<'_>,
+    decoded: &Decoded<'_>,
+) -> Option<Vec<(Location, Vec<u8>)>> {
+    match &decoded.record {
+        Record::Sample(sample) => {
+            let Some((of, format)) = cookie(sample).zip(entry.format()) else { return Some(Vec::new()) };
+            deferred.wait(of, entry.location, entry.bytes(), format);
+            None
+        }
+        Record::CallchainDeferred(rest) => {
+            let of = decoded.sample_id.tid.map(|tid| (tid, rest.cookie));
+            let mut due = deferred.give_up(false);
+            due.extend(of.into_iter().flat_map(|of| deferred.join(of, rest.ips)));
+            Some(due)
+        }
+        _ => Some(Vec::new()),
+    }
+}
+
+/// Hands over a sample that had to wait.
+fn again(
+    events: &Events,
+    location: Location,
+    bytes: &[u8],
+    (session, formats): (&Session, &Formats),
+    visit: &mut dyn FnMut(Result<Step<'_>, Error>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let Ok((RawRecord { header, .. }, _)) = RawRecord::split(bytes, events.order()) else {
+        return ControlFlow::Continue(());
+    };
+    let entry = FileRecord::new(Found { header, location }, bytes, events, 0);
+    let mut decoded = Decoded::from(Record::Switch);
+    let broken = entry.fill(&mut decoded).err();
+    let decoded = broken.is_none().then_some(&decoded);
+    visit(Ok(Step { entry: &entry, decoded, broken, session, formats }))
 }

@@ -11,6 +11,7 @@ use perfuse_abi::record::{
 use perfuse_abi::wire::Words;
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Release, SampleType};
 use perfuse_data::feature::{EventDesc, EventDescs, Feature, FeatureId};
+use perfuse_data::replay::{Replay, Step};
 use perfuse_data::rewrite::{Rewritten, Target, convert};
 use perfuse_data::tool::{Tool, kind};
 use perfuse_data::{AttrBytes, PerfData, ReadOptions};
@@ -196,6 +197,23 @@ fn callchains_that_came_in_parts_are_whole() {
     each(&file, |decoded| kinds.push(decoded.record.kind()));
     let (sample, comm) = (RecordType::SAMPLE, RecordType::COMM);
     assert_eq!(kinds, [sample, sample, comm, sample, sample], "their order stays");
+    // Those who go through the recording get them so too, when the rest has come.
+    let mut seen = Vec::new();
+    let file = build.file();
+    let mut look = |step: Result<Step<'_>, perfuse_data::Error>| -> Result<(), perfuse_data::Error> {
+        let step = step?;
+        let chain = step.sample().and_then(|sample| sample.callchain);
+        seen.push((
+            step.decoded.map_or(0, |decoded| decoded.time().unwrap_or(0)),
+            chain.map(|chain| chain.words.iter().collect()),
+        ));
+        Ok(())
+    };
+    Replay::new(open(&file)).joined().each(&mut look).expect("a whole recording");
+    let [first, second, third, last] =
+        <[_; 4]>::try_from(wanted).expect("four").map(|(time, chain)| (time, Some(chain)));
+    let none = |time: u64| (time, None);
+    assert_eq!(seen, [none(12), none(13), first, second, none(21), none(22), third, last]);
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Profile {
             Unwinder::new(symbolizer, &describe::machine(&mut data)).with_most(plan.max_stack)
         });
         let mut reading = Reading { unwinder, ..Reading::new(plan) };
-        let mut replay = Replay::new(data);
+        let mut replay = Replay::new(data).joined();
         replay.each(|step| step.map(|step| reading.step(&step)))?;
         Ok(reading.finish(&replay.into_parts().1))
     }

@@ -167,7 +167,7 @@ fn read(stream: UnixStream, collected: &Plan, every: Duration, handing: &Handing
     let mut began = Instant::now();
     let (mut begin, mut lost) = (began, 0);
     let _ = handing.sender.send(None);
-    let mut replay = Replay::new(data);
+    let mut replay = Replay::new(data).joined();
     let passed: Result<(), Infallible> = replay.each(|step| {
         // Records that cannot be read are left out.
         let Ok(step) = step else { return Ok(()) };

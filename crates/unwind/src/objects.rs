@@ -3,8 +3,8 @@
 use crate::rules::Rule;
 use crate::tables::Tables;
 use perfuse_data::session::{Map, Object as Told, ObjectKind};
-use perfuse_symbols::{BuildId, DebugSources, DsoKey, DsoKind, Elf, Layout, Symbolizer, vdso_image};
 use perfuse_files::{View, in_root_of};
+use perfuse_symbols::{BuildId, DebugSources, DsoKey, DsoKind, Elf, Layout, Symbolizer, vdso_image};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

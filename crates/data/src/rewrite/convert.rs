@@ -6,19 +6,14 @@ use super::{RewriteError, Rewritten};
 use crate::feature::{BuildIdEntry, FeatureId};
 use crate::layout::Str;
 use crate::reader::PerfData;
-use crate::replay::Step;
+use crate::replay::{MOST_WAITING, Step, cookie, joined};
 use crate::session::Session;
 use crate::tool::{Tool, ToolRecord, kind};
-use perfuse_abi::record::{
-    Callchain, CallchainContext, Decoded, Misc, MmapFile, Record, RecordFormat, RecordType, Sample, Tid,
-    Weight,
-};
+use perfuse_abi::record::{Decoded, Misc, MmapFile, Record, RecordFormat, RecordType, Tid, Weight};
 use perfuse_abi::wire::Words;
 use perfuse_abi::{Attr, AttrFlags, BranchSampleType, ByteOrder, ReadFormat, Release, SampleType};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-/// Bytes of records that wait for the user part of a callchain; then the oldest go on without.
-const MOST_WAITING: usize = 64 << 20;
 /// Build-ids that are told of once.
 const MOST_BUILD_IDS: usize = 1 << 20;
 
@@ -232,33 +227,6 @@ impl Converting {
             }
         }
     }
-}
-
-/// A sample with the user part of its callchain in place of the cookie; without it the callchain ends before that.
-fn joined(bytes: &[u8], format: &RecordFormat, ips: Option<Words<'_>>) -> Vec<u8> {
-    let try_join = |most: usize| {
-        let (raw, _) = perfuse_abi::record::RawRecord::split(bytes, format.order).ok()?;
-        let mut decoded = raw.decode(format).ok()?;
-        let Record::Sample(sample) = &mut decoded.record else { return None };
-        let is_deferred = |word: &u64| *word == CallchainContext::USER_DEFERRED.0;
-        let mut words: Vec<u64> =
-            sample.callchain?.words.iter().take_while(|word| !is_deferred(word)).collect();
-        if let Some(ips) = ips.filter(|ips| !ips.is_empty()) {
-            let has_marker = ips.get(0).is_some_and(|word| CallchainContext::of(word).is_some());
-            words.extend((!has_marker).then_some(CallchainContext::USER.0));
-            words.extend(ips.iter().take(most));
-        }
-        sample.callchain = Some(Callchain { words: Words::from(&words[..]) });
-        let mut out = Vec::new();
-        decoded.encode(format, &mut out).ok().map(|_| out)
-    };
-    // Beside large raw data there may be no room for all.
-    try_join(usize::MAX).or_else(|| try_join(0)).unwrap_or_default()
-}
-
-/// The cookie of a sample whose callchain goes on later.
-fn cookie(sample: &Sample<'_>) -> Option<(Tid, u64)> {
-    Some((sample.tid?, sample.callchain?.deferred_cookie()?))
 }
 
 impl Changes for Converting {
