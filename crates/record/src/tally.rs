@@ -137,7 +137,9 @@ impl Tally {
             return;
         }
         match self.files.get_mut(name) {
-            Some(known @ MappedFile::Mapped(..)) if matches!(file, MappedFile::Identified(_)) => *known = file,
+            Some(known @ MappedFile::Mapped(..)) if matches!(file, MappedFile::Identified(_)) => {
+                *known = file
+            }
             Some(_) => {}
             None => drop(self.files.insert(name.to_vec(), file)),
         }

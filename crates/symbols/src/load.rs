@@ -76,13 +76,7 @@ pub(crate) fn open_build(place: &Path, wanted: Option<&BuildId>) -> Result<Elf, 
 }
 
 /// Symbols of a file that is there. `path` is what the recorded system calls it, or a process that sees other files than this one.
-fn with_binary(
-    options: &SymbolOptions,
-    pid: Option<u32>,
-    path: &Path,
-    place: PathBuf,
-    elf: &Elf,
-) -> Loaded {
+fn with_binary(options: &SymbolOptions, pid: Option<u32>, path: &Path, place: PathBuf, elf: &Elf) -> Loaded {
     let mut loaded = Loaded::default();
     let mut builder = TableBuilder::default();
     let find = |id: Option<&BuildId>, link: Option<&DebugLink>| {

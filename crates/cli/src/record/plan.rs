@@ -91,9 +91,7 @@ impl Asked {
         };
         let output = Destination::new(args, is_pipe(std::io::stdout()));
         let switch = args.switch_output.as_deref().map_or(Ok(Switch::Never), switch)?;
-        if !output.is_file()
-            && (switch != Switch::Never || args.overwrite || args.timestamp_filename)
-        {
+        if !output.is_file() && (switch != Switch::Never || args.overwrite || args.timestamp_filename) {
             return Err(Failure::usage(
                 "a pipe is one stream: no --switch-output, --overwrite, --timestamp-filename",
             ));
