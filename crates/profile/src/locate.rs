@@ -8,7 +8,7 @@ use crate::tables::{ANY_TIME, Location, Object, ObjectId, ObjectKind};
 use perfuse_abi::record::{CallchainContext, Sample};
 use perfuse_abi::{Attr, AttrFlags};
 use perfuse_data::session::{self, Level, Map, Session};
-use perfuse_symbols::{Address, BuildId, Dso, Symbolizer};
+use perfuse_symbols::{Address, BuildId, Dso, MappedAt, Symbolizer};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -212,14 +212,13 @@ impl Locator {
     /// The process by whose root folder the file of a mapping is looked for, if it is not this process.
     fn seen_by(&self, session: &Session, map: &Map, pid: u32) -> Option<u32> {
         let is_file = !map.by_address && session.object(map.object).kind == session::ObjectKind::User;
-        let (address, name) = mapping(session, map);
-        self.code.as_ref().filter(|_| is_file)?.seen_by(pid, address, name)
+        self.code.as_ref().filter(|_| is_file)?.seen_by(pid, mapping(session, map))
     }
 }
 
-/// The address and the name of a mapping, by which a process is told that has it.
-fn mapping<'s>(session: &'s Session, map: &Map) -> (u64, &'s [u8]) {
-    (map.start, &session.object(map.object).name)
+/// A mapping of a file, by which a process is told that has it.
+fn mapping<'s>(session: &'s Session, map: &Map) -> MappedAt<'s> {
+    MappedAt { address: map.start, name: &session.object(map.object).name, inode: map.inode }
 }
 
 /// The level of the addresses that follow a marker in a callchain. `None` where a cookie follows that is no address.

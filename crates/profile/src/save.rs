@@ -378,7 +378,6 @@ mod tests {
             pid: 0,
             by_address: false,
             is_made: false,
-            seen_by: None,
             order: 0,
         };
         let location = SavedLocation { object: 0, level: 1, ip: 1, address: 1, mapped: 0, not_time: 0 };

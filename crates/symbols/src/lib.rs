@@ -58,6 +58,7 @@ pub use key::{Address, DsoKey, DsoKind, Reference};
 pub use missing::Missing;
 pub use perfuse_files::{BuildId, BuildIdError};
 pub use process::ProcessSymbols;
+pub use running::MappedAt;
 pub use sealed::Sealed;
 pub use sealing::Sealing;
 pub use store::{Addition, BuildIdStore, StoreError, StoredFile, build_id_of};

@@ -80,10 +80,7 @@ pub(crate) fn open_build(place: &Path, wanted: Option<&BuildId>) -> Result<Elf, 
 fn with_binary(options: &SymbolOptions, pid: Option<u32>, path: &Path, place: PathBuf, elf: &Elf) -> Loaded {
     let mut loaded = Loaded::default();
     let mut builder = TableBuilder::default();
-    let find = |id: Option<&BuildId>, link: Option<&DebugLink>| {
-        find_debug_file(options, pid, path, id, link, Elf::has_symtab)
-    };
-    if let Err(error) = collect(&find, &place, elf, &mut builder, &mut loaded) {
+    if let Err(error) = collect(options, (pid, path), &place, elf, &mut builder, &mut loaded) {
         loaded.missing = Some(Missing::Unreadable(error));
     }
     let table = builder.finish(&elf.areas());
@@ -97,7 +94,8 @@ fn with_binary(options: &SymbolOptions, pid: Option<u32>, path: &Path, place: Pa
 
 /// Collects all there is; what was collected before an error stays.
 fn collect(
-    find: &dyn Fn(Option<&BuildId>, Option<&DebugLink>) -> Option<(PathBuf, Elf)>,
+    options: &SymbolOptions,
+    (pid, path): (Option<u32>, &Path),
     place: &Path,
     elf: &Elf,
     builder: &mut TableBuilder,
@@ -106,7 +104,7 @@ fn collect(
     let procedures = elf.procedures()?;
     if !elf.add_symtab(builder, &procedures)? {
         let (id, link) = (elf.build_id().unwrap_or(None), elf.debug_link().unwrap_or(None));
-        match find(id.as_ref(), link.as_ref()) {
+        match find_debug_file(options, pid, path, id.as_ref(), link.as_ref(), Elf::has_symtab) {
             Some((debug_path, debug)) => {
                 debug.add_symtab(builder, &procedures)?;
                 // Prelinking moves a library, and not its debug file.

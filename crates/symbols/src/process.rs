@@ -1,6 +1,7 @@
 //! Names in a process that runs, such as this one: from an address of its memory to a function, in one call.
 
 use crate::key::{Address, DsoKey, DsoKind};
+use crate::running::MappedAt;
 use crate::symbolizer::Symbolizer;
 use perfuse_proc::read;
 use std::sync::{Mutex, PoisonError};
@@ -55,8 +56,11 @@ impl ProcessSymbols {
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         find(&maps, address, self.pid).or_else(|| {
             *maps = read::maps(self.pid).ok()?;
-            let files = perfuse_proc::maps(&maps).map(|map| (map.start, map.name));
-            self.symbolizer.meet(self.pid, files.filter(|(_, name)| name.starts_with(b"/")));
+            let files = perfuse_proc::maps(&maps).filter(|map| map.inode != 0);
+            self.symbolizer.meet(
+                self.pid,
+                files.map(|map| MappedAt { address: map.start, name: map.name, inode: map.inode }),
+            );
             find(&maps, address, self.pid)
         })
     }

@@ -4,11 +4,25 @@
 //! A number alone does not tell a process from a later one, or from one of another machine. So a process is only taken for that of
 //! the recording if it has a mapping that the recording tells of: the same file at the same address.
 
-use perfuse_files::View;
-use perfuse_proc::read;
+use perfuse_files::{View, in_root_of, open_inode};
+use perfuse_proc::{Map, read};
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+
+/// Where a process had a file mapped, as a recording tells.
+#[derive(Clone, Copy, Debug)]
+pub struct MappedAt<'m> {
+    /// The first address.
+    pub address: u64,
+    /// The file's name.
+    pub name: &'m [u8],
+    /// Its inode; 0 if that is not told.
+    pub inode: u64,
+}
 
 /// The processes that were asked for.
 #[derive(Debug, Default)]
@@ -35,29 +49,40 @@ struct Process {
 }
 
 impl Process {
-    fn has(&mut self, pid: u32, (address, name): (u64, &[u8])) -> bool {
+    /// Its mapping of this file at an address. The file may have been renamed or deleted.
+    fn mapping(&mut self, pid: u32, of: MappedAt<'_>) -> Option<Map<'_>> {
+        fn bare(name: &[u8]) -> &[u8] {
+            name.strip_suffix(b" (deleted)").unwrap_or(name)
+        }
         let maps = self.maps.get_or_insert_with(|| read::maps(pid).unwrap_or_default());
-        let bare = |name: &[u8]| name.strip_suffix(b" (deleted)").unwrap_or(name).to_vec();
-        perfuse_proc::maps(maps)
-            .any(|map| (map.start..map.end).contains(&address) && bare(map.name) == bare(name))
+        let is_it = |map: &Map<'_>| {
+            let is_file = map.inode != 0 && map.inode == of.inode || bare(map.name) == bare(of.name);
+            is_file && (map.start..map.end).contains(&of.address)
+        };
+        let found = perfuse_proc::maps(maps).find(is_it)?;
+        self.is_met = true;
+        Some(found)
     }
 }
 
 impl Running {
-    /// Whether a process runs that has one of these mappings of files, by address and name.
-    pub(crate) fn meet<'m>(&self, pid: u32, mappings: impl IntoIterator<Item = (u64, &'m [u8])>) -> bool {
+    /// Whether a process runs that has one of these mappings of files.
+    pub(crate) fn meet<'m>(&self, pid: u32, mappings: impl IntoIterator<Item = MappedAt<'m>>) -> bool {
         self.with(pid, |process, _| {
-            process.is_met |= mappings.into_iter().any(|mapping| process.has(pid, mapping));
-            process.is_met
+            process.is_met || mappings.into_iter().any(|mapping| process.mapping(pid, mapping).is_some())
         })
     }
 
     /// The process by whose root folder the file of a mapping is to be looked for, if that process sees other files than this one.
-    pub(crate) fn seen_by(&self, pid: u32, mapping: (u64, &[u8])) -> Option<u32> {
+    /// Below another root folder of the same mounts (`chroot`) the kernel may tell names as they are here: there the very file is
+    /// found here.
+    pub(crate) fn seen_by(&self, pid: u32, mapping: MappedAt<'_>) -> Option<u32> {
         let view = self.with(pid, |process, own| {
             let view = process.view.filter(|view| own.is_some_and(|own| own != *view))?;
-            process.is_met |= process.has(pid, mapping);
-            process.is_met.then_some(view)
+            let map = process.mapping(pid, mapping)?;
+            let path = Path::new(OsStr::from_bytes(mapping.name));
+            let is_at = |place: &Path| open_inode(place, map.device, map.inode).is_ok();
+            (is_at(&in_root_of(pid, path)) || !is_at(path)).then_some(view)
         })?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         Some(*known.views.entry(view).or_insert(pid))
@@ -86,11 +111,15 @@ mod tests {
         let (own, running) = (std::process::id(), Running::default());
         let text = read::maps(own).expect("its own");
         let map = perfuse_proc::maps(&text).find(|map| map.name.starts_with(b"/")).expect("the program");
-        assert!(!running.meet(own, [(map.start, &b"/another"[..])]) && !running.has_met(own));
-        assert!(!running.meet(own, [(1, map.name)]));
-        assert!(running.meet(own, [(1, map.name), (map.start, map.name)]) && running.has_met(own));
-        // It sees the files that this process sees.
-        assert_eq!(running.seen_by(own, (map.start, map.name)), None);
-        assert!(!running.meet(u32::MAX, [(map.start, map.name)]));
+        let at = |address, name, inode| MappedAt { address, name, inode };
+        assert!(!running.meet(own, [at(map.start, b"/another", 0), at(1, map.name, map.inode)]));
+        assert!(!running.has_met(own));
+        for it in [at(map.start, map.name, 0), at(map.start, b"/renamed", map.inode)] {
+            let running = Running::default();
+            assert!(running.meet(own, [at(1, map.name, 0), it]) && running.has_met(own));
+            // It sees the files that this process sees.
+            assert_eq!(running.seen_by(own, it), None);
+            assert!(!running.meet(u32::MAX, [it]));
+        }
     }
 }

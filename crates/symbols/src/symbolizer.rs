@@ -9,6 +9,7 @@ use crate::key::{DsoKey, DsoKind};
 use crate::load;
 use crate::missing::Missing;
 use crate::process_code::{JitCode, owners_of};
+use crate::running::MappedAt;
 use crate::sealed::Sealed;
 use crate::shared::Shared;
 use crate::table::SymbolTable;
@@ -82,18 +83,18 @@ impl Symbolizer {
     }
 
     /// Takes in that a process of a recording may still run: what it tells of code that it made is then looked for as it sees
-    /// files, under the number that it has for itself. It does run if it has one of these mappings of files, by address and name;
-    /// by its number alone it may be a later process. Tells whether it does.
-    pub fn meet<'m>(&self, pid: u32, mappings: impl IntoIterator<Item = (u64, &'m [u8])>) -> bool {
+    /// files, under the number that it has for itself. It does run if it has one of these mappings of files; by its
+    /// number alone it may be a later process. Tells whether it does.
+    pub fn meet<'m>(&self, pid: u32, mappings: impl IntoIterator<Item = MappedAt<'m>>) -> bool {
         self.shared.options.symfs.is_none() && self.shared.running.meet(pid, mappings)
     }
 
     /// The process by whose root folder the file of a mapping is to be looked for ([`DsoKey::pid`]): one that still runs, as
     /// [`meet`](Self::meet) tells it, and sees other files than this one, or another that sees the same. `None` where the name
     /// means the file that it means here.
-    pub fn seen_by(&self, pid: u32, address: u64, name: &[u8]) -> Option<u32> {
+    pub fn seen_by(&self, pid: u32, mapping: MappedAt<'_>) -> Option<u32> {
         let options = &self.shared.options;
-        options.symfs.is_none().then(|| self.shared.running.seen_by(pid, (address, name)))?
+        options.symfs.is_none().then(|| self.shared.running.seen_by(pid, mapping))?
     }
 
     /// Makes a DSO of a table, for code that a recording itself tells of, such as BPF programs in KSYMBOL

@@ -4,10 +4,14 @@ use crate::rules::Rule;
 use crate::tables::Tables;
 use perfuse_data::session::{Map, Object as Told, ObjectKind};
 use perfuse_files::{View, in_root_of};
-use perfuse_symbols::{BuildId, DebugSources, DsoKey, DsoKind, Elf, Layout, Symbolizer, vdso_image};
+use perfuse_symbols::{
+    BuildId, DebugSources, DsoKey, DsoKind, Elf, Layout, MappedAt, Symbolizer, vdso_image,
+};
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -73,7 +77,9 @@ impl Objects {
         }
         let id = told.build_id.and_then(|id| BuildId::new(id.as_bytes()));
         let seen_by = match &self.source {
-            Source::Symbols(symbolizer) if !map.by_address => symbolizer.seen_by(pid, map.start, &told.name),
+            Source::Symbols(symbolizer) if !map.by_address => {
+                symbolizer.seen_by(pid, MappedAt { address: map.start, name: &told.name, inode: map.inode })
+            }
             _ => None,
         };
         let named = DsoKey { pid: seen_by, ..DsoKey::of_map(&told.name, pid).with_build_id(id) };
@@ -94,7 +100,7 @@ impl Objects {
         }
         let found = match &self.source {
             Source::Symbols(symbolizer) => by_symbols(symbolizer, &key.0),
-            Source::Running => by_process(&key.0, pid),
+            Source::Running => by_process(&key.0, map.inode, pid),
         };
         let found = found.filter(|(tables, _)| !tables.is_empty());
         let bytes = found.as_ref().map_or(0, |(tables, _)| tables.bytes());
@@ -133,7 +139,7 @@ fn by_symbols(symbolizer: &Symbolizer, key: &DsoKey) -> Option<(Tables, Layout)>
 }
 
 /// The file that a process has mapped, as far as whoever records may open it. It is closed again.
-fn by_process(key: &DsoKey, pid: u32) -> Option<(Tables, Layout)> {
+fn by_process(key: &DsoKey, inode: u64, pid: u32) -> Option<(Tables, Layout)> {
     let elf = match key.kind {
         DsoKind::File => {
             let is_wanted = |elf: &Elf| match key.build_id {
@@ -142,7 +148,8 @@ fn by_process(key: &DsoKey, pid: u32) -> Option<(Tables, Layout)> {
             };
             let [below, here] = places(&key.path, pid);
             // Where the process sees other files, one of that name here may be any.
-            let here = Some(here).filter(|_| key.build_id.is_some() || !View::differs(pid));
+            let is_it = |here: &PathBuf| fs::metadata(here).is_ok_and(|found| found.ino() == inode);
+            let here = Some(here).filter(|here| key.build_id.is_some() || !View::differs(pid) || is_it(here));
             [Some(below), here].iter().flatten().find_map(|place| Elf::open(place).ok().filter(is_wanted))?
         }
         DsoKind::Vdso => vdso()?,

@@ -74,6 +74,7 @@ suite! {
         forks_and_execs_are_told,
         hundreds_of_threads_are_recorded,
         a_running_process_is_recorded_with_its_threads,
+        files_of_containers_are_found_as_their_processes_see_them,
         the_whole_system_is_recorded,
         call_chains_and_copies_of_the_stack,
         compressed_recordings_hold_the_same,

@@ -246,3 +246,86 @@ pub(super) fn thousands_of_threads_need_few_descriptors() -> Outcome {
     assert!(found.0 > 0 && found.1 >= 2000, "{found:?}");
     Ok(())
 }
+
+/// A program without a build-id: it makes code with a perf map under the number that it has for itself, runs that and a function
+/// called WHERE until a file has gone, and says when it begins.
+const CONTAINED: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+__attribute__((noinline)) void WHERE(void (*made)(void)) {
+    while (access("/goes-on", F_OK) == 0)
+        for (volatile int i = 0; i < 2000000; i++) if (made && i % 100 == 0) made();
+}
+int main(void) {
+    void (*made)(void) = 0;
+#ifdef __x86_64__
+    unsigned char code[] = {0xb8, 0, 1, 0, 0, 0xff, 0xc8, 0x75, 0xfc, 0xc3};
+    char name[64];
+    sprintf(name, "/tmp/perf-%d.map", getpid());
+    made = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy((void *)made, code, sizeof code);
+    FILE *map = fopen(name, "w");
+    fprintf(map, "%lx %lx made_inside\n", (unsigned long)made, (unsigned long)sizeof code);
+    fclose(map);
+#endif
+    fclose(fopen("/begun", "w"));
+    WHERE(made);
+    return 0;
+}
+"#;
+
+pub(super) fn files_of_containers_are_found_as_their_processes_see_them() -> Outcome {
+    need::root()?;
+    let (compiler, unshare) = (need::program("cc")?, need::program("unshare")?);
+    let folder = Folder::new("contained");
+    let root = folder.file("root");
+    fs::create_dir_all(root.join("tmp")).expect("a root folder");
+    fs::write(folder.file("a.c"), CONTAINED).expect("written");
+    // The name of the program inside is that of another one outside.
+    let outside = folder.file("program");
+    let inside = root.join(outside.strip_prefix("/").expect("a whole path"));
+    fs::create_dir_all(inside.parent().expect("a folder")).expect("a folder inside");
+    for (name, program) in [("outside_function", &outside), ("inside_function", &inside)] {
+        let options = ["-O1", "-static", "-Wl,--build-id=none", &format!("-DWHERE={name}"), "-o"];
+        let compiled = Command::new(&compiler).args(options).arg(program).arg(folder.file("a.c")).status();
+        assert!(compiled.expect("cc starts").success());
+    }
+    let goes_on = root.join("goes-on");
+    fs::write(&goes_on, "").expect("written");
+    let enter = r#"mount --bind "$0" "$0" && cd "$0" && mkdir -p old && pivot_root . old && exec "$1""#;
+    let mut contained = Command::new(unshare)
+        .args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", enter])
+        .args([&root, &outside])
+        .spawn()
+        .expect("unshare starts");
+    wait::until("the program runs", || root.join("begun").exists());
+    let children = format!("/proc/{0}/task/{0}/children", contained.id());
+    let pid = fs::read_to_string(children).expect("its child").trim().to_owned();
+    let file = folder.file("d");
+    let report = || {
+        let mut report = Command::new(program());
+        report.args(["report", "-s", "sym", "-g", "none", "-i"]).arg(&file);
+        text(&report.output().expect("perfuse starts").stdout)
+    };
+    // On a busy machine it takes a while until it runs.
+    let found = ["1", "5", "30"].iter().find_map(|seconds| {
+        recorded(&file, &["-e", "cpu-clock", "-F", "500", "-p", &pid, "sleep", seconds]);
+        Some(report()).filter(|report| report.contains("inside_function"))
+    });
+    // A link that leads out of the root folder from there leads nowhere: it is looked up as the process would.
+    let moved = inside.with_extension("moved");
+    fs::rename(&inside, &moved).expect("renamed");
+    std::os::unix::fs::symlink(&outside, &inside).expect("a link");
+    let linked = report();
+    fs::remove_file(&goes_on).expect("removed");
+    let _ = contained.wait();
+    let found = found.expect("its function has a name");
+    assert!(!found.contains("outside_function"), "{found}");
+    if cfg!(target_arch = "x86_64") {
+        assert!(found.contains("made_inside"), "{found}");
+    }
+    assert!(!linked.contains("outside_function"), "{linked}");
+    Ok(())
+}
