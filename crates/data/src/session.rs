@@ -486,8 +486,14 @@ impl Session {
             Level::GuestUser | Level::Hypervisor => return,
         };
         let maps = Arc::make_mut(maps);
+        if maps.is_moved_text(&map) {
+            return;
+        }
         let is_kept = maps.insert(map, is_vdso);
         self.dropped += u64::from(!is_kept);
+        if let Some(text) = maps.moved_text_before(&map) {
+            maps.insert(text, false);
+        }
         if is_dump {
             maps.set_jit_dump(map);
         }

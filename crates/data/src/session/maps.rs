@@ -43,6 +43,11 @@ impl Map {
     }
 }
 
+/// The right to execute, as for mmap(2).
+const EXEC: u32 = 4;
+/// Huge pages are of this size, or of a multiple of it.
+const HUGE_PAGE: u64 = 2 << 20;
+
 /// More mappings than this are not kept in one address space.
 pub(super) const MOST: usize = if cfg!(test) { 1 << 14 } else { 1 << 18 };
 
@@ -158,6 +163,24 @@ impl Maps {
         is_new || self.list.find(new.start) == Some(new)
     }
 
+    /// Whether memory without a file lies over text of a file as huge pages do onto which a program has moved its own code: the
+    /// code is that of the file all the same.
+    pub(super) fn is_moved_text(&self, new: &Map) -> bool {
+        let under = || self.list.find(new.start).filter(|under| is_text(under) && under.end >= new.end);
+        is_on_huge_pages(new) && under().is_some()
+    }
+
+    /// The same where mappings are told as they lie there already: between two pieces of a file's text, the second of which is
+    /// new. What lies between them is then a piece of the file too.
+    pub(super) fn moved_text_before(&self, new: &Map) -> Option<Map> {
+        let moved = self.list.find(new.start.checked_sub(1)?).filter(is_on_huge_pages)?;
+        let before = self.list.find(moved.start.checked_sub(1)?)?;
+        let base = |map: &Map| map.start.wrapping_sub(map.pgoff);
+        let is_one = is_text(new) && before.object == new.object && base(&before) == base(new);
+        let pgoff = before.place(moved.start);
+        is_one.then_some(Map { start: moved.start, end: moved.end, pgoff, ..before })
+    }
+
     /// Adds code that the kernel made, over what is mapped there. Says whether there was room for it.
     pub(super) fn insert_symbol(&mut self, new: Map) -> bool {
         let is_new = self.symbols.put(Some(new), new.start..new.end, self.most());
@@ -191,4 +214,15 @@ impl Maps {
         let new = Maps::new(maps.list.held().clone());
         Maps { before_exec: Some(BeforeExec { maps, is_last: false }), ..new }
     }
+}
+
+/// Code of a file.
+fn is_text(map: &Map) -> bool {
+    !map.by_address && map.prot & EXEC != 0
+}
+
+/// Code without a file on whole huge pages.
+fn is_on_huge_pages(map: &Map) -> bool {
+    let is_whole = (map.start | map.end) % HUGE_PAGE == 0;
+    is_whole && map.by_address && map.prot & EXEC != 0 && map.pid != 0
 }

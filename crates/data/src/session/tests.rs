@@ -16,6 +16,13 @@ fn map(session: &mut Session, pid: u32, addr: u64, len: u64, pgoff: u64, name: &
     tell(session, Misc::empty().with_cpu_mode(CpuMode::USER), Record::Mmap2(mmap));
 }
 
+/// A mapping that may be executed.
+fn code(session: &mut Session, pid: u32, addr: u64, len: u64, pgoff: u64, name: &str) {
+    let (tid, filename) = (Tid { pid, tid: pid }, Text::new(name.as_bytes()));
+    let mmap = Mmap2 { tid, addr, len, pgoff, prot: 5, filename, ..Mmap2::default() };
+    tell(session, Misc::empty().with_cpu_mode(CpuMode::USER), Record::Mmap2(mmap));
+}
+
 fn comm(session: &mut Session, pid: u32, tid: u32, name: &str, misc: Misc) {
     let comm = Comm { tid: Tid { pid, tid }, name: Text::new(name.as_bytes()) };
     tell(session, misc, Record::Comm(comm));
@@ -397,4 +404,35 @@ fn mappings_that_found_no_room_are_counted() {
     }
     assert_eq!(session.dropped(), 3);
     assert_eq!(at(&session, 10, 10, page(super::maps::MOST as u64)), None);
+}
+
+#[test]
+fn text_on_huge_pages_is_still_that_of_its_file() {
+    const HUGE: u64 = 2 << 20;
+    let text = |session: &Session, pid| {
+        let at = |ip| at(session, pid, pid, ip).unwrap();
+        let whole = ("/bin/server".to_owned(), 3 * HUGE);
+        assert_eq!([at(HUGE + 0x1000), at(4 * HUGE), at(6 * HUGE)].map(|found| found.0), ["/bin/server"; 3]);
+        assert_eq!(at(4 * HUGE), whole);
+    };
+    // The program moves its code while it is recorded.
+    let mut session = Session::new();
+    code(&mut session, 10, HUGE + 0x1000, 6 * HUGE, 0x1000, "/bin/server");
+    code(&mut session, 10, 2 * HUGE, 3 * HUGE, 0, "//anon");
+    text(&session, 10);
+    // It had moved it before.
+    code(&mut session, 11, HUGE + 0x1000, HUGE - 0x1000, 0x1000, "/bin/server");
+    code(&mut session, 11, 2 * HUGE, 3 * HUGE, 0, "//anon");
+    assert_eq!(at(&session, 11, 11, 4 * HUGE).unwrap().0, "//anon", "nothing tells that it is not made");
+    code(&mut session, 11, 5 * HUGE, 2 * HUGE, 4 * HUGE, "/bin/server");
+    text(&session, 11);
+    // Code that is made: it is not on huge pages, has no file around it, or one of another place.
+    code(&mut session, 12, HUGE + 0x1000, 6 * HUGE, 0x1000, "/bin/server");
+    code(&mut session, 12, 2 * HUGE + 0x1000, HUGE, 0, "//anon");
+    code(&mut session, 12, 16 * HUGE, HUGE, 0, "//anon");
+    code(&mut session, 12, 17 * HUGE, HUGE, 4 * HUGE, "/bin/server");
+    code(&mut session, 12, 7 * HUGE, HUGE, 0, "//anon");
+    for ip in [2 * HUGE + 0x1000, 16 * HUGE, 7 * HUGE + 0x2000] {
+        assert_eq!(at(&session, 12, 12, ip).unwrap().0, "//anon", "{ip:#x}");
+    }
 }
