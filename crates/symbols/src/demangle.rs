@@ -1,5 +1,7 @@
-//! Mangled names made readable: Rust (both schemes) and C++. The names come from files that anybody may
+//! Mangled names made readable: Rust (both schemes), C++ and D (in [`dlang`]). The names come from files that anybody may
 //! have made, so neither the time nor the output may run away: both are cut off.
+
+mod dlang;
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -21,7 +23,7 @@ pub enum Signatures {
     Full,
 }
 
-/// The readable form of a mangled Rust or C++ name, without a Rust name's hash; every other name as it is.
+/// The readable form of a mangled Rust, C++ or D name (of D without parameters and template arguments in either form), without a Rust name's hash; every other name as it is.
 ///
 /// ```
 /// use perfuse_symbols::{Signatures, demangle};
@@ -47,7 +49,8 @@ fn readable(name: &str, signatures: Signatures) -> Option<String> {
     }
     // "@plt" and symbol versions are not part of the name.
     let (mangled, suffix) = name.split_at(name.find('@').unwrap_or(name.len()));
-    let mut readable = rust(mangled, signatures).or_else(|| cpp(mangled, signatures))?;
+    let other = || cpp(mangled, signatures).or_else(|| dlang::readable(mangled));
+    let mut readable = rust(mangled, signatures).or_else(other)?;
     readable.push_str(suffix);
     Some(readable)
 }
@@ -380,7 +383,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(name in "_(Z|ZN|R|RNv)[a-zA-Z0-9_$.]{0,60}") {
+        fn nothing_panics(name in "_(Z|ZN|R|RNv|D|D1a__T1bT)[a-zA-Z0-9_$.]{0,60}") {
             let _ = demangle(name.as_str(), Signatures::Full);
         }
     }
