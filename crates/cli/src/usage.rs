@@ -2,8 +2,10 @@
 //! the faults, and its words stay within: numbers, options and commands are told as the rest of this program tells them.
 //! [`others`] answers to commands that perfuse has not.
 
+mod behind;
 mod others;
 
+use crate::term::out::say;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::{Arg, Command};
@@ -11,6 +13,18 @@ use std::ffi::OsString;
 
 /// Options that people try, with what there is instead.
 const OPTIONS: &str = include_str!("usage/options.txt");
+
+/// Says that options behind the command to run are the command's, where they were meant for perfuse: of the subcommand of this name,
+/// once that has ended in this way.
+pub(crate) fn tell_behind(name: &str, command: &[OsString], mut program: Command, has_failed: bool) {
+    // Most commands have no options of perfuse's kind, and no time is lost over them.
+    let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    if command.iter().skip(1).any(is_option) {
+        program.build();
+        let own = program.find_subcommand(name);
+        own.and_then(|own| behind::remark(own, command, has_failed)).into_iter().for_each(say);
+    }
+}
 
 /// The answer to these words of a command line of the program, its name first, that clap refuses.
 pub(crate) fn refusal(error: &Error, mut program: Command, words: &[OsString]) -> String {
