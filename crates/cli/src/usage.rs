@@ -96,6 +96,7 @@ impl Refused<'_> {
                 let valid = self.list(ContextKind::ValidValue);
                 let near = perfuse_events::nearest(&value, valid.iter().map(String::as_str));
                 let near = near.first().map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+                let argument = if argument.starts_with('-') { &argument } else { self.short_name() };
                 format!("{argument} wants {}, not '{value}'{near}", one_of(&valid))
             }
             ErrorKind::ValueValidation => self.wrong_value(&argument, &value),
@@ -103,8 +104,10 @@ impl Refused<'_> {
             ErrorKind::MissingRequiredArgument => {
                 let missing = self.list(ContextKind::InvalidArg);
                 let missing: Vec<String> = missing.iter().map(|name| self.name(name)).collect();
+                let is_always = |name: &String| self.arg(name).is_some_and(Arg::is_required_set);
+                let is_for_another = !missing.iter().any(is_always);
                 let missing = missing.join(" and ");
-                match missing.starts_with('-') {
+                match missing.starts_with('-') && is_for_another {
                     true => format!(
                         "{}: an option here needs {missing} beside it{}",
                         self.short_name(),
@@ -112,6 +115,14 @@ impl Refused<'_> {
                     ),
                     false => format!("{} wants {missing}{}", self.short_name(), self.usage()),
                 }
+            }
+            ErrorKind::TooManyValues if !argument.starts_with('-') => {
+                format!("{} has no use for '{value}'{}", self.short_name(), self.usage())
+            }
+            ErrorKind::TooManyValues
+                if self.arg(&argument).is_some_and(|arg| !arg.get_action().takes_values()) =>
+            {
+                format!("{argument} takes no value, and '{value}' is one")
             }
             ErrorKind::WrongNumberOfValues | ErrorKind::TooFewValues | ErrorKind::TooManyValues => {
                 format!("{argument} wants {}{}", self.wanted(&argument), self.usage())
@@ -249,7 +260,11 @@ impl Refused<'_> {
     fn unknown(&self, told: &str) -> String {
         let (command, name) = (self.short_name(), told.split(['=', ' ']).next().unwrap_or_default());
         if !name.starts_with('-') {
-            return format!("{command} has no use for '{told}'{}", self.usage());
+            // A recording is the word that people mean by that.
+            let is_named = std::path::Path::new(told).is_file() && self.arg("--input").is_some();
+            let hint =
+                if is_named { format!("; a recording is named by -i: -i {told}") } else { String::new() };
+            return format!("{command} has no use for '{told}'{hint}{}", self.usage());
         }
         if name.parse::<f64>().is_ok() {
             let before =

@@ -189,12 +189,7 @@ impl Asked {
 }
 
 fn target(args: &Args, kernel: &Perf, remarks: &mut Vec<String>) -> Result<Target, Failure> {
-    let gone = |kind: &str, ids: &[u32]| {
-        let gone = ids.iter().find(|&&id| kernel.surroundings().process_of(id).is_none());
-        gone.map_or(Ok(()), |id| Err(Failure::new(format_args!("no such {kind}: {id}"))))
-    };
-    gone("process", &processes::all(&args.pid))?;
-    gone("thread", &args.tid)?;
+    processes::are_there(kernel, &args.pid, &args.tid)?;
     if !args.pid.is_empty() {
         return Ok(Target::Processes(processes::all(&args.pid)));
     }
