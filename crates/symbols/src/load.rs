@@ -82,7 +82,7 @@ fn with_binary(options: &SymbolOptions, pid: Option<u32>, path: &Path, place: Pa
     let find = |id: Option<&BuildId>, link: Option<&DebugLink>| {
         find_debug_file(options, pid, path, id, link, Elf::has_symtab)
     };
-    if let Err(error) = collect(&find, &place, elf, &mut builder, &mut loaded) {
+    if let Err(error) = collect(find, &place, elf, &mut builder, &mut loaded) {
         loaded.missing = Some(Missing::Unreadable(error));
     }
     let table = builder.finish(&elf.areas());
@@ -96,7 +96,7 @@ fn with_binary(options: &SymbolOptions, pid: Option<u32>, path: &Path, place: Pa
 
 /// Collects all there is; what was collected before an error stays.
 fn collect(
-    find: &dyn Fn(Option<&BuildId>, Option<&DebugLink>) -> Option<(PathBuf, Elf)>,
+    find: impl Fn(Option<&BuildId>, Option<&DebugLink>) -> Option<(PathBuf, Elf)>,
     place: &Path,
     elf: &Elf,
     builder: &mut TableBuilder,
