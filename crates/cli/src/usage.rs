@@ -1,6 +1,6 @@
 //! Command lines that make no sense, answered: the cause first, then what would help, in at most three lines. clap finds
 //! the faults, and its words stay within: numbers, options and commands are told as the rest of this program tells them.
-//! [`others`] answers to commands that perfuse has not.
+//! [`others`] answers to commands that perfuse does not have.
 
 mod behind;
 mod others;
@@ -252,7 +252,7 @@ impl Refused<'_> {
             self.list(ContextKind::PriorArg).iter().map(|name| self.name(name)).collect();
         match others.is_empty() || others.iter().any(|other| other == first) {
             true => format!("{first} is there twice; once is enough"),
-            false => format!("{first} and {} exclude each other: leave one away", others.join(", ")),
+            false => format!("{first} and {} cannot stand together: leave one out", others.join(", ")),
         }
     }
 
