@@ -12,7 +12,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser};
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -30,7 +30,9 @@ pub(crate) fn parse<C: Parser>() -> C {
         match error.kind() {
             ErrorKind::DisplayHelp => pages::help(&help::text(command(C::command()), &words)),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                drop(out::stderr().write_all(help::text(command(C::command()), &words).as_bytes()))
+                let text = help::text(command(C::command()), &words);
+                let here = if std::io::stderr().is_terminal() { help::here() } else { String::new() };
+                drop(out::stderr().write_all((text + &here).as_bytes()))
             }
             _ => end(&error, |error| usage::refusal(error, C::command(), &words)),
         };

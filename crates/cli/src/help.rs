@@ -3,6 +3,7 @@
 
 use crate::term;
 use clap::Command;
+use perfuse::facts::Facts;
 use std::ffi::OsString;
 use std::io;
 
@@ -90,6 +91,28 @@ pub(crate) fn commands(program: &Command) -> String {
         shown.iter().map(|command| command.get_name()).filter(|name| !is_grouped(name)).collect();
     text += &format!("\nrewrite: {}\n", REWRITE.join(", "));
     text + &format!("more: {}\n", rest.join(", "))
+}
+
+/// What to do first, and what this machine allows, for somebody who has typed nothing yet.
+pub(crate) fn here() -> String {
+    let facts = Facts::gather();
+    let hardware = match facts.cpu_pmus().next() {
+        Some(_) => "cycles, instructions and caches are counted",
+        None => "no hardware PMU is seen, so time is sampled by the clock",
+    };
+    let whose = match (facts.may_monitor(), facts.paranoid) {
+        (true, _) => "the whole system may be measured",
+        (false, Some(level)) if facts.closed_level().is_some_and(|closed| level >= closed) => {
+            "the kernel refuses this user, and perfuse measures by ptrace"
+        }
+        (false, Some(level)) if level <= 0 => "the whole system may be measured",
+        (false, Some(1)) => "your own programs may be measured, and the kernel for them",
+        (false, _) => "your own programs may be measured, in user space",
+    };
+    format!(
+        "\nfirst: perfuse stat -- ./program, then perfuse record -g -- ./program and perfuse report\n\
+         here:  {hardware}\n       {whose}; perfuse doctor tells more\n"
+    )
 }
 
 /// The lines of a section of a text.

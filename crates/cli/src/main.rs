@@ -38,6 +38,7 @@ mod version;
 use clap::CommandFactory;
 use cli::{Cli, Subcommand};
 use perfuse_term as term;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
         return exit::finish(Err(failure));
     }
     let result = match cli.subcommand {
-        Subcommand::Stat(args) => stat::run(&args, &nested::stat_args),
+        Subcommand::Stat(args) => told("stat", &args.0.command, stat::run(&args, &nested::stat_args)),
         Subcommand::Compare(args) => compare::run(&args),
         Subcommand::List(args) => list::run(&args),
         Subcommand::Report(args) => report::run(&args),
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
         Subcommand::Evlist(args) => listing::evlist(&args),
         Subcommand::BuildidList(args) => listing::build_ids(&args),
         Subcommand::BuildidCache(args) => buildid_cache::run(&args),
-        Subcommand::Record(args) => record::run(&args),
+        Subcommand::Record(args) => told("record", &args.0.command, record::run(&args)),
         Subcommand::Top(args) => top::run(&args, &nested::record_args),
         Subcommand::Dump(args) => dump::run(&args),
         Subcommand::Run(args) => run::run(&args),
@@ -85,4 +86,12 @@ fn main() -> ExitCode {
     let status = exit::finish(result);
     blamed.into_iter().for_each(term::out::say);
     status
+}
+
+/// The end of a command that was measured, and what there is to say about its options.
+fn told(name: &str, command: &[OsString], ended: exit::Result) -> exit::Result {
+    if let Ok(status) = &ended {
+        usage::tell_behind(name, command, Cli::command(), *status != ExitCode::SUCCESS);
+    }
+    ended
 }

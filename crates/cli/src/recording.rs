@@ -40,9 +40,17 @@ pub(crate) struct Input {
 }
 
 /// Whether a standard stream is a pipe, as both are in `perf record COMMAND | perf report`.
-pub(crate) fn is_pipe(stream: impl std::os::fd::AsFd) -> bool {
+fn is_pipe(stream: impl std::os::fd::AsFd) -> bool {
     let found = rustix::fs::fstat(stream);
     found.is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_fifo())
+}
+
+/// Whether a recording goes into the pipe that standard output is, as nobody has named a file. Where messages go into the same
+/// pipe, as in logs, nobody reads a recording from it.
+pub(crate) fn is_read_from_pipe() -> bool {
+    let place = |found: rustix::fs::Stat| (found.st_dev, found.st_ino);
+    let [out, errors] = [rustix::fs::fstat(std::io::stdout()), rustix::fs::fstat(std::io::stderr())];
+    is_pipe(std::io::stdout()) && out.map(place) != errors.map(place)
 }
 
 impl Input {

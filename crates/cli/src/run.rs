@@ -59,8 +59,13 @@ pub(crate) fn run(args: &Args) -> Result {
         intercept::Options { single_step: args.single_step, estimate_switches: args.estimate_switches };
     let tell = |note: &intercept::Note| out::say(note);
     let status = intercept::run(&args.tool[0], &args.tool, options, tell).map_err(|error| {
-        let failure = Failure::new(format_args!("{}: {error}", args.tool[0].to_string_lossy()));
+        let tool = args.tool[0].to_string_lossy();
+        let failure = Failure::new(format_args!("{tool}: {error}"));
         match error {
+            Error::Start(Errno::ENOENT) if !tool.contains('/') => {
+                Failure::new(format_args!("cannot run {tool}: no such program on the PATH (ENOENT)"))
+                    .with_status(NOT_FOUND)
+            }
             Error::Start(Errno::ENOENT) => failure.with_status(NOT_FOUND),
             Error::Start(_) => failure.with_status(NOT_EXECUTABLE),
             _ => failure,

@@ -1,9 +1,11 @@
 //! Command lines that make no sense, answered: the cause first, then what would help, in at most three lines. clap finds
 //! the faults, and its words stay within: numbers, options and commands are told as the rest of this program tells them.
-//! [`others`] answers to commands that perfuse has not.
+//! [`others`] answers to commands that perfuse does not have.
 
+mod behind;
 mod others;
 
+use crate::term::out::say;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::{Arg, Command};
@@ -11,6 +13,18 @@ use std::ffi::OsString;
 
 /// Options that people try, with what there is instead.
 const OPTIONS: &str = include_str!("usage/options.txt");
+
+/// Says that options behind the command to run are the command's, where they were meant for perfuse: of the subcommand of this name,
+/// once that has ended in this way.
+pub(crate) fn tell_behind(name: &str, command: &[OsString], mut program: Command, has_failed: bool) {
+    // Most commands have no options of perfuse's kind, and no time is lost over them.
+    let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    if command.iter().skip(1).any(is_option) {
+        program.build();
+        let own = program.find_subcommand(name);
+        own.and_then(|own| behind::remark(own, command, has_failed)).into_iter().for_each(say);
+    }
+}
 
 /// The answer to these words of a command line of the program, its name first, that clap refuses.
 pub(crate) fn refusal(error: &Error, mut program: Command, words: &[OsString]) -> String {
@@ -82,6 +96,7 @@ impl Refused<'_> {
                 let valid = self.list(ContextKind::ValidValue);
                 let near = perfuse_events::nearest(&value, valid.iter().map(String::as_str));
                 let near = near.first().map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+                let argument = if argument.starts_with('-') { &argument } else { self.short_name() };
                 format!("{argument} wants {}, not '{value}'{near}", one_of(&valid))
             }
             ErrorKind::ValueValidation => self.wrong_value(&argument, &value),
@@ -89,8 +104,10 @@ impl Refused<'_> {
             ErrorKind::MissingRequiredArgument => {
                 let missing = self.list(ContextKind::InvalidArg);
                 let missing: Vec<String> = missing.iter().map(|name| self.name(name)).collect();
+                let is_always = |name: &String| self.arg(name).is_some_and(Arg::is_required_set);
+                let is_for_another = !missing.iter().any(is_always);
                 let missing = missing.join(" and ");
-                match missing.starts_with('-') {
+                match missing.starts_with('-') && is_for_another {
                     true => format!(
                         "{}: an option here needs {missing} beside it{}",
                         self.short_name(),
@@ -98,6 +115,14 @@ impl Refused<'_> {
                     ),
                     false => format!("{} wants {missing}{}", self.short_name(), self.usage()),
                 }
+            }
+            ErrorKind::TooManyValues if !argument.starts_with('-') => {
+                format!("{} has no use for '{value}'{}", self.short_name(), self.usage())
+            }
+            ErrorKind::TooManyValues
+                if self.arg(&argument).is_some_and(|arg| !arg.get_action().takes_values()) =>
+            {
+                format!("{argument} takes no value, and '{value}' is one")
             }
             ErrorKind::WrongNumberOfValues | ErrorKind::TooFewValues | ErrorKind::TooManyValues => {
                 format!("{argument} wants {}{}", self.wanted(&argument), self.usage())
@@ -227,7 +252,7 @@ impl Refused<'_> {
             self.list(ContextKind::PriorArg).iter().map(|name| self.name(name)).collect();
         match others.is_empty() || others.iter().any(|other| other == first) {
             true => format!("{first} is there twice; once is enough"),
-            false => format!("{first} and {} exclude each other: leave one away", others.join(", ")),
+            false => format!("{first} and {} cannot stand together: leave one out", others.join(", ")),
         }
     }
 
@@ -235,7 +260,11 @@ impl Refused<'_> {
     fn unknown(&self, told: &str) -> String {
         let (command, name) = (self.short_name(), told.split(['=', ' ']).next().unwrap_or_default());
         if !name.starts_with('-') {
-            return format!("{command} has no use for '{told}'{}", self.usage());
+            // A recording is the word that people mean by that.
+            let is_named = std::path::Path::new(told).is_file() && self.arg("--input").is_some();
+            let hint =
+                if is_named { format!("; a recording is named by -i: -i {told}") } else { String::new() };
+            return format!("{command} has no use for '{told}'{hint}{}", self.usage());
         }
         if name.parse::<f64>().is_ok() {
             let before =

@@ -15,18 +15,28 @@ const OFFERED: usize = 3;
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let wrong = wrong.to_ascii_lowercase();
     let limit = (wrong.chars().count() / 3).clamp(1, 4);
-    let mut close: Vec<(usize, &str)> = known
-        .into_iter()
-        .filter_map(|name| {
-            let lower = name.to_ascii_lowercase();
-            let distance = distance(&wrong, &lower);
-            let part = wrong.len() >= 4 && lower.contains(&wrong);
-            (distance <= limit || part).then_some((distance.min(if part { limit + 1 } else { limit }), name))
-        })
-        .collect();
+    let known: Vec<&str> = known.into_iter().collect();
+    let near = |name: &'a str| {
+        let lower = name.to_ascii_lowercase();
+        let whole = distance(&wrong, &lower);
+        let part = wrong.len() >= 4 && lower.contains(&wrong);
+        let rank = if whole <= limit { whole } else { limit + 1 };
+        (whole <= limit || part).then_some((rank, name))
+    };
+    let mut close: Vec<(usize, &str)> = known.iter().copied().filter_map(near).collect();
+    if close.is_empty() {
+        close = known.into_iter().filter(|name| begins(&wrong, name)).map(|name| (0, name)).collect();
+    }
     close.sort_by_key(|&(distance, name)| (distance, name.len()));
     close.dedup_by_key(|&mut (_, name)| name);
     close.into_iter().take(OFFERED).map(|(_, name)| name.into()).collect()
+}
+
+/// Whether a name may begin with the wrong one, but for one letter.
+fn begins(wrong: &str, name: &str) -> bool {
+    let long = wrong.chars().count();
+    let begun = |long| name.chars().take(long).flat_map(char::to_lowercase).collect::<String>();
+    long >= 5 && (long - 1..=long + 1).any(|long| distance(wrong, &begun(long)) <= 1)
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours that make `b` of `a`.
@@ -74,5 +84,8 @@ mod tests {
         assert_eq!(nearest("cyclse", known), ["cycles"]);
         assert_eq!(nearest("fault", known), ["faults", "page-faults"]);
         assert!(nearest("quux", known).is_empty());
+        // Where nothing else is close: what begins so.
+        assert_eq!(nearest("cycel", known), ["cycles"]);
+        assert_eq!(nearest("contxt", ["cs", "context-switches"]), ["context-switches"]);
     }
 }

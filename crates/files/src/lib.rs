@@ -166,7 +166,7 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
     if bytes.len() as u64 > limit { Err(Error::TooLarge(limit)) } else { Ok(bytes) }
 }
 
-/// Opens what `admit` likes of what is a regular file.
+/// Opens a regular file, if `admit` accepts it.
 fn open_if(path: &Path, admit: impl FnOnce(&Stat) -> Result<(), Error>) -> Result<File, Error> {
     let named = root::name(path, OFlags::empty()).map_err(failed)?;
     open_named(&named, path, admit)

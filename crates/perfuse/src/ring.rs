@@ -244,7 +244,7 @@ impl Snapshot {
         records(&self.bytes)
     }
 
-    /// Those that no earlier snapshot of the ring has had, newest first.
+    /// The records that no earlier snapshot of the ring had, newest first.
     pub fn fresh(&self) -> impl Iterator<Item = RawRecord<'_>> {
         records(&self.bytes[..self.fresh])
     }

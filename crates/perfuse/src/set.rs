@@ -98,7 +98,7 @@ struct Opened {
     counters: Vec<Option<Counter>>,
     /// For each counter, whether a group leader switches it.
     follows: Vec<bool>,
-    /// Where it was refused, and why. If the first target that is not gone refuses, no other is asked.
+    /// Where it was refused, and why. If the first target that still exists refuses, no other is asked.
     refused: Vec<(usize, Error)>,
     /// As what it was opened on the target before.
     accepted: Option<Accepted>,

@@ -46,7 +46,7 @@ pub struct Plan {
     pub sockets: Vec<u32>,
     /// Reads what processes tell of code that they make while they run (jitdumps): where code changes, this tells when.
     pub code: Option<Arc<Symbolizer>>,
-    /// Whether views will tell functions alone, no addresses or lines in them. Then all addresses of a function that
+    /// Whether views will show functions alone, without addresses or lines in them. Then all addresses of a function that
     /// [`code`](Self::code) knows become one location in stacks, that of the first of them: few locations and few stacks are
     /// left where programs run in many processes, each at addresses of its own.
     pub by_function: bool,

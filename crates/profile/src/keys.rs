@@ -216,7 +216,7 @@ impl Key {
             || matches!(self, SrclineTo | Mispredict | Abort | InTx | Cycles)
     }
 
-    /// Whether it is told by the stack of a sample, so that no sample needs a value of it.
+    /// Whether a sample's stack tells it, so that samples need no value for it.
     pub fn is_of_stack(self) -> bool {
         self.is_of_frame() || self == Key::Parent
     }

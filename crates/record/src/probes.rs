@@ -29,7 +29,7 @@ pub fn find_probes(place: &ProbePlace) -> Result<Vec<Probe>, Refusal> {
             let Some(address) = found else { return Err(refused(no_function(&elf, path, symbol))) };
             let at = elf.offset_of(address).and_then(|at| at.checked_add(*offset));
             at.map(|at| vec![one(at)])
-                .ok_or_else(|| refused(format!("{symbol} is in no part of {path} that is loaded")))
+                .ok_or_else(|| refused(format!("{symbol} belongs to no part of {path} that is loaded")))
         }
         ProbePlace::Usdt { path, provider, name } => {
             let declared = open(path)?.declared_probes().map_err(|error| refused(error.to_string()))?;
@@ -138,7 +138,7 @@ fn of_line(path: &str, source: &str, line: u64) -> Result<Vec<Probe>, Refusal> {
         }
     }
     if places.is_empty() {
-        Err(refused(format!("line {line} is in no part of {path} that is loaded")))
+        Err(refused(format!("line {line} belongs to no part of {path} that is loaded")))
     } else {
         Ok(places)
     }

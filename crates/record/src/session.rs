@@ -206,7 +206,7 @@ impl<'a> Session<'a> {
         session.end(end)
     }
 
-    /// A file that goes on after so many bytes is larger by what the rings hold until they are read.
+    /// A file that is closed after so many bytes exceeds that by what the rings hold until they are read.
     fn warn_of_large_rings(&mut self) {
         let held = (self.opened.set.rings() * self.opened.set.ring_bytes() / 2) as u64;
         if matches!(self.plan.switch, Switch::Size(most) if most < held) {

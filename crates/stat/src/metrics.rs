@@ -200,7 +200,7 @@ fn add_metrics(all: &mut Listing, machine: &Machine, mut prober: Option<&mut Pro
                 }
                 Ok(specs) => {
                     let tried = specs.iter().map(|spec| prober.try_event(Kind::Metric, spec));
-                    // One is enough that does not work, or not altogether.
+                    // A single one that does not work, or only in part, is enough.
                     tried.reduce(Works::worse).unwrap_or(Works::Unknown)
                 }
             },

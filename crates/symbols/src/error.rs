@@ -61,7 +61,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Error { file, offset, structure, problem } = self;
         match problem {
-            Problem::Io(kind) => write!(f, "{file}: {kind} (reading the {structure})"),
+            Problem::Io(_) => write!(f, "{file}: {problem} (reading the {structure})"),
             Problem::Refused(_) => write!(f, "{file}: {problem}"),
             _ => write!(f, "{file}: {structure} at {offset:#x}: {problem}"),
         }
@@ -71,6 +71,7 @@ impl fmt::Display for Error {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Problem::Io(io::ErrorKind::NotFound) => f.write_str("no such file"),
             Problem::Io(kind) => kind.fmt(f),
             Problem::Truncated { need, have } => write!(f, "needs {need} bytes, the file has {have} there"),
             Problem::TooLarge { size, limit } => write!(f, "{size} is more than the limit of {limit}"),

@@ -57,7 +57,7 @@ impl Shared {
         SealedDso::of(all.iter().flat_map(|sealed| sealed.objects(key)).cloned().collect()).map(Arc::new)
     }
 
-    /// Whether code is that of the kernel that runs.
+    /// Whether code belongs to the running kernel.
     pub(crate) fn is_of_running(&self, code: &Code) -> bool {
         matches!(code, Code::Kernel { symbols, .. } if self.is_running(symbols))
     }

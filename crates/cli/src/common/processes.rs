@@ -1,6 +1,8 @@
 //! Processes of `-p`: by number, or all of a name.
 
+use crate::exit::Failure;
 use crate::term::foreign::foreign;
+use perfuse::Perf;
 use perfuse_proc::read::{self, Running};
 use std::str::FromStr;
 
@@ -38,6 +40,16 @@ pub(crate) fn all(words: &[Processes]) -> Vec<u32> {
         }
     }
     all
+}
+
+/// Refuses processes and threads that are not there.
+pub(crate) fn are_there(kernel: &Perf, processes: &[Processes], threads: &[u32]) -> Result<(), Failure> {
+    let all = all(processes).into_iter().map(|pid| ("process", pid));
+    let mut all = all.chain(threads.iter().map(|&tid| ("thread", tid)));
+    match all.find(|&(_, id)| kernel.surroundings().process_of(id).is_none()) {
+        Some((kind, id)) => Err(Failure::new(format_args!("no such {kind}: {id}"))),
+        None => Ok(()),
+    }
 }
 
 /// There is none of this name: what is there that looks like it.

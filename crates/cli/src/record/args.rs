@@ -312,5 +312,5 @@ pub(crate) struct Args {
 
     /// The command to run
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
-    pub(super) command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
 }

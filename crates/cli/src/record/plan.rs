@@ -4,7 +4,7 @@ use super::args::Args;
 use super::words::{branches, chains, clock, frequency, pages, processes_of, registers, size, switch};
 use crate::common::{cpus, events, processes};
 use crate::exit::Failure;
-use crate::recording::is_pipe;
+use crate::recording::is_read_from_pipe;
 use perfuse::abi::AttrFlags;
 use perfuse::{Perf, Start};
 use perfuse_events::EventSet;
@@ -37,7 +37,7 @@ pub(super) enum Destination {
 }
 
 impl Destination {
-    /// As perf has it: `perf record COMMAND | perf report` needs no `-o -`. Several files, and names with a time, are no pipe's.
+    /// As perf has it, `perf record COMMAND | perf report` needs no `-o -`. Several files, and names with a time, are no pipe's.
     fn new(args: &Args, is_pipe: bool) -> Self {
         let has_files = args.switch_output.is_some() || args.overwrite || args.timestamp_filename;
         match &args.output {
@@ -89,7 +89,7 @@ impl Asked {
             (_, true) => AttrFlags::EXCLUDE_CALLCHAIN_USER,
             _ => AttrFlags::empty(),
         };
-        let output = Destination::new(args, is_pipe(std::io::stdout()));
+        let output = Destination::new(args, is_read_from_pipe());
         let switch = args.switch_output.as_deref().map_or(Ok(Switch::Never), switch)?;
         if !output.is_file() && (switch != Switch::Never || args.overwrite || args.timestamp_filename) {
             return Err(Failure::usage(
@@ -189,12 +189,7 @@ impl Asked {
 }
 
 fn target(args: &Args, kernel: &Perf, remarks: &mut Vec<String>) -> Result<Target, Failure> {
-    let gone = |kind: &str, ids: &[u32]| {
-        let gone = ids.iter().find(|&&id| kernel.surroundings().process_of(id).is_none());
-        gone.map_or(Ok(()), |id| Err(Failure::new(format_args!("no such {kind}: {id}"))))
-    };
-    gone("process", &processes::all(&args.pid))?;
-    gone("thread", &args.tid)?;
+    processes::are_there(kernel, &args.pid, &args.tid)?;
     if !args.pid.is_empty() {
         return Ok(Target::Processes(processes::all(&args.pid)));
     }

@@ -70,7 +70,12 @@ pub(super) fn registers(list: &str) -> Result<u64, Failure> {
 pub(super) fn chains(args: &Args) -> Result<CallChains, Failure> {
     match &args.call_graph {
         Some(text) => text.parse().map_err(|why: String| Failure::usage(format_args!("--call-graph {why}"))),
-        None if args.chains => Ok(CallChains::Auto),
+        None if args.chains => match args.command.first().and_then(|word| word.to_str()) {
+            Some(kind @ ("fp" | "dwarf" | "lbr" | "unwound")) => Err(Failure::usage(format_args!(
+                "-g takes no kind of callchain, and '{kind}' is the command then; --call-graph {kind} takes one"
+            ))),
+            _ => Ok(CallChains::Auto),
+        },
         None => Ok(CallChains::By(None)),
     }
 }

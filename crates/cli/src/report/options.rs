@@ -73,7 +73,7 @@ fn unknown(name: &str) -> Failure {
         false => format!("; did you mean {}?", near.join(" or ")),
     };
     Failure::usage(format_args!(
-        "'{name}' is nothing a report can tell{hint}\n  there are overhead, comm, dso, symbol, srcline, pid, tid, cpu, \
+        "'{name}' is nothing that a report can show{hint}\n  there are overhead, comm, dso, symbol, srcline, pid, tid, cpu, \
          time, and fields of recorded tracepoints; perfuse report --help has all"
     ))
 }

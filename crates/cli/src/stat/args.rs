@@ -247,7 +247,7 @@ pub(crate) struct Args {
 
     /// The command to run
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
-    pub(super) command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
 }
 
 /// How metrics are chosen and their events are counted.

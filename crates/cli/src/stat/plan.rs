@@ -64,6 +64,7 @@ pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
 }
 
 fn target(args: &Args, kernel: &Perf) -> Result<Target, Failure> {
+    processes::are_there(kernel, &args.pid, &args.tid)?;
     if !args.pid.is_empty() {
         return Ok(Target::Processes(processes::all(&args.pid)));
     }

@@ -1,4 +1,4 @@
-//! Commands that perfuse has not: those of perf, other tools, and words for the same. `others.txt` says for each what
+//! Commands that perfuse does not have: those of perf, other tools, and words for the same. `others.txt` says for each what
 //! there is instead.
 
 /// The table, read only when somebody asks for such a command.
@@ -37,7 +37,7 @@ pub(super) fn answer(name: &str) -> Option<String> {
     let name = name.strip_prefix("perf-").unwrap_or(name);
     let row = rows().find(|row| row.name == name)?;
     let whose = match row.section {
-        "perf" => format!("'{name}' is a command of perf that perfuse has not"),
+        "perf" => format!("'{name}' is a command of perf that perfuse does not have"),
         "tool" => format!("'{name}' is another tool"),
         _ => format!("there is no command '{name}'"),
     };

@@ -24,7 +24,7 @@ pub trait Probes: Debug + Send {
     /// Takes a probe back.
     fn clear(&mut self, number: u64);
 
-    /// A filter on what is recorded at hits of a probe: `EINVAL` for a text that is none (rule J34).
+    /// A filter on what is recorded at hits of a probe: `EINVAL` for a text that is no filter (rule J34).
     fn filter(&mut self, number: u64, text: &str) -> Result<Filter, Errno> {
         let _ = (number, text);
         Err(Errno::EINVAL)

@@ -17,7 +17,7 @@ use perfuse_abi::{AttrFlags, Errno, EventType, SampleType};
 /// A filter of a tracepoint's records, made by the host from its text: whether a record passes.
 pub type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
 
-/// Makes filters: `EINVAL` for a text that is none (rule J34).
+/// Makes filters: `EINVAL` for a text that is no filter (rule J34).
 pub type FilterMaker = fn(id: u64, text: &str) -> Result<Filter, Errno>;
 
 /// The PMU of type 2.

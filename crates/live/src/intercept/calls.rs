@@ -580,7 +580,7 @@ impl Intercept {
     ) -> Result<Answer, Errno> {
         const F_SETSIG: i32 = 10;
         const F_SETOWN_EX: i32 = 15;
-        /// Of 64-bit programs the C library has 0 for it.
+        /// In 64-bit programs the C library passes 0 for it.
         const O_LARGEFILE: i32 = if cfg!(target_arch = "x86_64") { 0o100_000 } else { 0o400_000 };
         const HEARD: [i32; 6] =
             [libc::F_SETFD, libc::F_GETFL, libc::F_SETFL, F_SETSIG, libc::F_SETOWN, F_SETOWN_EX];

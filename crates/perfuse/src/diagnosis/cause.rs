@@ -122,7 +122,7 @@ causes! {
     NoPrecise = "no-precise" Unsupported "cannot be that precise";
     /// The PMU has no overflow interrupt: it counts but cannot sample (rule B23).
     NoSampling = "no-sampling" Unsupported "counts but cannot sample";
-    /// The PMU has no AUX area, or not this use of it (rule B18).
+    /// The PMU has no AUX area, or does not allow this use of it (rule B18).
     NoAux = "no-aux" Unsupported "no AUX area";
     /// The PMU cannot record these registers (rules A13, B16).
     NoRegisters = "no-registers" Unsupported "cannot record these registers";

@@ -71,7 +71,7 @@ impl Collector {
         location_value(location, if is_function { level } else { of.level }.letter())
     }
 
-    /// The location at an address of a level, or of the one that has something there.
+    /// The location of an address at a level, or at the level that has something there.
     pub(super) fn location_of(
         &mut self,
         of: &Wanted<'_>,
