@@ -40,7 +40,11 @@ const COUNT: u64 = 32;
 /// A thread that does an instruction for us while it blocks other signals than usual, and those that it does.
 pub(crate) const STEPPER: u64 = 40;
 pub(crate) const BLOCKED: u64 = 48;
-const TABLE: u64 = 64;
+/// What else is to be known when the action of before is put back by somebody else.
+const RESTORER: u64 = 56;
+const MASK: u64 = 64;
+const BYTES: u64 = 72;
+const TABLE: u64 = 80;
 
 /// How many traps there is room for in so many bytes of code and memory, the last of which are left for an [`Action`].
 pub(crate) fn room(bytes: u64) -> u64 {
@@ -94,12 +98,31 @@ impl Action {
     }
 }
 
-/// The memory at the beginning, when no trap is there.
-pub(crate) fn memory(before: &Action) -> [u8; TABLE as usize] {
-    let mut bytes = [0; TABLE as usize];
-    bytes[HANDLER as usize..][..8].copy_from_slice(&before.handler.to_ne_bytes());
-    bytes[FLAGS as usize..][..8].copy_from_slice(&before.flags.to_ne_bytes());
-    bytes
+/// Bytes of the memory that are read before anything else is known of it.
+pub(crate) const HEAD: usize = TABLE as usize;
+
+/// The memory at the beginning, when no trap is there; `bytes` of code and memory.
+pub(crate) fn memory(before: &Action, bytes: u64) -> [u8; HEAD] {
+    let mut memory = [0; HEAD];
+    let words = [
+        (HANDLER, before.handler),
+        (FLAGS, before.flags),
+        (RESTORER, before.restorer),
+        (MASK, before.mask),
+        (BYTES, bytes),
+    ];
+    for (offset, word) in words {
+        memory[offset as usize..][..8].copy_from_slice(&word.to_ne_bytes());
+    }
+    memory
+}
+
+/// The action of before, and the bytes of code and memory, as such memory has them.
+pub(crate) fn of_memory(memory: &[u8; HEAD]) -> (Action, u64) {
+    let word = |offset: u64| u64::from_ne_bytes(std::array::from_fn(|at| memory[offset as usize + at]));
+    let before =
+        Action { handler: word(HANDLER), flags: word(FLAGS), restorer: word(RESTORER), mask: word(MASK) };
+    (before, word(BYTES))
 }
 
 /// What to write into the memory, and at which offset, for one trap more, the number of which is `index`; in this order.
@@ -131,5 +154,6 @@ mod tests {
         assert!(room(bytes_for(0)) > 0);
         let action = Action { handler: 7, flags: 5, restorer: 6, mask: 9 };
         assert_eq!(Action::of(&action.bytes()), action);
+        assert_eq!(of_memory(&memory(&action, 8192)), (action, 8192));
     }
 }

@@ -393,7 +393,9 @@ impl Supervisor {
         let how = tracee.restarted.as_ref().map_or(how, |restarted| restarted.stride(how));
         let _ = ptrace::resume(tid, how);
         // One that is about to end comes nowhere.
-        for (other, tracee) in self.tracees.iter_mut().filter(|(_, tracee)| tracee.pid == pid && !tracee.stopped) {
+        for (other, tracee) in
+            self.tracees.iter_mut().filter(|(_, tracee)| tracee.pid == pid && !tracee.stopped)
+        {
             let _ = tracee.interrupt(*other);
         }
     }

@@ -50,7 +50,7 @@ global_asm!(
     "19: ret",
     // A trap: is it one of the table?
     "20: ldr x12, [x9, #32]",
-    "    add x13, x9, #64",
+    "    add x13, x9, #80",
     "21: cbz x12, 40f",
     "    ldr x14, [x13]",
     "    cmp x14, x11",

@@ -13,7 +13,7 @@ pub(super) const RESTORER: Option<fn() -> u64> =
 
 // rdi: the signal, rsi: its details (code at 8), rdx: the context (rsp at 0xa0, rip at 0xa8, flags at 0xb0). r8: the memory (how often
 // the handler was called at 0, how often it waited at 8, the handler of before at 16, its flags at 24, the number of traps
-// at 32, the thread that does a step for us at 40, the signals that it blocks otherwise at 48, the traps from 64 on).
+// at 32, the thread that does a step for us at 40, the signals that it blocks otherwise at 48, the traps from 80 on).
 global_asm!(
     ".pushsection .text.perfuse_trap_handler,\"ax\",@progbits",
     ".globl perfuse_trap_handler",
@@ -36,9 +36,22 @@ global_asm!(
     "    cmp eax, 4",
     "    je 19f",
     "    cmp eax, 2",
+    "    je 32f",
+    // A step over an instruction that calls the system, which may be about to be made once more.
+    "    cmp eax, 1",
+    "    jne 40f",
+    "    movzx eax, word ptr [rcx]",
+    "    cmp eax, 0x050f",
+    "    je 32f",
+    "    cmp eax, 0x80cd",
+    "    je 32f",
+    "    movzx eax, word ptr [rcx - 2]",
+    "    cmp eax, 0x050f",
+    "    je 32f",
+    "    cmp eax, 0x80cd",
     "    jne 40f",
     // A step: the program's own ones have their flag still.
-    "    test dword ptr [rdx + 0xb0], 0x100",
+    "32: test dword ptr [rdx + 0xb0], 0x100",
     "    jnz 40f",
     // What the thread blocked before (at 0x128 of the context), if it does a step for us: gettid.
     "31: mov r9, [r8 + 40]",
@@ -65,7 +78,7 @@ global_asm!(
     // A trap: is it one of the table?
     "20: dec rcx",
     "    mov r9, [r8 + 32]",
-    "    lea r10, [r8 + 64]",
+    "    lea r10, [r8 + 80]",
     "21: test r9, r9",
     "    jz 40f",
     "    cmp [r10], rcx",

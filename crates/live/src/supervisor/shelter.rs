@@ -4,6 +4,7 @@
 //! A process that cannot have one goes without, as does a 32-bit one: there the guardian alone is left.
 
 use super::Supervisor;
+use super::guardian::Guardian;
 use crate::handler::{self, Action};
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid};
@@ -20,8 +21,6 @@ pub(super) struct Shelter {
     at: u64,
     bytes: u64,
     before: Action,
-    /// An instruction that calls the system.
-    site: u64,
     /// The traps that it knows.
     known: BTreeSet<u64>,
     /// When the process was last seen to have it.
@@ -40,50 +39,67 @@ const SIGTRAP: u64 = libc::SIGTRAP as u64;
 
 impl Shelter {
     /// Puts it into the process of a thread that is stopped where it can call.
-    fn put(tid: Tid, traps: u64) -> Result<Self, Errno> {
-        if Registers::of(tid)?.is_narrow() {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let site = remote::syscall_site(tid)?;
-        let mut calls = Calls::begin(tid, site)?;
+    fn put(tid: Tid, traps: u64, guardian: Option<&mut Guardian>) -> Result<Self, Errno> {
+        guarded(tid, guardian, |calls| Self::put_by(tid, traps, calls))
+    }
+
+    fn put_by(tid: Tid, traps: u64, calls: &mut Calls) -> Result<Self, Errno> {
         let bytes = handler::bytes_for(traps.max(USUAL));
         let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
         let at = calls.call(libc::SYS_mmap, [0, bytes, prot, flags, u64::MAX, 0])?;
-        let put = Self::fill(tid, &mut calls, at, bytes);
-        if put.is_err() {
+        let put = Self::fill(tid, calls, at, bytes);
+        if !put.as_ref().is_ok_and(|put| put.at == at) {
             let _ = calls.call(libc::SYS_munmap, [at, bytes, 0, 0, 0, 0]);
         }
-        let before = put?;
-        Ok(Shelter { at, bytes, before, site, known: BTreeSet::new(), seen_at: proc::now_ns(), lent: false })
+        put
     }
 
-    fn fill(tid: Tid, calls: &mut Calls, at: u64, bytes: u64) -> Result<Action, Errno> {
-        let data = at + handler::TO_DATA;
+    fn fill(tid: Tid, calls: &mut Calls, at: u64, bytes: u64) -> Result<Self, Errno> {
         // The action of before comes to where it is needed no longer.
         let scratch = at + bytes - Action::BYTES as u64;
         calls.call(libc::SYS_rt_sigaction, [SIGTRAP, 0, scratch, 8, 0, 0])?;
         let mut before = [0; Action::BYTES];
         remote::read_exact(tid, scratch, &mut before)?;
         let before = Action::of(&before);
+        if let Some(left) = Self::left(tid, before.handler) {
+            return Ok(left);
+        }
         remote::write(tid, at, handler::code())?;
-        remote::write(tid, data, &handler::memory(&before))?;
+        remote::write(tid, at + handler::TO_DATA, &handler::memory(&before, bytes))?;
         let executable = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         calls.call(libc::SYS_mprotect, [at, handler::TO_DATA, executable, 0, 0, 0])?;
         set_action(tid, calls, scratch, &before.handled(at))?;
-        Ok(before)
+        Ok(Shelter { at, bytes, before, known: BTreeSet::new(), seen_at: proc::now_ns(), lent: false })
+    }
+
+    /// One that a tracer has left here which was killed.
+    fn left(tid: Tid, at: u64) -> Option<Self> {
+        let mut code = vec![0; handler::code().len()];
+        let mut memory = [0; handler::HEAD];
+        let is_one = at > 1 && remote::read_exact(tid, at, &mut code).is_ok() && code == handler::code();
+        if !is_one || remote::read_exact(tid, at + handler::TO_DATA, &mut memory).is_err() {
+            return None;
+        }
+        // Its traps are gone. It stays when ours are, as a thread may be in it still.
+        let (before, bytes) = handler::of_memory(&memory);
+        remote::write(tid, at + handler::TO_DATA + 8, &handler::memory(&before, bytes)[8..]).ok()?;
+        Some(Shelter { at, bytes, before, known: BTreeSet::new(), seen_at: proc::now_ns(), lent: false })
     }
 
     /// Takes it back, of a thread that is stopped where it can call.
-    fn remove(&self, tid: Tid) -> Result<(), Errno> {
-        let mut calls = Calls::begin(tid, self.site)?;
+    fn remove(&self, tid: Tid, guardian: Option<&mut Guardian>) -> Result<(), Errno> {
+        guarded(tid, guardian, |calls| self.remove_by(tid, calls))
+    }
+
+    fn remove_by(&self, tid: Tid, calls: &mut Calls) -> Result<(), Errno> {
         let scratch = self.at + self.bytes - Action::BYTES as u64;
         // The program may have another by now.
         calls.call(libc::SYS_rt_sigaction, [SIGTRAP, 0, scratch, 8, 0, 0])?;
         let mut now = [0; Action::BYTES];
         remote::read_exact(tid, scratch, &mut now)?;
         if Action::of(&now).handler == self.at {
-            set_action(tid, &mut calls, scratch, &self.before)?;
+            set_action(tid, calls, scratch, &self.before)?;
         }
         let mut called = [0; 8];
         remote::read_exact(tid, self.at + handler::TO_DATA, &mut called)?;
@@ -122,6 +138,25 @@ impl Shelter {
         // One that was killed meanwhile needs nothing.
         let _ = ptrace::poke(tid, self.at + handler::TO_DATA + handler::STEPPER, 0);
     }
+}
+
+/// Calls of a thread, which the guardian leads back if this process is killed meanwhile.
+fn guarded<R>(
+    tid: Tid,
+    guardian: Option<&mut Guardian>,
+    act: impl FnOnce(&mut Calls) -> Result<R, Errno>,
+) -> Result<R, Errno> {
+    let registers = Registers::of(tid)?;
+    if registers.is_narrow() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let Some((guardian, harbour)) = guardian.zip(remote::harbour_of(tid)) else {
+        return act(&mut Calls::begin(tid, remote::syscall_site(tid)?)?);
+    };
+    let place = guardian.calls(tid, ptrace::signal_mask(tid)?, &registers);
+    let acted = Calls::begin_in(tid, harbour).and_then(|mut calls| act(&mut calls));
+    guardian.called(place);
+    acted
 }
 
 fn set_action(tid: Tid, calls: &mut Calls, scratch: u64, action: &Action) -> Result<(), Errno> {
@@ -164,7 +199,7 @@ impl Supervisor {
             return Sheltered::Soon;
         }
         let traps = crate::supervisor::lock(&self.machine).probes_of(pid).traps.len() as u64;
-        let shelter = Shelter::put(tid, 2 * traps);
+        let shelter = Shelter::put(tid, 2 * traps, self.guardian());
         log::debug!("a handler in process {pid}: {:?}", shelter.as_ref().map(|shelter| shelter.at));
         let shelter = shelter.ok();
         self.shelters.insert(pid, shelter);
@@ -204,9 +239,11 @@ impl Supervisor {
         if !self.shelters.contains_key(&pid) || self.holds_anything(pid) {
             return;
         }
-        if let Some(Some(shelter)) = self.shelters.remove(&pid).filter(|shelter| shelter.as_ref().is_some_and(|one| !one.lent)) {
+        if let Some(Some(shelter)) =
+            self.shelters.remove(&pid).filter(|shelter| shelter.as_ref().is_some_and(|one| !one.lent))
+        {
             // One that was killed meanwhile has none.
-            let _ = shelter.remove(tid);
+            let _ = shelter.remove(tid, self.guardian());
         }
     }
 
@@ -243,8 +280,8 @@ impl Supervisor {
             return;
         }
         let scratch = shelter.at + shelter.bytes - Action::BYTES as u64;
-        if let Ok(mut calls) = Calls::begin(tid, shelter.site) {
-            let _ = set_action(tid, &mut calls, scratch, &shelter.before.handled(shelter.at));
-        }
+        let action = shelter.before.handled(shelter.at);
+        // One that was killed meanwhile needs none.
+        let _ = guarded(tid, self.guardian(), |calls| set_action(tid, calls, scratch, &action));
     }
 }
