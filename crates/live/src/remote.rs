@@ -244,6 +244,8 @@ impl MaskedSignals {
                         self.aside.push(signal);
                     }
                 }
+                // The last step for a tracer that was killed.
+                Status::Signal(libc::SIGTRAP) => {}
                 Status::Signal(_) => return Err(Errno::ENOEXEC),
                 Status::Ended(_) => return Err(Errno::ESRCH),
             }
