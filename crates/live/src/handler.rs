@@ -117,12 +117,17 @@ pub(crate) fn memory(before: &Action, bytes: u64) -> [u8; HEAD] {
     memory
 }
 
-/// The action of before, and the bytes of code and memory, as such memory has them.
-pub(crate) fn of_memory(memory: &[u8; HEAD]) -> (Action, u64) {
+/// The action of before, the bytes of code and memory, and the number of traps, as such memory has them.
+pub(crate) fn of_memory(memory: &[u8; HEAD]) -> (Action, u64, u64) {
     let word = |offset: u64| u64::from_ne_bytes(std::array::from_fn(|at| memory[offset as usize + at]));
     let before =
         Action { handler: word(HANDLER), flags: word(FLAGS), restorer: word(RESTORER), mask: word(MASK) };
-    (before, word(BYTES))
+    (before, word(BYTES), word(COUNT).min(room(word(BYTES))))
+}
+
+/// Where the address of a trap is in the memory, by its number.
+pub(crate) fn place_of(index: u64) -> u64 {
+    entry(index)
 }
 
 /// What to write into the memory, and at which offset, for one trap more, the number of which is `index`; in this order.
@@ -154,6 +159,6 @@ mod tests {
         assert!(room(bytes_for(0)) > 0);
         let action = Action { handler: 7, flags: 5, restorer: 6, mask: 9 };
         assert_eq!(Action::of(&action.bytes()), action);
-        assert_eq!(of_memory(&memory(&action, 8192)), (action, 8192));
+        assert_eq!(of_memory(&memory(&action, 8192)), (action, 8192, 0));
     }
 }

@@ -81,10 +81,16 @@ impl Shelter {
         if !is_one || remote::read_exact(tid, at + handler::TO_DATA, &mut memory).is_err() {
             return None;
         }
-        // Its traps are gone. It stays when ours are, as a thread may be in it still.
-        let (before, bytes) = handler::of_memory(&memory);
-        remote::write(tid, at + handler::TO_DATA + 8, &handler::memory(&before, bytes)[8..]).ok()?;
-        Some(Shelter { at, bytes, before, known: BTreeSet::new(), seen_at: proc::now_ns(), lent: false })
+        // Its guardian may not have taken its traps back yet. It stays when ours are gone, as a thread may be in it still.
+        let (before, bytes, count) = handler::of_memory(&memory);
+        let addr = |index| {
+            let mut addr = [0; 8];
+            let read = remote::read_exact(tid, at + handler::TO_DATA + handler::place_of(index), &mut addr);
+            read.is_ok().then_some(u64::from_ne_bytes(addr))
+        };
+        let known: BTreeSet<u64> = (0..count).map(addr).collect::<Option<_>>()?;
+        let is_whole = known.len() as u64 == count;
+        is_whole.then(|| Shelter { at, bytes, before, known, seen_at: proc::now_ns(), lent: false })
     }
 
     /// Takes it back, of a thread that is stopped where it can call.
