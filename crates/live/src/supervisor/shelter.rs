@@ -236,13 +236,17 @@ impl Supervisor {
         }
     }
 
-    /// A tracee, stopped where it can call, is in a process in which nothing of ours is any more: nor is the handler.
+    /// A tracee, stopped where it can call, is in a process in which nothing of ours is any more: nor is the handler, unless another thread
+    /// may have run into something right before it was taken back.
     pub(super) fn unshelter(&mut self, tid: Tid) {
         let Some(tracee) = self.tracees.get(&tid).filter(|tracee| tracee.callable && !tracee.borrows) else {
             return;
         };
         let pid = tracee.pid;
         if !self.shelters.contains_key(&pid) || self.holds_anything(pid) {
+            return;
+        }
+        if self.tracees.values().filter(|tracee| tracee.pid == pid).count() > 1 {
             return;
         }
         if let Some(Some(shelter)) =
