@@ -30,6 +30,7 @@ suite! {
         a_thread_that_execs_is_followed,
         who_is_measured_outlives_a_killed_perfuse,
         traps_are_taken_back_from_who_outlives_it,
+        a_killed_perfuse_harms_nobody,
         few_descriptors_are_enough,
         a_tracer_as_the_command_is_counted,
         programs_that_miss_their_rights_are_named,
@@ -451,6 +452,81 @@ fn traps_are_taken_back_from_who_outlives_it() -> Outcome {
         stdin.write_all(b"x").expect("the reader reads");
         wait::until("the reader's end", || std::fs::read(&out).is_ok_and(|out| out.ends_with(b"\n")));
         assert_eq!(std::fs::read_to_string(&out).expect("a file"), "7\n", "{event}");
+    }
+    Ok(())
+}
+
+/// Threads that check what functions answer, which signals they block and that their handler of SIGTRAP is theirs, until the
+/// input ends.
+const CHECKING: &str = r#"
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+static volatile int bad, stop;
+static __thread volatile int trapped;
+static void handler(int signal) { trapped++; }
+__attribute__((noinline)) long hot(long i) { __asm__ volatile(""); return 3 * i + 1; }
+static void *check(void *own) {
+    for (long i = 0; !stop; i++) {
+        if (hot(i) != 3 * i + 1) bad = 41;
+        for (volatile int j = 0; j < 300; j++);
+        if (i % 256) continue;
+        sigset_t set;
+        pthread_sigmask(SIG_BLOCK, 0, &set);
+        for (int signal = 1; signal < 32; signal++) if (sigismember(&set, signal)) bad = 42;
+        int before = trapped;
+        if (own && (raise(SIGTRAP) || trapped != before + 1)) bad = 43;
+    }
+    return 0;
+}
+int main(int argc, char **argv) {
+    pthread_t threads[3];
+    char byte;
+    if (argc > 1) signal(SIGTRAP, handler);
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, check, argc > 1 ? argv : 0);
+    while (read(0, &byte, 1) > 0);
+    stop = 1;
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+    return bad;
+}
+"#;
+
+/// Whatever is in a process when perfuse is killed, at any moment: the process goes on as if nothing had been there.
+fn a_killed_perfuse_harms_nobody() -> Outcome {
+    let compiler = need::program("cc")?;
+    let scratch = Scratch::new("harm");
+    let path = scratch.0.join("checking");
+    std::fs::write(scratch.0.join("checking.c"), CHECKING).expect("a source");
+    let mut compile = Command::new(compiler);
+    compile.args(["-O1", "-pthread", "checking.c", "-o", "checking"]).current_dir(&scratch.0);
+    let compiled = compile.output().expect("the compiler starts");
+    assert!(compiled.status.success(), "{}", errors(&compiled));
+    let probe = format!("uprobe:{}:hot", path.display());
+    let (returns, steps) = (format!("{probe}%return"), "step/instructions/u".to_owned());
+    for (own, events) in [(false, [&probe, &returns, &steps]), (true, [&probe, &returns, &returns])] {
+        let mut checking = Command::new(&path);
+        let checking = checking.args(own.then_some("own")).stdin(Stdio::piped());
+        let mut checking = checking.spawn().expect("the program starts");
+        let pid = checking.id().to_string();
+        let mut met = 0;
+        for round in 0..12 {
+            let event = events[round % 3];
+            let mut counter = Command::new(program());
+            counter.args(["stat", "--kernel", "embedded", "-e", event, "-p", &pid]);
+            counter.env_remove("PERFUSE_KERNEL").stdin(Stdio::null()).stderr(Stdio::null());
+            let mut counter = counter.spawn().expect("the program starts");
+            std::thread::sleep(Duration::from_millis(10 + 29 * round as u64 % 200));
+            let traced = std::fs::read_to_string(format!("/proc/{pid}/status"));
+            met += u32::from(traced.is_ok_and(|status| !status.contains("TracerPid:\t0")));
+            counter.kill().expect("a child can be killed");
+            counter.wait().expect("an end");
+            let ended = checking.try_wait().expect("a child");
+            assert!(ended.is_none(), "round {round}, {event}, handler {own}: {ended:?}");
+        }
+        drop(checking.stdin.take());
+        let ended = checking.wait().expect("a child");
+        assert_eq!(ended.code(), Some(0), "a handler of its own: {own}");
+        assert!(met > 3, "it was traced only {met} times");
     }
     Ok(())
 }

@@ -49,6 +49,7 @@ mod debug;
 #[cfg(any(test, target_arch = "aarch64"))]
 mod exclusive;
 mod frameless;
+mod handler;
 pub mod intercept;
 pub mod look;
 pub mod machine;

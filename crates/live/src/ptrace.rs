@@ -341,24 +341,15 @@ pub fn take_stop(tid: Tid) {
     let _ = wait::change(Some(tid), wait::WSTOPPED | wait::WNOHANG | wait::__WALL);
 }
 
-/// Takes the stop of a tracee *of this thread* that has stopped, if any has. In gVisor, which tells of stops as of
-/// deaths, none is found.
-pub(crate) fn take_any_stop() -> Option<(Tid, Status)> {
-    let options = wait::WSTOPPED | wait::WNOHANG | wait::__WALL | wait::__WNOTHREAD;
-    let stopped = |found: &Change| found.code == wait::CLD_TRAPPED;
-    let tid = wait::change(None, options | wait::WNOWAIT).ok().filter(stopped)?.pid;
-    // One that is killed meanwhile is told of by the next wait.
-    let found = wait::change(Some(tid), options).ok().filter(stopped).filter(|found| found.pid == tid)?;
-    Some((tid, decode(found.status << 8 | 0x7f)))
-}
-
-/// Takes a stop of a thread, if it has stopped; the dead are not taken: `ESRCH`.
+/// The stop of a thread, if it has stopped; the dead tell no more: `ESRCH`. It is taken where that is the only way to learn of it:
+/// a tracee whose stop has been taken loses the signal at which it stopped, if its tracer is killed.
 pub(crate) fn peek_stop(tid: Tid) -> Result<Option<Status>, Errno> {
     let options = wait::WEXITED | wait::WSTOPPED | wait::WNOWAIT | wait::WNOHANG | wait::__WALL;
-    if tells_of_death(&wait::change(Some(tid), options)?) {
+    let found = wait::change(Some(tid), options)?;
+    if tells_of_death(&found) {
         return Err(Errno::ESRCH);
     }
-    take(tid)
+    stop_in(&found).map_or_else(|| take(tid), |stop| Ok(Some(stop)))
 }
 
 /// Takes the news of a thread, if any; the dead are gone thereafter.

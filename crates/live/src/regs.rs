@@ -301,6 +301,14 @@ impl Registers {
         if self.is_narrow() && (-4095..0).contains(&errno) { errno } else { word }
     }
 
+    /// The answer of a system call, or its errno.
+    pub(crate) fn answer(&self) -> Result<u64, Errno> {
+        match self.result() {
+            error @ -4095..=-1 => Err(Errno(-error as i32)),
+            answer => Ok(answer as u64),
+        }
+    }
+
     /// Sets the result of a system call.
     pub fn set_result(&mut self, result: i64) {
         self.words[at::RESULT] = result as u64;
@@ -355,6 +363,27 @@ impl Registers {
             registers.words[at::CALL] = number;
         }
         Ok(registers)
+    }
+
+    /// Where on the stack a function may be told where to return to; `None` where a register tells it. What lies right below the
+    /// stack belongs to the program.
+    pub(crate) fn return_slot(&self) -> Option<u64> {
+        cfg!(target_arch = "x86_64").then(|| (self.stack() - 136) & !7)
+    }
+
+    /// The same for a call behind which a function returns: to this place, which its [slot](Self::return_slot) has.
+    pub(crate) fn returning_to(&self, place: u64) -> Self {
+        let mut registers = *self;
+        #[cfg(target_arch = "x86_64")]
+        {
+            let _ = place;
+            registers.words[at::STACK] = self.return_slot().unwrap_or_default();
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            registers.words[at::LINK] = place;
+        }
+        registers
     }
 
     /// Whether a system call has just ended with `EINTR`, as far as registers tell.

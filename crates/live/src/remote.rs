@@ -4,6 +4,9 @@
 //! as the last resort word by word with ptrace. What may have to be waited for is read by a thread of its own.
 
 mod at_hand;
+mod harbour;
+
+pub(crate) use harbour::{Harbour, is_there as is_in_harbour, of as harbour_of};
 
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid};
@@ -189,7 +192,7 @@ fn write_words(tid: Tid, addr: u64, bytes: &[u8]) -> Result<(), Errno> {
 
 /// Where an instruction stands in code, given that it begins at a multiple of its own alignment.
 pub(crate) fn find_instruction(code: &[u8], instruction: &[u8]) -> Option<usize> {
-    let step = if instruction.len() == 4 { 4 } else { 1 };
+    let step = if cfg!(target_arch = "aarch64") { 4 } else { 1 };
     (0..code.len()).step_by(step).find(|&at| code[at..].starts_with(instruction))
 }
 
@@ -226,6 +229,28 @@ impl MaskedSignals {
         let before = ptrace::signal_mask(tid)?;
         ptrace::set_signal_mask(tid, mask(before))?;
         Ok(MaskedSignals { tid, mask: before, aside: Vec::new(), stops: 0 })
+    }
+
+    /// On to such a stop.
+    fn until(&mut self, how: Resume, stop: Status) -> Result<(), Errno> {
+        for _ in 0..MOST_STOPS {
+            ptrace::resume(self.tid, how)?;
+            self.stops += 1;
+            match wait_for(self.tid)? {
+                status if status == stop => return Ok(()),
+                Status::Event(_) | Status::GroupStop(_) | Status::Syscall => {}
+                Status::Signal(signal) if is_sent(self.tid) => {
+                    if !self.aside.contains(&signal) {
+                        self.aside.push(signal);
+                    }
+                }
+                // The last step for a tracer that was killed.
+                Status::Signal(libc::SIGTRAP) => {}
+                Status::Signal(_) => return Err(Errno::ENOEXEC),
+                Status::Ended(_) => return Err(Errno::ESRCH),
+            }
+        }
+        Err(Errno::EINTR)
     }
 
     /// On to the next trap, or to a signal that the instruction where it stands has raised, at whose delivery it is
@@ -281,6 +306,12 @@ fn is_sent(tid: Tid) -> bool {
 #[derive(Debug)]
 pub struct Calls {
     site: u64,
+    /// Where it waits if it loses its tracer.
+    rest: Option<u64>,
+    /// It has done one, after which it waits there.
+    rests: bool,
+    /// What lay in its [slot](Registers::return_slot).
+    slot: Option<(u64, [u8; 8])>,
     before: Registers,
     thread: MaskedSignals,
 }
@@ -291,7 +322,21 @@ impl Calls {
         let before = Registers::of(tid)?;
         // The trap of the single step is forced, and must not be blocked.
         let thread = MaskedSignals::begin(tid, |_| !(1 << (libc::SIGTRAP - 1)))?;
-        Ok(Calls { site, before, thread })
+        Ok(Calls { site, rest: None, rests: false, slot: None, before, thread })
+    }
+
+    /// Those of a thread that may lose its tracer meanwhile: whoever has told a guardian of its registers and of the signals that it
+    /// blocks can leave it alone at any time. It is stopped by an interrupt once this is dropped.
+    pub(crate) fn begin_in(tid: Tid, harbour: Harbour) -> Result<Self, Errno> {
+        let mut calls = Calls::begin(tid, harbour.call)?;
+        if let Some(at) = calls.before.return_slot() {
+            let mut there = [0; 8];
+            read_exact(tid, at, &mut there)?;
+            calls.slot = Some((at, there));
+            write(tid, at, &harbour.rest.to_le_bytes())?;
+        }
+        calls.rest = Some(harbour.rest);
+        Ok(calls)
     }
 
     /// How often the tracee has been stopped for these calls, each of which is a switch to the kernel.
@@ -302,21 +347,37 @@ impl Calls {
     /// One call. The answer is its, or its errno; arguments in memory are as wide as the program.
     pub fn call(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
         let tid = self.thread.tid;
-        self.before.calling(self.site, call, arguments)?.give(tid)?;
+        let registers = self.before.calling(self.site, call, arguments)?;
+        if let Some(rest) = self.rest {
+            registers.returning_to(rest).give(tid)?;
+            self.rests = true;
+            // To its entry, and to its exit. A single step would end in a signal if there were no tracer by then.
+            for _ in 0..2 {
+                self.thread.until(Resume::Syscall(0), Status::Syscall)?;
+            }
+            return Registers::of(tid)?.answer();
+        }
+        registers.give(tid)?;
         if self.thread.until_trap(Resume::Step(0))?.is_some() {
             // There is no such instruction at the site.
             return Err(Errno::ENOEXEC);
         }
-        match Registers::of(tid)?.result() {
-            error @ -4095..=-1 => Err(Errno(-error as i32)),
-            answer => Ok(answer as u64),
-        }
+        Registers::of(tid)?.answer()
     }
 }
 
 impl Drop for Calls {
     fn drop(&mut self) {
+        if self.rests {
+            // A call of the program's own begins again after an interrupt, and not behind a call.
+            let tid = self.thread.tid;
+            let _ = ptrace::interrupt(tid);
+            let _ = self.thread.until(Resume::Continue(0), Status::Event(ptrace::EVENT_STOP));
+        }
         // One that was killed meanwhile needs none.
+        if let Some((at, there)) = self.slot {
+            let _ = write(self.thread.tid, at, &there);
+        }
         let _ = self.before.give(self.thread.tid);
     }
 }

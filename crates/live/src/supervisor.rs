@@ -27,6 +27,7 @@ mod linker;
 mod probe;
 mod restart;
 mod sampling_queue;
+mod shelter;
 mod step;
 mod wakeup;
 mod watch;
@@ -39,7 +40,7 @@ use sampling_queue::SamplingQueue;
 pub use wakeup::Waker;
 use wakeup::{Affinity, Alarm, Bell, Ticker};
 
-/// After so many waits all stopped tracees are served, even if one stops again and again.
+/// After so many waits, and as many as there are tracees, all stopped ones are served, even if one stops again and again.
 const FAIRNESS: u64 = 32;
 
 /// How a stopped tracee goes on.
@@ -123,6 +124,8 @@ struct Tracee {
     /// Its process.
     pid: Tid,
     stopped: bool,
+    /// It is stopped where it can do calls for us: nothing is about to happen to it, and it is in no call.
+    callable: bool,
     /// When it went on last.
     resumed_at: u64,
     /// It was interrupted so that a sample can be taken.
@@ -151,6 +154,13 @@ struct Tracee {
 }
 
 impl Tracee {
+    /// Something of ours is in its registers, or is to be.
+    fn holds_anything(&self) -> bool {
+        !self.armed.is_empty()
+            || self.to_arm.as_ref().is_some_and(|wanted| !wanted.is_empty())
+            || self.stepping.is_wanted()
+    }
+
     /// Stops it soon. `ESRCH`: one that is dead.
     fn interrupt(&mut self, tid: Tid) -> Result<(), Errno> {
         if cfg!(target_arch = "aarch64") {
@@ -162,10 +172,11 @@ impl Tracee {
     fn new(pid: Tid) -> Self {
         let (armed, stepping) = (Vec::new(), step::StepState::default());
         let (return_instances, borrows, attached) = (Vec::new(), false, false);
-        let (stopped, interrupted, looked_at, to_arm) = (false, false, false, None);
+        let (stopped, callable, interrupted, looked_at, to_arm) = (false, false, false, false, None);
         Tracee {
             pid,
             stopped,
+            callable,
             resumed_at: 0,
             interrupted,
             looked_at,
@@ -198,10 +209,12 @@ pub struct Supervisor {
     look_at: u64,
     /// Processes of which some have been taken back, since that was asked for last.
     returned: Vec<Tid>,
-    /// Stops that have been taken, and not yet been looked at.
+    /// Stops that have not yet been looked at.
     deferred: VecDeque<(Tid, Status)>,
     /// Traps in the memory of processes.
     texts: HashMap<Tid, probe::PatchedText>,
+    /// The handlers in processes; `None`: one cannot have any.
+    shelters: HashMap<Tid, Option<shelter::Shelter>>,
     /// Processes in whose memory something else is to be.
     stale: BTreeSet<Tid>,
     /// Where traps have been hit.
@@ -242,6 +255,7 @@ impl Supervisor {
             returned: Vec::new(),
             deferred: VecDeque::new(),
             texts: HashMap::new(),
+            shelters: HashMap::new(),
             stale: BTreeSet::new(),
             had_texts: BTreeSet::new(),
             guardian: None,
@@ -340,6 +354,10 @@ impl Supervisor {
 
     /// Lets a tracee go on that a front end made [stay](Next::Stay).
     pub fn resume(&mut self, tid: Tid, how: Resume) {
+        let waits = self.shelter(tid) == shelter::Sheltered::Soon;
+        if waits {
+            return self.resume_to_call(tid, how);
+        }
         self.update_text(tid);
         #[cfg(target_arch = "aarch64")]
         if how == Resume::Continue(0) {
@@ -357,11 +375,28 @@ impl Supervisor {
             if watched || matches!(self.guardian, Some(Some(_))) {
                 self.guard_watches(tid, watched);
             }
+            self.unshelter(tid);
             // One that was killed meanwhile tells so soon.
             let _ = ptrace::resume(tid, how);
             if self.asked_for.contains(&tid) {
                 let _ = self.interrupt(tid);
             }
+        }
+    }
+
+    /// A stopped tracee goes on to where it can call, which is before it does another instruction, but for those of a signal's
+    /// handler.
+    fn resume_to_call(&mut self, tid: Tid, how: Resume) {
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
+        let pid = tracee.pid;
+        (tracee.stopped, tracee.resumed_at) = (false, proc::now_ns());
+        let how = tracee.restarted.as_ref().map_or(how, |restarted| restarted.stride(how));
+        let _ = ptrace::resume(tid, how);
+        // One that is about to end comes nowhere.
+        for (other, tracee) in
+            self.tracees.iter_mut().filter(|(_, tracee)| tracee.pid == pid && !tracee.stopped)
+        {
+            let _ = tracee.interrupt(*other);
         }
     }
 
@@ -397,7 +432,7 @@ impl Supervisor {
                     }
                     Waited::Interrupted | Waited::Nothing => {}
                 }
-                if round % FAIRNESS == 0 {
+                if round % FAIRNESS.max(self.tracees.len() as u64) == 0 {
                     self.gather();
                 }
             }
@@ -416,15 +451,22 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Takes all stops, so that each tracee comes to its turn: a wait tells of the tracee that Linux finds first,
+    /// Looks at all tracees, so that each comes to its turn: a wait tells of the tracee that Linux finds first,
     /// which would always be one of those that stop faster than they are resumed.
     fn gather(&mut self) {
-        while let Some((tid, status)) = ptrace::take_any_stop() {
-            self.defer(tid, status);
+        if !self.shows_the_dead {
+            return;
+        }
+        let running: Vec<Tid> =
+            self.tracees.iter().filter(|(_, tracee)| !tracee.stopped).map(|(tid, _)| *tid).collect();
+        for tid in running {
+            if let Ok(Some(status)) = ptrace::peek_stop(tid) {
+                self.defer(tid, status);
+            }
         }
     }
 
-    /// A stop that has been taken is looked at later.
+    /// A stop is looked at later, before any other is waited for.
     fn defer(&mut self, tid: Tid, status: Status) {
         if let Some(tracee) = self.tracees.get_mut(&tid) {
             tracee.stopped = true;
@@ -507,6 +549,7 @@ impl Supervisor {
             return;
         };
         tracee.stopped = true;
+        tracee.callable = status == Status::Event(ptrace::EVENT_STOP);
         // At any stop Linux drops an interrupt that is still on its way.
         let interrupted = std::mem::take(&mut tracee.interrupted);
         {
@@ -548,6 +591,7 @@ impl Supervisor {
         }
         self.early.clear();
         self.texts.clear();
+        self.shelters.clear();
         self.stale.clear();
         let mut machine = lock(&self.machine);
         for (tid, _) in std::mem::take(&mut self.tracees) {
@@ -571,9 +615,15 @@ impl Supervisor {
             Status::Event(_) | Status::Syscall | Status::Ended(_) => self.stopped_in_step(tid, true),
         }
         match status {
-            Status::Signal(libc::SIGTRAP) if self.stepped(tid) || self.watched(tid) => go,
+            Status::Signal(libc::SIGTRAP) if self.stepped(tid) || self.watched(tid) => {
+                self.is_past(tid);
+                go
+            }
             Status::Signal(libc::SIGTRAP) => match self.probed(tid) {
-                TrapCause::Past => go,
+                TrapCause::Past => {
+                    self.is_past(tid);
+                    go
+                }
                 TrapCause::Not => self.signal(front, tid, libc::SIGTRAP),
                 TrapCause::Raised(signal) => self.signal(front, tid, signal),
             },
@@ -616,6 +666,13 @@ impl Supervisor {
         }
     }
 
+    /// A tracee is stopped at a SIGTRAP which it is not told of.
+    fn is_past(&mut self, tid: Tid) {
+        if let Some(tracee) = self.tracees.get_mut(&tid) {
+            tracee.callable = true;
+        }
+    }
+
     fn signal(&mut self, front: &mut dyn Front, tid: Tid, signal: i32) -> Next {
         front.signal(self, tid, signal).unwrap_or(Next::Go(Resume::Continue(signal)))
     }
@@ -639,6 +696,7 @@ impl Supervisor {
         }
         front.born(self, parent, child);
         if !thread {
+            self.shelter_copied(parents, pid, event != libc::PTRACE_EVENT_FORK);
             self.text_copied(parents, pid, parent, child);
             if let Some(tracee) = self.tracees.get_mut(&child) {
                 tracee.borrows = event != libc::PTRACE_EVENT_FORK;
@@ -675,6 +733,7 @@ impl Supervisor {
                 }
             }
         }
+        self.shelters.remove(&tid);
         self.text_replaced(tid, tid);
         front.exec(self, tid, former);
     }

@@ -53,6 +53,12 @@ pub(crate) fn insert(tid: Tid, addr: u64) -> Result<Original, Errno> {
     Ok(original)
 }
 
+/// The bytes at a place.
+pub(crate) fn read(tid: Tid, addr: u64) -> Result<Original, Errno> {
+    let mut bytes = Original::default();
+    remote::read_exact(tid, addr, &mut bytes).map(|()| bytes)
+}
+
 /// Puts the trap there again.
 pub(crate) fn insert_again(tid: Tid, addr: u64) -> Result<(), Errno> {
     remote::write(tid, addr, &TRAP)

@@ -191,8 +191,8 @@ fn paths<'p>(
     }
     let is_most = samples >= profile.rows.len() as u64;
     let mut paths = Paths::new(&profile.rows, if is_most { profile.stacks.location_count() } else { 0 });
-    for (number, row) in (0..).zip(&profile.rows) {
-        if row.event as usize != event || row.samples == 0 {
+    for (number, row) in frames.rows_of(profile, event) {
+        if row.samples == 0 {
             continue;
         }
         if !plan.filter.admits_all() {

@@ -117,6 +117,19 @@ pub struct SymbolTable {
     /// (a symbol, the one it lies within), for the few that lie within another.
     within: Vec<(u32, u32)>,
     strings: Vec<u8>,
+    /// Names share their ends so that they are far longer together than all that the file has: of each there is only the beginning.
+    are_shared: bool,
+}
+
+/// Whether names are together longer than four times what they are made of. No more than that is looked at.
+fn are_shared(names: &[u32], strings: &[u8]) -> bool {
+    let mut left = strings.len().saturating_mul(4);
+    !names.iter().all(|&name| {
+        let len = name_at(strings, name).len();
+        let fits = len <= left;
+        left = left.saturating_sub(len);
+        fits
+    })
 }
 
 impl SymbolTable {
@@ -140,13 +153,19 @@ impl SymbolTable {
         (index < self.len()).then(|| self.at(index))
     }
 
+    /// The texts in which the name at a place ends.
+    fn strings_of(&self, name: u32) -> &[u8] {
+        let end = (name as usize).saturating_add(BEGINNING);
+        if self.are_shared { self.strings.get(..end).unwrap_or(&self.strings) } else { &self.strings }
+    }
+
     fn at(&self, index: usize) -> Symbol<'_> {
         Symbol {
             id: SymbolId(index as u64),
             start: self.starts[index],
             size: u64::from(self.sizes[index]),
             kind: self.kinds[index],
-            strings: &self.strings,
+            strings: self.strings_of(self.names[index]),
             name: self.names[index],
         }
     }
@@ -187,7 +206,7 @@ impl SymbolTable {
             let mut strings = Vec::new();
             let mut moved = |&name: &u32| {
                 let place = strings.len() as u32;
-                strings.extend_from_slice(name_at(&self.strings, name));
+                strings.extend_from_slice(name_at(self.strings_of(name), name));
                 strings.push(0);
                 place
             };
@@ -202,6 +221,7 @@ impl SymbolTable {
                     .map(|&(inner, outer)| (inner - from as u32, outer - from as u32))
                     .collect(),
                 strings,
+                are_shared: false,
             });
             from = to;
         }
@@ -253,7 +273,16 @@ impl SymbolTable {
         let is_sorted = starts.is_sorted() && within.is_sorted();
         // One that lies within another comes after it: so searches end.
         let is_nested = within.iter().all(|&(inner, outer)| outer < inner && (inner as usize) < count);
-        (is_sorted && is_nested).then_some(SymbolTable { starts, sizes, names, kinds, within, strings })
+        let are_shared = are_shared(&names, &strings);
+        (is_sorted && is_nested).then_some(SymbolTable {
+            starts,
+            sizes,
+            names,
+            kinds,
+            within,
+            strings,
+            are_shared,
+        })
     }
 
     /// The memory it takes, in bytes.
@@ -440,10 +469,12 @@ impl TableBuilder {
         raw.retain(|raw| raw.size > 0);
 
         self.strings.shrink_to_fit();
+        let names: Vec<u32> = raw.iter().map(|raw| raw.name).collect();
         SymbolTable {
+            are_shared: are_shared(&names, &self.strings),
             starts: raw.iter().map(|raw| raw.start).collect(),
             sizes: raw.iter().map(|raw| raw.size).collect(),
-            names: raw.iter().map(|raw| raw.name).collect(),
+            names,
             kinds: raw.iter().map(|raw| raw.kind).collect(),
             within: nesting(&raw),
             strings: self.strings,
@@ -551,6 +582,30 @@ mod tests {
         });
         assert_eq!(compared.count(), 4, "two of 64 KiB each time");
         assert_eq!(builder.finish(&[]).len(), 1);
+    }
+
+    /// The same at places of their own: what is copied of all of them, and of their parts.
+    #[test]
+    fn names_that_share_their_ends_have_beginnings() {
+        let shared = |count: u32| {
+            let mut builder = TableBuilder::default();
+            let place = builder.push_strings([&[b'x'; MAX_NAME][..], b"\0"].concat()).expect("they fit");
+            for number in 0..count {
+                builder
+                    .push_named(u64::from(number) * 8, 8, place + number, Global, Function)
+                    .expect("few symbols");
+            }
+            builder.finish(&[])
+        };
+        let table = shared(1000);
+        let len = |table: &SymbolTable| table.iter().map(|symbol| symbol.raw_name().len()).sum::<usize>();
+        assert_eq!(len(&table), 1000 * BEGINNING);
+        let parts = table.split(100);
+        assert_eq!(parts.iter().map(len).sum::<usize>(), 1000 * BEGINNING);
+        let mut bytes = Vec::new();
+        table.encode(&mut bytes);
+        assert_eq!(len(&SymbolTable::decode(&mut &bytes[..]).expect("a table")), 1000 * BEGINNING);
+        assert_eq!(len(&shared(3)), 3 * MAX_NAME - 3, "a few may");
     }
 
     #[test]

@@ -6,9 +6,10 @@
 //! share their descriptors: that of the list, and those of the tracees' memory, as it may take the tracer's rights to
 //! open it.
 //!
-//! A call of a tracee that does the rest of another one is told from a list of its own: its answer becomes that of both.
+//! A call of a tracee that does the rest of another one is told from a list of its own: its answer becomes that of both. A tracee that
+//! was doing calls for us waits until it gets its registers back, which are on a third list.
 //!
-//! A tracee that is in a trap at that very moment is lost all the same, and so is one that is stepped.
+//! All that takes a while. What comes before it, the [handlers](crate::handler) of the tracees see to.
 
 use crate::debug;
 use crate::ptrace::{self, Resume, Status, Tid};
@@ -124,6 +125,8 @@ pub(super) struct Guardian {
     parts: List,
     /// Places there.
     transfers: BTreeMap<Tid, u64>,
+    /// Threads that do calls for us: entries like those of the parts, with the signals that they block.
+    calls: List,
 }
 
 impl Guardian {
@@ -137,7 +140,7 @@ impl Guardian {
     }
 
     fn try_to_start() -> Option<Self> {
-        let (list, parts) = (List::new()?, List::new()?);
+        let (list, parts, calls) = (List::new()?, List::new()?, List::new()?);
         // The guardian's: it stays open here.
         let tracer = ManuallyDrop::new(pidfd::open(std::process::id() as Tid).ok()?);
         // One in between, which ends at once: so the grandchild has no parent that waits for it.
@@ -146,14 +149,14 @@ impl Guardian {
             0 => {
                 // SAFETY: as above.
                 if unsafe { process::fork_with_files() } == Ok(0) {
-                    guard(list.file.as_fd(), parts.file.as_fd(), tracer.as_fd());
+                    guard(list.file.as_fd(), parts.file.as_fd(), calls.file.as_fd(), tracer.as_fd());
                 }
                 process::end(0)
             }
             between => {
                 while wait::status(between, wait::__WALL) == Err(Errno::EINTR) {}
                 let (watched, transfers) = (BTreeMap::new(), BTreeMap::new());
-                Some(Guardian { list: Arc::new(Mutex::new(list)), watched, parts, transfers })
+                Some(Guardian { list: Arc::new(Mutex::new(list)), watched, parts, transfers, calls })
             }
         }
     }
@@ -218,45 +221,73 @@ impl Guardian {
 impl Guardian {
     /// A thread does the rest of a call of which so much is done, with these registers behind it; or it is over.
     pub(super) fn transfers(&mut self, tid: Tid, part: Option<(u64, &Registers)>) {
-        const BYTES: usize = 8 * PART_WORDS;
-        match part {
-            Some((done, behind)) => {
-                let words = [tid as u64, done].into_iter().chain(*behind.words());
-                let mut bytes = [0; BYTES];
-                bytes
-                    .chunks_exact_mut(8)
-                    .zip(words)
-                    .for_each(|(to, word)| to.copy_from_slice(&word.to_ne_bytes()));
-                match self.transfers.get(&tid) {
-                    Some(place) => drop(self.parts.file.write_all_at(&bytes, place * BYTES as u64)),
-                    None => drop(self.transfers.insert(tid, self.parts.add(&bytes))),
+        self.parts.set_thread(&mut self.transfers, tid, part);
+    }
+
+    /// A thread does calls for us, which has these registers and blocks these signals otherwise; the answer is for [`called`](Self::called).
+    pub(super) fn calls(&mut self, tid: Tid, mask: u64, before: &Registers) -> u64 {
+        self.calls.add(&thread_bytes(tid, mask, before))
+    }
+
+    /// It has done them.
+    pub(super) fn called(&mut self, place: u64) {
+        self.calls.remove(place, &[0; THREAD_BYTES]);
+    }
+}
+
+const THREAD_BYTES: usize = 8 * PART_WORDS;
+
+/// The entry of a thread.
+fn thread_bytes(tid: Tid, number: u64, registers: &Registers) -> [u8; THREAD_BYTES] {
+    let words = [tid as u64, number].into_iter().chain(*registers.words());
+    let mut bytes = [0; THREAD_BYTES];
+    bytes.chunks_exact_mut(8).zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_ne_bytes()));
+    bytes
+}
+
+impl List {
+    fn set_thread(&mut self, places: &mut BTreeMap<Tid, u64>, tid: Tid, entry: Option<(u64, &Registers)>) {
+        match entry {
+            Some((number, registers)) => {
+                let bytes = thread_bytes(tid, number, registers);
+                match places.get(&tid) {
+                    Some(place) => drop(self.file.write_all_at(&bytes, place * THREAD_BYTES as u64)),
+                    None => drop(places.insert(tid, self.add(&bytes))),
                 }
             }
-            None => drop(self.transfers.remove(&tid).map(|place| self.parts.remove(place, &[0; BYTES]))),
+            None => drop(places.remove(&tid).map(|place| self.remove(place, &[0; THREAD_BYTES]))),
         }
     }
 }
 
 /// Waits until the tracer has ended, and takes everything back. In a process of its own, which may do nothing but system
 /// calls.
-fn guard(list: BorrowedFd<'_>, parts: BorrowedFd<'_>, tracer: BorrowedFd<'_>) -> ! {
+fn guard(list: BorrowedFd<'_>, parts: BorrowedFd<'_>, calls: BorrowedFd<'_>, tracer: BorrowedFd<'_>) -> ! {
     // A request to the tracer's group to end is none of ours.
     process::lead_session();
     signal::block_all();
     poll::wait_for(tracer);
-    // Transfers first, which cannot wait.
-    for_each(parts, |bytes: &[u8; 8 * PART_WORDS]| {
-        let word = |index: usize| u64::from_ne_bytes(std::array::from_fn(|at| bytes[8 * index + at]));
-        // A thread that is gone needs no answer.
-        if word(0) != 0 {
-            let _ = answer(word(0) as Tid, word(1), std::array::from_fn(|index| word(2 + index)));
-        }
+    // Threads first, which cannot wait. Those that are gone need nothing.
+    for_each_thread(calls, |tid, mask, before| {
+        let _ = give_back(tid, mask, before);
+    });
+    for_each_thread(parts, |tid, done, behind| {
+        let _ = answer(tid, done, behind);
     });
     for_each(list, |bytes| match Entry::of(bytes) {
         entry if entry.kind == FREE => {}
         entry => take_back(entry),
     });
     process::end(0)
+}
+
+fn for_each_thread(list: BorrowedFd<'_>, mut act: impl FnMut(Tid, u64, [u64; WORDS])) {
+    for_each(list, |bytes: &[u8; 8 * PART_WORDS]| {
+        let word = |index: usize| u64::from_ne_bytes(std::array::from_fn(|at| bytes[8 * index + at]));
+        if word(0) != 0 {
+            act(word(0) as Tid, word(1), std::array::from_fn(|index| word(2 + index)));
+        }
+    });
 }
 
 fn take_back(entry: Entry) {
@@ -302,6 +333,18 @@ fn stop(tid: Tid) -> Result<i32, Errno> {
 fn disarm(tid: Tid) -> Result<(), Errno> {
     let signal = stop(tid)?;
     debug::arm(tid, &[])?;
+    ptrace::detach(tid, signal)
+}
+
+/// A thread that did calls for us goes on where it stood before.
+fn give_back(tid: Tid, mask: u64, before: [u64; WORDS]) -> Result<(), Errno> {
+    let signal = stop(tid)?;
+    let registers = Registers::of(tid)?;
+    // It may not have left yet, or be back.
+    if remote::is_in_harbour(tid, registers.ip()) {
+        registers.with_words(before).give(tid)?;
+    }
+    ptrace::set_signal_mask(tid, mask)?;
     ptrace::detach(tid, signal)
 }
 

@@ -12,8 +12,9 @@
 
 use super::guardian::Memory;
 use super::{Supervisor, linker, lock};
+use crate::handler;
 use crate::machine::ProbesAt;
-use crate::ptrace::{self, Status, Tid};
+use crate::ptrace::{self, SignalInfo, Status, Tid};
 use crate::regs::Registers;
 use crate::remote;
 use crate::stopped::StoppedThread;
@@ -131,6 +132,7 @@ impl Supervisor {
                 .for_each(|one| one.return_instances.clear());
         }
         let linker = if wanted.any { linker::told_at(tid) } else { None };
+        self.announce_at(pid, tid, wanted.traps.keys().copied().chain(linker));
         let text = self.texts.entry(pid).or_default();
         text.traps.retain(|&addr, trap| {
             trap.probes = ProbesAt::default();
@@ -172,6 +174,25 @@ impl Supervisor {
         self.guard_traps(pid);
     }
 
+    /// Traps are about to be set at such places, as far as there are none.
+    fn announce_at(&mut self, pid: Tid, tid: Tid, places: impl Iterator<Item = u64>) {
+        if !matches!(self.shelters.get(&pid), Some(Some(_))) {
+            return;
+        }
+        let there = self.texts.get(&pid);
+        let new = places.filter(|addr| there.is_none_or(|text| !text.traps.contains_key(addr)));
+        // Where nothing can be read there will be no trap.
+        let original = |addr| Some((addr, text::read(tid, addr).ok()?));
+        let new: Vec<(u64, Original)> = new.filter_map(original).collect();
+        self.announce(pid, tid, &new);
+    }
+
+    /// The traps in a process.
+    pub(super) fn text_in(&self, pid: Tid) -> Vec<(u64, Original)> {
+        let text = self.texts.get(&pid);
+        text.into_iter().flat_map(|text| &text.traps).map(|(&addr, trap)| (addr, trap.original)).collect()
+    }
+
     /// The traps of a process have changed: these are taken back if this process is killed.
     fn guard_traps(&mut self, pid: Tid) {
         if !self.texts.get(&pid).is_some_and(|text| text.memory.is_some() || !text.traps.is_empty()) {
@@ -207,9 +228,11 @@ impl Supervisor {
             return;
         }
         self.stale.insert(pid);
-        if let Some((entry, original)) =
-            linker::entry(tid).and_then(|at| Some((at, text::insert(tid, at).ok()?)))
-        {
+        self.shelter_new_program(tid);
+        if let Some((entry, original)) = linker::entry(tid).and_then(|at| {
+            self.announce_at(pid, tid, [at].into_iter());
+            Some((at, text::insert(tid, at).ok()?))
+        }) {
             let trap = Trap { begin: true, ..Trap::new(original) };
             self.texts.entry(pid).or_default().traps.insert(entry, trap);
             self.guard_traps(pid);
@@ -254,10 +277,11 @@ impl Supervisor {
 
     /// A process is gone.
     pub(super) fn text_is_gone(&mut self, pid: Tid) {
-        if self.texts.is_empty() && self.stale.is_empty() {
+        if self.texts.is_empty() && self.stale.is_empty() && self.shelters.is_empty() {
             return;
         }
         if !self.tracees.values().any(|tracee| tracee.pid == pid) {
+            self.shelters.remove(&pid);
             self.texts.remove(&pid);
             self.stale.remove(&pid);
         }
@@ -269,7 +293,8 @@ impl Supervisor {
             return TrapCause::Not;
         }
         let Some(pid) = self.tracees.get(&tid).map(|tracee| tracee.pid) else { return TrapCause::Not };
-        let told_by_kernel = ptrace::signal_info(tid).is_ok_and(|info| info.code() > 0);
+        let info = ptrace::signal_info(tid).ok().filter(|info| info.code() > 0);
+        let told_by_kernel = info.is_some();
         let Ok(mut registers) = Registers::of(tid) else { return TrapCause::Not };
         let addr = text::trapped_at(&registers);
         let trap = self.texts.get(&pid).and_then(|text| text.traps.get(&addr)).cloned();
@@ -277,12 +302,15 @@ impl Supervisor {
             // Taken back while it was on its way.
             let late = told_by_kernel && self.had_texts.contains(&addr) && !text::is_trap(tid, addr);
             if late {
+                self.mark(pid, tid, info.as_ref(), addr, &registers);
                 registers.set_ip(addr);
                 let _ = registers.give(tid);
             }
             return if late { TrapCause::Past } else { TrapCause::Not };
         };
         self.had_texts.insert(addr);
+        self.mark(pid, tid, info.as_ref(), addr, &registers);
+        self.shelter_again(pid, tid);
         registers.set_ip(addr);
         if trap.tells_of_maps {
             self.stale.insert(pid);
@@ -317,6 +345,13 @@ impl Supervisor {
         TrapCause::Past
     }
 
+    /// A thread is stopped at a trap of ours: if this process is killed now, it goes on where it stands then.
+    fn mark(&self, pid: Tid, tid: Tid, info: Option<&SignalInfo>, addr: u64, registers: &Registers) {
+        if let (Some(info), Some(Some(_))) = (info, self.shelters.get(&pid)) {
+            let _ = ptrace::set_signal_info(tid, &handler::marked(info, addr, registers));
+        }
+    }
+
     fn tell_probes(&self, tid: Tid, probes: &[u64], function: Option<u64>, stopped: &StoppedThread) {
         let mut machine = lock(&self.machine);
         if let Some(task) = machine.task_of(tid) {
@@ -345,6 +380,10 @@ impl Supervisor {
         if tracee.return_instances.len() >= DEEPEST {
             return;
         }
+        if !tracee.borrows {
+            self.announce_at(pid, tid, [to].into_iter());
+        }
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         let text = self.texts.entry(pid).or_default();
         let is_new = !text.traps.contains_key(&to);
         match text.traps.get_mut(&to) {
@@ -389,7 +428,7 @@ impl Supervisor {
         let mut raised = None;
         if text::remove(tid, addr, original).is_ok() {
             // A thread that was killed meanwhile has raised nothing.
-            raised = remote::step(tid).unwrap_or(None);
+            raised = self.step_sheltered(pid, tid).unwrap_or(None);
             let _ = text::insert_again(tid, addr);
         }
         for other in held {

@@ -3,7 +3,8 @@
 use crate::hash::FastMap;
 use crate::lookup::object_names;
 use crate::names::Names;
-use crate::tables::LocationId;
+use crate::profile::Profile;
+use crate::tables::{LocationId, SampleRow};
 use perfuse_data::session::Level;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -65,6 +66,41 @@ pub struct Frames {
     missing: Vec<(u32, String)>,
     /// The source files of each object.
     files: Vec<Vec<Arc<str>>>,
+    rows: RowsByEvent,
+}
+
+/// The rows of a profile, event by event, so that the view of one does not look at those of all others.
+#[derive(Clone, Debug, Default)]
+struct RowsByEvent {
+    /// Their numbers; empty where there is one event.
+    numbers: Vec<u32>,
+    /// Where those of each event end.
+    ends: Vec<u32>,
+}
+
+impl RowsByEvent {
+    fn new(profile: &Profile) -> Self {
+        if profile.events.len() < 2 {
+            return RowsByEvent::default();
+        }
+        let mut ends = vec![0; profile.events.len()];
+        for row in &profile.rows {
+            ends[row.event as usize] += 1;
+        }
+        let mut end = 0;
+        for count in &mut ends {
+            let from = end;
+            end += *count;
+            *count = from;
+        }
+        let mut numbers = vec![0; profile.rows.len()];
+        for (number, row) in (0..).zip(&profile.rows) {
+            let next = &mut ends[row.event as usize];
+            numbers[*next as usize] = number;
+            *next += 1;
+        }
+        RowsByEvent { numbers, ends }
+    }
 }
 
 /// The identity of a frame: its object, its function if it has one, its address if that counts.
@@ -73,6 +109,21 @@ type Identity = (u32, u32, u64);
 const NO_FUNCTION: u32 = u32::MAX;
 
 impl Frames {
+    /// The rows of an event, with their numbers, of the profile that these frames are of.
+    pub(crate) fn rows_of<'p>(
+        &self,
+        profile: &'p Profile,
+        event: usize,
+    ) -> impl Iterator<Item = (u32, &'p SampleRow)> + use<'p, '_> {
+        let RowsByEvent { numbers, ends } = &self.rows;
+        let is_sorted = numbers.len() == profile.rows.len() && event < ends.len();
+        let from = if event == 0 { 0 } else { ends.get(event - 1).copied().unwrap_or(0) as usize };
+        let of_event = if is_sorted { &numbers[from..ends[event] as usize] } else { &[] };
+        let sorted = of_event.iter().map(|&number| (number, &profile.rows[number as usize]));
+        let others = (0..).zip(if is_sorted { &[][..] } else { &profile.rows[..] });
+        sorted.chain(others.filter(move |(_, row)| row.event as usize == event))
+    }
+
     /// The frames of a profile by function, or by address.
     pub fn new(names: &Names<'_>, by_address: bool) -> Self {
         let profile = names.profile;
@@ -140,7 +191,8 @@ impl Frames {
         }
         let missing = names.missing().map(|(object, reason)| (object.0, reason)).collect();
         let files = (0..profile.objects.len()).map(|object| names.files(object).to_vec()).collect();
-        Frames { objects, frames, of_locations, offsets, ends, missing, files }
+        let rows = RowsByEvent::new(profile);
+        Frames { objects, frames, of_locations, offsets, ends, missing, files, rows }
     }
 
     /// A frame.
@@ -250,6 +302,30 @@ impl Frames {
             ends: Vec::new(),
             missing: Vec::new(),
             files: Vec::new(),
+            rows: RowsByEvent::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_looks_at_the_rows_of_its_event() {
+        let mut profile = Profile::numbered(100);
+        (1..100).for_each(|frame| profile.add_stack(&[frame], 1));
+        let events = 33;
+        profile.events.resize_with(events, Default::default);
+        (0..).zip(&mut profile.rows).for_each(|(number, row)| row.event = number * 7 % events as u32);
+        let rows = |frames: &Frames, event| {
+            frames.rows_of(&profile, event).map(|(number, _)| number).collect::<Vec<_>>()
+        };
+        let sorted = Frames { rows: RowsByEvent::new(&profile), ..Frames::numbered(100) };
+        assert_eq!((sorted.rows.numbers.len(), sorted.rows.ends.len()), (99, events));
+        for event in 0..events + 1 {
+            assert_eq!(rows(&sorted, event), rows(&Frames::numbered(100), event), "{event}");
+        }
+        assert_eq!((rows(&sorted, 7), rows(&sorted, events)), (vec![1, 34, 67], vec![]));
     }
 }

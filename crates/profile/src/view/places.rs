@@ -43,7 +43,7 @@ impl View<'_> {
         let mut sums: BTreeMap<u64, PlaceSum> = BTreeMap::new();
         let event = self.event_index;
         let mut met = HashSet::new();
-        for row in self.profile.rows.iter().filter(|row| row.event as usize == event && row.samples > 0) {
+        for (_, row) in self.frames.rows_of(self.profile, event).filter(|(_, row)| row.samples > 0) {
             met.clear();
             for (at, location) in self.profile.stack(row.stack).enumerate() {
                 let is_leaf = at == 0;
