@@ -45,8 +45,8 @@ pub(crate) fn arguments_of_ioctls() {
     on(&event);
     // A record of a name is written, unless it is not to be.
     for pause in [0, 1, HIGH, HIGH + 1] {
-        let before = ring.load_u64(1024, Acquire);
         let answer = answer(&event, ioctl::PAUSE_OUTPUT, pause);
+        let before = ring.load_u64(1024, Acquire);
         // SAFETY: a name that ends with a NUL.
         unsafe { libc::prctl(libc::PR_SET_NAME, c"named".as_ptr()) };
         let written = (0..if pause == 0 { 1000 } else { 10 }).any(|_| {
