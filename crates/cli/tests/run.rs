@@ -80,7 +80,11 @@ fn ends_as_the_tool_does() -> Outcome {
 fn says_why_not() -> Outcome {
     let absent = output(&["no-such-tool"]);
     assert_eq!(absent.status.code(), Some(127));
-    assert!(text(&absent).contains("no-such-tool: No such file or directory"), "{}", text(&absent));
+    assert!(
+        text(&absent).contains("cannot run no-such-tool: no such program on the PATH"),
+        "{}",
+        text(&absent)
+    );
     let closed = output(&["/etc/passwd"]);
     assert_eq!(closed.status.code(), Some(126));
     assert_eq!(output(&[]).status.code(), Some(2));

@@ -11,8 +11,11 @@ pub(crate) fn remark(own: &Command, command: &[OsString], has_failed: bool) -> O
     let (program, words) = command.split_first()?;
     let is_marked = std::env::args_os().rev().nth(command.len()).is_some_and(|word| word == "--");
     let name = Path::new(program).file_name()?.to_str()?;
-    // perf and perfuse have these options themselves.
-    if is_marked || name.starts_with("perf") {
+    // perf and perfuse have these options themselves, and so have stat record and stat report.
+    if is_marked
+        || name.starts_with("perf")
+        || own.get_name() == "stat" && matches!(name, "record" | "report")
+    {
         return None;
     }
     let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
@@ -57,7 +60,9 @@ mod tests {
         for line in ["./prog --per-core", "./prog --repeat=3"] {
             assert!(said(line, true).is_some() && said(line, false).is_none(), "{line}");
         }
-        for line in ["./prog", "./prog -e 's/a/b/'", "./prog -c 3 --output=x", "perf stat -e cs"] {
+        for line in
+            ["./prog", "./prog -e 's/a/b/'", "./prog -c 3 --output=x", "perf stat -e cs", "record -e cs true"]
+        {
             assert_eq!(said(line, true), None, "{line}");
         }
     }
