@@ -43,7 +43,7 @@ pub(crate) struct Args {
     after_help = "Examples:\n  perfuse import cpu.pb.gz                       what is in it\n  perfuse import cpu.pb.gz -o cpu.speedscope.json\n  perf script | perfuse import - -o cpu.svg      text of perf script\n  perfuse report -i cpu.pb.gz                    as of a recording"
 )]
 pub(crate) struct ImportArgs {
-    /// Folded stacks, a profile of pprof, or the text of perf script; - for standard input
+    /// Folded stacks, a profile of pprof, speedscope or Firefox Profiler, or the text of perf script; - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Write it in the format that -f or this file's ending tells
@@ -119,7 +119,8 @@ pub(crate) fn import(args: &ImportArgs) -> Result {
                 input.name(),
                 match is_recording {
                     true => "a recording, which needs no import: perfuse report -i shows it",
-                    false => "no profile of pprof, text of perf script or folded stacks",
+                    false =>
+                        "no profile of pprof, speedscope or Firefox Profiler, text of perf script or folded stacks",
                 }
             )));
         }
