@@ -98,9 +98,13 @@ pub(crate) struct FlamegraphArgs {
 }
 
 /// The names of all formats.
-fn names() -> String {
+pub(crate) fn formats() -> Vec<&'static str> {
     let profiles = Format::ALL.iter().map(|(_, name)| *name);
-    profiles.chain(BranchFormat::ALL.iter().map(|(_, name)| *name)).collect::<Vec<_>>().join(", ")
+    profiles.chain(BranchFormat::ALL.iter().map(|(_, name)| *name)).collect()
+}
+
+fn names() -> String {
+    formats().join(", ")
 }
 
 fn format_named(name: &str) -> std::result::Result<Wanted, String> {
@@ -153,9 +157,16 @@ fn branches(args: &Args, input: &Input, format: BranchFormat) -> Result {
     let found =
         programs.iter().find(|(_, path, _)| args.program.as_ref().is_none_or(|name| is_named(path, name)));
     let Some(&(program, path, count)) = found else {
-        let paths = programs.iter().take(4).map(|(_, path, _)| foreign(path).to_string()).collect::<Vec<_>>();
-        let known = if paths.is_empty() { "no program".to_owned() } else { paths.join(", ") };
-        return Err(Failure::new(format_args!("{}: {known} has samples to export", input.name())));
+        let paths: Vec<String> =
+            programs.iter().take(4).map(|(_, path, _)| foreign(path).to_string()).collect();
+        let why = match paths.is_empty() {
+            true => {
+                "no program of its samples is here as it was recorded; --symfs names a copy of its system"
+                    .to_owned()
+            }
+            false => format!("nothing is of that program; there are {}", paths.join(", ")),
+        };
+        return Err(Failure::new(format_args!("{}: {why}", input.name())));
     };
     let all: u64 = programs.iter().map(|(_, _, count)| count).sum();
     let what = if branches.has_branches() { "branches" } else { "samples" };

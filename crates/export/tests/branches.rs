@@ -201,8 +201,11 @@ fn branches_are_told_by_functions_and_lines() -> Outcome {
     assert!(lines[leaf].starts_with(" 3"), "{text}");
     assert!(lines[leaf + 1].starts_with("  0") && lines[leaf + 1].ends_with(": 8"), "{text}");
     let main = lines.iter().position(|line| line.starts_with("main:")).expect(&text);
-    assert!(lines[main].ends_with(":0"), "{text}");
-    assert!(lines[main..].iter().any(|line| line.starts_with(" 3") && line.ends_with(" work:2")), "{text}");
+    assert!(lines[main] == "main:2:0", "{text}");
+    assert!(
+        lines[main..].iter().any(|line| line.starts_with(" 3") && line.ends_with(": 2 work:2")),
+        "{text}"
+    );
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! LLVM's sample profile as text: for each function how often its lines were run, by their distance from the line of its
-//! declaration, what they called, and the functions that were inlined there. The sums are those of `llvm-profgen`: code on one line was run as often as
-//! the instruction of it that was run most often.
+//! declaration, what they called, and the functions that were inlined there. The counts of lines are those of `llvm-profgen`: code on one line was run as often as
+//! the instruction of it that was run most often. A total is that of its lines, as instructions are not counted here.
 
 use super::{Branches, BranchesWritten};
 use perfuse_profile::symbols::Dso;
@@ -231,7 +231,10 @@ pub(super) fn write(
     let callers: Vec<u64> = calls.keys().map(|(from, _)| *from).collect();
     for (stack, ((_, callee), count)) in frames(dso, &callers).into_iter().zip(calls) {
         if let Some((function, line)) = stack.as_deref().and_then(|stack| profile.leaf(stack)) {
-            *function.lines.entry(line).or_default().1.entry(callee).or_default() += count;
+            let (run, callees) = function.lines.entry(line).or_default();
+            *callees.entry(callee).or_default() += count;
+            // What called was run, also where the code before it is not known to be.
+            *run = (*run).max(callees.values().sum());
         }
     }
     let mut functions: Vec<(&String, &Function)> = profile.0.iter().collect();
