@@ -290,7 +290,8 @@ fn write(
 ) -> Result {
     let symbols = files.symbols(input.force).with_debug_info(format.tells_lines(), format.tells_lines());
     let (profile, symbols) = recording::profile(input, format.plan(), symbols, filter)?;
-    let samples = profile.events().iter().map(|event| event.samples).sum();
+    // Events have all samples, rows those that pass.
+    let samples = profile.samples().iter().map(|row| row.samples).sum();
     if samples == 0 {
         let words = filter.words();
         let passing =
