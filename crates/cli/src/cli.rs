@@ -32,7 +32,7 @@ pub(crate) enum Subcommand {
     Flamegraph(Lazy<export::FlamegraphArgs>),
     /// Write a recording for pprof, Firefox, speedscope, Perfetto, OTLP
     Export(Lazy<export::Args>),
-    /// Read a profile of another tool: pprof, perf script, folded stacks
+    /// Read a profile of another tool: pprof, Firefox, folded, ...
     Import(Lazy<export::ImportArgs>),
     /// Show functions whose share differs between two recordings
     Diff(Lazy<diff::Args>),

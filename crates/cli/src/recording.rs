@@ -8,6 +8,7 @@ pub(crate) mod stacks;
 use crate::exit::Failure;
 use crate::term::foreign::foreign;
 use crate::term::out::{Complaints, say};
+use perfuse_abi::record::Sample;
 use perfuse_data::describe::{self, DumpOptions};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{CpuRanges, Filter, Formats, Replay, Step, TimeSpans};
@@ -287,17 +288,25 @@ pub(crate) fn replay<'i>(
     Ok(replay)
 }
 
-/// The profile of a recording or of another tool, with stacks unwound of which samples have copies, and the symbols for its names.
+/// The profile of what passes of a recording or of another tool, with stacks unwound of which samples have copies, and the symbols for its names.
 pub(crate) fn profile(
     input: &Input,
-    plan: Plan,
+    mut plan: Plan,
     symbols: LocalSymbols,
+    filter: &FilterArgs,
 ) -> Result<(Profile, LocalSymbols), Failure> {
     let (mut data, symbols) = input.open_or_import(symbols)?;
+    let moments = filter.of(&mut data)?;
+    plan.tasks.comms.clone_from(&filter.comm);
+    plan.tasks.pids.clone_from(&filter.pid);
+    plan.tasks.tids.clone_from(&filter.tid);
     let unwinder = Unwinder::new(symbols.symbolizer().clone(), &describe::machine(&mut data));
     let mut reading = Reading::new(plan).unwinding(unwinder);
     let replay = replay(Replay::new(data), |step| {
-        reading.step(step);
+        let is_out = |sample: &Sample<'_>| !moments.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time);
+        if !step.sample().is_some_and(is_out) {
+            reading.step(step);
+        }
         Ok(())
     })?;
     reading.unwinder().into_iter().for_each(stacks::say);
@@ -351,6 +360,22 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
+    /// All of them, as a program takes them.
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let cpu = self.cpu.as_ref().map(ToString::to_string).unwrap_or_default();
+        let time = self.time.as_ref().map(|spans| spans.text().to_owned()).unwrap_or_default();
+        let (comm, pid, tid) = (self.comm.join(","), list(&self.pid), list(&self.tid));
+        let given = [("comm", comm), ("pid", pid), ("tid", tid), ("cpu", cpu), ("time", time)];
+        let given = given.into_iter().filter(|(_, value)| !value.is_empty());
+        given.map(|(name, value)| format!("--{name}={value}").into()).collect()
+    }
+
+    /// All of them, as options of a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        [self.words_of_tasks(), self.words_of_moments()].concat()
+    }
+
     /// Those of commands, processes and threads, as options of a command line.
     pub(crate) fn words_of_tasks(&self) -> Vec<String> {
         let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");

@@ -20,6 +20,9 @@ const GECKO_VERSION: u32 = 24;
 /// `perf script` calls and paints them.
 const CATEGORIES: [(&str, &str); 3] = [("Other", "grey"), ("User", "yellow"), ("Kernel", "orange")];
 
+/// A section of facts that the front end shows, and the label of each event in it, by the number that labels of threads have.
+pub(crate) const EVENTS: (&str, &str) = ("perfuse", "Event");
+
 /// Writes a profile under a title.
 pub(crate) fn write(source: &Source, title: &str, to: &mut dyn Write) -> io::Result<()> {
     write!(to, "{{\"meta\":{{\"categories\":[")?;
@@ -34,8 +37,14 @@ pub(crate) fn write(source: &Source, title: &str, to: &mut dyn Write) -> io::Res
         "],\"debug\":false,\"extensions\":{{\"length\":0,\"baseURL\":[],\"id\":[],\"name\":[]}},\"importedFrom\":\"perfuse\",\
          \"interval\":{interval},\"markerSchema\":[],\"preprocessedProfileVersion\":{VERSION},\"processType\":0,\"product\":{product},\
          \"sampleUnits\":{{\"time\":\"ms\",\"eventDelay\":\"ms\",\"threadCPUDelta\":\"ns\"}},\"startTime\":0,\"stackwalk\":1,\
-         \"symbolicated\":true,\"usesOnlyOneStackType\":true,\"sourceCodeIsNotOnSearchfox\":true,\"version\":{GECKO_VERSION}}},\n\"libs\":["
+         \"symbolicated\":true,\"usesOnlyOneStackType\":true,\"sourceCodeIsNotOnSearchfox\":true,\"version\":{GECKO_VERSION},\n\"extra\":[{{\"label\":\"{}\",\"entries\":[",
+        EVENTS.0
     )?;
+    for (at, event) in source.events.iter().enumerate() {
+        let (comma, event) = (comma(at), Quoted(event));
+        write!(to, "{comma}{{\"label\":\"{}\",\"format\":\"string\",\"value\":{event}}}", EVENTS.1)?;
+    }
+    write!(to, "]}}]}},\n\"libs\":[")?;
     for (at, lib) in source.libs.iter().enumerate() {
         let (name, path) = (Quoted(&lib.name), Quoted(&lib.path));
         let code_id = lib.build_id.as_deref().map_or("null".to_owned(), |id| format!("\"{id}\""));

@@ -34,6 +34,12 @@ pub enum Format {
     /// A flame graph as SVG.
     #[cfg(feature = "flamegraph")]
     Flamegraph,
+    /// Functions with their weights as CSV (RFC 4180), a row for each in each event.
+    #[cfg(feature = "table")]
+    Csv,
+    /// The same as tables of Markdown.
+    #[cfg(feature = "table")]
+    Markdown,
 }
 
 impl Format {
@@ -53,6 +59,10 @@ impl Format {
         (Format::Chrome, "chrome"),
         #[cfg(feature = "flamegraph")]
         (Format::Flamegraph, "flamegraph"),
+        #[cfg(feature = "table")]
+        (Format::Csv, "csv"),
+        #[cfg(feature = "table")]
+        (Format::Markdown, "markdown"),
     ];
 
     /// By its name.
@@ -85,6 +95,9 @@ impl Format {
             // Packed JSON is what the Firefox Profiler saves.
             (".json", if is_packed { "firefox" } else { "speedscope" }),
             (".svg", "flamegraph"),
+            (".csv", "csv"),
+            (".md", "markdown"),
+            (".markdown", "markdown"),
         ];
         let (_, format) = endings.iter().find(|(ending, _)| name.ends_with(ending))?;
         Self::named(format)
@@ -115,6 +128,11 @@ impl Format {
         path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz")) && self.name() != "pprof"
     }
 
+    /// Whether it is a table, of which small functions can be left out.
+    pub fn is_table(self) -> bool {
+        matches!(self.name(), "csv" | "markdown")
+    }
+
     /// Whether it is text.
     pub fn is_text(self) -> bool {
         match self {
@@ -140,11 +158,26 @@ pub fn write(
     title: &str,
     to: &mut dyn Write,
 ) -> io::Result<()> {
+    write_from(profile, symbols, format, title, 0.0, to)
+}
+
+/// The same, of which tables leave out functions that with all they called are below so many percent.
+///
+/// # Errors
+/// Those of `to`.
+pub fn write_from(
+    profile: &Profile,
+    symbols: &dyn Symbols,
+    format: Format,
+    title: &str,
+    least_percent: f64,
+    to: &mut dyn Write,
+) -> io::Result<()> {
     match format {
         #[cfg(feature = "firefox")]
         Format::Firefox => crate::firefox::write(&crate::firefox::Source::of(profile, symbols), title, to),
         #[allow(unreachable_patterns, reason = "with other features there are others")]
-        format => Stacks::of(profile, symbols).write(format, title, to),
+        format => Stacks::of(profile, symbols).write_from(format, title, least_percent, to),
     }
 }
 
@@ -161,8 +194,19 @@ pub fn packed(to: &mut dyn Write, write: impl FnOnce(&mut dyn Write) -> io::Resu
 
 impl Stacks {
     /// Writes all in a format, under a title where the format has one. A flame graph and folded stacks are of the first event.
-    #[allow(unused_variables, reason = "which ones are used depends on the features")]
     pub fn write(&self, format: Format, title: &str, to: &mut dyn Write) -> io::Result<()> {
+        self.write_from(format, title, 0.0, to)
+    }
+
+    /// The same, of which tables leave out functions that with all they called are below so many percent.
+    #[allow(unused_variables, reason = "which ones are used depends on the features")]
+    pub fn write_from(
+        &self,
+        format: Format,
+        title: &str,
+        least_percent: f64,
+        to: &mut dyn Write,
+    ) -> io::Result<()> {
         match format {
             #[cfg(feature = "folded")]
             Format::Folded => crate::folded::write(self, to),
@@ -178,6 +222,10 @@ impl Stacks {
             Format::Chrome => crate::chrome::write(self, title, to),
             #[cfg(feature = "flamegraph")]
             Format::Flamegraph => crate::flamegraph::write(self, title, to),
+            #[cfg(feature = "table")]
+            Format::Csv => crate::table::write_csv(self, least_percent, to),
+            #[cfg(feature = "table")]
+            Format::Markdown => crate::table::write_markdown(self, title, least_percent, to),
         }
     }
 }

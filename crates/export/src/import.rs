@@ -1,9 +1,12 @@
-//! Profiles of other tools: [`Import`] is read from folded stacks, pprof or the text of `perf script`, and becomes a
-//! [recording](Import::recording), so that all that reads recordings reads it too.
+//! Profiles of other tools: [`Import`] is read from folded stacks, pprof, the text of `perf script`, JSON of speedscope or of the
+//! Firefox Profiler, and becomes a [recording](Import::recording), so that all that reads recordings reads it too.
 
+mod firefox;
+mod json;
 mod pprof;
 mod recording;
 mod script;
+mod speedscope;
 
 pub use recording::ImportedNames;
 
@@ -16,7 +19,7 @@ use std::fmt;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
-/// So many bytes of text are read at most when they are unpacked, and of a message, which is held in memory.
+/// So many bytes of text are read at most when they are unpacked, and of pprof and JSON, which are held in memory.
 const MAX_TEXT: u64 = 4 << 30;
 const MAX_MESSAGE: u64 = 256 << 20;
 /// Bytes of names, stacks and samples that are kept.
@@ -41,9 +44,22 @@ pub enum ImportFormat {
     Pprof,
     /// The text of `perf script`: a line for each sample, and its callchain below it.
     PerfScript,
+    /// JSON of speedscope: profiles of samples, or of frames that open and close.
+    Speedscope,
+    /// JSON of the Firefox Profiler: processed profiles, as it and samply save them.
+    Firefox,
 }
 
 impl ImportFormat {
+    /// All of them.
+    pub const ALL: [ImportFormat; 5] = [
+        ImportFormat::Folded,
+        ImportFormat::Pprof,
+        ImportFormat::PerfScript,
+        ImportFormat::Speedscope,
+        ImportFormat::Firefox,
+    ];
+
     /// So many bytes of a file tell what it is.
     pub const START: u64 = 1 << 16;
 
@@ -69,6 +85,12 @@ impl ImportFormat {
             }
             _ => {
                 let text = String::from_utf8_lossy(start);
+                if speedscope::begins(&text) {
+                    return Some(ImportFormat::Speedscope);
+                }
+                if firefox::begins(&text) {
+                    return Some(ImportFormat::Firefox);
+                }
                 match text.lines().any(script::is_header) {
                     true => Some(ImportFormat::PerfScript),
                     false if pprof::begins(start) => Some(ImportFormat::Pprof),
@@ -78,12 +100,19 @@ impl ImportFormat {
         }
     }
 
+    /// Whether all of it is held in memory while it is read.
+    fn is_message(self) -> bool {
+        !matches!(self, ImportFormat::Folded | ImportFormat::PerfScript)
+    }
+
     /// As messages call it.
     pub fn name(self) -> &'static str {
         match self {
             ImportFormat::Folded => "folded stacks",
             ImportFormat::Pprof => "a pprof profile",
             ImportFormat::PerfScript => "text of perf script",
+            ImportFormat::Speedscope => "a speedscope profile",
+            ImportFormat::Firefox => "a profile of the Firefox Profiler",
         }
     }
 }
@@ -120,6 +149,10 @@ pub struct ImportError {
 impl ImportError {
     fn new(problem: impl Into<String>) -> Self {
         ImportError { line: None, problem: problem.into() }
+    }
+
+    fn too_deep() -> Self {
+        ImportError::new("a stack of more than 16384 frames")
     }
 }
 
@@ -211,7 +244,7 @@ impl Import {
     /// Reads a format; what is packed by gzip is unpacked.
     ///
     /// # Errors
-    /// Input of no such format, more than 4 GiB of text or 256 MiB of a message when they are unpacked, more than 256 MiB of names, stacks and samples, a line of more than
+    /// Input of no such format, more than 4 GiB of text or 256 MiB of pprof or JSON when they are unpacked, more than 256 MiB of names, stacks and samples, a line of more than
     /// 1 MiB, a stack of more than 16384 frames, and those of reading.
     pub fn read(format: ImportFormat, from: impl Read) -> Result<Self, ImportError> {
         let mut from = BufReader::new(from);
@@ -229,6 +262,8 @@ impl Import {
             ImportFormat::Folded => Self::of_stacks(&Stacks::from_folded(BufReader::new(from))?)?,
             ImportFormat::Pprof => pprof::read(from)?,
             ImportFormat::PerfScript => script::read(BufReader::new(from))?,
+            ImportFormat::Speedscope => speedscope::read(from)?,
+            ImportFormat::Firefox => firefox::read(from)?,
         };
         Ok(Import { format, ..read })
     }
@@ -358,7 +393,7 @@ impl Import {
     /// The number of a stack, of which the innermost function comes first.
     fn stack(&mut self, functions: &[u32]) -> Result<u32, ImportError> {
         if functions.len() > MAX_DEPTH {
-            return Err(ImportError::new("a stack of more than 16384 frames"));
+            return Err(ImportError::too_deep());
         }
         self.frames += functions.len() as u64;
         if self.frames > MAX_FRAMES {
@@ -455,7 +490,7 @@ struct Limited<R> {
 
 impl<R: Read> Limited<R> {
     fn of(format: ImportFormat, from: R) -> Self {
-        Limited { from, left: if format == ImportFormat::Pprof { MAX_MESSAGE } else { MAX_TEXT } }
+        Limited { from, left: if format.is_message() { MAX_MESSAGE } else { MAX_TEXT } }
     }
 }
 
@@ -465,7 +500,7 @@ impl<R: Read> Read for Limited<R> {
         self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidData,
-                "larger than what is read when it is unpacked: 256 MiB of pprof, 4 GiB of text",
+                "larger than what is read when it is unpacked: 256 MiB of pprof and JSON, 4 GiB of text",
             )
         })?;
         Ok(read)
@@ -489,6 +524,12 @@ mod tests {
         assert_eq!(of("x.pb.gz", "\u{1f}"), Some(ImportFormat::Pprof));
         assert_eq!(of("notes", "Dear reader,\n"), None);
         assert_eq!(of("x.json", "{\"a\": 1}"), None);
+        let speedscope = "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\n";
+        assert_eq!(of("x.json", speedscope), Some(ImportFormat::Speedscope));
+        let escaped = " {\"$schema\":\"https:\\/\\/www.speedscope.app\\/file-format-schema.json\"";
+        assert_eq!(of("x", escaped), Some(ImportFormat::Speedscope));
+        let firefox = "{\"meta\":{\"categories\":[],\"preprocessedProfileVersion\":49,";
+        assert_eq!(of("x", firefox), Some(ImportFormat::Firefox));
         assert_eq!(of("empty.folded", ""), None);
     }
 }

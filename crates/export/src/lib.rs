@@ -6,6 +6,8 @@
 //! writes them; [`Tree`] is what some of them are drawn from.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "branches")]
+mod branches;
 #[cfg(feature = "chrome")]
 mod chrome;
 #[cfg(feature = "firefox")]
@@ -31,13 +33,17 @@ pub mod script;
 mod speedscope;
 mod stacks;
 mod strings;
+#[cfg(feature = "table")]
+mod table;
 mod tree;
 
+#[cfg(feature = "branches")]
+pub use branches::{BranchFormat, Branches, BranchesWritten};
 #[cfg(feature = "folded")]
 pub use folded::FoldedError;
 #[cfg(any(feature = "import", feature = "pprof"))]
 pub use format::packed;
-pub use format::{Format, write};
+pub use format::{Format, write, write_from};
 #[cfg(feature = "import")]
 pub use import::{Begun, Import, ImportError, ImportFormat, ImportedNames, Started, import_or_begun};
 pub use json::Quoted;

@@ -43,6 +43,11 @@ fn sums(stacks: &Stacks) -> BTreeMap<Path_, (u64, u64)> {
     sums
 }
 
+/// Weights alone, where a format has no number of samples.
+fn weights(stacks: &Stacks) -> BTreeMap<Path_, u64> {
+    sums(stacks).into_iter().map(|(key, (weight, _))| (key, weight)).collect()
+}
+
 /// Stacks as recordings have them: names that are no C++ or Rust, objects that are files, or the kernel.
 fn stacks() -> impl Strategy<Value = Stacks> {
     let object = prop_oneof![
@@ -97,22 +102,43 @@ proptest! {
     }
 
     #[test]
+    fn speedscope_and_firefox_come_back_with_stacks_and_weights(stacks in stacks(), is_packed: bool) {
+        for (format, read) in
+            [(Format::Speedscope, ImportFormat::Speedscope), (Format::Firefox, ImportFormat::Firefox)]
+        {
+            let mut file = written(&stacks, format);
+            if is_packed {
+                let mut packed = Vec::new();
+                perfuse_export::packed(&mut packed, |to| to.write_all(&file)).unwrap();
+                file = packed;
+            }
+            let Begun::Import(import) = import_or_begun(Path::new("x"), file.as_slice()).unwrap() else {
+                panic!("{read:?} is not known again");
+            };
+            prop_assert_eq!(import.format(), read);
+            prop_assert_eq!(weights(&by_recording(&import)), weights(&stacks));
+        }
+    }
+
+    #[test]
     fn the_text_of_perf_script_is_read_as_its_recording(stacks in stacks()) {
         let text = script(&stacks);
         let import = Import::read(ImportFormat::PerfScript, text.as_bytes()).unwrap();
-        let expected: BTreeMap<_, _> = sums(&stacks).into_iter().map(|(key, (weight, _))| (key, weight)).collect();
-        let read = sums(&by_recording(&import)).into_iter().map(|(key, (weight, _))| (key, weight));
-        prop_assert_eq!(read.collect::<BTreeMap<_, _>>(), expected);
+        prop_assert_eq!(weights(&by_recording(&import)), weights(&stacks));
     }
 
     #[test]
     fn totals_are_equal_in_all_that_is_read_back(stacks in stacks()) {
-        for format in [Format::Folded, Format::Pprof] {
+        for (format, name) in [
+            (Format::Folded, "x.folded"),
+            (Format::Pprof, "x.pb.gz"),
+            (Format::Speedscope, "x.json"),
+            (Format::Firefox, "x"),
+        ] {
             let file = written(&stacks, format);
             if file.is_empty() {
                 continue; // folded stacks of an event without samples
             }
-            let name = if format == Format::Folded { "x.folded" } else { "x.pb.gz" };
             let Begun::Import(import) = import_or_begun(Path::new(name), file.as_slice()).unwrap() else {
                 panic!("{name} is not known again");
             };
@@ -128,7 +154,7 @@ proptest! {
 
     #[test]
     fn bytes_of_anybody_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        for format in [ImportFormat::Folded, ImportFormat::Pprof, ImportFormat::PerfScript] {
+        for format in ImportFormat::ALL {
             if let Ok(import) = Import::read(format, bytes.as_slice()) {
                 let _ = by_recording(&import);
             }
@@ -181,6 +207,13 @@ fn what_is_too_much_or_no_profile_is_refused_in_words() {
     assert!(refused(ImportFormat::PerfScript, &long).contains("line 2: longer than 1 MiB"));
     let deep = "prog 1 1.0: cycles:\n".to_owned() + &"\t10 a (b)\n".repeat((1 << 14) + 1);
     assert!(refused(ImportFormat::PerfScript, deep.as_bytes()).contains("16384 frames"));
+    assert!(refused(ImportFormat::Speedscope, b"{\"shared\": 1}").contains("not a speedscope profile"));
+    for start in ["{\"x\":", "{\"meta\":{\"extra\":[{\"entries\":[{\"value\":"] {
+        let nested = [start.as_bytes().to_vec(), vec![b'['; 1 << 20]].concat();
+        assert!(refused(ImportFormat::Firefox, &nested).contains("EOF while parsing"));
+    }
+    let nested = ["{\"threads\":[{\"name\":".as_bytes(), &[b'['; 1 << 20]].concat();
+    assert!(refused(ImportFormat::Firefox, &nested).contains("invalid type"));
     // A small file that unpacks to a large one.
     let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     for _ in 0..260 {
@@ -188,7 +221,112 @@ fn what_is_too_much_or_no_profile_is_refused_in_words() {
     }
     let bomb = bomb.finish().unwrap();
     assert!(bomb.len() < 8 << 20);
-    assert!(refused(ImportFormat::Pprof, &bomb).contains("256 MiB"));
+    for format in [ImportFormat::Pprof, ImportFormat::Firefox] {
+        assert!(refused(format, &bomb).contains("256 MiB"), "{format:?}");
+    }
+}
+
+/// The threads of an import with their stacks, from the outermost caller on, and weights.
+fn told(import: &Import) -> Vec<(String, String, u64)> {
+    let stacks = by_recording(import);
+    let row = |row: &Row| {
+        let names = row.stack.iter().map(|function| stacks.functions()[*function as usize].name.as_str());
+        (row.thread.clone(), names.collect::<Vec<_>>().join(";"), row.weight)
+    };
+    stacks.rows().iter().map(row).collect()
+}
+
+fn expected(rows: &[(&str, &str, u64)]) -> Vec<(String, String, u64)> {
+    rows.iter().map(|(thread, stack, weight)| ((*thread).to_owned(), (*stack).to_owned(), *weight)).collect()
+}
+
+#[test]
+fn speedscope_of_others_has_threads_units_and_frames_that_open_and_close() {
+    let text = r#"{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"py-spy@0.3",
+        "shared":{"frames":[{"name":"main","file":"a.py","line":3},{"name":"leaf","file":null},{"name":"io"}]},
+        "profiles":[
+          {"type":"sampled","name":"Thread 1","unit":"seconds","startValue":0,"endValue":0.03,
+           "samples":[[0,1],[0],[]],"weights":[0.01,0.015,0.005]},
+          {"type":"evented","name":"Thread 2","unit":"microseconds","startValue":2,"endValue":9.5,"events":[
+           {"type":"O","frame":0,"at":2},{"type":"O","frame":2,"at":3.25},{"type":"C","frame":2,"at":5},
+           {"type":"C","frame":0,"at":9.5}]}]}"#;
+    let import = Import::read(ImportFormat::Speedscope, text.as_bytes()).unwrap();
+    assert_eq!(import.events(), [("wall", 30_007_500)]);
+    let rows = [
+        ("Thread 1", "[unknown]", 5_000_000),
+        ("Thread 1", "main", 15_000_000),
+        ("Thread 1", "main;leaf", 10_000_000),
+        ("Thread 2", "main", 1_250 + 4_500),
+        ("Thread 2", "main;io", 1_750),
+    ];
+    assert_eq!(told(&import), expected(&rows));
+    let refused = |from: &str, to: &str| {
+        assert!(text.contains(from));
+        Import::read(ImportFormat::Speedscope, text.replace(from, to).as_bytes()).unwrap_err().to_string()
+    };
+    assert!(refused("[0,1]", "[0,3]").contains("a frame that is not there"));
+    assert!(refused("0.015", "-0.015").contains("below zero"));
+    assert!(refused(",0.005]", "]").contains("not as many weights"));
+    assert!(refused("\"C\",\"frame\":2", "\"C\",\"frame\":0").contains("not the innermost"));
+    assert!(refused("\"at\":5}", "\"at\":1}").contains("go back"));
+    assert!(refused("evented", "other").contains("neither"));
+}
+
+/// A profile as profiler.firefox.com saves it, its tables in the thread or for all threads.
+fn firefox(is_shared: bool) -> String {
+    let tables = r#""stringArray":["main","leaf","libx.so","https://x/a.js"],
+        "stackTable":{"length":3,"prefix":[null,0,null],"frame":[0,1,2]},
+        "frameTable":{"length":3,"func":[0,1,2],"address":[16,32,-1]},
+        "funcTable":{"length":3,"name":[0,1,0],"resource":[0,-1,-1],"fileName":[null,null,3]},
+        "resourceTable":{"length":1,"lib":[0],"name":[2],"host":[null],"type":[1]}"#;
+    let (own, shared) = if is_shared { ("\"x\":0", tables) } else { (tables, "\"x\":0") };
+    format!(
+        r#"{{"meta":{{"interval":1,"startTime":0,"preprocessedProfileVersion":{},"markerSchema":[{{"name":"x"}}]}},
+        "libs":[{{"name":"libx.so","path":"/lib/libx.so"}}],"shared":{{{shared}}},
+        "threads":[{{"name":"GeckoMain","pid":"12","tid":13,"markers":{{"data":[null,{{"a":1}}]}},{own},
+        "samples":{{"length":4,"stack":[1,0,null,2],"weightType":"samples","weight":null,{}}}}}]}}"#,
+        if is_shared { 58 } else { 49 },
+        if is_shared { "\"timeDeltas\":[1,0.5,1,1]" } else { "\"time\":[1,1.5,2.5,3.5]" }
+    )
+}
+
+#[test]
+fn firefox_of_others_has_threads_times_and_tables_of_any_version() {
+    for is_shared in [false, true] {
+        let text = firefox(is_shared);
+        let Begun::Import(import) = import_or_begun(Path::new("x.json"), text.as_bytes()).unwrap() else {
+            panic!("it is not known");
+        };
+        assert_eq!((import.format(), import.events()), (ImportFormat::Firefox, vec![("samples", 4)]));
+        let rows = ["[unknown]", "main", "main;leaf", "main"].map(|stack| ("GeckoMain", stack, 1));
+        let mut read = told(&import);
+        read.sort();
+        let mut rows = expected(&rows);
+        rows.sort();
+        assert_eq!(read, rows);
+        let objects: Vec<String> =
+            by_recording(&import).functions().iter().map(|function| function.object.clone()).collect();
+        assert!(
+            ["", "/lib/libx.so", "https://x/a.js"].iter().all(|object| objects.iter().any(|of| of == object))
+        );
+        let (bytes, _) = import.recording().unwrap();
+        let data = PerfData::from_seekable(Cursor::new(bytes), Default::default()).unwrap();
+        let profile = Profile::read(data, Format::Firefox.plan()).unwrap();
+        assert_eq!(profile.span_ns(), Some((1_000_000, 3_500_000)));
+        let row = &profile.samples()[0];
+        assert_eq!((profile.process(row).unwrap().0, profile.thread(row).unwrap().0), (12, 13));
+        let refused = |from: &str, to: &str| {
+            assert!(text.contains(from));
+            Import::read(ImportFormat::Firefox, text.replace(from, to).as_bytes()).unwrap_err().to_string()
+        };
+        assert!(refused("[null,0,null]", "[null,1,null]").contains("a stack that is not there"));
+        assert!(refused("[1,0,null,2]", "[1,0,null,3]").contains("a stack that is not there"));
+        assert!(refused("\"func\":[0", "\"func\":[7").contains("a function that is not there"));
+        assert!(refused("\"name\":[0", "\"name\":[9").contains("a text that is not there"));
+        assert!(refused("\"lib\":[0", "\"lib\":[1").contains("a library that is not there"));
+        assert!(refused("\"weight\":null", "\"weight\":[1,1,1,-1]").contains("compared by diff"));
+        assert!(refused("preprocessedProfileVersion", "version").contains("as the browser keeps it"));
+    }
 }
 
 #[test]

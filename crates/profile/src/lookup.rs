@@ -6,7 +6,7 @@ use crate::source::{LocalSymbols, ObjectRef, Symbols, TimedAddress, dso_key};
 use crate::strings::Strings;
 use crate::tables::{Object, ObjectKind};
 use perfuse_data::session::{Level, Session};
-use perfuse_symbols::{Signatures, demangle};
+use perfuse_symbols::{Dso, Signatures, demangle};
 use std::sync::Arc;
 
 /// Names that are remembered; then they are made again.
@@ -93,6 +93,26 @@ impl Lookup {
     /// The same, but not the functions that were inlined there: only those and lines take debug information, which is large.
     pub fn locate_function(&mut self, session: &Session, at: ThreadTime, level: Level, ip: u64) -> Placed {
         self.place(session, at, level, ip, false)
+    }
+
+    /// The object of an address, to ask it for more than names, and the address as its symbols count; none where no file is known.
+    pub fn counted(
+        &mut self,
+        session: &Session,
+        at: ThreadTime,
+        level: Level,
+        ip: u64,
+    ) -> Option<(u32, Arc<Dso>, u64)> {
+        let location = self.locator.locate(session, at, level, ip);
+        self.name_objects();
+        let Locator { strings, objects, .. } = &self.locator;
+        let object = &objects[location.object.0 as usize];
+        if matches!(object.kind, ObjectKind::Unknown | ObjectKind::Function) {
+            return None;
+        }
+        let dso = self.symbols.dso(ObjectRef { strings, object });
+        let address = dso.address(TimedAddress::of(&location, object).address)?;
+        Some((location.object.0, dso, address))
     }
 
     fn place(&mut self, session: &Session, at: ThreadTime, level: Level, ip: u64, inlined: bool) -> Placed {

@@ -51,6 +51,11 @@ pub struct SourceFrame<'a> {
     pub line: u32,
     /// The column, from 1; 0 if it is not known.
     pub column: u32,
+    /// What tells blocks, or calls, of one line apart, as the compiler numbers them; 0 if it does not, or if this was
+    /// kept from an earlier answer.
+    pub discriminator: u32,
+    /// Looks for the line that the function is declared on; none if this was kept from an earlier answer.
+    pub declared: &'a dyn Fn() -> Option<u32>,
 }
 
 /// The debug information of a program or library. It is read as far as addresses are asked for, by any number of threads.
@@ -194,13 +199,23 @@ impl FileInfo {
     ) -> bool {
         let row = table.rows.find(address);
         let (mut file, mut line, mut column) = row.unwrap_or_default();
+        let mut discriminator = table.rows.discriminator(address);
         let path = |file: u32| table.files.get(file as usize).map(AsRef::as_ref).filter(|_| file != u32::MAX);
         let Some(function) = table.functions.find(address) else {
             let is_known = row.is_some();
             if is_known {
                 let name = &|| None;
-                let (function, is_inlined) = (None, false);
-                found(index, &SourceFrame { function, name, is_inlined, file: path(file), line, column });
+                let frame = SourceFrame {
+                    function: None,
+                    name,
+                    is_inlined: false,
+                    file: path(file),
+                    line,
+                    column,
+                    discriminator,
+                    declared: &|| None,
+                };
+                found(index, &frame);
             }
             return is_known;
         };
@@ -219,9 +234,12 @@ impl FileInfo {
                 file: path(file),
                 line,
                 column,
+                discriminator,
+                declared: &|| names.line_of(part.origin),
             };
             found(index, &frame);
             (file, line, column) = (part.file, part.line, part.column);
+            discriminator = part.discriminator;
         }
         let origin = Origin::Unit(function.entry);
         let origin = origin.settled(names.unit);
@@ -232,6 +250,8 @@ impl FileInfo {
             file: path(file),
             line,
             column,
+            discriminator,
+            declared: &|| names.line_of(origin),
         };
         found(index, &frame);
         true

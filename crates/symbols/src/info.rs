@@ -96,6 +96,20 @@ impl DebugInfo {
         DebugInfo(Source::Kept(Box::new(Kept { lines, file, info: OnceLock::new() })))
     }
 
+    /// The same from the file alone, which tells discriminators and the lines of declarations: those are in no cache and in no
+    /// recording.
+    pub fn frames_of_file(&self, addresses: &[u64], found: &mut dyn FnMut(usize, &SourceFrame<'_>)) {
+        match &self.0 {
+            Source::File(info) => info.frames(addresses, found),
+            Source::Kept(kept) => {
+                if let Some(info) = kept.info.get_or_init(|| kept.open()) {
+                    info.frames(addresses, found);
+                }
+            }
+            Source::Sealed(_) => {}
+        }
+    }
+
     /// Writes the answers that were given, where a cache keeps them.
     pub(crate) fn keep(&self) {
         if let Source::Kept(kept) = &self.0 {

@@ -246,7 +246,16 @@ impl SealedObject {
             let name = &|| name.map(|name| String::from_utf8_lossy(text(name)).into_owned());
             let file = file.and_then(|file| std::str::from_utf8(text(file)).ok());
             let function = function.map(|function| u64::from(function) | number << 32 | OF_LINES);
-            found(&SourceFrame { function, name, is_inlined, file, line, column });
+            found(&SourceFrame {
+                function,
+                name,
+                is_inlined,
+                file,
+                line,
+                column,
+                discriminator: 0,
+                declared: &|| None,
+            });
         }
         true
     }

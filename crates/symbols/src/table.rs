@@ -349,6 +349,8 @@ impl std::error::Error for TableFull {}
 #[derive(Debug, Default)]
 #[must_use = "a table comes from `build`"]
 pub struct TableBuilder {
+    /// All others are left out.
+    pub(crate) is_of_locals: bool,
     raw: Vec<Raw>,
     strings: Vec<u8>,
     last_name: bool,

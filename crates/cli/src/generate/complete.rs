@@ -233,9 +233,7 @@ fn values(command: &Command, arg: &Arg, before: &str, value: &str, here: usize) 
         (_, "synth", _) => list(plain(&["all", "no", "task", "mmap", "cgroup"])),
         (_, "control", _) => list(plain(&["fd:", "fifo:"])),
         (_, "color" | "stdio-color", _) => words(plain(&["auto", "always", "never"])),
-        ("export", "format", _) => {
-            words(plain(&perfuse_export::Format::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>()))
-        }
+        ("export", "format", _) => words(plain(&crate::export::formats())),
         ("stat" | "record" | "top", "pid" | "tid", _) => {
             list(processes(value.rsplit(',').next().unwrap_or_default()))
         }

@@ -63,6 +63,8 @@ pub(crate) struct Source {
     /// Frames of each stack, the outermost caller first.
     pub(super) stacks: Vec<Vec<u32>>,
     pub(super) threads: Vec<Thread>,
+    /// The names of those with samples.
+    pub(super) events: Vec<String>,
     pub(super) interval_ns: u64,
 }
 
@@ -152,9 +154,12 @@ impl Source {
         // Events without samples, such as the one that brings mappings, have no place.
         let mut places = Vec::new();
         let mut next = 0;
-        for sum in profile.events() {
+        for (event, sum) in profile.events().iter().enumerate() {
             places.push(next);
             next += usize::from(sum.samples > 0);
+            if sum.samples > 0 {
+                self.events.push(profile.event_name(event).into_owned());
+            }
         }
         let rows = profile.samples();
         let mut of_rows: Vec<Option<u32>> = vec![None; rows.len()];
@@ -201,7 +206,8 @@ impl Source {
 
     /// That of stacks alone: their threads have names, and their samples no times.
     pub(crate) fn of_stacks(stacks: &Stacks) -> Self {
-        let mut source = Source { interval_ns: STEP_NS, ..Source::default() };
+        let events = stacks.events().iter().map(|event| event.name.clone()).collect();
+        let mut source = Source { interval_ns: STEP_NS, events, ..Source::default() };
         let mut lib_numbers: HashMap<&str, u32> = HashMap::new();
         for (id, function) in (0..).zip(stacks.functions()) {
             let path = function.object.as_str();

@@ -118,6 +118,8 @@ pub(super) struct Part {
     pub(super) file: u32,
     pub(super) line: u32,
     pub(super) column: u32,
+    /// What tells calls on one line apart.
+    pub(super) discriminator: u32,
 }
 
 /// A stretch of an inlined function.
@@ -201,7 +203,7 @@ impl Inlined {
         abbreviation: &gimli::Abbreviation,
         depth: u32,
     ) -> gimli::Result<()> {
-        let mut part = Part { origin: Origin::Unit(0), file: u32::MAX, line: 0, column: 0 };
+        let mut part = Part { origin: Origin::Unit(0), file: u32::MAX, line: 0, column: 0, discriminator: 0 };
         // Files are counted from 0 since version 5.
         let first = if unit.header.version() >= 5 { 0 } else { 1 };
         let number = |value: AttributeValue<_>| match value {
@@ -218,6 +220,7 @@ impl Inlined {
             }
             gimli::DW_AT_call_line => part.line = u32::try_from(number(value)).unwrap_or(0),
             gimli::DW_AT_call_column => part.column = u32::try_from(number(value)).unwrap_or(0),
+            gimli::DW_AT_GNU_discriminator => part.discriminator = u32::try_from(number(value)).unwrap_or(0),
             _ => {}
         })?;
         let number = self.parts.len() as u32;

@@ -15,6 +15,8 @@ pub(super) struct Rows {
     rows: Vec<Row>,
     /// Sequences by address.
     sequences: Vec<Sequence>,
+    /// By row: what tells blocks of one line apart, for the few rows that have it.
+    discriminators: Vec<(u32, u32)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,16 +40,31 @@ struct Sequence {
 impl Rows {
     /// The file's number, line and column of an address.
     pub(super) fn find(&self, address: u64) -> Option<(u32, u32, u32)> {
+        let row = &self.rows[self.row(address)?];
+        Some((row.file, row.line, row.column))
+    }
+
+    /// The number that tells blocks of one line apart at an address; 0 where there is none.
+    pub(super) fn discriminator(&self, address: u64) -> u32 {
+        let found = self.row(address).and_then(|row| {
+            let at = self.discriminators.binary_search_by_key(&row, |(row, _)| *row as usize).ok()?;
+            Some(self.discriminators[at].1)
+        });
+        found.unwrap_or(0)
+    }
+
+    fn row(&self, address: u64) -> Option<usize> {
         let after = self.sequences.partition_point(|sequence| sequence.begin <= address);
         let sequence = self.sequences[..after].last().filter(|sequence| address < sequence.end)?;
         let rows = &self.rows[sequence.first..sequence.last];
         let after = rows.partition_point(|row| u64::from(row.offset) <= address - sequence.begin);
-        let row = rows[..after].last()?;
-        Some((row.file, row.line, row.column))
+        Some(sequence.first + after.checked_sub(1)?)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.rows.len() * size_of::<Row>() + self.sequences.len() * size_of::<Sequence>()
+        self.rows.len() * size_of::<Row>()
+            + self.sequences.len() * size_of::<Sequence>()
+            + self.discriminators.len() * size_of::<(u32, u32)>()
     }
 }
 
@@ -78,6 +95,7 @@ pub(super) fn read<E: Endianity>(
         }
         let Ok(offset) = u32::try_from(address.wrapping_sub(begin)) else { continue };
         let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let discriminator = narrow(row.discriminator());
         let row = Row {
             offset,
             file: narrow(row.file_index()),
@@ -93,6 +111,13 @@ pub(super) fn read<E: Endianity>(
             Some(last) if last.offset > offset => {}
             _ if is_full => break,
             _ => all.rows.push(row),
+        }
+        let at = all.rows.len() as u32 - 1;
+        while all.discriminators.last().is_some_and(|(row, _)| *row >= at) {
+            all.discriminators.pop();
+        }
+        if discriminator != 0 && all.rows.last().is_some_and(|last| last.offset == offset) {
+            all.discriminators.push((at, discriminator));
         }
     }
     all.rows.shrink_to_fit();

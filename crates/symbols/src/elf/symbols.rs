@@ -28,6 +28,14 @@ impl Elf {
         Ok(builder.finish(&self.areas()))
     }
 
+    /// Those of `.symtab` that are of one source file each: several may have one name.
+    pub fn local_symbols(&self) -> Result<SymbolTable, Error> {
+        let mut builder = TableBuilder::default();
+        builder.is_of_locals = true;
+        self.add_symtab(&mut builder, &self.procedures()?)?;
+        Ok(builder.finish(&self.areas()))
+    }
+
     /// Adds the full symbol table; false if there is none.
     pub(crate) fn add_symtab(&self, to: &mut TableBuilder, at: &Procedures) -> Result<bool, Error> {
         self.add_table(elf::SHT_SYMTAB, "symbol table", to, at)
@@ -106,6 +114,9 @@ impl Elf {
                     elf::STB_WEAK => SymbolBinding::Weak,
                     _ => SymbolBinding::Global, // STB_GNU_UNIQUE among them
                 };
+                if to.is_of_locals && binding != SymbolBinding::Local {
+                    continue;
+                }
                 let size = symbol.st_size(self.endian).into();
                 to.push_named(start, size, name, binding, kind).map_err(full)?;
             }

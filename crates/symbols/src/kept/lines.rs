@@ -100,6 +100,8 @@ impl KeptLines {
         for frame in &known.frames[start as usize..known.ends[list] as usize] {
             let text = |number: u32| (number != NONE).then(|| known.texts.get(number));
             found(&SourceFrame {
+                discriminator: 0,
+                declared: &|| None,
                 function: (frame.flags & HAS_FUNCTION != 0).then_some(frame.function),
                 name: &|| text(frame.name).map(|name| String::from_utf8_lossy(name).into_owned()),
                 is_inlined: frame.flags & IS_INLINED != 0,
@@ -386,6 +388,8 @@ mod tests {
                     found(
                         index,
                         &SourceFrame {
+                            discriminator: 0,
+                            declared: &|| None,
                             function: *function,
                             name: &|| name.clone(),
                             is_inlined: *is_inlined,
