@@ -93,7 +93,7 @@ pub(crate) fn commands(program: &Command) -> String {
     text + &format!("more: {}\n", rest.join(", "))
 }
 
-/// What to do first, and what this machine allows, for somebody who has typed nothing yet.
+/// Tells somebody who has typed nothing yet how to begin, and what this machine allows.
 pub(crate) fn here() -> String {
     let facts = Facts::gather();
     let hardware = match facts.cpu_pmus().next() {

@@ -491,7 +491,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Whatever is in a process when perfuse is killed, at any moment: the process goes on as if nothing had been there.
+/// Perfuse is killed at any moment: the process that it measures goes on as if nothing had been in it.
 fn a_killed_perfuse_harms_nobody() -> Outcome {
     let compiler = need::program("cc")?;
     let scratch = Scratch::new("harm");

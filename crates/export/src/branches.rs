@@ -60,7 +60,7 @@ struct Taken {
     missed: u64,
 }
 
-/// What was written.
+/// How much a file tells of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BranchesWritten {

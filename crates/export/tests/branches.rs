@@ -84,7 +84,7 @@ impl Program {
         self.code.iter().find(|(_, of, words)| of == function && is(words)).unwrap().0
     }
 
-    /// What follows an instruction.
+    /// The address behind an instruction.
     fn after(&self, address: u64) -> u64 {
         self.code[self.code.iter().position(|(at, ..)| *at == address).unwrap() + 1].0
     }

@@ -330,6 +330,24 @@ fn firefox_of_others_has_threads_times_and_tables_of_any_version() {
 }
 
 #[test]
+fn many_threads_do_not_multiply_the_tables_of_all() {
+    let (rows, threads) = (200_000, 100);
+    let (zeros, nulls) = (vec!["0"; rows].join(","), vec!["null"; rows].join(","));
+    let read = |own: &str| {
+        let thread = format!(r#"{{"name":"t",{own}"samples":{{"stack":[7]}}}}"#);
+        let text = format!(
+            r#"{{"meta":{{"preprocessedProfileVersion":58}},"shared":{{"stringArray":["main"],
+            "stackTable":{{"prefix":[{nulls}],"frame":[{zeros}]}},"frameTable":{{"func":[{zeros}]}},
+            "funcTable":{{"name":[0]}}}},"threads":[{}]}}"#,
+            vec![thread; threads].join(",")
+        );
+        Import::read(ImportFormat::Firefox, text.as_bytes()).map(|import| import.samples())
+    };
+    assert_eq!(read("").unwrap(), threads as u64);
+    assert!(read(r#""resourceTable":{},"#).unwrap_err().to_string().contains("more than 256 MiB"));
+}
+
+#[test]
 fn nothing_is_a_recording_without_samples() {
     let import = Import::read(ImportFormat::Folded, &b"# no stack\n"[..]).unwrap();
     assert_eq!((import.samples(), by_recording(&import).rows().len()), (0, 0));

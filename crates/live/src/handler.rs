@@ -28,19 +28,22 @@ use x86 as arch;
 /// From the code to its memory, which can be written to: as much as a page has at most.
 pub(crate) const TO_DATA: u64 = arch::TO_DATA;
 
-/// The offset of an entry in the table of traps.
+/// Bytes of an entry in the table of traps.
+pub(crate) const ENTRY: usize = 16;
+
+/// The offset of an entry there.
 const fn entry(index: u64) -> u64 {
-    TABLE + 16 * index
+    TABLE + ENTRY as u64 * index
 }
 
-/// What lies in the memory, by its offset, in words.
+/// The offsets of the words in the memory.
 const HANDLER: u64 = 16;
 const FLAGS: u64 = 24;
 const COUNT: u64 = 32;
 /// A thread that does an instruction for us while it blocks other signals than usual, and those that it does.
 pub(crate) const STEPPER: u64 = 40;
 pub(crate) const BLOCKED: u64 = 48;
-/// What else is to be known when the action of before is put back by somebody else.
+/// More of the action of before, for another tracer that puts it back.
 const RESTORER: u64 = 56;
 const MASK: u64 = 64;
 const BYTES: u64 = 72;
@@ -48,7 +51,7 @@ const TABLE: u64 = 80;
 
 /// How many traps there is room for in so many bytes of code and memory, the last of which are left for an [`Action`].
 pub(crate) fn room(bytes: u64) -> u64 {
-    bytes.saturating_sub(TO_DATA + TABLE + Action::BYTES as u64) / 16
+    bytes.saturating_sub(TO_DATA + TABLE + Action::BYTES as u64) / ENTRY as u64
 }
 
 /// The bytes of code and memory with room for so many traps.
@@ -130,13 +133,18 @@ pub(crate) fn place_of(index: u64) -> u64 {
     entry(index)
 }
 
-/// What to write into the memory, and at which offset, for one trap more, the number of which is `index`; in this order.
-pub(crate) fn added(index: u64, addr: u64, original: Original) -> [(u64, [u8; 16], usize); 2] {
-    let (mut words, mut count) = ([0; 16], [0; 16]);
+/// The address of the trap that an entry tells of.
+pub(crate) fn address_in(entry: &[u8; ENTRY]) -> u64 {
+    u64::from_ne_bytes(std::array::from_fn(|at| entry[at]))
+}
+
+/// The bytes to write into the memory for one trap more, whose number is `index`, with their offsets and lengths; in this order.
+pub(crate) fn added(index: u64, addr: u64, original: Original) -> [(u64, [u8; ENTRY], usize); 2] {
+    let (mut words, mut count) = ([0; ENTRY], [0; ENTRY]);
     words[..8].copy_from_slice(&addr.to_ne_bytes());
     words[8..8 + original.len()].copy_from_slice(&original);
     count[..8].copy_from_slice(&(index + 1).to_ne_bytes());
-    [(entry(index), words, 16), (COUNT, count, 8)]
+    [(entry(index), words, ENTRY), (COUNT, count, 8)]
 }
 
 /// The details of a signal at whose delivery a thread is stopped, which is one of a trap at `addr`: in the hands of the handler they put

@@ -368,7 +368,7 @@ impl Registers {
     /// Where on the stack a function may be told where to return to; `None` where a register tells it. What lies right below the
     /// stack belongs to the program.
     pub(crate) fn return_slot(&self) -> Option<u64> {
-        cfg!(target_arch = "x86_64").then(|| (self.stack() - 136) & !7)
+        cfg!(target_arch = "x86_64").then(|| self.stack().wrapping_sub(136) & !7)
     }
 
     /// The same for a call behind which a function returns: to this place, which its [slot](Self::return_slot) has.

@@ -311,6 +311,11 @@ impl Facts {
         self.pmus.iter().flatten().filter(|pmu| pmu.is_cpu())
     }
 
+    /// Whether rings of this process may take any amount of locked memory (rule F20).
+    pub fn locks_without_limit(&self) -> bool {
+        self.paranoid.is_some_and(|level| level < 0) || self.capable(Capabilities::IPC_LOCK)
+    }
+
     /// How many bytes of ring one user may map on all cpus together before `RLIMIT_MEMLOCK` is charged
     /// (rule F20).
     pub fn ring_share_bytes(&self) -> Option<u64> {

@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use crate::terms;
-use perfuse::facts::{Capabilities, Facts};
+use perfuse::facts::Facts;
 use perfuse_sys::page_size;
 use std::sync::OnceLock;
 
@@ -32,8 +32,6 @@ fn share_of_user() -> Option<u64> {
     static SHARE: OnceLock<Option<u64>> = OnceLock::new();
     *SHARE.get_or_init(|| {
         let facts = Facts::gather();
-        let is_exempt =
-            facts.paranoid.is_some_and(|level| level < 0) || facts.capable(Capabilities::IPC_LOCK);
-        facts.ring_share_bytes().filter(|_| !is_exempt)
+        facts.ring_share_bytes().filter(|_| !facts.locks_without_limit())
     })
 }

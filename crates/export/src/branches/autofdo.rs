@@ -233,7 +233,7 @@ pub(super) fn write(
         if let Some((function, line)) = stack.as_deref().and_then(|stack| profile.leaf(stack)) {
             let (run, callees) = function.lines.entry(line).or_default();
             *callees.entry(callee).or_default() += count;
-            // What called was run, also where the code before it is not known to be.
+            // A line that called was run, also where no stretch of code before it is known.
             *run = (*run).max(callees.values().sum());
         }
     }

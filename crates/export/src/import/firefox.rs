@@ -149,6 +149,8 @@ pub(super) fn read(from: impl Read) -> Result<Import, ImportError> {
     }
     let own_events = own_events(&file.meta);
     let mut import = Import::new();
+    // Those of threads without tables of their own, made once.
+    let mut of_all: Option<Stacks<'_>> = None;
     for (number, thread) in (1..).zip(&file.threads) {
         let samples = &thread.samples;
         if samples.stack.is_empty() {
@@ -168,7 +170,12 @@ pub(super) fn read(from: impl Read) -> Result<Import, ImportError> {
         let tid = if tid == 0 { number } else { tid };
         let pid = if pid == 0 { tid } else { pid };
         let (event, name) = (import.event(event), import.text(name)?);
-        let mut stacks = Stacks::new(&file, thread, &mut import)?;
+        let mut own = None;
+        let place = if thread.has_tables() { &mut own } else { &mut of_all };
+        let stacks = match place {
+            Some(stacks) => stacks,
+            None => place.insert(Stacks::new(&file, thread, &mut import)?),
+        };
         let mut times = Times::of(samples)?;
         if samples.weight.as_ref().is_some_and(|weights| weights.len() != samples.stack.len()) {
             return Err(broken("not as many weights as samples"));
@@ -198,6 +205,16 @@ pub(super) fn read(from: impl Read) -> Result<Import, ImportError> {
         }
     }
     Ok(import)
+}
+
+impl Thread {
+    fn has_tables(&self) -> bool {
+        self.string_array.is_some()
+            || self.stack_table.is_some()
+            || self.frame_table.is_some()
+            || self.func_table.is_some()
+            || self.resource_table.is_some()
+    }
 }
 
 /// The events that perfuse tells of what it wrote.
@@ -279,6 +296,8 @@ impl<'f> Stacks<'f> {
         if table.prefix.len() != table.frame.len() {
             return Err(broken("not as many frames as stacks"));
         }
+        // Many threads may have a small table of their own beside large ones of all.
+        import.keep(8 * (table.frame.len() + frames.func.len() + funcs.name.len()))?;
         let text = |place: Option<&Place>| -> Result<Option<&str>, ImportError> {
             let Some(at) = place.and_then(|place| place.get()) else { return Ok(None) };
             let text = strings.get(at).ok_or_else(|| broken("a text that is not there"))?;

@@ -169,7 +169,7 @@ pub(super) fn parse<'b, T: Deserialize<'b>>(bytes: &'b [u8], what: &str) -> Resu
     })
 }
 
-/// What is wrong, without the place that stands behind it: lines of such files are of any length, columns help nobody.
+/// The fault that an error tells, without the place behind it: lines of such files are of any length, columns help nobody.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.clone(), |(text, _)| text.to_owned())

@@ -6,7 +6,7 @@ use super::{Import, ImportError, Sample};
 use serde::Deserialize;
 use std::io::Read;
 
-/// What the beginning of a file has in it.
+/// The schema that a file names at its beginning.
 const SCHEMA: &str = "speedscope.app/file-format-schema.json";
 const WHAT: &str = "a speedscope profile";
 /// A profile stands for a thread; there are no more.

@@ -38,7 +38,7 @@ global_asm!(
     "    mov w12, #0x7066",
     "    cmp w10, w12",
     "    b.ne 40f",
-    // What the thread blocked before (at 40 of the context), if it does a step for us: gettid.
+    // Give the thread the signals back that it blocked before (at 40 of the context), if it does a step for us: gettid.
     "    ldr x12, [x9, #40]",
     "    cbz x12, 19f",
     "    mov x8, #178",

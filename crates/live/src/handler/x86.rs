@@ -53,7 +53,7 @@ global_asm!(
     // A step: the program's own ones have their flag still.
     "32: test dword ptr [rdx + 0xb0], 0x100",
     "    jnz 40f",
-    // What the thread blocked before (at 0x128 of the context), if it does a step for us: gettid.
+    // Give the thread the signals back that it blocked before (at 0x128 of the context), if it does a step for us: gettid.
     "31: mov r9, [r8 + 40]",
     "    test r9, r9",
     "    jz 19f",

@@ -32,6 +32,9 @@ pub(super) struct Shelter {
 /// So many traps have room at first.
 const USUAL: u64 = 200;
 
+/// More traps than these are not taken over from a killed tracer.
+const MOST_LEFT: u64 = 1 << 16;
+
 /// After so long it is looked for again.
 const LOOK_NS: u64 = 100_000_000;
 
@@ -83,12 +86,14 @@ impl Shelter {
         }
         // Its guardian may not have taken its traps back yet. It stays when ours are gone, as a thread may be in it still.
         let (before, bytes, count) = handler::of_memory(&memory);
-        let addr = |index| {
-            let mut addr = [0; 8];
-            let read = remote::read_exact(tid, at + handler::TO_DATA + handler::place_of(index), &mut addr);
-            read.is_ok().then_some(u64::from_ne_bytes(addr))
-        };
-        let known: BTreeSet<u64> = (0..count).map(addr).collect::<Option<_>>()?;
+        // The process can have written anything there.
+        if count > MOST_LEFT || bytes < handler::bytes_for(count) || at.checked_add(bytes).is_none() {
+            return None;
+        }
+        let mut table = vec![[0; handler::ENTRY]; count as usize];
+        let place = at + handler::TO_DATA + handler::place_of(0);
+        remote::read_exact(tid, place, table.as_flattened_mut()).ok()?;
+        let known: BTreeSet<u64> = table.iter().map(handler::address_in).collect();
         let is_whole = known.len() as u64 == count;
         is_whole.then(|| Shelter { at, bytes, before, known, seen_at: proc::now_ns(), lent: false })
     }

@@ -2,7 +2,7 @@
 
 use super::{Cause, Diagnosis, Findings, remedy, tracing};
 use crate::call::{Call, Subject};
-use crate::facts::{Capabilities, Facts};
+use crate::facts::Facts;
 use perfuse_abi::{AttrFlags, ioctl as code};
 use perfuse_sys::Errno;
 use std::path::Path;
@@ -193,8 +193,7 @@ fn ring(bytes: usize, subject: Option<&Subject>, errno: Errno, facts: &Facts) ->
 
 /// Rule F20, with its numbers.
 fn locked_memory(bytes: usize, what: &str, facts: &Facts) -> Option<Diagnosis> {
-    let exempt = facts.paranoid.is_some_and(|level| level < 0) || facts.capable(Capabilities::IPC_LOCK);
-    if exempt {
+    if facts.locks_without_limit() {
         return None;
     }
     let kib = |bytes: u64| bytes / 1024;
