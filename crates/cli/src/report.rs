@@ -27,7 +27,7 @@ use groups::Group;
 use options::{List, Plan, Recorded, Style, list_of_names};
 use perfuse_data::Event;
 use perfuse_data::describe;
-use perfuse_data::replay::{Formats, Replay};
+use perfuse_data::replay::{Formats, Lost, Replay};
 use perfuse_html::Page;
 use perfuse_profile::{
     Entry, Frames, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin, Profile, Reading,
@@ -412,7 +412,7 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
     let mut progress = Progress::new(args.input.path());
     let (mut data, local) = args.input.open_or_import(args.symbol_files.symbols(args.input.force))?;
     let mut collecting: Option<Collecting> = None;
-    let mut lost = 0;
+    let mut lost = Lost::default();
     let sockets = facts::sockets(&mut data);
     let machine = describe::machine(&mut data);
     let filter = args.filter.of(&mut data)?;
@@ -430,7 +430,7 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
     let mut passed = Passed::default();
     let replay = recording::replay(replay, |step| {
         progress.at(step.entry.location.offset);
-        lost += step.lost();
+        lost.add(step);
         args.unsupported.heed(step)?;
         if let Some(sample) = step.sample() {
             let cpu = sample.cpu.map(|cpu| cpu.cpu);
@@ -472,7 +472,7 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
     functions.look_up_all();
     let frames = Frames::new(&functions, plan.is_by_address());
     drop(functions);
-    Ok((Read { events, groups, names, profile, frames, passed, lost, origin }, plan))
+    Ok((Read { events, groups, names, profile, frames, passed, lost: lost.total(), origin }, plan))
 }
 
 impl Read {

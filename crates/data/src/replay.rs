@@ -89,14 +89,29 @@ impl<'a> Step<'a> {
         let Step { entry, session, formats, .. } = *self;
         Step { entry, decoded: Some(decoded), broken: None, session, formats }
     }
+}
 
-    /// The samples that the kernel lost, as the record tells.
-    pub fn lost(&self) -> u64 {
-        match self.decoded.map(|decoded| &decoded.record) {
-            Some(Record::Lost(record)) => record.lost,
-            Some(Record::LostSamples(count)) => *count,
-            _ => 0,
+/// What the kernel lost, as the records of a recording tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    in_rings: u64,
+    by_events: u64,
+}
+
+impl Lost {
+    /// Adds what a step tells.
+    pub fn add(&mut self, step: &Step<'_>) {
+        match step.decoded.map(|decoded| &decoded.record) {
+            Some(Record::Lost(record)) => self.in_rings = self.in_rings.saturating_add(record.lost),
+            Some(Record::LostSamples(count)) => self.by_events = self.by_events.saturating_add(*count),
+            _ => {}
         }
+    }
+
+    /// Records in all. A ring tells of its losses as they come (`PERF_RECORD_LOST`), and those who record have the events tell of
+    /// the same ones at the end (`PERF_RECORD_LOST_SAMPLES`, from `PERF_FORMAT_LOST`): they count once.
+    pub fn total(self) -> u64 {
+        self.in_rings.max(self.by_events)
     }
 }
 

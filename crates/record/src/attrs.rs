@@ -240,7 +240,7 @@ fn chains(builder: Builder, plan: &Plan, how: Option<Chains>, rate: Rate) -> Bui
             };
             attr.sample_stack_user = match how {
                 Some(Chains::Stack(bytes) | Chains::Unwound(Some(bytes))) => bytes,
-                _ => copied(plan, rate),
+                _ => copied(rings::ring_bytes(plan) as u64, rate),
             };
         }),
         Some(Chains::LastBranches) => builder.with(|attr| {
@@ -259,21 +259,36 @@ fn place() -> u64 {
     Arch::NATIVE.map_or(0, |arch| 1 << arch.ip() | 1 << arch.sp())
 }
 
-/// Bytes to copy of a stack that is unwound at once: of a tenth of a second of samples the copies fit into a ring. What is not
-/// there of a stack takes room in a ring, and no time.
-fn copied(plan: &Plan, rate: Rate) -> u32 {
+/// Bytes to copy of a stack that is unwound at once: of a tenth of a second of samples the copies fit into a ring, and four copies
+/// in any case. What is not there of a stack takes room in a ring, and no time.
+fn copied(ring: u64, rate: Rate) -> u32 {
     /// Of an event whose rate is not known.
     const USUAL: u64 = 1000;
     let hz = match rate {
         Rate::Frequency(hz) => hz,
         Rate::Period(_) => USUAL,
     };
-    let bytes = rings::ring_bytes(plan) as u64 / (hz / 10).max(1);
-    let most = u64::from(Chains::MOST_STACK_BYTES);
-    bytes.clamp(Chains::STACK_BYTES.into(), most) as u32 / 8 * 8
+    let (least, most) = (Chains::STACK_BYTES.into(), Chains::MOST_STACK_BYTES.into());
+    (ring / (hz / 10).max(1)).clamp(least, most).min(ring / 4) as u32 / 8 * 8
 }
 
 /// The mask of every register that unwinding may need.
 pub fn registers() -> u64 {
     Arch::NATIVE.map_or(u64::from(u32::MAX), Arch::general_mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_stacks_fit_into_their_ring() {
+        let of = |ring: u64, hz| copied(ring, Rate::Frequency(hz));
+        assert_eq!(of(8 << 20, 999), Chains::MOST_STACK_BYTES);
+        assert_eq!(of(1 << 20, 999), 10_584);
+        assert_eq!(of(512 << 10, 9_999), Chains::STACK_BYTES);
+        // Four of them, however small it is.
+        assert_eq!((of(16 << 10, 99), of(4 << 10, 99)), (4 << 10, 1 << 10));
+        assert_eq!(copied(1 << 20, Rate::Period(1)), of(1 << 20, 1000));
+    }
 }

@@ -5,7 +5,7 @@
 //! more than two are ever in memory. Where nothing comes from the rings, a record that says so keeps the windows going.
 
 use perfuse_data::feature::{BuildIdEntry, Feature};
-use perfuse_data::replay::Replay;
+use perfuse_data::replay::{Lost, Replay};
 use perfuse_data::tool::{Tool, ToolRecord, kind};
 use perfuse_data::{NewEvent, PerfData, ReadOptions};
 use perfuse_profile::{Plan, Profile, Reading};
@@ -165,7 +165,7 @@ fn read(stream: UnixStream, collected: &Plan, every: Duration, handing: &Handing
     let Ok(data) = PerfData::from_reader(stream, ReadOptions::default()) else { return };
     let mut reading = Reading::new(collected.clone());
     let mut began = Instant::now();
-    let (mut begin, mut lost) = (began, 0);
+    let (mut begin, mut lost, mut told) = (began, Lost::default(), 0);
     let _ = handing.sender.send(None);
     let mut replay = Replay::new(data).joined();
     let passed: Result<(), Infallible> = replay.each(|step| {
@@ -178,16 +178,17 @@ fn read(stream: UnixStream, collected: &Plan, every: Duration, handing: &Handing
         }
         if now - begin >= every && handing.may() {
             let profile = reading.take(step.session);
-            let lost = std::mem::take(&mut lost);
+            let lost = lost.total() - std::mem::replace(&mut told, lost.total());
             handing.hand(Window { profile, lost, begin: begin - began, length: now - begin });
             begin = now;
         }
-        lost += step.lost();
+        lost.add(&step);
         reading.step(&step);
         Ok(())
     });
     let Ok(()) = passed;
     let profile = reading.finish(replay.session());
+    let lost = lost.total() - told;
     if lost > 0 || profile.events().iter().any(|event| event.samples > 0) {
         handing.hand(Window { profile, lost, begin: begin - began, length: begin.elapsed() });
     }

@@ -4,6 +4,7 @@ use super::*;
 use perfuse::abi::record::RecordFormat;
 use perfuse_data::NewEvent;
 use perfuse_data::feature::{BuildIdEntry, Feature};
+use perfuse_data::replay::{Lost, Replay};
 use perfuse_record::{Error, Sink, Switch, Written};
 use perfuse_sys::page_size;
 use perfuse_testkit::{Outcome, Skip};
@@ -56,6 +57,15 @@ pub(super) fn what_finds_no_room_is_counted_and_told() -> Outcome {
     // The last loss has no record in the ring, as none found room after it; the event itself knows of it.
     assert!(told.iter().sum::<u64>() <= sums.lost && !told.is_empty(), "{told:?}");
     assert_eq!(samples, [sums.lost]);
+    // Who reads the recording adds up both kinds of records.
+    let mut lost = Lost::default();
+    let data = PerfData::from_reader(made.bytes.as_slice(), ReadOptions::default()).expect("a recording");
+    let read: Result<(), perfuse_data::Error> = Replay::new(data).each(|step| {
+        lost.add(&step?);
+        Ok(())
+    });
+    read.expect("whole records");
+    assert_eq!(lost.total(), sums.lost);
     Ok(())
 }
 
