@@ -7,6 +7,7 @@
 //! knows no document, and `page.js`, which draws them.
 #![forbid(unsafe_code)]
 
+mod lines;
 mod numbers;
 mod page;
 mod tables;
