@@ -97,10 +97,15 @@ impl Looks {
     fn refuse_for(&self, format: Format) -> Result<()> {
         if self.percent_limit != 0.0 && !format.can_leave_out() {
             let why = "other formats have all functions, so that their sums are right";
-            return Err(Failure::usage(format_args!("--percent-limit is of csv, markdown and flamegraph: {why}")));
+            return Err(Failure::usage(format_args!(
+                "--percent-limit is of csv, markdown and flamegraph: {why}"
+            )));
         }
         if !self.sort.is_empty() && format.tells_threads() {
-            return Err(Failure::usage(format_args!("-s: {} has each thread by itself in any case", format.name())));
+            return Err(Failure::usage(format_args!(
+                "-s: {} has each thread by itself in any case",
+                format.name()
+            )));
         }
         Ok(())
     }
@@ -127,7 +132,8 @@ impl FirstRecord {
     /// The options of record for these.
     fn words(&self) -> Vec<OsString> {
         let given = [("-p", &self.of), ("-e", &self.event), ("-F", &self.frequency)];
-        let given = given.into_iter().flat_map(|(name, value)| value.iter().flat_map(move |value| [name, value]));
+        let given =
+            given.into_iter().flat_map(|(name, value)| value.iter().flat_map(move |value| [name, value]));
         given.chain(self.all_cpus.then_some("-a")).map(Into::into).collect()
     }
 
@@ -336,7 +342,9 @@ pub(crate) fn flamegraph(
         return Err(Failure::usage("-e and -F are of recording: -- COMMAND, -p PID or -a says of what"));
     }
     if is_page && (args.looks.percent_limit != 0.0 || !args.looks.sort.is_empty()) {
-        return Err(Failure::usage("-s and --percent-limit are of SVG; in a page threads are chosen by hand"));
+        return Err(Failure::usage(
+            "-s and --percent-limit are of SVG; in a page threads are chosen by hand",
+        ));
     }
     let input = if records { args.input.in_file() } else { args.input.clone() };
     let draw = || match is_page {
@@ -358,7 +366,8 @@ pub(crate) fn flamegraph(
     let to = input.path().as_os_str().to_owned();
     let words = ["perfuse", "record", "--call-graph=auto", "-o"].map(OsString::from).into_iter();
     let words = words.chain([to]).chain(args.record.words());
-    let words = words.chain((!args.command.is_empty()).then(|| "--".into())).chain(args.command.iter().cloned());
+    let words =
+        words.chain((!args.command.is_empty()).then(|| "--".into())).chain(args.command.iter().cloned());
     let status = record::run(&*record_args(words.collect())?)?;
     draw()?;
     Ok(status)

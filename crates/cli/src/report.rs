@@ -17,10 +17,10 @@ use crate::common::style;
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
 use crate::export;
-use crate::recording::passed::Passed;
-use crate::recording::stacks;
 use crate::recording::functions::FunctionArgs;
+use crate::recording::passed::Passed;
 use crate::recording::progress::Progress;
+use crate::recording::stacks;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::number::grouped;
 use crate::term::out::say;
@@ -31,7 +31,7 @@ use perfuse_data::describe;
 use perfuse_data::replay::{Formats, Replay};
 use perfuse_html::Page;
 use perfuse_profile::{
-    Entry, Frames, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin, Profile, Reading,
+    Entry, Frames, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin, Profile, Reading, SampleRow,
     Sources, TracepointTexts, Trees, View, ViewPlan,
 };
 use perfuse_tui::{CodeOf, Tables};
@@ -302,13 +302,16 @@ fn page(args: &Args, to: &Path) -> Result {
     args.functions.apply(&mut read.profile, &read.frames);
     let samples: u64 = read.profile.samples().iter().map(|row| row.samples).sum();
     if samples == 0 && seen > 0 {
-        let why = read.none_left(args, &plan).unwrap_or_else(|| "none of its samples is of an event".to_owned());
+        let why =
+            read.none_left(args, &plan).unwrap_or_else(|| "none of its samples is of an event".to_owned());
         return Err(Failure::new(format_args!("{}: {why}", args.input.name())));
     }
     let page = Page::new(&args.input.name(), &read.profile, &read.frames).of(&read.origin);
     let filters = [args.filter.words(), args.filters_of_functions()].concat().join(" ");
     let filters = (!filters.is_empty()).then(|| ("only samples of".to_owned(), filters));
-    let page = page.with_facts(filters).with_facts(stacks::facts(&read.ends)).with_lost(read.lost);
+    let page = page.with_facts(recording::header::written(&args.input)).with_facts(filters);
+    let page = page.with_facts(read.deepest(args.max_stack)).with_facts(stacks::facts(&read.ends));
+    let page = page.with_lost(read.lost);
     let sources = Sources::new().sealed(&read.symbols);
     export::write_to(to, samples, |out| match args.no_source {
         true => page.write(out),
@@ -394,9 +397,10 @@ impl Collecting {
         symbols: &LocalSymbols,
     ) -> Result<Self> {
         let plan = Plan::new(args, recorded)?;
-        let symbols = symbols
-            .clone()
-            .with_debug_info(has_inlined(args, &plan), plan.graph.by_address || plan.tells_lines() || has_source(args));
+        let symbols = symbols.clone().with_debug_info(
+            has_inlined(args, &plan),
+            plan.graph.by_address || plan.tells_lines() || has_source(args),
+        );
         let texts = TracepointTexts::new(&plan.keys, &plan.given, args.raw_trace);
         let collected = collect_plan(args, &plan, sockets, &symbols);
         let unwinder = collected.chains.then(|| Unwinder::new(symbols.symbolizer().clone(), machine));
@@ -481,6 +485,15 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
 }
 
 impl Read {
+    /// How many samples have as many callers as are taken, as a fact to tell.
+    fn deepest(&self, most: usize) -> Option<(String, String)> {
+        let is_deep = |row: &&SampleRow| self.profile.stack(row.stack).take(most).count() == most;
+        let samples: u64 = self.profile.samples().iter().filter(is_deep).map(|row| row.samples).sum();
+        let told =
+            format!("{samples} samples have {most} frames or more; the outermost beyond these are left out");
+        (samples > 0).then(|| ("deep stacks".to_owned(), told))
+    }
+
     fn samples_of(&self, index: usize) -> u64 {
         self.profile.event(index).samples
     }
@@ -554,7 +567,8 @@ fn collect_plan(args: &Args, plan: &Plan, sockets: &[u32], symbols: &LocalSymbol
     }
     collected.sockets = sockets.to_vec();
     collected.code = Some(symbols.symbolizer().clone());
-    (collected.by_function, collected.inlined) = (!plan.is_by_address(), has_inlined(args, plan) || has_source(args));
+    (collected.by_function, collected.inlined) =
+        (!plan.is_by_address(), has_inlined(args, plan) || has_source(args));
     collected.tasks.comms.clone_from(&args.filter.comm);
     collected.tasks.pids.clone_from(&args.filter.pid);
     collected.tasks.tids.clone_from(&args.filter.tid);

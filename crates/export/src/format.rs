@@ -206,7 +206,9 @@ pub fn write_by(
 ) -> io::Result<()> {
     match format {
         #[cfg(feature = "firefox")]
-        Format::Firefox => crate::firefox::write(&crate::firefox::Source::of(profile, symbols), plan.title, to),
+        Format::Firefox => {
+            crate::firefox::write(&crate::firefox::Source::of(profile, symbols), plan.title, to)
+        }
         #[allow(unreachable_patterns, reason = "with other features there are others")]
         format => Stacks::by(profile, symbols, plan.outermost).write_by(format, plan, to),
     }

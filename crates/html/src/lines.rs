@@ -16,9 +16,10 @@ const AROUND: u32 = 3;
 
 /// The endings of names of sources.
 const ENDINGS: &[&str] = &[
-    "S", "ad", "adb", "asm", "c", "c++", "cc", "cpp", "cr", "cs", "cu", "cxx", "d", "def", "f", "f90", "for", "fs", "go", "h",
-    "h++", "hh", "hpp", "hs", "hxx", "i", "inc", "inl", "ipp", "java", "jl", "js", "kt", "l", "lua", "m", "ml", "mm", "nim", "odin",
-    "pas", "php", "pl", "pm", "py", "pyx", "rb", "rs", "s", "scala", "swift", "tcc", "ts", "v", "vala", "y", "zig",
+    "S", "ad", "adb", "asm", "c", "c++", "cc", "cpp", "cr", "cs", "cu", "cxx", "d", "def", "f", "f90", "for",
+    "fs", "go", "h", "h++", "hh", "hpp", "hs", "hxx", "i", "inc", "inl", "ipp", "java", "jl", "js", "kt",
+    "l", "lua", "m", "ml", "mm", "nim", "odin", "pas", "php", "pl", "pm", "py", "pyx", "rb", "rs", "s",
+    "scala", "swift", "tcc", "ts", "v", "vala", "y", "zig",
 ];
 
 /// A line of a function that samples were in.
@@ -69,8 +70,10 @@ impl Lines {
         let paths: BTreeSet<&str> = hottest.iter().map(|((_, path, _), _)| *path).collect();
         let numbers: HashMap<&str, u32> = paths.iter().copied().zip(0..).collect();
         let line = |(named, path, number): (u32, &str, u32)| Line { named, file: numbers[path], number };
-        let mut files: Vec<SourceFile> =
-            paths.iter().map(|path| SourceFile { path: (*path).to_owned(), ..SourceFile::default() }).collect();
+        let mut files: Vec<SourceFile> = paths
+            .iter()
+            .map(|path| SourceFile { path: (*path).to_owned(), ..SourceFile::default() })
+            .collect();
         let mut left = MOST_TEXT;
         let hot = || hottest.iter().map(|(of, _)| line(*of));
         for around in 0..=AROUND {
@@ -98,7 +101,8 @@ impl Lines {
 
 impl SourceFile {
     fn read(&mut self, number: u32, sources: Option<&Sources>, left: &mut usize) {
-        let ending = self.path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
+        let ending =
+            self.path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
         if !ending.is_some_and(|ending| ENDINGS.contains(&ending)) || self.text.contains_key(&number) {
             return;
         }

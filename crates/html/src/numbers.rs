@@ -74,6 +74,9 @@ mod tests {
     #[test]
     fn a_list_of_one_number_tells_it_once() {
         let text = |list: &[u32]| list.iter().copied().collect::<Numbers>().to_string();
-        assert_eq!([text(&[]), text(&[40]), text(&[40, 40, 40]), text(&[40, 40, 8])], ["", "oB", "=oB", "oBoBI"]);
+        assert_eq!(
+            [text(&[]), text(&[40]), text(&[40, 40, 40]), text(&[40, 40, 8])],
+            ["", "oB", "=oB", "oBoBI"]
+        );
     }
 }

@@ -165,7 +165,9 @@ impl<'p> Page<'p> {
 
 /// The lines of a script without remarks and blanks around them. No text goes over several lines.
 fn lean(script: &str) -> impl Iterator<Item = &str> {
-    let is_remark = |line: &str| line.starts_with("//") || line.starts_with("/*") && line.ends_with("*/") || line.starts_with('*');
+    let is_remark = |line: &str| {
+        line.starts_with("//") || line.starts_with("/*") && line.ends_with("*/") || line.starts_with('*')
+    };
     let is_needed = move |line: &&str| {
         !line.is_empty() && !is_remark(line) && *line != "/**" && *line != "\"use strict\";"
     };

@@ -122,9 +122,8 @@ impl Tables {
         let threads: Vec<_> = threads.into_iter().collect();
         let cpus: BTreeSet<Option<u32>> = wanted.iter().map(|row| profile.cpu(row)).collect();
         let cpus: Vec<_> = cpus.into_iter().collect();
-        let innermost = |row: &SampleRow| {
-            profile.stack(row.stack).next().and_then(|at| frames.at(at).first()).copied()
-        };
+        let innermost =
+            |row: &SampleRow| profile.stack(row.stack).next().and_then(|at| frames.at(at).first()).copied();
         let mut sampled: BTreeMap<FrameId, (u32, u64)> = BTreeMap::new();
         for row in &wanted {
             let function = innermost(row).and_then(|frame| Some((frame, calls.of_frames[frame.0 as usize]?)));

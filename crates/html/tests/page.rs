@@ -1,13 +1,10 @@
 //! Pages of recordings: the data is JSON again, its sums are those of the profile and of a report, names of strangers stay names,
 //! and the page's script, where node is there, comes to the same sums.
 
-use perfuse_abi::record::{
-    Callchain, CallchainContext, Comm, Cpu, CpuMode, Decoded, Misc, Mmap2, Record, RecordFormat, Sample,
-    SampleId, Tid,
-};
-use perfuse_abi::wire::{Text, Words};
-use perfuse_abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType};
-use perfuse_data::{NewEvent, PerfData, Writer};
+mod made;
+
+use made::plan;
+use perfuse_data::PerfData;
 use perfuse_html::Page;
 use perfuse_profile::{
     Frames, Function, Key, Names, ObjectRef, Plan, Profile, Symbols, TimedAddress, View, ViewPlan,
@@ -15,7 +12,7 @@ use perfuse_profile::{
 use perfuse_testkit::{Outcome, need};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{Cursor, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -63,12 +60,6 @@ impl Symbols for Numbered {
     fn missing(&self, _: ObjectRef<'_>) -> Option<String> {
         None
     }
-}
-
-fn plan() -> Plan {
-    let mut plan = Plan::new(&[Key::Comm, Key::Pid, Key::Cpu]);
-    plan.times = true;
-    plan
 }
 
 fn read(recording: &str) -> Profile {
@@ -283,76 +274,9 @@ fn functions_are_those_of_a_report() -> Outcome {
 const HOSTILE: &[u8] =
     b"</script><script>alert('1')</script>\"\\&amp;<!--\x01\x1b[31m\xff\xfe\xe2\x80\xa8\xe2\x80\xae]]>";
 
-/// A recording of so many samples in so many threads, with hostile names.
+/// The profile of so many samples, with hostile names.
 fn recording(samples: u64) -> Profile {
-    let usual = SampleType::IDENTIFIER | SampleType::IP | SampleType::TID | SampleType::TIME;
-    let attr = Attr {
-        sample_type: usual | SampleType::CPU | SampleType::PERIOD | SampleType::CALLCHAIN,
-        flags: AttrFlags::SAMPLE_ID_ALL,
-        ..Attr::new(EventType::SOFTWARE)
-    };
-    let format = RecordFormat::of(&attr, ByteOrder::NATIVE);
-    let name = String::from_utf8_lossy(HOSTILE).into_owned();
-    let mut writer =
-        Writer::file(Cursor::new(Vec::new()), &[NewEvent { attr, name: name.as_str().into(), ids: vec![1] }])
-            .unwrap();
-    let mut time = 0;
-    let mut add = |tid: Tid, mut record: Record<'_>| {
-        time += 250_000;
-        let mut sample_id = SampleId::default();
-        (sample_id.tid, sample_id.time, sample_id.cpu) =
-            (Some(tid), Some(time), Some(Cpu::from(tid.tid % 4)));
-        sample_id.identifier = Some(1);
-        if let Record::Sample(sample) = &mut record {
-            (sample.tid, sample.time, sample.cpu) = (sample_id.tid, sample_id.time, sample_id.cpu);
-            sample.identifier = Some(1);
-        }
-        let misc = Misc::empty().with_cpu_mode(CpuMode::USER);
-        writer.record(&Decoded { misc, record, sample_id, extra: &[] }, &format).unwrap();
-    };
-    for number in 0..8 {
-        let tid = Tid { pid: 10, tid: 10 + number };
-        let filename = Text::new(HOSTILE);
-        add(tid, Record::Comm(Comm { tid, name: Text::new(&HOSTILE[..15]) }));
-        if number == 0 {
-            let map = Mmap2 {
-                tid,
-                addr: 0x10_0000,
-                len: 0x10_0000,
-                prot: 5,
-                flags: 2,
-                filename,
-                ..Mmap2::default()
-            };
-            add(tid, Record::Mmap2(map));
-        }
-    }
-    let mut random = 1u64;
-    for _ in 0..samples {
-        let mut next = |limit: u64| {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (random >> 33) % limit
-        };
-        let tid = Tid { pid: 10, tid: 10 + next(8) as u32 };
-        // Few functions are near the top, and each of them calls few others.
-        let mut words = vec![CallchainContext::USER.0];
-        let mut at = 0;
-        for _ in 0..4 + next(12) {
-            at = (at * 7 + next(3)) % 1500;
-            words.push(0x10_0000 + at * 64 + next(64));
-        }
-        words[1..].reverse();
-        let mut sample = Sample::default();
-        (sample.ip, sample.period) = (Some(words[1]), Some(990_000 + next(20_000)));
-        sample.callchain = Some(Callchain { words: Words::from(&words[..]) });
-        add(tid, Record::Sample(sample));
-    }
-    let bytes = writer.finish(Vec::new()).unwrap().into_inner();
-    Profile::read(
-        PerfData::from_seekable(Cursor::new(bytes), perfuse_data::ReadOptions::default()).unwrap(),
-        plan(),
-    )
-    .unwrap()
+    made::many(samples, HOSTILE)
 }
 
 fn names_of_strangers_stay_names() -> Outcome {
@@ -459,7 +383,8 @@ fn node(arguments: &[&str], input: &str) -> Result<String, perfuse_testkit::Skip
 
 fn the_scripts_have_types() -> Outcome {
     let checker = need::program("tsc")?;
-    let output = Command::new(checker).args(["-p", "src/page"]).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    let output =
+        Command::new(checker).args(["-p", "src/page"]).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     let output = output.expect("tsc starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())

@@ -4,11 +4,11 @@ use crate::keys::Key;
 use crate::lookup::object_names;
 use crate::source::ObjectRef;
 use crate::strings::{StringId, Strings};
-use crate::view::{Filter, Frames};
 use crate::tables::{
     Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, NO_VALUE, Object, ObjectId,
     ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread, location_value, value_parts,
 };
+use crate::view::{Filter, Frames};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;

@@ -86,7 +86,10 @@ impl Filter {
         (!self.has_name || frame.symbol.is_some())
             && (self.objects.is_empty() || self.objects.iter().any(is_object))
             && (self.symbols.is_empty() || frame.symbol.as_deref().is_some_and(is_symbol))
-            && self.symbol_part.as_ref().is_none_or(|part| frame.symbol.as_deref().is_some_and(|name| name.contains(part)))
+            && self
+                .symbol_part
+                .as_ref()
+                .is_none_or(|part| frame.symbol.as_deref().is_some_and(|name| name.contains(part)))
     }
 }
 

@@ -36,7 +36,8 @@ pub(crate) fn facts(ends: &[(End, u64)]) -> Option<(String, String)> {
         ends.iter().filter(|(end, _)| is_it(*end)).map(|(_, count)| count).sum()
     };
     let (cut, all) = (count(|end| end == End::Stack), count(|_| true));
-    let told = format!("{cut} of {all} are deeper than what was copied of them, and lack their outermost callers");
+    let told =
+        format!("{cut} of {all} are deeper than what was copied of them, and lack their outermost callers");
     (all > 0).then(|| ("unwound stacks".to_owned(), told))
 }
 

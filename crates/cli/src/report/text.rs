@@ -139,7 +139,11 @@ pub(super) fn head(out: &mut impl Write, args: &Args, plan: &Plan, lost: u64) ->
 
 /// Columns for which the user asked for one value alone, with that value: it stands above the table instead.
 pub(super) fn elided<'a>(args: &'a Args, plan: &Plan) -> Vec<(Column, &'a str)> {
-    let lists = [(Key::Dso, &args.functions.dso), (Key::Comm, &args.filter.comm), (Key::Symbol, &args.functions.symbol)];
+    let lists = [
+        (Key::Dso, &args.functions.dso),
+        (Key::Comm, &args.filter.comm),
+        (Key::Symbol, &args.functions.symbol),
+    ];
     let single = lists.into_iter().filter_map(|(key, list)| match &list[..] {
         [only] if plan.keys.contains(&key) => Some((Column::Key(key), only.as_str())),
         _ => None,

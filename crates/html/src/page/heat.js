@@ -7,7 +7,7 @@
 function perfuseHeat(page) {
   var HEIGHT = 150, FOOT = 18, SECOND = 1e9;
   var looks = page.looks, $ = looks.$, model = page.model, choice = page.choice, canvas = /** @type {HTMLCanvasElement} */ ($("heat-canvas"));
-  var left = 56, wide = 1, high = 1, cursor = -1, anchor = -1, isDown = false, hasMoved = false;
+  var left = 56, wide = 1, high = 1, cursor = -1, anchor = -1, isDown = false, hasMoved = false, known = "";
   /** @type {Heat} */
   var map;
 
@@ -42,7 +42,10 @@ function perfuseHeat(page) {
       option.selected = one === length;
       select.append(option);
     });
-    map = perfuseModel.heat(model, choice, length / model.time.step);
+    // The chosen span does not matter to it.
+    var key = [choice.event, choice.thread, choice.cpu, length].join();
+    if (key !== known) map = perfuseModel.heat(model, choice, length / model.time.step);
+    known = key;
     var place = looks.prepare(canvas, HEIGHT + FOOT), pen = place.pen, text = looks.colourOf("dim");
     wide = Math.min(40, Math.max(1, place.width - left - 1) / map.columns);
     high = HEIGHT / map.rows;

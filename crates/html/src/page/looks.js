@@ -75,8 +75,8 @@ function perfuseLooks(page) {
     if (page.colours === "change" && page.v.base) {
       var now = perfuseModel.measure(page.v, item), by = changeOf(now, item.base), base = whole(page.v.base);
       var most = Math.max(now / (whole(page.v) || 1), base > 0 ? item.base / base : 0) || 1;
-      var strength = Math.min(1, Math.abs(by) / most);
-      return strength < 0.02 ? hsl(0, 0, 80) : hsl(by > 0 ? 5 : 220, 80, 84 - 26 * strength);
+      var strength = Math.sqrt(Math.min(1, Math.abs(by) / most));
+      return strength < 0.1 ? hsl(0, 0, 82) : hsl(by > 0 ? 5 : 220, 15 + 70 * strength, 82 - 22 * strength);
     }
     var kind = model.kinds[of];
     if (page.colours === "object") return kind === "t" ? hsl(0, 0, 80) : hsl(hueOf(model.objects[of]), 65, 70);

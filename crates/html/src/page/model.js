@@ -42,34 +42,38 @@ var perfuseModel = (function () {
       functionOwn: new Float64Array(functions), functionTotal: new Float64Array(functions),
       functionOwnSamples: new Float64Array(functions), functionSamples: new Float64Array(functions)
     };
-    var at, node, of;
+    var at, node, of, above;
+    // All in names of their own, as this is what a page waits for when another span is chosen.
+    var event = cells.event, thread = cells.thread, cpu = cells.cpu, step = cells.step, nodes = cells.node, lines = cells.line;
+    var weights = cells.weight, counts = cells.samples, least = to >= 0 ? from : 0, most = to >= 0 ? to : Infinity;
     for (at = 0; at < cells.count; at++) {
-      if (!admits(model, choice, at)) continue;
-      if (to >= 0 && (cells.step[at] < from || cells.step[at] >= to)) continue;
-      v.own[cells.node[at]] += cells.weight[at];
-      v.ownSamples[cells.node[at]] += cells.samples[at];
-      v.weight += cells.weight[at];
-      v.count += cells.samples[at];
-      if (cells.line[at] >= 0) {
-        v.lineWeight[cells.line[at]] += cells.weight[at];
-        v.lineSamples[cells.line[at]] += cells.samples[at];
-      }
+      if (step[at] < least || step[at] >= most || event[at] !== choice.event) continue;
+      if (choice.thread >= 0 && thread[at] !== choice.thread || choice.cpu >= 0 && cpu[at] !== choice.cpu) continue;
+      own[nodes[at]] += weights[at];
+      ownSamples[nodes[at]] += counts[at];
+      v.weight += weights[at];
+      v.count += counts[at];
+      if (lines[at] < 0) continue;
+      v.lineWeight[lines[at]] += weights[at];
+      v.lineSamples[lines[at]] += counts[at];
     }
-    v.total = v.own.slice();
-    v.samples = v.ownSamples.slice();
+    var total = v.total = own.slice(), samples = v.samples = ownSamples.slice(), parent = model.parent;
     for (node = count - 1; node >= 0; node--) {
-      if (model.parent[node] >= 0) {
-        v.total[model.parent[node]] += v.total[node];
-        v.samples[model.parent[node]] += v.samples[node];
-      }
+      above = parent[node];
+      if (above < 0 || samples[node] === 0) continue;
+      total[above] += total[node];
+      samples[above] += samples[node];
     }
     for (node = 0; node < count; node++) {
+      if (samples[node] === 0) continue;
       of = model.of[node];
-      v.functionOwn[of] += v.own[node];
-      v.functionOwnSamples[of] += v.ownSamples[node];
+      if (ownSamples[node] > 0) {
+        v.functionOwn[of] += own[node];
+        v.functionOwnSamples[of] += ownSamples[node];
+      }
       if (model.isOuter[node]) {
-        v.functionTotal[of] += v.total[node];
-        v.functionSamples[of] += v.samples[node];
+        v.functionTotal[of] += total[node];
+        v.functionSamples[of] += samples[node];
       }
     }
     return v;
@@ -121,7 +125,10 @@ var perfuseModel = (function () {
       if (!known) groups.set(of, known = item(of, above.up, above));
       add(known, node, weight, samples, base);
     });
-    return Array.from(groups.values()).sort(function (a, b) { return b.weight - a.weight || b.samples - a.samples || b.base - a.base || a.of - b.of; });
+    return Array.from(groups.values()).sort(heavier);
+  }
+  function heavier(/** @type {Item} */ a, /** @type {Item} */ b) {
+    return b.weight - a.weight || b.samples - a.samples || b.base - a.base || a.of - b.of;
   }
 
   /**
@@ -178,6 +185,7 @@ var perfuseModel = (function () {
   function below(v, of) {
     if (of.below) return of.below;
     var model = v.model;
+    if (!of.up && of.nodes.length === 1) return of.below = belowOne(v, of).slice().sort(heavier);
     return of.below = group(v, of, function (take) {
       for (var at = 0; at < of.nodes.length; at++) {
         if (of.up) {
@@ -191,12 +199,32 @@ var perfuseModel = (function () {
   }
 
   /**
+   * What one node calls, where each function is one node: in the order of their names, as the data has it.
+   * @param {View} v
+   * @param {Item} of
+   * @returns {Item[]}
+   */
+  function belowOne(v, of) {
+    var model = v.model, list = [];
+    for (var node = model.first[of.nodes[0]]; node >= 0; node = model.next[node]) {
+      var base = baseOf(v, node, false);
+      if (v.samples[node] <= 0 && base <= 0) continue;
+      list.push({
+        of: model.of[node], up: false, above: of, weight: v.total[node], samples: v.samples[node], base: base, nodes: [node],
+        weights: [v.total[node]], counts: [v.samples[node]], bases: [base], below: null, named: null
+      });
+    }
+    return of.named = list;
+  }
+
+  /**
    * The same in the order of the functions' names, which stays when other samples are chosen.
    * @param {View} v
    * @param {Item} of
    * @returns {Item[]}
    */
   function named(v, of) {
+    if (!of.named) below(v, of);
     return of.named = of.named || below(v, of).slice().sort(function (a, b) { return a.of - b.of; });
   }
 

@@ -9,6 +9,7 @@ function perfuseTimeline(page) {
   var steps = model.time ? model.time.steps : 0, left = 0, width = 1;
   /** @type {{key: number, weight: number, columns: Float64Array}[]} */
   var shown = [];
+  var known = { key: "", tracks: /** @type {Track[]} */ ([]) };
   /** @type {{start: number, x: number, isFar: boolean} | null} */
   var drag = null;
 
@@ -17,7 +18,10 @@ function perfuseTimeline(page) {
     left = Math.min(180, Math.round(parent * 0.32));
     width = Math.max(1, parent - left);
     var columns = Math.max(1, Math.min(steps, Math.floor(width / 2)));
-    var all = perfuseModel.tracks(model, choice, page.byCpu, columns), tracks = all.slice(0, MOST_TRACKS);
+    // The chosen span does not matter to them.
+    var key = [choice.event, page.byCpu, page.byCpu ? choice.thread : choice.cpu, columns].join();
+    if (key !== known.key) known = { key: key, tracks: perfuseModel.tracks(model, choice, page.byCpu, columns) };
+    var all = known.tracks, tracks = all.slice(0, MOST_TRACKS);
     $("timeline").hidden = !model.time && all.length < 2;
     var place = looks.prepare(canvas, (tracks.length + 1) * ROW + 6), pen = place.pen;
     var sum = { key: -1, weight: 0, samples: 0, columns: new Float64Array(columns) }, most = 0;
