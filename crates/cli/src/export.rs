@@ -2,11 +2,13 @@
 
 use crate::exit::{Failure, Result};
 use crate::record;
+use crate::recording::functions::FunctionArgs;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::out::{Out, say};
 use perfuse_data::replay::Replay;
 use perfuse_data::text::foreign;
-use perfuse_export::{Begun, BranchFormat, Branches, Format};
+use perfuse_export::{Begun, BranchFormat, Branches, Format, WritePlan};
+use perfuse_profile::{Frames, Key, Names};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
@@ -29,9 +31,10 @@ pub(crate) struct Args {
     symbol_files: SymbolFiles,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Of tables (csv, markdown): leave out functions below this many percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
-    percent_limit: f64,
+    #[command(flatten)]
+    functions: FunctionArgs,
+    #[command(flatten)]
+    looks: Looks,
     /// Of branches (autofdo, bolt): the program or library, by its path or name [default: the one with most of them]
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
@@ -41,6 +44,17 @@ pub(crate) struct Args {
     /// Where to write it; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
+}
+
+/// What a profile in another format is made of.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct Looks {
+    /// The outermost frame of each stack: comm (default), pid (the thread), tgid (the process), cpu; symbol: no such frame
+    #[arg(short, long, value_name = "KEY,...", value_delimiter = ',', value_parser = outermost)]
+    sort: Vec<Key>,
+    /// Of tables (csv, markdown) and flame graphs (SVG): leave out what is below this many percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    percent_limit: f64,
 }
 
 /// Options of `perfuse import`.
@@ -63,6 +77,71 @@ pub(crate) struct ImportArgs {
     format: Option<Wanted>,
 }
 
+/// A key of the outermost frame.
+fn outermost(name: &str) -> std::result::Result<Key, String> {
+    let known = [Key::Comm, Key::Pid, Key::Tgid, Key::Cpu, Key::Symbol];
+    let found = Key::named(name).filter(|key| known.contains(key));
+    found.ok_or_else(|| "keys are comm, pid, tgid, cpu, symbol".to_owned())
+}
+
+impl Looks {
+    /// The keys of the outermost frame.
+    fn keys(&self) -> Vec<Key> {
+        match self.sort.is_empty() {
+            true => vec![Key::Comm],
+            false => self.sort.iter().copied().filter(|key| *key != Key::Symbol).collect(),
+        }
+    }
+
+    /// Refuses what a format cannot show.
+    fn refuse_for(&self, format: Format) -> Result<()> {
+        if self.percent_limit != 0.0 && !format.can_leave_out() {
+            let why = "other formats have all functions, so that their sums are right";
+            return Err(Failure::usage(format_args!(
+                "--percent-limit is of csv, markdown and flamegraph: {why}"
+            )));
+        }
+        if !self.sort.is_empty() && format.tells_threads() {
+            return Err(Failure::usage(format_args!(
+                "-s: {} has each thread by itself in any case",
+                format.name()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What flamegraph records first.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct FirstRecord {
+    /// Record these processes first, by number or by name, until Ctrl-C or until COMMAND ends
+    #[arg(short = 'p', long = "record-pid", value_name = "PID|NAME", conflicts_with = "all_cpus")]
+    of: Option<String>,
+    /// Record the whole system first, as -p does a process
+    #[arg(short, long)]
+    all_cpus: bool,
+    /// Record this event, as -e of record does
+    #[arg(short, long, value_name = "EVENT")]
+    event: Option<String>,
+    /// Record so many samples a second
+    #[arg(short = 'F', long = "freq", value_name = "HZ")]
+    frequency: Option<String>,
+}
+
+impl FirstRecord {
+    /// The options of record for these.
+    fn words(&self) -> Vec<OsString> {
+        let given = [("-p", &self.of), ("-e", &self.event), ("-F", &self.frequency)];
+        let given =
+            given.into_iter().flat_map(|(name, value)| value.iter().flat_map(move |value| [name, value]));
+        given.chain(self.all_cpus.then_some("-a")).map(Into::into).collect()
+    }
+
+    fn is_wanted(&self, args: &FlamegraphArgs) -> bool {
+        !args.command.is_empty() || self.of.is_some() || self.all_cpus
+    }
+}
+
 /// A format for profiles, or one for branches.
 #[derive(Clone, Copy, Debug)]
 enum Wanted {
@@ -80,7 +159,7 @@ impl Wanted {
 /// Options of `perfuse flamegraph`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  perfuse flamegraph                    of perf.data, into perf.svg\n  perfuse flamegraph -i old.data -o old.svg\n  perfuse flamegraph -o perf.html       as a page of perfuse report --html\n  perfuse flamegraph -- ./program       records it with callchains first"
+    after_help = "Examples:\n  perfuse flamegraph                    of perf.data, into perf.svg\n  perfuse flamegraph -i old.data -o old.svg\n  perfuse flamegraph -o perf.html       as a page of perfuse report --html\n  perfuse flamegraph -c prog -s pid     a graph for each thread, side by side\n  perfuse flamegraph -- ./program       records it with callchains first\n  perfuse flamegraph -p 1234 -- sleep 5 records a process for five seconds"
 )]
 pub(crate) struct FlamegraphArgs {
     #[command(flatten)]
@@ -89,6 +168,12 @@ pub(crate) struct FlamegraphArgs {
     symbol_files: SymbolFiles,
     #[command(flatten)]
     filter: FilterArgs,
+    #[command(flatten)]
+    functions: FunctionArgs,
+    #[command(flatten)]
+    looks: Looks,
+    #[command(flatten)]
+    record: FirstRecord,
     /// Where to draw it, as SVG, or as a page of perfuse report --html if it ends in .html; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "perf.svg")]
     output: PathBuf,
@@ -123,10 +208,7 @@ pub(crate) fn export(args: &Args) -> Result {
         Wanted::Profile(format) => format,
         Wanted::Branches(format) => return branches(args, &input, format),
     };
-    if args.percent_limit != 0.0 && !format.is_table() {
-        let why = "other formats have all functions, so that their sums are right";
-        return Err(Failure::usage(format_args!("--percent-limit is of csv and markdown: {why}")));
-    }
+    args.looks.refuse_for(format)?;
     if args.program.is_some() {
         return Err(Failure::usage(
             "--program is of autofdo and bolt; -c takes samples of some commands alone",
@@ -136,7 +218,7 @@ pub(crate) fn export(args: &Args) -> Result {
         let why = format!("{} is no text for a terminal; a file is named by -o", format.name());
         refuse_terminal(&args.output, &why)?;
     }
-    write(&input, &args.symbol_files, &args.filter, (format, args.percent_limit), &args.output)
+    write(&input, &args.symbol_files, (&args.filter, &args.functions), (format, &args.looks), &args.output)
 }
 
 /// Writes the branches of a program.
@@ -207,7 +289,8 @@ pub(crate) fn import(args: &ImportArgs) -> Result {
             force: false,
             symbol_files,
             filter,
-            percent_limit: 0.0,
+            functions: FunctionArgs::default(),
+            looks: Looks::default(),
             program: None,
             format: args.format,
             output,
@@ -254,23 +337,37 @@ pub(crate) fn flamegraph(
     report: &dyn Fn(Vec<OsString>) -> Result,
 ) -> Result {
     let is_page = args.output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("html"));
-    let input = if args.command.is_empty() { args.input.clone() } else { args.input.in_file() };
+    let records = args.record.is_wanted(args);
+    if !records && !args.record.words().is_empty() {
+        return Err(Failure::usage("-e and -F are of recording: -- COMMAND, -p PID or -a says of what"));
+    }
+    if is_page && (args.looks.percent_limit != 0.0 || !args.looks.sort.is_empty()) {
+        return Err(Failure::usage(
+            "-s and --percent-limit are of SVG; in a page threads are chosen by hand",
+        ));
+    }
+    let input = if records { args.input.in_file() } else { args.input.clone() };
     let draw = || match is_page {
         true => {
             let words = ["perfuse", "report", "--html"].map(OsString::from).into_iter();
             let files = [args.output.clone().into(), "-i".into(), input.path().into()];
             let force = args.input.force.then(|| OsString::from("--force"));
-            let filter = args.filter.arguments();
+            let filter = [args.filter.arguments(), args.functions.arguments()].concat();
             report(words.chain(files).chain(force).chain(args.symbol_files.words()).chain(filter).collect())
         }
-        false => write(&input, &args.symbol_files, &args.filter, (Format::Flamegraph, 0.0), &args.output),
+        false => {
+            let filters = (&args.filter, &args.functions);
+            write(&input, &args.symbol_files, filters, (Format::Flamegraph, &args.looks), &args.output)
+        }
     };
-    if args.command.is_empty() {
+    if !records {
         return draw();
     }
     let to = input.path().as_os_str().to_owned();
     let words = ["perfuse", "record", "--call-graph=auto", "-o"].map(OsString::from).into_iter();
-    let words = words.chain([to, "--".into()]).chain(args.command.iter().cloned());
+    let words = words.chain([to]).chain(args.record.words());
+    let words =
+        words.chain((!args.command.is_empty()).then(|| "--".into())).chain(args.command.iter().cloned());
     let status = record::run(&*record_args(words.collect())?)?;
     draw()?;
     Ok(status)
@@ -284,24 +381,30 @@ fn is_stdout(path: &Path) -> bool {
 fn write(
     input: &Input,
     files: &SymbolFiles,
-    filter: &FilterArgs,
-    (format, least_percent): (Format, f64),
+    (filter, functions): (&FilterArgs, &FunctionArgs),
+    (format, looks): (Format, &Looks),
     output: &Path,
 ) -> Result {
     let symbols = files.symbols(input.force).with_debug_info(format.tells_lines(), format.tells_lines());
-    let (profile, symbols) = recording::profile(input, format.plan(), symbols, filter)?;
+    let (mut plan, keys) = (format.plan(), looks.keys());
+    if !format.tells_threads() {
+        plan.keys.clone_from(&keys);
+    }
+    let (mut profile, symbols, passed) = recording::profile(input, plan, symbols, filter)?;
+    if !functions.admits_all() {
+        let frames = Frames::new(&Names::new(&profile, &symbols), false);
+        functions.apply(&mut profile, &frames);
+    }
     // Events have all samples, rows those that pass.
     let samples = profile.samples().iter().map(|row| row.samples).sum();
     if samples == 0 {
-        let words = filter.words();
-        let passing =
-            if words.is_empty() { String::new() } else { format!(" that pass {}", words.join(" ")) };
-        return Err(Failure::new(format_args!("{}: there are no samples{passing} to export", input.name())));
+        let none = passed.none_left(filter, &functions.words());
+        let why = none.unwrap_or_else(|| "there are no samples to export".to_owned());
+        return Err(Failure::new(format_args!("{}: {why}", input.name())));
     }
     let title = input.name();
-    let write = |out: &mut dyn Write| {
-        perfuse_export::write_from(&profile, &symbols, format, &title, least_percent, out)
-    };
+    let plan = WritePlan::new(&title).least(looks.percent_limit).by(&keys);
+    let write = |out: &mut dyn Write| perfuse_export::write_by(&profile, &symbols, format, &plan, out);
     write_to(output, samples, |out| match format.is_packed(output) {
         true => perfuse_export::packed(out, write),
         false => write(out),

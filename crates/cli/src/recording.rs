@@ -1,13 +1,16 @@
 //! Things that all subcommands that read a recording share: opening it, names of its events, its records in the
 //! order of time together with what was running then.
 
+pub(crate) mod functions;
 pub(crate) mod header;
 pub(crate) mod passed;
+pub(crate) mod progress;
 pub(crate) mod stacks;
 
 use crate::exit::Failure;
 use crate::term::foreign::foreign;
 use crate::term::out::{Complaints, say};
+use passed::Passed;
 use perfuse_abi::record::Sample;
 use perfuse_data::describe::{self, DumpOptions};
 use perfuse_data::feature::{Feature, FeatureId};
@@ -17,6 +20,7 @@ use perfuse_export::{Begun, ImportFormat, import_or_begun};
 use perfuse_profile::{LocalSymbols, Plan, Profile, Reading};
 use perfuse_symbols::SymbolOptions;
 use perfuse_unwind::Unwinder;
+use progress::Progress;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Cursor, Read, Write};
@@ -294,7 +298,8 @@ pub(crate) fn profile(
     mut plan: Plan,
     symbols: LocalSymbols,
     filter: &FilterArgs,
-) -> Result<(Profile, LocalSymbols), Failure> {
+) -> Result<(Profile, LocalSymbols, Passed), Failure> {
+    let mut progress = Progress::new(input.path());
     let (mut data, symbols) = input.open_or_import(symbols)?;
     let moments = filter.of(&mut data)?;
     plan.tasks.comms.clone_from(&filter.comm);
@@ -302,15 +307,22 @@ pub(crate) fn profile(
     plan.tasks.tids.clone_from(&filter.tid);
     let unwinder = Unwinder::new(symbols.symbolizer().clone(), &describe::machine(&mut data));
     let mut reading = Reading::new(plan).unwinding(unwinder);
+    let mut passed = Passed::default();
     let replay = replay(Replay::new(data), |step| {
-        let is_out = |sample: &Sample<'_>| !moments.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time);
-        if !step.sample().is_some_and(is_out) {
+        progress.at(step.entry.location.offset);
+        let mut passes = |sample: &Sample<'_>| {
+            let passes = moments.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time);
+            passed.count(sample, passes);
+            passes
+        };
+        if step.sample().is_none_or(|sample| passes(sample)) {
             reading.step(step);
         }
         Ok(())
     })?;
+    progress.finish();
     reading.unwinder().into_iter().for_each(stacks::say);
-    Ok((reading.finish(replay.session()), symbols))
+    Ok((reading.finish(replay.session()), symbols, passed))
 }
 
 /// Prints every record with its contents.

@@ -6,7 +6,6 @@ mod hierarchy;
 mod json;
 mod lines;
 mod options;
-mod progress;
 mod text;
 mod tree;
 mod unsupported;
@@ -18,7 +17,9 @@ use crate::common::style;
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
 use crate::export;
+use crate::recording::functions::FunctionArgs;
 use crate::recording::passed::Passed;
+use crate::recording::progress::Progress;
 use crate::recording::stacks;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::number::grouped;
@@ -30,12 +31,11 @@ use perfuse_data::describe;
 use perfuse_data::replay::{Formats, Lost, Replay};
 use perfuse_html::Page;
 use perfuse_profile::{
-    Entry, Frames, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin, Profile, Reading,
-    TracepointTexts, Trees, View, ViewPlan,
+    Entry, Frames, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin, Profile, Reading, SampleRow,
+    Sources, TracepointTexts, Trees, View, ViewPlan,
 };
 use perfuse_tui::{CodeOf, Tables};
-use perfuse_unwind::Unwinder;
-use progress::Progress;
+use perfuse_unwind::{End, Unwinder};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -54,15 +54,8 @@ pub(crate) struct Args {
     symbol_files: SymbolFiles,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Only these objects, by name with or without folders
-    #[arg(short, long, visible_alias = "dsos", value_name = "NAME,...", value_delimiter = ',')]
-    dso: Vec<String>,
-    /// Only these functions
-    #[arg(short = 'S', long, visible_alias = "symbols", value_name = "NAME,...", value_delimiter = ',')]
-    symbol: Vec<String>,
-    /// Only functions with this in their name
-    #[arg(long, value_name = "TEXT")]
-    symbol_filter: Option<String>,
+    #[command(flatten)]
+    functions: FunctionArgs,
     /// Tell entries apart by: comm, dso, symbol (default), pid, tgid, cpu, time, srcline, weight, cgroup, trace, fields of tracepoints, ...; with + in front, besides
     #[arg(short, long, value_name = "KEY,...", value_parser = list_of_names)]
     sort: Option<List<String>>,
@@ -99,9 +92,6 @@ pub(crate) struct Args {
     /// Count what these functions call as their own
     #[arg(long, value_name = "REGEX", value_parser = regex_lite::Regex::new)]
     ignore_callees: Option<regex_lite::Regex>,
-    /// Only samples in functions that have a name
-    #[arg(short = 'U', long)]
-    hide_unresolved: bool,
     /// Fields of tracepoints as they were recorded, not as their authors would print them
     #[arg(long)]
     raw_trace: bool,
@@ -193,20 +183,19 @@ pub(crate) struct Args {
     json: bool,
     /// Write one page of HTML in place of text: flame graphs, functions, call trees, a timeline; - is standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "dump_raw_trace", "stats", "tasks", "mmaps", "header", "header_only",
-        "show_info", "dso", "symbol", "symbol_filter", "sort", "fields", "branch_stack", "mem_mode", "group", "no_group", "hierarchy", "parent",
-        "exclude_other", "ignore_callees", "hide_unresolved", "raw_trace", "ns", "show_nr_samples", "show_total_period", "show_cpu_utilization",
+        "show_info", "sort", "fields", "branch_stack", "mem_mode", "group", "no_group", "hierarchy", "parent",
+        "exclude_other", "ignore_callees", "raw_trace", "ns", "show_nr_samples", "show_total_period", "show_cpu_utilization",
         "children", "no_children", "call_graph", "inverted", "percent_limit", "percentage", "time_quantum", "field_separator", "column_widths"])]
     html: Option<PathBuf>,
+    /// Of --html: neither source lines nor their text
+    #[arg(long, requires = "html")]
+    no_source: bool,
 }
 
 impl Args {
     /// The filters of functions and objects, as options of a command line.
     fn filters_of_functions(&self) -> Vec<String> {
-        let lists = [("-d", self.dso.join(",")), ("-S", self.symbol.join(","))];
-        let mut words: Vec<String> =
-            lists.iter().filter_map(|(name, value)| recording::word(name, value)).collect();
-        words.extend(self.symbol_filter.as_ref().and_then(|text| recording::word("--symbol-filter", text)));
-        words.extend(self.hide_unresolved.then(|| "-U".to_owned()));
+        let mut words = self.functions.words();
         words.extend(self.exclude_other.then(|| "-x".to_owned()));
         words
     }
@@ -232,6 +221,9 @@ struct Read {
     passed: Passed,
     lost: u64,
     origin: Origin,
+    symbols: LocalSymbols,
+    /// How the stacks that were unwound have ended.
+    ends: Vec<(End, u64)>,
 }
 
 /// The part of an event's view that is shown.
@@ -305,12 +297,26 @@ fn show(mut out: impl Write, args: &Args) -> Result {
 /// Writes the page of `--html`.
 fn page(args: &Args, to: &Path) -> Result {
     export::refuse_terminal(to, "a page is no text for a terminal; a file is named by --html report.html")?;
-    let (read, plan) = read(args)?;
-    let page = Page::new(&args.input.name(), &read.profile, &read.frames);
-    let page = page.of(&read.origin).with_lost(read.lost);
-    read.none_left(args, &plan).into_iter().for_each(say);
-    let samples = read.profile.events().iter().map(|event| event.samples).sum();
-    export::write_to(to, samples, |out| page.write(out))
+    let (mut read, plan) = read(args)?;
+    let seen = read.passed.seen();
+    args.functions.apply(&mut read.profile, &read.frames);
+    let samples: u64 = read.profile.samples().iter().map(|row| row.samples).sum();
+    if samples == 0 && seen > 0 {
+        let why =
+            read.none_left(args, &plan).unwrap_or_else(|| "none of its samples is of an event".to_owned());
+        return Err(Failure::new(format_args!("{}: {why}", args.input.name())));
+    }
+    let page = Page::new(&args.input.name(), &read.profile, &read.frames).of(&read.origin);
+    let filters = [args.filter.words(), args.filters_of_functions()].concat().join(" ");
+    let filters = (!filters.is_empty()).then(|| ("only samples of".to_owned(), filters));
+    let page = page.with_facts(recording::header::written(&args.input)).with_facts(filters);
+    let page = page.with_facts(read.deepest(args.max_stack)).with_facts(stacks::facts(&read.ends));
+    let page = page.with_lost(read.lost);
+    let sources = Sources::new().sealed(&read.symbols);
+    export::write_to(to, samples, |out| match args.no_source {
+        true => page.write(out),
+        false => page.write_with_sources(&sources, out),
+    })
 }
 
 /// Says of tables under which no line stands why that is.
@@ -391,9 +397,10 @@ impl Collecting {
         symbols: &LocalSymbols,
     ) -> Result<Self> {
         let plan = Plan::new(args, recorded)?;
-        let symbols = symbols
-            .clone()
-            .with_debug_info(has_inlined(args, &plan), plan.graph.by_address || plan.tells_lines());
+        let symbols = symbols.clone().with_debug_info(
+            has_inlined(args, &plan),
+            plan.graph.by_address || plan.tells_lines() || has_source(args),
+        );
         let texts = TracepointTexts::new(&plan.keys, &plan.given, args.raw_trace);
         let collected = collect_plan(args, &plan, sockets, &symbols);
         let unwinder = collected.chains.then(|| Unwinder::new(symbols.symbolizer().clone(), machine));
@@ -450,7 +457,6 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
         }
         Ok(())
     })?;
-    progress.finish();
     let Collecting { plan, symbols, reading } = match collecting {
         Some(collecting) => collecting,
         None => Collecting::new(
@@ -462,6 +468,7 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
         )?,
     };
     reading.unwinder().into_iter().for_each(stacks::say);
+    let ends = reading.unwinder().into_iter().flat_map(Unwinder::ends).collect();
     let (mut data, session) = replay.into_parts();
     let events: Vec<Event> = data.events().iter().cloned().collect();
     let groups = groups::of(&mut data, events.len(), args);
@@ -469,13 +476,25 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
     let origin = Origin::read(&mut data);
     let profile = reading.finish(&session);
     let functions = Names::new(&profile, &symbols).mangled(args.no_demangle);
+    progress.says("looking up names");
     functions.look_up_all();
-    let frames = Frames::new(&functions, plan.is_by_address());
+    let frames = Frames::new(&functions, plan.is_by_address() || has_source(args));
     drop(functions);
-    Ok((Read { events, groups, names, profile, frames, passed, lost: lost.total(), origin }, plan))
+    progress.finish();
+    let lost = lost.total();
+    Ok((Read { events, groups, names, profile, frames, passed, lost, origin, symbols, ends }, plan))
 }
 
 impl Read {
+    /// How many samples have as many callers as are taken, as a fact to tell.
+    fn deepest(&self, most: usize) -> Option<(String, String)> {
+        let is_deep = |row: &&SampleRow| self.profile.stack(row.stack).take(most).count() == most;
+        let samples: u64 = self.profile.samples().iter().filter(is_deep).map(|row| row.samples).sum();
+        let told =
+            format!("{samples} samples have {most} frames or more; the outermost beyond these are left out");
+        (samples > 0).then(|| ("deep stacks".to_owned(), told))
+    }
+
     fn samples_of(&self, index: usize) -> u64 {
         self.profile.event(index).samples
     }
@@ -529,6 +548,11 @@ fn has_inlined(args: &Args, plan: &Plan) -> bool {
     has_chains && !args.no_inline
 }
 
+/// Whether source lines are in a page.
+fn has_source(args: &Args) -> bool {
+    args.html.is_some() && !args.no_source
+}
+
 /// The parts of samples that the profile has to collect for a report.
 fn collect_plan(args: &Args, plan: &Plan, sockets: &[u32], symbols: &LocalSymbols) -> perfuse_profile::Plan {
     let mut collected = perfuse_profile::Plan::new(&plan.keys);
@@ -544,7 +568,8 @@ fn collect_plan(args: &Args, plan: &Plan, sockets: &[u32], symbols: &LocalSymbol
     }
     collected.sockets = sockets.to_vec();
     collected.code = Some(symbols.symbolizer().clone());
-    (collected.by_function, collected.inlined) = (!plan.is_by_address(), has_inlined(args, plan));
+    (collected.by_function, collected.inlined) =
+        (!plan.is_by_address(), has_inlined(args, plan) || has_source(args));
     collected.tasks.comms.clone_from(&args.filter.comm);
     collected.tasks.pids.clone_from(&args.filter.pid);
     collected.tasks.tids.clone_from(&args.filter.tid);
@@ -570,9 +595,7 @@ fn view_plan(args: &Args, plan: &Plan) -> ViewPlan {
     }
     let callees = args.ignore_callees.clone();
     view.ignore_callees = callees.map(|regex| NameTest::new(move |name| regex.is_match(name)));
-    view.filter.has_name = args.hide_unresolved;
-    view.filter.objects.clone_from(&args.dso);
-    view.filter.symbols.clone_from(&args.symbol);
+    view.filter = args.functions.filter();
     view
 }
 
@@ -590,7 +613,7 @@ impl<'s> Shown<'s> {
         };
         let has_name = |entry: &&Entry| {
             let symbol = view.frames.get(entry.frame).symbol.as_deref().unwrap_or("");
-            args.symbol_filter.as_ref().is_none_or(|part| symbol.contains(part.as_str()))
+            args.functions.symbol_filter.as_ref().is_none_or(|part| symbol.contains(part.as_str()))
         };
         let has_parent = |entry: &&Entry| {
             !args.exclude_other

@@ -42,8 +42,8 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Draws the first event.
-pub(crate) fn write(stacks: &Stacks, title: &str, to: &mut dyn Write) -> io::Result<()> {
+/// Draws the first event, without what is below so many percent.
+pub(crate) fn write(stacks: &Stacks, title: &str, least_percent: f64, to: &mut dyn Write) -> io::Result<()> {
     let tree = Tree::new(stacks, 0);
     let event = stacks.events().first().map_or("", |event| event.name.as_str());
     let (title, total) = (Escaped(title), tree.total.max(1) as f64);
@@ -67,11 +67,11 @@ pub(crate) fn write(stacks: &Stacks, title: &str, to: &mut dyn Write) -> io::Res
     )?;
     let mut frame = |name: &str, object: &str, depth: usize, start: u64, weight: u64, samples: u64| {
         let (x, width) = (start as f64 * WIDTH / total, weight as f64 * WIDTH / total);
-        if width < NARROWEST {
+        let share = 100.0 * weight as f64 / total;
+        if width < NARROWEST || share < least_percent {
             return Ok(());
         }
         let y = HEAD + (tree.depth - depth) * ROW;
-        let share = 100.0 * weight as f64 / total;
         let (colour, name) = (Colour::of(name, object), visible(name));
         let of = if object.is_empty() { String::new() } else { format!(" in {object}") };
         let (label, tip, data) =

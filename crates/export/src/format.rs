@@ -114,7 +114,7 @@ impl Format {
     }
 
     /// Whether it has threads with samples at their times.
-    fn tells_threads(self) -> bool {
+    pub fn tells_threads(self) -> bool {
         self.name() == "firefox"
     }
 
@@ -128,9 +128,9 @@ impl Format {
         path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz")) && self.name() != "pprof"
     }
 
-    /// Whether it is a table, of which small functions can be left out.
-    pub fn is_table(self) -> bool {
-        matches!(self.name(), "csv" | "markdown")
+    /// Whether it is to look at, and small functions can be left out: tables and flame graphs.
+    pub fn can_leave_out(self) -> bool {
+        matches!(self.name(), "csv" | "markdown" | "flamegraph")
     }
 
     /// Whether it is text.
@@ -158,26 +158,59 @@ pub fn write(
     title: &str,
     to: &mut dyn Write,
 ) -> io::Result<()> {
-    write_from(profile, symbols, format, title, 0.0, to)
+    write_by(profile, symbols, format, &WritePlan::new(title), to)
 }
 
-/// The same, of which tables leave out functions that with all they called are below so many percent.
+/// How a profile is written in a format.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct WritePlan<'w> {
+    /// The title, where the format has one.
+    pub title: &'w str,
+    /// Tables and flame graphs leave out functions that with all they called are below so many percent.
+    pub least_percent: f64,
+    /// The outermost frame of each stack tells these: names of threads, threads, processes, cpus. Formats that tell threads do so
+    /// in any case.
+    pub outermost: &'w [Key],
+}
+
+impl<'w> WritePlan<'w> {
+    /// All of it under a title, told apart by the threads' names.
+    pub fn new(title: &'w str) -> Self {
+        WritePlan { title, least_percent: 0.0, outermost: &[Key::Comm] }
+    }
+
+    /// Without what is below so many percent.
+    #[must_use]
+    pub fn least(self, least_percent: f64) -> Self {
+        WritePlan { least_percent, ..self }
+    }
+
+    /// Told apart by these keys, with which the profile has to be made.
+    #[must_use]
+    pub fn by(self, outermost: &'w [Key]) -> Self {
+        WritePlan { outermost, ..self }
+    }
+}
+
+/// The same by a plan.
 ///
 /// # Errors
 /// Those of `to`.
-pub fn write_from(
+pub fn write_by(
     profile: &Profile,
     symbols: &dyn Symbols,
     format: Format,
-    title: &str,
-    least_percent: f64,
+    plan: &WritePlan<'_>,
     to: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
         #[cfg(feature = "firefox")]
-        Format::Firefox => crate::firefox::write(&crate::firefox::Source::of(profile, symbols), title, to),
+        Format::Firefox => {
+            crate::firefox::write(&crate::firefox::Source::of(profile, symbols), plan.title, to)
+        }
         #[allow(unreachable_patterns, reason = "with other features there are others")]
-        format => Stacks::of(profile, symbols).write_from(format, title, least_percent, to),
+        format => Stacks::by(profile, symbols, plan.outermost).write_by(format, plan, to),
     }
 }
 
@@ -195,18 +228,13 @@ pub fn packed(to: &mut dyn Write, write: impl FnOnce(&mut dyn Write) -> io::Resu
 impl Stacks {
     /// Writes all in a format, under a title where the format has one. A flame graph and folded stacks are of the first event.
     pub fn write(&self, format: Format, title: &str, to: &mut dyn Write) -> io::Result<()> {
-        self.write_from(format, title, 0.0, to)
+        self.write_by(format, &WritePlan::new(title), to)
     }
 
-    /// The same, of which tables leave out functions that with all they called are below so many percent.
+    /// The same by a plan; the stacks are told apart already.
     #[allow(unused_variables, reason = "which ones are used depends on the features")]
-    pub fn write_from(
-        &self,
-        format: Format,
-        title: &str,
-        least_percent: f64,
-        to: &mut dyn Write,
-    ) -> io::Result<()> {
+    pub fn write_by(&self, format: Format, plan: &WritePlan<'_>, to: &mut dyn Write) -> io::Result<()> {
+        let WritePlan { title, least_percent, .. } = *plan;
         match format {
             #[cfg(feature = "folded")]
             Format::Folded => crate::folded::write(self, to),
@@ -221,7 +249,7 @@ impl Stacks {
             #[cfg(feature = "chrome")]
             Format::Chrome => crate::chrome::write(self, title, to),
             #[cfg(feature = "flamegraph")]
-            Format::Flamegraph => crate::flamegraph::write(self, title, to),
+            Format::Flamegraph => crate::flamegraph::write(self, title, least_percent, to),
             #[cfg(feature = "table")]
             Format::Csv => crate::table::write_csv(self, least_percent, to),
             #[cfg(feature = "table")]

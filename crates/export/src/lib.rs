@@ -43,7 +43,7 @@ pub use branches::{BranchFormat, Branches, BranchesWritten};
 pub use folded::FoldedError;
 #[cfg(any(feature = "import", feature = "pprof"))]
 pub use format::packed;
-pub use format::{Format, write, write_from};
+pub use format::{Format, WritePlan, write, write_by};
 #[cfg(feature = "import")]
 pub use import::{Begun, Import, ImportError, ImportFormat, ImportedNames, Started, import_or_begun};
 pub use json::Quoted;

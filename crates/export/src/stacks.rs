@@ -1,7 +1,7 @@
 //! The callchains of a profile with their names: what all formats have in common. The order is that of the names, so that the
 //! same profile becomes the same bytes wherever it is written.
 
-use perfuse_profile::{FrameId, Frames, Names, Profile, Symbols};
+use perfuse_profile::{FrameId, Frames, Key, Names, Profile, SampleRow, Symbols};
 use std::collections::{BTreeMap, HashMap};
 
 /// The unit of an event's occurrences.
@@ -90,6 +90,18 @@ impl Function {
     }
 }
 
+/// What a key tells of a row.
+fn part(profile: &Profile, row: &SampleRow, key: Key) -> Option<String> {
+    let task = |(id, name): (u32, std::borrow::Cow<'_, str>)| format!("{name} {id}");
+    match key {
+        Key::Comm => profile.comm(row).map(Into::into),
+        Key::Pid => profile.thread(row).map(task),
+        Key::Tgid => profile.process(row).map(task),
+        Key::Cpu => profile.cpu(row).map(|cpu| format!("cpu {cpu}")),
+        _ => None,
+    }
+}
+
 impl StacksBuilder {
     /// Another event; its index is their number before.
     pub fn event(&mut self, name: &str) {
@@ -132,6 +144,12 @@ impl Stacks {
     /// Those of a profile, with names from a source of symbols; of its events, those with samples. Names of threads are there if the profile was made with
     /// [`Key::Comm`](perfuse_profile::Key::Comm).
     pub fn of(profile: &Profile, symbols: &dyn Symbols) -> Self {
+        Stacks::by(profile, symbols, &[Key::Comm])
+    }
+
+    /// The same, told apart by these keys in place of the threads' name: name, thread, process, cpu, as far as the profile was made
+    /// with them. Without any, what all threads did is one.
+    pub fn by(profile: &Profile, symbols: &dyn Symbols, keys: &[Key]) -> Self {
         let frames = Frames::new(&Names::new(profile, symbols), false);
         let mut made = StacksBuilder::default();
         // Events without samples, such as the one that brings mappings, say nothing here.
@@ -153,7 +171,8 @@ impl Stacks {
                 }
             }
             stack.reverse();
-            let thread = profile.comm(row).unwrap_or_default();
+            let parts: Vec<String> = keys.iter().filter_map(|key| part(profile, row, *key)).collect();
+            let thread = parts.join(", ");
             made.add(events[row.event as usize], &thread, stack, row.weight, row.samples);
         }
         made.finish()

@@ -1,13 +1,29 @@
 //! [`Page`]: a profile with the facts of its recording, written as one file.
 
+use crate::lines::{Line, Lines};
 use crate::numbers::Numbers;
 use crate::tables::{Named, Row, Tables};
 use perfuse_export::{Colour, Quoted, Strings, Unit, is_kernel, visible};
-use perfuse_profile::{Frames, Origin, Profile};
+use perfuse_profile::{Frames, Origin, Profile, Sources};
 use std::io::{self, Write};
 
 /// The page may load nothing, send nothing and be part of nothing.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+/// The scripts, of which each uses those before it.
+const SCRIPTS: &[&str] = &[
+    include_str!("page/data.js"),
+    include_str!("page/model.js"),
+    include_str!("page/looks.js"),
+    include_str!("page/flame.js"),
+    include_str!("page/chart.js"),
+    include_str!("page/functions.js"),
+    include_str!("page/trees.js"),
+    include_str!("page/source.js"),
+    include_str!("page/timeline.js"),
+    include_str!("page/heat.js"),
+    include_str!("page/place.js"),
+    include_str!("page/page.js"),
+];
 /// Objects without names that are told.
 const MOST_MISSING: usize = 200;
 
@@ -52,7 +68,21 @@ impl<'p> Page<'p> {
     ///
     /// # Errors
     /// Those of `to`.
-    pub fn write(&self, mut to: impl Write) -> io::Result<()> {
+    pub fn write(&self, to: impl Write) -> io::Result<()> {
+        self.write_all(None, to)
+    }
+
+    /// The same with the text of source lines of the hottest functions, as far as the files are there. Lines are in the page if the
+    /// frames are [by address](Frames::new()) and the symbols tell lines; without their text if the page is written by
+    /// [`write`](Self::write).
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn write_with_sources(&self, sources: &Sources, to: impl Write) -> io::Result<()> {
+        self.write_all(Some(sources), to)
+    }
+
+    fn write_all(&self, sources: Option<&Sources>, mut to: impl Write) -> io::Result<()> {
         writeln!(
             to,
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -60,23 +90,22 @@ impl<'p> Page<'p> {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"referrer\" content=\"no-referrer\">\n<title>perfuse report</title>\n\
              <style>\n{}</style>\n</head>\n<body>\n{}<script type=\"application/json\" id=\"data\">",
-            include_str!("page.css"),
-            include_str!("page.html"),
+            include_str!("page/page.css"),
+            include_str!("page/page.html"),
         )?;
-        self.write_data(&mut to)?;
-        writeln!(
-            to,
-            "</script>\n<script>\n{}\n{}</script>\n</body>\n</html>",
-            include_str!("model.js"),
-            include_str!("page.js")
-        )
+        self.write_data(sources, &mut to)?;
+        write!(to, "</script>\n<script>\n\"use strict\";\n")?;
+        for line in SCRIPTS.iter().flat_map(|script| lean(script)) {
+            writeln!(to, "{line}")?;
+        }
+        writeln!(to, "</script>\n</body>\n</html>")
     }
 
     /// Writes the data alone: one object of JSON, in which nothing can end a script.
-    fn write_data(&self, to: &mut dyn Write) -> io::Result<()> {
-        let tables = Tables::new(self.profile, self.frames);
+    fn write_data(&self, sources: Option<&Sources>, to: &mut dyn Write) -> io::Result<()> {
+        let tables = Tables::new(self.profile, self.frames, sources);
         let mut strings = Strings::default();
-        write!(to, "{{\"schema\":\"perfuse.html/1\",\"title\":{},\"facts\":[", Text(&self.title))?;
+        write!(to, "{{\"schema\":\"perfuse.html/2\",\"title\":{},\"facts\":[", Text(&self.title))?;
         for (at, (words, value)) in self.facts.iter().enumerate() {
             write!(to, "{}[{},{}]", comma(at), Text(words), Text(value))?;
         }
@@ -107,8 +136,11 @@ impl<'p> Page<'p> {
         match tables.time {
             Some(time) => write!(
                 to,
-                "{{\"start\":{},\"end\":{},\"steps\":{}}}",
-                time.start_ns, time.end_ns, time.steps
+                "{{\"start\":{},\"end\":{},\"step\":{},\"steps\":{}}}",
+                time.start_ns,
+                time.end_ns,
+                time.step_ns,
+                time.steps()
             )?,
             None => write!(to, "null")?,
         }
@@ -118,17 +150,28 @@ impl<'p> Page<'p> {
         let functions: Numbers = tables.nodes.iter().map(|node| node.named).collect();
         write!(
             to,
-            ",\n\"nodes\":{{\"parents\":\"{}\",\"functions\":\"{}\"}}",
-            parents.as_str(),
-            functions.as_str()
+            ",\n\"nodes\":{{\"count\":{},\"parents\":\"{parents}\",\"functions\":\"{functions}\"}}",
+            tables.nodes.len(),
         )?;
         write_cells(&tables, to)?;
+        write_lines(&tables.lines, to)?;
         write!(to, ",\n\"strings\":[")?;
         for (at, text) in strings.list().iter().enumerate() {
             write!(to, "{}{}", comma(at), Text(text))?;
         }
         write!(to, "]}}")
     }
+}
+
+/// The lines of a script without remarks and blanks around them. No text goes over several lines.
+fn lean(script: &str) -> impl Iterator<Item = &str> {
+    let is_remark = |line: &str| {
+        line.starts_with("//") || line.starts_with("/*") && line.ends_with("*/") || line.starts_with('*')
+    };
+    let is_needed = move |line: &&str| {
+        !line.is_empty() && !is_remark(line) && *line != "/**" && *line != "\"use strict\";"
+    };
+    script.lines().map(str::trim).filter(is_needed)
 }
 
 /// The command and the machine of a recording, as far as they are known.
@@ -165,11 +208,7 @@ fn write_functions<'t>(named: &'t [Named], strings: &mut Strings<'t>, to: &mut d
     }
     write!(
         to,
-        ",\n\"functions\":{{\"names\":\"{}\",\"objects\":\"{}\",\"kinds\":\"{kinds}\",\"hues\":\"{}\",\"lights\":\"{}\"}}",
-        names.as_str(),
-        objects.as_str(),
-        hues.as_str(),
-        lights.as_str()
+        ",\n\"functions\":{{\"names\":\"{names}\",\"objects\":\"{objects}\",\"kinds\":\"{kinds}\",\"hues\":\"{hues}\",\"lights\":\"{lights}\"}}",
     )
 }
 
@@ -200,23 +239,39 @@ fn write_cells(tables: &Tables, to: &mut dyn Write) -> io::Result<()> {
         node = row.node.into();
     }
     let of = |part: fn(&Row) -> u32| rows.iter().map(|(row, _)| part(row)).collect::<Numbers>();
+    let (events, threads) = (of(|row| row.event), of(|row| row.thread));
+    let (cpus, lines) = (of(|row| row.cpu), of(|row| row.line));
     let counts: Numbers = rows.iter().map(|(_, count)| *count).collect();
     write!(
         to,
-        ",\n\"rows\":{{\"events\":\"{}\",\"nodes\":\"{}\",\"threads\":\"{}\",\"cpus\":\"{}\",\"cells\":\"{}\"}}",
-        of(|row| row.event).as_str(),
-        nodes.as_str(),
-        of(|row| row.thread).as_str(),
-        of(|row| row.cpu).as_str(),
-        counts.as_str()
+        ",\n\"rows\":{{\"count\":{},\"events\":\"{events}\",\"nodes\":\"{nodes}\",\"threads\":\"{threads}\",\"cpus\":\"{cpus}\",\"lines\":\"{lines}\",\"cells\":\"{counts}\"}}",
+        rows.len(),
     )?;
     write!(
         to,
-        ",\n\"cells\":{{\"steps\":\"{}\",\"samples\":\"{}\",\"weights\":\"{}\"}}",
-        steps.as_str(),
-        samples.as_str(),
-        weights.as_str()
+        ",\n\"cells\":{{\"count\":{},\"steps\":\"{steps}\",\"samples\":\"{samples}\",\"weights\":\"{weights}\"}}",
+        tables.cells.len(),
     )
+}
+
+/// Writes the lines that samples were in, and the files that they are of with the text that is known of each.
+fn write_lines(lines: &Lines, to: &mut dyn Write) -> io::Result<()> {
+    let of = |part: fn(&Line) -> u32| lines.list.iter().map(part).collect::<Numbers>();
+    let (functions, files, numbers) = (of(|line| line.named), of(|line| line.file), of(|line| line.number));
+    write!(
+        to,
+        ",\n\"lines\":{{\"count\":{},\"left\":{},\"functions\":\"{functions}\",\"files\":\"{files}\",\"numbers\":\"{numbers}\"}},\n\"sources\":[",
+        lines.list.len(),
+        lines.left_out,
+    )?;
+    for (at, file) in lines.files.iter().enumerate() {
+        write!(to, "{}[{},[", comma(at), Text(&file.path))?;
+        for (at, (number, text)) in file.text.iter().enumerate() {
+            write!(to, "{}[{number},{}]", comma(at), Text(text))?;
+        }
+        write!(to, "]]")?;
+    }
+    write!(to, "]")
 }
 
 /// A text of a stranger: quoted, and each letter of it can be seen.

@@ -1,13 +1,18 @@
 //! The tables of a page: functions, the tree of their calls, threads, cpus, and samples by all of these and by time. Their order
 //! is that of names and numbers, so that the same profile becomes the same bytes.
 
+use crate::lines::Lines;
 use perfuse_export::Function;
-use perfuse_profile::{Frames, Profile, SampleRow};
+use perfuse_profile::{FrameId, Frames, Profile, SampleRow, Sources};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Steps of time at most.
-const STEPS: u64 = 1024;
+/// Steps of time are shorter than this part of the span,
+const FINE: u64 = 1 << 13;
+/// or last so many nanoseconds, fifty in a second,
+const ENOUGH_NS: u64 = 20_000_000;
+/// and are no more than this.
+const MOST_STEPS: u64 = 1 << 15;
 /// Cells beyond this make steps longer, as far as that helps.
 const MOST_CELLS: usize = 1 << 19;
 /// Nodes beyond this cut the longest callchains.
@@ -48,6 +53,8 @@ pub(crate) struct Row {
     pub(crate) node: u32,
     pub(crate) thread: u32,
     pub(crate) cpu: u32,
+    /// From 1 on; 0 is none.
+    pub(crate) line: u32,
 }
 
 /// Samples of a row in one step of time.
@@ -60,12 +67,35 @@ pub(crate) struct Cell {
     pub(crate) samples: u64,
 }
 
-/// The span of time, and its steps.
+/// The span of time, and its steps: each as long as 1 or 2 and zeros say, so that columns of seconds, or of tenths of them, have
+/// whole numbers of steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
-    pub(crate) steps: u64,
+    pub(crate) step_ns: u64,
+}
+
+impl Time {
+    fn new(start_ns: u64, end_ns: u64) -> Self {
+        let span = end_ns - start_ns;
+        let least = (span / FINE).min(ENOUGH_NS.max(span / MOST_STEPS));
+        let mut time = Time { start_ns, end_ns, step_ns: 1 };
+        while time.step_ns < least {
+            time.step_ns *= time.to_coarser();
+        }
+        time
+    }
+
+    /// By how much the next longer steps are longer.
+    fn to_coarser(self) -> u64 {
+        if self.step_ns.to_string().starts_with('1') { 2 } else { 5 }
+    }
+
+    /// How many steps there are.
+    pub(crate) fn steps(self) -> u64 {
+        (self.end_ns - self.start_ns).div_ceil(self.step_ns).max(1)
+    }
 }
 
 #[derive(Debug)]
@@ -80,10 +110,11 @@ pub(crate) struct Tables {
     pub(crate) cpus: Vec<Option<u32>>,
     pub(crate) time: Option<Time>,
     pub(crate) cells: Vec<Cell>,
+    pub(crate) lines: Lines,
 }
 
 impl Tables {
-    pub(crate) fn new(profile: &Profile, frames: &Frames) -> Self {
+    pub(crate) fn new(profile: &Profile, frames: &Frames, sources: Option<&Sources>) -> Self {
         let wanted: Vec<&SampleRow> = profile.samples().iter().filter(|row| row.samples > 0).collect();
         let calls = Calls::new(profile, frames, &wanted);
         let threads: BTreeSet<(Option<u32>, String)> =
@@ -91,14 +122,24 @@ impl Tables {
         let threads: Vec<_> = threads.into_iter().collect();
         let cpus: BTreeSet<Option<u32>> = wanted.iter().map(|row| profile.cpu(row)).collect();
         let cpus: Vec<_> = cpus.into_iter().collect();
+        let innermost =
+            |row: &SampleRow| profile.stack(row.stack).next().and_then(|at| frames.at(at).first()).copied();
+        let mut sampled: BTreeMap<FrameId, (u32, u64)> = BTreeMap::new();
+        for row in &wanted {
+            let function = innermost(row).and_then(|frame| Some((frame, calls.of_frames[frame.0 as usize]?)));
+            if let Some((frame, function)) = function {
+                sampled.entry(frame).or_insert((function, 0)).1 += row.samples;
+            }
+        }
+        let lines = Lines::new(frames, sources, &sampled);
         let (mut events, numbers) = events(profile);
         let mut rows: Vec<Option<Row>> = Vec::with_capacity(profile.samples().len());
         let mut ends = calls.ends.iter();
         for row in profile.samples() {
             rows.push((row.samples > 0).then(|| {
                 let event = &mut events[numbers[row.event as usize] as usize];
-                let innermost = profile.stack(row.stack).next().and_then(|at| frames.at(at).first());
-                if innermost.is_none_or(|frame| frames.get(*frame).symbol.is_none()) {
+                let innermost = innermost(row);
+                if innermost.is_none_or(|frame| frames.get(frame).symbol.is_none()) {
                     event.unresolved += row.samples;
                 }
                 let place = |found: Result<usize, usize>| found.unwrap_or_default() as u32;
@@ -107,6 +148,7 @@ impl Tables {
                     node: ends.next().copied().unwrap_or_default(),
                     thread: place(threads.binary_search(&thread(profile, row))),
                     cpu: place(cpus.binary_search(&profile.cpu(row))),
+                    line: innermost.and_then(|frame| lines.of(frame)).map_or(0, |line| line + 1),
                 }
             }));
         }
@@ -115,7 +157,7 @@ impl Tables {
             event.usual = usual(cells.iter().filter(|cell| cell.row.event == at));
         }
         let Calls { named, nodes, cut, .. } = calls;
-        Tables { events, named, nodes, cut, threads, cpus, time, cells }
+        Tables { events, named, nodes, cut, threads, cpus, time, cells, lines }
     }
 }
 
@@ -149,6 +191,8 @@ struct Calls {
     /// Of each row, the node that its samples are in.
     ends: Vec<u32>,
     cut: Option<usize>,
+    /// The functions of frames.
+    of_frames: Vec<Option<u32>>,
 }
 
 impl Calls {
@@ -188,12 +232,13 @@ impl Calls {
         named.sort_unstable();
         let mut place = vec![0u32; named.len()];
         (0..).zip(&named).for_each(|(now, (_, before))| place[*before as usize] = now);
-        paths.iter_mut().flatten().for_each(|function| *function = place[*function as usize]);
+        let numbered = paths.iter_mut().flatten().chain(of_frames.iter_mut().flatten());
+        numbered.for_each(|function| *function = place[*function as usize]);
         let named = named.into_iter().map(|(named, _)| named).collect();
         let cut = cut(&mut paths, MOST_NODES);
         let (nodes, ends) = tree(&paths);
         let ends = of_rows.into_iter().map(|path| ends[path as usize]).collect();
-        Calls { named, nodes, ends, cut }
+        Calls { named, nodes, ends, cut, of_frames }
     }
 }
 
@@ -265,12 +310,8 @@ fn cells(profile: &Profile, rows: &[Option<Row>], most: usize) -> (Option<Time>,
         let all = all.map(|(sum, row)| Cell { row, step: 0, weight: sum.weight, samples: sum.samples });
         return (None, joined(all.collect()));
     };
-    let end_ns = last_ns.saturating_add(1);
-    let mut steps = STEPS.min(end_ns - start_ns);
-    let step_of = |time_ns: u64| {
-        let since = u128::from(time_ns - start_ns) * u128::from(steps);
-        (since / u128::from(end_ns - start_ns).max(1)) as u64
-    };
+    let mut time = Time::new(start_ns, last_ns.saturating_add(1));
+    let step_of = |time_ns: u64| ((time_ns - start_ns) / time.step_ns).min(time.steps() - 1);
     let mut left: Vec<(u64, u64)> = profile.samples().iter().map(|row| (row.weight, row.samples)).collect();
     let mut cells = Vec::with_capacity(profile.sample_times().len());
     for sample in profile.sample_times() {
@@ -281,19 +322,19 @@ fn cells(profile: &Profile, rows: &[Option<Row>], most: usize) -> (Option<Time>,
     }
     for (&(weight, samples), row) in left.iter().zip(rows) {
         if let Some(row) = row.filter(|_| samples > 0) {
-            cells.push(Cell { row, step: steps, weight, samples });
+            cells.push(Cell { row, step: time.steps(), weight, samples });
         }
     }
     let mut cells = joined(cells);
-    while cells.len() > most && steps > 1 {
-        let timeless = steps;
-        steps = steps.div_ceil(2);
+    while cells.len() > most && time.steps() > 1 {
+        let (timeless, by) = (time.steps(), time.to_coarser());
+        time.step_ns = time.step_ns.saturating_mul(by);
         for cell in &mut cells {
-            cell.step = if cell.step == timeless { steps } else { cell.step / 2 };
+            cell.step = if cell.step == timeless { time.steps() } else { cell.step / by };
         }
         cells = joined(cells);
     }
-    (Some(Time { start_ns, end_ns, steps }), cells)
+    (Some(time), cells)
 }
 
 /// In order, those of the same row and step as one.
@@ -348,20 +389,42 @@ mod tests {
         let mut plan = Plan::new(&[Key::Comm]);
         plan.times = true;
         let profile = Profile::read(PerfData::open(path).unwrap(), plan).unwrap();
-        let row = Row { event: 0, node: 0, thread: 0, cpu: 0 };
+        let row = Row { event: 0, node: 0, thread: 0, cpu: 0, line: 0 };
         let rows = vec![Some(row); profile.samples().len()];
         let made = |most| {
             let (time, cells) = cells(&profile, &rows, most);
             let samples: u64 = cells.iter().map(|cell| cell.samples).sum();
             let weight: u64 = cells.iter().map(|cell| cell.weight).sum();
             let time = time.unwrap();
-            assert!(cells.iter().all(|cell| cell.step < time.steps), "each sample has a time");
-            (time.steps, cells.len(), samples, weight)
+            assert!(cells.iter().all(|cell| cell.step < time.steps()), "each sample has a time");
+            (time.steps(), cells.len(), samples, weight)
         };
-        assert_eq!(made(100), (1024, 40, 40, 40_000_000));
+        let (steps, cells, samples, weight) = made(100);
+        assert!((1000..=FINE).contains(&steps), "{steps} steps");
+        assert_eq!((cells, samples, weight), (40, 40, 40_000_000));
         let (steps, cells, samples, weight) = made(10);
         assert!(steps < 64 && cells <= 10, "{steps} steps, {cells} cells");
         assert_eq!((samples, weight), (40, 40_000_000));
         assert_eq!(made(0), (1, 1, 40, 40_000_000));
+    }
+
+    #[test]
+    fn steps_divide_seconds_and_are_neither_few_nor_too_many() {
+        let of = |span| Time::new(7, 7 + span);
+        let second = 1_000_000_000;
+        for (span, step_ns) in [
+            (1, 1),
+            (40_000, 10),
+            (second, 200_000),
+            (10 * second, 2_000_000),
+            (100 * second, 20_000_000),
+            (600 * second, 20_000_000),
+            (3600 * second, 200_000_000),
+            (u64::MAX - 7, 1_000_000_000_000_000),
+        ] {
+            let time = of(span);
+            assert_eq!(time.step_ns, step_ns, "{span}");
+            assert!(time.steps() <= MOST_STEPS, "{span}");
+        }
     }
 }

@@ -1,10 +1,13 @@
 // Prints what the page's own model makes of a page, which comes from standard input, as one JSON object.
 "use strict";
-const model = require("../src/model.js");
-const page = require("fs").readFileSync(0, "utf8");
+const fs = require("fs");
+// The page's scripts are plain ones.
+for (const script of ["data.js", "model.js"]) require("vm").runInThisContext(fs.readFileSync("src/page/" + script, "utf8"), script);
+const model = perfuseModel;
+const page = fs.readFileSync(0, "utf8");
 const text = page.split('<script type="application/json" id="data">')[1].split("</script>")[0];
-const of = model.load(JSON.parse(text));
-const everything = (event) => ({ event, thread: -1, cpu: -1, from: 0, to: -1 });
+const of = perfuseData.load(JSON.parse(text));
+const everything = (event) => ({ event, thread: -1, cpu: -1, from: 0, to: -1, baseFrom: 0, baseTo: -1 });
 const sum = (items, key) => items.reduce((all, item) => all + item[key], 0);
 const tell = (event) => {
   const choice = everything(event), v = model.view(of, choice);
@@ -14,7 +17,7 @@ const tell = (event) => {
   ]);
   const threads = of.threads.map((_, thread) => model.view(of, { ...choice, thread }).count);
   const cpus = of.cpus.map((_, cpu) => model.view(of, { ...choice, cpu }).count);
-  const halves = of.time ? [[0, 512], [512, of.time.steps]].map(([from, to]) => model.view(of, { ...choice, from, to }).count) : [];
+  const halves = of.time ? [[0, of.time.steps >> 1], [of.time.steps >> 1, of.time.steps]].map(([from, to]) => model.view(of, { ...choice, from, to }).count) : [];
   const boxes = (up) => {
     const list = model.layout(v, model.root(v, up), 1000, 0, 500);
     return list.filter((box) => box.depth === 1).reduce((all, box) => all + box.width, 0);

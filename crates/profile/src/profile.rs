@@ -8,6 +8,7 @@ use crate::tables::{
     Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, NO_VALUE, Object, ObjectId,
     ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread, location_value, value_parts,
 };
+use crate::view::{Filter, Frames};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
@@ -85,6 +86,34 @@ impl Profile {
     /// Each sample at its time, if the profile was [made so](crate::Plan::times). They are in the order in which they came.
     pub fn sample_times(&self) -> &[SampleTime] {
         &self.times
+    }
+
+    /// Keeps the samples that were in functions that a filter admits; these are the profile's frames. Their events keep the sums of
+    /// all. The rows have other numbers then.
+    pub fn keep(&mut self, filter: &Filter, frames: &Frames) {
+        let is_kept = |row: &SampleRow| {
+            let innermost = self.stack(row.stack).next().map(|location| frames.innermost(location));
+            match innermost {
+                Some(frame) => filter.admits(frames, frame),
+                None => filter.admits_all(),
+            }
+        };
+        let is_kept: Vec<bool> = self.rows.iter().map(is_kept).collect();
+        let mut next = 0;
+        let number = |kept: &bool| {
+            next += u32::from(*kept);
+            kept.then(|| next - 1)
+        };
+        let numbers: Vec<Option<u32>> = is_kept.iter().map(number).collect();
+        let mut kept = is_kept.iter();
+        self.rows.retain(|_| kept.next() == Some(&true));
+        self.times.retain_mut(|sample| match numbers[sample.row as usize] {
+            Some(number) => {
+                sample.row = number;
+                true
+            }
+            None => false,
+        });
     }
 
     /// The objects that locations are in. The first stands for none.

@@ -66,15 +66,17 @@ pub struct Filter {
     pub symbols: Vec<String>,
     /// Only functions that have a name.
     pub has_name: bool,
+    /// Only functions with this in their name.
+    pub symbol_part: Option<String>,
 }
 
 impl Filter {
     /// Whether it does not matter where samples were.
     pub fn admits_all(&self) -> bool {
-        self.objects.is_empty() && self.symbols.is_empty() && !self.has_name
+        self.objects.is_empty() && self.symbols.is_empty() && !self.has_name && self.symbol_part.is_none()
     }
 
-    fn admits(&self, frames: &Frames, id: FrameId) -> bool {
+    pub(crate) fn admits(&self, frames: &Frames, id: FrameId) -> bool {
         let frame = frames.get(id);
         let is_object = |name: &String| {
             frame.object != 0
@@ -84,6 +86,10 @@ impl Filter {
         (!self.has_name || frame.symbol.is_some())
             && (self.objects.is_empty() || self.objects.iter().any(is_object))
             && (self.symbols.is_empty() || frame.symbol.as_deref().is_some_and(is_symbol))
+            && self
+                .symbol_part
+                .as_ref()
+                .is_none_or(|part| frame.symbol.as_deref().is_some_and(|name| name.contains(part)))
     }
 }
 

@@ -44,6 +44,13 @@ impl Shown {
     }
 }
 
+/// When a recording was written, as a fact to tell: what files know of it.
+pub(crate) fn written(input: &Input) -> Option<(String, String)> {
+    let changed = std::fs::metadata(input.path()).ok()?.modified().ok()?;
+    let moment = jiff::Timestamp::try_from(changed).ok()?;
+    Some(("written".to_owned(), moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()))
+}
+
 /// Whether a file begins as those before perf 3.4 do, which perf calls version 0, in either byte order.
 fn is_old(input: &Input) -> bool {
     let mut magic = [0; 8];

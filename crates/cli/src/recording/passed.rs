@@ -26,6 +26,20 @@ impl Passed {
         }
     }
 
+    /// All that were seen.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// The sentence for a recording of which nothing is left by these filters and `others`.
+    pub(crate) fn none_left(&self, filter: &FilterArgs, others: &[String]) -> Option<String> {
+        let words = [&filter.words_of_tasks()[..], others].concat();
+        self.none(filter, others).or_else(|| {
+            (self.seen > 0 && !words.is_empty())
+                .then(|| format!("none of {} samples passes {}", grouped(self.seen), words.join(" ")))
+        })
+    }
+
     /// The sentence for a recording with samples of which none passes the filters, these and `others`.
     pub(crate) fn none(&self, filter: &FilterArgs, others: &[String]) -> Option<String> {
         let words = [&filter.words_of_tasks()[..], &filter.words_of_moments(), others].concat();

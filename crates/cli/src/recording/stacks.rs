@@ -30,6 +30,17 @@ impl Stacks {
     }
 }
 
+/// How stacks that were unwound have ended, as facts to tell.
+pub(crate) fn facts(ends: &[(End, u64)]) -> Option<(String, String)> {
+    let count = |is_it: fn(End) -> bool| -> u64 {
+        ends.iter().filter(|(end, _)| is_it(*end)).map(|(_, count)| count).sum()
+    };
+    let (cut, all) = (count(|end| end == End::Stack), count(|_| true));
+    let told =
+        format!("{cut} of {all} are deeper than what was copied of them, and lack their outermost callers");
+    (all > 0).then(|| ("unwound stacks".to_owned(), told))
+}
+
 /// Says of how many stacks that were unwound the outermost callers lack, if these are many.
 pub(crate) fn say(unwinder: &Unwinder) {
     let count = |wanted: Option<End>| -> u64 {

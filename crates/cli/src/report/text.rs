@@ -139,7 +139,11 @@ pub(super) fn head(out: &mut impl Write, args: &Args, plan: &Plan, lost: u64) ->
 
 /// Columns for which the user asked for one value alone, with that value: it stands above the table instead.
 pub(super) fn elided<'a>(args: &'a Args, plan: &Plan) -> Vec<(Column, &'a str)> {
-    let lists = [(Key::Dso, &args.dso), (Key::Comm, &args.filter.comm), (Key::Symbol, &args.symbol)];
+    let lists = [
+        (Key::Dso, &args.functions.dso),
+        (Key::Comm, &args.filter.comm),
+        (Key::Symbol, &args.functions.symbol),
+    ];
     let single = lists.into_iter().filter_map(|(key, list)| match &list[..] {
         [only] if plan.keys.contains(&key) => Some((Column::Key(key), only.as_str())),
         _ => None,
@@ -211,7 +215,7 @@ pub(super) fn widths(
         let natural = || match column {
             Column::Key(key) => {
                 let least = match key {
-                    Key::Dso if has_unresolved && args.dso.is_empty() => 16,
+                    Key::Dso if has_unresolved && args.functions.dso.is_empty() => 16,
                     Key::Time if args.ns => 16,
                     Key::Weight | Key::LocalWeight | Key::Time | Key::Snoop => 12,
                     Key::InsLat | Key::LocalInsLat | Key::PStageCyc | Key::LocalPStageCyc => 13,

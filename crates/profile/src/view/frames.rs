@@ -265,9 +265,14 @@ impl Frames {
 
     /// The name of the source file, without folders, and the line of a frame, if they are known.
     pub fn line(&self, frame: &Frame) -> Option<(&str, u32)> {
-        let (file, line) = frame.line?;
-        let path = &*self.files[frame.object as usize][file as usize];
+        let (path, line) = self.source(frame)?;
         Some((path.rsplit('/').next().unwrap_or(path), line))
+    }
+
+    /// The path of the source file, as debug information has it, and the line of a frame, if they are known.
+    pub fn source(&self, frame: &Frame) -> Option<(&str, u32)> {
+        let (file, line) = frame.line?;
+        Some((&*self.files[frame.object as usize][file as usize], line))
     }
 
     /// Why an object's symbols are missing, of those that were asked for any.

@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// How often the clock is looked at, in bytes.
 const STEP: u64 = 4 << 20;
 
-pub(super) struct Progress {
+pub(crate) struct Progress {
     size: u64,
     next: u64,
     start: Instant,
@@ -19,7 +19,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Progress of reading a regular file, shown on a terminal only.
-    pub(super) fn new(path: &Path) -> Self {
+    pub(crate) fn new(path: &Path) -> Self {
         let size = path.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len());
         let size = size.filter(|_| std::io::stderr().is_terminal()).unwrap_or(0);
         let next = if size > 0 { 0 } else { u64::MAX };
@@ -28,7 +28,7 @@ impl Progress {
 
     /// Reading came to a place in the file.
     #[inline]
-    pub(super) fn at(&mut self, offset: u64) {
+    pub(crate) fn at(&mut self, offset: u64) {
         if offset >= self.next {
             self.show(offset);
         }
@@ -45,8 +45,16 @@ impl Progress {
         out::progress(&format!("reading {} of {} MB, {percent:.0} %", offset >> 20, self.size >> 20));
     }
 
+    /// What is done once all is read, if that has taken long.
+    pub(crate) fn says(&mut self, words: &str) {
+        if self.size > 0 && self.start.elapsed() >= PATIENCE {
+            self.is_shown = true;
+            out::progress(words);
+        }
+    }
+
     /// Takes the line away.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         if self.is_shown {
             out::progress_ends();
         }
