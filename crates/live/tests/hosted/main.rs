@@ -4,14 +4,21 @@
 //! The program runs itself for it: `hosted tool SCENARIO` is the program, `hosted host SCENARIO` serves it.
 
 mod breakpoints;
+#[path = "../../../engine/tests/shared/draw.rs"]
+mod draw;
+#[path = "../../../engine/tests/shared/image.rs"]
+mod image;
 mod memory;
 mod narrow;
 mod probes;
+#[path = "../../../engine/tests/shared/random.rs"]
+mod random;
 mod refusals;
 mod rows;
 mod scenarios;
 mod short;
 mod strangers;
+mod sweep;
 mod tracers;
 mod wakeups;
 
@@ -158,6 +165,7 @@ macro_rules! scenarios {
                     $(stringify!($name) => scenarios::$name(),)+
                     $(stringify!($row) => rows::$row(),)+
                     "frameless" => probes::frameless(),
+                    "sweep" => sweep::sweep(),
                     "reader" => scenarios::reader(),
                     "namespaces_of_every_kind" => scenarios::namespaces_of_every_kind(),
                     other => panic!("no scenario {other}"),
@@ -173,6 +181,9 @@ macro_rules! scenarios {
                         witnesses:
                             $(tests::$name),+,
                             $(differences::$row),+,
+                            sweep::calls_of_root_are_answered_alike,
+                            sweep::calls_that_a_filter_refuses_are_answered_alike,
+                            sweep::calls_of_users_are_answered_alike,
                             narrow::a_narrow_program,
                             narrow::narrow_calls_of_a_wide_program,
                             breakpoints_in_a_docker_container,
@@ -284,11 +295,14 @@ scenarios! {
     hardware_events
     single_steps
     probes_of_users
+    filters_of_probes
     kernel_threads
     places_in_the_kernel
     kernel_time_outside_of_calls
     samples_a_second
     periods_of_samples
+    returns_after_vfork
+    paths_of_inherited_probes
     clock_of_records
     times_of_control_pages
     registers_in_the_kernel

@@ -3,11 +3,13 @@
 //! that has become another, and a row without a scenario.
 
 mod descriptors;
+mod explained;
 mod opening;
 mod processes;
 mod records;
 
 pub(crate) use descriptors::*;
+pub(crate) use explained::{Case, Opening, explanation};
 pub(crate) use opening::*;
 pub(crate) use processes::*;
 pub(crate) use records::*;
@@ -108,6 +110,10 @@ pub(crate) fn compare(name: &str) -> Outcome {
 
 /// The rows of the page and those that have scenarios are the same, and tell their rules.
 pub(crate) fn each_row_has_a_scenario(scenarios: &[&str]) -> Outcome {
+    let explained = explained::EXPLANATIONS.iter().map(|(name, _)| *name);
+    for name in explained.chain(["filters-of-probes"]) {
+        assert!(rows().iter().any(|row| row.name == name), "{name} is no row");
+    }
     for row in rows() {
         assert!(are_rules(&row.rules), "{}: no rules of docs/semantics.md: {}", row.name, row.rules);
     }

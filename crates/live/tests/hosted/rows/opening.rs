@@ -1,9 +1,10 @@
 //! What can be opened, and what is counted. Each row says what a program sees: in the words of the table in
 //! docs/hosting.md, under both kernels.
 
+use super::super::probes::{inherited_return_probe, plain};
 use super::super::scenarios::{attr, map, off, on, open, opened, value};
 use super::super::strangers::{as_root, become_user};
-use super::{Kernel, answer, answers, needs};
+use super::{Kernel, answer, answers, needs, said};
 use perfuse_abi::{Attr, AttrFlags, Breakpoint, EventType, OpenFlags, Software};
 use perfuse_sys::{ioctl, perf_event_open};
 use perfuse_testkit::bpf::{Program, ProgramType};
@@ -176,18 +177,30 @@ pub(crate) fn single_steps() {
     println!("{}", answer(&open(&attr)));
 }
 
-pub(crate) fn probes_of_users() {
-    as_root();
+/// A probe at the beginning of this program.
+fn probe() -> Attr {
     let type_ = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type");
     let type_ = type_.ok().and_then(|text| text.trim().parse().ok());
     let mut attr = Attr::new(EventType(type_.unwrap_or_else(|| needs("the PMU uprobe"))));
     attr.config1 = c"/proc/self/exe".as_ptr() as u64;
     attr.flags |= AttrFlags::EXCLUDE_KERNEL;
+    attr
+}
+
+pub(crate) fn probes_of_users() {
+    as_root();
+    let attr = probe();
     Child::fork(|| {
         become_user(65534);
         println!("{}", answer(&open(&attr)));
     })
     .join();
+}
+
+pub(crate) fn filters_of_probes() {
+    as_root();
+    let set = ioctl::set_filter(opened(&probe()).as_fd(), c"common_pid == 1");
+    println!("{}", answer(&set).replace("opens", "works"));
 }
 
 /// Of the kernel itself.
@@ -200,4 +213,44 @@ pub(crate) fn kernel_threads() {
     }
     let opened = perf_event_open(&mut attr(Software::DUMMY), KTHREADD, -1, None, OpenFlags::FD_CLOEXEC);
     println!("{}", answer(&opened));
+}
+
+/// A function that a child runs in the memory of its parent, which waits.
+pub(crate) fn returns_after_vfork() {
+    extern "C" fn child(_argument: *mut libc::c_void) -> i32 {
+        for number in 0..3 {
+            plain(number);
+        }
+        0
+    }
+    let (_path, attr) = inherited_return_probe();
+    let event = opened(&attr);
+    on(&event);
+    let mut stack = vec![0u64; 1 << 14];
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the child has a stack of its own, calls nothing but that function, and ends before the stack is gone; no status
+    // is asked for.
+    unsafe {
+        let top = stack.as_mut_ptr().add(stack.len() - 2);
+        let pid = libc::clone(child, top.cast(), flags, std::ptr::null_mut());
+        assert_eq!(libc::waitpid(pid, std::ptr::null_mut(), 0), pid);
+    }
+    off(&event);
+    println!("{}", if value(&event) == 3 { "count" } else { "do not count" });
+}
+
+/// Rule D4: the memory of the path has another use by then.
+pub(crate) fn paths_of_inherited_probes() {
+    let (path, attr) = inherited_return_probe();
+    let _event = opened(&attr);
+    let mut bytes = path.into_bytes_with_nul();
+    bytes[0] = b'x';
+    // SAFETY: the child ends at once.
+    let forked = unsafe {
+        match libc::fork() {
+            0 => libc::_exit(0),
+            pid => pid,
+        }
+    };
+    println!("fork {}", said(forked.into()));
 }
