@@ -5,6 +5,8 @@
 
 #[path = "../../crates/engine/tests/shared/chaos.rs"]
 mod chaos;
+#[path = "../../crates/engine/tests/shared/image.rs"]
+mod image;
 #[path = "../../crates/engine/tests/shared/machine.rs"]
 mod machine;
 #[path = "../../crates/engine/tests/shared/random.rs"]

@@ -4,6 +4,8 @@
 
 #[path = "shared/chaos.rs"]
 mod chaos;
+#[path = "shared/image.rs"]
+mod image;
 #[path = "shared/machine.rs"]
 mod machine;
 #[path = "shared/random.rs"]

@@ -77,7 +77,7 @@ pub(crate) fn encode(stacks: &Stacks) -> Vec<u8> {
                 sample_type.number(1, kind);
                 sample_type.number(2, unit);
             });
-            for row in stacks.rows().iter().filter(|row| row.event == index) {
+            for row in stacks.rows_of(index) {
                 let (stack, thread) = (known[&row.stack[..]], threads.get(row.thread.as_str()));
                 profile.message(2, |message| sample(message, row, stack, thread.copied()));
             }

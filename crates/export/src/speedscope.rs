@@ -30,8 +30,8 @@ pub(crate) fn write(stacks: &Stacks, title: &str, to: &mut dyn Write) -> io::Res
             to,
             "{comma}\n{{\"type\":\"sampled\",\"name\":{name},\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{total},\"samples\":["
         )?;
-        let rows = || stacks.rows().iter().filter(|row| row.event == index);
-        for (number, row) in rows().enumerate() {
+        let rows = stacks.rows_of(index);
+        for (number, row) in rows.iter().enumerate() {
             let thread = threads.binary_search(&row.thread.as_str()).ok();
             let thread = thread.map(|thread| (stacks.functions().len() + thread) as u32);
             write!(to, "{}[", if number > 0 { ",\n" } else { "" })?;
@@ -41,7 +41,7 @@ pub(crate) fn write(stacks: &Stacks, title: &str, to: &mut dyn Write) -> io::Res
             write!(to, "]")?;
         }
         write!(to, "],\n\"weights\":[")?;
-        for (number, row) in rows().enumerate() {
+        for (number, row) in rows.iter().enumerate() {
             write!(to, "{}{}", if number > 0 { "," } else { "" }, row.weight)?;
         }
         write!(to, "]}}")?;

@@ -193,9 +193,15 @@ impl Stacks {
         &self.rows
     }
 
+    /// The callchains of an event, which lie together: so to look at those of each event is to look at all once.
+    pub fn rows_of(&self, event: usize) -> &[Row] {
+        let from = self.rows.partition_point(|row| row.event < event);
+        let len = self.rows[from..].partition_point(|row| row.event == event);
+        &self.rows[from..from + len]
+    }
+
     /// The weights of an event together.
     pub fn total(&self, event: usize) -> u64 {
-        let weights = self.rows.iter().filter(|row| row.event == event).map(|row| row.weight);
-        weights.fold(0, u64::saturating_add)
+        self.rows_of(event).iter().fold(0, |total, row| total.saturating_add(row.weight))
     }
 }

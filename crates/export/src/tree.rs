@@ -40,7 +40,7 @@ impl Tree {
         let mut tree = Tree::default();
         // The nodes that are open: the name's key, and the index.
         let mut open: Vec<((bool, &str, u32), usize)> = Vec::new();
-        for row in stacks.rows().iter().filter(|row| row.event == event) {
+        for row in stacks.rows_of(event) {
             let thread = (!row.thread.is_empty()).then_some((true, row.thread.as_str(), 0));
             let path = thread.into_iter().chain(row.stack.iter().map(|function| (false, "", *function)));
             let mut depth = 0;

@@ -700,10 +700,7 @@ impl Machine {
         let probe = self.places.as_ref().is_some_and(|places| places.type_ == type_);
         let sets_traps = probe || [EventType::BREAKPOINT, EventType::HARDWARE, step::TYPE].contains(&type_);
         let refused = refused.or((own && sets_traps).then_some(Errno::EOPNOTSUPP));
-        let probe = self.place_probe(caller, attr, rights.file)?;
-        if let (Some(target), Some(number)) = (target.filter(|_| rights.measures), probe) {
-            self.may_be_trapped(target, number)?;
-        }
+        let probe = self.place_probe(caller, attr, rights.file, target.filter(|_| rights.measures));
         target.into_iter().for_each(|target| self.update(target));
         if flags.contains(AttrFlags::COMM) {
             self.want_names();

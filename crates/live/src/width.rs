@@ -35,6 +35,7 @@ mod numbers {
         (336, libc::SYS_perf_event_open),
         (3, libc::SYS_read),
         (145, libc::SYS_readv),
+        (378, libc::SYS_preadv2),
         (6, libc::SYS_close),
         (41, libc::SYS_dup),
         (63, libc::SYS_dup2),

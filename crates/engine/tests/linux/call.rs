@@ -1,33 +1,20 @@
 //! Calls, and how each is made on both sides.
 
-use crate::machine::{ME, image};
+use crate::image::{AttrBytes, image};
+use crate::machine::ME;
 use crate::pair::{Answers, CALLS, Pair, TAIL, head, of_engine, of_linux, write_watched};
 use perfuse_engine::abi::record::MmapFile;
-use perfuse_engine::abi::{Attr, ByteOrder, IocFlags, PollFlags};
+use perfuse_engine::abi::{Attr, IocFlags, PollFlags};
 use perfuse_engine::{AttrMemory, BpfQuery, Ioctl, MapRequest, Mapping as Mapped};
 use perfuse_sys::{ioctl, prctl};
 use perfuse_testkit::work;
 use std::ffi::CString;
-use std::fmt;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// An attr in memory; printed as what it says.
-#[derive(Clone)]
-pub(crate) struct AttrBytes(pub(crate) Vec<u8>);
-
-impl fmt::Debug for AttrBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Attr::decode(&self.0, ByteOrder::NATIVE) {
-            Ok(wire) => write!(f, "{}", wire.attr),
-            Err(error) => write!(f, "{error}"),
-        }
-    }
-}
 
 /// A descriptor in a call.
 #[derive(Clone, Copy, Debug)]

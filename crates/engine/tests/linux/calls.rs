@@ -1,8 +1,9 @@
 //! Sequences of calls, made on both: every answer must be the same.
 
-use crate::call::{AttrBytes, Call, Fd};
+use crate::call::{Call, Fd};
 use crate::draw::{self, PATHS, Tracepoints};
-use crate::machine::{Machine, PAGE, image};
+use crate::image::{AttrBytes, image};
+use crate::machine::{Machine, PAGE};
 use crate::pair::{Answers, Disturbed, Pair};
 use crate::random::{Random, asked, seeds};
 use perfuse_engine::abi::{Attr, AttrFlags, Errno, EventType, OpenFlags};

@@ -1,10 +1,11 @@
 //! Counts and records, on both: breakpoints on a variable that this program writes so many times,
 //! and its children too. Values, lost records, heads of rings and readiness must be the same after every call.
 
-use crate::call::{AttrBytes, Call, Fd};
+use crate::call::{Call, Fd};
 use crate::draw;
-use crate::machine::{PAGE, Reader, image};
-use crate::pair::{Disturbed, Open, Pair, head};
+use crate::image::{AttrBytes, image};
+use crate::machine::{PAGE, Reader};
+use crate::pair::{Disturbed, Open, Pair, WATCHED, head};
 use crate::random::{Random, seeds};
 use perfuse_engine::MapRequest;
 use perfuse_engine::abi::AttrFlags;
@@ -76,7 +77,7 @@ fn call(random: &mut Random, pair: &Pair) -> Call {
         if !open.is_empty() && random.one_in(2) { Fd::Event(random.below(open.len())) } else { Fd::None };
     if open.is_empty() || open.len() < 5 && random.one_in(5) {
         let flags = if random.one_in(5) { random.bits(2, 2) } else { 0 };
-        let attr = AttrBytes(image(&draw::breakpoint(random)));
+        let attr = AttrBytes(image(&draw::breakpoint(random, WATCHED.as_ptr() as u64)));
         return Call::Open { attr, pid: 0, cpu: -1, group: target, flags };
     }
     let (at, flag) = (random.below(open.len()), random.one_in(2));

@@ -7,7 +7,10 @@
 mod call;
 mod calls;
 mod counts;
+#[path = "../shared/draw.rs"]
 mod draw;
+#[path = "../shared/image.rs"]
+mod image;
 #[path = "../shared/machine.rs"]
 mod machine;
 mod mappings;

@@ -1,8 +1,9 @@
 //! The mappings and page faults of a program: told by Linux of a child that does little else, and by the engine of the
 //! same, as its host tells it. Only known addresses are compared, as the child has other memory too.
 
-use crate::call::{AttrBytes, Call, Fd};
-use crate::machine::{ME, image};
+use crate::call::{Call, Fd};
+use crate::image::{AttrBytes, image};
+use crate::machine::ME;
 use crate::pair::{Disturbed, Pair, TAIL, head};
 use crate::program::Program;
 use crate::records::{Names, tell};

@@ -4,8 +4,9 @@
 //! is switched out too, so that both give events their turn at the same moments; only hits of breakpoints that
 //! were disturbed so cannot be compared, and the sequence is played again.
 
-use crate::call::{AttrBytes, Call, Fd};
-use crate::machine::{KERNEL, ME, Machine, PAGE, Reader, image};
+use crate::call::{Call, Fd};
+use crate::image::{AttrBytes, image};
+use crate::machine::{KERNEL, ME, Machine, PAGE, Reader};
 use crate::program::Program as ThisProgram;
 use perfuse_engine::abi::{Attr, AttrFlags, ByteOrder, EventType, OpenFlags, Software};
 use perfuse_engine::{

@@ -2,11 +2,12 @@
 //! names, mappings, children. Each field of each record must be the same; of what cannot be (addresses, times,
 //! contents of registers) must at least be as much there.
 
-use crate::call::{AttrBytes, Call, Fd};
+use crate::call::{Call, Fd};
 use crate::calls::tracepoints;
 use crate::draw;
-use crate::machine::{PAGE, image};
-use crate::pair::{Disturbed, Pair, TAIL, head};
+use crate::image::{AttrBytes, image};
+use crate::machine::PAGE;
+use crate::pair::{Disturbed, Pair, TAIL, WATCHED, head};
 use crate::random::{Random, seeds};
 use perfuse_engine::MapRequest;
 use perfuse_engine::abi::read::ReadValues;
@@ -261,7 +262,7 @@ fn open_call(random: &mut Random, pair: &Pair, common: &Common) -> Call {
     let mut attr = Attr { flags: common.attr.flags | AttrFlags::EXCLUDE_KERNEL, ..common.attr };
     match random.below(5) {
         0 | 1 => {
-            let drawn = draw::breakpoint(random);
+            let drawn = draw::breakpoint(random, WATCHED.as_ptr() as u64);
             attr.type_ = EventType::BREAKPOINT;
             (attr.bp_type, attr.config1, attr.config2) = (drawn.bp_type, drawn.config1, drawn.config2);
         }

@@ -6,6 +6,8 @@ mod attr;
 mod aux;
 mod bpf;
 mod counting;
+#[path = "../shared/image.rs"]
+mod image;
 mod inherit;
 mod ioctl;
 mod kinds;

@@ -3,8 +3,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) use super::image::image;
 use perfuse_engine::abi::record::{Decoded, RawRecord, RecordFormat, Records};
-use perfuse_engine::abi::wire::{Layout, Writer};
 use perfuse_engine::abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, PollFlags, ReadFormat, Software};
 use perfuse_engine::{
     Access, AtIp, AtomicU64, BpfProgram, Capability, CgroupId, CloneFlags, Config, Cx, Engine, EventKey,
@@ -304,16 +304,6 @@ impl Machine {
         let memory = self.engine.mmap(&mut self.world, ME, key, self.now, MapRequest::ring(pages));
         memory.ok().map(Reader::of)
     }
-}
-
-/// The bytes of an attr as it lies in memory.
-pub(crate) fn image(attr: &Attr) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut attr = *attr;
-    attr.layout(&mut Writer::new(&mut bytes, ByteOrder::NATIVE)).expect("room");
-    let size = if attr.size == 0 { 64 } else { attr.size as usize };
-    bytes.resize(size.max(bytes.len()), 0);
-    bytes
 }
 
 /// An attr of the size that the engine knows, with both times.

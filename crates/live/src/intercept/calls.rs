@@ -276,13 +276,12 @@ impl Intercept {
         let event = self.process(tid).files.get(first as i32)?;
         match call {
             libc::SYS_read => Some(read(machine, tid, event, second, third)),
-            libc::SYS_readv => {
-                // One that reads in several parts gets the first: more would be another reading.
-                Some(
-                    first_part(width, &Memory { tid, addr: second })
-                        .and_then(|[into, room]| read(machine, tid, event, into, room)),
-                )
+            libc::SYS_readv => Some(read_parts(machine, tid, event, width, second, third)),
+            // Without a position it is the same; with one, pipes refuse it as events do.
+            libc::SYS_preadv2 if is_without_position(system_call) => {
+                Some(read_parts(machine, tid, event, width, second, third))
             }
+            libc::SYS_preadv2 => None,
             libc::SYS_write | libc::SYS_writev => Some(Err(Errno::EINVAL)),
             libc::SYS_ioctl
                 if self.is_of_any_file(machine, tid, first as i32, event, second as u32, third) =>
@@ -748,20 +747,56 @@ fn read(machine: &Mutex<Machine>, tid: Tid, event: EventKey, into: u64, room: u6
     Ok(bytes.len() as u64)
 }
 
-/// Where to and how much, of the first part of a `readv(2)`.
-fn first_part(width: Width, vector: &Memory) -> Result<[u64; 2], Errno> {
-    Ok(match width {
-        Width::Native => {
-            let mut part = [0; 16];
-            vector.read(0, &mut part)?;
-            [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|index| part[at + index])))
+/// `readv(2)`: the kernel reads each part by itself, until one is not filled.
+fn read_parts(
+    machine: &Mutex<Machine>,
+    tid: Tid,
+    event: EventKey,
+    width: Width,
+    parts: u64,
+    count: u64,
+) -> Result<u64, Errno> {
+    /// `UIO_MAXIOV`.
+    const MOST: u64 = 1024;
+    if count > MOST {
+        return Err(Errno::EINVAL);
+    }
+    let size = if width == Width::Native { 8 } else { 4 };
+    let mut words = vec![0; 2 * size * count as usize];
+    Memory { tid, addr: parts }.read(0, &mut words)?;
+    let words = words.chunks_exact(size).map(|word| match width {
+        Width::Native => u64::from_le_bytes(std::array::from_fn(|index| word[index])),
+        Width::Narrow => u64::from(u32::from_le_bytes(std::array::from_fn(|index| word[index]))),
+    });
+    let words: Vec<u64> = words.collect();
+    let parts = || words.chunks_exact(2);
+    if parts().all(|part| part[1] == 0) {
+        return Ok(0);
+    }
+    let mut done = 0;
+    for part in parts() {
+        match read(machine, tid, event, part[0], part[1]) {
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+            Ok(bytes) => {
+                done += bytes;
+                if bytes != part[1] {
+                    break;
+                }
+            }
         }
-        Width::Narrow => {
-            let mut part = [0; 8];
-            vector.read(0, &mut part)?;
-            [0, 4].map(|at| u32::from_ne_bytes(std::array::from_fn(|index| part[at + index])).into())
-        }
-    })
+    }
+    Ok(done)
+}
+
+/// Whether a `preadv2(2)` reads from where the file stands: the position is -1, in two halves where words are narrow.
+fn is_without_position(system_call: &SystemCall) -> bool {
+    let [_, _, _, low, high, flags] = system_call.arguments;
+    let position = match system_call.width {
+        Width::Native => low == u64::MAX,
+        Width::Narrow => [low, high] == [u32::MAX.into(); 2],
+    };
+    position && flags == 0
 }
 
 /// As much of an attr as the engine may want to see, and is there.

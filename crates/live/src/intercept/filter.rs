@@ -80,8 +80,15 @@ pub(crate) const WAITS: &[libc::c_long] =
 
 /// Calls that are answered without anything being done to the thread that calls, so that it may
 /// [wait](super::listener) for the answer: of these, and [`WAITS`].
-const ANSWERED: &[libc::c_long] =
-    &[libc::SYS_read, libc::SYS_readv, libc::SYS_write, libc::SYS_writev, libc::SYS_ioctl, libc::SYS_prctl];
+const ANSWERED: &[libc::c_long] = &[
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_preadv2,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_ioctl,
+    libc::SYS_prctl,
+];
 
 pub(crate) fn can_wait(call: libc::c_long) -> bool {
     ANSWERED.contains(&call) || WAITS.contains(&call)
@@ -95,6 +102,7 @@ const OF_DESCRIPTORS: &[libc::c_long] = &[
     libc::SYS_close,
     libc::SYS_fcntl,
     libc::SYS_readv,
+    libc::SYS_preadv2,
     libc::SYS_writev,
     libc::SYS_dup,
 ];

@@ -100,13 +100,17 @@ pub(super) struct ProbeTable {
     changed: bool,
 }
 
-/// Numbers stand in the place of paths when the engine sees an attr.
+/// Numbers stand in the place of paths when the engine sees an attr: below zero the errno of a place that is refused, as it is told
+/// only where nothing else is wrong.
 #[derive(Debug)]
 struct Numbered;
 
 impl Probes for Numbered {
     fn set(&mut self, attr: &Attr, _returns: bool) -> Result<u64, Errno> {
-        Ok(attr.config1)
+        match attr.config1 as i64 {
+            0.. => Ok(attr.config1),
+            refused => Err(Errno(-refused as i32)),
+        }
     }
 
     fn clear(&mut self, _number: u64) {}
@@ -143,15 +147,32 @@ impl Machine {
         self.places.as_ref().filter(|places| places.type_ == seen.type_).map(|_| seen)
     }
 
-    /// An attr of a probe, of a caller in whose memory the path is: what the engine is to see. Paths and
-    /// offsets are answered here as Linux does (rule J51).
+    /// An attr of a probe, of a caller in whose memory the path is, becomes what the engine is to see; the answer is the
+    /// number of the place. `target`: who is to have it.
     pub(super) fn place_probe(
         &mut self,
         caller: TaskId,
         attr: &mut [u8],
         file: Option<Result<ProbedFile, Errno>>,
-    ) -> Result<Option<u64>, Errno> {
-        let Some(seen) = self.attr_of_probe(attr) else { return Ok(None) };
+        target: Option<TaskId>,
+    ) -> Option<u64> {
+        let seen = self.attr_of_probe(attr)?;
+        let number = self.number_of_probe(caller, &seen, file).and_then(|number| {
+            target.map_or(Ok(()), |target| self.may_be_trapped(target, number))?;
+            Ok(number)
+        });
+        let config1 = number.unwrap_or_else(|errno| (-i64::from(errno.0)) as u64);
+        Attr { config1, ..seen }.poke(attr, ByteOrder::NATIVE);
+        number.ok()
+    }
+
+    /// Paths and offsets are answered here as Linux does (rule J51).
+    fn number_of_probe(
+        &mut self,
+        caller: TaskId,
+        seen: &Attr,
+        file: Option<Result<ProbedFile, Errno>>,
+    ) -> Result<u64, Errno> {
         let (config, path, offset) = (seen.config, seen.uprobe_path(), seen.probe_offset());
         let tid = self.tasks.get(&caller).map(|known| known.tid).ok_or(Errno::ESRCH)?;
         if path == 0 {
@@ -186,13 +207,12 @@ impl Machine {
                 places.all.push(place);
                 places.all.len() - 1
             }
-        } as u64;
-        Attr { config1: number, ..seen }.poke(attr, ByteOrder::NATIVE);
-        Ok(Some(number))
+        };
+        Ok(number as u64)
     }
 
     /// `ENOTSUPP` of a place where the target has an instruction that Linux puts no probe on.
-    pub(super) fn may_be_trapped(&self, target: TaskId, number: u64) -> Result<(), Errno> {
+    fn may_be_trapped(&self, target: TaskId, number: u64) -> Result<(), Errno> {
         /// The kernel's own, which it lets out.
         const ENOTSUPP: Errno = Errno(524);
         let Some((places, known)) = self.places.as_ref().zip(self.tasks.get(&target)) else { return Ok(()) };

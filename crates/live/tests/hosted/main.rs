@@ -4,13 +4,21 @@
 //! The program runs itself for it: `hosted tool SCENARIO` is the program, `hosted host SCENARIO` serves it.
 
 mod breakpoints;
+#[path = "../../../engine/tests/shared/draw.rs"]
+mod draw;
+#[path = "../../../engine/tests/shared/image.rs"]
+mod image;
 mod memory;
 mod narrow;
 mod probes;
+#[path = "../../../engine/tests/shared/random.rs"]
+mod random;
 mod refusals;
+mod rows;
 mod scenarios;
 mod short;
 mod strangers;
+mod sweep;
 mod tracers;
 mod wakeups;
 
@@ -22,8 +30,13 @@ use std::process::{Output, exit};
 
 /// Runs a scenario in a role.
 fn play(sandbox: Sandbox, role: &str, scenario: &str) -> Output {
+    play_with(sandbox, &[role, scenario])
+}
+
+/// The same with arguments of the scenario's own behind those two.
+fn play_with(sandbox: Sandbox, arguments: &[&str]) -> Output {
     let program = std::env::current_exe().expect("the running program has a path");
-    sandbox.command(program).args([role, scenario]).output().expect("the test program runs again")
+    sandbox.command(program).args(arguments).output().expect("the test program runs again")
 }
 
 /// Calls are intercepted in other ways where some are refused.
@@ -31,12 +44,14 @@ fn compare(scenario: &str) -> Outcome {
     compare_in(scenario, &[Sandbox::new(), Sandbox::new().refusing_perf_event_open(libc::EPERM)])
 }
 
+/// All that a run of a scenario wrote.
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
 fn compare_in(scenario: &str, sandboxes: &[Sandbox]) -> Outcome {
     perfuse_sys::perf_event_open_is_reachable().map_err(|error| Skip::needs("perf_event_open(2)", error))?;
     let linux = play(Sandbox::new(), "tool", scenario);
-    let text = |output: &Output| {
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-    };
     if linux.status.code() == Some(2) {
         return Err(Skip::needs("a machine that allows it", text(&linux)));
     }
@@ -127,9 +142,17 @@ fn serve(tool: &[OsString]) -> ! {
 }
 
 macro_rules! scenarios {
-    ($($name:ident)+) => {
+    (alike: $($name:ident)+; differ: $($row:ident)+;) => {
         mod tests {
             $(pub(super) fn $name() -> perfuse_testkit::Outcome { super::compare(stringify!($name)) })+
+        }
+
+        mod differences {
+            $(pub(super) fn $row() -> perfuse_testkit::Outcome { super::rows::compare(stringify!($row)) })+
+        }
+
+        fn each_row_has_a_scenario() -> Outcome {
+            rows::each_row_has_a_scenario(&[$(stringify!($row)),+])
         }
 
         fn main() {
@@ -140,7 +163,9 @@ macro_rules! scenarios {
                 Some("serve") => serve(&[OsString::from(&arguments[1])]),
                 Some("tool") => match arguments[1].as_str() {
                     $(stringify!($name) => scenarios::$name(),)+
+                    $(stringify!($row) => rows::$row(),)+
                     "frameless" => probes::frameless(),
+                    "sweep" => sweep::sweep(),
                     "reader" => scenarios::reader(),
                     "namespaces_of_every_kind" => scenarios::namespaces_of_every_kind(),
                     other => panic!("no scenario {other}"),
@@ -148,11 +173,17 @@ macro_rules! scenarios {
                 _ => perfuse_testkit::run(
                     perfuse_testkit::need::ptrace,
                     &perfuse_testkit::tests! {
+                        deterministic:
+                            each_row_has_a_scenario;
                         smoke:
                             short::counts_without_descriptors_are_refused,
                             callers_are_seen_without_frames;
                         witnesses:
                             $(tests::$name),+,
+                            $(differences::$row),+,
+                            sweep::calls_of_root_are_answered_alike,
+                            sweep::calls_that_a_filter_refuses_are_answered_alike,
+                            sweep::calls_of_users_are_answered_alike,
                             narrow::a_narrow_program,
                             narrow::narrow_calls_of_a_wide_program,
                             breakpoints_in_a_docker_container,
@@ -169,6 +200,7 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    alike:
     attrs_of_all_sizes
     wrong_calls
     counts_and_groups
@@ -243,5 +275,58 @@ scenarios! {
     tracing_without_end
     what_is_traced_is_counted
     one_that_nobody_is_to_trace_traces
-    stopped_and_sent_on
+    stopped_and_sent_on;
+    differ:
+    whole_cpus
+    cgroups
+    other_pmus
+    tracepoints
+    switch_records
+    single_faults_and_switches
+    kernel_breakpoints
+    counts_of_the_kernel
+    bpf_programs
+    untold_events
+    modes_of_faults
+    kernel_hits
+    counts_from_exec_on
+    locked_memory
+    numbers_of_descriptors
+    hardware_events
+    single_steps
+    probes_of_users
+    filters_of_probes
+    kernel_threads
+    places_in_the_kernel
+    kernel_time_outside_of_calls
+    samples_a_second
+    periods_of_samples
+    returns_after_vfork
+    paths_of_inherited_probes
+    clock_of_records
+    times_of_control_pages
+    registers_in_the_kernel
+    mapped_data
+    code_that_others_map
+    names_of_threads
+    changes_of_namespaces
+    symbols_of_the_kernel
+    new_cgroups
+    build_ids_for_others
+    fields_of_memory
+    names_of_files
+    calls_of_pipes
+    descriptors_that_are_passed
+    no_ring_but_signals
+    blocked_signals_of_ends
+    epoll_with_little_room
+    memory_that_is_not_filled
+    events_of_the_traced
+    traced_twice
+    tracing_of_measurers
+    tracing_of_the_tool
+    rights_by_exec
+    ignored_sigsys
+    ignored_sigtrap
+    signs_of_perfuse;
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Begins with an instruction of the compiler's choice.
 #[inline(never)]
-fn plain(number: u64) -> u64 {
+pub(crate) fn plain(number: u64) -> u64 {
     black_box(number) + 1
 }
 
@@ -60,6 +60,15 @@ fn return_probe(function: fn(u64) -> u64) -> OwnedFd {
     let mut attr = attr(&path, offset);
     attr.config |= 1;
     opened(&attr)
+}
+
+/// Of the returns of that function, in children too: with the path, which Linux reads again for each child.
+pub(crate) fn inherited_return_probe() -> (CString, Attr) {
+    let (path, offset) = place(plain);
+    let mut attr = attr(&path, offset);
+    attr.config |= 1;
+    attr.flags |= AttrFlags::INHERIT;
+    (path, attr)
 }
 
 /// Calls itself so many times.

@@ -402,6 +402,21 @@ pub(crate) fn calls_of_files() {
         println!("nothing: {:?}", error(libc::write(fd, word, 0) as i64));
         let part = libc::iovec { iov_base: word, iov_len: 8 };
         println!("writev: {:?}", error(libc::writev(fd, &raw const part, 1) as i64));
+        let mut words = [0u64; 4];
+        let mut parts = |lens: [usize; 2]| {
+            let part =
+                |at: usize| libc::iovec { iov_base: (&raw mut words[at]).cast(), iov_len: lens[at / 2] };
+            [0, 2].map(part)
+        };
+        for lens in [[8, 8], [16, 8], [0, 8], [8, 4], [4, 8]] {
+            let parts = parts(lens);
+            println!("in parts {lens:?}: {:?}", error(libc::readv(fd, parts.as_ptr(), 2) as i64));
+            for position in [-1, 0] {
+                let read = libc::preadv2(fd, parts.as_ptr(), 2, position, 0);
+                println!("at {position}: {:?}", error(read as i64));
+            }
+        }
+        println!("too many parts: {:?}", error(libc::readv(fd, &raw const part, 1025) as i64));
         println!("pread: {:?}", error(libc::pread(fd, word, 8, 0) as i64));
         println!("lseek: {:?}", error(libc::lseek(fd, 0, libc::SEEK_CUR)));
         println!("FIONREAD: {:?}", error(libc::ioctl(fd, libc::FIONREAD, word).into()));

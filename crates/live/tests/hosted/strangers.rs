@@ -503,7 +503,7 @@ pub(crate) fn answers_into_memory_that_is_read_only() {
 }
 
 /// Memory of which nobody fills the pages: who touches one waits until he is killed.
-fn unfilled() -> *mut libc::c_void {
+pub(crate) fn unfilled() -> *mut libc::c_void {
     const UFFD_API: u64 = 0xaa;
     const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
     const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;

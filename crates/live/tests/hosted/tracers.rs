@@ -7,7 +7,7 @@ use perfuse_sys::{Errno, perf_event_open};
 use perfuse_testkit::work;
 use std::time::Duration;
 
-fn errno() -> Errno {
+pub(crate) fn errno() -> Errno {
     Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
 
@@ -15,7 +15,7 @@ const SEIZE: i64 = 0x4206;
 const INTERRUPT: i64 = 0x4207;
 
 /// `ptrace(2)`, with a request that writes nothing to memory.
-fn ptrace(request: i64, pid: i32, data: i64) -> Result<(), Errno> {
+pub(crate) fn ptrace(request: i64, pid: i32, data: i64) -> Result<(), Errno> {
     // SAFETY: plain numbers; these requests take no pointers.
     match unsafe { libc::syscall(libc::SYS_ptrace, request, pid, 0, data) } {
         -1 => Err(errno()),
@@ -23,15 +23,15 @@ fn ptrace(request: i64, pid: i32, data: i64) -> Result<(), Errno> {
     }
 }
 
-const TRACEME: i64 = libc::PTRACE_TRACEME as i64;
-const ATTACH: i64 = libc::PTRACE_ATTACH as i64;
+pub(crate) const TRACEME: i64 = libc::PTRACE_TRACEME as i64;
+pub(crate) const ATTACH: i64 = libc::PTRACE_ATTACH as i64;
 const DETACH: i64 = libc::PTRACE_DETACH as i64;
-const CONT: i64 = libc::PTRACE_CONT as i64;
+pub(crate) const CONT: i64 = libc::PTRACE_CONT as i64;
 const SYSCALL: i64 = libc::PTRACE_SYSCALL as i64;
-const SETOPTIONS: i64 = libc::PTRACE_SETOPTIONS as i64;
+pub(crate) const SETOPTIONS: i64 = libc::PTRACE_SETOPTIONS as i64;
 
 /// The result of a wait.
-fn waited(pid: i32, options: i32) -> String {
+pub(crate) fn waited(pid: i32, options: i32) -> String {
     let mut status = 0;
     // SAFETY: the pointer is to a live number.
     match unsafe { libc::waitpid(pid, &mut status, options | libc::__WALL) } {
@@ -49,7 +49,7 @@ fn say(what: &str, pid: i32) {
 }
 
 /// A child that does this and ends with the answer, without running anything else of this program.
-fn child(act: impl FnOnce() -> i32) -> i32 {
+pub(crate) fn child(act: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child does system calls only, and ends.
     match unsafe { libc::fork() } {
         // SAFETY: as above.
@@ -58,7 +58,7 @@ fn child(act: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-fn stop_oneself() {
+pub(crate) fn stop_oneself() {
     // SAFETY: a plain number.
     unsafe { libc::raise(libc::SIGSTOP) };
 }

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 static WATCHED: AtomicU64 = AtomicU64::new(0);
 
-fn hit(times: u64) {
+pub(crate) fn hit(times: u64) {
     (0..times).for_each(|time| WATCHED.store(time, Relaxed));
 }
 
 /// A sample of each hit, and a wake-up after so many.
-fn watch(wakeup: u32) -> Attr {
+pub(crate) fn watch(wakeup: u32) -> Attr {
     let mut attr = Attr::new(EventType::BREAKPOINT);
     attr.bp_type = Breakpoint::W;
     (attr.config1, attr.config2) = ((&raw const WATCHED) as u64, 8);
@@ -33,10 +33,10 @@ fn ready(event: &OwnedFd, ms: u64) -> bool {
     poll::poll(&[event.as_fd()], Some(Duration::from_millis(ms))).expect("a wait")[0].readable
 }
 
-struct Epoll(OwnedFd);
+pub(crate) struct Epoll(OwnedFd);
 
 impl Epoll {
-    fn of(events: &[&OwnedFd], flags: i32) -> Self {
+    pub(crate) fn of(events: &[&OwnedFd], flags: i32) -> Self {
         // SAFETY: a fresh descriptor that is ours.
         let own = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
         for (index, event) in events.iter().enumerate() {
@@ -51,7 +51,7 @@ impl Epoll {
     }
 
     /// Those that are told, at most so many.
-    fn told(&self, most: usize, ms: i32) -> Vec<u64> {
+    pub(crate) fn told(&self, most: usize, ms: i32) -> Vec<u64> {
         let mut all = [libc::epoll_event { events: 0, u64: 0 }; 4];
         // SAFETY: as many live entries as that, at most.
         let got = unsafe { libc::epoll_wait(self.0.as_raw_fd(), all.as_mut_ptr(), most as i32, ms) };

@@ -1,8 +1,8 @@
 //! Random attrs: those that programs ask for, and others.
 
-use crate::call::AttrBytes;
-use crate::machine::image;
-use crate::pair::WATCHED;
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use crate::image::{AttrBytes, image};
 use crate::random::Random;
 use perfuse_engine::abi::{
     Attr, AttrFlags, AuxAction, BranchSampleType, Breakpoint, Errno, EventType, ReadFormat, SampleType,
@@ -190,12 +190,12 @@ pub(crate) fn wild(random: &mut Random) -> AttrBytes {
     AttrBytes(bytes)
 }
 
-/// A breakpoint on the variable, with samples of a known size.
-pub(crate) fn breakpoint(random: &mut Random) -> Attr {
+/// A breakpoint on a variable at this address, with samples of a known size.
+pub(crate) fn breakpoint(random: &mut Random, variable: u64) -> Attr {
     let mut attr = Attr::new(EventType::BREAKPOINT);
     attr.size = Attr::SIZE_VER8;
     attr.bp_type = Breakpoint(random.of(&[2, 3]));
-    attr.config1 = WATCHED.as_ptr() as u64;
+    attr.config1 = variable;
     attr.config2 = random.of(&[1, 4, 8]);
     attr.sample_period = random.of(&[0, 1, 1, 2, 3, 7, 50]);
     let fields = [
