@@ -85,6 +85,10 @@ fn outermost(name: &str) -> std::result::Result<Key, String> {
 }
 
 impl Looks {
+    fn is_usual(&self) -> bool {
+        self.sort.is_empty() && self.percent_limit == 0.0
+    }
+
     /// The keys of the outermost frame.
     fn keys(&self) -> Vec<Key> {
         match self.sort.is_empty() {
@@ -223,6 +227,11 @@ pub(crate) fn export(args: &Args) -> Result {
 
 /// Writes the branches of a program.
 fn branches(args: &Args, input: &Input, format: BranchFormat) -> Result {
+    if !args.functions.admits_all() || !args.looks.is_usual() {
+        let why =
+            "all branches of one program count: --program, -c, --pid, --tid, -C and --time choose in it";
+        return Err(Failure::usage(format_args!("autofdo and bolt: {why}")));
+    }
     let (mut data, symbols) = input.open_or_import(args.symbol_files.symbols(input.force))?;
     let filter = args.filter.of(&mut data)?;
     let mut branches = Branches::new(symbols);
@@ -341,7 +350,7 @@ pub(crate) fn flamegraph(
     if !records && !args.record.words().is_empty() {
         return Err(Failure::usage("-e and -F are of recording: -- COMMAND, -p PID or -a says of what"));
     }
-    if is_page && (args.looks.percent_limit != 0.0 || !args.looks.sort.is_empty()) {
+    if is_page && !args.looks.is_usual() {
         return Err(Failure::usage(
             "-s and --percent-limit are of SVG; in a page threads are chosen by hand",
         ));

@@ -3,7 +3,10 @@
 (function () {
   var root = document.documentElement, full = Number(root.dataset.width), frames = [].slice.call(document.querySelectorAll("g.f"));
   var at = function (g) { return { x: Number(g.dataset.x), w: Number(g.dataset.w), d: Number(g.dataset.d) }; };
+  // On a screen that is narrower, as that of a phone, it is as wide as this.
+  var wide = root === document.rootElement && innerWidth > 0 ? Math.min(full, Math.max(innerWidth, 200)) : full, height = root.getAttribute("height");
   function fit(g, x, w) {
+    x *= wide / full; w *= wide / full;
     var box = g.querySelector("rect"), text = g.querySelector("text"), name = g.dataset.n;
     g.style.display = w < 0.1 ? "none" : "";
     box.setAttribute("x", x); box.setAttribute("width", w);
@@ -36,6 +39,7 @@
   }
   frames.forEach(function (g) { g.addEventListener("click", function () { zoom(g); }); });
   document.getElementById("reset").addEventListener("click", function () { zoom(null); });
+  if (wide < full) { root.setAttribute("width", wide); root.setAttribute("viewBox", "0 0 " + wide + " " + height); zoom(null); }
   function ask() { var word = prompt("Search for functions with this in their name", ""); if (word !== null) search(word); }
   document.getElementById("search").addEventListener("click", ask);
   addEventListener("keydown", function (e) {

@@ -40,9 +40,10 @@ pub(crate) fn write(stacks: &Stacks, to: &mut dyn Write) -> io::Result<()> {
             if index > 0 {
                 line.push(';');
             }
-            // The format has no word for these letters.
+            // The format has no word for these letters, some of which end a line for readers in JavaScript.
             line.extend(name.chars().map(|letter| match letter {
                 ';' => ':',
+                '\u{2028}' | '\u{2029}' => '?',
                 _ if letter.is_control() => '?',
                 _ => letter,
             }));

@@ -34,6 +34,7 @@ fn names() -> Vec<(String, u64)> {
         "<script>alert(1)</script>".to_owned(),
         "]]><!--&amp;-->".to_owned(),
         "a|b, c=d%s\t{}$(rm)".to_owned(),
+        "two\u{2028}lines\u{2029}".to_owned(),
         "x".repeat(4000),
     ];
     names.into_iter().zip(1_000_003..).collect()
@@ -105,7 +106,7 @@ fn names_come_back_from_what_is_read() -> Outcome {
 fn names_stay_in_their_lines_and_cells() -> Outcome {
     let folded = String::from_utf8(written(Format::Folded)).unwrap();
     assert_eq!(folded.lines().count(), names().len());
-    let plain = |name: &str| name.replace(';', ":").replace('\t', "?");
+    let plain = |name: &str| name.replace(';', ":").replace(['\t', '\u{2028}', '\u{2029}'], "?");
     let lines: BTreeMap<String, u64> = folded
         .lines()
         .map(|line| line.rsplit_once(' ').unwrap())

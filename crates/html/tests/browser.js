@@ -69,11 +69,12 @@ async function open(program = process.env.CHROMIUM || "chromium") {
   };
   const go = async (to) => {
     url = to;
-    // Where only what follows # differs, nothing is loaded.
-    await send("Page.navigate", { url: "about:blank" });
-    const loaded = once("Page.loadEventFired");
-    await send("Page.navigate", { url: to });
-    await loaded;
+    // Where only what follows # differs, nothing would be loaded.
+    for (const next of ["about:blank", to]) {
+      const loaded = once("Page.loadEventFired");
+      await send("Page.navigate", { url: next });
+      await loaded;
+    }
   };
   const CODES = { Enter: 13, Escape: 27, " ": 32, End: 35, Home: 36, ArrowLeft: 37, ArrowUp: 38, ArrowRight: 39, ArrowDown: 40, Tab: 9 };
   const key = async (name, { shift = false } = {}) => {

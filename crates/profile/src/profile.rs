@@ -8,7 +8,6 @@ use crate::tables::{
     Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, NO_VALUE, Object, ObjectId,
     ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread, location_value, value_parts,
 };
-use crate::view::{Filter, Frames};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
@@ -88,17 +87,9 @@ impl Profile {
         &self.times
     }
 
-    /// Keeps the samples that were in functions that a filter admits; these are the profile's frames. Their events keep the sums of
-    /// all. The rows have other numbers then.
-    pub fn keep(&mut self, filter: &Filter, frames: &Frames) {
-        let is_kept = |row: &SampleRow| {
-            let innermost = self.stack(row.stack).next().map(|location| frames.innermost(location));
-            match innermost {
-                Some(frame) => filter.admits(frames, frame),
-                None => filter.admits_all(),
-            }
-        };
-        let is_kept: Vec<bool> = self.rows.iter().map(is_kept).collect();
+    /// Keeps these rows alone, with their times. Events keep the sums of all; rows have other numbers then.
+    pub fn retain(&mut self, is_kept: impl Fn(&Self, &SampleRow) -> bool) {
+        let is_kept: Vec<bool> = self.rows.iter().map(|row| is_kept(self, row)).collect();
         let mut next = 0;
         let number = |kept: &bool| {
             next += u32::from(*kept);

@@ -76,7 +76,15 @@ impl Filter {
         self.objects.is_empty() && self.symbols.is_empty() && !self.has_name && self.symbol_part.is_none()
     }
 
-    pub(crate) fn admits(&self, frames: &Frames, id: FrameId) -> bool {
+    /// Leaves samples in other functions out of a profile, of which these are the frames. Its events keep the sums of all.
+    pub fn apply(&self, profile: &mut Profile, frames: &Frames) {
+        profile.retain(|profile, row| match profile.stack(row.stack).next() {
+            Some(location) => self.admits(frames, frames.innermost(location)),
+            None => self.admits_all(),
+        });
+    }
+
+    fn admits(&self, frames: &Frames, id: FrameId) -> bool {
         let frame = frames.get(id);
         let is_object = |name: &String| {
             frame.object != 0

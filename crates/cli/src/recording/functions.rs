@@ -35,7 +35,7 @@ impl FunctionArgs {
     pub(crate) fn apply(&self, profile: &mut Profile, frames: &Frames) {
         let mut filter = self.filter();
         filter.symbol_part.clone_from(&self.symbol_filter);
-        profile.keep(&filter, frames);
+        filter.apply(profile, frames);
     }
 
     /// Whether any function is wanted.

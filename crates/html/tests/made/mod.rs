@@ -16,26 +16,26 @@ const START: u64 = 0x10_0000;
 const PID: u32 = 10;
 
 /// A sample.
-pub struct Made {
+pub(crate) struct Made {
     /// The number of its event.
-    pub event: usize,
-    pub tid: u32,
-    pub time_ns: u64,
-    pub cpu: u32,
-    pub period: u64,
+    pub(crate) event: usize,
+    pub(crate) tid: u32,
+    pub(crate) time_ns: u64,
+    pub(crate) cpu: u32,
+    pub(crate) period: u64,
     /// Offsets in the object, the innermost first.
-    pub chain: Vec<u64>,
+    pub(crate) chain: Vec<u64>,
 }
 
 /// The plan by which a page's profile is made.
-pub fn plan() -> Plan {
+pub(crate) fn plan() -> Plan {
     let mut plan = Plan::new(&[Key::Comm, Key::Pid, Key::Cpu]);
     plan.times = true;
     plan
 }
 
 /// The profile of a recording of these events, threads, one object and samples.
-pub fn profile(
+pub(crate) fn profile(
     events: &[&str],
     threads: &[(u32, &[u8])],
     object: &[u8],
@@ -107,7 +107,7 @@ fn chain(next: &mut impl FnMut(u64) -> u64) -> Vec<u64> {
 }
 
 /// So many samples in eight threads, of which nearly each has a callchain of its own.
-pub fn many(samples: u64, name: &[u8]) -> Profile {
+pub(crate) fn many(samples: u64, name: &[u8]) -> Profile {
     let mut next = random();
     let made = (0..samples).map(|number| {
         let tid = 10 + next(8) as u32;
@@ -120,7 +120,7 @@ pub fn many(samples: u64, name: &[u8]) -> Profile {
 
 /// So many samples of twenty thousand callchains, some of which are there much more often than others.
 #[allow(dead_code, reason = "not all tests want it")]
-pub fn usual(samples: u64) -> Profile {
+pub(crate) fn usual(samples: u64) -> Profile {
     let mut next = random();
     let chains: Vec<Vec<u64>> = (0..20_000).map(|_| chain(&mut next)).collect();
     let made = (0..samples).map(|number| {
