@@ -2,14 +2,17 @@
 //!
 //! The options are those of `record`, which makes the plan; `perfuse-tui` watches and draws.
 
+use crate::annotate;
 use crate::common::kernel::{Choice, Choices};
+use crate::common::style;
 use crate::exit::{Failure, Result};
 use crate::record;
 use crate::recording::symbols;
 use crate::term::out::{print, say};
-use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan};
+use perfuse_annotate::Annotator;
+use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan, Profile};
 use perfuse_record::{Chains, Observer, Remark};
-use perfuse_tui::{Shown, Tables, Windows, follow, watch};
+use perfuse_tui::{CodeOf, Shown, State, Tables, Windows, follow, watch};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -140,9 +143,21 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     let symbols = symbols(false);
     let mut collected = Plan::new(&args.sort);
     collected.chains = plan.chains.is_some();
-    (collected.code, collected.by_function) = (Some(symbols.symbolizer().clone()), true);
+    // On the screen code is shown too, by address, and threads and cpus are chosen.
+    (collected.code, collected.by_function) = (Some(symbols.symbolizer().clone()), !is_drawn);
+    if is_drawn {
+        let more = [Key::Pid, Key::Cpu].into_iter().filter(|key| !args.sort.contains(key));
+        collected.keys.extend(more);
+    }
     let watched = watch(&plan, &collected, args.delay, &mut heard, |windows| match is_drawn {
-        true => follow(windows, &symbols, "perfuse top", Tables::new(&args.sort)).map_err(Failure::from),
+        true => {
+            let state = State::new("perfuse top", Tables::new(&args.sort)).with_looks(style::screen_looks());
+            let annotator = Annotator::new(&symbols);
+            let mut code = |of: &CodeOf, profile: &Profile| {
+                annotate::near(profile, &symbols, &annotator, false, of).map_err(|why| why.to_string())
+            };
+            follow(windows, &symbols, state, &mut code).map_err(Failure::from)
+        }
         false => tables(windows, &symbols, args),
     });
     heard.texts.iter().for_each(say);

@@ -132,7 +132,11 @@ impl Stacks {
     /// Those of a profile, with names from a source of symbols; of its events, those with samples. Names of threads are there if the profile was made with
     /// [`Key::Comm`](perfuse_profile::Key::Comm).
     pub fn of(profile: &Profile, symbols: &dyn Symbols) -> Self {
-        let frames = Frames::new(&Names::new(profile, symbols), false);
+        Stacks::of_frames(profile, &Frames::new(&Names::new(profile, symbols), false))
+    }
+
+    /// The same with the frames of the profile, which have names already.
+    pub fn of_frames(profile: &Profile, frames: &Frames) -> Self {
         let mut made = StacksBuilder::default();
         // Events without samples, such as the one that brings mappings, say nothing here.
         let mut events = vec![0; profile.events().len()];
@@ -147,7 +151,7 @@ impl Stacks {
                 for id in frames.at(location) {
                     let number = &mut numbers[id.0 as usize];
                     stack.push(*number.get_or_insert_with(|| {
-                        let Function { name, object } = Function::of(&frames, *id);
+                        let Function { name, object } = Function::of(frames, *id);
                         made.function(&name, &object)
                     }));
                 }

@@ -8,7 +8,7 @@ use perfuse_tui::ratatui::crossterm::event::{
 };
 use perfuse_tui::ratatui::layout::Rect;
 use perfuse_tui::ratatui::style::Modifier;
-use perfuse_tui::{Choice, Deed, Page, State, Subject, Tables};
+use perfuse_tui::{Choice, Colours, Deed, Looks, Page, RowOrder, State, Subject, Tables};
 use std::path::Path;
 
 /// Functions of 64 bytes each, which is how the program in the recordings has them, with names of others.
@@ -122,7 +122,7 @@ fn functions_have_their_shares() {
         assert!(
             page.starts_with(
                 " cpu-clock  40 samples                                              chains.data
-  1 functions   2 callers   3 tree   4 flame   5 code   6 time
+  1 functions 2 callers 3 tree 4 flame 5 code 6 time 7 events
    Total     Self  Shared Object      Symbol
   72.50%    0.00%  grind              f8
   72.50%    0.00%  grind              f9
@@ -137,11 +137,11 @@ fn functions_have_their_shares() {
         assert!(wide[22].ends_with("0x7f0000000248") || wide[23].ends_with("0x7f0000000248"), "{wide:#?}");
         assert!(wide.iter().all(|line| line.chars().count() <= 120));
         assert_eq!(walk.press(KeyCode::Char('s'), KeyModifiers::NONE), Deed::Again);
-        assert!(walk.state.tables().by_own);
+        assert_eq!(walk.state.tables().order, RowOrder::Own);
     });
     let by_own = {
         let mut tables = Tables::default();
-        tables.by_own = true;
+        tables.order = RowOrder::Own;
         tables
     };
     walk("chains.data", plain, by_own, |walk| {
@@ -172,7 +172,7 @@ fn the_chosen_function_stays_chosen_in_the_next_window() {
     assert_eq!(cursor(&walk.cells(80, 24)), "  72.50%    0.00%  grind              f8");
     walk.keys("jjj");
     assert_eq!(cursor(&walk.cells(80, 24)), "  32.50%    5.00%  grind              f6");
-    tables.by_own = true;
+    tables.order = RowOrder::Own;
     walk.subject = Subject::new(&profile, &frames, 0, &tables);
     let line = cursor(&walk.cells(80, 24));
     assert_eq!(line, "  32.50%    5.00%  grind              f6");
@@ -191,7 +191,7 @@ fn callers_and_callees_are_walked_through() {
             &walk.keys("\n").page(),
             "
  cpu-clock  40 samples                                              chains.data
-  1 functions   2 callers   3 tree   4 flame   5 code   6 time
+  1 functions 2 callers 3 tree 4 flame 5 code 6 time 7 events
  called by
   72.50%    f9  grind
 
@@ -229,7 +229,7 @@ fn trees_open_to_the_next_fork_from_either_end() {
             &walk.keys("3j\n").page(),
             "
  cpu-clock  40 samples                                              chains.data
-  1 functions   2 callers   3 tree   4 flame   5 code   6 time   callers first
+  1 functions 2 callers 3 tree 4 flame 5 code 6 time 7 events  callers first
    Total     Self  Function
   72.50%    0.00%  ▸ f9  grind
   25.00%    0.00%  ▾ f9  sh

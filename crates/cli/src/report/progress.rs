@@ -1,7 +1,9 @@
 //! A line on standard error that tells how far a long reading is, when somebody is there to see it.
 
+use super::Watch;
 use crate::term::out;
 use std::io::IsTerminal;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -26,14 +28,6 @@ impl Progress {
         Progress { size, next, start: Instant::now(), is_shown: false }
     }
 
-    /// Reading came to a place in the file.
-    #[inline]
-    pub(super) fn at(&mut self, offset: u64) {
-        if offset >= self.next {
-            self.show(offset);
-        }
-    }
-
     #[cold]
     fn show(&mut self, offset: u64) {
         self.next = offset + STEP;
@@ -44,9 +38,19 @@ impl Progress {
         let percent = offset.min(self.size) as f64 * 100.0 / self.size as f64;
         out::progress(&format!("reading {} of {} MB, {percent:.0} %", offset >> 20, self.size >> 20));
     }
+}
+
+impl Watch for Progress {
+    #[inline]
+    fn at(&mut self, offset: u64) -> ControlFlow<()> {
+        if offset >= self.next {
+            self.show(offset);
+        }
+        ControlFlow::Continue(())
+    }
 
     /// Takes the line away.
-    pub(super) fn finish(&mut self) {
+    fn ends(&mut self) {
         if self.is_shown {
             out::progress_ends();
         }
