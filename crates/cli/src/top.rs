@@ -12,7 +12,7 @@ use crate::term::out::{print, say};
 use perfuse_annotate::Annotator;
 use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan, Profile};
 use perfuse_record::{Chains, Observer, Remark};
-use perfuse_tui::{CodeOf, Shown, State, Tables, Windows, follow, watch};
+use perfuse_tui::{CodeOf, Shown, Span, State, Tables, Windows, follow, watch};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -63,6 +63,9 @@ pub(crate) struct Args {
     /// Seconds of an interval
     #[arg(short, long, value_name = "SECONDS", default_value = "2", value_parser = interval)]
     delay: Duration,
+    /// Add intervals up, or let older ones fade, on the terminal; z there changes it
+    #[arg(long, value_name = "HOW", default_value = "window", value_parser = ["window", "fading", "sum"])]
+    span: String,
     /// Tell rows apart by: comm, dso, symbol, pid, tgid, cpu
     #[arg(short, long, value_name = "KEY,...", value_delimiter = ',', default_value = "dso,symbol", value_parser = key)]
     sort: Vec<Key>,
@@ -100,6 +103,14 @@ fn key(name: &str) -> std::result::Result<Key, String> {
 }
 
 impl Args {
+    fn span(&self) -> Span {
+        match self.span.as_str() {
+            "fading" => Span::Fading,
+            "sum" => Span::Sum,
+            _ => Span::Window,
+        }
+    }
+
     /// The same options in the words of `record`.
     fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["perfuse", "record"].map(OsString::from).to_vec();
@@ -151,7 +162,9 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     }
     let watched = watch(&plan, &collected, args.delay, &mut heard, |windows| match is_drawn {
         true => {
-            let state = State::new("perfuse top", Tables::new(&args.sort)).with_looks(style::screen_looks());
+            let state = State::new("perfuse top", Tables::new(&args.sort))
+                .with_looks(style::screen_looks())
+                .with_span(args.span());
             let annotator = Annotator::new(&symbols);
             let mut code = |of: &CodeOf, profile: &Profile| {
                 annotate::near(profile, &symbols, &annotator, false, of).map_err(|why| why.to_string())

@@ -2,7 +2,7 @@
 
 use crate::code::Code;
 use crate::page::Page;
-use crate::state::{Deed, State, Typing};
+use crate::state::{Deed, Span, State, Typing};
 use crate::subject::Subject;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -33,7 +33,7 @@ y  Y           copy the name of the function; the table that is shown
 P  w           write what is shown to a file: .txt .csv .svg .folded
 H              code: to the hottest line
 p, space       a live profile stands still, or goes on
-z              a live profile: windows are added up, or the last one alone
+z              a live profile: older windows fade, add up, or are left out
 Ctrl-L         draw the screen anew
 Ctrl-Z         back to the shell; fg goes on
 ?  h  F1       this help
@@ -78,7 +78,13 @@ impl State {
                 self.help = Some(0);
             }
             (KeyCode::Char('p' | ' '), false) => self.is_paused = !self.is_paused,
-            (KeyCode::Char('z'), false) => self.is_total = !self.is_total,
+            (KeyCode::Char('z'), false) => {
+                self.span = match self.span {
+                    Span::Window => Span::Fading,
+                    Span::Fading => Span::Sum,
+                    Span::Sum => Span::Window,
+                }
+            }
             (KeyCode::Char('/'), _) => (self.typing, self.search) = (Some(Typing::Search), String::new()),
             (KeyCode::Char('f'), false) => (self.typing, self.page) = (Some(Typing::Filter), Page::Functions),
             (KeyCode::Char('P' | 'w'), false) => {

@@ -32,6 +32,6 @@ pub use looks::{Colours, Looks};
 pub use page::Page;
 pub use ratatui;
 pub use screen::{Loading, ShowCode, browse, follow};
-pub use state::{Deed, State};
+pub use state::{Deed, Span, State};
 pub use subject::{Row, RowOrder, Subject, Tables};
 pub use time::{Choice, Lane};

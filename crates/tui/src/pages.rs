@@ -4,7 +4,7 @@ use crate::keys::HELP;
 use crate::looks::{Colours, Looks};
 use crate::names::{fit, frame_name, has};
 use crate::page::{Page, Spot};
-use crate::state::{State, Typing};
+use crate::state::{Span, State, Typing};
 use crate::subject::{Neighbour, RowOrder, Subject};
 use crate::time::{Lane, Timeline};
 use crate::tree::Tree;
@@ -134,9 +134,11 @@ fn head(state: &mut State, subject: &Subject<'_>, paper: &mut Paper<'_>) {
     if state.is_paused {
         facts += "  paused";
     }
-    if state.is_total {
-        facts += "  added up";
-    }
+    facts += match state.span {
+        Span::Window => "",
+        Span::Fading => "  fading",
+        Span::Sum => "  added up",
+    };
     facts += &chosen_words(state, subject);
     if !state.remark.is_empty() {
         facts = facts + "  " + &foreign(&state.remark);

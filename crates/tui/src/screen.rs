@@ -2,11 +2,12 @@
 
 use crate::code::CodeOf;
 use crate::live::{Next, Windows};
-use crate::state::{Deed, State};
+use crate::state::{Deed, Span, State};
 use crate::subject::{Subject, Tables};
 use perfuse_annotate::Annotated;
 use perfuse_profile::{Frames, Names, Profile, Symbols};
 use perfuse_sys::clock::{CLOCK_PROCESS_CPUTIME_ID, read_ns};
+use perfuse_sys::poll::poll;
 use perfuse_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, Signals, send};
 use perfuse_term::clipboard;
 use perfuse_term::number::bytes;
@@ -17,6 +18,7 @@ use ratatui::crossterm::event::{
 use ratatui::crossterm::execute;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -142,8 +144,11 @@ pub fn follow(
                     let lost =
                         if window.lost > 0 { format!("{} lost  ", window.lost) } else { String::new() };
                     state.set_remark(&format!("{lost}perfuse {:.1} % of a cpu", cost.percent()));
+                    if state.span() == Span::Fading {
+                        profile.fade(7, 8);
+                    }
                     // A sum that has grown too large begins anew.
-                    if !state.is_total() || profile.merge(&window.profile).is_err() {
+                    if state.span() == Span::Window || profile.merge(&window.profile).is_err() {
                         profile = window.profile;
                     }
                 }
@@ -249,7 +254,7 @@ fn keys(
                 }
                 Look::Same => {}
             }
-            if event::poll(LOOK)? {
+            if has_event()? {
                 break;
             }
         }
@@ -287,6 +292,23 @@ fn keys(
             deed => return Ok(deed),
         }
     }
+}
+
+/// Whether a key or something else came, for which it waits a little. A terminal that is gone is an error: reading from it would go on
+/// for ever.
+fn has_event() -> io::Result<bool> {
+    for wait in [Duration::ZERO, LOOK] {
+        // A signal, such as that of another size, ends the wait.
+        let ready = poll(&[io::stdin().as_fd()], Some(wait)).unwrap_or_default();
+        if ready.iter().any(|state| state.hangup || state.error) {
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the terminal is gone"));
+        }
+        // Several keys may have been read at once before.
+        if event::poll(Duration::ZERO)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn is_redraw(key: KeyEvent) -> bool {

@@ -39,6 +39,19 @@ pub enum Deed {
     Suspend,
 }
 
+/// The part of a profile that goes on which is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Span {
+    /// The last window alone.
+    #[default]
+    Window,
+    /// The last windows, of which older ones fade: an eighth goes with each.
+    Fading,
+    /// All windows added up, since this was chosen.
+    Sum,
+}
+
 /// A line of text that is being typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Typing {
@@ -71,8 +84,8 @@ pub struct State {
     /// The name of a file to write to.
     pub(crate) file: String,
     pub(crate) is_paused: bool,
-    /// Of a profile that goes on, all is shown since it began.
-    pub(crate) is_total: bool,
+    /// The part of a profile that goes on which is shown.
+    pub(crate) span: Span,
     /// The line of the help that is shown first, if it is shown.
     pub(crate) help: Option<usize>,
     /// The event that has the cursor.
@@ -170,9 +183,15 @@ impl State {
         self.is_paused
     }
 
-    /// Whether all of a profile that goes on is shown, not the last window alone.
-    pub fn is_total(&self) -> bool {
-        self.is_total
+    /// The part of a profile that goes on which is shown.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// With this part of a profile that goes on.
+    #[must_use]
+    pub fn with_span(self, span: Span) -> Self {
+        State { span, ..self }
     }
 
     /// A remark that stands in the first line, such as what was lost.

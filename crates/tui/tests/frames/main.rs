@@ -1,5 +1,8 @@
 //! Pages as they are drawn: keys go in, lines of cells are compared.
 
+mod keys;
+mod sizes;
+
 use perfuse_data::PerfData;
 use perfuse_profile::{Frames, Function, Key, Names, ObjectRef, Plan, Profile, Symbols, TimedAddress};
 use perfuse_tui::ratatui::buffer::Buffer;
@@ -8,7 +11,7 @@ use perfuse_tui::ratatui::crossterm::event::{
 };
 use perfuse_tui::ratatui::layout::Rect;
 use perfuse_tui::ratatui::style::Modifier;
-use perfuse_tui::{Choice, Colours, Deed, Looks, Page, RowOrder, State, Subject, Tables};
+use perfuse_tui::{Choice, Deed, Page, RowOrder, State, Subject, Tables};
 use std::path::Path;
 
 /// Functions of 64 bytes each, which is how the program in the recordings has them, with names of others.
@@ -448,22 +451,22 @@ fn no_key_and_no_size_is_too_much() {
             for _ in 0..3000 {
                 let letters = [
                     'j', 'k', 'h', 'l', 'g', 'G', 'i', 'n', 'N', '/', 'f', '1', '2', '3', '4', '5', '6', '?',
-                    'p', 'a', 'v', 'y', 's',
+                    'p', 'a', 'v', 'y', 's', '7', 'e', 'E', 'C', 't', 'd', 'r', 'Y', 'P', '[', ']', 'H', 'z',
                 ];
-                match next(32) {
+                match next(45) {
                     at if at < letters.len() => {
                         let deed = walk.press(KeyCode::Char(letters[at]), KeyModifiers::NONE);
                         if let Deed::Code(of) = deed {
                             walk.state.show_code(of, Err("there are no files".to_owned()));
                         }
                     }
-                    23 => drop(walk.press(KeyCode::Tab, KeyModifiers::NONE)),
-                    24 => drop(walk.press(KeyCode::Enter, KeyModifiers::NONE)),
-                    25 => drop(walk.press(KeyCode::Backspace, KeyModifiers::NONE)),
-                    26 => drop(walk.press(KeyCode::PageDown, KeyModifiers::NONE)),
-                    27 => drop(walk.press(KeyCode::PageUp, KeyModifiers::NONE)),
-                    28 => drop(walk.press(KeyCode::Char('u'), KeyModifiers::CONTROL)),
-                    29 => drop(walk.mouse(next(130) as u16, next(50) as u16)),
+                    36 => drop(walk.press(KeyCode::Tab, KeyModifiers::NONE)),
+                    37 => drop(walk.press(KeyCode::Enter, KeyModifiers::NONE)),
+                    38 => drop(walk.press(KeyCode::Backspace, KeyModifiers::NONE)),
+                    39 => drop(walk.press(KeyCode::PageDown, KeyModifiers::NONE)),
+                    40 => drop(walk.press(KeyCode::PageUp, KeyModifiers::NONE)),
+                    41 => drop(walk.press(KeyCode::Char('u'), KeyModifiers::CONTROL)),
+                    42 => drop(walk.mouse(next(130) as u16, next(50) as u16)),
                     _ => drop(walk.cells(next(130) as u16, next(50) as u16)),
                 }
             }
