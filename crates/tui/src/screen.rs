@@ -301,7 +301,7 @@ fn has_event() -> io::Result<bool> {
         // A signal, such as that of another size, ends the wait.
         let ready = poll(&[io::stdin().as_fd()], Some(wait)).unwrap_or_default();
         if ready.iter().any(|state| state.hangup || state.error) {
-            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the terminal is gone"));
+            return Err(io::Error::other("the terminal is gone"));
         }
         // Several keys may have been read at once before.
         if event::poll(Duration::ZERO)? {
