@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod arm64;
+mod arrows;
 mod code;
 mod costs;
 mod disassemble;
@@ -18,6 +19,7 @@ mod lines;
 pub mod text;
 mod x86;
 
+pub use arrows::Arrows;
 pub use code::{Arch, Decoded, Flow, Syntax};
 pub use costs::{Cost, Function, Sampled, Skid};
 pub use disassemble::disassemble;

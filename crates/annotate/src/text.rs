@@ -1,11 +1,13 @@
 //! Functions as text for people: first what costs most, then the listing; and remarks below.
 
+use crate::arrows::Arrows;
 use crate::costs::{Cost, Function, Skid};
-use crate::function::{Annotated, Instruction};
+use crate::function::Annotated;
 use crate::lines::Line;
 use anstyle::{AnsiColor, Style};
 use perfuse_term::foreign::{cut, foreign, width};
-use perfuse_term::glyphs::Glyphs;
+use perfuse_term::glyphs::{ASCII, Glyphs};
+use perfuse_term::names::fit;
 use perfuse_term::number;
 use perfuse_term::table::{paint, wrap};
 use std::fmt::Write;
@@ -17,6 +19,8 @@ const HOT: Style = AnsiColor::Red.on_default();
 const WARM: Style = AnsiColor::Green.on_default();
 /// So many lines and inlined calls stand above the listing.
 const FIRST: usize = 5;
+/// Columns of the name of an inlined function before its source.
+const NAME: usize = 32;
 /// No line is longer, wherever it goes.
 const WIDEST: usize = 240;
 /// Longer stretches without samples are left out, but for their ends.
@@ -81,6 +85,13 @@ impl OfEvent<'_> {
     fn share(&self, cost: Cost) -> f64 {
         100.0 * cost.weight as f64 / self.whole.weight.max(1) as f64
     }
+}
+
+/// The columns of a listing before the text of instructions.
+struct Shape {
+    /// Digits of addresses.
+    digits: usize,
+    arrows: Arrows,
 }
 
 /// Writes lines of a listing.
@@ -210,28 +221,26 @@ impl Page<'_> {
     /// Instructions, below the source lines that they are from.
     fn listing(&mut self, of: &Annotated) {
         let all = &of.instructions;
-        let digits = all.last().map_or(0, |last| format!("{:x}", last.address).len());
+        let shape = Shape {
+            digits: all.last().map_or(0, |last| format!("{:x}", last.address).len()),
+            arrows: Arrows::of(of, *self.looks.glyphs == ASCII),
+        };
         let (mut last, mut at) = (None, 0);
-        while let Some(one) = all.get(at) {
+        while at < all.len() {
             let cold = all[at..].iter().take_while(|one| one.cost.samples == 0).count();
             let before = if at == 0 { 0 } else { ENDS };
             let after = if at + cold == all.len() { 0 } else { ENDS };
             if cold > COLD && !self.looks.cold {
-                for one in &all[at..at + before] {
-                    self.instruction(of, one, &mut last, digits);
-                }
+                (at..at + before).for_each(|at| self.instruction(of, at, &mut last, &shape));
                 let count = cold - before - after;
                 let text = format!("... {count} instructions without samples (--cold shows them)");
                 self.line(Cost::default(), "", &text, DIM);
                 last = None;
-                for one in &all[at + cold - after..at + cold] {
-                    self.instruction(of, one, &mut last, digits);
-                }
+                let rest = at + cold - after..at + cold;
+                rest.for_each(|at| self.instruction(of, at, &mut last, &shape));
                 at += cold;
             } else {
-                self.instruction(of, one, &mut last, digits);
-                let rest = all[at + 1..at + cold.max(1)].iter();
-                rest.for_each(|one| self.instruction(of, one, &mut last, digits));
+                (at..at + cold.max(1)).for_each(|at| self.instruction(of, at, &mut last, &shape));
                 at += cold.max(1);
             }
         }
@@ -240,20 +249,26 @@ impl Page<'_> {
     fn instruction(
         &mut self,
         of: &Annotated,
-        one: &Instruction,
+        at: usize,
         last: &mut Option<(Option<Line>, Option<u32>)>,
-        digits: usize,
+        shape: &Shape,
     ) {
+        let (one, digits) = (&of.instructions[at], shape.digits);
         let (looks, place) = (self.looks, (one.line, one.inlined));
         if let Some(line) = one.line.filter(|_| *last != Some(place) && !looks.no_source) {
             let call = one.inlined.and_then(|call| of.inlined.get(call as usize));
-            let inlined = call.map_or(String::new(), |call| format!("{}: ", call.name));
+            let inlined = call.map_or(String::new(), |call| format!("{}: ", fit(&call.name, NAME)));
             let text = source(of, line).unwrap_or("").trim_start();
             let text = format!("{} {inlined}{text}", self.place(of, line));
-            self.line(Cost::default(), "", &text, SOURCE);
+            // Jumps pass beside it, unless it is the first line.
+            let beside = shape.arrows.above(at);
+            let before = match beside.trim_end() {
+                "" => String::new(),
+                _ => format!("{:digits$}   {beside} ", ""),
+            };
+            self.line(Cost::default(), &before, &text, SOURCE);
         }
         *last = Some(place);
-        let mark = if one.jumps_here > 0 { '>' } else { ' ' };
         let raw = match self.looks.raw {
             true => {
                 let bytes: Vec<String> = one.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -261,7 +276,7 @@ impl Page<'_> {
             }
             false => String::new(),
         };
-        let before = format!("  {:>digits$x}: {mark} {raw}", one.address);
+        let before = format!("  {:>digits$x}: {} {raw}", one.address, shape.arrows.at(at));
         let text = format!("{}{}", one.text, of.target_name(one));
         self.line(one.cost, &before, &text, Style::new());
     }

@@ -9,15 +9,17 @@ use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
 use crate::recording::passed::Passed;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
-use crate::term::{foreign::foreign, glyphs};
+use crate::term::{foreign::foreign, glyphs, out};
 use perfuse_annotate::text::{self, Looks, OfEvent, Value};
 use perfuse_annotate::{Annotated, Annotator, Function, Sampled, Skid, Sources, Syntax};
 use perfuse_data::Event;
 use perfuse_data::replay::{Replay, Step};
-use perfuse_profile::{LocalSymbols, Names, Plan, Profile, Reading};
+use perfuse_profile::{Frames, LocalSymbols, Names, Plan, Profile, Reading};
+use perfuse_tui::{CodeOf, Loading, RowOrder, State, Tables};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::Sender;
 
 /// Options of `perfuse annotate`.
 ///
@@ -97,6 +99,9 @@ pub(crate) struct Args {
     /// No notes
     #[arg(short, long)]
     quiet: bool,
+    /// Look around on the terminal, which is the default there
+    #[arg(long, conflicts_with_all = ["json", "stdio"])]
+    tui: bool,
     #[command(flatten)]
     text: style::Text,
     #[command(flatten)]
@@ -111,6 +116,30 @@ pub(crate) struct Args {
 impl Args {
     fn input(&self) -> Input {
         Input::named(self.input.clone(), self.force)
+    }
+
+    /// Whether something was asked for that only text or an object has.
+    fn is_of_text(&self) -> bool {
+        let shape = self.asm_raw || self.no_source || self.print_line || self.cold || self.full_paths;
+        self.json || self.quiet || shape || self.percent_limit > 0.0 || self.percent_type != "local-period"
+    }
+
+    /// The functions that were asked for by name.
+    fn wanted(&self) -> Option<&str> {
+        self.name.as_deref().or(self.symbol.as_deref())
+    }
+
+    fn syntax(&self) -> Syntax {
+        if self.disassembler_style == "intel" { Syntax::Intel } else { Syntax::Att }
+    }
+
+    /// Annotates functions as the options say.
+    fn annotator<'s>(&self, symbols: &'s LocalSymbols) -> Annotator<'s> {
+        let sources = Sources::new().below(self.prefix.clone(), self.prefix_strip).sealed(symbols);
+        Annotator::new(symbols)
+            .with_sources((!self.no_source).then_some(sources))
+            .with_syntax(self.syntax())
+            .mangled(self.no_demangle)
     }
 }
 
@@ -127,6 +156,14 @@ struct Json<'j> {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
+    if args.tui && !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+        let text =
+            "--tui wants a terminal, and standard input or output is none; without --tui the output is text";
+        return Err(Failure::usage(text));
+    }
+    if args.tui || (style::has_screen(&args.text, args.paging) && !args.is_of_text()) {
+        return look_around(args);
+    }
     pages::paged(args.paging, args.text.is_coloured(), |out| {
         show(out, args)?;
         out.flush()?;
@@ -134,18 +171,57 @@ pub(crate) fn run(args: &Args) -> Result {
     })
 }
 
+/// Shows the hottest function on the terminal, or the one that was named, for somebody who goes on from there.
+fn look_around(args: &Args) -> Result {
+    let symbols = args.symbol_files.symbols(args.force);
+    let annotator = args.annotator(&symbols);
+    let mut code = |of: &CodeOf, profile: &Profile| {
+        near(profile, &symbols, &annotator, args.no_demangle, of).map_err(|why| why.to_string())
+    };
+    let mut tables = Tables::default();
+    (tables.order, tables.filter.objects) = (RowOrder::Own, args.dso.clone());
+    let state = State::new(&args.input().name(), tables).with_looks(style::screen_looks());
+    if args.input().path().is_file() {
+        args.input().open()?;
+    }
+    let held = out::hold();
+    let read = perfuse_tui::browse(state, |sender| load(args, &symbols, sender), &mut code);
+    drop(held);
+    read??;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the recording for the terminal, and the first function from near.
+fn load(args: &Args, symbols: &LocalSymbols, sender: &Sender<Loading>) -> Result<()> {
+    let (profile, events, passed) = read(args, symbols)?;
+    let is_wanted = |index: &usize| {
+        let name = events.get(*index).map(Event::display_name);
+        profile.event(*index).samples > 0 && (args.event.is_none() || args.event == name)
+    };
+    let Some(event) = (0..events.len()).find(is_wanted) else { return Err(nothing(args, &events, &passed)) };
+    let names = Names::new(&profile, symbols).mangled(args.no_demangle);
+    let sampled = Sampled::of(&profile, &names, event);
+    let Some(function) = sampled.chosen(args.wanted(), &args.dso).into_iter().next() else {
+        let known: Vec<String> = sampled.functions.iter().map(|function| function.name.clone()).collect();
+        return Err(args.wanted().map_or_else(|| none_chosen(args), |wanted| unknown(wanted, &known)));
+    };
+    let of = CodeOf::new(event, &function.name, &function.path);
+    let code = args.annotator(symbols).annotate(&profile, function);
+    let frames = Frames::new(&names, false);
+    drop(names);
+    // Nobody takes it who has left.
+    let _ = sender.send(Loading::All(Box::new((profile, frames))));
+    let _ = sender.send(Loading::Code(of, Box::new(Ok(code))));
+    Ok(())
+}
+
 fn show(out: &mut impl Write, args: &Args) -> Result<()> {
     let symbols = args.symbol_files.symbols(args.force);
     let (profile, events, passed) = read(args, &symbols)?;
     let names = Names::new(&profile, &symbols).mangled(args.no_demangle);
-    let sources = Sources::new().below(args.prefix.clone(), args.prefix_strip).sealed(&symbols);
-    let syntax = if args.disassembler_style == "intel" { Syntax::Intel } else { Syntax::Att };
-    let annotator = Annotator::new(&symbols)
-        .with_sources((!args.no_source).then_some(sources))
-        .with_syntax(syntax)
-        .mangled(args.no_demangle);
+    let annotator = args.annotator(&symbols);
     let looks = looks(args);
-    let wanted = args.name.as_deref().or(args.symbol.as_deref());
+    let wanted = args.wanted();
     let (mut is_empty, mut is_found, mut known) = (true, false, Vec::new());
     for (index, event) in events.iter().enumerate() {
         let name = event.display_name();
@@ -270,8 +346,8 @@ impl<'i> FromNear<'i> {
         FromNear { input, filter, is_mangled, symbols: files.symbols(input.force), profile: None }
     }
 
-    /// A function of an event, by its name and the path of its object.
-    pub(crate) fn show(&mut self, event: usize, function: &str, object: &str) -> Result<Annotated> {
+    /// A function.
+    pub(crate) fn show(&mut self, of: &CodeOf) -> Result<Annotated> {
         if self.input.path().as_os_str() == "-" {
             let why = "standard input has been read: code is shown of a recording in a file";
             return Err(Failure::new(why));
@@ -279,21 +355,32 @@ impl<'i> FromNear<'i> {
         if self.profile.is_none() {
             self.profile = Some(read_from(self.input, self.filter, &self.symbols, |_| Ok(()))?.0);
         }
-        let profile = self.profile.get_or_insert_default();
-        let names = Names::new(profile, &self.symbols).mangled(self.is_mangled);
-        let sampled = Sampled::of(profile, &names, event);
         let annotator = Annotator::new(&self.symbols).mangled(self.is_mangled);
-        let objects = [object.to_owned()];
-        if let Some(found) = sampled.chosen(Some(function), &objects).first() {
-            return Ok(annotator.annotate(profile, found));
-        }
-        // Or those into which it was inlined, where the most samples are.
-        let others = sampled.chosen(None, &objects).into_iter().take(MOST_LOOKED_INTO);
-        let has_it =
-            |of: &Annotated| of.inlined.iter().any(|call| call.name == function && call.cost.samples > 0);
-        let found = others.map(|other| annotator.annotate(profile, other)).find(has_it);
-        found.ok_or_else(|| Failure::new("no samples are in the function itself"))
+        near(self.profile.get_or_insert_default(), &self.symbols, &annotator, self.is_mangled, of)
     }
+}
+
+/// A function of a profile that has addresses, or one into which it was inlined.
+pub(crate) fn near(
+    profile: &Profile,
+    symbols: &LocalSymbols,
+    annotator: &Annotator<'_>,
+    is_mangled: bool,
+    of: &CodeOf,
+) -> Result<Annotated> {
+    let names = Names::new(profile, symbols).mangled(is_mangled);
+    let sampled = Sampled::of(profile, &names, of.event);
+    let objects = [of.object.clone()];
+    if let Some(found) = sampled.chosen(Some(&of.function), &objects).first() {
+        return Ok(annotator.annotate(profile, found));
+    }
+    // Or those into which it was inlined, where the most samples are.
+    let others = sampled.chosen(None, &objects).into_iter().take(MOST_LOOKED_INTO);
+    let has_it = |found: &Annotated| {
+        found.inlined.iter().any(|call| call.name == of.function && call.cost.samples > 0)
+    };
+    let found = others.map(|other| annotator.annotate(profile, other)).find(has_it);
+    found.ok_or_else(|| Failure::new("no samples are in the function itself"))
 }
 
 /// So many functions are looked into for one that was inlined.

@@ -24,6 +24,7 @@ use progress::Progress;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Cursor, Read, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -270,16 +271,32 @@ pub(crate) fn replay<'i>(
     replay: Replay<'i>,
     mut visit: impl FnMut(&Step<'_>) -> Result<(), Failure>,
 ) -> Result<Replay<'i>, Failure> {
+    replay_until(replay, |step| visit(step).map(ControlFlow::Continue))
+}
+
+/// The same until `visit` has seen enough.
+pub(crate) fn replay_until<'i>(
+    replay: Replay<'i>,
+    mut visit: impl FnMut(&Step<'_>) -> Result<ControlFlow<()>, Failure>,
+) -> Result<Replay<'i>, Failure> {
     let mut complaints = Complaints::about(MORE_ERRORS);
     let mut replay = replay.joined();
-    replay.each(|step| {
+    // An end without a failure is that of somebody who has seen enough.
+    let ended = replay.each(|step| {
         let error = step.as_ref().map_or_else(Some, |step| step.broken.as_ref());
         if let Some(error) = error {
             complaints.say(format_args!("{error}; what can be read around it counts"));
         }
-        step.map_or(Ok(()), |step| visit(&step))
-    })?;
+        match step.map_or(Ok(ControlFlow::Continue(())), |step| visit(&step)) {
+            Ok(ControlFlow::Continue(())) => Ok(()),
+            Ok(ControlFlow::Break(())) => Err(None),
+            Err(failure) => Err(Some(failure)),
+        }
+    });
     drop(complaints);
+    if let Err(Some(failure)) = ended {
+        return Err(failure);
+    }
     if replay.late() > 0 {
         say(format_args!("{} records came later than younger ones", replay.late()));
     }
@@ -315,7 +332,7 @@ pub(crate) fn profile(
             passed.count(sample, passes);
             passes
         };
-        if step.sample().is_none_or(|sample| passes(sample)) {
+        if step.sample().is_none_or(passes) {
             reading.step(step);
         }
         Ok(())

@@ -6,12 +6,12 @@ mod hierarchy;
 mod json;
 mod lines;
 mod options;
+mod screen;
 mod text;
 mod tree;
 mod unsupported;
 mod workers;
 
-use crate::annotate;
 use crate::common::pages::{self, Paging};
 use crate::common::style;
 use crate::common::unsupported::Unsupported;
@@ -34,9 +34,9 @@ use perfuse_profile::{
     Entry, Frames, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin, Profile, Reading, SampleRow,
     Sources, TracepointTexts, Trees, View, ViewPlan,
 };
-use perfuse_tui::{CodeOf, Tables};
 use perfuse_unwind::{End, Unwinder};
-use std::io::{IsTerminal, Write};
+use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -152,7 +152,7 @@ pub(crate) struct Args {
     /// No lines that begin with #
     #[arg(short, long)]
     quiet: bool,
-    /// Look around on the terminal: functions, callers and callees, call tree, flame graph, code, threads over time; ? there has the keys
+    /// Look around on the terminal, which is the default there: functions, callers and callees, call tree, flame graph, code, threads over time; ? there has the keys
     #[arg(long, conflicts_with_all = ["json", "html", "dump_raw_trace", "stats", "tasks", "mmaps", "stdio"])]
     tui: bool,
     #[command(flatten)]
@@ -246,34 +246,10 @@ pub(crate) fn run(args: &Args) -> Result {
     if let Some(to) = &args.html {
         return page(args, to);
     }
-    if args.tui {
-        return look_around(args);
+    if screen::is_wanted(args)? {
+        return screen::look_around(args);
     }
     pages::paged(args.paging, args.text.is_coloured(), |out| show(out, args))
-}
-
-/// Shows the recording on the terminal, for somebody who walks through it.
-fn look_around(args: &Args) -> Result {
-    if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
-        let text =
-            "--tui wants a terminal, and standard input or output is none; without --tui the report is text";
-        return Err(Failure::usage(text));
-    }
-    let (read, plan) = read(args)?;
-    if let Some(none) = read.none_left(args, &plan) {
-        return Err(Failure::new(format_args!("{}: {none}", args.input.name())));
-    }
-    let mut tables = match &args.sort {
-        Some(_) => Tables::new(&plan.keys),
-        None if plan.mode == Mode::Samples => Tables::default(),
-        None => Tables::new(&plan.keys),
-    };
-    tables.by_own = !plan.children;
-    tables.filter = view_plan(args, &plan).filter;
-    let mut near = annotate::FromNear::of(&args.input, &args.filter, &args.symbol_files, args.no_demangle);
-    let mut code = |of: &CodeOf| near.show(of.event, &of.function, &of.object).map_err(|why| why.to_string());
-    perfuse_tui::browse(&read.profile, &read.frames, &args.input.name(), tables, &mut code)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 fn show(mut out: impl Write, args: &Args) -> Result {
@@ -414,9 +390,44 @@ impl Collecting {
     }
 }
 
+/// Hears of a reading while it goes on.
+trait Watch {
+    /// The report that it becomes is known.
+    fn begins(&mut self, _plan: &Plan) {}
+
+    /// It came to a place in the file; whether it is to go on.
+    fn at(&mut self, offset: u64) -> ControlFlow<()>;
+
+    /// All records have been read; names are looked up.
+    fn looks_up(&mut self) {}
+
+    /// All is known.
+    fn ends(&mut self) {}
+}
+
+impl Watch for Progress {
+    #[inline]
+    fn at(&mut self, offset: u64) -> ControlFlow<()> {
+        self.at(offset);
+        ControlFlow::Continue(())
+    }
+
+    fn looks_up(&mut self) {
+        self.says("looking up names");
+    }
+
+    fn ends(&mut self) {
+        self.finish();
+    }
+}
+
 /// Reads all samples.
 fn read(args: &Args) -> Result<(Read, Plan)> {
-    let mut progress = Progress::new(args.input.path());
+    read_watched(args, &mut Progress::new(args.input.path()))
+}
+
+/// The same, or as much as `watch` wants to be read.
+fn read_watched(args: &Args, watch: &mut impl Watch) -> Result<(Read, Plan)> {
     let (mut data, local) = args.input.open_or_import(args.symbol_files.symbols(args.input.force))?;
     let mut collecting: Option<Collecting> = None;
     let mut lost = Lost::default();
@@ -428,15 +439,19 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
     let events: Vec<Event> = replay.data().events().iter().cloned().collect();
     if !events.is_empty() {
         let recorded = Recorded { events: &events, formats: replay.formats() };
-        collecting = Some(Collecting::new(args, &recorded, &sockets, &machine, &local)?);
+        let made = Collecting::new(args, &recorded, &sockets, &machine, &local)?;
+        watch.begins(&made.plan);
+        collecting = Some(made);
     }
     let is_socket = |cpu: Option<u32>| {
         let socket = cpu.and_then(|cpu| sockets.get(cpu as usize));
         args.socket_filter.is_none_or(|only| socket == Some(&only))
     };
     let mut passed = Passed::default();
-    let replay = recording::replay(replay, |step| {
-        progress.at(step.entry.location.offset);
+    let replay = recording::replay_until(replay, |step| {
+        if watch.at(step.entry.location.offset).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
         lost.add(step);
         args.unsupported.heed(step)?;
         if let Some(sample) = step.sample() {
@@ -444,18 +459,20 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
             let passes = filter.admits_moment(cpu, sample.time) && is_socket(cpu);
             passed.count(sample, passes);
             if !passes {
-                return Ok(());
+                return Ok(ControlFlow::Continue(()));
             }
             if collecting.is_none() {
                 let events: Vec<Event> = step.entry.events().iter().cloned().collect();
                 let recorded = Recorded { events: &events, formats: step.formats };
-                collecting = Some(Collecting::new(args, &recorded, &sockets, &machine, &local)?);
+                let made = Collecting::new(args, &recorded, &sockets, &machine, &local)?;
+                watch.begins(&made.plan);
+                collecting = Some(made);
             }
         }
         if let Some(collecting) = &mut collecting {
             collecting.reading.step(step);
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
     let Collecting { plan, symbols, reading } = match collecting {
         Some(collecting) => collecting,
@@ -476,11 +493,11 @@ fn read(args: &Args) -> Result<(Read, Plan)> {
     let origin = Origin::read(&mut data);
     let profile = reading.finish(&session);
     let functions = Names::new(&profile, &symbols).mangled(args.no_demangle);
-    progress.says("looking up names");
+    watch.looks_up();
     functions.look_up_all();
     let frames = Frames::new(&functions, plan.is_by_address() || has_source(args));
     drop(functions);
-    progress.finish();
+    watch.ends();
     let lost = lost.total();
     Ok((Read { events, groups, names, profile, frames, passed, lost, origin, symbols, ends }, plan))
 }
@@ -560,8 +577,8 @@ fn collect_plan(args: &Args, plan: &Plan, sockets: &[u32], symbols: &LocalSymbol
     collected.chains = plan.children || plan.graph.style != Style::None || has_parent || args.html.is_some();
     collected.max_stack = args.max_stack;
     collected.time_step_ns = args.time_quantum;
-    collected.times = args.html.is_some() || args.tui;
-    if args.tui {
+    collected.times = args.html.is_some() || screen::is_on(args);
+    if screen::is_on(args) {
         // The threads and cpus of the page of time.
         let more = [Key::Pid, Key::Cpu].into_iter().filter(|key| !plan.keys.contains(key));
         collected.keys.extend(more);

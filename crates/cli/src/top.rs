@@ -2,14 +2,17 @@
 //!
 //! The options are those of `record`, which makes the plan; `perfuse-tui` watches and draws.
 
+use crate::annotate;
 use crate::common::kernel::{Choice, Choices};
+use crate::common::style;
 use crate::exit::{Failure, Result};
 use crate::record;
 use crate::recording::symbols;
 use crate::term::out::{print, say};
-use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan};
+use perfuse_annotate::Annotator;
+use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan, Profile};
 use perfuse_record::{Chains, Observer, Remark};
-use perfuse_tui::{Shown, Tables, Windows, follow, watch};
+use perfuse_tui::{CodeOf, Shown, Span, State, Tables, Windows, follow, watch};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -60,6 +63,9 @@ pub(crate) struct Args {
     /// Seconds of an interval
     #[arg(short, long, value_name = "SECONDS", default_value = "2", value_parser = interval)]
     delay: Duration,
+    /// Add intervals up, or let older ones fade, on the terminal; z there changes it
+    #[arg(long, value_name = "HOW", default_value = "window", value_parser = ["window", "fading", "sum"])]
+    span: String,
     /// Tell rows apart by: comm, dso, symbol, pid, tgid, cpu
     #[arg(short, long, value_name = "KEY,...", value_delimiter = ',', default_value = "dso,symbol", value_parser = key)]
     sort: Vec<Key>,
@@ -97,6 +103,14 @@ fn key(name: &str) -> std::result::Result<Key, String> {
 }
 
 impl Args {
+    fn span(&self) -> Span {
+        match self.span.as_str() {
+            "fading" => Span::Fading,
+            "sum" => Span::Sum,
+            _ => Span::Window,
+        }
+    }
+
     /// The same options in the words of `record`.
     fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["perfuse", "record"].map(OsString::from).to_vec();
@@ -140,9 +154,23 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     let symbols = symbols(false);
     let mut collected = Plan::new(&args.sort);
     collected.chains = plan.chains.is_some();
-    (collected.code, collected.by_function) = (Some(symbols.symbolizer().clone()), true);
+    // On the screen code is shown too, by address, and threads and cpus are chosen.
+    (collected.code, collected.by_function) = (Some(symbols.symbolizer().clone()), !is_drawn);
+    if is_drawn {
+        let more = [Key::Pid, Key::Cpu].into_iter().filter(|key| !args.sort.contains(key));
+        collected.keys.extend(more);
+    }
     let watched = watch(&plan, &collected, args.delay, &mut heard, |windows| match is_drawn {
-        true => follow(windows, &symbols, "perfuse top", Tables::new(&args.sort)).map_err(Failure::from),
+        true => {
+            let state = State::new("perfuse top", Tables::new(&args.sort))
+                .with_looks(style::screen_looks())
+                .with_span(args.span());
+            let annotator = Annotator::new(&symbols);
+            let mut code = |of: &CodeOf, profile: &Profile| {
+                annotate::near(profile, &symbols, &annotator, false, of).map_err(|why| why.to_string())
+            };
+            follow(windows, &symbols, state, &mut code).map_err(Failure::from)
+        }
         false => tables(windows, &symbols, args),
     });
     heard.texts.iter().for_each(say);

@@ -5,6 +5,7 @@ use perfuse_testkit::{Outcome, Sandbox, Skip, Terminal, need};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -15,6 +16,10 @@ perfuse_testkit::suite! {
         nobody_gets_a_pager_who_wants_none,
         a_pager_that_is_not_there_is_told,
         a_recording_is_walked_through_and_the_terminal_is_left_as_it_was,
+        a_report_on_a_terminal_is_a_screen_unless_text_is_asked_for,
+        a_screen_follows_the_size_of_the_terminal_and_stops_as_a_job_of_the_shell,
+        a_screen_ends_with_its_terminal,
+        code_is_a_screen_of_its_own,
         terminals_without_colours_and_people_who_want_none_get_plain_text;
     smoke:
         a_command_is_watched_by_either_kernel;
@@ -227,12 +232,17 @@ fn terminals_without_colours_and_people_who_want_none_get_plain_text() -> Outcom
     Ok(())
 }
 
+/// Starts the program at a terminal, as a job of its own.
+fn at_terminal(terminal: &Terminal, arguments: &[&str]) -> Child {
+    let mut command = Command::new(program());
+    command.args(arguments).env("TERM", "xterm").env("PERFUSE_CONFIG", "").env_remove("PERFUSE_STYLE");
+    command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side());
+    command.process_group(0).spawn().expect("the program starts")
+}
+
 /// Starts the screen of a recording, and waits for its first page.
 fn walking(terminal: &mut Terminal) -> Child {
-    let mut command = Command::new(program());
-    command.args(["report", "--tui", "-i", &recording()]).env("TERM", "xterm").env("PERFUSE_CONFIG", "");
-    command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side());
-    let child = command.spawn().expect("the program starts");
+    let child = at_terminal(terminal, &["report", "--tui", "-i", &recording()]);
     let seen = terminal.read_until("libtext.so");
     assert!(seen.contains("\x1b[?1049h") && seen.contains("functions"), "{seen:?}");
     child
@@ -254,6 +264,75 @@ fn a_recording_is_walked_through_and_the_terminal_is_left_as_it_was() -> Outcome
         assert!(end.contains("\x1b[?1049l"), "{signal:?} {end:?}");
         assert_eq!(child.wait().expect("it ends").code(), Some(0), "{signal:?}");
     }
+    Ok(())
+}
+
+fn a_report_on_a_terminal_is_a_screen_unless_text_is_asked_for() -> Outcome {
+    let file = recording();
+    let mut terminal = Terminal::new(24, 80)?;
+    let mut child = at_terminal(&terminal, &["report", "-i", &file]);
+    let seen = terminal.read_until("libtext.so");
+    assert!(seen.contains("\x1b[?1049h"), "{seen:?}");
+    terminal.types(b"q");
+    terminal.read(|_| false);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    for text in
+        [&["--stdio"][..], &["--no-pager"], &["-g", "none", "--no-pager"], &["-q", "--stdio"], &["--json"]]
+    {
+        let mut terminal = Terminal::new(24, 80)?;
+        let mut child = at_terminal(&terminal, &[&["--no-pager", "report", "-i", &file], text].concat());
+        let seen = String::from_utf8_lossy(&terminal.read(|_| false)).into_owned();
+        assert!(!seen.contains("\x1b[?1049h") && seen.contains("libtext.so"), "{text:?} {seen:?}");
+        assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    }
+    // What cannot be opened is told without a screen.
+    let mut terminal = Terminal::new(24, 80)?;
+    let mut child = at_terminal(&terminal, &["report", "-i", "/dev/null"]);
+    let seen = String::from_utf8_lossy(&terminal.read(|_| false)).into_owned();
+    assert!(seen.contains("/dev/null") && child.wait().expect("it ends").code() != Some(0), "{seen:?}");
+    Ok(())
+}
+
+fn a_screen_follows_the_size_of_the_terminal_and_stops_as_a_job_of_the_shell() -> Outcome {
+    let mut terminal = Terminal::new(24, 80)?;
+    let mut child = walking(&mut terminal);
+    let pid = rustix::process::Pid::from_child(&child);
+    // The terminal is not the program's own here, so that it is told by hand.
+    terminal.resize(5, 20);
+    send(rustix::process::Signal::WINCH.as_raw(), child.id());
+    terminal.read_until("\x1b[5;");
+    terminal.resize(24, 80);
+    send(rustix::process::Signal::WINCH.as_raw(), child.id());
+    terminal.read_until("\x1b[24;");
+    terminal.types(b"\x1a");
+    let left = terminal.read_until("\x1b[?1049l");
+    assert!(left.contains("\x1b[?1000l"), "the mouse is let go: {left:?}");
+    let stopped = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::UNTRACED);
+    assert!(stopped.is_ok_and(|found| found.is_some_and(|(_, status)| status.stopped())));
+    send(rustix::process::Signal::CONT.as_raw(), child.id());
+    let back = terminal.read_until("libtext.so");
+    assert!(back.contains("\x1b[?1049h"), "{back:?}");
+    terminal.types(b"q");
+    terminal.read(|_| false);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    Ok(())
+}
+
+fn a_screen_ends_with_its_terminal() -> Outcome {
+    let mut terminal = Terminal::new(24, 80)?;
+    let mut child = walking(&mut terminal);
+    drop(terminal);
+    assert!(child.wait().expect("it ends").code().is_some_and(|code| code != 0));
+    Ok(())
+}
+
+fn code_is_a_screen_of_its_own() -> Outcome {
+    let mut terminal = Terminal::new(24, 80)?;
+    let mut child = at_terminal(&terminal, &["annotate", "--tui", "-i", &recording()]);
+    // The functions of the recording have no names here, which is told without a screen, or behind it.
+    let seen = String::from_utf8_lossy(&terminal.read(|_| false)).into_owned();
+    assert!(seen.contains("no sample is in a function whose name is known"), "{seen:?}");
+    assert!(child.wait().expect("it ends").code() != Some(0) && seen.ends_with('\n'), "{seen:?}");
     Ok(())
 }
 

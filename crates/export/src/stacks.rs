@@ -150,7 +150,11 @@ impl Stacks {
     /// The same, told apart by these keys in place of the threads' name: name, thread, process, cpu, as far as the profile was made
     /// with them. Without any, what all threads did is one.
     pub fn by(profile: &Profile, symbols: &dyn Symbols, keys: &[Key]) -> Self {
-        let frames = Frames::new(&Names::new(profile, symbols), false);
+        Stacks::of_frames(profile, &Frames::new(&Names::new(profile, symbols), false), keys)
+    }
+
+    /// The same with the frames of the profile, which have names already.
+    pub fn of_frames(profile: &Profile, frames: &Frames, keys: &[Key]) -> Self {
         let mut made = StacksBuilder::default();
         // Events without samples, such as the one that brings mappings, say nothing here.
         let mut events = vec![0; profile.events().len()];
@@ -165,7 +169,7 @@ impl Stacks {
                 for id in frames.at(location) {
                     let number = &mut numbers[id.0 as usize];
                     stack.push(*number.get_or_insert_with(|| {
-                        let Function { name, object } = Function::of(&frames, *id);
+                        let Function { name, object } = Function::of(frames, *id);
                         made.function(&name, &object)
                     }));
                 }

@@ -240,6 +240,23 @@ impl Profile {
         }
     }
 
+    /// Leaves so many of so many parts of each weight, as older samples of a live view fade; rows that come to nothing have no samples.
+    pub fn fade(&mut self, parts: u64, of: u64) {
+        let left = |number: u64, up: u64| {
+            (u128::from(number) * u128::from(parts) + u128::from(up)) / u128::from(of.max(1))
+        };
+        for event in &mut self.events {
+            (event.weight, event.samples) = (0, 0);
+            event.chains = left(event.chains, of - 1) as u64;
+        }
+        for row in &mut self.rows {
+            row.weight = left(row.weight, 0) as u64;
+            row.samples = if row.weight == 0 { 0 } else { left(row.samples, of - 1) as u64 };
+            let event = &mut self.events[row.event as usize];
+            (event.weight, event.samples) = (event.weight + row.weight, event.samples + row.samples);
+        }
+    }
+
     /// How an event's weight is spread over a span of time, in this many steps of the same length: the weight of each.
     /// `is_wanted` says which rows count. Without [times](crate::Plan::times) all is zero.
     pub fn histogram(

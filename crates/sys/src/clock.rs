@@ -2,7 +2,7 @@
 
 use crate::Errno;
 
-pub use libc::{CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_THREAD_CPUTIME_ID};
+pub use libc::{CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID};
 
 /// The time that a clock shows, in ns; `None` where there is none of this number.
 pub fn read_ns(clock: i32) -> Option<u64> {

@@ -5,6 +5,10 @@
 use super::foreign::{escape, foreign, is_active};
 use anstream::{AutoStream, ColorChoice};
 use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// So many lines are held at most.
+const MOST_HELD: usize = 256;
 
 /// So much is collected before it is handed on.
 const ENOUGH: usize = 64 << 10;
@@ -53,8 +57,42 @@ pub fn print(text: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
+/// Lines that were said while they were [held](hold).
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+/// Holds all that is [said](say), while a drawing is on the terminal, until this is dropped. A line that was said twice is then said once.
+#[derive(Debug)]
+pub struct Held(());
+
+/// From now on, lines wait.
+pub fn hold() -> Held {
+    held().get_or_insert_default();
+    Held(())
+}
+
+fn held() -> MutexGuard<'static, Option<Vec<String>>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let lines = held().take().unwrap_or_default();
+        for (at, line) in lines.iter().enumerate() {
+            if !lines[..at].contains(line) {
+                say(line);
+            }
+        }
+    }
+}
+
 /// Says a line on standard error, as `perfuse`.
 pub fn say(text: impl std::fmt::Display) {
+    if let Some(lines) = &mut *held() {
+        if lines.len() < MOST_HELD {
+            lines.push(text.to_string());
+        }
+        return;
+    }
     // When standard error is gone there is no place left to complain.
     let _ = writeln!(stderr(), "perfuse: {text}");
 }

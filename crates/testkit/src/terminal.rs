@@ -17,13 +17,19 @@ pub struct Terminal {
 impl Terminal {
     /// One of this size.
     pub fn new(rows: u16, columns: u16) -> Result<Self, Skip> {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY);
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
         let ours = ours.map_err(|error| Skip::needs("pseudo-terminals", error))?;
         grantpt(&ours).and_then(|()| unlockpt(&ours)).map_err(|error| Skip::needs("/dev/pts", error))?;
-        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&ours, size).expect("a size");
         let name = ptsname(&ours, Vec::new()).expect("a name").into_string().expect("UTF-8");
-        Ok(Terminal { ours: File::from(ours), name })
+        let terminal = Terminal { ours: File::from(ours), name };
+        terminal.resize(rows, columns);
+        Ok(terminal)
+    }
+
+    /// Gives it another size; a program that has it for its own terminal hears of that.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.ours, size).expect("a size");
     }
 
     /// The side that programs write to.

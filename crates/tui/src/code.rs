@@ -1,8 +1,12 @@
 //! The page of a function's code: source lines and instructions with what was spent there.
 
-use crate::names::has;
-use perfuse_annotate::{Annotated, Cost, Line};
+use crate::names::{fit, has};
+use perfuse_annotate::text::Value;
+use perfuse_annotate::{Annotated, Arrows, Cost, Line};
 use perfuse_term::foreign::foreign;
+
+/// Columns of the name of an inlined function before its source.
+const NAME: usize = 28;
 
 /// A function that somebody wants to see from near.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +18,13 @@ pub struct CodeOf {
     pub function: String,
     /// The path of its object.
     pub object: String,
+}
+
+impl CodeOf {
+    /// A function of an event, by its name and the path of its object.
+    pub fn new(event: usize, function: &str, object: &str) -> Self {
+        CodeOf { event, function: function.to_owned(), object: object.to_owned() }
+    }
 }
 
 /// A line of the page.
@@ -33,6 +44,8 @@ pub(crate) struct Code {
     shown: Result<Annotated, String>,
     /// Source lines alone.
     pub(crate) lines_alone: bool,
+    /// The number that costs are shown as.
+    pub(crate) value: Value,
     pub(crate) lines: Vec<CodeLine>,
     /// The line of the cursor.
     pub(crate) line: usize,
@@ -40,7 +53,8 @@ pub(crate) struct Code {
 
 impl Code {
     pub(crate) fn new(of: CodeOf, shown: Result<Annotated, String>) -> Self {
-        let mut code = Code { of, shown, lines_alone: false, lines: Vec::new(), line: 0 };
+        let mut code =
+            Code { of, shown, lines_alone: false, value: Value::default(), lines: Vec::new(), line: 0 };
         code.make();
         code
     }
@@ -82,6 +96,20 @@ impl Code {
         self.make();
     }
 
+    /// Shows costs as the next kind of number.
+    pub(crate) fn next_value(&mut self) {
+        self.value = match self.value {
+            Value::Percent => Value::Samples,
+            Value::Samples => Value::Period,
+            Value::Period => Value::Percent,
+        };
+    }
+
+    /// To the line that costs most.
+    pub(crate) fn go_to_hottest(&mut self) {
+        self.line = self.hottest().first().copied().unwrap_or(self.line);
+    }
+
     /// The lines anew, with the cursor at the hottest.
     fn make(&mut self) {
         self.lines = match &self.shown {
@@ -117,13 +145,16 @@ impl Code {
 fn listing(code: &Annotated) -> Vec<CodeLine> {
     let mut lines = Vec::with_capacity(code.instructions.len());
     let digits = code.instructions.last().map_or(0, |last| format!("{:x}", last.address).len());
+    let arrows = Arrows::of(code, false);
     let mut last = None;
-    for one in &code.instructions {
+    for (at, one) in code.instructions.iter().enumerate() {
         let place = (one.line, one.inlined);
         if let Some(line) = one.line.filter(|_| last != Some(place)) {
             let call = one.inlined.and_then(|call| code.inlined.get(call as usize));
-            let inlined = call.map_or(String::new(), |call| format!("{}: ", call.name));
+            let inlined = call.map_or(String::new(), |call| format!("{}: ", fit(&call.name, NAME)));
             let text = format!("{} {inlined}{}", place_of(code, line), source(code, line).trim());
+            // Jumps pass beside it.
+            let text = format!("{:digits$}   {}{text}", "", arrows.above(at));
             lines.push(CodeLine {
                 cost: Cost::default(),
                 text: foreign(&text).into_owned(),
@@ -131,8 +162,8 @@ fn listing(code: &Annotated) -> Vec<CodeLine> {
             });
         }
         last = Some(place);
-        let mark = if one.jumps_here > 0 { '>' } else { ' ' };
-        let text = format!("{:>digits$x}: {mark} {}{}", one.address, one.text, code.target_name(one));
+        let (text, name) = (&one.text, code.target_name(one));
+        let text = format!("{:>digits$x}: {} {text}{name}", one.address, arrows.at(at));
         lines.push(CodeLine { cost: one.cost, text: foreign(&text).into_owned(), is_source: false });
     }
     lines

@@ -7,11 +7,16 @@
 //! [`follow`] are the loops around it.
 #![forbid(unsafe_code)]
 
+mod choose;
 mod code;
+mod find;
 mod format;
+mod keys;
 mod live;
+mod looks;
 mod mouse;
 mod names;
+mod output;
 mod page;
 mod pages;
 mod screen;
@@ -23,9 +28,10 @@ mod tree;
 pub use code::CodeOf;
 pub use format::Shown;
 pub use live::{Next, Window, Windows, watch};
+pub use looks::{Colours, Looks};
 pub use page::Page;
 pub use ratatui;
-pub use screen::{ShowCode, browse, follow};
-pub use state::{Deed, State};
-pub use subject::{Row, Subject, Tables};
+pub use screen::{Loading, ShowCode, browse, follow};
+pub use state::{Deed, Span, State};
+pub use subject::{Row, RowOrder, Subject, Tables};
 pub use time::{Choice, Lane};

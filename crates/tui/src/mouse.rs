@@ -15,7 +15,15 @@ impl State {
         let at = Position::new(mouse.column, mouse.row);
         // The thing drawn last is on top.
         let spot = self.spots.iter().rev().find(|(area, _)| area.contains(at)).map(|&(_, spot)| spot);
-        self.has_help = false;
+        if let Some(line) = &mut self.help {
+            match mouse.kind {
+                MouseEventKind::ScrollDown => *line += WHEEL as usize,
+                MouseEventKind::ScrollUp => *line = line.saturating_sub(WHEEL as usize),
+                MouseEventKind::Down(_) => self.help = None,
+                _ => {}
+            }
+            return Deed::Nothing;
+        }
         match (mouse.kind, spot) {
             (MouseEventKind::ScrollDown, _) => self.step(subject, WHEEL),
             (MouseEventKind::ScrollUp, _) => self.step(subject, -WHEEL),
@@ -32,6 +40,7 @@ impl State {
     fn click(&mut self, subject: &Subject<'_>, spot: Spot) -> Deed {
         match spot {
             Spot::Page(page) => return self.open_page(subject, page),
+            Spot::Title(order) => return self.sort_by(order),
             Spot::Line(line) => match self.page {
                 Page::Functions => {
                     let is_there = self.function.is_some() && self.line == line;
@@ -45,6 +54,13 @@ impl State {
                     self.tree_line = line;
                     if is_there {
                         self.enter(subject);
+                    }
+                }
+                Page::Events => {
+                    let is_there = self.event_line == line;
+                    self.event_line = line;
+                    if is_there {
+                        return self.choose_event(subject);
                     }
                 }
                 _ => self.code.iter_mut().for_each(|code| code.line = line),

@@ -2,6 +2,7 @@
 
 use perfuse_profile::{FrameId, Frames};
 use perfuse_term::foreign::foreign;
+pub(crate) use perfuse_term::names::fit;
 
 /// The name of a frame's function, or its address, and of its object, harmless on a terminal.
 pub(crate) fn frame_name(frames: &Frames, frame: FrameId) -> (String, String) {

@@ -1,5 +1,7 @@
 //! The pages, and what on them can be clicked at.
 
+use crate::subject::RowOrder;
+
 /// A way to look at a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -17,12 +19,14 @@ pub enum Page {
     Code,
     /// Threads and cpus over time.
     Time,
+    /// The events of the recording.
+    Events,
 }
 
 impl Page {
-    /// All of them, in the order of the keys 1 to 6.
-    pub const ALL: [Page; 6] =
-        [Page::Functions, Page::Neighbours, Page::Tree, Page::Flame, Page::Code, Page::Time];
+    /// All of them, in the order of the keys 1 to 7.
+    pub const ALL: [Page; 7] =
+        [Page::Functions, Page::Neighbours, Page::Tree, Page::Flame, Page::Code, Page::Time, Page::Events];
 
     pub(crate) fn title(self) -> &'static str {
         match self {
@@ -32,6 +36,7 @@ impl Page {
             Page::Flame => "flame",
             Page::Code => "code",
             Page::Time => "time",
+            Page::Events => "events",
         }
     }
 }
@@ -40,6 +45,8 @@ impl Page {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spot {
     Page(Page),
+    /// The title of a column that rows can be sorted by.
+    Title(RowOrder),
     /// A line of the list that is shown.
     Line(usize),
     /// One of the callers, or of the callees.

@@ -1,38 +1,25 @@
 //! The looks of the pages: a first line about the profile, one with the pages, the page itself, and what to type.
 
-use crate::names::{frame_name, has};
+use crate::keys::HELP;
+use crate::looks::{Colours, Looks};
+use crate::names::{fit, frame_name, has};
 use crate::page::{Page, Spot};
-use crate::state::{State, Typing};
-use crate::subject::{Neighbour, Subject};
+use crate::state::{Span, State, Typing};
+use crate::subject::{Neighbour, RowOrder, Subject};
 use crate::time::{Lane, Timeline};
 use crate::tree::Tree;
+use perfuse_annotate::text::Value;
+use perfuse_profile::Key;
 use perfuse_term::foreign::{beginning, cut, foreign, left, right, width};
 use perfuse_term::glyphs::UNICODE;
 use perfuse_term::number::{grouped, time};
+use perfuse_term::table::wrap;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-const HELP: &str = "\
-1 to 6, Tab    functions, callers and callees, call tree, flame graph, code, time
-j k, arrows    move; Ctrl-D Ctrl-U or PgDn PgUp by a screen, g G to an end
-Enter          functions: its callers and callees; there: go to that one
-               tree: open or close; flame graph: zoom; code: next hottest line
-               time: show the marked time, or this thread, alone
-l h, arrows    tree: open, close; callers: to callees, to callers; time: move
-a              source lines and instructions of the function
-v              time: mark from here; Backspace takes back what was chosen
-i              callers or callees; trees from where samples were; cpus or threads
-s              sort by what is in the function itself; code: source lines alone
-Backspace      back: to the function before, or one step of the zoom
-/  n  N        search; next; the one before
-f              show only functions with this text; Esc while typing: all
-y              copy the name of the function
-e              the next event
-p, space       a live profile stands still, or goes on
-q, Esc         leave
-
-any key goes back";
+/// The titles of all pages take so many columns.
+const TITLES: usize = 61;
 
 fn dim() -> Style {
     Style::new().add_modifier(Modifier::DIM)
@@ -72,6 +59,12 @@ impl Paper<'_> {
         from + width(text)
     }
 
+    /// Gives some columns of a line other looks.
+    fn paint(&mut self, line: usize, columns: std::ops::Range<usize>, style: Style) {
+        let place = self.place(line, columns);
+        self.cells.set_style(place, style);
+    }
+
     /// Writes a whole line: looks go on to its end.
     fn line(&mut self, line: usize, text: &str, style: Style) {
         let text = left(text, self.width());
@@ -106,31 +99,46 @@ impl State {
             foot(self, &mut paper.part(height - 1, 1));
         }
         let mut body = paper.part(2, height.saturating_sub(3));
-        if self.has_help {
-            HELP.lines().enumerate().for_each(|(at, line)| body.line(at, &format!(" {line}"), Style::new()));
+        if let Some(from) = self.help {
+            self.height = body.height();
+            let from = from.min(HELP.lines().count().saturating_sub(body.height()));
+            self.help = Some(from);
+            let lines = HELP.lines().skip(from).enumerate();
+            lines.for_each(|(at, line)| body.line(at, &format!(" {line}"), Style::new()));
+        } else if self.page == Page::Events {
+            events(self, subject, &mut body);
         } else if self.page == Page::Time {
             times(self, subject, &mut body);
         } else if self.page == Page::Code {
             code(self, &mut body);
         } else if subject.rows().is_empty() {
-            body.line(1, " no samples", dim());
+            body.line(1, if self.loading.is_some() { " reading" } else { " no samples" }, dim());
         } else {
             match self.page {
                 Page::Functions => functions(self, subject, &mut body),
                 Page::Neighbours => neighbours(self, subject, &mut body),
                 Page::Tree => tree(self, subject, &mut body),
                 Page::Flame => flame(self, subject, &mut body),
-                Page::Code | Page::Time => {}
+                Page::Code | Page::Time | Page::Events => {}
             }
         }
+        self.looks.settle(area, cells);
     }
 }
 
 fn head(state: &mut State, subject: &Subject<'_>, paper: &mut Paper<'_>) {
     let mut facts = format!(" {}  {} samples", subject.event_name(), grouped(subject.samples()));
+    if let Some(percent) = state.loading {
+        facts += &format!("  of the first part; reading {percent} %");
+    }
     if state.is_paused {
         facts += "  paused";
     }
+    facts += match state.span {
+        Span::Window => "",
+        Span::Fading => "  fading",
+        Span::Sum => "  added up",
+    };
     facts += &chosen_words(state, subject);
     if !state.remark.is_empty() {
         facts = facts + "  " + &foreign(&state.remark);
@@ -142,9 +150,14 @@ fn head(state: &mut State, subject: &Subject<'_>, paper: &mut Paper<'_>) {
     let mut at = 1;
     for (number, page) in (1..).zip(Page::ALL) {
         let style = if page == state.page { bold().add_modifier(Modifier::REVERSED) } else { dim() };
-        let end = paper.put(1, at, &format!(" {number} {} ", page.title()), style);
+        // Where there is no room for the titles, that of the page that is shown has to do.
+        let title = match paper.width() < TITLES && page != state.page {
+            true => format!(" {number}"),
+            false => format!(" {number} {}", page.title()),
+        };
+        let end = paper.put(1, at, &title, style);
         state.spots.push((paper.place(1, at..end), Spot::Page(page)));
-        at = end + 1;
+        at = end;
     }
     let told = match state.page {
         Page::Functions if state.filter.is_empty() => String::new(),
@@ -156,8 +169,9 @@ fn head(state: &mut State, subject: &Subject<'_>, paper: &mut Paper<'_>) {
         Page::Code => String::new(),
         Page::Time if state.has_cpus => "cpus".to_owned(),
         Page::Time => "threads".to_owned(),
+        Page::Events => String::new(),
     };
-    paper.put(1, at + 1, &told, dim());
+    paper.put(1, at + 2, &told, dim());
 }
 
 /// The samples that are shown, if they are not all.
@@ -166,6 +180,10 @@ fn chosen_words(state: &State, subject: &Subject<'_>) -> String {
     if let (Some(span), Some((start, _))) = (&state.choice.span_ns, subject.span_ns()) {
         let since = |at: u64| time(at.saturating_sub(start) as f64, &UNICODE).joined();
         words += &format!("  of {} to {}", since(span.start), since(span.end));
+    }
+    if state.objects.is_some() {
+        let objects = state.tables.filter.objects.join(",");
+        words += &format!("  in {}", foreign(objects.rsplit('/').next().unwrap_or("")));
     }
     match state.choice.lane {
         Some(Lane::Thread(id)) => words += &format!("  of thread {id}"),
@@ -179,17 +197,28 @@ fn foot(state: &State, paper: &mut Paper<'_>) {
     let text = match state.typing {
         Some(Typing::Search) => format!(" /{}▏", foreign(&state.search)),
         Some(Typing::Filter) => format!(" only functions with: {}▏", foreign(&state.filter)),
+        Some(Typing::File) => {
+            format!(
+                " write to: {}▏  (.txt .csv .svg .folded; Enter writes, Esc does not)",
+                foreign(&state.file)
+            )
+        }
+        None if !state.note.is_empty() => format!(" {}", foreign(&state.note)),
+        None if state.help.is_some() => " j k move · any other key goes back".to_owned(),
         None => {
             let more = match state.page {
-                Page::Functions => "Enter callers · s sort · f filter",
+                Page::Functions => "a code · Enter callers · s sort · f filter",
                 Page::Neighbours => "Enter goes · ←→ side · Backspace back",
                 Page::Tree => "Enter opens · i invert",
                 Page::Flame => "←→↑↓ move · Enter zooms · i invert",
                 Page::Code => "Enter next hottest · s lines",
                 Page::Time if state.mark.is_some() => "←→ to the end · Enter shows it · v no mark",
                 Page::Time => "←→ v mark · Enter this one · i cpus",
+                Page::Events => "Enter shows this one",
             };
-            format!(" {more} · / search · Tab pages · ? help · q ends")
+            // The end is what a newcomer needs first.
+            let all = format!(" {more} · / search · Tab pages · ? help · q ends");
+            if width(&all) <= paper.width() { all } else { format!(" {more} · ? help · q ends") }
         }
     };
     paper.put(0, 0, &text, dim());
@@ -211,37 +240,66 @@ fn functions(state: &mut State, subject: &Subject<'_>, paper: &mut Paper<'_>) {
     state.height = paper.height().saturating_sub(1);
     state.line = state.place(subject, &shown);
     let range = seen(state.line, shown.len(), state.height);
-    // The last text has the room that the others leave.
     let rows = &shown[range.clone()];
+    let is_symbol = |column: usize| subject.tables().keys[column] == Key::Symbol;
     let widest = |column: usize| {
         let texts = rows.iter().map(|&row| width(&subject.rows()[row].texts[column]));
-        texts.chain([width(titles[column])]).max().unwrap_or(0).min(paper.width() / 4)
+        texts.chain([width(titles[column])]).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..titles.len()).map(widest).collect();
-    let cells = |texts: &[&str]| {
-        let mut line = String::new();
-        for (at, (text, &columns)) in texts.iter().zip(&widths).enumerate() {
-            line += "  ";
-            let is_last = at + 1 == texts.len();
-            line += &if is_last { (*text).to_owned() } else { left(&cut(text, columns, "…"), columns) };
-        }
-        line
+    let mut widths: Vec<usize> = (0..titles.len()).map(|at| widest(at).min(paper.width() / 4)).collect();
+    let first = if subject.has_chains() { 17 } else { 8 };
+    // Functions have the room that the others leave.
+    if let Some(column) = (0..titles.len()).find(|&column| is_symbol(column)) {
+        let others: usize =
+            widths.iter().enumerate().filter(|(at, _)| *at != column).map(|(_, width)| width + 2).sum();
+        let room = paper.width().saturating_sub(first + others + 2);
+        widths[column] = if column + 1 == titles.len() { room } else { widest(column).min(room) };
+    }
+    // Each title with the column that it begins in and the order that it stands for.
+    let mut heads = match subject.has_chains() {
+        true => vec![(3, "Total", RowOrder::Total), (13, "Self", RowOrder::Own)],
+        false => vec![(4, "Self", RowOrder::Own)],
     };
-    let head = if subject.has_chains() { "   Total     Self" } else { "    Self" };
-    paper.line(0, &(head.to_owned() + &cells(&titles)), dim());
+    let mut from = first + 2;
+    for (column, &title) in titles.iter().enumerate() {
+        heads.push((from, title, RowOrder::Key(column)));
+        from += widths[column] + 2;
+    }
+    for (from, title, order) in heads {
+        let is_total = state.tables.order == RowOrder::Total && !subject.has_chains();
+        let is_it = state.tables.order == order || (is_total && order == RowOrder::Own);
+        let style = if is_it { bold().add_modifier(Modifier::UNDERLINED) } else { dim() };
+        let end = paper.put(0, from, title, style);
+        state.spots.push((paper.place(0, from..end), Spot::Title(order)));
+    }
     for (line, &row) in (1..).zip(rows) {
         let row = &subject.rows()[row];
         let mut text =
             if subject.has_chains() { percent(row.total, subject.whole()) + " " } else { String::new() };
         text += &percent(row.own, subject.whole());
-        text += &cells(&row.texts.iter().map(String::as_str).collect::<Vec<_>>());
+        for (column, (one, &columns)) in row.texts.iter().zip(&widths).enumerate() {
+            let one =
+                if is_symbol(column) { fit(one, columns) } else { cut(one, columns, "…").into_owned() };
+            text = text + "  " + &left(&one, columns);
+        }
         let is_found = !state.search.is_empty() && row.texts.iter().any(|text| has(text, &state.search));
         let style = chosen(range.start + line - 1 == state.line);
         state.spots.push((paper.whole(line), Spot::Line(range.start + line - 1)));
-        paper.line(line, &text, if is_found { style.add_modifier(Modifier::BOLD) } else { style });
+        paper.line(line, text.trim_end(), if is_found { style.add_modifier(Modifier::BOLD) } else { style });
+        let parts = [row.total, row.own];
+        let parts = if subject.has_chains() { &parts[..] } else { &parts[1..] };
+        shares(state.looks, paper, line, parts, subject.whole());
     }
     if shown.is_empty() {
         paper.line(1, " nothing fits", dim());
+    }
+}
+
+/// Gives the shares at the beginning of a line their looks.
+fn shares(looks: Looks, paper: &mut Paper<'_>, line: usize, parts: &[u64], whole: u64) {
+    for (at, &part) in parts.iter().enumerate() {
+        let style = looks.share(part as f64 * 100.0 / whole.max(1) as f64);
+        paper.paint(line, 9 * at..9 * at + 8, style);
     }
 }
 
@@ -259,17 +317,19 @@ fn neighbours(state: &mut State, subject: &Subject<'_>, paper: &mut Paper<'_>) {
     paper.line(0, " called by", dim());
     let (callers_cursor, callees_cursor) = (cursor(!state.in_callees), cursor(state.in_callees));
     let nobody = "(nobody: it begins here)";
-    let shown = list(callers, (whole, nobody), callers_cursor, &mut paper.part(1, half));
+    let shown = list(callers, (whole, nobody), callers_cursor, state.looks, &mut paper.part(1, half));
     let spot = |is_callee| move |(area, place)| (area, Spot::Neighbour { is_callee, place });
     state.spots.extend(shown.into_iter().map(spot(false)));
     let middle = half + 1;
-    let text = format!("{}  {name}  {object}", percent(row.total, whole));
-    paper.line(middle, &text, bold());
-    let from = paper.width().saturating_sub(24);
-    paper.put(middle, from, &right(&format!("itself {}", percent(row.own, whole)), 23), bold());
+    let share = percent(row.total, whole);
+    let own = format!("  itself {}", percent(row.own, whole));
+    let room = paper.width().saturating_sub(width(&share) + 2 + width(&own) + 1);
+    paper.line(middle, &format!("{share}  {}{own}", left(&named(&name, &object, room), room)), bold());
+    shares(state.looks, paper, middle, &[row.total], whole);
     paper.line(middle + 1, " calls", dim());
     let rest = paper.height().saturating_sub(middle + 2);
-    let shown = list(callees, (whole, "(itself)"), callees_cursor, &mut paper.part(middle + 2, rest));
+    let mut below = paper.part(middle + 2, rest);
+    let shown = list(callees, (whole, "(itself)"), callees_cursor, state.looks, &mut below);
     state.spots.extend(shown.into_iter().map(spot(true)));
 }
 
@@ -278,6 +338,7 @@ fn list(
     all: &[Neighbour],
     (whole, nothing): (u64, &str),
     cursor: Option<usize>,
+    looks: Looks,
     paper: &mut Paper<'_>,
 ) -> Vec<(Rect, usize)> {
     let range = seen(cursor.unwrap_or(0), all.len(), paper.height());
@@ -285,10 +346,11 @@ fn list(
     for (line, at) in range.enumerate() {
         let Neighbour { name, weight } = &all[at];
         let name = match name {
-            Some((name, object)) => format!("{name}  {object}"),
+            Some((name, object)) => named(name, object, paper.width().saturating_sub(12)),
             None => nothing.to_owned(),
         };
         paper.line(line, &format!("{}    {name}", percent(*weight, whole)), chosen(cursor == Some(at)));
+        shares(looks, paper, line, &[*weight], whole);
     }
     places
 }
@@ -317,9 +379,12 @@ fn tree(state: &mut State, subject: &Subject<'_>, paper: &mut Paper<'_>) {
         if !state.is_inverted {
             text = text + " " + &percent(node.own, subject.whole());
         }
-        text += &format!("  {indent}{sign} {name}  {object}");
+        text += &format!("  {indent}{sign} ");
+        text += &named(&name, &object, paper.width().saturating_sub(width(&text)));
         state.spots.push((paper.whole(line), Spot::Line(at)));
         paper.line(line, &text, chosen(at == state.tree_line));
+        let parts = if state.is_inverted { &[node.weight][..] } else { &[node.weight, node.own] };
+        shares(state.looks, paper, line, parts, subject.whole());
     }
 }
 
@@ -330,8 +395,9 @@ fn flame(state: &mut State, subject: &Subject<'_>, paper: &mut Paper<'_>) {
     let Some(at) = state.flame_node(tree) else { return };
     let node = &tree.nodes[at];
     let (name, object) = frame_name(subject.frames(), node.frame);
-    let text = format!("{}  {name}  {object}", percent(node.weight, subject.whole()));
-    paper.line(0, &text, bold());
+    let share = percent(node.weight, subject.whole());
+    let text = named(&name, &object, paper.width().saturating_sub(width(&share) + 2));
+    paper.line(0, &format!("{share}  {text}"), bold());
     let zoom = state.zoom_node(tree);
     let all = zoom.map_or(subject.whole(), |zoom| tree.nodes[zoom].weight).max(1);
     let top = zoom.map_or(0, |zoom| tree.nodes[zoom].depth);
@@ -354,7 +420,7 @@ fn flame(state: &mut State, subject: &Subject<'_>, paper: &mut Paper<'_>) {
             if level >= first {
                 let line = level - first + 1;
                 state.spots.push((paper.place(line, start..end), Spot::Node(tree.nodes[node].id)));
-                cell(paper, (line, start, end), (tree, node, subject), node == at);
+                cell(paper, (line, start, end), (tree, node, subject), (state.looks, node == at));
             }
             open.push((tree.nodes[node].children.clone(), start, end - start));
         }
@@ -366,13 +432,18 @@ fn cell(
     paper: &mut Paper<'_>,
     (line, start, end): (usize, usize, usize),
     (tree, node, subject): (&Tree, usize, &Subject<'_>),
-    is_chosen: bool,
+    (looks, is_chosen): (Looks, bool),
 ) {
-    let name = frame_name(subject.frames(), tree.nodes[node].frame).0;
+    let (name, object) = frame_name(subject.frames(), tree.nodes[node].frame);
     let room = (end - start).saturating_sub(1);
-    let text = left(&cut(&name, room, if room > 3 { "…" } else { "" }), room);
-    let style = Style::new().add_modifier(Modifier::REVERSED);
-    let style = if is_chosen { style.add_modifier(Modifier::BOLD | Modifier::UNDERLINED) } else { style };
+    let text = if room > 3 { fit(&name, room) } else { cut(&name, room, "").into_owned() };
+    let text = left(&text, room);
+    let style = looks.flame(&name, &object);
+    let style = match (is_chosen, looks.colours) {
+        (false, _) => style,
+        (true, Colours::None) => style.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+        (true, _) => style.add_modifier(Modifier::BOLD | Modifier::UNDERLINED | Modifier::REVERSED),
+    };
     paper.put(line, start, "▏", style);
     paper.put(line, start + 1, &text, style);
 }
@@ -384,32 +455,74 @@ fn code(state: &mut State, paper: &mut Paper<'_>) {
         return;
     };
     let (cost, remark) = code.told();
-    let (name, object) = (code.name(), foreign(&code.of.object));
-    let mut head = format!(" {name}  {object}");
-    if cost.samples > 0 {
-        head += &format!("  {} samples", grouped(cost.samples));
-    }
-    let end = paper.put(0, 0, &head, bold());
-    match code.lines.is_empty() {
-        true => paper.put(2, 1, &remark, Style::new()),
-        false => paper.put(0, end + 2, &remark, dim()),
+    let path = code.of.object.as_str();
+    let (name, object) = (code.name(), foreign(path.rsplit('/').next().unwrap_or(path)));
+    let count = match cost.samples {
+        0 => String::new(),
+        samples => format!("  {} samples", grouped(samples)),
     };
+    let room = paper.width().saturating_sub(width(&count) + 2);
+    let end = paper.put(0, 1, &(named(&name, &object, room) + &count), bold());
+    let has_room = end + 2 + width(&remark) <= paper.width();
+    let remark_lines = match (code.lines.is_empty(), has_room) {
+        (true, _) => {
+            let text = wrap("", &remark, paper.width().saturating_sub(2).max(1));
+            text.lines().enumerate().for_each(|(at, line)| _ = paper.put(2 + at, 1, line, Style::new()));
+            0
+        }
+        (false, true) => {
+            paper.put(0, end + 2, &remark, dim());
+            0
+        }
+        // Below the name.
+        (false, false) => {
+            paper.put(1, 1, &cut(&remark, paper.width().saturating_sub(2), "…"), dim());
+            1
+        }
+    };
+    state.height = state.height.saturating_sub(remark_lines);
     code.line = code.line.min(code.lines.len().saturating_sub(1));
     let (at, whole) = (code.line, code.whole());
     let range = seen(at, code.lines.len(), state.height);
-    for (line, number) in (1..).zip(range) {
+    for (line, number) in (1 + remark_lines..).zip(range) {
         let one = &code.lines[number];
-        let share = if one.cost.samples > 0 { percent(one.cost.weight, whole) } else { " ".repeat(8) };
-        let style = chosen(number == at);
-        let is_hot = whole > 0 && one.cost.weight >= whole / 20 && one.cost.samples > 0;
-        let style = match (one.is_source, is_hot) {
-            (true, _) => style.add_modifier(Modifier::DIM),
-            (false, true) => style.add_modifier(Modifier::BOLD),
-            _ => style,
+        let share = match (one.cost.samples, code.value) {
+            (0, _) => " ".repeat(8),
+            (_, Value::Percent) => percent(one.cost.weight, whole),
+            (samples, Value::Samples) => right(&samples.to_string(), 8),
+            (_, Value::Period) => right(&perfuse_term::number::count(one.cost.weight as f64).joined(), 8),
         };
+        let style = chosen(number == at);
+        let style = if one.is_source { style.add_modifier(Modifier::DIM) } else { style };
         state.spots.push((paper.whole(line), Spot::Line(number)));
         paper.line(line, &format!("{share}  {}", one.text), style);
+        if one.cost.samples > 0 {
+            shares(state.looks, paper, line, &[one.cost.weight], whole);
+        }
     }
+}
+
+fn events(state: &mut State, subject: &Subject<'_>, paper: &mut Paper<'_>) {
+    let events = subject.events();
+    state.height = paper.height().saturating_sub(1);
+    state.event_line = state.event_line.min(events.len().saturating_sub(1));
+    paper.line(0, &format!("   {} {}  Event", right("Samples", 14), right("Occurrences", 22)), dim());
+    for (line, at) in (1..).zip(seen(state.event_line, events.len(), state.height)) {
+        let (number, name, samples, weight) = &events[at];
+        let sign = if *number == subject.event() { '•' } else { ' ' };
+        let (samples, weight) = (right(&grouped(*samples), 14), right(&grouped(*weight), 22));
+        state.spots.push((paper.whole(line), Spot::Line(at)));
+        paper.line(line, &format!(" {sign} {samples} {weight}  {name}"), chosen(at == state.event_line));
+    }
+    if events.is_empty() {
+        paper.line(1, " no event has samples", dim());
+    }
+}
+
+/// A function and its object in so many columns: of long names, what tells them apart.
+fn named(name: &str, object: &str, room: usize) -> String {
+    let object = cut(object, room / 4, "…");
+    format!("{}  {object}", fit(name, room.saturating_sub(width(&object) + 2)))
 }
 
 fn times(state: &mut State, subject: &Subject<'_>, paper: &mut Paper<'_>) {

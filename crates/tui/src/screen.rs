@@ -2,46 +2,117 @@
 
 use crate::code::CodeOf;
 use crate::live::{Next, Windows};
-use crate::state::{Deed, State};
+use crate::state::{Deed, Span, State};
 use crate::subject::{Subject, Tables};
 use perfuse_annotate::Annotated;
 use perfuse_profile::{Frames, Names, Profile, Symbols};
-use perfuse_sys::signal::{SIGHUP, SIGINT, SIGTERM, Signals};
+use perfuse_sys::clock::{CLOCK_PROCESS_CPUTIME_ID, read_ns};
+use perfuse_sys::poll::poll;
+use perfuse_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, Signals, send};
 use perfuse_term::clipboard;
+use perfuse_term::number::bytes;
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture, Event};
+use ratatui::crossterm::event::{
+    self, DisableMouseCapture, EnableMouseCapture, Event, KeyCode, KeyEvent, KeyModifiers,
+};
 use ratatui::crossterm::execute;
+use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::time::Duration;
+use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How long a key is waited for before signals and windows are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Tells a function from near, or why that cannot be.
-pub type ShowCode<'s> = dyn FnMut(&CodeOf) -> Result<Annotated, String> + 's;
+/// Tells a function of a profile from near, or why that cannot be.
+pub type ShowCode<'s> = dyn FnMut(&CodeOf, &Profile) -> Result<Annotated, String> + 's;
 
-/// Shows a profile on the terminal that standard output is, until the user leaves, or SIGINT, SIGTERM or SIGHUP
-/// come: the terminal is then as it was. `code` is asked for functions that are wanted from near, each time.
+/// News of a recording that is read while a part of it is shown.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Loading {
+    /// The keys of rows and their order.
+    Tables(Tables),
+    /// So many percent of it have been read.
+    Percent(u8),
+    /// The samples that came first, or those of a former reading.
+    Part(Box<(Profile, Frames)>),
+    /// All of it.
+    All(Box<(Profile, Frames)>),
+    /// A function from near, which is shown.
+    Code(CodeOf, Box<Result<Annotated, String>>),
+}
+
+/// Shows a recording on the terminal that standard output is, as far as it has been read, until the user leaves, or SIGINT, SIGTERM or
+/// SIGHUP come: the terminal is then as it was. `load` reads it in another thread and sends the news; it gives up when nobody takes
+/// them any more. Where it ends without [all of it](Loading::All) the screen ends too; its result is handed on. `code` is asked for functions
+/// that are wanted from near, each time.
 ///
 /// # Errors
 ///
 /// The terminal cannot be used.
-pub fn browse(
-    profile: &Profile,
-    frames: &Frames,
-    title: &str,
-    tables: Tables,
+pub fn browse<R: Send>(
+    state: State,
+    load: impl FnOnce(&Sender<Loading>) -> R + Send,
+    code: &mut ShowCode<'_>,
+) -> io::Result<R> {
+    // Blocked before the reader begins, so that it blocks them too.
+    let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP]).map_err(perfuse_sys::io_error)?;
+    thread::scope(|scope| {
+        let (sender, receiver) = channel();
+        let reading = scope.spawn(move || load(&sender));
+        let shown = look_around(receiver, &signals, state, code);
+        let read = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        shown.map(|()| read)
+    })
+}
+
+fn look_around(
+    loading: Receiver<Loading>,
+    signals: &Signals,
+    mut state: State,
     code: &mut ShowCode<'_>,
 ) -> io::Result<()> {
-    let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP]).map_err(perfuse_sys::io_error)?;
-    let mut state = State::new(title, tables);
+    let none = Profile::default();
+    let frames = Frames::new(&Names::new(&none, &()), false);
+    let mut shown = Box::new((none, frames));
+    state.set_loading(Some(0));
     on_terminal(|terminal| {
         loop {
+            let (profile, frames) = &*shown;
             let part = state.choice().of(profile);
             let subject =
                 Subject::new(&part, frames, state.event_of(profile), state.tables()).part_of(profile);
-            match keys(terminal, &mut state, &subject, code, &mut |_| signals.next().is_some())? {
-                Deed::Again => {}
+            let mut next = None;
+            let deed = keys(terminal, &mut state, (&subject, profile), code, &mut |state| {
+                if signals.next().is_some() {
+                    return Look::Over;
+                }
+                match loading.try_recv() {
+                    Ok(Loading::Percent(percent)) => {
+                        state.set_loading(Some(percent));
+                        Look::Anew
+                    }
+                    Ok(other) => {
+                        next = Some(other);
+                        Look::Over
+                    }
+                    // Who reads has given up.
+                    Err(TryRecvError::Disconnected) if state.loading.is_some() => Look::Over,
+                    Err(_) => Look::Same,
+                }
+            })?;
+            match (deed, next) {
+                (Deed::Again, None) => {}
+                (_, Some(Loading::Tables(tables))) => state.tables = tables,
+                (_, Some(Loading::Part(part))) => shown = part,
+                (_, Some(Loading::All(all))) => {
+                    shown = all;
+                    state.set_loading(None);
+                }
+                (_, Some(Loading::Code(of, code))) => state.show_code(of, *code),
                 _ => return Ok(()),
             }
         }
@@ -53,26 +124,57 @@ pub fn browse(
 /// # Errors
 ///
 /// The terminal cannot be used.
-pub fn follow(windows: &Windows, symbols: &dyn Symbols, title: &str, tables: Tables) -> io::Result<()> {
+pub fn follow(
+    windows: &Windows,
+    symbols: &dyn Symbols,
+    mut state: State,
+    code: &mut ShowCode<'_>,
+) -> io::Result<()> {
     if !windows.begin() {
         return Ok(());
     }
-    let mut state = State::new(title, tables);
     let mut profile = Profile::default();
+    let mut cost = OwnCost::begin();
     on_terminal(|terminal| {
         loop {
-            let (deed, next) = show(terminal, &mut state, &profile, symbols, windows)?;
+            let (deed, next) = show(terminal, &mut state, &profile, symbols, windows, code)?;
             match (deed, next) {
                 (Deed::Leave, _) | (_, Some(Next::Over)) => return Ok(()),
                 (_, Some(Next::Window(window))) => {
-                    let lost = window.lost;
-                    state.set_remark(&if lost > 0 { format!("{lost} lost") } else { String::new() });
-                    profile = window.profile;
+                    let lost =
+                        if window.lost > 0 { format!("{} lost  ", window.lost) } else { String::new() };
+                    state.set_remark(&format!("{lost}perfuse {:.1} % of a cpu", cost.percent()));
+                    if state.span() == Span::Fading {
+                        profile.fade(7, 8);
+                    }
+                    // A sum that has grown too large begins anew.
+                    if state.span() == Span::Window || profile.merge(&window.profile).is_err() {
+                        profile = window.profile;
+                    }
                 }
                 _ => {}
             }
         }
     })
+}
+
+/// The time on processors that this process takes itself, all of its threads together.
+struct OwnCost {
+    cpu_ns: u64,
+    since: Instant,
+}
+
+impl OwnCost {
+    fn begin() -> Self {
+        OwnCost { cpu_ns: read_ns(CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0), since: Instant::now() }
+    }
+
+    /// Since the last call, in percent of one processor.
+    fn percent(&mut self) -> f64 {
+        let before = std::mem::replace(self, OwnCost::begin());
+        let ns = self.cpu_ns.saturating_sub(before.cpu_ns) as f64;
+        ns * 100.0 / (self.since - before.since).as_nanos().max(1) as f64
+    }
 }
 
 /// Shows a window until the next one comes, or the last has been.
@@ -82,55 +184,85 @@ fn show(
     profile: &Profile,
     symbols: &dyn Symbols,
     windows: &Windows,
+    code: &mut ShowCode<'_>,
 ) -> io::Result<(Deed, Option<Next>)> {
     let names = Names::new(profile, symbols);
     names.look_up_all();
     let frames = Frames::new(&names, false);
-    let subject = Subject::new(profile, &frames, state.event_of(profile), state.tables());
+    let part = state.choice().of(profile);
+    let subject = Subject::new(&part, &frames, state.event_of(profile), state.tables()).part_of(profile);
     let mut next = None;
-    let mut no_code =
-        |_: &CodeOf| Err("a live profile knows functions alone; record, and perfuse annotate".to_owned());
-    let deed = keys(terminal, state, &subject, &mut no_code, &mut |state| {
+    let deed = keys(terminal, state, (&subject, profile), code, &mut |state| {
         next = match windows.next(Duration::ZERO) {
             Next::Over => Some(Next::Over),
             // Time goes on while the screen stands still.
             Next::Window(window) if !state.is_paused() => Some(Next::Window(window)),
             _ => None,
         };
-        next.is_some()
+        if next.is_some() { Look::Over } else { Look::Same }
     })?;
     Ok((deed, next))
 }
 
 /// Prepares the terminal, and leaves it as it was, whatever happens.
-fn on_terminal(show: impl FnOnce(&mut DefaultTerminal) -> io::Result<()>) -> io::Result<()> {
-    let mut terminal = ratatui::try_init()?;
-    // A terminal without a mouse has its keys.
-    let _ = execute!(io::stdout(), EnableMouseCapture);
+fn on_terminal<T>(show: impl FnOnce(&mut DefaultTerminal) -> io::Result<T>) -> io::Result<T> {
+    let mut terminal = enter()?;
     let shown = show(&mut terminal);
-    let _ = execute!(io::stdout(), DisableMouseCapture);
-    ratatui::try_restore().and(shown)
+    let left = leave(&mut terminal);
+    shown.and_then(|shown| left.map(|()| shown))
 }
 
-/// Takes keys until one is more than a change of the state, or `is_over` says so.
+fn enter() -> io::Result<DefaultTerminal> {
+    let terminal = ratatui::try_init()?;
+    // A terminal without a mouse has its keys.
+    let _ = execute!(io::stdout(), EnableMouseCapture);
+    Ok(terminal)
+}
+
+fn leave(terminal: &mut DefaultTerminal) -> io::Result<()> {
+    let _ = execute!(io::stdout(), DisableMouseCapture);
+    let _ = terminal.show_cursor();
+    ratatui::try_restore()
+}
+
+/// What is to be done after a look at signals and news.
+#[derive(PartialEq, Eq)]
+enum Look {
+    /// Nothing.
+    Same,
+    /// The screen is to be drawn.
+    Anew,
+    /// What is shown is over.
+    Over,
+}
+
+/// Takes keys until one is more than a change of the state, or a look at other things says that it is over.
 fn keys(
     terminal: &mut DefaultTerminal,
     state: &mut State,
-    subject: &Subject<'_>,
+    (subject, profile): (&Subject<'_>, &Profile),
     code: &mut ShowCode<'_>,
-    is_over: &mut dyn FnMut(&State) -> bool,
+    look: &mut dyn FnMut(&mut State) -> Look,
 ) -> io::Result<Deed> {
     loop {
         terminal.draw(|frame| state.draw(subject, frame.area(), frame.buffer_mut()))?;
         loop {
-            if is_over(state) {
-                return Ok(Deed::Nothing);
+            match look(state) {
+                Look::Over => return Ok(Deed::Nothing),
+                Look::Anew => {
+                    terminal.draw(|frame| state.draw(subject, frame.area(), frame.buffer_mut()))?;
+                }
+                Look::Same => {}
             }
-            if event::poll(LOOK)? {
+            if has_event()? {
                 break;
             }
         }
         let deed = match event::read()? {
+            Event::Key(key) if is_redraw(key) => {
+                terminal.clear()?;
+                Deed::Nothing
+            }
             Event::Key(key) => state.key(subject, key),
             Event::Mouse(mouse) => state.mouse(subject, mouse),
             _ => Deed::Nothing,
@@ -138,7 +270,11 @@ fn keys(
         match deed {
             Deed::Nothing => {}
             Deed::Code(of) => {
-                let shown = code(&of);
+                // It may take a while.
+                state.tell("reading the code");
+                terminal.draw(|frame| state.draw(subject, frame.area(), frame.buffer_mut()))?;
+                state.tell("");
+                let shown = code(&of, profile);
                 state.show_code(of, shown);
             }
             Deed::Copy(text) => {
@@ -146,7 +282,47 @@ fn keys(
                 out.write_all(clipboard(&text).as_bytes())?;
                 out.flush()?;
             }
+            Deed::Write { file, contents } => state.tell(&written(&file, &contents)),
+            Deed::Suspend => {
+                leave(terminal)?;
+                // As the terminal does it by itself: all programs of the job stop, until the shell lets them go on.
+                let _ = send(0, SIGTSTP);
+                *terminal = enter()?;
+            }
             deed => return Ok(deed),
         }
+    }
+}
+
+/// Whether a key or something else came, for which it waits a little. A terminal that is gone is an error: reading from it would go on
+/// for ever.
+fn has_event() -> io::Result<bool> {
+    for wait in [Duration::ZERO, LOOK] {
+        // A signal, such as that of another size, ends the wait.
+        let ready = poll(&[io::stdin().as_fd()], Some(wait)).unwrap_or_default();
+        if ready.iter().any(|state| state.hangup || state.error) {
+            return Err(io::Error::other("the terminal is gone"));
+        }
+        // Several keys may have been read at once before.
+        if event::poll(Duration::ZERO)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_redraw(key: KeyEvent) -> bool {
+    key.code == KeyCode::Char('l') && key.modifiers.contains(KeyModifiers::CONTROL)
+}
+
+/// Writes a new file, and tells how that went.
+fn written(file: &str, contents: &[u8]) -> String {
+    let made = OpenOptions::new().write(true).create_new(true).open(file);
+    match made.and_then(|mut to| to.write_all(contents)) {
+        Ok(()) => format!("wrote {} into {file}", bytes(contents.len() as f64)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            format!("nothing written: {file} is there already; P takes another name")
+        }
+        Err(error) => format!("{file} cannot be written: {error}"),
     }
 }

@@ -1,6 +1,7 @@
 //! The place where somebody is in a profile: [`State`] takes keys, and draws what they lead to.
 
 use crate::code::{Code, CodeOf};
+use crate::looks::Looks;
 use crate::names::has;
 use crate::page::{Page, Spot};
 use crate::subject::{Row, Subject, Tables};
@@ -8,7 +9,6 @@ use crate::time::{Choice, Timeline};
 use crate::tree::Tree;
 use perfuse_annotate::Annotated;
 use perfuse_profile::{FrameId, Profile};
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -28,6 +28,28 @@ pub enum Deed {
     Code(CodeOf),
     /// To put a text on the clipboard.
     Copy(String),
+    /// To write a new file: [`State::tell`] says how that went.
+    Write {
+        /// Its path, as it was typed.
+        file: String,
+        /// Its bytes.
+        contents: Vec<u8>,
+    },
+    /// To stop as a job of the shell, and to come back.
+    Suspend,
+}
+
+/// The part of a profile that goes on which is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Span {
+    /// The last window alone.
+    #[default]
+    Window,
+    /// The last windows, of which older ones fade: an eighth goes with each.
+    Fading,
+    /// All windows added up, since this was chosen.
+    Sum,
 }
 
 /// A line of text that is being typed.
@@ -35,6 +57,7 @@ pub enum Deed {
 pub(crate) enum Typing {
     Search,
     Filter,
+    File,
 }
 
 /// Where somebody is in a profile. It outlives subjects, so that a profile which goes on is shown at the same place.
@@ -45,14 +68,28 @@ pub struct State {
     pub(crate) title: String,
     /// How much was lost, and other remarks.
     pub(crate) remark: String,
+    pub(crate) looks: Looks,
+    /// The profile is still being read: how much of it has been, in percent.
+    pub(crate) loading: Option<u8>,
+    /// What became of the last wish, until the next key.
+    pub(crate) note: String,
     pub(crate) tables: Tables,
+    /// The objects that were wanted before one of them was chosen.
+    pub(crate) objects: Option<Vec<String>>,
     /// Counts how often the next event was asked for.
     pub(crate) events: usize,
     pub(crate) typing: Option<Typing>,
     pub(crate) search: String,
     pub(crate) filter: String,
+    /// The name of a file to write to.
+    pub(crate) file: String,
     pub(crate) is_paused: bool,
-    pub(crate) has_help: bool,
+    /// The part of a profile that goes on which is shown.
+    pub(crate) span: Span,
+    /// The line of the help that is shown first, if it is shown.
+    pub(crate) help: Option<usize>,
+    /// The event that has the cursor.
+    pub(crate) event_line: usize,
     /// Rows of the lists, as last drawn.
     pub(crate) height: usize,
     /// The chosen function, and the line on which it stands in the table.
@@ -85,16 +122,32 @@ pub struct State {
     pub(crate) spots: Vec<(Rect, Spot)>,
 }
 
+/// So many nodes are opened at once.
+const MOST_OPENED: usize = 1 << 14;
+
 /// So many functions are remembered to go back to.
 const MOST_REMEMBERED: usize = 256;
-
-/// A text that is typed has no more letters.
-const LONGEST: usize = 256;
 
 impl State {
     /// At the beginning; `title` names the recording.
     pub fn new(title: &str, tables: Tables) -> Self {
         State { title: title.to_owned(), tables, height: 10, ..State::default() }
+    }
+
+    /// With these looks.
+    #[must_use]
+    pub fn with_looks(self, looks: Looks) -> Self {
+        State { looks, ..self }
+    }
+
+    /// Tells what became of a wish; it is shown until the next key.
+    pub fn tell(&mut self, what: &str) {
+        what.clone_into(&mut self.note);
+    }
+
+    /// The profile is still being read, so many percent of it have been; or all of it.
+    pub fn set_loading(&mut self, percent: Option<u8>) {
+        self.loading = percent;
     }
 
     /// The keys of rows and their order.
@@ -130,101 +183,23 @@ impl State {
         self.is_paused
     }
 
+    /// The part of a profile that goes on which is shown.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// With this part of a profile that goes on.
+    #[must_use]
+    pub fn with_span(self, span: Span) -> Self {
+        State { span, ..self }
+    }
+
     /// A remark that stands in the first line, such as what was lost.
     pub fn set_remark(&mut self, remark: &str) {
         remark.clone_into(&mut self.remark);
     }
 
-    /// Takes a key.
-    pub fn key(&mut self, subject: &Subject<'_>, key: KeyEvent) -> Deed {
-        if key.kind == KeyEventKind::Release {
-            return Deed::Nothing;
-        }
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        if control && key.code == KeyCode::Char('c') {
-            return Deed::Leave;
-        }
-        if let Some(typing) = self.typing {
-            self.type_key(subject, typing, key.code, control);
-            return Deed::Nothing;
-        }
-        if std::mem::take(&mut self.has_help) {
-            return Deed::Nothing;
-        }
-        let page = self.height.max(2) as isize - 1;
-        match (key.code, control) {
-            (KeyCode::Char('q') | KeyCode::Esc, false) => return Deed::Leave,
-            (KeyCode::Char('?') | KeyCode::F(1), _) => self.has_help = true,
-            (KeyCode::Char('p' | ' '), false) => self.is_paused = !self.is_paused,
-            (KeyCode::Char('/'), _) => (self.typing, self.search) = (Some(Typing::Search), String::new()),
-            (KeyCode::Char('f'), false) => (self.typing, self.page) = (Some(Typing::Filter), Page::Functions),
-            (KeyCode::Char('n'), false) => self.find(subject, true, false),
-            (KeyCode::Char('N'), false) => self.find(subject, false, false),
-            (KeyCode::Tab, _) => return self.turn(subject, 1),
-            (KeyCode::BackTab, _) => return self.turn(subject, Page::ALL.len() - 1),
-            (KeyCode::Char(digit @ '1'..='6'), _) => {
-                return self.open_page(subject, Page::ALL[digit as usize - '1' as usize]);
-            }
-            (KeyCode::Char('a'), false) => return self.open_code(subject),
-            (KeyCode::Char('y'), false) => return self.copy(subject),
-            (KeyCode::Char('v'), false) if self.page == Page::Time => {
-                self.mark = if self.mark.is_some() { None } else { Some(self.column) };
-            }
-            (KeyCode::Enter, _) if self.page == Page::Time => return self.choose(subject),
-            (KeyCode::Backspace, _) if self.page == Page::Time => return self.choose_more(),
-            (KeyCode::Char('s'), false) if self.page == Page::Code => {
-                self.code.iter_mut().for_each(Code::toggle);
-            }
-            (KeyCode::Char('s'), false) => {
-                self.tables.by_own = !self.tables.by_own;
-                return Deed::Again;
-            }
-            (KeyCode::Char('e'), false) => {
-                self.events = self.events.wrapping_add(1);
-                return Deed::Again;
-            }
-            (KeyCode::Char('i'), false) => self.invert(),
-            (KeyCode::Down | KeyCode::Char('j'), _) => self.step(subject, 1),
-            (KeyCode::Up | KeyCode::Char('k'), _) => self.step(subject, -1),
-            (KeyCode::PageDown, _) | (KeyCode::Char('d' | 'f'), true) => self.step(subject, page),
-            (KeyCode::PageUp, _) | (KeyCode::Char('u' | 'b'), true) => self.step(subject, -page),
-            (KeyCode::Home | KeyCode::Char('g'), _) => self.step(subject, isize::MIN / 2),
-            (KeyCode::End | KeyCode::Char('G'), _) => self.step(subject, isize::MAX / 2),
-            (KeyCode::Enter, _) => self.enter(subject),
-            (KeyCode::Right | KeyCode::Char('l'), _) => self.deeper(subject),
-            (KeyCode::Left | KeyCode::Char('h'), _) => self.back(subject),
-            (KeyCode::Backspace, _) => self.back_out(subject),
-            _ => {}
-        }
-        Deed::Nothing
-    }
-
-    fn type_key(&mut self, subject: &Subject<'_>, typing: Typing, code: KeyCode, control: bool) {
-        let text = match typing {
-            Typing::Search => &mut self.search,
-            Typing::Filter => &mut self.filter,
-        };
-        match (code, control) {
-            (KeyCode::Esc, _) => {
-                text.clear();
-                self.typing = None;
-            }
-            (KeyCode::Enter, _) => self.typing = None,
-            (KeyCode::Backspace, _) => {
-                text.pop();
-            }
-            (KeyCode::Char('u'), true) => text.clear(),
-            (KeyCode::Char(c), false) if text.chars().count() < LONGEST => text.push(c),
-            _ => {}
-        }
-        match typing {
-            Typing::Search if code != KeyCode::Esc => self.find(subject, true, true),
-            Typing::Search => {}
-            Typing::Filter => self.choose_row(subject, 0),
-        }
-    }
-
-    fn turn(&mut self, subject: &Subject<'_>, by: usize) -> Deed {
+    pub(crate) fn turn(&mut self, subject: &Subject<'_>, by: usize) -> Deed {
         let at = Page::ALL.iter().position(|&page| page == self.page).unwrap_or(0);
         self.open_page(subject, Page::ALL[(at + by) % Page::ALL.len()])
     }
@@ -238,7 +213,7 @@ impl State {
     }
 
     /// The function that has the cursor.
-    fn frame(&self, subject: &Subject<'_>) -> Option<FrameId> {
+    pub(crate) fn frame(&self, subject: &Subject<'_>) -> Option<FrameId> {
         let tree = || subject.tree(!self.is_inverted);
         match self.page {
             Page::Tree => {
@@ -251,7 +226,7 @@ impl State {
         }
     }
 
-    fn open_code(&mut self, subject: &Subject<'_>) -> Deed {
+    pub(crate) fn open_code(&mut self, subject: &Subject<'_>) -> Deed {
         let of = self.frame(subject).and_then(|frame| subject.code_of(frame));
         self.page = Page::Code;
         match of {
@@ -260,16 +235,8 @@ impl State {
         }
     }
 
-    fn copy(&mut self, subject: &Subject<'_>) -> Deed {
-        let of = match self.page {
-            Page::Code => self.code.as_ref().map(|code| code.of.clone()),
-            _ => self.frame(subject).and_then(|frame| subject.code_of(frame)),
-        };
-        of.map_or(Deed::Nothing, |of| Deed::Copy(of.function))
-    }
-
     /// The lines of the page of time, as last drawn.
-    fn timeline(&self, subject: &Subject<'_>) -> Option<Rc<Timeline>> {
+    pub(crate) fn timeline(&self, subject: &Subject<'_>) -> Option<Rc<Timeline>> {
         subject.timeline(self.steps.max(1), self.has_cpus)
     }
 
@@ -279,32 +246,7 @@ impl State {
         Some(mark.min(self.column)..mark.max(self.column) + 1)
     }
 
-    /// Shows only the marked time, or the thread or cpu of the cursor; the second time again all of them.
-    fn choose(&mut self, subject: &Subject<'_>) -> Deed {
-        let Some(timeline) = self.timeline(subject) else { return Deed::Nothing };
-        if let Some(steps) = self.marked() {
-            self.choice.span_ns = Some(timeline.time_of(steps));
-            self.mark = None;
-        } else {
-            // The first line is that of all.
-            let lane = self.lane.checked_sub(1).and_then(|lane| timeline.lanes.get(lane)).map(|one| one.lane);
-            self.choice.lane = lane.filter(|_| self.choice.lane != lane);
-        }
-        Deed::Again
-    }
-
-    /// Takes the last choice back.
-    fn choose_more(&mut self) -> Deed {
-        if self.mark.take().is_some() {
-            return Deed::Nothing;
-        }
-        if self.choice.lane.take().is_none() {
-            self.choice.span_ns = None;
-        }
-        Deed::Again
-    }
-
-    fn invert(&mut self) {
+    pub(crate) fn invert(&mut self) {
         match self.page {
             Page::Functions | Page::Neighbours => {
                 (self.in_callees, self.neighbour) = (!self.in_callees, 0);
@@ -316,6 +258,7 @@ impl State {
             }
             Page::Code => self.code.iter_mut().for_each(Code::toggle),
             Page::Time => (self.has_cpus, self.lane) = (!self.has_cpus, 0),
+            Page::Events => {}
         }
     }
 
@@ -376,11 +319,12 @@ impl State {
                 let lanes = self.timeline(subject).map_or(0, |timeline| timeline.lanes.len());
                 self.lane = moved(self.lane, by, lanes + 1);
             }
+            Page::Events => self.event_line = moved(self.event_line, by, subject.events().len()),
         }
     }
 
     /// The names in the list of neighbours that has the cursor.
-    fn list(&self, subject: &Subject<'_>) -> Vec<Option<(String, String)>> {
+    pub(crate) fn list(&self, subject: &Subject<'_>) -> Vec<Option<(String, String)>> {
         let Some(row) = self.row(subject) else { return Vec::new() };
         let list = &subject.neighbours(row)[usize::from(self.in_callees)];
         list.iter().map(|neighbour| neighbour.name.clone()).collect()
@@ -402,7 +346,7 @@ impl State {
             Page::Tree => self.toggle(subject),
             Page::Flame => self.zoom = self.flame,
             Page::Code => self.code.iter_mut().for_each(Code::next_hottest),
-            Page::Time => {}
+            Page::Time | Page::Events => {}
         }
     }
 
@@ -416,7 +360,7 @@ impl State {
         (self.function, self.neighbour) = (Some(name), 0);
     }
 
-    fn deeper(&mut self, subject: &Subject<'_>) {
+    pub(crate) fn deeper(&mut self, subject: &Subject<'_>) {
         match self.page {
             Page::Functions => self.enter(subject),
             Page::Neighbours => (self.in_callees, self.neighbour) = (true, 0),
@@ -430,12 +374,12 @@ impl State {
                 }
             }
             Page::Flame => self.side(subject, 1),
-            Page::Code => {}
+            Page::Code | Page::Events => {}
             Page::Time => self.column = moved(self.column, 1, self.steps),
         }
     }
 
-    fn back(&mut self, subject: &Subject<'_>) {
+    pub(crate) fn back(&mut self, subject: &Subject<'_>) {
         match self.page {
             Page::Functions => {}
             Page::Neighbours => (self.in_callees, self.neighbour) = (false, 0),
@@ -451,12 +395,12 @@ impl State {
                 }
             }
             Page::Flame => self.side(subject, -1),
-            Page::Code => {}
+            Page::Code | Page::Events => {}
             Page::Time => self.column = moved(self.column, -1, self.steps),
         }
     }
 
-    fn back_out(&mut self, subject: &Subject<'_>) {
+    pub(crate) fn back_out(&mut self, subject: &Subject<'_>) {
         match self.page {
             Page::Functions => self.filter.clear(),
             Page::Neighbours => match self.path.pop() {
@@ -469,12 +413,12 @@ impl State {
                 let zoomed = self.zoom.and_then(|id| tree.nodes.iter().find(|node| node.id == id));
                 self.zoom = zoomed.and_then(|node| Some(tree.nodes[node.parent?].id));
             }
-            Page::Code => self.page = Page::Functions,
+            Page::Code | Page::Events => self.page = Page::Functions,
             Page::Time => {}
         }
     }
 
-    fn toggle(&mut self, subject: &Subject<'_>) {
+    pub(crate) fn toggle(&mut self, subject: &Subject<'_>) {
         let tree = subject.tree(!self.is_inverted);
         if let Some(&node) = self.tree_lines(tree).get(self.tree_line) {
             if !self.open.remove(&tree.nodes[node].id) {
@@ -489,6 +433,39 @@ impl State {
         while let [only] = tree.nodes[node].children[..] {
             self.open.insert(tree.nodes[only].id);
             node = only;
+        }
+    }
+
+    /// Opens the nodes of the tree, as many as have room, or closes all.
+    pub(crate) fn open_all(&mut self, subject: &Subject<'_>, is_open: bool) {
+        self.open.clear();
+        if is_open {
+            let tree = subject.tree(!self.is_inverted);
+            // Nodes come before those below them.
+            self.open.extend(tree.nodes.iter().take(MOST_OPENED).map(|node| node.id));
+        }
+    }
+
+    /// Goes to the place of the chosen function in the trees and opens it: with its callers where samples were in it, else where it
+    /// is called.
+    pub(crate) fn unfold(&mut self, subject: &Subject<'_>) {
+        let Some(frame) = self.frame(subject) else { return };
+        self.page = Page::Tree;
+        for is_inverted in [true, false] {
+            self.is_inverted = is_inverted;
+            let tree = subject.tree(!is_inverted);
+            let is_it = |node: &usize| tree.nodes[*node].frame == frame;
+            let all = 0..tree.nodes.len();
+            let found = match is_inverted {
+                true => tree.roots.iter().copied().find(is_it),
+                false => all.filter(is_it).max_by_key(|&node| tree.nodes[node].weight),
+            };
+            if let Some(node) = found {
+                self.open_above(tree, node);
+                self.open_run(tree, node);
+                self.tree_line = self.tree_lines(tree).iter().position(|&line| line == node).unwrap_or(0);
+                return;
+            }
         }
     }
 
@@ -537,66 +514,7 @@ impl State {
         self.flame = all.get(moved(place, by, all.len())).map(|&node| tree.nodes[node].id);
     }
 
-    /// Goes to the next place that has the searched text, or stays at one that has it if `here`.
-    fn find(&mut self, subject: &Subject<'_>, forwards: bool, here: bool) {
-        if self.search.is_empty() {
-            return;
-        }
-        let search = self.search.clone();
-        let found = |fits: Vec<bool>, at: usize| {
-            let count = fits.len();
-            let steps = usize::from(!here)..count + usize::from(!here);
-            let place =
-                |step: usize| if forwards { at + step } else { at + count - step % count.max(1) } % count;
-            steps.map(place).find(|&place| fits[place])
-        };
-        match self.page {
-            Page::Functions => {
-                let shown = self.shown(subject);
-                let row = |&row: &usize| subject.rows()[row].texts.iter().any(|text| has(text, &search));
-                let at = self.place(subject, &shown);
-                if let Some(place) = found(shown.iter().map(row).collect(), at) {
-                    self.choose_row(subject, place);
-                }
-            }
-            Page::Neighbours => {
-                let list = self.list(subject);
-                let fits =
-                    |name: &Option<(String, String)>| name.as_ref().is_some_and(|name| has(&name.0, &search));
-                let at = self.neighbour;
-                self.neighbour = found(list.iter().map(fits).collect(), at).unwrap_or(at);
-            }
-            Page::Tree => {
-                let tree = subject.tree(!self.is_inverted);
-                let lines = self.tree_lines(tree);
-                let at = lines.get(self.tree_line).copied().unwrap_or(0);
-                if let Some(node) = found(fitting(tree, subject, &search), at) {
-                    self.open_above(tree, node);
-                    let lines = self.tree_lines(tree);
-                    self.tree_line = lines.iter().position(|&line| line == node).unwrap_or(0);
-                }
-            }
-            Page::Flame => {
-                let tree = subject.tree(!self.is_inverted);
-                let at = self.flame_node(tree).unwrap_or(0);
-                if let Some(node) = found(fitting(tree, subject, &search), at) {
-                    self.flame = Some(tree.nodes[node].id);
-                }
-            }
-            Page::Code => {
-                let Some(code) = &mut self.code else { return };
-                code.line = found(code.fitting(&search), code.line).unwrap_or(code.line);
-            }
-            Page::Time => {
-                let Some(timeline) = self.timeline(subject) else { return };
-                let fits = timeline.lanes.iter().map(|lined| has(&lined.name, &search));
-                let fits = std::iter::once(false).chain(fits).collect();
-                self.lane = found(fits, self.lane).unwrap_or(self.lane);
-            }
-        }
-    }
-
-    fn open_above(&mut self, tree: &Tree, node: usize) {
+    pub(crate) fn open_above(&mut self, tree: &Tree, node: usize) {
         let mut at = node;
         while let Some(parent) = tree.nodes[at].parent {
             self.open.insert(tree.nodes[parent].id);
@@ -605,12 +523,6 @@ impl State {
     }
 }
 
-/// The nodes whose functions have a text in their name.
-fn fitting(tree: &Tree, subject: &Subject<'_>, search: &str) -> Vec<bool> {
-    let name = |frame| crate::names::frame_name(subject.frames(), frame).0;
-    tree.nodes.iter().map(|node| has(&name(node.frame), search)).collect()
-}
-
-fn moved(at: usize, by: isize, count: usize) -> usize {
+pub(crate) fn moved(at: usize, by: isize, count: usize) -> usize {
     at.saturating_add_signed(by).min(count.saturating_sub(1))
 }

@@ -4,8 +4,9 @@ use crate::code::CodeOf;
 use crate::names::frame_name;
 use crate::time::Timeline;
 use crate::tree::Tree;
+use perfuse_export::Stacks;
 use perfuse_profile::{
-    Column, Entry, Filter, FrameId, Frames, Key, Least, Order, Profile, Trees, View, ViewPlan,
+    Column, Entry, Filter, FrameId, Frames, Key, Least, Order, Profile, SampleRow, Trees, View, ViewPlan,
 };
 use perfuse_term::foreign::foreign;
 use std::cell::{OnceCell, RefCell};
@@ -30,14 +31,29 @@ pub struct Row {
     entry: Entry,
 }
 
+/// What rows are sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RowOrder {
+    /// The largest share with all that was called first.
+    #[default]
+    Total,
+    /// The largest share of its own first.
+    Own,
+    /// The text of a key, by its place in [`Tables::keys`].
+    Key(usize),
+}
+
 /// The keys that tell rows apart, and the order of rows.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Tables {
     /// The keys: those of stacks, and those that the profile has.
     pub keys: Vec<Key>,
-    /// Rows with the largest own share come first, also where there are callchains.
-    pub by_own: bool,
+    /// The order of rows.
+    pub order: RowOrder,
+    /// The other way round.
+    pub is_reversed: bool,
     /// The samples that are wanted, by where they were.
     pub filter: Filter,
 }
@@ -45,7 +61,12 @@ pub struct Tables {
 impl Tables {
     /// Rows by these keys.
     pub fn new(keys: &[Key]) -> Self {
-        Tables { keys: keys.to_vec(), by_own: false, filter: Filter::default() }
+        Tables {
+            keys: keys.to_vec(),
+            order: RowOrder::default(),
+            is_reversed: false,
+            filter: Filter::default(),
+        }
     }
 }
 
@@ -85,7 +106,7 @@ impl<'v> Subject<'v> {
         // Neighbours are read from the outermost caller on.
         plan.order = Order::new(true, profile.event(event).chains > 0);
         let view = View::new(profile, frames, event, &plan);
-        let mut columns = match tables.by_own || profile.event(event).chains == 0 {
+        let mut columns = match tables.order == RowOrder::Own || profile.event(event).chains == 0 {
             true => vec![Column::Own, Column::Total],
             false => vec![Column::Total, Column::Own],
         };
@@ -97,7 +118,13 @@ impl<'v> Subject<'v> {
             texts: tables.keys.iter().map(|&key| text(&view, entry, key)).collect(),
             entry: entry.clone(),
         };
-        let rows: Vec<Row> = view.sorted(&columns).into_iter().map(row).collect();
+        let mut rows: Vec<Row> = view.sorted(&columns).into_iter().map(row).collect();
+        if let RowOrder::Key(key) = tables.order {
+            rows.sort_by(|one, other| one.texts.get(key).cmp(&other.texts.get(key)));
+        }
+        if tables.is_reversed {
+            rows.reverse();
+        }
         let mut by_name = HashMap::new();
         for (number, row) in rows.iter().enumerate() {
             by_name.entry(frame_name(frames, row.entry.frame)).or_insert(number);
@@ -227,6 +254,45 @@ impl<'v> Subject<'v> {
         let of = self.frames.get(frame);
         let object = self.frames.object(of.object).to_owned();
         Some(CodeOf { event: self.event, function: of.symbol.as_deref()?.to_owned(), object })
+    }
+
+    /// The events with samples, by their numbers, with their names, harmless on a terminal, samples and occurrences.
+    pub(crate) fn events(&self) -> Vec<(usize, String, u64, u64)> {
+        let events = self.all.events().iter().enumerate().filter(|(_, event)| event.samples > 0);
+        let named = |number| foreign(self.all.event_name(number).as_ref()).into_owned();
+        events.map(|(number, event)| (number, named(number), event.samples, event.weight)).collect()
+    }
+
+    /// The number of the event in the profile.
+    pub(crate) fn event(&self) -> usize {
+        self.event
+    }
+
+    /// The thread in whose callchains a function comes with the most weight.
+    pub(crate) fn thread_of(&self, frame: FrameId) -> Option<u32> {
+        let of_event = |row: &&SampleRow| row.event as usize == self.event;
+        let mut weights: HashMap<u32, u64> = HashMap::new();
+        for row in self.profile.samples().iter().filter(of_event) {
+            let Some((thread, _)) = self.profile.thread(row) else { continue };
+            if self.profile.stack(row.stack).any(|location| self.frames.at(location).contains(&frame)) {
+                *weights.entry(thread).or_default() += row.weight;
+            }
+        }
+        weights
+            .into_iter()
+            .max_by_key(|&(thread, weight)| (weight, std::cmp::Reverse(thread)))
+            .map(|(thread, _)| thread)
+    }
+
+    /// The callchains of the event.
+    pub(crate) fn stacks(&self) -> Stacks {
+        let of_event = self.profile.part(None, |row| row.event as usize == self.event);
+        Stacks::of_frames(&of_event, self.frames, &[Key::Comm])
+    }
+
+    /// The path of a frame's object.
+    pub(crate) fn object_of(&self, frame: FrameId) -> &str {
+        self.frames.object(self.frames.get(frame).object)
     }
 
     /// The frame of a row.

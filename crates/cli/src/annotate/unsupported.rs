@@ -6,12 +6,11 @@ use crate::common::unsupported::{Part, PerfOption, PerfOptions};
 #[derive(Clone, Debug)]
 pub(super) struct OfAnnotate;
 
-const SCREEN: &str = "the output is text; there is no interactive view yet";
+const SCREEN: &str = "there are the listing as text, and the screen of the terminal (--tui)";
 
 impl PerfOptions for OfAnnotate {
     const OPTIONS: &'static [PerfOption] = &[
         PerfOption::ignored("modules").letter('m'),
-        PerfOption::refused("tui", SCREEN),
         PerfOption::refused("gtk", SCREEN),
         PerfOption::refused("group", "each event has its own listing; --event picks one"),
         PerfOption::refused("dump-raw-trace", "perfuse report -D shows each record").letter('D'),

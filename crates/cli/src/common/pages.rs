@@ -24,6 +24,11 @@ pub(crate) struct Paging {
 }
 
 impl Paging {
+    /// Whether somebody has decided it, either way.
+    pub(crate) fn was_told(self) -> bool {
+        self.pager || self.no_pager || DECIDED.get().is_some()
+    }
+
     fn is_wanted(self) -> bool {
         match (self.pager, self.no_pager) {
             (true, _) => true,

@@ -1,8 +1,11 @@
 //! The looks that the environment and the configuration decide: whether output is to look like perf's, for scripts that read it,
 //! and how wide it is.
 
+use crate::common::pages::Paging;
 use crate::{config, term};
 use anstream::ColorChoice;
+use perfuse_tui::{Colours, Looks};
+use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -26,8 +29,8 @@ pub(crate) fn is_perfs(asked_for: bool) -> bool {
 /// perf's options for text with colours.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Text {
-    /// Taken for perf's sake: the output is text
-    #[arg(long, hide = true)]
+    /// Text, on a terminal too
+    #[arg(long)]
     stdio: bool,
     /// When to use colours: always, never, or auto on a terminal
     #[arg(long, value_name = "WHEN", num_args = 0..=1, default_value = "auto", default_missing_value = "always", value_parser = ["always", "never", "auto"])]
@@ -44,6 +47,29 @@ impl Text {
         };
         term::out::wants_colours(choice, &std::io::stdout())
     }
+}
+
+/// Whether there is a terminal to look around on, and neither text nor a pager was asked for.
+pub(crate) fn has_screen(text: &Text, paging: Paging) -> bool {
+    let wants_text = text.stdio || text.stdio_color != "auto" || paging.was_told() || is_perfs(false);
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    !wants_text && !is_dumb && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+}
+
+/// The looks of screens: colours as the terminal has them, none with `NO_COLOR`; ASCII where the locale is not of UTF-8.
+pub(crate) fn screen_looks() -> Looks {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let colours = match (variable("COLORTERM").as_str(), variable("TERM").as_str()) {
+        _ if !term::out::wants_colours(ColorChoice::Auto, &std::io::stdout()) => Colours::None,
+        ("truecolor" | "24bit", _) => Colours::True,
+        (_, term) if term.contains("direct") => Colours::True,
+        (_, term) if term.contains("256color") => Colours::Many,
+        (_, term) if term.contains("mono") || term.starts_with("vt1") || term.starts_with("vt2") => {
+            Colours::None
+        }
+        _ => Colours::Sixteen,
+    };
+    Looks::new(colours, *term::glyphs::of_the_locale() == term::glyphs::ASCII)
 }
 
 /// The columns of a terminal: those that the environment or a configuration file says, or its own.

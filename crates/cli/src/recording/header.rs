@@ -25,6 +25,11 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
+    /// Whether any of it was asked for.
+    pub(crate) fn is_any(&self) -> bool {
+        self.header || self.header_only || self.show_info
+    }
+
     /// Prints the header if it was asked for.
     pub(crate) fn print(&self, out: &mut impl Write, input: &Input) -> Result<()> {
         if !(self.header || self.header_only) {

@@ -1,5 +1,8 @@
 //! Pages as they are drawn: keys go in, lines of cells are compared.
 
+mod keys;
+mod sizes;
+
 use perfuse_data::PerfData;
 use perfuse_profile::{Frames, Function, Key, Names, ObjectRef, Plan, Profile, Symbols, TimedAddress};
 use perfuse_tui::ratatui::buffer::Buffer;
@@ -8,7 +11,7 @@ use perfuse_tui::ratatui::crossterm::event::{
 };
 use perfuse_tui::ratatui::layout::Rect;
 use perfuse_tui::ratatui::style::Modifier;
-use perfuse_tui::{Choice, Deed, Page, State, Subject, Tables};
+use perfuse_tui::{Choice, Deed, Page, RowOrder, State, Subject, Tables};
 use std::path::Path;
 
 /// Functions of 64 bytes each, which is how the program in the recordings has them, with names of others.
@@ -122,7 +125,7 @@ fn functions_have_their_shares() {
         assert!(
             page.starts_with(
                 " cpu-clock  40 samples                                              chains.data
-  1 functions   2 callers   3 tree   4 flame   5 code   6 time
+  1 functions 2 callers 3 tree 4 flame 5 code 6 time 7 events
    Total     Self  Shared Object      Symbol
   72.50%    0.00%  grind              f8
   72.50%    0.00%  grind              f9
@@ -137,11 +140,11 @@ fn functions_have_their_shares() {
         assert!(wide[22].ends_with("0x7f0000000248") || wide[23].ends_with("0x7f0000000248"), "{wide:#?}");
         assert!(wide.iter().all(|line| line.chars().count() <= 120));
         assert_eq!(walk.press(KeyCode::Char('s'), KeyModifiers::NONE), Deed::Again);
-        assert!(walk.state.tables().by_own);
+        assert_eq!(walk.state.tables().order, RowOrder::Own);
     });
     let by_own = {
         let mut tables = Tables::default();
-        tables.by_own = true;
+        tables.order = RowOrder::Own;
         tables
     };
     walk("chains.data", plain, by_own, |walk| {
@@ -172,7 +175,7 @@ fn the_chosen_function_stays_chosen_in_the_next_window() {
     assert_eq!(cursor(&walk.cells(80, 24)), "  72.50%    0.00%  grind              f8");
     walk.keys("jjj");
     assert_eq!(cursor(&walk.cells(80, 24)), "  32.50%    5.00%  grind              f6");
-    tables.by_own = true;
+    tables.order = RowOrder::Own;
     walk.subject = Subject::new(&profile, &frames, 0, &tables);
     let line = cursor(&walk.cells(80, 24));
     assert_eq!(line, "  32.50%    5.00%  grind              f6");
@@ -191,7 +194,7 @@ fn callers_and_callees_are_walked_through() {
             &walk.keys("\n").page(),
             "
  cpu-clock  40 samples                                              chains.data
-  1 functions   2 callers   3 tree   4 flame   5 code   6 time
+  1 functions 2 callers 3 tree 4 flame 5 code 6 time 7 events
  called by
   72.50%    f9  grind
 
@@ -229,7 +232,7 @@ fn trees_open_to_the_next_fork_from_either_end() {
             &walk.keys("3j\n").page(),
             "
  cpu-clock  40 samples                                              chains.data
-  1 functions   2 callers   3 tree   4 flame   5 code   6 time   callers first
+  1 functions 2 callers 3 tree 4 flame 5 code 6 time 7 events  callers first
    Total     Self  Function
   72.50%    0.00%  ▸ f9  grind
   25.00%    0.00%  ▾ f9  sh
@@ -448,22 +451,22 @@ fn no_key_and_no_size_is_too_much() {
             for _ in 0..3000 {
                 let letters = [
                     'j', 'k', 'h', 'l', 'g', 'G', 'i', 'n', 'N', '/', 'f', '1', '2', '3', '4', '5', '6', '?',
-                    'p', 'a', 'v', 'y', 's',
+                    'p', 'a', 'v', 'y', 's', '7', 'e', 'E', 'C', 't', 'd', 'r', 'Y', 'P', '[', ']', 'H', 'z',
                 ];
-                match next(32) {
+                match next(45) {
                     at if at < letters.len() => {
                         let deed = walk.press(KeyCode::Char(letters[at]), KeyModifiers::NONE);
                         if let Deed::Code(of) = deed {
                             walk.state.show_code(of, Err("there are no files".to_owned()));
                         }
                     }
-                    23 => drop(walk.press(KeyCode::Tab, KeyModifiers::NONE)),
-                    24 => drop(walk.press(KeyCode::Enter, KeyModifiers::NONE)),
-                    25 => drop(walk.press(KeyCode::Backspace, KeyModifiers::NONE)),
-                    26 => drop(walk.press(KeyCode::PageDown, KeyModifiers::NONE)),
-                    27 => drop(walk.press(KeyCode::PageUp, KeyModifiers::NONE)),
-                    28 => drop(walk.press(KeyCode::Char('u'), KeyModifiers::CONTROL)),
-                    29 => drop(walk.mouse(next(130) as u16, next(50) as u16)),
+                    36 => drop(walk.press(KeyCode::Tab, KeyModifiers::NONE)),
+                    37 => drop(walk.press(KeyCode::Enter, KeyModifiers::NONE)),
+                    38 => drop(walk.press(KeyCode::Backspace, KeyModifiers::NONE)),
+                    39 => drop(walk.press(KeyCode::PageDown, KeyModifiers::NONE)),
+                    40 => drop(walk.press(KeyCode::PageUp, KeyModifiers::NONE)),
+                    41 => drop(walk.press(KeyCode::Char('u'), KeyModifiers::CONTROL)),
+                    42 => drop(walk.mouse(next(130) as u16, next(50) as u16)),
                     _ => drop(walk.cells(next(130) as u16, next(50) as u16)),
                 }
             }

@@ -1,0 +1,159 @@
+//! The report that is walked through on the terminal: when it is shown, and how it is read while somebody looks at it already.
+
+use super::options::Plan;
+use super::{Args, Watch, read_watched, view_plan};
+use crate::annotate;
+use crate::common::style;
+use crate::exit::{Failure, Result};
+use crate::term::out;
+use perfuse_profile::{Mode, Profile};
+use perfuse_tui::{CodeOf, Loading, RowOrder, State, Tables};
+use std::io::IsTerminal;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// Samples that are read in this time are shown before all others have been read.
+const FIRST: Duration = Duration::from_millis(100);
+
+/// Whether the report is shown on the terminal: where it was asked for, or nothing else was and there is one.
+///
+/// # Errors
+///
+/// It was asked for, and there is no terminal.
+pub(super) fn is_wanted(args: &Args) -> Result<bool> {
+    if args.tui && !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+        let text =
+            "--tui wants a terminal, and standard input or output is none; without --tui the report is text";
+        return Err(Failure::usage(text));
+    }
+    Ok(is_on(args))
+}
+
+pub(super) fn is_on(args: &Args) -> bool {
+    args.tui || (style::has_screen(&args.text, args.paging) && !is_of_text(args))
+}
+
+/// Whether something was asked for that only text, a page or an object has.
+fn is_of_text(args: &Args) -> bool {
+    args.json
+        || args.html.is_some()
+        || args.stats
+        || args.tasks
+        || args.mmaps
+        || args.dump_raw_trace
+        || args.header.is_any()
+        || args.quiet
+        || args.hierarchy
+        || args.group
+        || args.fields.is_some()
+        || args.call_graph.is_some()
+        || args.field_separator.is_some()
+        || !args.column_widths.is_empty()
+        || args.show_nr_samples
+        || args.show_total_period
+        || args.show_cpu_utilization
+        || args.percent_limit > 0.0
+        || args.branch_stack
+        || args.mem_mode
+}
+
+/// Shows the recording on the terminal, for somebody who walks through it.
+pub(super) fn look_around(args: &Args) -> Result {
+    // What cannot be opened at all is told without a screen.
+    if args.input.path().is_file() && args.input.begun()?.is_none() {
+        args.input.open()?;
+    }
+    let mut near = annotate::FromNear::of(&args.input, &args.filter, &args.symbol_files, args.no_demangle);
+    let mut code = |of: &CodeOf, _: &Profile| near.show(of).map_err(|why| why.to_string());
+    let state = State::new(&args.input.name(), Tables::default()).with_looks(style::screen_looks());
+    let held = out::hold();
+    let read = perfuse_tui::browse(state, |sender| load(args, sender), &mut code);
+    drop(held);
+    read??;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the recording: first a little of it, to be shown, then all.
+fn load(args: &Args, sender: &Sender<Loading>) -> Result<()> {
+    let start = Instant::now();
+    let mut first = First { args, sender, until: start + FIRST, is_cut: false };
+    // A pipe is read once.
+    if args.input.path().is_file() {
+        let (read, _) = read_watched(args, &mut first)?;
+        let loaded = Box::new((read.profile, read.frames));
+        if first.is_cut && sender.send(Loading::Part(loaded)).is_err() {
+            return Ok(());
+        }
+    }
+    let size = args.input.path().metadata().ok().map(|found| found.len());
+    let mut whole = Whole { args, sender, size: size.unwrap_or(0), percent: 0 };
+    let (read, plan) = read_watched(args, &mut whole)?;
+    if let Some(none) = read.none_left(args, &plan) {
+        return Err(Failure::new(format_args!("{}: {none}", args.input.name())));
+    }
+    // Nobody takes it who has left.
+    let _ = sender.send(Loading::All(Box::new((read.profile, read.frames))));
+    Ok(())
+}
+
+/// Reads for a short time.
+struct First<'a> {
+    args: &'a Args,
+    sender: &'a Sender<Loading>,
+    until: Instant,
+    is_cut: bool,
+}
+
+impl Watch for First<'_> {
+    fn begins(&mut self, plan: &Plan) {
+        let _ = self.sender.send(Loading::Tables(tables(self.args, plan)));
+    }
+
+    fn at(&mut self, _offset: u64) -> ControlFlow<()> {
+        self.is_cut = Instant::now() >= self.until;
+        if self.is_cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Reads all, and tells how far it is.
+struct Whole<'a> {
+    args: &'a Args,
+    sender: &'a Sender<Loading>,
+    size: u64,
+    percent: u8,
+}
+
+impl Watch for Whole<'_> {
+    fn begins(&mut self, plan: &Plan) {
+        let _ = self.sender.send(Loading::Tables(tables(self.args, plan)));
+    }
+
+    #[inline]
+    fn at(&mut self, offset: u64) -> ControlFlow<()> {
+        if u128::from(offset) * 100 < u128::from(self.size) * u128::from(self.percent + 1) {
+            return ControlFlow::Continue(());
+        }
+        self.percent = (u128::from(offset) * 100 / u128::from(self.size.max(1))).min(99) as u8;
+        // Nobody hears it who has left.
+        match self.sender.send(Loading::Percent(self.percent)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+}
+
+/// The rows of the table of functions.
+fn tables(args: &Args, plan: &Plan) -> Tables {
+    let mut tables = match &args.sort {
+        Some(_) => Tables::new(&plan.keys),
+        None if plan.mode == Mode::Samples => Tables::default(),
+        None => Tables::new(&plan.keys),
+    };
+    if !plan.children {
+        tables.order = RowOrder::Own;
+    }
+    tables.filter = view_plan(args, plan).filter;
+    tables
+}
