@@ -327,7 +327,7 @@ pub(crate) fn profile(
     let mut passed = Passed::default();
     let replay = replay(Replay::new(data), |step| {
         progress.at(step.entry.location.offset);
-        let mut passes = |sample: &Sample<'_>| {
+        let passes = |sample: &Sample<'_>| {
             let passes = moments.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time);
             passed.count(sample, passes);
             passes

@@ -274,12 +274,10 @@ fn show(mut out: impl Write, args: &Args) -> Result {
 fn page(args: &Args, to: &Path) -> Result {
     export::refuse_terminal(to, "a page is no text for a terminal; a file is named by --html report.html")?;
     let (mut read, plan) = read(args)?;
-    let seen = read.passed.seen();
     args.functions.apply(&mut read.profile, &read.frames);
     let samples: u64 = read.profile.samples().iter().map(|row| row.samples).sum();
-    if samples == 0 && seen > 0 {
-        let why =
-            read.none_left(args, &plan).unwrap_or_else(|| "none of its samples is of an event".to_owned());
+    if samples == 0 {
+        let why = read.none_left(args, &plan).unwrap_or_else(|| "there are no samples to show".to_owned());
         return Err(Failure::new(format_args!("{}: {why}", args.input.name())));
     }
     let page = Page::new(&args.input.name(), &read.profile, &read.frames).of(&read.origin);

@@ -22,6 +22,7 @@ perfuse_testkit::suite! {
         branches_are_told_by_functions_and_lines,
         samples_without_branches_are_told_too,
         llvm_takes_them,
+        clang_optimizes_by_them,
         bolt_takes_them;
 }
 
@@ -229,6 +230,29 @@ fn llvm_takes_them() -> Outcome {
     assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
     assert!(text.contains("Function: work:") && text.contains("inlined callee: leaf"), "{text}");
     assert!(text.contains("calls: work:2"), "{text}");
+    Ok(())
+}
+
+fn clang_optimizes_by_them() -> Outcome {
+    let clang = need::program("clang")?;
+    let program = Program::compiled("clang")?;
+    let profile = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("clang.prof");
+    std::fs::write(&profile, program.written(BranchFormat::AutoFdo, true)).unwrap();
+    let compiled = |flags: &[&std::ffi::OsStr]| {
+        let mut command = Command::new(&clang);
+        command.args(["-g", "-O2", "-S", "-emit-llvm", "-o", "-"]).args(flags);
+        let output = command.arg(program.path.with_extension("c")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let weights = |code: &str| code.matches("!\"branch_weights\"").count();
+    let mut by_profile = std::ffi::OsString::from("-fprofile-sample-use=");
+    by_profile.push(&profile);
+    let (plain, guided) = (compiled(&[]), compiled(&[&by_profile]));
+    assert!(
+        guided.contains("!\"function_entry_count\", i64 3") && weights(&guided) > weights(&plain),
+        "{guided}"
+    );
     Ok(())
 }
 

@@ -78,7 +78,8 @@ fn drive(what: &str, arguments: &[&Path]) -> Outcome {
 }
 
 fn each_control_does_what_it_says() -> Outcome {
-    // In each of ten seconds seven samples at its beginning and three in its middle; eleven once; five of another event.
+    // In each of ten seconds seven samples at its beginning and three in its middle; eleven once; another event has
+    // ten, each in a thread of its own.
     let [main, alpha, beta, gamma] = [0, 64, 128, 192];
     let at = |event, function, tid, time_ns| {
         let (cpu, period) = (tid - 10, if event == 0 { 1000 } else { 5 });
@@ -90,11 +91,12 @@ fn each_control_does_what_it_says() -> Outcome {
         early.chain((0..3).map(move |at_ms| (0, beta, 11, number * second + (600 + at_ms) * milli)))
     });
     let once = (0..11).map(|at_ms| (0, gamma, 11, 5 * second + (300 + at_ms) * milli));
-    let others = (0..5).map(|at_ms| (1, beta, 11, 2 * second + at_ms * milli));
+    let others = (0..10).map(|number| (1, beta, 20 + number as u32, 2 * second + number * milli));
     let mut samples: Vec<_> = each.chain(once).chain(others).collect();
     samples.sort_by_key(|(.., time)| *time);
     let samples = samples.into_iter().map(|(event, function, tid, time)| at(event, function, tid, time));
-    let threads: [(u32, &[u8]); 2] = [(10, b"one"), (11, b"two")];
+    let mut threads: Vec<(u32, &[u8])> = vec![(10, b"one"), (11, b"two")];
+    threads.extend((20..30).map(|tid| (tid, &b"other"[..])));
     let profile = made::profile(&["faults", "others"], &threads, b"/bin/prog", samples);
     let names = ["main", "alpha", "beta", "gamma"].map(str::to_owned).to_vec();
     drive("controls", &[&page("controls", "a <title>", &profile, names)])

@@ -39,13 +39,13 @@ const rows = () => page.evaluate(`Array.from(document.querySelectorAll("#rows tr
 const back = async () => { await page.evaluate("history.back()"); await rest(); await rest(); };
 const fresh = async (place = "") => { await page.go(url + (place ? "#" + place : "")); await rest(); };
 
-// The recording of known counts: 70 samples in alpha, 30 in beta, 11 in gamma, and 5 of a second event; ten seconds.
+// The recording of known counts: 70 samples in alpha, 30 in beta, 11 in gamma, and 10 of a second event; ten seconds.
 async function controls() {
   await page.screen();
   await fresh();
   await see("the overview tells all", async () => {
     const facts = await text("facts");
-    for (const part of ["command", "faults111 samples, 111,000 in all; 0 samples at addresses without a function", "others5 samples, 25 in all", "lost samples7", "span of the samples9.6"]) assert(facts.includes(part), part + " is not in " + facts);
+    for (const part of ["command", "faults111 samples, 111,000 in all; 0 samples at addresses without a function", "others10 samples, 50 in all", "lost samples7", "span of the samples9.6"]) assert(facts.includes(part), part + " is not in " + facts);
     assert.equal(await text("title"), "a <title>");
   });
   await see("all samples are chosen at first", async () => assert.equal(await text("chosen"), "111 of 111 samples, 111,000 faults"));
@@ -265,7 +265,10 @@ async function controls() {
     await clickOn("#keys");
     assert(!(await visible("help")));
     await choose("event", "1");
-    assert.equal(await text("chosen"), "5 of 5 samples, 25 others");
+    assert.equal(await text("chosen"), "10 of 10 samples, 50 others");
+    assert.equal(await text("more-tracks"), "2 more threads");
+    await clickOn("#more-tracks button");
+    assert.equal(await text("more-tracks"), "");
     await back();
     assert.equal(await text("chosen"), "111 of 111 samples, 111,000 faults");
   });

@@ -281,9 +281,11 @@ fn a_filter_of_functions_leaves_their_samples_with_their_times() -> Outcome {
         let hottest = view.entries.iter().filter(|entry| frames.get(entry.frame).symbol.is_some());
         let Some(hottest) = hottest.max_by_key(|entry| entry.self_samples) else { continue };
         let frame = frames.get(hottest.frame);
-        let mut filter = Filter::default();
-        filter.objects = vec![frames.object(frame.object).to_owned()];
-        filter.symbols = frame.symbol.iter().map(ToString::to_string).collect();
+        let mut filter = Filter {
+            objects: vec![frames.object(frame.object).to_owned()],
+            symbols: frame.symbol.iter().map(ToString::to_string).collect(),
+            ..Filter::default()
+        };
         let expected = [u128::from(hottest.self_weight), u128::from(hottest.self_samples)];
         filter.apply(&mut profile, &frames);
         let data = data_of(&page(&profile, &frames));

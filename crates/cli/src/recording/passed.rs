@@ -26,11 +26,6 @@ impl Passed {
         }
     }
 
-    /// All that were seen.
-    pub(crate) fn seen(&self) -> u64 {
-        self.seen
-    }
-
     /// The sentence for a recording of which nothing is left by these filters and `others`.
     pub(crate) fn none_left(&self, filter: &FilterArgs, others: &[String]) -> Option<String> {
         let words = [&filter.words_of_tasks()[..], others].concat();

@@ -76,6 +76,7 @@ suite! {
         a_running_process_is_recorded_with_its_threads,
         files_of_containers_are_found_as_their_processes_see_them,
         the_whole_system_is_recorded,
+        a_flame_graph_records_first_what_it_is_told,
         call_chains_and_copies_of_the_stack,
         compressed_recordings_hold_the_same,
         a_pipe_is_a_recording_of_its_own,

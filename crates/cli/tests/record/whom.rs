@@ -329,3 +329,27 @@ pub(super) fn files_of_containers_are_found_as_their_processes_see_them() -> Out
     assert!(!linked.contains("outside_function"), "{linked}");
     Ok(())
 }
+
+pub(super) fn a_flame_graph_records_first_what_it_is_told() -> Outcome {
+    let folder = Folder::new("flamegraph");
+    let (file, to) = (folder.file("d"), folder.file("d.html"));
+    let mut process = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell");
+    let process_id = process.id().to_string();
+    let graph = |of: &[&str]| {
+        let mut command = Command::new(program());
+        command.arg("flamegraph").arg("-i").arg(&file).arg("-o").arg(&to).args(of).stdin(Stdio::null());
+        let output = command.output().expect("the program starts");
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{of:?}: {said}");
+        said
+    };
+    let said = graph(&["-e", "cpu-clock", "-F", "199", "-p", &process_id, "--", "sleep", "1"]);
+    let page = fs::read_to_string(&to);
+    let of_command = graph(&["-e", "page-faults", "--", "true"]);
+    let _ = process.kill();
+    let _ = process.wait();
+    assert!(page.is_ok_and(|page| page.contains(&format!("[{process_id},\"sh\"]"))), "{said}");
+    assert!(of_command.contains(" samples)"), "{of_command}");
+    assert!(fs::read_to_string(&to).is_ok_and(|page| page.contains("page-faults")));
+    Ok(())
+}

@@ -4,7 +4,7 @@
  * @param {Page} page
  */
 function perfuseTimeline(page) {
-  var MOST_TRACKS = 40, ROW = 20;
+  var ROW = 20, FEW = 8, wanted = FEW;
   var looks = page.looks, $ = looks.$, model = page.model, choice = page.choice, canvas = /** @type {HTMLCanvasElement} */ ($("tracks"));
   var steps = model.time ? model.time.steps : 0, left = 0, width = 1;
   /** @type {{key: number, weight: number, columns: Float64Array}[]} */
@@ -21,7 +21,7 @@ function perfuseTimeline(page) {
     // The chosen span does not matter to them.
     var key = [choice.event, page.byCpu, page.byCpu ? choice.thread : choice.cpu, columns].join();
     if (key !== known.key) known = { key: key, tracks: perfuseModel.tracks(model, choice, page.byCpu, columns) };
-    var all = known.tracks, tracks = all.slice(0, MOST_TRACKS);
+    var all = known.tracks, tracks = all.slice(0, wanted);
     $("timeline").hidden = !model.time && all.length < 2;
     var place = looks.prepare(canvas, (tracks.length + 1) * ROW + 6), pen = place.pen;
     var sum = { key: -1, weight: 0, samples: 0, columns: new Float64Array(columns) }, most = 0;
@@ -50,7 +50,7 @@ function perfuseTimeline(page) {
     pen.fillRect(left, shown.length * ROW, width, 1);
     $("span").textContent = !model.time ? "The profile has no times." : choice.to >= 0 ? looks.spanText(choice.from, choice.to) : looks.time(steps);
     var rest = all.length - tracks.length;
-    $("more-tracks").textContent = rest > 0 ? looks.number(rest) + (page.byCpu ? " more cpus" : " more threads") + " with fewer samples are part of \"all\"." : "";
+    looks.more($("more-tracks"), rest, page.byCpu ? "cpus" : "threads", function () { wanted += 5 * FEW; draw(); });
   }
   // What is not in the chosen span is pale; a second span has a frame alone.
   function frame(/** @type {CanvasRenderingContext2D} */ pen, /** @type {number} */ from, /** @type {number} */ to, /** @type {string} */ colour) {
