@@ -106,7 +106,7 @@ impl Code {
     }
 
     /// To the line that costs most.
-    pub(crate) fn to_hottest(&mut self) {
+    pub(crate) fn go_to_hottest(&mut self) {
         self.line = self.hottest().first().copied().unwrap_or(self.line);
     }
 

@@ -112,7 +112,7 @@ impl State {
             (KeyCode::Char('t'), false) if self.page == Page::Code => {
                 self.code.iter_mut().for_each(Code::next_value);
             }
-            (KeyCode::Char('H'), false) => self.code.iter_mut().for_each(Code::to_hottest),
+            (KeyCode::Char('H'), false) => self.code.iter_mut().for_each(Code::go_to_hottest),
             (KeyCode::Char('s'), false) => return self.sort_by_next(subject),
             (KeyCode::Char('r'), false) => return self.sort_by(self.tables.order),
             (KeyCode::Char('t'), false) => return self.choose_thread(subject),

@@ -256,7 +256,8 @@ fn keys(
             match look(state) {
                 Look::Over => return Ok(Deed::Nothing),
                 Look::Anew => {
-                    drop(terminal.draw(|frame| state.draw(subject, frame.area(), frame.buffer_mut()))?)
+                    let _drawn =
+                        terminal.draw(|frame| state.draw(subject, frame.area(), frame.buffer_mut()))?;
                 }
                 Look::Same => {}
             }
