@@ -9,7 +9,7 @@ use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
 use crate::recording::passed::Passed;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
-use crate::term::{foreign::foreign, glyphs, out};
+use crate::term::{foreign::foreign, glyphs, out, table::wrap};
 use perfuse_annotate::text::{self, Looks, OfEvent, Value};
 use perfuse_annotate::{Annotated, Annotator, Function, Sampled, Skid, Sources, Syntax};
 use perfuse_data::Event;
@@ -203,7 +203,9 @@ fn load(args: &Args, symbols: &LocalSymbols, sender: &Sender<Loading>) -> Result
     let sampled = Sampled::of(&profile, &names, event);
     let Some(function) = sampled.chosen(args.wanted(), &args.dso).into_iter().next() else {
         let known: Vec<String> = sampled.functions.iter().map(|function| function.name.clone()).collect();
-        return Err(args.wanted().map_or_else(|| none_chosen(args), |wanted| unknown(wanted, &known)));
+        let missing = missing(&profile, &names);
+        let failure = |wanted| unknown(wanted, &known, &missing);
+        return Err(args.wanted().map_or_else(|| none_chosen(args, &missing), failure));
     };
     let of = CodeOf::new(event, &function.name, &function.path);
     let code = args.annotator(symbols).annotate(&profile, function);
@@ -260,9 +262,17 @@ fn show(out: &mut impl Write, args: &Args) -> Result<()> {
     }
     match (is_empty, wanted) {
         (true, _) => Err(nothing(args, &events, &passed)),
-        (false, Some(wanted)) if !is_found => Err(unknown(wanted, &known)),
-        (false, None) if !is_found => Err(none_chosen(args)),
-        _ => Ok(()),
+        (false, Some(wanted)) if !is_found => Err(unknown(wanted, &known, &missing(&profile, &names))),
+        (false, None) if !is_found => Err(none_chosen(args, &missing(&profile, &names))),
+        _ if args.json || args.quiet => Ok(()),
+        _ => {
+            // Functions that are not shown may be in there.
+            for why in missing(&profile, &names) {
+                let words = wrap(&format!(" {} ", looks.glyphs.dot), &why, looks.words);
+                out.write_all(words.as_bytes())?;
+            }
+            Ok(())
+        }
     }
 }
 
@@ -403,7 +413,7 @@ fn nothing(args: &Args, events: &[Event], passed: &Passed) -> Failure {
 }
 
 /// No function is shown, though there are samples.
-fn none_chosen(args: &Args) -> Failure {
+fn none_chosen(args: &Args, missing: &[String]) -> Failure {
     let mut words = args.filter.words_of_tasks();
     words.extend(recording::word("-d", &args.dso.join(",")));
     words.extend((args.percent_limit > 0.0).then(|| format!("--percent-limit {}", args.percent_limit)));
@@ -411,15 +421,34 @@ fn none_chosen(args: &Args) -> Failure {
         true => "no sample is in a function whose name is known; perfuse report tells why".to_owned(),
         false => format!("no function passes {}", words.join(" ")),
     };
-    Failure::new(format_args!("{}: {why}", args.input().name()))
+    Failure::new(format_args!("{}: {why}{}", args.input().name(), below(missing)))
 }
 
-fn unknown(wanted: &str, known: &[String]) -> Failure {
+/// So many files without names are told.
+const MOST_MISSING: usize = 4;
+
+/// Why files have no names: that they are gone, or of another build than the one that ran.
+fn missing(profile: &Profile, names: &Names<'_>) -> Vec<String> {
+    let told = names.missing().take(MOST_MISSING).map(|(object, why)| {
+        let path = profile.object_path(object);
+        let told = if why.starts_with(path.as_ref()) { why } else { format!("{path}: {why}") };
+        foreign(&told).into_owned()
+    });
+    told.collect()
+}
+
+/// Lines below a message.
+fn below(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("\n  {line}")).collect()
+}
+
+fn unknown(wanted: &str, known: &[String], missing: &[String]) -> Failure {
     let near = perfuse_events::nearest(wanted, known.iter().map(String::as_str));
     let hint = match (near.is_empty(), PathBuf::from(wanted).is_file()) {
         (_, true) => "; a recording is named by -i".to_owned(),
         (false, _) => format!("; did you mean {}?", foreign(&near.join(" or "))),
         _ => "; perfuse report --no-children lists functions".to_owned(),
     };
-    Failure::new(format_args!("no samples are in a function '{}'{hint}", foreign(wanted)))
+    let (wanted, below) = (foreign(wanted), below(missing));
+    Failure::new(format_args!("no samples are in a function '{wanted}'{hint}{below}"))
 }

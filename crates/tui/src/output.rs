@@ -105,11 +105,8 @@ impl State {
         match self.page {
             Page::Functions => {
                 let titles = subject.titles();
-                let mut table =
-                    vec![[&["percent", "self percent", "total", "self", "samples"], &titles[..]].concat()]
-                        .iter()
-                        .map(|row| texts(row))
-                        .collect::<Vec<_>>();
+                let numbers = ["percent", "self percent", "total", "self", "samples"];
+                let mut table = vec![texts(&[&numbers, &titles[..]].concat())];
                 table.extend(self.shown(subject).into_iter().map(|row| {
                     let row = &subject.rows()[row];
                     let numbers = [row.total, row.own, row.samples].map(|number| number.to_string());

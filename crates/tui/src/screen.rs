@@ -18,6 +18,7 @@ use ratatui::crossterm::event::{
 use ratatui::crossterm::execute;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
@@ -90,18 +91,22 @@ fn look_around(
                 if signals.next().is_some() {
                     return Look::Over;
                 }
-                match loading.try_recv() {
-                    Ok(Loading::Percent(percent)) => {
-                        state.set_loading(Some(percent));
-                        Look::Anew
+                let mut look = Look::Same;
+                loop {
+                    match loading.try_recv() {
+                        // Of several numbers the last one counts.
+                        Ok(Loading::Percent(percent)) => {
+                            state.set_loading(Some(percent));
+                            look = Look::Anew;
+                        }
+                        Ok(other) => {
+                            next = Some(other);
+                            return Look::Over;
+                        }
+                        // Who reads has given up.
+                        Err(TryRecvError::Disconnected) if state.loading.is_some() => return Look::Over,
+                        Err(_) => return look,
                     }
-                    Ok(other) => {
-                        next = Some(other);
-                        Look::Over
-                    }
-                    // Who reads has given up.
-                    Err(TryRecvError::Disconnected) if state.loading.is_some() => Look::Over,
-                    Err(_) => Look::Same,
                 }
             })?;
             match (deed, next) {
@@ -206,7 +211,8 @@ fn show(
 
 /// Prepares the terminal, and leaves it as it was, whatever happens.
 fn on_terminal<T>(show: impl FnOnce(&mut DefaultTerminal) -> io::Result<T>) -> io::Result<T> {
-    let mut terminal = enter()?;
+    // It would complain on standard error when it is dropped, which may be gone with it; `leave` does all that is left to do.
+    let mut terminal = ManuallyDrop::new(enter()?);
     let shown = show(&mut terminal);
     let left = leave(&mut terminal);
     shown.and_then(|shown| left.map(|()| shown))
