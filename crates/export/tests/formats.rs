@@ -287,6 +287,17 @@ proptest! {
         assert_totals(&stacks);
     }
 
+    /// So what is written event by event looks at each callchain once, however many events there are.
+    #[test]
+    fn callchains_of_all_events_are_all_callchains(stacks in stacks()) {
+        let by_event = (0..stacks.events().len() + 1).flat_map(|event| {
+            let rows = stacks.rows_of(event);
+            assert!(rows.iter().all(|row| row.event == event), "of {event}: {rows:?}");
+            rows
+        });
+        prop_assert_eq!(by_event.collect::<Vec<_>>(), stacks.rows().iter().collect::<Vec<_>>());
+    }
+
     #[test]
     fn the_order_of_samples_makes_no_difference(rows in prop::collection::vec(("[ab]", "[a-c]{2}", 1u64..9), 1..9)) {
         let made = |rows: &mut dyn Iterator<Item = &(String, String, u64)>| {

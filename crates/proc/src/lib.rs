@@ -1,7 +1,7 @@
 //! Facts of `/proc` about processes: [memory maps](Map), [states](Stat), [names, users and signals](Status), threads.
 //!
 //! Two halves. The types take texts apart that somebody has read: they borrow them, allocate nothing, and answer `None` to what
-//! no kernel writes. [`read`] has the files. Files about the machine as a whole (`/proc/cpuinfo`, `/proc/kallsyms`) are read elsewhere.
+//! no kernel writes; [`MapText`] alone has a text of its own. [`read`] has the files. Files about the machine as a whole (`/proc/cpuinfo`, `/proc/kallsyms`) are read elsewhere.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,6 @@ pub mod read;
 mod stat;
 mod status;
 
-pub use map::{Map, maps};
+pub use map::{Map, MapText, maps};
 pub use stat::Stat;
 pub use status::Status;

@@ -69,6 +69,40 @@ pub fn maps(text: &[u8]) -> impl Iterator<Item = Map<'_>> {
     text.split(|&byte| byte == b'\n').filter_map(Map::parse)
 }
 
+/// The text of a process's mappings, in which that of an address is found by halves: for those who ask often.
+#[derive(Debug, Default)]
+pub struct MapText {
+    text: Vec<u8>,
+    /// The first addresses of the lines in order, and where each begins.
+    lines: Vec<(u64, usize)>,
+}
+
+impl From<Vec<u8>> for MapText {
+    fn from(text: Vec<u8>) -> Self {
+        let line_at = |line: &[u8]| line.as_ptr() as usize - text.as_ptr() as usize;
+        let all = text.split(|&byte| byte == b'\n');
+        let mut lines: Vec<(u64, usize)> =
+            all.filter_map(|line| Some((Map::parse(line)?.start, line_at(line)))).collect();
+        // As the kernel has them.
+        lines.sort_unstable();
+        MapText { text, lines }
+    }
+}
+
+impl MapText {
+    /// The mapping that an address is in.
+    pub fn at(&self, address: u64) -> Option<Map<'_>> {
+        let after = self.lines.partition_point(|(start, _)| *start <= address);
+        let (_, place) = self.lines.get(after.checked_sub(1)?)?;
+        maps(&self.text[*place..]).next().filter(|map| address < map.end)
+    }
+
+    /// All mappings.
+    pub fn iter(&self) -> impl Iterator<Item = Map<'_>> {
+        maps(&self.text)
+    }
+}
+
 fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
@@ -89,5 +123,18 @@ mod tests {
         assert_eq!((anonymous.name, anonymous.prot, anonymous.shared), (&b""[..], 3, true));
         assert_eq!(Map::parse(b""), None);
         assert_eq!(Map::parse(b"2000-1000 rw-s 00000000 00:00 0 "), None);
+    }
+
+    #[test]
+    fn the_mapping_of_an_address_is_found_as_by_looking_at_all() {
+        let text =
+            b"1000-2000 r--p 0 0:0 0 a\n2000-3000 r-xp 0 0:0 0 b\nno line\n\n5000-6000 rwxp 0 0:0 0 c\n";
+        let known = MapText::from(text.to_vec());
+        assert_eq!(known.iter().count(), 3);
+        for address in (0..0x7000).step_by(0x7ff).chain([0x1fff, 0x2000, 0x3000, 0x5fff, 0x6000, u64::MAX]) {
+            let found = maps(text).find(|map| (map.start..map.end).contains(&address));
+            assert_eq!(known.at(address), found, "{address:#x}");
+        }
+        assert_eq!(MapText::default().at(0), None);
     }
 }

@@ -3,7 +3,7 @@
 use crate::key::{Address, DsoKey, DsoKind};
 use crate::running::MappedAt;
 use crate::symbolizer::Symbolizer;
-use perfuse_proc::read;
+use perfuse_proc::{MapText, read};
 use std::sync::{Mutex, PoisonError};
 
 /// Functions of a running process by their addresses in its memory: those of programs, libraries, the vdso, code that it
@@ -22,8 +22,8 @@ use std::sync::{Mutex, PoisonError};
 pub struct ProcessSymbols {
     pid: u32,
     symbolizer: Symbolizer,
-    /// The text of its mappings, as it was read last.
-    maps: Mutex<Vec<u8>>,
+    /// Its mappings, as they were read last.
+    maps: Mutex<MapText>,
 }
 
 impl ProcessSymbols {
@@ -55,8 +55,8 @@ impl ProcessSymbols {
     fn place(&self, address: u64) -> Option<(DsoKey, Address)> {
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         find(&maps, address, self.pid).or_else(|| {
-            *maps = read::maps(self.pid).ok()?;
-            let files = perfuse_proc::maps(&maps).filter(|map| map.inode != 0);
+            *maps = read::maps(self.pid).ok()?.into();
+            let files = maps.iter().filter(|map| map.inode != 0);
             self.symbolizer.meet(
                 self.pid,
                 files.map(|map| MappedAt { address: map.start, name: map.name, inode: map.inode }),
@@ -66,8 +66,8 @@ impl ProcessSymbols {
     }
 }
 
-fn find(maps: &[u8], address: u64, pid: u32) -> Option<(DsoKey, Address)> {
-    let map = perfuse_proc::maps(maps).find(|map| (map.start..map.end).contains(&address))?;
+fn find(maps: &MapText, address: u64, pid: u32) -> Option<(DsoKey, Address)> {
+    let map = maps.at(address)?;
     let key = DsoKey::of_map(map.name, pid);
     let place = match key.kind {
         DsoKind::Anonymous { .. } | DsoKind::Vsyscall => Address::Memory(address),
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn an_address_is_in_the_file_as_far_as_in_its_mapping() {
         let maps = b"1000-2000 r--p 00000000 fe:01 7 /usr/lib/a.so\n2000-3000 r-xp 00001000 fe:01 7 /usr/lib/a.so\n5000-6000 rwxp 00000000 00:00 0 \n";
-        let own = std::process::id();
+        let (maps, own) = (&MapText::from(maps.to_vec()), std::process::id());
         let (key, place) = find(maps, 0x2010, own).unwrap();
         assert_eq!((key, place), (DsoKey::of_map(b"/usr/lib/a.so", own), Address::FileOffset(0x1010)));
         assert_eq!(find(maps, 0x2010, own + 1).unwrap().0.pid, Some(own + 1));

@@ -5,7 +5,7 @@
 //! the recording if it has a mapping that the recording tells of: the same file at the same address.
 
 use perfuse_files::{View, in_root_of, open_inode};
-use perfuse_proc::{Map, read};
+use perfuse_proc::{Map, MapText, read};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -42,8 +42,8 @@ struct Known {
 #[derive(Debug)]
 struct Process {
     view: Option<View>,
-    /// The text of its mappings, once they were wanted.
-    maps: Option<Vec<u8>>,
+    /// Its mappings, once they were wanted.
+    maps: Option<MapText>,
     /// It has a mapping of the recording.
     is_met: bool,
 }
@@ -54,12 +54,10 @@ impl Process {
         fn bare(name: &[u8]) -> &[u8] {
             name.strip_suffix(b" (deleted)").unwrap_or(name)
         }
-        let maps = self.maps.get_or_insert_with(|| read::maps(pid).unwrap_or_default());
-        let is_it = |map: &Map<'_>| {
-            let is_file = map.inode != 0 && map.inode == of.inode || bare(map.name) == bare(of.name);
-            is_file && (map.start..map.end).contains(&of.address)
-        };
-        let found = perfuse_proc::maps(maps).find(is_it)?;
+        let maps = self.maps.get_or_insert_with(|| read::maps(pid).unwrap_or_default().into());
+        let is_file =
+            |map: &Map<'_>| map.inode != 0 && map.inode == of.inode || bare(map.name) == bare(of.name);
+        let found = maps.at(of.address).filter(is_file)?;
         self.is_met = true;
         Some(found)
     }

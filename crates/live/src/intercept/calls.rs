@@ -583,6 +583,9 @@ impl Intercept {
         const O_LARGEFILE: i32 = if cfg!(target_arch = "x86_64") { 0o100_000 } else { 0o400_000 };
         const HEARD: [i32; 6] =
             [libc::F_SETFD, libc::F_GETFL, libc::F_SETFL, F_SETSIG, libc::F_SETOWN, F_SETOWN_EX];
+        if [libc::F_GETPIPE_SZ, libc::F_SETPIPE_SZ].contains(&command) {
+            return Ok(Answer::With(Err(Errno::EBADF)));
+        }
         if !HEARD.contains(&command) {
             return Ok(Answer::Pass);
         }

@@ -256,7 +256,7 @@ impl Player<'_> {
             22 => {
                 let mut word = 0u64;
                 let word = (&raw mut word).cast::<libc::c_void>();
-                let which = self.random.below(5);
+                let which = self.random.below(7);
                 // SAFETY: of a word that lives no more than that is read or written.
                 let answer = unsafe {
                     match which {
@@ -264,6 +264,8 @@ impl Player<'_> {
                         1 => libc::pread(fd, word, 8, 0) as i64,
                         2 => libc::lseek(fd, 8, libc::SEEK_SET),
                         3 => libc::fcntl(fd, libc::F_GETFD).into(),
+                        4 => libc::fcntl(fd, libc::F_GETPIPE_SZ).into(),
+                        5 => libc::fcntl(fd, libc::F_SETPIPE_SZ, 8192).into(),
                         _ => libc::fcntl(fd, libc::F_GETFL).into(),
                     }
                 };

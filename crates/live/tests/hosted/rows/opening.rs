@@ -65,6 +65,9 @@ pub(crate) fn single_faults_and_switches() {
 
 pub(crate) fn kernel_breakpoints() {
     as_root();
+    if !cfg!(target_arch = "x86_64") {
+        needs("x86: elsewhere Linux has none of the kernel for a task");
+    }
     let mut attr = Attr::new(EventType::BREAKPOINT);
     attr.bp_type = Breakpoint::W;
     (attr.config1, attr.config2) = (0xffff_ffff_ff5f_f000, 8);

@@ -4,6 +4,7 @@ use super::super::scenarios::{attr, open, opened, value};
 use super::super::tracers::{ATTACH, CONT, TRACEME, child, ptrace, stop_oneself, waited};
 use super::super::wakeups::{hit, watch};
 use perfuse_abi::{AttrFlags, OpenFlags, Software};
+use perfuse_sys::process::spawn;
 use perfuse_sys::{Errno, perf_event_open};
 use perfuse_testkit::tiny::Tiny;
 use perfuse_testkit::{Skip, need};
@@ -139,15 +140,18 @@ pub(crate) fn signs_of_perfuse() {
     println!("{tracer}, {}", if field("Seccomp:") > 0 { "a filter" } else { "no filter" });
 }
 
-/// Rule D41: a program of one page, which faults when it is fetched; before that the kernel's work for its memory does.
+/// Rule D41: a program of one page, which faults when it is fetched; before that the kernel's work for its memory does, most times.
 pub(crate) fn counts_from_exec_on() {
     let program = Tiny::loops(1);
-    let arguments = ["tiny"].map(Into::into);
-    let held = perfuse_sys::process::spawn(program.path().as_os_str(), &arguments).expect("a child");
-    let mut faults = attr(Software::PAGE_FAULTS);
-    faults.flags |= AttrFlags::ENABLE_ON_EXEC;
-    let event =
-        perf_event_open(&mut faults, held.pid(), -1, None, OpenFlags::FD_CLOEXEC).expect("of a child");
-    held.release().expect("an exec").wait().expect("an end");
-    println!("those of the {}", if value(&event) > 1 { "kernel's part, too" } else { "program alone" });
+    let faults_of_one = || {
+        let held = spawn(program.path().as_os_str(), &["tiny"].map(Into::into)).expect("a child");
+        let mut faults = attr(Software::PAGE_FAULTS);
+        faults.flags |= AttrFlags::ENABLE_ON_EXEC;
+        let event = perf_event_open(&mut faults, held.pid(), -1, None, OpenFlags::FD_CLOEXEC);
+        let event = event.expect("of a child");
+        held.release().expect("an exec").wait().expect("an end");
+        value(&event)
+    };
+    let most = (0..10).map(|_| faults_of_one()).max().unwrap_or(0);
+    println!("those of the {}", if most > 1 { "kernel's part, too" } else { "program alone" });
 }
