@@ -17,7 +17,7 @@ use ratatui::crossterm::event::{
 };
 use ratatui::crossterm::execute;
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 
 /// How long a key is waited for before signals and windows are looked at.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How long the rest of what was typed is waited for.
+const SOON: Duration = Duration::from_millis(10);
 
 /// Tells a function of a profile from near, or why that cannot be.
 pub type ShowCode<'s> = dyn FnMut(&CodeOf, &Profile) -> Result<Annotated, String> + 's;
@@ -304,17 +307,36 @@ fn keys(
 /// for ever.
 fn has_event() -> io::Result<bool> {
     for wait in [Duration::ZERO, LOOK] {
-        // A signal, such as that of another size, ends the wait.
-        let ready = poll(&[io::stdin().as_fd()], Some(wait)).unwrap_or_default();
-        if ready.iter().any(|state| state.hangup || state.error) {
-            return Err(io::Error::other("the terminal is gone"));
-        }
+        let is_readable = is_typed(wait)?;
         // Several keys may have been read at once before.
         if event::poll(Duration::ZERO)? {
             return Ok(true);
         }
+        if is_readable && is_typed(Duration::ZERO)? {
+            return has_event_behind();
+        }
     }
     Ok(false)
+}
+
+/// The same where there is something to read that brings no event. Of more than a kilobyte at once crossterm reads the beginning, and of
+/// the rest it hears only with the next key; nobody types that fast, so it is dropped.
+fn has_event_behind() -> io::Result<bool> {
+    let is_there = event::poll(SOON)?;
+    if !is_there && is_typed(Duration::ZERO)? {
+        let _ = io::stdin().read(&mut [0; 4096])?;
+    }
+    Ok(is_there)
+}
+
+/// Whether there is something to read from the terminal, for which it waits so long.
+fn is_typed(wait: Duration) -> io::Result<bool> {
+    // A signal, such as that of another size, ends the wait.
+    let ready = poll(&[io::stdin().as_fd()], Some(wait)).unwrap_or_default();
+    match ready.iter().any(|state| state.hangup || state.error) {
+        true => Err(io::Error::other("the terminal is gone")),
+        false => Ok(ready.iter().any(|state| state.readable)),
+    }
 }
 
 fn is_redraw(key: KeyEvent) -> bool {
