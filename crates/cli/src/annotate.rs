@@ -449,6 +449,11 @@ fn unknown(wanted: &str, known: &[String], missing: &[String]) -> Failure {
         (false, _) => format!("; did you mean {}?", foreign(&near.join(" or "))),
         _ => "; perfuse report --no-children lists functions".to_owned(),
     };
-    let (wanted, below) = (foreign(wanted), below(missing));
-    Failure::new(format_args!("no samples are in a function '{wanted}'{hint}{below}"))
+    // Which they are is too much for a refusal.
+    let nameless = match missing.len() {
+        0 => String::new(),
+        1 => "; one file lacks names, and perfuse report tells which".to_owned(),
+        count => format!("; {count} files lack names, and perfuse report tells which"),
+    };
+    Failure::new(format_args!("no samples are in a function '{}'{hint}{nameless}", foreign(wanted)))
 }
