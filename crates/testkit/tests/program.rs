@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Lines of the program that are not tests.
-const BUDGET: usize = 14_400;
+const BUDGET: usize = 14_700;
 
 /// Words and signs in a row that only a library needs, and the library that has it.
 const FORBIDDEN: &[(&str, &str)] = &[
