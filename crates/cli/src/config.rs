@@ -154,7 +154,7 @@ fn settings() -> &'static std::result::Result<Settings, Error> {
 fn places() -> Option<Places> {
     let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let named = std::env::var_os("PERFUSE_CONFIG");
-    // Tests of this program's parts are the same for everybody.
+    // Unit tests heed no configuration, so that they do the same for everybody.
     if cfg!(test) || named.as_ref().is_some_and(|named| named.is_empty()) {
         return None;
     }

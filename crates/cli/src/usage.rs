@@ -53,7 +53,7 @@ fn no_command(name: &str, program: &Command) -> String {
     // A file is no command, but there is one that shows it.
     if std::path::Path::new(name).is_file() {
         return format!(
-            "there is no command '{name}', but a file\n  try: perfuse report -i {name}, or perfuse stat -- ./{name}"
+            "there is no command '{name}', but there is a file of that name\n  try: perfuse report -i {name}, or perfuse stat -- ./{name}"
         );
     }
     let rest = match near.is_empty().then(|| perfuse_events::nearest(name, others::names())) {

@@ -50,7 +50,7 @@ pub enum Method {
 pub struct Line {
     /// Its name.
     pub name: String,
-    /// Occurrences of the event in it, which are ns where the event is a clock, before and after; of rounds the mean.
+    /// Occurrences of the event in it, before and after: nanoseconds where the event is a clock, and the mean of several rounds.
     pub amounts: [f64; 2],
     /// Its shares of all, before and after, from 0 to 1.
     pub shares: [f64; 2],

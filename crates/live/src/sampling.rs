@@ -190,8 +190,8 @@ impl PendingSample {
                 (left - due).min(late)
             }
         };
-        // Until it was looked at there could be no other tick, at other cpus neither, for which threads that are
-        // found there do not make up. Where that took long one sample would hide all others.
+        // Until this look no other tick could come, on any cpu, and no later sample makes up for those. The limit
+        // keeps one late sample from hiding all others.
         let ran_on = (ran_on * cpus).min(MOST_LATE * period);
         Some((u128::from(self.weight) * u128::from(period + ran_on) / u128::from(period)) as u64)
     }

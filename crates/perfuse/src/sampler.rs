@@ -314,7 +314,7 @@ impl Sampler {
 
     /// Waits until there are records. Whether the kernel wakes us at the first one or later is up to the
     /// events' wake-up settings: at half the ring unless they say otherwise. For an
-    /// [overwritten](SamplerBuilder::overwrite) ring: until there are newer ones than in the last snapshot.
+    /// [overwritten](SamplerBuilder::overwrite) ring it waits for records that are newer than those of the last snapshot.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Wait> {
         let owner = &self.members[0].counter;
         let surroundings = owner.handle.surroundings();

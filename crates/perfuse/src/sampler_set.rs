@@ -280,8 +280,8 @@ impl SamplerSet {
         SetBatch::new(self, Some(u64::MAX))
     }
 
-    /// As [`records`](Self::records) while the events go on: only records that none to come can be older than, so that those
-    /// of one call and of all calls are in the order of time. The others stay for the next call: what one call has seen, the
+    /// As [`records`](Self::records), while the events go on: hands out only records that are older than any still to come, so that
+    /// all calls together give the order of time. The others stay for the next call: what one call has seen, the
     /// next one hands out. [`records`](Self::records) takes the rest.
     pub fn settled(&mut self) -> SetBatch<'_> {
         let until = self.is_over().then_some(u64::MAX);

@@ -369,7 +369,7 @@ impl Saved {
 mod tests {
     use super::*;
 
-    /// A sample of one event with this key and value, in each of some stacks of a hundred locations more than the one before.
+    /// One event with this key and value, and a sample in each of `stacks` stacks; each is a hundred locations deeper than the one before.
     fn saved(key: (&str, u16), value: u64, stacks: u32) -> Saved {
         let object = SavedObject {
             path: 0,

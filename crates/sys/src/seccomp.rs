@@ -60,7 +60,7 @@ pub fn wake_in_turns(listener: BorrowedFd<'_>) {
     unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, SYNC_WAKE_UP) };
 }
 
-/// The next call that waits; waits for one. An error where it was taken back meanwhile, by a signal.
+/// The next call that waits; waits for one. It is an error if a signal took the call back meanwhile.
 pub fn receive(listener: BorrowedFd<'_>) -> Result<Notification, Errno> {
     let mut told = Notification::default();
     // SAFETY: the request writes one notification into a live one, which is all zeros as it has to be.

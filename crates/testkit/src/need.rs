@@ -10,8 +10,8 @@ pub fn nothing() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Linux counts for this user, if only what his own programs do in user space: it refuses all in sandboxes, and at
-/// the levels of `perf_event_paranoid` that distributions have added (3 and more).
+/// Needs a Linux that counts for this user, even if only what his own programs do in user space. Sandboxes refuse all events, and so
+/// do the levels of `perf_event_paranoid` that distributions have added (3 and more).
 pub fn events() -> Result<(), Skip> {
     // struct perf_event_attr in its first size: a software event (type 1), page faults (2), without the kernel's.
     let mut attr = [0u64; 8];

@@ -107,7 +107,7 @@ fn table(report: &Report, options: &Options, with_header: bool) -> String {
     if with_place {
         add("where", column(2, Side::Left, 5));
     }
-    // Alone, events get room that makes reports look alike.
+    // Events that stand alone get a fixed width, so that reports look alike.
     let with_cgroup = report.cgroups && report.common_cgroup().is_none();
     let alone =
         options.columns >= ROOMY && !repeated && !with_place && !with_cgroup && report.interval.is_none();

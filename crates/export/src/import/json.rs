@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// The number of a row of a table: `null`, and all that is none, is [`NONE`].
+/// The number of a row of a table; `null`, and whatever else is no such number, becomes [`NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u32);
 

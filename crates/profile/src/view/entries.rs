@@ -13,7 +13,7 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Where the values of keys are that are not of frames.
+    /// The number of the context: the values of the keys that do not depend on frames.
     pub(crate) context: u32,
     /// Its place among the entries.
     pub(crate) number: u32,
