@@ -6,7 +6,7 @@ use crate::common;
 use crate::common::pages::{self, Paging};
 use crate::common::style;
 use crate::common::unsupported::Unsupported;
-use crate::exit::{Failure, Result};
+use crate::exit::{self, Failure, Result};
 use crate::recording::passed::Passed;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::{foreign::foreign, glyphs, out, table::wrap};
@@ -185,7 +185,7 @@ fn look_around(args: &Args) -> Result {
         args.input().open()?;
     }
     let held = out::hold();
-    let read = perfuse_tui::browse(state, |sender| load(args, &symbols, sender), &mut code);
+    let read = perfuse_tui::browse(state, |sender| load(args, &symbols, sender), &mut code, exit::left);
     drop(held);
     read??;
     Ok(ExitCode::SUCCESS)

@@ -23,6 +23,11 @@ const USAGE: u8 = 2;
 /// A message, or a line of one, longer than this goes on in the next line.
 const LONG: usize = 150;
 
+/// Ends the program: its screen is over, and nobody waits for what another thread still reads.
+pub(crate) fn left(shown: &io::Result<()>) {
+    std::process::exit(if shown.is_ok() { 0 } else { FAILED.into() })
+}
+
 /// Why the program ends without having done what was asked.
 #[derive(Debug)]
 pub(crate) struct Failure {

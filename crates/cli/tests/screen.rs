@@ -19,6 +19,7 @@ perfuse_testkit::suite! {
         a_report_on_a_terminal_is_a_screen_unless_text_is_asked_for,
         a_screen_follows_the_size_of_the_terminal_and_stops_as_a_job_of_the_shell,
         a_screen_ends_with_its_terminal,
+        a_screen_that_is_left_waits_for_no_reader,
         code_is_a_screen_of_its_own,
         terminals_without_colours_and_people_who_want_none_get_plain_text;
     smoke:
@@ -323,6 +324,30 @@ fn a_screen_ends_with_its_terminal() -> Outcome {
     let mut child = walking(&mut terminal);
     drop(terminal);
     assert!(child.wait().expect("it ends").code().is_some_and(|code| code != 0));
+    Ok(())
+}
+
+/// The recording comes through a pipe whose writer never goes on.
+fn a_screen_that_is_left_waits_for_no_reader() -> Outcome {
+    let pipe = std::env::temp_dir().join(format!("perfuse-screen-left-{}", std::process::id()));
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+    let held = File::options().read(true).write(true).open(&pipe).expect("both ends");
+    for signal in [None, Some(rustix::process::Signal::TERM)] {
+        let mut terminal = Terminal::new(24, 80)?;
+        let mut child =
+            at_terminal(&terminal, &["report", "--tui", "-i", pipe.to_str().expect("names are UTF-8")]);
+        terminal.read_until("\x1b[?1049h");
+        match signal {
+            Some(signal) => send(signal.as_raw(), child.id()),
+            None => terminal.types(b"q"),
+        }
+        let end = String::from_utf8_lossy(&terminal.read(|_| false)).into_owned();
+        assert!(end.contains("\x1b[?1049l"), "{signal:?} {end:?}");
+        assert_eq!(child.wait().expect("it ends").code(), Some(0), "{signal:?}");
+    }
+    drop(held);
+    std::fs::remove_file(&pipe).expect("it is there");
     Ok(())
 }
 

@@ -52,7 +52,7 @@ pub enum Loading {
 /// Shows a recording on the terminal that standard output is, as far as it has been read, until the user leaves, or SIGINT, SIGTERM or
 /// SIGHUP come: the terminal is then as it was. `load` reads it in another thread and sends the news; it gives up when nobody takes
 /// them any more. Where it ends without [all of it](Loading::All) the screen ends too; its result is handed on. `code` is asked for functions
-/// that are wanted from near, each time.
+/// that are wanted from near, each time. `left` is called when the screen is over and `load` is not: a program need not wait for it.
 ///
 /// # Errors
 ///
@@ -61,20 +61,25 @@ pub fn browse<R: Send>(
     state: State,
     load: impl FnOnce(&Sender<Loading>) -> R + Send,
     code: &mut ShowCode<'_>,
+    left: impl FnOnce(&io::Result<()>),
 ) -> io::Result<R> {
     // Blocked before the reader begins, so that it blocks them too.
     let signals = Signals::collect(&[SIGINT, SIGTERM, SIGHUP]).map_err(perfuse_sys::io_error)?;
     thread::scope(|scope| {
         let (sender, receiver) = channel();
         let reading = scope.spawn(move || load(&sender));
-        let shown = look_around(receiver, &signals, state, code);
+        let shown = look_around(&receiver, &signals, state, code);
+        while receiver.try_recv().is_ok() {}
+        if matches!(receiver.try_recv(), Err(TryRecvError::Empty)) {
+            left(&shown);
+        }
         let read = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         shown.map(|()| read)
     })
 }
 
 fn look_around(
-    loading: Receiver<Loading>,
+    loading: &Receiver<Loading>,
     signals: &Signals,
     mut state: State,
     code: &mut ShowCode<'_>,

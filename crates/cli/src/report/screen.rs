@@ -4,7 +4,7 @@ use super::options::Plan;
 use super::{Args, Watch, read_watched, view_plan};
 use crate::annotate;
 use crate::common::style;
-use crate::exit::{Failure, Result};
+use crate::exit::{self, Failure, Result};
 use crate::term::out;
 use perfuse_profile::{Mode, Profile};
 use perfuse_tui::{CodeOf, Loading, RowOrder, State, Tables};
@@ -69,7 +69,7 @@ pub(super) fn look_around(args: &Args) -> Result {
     let mut code = |of: &CodeOf, _: &Profile| near.show(of).map_err(|why| why.to_string());
     let state = State::new(&args.input.name(), Tables::default()).with_looks(style::screen_looks());
     let held = out::hold();
-    let read = perfuse_tui::browse(state, |sender| load(args, sender), &mut code);
+    let read = perfuse_tui::browse(state, |sender| load(args, sender), &mut code, exit::left);
     drop(held);
     read??;
     Ok(ExitCode::SUCCESS)
