@@ -8,6 +8,9 @@ pub fn fit(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_owned();
     }
+    if columns == 0 {
+        return String::new();
+    }
     let groups = groups(name);
     let deepest = groups.iter().map(|group| group.depth).max().unwrap_or(0);
     let mut short = name.to_owned();
