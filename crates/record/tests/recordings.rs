@@ -11,7 +11,7 @@ use perfuse_events::{EventList, Machine};
 use perfuse_record::{
     Chains, Ended, Error, FileSink, Observer, Plan, Request, Sink, StreamSink, Sums, Target, Written, record,
 };
-use perfuse_testkit::{Outcome, suite};
+use perfuse_testkit::{Outcome, need, suite};
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
@@ -56,6 +56,7 @@ fn told(data: &mut PerfData<'_>) -> (Vec<String>, usize) {
 }
 
 fn a_command_is_recorded_into_memory() -> Outcome {
+    need::ptrace()?;
     #[derive(Default)]
     struct Heard {
         command: Option<u32>,
@@ -98,6 +99,7 @@ fn a_command_is_recorded_into_memory() -> Outcome {
 
 /// Root's recordings go before others while they last; what is started after them does not.
 fn each_command_begins_with_the_priority_of_its_caller() -> Outcome {
+    need::ptrace()?;
     let nice = || rustix::process::getpriority_process(None).expect("a priority");
     let before = nice();
     for _ in 0..2 {
@@ -112,6 +114,7 @@ fn each_command_begins_with_the_priority_of_its_caller() -> Outcome {
 
 /// The recording has callchains alone, and its attr says so.
 fn stacks_are_unwound_on_their_way() -> Outcome {
+    need::ptrace()?;
     let mut samples = 0;
     for rounds in (1..=10).map(|round| round * 20_000) {
         let script = format!("i=0; while [ $i -lt {rounds} ]; do i=$((i+1)); done");
@@ -149,6 +152,7 @@ fn stacks_are_unwound_on_their_way() -> Outcome {
 }
 
 fn an_observer_ends_the_recording_and_the_command() -> Outcome {
+    need::ptrace()?;
     struct Impatient;
 
     impl Observer for Impatient {
@@ -184,6 +188,7 @@ impl Drop for Folder {
 }
 
 fn a_command_that_cannot_be_executed_leaves_no_file() -> Outcome {
+    need::ptrace()?;
     let folder = Folder::new("none");
     let path = folder.0.join("data");
     let ended = record(&plan(&["/nowhere/at/all"]), &mut FileSink::new(&path), &mut (), None);
@@ -193,6 +198,7 @@ fn a_command_that_cannot_be_executed_leaves_no_file() -> Outcome {
 }
 
 fn a_file_that_is_there_gets_another_name() -> Outcome {
+    need::ptrace()?;
     let folder = Folder::new("old");
     let path = folder.0.join("data");
     for command in ["true", "false"] {
@@ -239,6 +245,7 @@ impl Sink for Full {
 }
 
 fn a_sink_that_takes_no_more_ends_the_recording() -> Outcome {
+    need::ptrace()?;
     let mut sink = Full::default();
     let ended = record(&plan(&["true"]), &mut sink, &mut (), None);
     assert!(

@@ -6,7 +6,7 @@ use perfuse::Perf;
 use perfuse_data::PerfData;
 use perfuse_events::Machine;
 use perfuse_stat::{Destination, Error, Exit, Observer, Plan, Report, Requests, Target, count, replay};
-use perfuse_testkit::{Outcome, suite};
+use perfuse_testkit::{Outcome, need, suite};
 use std::io;
 use std::path::PathBuf;
 
@@ -36,6 +36,7 @@ fn values(report: &Report) -> Vec<Vec<u64>> {
 }
 
 fn each_run_of_a_command_is_a_reading() -> Outcome {
+    need::ptrace()?;
     let mut plan = plan(&["sh", "-c", "exit 3"]);
     plan.runs = Some(3);
     let report = count(&plan, &mut (), None, None).expect("counts").expect("three runs");
@@ -62,6 +63,7 @@ impl Drop for Recording {
 }
 
 fn recorded_counts_are_replayed_as_they_were() -> Outcome {
+    need::ptrace()?;
     let path = std::env::temp_dir().join(format!("perfuse-stat-{}", std::process::id()));
     let recording = Recording(path.clone());
     let mut destination = Destination::File(path);
@@ -78,6 +80,7 @@ fn recorded_counts_are_replayed_as_they_were() -> Outcome {
 }
 
 fn an_observer_that_takes_no_more_ends_the_measurement() -> Outcome {
+    need::ptrace()?;
     struct Full;
 
     impl Observer for Full {
@@ -97,12 +100,14 @@ fn an_observer_that_takes_no_more_ends_the_measurement() -> Outcome {
 }
 
 fn a_command_that_cannot_be_executed_is_told() -> Outcome {
+    need::ptrace()?;
     let ended = count(&plan(&["/nowhere/at/all"]), &mut (), None, None);
     assert!(matches!(&ended, Err(Error::Start(_))), "{ended:?}");
     Ok(())
 }
 
 fn a_step_before_a_run_that_fails_is_told() -> Outcome {
+    need::ptrace()?;
     let mut plan = plan(&["true"]);
     plan.pre = Some("exit 5".into());
     let ended = count(&plan, &mut (), None, None);

@@ -102,28 +102,32 @@ pub(crate) struct KernelOption {
 
 /// The kernel that measures. When it is over, this tells what there is to know of those that were measured.
 #[derive(Debug)]
-pub(crate) struct Chosen(Perf);
+pub(crate) struct Chosen {
+    perf: Perf,
+    /// That it stands in for Linux unasked.
+    instead: Option<String>,
+}
 
 /// The kernel that was asked to open the events of a command line, and its answer for each event.
 pub(crate) type Tried = (Chosen, Vec<Rehearsed>);
 
 impl KernelOption {
-    /// Decides, before any event is opened, and tells the user if perfuse has to stand in for Linux unasked.
+    /// Decides, before any event is opened. [`Chosen::told`] tells the user if perfuse has to stand in for Linux unasked.
     pub(crate) fn decide(&self) -> Result<Chosen, Failure> {
         let wanted = match &self.kernel {
             Some(kernel) => Some(kernel.clone()),
             None if self.single_step => Some(Choice::Embedded),
             None => from_environment()?,
         };
-        let chosen = match wanted {
+        let perf = match wanted {
             Some(Choice::Embedded) if self.single_step => Perf::embedded_stepping().ok_or_else(none)?,
             Some(_) if self.single_step => {
                 return Err(Failure::usage("--single-step is for --kernel embedded: Linux does not step"));
             }
             Some(choice) => choice.open()?,
-            None => available(),
+            None => return Ok(available()),
         };
-        Ok(Chosen(chosen))
+        Ok(Chosen { perf, instead: None })
     }
 }
 
@@ -171,18 +175,28 @@ fn none() -> Failure {
     Failure::usage("there is no embedded kernel for this architecture")
 }
 
-/// Linux, or what stands in for it, which is told.
-fn available() -> Perf {
-    let kernel = Perf::available();
-    if let Some(refusal) = kernel.refusal() {
-        let instead = match doctor::try_child(&kernel) {
+/// Linux, or what stands in for it.
+fn available() -> Chosen {
+    let perf = Perf::available();
+    let instead = perf.refusal().map(|refusal| {
+        let instead = match doctor::try_child(&perf) {
             Ok(()) => "measuring by ptrace instead",
             Err(_) => "and ptrace is refused too: only the time and memory of a command are known",
         };
-        let words = refusal.cause().words();
-        out::say(format_args!("Linux' perf_events are refused ({words}); {instead}"));
+        format!("Linux' perf_events are refused ({}); {instead}", refusal.cause().words())
+    });
+    Chosen { perf, instead }
+}
+
+impl Chosen {
+    /// What was planned for this kernel, after the user has been told if it stands in for Linux; not where the command line is wrong,
+    /// which has nothing to do with it.
+    pub(crate) fn told<T>(&self, planned: Result<T, Failure>) -> Result<T, Failure> {
+        if !planned.as_ref().is_err_and(Failure::is_usage) {
+            self.instead.iter().for_each(out::say);
+        }
+        planned
     }
-    kernel
 }
 
 /// perf's hook for its tests: with `PERF_TEST_ATTR=DIR` in the environment, events are told in files there.
@@ -197,13 +211,13 @@ impl Deref for Chosen {
     type Target = Perf;
 
     fn deref(&self) -> &Perf {
-        &self.0
+        &self.perf
     }
 }
 
 impl Drop for Chosen {
     fn drop(&mut self) {
-        self.0.take_notices().iter().for_each(tell);
+        self.perf.take_notices().iter().for_each(tell);
     }
 }
 
