@@ -156,11 +156,7 @@ struct Json<'j> {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
-    if args.tui && !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
-        let text =
-            "--tui wants a terminal, and standard input or output is none; without --tui the output is text";
-        return Err(Failure::usage(text));
-    }
+    style::can_have_screen(args.tui, "the output")?;
     if args.tui || (style::has_screen(&args.text, args.paging) && !args.is_of_text()) {
         return look_around(args);
     }

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     output: PathBuf,
 }
 
-/// What a profile in another format is made of.
+/// The outermost frames of a profile in another format, and the least share that it shows.
 #[derive(Clone, Debug, Default, clap::Args)]
 struct Looks {
     /// The outermost frame of each stack: comm (default), pid (the thread), tgid (the process), cpu; symbol: no such frame
@@ -115,7 +115,7 @@ impl Looks {
     }
 }
 
-/// What flamegraph records first.
+/// The target, the event and the rate of the recording that flamegraph makes first.
 #[derive(Clone, Debug, Default, clap::Args)]
 struct FirstRecord {
     /// Record these processes first, by number or by name, until Ctrl-C or until COMMAND ends

@@ -257,15 +257,20 @@ fn a_recording_is_walked_through_and_the_terminal_is_left_as_it_was() -> Outcome
         terminal.read_until("threads");
         // Its files are not here, which the page says.
         terminal.types(b"1a");
-        match signal {
-            Some(signal) => send(signal.as_raw(), child.id()),
-            None => terminal.types(b"q"),
-        }
-        let end = String::from_utf8_lossy(&terminal.read(|_| false)).into_owned();
-        assert!(end.contains("\x1b[?1049l"), "{signal:?} {end:?}");
-        assert_eq!(child.wait().expect("it ends").code(), Some(0), "{signal:?}");
+        leaves(&mut terminal, &mut child, signal);
     }
     Ok(())
+}
+
+/// Ends a screen by a signal, or by its key: the terminal is as it was, and the program has succeeded.
+fn leaves(terminal: &mut Terminal, child: &mut Child, signal: Option<rustix::process::Signal>) {
+    match signal {
+        Some(signal) => send(signal.as_raw(), child.id()),
+        None => terminal.types(b"q"),
+    }
+    let end = String::from_utf8_lossy(&terminal.read(|_| false)).into_owned();
+    assert!(end.contains("\x1b[?1049l"), "{signal:?} {end:?}");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{signal:?}");
 }
 
 fn a_report_on_a_terminal_is_a_screen_unless_text_is_asked_for() -> Outcome {
@@ -286,7 +291,7 @@ fn a_report_on_a_terminal_is_a_screen_unless_text_is_asked_for() -> Outcome {
         assert!(!seen.contains("\x1b[?1049h") && seen.contains("libtext.so"), "{text:?} {seen:?}");
         assert_eq!(child.wait().expect("it ends").code(), Some(0));
     }
-    // What cannot be opened is told without a screen.
+    // A file that cannot be opened is refused without a screen.
     let mut terminal = Terminal::new(24, 80)?;
     let mut child = at_terminal(&terminal, &["report", "-i", "/dev/null"]);
     let seen = String::from_utf8_lossy(&terminal.read(|_| false)).into_owned();
@@ -338,13 +343,7 @@ fn a_screen_that_is_left_waits_for_no_reader() -> Outcome {
         let mut child =
             at_terminal(&terminal, &["report", "--tui", "-i", pipe.to_str().expect("names are UTF-8")]);
         terminal.read_until("\x1b[?1049h");
-        match signal {
-            Some(signal) => send(signal.as_raw(), child.id()),
-            None => terminal.types(b"q"),
-        }
-        let end = String::from_utf8_lossy(&terminal.read(|_| false)).into_owned();
-        assert!(end.contains("\x1b[?1049l"), "{signal:?} {end:?}");
-        assert_eq!(child.wait().expect("it ends").code(), Some(0), "{signal:?}");
+        leaves(&mut terminal, &mut child, signal);
     }
     drop(held);
     std::fs::remove_file(&pipe).expect("it is there");

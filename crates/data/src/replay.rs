@@ -91,7 +91,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// What the kernel lost, as the records of a recording tell.
+/// Records that the kernel lost, as a recording tells of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     in_rings: u64,

@@ -90,7 +90,7 @@ impl Function {
     }
 }
 
-/// What a key tells of a row.
+/// The value of a key in a row.
 fn part(profile: &Profile, row: &SampleRow, key: Key) -> Option<String> {
     let task = |(id, name): (u32, std::borrow::Cow<'_, str>)| format!("{name} {id}");
     match key {

@@ -112,7 +112,7 @@ pub(crate) struct Chosen {
 pub(crate) type Tried = (Chosen, Vec<Rehearsed>);
 
 impl KernelOption {
-    /// Decides, before any event is opened. [`Chosen::told`] tells the user if perfuse has to stand in for Linux unasked.
+    /// Decides, before any event is opened. [`Chosen::tell`] tells the user if perfuse has to stand in for Linux unasked.
     pub(crate) fn decide(&self) -> Result<Chosen, Failure> {
         let wanted = match &self.kernel {
             Some(kernel) => Some(kernel.clone()),
@@ -189,13 +189,16 @@ fn available() -> Chosen {
 }
 
 impl Chosen {
-    /// What was planned for this kernel, after the user has been told if it stands in for Linux; not where the command line is wrong,
-    /// which has nothing to do with it.
-    pub(crate) fn told<T>(&self, planned: Result<T, Failure>) -> Result<T, Failure> {
-        if !planned.as_ref().is_err_and(Failure::is_usage) {
-            self.instead.iter().for_each(out::say);
+    /// Tells the user if this kernel stands in for Linux.
+    pub(crate) fn tell(&self) {
+        self.instead.iter().for_each(out::say);
+    }
+
+    /// The same beside a failure, which may come of it; a wrong command line has nothing to do with it.
+    pub(crate) fn tell_beside(&self, failure: &Failure) {
+        if !failure.is_usage() {
+            self.tell();
         }
-        planned
     }
 }
 

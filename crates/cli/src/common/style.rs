@@ -2,6 +2,7 @@
 //! and how wide it is.
 
 use crate::common::pages::Paging;
+use crate::exit::{Failure, Result};
 use crate::{config, term};
 use anstream::ColorChoice;
 use perfuse_tui::{Colours, Looks};
@@ -53,7 +54,21 @@ impl Text {
 pub(crate) fn has_screen(text: &Text, paging: Paging) -> bool {
     let wants_text = text.stdio || text.stdio_color != "auto" || paging.was_told() || is_perfs(false);
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    !wants_text && !is_dumb && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+    !wants_text && !is_dumb && is_at_terminal()
+}
+
+fn is_at_terminal() -> bool {
+    std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+}
+
+/// Refuses `--tui`, if it was given, where there is no terminal; `what` is text without it.
+pub(crate) fn can_have_screen(is_wanted: bool, what: &str) -> Result<()> {
+    if !is_wanted || is_at_terminal() {
+        return Ok(());
+    }
+    Err(Failure::usage(format_args!(
+        "--tui wants a terminal, and standard input or output is none; without --tui {what} is text"
+    )))
 }
 
 /// The looks of screens: colours as the terminal has them, none with `NO_COLOR`; ASCII where the locale is not of UTF-8.

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result {
     let kernel = args.kernel.decide()?;
     args.events_dir.decide()?;
     if args.profile {
-        kernel.told(Ok(()))?;
+        kernel.tell();
         return profile::run(args, &kernel);
     }
     let (plan, mut warnings) = plan(args, &kernel)?;
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result {
         perfuse_events::Unit::Count => (name, Unit::Count),
     }));
     check_measures(args, &measured, plan.entries.len() + usize::from(plan.baseline.is_some()))?;
-    kernel.told(Ok(()))?;
+    kernel.tell();
     if let Some(setup) = &args.setup {
         compared::run_aside(&commands::words(setup, args.shell.as_deref())?, "the set-up")?;
     }

@@ -31,8 +31,8 @@ pub(crate) fn run(args: &Args) -> Result {
     let kernel = args.kernel.decide()?;
     args.events_dir.decide()?;
     can_run(&kernel, &args.command)?;
-    let asked = Asked::new(args, with_attr_files(&kernel));
-    let asked = asked.or_else(|failure| kernel.told(Err(failure)))?;
+    let asked =
+        Asked::new(args, with_attr_files(&kernel)).inspect_err(|failure| kernel.tell_beside(failure))?;
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result {
         })?;
     }
     let control = args.control.as_deref().map(Control::open).transpose()?;
-    kernel.told(Ok(()))?;
+    kernel.tell();
     let (plan, mut live) = (&asked.plan, Live::new(&asked));
     let ended = match &asked.output {
         Destination::Pipe | Destination::PipeAtHand => {
@@ -62,7 +62,9 @@ pub(crate) fn run(args: &Args) -> Result {
 pub(crate) fn rehearse(args: &Args) -> Result<Tried> {
     let kernel = args.kernel.decide()?;
     args.events_dir.decide()?;
-    let tried = perfuse_record::rehearse(&kernel.told(Asked::new(args, kernel.clone()))?.plan)?;
+    let asked = Asked::new(args, kernel.clone()).inspect_err(|failure| kernel.tell_beside(failure))?;
+    kernel.tell();
+    let tried = perfuse_record::rehearse(&asked.plan)?;
     Ok((kernel, tried))
 }
 
@@ -71,7 +73,9 @@ pub(crate) fn rehearse(args: &Args) -> Result<Tried> {
 pub(crate) fn plan(args: &Args) -> Result<(Chosen, Plan, Vec<String>)> {
     let kernel = args.kernel.decide()?;
     args.events_dir.decide()?;
-    let Asked { plan, remarks, .. } = kernel.told(Asked::new(args, kernel.clone()))?;
+    let Asked { plan, remarks, .. } =
+        Asked::new(args, kernel.clone()).inspect_err(|failure| kernel.tell_beside(failure))?;
+    kernel.tell();
     Ok((kernel, plan, remarks))
 }
 

@@ -45,7 +45,7 @@ impl Progress {
         out::progress(&format!("reading {} of {} MB, {percent:.0} %", offset >> 20, self.size >> 20));
     }
 
-    /// What is done once all is read, if that has taken long.
+    /// Shows the work that goes on once all is read, if reading has taken long.
     pub(crate) fn says(&mut self, words: &str) {
         if self.size > 0 && self.start.elapsed() >= PATIENCE {
             self.is_shown = true;

@@ -1,14 +1,13 @@
 //! The report that is walked through on the terminal: when it is shown, and how it is read while somebody looks at it already.
 
 use super::options::Plan;
-use super::{Args, Watch, read_watched, view_plan};
+use super::{Args, Read, Watch, read_watched, view_plan};
 use crate::annotate;
 use crate::common::style;
 use crate::exit::{self, Failure, Result};
 use crate::term::out;
 use perfuse_profile::{Mode, Profile};
 use perfuse_tui::{CodeOf, Loading, RowOrder, State, Tables};
-use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::mpsc::Sender;
@@ -23,11 +22,7 @@ const FIRST: Duration = Duration::from_millis(100);
 ///
 /// It was asked for, and there is no terminal.
 pub(super) fn is_wanted(args: &Args) -> Result<bool> {
-    if args.tui && !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
-        let text =
-            "--tui wants a terminal, and standard input or output is none; without --tui the report is text";
-        return Err(Failure::usage(text));
-    }
+    style::can_have_screen(args.tui, "the report")?;
     Ok(is_on(args))
 }
 
@@ -61,7 +56,7 @@ fn is_of_text(args: &Args) -> bool {
 
 /// Shows the recording on the terminal, for somebody who walks through it.
 pub(super) fn look_around(args: &Args) -> Result {
-    // What cannot be opened at all is told without a screen.
+    // A file that cannot be opened at all is refused without a screen.
     if args.input.path().is_file() && args.input.begun()?.is_none() {
         args.input.open()?;
     }
@@ -75,22 +70,29 @@ pub(super) fn look_around(args: &Args) -> Result {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the recording: first a little of it, to be shown, then all.
+/// Reads the recording: first a little of it, to be shown, then all, unless that was all.
 fn load(args: &Args, sender: &Sender<Loading>) -> Result<()> {
-    let start = Instant::now();
-    let mut first = First { args, sender, until: start + FIRST, is_cut: false };
+    let until = Some(Instant::now() + FIRST);
+    let size = args.input.path().metadata().map_or(0, |found| found.len());
+    let mut first = Telling { args, sender, until, is_cut: false, size, percent: 0 };
     // A pipe is read once.
     if args.input.path().is_file() {
-        let (read, _) = read_watched(args, &mut first)?;
-        let loaded = Box::new((read.profile, read.frames));
-        if first.is_cut && sender.send(Loading::Part(loaded)).is_err() {
+        let (read, plan) = read_watched(args, &mut first)?;
+        if !first.is_cut {
+            return loaded(args, sender, read, &plan);
+        }
+        if sender.send(Loading::Part(Box::new((read.profile, read.frames)))).is_err() {
             return Ok(());
         }
     }
-    let size = args.input.path().metadata().ok().map(|found| found.len());
-    let mut whole = Whole { args, sender, size: size.unwrap_or(0), percent: 0 };
+    let mut whole = Telling { until: None, ..first };
     let (read, plan) = read_watched(args, &mut whole)?;
-    if let Some(none) = read.none_left(args, &plan) {
+    loaded(args, sender, read, &plan)
+}
+
+/// Hands all of the recording on, or fails where nothing of it is left to show.
+fn loaded(args: &Args, sender: &Sender<Loading>, read: Read, plan: &Plan) -> Result<()> {
+    if let Some(none) = read.none_left(args, plan) {
         return Err(Failure::new(format_args!("{}: {none}", args.input.name())));
     }
     // Nobody takes it who has left.
@@ -98,40 +100,27 @@ fn load(args: &Args, sender: &Sender<Loading>) -> Result<()> {
     Ok(())
 }
 
-/// Reads for a short time.
-struct First<'a> {
+/// Reads until a moment, or all, and tells how far it is.
+struct Telling<'a> {
     args: &'a Args,
     sender: &'a Sender<Loading>,
-    until: Instant,
+    until: Option<Instant>,
     is_cut: bool,
-}
-
-impl Watch for First<'_> {
-    fn begins(&mut self, plan: &Plan) {
-        let _ = self.sender.send(Loading::Tables(tables(self.args, plan)));
-    }
-
-    fn at(&mut self, _offset: u64) -> ControlFlow<()> {
-        self.is_cut = Instant::now() >= self.until;
-        if self.is_cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
-
-/// Reads all, and tells how far it is.
-struct Whole<'a> {
-    args: &'a Args,
-    sender: &'a Sender<Loading>,
     size: u64,
     percent: u8,
 }
 
-impl Watch for Whole<'_> {
+impl Watch for Telling<'_> {
     fn begins(&mut self, plan: &Plan) {
         let _ = self.sender.send(Loading::Tables(tables(self.args, plan)));
     }
 
     #[inline]
     fn at(&mut self, offset: u64) -> ControlFlow<()> {
+        if let Some(until) = self.until {
+            self.is_cut = Instant::now() >= until;
+            return if self.is_cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        }
         if u128::from(offset) * 100 < u128::from(self.size) * u128::from(self.percent + 1) {
             return ControlFlow::Continue(());
         }

@@ -49,8 +49,8 @@ pub(crate) fn run(args: &Args, parse: &dyn Fn(Vec<OsString>) -> Result<Box<Args>
         _ => (args, None),
     };
     can_run(&kernel, &args.command)?;
-    let plan = plan::plan(args, with_attr_files(&kernel));
-    let mut plan = plan.or_else(|failure| kernel.told(Err(failure)))?;
+    let mut plan =
+        plan::plan(args, with_attr_files(&kernel)).inspect_err(|failure| kernel.tell_beside(failure))?;
     if destination.is_some() && plan.is_repeated() {
         return Err(Failure::usage("stat record records one run, without -r"));
     }
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args, parse: &dyn Fn(Vec<OsString>) -> Result<Box<Args>
             plan.interval = Some(LIVE);
         }
     }
-    kernel.told(Ok(()))?;
+    kernel.tell();
     let total = count(&plan, &mut output, control, destination.as_mut());
     let total = total.map_err(|error| match error {
         perfuse_stat::Error::Perf(error) if is_alone && !args.all_cpus => refused_alone(&error),
@@ -101,7 +101,9 @@ fn refused_alone(error: &perfuse::Error) -> Failure {
 /// Opens what `args` ask for, and closes it again: for `perfuse doctor --for`, which tells the kernel too.
 pub(crate) fn rehearse(args: &Args) -> Result<Tried> {
     let kernel = args.kernel.decide()?;
-    let tried = perfuse_stat::rehearse(&kernel.told(plan::plan(args, kernel.clone()))?)?;
+    let plan = plan::plan(args, kernel.clone()).inspect_err(|failure| kernel.tell_beside(failure))?;
+    kernel.tell();
+    let tried = perfuse_stat::rehearse(&plan)?;
     // Events that nobody asked for may be missing.
     let required = args.selection.has_events();
     Ok((kernel, tried.into_iter().map(|tried| Rehearsed { required, ..tried }).collect()))

@@ -44,7 +44,7 @@ pub(super) struct RestartedCall {
 /// A call of which a part is done.
 #[derive(Clone, Debug)]
 struct PartialTransfer {
-    /// What the program finds in its registers after the call; the answer in them grows with each part.
+    /// The registers that the program finds after the call; the answer in them grows with each part.
     behind: Registers,
     done: u64,
     remainder: Remainder,

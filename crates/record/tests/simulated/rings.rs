@@ -57,7 +57,7 @@ pub(super) fn what_finds_no_room_is_counted_and_told() -> Outcome {
     // The last loss has no record in the ring, as none found room after it; the event itself knows of it.
     assert!(told.iter().sum::<u64>() <= sums.lost && !told.is_empty(), "{told:?}");
     assert_eq!(samples, [sums.lost]);
-    // Who reads the recording adds up both kinds of records.
+    // A reader of the recording adds up both kinds of records.
     let mut lost = Lost::default();
     let data = PerfData::from_reader(made.bytes.as_slice(), ReadOptions::default()).expect("a recording");
     let read: Result<(), perfuse_data::Error> = Replay::new(data).each(|step| {

@@ -128,7 +128,7 @@ pub(crate) fn ignored_sigtrap() {
     drop(event);
 }
 
-/// What a program sees of its tracer and its filters.
+/// A program looks for signs of its tracer and its filters.
 pub(crate) fn signs_of_perfuse() {
     let _event = opened(&attr(Software::DUMMY));
     let status = std::fs::read_to_string("/proc/self/status").expect("it is there");

@@ -1,4 +1,4 @@
-//! What samples and records tell, and when.
+//! The contents of samples and records, and when they come.
 
 use super::super::scenarios::{PAGE, attr, burn_until, map, off, on, opened, sampling};
 use super::super::strangers::as_root;
@@ -329,7 +329,7 @@ pub(crate) fn build_ids_for_others() {
     );
 }
 
-/// What a sample says of the memory that it touched, and of the place of its code.
+/// A sample tells of the memory that it touched, and of the place of its code.
 pub(crate) fn fields_of_memory() {
     as_root();
     let mut attr = Attr::new(EventType::BREAKPOINT);
