@@ -6,7 +6,8 @@ use crate::recording::{Input, symbol_options};
 use crate::term::foreign::foreign;
 use crate::term::out::{self, say};
 use perfuse_files::RootOf;
-use perfuse_symbols::{Addition, BuildId, BuildIdStore, SymbolOptions, build_id_of};
+use perfuse_symbols::{Addition, BuildId, BuildIdStore, Servers, SymbolOptions, build_id_of};
+use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -15,12 +16,15 @@ use std::process::ExitCode;
 /// Options of `perfuse buildid-cache`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  perfuse buildid-cache -a ./program,./libfast.so    keeps them, for recordings of this build\n  perfuse buildid-cache -l\n  perfuse buildid-cache -M perf.data                 files that a recording names and the store has not\n  perfuse buildid-cache -p ./program                 removes all builds of it"
+    after_help = "Examples:\n  perfuse buildid-cache -a ./program,./libfast.so    keeps them, for recordings of this build\n  perfuse buildid-cache --debuginfod -a perf.data    keeps what a recording names; servers have what is not here\n  perfuse buildid-cache -l\n  perfuse buildid-cache -M perf.data                 files that a recording names and the store has not\n  perfuse buildid-cache -p ./program                 removes all builds of it"
 )]
 pub(crate) struct Args {
-    /// Add these files
+    /// Add these files; of a recording, the files that it names
     #[arg(short, long, value_name = "FILE,...", value_delimiter = ',')]
     add: Vec<PathBuf>,
+    /// Ask these debuginfod servers for what is not here of a recording; without URLS those of DEBUGINFOD_URLS
+    #[arg(long, value_name = "URLS", num_args = 0..=1, require_equals = true, default_missing_value = "", requires = "add")]
+    debuginfod: Option<String>,
     /// Remove these files: the builds that they are now
     #[arg(short, long, value_name = "FILE,...", value_delimiter = ',')]
     remove: Vec<PathBuf>,
@@ -134,6 +138,9 @@ impl Cache<'_> {
     }
 
     fn add(&self, file: &Path) -> Result<()> {
+        if Input::at(file.to_owned(), false).open().is_ok() {
+            return self.gather(file);
+        }
         let (name, place) = self.places(file)?;
         self.added(Addition::File { name: &name, place: &place }, file)
     }
@@ -142,6 +149,51 @@ impl Cache<'_> {
         let id = self.store.add(addition, &self.options).map_err(Failure::new)?;
         self.told("added", &id, file);
         Ok(())
+    }
+
+    /// The servers that may be asked, if any may.
+    fn servers(&self) -> Result<Option<Servers>> {
+        let Some(named) = &self.args.debuginfod else { return Ok(None) };
+        let urls = match named.is_empty() {
+            true => std::env::var("DEBUGINFOD_URLS").unwrap_or_default(),
+            false => named.clone(),
+        };
+        let servers = Servers::new(&urls, &self.options);
+        servers.map(Some).ok_or_else(|| {
+            let from = if named.is_empty() { "DEBUGINFOD_URLS" } else { "--debuginfod" };
+            Failure::usage(format_args!(
+                "{from} names no server: it is \"{}\", and wants addresses of http or https with blanks between them",
+                foreign(urls.as_bytes())
+            ))
+        })
+    }
+
+    /// Adds the files that a recording names, with their debug files.
+    fn gather(&self, recording: &Path) -> Result<()> {
+        let servers = self.servers()?;
+        let (mut named, mut kept) = (0, 0);
+        for (hex, name) in recorded(&Input::at(recording.to_owned(), false), false)? {
+            let path = Path::new(OsStr::from_bytes(name.strip_suffix(b" (deleted)").unwrap_or(&name)));
+            let Some(id) = hex.parse().ok().filter(|_| path.is_absolute()) else { continue };
+            named += 1;
+            match self.store.gather(path, &id, &self.options, servers.as_ref()) {
+                Ok(gathered) => {
+                    kept += 1;
+                    self.told("added", &id, path);
+                    if let Some(why) = gathered.no_debug_info {
+                        say(format_args!("{}: no debug file: {why}", foreign(&name)));
+                    }
+                }
+                Err(why) => say(format_args!("{}: {why}", foreign(&name))),
+            }
+        }
+        match kept == named {
+            true => Ok(()),
+            false => Err(Failure::new(format_args!(
+                "{}: {kept} of the {named} files that it names by build-id are kept",
+                recording.display()
+            ))),
+        }
     }
 
     fn id_of(&self, file: &Path) -> Result<BuildId> {

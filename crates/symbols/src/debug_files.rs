@@ -2,6 +2,7 @@
 //! `/usr/lib/debug`, and in stores by build-id. The order is perf's. A file is taken only if its build-id is
 //! the wanted one, or, where there is none, if its checksum is the one that the program names.
 
+use crate::debuginfod::Part;
 use crate::elf::{DebugLink, Elf};
 use perfuse_files::{BuildId, Owners};
 use std::io::Read;
@@ -90,11 +91,17 @@ impl SymbolOptions {
         let (folder, file) = id.store_name();
         let name = format!("{file}.debug");
         let places = self.debug_dirs.iter();
-        let mut places = places.map(|dir| self.under_root(&dir.join(".build-id").join(&folder).join(&name)));
+        let places = places.map(|dir| self.under_root(&dir.join(".build-id").join(&folder).join(&name)));
+        let mut places = places.chain(self.downloaded(id, Part::DebugInfo));
         places.find(|place| {
             let debug = Elf::open(place).ok().filter(|debug| debug.machine() == elf.machine());
             debug.and_then(|debug| debug.build_id().ok().flatten()).is_some_and(|found| found.matches(id))
         })
+    }
+
+    /// Where clients of debuginfod keep what a server sent.
+    pub(crate) fn downloaded(&self, id: &BuildId, part: Part) -> Option<PathBuf> {
+        Some(self.debuginfod_cache.as_ref()?.join(id.to_string()).join(part.name()))
     }
 
     /// Files in the store of perf that may have this build-id.
@@ -144,9 +151,7 @@ impl SymbolOptions {
                 let place = debug.join(".build-id").join(&folder).join(format!("{file}.debug"));
                 places.push((self.under_root(&place), false));
             }
-            if let Some(cache) = &self.debuginfod_cache {
-                places.push((cache.join(id.to_string()).join("debuginfo"), false));
-            }
+            places.extend(self.downloaded(id, Part::DebugInfo).map(|place| (place, false)));
         }
         places
     }

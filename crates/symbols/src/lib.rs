@@ -14,6 +14,7 @@ pub mod archive;
 mod bytes;
 mod code;
 mod debug_files;
+mod debuginfod;
 mod demangle;
 mod dso;
 mod dwarf;
@@ -44,6 +45,7 @@ mod vdso;
 
 pub use bytes::{CodeBytes, NoCode};
 pub use debug_files::{DebugSources, SymbolOptions};
+pub use debuginfod::{FetchError, GatherError, Gathered, Part, Servers};
 pub use demangle::{Signatures, demangle};
 pub use dso::Dso;
 pub use dwarf::SourceFrame;

@@ -3,6 +3,7 @@
 
 use crate::code::{Code, Loaded};
 use crate::debug_files::{DebugSources, SymbolOptions};
+use crate::debuginfod::Part;
 use crate::elf::{DebugLink, Elf};
 use crate::error::Error;
 use crate::info::DebugInfo;
@@ -36,6 +37,7 @@ pub(crate) fn file(shared: &Shared, key: &DsoKey) -> Arc<Reading> {
     }
     if let Some(id) = &key.build_id {
         places.extend(options.stored(id, &["elf"]));
+        places.extend(options.downloaded(id, Part::Executable).filter(|place| place.exists()));
     }
     let (binary, why) = first_of_build(&places, key.build_id.as_ref());
     match binary {

@@ -338,5 +338,13 @@ pub(super) fn missing(out: &mut impl Write, frames: &Frames) -> Result<()> {
         }
         writeln!(out, "# {}: {}", foreign(name), foreign(&reason))?;
     }
+    if frames.missing().next().is_some()
+        && std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty())
+    {
+        writeln!(
+            out,
+            "# perfuse buildid-cache --debuginfod -a RECORDING asks the servers of DEBUGINFOD_URLS for files that are not here"
+        )?;
+    }
     Ok(())
 }
