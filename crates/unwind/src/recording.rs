@@ -439,6 +439,30 @@ mod tests {
     }
 
     #[test]
+    fn a_guessed_caller_is_code() {
+        if registers().is_none() {
+            return;
+        }
+        let (attr, known) = (attr(), &whole()[..4]);
+        // The place of the sample is mapped as code; the callers are nowhere, in data, in code.
+        for (prot, chain) in [(None, known), (Some(3), known), (Some(5), &whole()[..])] {
+            let part = |start, len, prot| {
+                let filename = (&b"/nowhere/program"[..]).into();
+                let map = Mmap2 { tid: TID, addr: start, len, prot, filename, ..Mmap2::default() };
+                let misc = Misc::empty().with_cpu_mode(CpuMode::USER);
+                encoded(Record::Mmap2(map), (1, 1, misc), &attr)
+            };
+            let (mut recording, mut out) = (recording(), Vec::new());
+            recording.take(&part(0x1000, 0x18, 5), &[]);
+            prot.into_iter().for_each(|prot| recording.take(&part(0x1018, 0x100, prot), &[]));
+            recording.take(&sample(1, 2, 64, &attr), &[]);
+            recording.finish(&mut out);
+            let read = read(&out, &Recording::attr(&attr, false));
+            assert_eq!(read.last().expect("a sample").1, chain, "{prot:?}");
+        }
+    }
+
+    #[test]
     fn other_events_go_on_as_they_come() {
         if registers().is_none() {
             return;

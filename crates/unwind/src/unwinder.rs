@@ -153,7 +153,13 @@ impl Unwinder {
                 _ if found.is_none() && !is_exact => Err(End::NoTable),
                 _ => {
                     is_exact = false;
-                    by_frame_pointer(&registers, stack)
+                    // Where code keeps no frame pointer, the register has anything: what is found from known code must be code.
+                    by_frame_pointer(&registers, stack).and_then(|caller| {
+                        let back = caller.ip().map_or(0, |back| back.wrapping_sub(1));
+                        let to = session.resolve(pid, tid, Level::User, back);
+                        let fits = to.map_or(found.is_none(), |to| to.map.may_be_code());
+                        fits.then_some(caller).ok_or(End::NoTable)
+                    })
                 }
             };
             registers = match caller {

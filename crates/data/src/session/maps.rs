@@ -41,6 +41,11 @@ impl Map {
             false => address.wrapping_sub(self.start).wrapping_add(self.pgoff),
         }
     }
+
+    /// Whether code can run there: the mapping has the right to execute, or nothing tells of its rights.
+    pub fn may_be_code(&self) -> bool {
+        self.prot == 0 || self.prot & EXEC != 0
+    }
 }
 
 /// The right to execute, as for mmap(2).
