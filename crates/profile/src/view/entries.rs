@@ -273,7 +273,7 @@ impl View<'_> {
     }
 
     /// An address outside of all maps has no level of its own: it is shown with that of the nearest frame
-    /// before it in the call tree that has one, else with that of the sample.
+    /// before it in the call tree that has one, else with that of the sample. A sample's own address has that of the sample.
     fn settle_levels(&mut self) {
         let mut entries = std::mem::take(&mut self.entries);
         let View { frames, groups, rows, plan, .. } = &*self;
@@ -290,7 +290,8 @@ impl View<'_> {
                 false => (path.first(), path.iter().rposition(is_it)),
             };
             let at = at.filter(|_| order.with_callees || order.caller_first).unwrap_or(0);
-            let before = path[..at].iter().rev().find_map(level);
+            let is_own = leaf.is_some_and(|&leaf| groups.as_leaf(leaf) == entry.group);
+            let before = path[..at].iter().rev().find_map(level).filter(|_| !is_own);
             if let Some(level) = before.or(leaf.map(|&leaf| frames.get(leaf).level)) {
                 entry.level = level;
             }
