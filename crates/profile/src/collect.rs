@@ -190,6 +190,8 @@ pub struct Collector {
     kernel_maps: u64,
     /// By the state of the maps, and address.
     addresses: FastMap<(u64, u64), LocationId>,
+    /// By place of a sample and where its callchain begins.
+    precise: FastMap<(LocationId, LocationId), LocationId>,
     /// By object and function, or place in the file, the location that stands for all of its addresses.
     functions: FastMap<(ObjectId, u64), LocationId>,
     /// Stands for all locations beyond the number that is told apart.
@@ -249,6 +251,7 @@ impl Collector {
             comms: FastMap::default(),
             kernel_maps: 0,
             addresses: FastMap::default(),
+            precise: FastMap::default(),
             functions: FastMap::default(),
             rest: None,
             places: Places::default(),
@@ -543,20 +546,28 @@ impl Collector {
         let mut marked = Some(level);
         for word in chain.iter().flat_map(|chain| chain.iter()).take(u16::MAX.into()) {
             match (CallchainContext::of(word), marked) {
+                // Its frames were none.
+                (Some(context), _) if !context.is_written() => {
+                    path.clear();
+                    break;
+                }
                 (Some(context), _) => marked = level_of(context),
                 (None, Some(level)) => path.push((level, word)),
                 (None, None) => {}
             }
         }
         path.truncate(self.plan.max_stack);
-        // The first address is where the sample was, which is known better.
-        let leaf = (level, sample.ip.unwrap_or(0));
-        match path.first_mut() {
-            Some(first) => *first = leaf,
-            None => path.push(leaf),
+        // The sampled address itself is placed before its callers. It takes the place of the first address, which may be later.
+        let ip = sample.ip.unwrap_or(0);
+        let mut leaf = self.location_at(session, at, maps_of(level), level, ip);
+        match path.first() {
+            Some(&first) if first != (level, ip) => {
+                let first = self.location_at(session, at, maps_of(first.0), first.0, first.1);
+                leaf = self.chained(leaf, first);
+            }
+            Some(_) => {}
+            None => path.push((level, ip)),
         }
-        // The sampled address itself is placed before its callers.
-        let leaf = self.location_at(session, at, maps_of(leaf.0), leaf.0, leaf.1);
         let mut locations = std::mem::take(&mut self.stack);
         locations.clear();
         locations.reserve(path.len());
@@ -567,6 +578,18 @@ impl Collector {
         let stack = self.stacks.id(&locations);
         (self.stack, self.path) = (locations, path);
         stack
+    }
+
+    /// The place of a sample whose callchain begins elsewhere.
+    fn chained(&mut self, leaf: LocationId, first: LocationId) -> LocationId {
+        if leaf == first || self.locations.list.len() >= MOST_LOCATIONS {
+            return leaf;
+        }
+        let Collector { locations, precise, .. } = self;
+        *precise.entry((leaf, first)).or_insert_with(|| {
+            let of = locations.list[leaf.0 as usize];
+            locations.id(Location { chained: Some(first), ..of })
+        })
     }
 
     /// The location of an address of a thread, when the number of the maps is known.
@@ -613,7 +636,15 @@ impl Collector {
         *rest.get_or_insert_with(|| {
             let object = locator.function_object("[more than are told apart]");
             let level = Level::Unknown;
-            locations.id(Location { object, level, ip: 0, address: 0, mapped: 0, time: u64::MAX })
+            locations.id(Location {
+                object,
+                level,
+                ip: 0,
+                address: 0,
+                mapped: 0,
+                time: u64::MAX,
+                chained: None,
+            })
         })
     }
 }

@@ -82,7 +82,15 @@ impl Locator {
 
     /// The location of an address of a thread.
     pub(crate) fn locate(&mut self, session: &Session, at: ThreadTime, level: Level, ip: u64) -> Location {
-        let unknown = Location { object: ObjectId(0), level, ip, address: ip, mapped: 0, time: ANY_TIME };
+        let unknown = Location {
+            object: ObjectId(0),
+            level,
+            ip,
+            address: ip,
+            mapped: 0,
+            time: ANY_TIME,
+            chained: None,
+        };
         let Some(found) = session.resolve(at.pid, at.tid, level, ip) else { return unknown };
         let map = &found.map;
         let object = self.object_of(session, map, at.pid);
@@ -99,7 +107,7 @@ impl Locator {
         let time = time.filter(|&time| time != ANY_TIME).map(|time| self.first_time(object, ip, time));
         let level = if found.in_kernel && level == Level::User { Level::Kernel } else { level };
         let mapped = map.end - map.start;
-        Location { object, level, ip, address, mapped, time: time.unwrap_or(ANY_TIME) }
+        Location { object, level, ip, address, mapped, time: time.unwrap_or(ANY_TIME), chained: None }
     }
 
     /// How much code there is that the process told of until a time; nothing for a process that tells of none. Takes its
@@ -234,17 +242,11 @@ pub fn level_of(context: CallchainContext) -> Option<Level> {
     })
 }
 
-/// Whether code may run in a mapping. Old kernels did not tell the rights of what is not data.
-fn is_code(map: &Map) -> bool {
-    const PROT_EXEC: u32 = 4;
-    map.prot == 0 || map.prot & PROT_EXEC != 0
-}
-
 /// How reports call a map with code that its process made: as the file that would have its names.
 pub fn made_code(session: &Session, map: &Map) -> Option<String> {
     let object = session.object(map.object);
     let is_own = object.kind == session::ObjectKind::User && map.by_address;
-    let is_made = is_own && is_code(map) && is_made_at_run_time(&object.name);
+    let is_made = is_own && map.may_be_code() && is_made_at_run_time(&object.name);
     is_made.then(|| made_name(map.pid))
 }
 

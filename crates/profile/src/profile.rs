@@ -426,7 +426,8 @@ impl<'m> Merging<'m> {
         }
         let of = *self.from.location(id);
         let object = self.object(of.object);
-        let new = self.to.locations.id(Location { object, ..of });
+        let chained = of.chained.map(|at| self.location(at));
+        let new = self.to.locations.id(Location { object, chained, ..of });
         self.locations[id.0 as usize] = Some(new);
         new
     }
@@ -513,7 +514,15 @@ impl Profile {
         let level = perfuse_data::session::Level::User;
         for ip in (0..locations).map(u64::from) {
             let object = ObjectId(0);
-            profile.locations.id(Location { object, level, ip, address: ip, mapped: 0, time: u64::MAX });
+            profile.locations.id(Location {
+                object,
+                level,
+                ip,
+                address: ip,
+                mapped: 0,
+                time: u64::MAX,
+                chained: None,
+            });
         }
         profile.contexts.id(&[]);
         profile.events.push(EventSum::default());
@@ -522,7 +531,17 @@ impl Profile {
 
     /// Adds a sample by the numbers of its locations, the outermost caller first.
     pub(crate) fn add_stack(&mut self, locations: &[u32], weight: u64) {
-        let stack = self.stacks.id(&locations.iter().copied().map(LocationId).collect::<Vec<_>>());
+        self.add_stack_at(locations, locations[locations.len() - 1], weight);
+    }
+
+    /// The same for a sample that was at a place of its own.
+    pub(crate) fn add_stack_at(&mut self, locations: &[u32], place: u32, weight: u64) {
+        let mut locations: Vec<LocationId> = locations.iter().copied().map(LocationId).collect();
+        if let Some(first) = locations.last_mut().filter(|first| first.0 != place) {
+            let of = Location { chained: Some(*first), ..*self.location(LocationId(place)) };
+            *first = self.locations.id(of);
+        }
+        let stack = self.stacks.id(&locations);
         let known = self.rows.iter().position(|row| row.stack == stack);
         let row = known.unwrap_or(self.rows.len());
         if row == self.rows.len() {

@@ -17,7 +17,7 @@ use std::io::{self, Write};
 
 /// The name of the format, and its version.
 const MAGIC: &[u8; 8] = b"PERFUSEP";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Locations of a stack at most: as many as a callchain in a record has room for.
 const MOST_DEEP: usize = u16::MAX as usize;
@@ -113,6 +113,9 @@ struct SavedLocation {
     not_time: u64,
 }
 
+/// Behind the rest since version 2: locations whose callchain begins at another one, and that, by number.
+type Chained = Vec<(u32, u32)>;
+
 #[derive(Serialize, Deserialize)]
 struct SavedRow {
     event: u32,
@@ -136,6 +139,8 @@ impl Profile {
         out.write_all(MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
         postcard::to_io(&self.saved(), &mut out).map_err(io::Error::other)?;
+        let chained = (0..).zip(&self.locations.list).filter_map(|(at, of)| Some((at, of.chained?.0)));
+        postcard::to_io(&chained.collect::<Chained>(), &mut out).map_err(io::Error::other)?;
         out.flush()
     }
 
@@ -207,13 +212,16 @@ impl Profile {
     pub fn load(bytes: &[u8]) -> Result<Self, LoadError> {
         let rest = bytes.strip_prefix(MAGIC).ok_or(LoadError::NotAProfile)?;
         let (version, rest) = rest.split_first_chunk().ok_or(LoadError::Damaged)?;
-        match u32::from_le_bytes(*version) {
-            VERSION => {}
+        let (saved, end): (Saved, _) = match u32::from_le_bytes(*version) {
+            1 | VERSION => postcard::take_from_bytes(rest).map_err(|_| LoadError::Damaged)?,
             other => return Err(LoadError::Version(other)),
-        }
-        let saved: Saved = postcard::from_bytes(rest).map_err(|_| LoadError::Damaged)?;
+        };
+        let chained: Chained = match u32::from_le_bytes(*version) {
+            1 => Vec::new(),
+            _ => postcard::from_bytes(end).map_err(|_| LoadError::Damaged)?,
+        };
         let most = rest.len().saturating_mul(LOCATIONS_PER_BYTE).saturating_add(MOST_LOCATIONS);
-        saved.profile(most)
+        saved.profile(&chained, most)
     }
 }
 
@@ -224,7 +232,7 @@ fn check(holds: bool, table: &'static str) -> Result<(), LoadError> {
 
 impl Saved {
     /// The profile, unless its stacks have more locations than that.
-    fn profile(self, most_locations: usize) -> Result<Profile, LoadError> {
+    fn profile(self, chained: &[(u32, u32)], most_locations: usize) -> Result<Profile, LoadError> {
         let mut strings = Strings::default();
         for (number, string) in (0..).zip(&self.strings) {
             check(strings.id(string) == StringId(number), "strings")?;
@@ -248,14 +256,19 @@ impl Saved {
         };
         let objects: Vec<Object> = self.objects.iter().map(object).collect::<Result<_, _>>()?;
         let mut locations = Locations::default();
+        let mut chained = chained.iter().peekable();
         for (number, of) in (0..).zip(&self.locations) {
             check((of.object as usize) < objects.len(), "locations")?;
             let level = LEVELS.get(usize::from(of.level)).ok_or(LoadError::Inconsistent("locations"))?;
+            let chained = chained.next_if(|&&(at, _)| at == number).map(|&(_, first)| LocationId(first));
+            // It is a location before this one, so that none leads to itself.
+            check(chained.is_none_or(|first| first.0 < number), "locations")?;
             let &SavedLocation { ip, address, mapped, not_time, .. } = of;
-            let (object, level) = (ObjectId(of.object), *level);
-            let id = locations.id(Location { object, level, ip, address, mapped, time: !not_time });
+            let (object, level, time) = (ObjectId(of.object), *level, !not_time);
+            let id = locations.id(Location { object, level, ip, address, mapped, time, chained });
             check(id == LocationId(number), "locations")?;
         }
+        check(chained.next().is_none(), "locations")?;
         let is_location = |number: u32| (number as usize) < self.locations.len();
         let mut stacks = Stacks::default();
         let mut stack: Vec<LocationId> = Vec::new();
@@ -397,8 +410,26 @@ mod tests {
     }
 
     #[test]
+    fn a_location_begins_a_callchain_at_one_before_it() {
+        let with = |pairs: &[(u32, u32)]| {
+            let mut saved = saved(("cpu", 0), 0, 1);
+            let location = |ip| SavedLocation {
+                ip,
+                ..SavedLocation { object: 0, level: 1, ip, address: 1, mapped: 0, not_time: 0 }
+            };
+            saved.locations = [1, 2, 3].map(location).into();
+            saved.profile(pairs, 1000).map(|profile| profile.location(LocationId(2)).chained)
+        };
+        assert_eq!(with(&[(2, 0)]).unwrap(), Some(LocationId(0)));
+        assert_eq!(with(&[]).unwrap(), None);
+        for broken in [&[(2, 2)][..], &[(3, 0)], &[(0, 1)], &[(2, 0), (1, 0)]] {
+            assert!(with(broken).is_err(), "{broken:?}");
+        }
+    }
+
+    #[test]
     fn samples_without_a_text_are_merged() {
-        let profile = saved(("", 7), 5, 1).profile(100).unwrap();
+        let profile = saved(("", 7), 5, 1).profile(&[], 100).unwrap();
         let mut merged = profile.clone();
         merged.merge(&profile).unwrap();
         assert_eq!(merged.rows.iter().map(|row| row.samples).sum::<u64>(), 2);
@@ -408,8 +439,9 @@ mod tests {
     #[test]
     fn stacks_that_share_their_callers_are_no_larger_than_they_may_be() {
         // 1 + 2 + ... + 100 times a hundred.
-        let loaded =
-            |most| saved(("cpu", 0), 0, 100).profile(most).map(|profile| profile.stacks.location_count());
+        let loaded = |most| {
+            saved(("cpu", 0), 0, 100).profile(&[], most).map(|profile| profile.stacks.location_count())
+        };
         assert_eq!(
             (loaded(505_000), loaded(504_999)),
             (Ok(505_000), Err(LoadError::TooLarge("locations of stacks")))
@@ -421,7 +453,7 @@ mod tests {
         let mut many = saved(("cpu", 0), 0, 1);
         many.strings.extend((0..3000).map(|number| number.to_string().into_bytes()));
         many.events = (0..=3000).map(|name| (name, 1, 1, 0)).collect();
-        let profile = many.profile(100).unwrap();
+        let profile = many.profile(&[], 100).unwrap();
         let mut merged = profile.clone();
         merged.merge(&profile).unwrap();
         assert_eq!(merged.events.len(), 3001);

@@ -76,6 +76,9 @@ pub struct Location {
     pub mapped: u64,
     /// The time for which code that a process made is looked up; the last moment there is if it does not matter.
     pub time: u64,
+    /// Of the place of a sample, where its callchain begins, if that is elsewhere: an event that is precise tells of an instruction,
+    /// and the callchain is taken some instructions later.
+    pub chained: Option<LocationId>,
 }
 
 /// The time of code where it does not matter, or is not known: the last moment there is.
@@ -257,13 +260,14 @@ impl Locations {
     /// The number of a location, which is new if there is none like it.
     pub(crate) fn id(&mut self, location: Location) -> LocationId {
         let Locations { list, index } = self;
-        let Location { object, level, ip, address, time, .. } = location;
-        let words = [u64::from(object.0) << 8 | level as u64, ip, address, time];
+        let Location { object, level, ip, address, time, chained, .. } = location;
+        let after = chained.map_or(0, |at| u64::from(at.0) + 1);
+        let words = [u64::from(object.0) << 8 | level as u64, ip, address, time, after];
         let next = list.len() as u32;
         let is_same = |at: u32| {
             let known = &list[at as usize];
-            (known.object, known.level, known.ip, known.address, known.time)
-                == (object, level, ip, address, time)
+            (known.object, known.level, known.ip, known.address, known.time, known.chained)
+                == (object, level, ip, address, time, chained)
         };
         let number = index.number(hash(&words), next, is_same);
         if number == next {

@@ -227,7 +227,8 @@ fn paths<'p>(
                 stack = &stack[..=end];
             }
         }
-        paths.push(number, context, stack, frames);
+        let first = stack.last().and_then(|&leaf| profile.location(leaf).chained);
+        paths.push((number, context), stack, first, frames);
     }
     paths
 }

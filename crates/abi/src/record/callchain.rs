@@ -33,6 +33,12 @@ impl CallchainContext {
     pub const fn of(word: u64) -> Option<Self> {
         if word >= Self::MAX.0 { Some(CallchainContext(word)) } else { None }
     }
+
+    /// Whether kernels write this marker. Another one is an address that was read from no frame.
+    #[inline]
+    pub fn is_written(self) -> bool {
+        self != Self::MAX && self.header_name().is_some()
+    }
 }
 
 /// A callchain as the kernel gives it, markers included, callee first.
@@ -75,6 +81,12 @@ impl<'a> Callchain<'a> {
         })
     }
 
+    /// Whether it has a marker that kernels do not [write](CallchainContext::is_written): the frames were none, and perf shows
+    /// nothing of such a callchain.
+    pub fn is_broken(&self) -> bool {
+        self.words.iter().filter_map(CallchainContext::of).any(|context| !context.is_written())
+    }
+
     /// The cookie of a user part that will be told later.
     pub fn deferred_cookie(&self) -> Option<u64> {
         let deferred = |part: &CallchainPart<'_>| part.context == Some(CallchainContext::USER_DEFERRED);
@@ -93,6 +105,15 @@ impl<'a> From<&'a [u64]> for Callchain<'a> {
 mod tests {
     use super::*;
     use std::vec::Vec;
+
+    #[test]
+    fn a_marker_that_no_kernel_writes_breaks_a_callchain() {
+        let broken = |last| Callchain::from(&[CallchainContext::USER.0, 0x1000, last][..]).is_broken();
+        let written = [CallchainContext::HV, CallchainContext::KERNEL, CallchainContext::USER_DEFERRED];
+        assert!(!written.iter().any(|context| broken(context.0)));
+        assert!(!broken(CallchainContext::MAX.0 - 1), "an address");
+        assert!([u64::MAX, CallchainContext::MAX.0, CallchainContext::USER.0 + 1].into_iter().all(broken));
+    }
 
     #[test]
     fn addresses_before_the_first_marker_have_no_context() {

@@ -42,7 +42,7 @@ impl Map {
         }
     }
 
-    /// Whether code can run there: the mapping has the right to execute, or nothing tells of its rights.
+    /// Whether code may run there. Old kernels do not tell the rights of what is not data.
     pub fn may_be_code(&self) -> bool {
         self.prot == 0 || self.prot & EXEC != 0
     }

@@ -56,6 +56,7 @@ pub(super) fn write(
         let mut frames = Vec::new();
         let mut level = Some(level);
         let rest = rest_of_chain(&event.attr, sample, chain, machine);
+        let max_stack = if chain.is_broken() { 0 } else { max_stack };
         for word in chain.words.iter().chain(rest) {
             match CallchainContext::of(word) {
                 Some(context) => level = level_of(context),

@@ -303,7 +303,8 @@ impl Lines {
             match sample.callchain.as_ref().filter(|_| fields.has_chains) {
                 Some(chain) => {
                     text.push("\n");
-                    let ends = Ends { most: options.max_stack, stop_at: &options.stop_at };
+                    let most = if chain.is_broken() { 0 } else { options.max_stack };
+                    let ends = Ends { most, stop_at: &options.stop_at };
                     match callstack(&event.attr, sample, chain) {
                         Some(words) => frames(text, places, style, &space, level, words, ends),
                         None => {

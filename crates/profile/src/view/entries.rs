@@ -59,7 +59,7 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Those of the frames that the stacks of a view have: a profile may have many events, each with a few.
-    pub(crate) fn new(frames: &Frames, keys: &[Key], used: &[FrameId]) -> Self {
+    pub(crate) fn new(frames: &Frames, keys: &[Key], used: impl Iterator<Item = FrameId>) -> Self {
         let has = |key| keys.contains(&key);
         let (by_symbol, by_object) = (has(Key::Symbol), has(Key::Dso));
         let (by_offset, by_size) = (has(Key::SymOff), has(Key::SymbolSize));
@@ -117,8 +117,9 @@ impl Groups {
             let is_alike = of.symbol.is_some() || of.address == of.ip;
             (as_leaf, if is_alike { as_leaf } else { number(id, false) })
         };
-        let mut numbers = vec![(NONE, NONE); if used.is_empty() { 0 } else { frames.len() }];
-        for &frame in used {
+        let mut used = used.peekable();
+        let mut numbers = vec![(NONE, NONE); if used.peek().is_none() { 0 } else { frames.len() }];
+        for frame in used {
             if numbers[frame.0 as usize].0 == NONE {
                 numbers[frame.0 as usize] = pair(frame);
             }
@@ -285,14 +286,15 @@ impl View<'_> {
         for entry in entries.iter_mut().filter(|entry| frames.get(entry.frame).object == 0) {
             let path = rows.frames(entry.first.1);
             let is_it = |&frame: &FrameId| groups.as_caller(frame) == entry.group;
-            let (leaf, at) = match order.caller_first {
-                true => (path.last(), path.iter().position(is_it)),
-                false => (path.first(), path.iter().rposition(is_it)),
+            let leaf = rows.place(entry.first.1, order.caller_first);
+            let at = match order.caller_first {
+                true => path.iter().position(is_it),
+                false => path.iter().rposition(is_it),
             };
             let at = at.filter(|_| order.with_callees || order.caller_first).unwrap_or(0);
-            let is_own = leaf.is_some_and(|&leaf| groups.as_leaf(leaf) == entry.group);
+            let is_own = leaf.is_some_and(|leaf| groups.as_leaf(leaf) == entry.group);
             let before = path[..at].iter().rev().find_map(level).filter(|_| !is_own);
-            if let Some(level) = before.or(leaf.map(|&leaf| frames.get(leaf).level)) {
+            if let Some(level) = before.or(leaf.map(|leaf| frames.get(leaf).level)) {
                 entry.level = level;
             }
         }

@@ -283,6 +283,13 @@ impl Frames {
 
 #[cfg(test)]
 impl Frames {
+    /// The same for the locations of a profile, whose addresses these are.
+    pub(crate) fn of_profile(self, profile: &Profile) -> Self {
+        let of_locations =
+            profile.locations.list.iter().map(|location| FrameId(location.ip as u32)).collect();
+        Frames { of_locations, ..self }
+    }
+
     /// Frames without names, of this many addresses.
     pub(crate) fn numbered(count: u32) -> Self {
         let unknown = ObjectName { name: "".into(), short: "".into(), alias: 0, order: 0 };

@@ -15,6 +15,8 @@ struct Path {
     /// The index of the row.
     row: u32,
     context: u32,
+    /// Where the samples were, if the frames end elsewhere.
+    place: Option<FrameId>,
 }
 
 /// The stacks of a profile's rows, in the order of their first samples. There may be several of the same frames: those
@@ -33,9 +35,9 @@ impl<'p> Paths<'p> {
         Paths { rows, list, frames: Vec::with_capacity(frames) }
     }
 
-    /// The frames of all stacks.
-    pub(crate) fn all_frames(&self) -> &[FrameId] {
-        &self.frames
+    /// The frames of all stacks, and where samples were.
+    pub(crate) fn all_frames(&self) -> impl Iterator<Item = FrameId> + '_ {
+        self.frames.iter().copied().chain(self.list.iter().filter_map(|path| path.place))
     }
 
     /// The row of a stack.
@@ -47,6 +49,12 @@ impl<'p> Paths<'p> {
     #[inline]
     pub(crate) fn context(&self, stack: u32) -> u32 {
         self.list[stack as usize].context
+    }
+
+    /// Where the samples of a stack were, if its frames end elsewhere.
+    #[inline]
+    pub(crate) fn place(&self, stack: u32) -> Option<FrameId> {
+        self.list[stack as usize].place
     }
 
     /// The frames of a stack, outermost first.
@@ -66,16 +74,25 @@ impl<'p> Paths<'p> {
         self.frames.iter().map(|frame| frame.0).max().unwrap_or(0)
     }
 
-    /// Adds the samples of a row.
+    /// Adds the samples of a row. `first` is where its callchain begins, if that is not where the samples were.
     #[inline]
-    pub(crate) fn push(&mut self, row: u32, context: u32, stack: &[LocationId], frames: &Frames) {
-        for &location in stack {
+    pub(crate) fn push(
+        &mut self,
+        (row, context): (u32, u32),
+        stack: &[LocationId],
+        first: Option<LocationId>,
+        frames: &Frames,
+    ) {
+        let (callers, leaf) = stack.split_at(stack.len() - usize::from(first.is_some()));
+        for &location in callers.iter().chain(&first) {
             match frames.at(location) {
                 [frame] => self.frames.push(*frame),
                 several => self.frames.extend(several.iter().rev()),
             }
         }
-        self.list.push(Path { end: self.frames.len(), row, context });
+        let place = leaf.first().map(|&leaf| frames.innermost(leaf));
+        let place = place.filter(|place| self.frames.last() != Some(place));
+        self.list.push(Path { end: self.frames.len(), row, context, place });
     }
 
     /// The numbers of all stacks, those of each context together and in order.

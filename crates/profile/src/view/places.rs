@@ -87,6 +87,17 @@ impl View<'_> {
             let frames = self.rows.frames(row);
             let (weight, _): Sum = self.rows.sum(row..row + 1);
             met.clear();
+            let is_in = |frame: &FrameId| self.is_in(entry, *frame);
+            // A sample whose callchain begins in another function came from there, as far as is known.
+            if !frames.iter().any(is_in) {
+                let first = if self.plan.order.caller_first { frames.last() } else { frames.first() };
+                if self.rows.place(row, self.plan.order.caller_first).as_ref().is_some_and(is_in) {
+                    for (side, end) in [first.copied(), None].into_iter().enumerate() {
+                        let group = end.map(|frame| self.group_of(frame));
+                        sides[side].entry(group).or_insert((end, 0)).1 += weight;
+                    }
+                }
+            }
             for (at, _) in frames.iter().enumerate().filter(|&(_, &frame)| self.is_in(entry, frame)) {
                 let before = at.checked_sub(1).map(|at| frames[at]);
                 let after = frames.get(at + 1).copied();

@@ -32,6 +32,8 @@ struct Row {
     origin: Origin,
     /// So many frames are the same as those of the row before, in the same context.
     common: u32,
+    /// Where the samples were, if the callchain begins elsewhere.
+    place: Option<FrameId>,
 }
 
 /// Where a stack came from first.
@@ -62,7 +64,7 @@ impl Rows {
             frames: Vec::with_capacity(stacks.frame_count()),
             contexts: Vec::new(),
         };
-        let (mut before, mut last) = ((0, 0), 0..0);
+        let (mut before, mut last, mut last_place) = ((0, 0), 0..0, None);
         for (_, number) in order {
             let row = stacks.row(number);
             let context = stacks.context(number) as usize;
@@ -78,17 +80,17 @@ impl Rows {
             if !caller_first {
                 all.frames[start..].reverse();
             }
-            let new = start..all.frames.len();
+            let (new, place) = (start..all.frames.len(), stacks.place(number));
             let pairs = all.frames[new.clone()].iter().zip(&all.frames[last.clone()]);
             let common = pairs.take_while(|(one, other)| one == other).count();
             // Stacks of the same frames are one row; the first of them was there first.
-            if common > 0 && common == last.len() && common == new.len() {
+            if common > 0 && common == last.len() && common == new.len() && place == last_place {
                 all.frames.truncate(start);
             } else {
                 let origin = Origin { number, thread: row.thread };
-                all.rows.push(Row { start, before, origin, common: common as u32 });
+                all.rows.push(Row { start, before, origin, common: common as u32, place });
                 all.contexts[context].end = next + 1;
-                last = new;
+                (last, last_place) = (new, place);
             }
             before = (before.0 + row.weight, before.1 + row.samples);
         }
@@ -113,6 +115,13 @@ impl Rows {
         let place = self.rows[row as usize].start + at as usize;
         let is_of_row = place < self.rows[row as usize + 1].start;
         if is_of_row { self.frames.get(place).copied() } else { None }
+    }
+
+    /// The frame where the samples of a row were, when its frames are told from one end or from the other.
+    #[inline]
+    pub(crate) fn place(&self, row: u32, caller_first: bool) -> Option<FrameId> {
+        let frames = self.frames(row);
+        self.rows[row as usize].place.or(if caller_first { frames.last() } else { frames.first() }.copied())
     }
 
     /// How many frames a row has in common with the one before.
@@ -144,9 +153,8 @@ pub(crate) struct Node {
     pub(crate) longest: u32,
     /// The first of the rows.
     row: u32,
-    /// The entry of the frame, and whether there is none of it on the way to the node; where samples were, as the
-    /// place of samples and as a caller.
-    entries: [Option<(u32, bool)>; 2],
+    /// The entry of the frame, and whether there is none of it on the way to the node.
+    entry: (u32, bool),
 }
 
 /// The receiver of a [`walk`].
@@ -161,8 +169,7 @@ pub(crate) trait Visitor {
     fn row(&mut self, row: u32, leaf: FrameId, entry: u32, is_counted: bool);
 }
 
-/// Goes through the rows, and through the nodes as far as the order wants to know of them: all if callees count, else
-/// those where samples were. A node comes after all that goes on from it.
+/// Goes through the rows, and through the nodes if callees count. A node comes after all that goes on from it.
 pub(crate) fn walk(rows: &Rows, order: Order, visitor: &mut impl Visitor) {
     let mut walk = Walk { visitor, path: Vec::new(), on_path: Vec::new() };
     for (context, range) in rows.contexts() {
@@ -171,21 +178,17 @@ pub(crate) fn walk(rows: &Rows, order: Order, visitor: &mut impl Visitor) {
         for row in range {
             walk.leave(rows.common(row), row);
             let frames = rows.frames(row);
-            let count = match (order.with_callees, order.caller_first) {
-                (true, _) => frames.len(),
-                (false, caller_first) => usize::from(!caller_first),
-            };
+            let count = if order.with_callees { frames.len() } else { 0 };
             let known = walk.path.len();
             for (&frame, at) in frames[..count].iter().zip(0..).skip(known) {
-                walk.go(frame, at, row, at == 0 && !order.caller_first, order.with_callees);
+                walk.go(frame, at, row);
             }
             let len = frames.len() as u32;
             if let Some(node) = walk.path.last_mut() {
                 node.first = node.first.min((rows.origin(row), row));
                 node.longest = node.longest.max(len);
             }
-            let leaf = if order.caller_first { frames.last() } else { frames.first() };
-            if let Some(&leaf) = leaf {
+            if let Some(leaf) = rows.place(row, order.caller_first) {
                 let entry = walk.visitor.entry(leaf, true);
                 let is_counted = walk.on_path.get(entry as usize).is_some_and(|&count| count > 0);
                 walk.visitor.row(row, leaf, entry, is_counted);
@@ -205,21 +208,15 @@ struct Walk<'v, V> {
 impl<V: Visitor> Walk<'_, V> {
     /// Goes on to a frame.
     #[inline]
-    fn go(&mut self, frame: FrameId, at: u32, row: u32, is_place: bool, is_caller: bool) {
-        let as_leaf = is_place.then(|| self.visitor.entry(frame, true));
-        let as_caller =
-            is_caller.then(|| self.visitor.entry(frame, false)).filter(|&entry| as_leaf != Some(entry));
-        let entries = [as_leaf, as_caller].map(|entry| {
-            let entry = entry?;
-            if self.on_path.len() <= entry as usize {
-                self.on_path.resize(entry as usize + 1, 0);
-            }
-            let count = &mut self.on_path[entry as usize];
-            *count += 1;
-            Some((entry, *count == 1))
-        });
+    fn go(&mut self, frame: FrameId, at: u32, row: u32) {
+        let entry = self.visitor.entry(frame, false);
+        if self.on_path.len() <= entry as usize {
+            self.on_path.resize(entry as usize + 1, 0);
+        }
+        let count = &mut self.on_path[entry as usize];
+        *count += 1;
         let first = (Origin { number: u32::MAX, thread: 0 }, row);
-        self.path.push(Node { at, first, longest: 0, row, entries });
+        self.path.push(Node { at, first, longest: 0, row, entry: (entry, *count == 1) });
     }
 
     /// Goes back to a number of frames; rows from `end` on are not those of the others.
@@ -231,10 +228,9 @@ impl<V: Visitor> Walk<'_, V> {
                 outer.first = outer.first.min(node.first);
                 outer.longest = outer.longest.max(node.longest);
             }
-            for (entry, is_outer) in node.entries.into_iter().flatten() {
-                self.on_path[entry as usize] -= 1;
-                self.visitor.node(&node, node.row..end, entry, is_outer);
-            }
+            let (entry, is_outer) = node.entry;
+            self.on_path[entry as usize] -= 1;
+            self.visitor.node(&node, node.row..end, entry, is_outer);
         }
     }
 }

@@ -9,7 +9,7 @@ use super::View;
 use super::entries::{ByFrame, Entry};
 use super::frames::FrameId;
 use super::paths::Sum;
-use super::rows::{Node, Order, Rows, Visitor, end_of, walk};
+use super::rows::{Node, Rows, Visitor, end_of, walk};
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -68,7 +68,7 @@ const NONE: u32 = u32::MAX;
 /// Where the callchains of an entry are.
 #[derive(Clone, Debug, Default)]
 struct Places {
-    /// The rows of samples in the entry itself, if their callchains are told from the outermost caller on.
+    /// The rows of samples in the entry itself: their callchains are told from their beginning.
     own: Vec<u32>,
     /// Rows that are the same up to and with the first frame of the entry, and where in them that is.
     nodes: Vec<(Range<u32>, u32)>,
@@ -88,7 +88,6 @@ pub struct Trees<'r> {
 /// Finds the places of entries.
 struct Finder<'r> {
     by_frame: ByFrame<'r>,
-    order: Order,
     is_wanted: Vec<bool>,
     places: Vec<Places>,
 }
@@ -112,7 +111,7 @@ impl Visitor for Finder<'_> {
 
     #[inline]
     fn row(&mut self, row: u32, _: FrameId, entry: u32, _: bool) {
-        if self.order.caller_first && self.is_wanted[entry as usize] {
+        if self.is_wanted[entry as usize] {
             self.places[entry as usize].own.push(row);
         }
     }
@@ -130,7 +129,6 @@ impl<'r> Trees<'r> {
         };
         let mut finder = Finder {
             by_frame: view.entries_by_frame(),
-            order,
             is_wanted: view.entries.iter().map(is_wanted).collect(),
             places: vec![Places::default(); view.entries.len()],
         };
@@ -165,7 +163,7 @@ fn runs(Places { own, nodes }: &Places) -> Vec<Run> {
         runs.push(Run { range: 0..own.len() as u32, is_own: true, at: 0 });
     }
     for (rows, at) in nodes {
-        // Callchains that are told from the outermost caller on are not told again.
+        // Callchains that are told from their beginning are not told again.
         let mut start = rows.start;
         let first = own.partition_point(|&place| place < start);
         for &place in own[first..].iter().take_while(|&&place| place < rows.end) {
@@ -304,13 +302,13 @@ impl Builder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Frames, ViewPlan};
+    use super::super::{Frames, Order, ViewPlan};
     use super::*;
     use crate::keys::Key;
     use crate::profile::Profile;
 
-    /// Callchains, outermost caller first, and their weights.
-    type Stacks = Vec<(Vec<u32>, u64)>;
+    /// Callchains, outermost caller first, where the samples were, and their weights.
+    type Stacks = Vec<(Vec<u32>, u32, u64)>;
 
     fn random_stacks(seed: u64) -> Stacks {
         let mut state = seed * 2 + 1;
@@ -320,7 +318,9 @@ mod tests {
         };
         let mut stack = || {
             let len = 1 + next(6);
-            ((0..len).map(|_| next(4) as u32).collect(), 1 + next(9))
+            let chain: Vec<u32> = (0..len).map(|_| next(4) as u32).collect();
+            let last = *chain.last().expect("a frame");
+            (chain, if next(3) == 0 { next(4) as u32 } else { last }, 1 + next(9))
         };
         std::iter::repeat_with(&mut stack).take(40).collect()
     }
@@ -362,28 +362,29 @@ mod tests {
 
     #[test]
     fn trees_are_those_of_each_callchain_by_itself() {
-        let frames = Frames::numbered(4);
         for (seed, keys) in (0..40).flat_map(|seed| [(seed, Key::Symbol), (seed, Key::Dso)]) {
             let stacks = random_stacks(seed);
             for (caller_first, with_callees) in [(true, true), (true, false), (false, true), (false, false)] {
                 let mut profile = Profile::numbered(4);
-                stacks.iter().for_each(|(stack, weight)| profile.add_stack(stack, *weight));
+                stacks.iter().for_each(|(stack, place, weight)| profile.add_stack_at(stack, *place, *weight));
                 let mut plan = ViewPlan::new(&[keys]);
                 plan.order = Order::new(caller_first, with_callees);
+                let frames = Frames::numbered(4).of_profile(&profile);
                 let view = View::new(&profile, &frames, 0, &plan);
                 let least = seed % 7;
                 let trees = Trees::new(&view, true, Least::Weight(least.max(1)));
                 for entry in &view.entries {
                     let is_it = |frame: &u32| keys == Key::Dso || *frame == entry.frame.0;
                     let mut of_entry: Vec<(Vec<u32>, u64)> = Vec::new();
-                    for (stack, weight) in &stacks {
-                        let is_own = stack.last().is_some_and(is_it);
+                    for (stack, place, weight) in &stacks {
+                        let is_own = is_it(place);
                         let whole = stack.iter().copied();
                         let chain: Vec<u32> = match (caller_first, is_own, with_callees) {
                             (_, false, false) => continue,
                             (true, true, _) => whole.collect(),
+                            (false, true, _) => whole.rev().collect(),
                             (true, false, true) => whole.skip_while(|frame| !is_it(frame)).collect(),
-                            (false, ..) => whole.rev().skip_while(|frame| !is_it(frame)).collect(),
+                            (false, false, true) => whole.rev().skip_while(|frame| !is_it(frame)).collect(),
                         };
                         if !chain.is_empty() {
                             of_entry.push((chain, *weight));
