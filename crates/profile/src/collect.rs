@@ -12,8 +12,8 @@ use crate::profile::Profile;
 use crate::seen::{Counted, Seen};
 use crate::strings::StringId;
 use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, ObjectId, SampleRow, SampleTime,
-    StackId, Stacks, Thread,
+    Cgroup, ChainStart, Contexts, EventSum, Given, Location, LocationId, Locations, ObjectId, SampleRow,
+    SampleTime, StackId, Stacks, Thread,
 };
 use perfuse_abi::Attr;
 use perfuse_abi::record::{CallchainContext, DataSrc, Sample, Weight};
@@ -191,7 +191,7 @@ pub struct Collector {
     /// By the state of the maps, and address.
     addresses: FastMap<(u64, u64), LocationId>,
     /// By place of a sample and where its callchain begins.
-    precise: FastMap<(LocationId, LocationId), LocationId>,
+    chained: FastMap<(LocationId, u64), LocationId>,
     /// By object and function, or place in the file, the location that stands for all of its addresses.
     functions: FastMap<(ObjectId, u64), LocationId>,
     /// Stands for all locations beyond the number that is told apart.
@@ -251,7 +251,7 @@ impl Collector {
             comms: FastMap::default(),
             kernel_maps: 0,
             addresses: FastMap::default(),
-            precise: FastMap::default(),
+            chained: FastMap::default(),
             functions: FastMap::default(),
             rest: None,
             places: Places::default(),
@@ -563,10 +563,15 @@ impl Collector {
         match path.first() {
             Some(&first) if first != (level, ip) => {
                 let first = self.location_at(session, at, maps_of(first.0), first.0, first.1);
-                leaf = self.chained(leaf, first);
+                leaf = self.chained(leaf, ChainStart::At(first));
             }
             Some(_) => {}
-            None => path.push((level, ip)),
+            None => {
+                path.push((level, ip));
+                if chain.is_some() {
+                    leaf = self.chained(leaf, ChainStart::Nowhere);
+                }
+            }
         }
         let mut locations = std::mem::take(&mut self.stack);
         locations.clear();
@@ -581,14 +586,14 @@ impl Collector {
     }
 
     /// The place of a sample whose callchain begins elsewhere.
-    fn chained(&mut self, leaf: LocationId, first: LocationId) -> LocationId {
-        if leaf == first || self.locations.list.len() >= MOST_LOCATIONS {
+    fn chained(&mut self, leaf: LocationId, chain: ChainStart) -> LocationId {
+        if chain == ChainStart::At(leaf) || self.locations.list.len() >= MOST_LOCATIONS {
             return leaf;
         }
-        let Collector { locations, precise, .. } = self;
-        *precise.entry((leaf, first)).or_insert_with(|| {
+        let Collector { locations, chained, .. } = self;
+        *chained.entry((leaf, chain.number())).or_insert_with(|| {
             let of = locations.list[leaf.0 as usize];
-            locations.id(Location { chained: Some(first), ..of })
+            locations.id(Location { chain, ..of })
         })
     }
 
@@ -643,7 +648,7 @@ impl Collector {
                 address: 0,
                 mapped: 0,
                 time: u64::MAX,
-                chained: None,
+                chain: ChainStart::Here,
             })
         })
     }

@@ -49,7 +49,8 @@ pub use source_files::{SourceText, Sources};
 pub use strings::StringId;
 pub use supplement::LocalFiles;
 pub use tables::{
-    EventSum, Location, LocationId, Object, ObjectId, ObjectKind, SampleRow, SampleTime, StackId, Thread,
+    ChainStart, EventSum, Location, LocationId, Object, ObjectId, ObjectKind, SampleRow, SampleTime, StackId,
+    Thread,
 };
 pub use tracepoints::{FieldKey, TracepointTexts, field_keys};
 pub use view::{

@@ -4,7 +4,7 @@
 use crate::hash::FastMap;
 use crate::source::{TimedAddress, dso_key};
 use crate::strings::Strings;
-use crate::tables::{ANY_TIME, Location, Object, ObjectId, ObjectKind};
+use crate::tables::{ANY_TIME, ChainStart, Location, Object, ObjectId, ObjectKind};
 use perfuse_abi::record::{CallchainContext, Sample};
 use perfuse_abi::{Attr, AttrFlags};
 use perfuse_data::session::{self, Level, Map, Session};
@@ -89,7 +89,7 @@ impl Locator {
             address: ip,
             mapped: 0,
             time: ANY_TIME,
-            chained: None,
+            chain: ChainStart::Here,
         };
         let Some(found) = session.resolve(at.pid, at.tid, level, ip) else { return unknown };
         let map = &found.map;
@@ -107,7 +107,15 @@ impl Locator {
         let time = time.filter(|&time| time != ANY_TIME).map(|time| self.first_time(object, ip, time));
         let level = if found.in_kernel && level == Level::User { Level::Kernel } else { level };
         let mapped = map.end - map.start;
-        Location { object, level, ip, address, mapped, time: time.unwrap_or(ANY_TIME), chained: None }
+        Location {
+            object,
+            level,
+            ip,
+            address,
+            mapped,
+            time: time.unwrap_or(ANY_TIME),
+            chain: ChainStart::Here,
+        }
     }
 
     /// How much code there is that the process told of until a time; nothing for a process that tells of none. Takes its

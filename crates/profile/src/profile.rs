@@ -5,8 +5,8 @@ use crate::lookup::object_names;
 use crate::source::ObjectRef;
 use crate::strings::{StringId, Strings};
 use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, NO_VALUE, Object, ObjectId,
-    ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread, location_value, value_parts,
+    Cgroup, ChainStart, Contexts, EventSum, Given, Location, LocationId, Locations, NO_VALUE, Object,
+    ObjectId, ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread, location_value, value_parts,
 };
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -426,8 +426,11 @@ impl<'m> Merging<'m> {
         }
         let of = *self.from.location(id);
         let object = self.object(of.object);
-        let chained = of.chained.map(|at| self.location(at));
-        let new = self.to.locations.id(Location { object, chained, ..of });
+        let chain = match of.chain {
+            ChainStart::At(first) => ChainStart::At(self.location(first)),
+            other => other,
+        };
+        let new = self.to.locations.id(Location { object, chain, ..of });
         self.locations[id.0 as usize] = Some(new);
         new
     }
@@ -521,7 +524,7 @@ impl Profile {
                 address: ip,
                 mapped: 0,
                 time: u64::MAX,
-                chained: None,
+                chain: ChainStart::Here,
             });
         }
         profile.contexts.id(&[]);
@@ -538,7 +541,7 @@ impl Profile {
     pub(crate) fn add_stack_at(&mut self, locations: &[u32], place: u32, weight: u64) {
         let mut locations: Vec<LocationId> = locations.iter().copied().map(LocationId).collect();
         if let Some(first) = locations.last_mut().filter(|first| first.0 != place) {
-            let of = Location { chained: Some(*first), ..*self.location(LocationId(place)) };
+            let of = Location { chain: ChainStart::At(*first), ..*self.location(LocationId(place)) };
             *first = self.locations.id(of);
         }
         let stack = self.stacks.id(&locations);

@@ -6,8 +6,8 @@ use crate::keys::Key;
 use crate::profile::Profile;
 use crate::strings::{StringId, Strings};
 use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, NO_VALUE, Object, ObjectId,
-    ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread, value_parts,
+    Cgroup, ChainStart, Contexts, EventSum, Given, Location, LocationId, Locations, NO_VALUE, Object,
+    ObjectId, ObjectKind, SampleRow, SampleTime, StackId, Stacks, Thread, value_parts,
 };
 use perfuse_data::session::Level;
 use perfuse_symbols::BuildId;
@@ -113,8 +113,8 @@ struct SavedLocation {
     not_time: u64,
 }
 
-/// Behind the rest since version 2: locations whose callchain begins at another one, and that, by number.
-type Chained = Vec<(u32, u32)>;
+/// Behind the rest since version 2: locations whose callchain begins elsewhere, by number, and the number of its start.
+type Chained = Vec<(u32, u64)>;
 
 #[derive(Serialize, Deserialize)]
 struct SavedRow {
@@ -139,8 +139,9 @@ impl Profile {
         out.write_all(MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
         postcard::to_io(&self.saved(), &mut out).map_err(io::Error::other)?;
-        let chained = (0..).zip(&self.locations.list).filter_map(|(at, of)| Some((at, of.chained?.0)));
-        postcard::to_io(&chained.collect::<Chained>(), &mut out).map_err(io::Error::other)?;
+        let starts = (0..).zip(&self.locations.list).map(|(at, of)| (at, of.chain.number()));
+        let chained: Chained = starts.filter(|&(_, start)| start != 0).collect();
+        postcard::to_io(&chained, &mut out).map_err(io::Error::other)?;
         out.flush()
     }
 
@@ -232,7 +233,7 @@ fn check(holds: bool, table: &'static str) -> Result<(), LoadError> {
 
 impl Saved {
     /// The profile, unless its stacks have more locations than that.
-    fn profile(self, chained: &[(u32, u32)], most_locations: usize) -> Result<Profile, LoadError> {
+    fn profile(self, chained: &[(u32, u64)], most_locations: usize) -> Result<Profile, LoadError> {
         let mut strings = Strings::default();
         for (number, string) in (0..).zip(&self.strings) {
             check(strings.id(string) == StringId(number), "strings")?;
@@ -260,12 +261,14 @@ impl Saved {
         for (number, of) in (0..).zip(&self.locations) {
             check((of.object as usize) < objects.len(), "locations")?;
             let level = LEVELS.get(usize::from(of.level)).ok_or(LoadError::Inconsistent("locations"))?;
-            let chained = chained.next_if(|&&(at, _)| at == number).map(|&(_, first)| LocationId(first));
+            let start = chained.next_if(|&&(at, _)| at == number).map_or(0, |&(_, start)| start);
+            let chain = ChainStart::numbered(start).ok_or(LoadError::Inconsistent("locations"))?;
             // It is a location before this one, so that none leads to itself.
-            check(chained.is_none_or(|first| first.0 < number), "locations")?;
+            let leads_on = matches!(chain, ChainStart::At(first) if first.0 >= number);
+            check(!leads_on, "locations")?;
             let &SavedLocation { ip, address, mapped, not_time, .. } = of;
             let (object, level, time) = (ObjectId(of.object), *level, !not_time);
-            let id = locations.id(Location { object, level, ip, address, mapped, time, chained });
+            let id = locations.id(Location { object, level, ip, address, mapped, time, chain });
             check(id == LocationId(number), "locations")?;
         }
         check(chained.next().is_none(), "locations")?;
@@ -411,18 +414,19 @@ mod tests {
 
     #[test]
     fn a_location_begins_a_callchain_at_one_before_it() {
-        let with = |pairs: &[(u32, u32)]| {
+        let with = |pairs: &[(u32, u64)]| {
             let mut saved = saved(("cpu", 0), 0, 1);
             let location = |ip| SavedLocation {
                 ip,
                 ..SavedLocation { object: 0, level: 1, ip, address: 1, mapped: 0, not_time: 0 }
             };
             saved.locations = [1, 2, 3].map(location).into();
-            saved.profile(pairs, 1000).map(|profile| profile.location(LocationId(2)).chained)
+            saved.profile(pairs, 1000).map(|profile| profile.location(LocationId(2)).chain)
         };
-        assert_eq!(with(&[(2, 0)]).unwrap(), Some(LocationId(0)));
-        assert_eq!(with(&[]).unwrap(), None);
-        for broken in [&[(2, 2)][..], &[(3, 0)], &[(0, 1)], &[(2, 0), (1, 0)]] {
+        assert_eq!(with(&[(2, 2)]).unwrap(), ChainStart::At(LocationId(0)));
+        assert_eq!(with(&[(2, 1)]).unwrap(), ChainStart::Nowhere);
+        assert_eq!(with(&[]).unwrap(), ChainStart::Here);
+        for broken in [&[(2, 4)][..], &[(2, u64::MAX)], &[(3, 2)], &[(0, 3)], &[(2, 2), (1, 2)]] {
             assert!(with(broken).is_err(), "{broken:?}");
         }
     }

@@ -76,9 +76,40 @@ pub struct Location {
     pub mapped: u64,
     /// The time for which code that a process made is looked up; the last moment there is if it does not matter.
     pub time: u64,
-    /// Of the place of a sample, where its callchain begins, if that is elsewhere: an event that is precise tells of an instruction,
-    /// and the callchain is taken some instructions later.
-    pub chained: Option<LocationId>,
+    /// Where the callchain begins, of the place of a sample.
+    pub chain: ChainStart,
+}
+
+/// Where the callchain of a sample begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChainStart {
+    /// Where the sample was.
+    #[default]
+    Here,
+    /// Elsewhere: an event that is precise tells of an instruction, and the callchain is taken some instructions later.
+    At(LocationId),
+    /// Nowhere: it is empty, or its frames were none.
+    Nowhere,
+}
+
+impl ChainStart {
+    /// Another number for each: 0, 1, and those of locations from 2 on.
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            ChainStart::Here => 0,
+            ChainStart::Nowhere => 1,
+            ChainStart::At(location) => u64::from(location.0) + 2,
+        }
+    }
+
+    /// The one of a number.
+    pub(crate) fn numbered(number: u64) -> Option<Self> {
+        Some(match number {
+            0 => ChainStart::Here,
+            1 => ChainStart::Nowhere,
+            number => ChainStart::At(LocationId(u32::try_from(number - 2).ok()?)),
+        })
+    }
 }
 
 /// The time of code where it does not matter, or is not known: the last moment there is.
@@ -260,14 +291,13 @@ impl Locations {
     /// The number of a location, which is new if there is none like it.
     pub(crate) fn id(&mut self, location: Location) -> LocationId {
         let Locations { list, index } = self;
-        let Location { object, level, ip, address, time, chained, .. } = location;
-        let after = chained.map_or(0, |at| u64::from(at.0) + 1);
-        let words = [u64::from(object.0) << 8 | level as u64, ip, address, time, after];
+        let Location { object, level, ip, address, time, chain, .. } = location;
+        let words = [u64::from(object.0) << 8 | level as u64, ip, address, time, chain.number()];
         let next = list.len() as u32;
         let is_same = |at: u32| {
             let known = &list[at as usize];
-            (known.object, known.level, known.ip, known.address, known.time, known.chained)
-                == (object, level, ip, address, time, chained)
+            (known.object, known.level, known.ip, known.address, known.time, known.chain)
+                == (object, level, ip, address, time, chain)
         };
         let number = index.number(hash(&words), next, is_same);
         if number == next {

@@ -28,7 +28,7 @@ pub use tree::{Branch, Least, Trees};
 
 use crate::keys::Key;
 use crate::profile::Profile;
-use crate::tables::{EventSum, LocationId};
+use crate::tables::{ChainStart, EventSum, LocationId};
 use contexts::ViewContexts;
 use entries::Groups;
 use paths::Paths;
@@ -227,8 +227,8 @@ fn paths<'p>(
                 stack = &stack[..=end];
             }
         }
-        let first = stack.last().and_then(|&leaf| profile.location(leaf).chained);
-        paths.push((number, context), stack, first, frames);
+        let chain = stack.last().map_or(ChainStart::Here, |&leaf| profile.location(leaf).chain);
+        paths.push((number, context), stack, chain, frames);
     }
     paths
 }

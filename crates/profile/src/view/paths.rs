@@ -2,7 +2,7 @@
 //! [`Rows`](super::rows::Rows) are made of them.
 
 use super::frames::{FrameId, Frames};
-use crate::tables::{LocationId, SampleRow};
+use crate::tables::{ChainStart, LocationId, SampleRow};
 
 /// Weight and number of samples.
 pub(crate) type Sum = (u64, u64);
@@ -74,16 +74,18 @@ impl<'p> Paths<'p> {
         self.frames.iter().map(|frame| frame.0).max().unwrap_or(0)
     }
 
-    /// Adds the samples of a row. `first` is where its callchain begins, if that is not where the samples were.
+    /// Adds the samples of a row, whose callchain begins there.
     #[inline]
     pub(crate) fn push(
         &mut self,
         (row, context): (u32, u32),
         stack: &[LocationId],
-        first: Option<LocationId>,
+        chain: ChainStart,
         frames: &Frames,
     ) {
-        let (callers, leaf) = stack.split_at(stack.len() - usize::from(first.is_some()));
+        let start = self.frames.len();
+        let (callers, leaf) = stack.split_at(stack.len() - usize::from(chain != ChainStart::Here));
+        let first = if let ChainStart::At(first) = chain { Some(first) } else { None };
         for &location in callers.iter().chain(&first) {
             match frames.at(location) {
                 [frame] => self.frames.push(*frame),
@@ -91,7 +93,7 @@ impl<'p> Paths<'p> {
             }
         }
         let place = leaf.first().map(|&leaf| frames.innermost(leaf));
-        let place = place.filter(|place| self.frames.last() != Some(place));
+        let place = place.filter(|place| self.frames[start..].last() != Some(place));
         self.list.push(Path { end: self.frames.len(), row, context, place });
     }
 
