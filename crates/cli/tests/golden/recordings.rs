@@ -159,9 +159,10 @@ impl Making {
             }
         }
         let mut sample = sample; // lives no longer than `words`
-        sample.ip = Some(chain[0]);
+        // Most samples are where their callchain begins.
+        let ip = *sample.ip.get_or_insert(chain[0]);
         sample.callchain = Some(Callchain { words: Words::from(&words[..]) });
-        let mode = if is_kernel(&chain[0]) { CpuMode::KERNEL } else { CpuMode::USER };
+        let mode = if is_kernel(&ip) { CpuMode::KERNEL } else { CpuMode::USER };
         let cpu = tid.tid % 2;
         self.add(tid, cpu, Misc::empty().with_cpu_mode(mode), Record::Sample(sample));
     }
@@ -274,6 +275,29 @@ fn chains(mut making: Making) -> Making {
     let time = making.time;
     making.side(THREAD, Record::Exit(Task { pid: 200, ppid: 100, tid: 201, ptid: 100, time }));
     making
+}
+
+/// Of an event that is precise: samples that are some instructions before their callchains begin, also in another function, or on the other
+/// side of a system call; and callchains that are empty, or whose frames were none.
+fn precise() -> Vec<u8> {
+    let mut making = Making::new(&clock());
+    making.start();
+    let places: [(u64, &[u64]); 8] = [
+        (HASH, &[HASH + 4, INSERT, WORK, START]),
+        (INSERT, &[HASH + 2, INSERT, WORK, START]),
+        (HASH + 9, &[INSERT + 1, WORK, START]),
+        (WORK, &[WIDTH, WORK, START]),
+        (KERNEL + 0x3010, &[WIDTH, WORK, START]),
+        (MEASURE, &[MEASURE, u64::MAX]),
+        (0x1234_0000, &[0x1234_5678, WORK]),
+        (LOOKUP, &[0x1234_5678, LOOKUP, 0x9999_0000, WORK]),
+    ];
+    for (place, chain) in places.into_iter().cycle().take(40) {
+        let mut sample = Sample::default();
+        sample.ip = Some(place);
+        making.sample(GRIND, chain, sample);
+    }
+    making.finish(machine(&["perf", "record", "-g", "-e", "cycles:pp", "./grind"]))
 }
 
 /// So many samples in each of some functions, in turns: for comparing.
@@ -556,6 +580,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("cut.data", whole[..whole.len() / 2].to_vec()),
         ("lying.data", lying),
         ("chains.data", whole),
+        ("precise.data", precise()),
         ("before.data", counted(&[(HASH, 90), (INSERT, 60), (LOOKUP, 40), (WORK, 30), (KERNEL + 0x2020, 3)])),
         ("after.data", counted(&[(HASH, 30), (INSERT, 64), (WORK, 33), (WIDTH, 50), (KERNEL + 0x2020, 1)])),
         ("kinds.data", kinds()),
