@@ -2,7 +2,6 @@
 //! `/usr/lib/debug`, and in stores by build-id. The order is perf's. A file is taken only if its build-id is
 //! the wanted one, or, where there is none, if its checksum is the one that the program names.
 
-use crate::debuginfod::Part;
 use crate::elf::{DebugLink, Elf};
 use perfuse_files::{BuildId, Owners};
 use std::io::Read;
@@ -16,6 +15,25 @@ pub struct DebugSources {
     pub binary: Option<PathBuf>,
     /// The file with its debug information, if that is kept apart.
     pub debug: Option<PathBuf>,
+}
+
+/// What a debuginfod server has of a build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The program or library itself.
+    Executable,
+    /// The file with its debug information.
+    DebugInfo,
+}
+
+impl Part {
+    /// Its name at the servers, and in the folder of what was kept.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Part::Executable => "executable",
+            Part::DebugInfo => "debuginfo",
+        }
+    }
 }
 
 /// Where to look for programs, debug files and what the kernel tells.

@@ -3,7 +3,7 @@
 //! Nothing is asked unless the user names servers, and nothing is asked while a report is made. `curl` speaks to the
 //! servers: it knows the user's proxies and certificates. What a server sends is taken only if it has the build-id that it was asked for.
 
-use crate::debug_files::SymbolOptions;
+use crate::debug_files::{Part, SymbolOptions};
 use crate::elf::Elf;
 use crate::load::open_build;
 use crate::store::{Addition, BuildIdStore, StoreError};
@@ -23,15 +23,6 @@ pub struct Servers {
     urls: Vec<String>,
     cache: PathBuf,
     patience_s: u32,
-}
-
-/// What a server has of a build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The program or library itself.
-    Executable,
-    /// The file with its debug information.
-    DebugInfo,
 }
 
 /// Why the servers gave no file.
@@ -149,16 +140,6 @@ impl Servers {
         let first = words.lines().next().map(|line| line.trim_start_matches("curl: "));
         let why = first.map_or_else(|| format!("curl ended with {}", done.status), str::to_owned);
         Err(FetchError::Server { url: url.to_owned(), why })
-    }
-}
-
-impl Part {
-    /// Its name at the servers, and in the folder of what was kept.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Part::Executable => "executable",
-            Part::DebugInfo => "debuginfo",
-        }
     }
 }
 

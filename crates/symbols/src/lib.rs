@@ -44,8 +44,8 @@ mod table;
 mod vdso;
 
 pub use bytes::{CodeBytes, NoCode};
-pub use debug_files::{DebugSources, SymbolOptions};
-pub use debuginfod::{FetchError, GatherError, Gathered, Part, Servers};
+pub use debug_files::{DebugSources, Part, SymbolOptions};
+pub use debuginfod::{FetchError, GatherError, Gathered, Servers};
 pub use demangle::{Signatures, demangle};
 pub use dso::Dso;
 pub use dwarf::SourceFrame;

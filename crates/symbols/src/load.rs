@@ -2,8 +2,7 @@
 //! reason why there are none.
 
 use crate::code::{Code, Loaded};
-use crate::debug_files::{DebugSources, SymbolOptions};
-use crate::debuginfod::Part;
+use crate::debug_files::{DebugSources, Part, SymbolOptions};
 use crate::elf::{DebugLink, Elf};
 use crate::error::Error;
 use crate::info::DebugInfo;
