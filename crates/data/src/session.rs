@@ -256,15 +256,8 @@ impl Session {
             Level::User => (self.maps_of(pid, tid), false),
             _ => return None,
         };
-        if let Some(map) = maps.find(address) {
-            return Some(Resolved { map, in_kernel, place: map.place(address) });
-        }
-        // The page of system calls of old kernels is in the kernel's half, and runs as the program's.
-        if level == Level::User && address >> 63 != 0 {
-            let map = self.kernel.find(address)?;
-            return Some(Resolved { map, in_kernel: true, place: address });
-        }
-        None
+        let map = maps.find(address)?;
+        Some(Resolved { map, in_kernel, place: map.place(address) })
     }
 
     /// The maps that user addresses of a thread are looked up in. Those of its process, which a thread that

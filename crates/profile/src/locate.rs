@@ -105,7 +105,6 @@ impl Locator {
         let dump = session.maps_of(at.pid, at.tid).jit_dump().filter(|_| is_own);
         let time = dump.and_then(|dump| self.take_dump(session, &dump, map.pid, at.time));
         let time = time.filter(|&time| time != ANY_TIME).map(|time| self.first_time(object, ip, time));
-        let level = if found.in_kernel && level == Level::User { Level::Kernel } else { level };
         let mapped = map.end - map.start;
         Location {
             object,

@@ -172,7 +172,7 @@ impl Dump<'_> {
         };
         let level = Level::of(decoded.misc);
         let found = session.resolve(pid, tid, level, sample.ip.unwrap_or(0));
-        let object = match found.filter(|found| !found.in_kernel || level != Level::User) {
+        let object = match found {
             Some(found) => match (self.options.made_code)(session, &found.map) {
                 Some(name) => name.into(),
                 None => foreign(&session.object(found.map.object).name),
