@@ -21,7 +21,6 @@ mod profile;
 mod reading;
 mod save;
 mod seal;
-mod seen;
 mod source;
 mod source_files;
 mod strings;
