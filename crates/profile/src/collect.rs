@@ -11,15 +11,13 @@ use crate::locate::{Locator, ThreadTime, level_of};
 use crate::mem;
 use crate::profile::Profile;
 use crate::strings::StringId;
-use crate::tables::{
-    Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, ObjectId, Thread,
-};
+use crate::tables::{Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, ObjectId, Thread};
+use counting::{Counted, Counting, Head};
 use perfuse_abi::Attr;
 use perfuse_abi::record::{CallchainContext, DataSrc, Sample, Weight};
 use perfuse_abi::wire::Words;
 use perfuse_data::session::{CommId, Level, Session};
 use perfuse_symbols::Symbolizer;
-use counting::{Counted, Counting, Head};
 use places::{Places, Wanted};
 use std::collections::HashMap;
 use std::sync::Arc;

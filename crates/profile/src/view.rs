@@ -13,6 +13,7 @@ mod paths;
 mod places;
 mod rows;
 mod sorted;
+mod starts;
 mod text;
 mod tree;
 

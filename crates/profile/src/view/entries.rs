@@ -146,8 +146,10 @@ pub(crate) struct ByFrame<'r> {
 }
 
 impl ByFrame<'_> {
-    /// From now on it is about the next context, which has this number.
+    /// From now on it is about another context that comes later, which has this number.
     pub(crate) fn enter(&mut self, context: u32) {
+        let before = self.entries.partition_point(|entry| entry.context < context);
+        self.entries = &self.entries[before..];
         while let Some((entry, rest)) =
             self.entries.split_first().filter(|(entry, _)| entry.context == context)
         {
@@ -247,7 +249,7 @@ impl View<'_> {
             context: NONE,
             of_others: 0,
         };
-        walk(rows, plan.order, &mut filler);
+        walk(rows, 0..rows.len(), plan.order, &mut filler);
         let mut entries = filler.entries;
         for entry in &mut entries {
             entry.level = frames.get(entry.frame).level;

@@ -101,6 +101,11 @@ impl Rows {
         (0..).zip(self.contexts.iter().cloned())
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> u32 {
+        self.rows.len() as u32 - 1
+    }
+
     /// The frames of a row.
     #[inline]
     pub(crate) fn frames(&self, row: u32) -> &[FrameId] {
@@ -157,15 +162,22 @@ pub(crate) trait Visitor {
     fn entry(&mut self, frame: FrameId, as_leaf: bool) -> u32;
     /// A node that was walked through, its rows, its entry, and whether there is none of that on the way to it.
     fn node(&mut self, node: &Node, rows: Range<u32>, entry: u32, is_outer: bool);
+    /// Rows that go on with the same frame from a node, of which this is the place and an entry, before the node itself is told.
+    #[inline]
+    fn step(&mut self, _at: u32, _entry: u32, _is_outer: bool, _rows: Range<u32>) {}
     /// A row: the frame where its samples were, the entry of that, and whether it is that of a node as well.
     fn row(&mut self, row: u32, leaf: FrameId, entry: u32, is_counted: bool);
 }
 
-/// Goes through the rows, and through the nodes as far as the order wants to know of them: all if callees count, else
-/// those where samples were. A node comes after all that goes on from it.
-pub(crate) fn walk(rows: &Rows, order: Order, visitor: &mut impl Visitor) {
+/// Goes through some of the rows, and through the nodes as far as the order wants to know of them: all if callees count, else
+/// those where samples were and what comes next. A node comes after all that goes on from it.
+pub(crate) fn walk(rows: &Rows, part: Range<u32>, order: Order, visitor: &mut impl Visitor) {
     let mut walk = Walk { visitor, path: Vec::new(), on_path: Vec::new() };
     for (context, range) in rows.contexts() {
+        let range = range.start.max(part.start)..range.end.min(part.end);
+        if range.is_empty() {
+            continue;
+        }
         walk.visitor.enter(context);
         let end = range.end;
         for row in range {
@@ -173,10 +185,11 @@ pub(crate) fn walk(rows: &Rows, order: Order, visitor: &mut impl Visitor) {
             let frames = rows.frames(row);
             let count = match (order.with_callees, order.caller_first) {
                 (true, _) => frames.len(),
-                (false, caller_first) => usize::from(!caller_first),
+                (false, true) => 0,
+                (false, false) => 2,
             };
             let known = walk.path.len();
-            for (&frame, at) in frames[..count].iter().zip(0..).skip(known) {
+            for (&frame, at) in frames.iter().take(count).zip(0..).skip(known) {
                 walk.go(frame, at, row, at == 0 && !order.caller_first, order.with_callees);
             }
             let len = frames.len() as u32;
@@ -230,6 +243,10 @@ impl<V: Visitor> Walk<'_, V> {
             if let Some(outer) = self.path.last_mut() {
                 outer.first = outer.first.min(node.first);
                 outer.longest = outer.longest.max(node.longest);
+                let (at, entries) = (outer.at, outer.entries);
+                for (entry, is_outer) in entries.into_iter().flatten() {
+                    self.visitor.step(at, entry, is_outer, node.row..end);
+                }
             }
             for (entry, is_outer) in node.entries.into_iter().flatten() {
                 self.on_path[entry as usize] -= 1;

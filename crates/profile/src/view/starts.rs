@@ -1,0 +1,268 @@
+//! How the call trees of all entries begin: their first frames, the frames that come next, and the rows in which callchains go
+//! on so. The rows are walked through once for the sums, and once more for the rows of those that are large enough; by several
+//! threads where there are many rows.
+
+use super::View;
+use super::entries::{ByFrame, Entry};
+use super::frames::FrameId;
+use super::paths::Sum;
+use super::rows::{Node, Order, Rows, Visitor, walk};
+use super::tree::{Least, Run, add};
+use crate::hash::FastMap;
+use std::num::NonZero;
+use std::ops::Range;
+use std::thread;
+
+/// How the callchains of an entry begin.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Starts {
+    /// The rows of samples in the entry itself, if their callchains are told from the outermost caller on.
+    pub(super) own: Vec<u32>,
+    /// By their first frames.
+    pub(super) list: Vec<Start>,
+}
+
+/// The callchains of an entry that begin with a frame.
+#[derive(Clone, Debug)]
+pub(super) struct Start {
+    pub(super) frame: FrameId,
+    /// Those that end there.
+    pub(super) own: Sum,
+    /// How they go on.
+    pub(super) next: Vec<Next>,
+}
+
+impl Start {
+    /// All of them.
+    pub(super) fn sum(&self) -> Sum {
+        self.next.iter().fold(self.own, |sum, next| add(sum, next.sum))
+    }
+}
+
+/// The callchains of an entry that begin with two frames.
+#[derive(Clone, Debug)]
+pub(super) struct Next {
+    pub(super) frame: FrameId,
+    pub(super) sum: Sum,
+    /// Rows in which they are, but for the entry's own; none if they are too few to be shown.
+    pub(super) runs: Vec<Run>,
+}
+
+/// An entry, the first frame of its callchains, and the second if they have one.
+type Beginning = (u32, FrameId, Option<FrameId>);
+
+/// With fewer rows, one thread is as good as several.
+const MANY: u32 = 1 << 16;
+
+/// More threads than this are of little use.
+const MOST_THREADS: usize = 8;
+
+impl Starts {
+    /// Those of all entries of a view, which have none if they are too small to be shown.
+    pub(super) fn of_all(view: &View<'_>, least: Least) -> Vec<Starts> {
+        let order = view.plan.order;
+        let rank = |entry: &Entry| if order.with_callees { entry.total_weight } else { entry.self_weight };
+        // No branch can be heavier than all of them.
+        let is_wanted = |entry: &Entry| match least {
+            Least::Weight(least) => rank(entry) >= least,
+            Least::Share(_) => true,
+        };
+        let is_wanted: Vec<bool> = view.entries.iter().map(is_wanted).collect();
+        let mut all = vec![Starts::default(); view.entries.len()];
+        let mut sums: FastMap<Beginning, Sum> = FastMap::default();
+        for part in walk_all(view, || Finder::new(view, &is_wanted, Sums::default())) {
+            part.own.into_iter().zip(&mut all).for_each(|(own, starts)| starts.own.extend(own));
+            for (beginning, sum) in part.takes.0 {
+                let known = sums.entry(beginning).or_default();
+                *known = add(*known, sum);
+            }
+        }
+        let mut places: FastMap<(u32, FrameId), usize> = FastMap::default();
+        for (&(entry, frame, next), &sum) in &sums {
+            let list = &mut all[entry as usize].list;
+            let place = *places.entry((entry, frame)).or_insert_with(|| {
+                list.push(Start { frame, own: (0, 0), next: Vec::new() });
+                list.len() - 1
+            });
+            match next {
+                Some(frame) => list[place].next.push(Next { frame, sum, runs: Vec::new() }),
+                None => list[place].own = sum,
+            }
+        }
+        // Only what is shown is looked at again.
+        let mut numbers: FastMap<Beginning, u32> = FastMap::default();
+        let mut shown: Vec<(usize, usize, usize)> = Vec::new();
+        for (entry, starts) in all.iter().enumerate() {
+            let weight = starts.list.iter().map(|start| start.sum().0).sum();
+            for (at, start) in
+                starts.list.iter().enumerate().filter(|(_, start)| start.sum().0 >= least.of(weight))
+            {
+                let is_only = start.own.1 == 0 && start.next.len() == 1;
+                let least = if is_only { 0 } else { least.of(start.sum().0 - start.own.0) };
+                for (place, next) in start.next.iter().enumerate().filter(|(_, next)| next.sum.0 >= least) {
+                    numbers.insert((entry as u32, start.frame, Some(next.frame)), shown.len() as u32);
+                    shown.push((entry, at, place));
+                }
+            }
+        }
+        let takes = || Finds { numbers: &numbers, runs: vec![Vec::new(); shown.len()] };
+        for part in walk_all(view, || Finder::new(view, &is_wanted, takes())) {
+            for (runs, &(entry, at, place)) in part.takes.runs.into_iter().zip(&shown) {
+                all[entry].list[at].next[place].runs.extend(runs);
+            }
+        }
+        all
+    }
+}
+
+/// Walks through all rows of a view, by several threads if they are many; gives the visitors in the order of the rows.
+fn walk_all<V: Visitor + Send>(view: &View<'_>, visitor: impl Fn() -> V + Sync) -> Vec<V> {
+    let (rows, order) = (&view.rows, view.plan.order);
+    let count = rows.len();
+    let threads = match count < MANY {
+        true => 1,
+        false => thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS) as u32,
+    };
+    let walk = |part: u32| {
+        let cut = |part: u32| (u64::from(count) * u64::from(part) / u64::from(threads)) as u32;
+        let mut visitor = visitor();
+        walk(rows, cut(part)..cut(part + 1), order, &mut visitor);
+        visitor
+    };
+    if threads == 1 {
+        return vec![walk(0)];
+    }
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|part| scope.spawn(move || walk(part))).collect();
+        let first = walk(0);
+        let joined = others
+            .into_iter()
+            .map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        [first].into_iter().chain(joined).collect()
+    })
+}
+
+/// Takes the callchains that begin in some way.
+trait Takes {
+    /// Those of some rows; where in the rows their first frame is, and what they weigh.
+    fn take(&mut self, beginning: Beginning, at: u32, rows: Range<u32>, sum: Sum);
+    /// Whether it takes the callchains of an entry's own rows, too.
+    const OWN: bool;
+}
+
+/// Adds up what they weigh.
+#[derive(Default)]
+struct Sums(FastMap<Beginning, Sum>);
+
+impl Takes for Sums {
+    const OWN: bool = true;
+
+    #[inline]
+    fn take(&mut self, beginning: Beginning, _: u32, _: Range<u32>, sum: Sum) {
+        let known = self.0.entry(beginning).or_default();
+        *known = add(*known, sum);
+    }
+}
+
+/// Finds the rows of those that have a number.
+struct Finds<'n> {
+    numbers: &'n FastMap<Beginning, u32>,
+    runs: Vec<Vec<Run>>,
+}
+
+impl Takes for Finds<'_> {
+    const OWN: bool = false;
+
+    #[inline]
+    fn take(&mut self, beginning: Beginning, at: u32, rows: Range<u32>, _: Sum) {
+        if let Some(&number) = self.numbers.get(&beginning) {
+            self.runs[number as usize].push(Run { range: rows, is_own: false, at: at + 2 });
+        }
+    }
+}
+
+/// Walks through rows for those entries that are wanted.
+struct Finder<'r, T> {
+    rows: &'r Rows,
+    by_frame: ByFrame<'r>,
+    order: Order,
+    is_wanted: &'r [bool],
+    own: Vec<Vec<u32>>,
+    takes: T,
+}
+
+impl<'r, T> Finder<'r, T> {
+    fn new(view: &'r View<'_>, is_wanted: &'r [bool], takes: T) -> Self {
+        let own = vec![Vec::new(); view.entries.len()];
+        Finder {
+            rows: &view.rows,
+            by_frame: view.entries_by_frame(),
+            order: view.plan.order,
+            is_wanted,
+            own,
+            takes,
+        }
+    }
+}
+
+impl<T: Takes> Visitor for Finder<'_, T> {
+    fn enter(&mut self, context: u32) {
+        self.by_frame.enter(context);
+    }
+
+    #[inline]
+    fn entry(&mut self, frame: FrameId, as_leaf: bool) -> u32 {
+        self.by_frame.entry(frame, as_leaf)
+    }
+
+    /// The callchains that end at a node.
+    #[inline]
+    fn node(&mut self, node: &Node, rows: Range<u32>, entry: u32, is_outer: bool) {
+        let frames = self.rows.frames(rows.start);
+        if !is_outer || frames.len() as u32 > node.at + 1 || !self.is_wanted[entry as usize] {
+            return;
+        }
+        let frame = frames[node.at as usize];
+        // Callchains that are told from the outermost caller on are not told again.
+        if !self.order.caller_first || self.by_frame.entry(frame, true) != entry {
+            let row = rows.start..rows.start + 1;
+            let sum = self.rows.sum(row.clone());
+            self.takes.take((entry, frame, None), node.at, row, sum);
+        }
+    }
+
+    /// The callchains that go on from a node.
+    #[inline]
+    fn step(&mut self, at: u32, entry: u32, is_outer: bool, rows: Range<u32>) {
+        if !is_outer || !self.is_wanted[entry as usize] {
+            return;
+        }
+        let frames = &self.rows.frames(rows.start)[at as usize..];
+        let beginning = (entry, frames[0], Some(frames[1]));
+        // The same.
+        let own = &self.own[entry as usize];
+        let of_node = own.iter().rev().take_while(|&&row| row >= rows.start).count();
+        let mut start = rows.start;
+        for &row in &own[own.len() - of_node..] {
+            if start < row {
+                self.takes.take(beginning, at, start..row, self.rows.sum(start..row));
+            }
+            start = row + 1;
+        }
+        if start < rows.end {
+            self.takes.take(beginning, at, start..rows.end, self.rows.sum(start..rows.end));
+        }
+    }
+
+    #[inline]
+    fn row(&mut self, row: u32, _: FrameId, entry: u32, _: bool) {
+        if self.order.caller_first && self.is_wanted[entry as usize] {
+            self.own[entry as usize].push(row);
+            if T::OWN {
+                let frames = self.rows.frames(row);
+                let beginning = (entry, frames[0], frames.get(1).copied());
+                self.takes.take(beginning, 0, row..row + 1, self.rows.sum(row..row + 1));
+            }
+        }
+    }
+}
