@@ -23,6 +23,7 @@ mod save;
 mod seal;
 mod source;
 mod source_files;
+mod spread;
 mod strings;
 mod supplement;
 mod tables;

@@ -170,7 +170,8 @@ impl<'p> View<'p> {
         let mut contexts = ViewContexts::new(profile, frames, plan);
         let paths = paths(profile, frames, event, plan, &mut contexts);
         let rows = Rows::new(&paths, plan.order.caller_first);
-        let groups = Groups::new(frames, &plan.keys, paths.all_frames());
+        drop(paths);
+        let groups = Groups::new(frames, &plan.keys, rows.all_frames());
         let mut view = View {
             profile,
             frames,
@@ -195,17 +196,15 @@ impl<'p> View<'p> {
 /// The stacks of an event as frames.
 fn paths<'p>(
     profile: &'p Profile,
-    frames: &Frames,
+    frames: &'p Frames,
     event: usize,
     plan: &ViewPlan,
     contexts: &mut ViewContexts,
 ) -> Paths<'p> {
-    let samples = profile.event(event).samples;
-    if samples == 0 {
-        return Paths::new(&[], 0);
+    let mut paths = Paths::new(profile, frames);
+    if profile.event(event).samples == 0 {
+        return paths;
     }
-    let is_most = samples >= profile.rows.len() as u64;
-    let mut paths = Paths::new(&profile.rows, if is_most { profile.stacks.location_count() } else { 0 });
     for (number, row) in frames.rows_of(profile, event) {
         if row.samples == 0 {
             continue;
@@ -228,7 +227,7 @@ fn paths<'p>(
                 stack = &stack[..=end];
             }
         }
-        paths.push(number, context, stack, frames);
+        paths.push(number, context, stack, profile.stacks.start(row.stack), frames);
     }
     paths
 }

@@ -221,6 +221,11 @@ impl Frames {
         }
     }
 
+    /// The frame of each location, if all have one.
+    pub(crate) fn of_each(&self) -> Option<&[FrameId]> {
+        self.ends.is_empty().then_some(&self.of_locations)
+    }
+
     /// The innermost frame at a location.
     #[inline]
     pub(crate) fn innermost(&self, location: LocationId) -> FrameId {

@@ -2,6 +2,7 @@
 //! [`Rows`](super::rows::Rows) are made of them.
 
 use super::frames::{FrameId, Frames};
+use crate::profile::Profile;
 use crate::tables::{LocationId, SampleRow};
 
 /// Weight and number of samples.
@@ -10,11 +11,21 @@ pub(crate) type Sum = (u64, u64);
 /// The frames of the samples of a row, from the outermost caller to where they were.
 #[derive(Clone, Copy, Debug)]
 struct Path {
-    /// Where in [`Paths::frames`] its frames end; they begin where those of the one before do.
-    end: usize,
+    /// Where its frames begin.
+    start: usize,
+    len: u32,
     /// The index of the row.
     row: u32,
     context: u32,
+}
+
+/// Where the frames of stacks are.
+#[derive(Debug)]
+enum Source<'p> {
+    /// Each location of a profile is one frame.
+    Locations(&'p [LocationId], &'p [FrameId]),
+    /// They were written out.
+    Frames(Vec<FrameId>),
 }
 
 /// The stacks of a profile's rows, in the order of their first samples. There may be several of the same frames: those
@@ -23,19 +34,24 @@ struct Path {
 pub(crate) struct Paths<'p> {
     rows: &'p [SampleRow],
     list: Vec<Path>,
-    frames: Vec<FrameId>,
+    source: Source<'p>,
+    /// Frames have lower numbers than this.
+    frames: u32,
 }
 
 impl<'p> Paths<'p> {
-    /// Stacks of these rows, none of which is there yet, with room for this many frames.
-    pub(crate) fn new(rows: &'p [SampleRow], frames: usize) -> Self {
-        let list = Vec::with_capacity(if frames > 0 { rows.len() } else { 0 });
-        Paths { rows, list, frames: Vec::with_capacity(frames) }
+    /// Stacks of a profile, none of which is there yet.
+    pub(crate) fn new(profile: &'p Profile, frames: &'p Frames) -> Self {
+        let source = match frames.of_each() {
+            Some(of_each) => Source::Locations(profile.stacks.all(), of_each),
+            None => Source::Frames(Vec::new()),
+        };
+        Paths { rows: &profile.rows, list: Vec::new(), source, frames: frames.len() as u32 }
     }
 
-    /// The frames of all stacks.
-    pub(crate) fn all_frames(&self) -> &[FrameId] {
-        &self.frames
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
     }
 
     /// The row of a stack.
@@ -49,33 +65,72 @@ impl<'p> Paths<'p> {
         self.list[stack as usize].context
     }
 
-    /// The frames of a stack, outermost first.
+    /// How many frames a stack has.
+    pub(crate) fn frame_count(&self, stack: u32) -> usize {
+        self.list[stack as usize].len as usize
+    }
+
+    /// Appends the frames of a stack to a list, the outermost first or last.
     #[inline]
-    pub(crate) fn frames(&self, stack: u32) -> &[FrameId] {
-        let start = stack.checked_sub(1).map_or(0, |before| self.list[before as usize].end);
-        &self.frames[start..self.list[stack as usize].end]
-    }
-
-    /// How many frames all stacks have.
-    pub(crate) fn frame_count(&self) -> usize {
-        self.frames.len()
-    }
-
-    /// The highest number of a frame.
-    pub(crate) fn most_frame(&self) -> u32 {
-        self.frames.iter().map(|frame| frame.0).max().unwrap_or(0)
-    }
-
-    /// Adds the samples of a row.
-    #[inline]
-    pub(crate) fn push(&mut self, row: u32, context: u32, stack: &[LocationId], frames: &Frames) {
-        for &location in stack {
-            match frames.at(location) {
-                [frame] => self.frames.push(*frame),
-                several => self.frames.extend(several.iter().rev()),
+    pub(crate) fn append(&self, stack: u32, outermost_first: bool, to: &mut Vec<FrameId>) {
+        let Path { start, len, .. } = self.list[stack as usize];
+        let (range, from) = (start..start + len as usize, to.len());
+        match &self.source {
+            Source::Locations(locations, frames) => {
+                to.extend(locations[range].iter().map(|location| frames[location.0 as usize]));
             }
+            Source::Frames(frames) => to.extend_from_slice(&frames[range]),
         }
-        self.list.push(Path { end: self.frames.len(), row, context });
+        if !outermost_first {
+            to[from..].reverse();
+        }
+    }
+
+    /// The numbers of some frames of a stack as one word, the first in its highest bits; 0 where there is none. Each takes so
+    /// many bits.
+    #[inline]
+    pub(crate) fn word(
+        &self,
+        stack: u32,
+        outermost_first: bool,
+        depth: usize,
+        (count, bits): (usize, u32),
+    ) -> u64 {
+        let Path { start, len, .. } = self.list[stack as usize];
+        let len = len as usize;
+        let place = |at: usize| start + if outermost_first { at } else { len - 1 - at };
+        (depth..depth + count).fold(0, |word, at| {
+            let number = match &self.source {
+                _ if at >= len => 0,
+                Source::Locations(locations, frames) => frames[locations[place(at)].0 as usize].0 + 1,
+                Source::Frames(frames) => frames[place(at)].0 + 1,
+            };
+            word << bits | u64::from(number)
+        })
+    }
+
+    /// How many bits the numbers of frames take in a [`word`](Self::word).
+    pub(crate) fn bits(&self) -> u32 {
+        u32::BITS - self.frames.leading_zeros()
+    }
+
+    /// Adds the samples of a row, of whose stack these locations are the outer part.
+    #[inline]
+    pub(crate) fn push(&mut self, row: u32, context: u32, stack: &[LocationId], start: usize, all: &Frames) {
+        let (start, len) = match &mut self.source {
+            Source::Locations(..) => (start, stack.len()),
+            Source::Frames(frames) => {
+                let start = frames.len();
+                for &location in stack {
+                    match all.at(location) {
+                        [frame] => frames.push(*frame),
+                        several => frames.extend(several.iter().rev()),
+                    }
+                }
+                (start, frames.len() - start)
+            }
+        };
+        self.list.push(Path { start, len: len as u32, row, context });
     }
 
     /// The numbers of all stacks, those of each context together and in order.

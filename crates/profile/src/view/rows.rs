@@ -3,7 +3,9 @@
 
 use super::frames::FrameId;
 use super::paths::{Paths, Sum};
+use crate::spread;
 use std::ops::Range;
+use std::sync::Mutex;
 
 /// From which end callchains are read, and for whom.
 #[derive(Clone, Copy, Debug)]
@@ -57,43 +59,99 @@ impl Rows {
     /// With the outermost caller first, or with where samples were.
     pub(crate) fn new(stacks: &Paths<'_>, caller_first: bool) -> Self {
         let order = sorted(stacks, caller_first);
-        let mut all = Rows {
-            rows: Vec::with_capacity(order.len() + 1),
-            frames: Vec::with_capacity(stacks.frame_count()),
-            contexts: Vec::new(),
-        };
-        let (mut before, mut last) = ((0, 0), 0..0);
-        for (_, number) in order {
-            let row = stacks.row(number);
-            let context = stacks.context(number) as usize;
-            if all.contexts.len() <= context {
-                all.contexts.resize(context + 1, 0..0);
+        let threads = spread::threads(order.len());
+        let cut = |part: usize| first_new(stacks, caller_first, &order, order.len() * part / threads);
+        let parts = (0..threads).map(|part| cut(part)..cut(part + 1));
+        let parts = spread::over(parts, |part| {
+            let before = part.start.checked_sub(1).map(|at| order[at].1);
+            let mut rows = Rows::default();
+            // The others are appended to the first part, for which memory is not taken twice.
+            let all = if part.start == 0 { &order[..] } else { &order[part.clone()] };
+            rows.rows.reserve_exact(all.len() + 1);
+            rows.frames.reserve_exact(all.iter().map(|item| stacks.frame_count(item.1)).sum());
+            let sum = rows.extend(stacks, caller_first, before, &order[part]);
+            (rows, sum)
+        });
+        let mut all = Rows::default();
+        let mut before = (0, 0);
+        for (part, sum) in parts {
+            match all.rows.is_empty() {
+                true => all = part,
+                false => all.join(part, before),
             }
-            let next = all.rows.len() as u32;
-            if all.contexts[context].is_empty() {
-                (all.contexts[context], last) = (next..next, 0..0);
-            }
-            let start = all.frames.len();
-            all.frames.extend_from_slice(stacks.frames(number));
-            if !caller_first {
-                all.frames[start..].reverse();
-            }
-            let new = start..all.frames.len();
-            let pairs = all.frames[new.clone()].iter().zip(&all.frames[last.clone()]);
-            let common = pairs.take_while(|(one, other)| one == other).count();
-            // Stacks of the same frames are one row; the first of them was there first.
-            if common > 0 && common == last.len() && common == new.len() {
-                all.frames.truncate(start);
-            } else {
-                let origin = Origin { number, thread: row.thread };
-                all.rows.push(Row { start, before, origin, common: common as u32 });
-                all.contexts[context].end = next + 1;
-                last = new;
-            }
-            before = (before.0 + row.weight, before.1 + row.samples);
+            before = (before.0 + sum.0, before.1 + sum.1);
         }
         all.rows.push(Row { start: all.frames.len(), before, ..Row::default() });
         all
+    }
+
+    /// Appends stacks that are sorted, the first of which comes after `before`; gives what they weigh.
+    fn extend(
+        &mut self,
+        stacks: &Paths<'_>,
+        caller_first: bool,
+        before: Option<u32>,
+        order: &[(u64, u32)],
+    ) -> Sum {
+        let mut first = Vec::new();
+        before.iter().for_each(|&number| stacks.append(number, caller_first, &mut first));
+        let mut last_context = before.map(|number| stacks.context(number));
+        let (mut before, mut last) = ((0, 0), 0..0);
+        for &(_, number) in order {
+            let row = stacks.row(number);
+            let context = stacks.context(number);
+            if self.contexts.len() <= context as usize {
+                self.contexts.resize(context as usize + 1, 0..0);
+            }
+            let next = self.rows.len() as u32;
+            if self.contexts[context as usize].is_empty() {
+                self.contexts[context as usize] = next..next;
+            }
+            let start = self.frames.len();
+            stacks.append(number, caller_first, &mut self.frames);
+            let new = start..self.frames.len();
+            let old = if next == 0 { &first[..] } else { &self.frames[last.clone()] };
+            let old = if last_context == Some(context) { old } else { &[] };
+            let pairs = self.frames[new.clone()].iter().zip(old);
+            let common = pairs.take_while(|(one, other)| one == other).count();
+            // Stacks of the same frames are one row; the first of them was there first.
+            if common > 0 && common == old.len() && common == new.len() {
+                self.frames.truncate(start);
+            } else {
+                let origin = Origin { number, thread: row.thread };
+                self.rows.push(Row { start, before, origin, common: common as u32 });
+                self.contexts[context as usize].end = next + 1;
+                last = new;
+            }
+            last_context = Some(context);
+            before = (before.0 + row.weight, before.1 + row.samples);
+        }
+        before
+    }
+
+    /// Appends the rows of the part that comes next, after this sum.
+    fn join(&mut self, part: Rows, before: Sum) {
+        let (row, start) = (self.rows.len() as u32, self.frames.len());
+        let moved = |of: &Row| Row {
+            start: of.start + start,
+            before: (of.before.0 + before.0, of.before.1 + before.1),
+            ..*of
+        };
+        self.rows.extend(part.rows.iter().map(moved));
+        drop(part.rows);
+        self.frames.extend_from_slice(&part.frames);
+        if self.contexts.len() < part.contexts.len() {
+            self.contexts.resize(part.contexts.len(), 0..0);
+        }
+        for (known, of) in self.contexts.iter_mut().zip(part.contexts).filter(|(_, of)| of.start < of.end) {
+            let from = if known.start < known.end { known.start } else { of.start + row };
+            *known = from..of.end + row;
+        }
+    }
+
+    /// The frames of all rows.
+    pub(crate) fn all_frames(&self) -> &[FrameId] {
+        &self.frames
     }
 
     /// The contexts, and the rows of each.
@@ -256,46 +314,107 @@ impl<V: Visitor> Walk<'_, V> {
     }
 }
 
-/// The numbers of all stacks by context, and in each context by their frames.
-fn sorted(stacks: &Paths<'_>, caller_first: bool) -> Vec<(u64, u32)> {
-    let mut items: Vec<(u64, u32)> = stacks.by_context().into_iter().map(|number| (0, number)).collect();
-    // As many frames as there is room for are compared at once.
-    let width = u64::BITS - u64::from(stacks.most_frame() + 1).leading_zeros();
-    let together = (u64::BITS / width) as usize;
-    let word = |number: u32, depth: usize| {
-        let frames = stacks.frames(number);
-        let add = |word: u64, frame: Option<&FrameId>| {
-            word << width | frame.map_or(0, |frame| u64::from(frame.0) + 1)
-        };
-        let places = depth..depth + together;
-        match caller_first {
-            true => places.fold(0, |word, at| add(word, frames.get(at))),
-            false => places.fold(0, |word, at| {
-                add(word, frames.len().checked_sub(at + 1).and_then(|at| frames.get(at)))
-            }),
-        }
+/// From a place on, the first stack of which the one before has other frames, or another context.
+fn first_new(stacks: &Paths<'_>, caller_first: bool, order: &[Item], from: usize) -> usize {
+    let frames = |number| {
+        let mut frames = Vec::new();
+        stacks.append(number, caller_first, &mut frames);
+        (stacks.context(number), frames)
     };
-    let context = |item: &(u64, u32)| stacks.context(item.1);
-    let mut left: Vec<(Range<usize>, usize)> = Vec::new();
-    let mut start = 0;
-    for part in items.chunk_by(|one, other| context(one) == context(other)) {
-        left.push((start..start + part.len(), 0));
-        start += part.len();
-    }
-    while let Some((range, depth)) = left.pop() {
-        let part = &mut items[range.clone()];
-        part.iter_mut().for_each(|item| item.0 = word(item.1, depth));
-        part.sort_unstable();
-        let mut start = range.start;
-        for same in part.chunk_by(|one, other| one.0 == other.0) {
-            // Without a frame that is left they are the same.
-            if same.len() > 1 && same[0].0 != 0 {
-                left.push((start..start + same.len(), depth + together));
-            }
-            start += same.len();
-        }
+    let is_new = |at: &usize| *at == 0 || frames(order[*at].1) != frames(order[*at - 1].1);
+    (from..order.len()).find(is_new).unwrap_or(order.len())
+}
+
+/// The numbers of all stacks by context, and in each context by their frames.
+fn sorted(stacks: &Paths<'_>, caller_first: bool) -> Vec<Item> {
+    let mut items: Vec<Item> = stacks.by_context().into_iter().map(|number| (0, number)).collect();
+    let bits = stacks.bits().max(1);
+    // As many frames as there is room for are compared at once.
+    let sorter = Sorter { stacks, caller_first, at_once: ((u64::BITS / bits) as usize, bits) };
+    let threads = spread::threads(stacks.len());
+    for part in items.chunk_by_mut(|one, other| stacks.context(one.1) == stacks.context(other.1)) {
+        sorter.sort_with(threads, part);
     }
     items
+}
+
+/// Some frames of a stack as a word, and its number.
+type Item = (u64, u32);
+
+struct Sorter<'s> {
+    stacks: &'s Paths<'s>,
+    caller_first: bool,
+    /// How many frames are compared at once, and how many bits each has.
+    at_once: (usize, u32),
+}
+
+impl Sorter<'_> {
+    fn words(&self, part: &mut [Item], depth: usize) {
+        for item in part {
+            item.0 = self.stacks.word(item.1, self.caller_first, depth, self.at_once);
+        }
+    }
+
+    /// Parts of a sorted list that have to be sorted by what comes next. Without a frame that is left they are the same.
+    fn same<'i>(part: &'i mut [Item]) -> impl Iterator<Item = &'i mut [Item]> {
+        let runs = part.chunk_by_mut(|one, other| one.0 == other.0);
+        runs.filter(|same| same.len() > 1 && same[0].0 != 0)
+    }
+
+    /// Sorts stacks that are the same before a depth.
+    fn sort(&self, part: &mut [Item], depth: usize) {
+        let mut left = vec![(part, depth)];
+        while let Some((part, depth)) = left.pop() {
+            self.words(part, depth);
+            part.sort_unstable();
+            left.extend(Self::same(part).map(|part| (part, depth + self.at_once.0)));
+        }
+    }
+
+    /// The same by several threads, as far as there is enough to do.
+    fn sort_with(&self, threads: usize, part: &mut [Item]) {
+        let (mut large, mut small) = (vec![(part, 0)], Vec::new());
+        while let Some((part, depth)) = large.pop() {
+            if spread::threads(part.len()).min(threads) == 1 {
+                small.push((part, depth));
+                continue;
+            }
+            spread::over(part.chunks_mut(part.len().div_ceil(threads)), |chunk| self.words(chunk, depth));
+            sort_items(threads, part);
+            let next = depth + self.at_once.0;
+            for part in Self::same(part) {
+                let list = if spread::threads(part.len()) > 1 { &mut large } else { &mut small };
+                list.push((part, next));
+            }
+        }
+        let left = Mutex::new(small.into_iter());
+        let next = || {
+            let mut left = left.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            left.by_ref().take(TOGETHER).collect::<Vec<_>>()
+        };
+        spread::over(0..threads, |_| {
+            loop {
+                let parts = next();
+                if parts.is_empty() {
+                    return;
+                }
+                parts.into_iter().for_each(|(part, depth)| self.sort(part, depth));
+            }
+        });
+    }
+}
+
+/// Small parts that a thread takes at once.
+const TOGETHER: usize = 64;
+
+fn sort_items(threads: usize, items: &mut [Item]) {
+    if threads < 2 || items.len() < 2 {
+        return items.sort_unstable();
+    }
+    let middle = items.len() / 2;
+    items.select_nth_unstable(middle);
+    let (low, high) = items.split_at_mut(middle);
+    spread::over([low, high], |half| sort_items(threads / 2, half));
 }
 
 /// Where that which holds at the start of a range no longer does. It takes few steps where that is near.

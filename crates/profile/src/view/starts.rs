@@ -9,9 +9,8 @@ use super::paths::Sum;
 use super::rows::{Node, Order, Rows, Visitor, walk};
 use super::tree::{Least, Run, add};
 use crate::hash::FastMap;
-use std::num::NonZero;
+use crate::spread;
 use std::ops::Range;
-use std::thread;
 
 /// How the callchains of an entry begin.
 #[derive(Clone, Debug, Default)]
@@ -48,14 +47,15 @@ pub(super) struct Next {
     pub(super) runs: Vec<Run>,
 }
 
-/// An entry, the first frame of its callchains, and the second if they have one.
-type Beginning = (u32, FrameId, Option<FrameId>);
+/// An entry, and the first two frames of its callchains, the first in the upper half.
+type Beginning = (u32, u64);
 
-/// With fewer rows, one thread is as good as several.
-const MANY: u32 = 1 << 16;
+/// In place of a second frame where there is none.
+const NONE: u32 = u32::MAX;
 
-/// More threads than this are of little use.
-const MOST_THREADS: usize = 8;
+fn beginning(entry: u32, first: FrameId, second: Option<FrameId>) -> Beginning {
+    (entry, u64::from(first.0) << 32 | u64::from(second.map_or(NONE, |frame| frame.0)))
+}
 
 impl Starts {
     /// Those of all entries of a view, which have none if they are too small to be shown.
@@ -78,15 +78,16 @@ impl Starts {
             }
         }
         let mut places: FastMap<(u32, FrameId), usize> = FastMap::default();
-        for (&(entry, frame, next), &sum) in &sums {
+        for (&(entry, frames), &sum) in &sums {
+            let (frame, next) = (FrameId((frames >> 32) as u32), FrameId(frames as u32));
             let list = &mut all[entry as usize].list;
             let place = *places.entry((entry, frame)).or_insert_with(|| {
                 list.push(Start { frame, own: (0, 0), next: Vec::new() });
                 list.len() - 1
             });
-            match next {
-                Some(frame) => list[place].next.push(Next { frame, sum, runs: Vec::new() }),
-                None => list[place].own = sum,
+            match next.0 {
+                NONE => list[place].own = sum,
+                _ => list[place].next.push(Next { frame: next, sum, runs: Vec::new() }),
             }
         }
         // Only what is shown is looked at again.
@@ -100,7 +101,8 @@ impl Starts {
                 let is_only = start.own.1 == 0 && start.next.len() == 1;
                 let least = if is_only { 0 } else { least.of(start.sum().0 - start.own.0) };
                 for (place, next) in start.next.iter().enumerate().filter(|(_, next)| next.sum.0 >= least) {
-                    numbers.insert((entry as u32, start.frame, Some(next.frame)), shown.len() as u32);
+                    let beginning = beginning(entry as u32, start.frame, Some(next.frame));
+                    numbers.insert(beginning, shown.len() as u32);
                     shown.push((entry, at, place));
                 }
             }
@@ -117,28 +119,12 @@ impl Starts {
 
 /// Walks through all rows of a view, by several threads if they are many; gives the visitors in the order of the rows.
 fn walk_all<V: Visitor + Send>(view: &View<'_>, visitor: impl Fn() -> V + Sync) -> Vec<V> {
-    let (rows, order) = (&view.rows, view.plan.order);
-    let count = rows.len();
-    let threads = match count < MANY {
-        true => 1,
-        false => thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS) as u32,
-    };
-    let walk = |part: u32| {
-        let cut = |part: u32| (u64::from(count) * u64::from(part) / u64::from(threads)) as u32;
+    let (count, threads) = (view.rows.len() as usize, spread::threads(view.rows.len() as usize));
+    let cut = |part: usize| (count * part / threads) as u32;
+    spread::over((0..threads).map(|part| cut(part)..cut(part + 1)), |part| {
         let mut visitor = visitor();
-        walk(rows, cut(part)..cut(part + 1), order, &mut visitor);
+        walk(&view.rows, part, view.plan.order, &mut visitor);
         visitor
-    };
-    if threads == 1 {
-        return vec![walk(0)];
-    }
-    thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|part| scope.spawn(move || walk(part))).collect();
-        let first = walk(0);
-        let joined = others
-            .into_iter()
-            .map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        [first].into_iter().chain(joined).collect()
     })
 }
 
@@ -227,7 +213,7 @@ impl<T: Takes> Visitor for Finder<'_, T> {
         if !self.order.caller_first || self.by_frame.entry(frame, true) != entry {
             let row = rows.start..rows.start + 1;
             let sum = self.rows.sum(row.clone());
-            self.takes.take((entry, frame, None), node.at, row, sum);
+            self.takes.take(beginning(entry, frame, None), node.at, row, sum);
         }
     }
 
@@ -238,7 +224,7 @@ impl<T: Takes> Visitor for Finder<'_, T> {
             return;
         }
         let frames = &self.rows.frames(rows.start)[at as usize..];
-        let beginning = (entry, frames[0], Some(frames[1]));
+        let beginning = beginning(entry, frames[0], Some(frames[1]));
         // The same.
         let own = &self.own[entry as usize];
         let of_node = own.iter().rev().take_while(|&&row| row >= rows.start).count();
@@ -260,7 +246,7 @@ impl<T: Takes> Visitor for Finder<'_, T> {
             self.own[entry as usize].push(row);
             if T::OWN {
                 let frames = self.rows.frames(row);
-                let beginning = (entry, frames[0], frames.get(1).copied());
+                let beginning = beginning(entry, frames[0], frames.get(1).copied());
                 self.takes.take(beginning, 0, row..row + 1, self.rows.sum(row..row + 1));
             }
         }
