@@ -393,7 +393,7 @@ impl Collector {
     fn head(&mut self, event: usize, of: &Wanted<'_>, weight: u64) -> Head {
         let Collector { values, last, contexts, plan, .. } = self;
         // Most samples have the values of the one before.
-        if contexts.len() == 0 || last.0 != *values {
+        if contexts.len() == 0 || !last.0.iter().eq(values.iter()) {
             last.1 = contexts.id(values);
             last.0.clone_from(values);
         }

@@ -3,8 +3,8 @@
 use std::num::NonZero;
 use std::thread;
 
-/// With fewer things, one thread is as good as several.
-const MANY: usize = 1 << 16;
+/// With fewer things, one thread is as good as several. Tests have few, and several threads all the same.
+const MANY: usize = if cfg!(test) { 16 } else { 1 << 16 };
 
 /// More threads than this are of little use.
 const MOST_THREADS: usize = 8;
@@ -13,6 +13,7 @@ const MOST_THREADS: usize = 8;
 pub(crate) fn threads(things: usize) -> usize {
     match things < MANY {
         true => 1,
+        false if cfg!(test) => 3,
         false => thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS),
     }
 }

@@ -25,7 +25,8 @@ pub use hottest::HotFunction;
 pub use joined::{JoinedRow, join};
 pub use places::{Neighbours, PlaceSum};
 pub use rows::Order;
-pub use tree::{Branch, Least, Trees};
+pub use starts::Least;
+pub use tree::{Branch, Trees};
 
 use crate::keys::Key;
 use crate::profile::Profile;

@@ -8,6 +8,10 @@ use crate::tables::{LocationId, SampleRow};
 /// Weight and number of samples.
 pub(crate) type Sum = (u64, u64);
 
+pub(crate) fn add(one: Sum, other: Sum) -> Sum {
+    (one.0 + other.0, one.1 + other.1)
+}
+
 /// The frames of the samples of a row, from the outermost caller to where they were.
 #[derive(Clone, Copy, Debug)]
 struct Path {
@@ -63,11 +67,6 @@ impl<'p> Paths<'p> {
     #[inline]
     pub(crate) fn context(&self, stack: u32) -> u32 {
         self.list[stack as usize].context
-    }
-
-    /// How many frames a stack has.
-    pub(crate) fn frame_count(&self, stack: u32) -> usize {
-        self.list[stack as usize].len as usize
     }
 
     /// Appends the frames of a stack to a list, the outermost first or last.

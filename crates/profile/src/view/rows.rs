@@ -65,10 +65,6 @@ impl Rows {
         let parts = spread::over(parts, |part| {
             let before = part.start.checked_sub(1).map(|at| order[at].1);
             let mut rows = Rows::default();
-            // The others are appended to the first part, for which memory is not taken twice.
-            let all = if part.start == 0 { &order[..] } else { &order[part.clone()] };
-            rows.rows.reserve_exact(all.len() + 1);
-            rows.frames.reserve_exact(all.iter().map(|item| stacks.frame_count(item.1)).sum());
             let sum = rows.extend(stacks, caller_first, before, &order[part]);
             (rows, sum)
         });
@@ -227,9 +223,21 @@ pub(crate) trait Visitor {
     fn row(&mut self, row: u32, leaf: FrameId, entry: u32, is_counted: bool);
 }
 
-/// Goes through some of the rows, and through the nodes as far as the order wants to know of them: all if callees count, else
-/// those where samples were and what comes next. A node comes after all that goes on from it.
-pub(crate) fn walk(rows: &Rows, part: Range<u32>, order: Order, visitor: &mut impl Visitor) {
+/// Goes through the rows, and through the nodes as far as the order wants to know of them: all if callees count, else
+/// those where samples were and what comes next. A node comes after all that goes on from it. Where there are many rows, several
+/// threads go through a part each: these are the visitors in the order of the rows. A node that several parts have rows of comes in
+/// each of them.
+pub(crate) fn walk<V: Visitor + Send>(rows: &Rows, order: Order, visitor: impl Fn() -> V + Sync) -> Vec<V> {
+    let (count, threads) = (rows.len() as usize, spread::threads(rows.len() as usize));
+    let cut = |part: usize| (count * part / threads) as u32;
+    spread::over((0..threads).map(|part| cut(part)..cut(part + 1)), |part| {
+        let mut visitor = visitor();
+        walk_part(rows, part, order, &mut visitor);
+        visitor
+    })
+}
+
+fn walk_part(rows: &Rows, part: Range<u32>, order: Order, visitor: &mut impl Visitor) {
     let mut walk = Walk { visitor, path: Vec::new(), on_path: Vec::new() };
     for (context, range) in rows.contexts() {
         let range = range.start.max(part.start)..range.end.min(part.end);

@@ -5,12 +5,39 @@
 use super::View;
 use super::entries::{ByFrame, Entry};
 use super::frames::FrameId;
-use super::paths::Sum;
+use super::paths::{Sum, add};
 use super::rows::{Node, Order, Rows, Visitor, walk};
-use super::tree::{Least, Run, add};
 use crate::hash::FastMap;
-use crate::spread;
 use std::ops::Range;
+
+/// Which branches are large enough.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Least {
+    /// Those of at least this weight.
+    Weight(u64),
+    /// Those of at least this share of what forks there.
+    Share(f64),
+}
+
+impl Least {
+    /// The least weight of what goes on where callchains of some weight fork.
+    pub(super) fn of(self, weight: u64) -> u64 {
+        match self {
+            Least::Weight(least) => least,
+            Least::Share(share) => (weight as f64 * share).ceil() as u64,
+        }
+    }
+}
+
+/// Callchains that have been the same up to a frame.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    /// Places in the list of the entry's own rows, or rows of the view.
+    pub(super) range: Range<u32>,
+    pub(super) is_own: bool,
+    /// Where in each row the next frame is.
+    pub(super) at: u32,
+}
 
 /// How the callchains of an entry begin.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +97,7 @@ impl Starts {
         let is_wanted: Vec<bool> = view.entries.iter().map(is_wanted).collect();
         let mut all = vec![Starts::default(); view.entries.len()];
         let mut sums: FastMap<Beginning, Sum> = FastMap::default();
-        for part in walk_all(view, || Finder::new(view, &is_wanted, Sums::default())) {
+        for part in walk(&view.rows, order, || Finder::new(view, &is_wanted, Sums::default())) {
             part.own.into_iter().zip(&mut all).for_each(|(own, starts)| starts.own.extend(own));
             for (beginning, sum) in part.takes.0 {
                 let known = sums.entry(beginning).or_default();
@@ -108,24 +135,13 @@ impl Starts {
             }
         }
         let takes = || Finds { numbers: &numbers, runs: vec![Vec::new(); shown.len()] };
-        for part in walk_all(view, || Finder::new(view, &is_wanted, takes())) {
+        for part in walk(&view.rows, order, || Finder::new(view, &is_wanted, takes())) {
             for (runs, &(entry, at, place)) in part.takes.runs.into_iter().zip(&shown) {
                 all[entry].list[at].next[place].runs.extend(runs);
             }
         }
         all
     }
-}
-
-/// Walks through all rows of a view, by several threads if they are many; gives the visitors in the order of the rows.
-fn walk_all<V: Visitor + Send>(view: &View<'_>, visitor: impl Fn() -> V + Sync) -> Vec<V> {
-    let (count, threads) = (view.rows.len() as usize, spread::threads(view.rows.len() as usize));
-    let cut = |part: usize| (count * part / threads) as u32;
-    spread::over((0..threads).map(|part| cut(part)..cut(part + 1)), |part| {
-        let mut visitor = visitor();
-        walk(&view.rows, part, view.plan.order, &mut visitor);
-        visitor
-    })
 }
 
 /// Takes the callchains that begin in some way.

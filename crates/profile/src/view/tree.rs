@@ -9,9 +9,9 @@
 use super::View;
 use super::entries::Entry;
 use super::frames::FrameId;
-use super::paths::Sum;
+use super::paths::{Sum, add};
 use super::rows::{Rows, end_of};
-use super::starts::{Next, Start, Starts};
+use super::starts::{Least, Next, Run, Start, Starts};
 use crate::hash::FastMap;
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -35,45 +35,12 @@ pub struct Branch {
     pub branches: Vec<Branch>,
 }
 
-/// Which branches are large enough.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Least {
-    /// Those of at least this weight.
-    Weight(u64),
-    /// Those of at least this share of what forks there.
-    Share(f64),
-}
-
-impl Least {
-    /// The least weight of what goes on where callchains of some weight fork.
-    pub(super) fn of(self, weight: u64) -> u64 {
-        match self {
-            Least::Weight(least) => least,
-            Least::Share(share) => (weight as f64 * share).ceil() as u64,
-        }
-    }
-}
-
-pub(super) fn add(one: Sum, other: Sum) -> Sum {
-    (one.0 + other.0, one.1 + other.1)
-}
-
 /// A group of callchains that go on with the same frame.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     frame: FrameId,
     sum: Sum,
     number: u32,
-}
-
-/// Callchains that have been the same up to a frame.
-#[derive(Clone, Debug)]
-pub(super) struct Run {
-    /// Places in the list of the entry's own rows, or rows of the view.
-    pub(super) range: Range<u32>,
-    pub(super) is_own: bool,
-    /// Where in each row the next frame is.
-    pub(super) at: u32,
 }
 
 const NONE: u32 = u32::MAX;
