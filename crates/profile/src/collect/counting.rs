@@ -120,19 +120,23 @@ impl Counting {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.begin();
         }
+        let Some((sender, _)) = &self.apart else {
+            self.here.count_all(&self.batch);
+            self.batch.heads.clear();
+            self.batch.locations.clear();
+            return;
+        };
         let room = (self.batch.heads.len(), self.batch.locations.len());
         let next = Batch { heads: Vec::with_capacity(room.0), locations: Vec::with_capacity(room.1) };
-        let batch = std::mem::replace(&mut self.batch, next);
-        match &self.apart {
-            // The other end is gone only if its thread panicked, which `finish` passes on.
-            Some((sender, _)) => _ = sender.send(batch),
-            None => self.here.count_all(&batch),
-        }
+        // The other end is gone only if its thread panicked, which `finish` passes on.
+        let _ = sender.send(std::mem::replace(&mut self.batch, next));
     }
 
-    /// Starts the thread, if there is a processor for it; without it all is counted here.
+    /// Starts the thread, if there is a processor for it; without it all is counted here. Stacks of one location are found in less time
+    /// than it takes to hand them over.
     fn begin(&mut self) {
-        if thread::available_parallelism().map_or(1, NonZero::get) == 1 {
+        let has_callers = self.batch.locations.len() > self.batch.heads.len();
+        if !has_callers || thread::available_parallelism().map_or(1, NonZero::get) == 1 {
             return;
         }
         let (sender, receiver) = sync_channel::<Batch>(WAITING);
@@ -163,6 +167,15 @@ mod tests {
 
     fn head(number: u32) -> Head {
         Head { event: 0, context: number % 3, thread: 7, weight: 2, time_ns: Some(number.into()) }
+    }
+
+    #[test]
+    fn stacks_of_one_location_are_counted_here() {
+        let mut counting = Counting::default();
+        (0..2 * MOST_HEADS as u32).for_each(|number| counting.add(head(number), &[LocationId(number % 2)]));
+        assert!(counting.apart.is_none() && counting.batch.heads.is_empty());
+        let counted = counting.finish();
+        assert_eq!((counted.stacks.len(), counted.rows.len(), counted.times.len()), (2, 6, 2 * MOST_HEADS));
     }
 
     /// With so many samples that a thread counts, and with so few that none does.

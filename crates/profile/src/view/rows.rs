@@ -364,7 +364,7 @@ impl Sorter<'_> {
     }
 
     /// Parts of a sorted list that have to be sorted by what comes next. Without a frame that is left they are the same.
-    fn same<'i>(part: &'i mut [Item]) -> impl Iterator<Item = &'i mut [Item]> {
+    fn same(part: &mut [Item]) -> impl Iterator<Item = &mut [Item]> {
         let runs = part.chunk_by_mut(|one, other| one.0 == other.0);
         runs.filter(|same| same.len() > 1 && same[0].0 != 0)
     }
