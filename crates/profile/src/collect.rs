@@ -5,14 +5,14 @@ mod counting;
 mod functions;
 mod places;
 
-use crate::hash::FastMap;
+use crate::hash::{FastMap, Fingerprint};
 use crate::keys::Key;
 use crate::locate::{Locator, ThreadTime, level_of};
 use crate::mem;
 use crate::profile::Profile;
 use crate::strings::StringId;
 use crate::tables::{Cgroup, Contexts, EventSum, Given, Location, LocationId, Locations, ObjectId, Thread};
-use counting::{Counted, Counting, Head};
+use counting::{Counted, Counting, Head, Place, Sum};
 use perfuse_abi::Attr;
 use perfuse_abi::record::{CallchainContext, DataSrc, Sample, Weight};
 use perfuse_abi::wire::Words;
@@ -193,8 +193,6 @@ pub struct Collector {
     values: Vec<u64>,
     path: Vec<(Level, u64)>,
     stack: Vec<LocationId>,
-    /// The values of the keys of the last sample, and their number.
-    last: (Vec<u64>, u32),
     given: Vec<u64>,
 }
 
@@ -233,7 +231,6 @@ impl Collector {
             texts: Numbered { list: Vec::new(), numbers: HashMap::new() },
             events: Vec::new(),
             counting: Counting::default(),
-            last: (Vec::new(), 0),
             changes: 1,
             tasks: vec![Task::default(); TASKS],
             comms: FastMap::default(),
@@ -382,23 +379,37 @@ impl Collector {
         if !task.is_wanted {
             return;
         }
+        let chain = chain.filter(|_| self.plan.chains);
         let wanted = Wanted { session, sample, level, at, task, branch: None };
         self.values(&wanted);
-        let head = self.head(event, &wanted, weight);
-        self.count(head, &wanted, chain.filter(|_| self.plan.chains));
+        // Code that the process makes decides where its addresses are.
+        let maps = match task.makes_code {
+            true => {
+                let code = self.locator.code_known(session, at).unwrap_or(0);
+                self.locator.state_of(task.maps, code)
+            }
+            false => task.maps,
+        };
+        let mut print = Fingerprint::default();
+        print.add((event as u64) << 8 | level as u64);
+        print.add(maps);
+        print.add(self.kernel_maps);
+        self.values.iter().for_each(|&value| print.add(value));
+        print.add(sample.ip.unwrap_or(0));
+        if let Some(chain) = chain {
+            chain.iter().for_each(|word| print.add(word));
+        }
+        let time_ns = sample.time.filter(|_| self.plan.times);
+        if let Some(place) = self.counting.again(print.finish(), weight, time_ns) {
+            let sum = Sum { weight, samples: 1, time_ns };
+            let head = self.head(event, &wanted, sum, place);
+            self.count(head, &wanted, maps, chain);
+        }
     }
 
-    /// A sample of an event, with the present values of its keys.
-    #[inline]
-    fn head(&mut self, event: usize, of: &Wanted<'_>, weight: u64) -> Head {
-        let Collector { values, last, contexts, plan, .. } = self;
-        // Most samples have the values of the one before.
-        if contexts.len() == 0 || !last.0.iter().eq(values.iter()) {
-            last.1 = contexts.id(values);
-            last.0.clone_from(values);
-        }
-        let time_ns = of.sample.time.filter(|_| plan.times);
-        Head { event: event as u32, context: last.1, thread: of.task.tid, weight, time_ns }
+    /// Samples of an event, with the present values of its keys.
+    fn head(&mut self, event: usize, of: &Wanted<'_>, sum: Sum, place: Place) -> Head {
+        Head { event: event as u32, context: self.contexts.id(&self.values), thread: of.task.tid, sum, place }
     }
 
     /// Takes the values of all keys.
@@ -455,21 +466,16 @@ impl Collector {
             wanted.branch = Some(branch);
             self.values(&wanted);
             let (target, _) = self.location_of(&wanted, None, branch.to);
-            let head = self.head(event, &wanted, 1);
+            let sum = Sum { weight: 1, samples: 1, time_ns: sample.time.filter(|_| self.plan.times) };
+            let head = self.head(event, &wanted, sum, Place::BEHIND);
             self.counting.add(head, &[target]);
         }
     }
 
-    /// Counts a sample with its stack. How much code its process has told of decides where its addresses are.
-    fn count(&mut self, head: Head, of: &Wanted<'_>, chain: Option<&Words<'_>>) {
-        let Wanted { session, sample, level, at, task, .. } = *of;
-        let user_maps = match task.makes_code {
-            true => {
-                let code = self.locator.code_known(session, at).unwrap_or(0);
-                self.locator.state_of(task.maps, code)
-            }
-            false => task.maps,
-        };
+    /// Counts samples with their stack. The number of the maps of the program is that of the code that it has made, too.
+    #[inline(never)]
+    fn count(&mut self, head: Head, of: &Wanted<'_>, user_maps: u64, chain: Option<&Words<'_>>) {
+        let Wanted { session, sample, level, at, .. } = *of;
         let kernel_maps = self.kernel_maps;
         let maps_of = |level| match level {
             Level::User => user_maps,

@@ -1,5 +1,6 @@
-//! Hashes for keys that are numbers: [`FastMap`], one multiplication a word. The numbers come out of recordings, whose authors may
-//! have chosen such as hash alike: so each process hashes in a way of its own.
+//! Hashes for keys that are numbers: [`FastMap`], one multiplication a word; and [`Fingerprint`], long enough to stand for what it
+//! was made of. The numbers come out of recordings, whose authors may have chosen such as hash alike: so each process hashes
+//! in a way of its own.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -93,6 +94,41 @@ impl Hasher for Fast {
     }
 }
 
+/// 128 bits made of any number of words: two sequences of words with the same fingerprint are taken for the
+/// same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Fingerprint(Fast, u64);
+
+impl Default for Fingerprint {
+    #[inline]
+    fn default() -> Self {
+        let state = FastState::default();
+        Fingerprint(state.build_hasher(), !state.start)
+    }
+}
+
+impl Fingerprint {
+    #[inline]
+    pub(crate) fn add(&mut self, word: u64) {
+        self.0.add(word);
+        self.1 = (self.1.rotate_left(23) ^ word).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    }
+
+    #[inline]
+    pub(crate) fn finish(self) -> Self {
+        let mut end = self;
+        end.add(self.1);
+        end.add(self.0.hash);
+        end
+    }
+
+    /// 64 of its bits, and 32 others.
+    #[inline]
+    pub(crate) fn parts(self) -> (u64, u32) {
+        (self.0.hash, (self.1 >> 32) as u32)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +158,21 @@ mod tests {
             // Of 65 536 places, 39 000 are taken by chance.
             assert!(places(|hash| hash & 0xffff) > 20_000 && places(|hash| hash >> 48) > 20_000, "{state:?}");
         }
+    }
+
+    #[test]
+    fn fingerprints_differ_by_order_length_and_every_bit() {
+        let of = |words: &[u64]| {
+            let mut print = Fingerprint::default();
+            words.iter().for_each(|&word| print.add(word));
+            print.finish()
+        };
+        let mut seen = std::collections::HashSet::new();
+        for bit in 0..64 {
+            for words in [vec![1 << bit], vec![0, 1 << bit], vec![1 << bit, 0], vec![1 << bit, 1 << bit]] {
+                assert!(seen.insert(of(&words)), "{words:x?}");
+            }
+        }
+        assert!(seen.insert(of(&[])) && seen.insert(of(&[0])));
     }
 }
