@@ -1,9 +1,10 @@
 //! `perfuse report` and `perfuse script` against perf's: cpu time, time and peak memory of the whole process, and the
-//! time also against reading the bytes of the file.
+//! time also against reading the bytes of the file once more, beside the ratio and the memory that a gigabyte should take.
 //!
 //! The program is what `PERFUSE_BENCH_BIN` names, else `target/release/perfuse`. A run that takes longer
 //! than `PERFUSE_BENCH_PATIENCE` seconds (120) is stopped, and told as that.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,40 +19,54 @@ struct Cost {
     peak_mb: f64,
 }
 
+/// Options, and what the time should be against reading the file, on two processors.
+type Case = (&'static [&'static str], Option<f64>);
+
+/// Of a report of a gigabyte, which follows the distinct callchains.
+const AIM_MB: f64 = 256.0;
+
 /// Bench `report`: with call trees as perf has them by default, without callers, and flat.
 pub fn all() {
     each(
         "report",
-        &[&["--stdio"][..], &["--stdio", "--no-children"], &["--stdio", "--no-children", "-g", "none"]],
+        &[
+            (&["--stdio"], Some(12.0)),
+            (&["--stdio", "--no-children"], Some(8.0)),
+            (&["--stdio", "--no-children", "-g", "none"], Some(3.0)),
+        ],
     );
 }
 
 /// Bench `script`: all lines, to nowhere; with callchains and without.
 pub fn script() {
-    each("script", &[&[][..], &["-G"]]);
+    each("script", &[(&[], None), (&["-G"], None)]);
 }
 
-fn each(subcommand: &str, all_options: &[&[&str]]) {
+fn each(subcommand: &str, cases: &[Case]) {
     let program = std::env::var_os("PERFUSE_BENCH_BIN").map(PathBuf::from);
     let program = program.unwrap_or_else(|| "target/release/perfuse".into());
     let patience = std::env::var("PERFUSE_BENCH_PATIENCE").ok().and_then(|text| text.parse().ok());
     let patience = Duration::from_secs(patience.unwrap_or(120));
     for file in crate::recordings::all(&program) {
-        for options in all_options {
-            compare(&program, subcommand, &file, options, patience);
+        for &case in cases {
+            compare(&program, subcommand, &file, case, patience);
         }
     }
 }
 
-fn compare(program: &Path, subcommand: &str, file: &Path, options: &[&str], patience: Duration) {
+fn compare(program: &Path, subcommand: &str, file: &Path, (options, aim): Case, patience: Duration) {
     println!("{subcommand} {} {}", file.display(), options.join(" "));
-    let start = Instant::now();
-    let size = std::fs::File::open(file).and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink()));
-    let (read, size) = (start.elapsed().as_secs_f64(), size.unwrap_or(0));
+    // The first time brings it into memory.
+    let (_, (read, size)) = (read(file), read(file));
     println!("  read {:>6} MB {:>33.3} s", size / 1_000_000, read);
     let ours = best((0..3).map(|_| run(program, subcommand, file, options, patience)));
     let extra = [options, &["--no-inline"]].concat();
     let theirs = run(Path::new("perf"), subcommand, file, &extra, patience);
+    if let (Some(aim), Some(cost)) = (aim, ours) {
+        let is_met = cost.time <= aim * read && cost.peak_mb <= AIM_MB;
+        let met = if is_met { "met" } else { "missed" };
+        println!("  aim {:>36} MB {aim:>8.1} x reading: {met}", AIM_MB);
+    }
     for (name, cost) in [("perfuse", ours), ("perf", theirs)] {
         match cost {
             Some(Cost { cpu, time, peak_mb }) => {
@@ -71,6 +86,19 @@ fn compare(program: &Path, subcommand: &str, file: &Path, options: &[&str], pati
         );
     }
     println!();
+}
+
+/// How long it takes to read the bytes of a file, in seconds, and how many there are.
+fn read(file: &Path) -> (f64, u64) {
+    let start = Instant::now();
+    let mut bytes = vec![0; 1 << 18];
+    let mut size = 0;
+    if let Ok(mut file) = std::fs::File::open(file) {
+        while let Ok(count @ 1..) = file.read(&mut bytes) {
+            size += count as u64;
+        }
+    }
+    (start.elapsed().as_secs_f64(), size)
 }
 
 /// The run with the least cpu time.

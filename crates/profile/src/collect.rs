@@ -1,6 +1,7 @@
-//! Samples in, a [`Profile`] out. A sample whose like was there before costs one hash over its callchain and one look into
-//! a table; only new callchains are taken apart.
+//! Samples in, a [`Profile`] out. Here each address becomes a location; what was there before is found [by another](counting),
+//! on a processor of its own where there are many samples.
 
+mod counting;
 mod functions;
 mod places;
 
@@ -9,12 +10,9 @@ use crate::keys::Key;
 use crate::locate::{Locator, ThreadTime, level_of};
 use crate::mem;
 use crate::profile::Profile;
-use crate::seen::{Counted, Seen};
 use crate::strings::StringId;
-use crate::tables::{
-    Cgroup, ChainStart, Contexts, EventSum, Given, Location, LocationId, Locations, ObjectId, SampleRow,
-    SampleTime, StackId, Stacks, Thread,
-};
+use crate::tables::{Cgroup, ChainStart, Contexts, EventSum, Given, Location, LocationId, Locations, ObjectId, Thread};
+use counting::{Counted, Counting, Head, Place, Sum};
 use perfuse_abi::Attr;
 use perfuse_abi::record::{CallchainContext, DataSrc, Sample, Weight};
 use perfuse_abi::wire::Words;
@@ -157,8 +155,8 @@ fn nameless(tid: u32) -> String {
 }
 
 const TASKS: usize = 256;
-/// Callchains that are remembered of processes that make code; then they are taken apart again.
-const MOST_SEEN: usize = 1 << 20;
+/// Addresses that are found without a look into the table of all; a power of two.
+const RECENT: usize = 1 << 11;
 /// Addresses that are remembered; then they are worked out again.
 const MOST_ADDRESSES: usize = 1 << 22;
 /// More locations than this are not told apart: what comes then is one location, which says so.
@@ -169,20 +167,12 @@ pub struct Collector {
     plan: Plan,
     pub(crate) locator: Locator,
     pub(crate) locations: Locations,
-    stacks: Stacks,
     contexts: Contexts,
     threads: Numbered<u32>,
     cgroups: Numbered<u64>,
     texts: Numbered<Given>,
     events: Vec<EventSum>,
-    rows: Vec<SampleRow>,
-    /// Of each stack, its first row.
-    first_rows: Vec<u32>,
-    /// By event, context and stack.
-    other_rows: FastMap<(u32, u32, StackId), u32>,
-    times: Vec<SampleTime>,
-    /// The row of each combination of task state, key values and callchain, and its samples.
-    seen: Seen,
+    counting: Counting,
     /// Counts all that may change tasks.
     changes: u64,
     tasks: Vec<Task>,
@@ -192,6 +182,8 @@ pub struct Collector {
     addresses: FastMap<(u64, u64), LocationId>,
     /// By place of a sample and where its callchain begins.
     chained: FastMap<(LocationId, u64), LocationId>,
+    /// Some of these, each at the place that its address names.
+    recent: Vec<((u64, u64), LocationId)>,
     /// By object and function, or place in the file, the location that stands for all of its addresses.
     functions: FastMap<(ObjectId, u64), LocationId>,
     /// Stands for all locations beyond the number that is told apart.
@@ -235,23 +227,19 @@ impl Collector {
             plan,
             locator,
             locations: Locations::default(),
-            stacks: Stacks::default(),
             contexts: Contexts::default(),
             threads: Numbered { list: Vec::new(), numbers: HashMap::new() },
             cgroups: Numbered { list: Vec::new(), numbers: HashMap::new() },
             texts: Numbered { list: Vec::new(), numbers: HashMap::new() },
             events: Vec::new(),
-            rows: Vec::new(),
-            first_rows: Vec::new(),
-            other_rows: FastMap::default(),
-            times: Vec::new(),
-            seen: Seen::default(),
+            counting: Counting::default(),
             changes: 1,
             tasks: vec![Task::default(); TASKS],
             comms: FastMap::default(),
             kernel_maps: 0,
             addresses: FastMap::default(),
             chained: FastMap::default(),
+            recent: Vec::new(),
             functions: FastMap::default(),
             rest: None,
             places: Places::default(),
@@ -301,7 +289,6 @@ impl Collector {
     /// The profile of all samples until now. The collector goes on with none, so that its memory is that of one such
     /// window, however long it goes on.
     pub fn take(&mut self, session: &Session) -> Profile {
-        self.settle();
         let names: Vec<StringId> = self.events.iter().map(|event| event.name).collect();
         let next =
             Collector { changes: self.changes, ..Collector::with(self.plan.clone(), self.locator.renewed()) };
@@ -310,7 +297,8 @@ impl Collector {
             let name = self.locator.strings.id(done.locator.strings.get(name));
             self.event(event).name = name;
         }
-        done.stacks.close();
+        let Counted { mut stacks, rows, times, .. } = done.counting.finish();
+        stacks.close();
         let strings = &mut done.locator.strings;
         let mut thread = |&id: &u32| {
             let name = match session.comm_of(id, id) {
@@ -326,15 +314,15 @@ impl Collector {
             strings: done.locator.strings,
             objects: done.locator.objects,
             locations: done.locations,
-            stacks: done.stacks,
+            stacks,
             keys: done.plan.keys,
             contexts: done.contexts,
             threads,
             cgroups,
             texts: done.texts.list,
             events: done.events,
-            rows: done.rows,
-            times: done.times,
+            rows,
+            times,
         }
     }
 
@@ -394,78 +382,37 @@ impl Collector {
         if !task.is_wanted {
             return;
         }
-        let ip = sample.ip.unwrap_or(0);
         let chain = chain.filter(|_| self.plan.chains);
-        let mut print = Fingerprint::default();
-        print.add((event as u64) << 8 | level as u64);
-        print.add(task.maps);
-        print.add(self.kernel_maps);
         let wanted = Wanted { session, sample, level, at, task, branch: None };
         self.values(&wanted);
+        // Code that the process makes decides where its addresses are.
+        let maps = match task.makes_code {
+            true => {
+                let code = self.locator.code_known(session, at).unwrap_or(0);
+                self.locator.state_of(task.maps, code)
+            }
+            false => task.maps,
+        };
+        let mut print = Fingerprint::default();
+        print.add((event as u64) << 8 | level as u64);
+        print.add(maps);
+        print.add(self.kernel_maps);
         self.values.iter().for_each(|&value| print.add(value));
-        print.add(ip);
+        print.add(sample.ip.unwrap_or(0));
         if let Some(chain) = chain {
             chain.iter().for_each(|word| print.add(word));
         }
-        let code = match task.makes_code {
-            true => self.locator.code_known(session, at).unwrap_or(0),
-            false => 0,
-        };
-        print.add(code);
-        let print = print.finish();
-        let row = match self.seen.count(print, weight) {
-            Some(row) => row,
-            None => {
-                let stack = self.stack_of(&wanted, chain, code);
-                let row = self.row(event, stack, task.tid);
-                // Where code changes all the time, hardly anything comes twice.
-                if task.makes_code && self.seen.len() >= MOST_SEEN {
-                    self.settle();
-                }
-                self.seen.insert(print, row, weight);
-                row
-            }
-        };
-        self.keep_time(sample, row, weight);
-    }
-
-    #[inline]
-    fn keep_time(&mut self, sample: &Sample<'_>, row: u32, weight: u64) {
-        if let (true, Some(time_ns)) = (self.plan.times, sample.time) {
-            self.times.push(SampleTime { time_ns, weight, row });
+        let time_ns = sample.time.filter(|_| self.plan.times);
+        if let Some(place) = self.counting.again(print.finish(), weight, time_ns) {
+            let sum = Sum { weight, samples: 1, time_ns };
+            let head = self.head(event, &wanted, sum, place);
+            self.count(head, &wanted, maps, chain);
         }
     }
 
-    /// Adds up in the rows what was counted.
-    fn settle(&mut self) {
-        for Counted { row, weight, samples } in self.seen.take() {
-            let row = &mut self.rows[row as usize];
-            (row.weight, row.samples) = (row.weight + weight, row.samples + samples);
-        }
-    }
-
-    /// The row of the present values, in which nothing is counted yet if it is new.
-    fn row(&mut self, event: usize, stack: StackId, thread: u32) -> u32 {
-        let (event, context) = (event as u32, self.contexts.id(&self.values));
-        let next = self.rows.len() as u32;
-        // Most stacks have one row.
-        let row = match self.first_rows.get(stack.0 as usize) {
-            None => {
-                self.first_rows.push(next);
-                next
-            }
-            Some(&first) => {
-                let known = &self.rows[first as usize];
-                match (known.event, known.context) == (event, context) {
-                    true => first,
-                    false => *self.other_rows.entry((event, context, stack)).or_insert(next),
-                }
-            }
-        };
-        if row == next {
-            self.rows.push(SampleRow { event, context, stack, thread, weight: 0, samples: 0 });
-        }
-        row
+    /// Samples of an event, with the present values of its keys.
+    fn head(&mut self, event: usize, of: &Wanted<'_>, sum: Sum, place: Place) -> Head {
+        Head { event: event as u32, context: self.contexts.id(&self.values), thread: of.task.tid, sum, place }
     }
 
     /// Takes the values of all keys.
@@ -522,19 +469,16 @@ impl Collector {
             wanted.branch = Some(branch);
             self.values(&wanted);
             let (target, _) = self.location_of(&wanted, None, branch.to);
-            let stack = self.stacks.id(&[target]);
-            let row = self.row(event, stack, task.tid);
-            let sum = &mut self.rows[row as usize];
-            (sum.weight, sum.samples) = (sum.weight.saturating_add(1), sum.samples + 1);
-            self.keep_time(sample, row, 1);
+            let sum = Sum { weight: 1, samples: 1, time_ns: sample.time.filter(|_| self.plan.times) };
+            let head = self.head(event, &wanted, sum, Place::BEHIND);
+            self.counting.add(head, &[target]);
         }
     }
 
-    /// The stack of a sample. How much code its process has told of decides where its addresses are.
+    /// Counts samples with their stack. The number of the maps of the program is that of the code that it has made, too.
     #[inline(never)]
-    fn stack_of(&mut self, of: &Wanted<'_>, chain: Option<&Words<'_>>, code: u64) -> StackId {
-        let Wanted { session, sample, level, at, task, .. } = *of;
-        let user_maps = if task.makes_code { self.locator.state_of(task.maps, code) } else { task.maps };
+    fn count(&mut self, head: Head, of: &Wanted<'_>, user_maps: u64, chain: Option<&Words<'_>>) {
+        let Wanted { session, sample, level, at, .. } = *of;
         let kernel_maps = self.kernel_maps;
         let maps_of = |level| match level {
             Level::User => user_maps,
@@ -580,9 +524,8 @@ impl Collector {
             locations.push(self.location_at(session, at, maps_of(level), level, ip));
         }
         locations.push(leaf);
-        let stack = self.stacks.id(&locations);
+        self.counting.add(head, &locations);
         (self.stack, self.path) = (locations, path);
-        stack
     }
 
     /// The place of a sample whose callchain begins elsewhere.
@@ -608,10 +551,30 @@ impl Collector {
         ip: u64,
     ) -> LocationId {
         let key = (maps << 3 | level as u64, ip);
-        match self.addresses.get(&key) {
+        let place = (ip ^ ip >> 11 ^ key.0) as usize % RECENT;
+        match self.recent.get(place) {
+            Some((known, location)) if *known == key => *location,
+            _ => self.older_location(session, at, key, level),
+        }
+    }
+
+    /// The location of an address that is none of the [recent](RECENT).
+    #[inline(never)]
+    fn older_location(
+        &mut self,
+        session: &Session,
+        at: ThreadTime,
+        key: (u64, u64),
+        level: Level,
+    ) -> LocationId {
+        let location = match self.addresses.get(&key) {
             Some(&known) => known,
             None => self.new_location(session, at, key, level),
-        }
+        };
+        // No address has this key.
+        self.recent.resize(RECENT, ((u64::MAX, 0), LocationId(0)));
+        self.recent[(key.1 ^ key.1 >> 11 ^ key.0) as usize % RECENT] = (key, location);
+        location
     }
 
     #[cold]

@@ -263,6 +263,17 @@ impl Stacks {
         part(&self.locations, &self.ends, stack.0)
     }
 
+    /// The locations of all stacks, one after the other.
+    pub(crate) fn all(&self) -> &[LocationId] {
+        &self.locations
+    }
+
+    /// Where in these a stack begins.
+    #[inline]
+    pub(crate) fn start(&self, stack: StackId) -> usize {
+        start(&self.ends, stack.0)
+    }
+
     /// Where the samples of a stack were.
     #[inline]
     pub(crate) fn leaf(&self, stack: StackId) -> LocationId {
@@ -276,8 +287,12 @@ impl Stacks {
 }
 
 fn part<'l>(locations: &'l [LocationId], ends: &[usize], number: u32) -> &'l [LocationId] {
-    let start = number.checked_sub(1).map_or(0, |before| ends[before as usize]);
-    &locations[start..ends[number as usize]]
+    &locations[start(ends, number)..ends[number as usize]]
+}
+
+#[inline]
+fn start(ends: &[usize], number: u32) -> usize {
+    number.checked_sub(1).map_or(0, |before| ends[before as usize])
 }
 
 /// Locations, each once.

@@ -13,6 +13,7 @@ mod paths;
 mod places;
 mod rows;
 mod sorted;
+mod starts;
 mod text;
 mod tree;
 
@@ -24,7 +25,8 @@ pub use hottest::HotFunction;
 pub use joined::{JoinedRow, join};
 pub use places::{Neighbours, PlaceSum};
 pub use rows::Order;
-pub use tree::{Branch, Least, Trees};
+pub use starts::Least;
+pub use tree::{Branch, Trees};
 
 use crate::keys::Key;
 use crate::profile::Profile;
@@ -169,7 +171,8 @@ impl<'p> View<'p> {
         let mut contexts = ViewContexts::new(profile, frames, plan);
         let paths = paths(profile, frames, event, plan, &mut contexts);
         let rows = Rows::new(&paths, plan.order.caller_first);
-        let groups = Groups::new(frames, &plan.keys, paths.all_frames());
+        drop(paths);
+        let groups = Groups::new(frames, &plan.keys, rows.all_frames());
         let mut view = View {
             profile,
             frames,
@@ -194,17 +197,15 @@ impl<'p> View<'p> {
 /// The stacks of an event as frames.
 fn paths<'p>(
     profile: &'p Profile,
-    frames: &Frames,
+    frames: &'p Frames,
     event: usize,
     plan: &ViewPlan,
     contexts: &mut ViewContexts,
 ) -> Paths<'p> {
-    let samples = profile.event(event).samples;
-    if samples == 0 {
-        return Paths::new(&[], 0);
+    let mut paths = Paths::new(profile, frames);
+    if profile.event(event).samples == 0 {
+        return paths;
     }
-    let is_most = samples >= profile.rows.len() as u64;
-    let mut paths = Paths::new(&profile.rows, if is_most { profile.stacks.location_count() } else { 0 });
     for (number, row) in frames.rows_of(profile, event) {
         if row.samples == 0 {
             continue;
@@ -228,6 +229,7 @@ fn paths<'p>(
             }
         }
         let chain = stack.last().map_or(ChainStart::Here, |&leaf| profile.location(leaf).chain);
+        let stack = (stack, profile.stacks.start(row.stack));
         paths.push((number, context), stack, chain, frames);
     }
     paths

@@ -147,8 +147,10 @@ pub(crate) struct ByFrame<'r> {
 }
 
 impl ByFrame<'_> {
-    /// From now on it is about the next context, which has this number.
+    /// From now on it is about another context that comes later, which has this number.
     pub(crate) fn enter(&mut self, context: u32) {
+        let before = self.entries.partition_point(|entry| entry.context < context);
+        self.entries = &self.entries[before..];
         while let Some((entry, rest)) =
             self.entries.split_first().filter(|(entry, _)| entry.context == context)
         {
@@ -234,11 +236,25 @@ impl Visitor for Filler<'_> {
     }
 }
 
+/// Appends the entries of the part of the rows that comes next; those of its first context may be there already.
+fn join(all: &mut Vec<Entry>, part: Vec<Entry>) {
+    let last = all.last().map(|entry| entry.context);
+    let of_last = all.iter().rev().take_while(|entry| Some(entry.context) == last);
+    let known: FastMap<u32, u32> = of_last.map(|entry| (entry.group, entry.number)).collect();
+    for entry in part {
+        let number = known.get(&entry.group).filter(|_| Some(entry.context) == last);
+        match number {
+            Some(&number) => all[number as usize].join(&entry),
+            None => all.push(Entry { number: all.len() as u32, ..entry }),
+        }
+    }
+}
+
 impl View<'_> {
     /// Fills in the entries.
     pub(crate) fn make_entries(&mut self) {
         let View { frames, plan, rows, groups, .. } = &*self;
-        let mut filler = Filler {
+        let filler = || Filler {
             rows,
             groups,
             caller_first: plan.order.caller_first,
@@ -248,8 +264,10 @@ impl View<'_> {
             context: NONE,
             of_others: 0,
         };
-        walk(rows, plan.order, &mut filler);
-        let mut entries = filler.entries;
+        let mut entries: Vec<Entry> = Vec::new();
+        for part in walk(rows, plan.order, filler) {
+            join(&mut entries, part.entries);
+        }
         for entry in &mut entries {
             entry.level = frames.get(entry.frame).level;
         }
@@ -332,6 +350,16 @@ impl Entry {
         self.total_weight += other.total_weight;
         self.total_samples += other.total_samples;
         self.self_levels.iter_mut().zip(other.self_levels).for_each(|(sum, more)| *sum += more);
+    }
+
+    /// Adds what other rows have of the same entry.
+    fn join(&mut self, other: &Entry) {
+        self.add(other);
+        self.is_leaf |= other.is_leaf;
+        (self.depth, self.reach) = (self.depth.max(other.depth), self.reach.max(other.reach));
+        if other.first < self.first {
+            (self.first, self.frame) = (other.first, other.frame);
+        }
     }
 
     fn new(context: u32, group: u32, number: u32) -> Self {

@@ -4,7 +4,7 @@ use crate::hash::FastMap;
 use crate::lookup::object_names;
 use crate::names::Names;
 use crate::profile::Profile;
-use crate::tables::{LocationId, SampleRow};
+use crate::tables::{ChainStart, LocationId, SampleRow};
 use perfuse_data::session::Level;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,6 +59,10 @@ pub struct Frames {
     frames: Vec<Frame>,
     /// Frames of one location after the other, innermost first.
     of_locations: Vec<FrameId>,
+    /// Of each location, the one that callchains have in its place; empty if that is always the same.
+    begins: Vec<LocationId>,
+    /// The frame of that, if each location has one.
+    of_chains: Vec<FrameId>,
     /// How far into its function each of them is.
     offsets: Vec<u64>,
     /// Where those of each location end; empty if each has one.
@@ -192,7 +196,9 @@ impl Frames {
         let missing = names.missing().map(|(object, reason)| (object.0, reason)).collect();
         let files = (0..profile.objects.len()).map(|object| names.files(object).to_vec()).collect();
         let rows = RowsByEvent::new(profile);
-        Frames { objects, frames, of_locations, offsets, ends, missing, files, rows }
+        let (begins, of_chains) = (Vec::new(), Vec::new());
+        let all = Frames { objects, frames, of_locations, begins, of_chains, offsets, ends, missing, files, rows };
+        all.with_chains(profile)
     }
 
     /// A frame.
@@ -219,6 +225,36 @@ impl Frames {
             None => std::slice::from_ref(&self.of_locations[at]),
             Some(&end) => &self.of_locations[self.first(location)..end as usize],
         }
+    }
+
+    /// Once it is known which locations have which frames.
+    fn with_chains(mut self, profile: &Profile) -> Self {
+        let list = || (0..).map(LocationId).zip(&profile.locations.list);
+        if list().all(|(_, of)| !matches!(of.chain, ChainStart::At(_))) {
+            return self;
+        }
+        self.begins = list()
+            .map(|(at, of)| match of.chain {
+                ChainStart::At(first) => first,
+                _ => at,
+            })
+            .collect();
+        if self.ends.is_empty() {
+            self.of_chains = self.begins.iter().map(|at| self.of_locations[at.0 as usize]).collect();
+        }
+        self
+    }
+
+    /// The frames that callchains have for a location, the innermost first.
+    #[inline]
+    pub(crate) fn of_chain(&self, location: LocationId) -> &[FrameId] {
+        self.at(self.begins.get(location.0 as usize).copied().unwrap_or(location))
+    }
+
+    /// The frame that callchains have for each location, if all have one.
+    pub(crate) fn of_each(&self) -> Option<&[FrameId]> {
+        let all = if self.of_chains.is_empty() { &self.of_locations } else { &self.of_chains };
+        self.ends.is_empty().then_some(all)
     }
 
     /// The innermost frame at a location.
@@ -287,7 +323,7 @@ impl Frames {
     pub(crate) fn of_profile(self, profile: &Profile) -> Self {
         let of_locations =
             profile.locations.list.iter().map(|location| FrameId(location.ip as u32)).collect();
-        Frames { of_locations, ..self }
+        Frames { of_locations, ..self }.with_chains(profile)
     }
 
     /// Frames without names, of this many addresses.
@@ -310,6 +346,8 @@ impl Frames {
             objects: vec![unknown],
             frames: (0..count).map(frame).collect(),
             of_locations: (0..count).map(FrameId).collect(),
+            begins: Vec::new(),
+            of_chains: Vec::new(),
             offsets: vec![0; count as usize],
             ends: Vec::new(),
             missing: Vec::new(),

@@ -3,7 +3,9 @@
 
 use super::frames::FrameId;
 use super::paths::{Paths, Sum};
+use crate::spread;
 use std::ops::Range;
+use std::sync::Mutex;
 
 /// From which end callchains are read, and for whom.
 #[derive(Clone, Copy, Debug)]
@@ -59,48 +61,113 @@ impl Rows {
     /// With the outermost caller first, or with where samples were.
     pub(crate) fn new(stacks: &Paths<'_>, caller_first: bool) -> Self {
         let order = sorted(stacks, caller_first);
-        let mut all = Rows {
-            rows: Vec::with_capacity(order.len() + 1),
-            frames: Vec::with_capacity(stacks.frame_count()),
-            contexts: Vec::new(),
-        };
-        let (mut before, mut last, mut last_place) = ((0, 0), 0..0, None);
-        for (_, number) in order {
-            let row = stacks.row(number);
-            let context = stacks.context(number) as usize;
-            if all.contexts.len() <= context {
-                all.contexts.resize(context + 1, 0..0);
+        let threads = spread::threads(order.len());
+        let cut = |part: usize| first_new(stacks, caller_first, &order, order.len() * part / threads);
+        let parts = (0..threads).map(|part| cut(part)..cut(part + 1));
+        let parts = spread::over(parts, |part| {
+            let before = part.start.checked_sub(1).map(|at| order[at].1);
+            let mut rows = Rows::default();
+            let sum = rows.extend(stacks, caller_first, before, &order[part]);
+            (rows, sum)
+        });
+        let mut all = Rows::default();
+        let mut before = (0, 0);
+        for (part, sum) in parts {
+            match all.rows.is_empty() {
+                true => all = part,
+                false => all.join(part, before),
             }
-            let next = all.rows.len() as u32;
-            if all.contexts[context].is_empty() {
-                (all.contexts[context], last) = (next..next, 0..0);
-            }
-            let start = all.frames.len();
-            all.frames.extend_from_slice(stacks.frames(number));
-            if !caller_first {
-                all.frames[start..].reverse();
-            }
-            let (new, place) = (start..all.frames.len(), stacks.place(number));
-            let pairs = all.frames[new.clone()].iter().zip(&all.frames[last.clone()]);
-            let common = pairs.take_while(|(one, other)| one == other).count();
-            // Stacks of the same frames are one row; the first of them was there first.
-            if common > 0 && common == last.len() && common == new.len() && place == last_place {
-                all.frames.truncate(start);
-            } else {
-                let origin = Origin { number, thread: row.thread };
-                all.rows.push(Row { start, before, origin, common: common as u32, place });
-                all.contexts[context].end = next + 1;
-                (last, last_place) = (new, place);
-            }
-            before = (before.0 + row.weight, before.1 + row.samples);
+            before = (before.0 + sum.0, before.1 + sum.1);
         }
         all.rows.push(Row { start: all.frames.len(), before, ..Row::default() });
         all
     }
 
+    /// Appends stacks that are sorted, the first of which comes after `before`; gives what they weigh.
+    fn extend(
+        &mut self,
+        stacks: &Paths<'_>,
+        caller_first: bool,
+        before: Option<u32>,
+        order: &[(u64, u32)],
+    ) -> Sum {
+        let mut first = Vec::new();
+        before.iter().for_each(|&number| stacks.append(number, caller_first, &mut first));
+        let mut last_context = before.map(|number| stacks.context(number));
+        let mut last_place = before.and_then(|number| stacks.place(number));
+        let (mut before, mut last) = ((0, 0), 0..0);
+        for &(_, number) in order {
+            let row = stacks.row(number);
+            let (context, place) = (stacks.context(number), stacks.place(number));
+            if self.contexts.len() <= context as usize {
+                self.contexts.resize(context as usize + 1, 0..0);
+            }
+            let next = self.rows.len() as u32;
+            if self.contexts[context as usize].is_empty() {
+                self.contexts[context as usize] = next..next;
+            }
+            let start = self.frames.len();
+            stacks.append(number, caller_first, &mut self.frames);
+            let new = start..self.frames.len();
+            let old = if next == 0 { &first[..] } else { &self.frames[last.clone()] };
+            let old = if last_context == Some(context) { old } else { &[] };
+            let pairs = self.frames[new.clone()].iter().zip(old);
+            let common = pairs.take_while(|(one, other)| one == other).count();
+            // Stacks of the same frames are one row; the first of them was there first.
+            if common > 0 && common == old.len() && common == new.len() && place == last_place {
+                self.frames.truncate(start);
+            } else {
+                let origin = Origin { number, thread: row.thread };
+                self.rows.push(Row { start, before, origin, common: common as u32, place });
+                self.contexts[context as usize].end = next + 1;
+                last = new;
+            }
+            (last_context, last_place) = (Some(context), place);
+            before = (before.0 + row.weight, before.1 + row.samples);
+        }
+        before
+    }
+
+    /// Appends the rows of the part that comes next, after this sum.
+    fn join(&mut self, part: Rows, before: Sum) {
+        let (row, start) = (self.rows.len() as u32, self.frames.len());
+        let moved = |of: &Row| Row {
+            start: of.start + start,
+            before: (of.before.0 + before.0, of.before.1 + before.1),
+            ..*of
+        };
+        self.rows.extend(part.rows.iter().map(moved));
+        drop(part.rows);
+        self.frames.extend_from_slice(&part.frames);
+        if self.contexts.len() < part.contexts.len() {
+            self.contexts.resize(part.contexts.len(), 0..0);
+        }
+        for (known, of) in self.contexts.iter_mut().zip(part.contexts).filter(|(_, of)| of.start < of.end) {
+            let from = if known.start < known.end { known.start } else { of.start + row };
+            *known = from..of.end + row;
+        }
+    }
+
+    /// The frames of all rows, and where samples were.
+    pub(crate) fn all_frames(&self) -> impl Iterator<Item = FrameId> + '_ {
+        self.frames.iter().copied().chain(self.rows.iter().filter_map(|row| row.place))
+    }
+
+    /// The frame where the samples of a row were, when its frames are told from one end or from the other.
+    #[inline]
+    pub(crate) fn place(&self, row: u32, caller_first: bool) -> Option<FrameId> {
+        let frames = self.frames(row);
+        self.rows[row as usize].place.or(if caller_first { frames.last() } else { frames.first() }.copied())
+    }
+
     /// The contexts, and the rows of each.
     pub(crate) fn contexts(&self) -> impl Iterator<Item = (u32, Range<u32>)> + '_ {
         (0..).zip(self.contexts.iter().cloned())
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> u32 {
+        self.rows.len() as u32 - 1
     }
 
     /// The frames of a row.
@@ -115,13 +182,6 @@ impl Rows {
         let place = self.rows[row as usize].start + at as usize;
         let is_of_row = place < self.rows[row as usize + 1].start;
         if is_of_row { self.frames.get(place).copied() } else { None }
-    }
-
-    /// The frame where the samples of a row were, when its frames are told from one end or from the other.
-    #[inline]
-    pub(crate) fn place(&self, row: u32, caller_first: bool) -> Option<FrameId> {
-        let frames = self.frames(row);
-        self.rows[row as usize].place.or(if caller_first { frames.last() } else { frames.first() }.copied())
     }
 
     /// How many frames a row has in common with the one before.
@@ -165,14 +225,33 @@ pub(crate) trait Visitor {
     fn entry(&mut self, frame: FrameId, as_leaf: bool) -> u32;
     /// A node that was walked through, its rows, its entry, and whether there is none of that on the way to it.
     fn node(&mut self, node: &Node, rows: Range<u32>, entry: u32, is_outer: bool);
+    /// Rows that go on with the same frame from a node, of which this is the place and an entry, before the node itself is told.
+    #[inline]
+    fn step(&mut self, _at: u32, _entry: u32, _is_outer: bool, _rows: Range<u32>) {}
     /// A row: the frame where its samples were, the entry of that, and whether it is that of a node as well.
     fn row(&mut self, row: u32, leaf: FrameId, entry: u32, is_counted: bool);
 }
 
-/// Goes through the rows, and through the nodes if callees count. A node comes after all that goes on from it.
-pub(crate) fn walk(rows: &Rows, order: Order, visitor: &mut impl Visitor) {
+/// Goes through the rows, and through the nodes if callees count. A node comes after all that goes on from it. Where there are
+/// many rows, several threads go through a part each: these are the visitors in the order of the rows. A node that several parts have rows of comes in
+/// each of them.
+pub(crate) fn walk<V: Visitor + Send>(rows: &Rows, order: Order, visitor: impl Fn() -> V + Sync) -> Vec<V> {
+    let (count, threads) = (rows.len() as usize, spread::threads(rows.len() as usize));
+    let cut = |part: usize| (count * part / threads) as u32;
+    spread::over((0..threads).map(|part| cut(part)..cut(part + 1)), |part| {
+        let mut visitor = visitor();
+        walk_part(rows, part, order, &mut visitor);
+        visitor
+    })
+}
+
+fn walk_part(rows: &Rows, part: Range<u32>, order: Order, visitor: &mut impl Visitor) {
     let mut walk = Walk { visitor, path: Vec::new(), on_path: Vec::new() };
     for (context, range) in rows.contexts() {
+        let range = range.start.max(part.start)..range.end.min(part.end);
+        if range.is_empty() {
+            continue;
+        }
         walk.visitor.enter(context);
         let end = range.end;
         for row in range {
@@ -227,6 +306,8 @@ impl<V: Visitor> Walk<'_, V> {
             if let Some(outer) = self.path.last_mut() {
                 outer.first = outer.first.min(node.first);
                 outer.longest = outer.longest.max(node.longest);
+                let (at, (entry, is_outer)) = (outer.at, outer.entry);
+                self.visitor.step(at, entry, is_outer, node.row..end);
             }
             let (entry, is_outer) = node.entry;
             self.on_path[entry as usize] -= 1;
@@ -235,46 +316,107 @@ impl<V: Visitor> Walk<'_, V> {
     }
 }
 
-/// The numbers of all stacks by context, and in each context by their frames.
-fn sorted(stacks: &Paths<'_>, caller_first: bool) -> Vec<(u64, u32)> {
-    let mut items: Vec<(u64, u32)> = stacks.by_context().into_iter().map(|number| (0, number)).collect();
-    // As many frames as there is room for are compared at once.
-    let width = u64::BITS - u64::from(stacks.most_frame() + 1).leading_zeros();
-    let together = (u64::BITS / width) as usize;
-    let word = |number: u32, depth: usize| {
-        let frames = stacks.frames(number);
-        let add = |word: u64, frame: Option<&FrameId>| {
-            word << width | frame.map_or(0, |frame| u64::from(frame.0) + 1)
-        };
-        let places = depth..depth + together;
-        match caller_first {
-            true => places.fold(0, |word, at| add(word, frames.get(at))),
-            false => places.fold(0, |word, at| {
-                add(word, frames.len().checked_sub(at + 1).and_then(|at| frames.get(at)))
-            }),
-        }
+/// From a place on, the first stack of which the one before has other frames, or another context.
+fn first_new(stacks: &Paths<'_>, caller_first: bool, order: &[Item], from: usize) -> usize {
+    let frames = |number| {
+        let mut frames = Vec::new();
+        stacks.append(number, caller_first, &mut frames);
+        (stacks.context(number), frames)
     };
-    let context = |item: &(u64, u32)| stacks.context(item.1);
-    let mut left: Vec<(Range<usize>, usize)> = Vec::new();
-    let mut start = 0;
-    for part in items.chunk_by(|one, other| context(one) == context(other)) {
-        left.push((start..start + part.len(), 0));
-        start += part.len();
-    }
-    while let Some((range, depth)) = left.pop() {
-        let part = &mut items[range.clone()];
-        part.iter_mut().for_each(|item| item.0 = word(item.1, depth));
-        part.sort_unstable();
-        let mut start = range.start;
-        for same in part.chunk_by(|one, other| one.0 == other.0) {
-            // Without a frame that is left they are the same.
-            if same.len() > 1 && same[0].0 != 0 {
-                left.push((start..start + same.len(), depth + together));
-            }
-            start += same.len();
-        }
+    let is_new = |at: &usize| *at == 0 || frames(order[*at].1) != frames(order[*at - 1].1);
+    (from..order.len()).find(is_new).unwrap_or(order.len())
+}
+
+/// The numbers of all stacks by context, and in each context by their frames.
+fn sorted(stacks: &Paths<'_>, caller_first: bool) -> Vec<Item> {
+    let mut items: Vec<Item> = stacks.by_context().into_iter().map(|number| (0, number)).collect();
+    let bits = stacks.bits().max(1);
+    // As many frames as there is room for are compared at once.
+    let sorter = Sorter { stacks, caller_first, at_once: ((u64::BITS / bits) as usize, bits) };
+    let threads = spread::threads(stacks.len());
+    for part in items.chunk_by_mut(|one, other| stacks.context(one.1) == stacks.context(other.1)) {
+        sorter.sort_with(threads, part);
     }
     items
+}
+
+/// Some frames of a stack as a word, and its number.
+type Item = (u64, u32);
+
+struct Sorter<'s> {
+    stacks: &'s Paths<'s>,
+    caller_first: bool,
+    /// How many frames are compared at once, and how many bits each has.
+    at_once: (usize, u32),
+}
+
+impl Sorter<'_> {
+    fn words(&self, part: &mut [Item], depth: usize) {
+        for item in part {
+            item.0 = self.stacks.word(item.1, self.caller_first, depth, self.at_once);
+        }
+    }
+
+    /// Parts of a sorted list that have to be sorted by what comes next. Without a frame that is left they are the same.
+    fn same(part: &mut [Item]) -> impl Iterator<Item = &mut [Item]> {
+        let runs = part.chunk_by_mut(|one, other| one.0 == other.0);
+        runs.filter(|same| same.len() > 1 && same[0].0 != 0)
+    }
+
+    /// Sorts stacks that are the same before a depth.
+    fn sort(&self, part: &mut [Item], depth: usize) {
+        let mut left = vec![(part, depth)];
+        while let Some((part, depth)) = left.pop() {
+            self.words(part, depth);
+            part.sort_unstable();
+            left.extend(Self::same(part).map(|part| (part, depth + self.at_once.0)));
+        }
+    }
+
+    /// The same by several threads, as far as there is enough to do.
+    fn sort_with(&self, threads: usize, part: &mut [Item]) {
+        let (mut large, mut small) = (vec![(part, 0)], Vec::new());
+        while let Some((part, depth)) = large.pop() {
+            if spread::threads(part.len()).min(threads) == 1 {
+                small.push((part, depth));
+                continue;
+            }
+            spread::over(part.chunks_mut(part.len().div_ceil(threads)), |chunk| self.words(chunk, depth));
+            sort_items(threads, part);
+            let next = depth + self.at_once.0;
+            for part in Self::same(part) {
+                let list = if spread::threads(part.len()) > 1 { &mut large } else { &mut small };
+                list.push((part, next));
+            }
+        }
+        let left = Mutex::new(small.into_iter());
+        let next = || {
+            let mut left = left.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            left.by_ref().take(TOGETHER).collect::<Vec<_>>()
+        };
+        spread::over(0..threads, |_| {
+            loop {
+                let parts = next();
+                if parts.is_empty() {
+                    return;
+                }
+                parts.into_iter().for_each(|(part, depth)| self.sort(part, depth));
+            }
+        });
+    }
+}
+
+/// Small parts that a thread takes at once.
+const TOGETHER: usize = 64;
+
+fn sort_items(threads: usize, items: &mut [Item]) {
+    if threads < 2 || items.len() < 2 {
+        return items.sort_unstable();
+    }
+    let middle = items.len() / 2;
+    items.select_nth_unstable(middle);
+    let (low, high) = items.split_at_mut(middle);
+    spread::over([low, high], |half| sort_items(threads / 2, half));
 }
 
 /// Where that which holds at the start of a range no longer does. It takes few steps where that is near.

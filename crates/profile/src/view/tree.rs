@@ -2,14 +2,17 @@
 //! has the shape and the order that perf's has, so that both can be compared line by line.
 //!
 //! There is no tree of all callchains, but they are sorted: those that begin with the same frames are a run of rows.
-//! The runs of an entry are split where their next frames differ, what goes on with the same frame is a group, and
-//! so on; groups that are too small to be shown are left at that.
+//! [`Starts`] walks through them and sums up, for all entries at once, what comes after an entry; only what is large enough
+//! to be shown is looked at again. The runs of that are split where their next frames differ, what goes on with the same frame is
+//! a group, and so on; groups that are too small to be shown are left at that.
 
 use super::View;
-use super::entries::{ByFrame, Entry};
+use super::entries::Entry;
 use super::frames::FrameId;
-use super::paths::Sum;
-use super::rows::{Node, Rows, Visitor, end_of, walk};
+use super::paths::{Sum, add};
+use super::rows::{Rows, end_of};
+use super::starts::{Least, Next, Run, Start, Starts};
+use crate::hash::FastMap;
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -32,19 +35,6 @@ pub struct Branch {
     pub branches: Vec<Branch>,
 }
 
-/// Which branches are large enough.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Least {
-    /// Those of at least this weight.
-    Weight(u64),
-    /// Those of at least this share of what forks there.
-    Share(f64),
-}
-
-fn add(one: Sum, other: Sum) -> Sum {
-    (one.0 + other.0, one.1 + other.1)
-}
-
 /// A group of callchains that go on with the same frame.
 #[derive(Clone, Copy, Debug)]
 struct Group {
@@ -53,26 +43,7 @@ struct Group {
     number: u32,
 }
 
-/// Callchains that have been the same up to a frame.
-#[derive(Clone, Debug)]
-struct Run {
-    /// Places in the list of the entry's own rows, or rows of the view.
-    range: Range<u32>,
-    is_own: bool,
-    /// Where in each row the next frame is.
-    at: u32,
-}
-
 const NONE: u32 = u32::MAX;
-
-/// Where the callchains of an entry are.
-#[derive(Clone, Debug, Default)]
-struct Places {
-    /// The rows of samples in the entry itself: their callchains are told from their beginning.
-    own: Vec<u32>,
-    /// Rows that are the same up to and with the first frame of the entry, and where in them that is.
-    nodes: Vec<(Range<u32>, u32)>,
-}
 
 /// Makes the call trees of entries. Several threads can make some at the same time.
 pub struct Trees<'r> {
@@ -80,99 +51,43 @@ pub struct Trees<'r> {
     heaviest_first: bool,
     least: Least,
     /// Of each entry.
-    places: Vec<Places>,
+    starts: Vec<Starts>,
     /// Room for [`Builder::numbers`].
     scratch: Mutex<Vec<Vec<u32>>>,
-}
-
-/// Finds the places of entries.
-struct Finder<'r> {
-    by_frame: ByFrame<'r>,
-    is_wanted: Vec<bool>,
-    places: Vec<Places>,
-}
-
-impl Visitor for Finder<'_> {
-    fn enter(&mut self, context: u32) {
-        self.by_frame.enter(context);
-    }
-
-    #[inline]
-    fn entry(&mut self, frame: FrameId, as_leaf: bool) -> u32 {
-        self.by_frame.entry(frame, as_leaf)
-    }
-
-    #[inline]
-    fn node(&mut self, node: &Node, rows: Range<u32>, entry: u32, is_outer: bool) {
-        if is_outer && self.is_wanted[entry as usize] {
-            self.places[entry as usize].nodes.push((rows, node.at));
-        }
-    }
-
-    #[inline]
-    fn row(&mut self, row: u32, _: FrameId, entry: u32, _: bool) {
-        if self.is_wanted[entry as usize] {
-            self.places[entry as usize].own.push(row);
-        }
-    }
 }
 
 impl<'r> Trees<'r> {
     /// For all entries of a view, with the heaviest branches first or those of the highest addresses.
     pub fn new(view: &'r View<'r>, heaviest_first: bool, least: Least) -> Self {
-        let order = view.plan.order;
-        let rank = |entry: &Entry| if order.with_callees { entry.total_weight } else { entry.self_weight };
-        // No branch can be heavier than all of them.
-        let is_wanted = |entry: &Entry| match least {
-            Least::Weight(least) => rank(entry) >= least,
-            Least::Share(_) => true,
-        };
-        let mut finder = Finder {
-            by_frame: view.entries_by_frame(),
-            is_wanted: view.entries.iter().map(is_wanted).collect(),
-            places: vec![Places::default(); view.entries.len()],
-        };
-        walk(&view.rows, order, &mut finder);
-        Trees { view, heaviest_first, least, places: finder.places, scratch: Mutex::default() }
+        Trees { view, heaviest_first, least, starts: Starts::of_all(view, least), scratch: Mutex::default() }
     }
 
     /// The callchains of an entry of the view as a tree. The branches of the result are where they begin.
     pub fn of(&self, entry: &Entry) -> Branch {
-        let places = &self.places[entry.number as usize];
-        if places.own.is_empty() && places.nodes.is_empty() {
+        let Starts { own, list } = &self.starts[entry.number as usize];
+        let sum = list.iter().fold((0, 0), |sum, start| add(sum, start.sum()));
+        if sum.1 == 0 {
             return Branch::default();
         }
         // A pool that a panic has left is as good as an empty one.
         let pool = || self.scratch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut numbers = pool().pop().unwrap_or_default();
         numbers.resize(self.view.frames.len(), NONE);
-        let own = Own::new(&self.view.rows, &places.own);
+        let own_run = Run { range: 0..own.len() as u32, is_own: true, at: 0 };
+        let own = Own::new(&self.view.rows, own);
         let mut builder = Builder { trees: self, rows: &self.view.rows, own, numbers };
-        let (_, groups, parts) = builder.split(&runs(places));
-        let sum = groups.iter().fold((0, 0), |sum, group| add(sum, group.sum));
-        let branches = builder.branches(groups, parts, sum.0);
+        let own_runs = builder.by_frame(&[own_run]);
+        let groups =
+            (0..).zip(list).map(|(number, start)| Group { frame: start.frame, sum: start.sum(), number });
+        let shown = builder.shown(groups.collect(), sum.0);
+        let branches = shown.into_iter().map(|group| {
+            let own_runs = own_runs.get(&group.frame).map_or(&[][..], Vec::as_slice);
+            builder.start(&list[group.number as usize], own_runs)
+        });
+        let branches = branches.collect();
         pool().push(builder.numbers);
         Branch { weight: sum.0, samples: sum.1, branches, ..Branch::default() }
     }
-}
-
-/// Where the callchains of an entry begin.
-fn runs(Places { own, nodes }: &Places) -> Vec<Run> {
-    let mut runs = Vec::with_capacity(1 + nodes.len());
-    if !own.is_empty() {
-        runs.push(Run { range: 0..own.len() as u32, is_own: true, at: 0 });
-    }
-    for (rows, at) in nodes {
-        // Callchains that are told from their beginning are not told again.
-        let mut start = rows.start;
-        let first = own.partition_point(|&place| place < start);
-        for &place in own[first..].iter().take_while(|&&place| place < rows.end) {
-            runs.push(Run { range: start..place, is_own: false, at: *at });
-            start = place + 1;
-        }
-        runs.push(Run { range: start..rows.end, is_own: false, at: *at });
-    }
-    runs
 }
 
 /// The rows in which samples are in an entry itself, and what they weigh.
@@ -256,14 +171,20 @@ impl Builder<'_> {
         (own, groups, parts)
     }
 
-    /// The branches of a fork at which callchains of some weight go on.
-    fn branches(&mut self, mut groups: Vec<Group>, parts: Vec<(u32, Run)>, weight: u64) -> Vec<Branch> {
-        let Trees { view: View { frames, .. }, heaviest_first, .. } = *self.trees;
-        let least = match self.trees.least {
-            Least::Weight(least) => least,
-            Least::Share(share) => (weight as f64 * share).ceil() as u64,
-        };
-        let mut places = vec![NONE; groups.len()];
+    /// Splits runs, and gives those that go on with each frame.
+    fn by_frame(&mut self, runs: &[Run]) -> FastMap<FrameId, Vec<Run>> {
+        let (_, groups, parts) = self.split(runs);
+        let mut all: FastMap<FrameId, Vec<Run>> = FastMap::default();
+        for (number, run) in parts {
+            all.entry(groups[number as usize].frame).or_default().push(run);
+        }
+        all
+    }
+
+    /// The groups that are large enough where callchains of some weight fork, in order.
+    fn shown(&self, mut groups: Vec<Group>, weight: u64) -> Vec<Group> {
+        let Trees { view: View { frames, .. }, heaviest_first, least, .. } = *self.trees;
+        let least = least.of(weight);
         groups.retain(|group| group.sum.0 >= least);
         groups.sort_unstable_by_key(|group| {
             let frame = frames.get(group.frame);
@@ -271,6 +192,38 @@ impl Builder<'_> {
             let weight = if heaviest_first { group.sum.0 } else { 0 };
             (Reverse(weight), Reverse((frames.order(frame.object), place)), group.frame)
         });
+        groups
+    }
+
+    /// The branch of callchains that begin with a frame. `own` are runs of the entry's own rows, of which the second frame is next.
+    fn start(&mut self, start: &Start, own: &[Run]) -> Branch {
+        let (weight, samples) = start.sum();
+        let mut branch = Branch { frames: vec![start.frame], weight, samples, ..Branch::default() };
+        let own = self.by_frame(own);
+        let runs = |next: &Next| {
+            let own = own.get(&next.frame).map_or(&[][..], Vec::as_slice);
+            [&next.runs[..], own].concat()
+        };
+        if let (0, [only]) = (start.own.1, &start.next[..]) {
+            branch.frames.push(only.frame);
+            return self.go_on(branch, runs(only));
+        }
+        (branch.own_weight, branch.own_samples) = start.own;
+        let groups =
+            (0..).zip(&start.next).map(|(number, &Next { frame, sum, .. })| Group { frame, sum, number });
+        let shown = self.shown(groups.collect(), weight - start.own.0);
+        let branches = shown.into_iter().map(|group| {
+            let runs = runs(&start.next[group.number as usize]);
+            self.branch(group, runs)
+        });
+        branch.branches = branches.collect();
+        branch
+    }
+
+    /// The branches of a fork at which callchains of some weight go on.
+    fn branches(&mut self, groups: Vec<Group>, parts: Vec<(u32, Run)>, weight: u64) -> Vec<Branch> {
+        let mut places = vec![NONE; groups.len()];
+        let groups = self.shown(groups, weight);
         for (group, place) in groups.iter().zip(0..) {
             places[group.number as usize] = place;
         }
@@ -283,9 +236,14 @@ impl Builder<'_> {
         groups.into_iter().zip(runs).map(|(group, runs)| self.branch(group, runs)).collect()
     }
 
-    fn branch(&mut self, group: Group, mut runs: Vec<Run>) -> Branch {
+    fn branch(&mut self, group: Group, runs: Vec<Run>) -> Branch {
         let (weight, samples) = group.sum;
-        let mut branch = Branch { frames: vec![group.frame], weight, samples, ..Branch::default() };
+        let branch = Branch { frames: vec![group.frame], weight, samples, ..Branch::default() };
+        self.go_on(branch, runs)
+    }
+
+    /// Completes a branch of which all runs are known.
+    fn go_on(&mut self, mut branch: Branch, mut runs: Vec<Run>) -> Branch {
         loop {
             let (own, groups, parts) = self.split(&runs);
             if let (0, [only]) = (own.1, &groups[..]) {
@@ -294,7 +252,7 @@ impl Builder<'_> {
                 continue;
             }
             (branch.own_weight, branch.own_samples) = own;
-            branch.branches = self.branches(groups, parts, weight - own.0);
+            branch.branches = self.branches(groups, parts, branch.weight - own.0);
             return branch;
         }
     }
@@ -302,7 +260,8 @@ impl Builder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Frames, Order, ViewPlan};
+    use super::super::rows::Order;
+    use super::super::{Frames, ViewPlan};
     use super::*;
     use crate::keys::Key;
     use crate::profile::Profile;
@@ -367,9 +326,9 @@ mod tests {
             for (caller_first, with_callees) in [(true, true), (true, false), (false, true), (false, false)] {
                 let mut profile = Profile::numbered(4);
                 stacks.iter().for_each(|(stack, place, weight)| profile.add_stack_at(stack, *place, *weight));
+                let frames = Frames::numbered(4).of_profile(&profile);
                 let mut plan = ViewPlan::new(&[keys]);
                 plan.order = Order::new(caller_first, with_callees);
-                let frames = Frames::numbered(4).of_profile(&profile);
                 let view = View::new(&profile, &frames, 0, &plan);
                 let least = seed % 7;
                 let trees = Trees::new(&view, true, Least::Weight(least.max(1)));
