@@ -8,6 +8,7 @@ mod deferred;
 mod filter;
 mod formats;
 mod groups;
+mod selection;
 
 use crate::error::Location;
 use crate::events::Events;
@@ -23,6 +24,7 @@ pub use filter::{CpuRanges, Filter, NoTimes, TimeSpans};
 pub use formats::Formats;
 pub use groups::Groups;
 use perfuse_abi::record::{Decoded, RawRecord, Record, Sample};
+pub use selection::{Places, SampleField, Selection};
 use std::ops::ControlFlow;
 
 /// Goes through a recording.
