@@ -24,7 +24,7 @@ pub use filter::{CpuRanges, Filter, NoTimes, TimeSpans};
 pub use formats::Formats;
 pub use groups::Groups;
 use perfuse_abi::record::{Decoded, RawRecord, Record, Sample};
-pub use selection::{Places, SampleField, Selection};
+pub use selection::{Places, SampleField, SampleRecord, Selection, sample_fields};
 use std::ops::ControlFlow;
 
 /// Goes through a recording.

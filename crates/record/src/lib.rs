@@ -32,6 +32,7 @@ mod remark;
 mod rings;
 mod sections;
 mod session;
+mod sieve;
 mod sink;
 mod start;
 mod synthesis;

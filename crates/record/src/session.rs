@@ -283,6 +283,14 @@ impl<'a> Session<'a> {
                 continue;
             }
             any = true;
+            let sifted;
+            let (first, second) = match self.opened.sieve.is_empty() {
+                true => (first, second),
+                false => {
+                    sifted = self.opened.sieve.pick(first, second, &self.format);
+                    (sifted.as_slice(), &[][..])
+                }
+            };
             if let Some(follow) = &mut self.follow {
                 let kept = follow.pick(first, second, &self.format);
                 self.tally.look(&kept, &[], &self.format);
@@ -338,6 +346,9 @@ impl<'a> Session<'a> {
                 if record.header.kind != RecordType::SAMPLE {
                     self.told.extend_from_slice(&bytes[start..]);
                 }
+            }
+            if !self.opened.sieve.is_empty() {
+                bytes = self.opened.sieve.pick(&bytes, &[], &self.format);
             }
             self.tally.look(&bytes, &[], &self.format);
             result = result.and_then(|()| unwound::hand_on(&mut self.unwinding, self.sink, [&bytes, &[]]));

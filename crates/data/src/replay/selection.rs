@@ -40,6 +40,8 @@ pub enum SampleField {
 
 use SampleField as F;
 
+const TEXTS: [SampleField; 4] = [F::Comm, F::Event, F::Sym, F::Dso];
+
 /// All of them with their names, and the part of a sample that they need.
 const FIELDS: [(SampleField, Extra, SampleType); 12] = [
     (F::Pid, number("pid"), SampleType::TID),
@@ -64,16 +66,58 @@ const fn text(name: &'static str) -> Extra {
     Extra { name, kind: Kind::Text }
 }
 
-/// What samples of an event tell.
-fn fields(event: &Event, with_places: bool) -> (Vec<SampleField>, Vec<Extra>) {
-    let has = |(field, _, needs): &&(SampleField, Extra, SampleType)| {
-        let is_place = matches!(field, F::Sym | F::Dso);
-        let has_weight = event.attr.sample_type.intersects(SampleType::WEIGHT | SampleType::WEIGHT_STRUCT);
-        event.attr.sample_type.contains(*needs)
-            && (with_places || !is_place)
+/// What samples of this type tell, as far as those who ask know texts.
+pub fn sample_fields(type_: SampleType, texts: &[SampleField]) -> (Vec<SampleField>, Vec<Extra>) {
+    let has = |(field, extra, needs): &&(SampleField, Extra, SampleType)| {
+        let has_weight = type_.intersects(SampleType::WEIGHT | SampleType::WEIGHT_STRUCT);
+        type_.contains(*needs)
+            && (extra.kind != Kind::Text || texts.contains(field))
             && (*field != F::Weight || has_weight)
     };
     FIELDS.iter().filter(has).map(|(field, extra, _)| (*field, *extra)).unzip()
+}
+
+/// A sample, as an expression sees it.
+pub struct SampleRecord<'a> {
+    /// The sample.
+    pub sample: &'a Sample<'a>,
+    /// How many events it stands for.
+    pub period: u64,
+    /// The order of the bytes of its data.
+    pub order: ByteOrder,
+    /// What it tells, as the schema has it.
+    pub fields: &'a [SampleField],
+    /// Tells texts.
+    pub text: &'a dyn Fn(SampleField) -> Option<Vec<u8>>,
+}
+
+impl Record for SampleRecord<'_> {
+    fn data(&self) -> &[u8] {
+        self.sample.raw.as_ref().map_or(&[], |raw| raw.as_bytes())
+    }
+
+    fn order(&self) -> ByteOrder {
+        self.order
+    }
+
+    fn number(&self, extra: usize) -> Option<u64> {
+        let sample = self.sample;
+        match self.fields.get(extra)? {
+            F::Pid => sample.tid.map(|tid| tid.pid.into()),
+            F::Tid => sample.tid.map(|tid| tid.tid.into()),
+            F::Cpu => sample.cpu.map(|cpu| cpu.cpu.into()),
+            F::Time => sample.time,
+            F::Period => Some(self.period),
+            F::Addr => sample.addr,
+            F::Ip => sample.ip,
+            F::Weight => sample.weight.map(Weight::first),
+            _ => None,
+        }
+    }
+
+    fn text(&self, extra: usize) -> Option<Cow<'_, [u8]>> {
+        (self.text)(*self.fields.get(extra)?).map(Cow::Owned)
+    }
 }
 
 /// The samples of a recording that an expression means. Events that lack a field which it names have none of them.
@@ -116,7 +160,18 @@ impl Selection {
             self.bind(entry, formats)?;
         }
         let Some(Some((bound, fields))) = self.bound.get(index) else { return Ok(false) };
-        Ok(bound.admits(&Told { session, formats, event, sample, fields, places }))
+        let text = |field| match field {
+            F::Comm => {
+                let comm = sample.tid.and_then(|tid| session.comm_of(tid.pid, tid.tid))?;
+                Some(session.comm(comm).to_vec())
+            }
+            F::Event => Some(formats.event_name(event).into_bytes()),
+            F::Sym => places(true).map(String::into_bytes),
+            F::Dso => places(false).map(String::into_bytes),
+            _ => None,
+        };
+        let order = event.format.order;
+        Ok(bound.admits(&SampleRecord { sample, period: event.weight(sample), order, fields, text: &text }))
     }
 
     /// Finds out what the expression means for each event.
@@ -124,7 +179,8 @@ impl Selection {
         let mut refused = None;
         self.bound.clear();
         for event in entry.events().iter() {
-            let (fields, extras) = fields(event, self.with_places);
+            let texts = if self.with_places { &TEXTS[..] } else { &TEXTS[..2] };
+            let (fields, extras) = sample_fields(event.attr.sample_type, texts);
             let schema = Schema { format: format_of(event, formats), extras: &extras };
             self.bound.push(match self.expr.bind(&schema) {
                 Ok(bound) => Some((bound, fields)),
@@ -147,52 +203,4 @@ impl Selection {
 fn format_of<'f>(event: &Event, formats: &'f Formats) -> Option<&'f perfuse_trace::Format> {
     let is_traced = event.attr.type_ == EventType::TRACEPOINT;
     formats.get(event.attr.config).filter(|_| is_traced).map(|(_, format)| format)
-}
-
-/// A sample, as an expression sees it.
-struct Told<'a> {
-    session: &'a Session,
-    formats: &'a Formats,
-    event: &'a Event,
-    sample: &'a Sample<'a>,
-    fields: &'a [SampleField],
-    places: Places<'a>,
-}
-
-impl Record for Told<'_> {
-    fn data(&self) -> &[u8] {
-        self.sample.raw.as_ref().map_or(&[], |raw| raw.as_bytes())
-    }
-
-    fn order(&self) -> ByteOrder {
-        self.event.format.order
-    }
-
-    fn number(&self, extra: usize) -> Option<u64> {
-        let Told { event, sample, .. } = self;
-        match self.fields.get(extra)? {
-            F::Pid => sample.tid.map(|tid| tid.pid.into()),
-            F::Tid => sample.tid.map(|tid| tid.tid.into()),
-            F::Cpu => sample.cpu.map(|cpu| cpu.cpu.into()),
-            F::Time => sample.time,
-            F::Period => Some(event.weight(sample)),
-            F::Addr => sample.addr,
-            F::Ip => sample.ip,
-            F::Weight => sample.weight.map(Weight::first),
-            _ => None,
-        }
-    }
-
-    fn text(&self, extra: usize) -> Option<Cow<'_, [u8]>> {
-        match self.fields.get(extra)? {
-            F::Comm => {
-                let tid = self.sample.tid?;
-                Some(self.session.comm(self.session.comm_of(tid.pid, tid.tid)?).into())
-            }
-            F::Event => Some(self.formats.event_name(self.event).into_bytes().into()),
-            F::Sym => (self.places)(true).map(|name| name.into_bytes().into()),
-            F::Dso => (self.places)(false).map(|name| name.into_bytes().into()),
-            _ => None,
-        }
-    }
 }

@@ -94,6 +94,13 @@ impl<'a> Schema<'a> {
         matches!(self.find(name), Some(Found::Extra(..)))
     }
 
+    /// The names to tell where none is near.
+    fn own(&self) -> Vec<&str> {
+        let mut known = self.known();
+        known.retain(|name| !name.starts_with("common_"));
+        known
+    }
+
     fn known(&self) -> Vec<&str> {
         let fields = self.format.into_iter().flat_map(|format| &format.fields);
         fields.map(|field| field.name.as_str()).chain(self.extras.iter().map(|extra| extra.name)).collect()
@@ -335,7 +342,7 @@ fn named(node: &Node, name: &str, schema: &Schema<'_>) -> Result<Typed, Fault> {
             let near = nearest(name, schema.known().into_iter().filter(|known| *known != name));
             let of = schema.format.map_or_else(String::new, |format| format!(" of {}", format.name));
             let near = match near.len() {
-                0 => String::new(),
+                0 => format!("; there are {}", schema.own().join(", ")),
                 _ => format!(": {}?", near.join(", ")),
             };
             format!("there is no field{of} '{name}'{near}")

@@ -183,7 +183,10 @@ fn what_means_nothing_is_told_with_its_place() {
     }
     let error = "ünter == 4".parse::<Expr>().unwrap().bind(&Schema::of(&format())).unwrap_err();
     assert!(error.is_unknown_name());
-    assert_eq!(error.explain(), "there is no field of thing 'ünter'\n  ünter == 4\n  ^^^^^");
+    assert_eq!(
+        error.explain(),
+        "there is no field of thing 'ünter'; there are comm, tiny, byte, small, word, id, big, args, path, filename\n  ünter == 4\n  ^^^^^"
+    );
     let deep = "(".repeat(1000) + "1" + &")".repeat(1000);
     let chain = vec!["1"; 1000].join(" + ");
     let nots = "!".repeat(1000) + "tiny";
