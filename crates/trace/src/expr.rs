@@ -26,7 +26,7 @@ mod parse;
 mod tests;
 mod text;
 
-pub use bind::{Bound, Extra, Kind, NoExtras, RawRecord, Record, Schema};
+pub use bind::{Bound, BoundValue, Extra, Kind, NoExtras, RawRecord, Record, Schema, Value};
 pub use error::ExprError;
 pub use kernel::KernelPart;
 
@@ -137,6 +137,15 @@ impl Expr {
     /// A field is not there ([`ExprError::is_unknown_name`]), or is of another kind than what it is compared with.
     pub fn bind(&self, schema: &Schema<'_>) -> Result<Bound, ExprError> {
         bind::bind(&self.root, schema).map_err(|fault| fault.of(&self.text))
+    }
+
+    /// The same for an expression of which the value is asked, not whether it holds: a key, or what is summed up.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](Self::bind).
+    pub fn bind_value(&self, schema: &Schema<'_>) -> Result<BoundValue, ExprError> {
+        bind::bind_value(&self.root, schema).map_err(|fault| fault.of(&self.text))
     }
 
     /// What of it the kernel can do itself at a tracepoint of this format, in ftrace's words.

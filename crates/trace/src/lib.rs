@@ -21,14 +21,23 @@
 //! filters, a superset of the one that ftrace has.
 #![forbid(unsafe_code)]
 
+mod calls;
 mod errno;
 mod expr;
 mod format;
+mod sums;
 
+pub use calls::{
+    Argument, CALL_FIELDS, Call, CallRecord, CallSet, Calls, Joiner, Moment, Spec, UnknownCall, call_schema,
+    write_arguments,
+};
 pub use errno::{errno_name, errno_remark};
-pub use expr::{Bound, Expr, ExprError, Extra, KernelPart, Kind, NoExtras, RawRecord, Record, Schema};
+pub use expr::{
+    Bound, BoundValue, Expr, ExprError, Extra, KernelPart, Kind, NoExtras, RawRecord, Record, Schema, Value,
+};
 pub use format::{Field, FieldKind, Format, Names, NoNames};
 pub use perfuse_abi as abi;
+pub use sums::{Asked, Distribution, Groups, Question};
 
 #[cfg(test)]
 mod threads {

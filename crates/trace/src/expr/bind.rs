@@ -148,6 +148,19 @@ impl Record for RawRecord<'_> {
 #[derive(Clone, Debug)]
 pub struct Bound(Truth);
 
+/// An expression that has a value in records of one kind.
+#[derive(Clone, Debug)]
+pub struct BoundValue(Typed);
+
+/// The value of an expression.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Value {
+    /// A number of 64 bits, with its sign.
+    Number(i128),
+    /// A text.
+    Text(Vec<u8>),
+}
+
 /// A number: its bits, and whether it may be negative. Where the field has fewer than 64 bits it always may, as all its values are
 /// numbers with a sign then.
 type Number = (u64, bool);
@@ -184,6 +197,7 @@ enum Truth {
     NotZero(Num),
 }
 
+#[derive(Clone, Debug)]
 enum Typed {
     Num(Num),
     Text(Text),
@@ -192,6 +206,10 @@ enum Typed {
 
 pub(super) fn bind(root: &Node, schema: &Schema<'_>) -> Result<Bound, Fault> {
     truth(root, schema).map(Bound)
+}
+
+pub(super) fn bind_value(root: &Node, schema: &Schema<'_>) -> Result<BoundValue, Fault> {
+    typed(root, schema).map(BoundValue)
 }
 
 /// The arguments of a tracepoint that are text in the kernel's eyes: it takes any array of characters for one.
@@ -441,10 +459,24 @@ fn among(of: &Node, items: &[Item], schema: &Schema<'_>) -> Result<Truth, Fault>
     }
 }
 
-/// Two numbers as what they are, whatever their signs.
-fn order((a, a_signed): Number, (b, b_signed): Number) -> Ordering {
-    let whole = |bits: u64, signed: bool| if signed { i128::from(bits as i64) } else { i128::from(bits) };
-    whole(a, a_signed).cmp(&whole(b, b_signed))
+/// A number as what it is, whatever its sign.
+fn whole((bits, signed): Number) -> i128 {
+    if signed { i128::from(bits as i64) } else { i128::from(bits) }
+}
+
+fn order(a: Number, b: Number) -> Ordering {
+    whole(a).cmp(&whole(b))
+}
+
+impl BoundValue {
+    /// Its value in a record; nothing where there is none.
+    pub fn value(&self, record: &dyn Record) -> Option<Value> {
+        match &self.0 {
+            Typed::Num(num) => num.value(record).map(|number| Value::Number(whole(number))),
+            Typed::Truth(truth) => Some(Value::Number(truth.holds(record).into())),
+            Typed::Text(text) => text.value(record).map(|text| Value::Text(text.into_owned())),
+        }
+    }
 }
 
 impl Bound {

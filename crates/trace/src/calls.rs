@@ -1,0 +1,12 @@
+//! System calls: which there are, what their arguments mean, and calls made of entries and exits.
+
+mod codes;
+mod decode;
+mod join;
+mod record;
+mod table;
+
+pub use decode::write_arguments;
+pub use join::{Call, Joiner, Moment};
+pub use record::{CALL_FIELDS, CallRecord, call_schema};
+pub use table::{Argument, CallSet, Calls, Spec, UnknownCall};
