@@ -3,6 +3,7 @@
 //! [`Replay`] is the one way for all who read recordings: reports, scripts, exports. [`Filter`] says which records
 //! count, [`Groups`] which events a sample of a group stands for, [`Formats`] what tracepoints say.
 
+mod calls;
 mod chains;
 mod deferred;
 mod filter;
@@ -17,6 +18,7 @@ use crate::part::Found;
 use crate::session::Session;
 use crate::tool::{Tool, kind};
 use crate::{Error, FileRecord, Ordered, PerfData};
+pub use calls::{CallReplay, Heard};
 pub use chains::{callstack, is_to_be_unwound, rest_of_chain};
 use deferred::Deferred;
 pub(crate) use deferred::{MOST_WAITING, cookie, joined};

@@ -35,6 +35,7 @@ mod session;
 mod sieve;
 mod sink;
 mod start;
+mod streamed;
 mod synthesis;
 mod tally;
 mod terms;
@@ -52,6 +53,7 @@ pub use probes::find_probes;
 pub use rehearse::rehearse;
 pub use remark::Remark;
 pub use sink::{FileSink, Sink, Stamp, StreamSink, Written};
+pub use streamed::streamed;
 pub use terms::{check, join_tracers, remark};
 
 use perfuse::control::Control;

@@ -30,9 +30,6 @@ use std::os::fd::BorrowedFd;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long records wait in a ring that does not fill.
-const READ_EVERY: Duration = Duration::from_millis(100);
-
 pub(crate) struct Session<'a> {
     plan: &'a Plan,
     sink: &'a mut dyn Sink,
@@ -425,7 +422,7 @@ impl Work for Session<'_> {
         if self.observer.progress(sums).is_break() {
             goes_on = ControlFlow::Break(());
         }
-        self.look_at = now + READ_EVERY;
+        self.look_at = now + plan.read_every;
         Ok(goes_on)
     }
 

@@ -28,8 +28,8 @@ mod format;
 mod sums;
 
 pub use calls::{
-    Argument, CALL_FIELDS, Call, CallRecord, CallSet, Calls, Joiner, Moment, Spec, UnknownCall, call_schema,
-    write_arguments,
+    Argument, CALL_FIELDS, Call, CallRecord, CallSet, Calls, Joiner, Moment, RawCall, RawCalls, Spec,
+    UnknownCall, call_schema, write_arguments,
 };
 pub use errno::{errno_name, errno_remark};
 pub use expr::{

@@ -29,6 +29,17 @@ impl Distribution {
         *self.steps.entry(step_of(value)).or_default() += 1;
     }
 
+    /// Takes all numbers of another one.
+    pub fn merge(&mut self, other: &Distribution) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.range = match (self.range, other.range) {
+            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+            (one, other) => one.or(other),
+        };
+        other.steps.iter().for_each(|(step, count)| *self.steps.entry(*step).or_default() += count);
+    }
+
     /// How many.
     pub fn count(&self) -> u64 {
         self.count

@@ -5,6 +5,7 @@ use super::table::Spec;
 use std::fmt::Write;
 
 /// The kinds that are no names of flags or codes.
+#[cfg(test)]
 const PLAIN: [&str; 12] =
     ["fd", "dirfd", "path", "str", "ptr", "int", "uint", "long", "size", "mode", "hex", "pid"];
 
