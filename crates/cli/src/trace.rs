@@ -16,7 +16,8 @@ use perfuse_abi::record::Sample;
 use perfuse_abi::regs::Arch;
 use perfuse_data::replay::{CallReplay, Heard, Lost, Replay, SampleField, SampleRecord, Step, sample_fields};
 use perfuse_data::{Event, PerfData, ReadOptions};
-use perfuse_record::{Ended, FileSink, Observer, Remark, Sink, streamed};
+use perfuse_events::glob;
+use perfuse_record::{Beside, Ended, FileSink, Observer, Remark, Sink, Texts, streamed};
 use perfuse_trace::{
     Asked, Call, CallRecord, CallSet, Calls, Expr, ExprError, Question, Schema, call_schema,
 };
@@ -116,6 +117,9 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
+/// Bytes that all rings take together, unless told.
+const RINGS: usize = 64 << 20;
+
 const RAW: [&str; 2] = ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"];
 
 /// What `-e` asks for.
@@ -146,21 +150,30 @@ impl Wanted {
         Ok(Wanted { calls, has_calls: any || events.is_empty(), events })
     }
 
-    /// As `-e` and `--filter` of `record`.
-    fn words(&self) -> Vec<OsString> {
-        let raw = RAW.iter().filter(|_| self.has_calls);
-        let filter = self.calls.filter().map(|filter| format!("--filter={filter}"));
-        let calls = raw.flat_map(|name| [Some(format!("--event={name}")), filter.clone()]).flatten();
+    /// As `-e` and `--filter` of `record`. Entries of calls that are given texts are an event of their own, the first: those are read
+    /// at once.
+    fn words(&self, texts: Option<CallSet>) -> Vec<OsString> {
+        let all = self.calls.clone();
+        let entries = match texts {
+            Some(texts) => vec![all.clone().and(texts.clone()), all.clone().and(texts.others())],
+            None => vec![all.clone()],
+        };
+        let raw =
+            entries.into_iter().map(|set| (RAW[0], set)).chain([(RAW[1], all)]).filter(|_| self.has_calls);
+        let calls = raw.flat_map(|(name, set)| {
+            [Some(format!("--event={name}")), set.filter().map(|filter| format!("--filter={filter}"))]
+        });
+        let calls = calls.flatten();
         calls.chain(self.events.iter().map(|name| format!("--event={name}"))).map(OsString::from).collect()
     }
 }
 
 impl Args {
     /// The same options in the words of `record`.
-    fn words(&self, wanted: &Wanted) -> Vec<OsString> {
+    fn words(&self, wanted: &Wanted, table: &Calls) -> Vec<OsString> {
         let mut words: Vec<OsString> =
             ["perfuse", "record", "--no-follow", "-c1"].map(OsString::from).to_vec();
-        words.extend(wanted.words());
+        words.extend(wanted.words(self.wants_texts().then(|| table.with_texts())));
         let kernel = self.kernel.as_ref().map(|kernel| kernel.word().to_string_lossy().into_owned());
         for (name, value) in [
             ("--pid", self.pid.as_ref()),
@@ -193,6 +206,11 @@ impl Args {
 
     fn has_lines(&self) -> bool {
         self.with_summary || !(self.summary || self.count || self.has_rows())
+    }
+
+    /// Whether texts that calls were given are told, or asked for.
+    fn wants_texts(&self) -> bool {
+        self.has_lines() || self.condition.is_some() || self.has_rows()
     }
 
     /// The condition with what `--duration` and `--failure` add to it.
@@ -238,7 +256,7 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     let table = Calls::of(native);
     let wanted = Wanted::of(&args.event, table)?;
     let mut reader = Reader::new(args, table, !args.command.is_empty())?;
-    let (kernel, mut plan, remarks) = record::plan(&*record_args(args.words(&wanted))?).map_err(|failure| match failure.to_string() {
+    let (kernel, mut plan, remarks) = record::plan(&*record_args(args.words(&wanted, table))?).map_err(|failure| match failure.to_string() {
         said if said.contains("embedded kernel") && wanted.has_calls => Failure::new(format_args!(
             "{said}; the embedded kernel has no tracepoints of system calls yet, so that trace needs Linux's: root, or CAP_PERFMON and tracefs"
         )),
@@ -248,11 +266,20 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     remarks.into_iter().for_each(say);
     (plan.build_ids, plan.bpf, plan.fields.cpu) = (false, false, true);
     plan.synth = perfuse_record::Synth { tasks: true, maps: args.output.is_some(), cgroups: false };
+    if plan.pages.is_none() {
+        // A program that does nothing but calls fills four megabytes in some hundredths of a second.
+        let rings = plan.kernel.surroundings().online_cpus().len().next_power_of_two();
+        plan.pages = Some((RINGS / rings).clamp(1 << 19, 16 << 20) / perfuse_sys::page_size());
+    }
     plan.read_every = Duration::from_millis(if args.has_lines() { 10 } else { 100 });
+    if let (true, Some(first)) = (args.wants_texts() && wanted.has_calls, plan.events.first_mut()) {
+        first.prompt = true;
+    }
     let mut file = args.output.as_ref().map(FileSink::new);
-    let also = file.as_mut().map(|file| file as &mut dyn Sink);
+    let texts = args.wants_texts().then(|| (table, reader.texts.clone()));
+    let beside = Beside { sink: file.as_mut().map(|file| file as &mut dyn Sink), texts };
     let mut heard = Remarks::default();
-    let (ended, read) = streamed(&plan, also, &mut heard, |stream| {
+    let (ended, read) = streamed(&plan, beside, &mut heard, |stream| {
         // A recording that never began has nothing to tell; the recorder says why.
         let Ok(data) = PerfData::from_reader(stream, ReadOptions::default()) else { return Ok(None) };
         let mut failed = None;
@@ -293,10 +320,12 @@ impl Observer for Remarks {
 struct Reader<'a> {
     args: &'a Args,
     table: &'static Calls,
+    wanted: Wanted,
     question: Question,
     calls: CallReplay,
     /// The question for each call by its number, and for each other event; nothing where it lacks a field.
     asked: HashMap<(bool, u64), Option<Arc<Asked>>>,
+    texts: Texts,
     lines: Option<Lines>,
     sums: Sums,
     lost: Lost,
@@ -333,9 +362,11 @@ impl<'a> Reader<'a> {
         Ok(Reader {
             args,
             table,
+            wanted,
             question,
             calls: CallReplay::default(),
             asked: HashMap::new(),
+            texts: Texts::default(),
             lines,
             sums,
             lost: Lost::default(),
@@ -362,12 +393,16 @@ impl<'a> Reader<'a> {
     }
 
     fn call(&mut self, call: &Call, step: Option<&Step<'_>>) -> Result<()> {
-        if call.at.pid == std::process::id() {
+        // A recording has what it has, whatever is asked of it now.
+        let is_wanted = self.wanted.has_calls && self.wanted.calls.has(call.number);
+        if !is_wanted || call.at.pid == std::process::id() {
             return Ok(());
         }
         let comm =
             step.and_then(|step| Some(step.session.comm(step.session.comm_of(call.at.pid, call.at.tid)?)));
-        let record = CallRecord { call, calls: self.table, comm: comm.unwrap_or_default(), text: &|_| None };
+        let texts = self.texts.take(call.at.tid, call.at.time);
+        let text = |index| texts.iter().find(|(place, _)| *place == index).map(|(_, text)| text.clone());
+        let record = CallRecord { call, calls: self.table, comm: comm.unwrap_or_default(), text: &text };
         let table = self.table;
         let Some(asked) = self.asked((false, call.number), |question| {
             question.bind(&Schema::of_extras(&call_schema(table.get(call.number))))
@@ -394,6 +429,10 @@ impl<'a> Reader<'a> {
             return Ok(());
         };
         let name = step.formats.event_name(event);
+        let events = &self.wanted.events;
+        if !events.is_empty() && !events.iter().any(|wanted| glob(wanted, &name)) {
+            return Ok(());
+        }
         let comm = sample.tid.and_then(|tid| step.session.comm_of(tid.pid, tid.tid));
         let comm = comm.map_or(&b""[..], |comm| step.session.comm(comm));
         let text = |field| match field {

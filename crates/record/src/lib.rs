@@ -39,6 +39,7 @@ mod streamed;
 mod synthesis;
 mod tally;
 mod terms;
+mod texts;
 mod unwound;
 
 pub use attrs::registers;
@@ -53,8 +54,9 @@ pub use probes::find_probes;
 pub use rehearse::rehearse;
 pub use remark::Remark;
 pub use sink::{FileSink, Sink, Stamp, StreamSink, Written};
-pub use streamed::streamed;
+pub use streamed::{Beside, streamed};
 pub use terms::{check, join_tracers, remark};
+pub use texts::Texts;
 
 use perfuse::control::Control;
 

@@ -184,12 +184,22 @@ pub struct Request {
     pub weak: bool,
     /// Only tasks of this cgroup are sampled.
     pub cgroup: Option<String>,
+    /// Each hit is read at once, whatever waits else.
+    pub prompt: bool,
 }
 
 impl Request {
     /// An event by itself.
     pub fn new(spec: EventSpec) -> Self {
-        Request { spec, filter: None, group: None, group_name: None, weak: false, cgroup: None }
+        Request {
+            spec,
+            filter: None,
+            group: None,
+            group_name: None,
+            weak: false,
+            cgroup: None,
+            prompt: false,
+        }
     }
 
     /// `cycles:P`, as precise as the processor can.

@@ -3,12 +3,14 @@
 //! Readers order records by the ends of rounds: what came is known to be complete when a round has ended after it. Where nothing
 //! more comes from the rings, a record that says so lets readers go on ([`Beats`]).
 
+use crate::texts::{TextReader, Texts};
 use crate::{Ended, Error, Observer, Plan, Remark, Sink, StreamSink, Sums, Written};
 use perfuse::abi::record::{Decoded, RecordFormat};
 use perfuse_data::NewEvent;
 use perfuse_data::feature::{BuildIdEntry, Feature};
 use perfuse_data::tool::{Tool, ToolRecord};
 use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR2, Signals};
+use perfuse_trace::Calls;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::ops::ControlFlow;
@@ -16,8 +18,16 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Instant;
 
-/// Records by a plan, and hands the recording to `read`, in a thread of its own, while it is made; `also` gets the same records, to
-/// keep them. When `read` returns early, the recording goes on until it ends by itself.
+/// Who gets a recording besides the one who reads it.
+#[derive(Default)]
+pub struct Beside<'a> {
+    /// Keeps the same records.
+    pub sink: Option<&'a mut dyn Sink>,
+    /// The texts that system calls of a table were given, where `raw_syscalls:sys_enter` is recorded.
+    pub texts: Option<(&'static Calls, Texts)>,
+}
+
+/// Records by a plan, and hands the recording to `read`, in a thread of its own, while it is made; `beside` gets the same records. When `read` returns early, the recording goes on until it ends by itself.
 ///
 /// A plan that [owns the process](Plan::owns_process) ends by SIGINT, SIGTERM and SIGHUP, and `read` finds the end of the stream:
 /// these signals are blocked in the calling thread meanwhile, and in those that it starts.
@@ -27,7 +37,7 @@ use std::time::Instant;
 /// Those of [`record`](crate::record). What `read` returned until then is told, too.
 pub fn streamed<R: Send>(
     plan: &Plan,
-    also: Option<&mut dyn Sink>,
+    beside: Beside<'_>,
     observer: &mut dyn Observer,
     read: impl FnOnce(UnixStream) -> R + Send,
 ) -> (Result<Ended, Error>, Option<R>) {
@@ -41,7 +51,9 @@ pub fn streamed<R: Send>(
     };
     thread::scope(|scope| {
         let reading = scope.spawn(move || read(reader));
-        let tee = RefCell::new(Tee { stream: StreamSink::new(writer), also, is_gone: false });
+        let texts = beside.texts.map(|(table, texts)| TextReader::new(table, texts));
+        let tee =
+            RefCell::new(Tee { stream: StreamSink::new(writer), also: beside.sink, texts, is_gone: false });
         let is_idle = Cell::new(false);
         let mut sink = Shared { tee: &tee, is_idle: &is_idle };
         let mut beats =
@@ -67,6 +79,7 @@ fn block_signals(plan: &Plan) -> Result<Option<Signals>, Error> {
 struct Tee<'a> {
     stream: StreamSink<UnixStream>,
     also: Option<&'a mut dyn Sink>,
+    texts: Option<TextReader>,
     /// Nobody reads the stream any more.
     is_gone: bool,
 }
@@ -99,7 +112,10 @@ impl Sink for Shared<'_, '_> {
         features: Vec<Feature<'_>>,
         level: Option<i32>,
     ) -> Result<(), Error> {
-        let Tee { stream, also, .. } = &mut *self.tee.borrow_mut();
+        let Tee { stream, also, texts, .. } = &mut *self.tee.borrow_mut();
+        if let Some(texts) = texts {
+            texts.begin(events);
+        }
         // A file has its features at the end.
         also.as_mut().map_or(Ok(()), |also| also.begin(events, Vec::new(), level))?;
         stream.begin(events, features, None)
@@ -108,6 +124,10 @@ impl Sink for Shared<'_, '_> {
     fn records(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         self.is_idle.set(false);
         let mut tee = self.tee.borrow_mut();
+        // First of all: the memory changes.
+        if let Some(texts) = &mut tee.texts {
+            texts.look(parts);
+        }
         tee.also.as_mut().map_or(Ok(()), |also| also.records(parts))?;
         tee.stream(|stream| stream.records(parts))
     }
@@ -142,7 +162,7 @@ impl Sink for Shared<'_, '_> {
         ids: &[BuildIdEntry<'_>],
         others_follow: bool,
     ) -> Result<Written, Error> {
-        let Tee { stream, also, is_gone } = &mut *self.tee.borrow_mut();
+        let Tee { stream, also, is_gone, .. } = &mut *self.tee.borrow_mut();
         let kept = also.as_mut().map(|also| also.complete(features, ids, others_follow)).transpose()?;
         let streamed = match is_gone {
             true => Ok(Written::default()),

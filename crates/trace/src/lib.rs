@@ -18,7 +18,8 @@
 //! ```
 //!
 //! [`format`](Format) takes formats of tracepoints apart and prints records by them; [`expr`](Expr) is the one language of
-//! filters, a superset of the one that ftrace has.
+//! filters, a superset of the one that ftrace has. [`Joiner`] makes system calls of entries and exits, [`Calls`] knows their names and
+//! arguments, [`Question`] and [`Groups`] sum records up by keys.
 #![forbid(unsafe_code)]
 
 mod calls;

@@ -281,7 +281,12 @@ fn rows(args: &Args, groups: &Groups) -> String {
         let rows = found.iter().map(|(keys, row)| {
             let mut object = serde_json::Map::new();
             args.by.iter().zip(*keys).for_each(|(by, value)| {
-                object.insert(by.to_string(), json!(value.as_ref().map(|_| key(value))));
+                let value = match value {
+                    Some(Value::Number(number)) => i64::try_from(*number)
+                        .map_or_else(|_| json!(number.to_string()), |number| json!(number)),
+                    value => json!(value.as_ref().map(|_| key(value))),
+                };
+                object.insert(by.to_string(), value);
             });
             for what in &show {
                 let value = match what {

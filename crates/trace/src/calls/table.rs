@@ -84,6 +84,14 @@ impl Calls {
         self.get(number).map_or_else(|| format!("syscall_{number}"), |spec| spec.name.to_owned())
     }
 
+    /// The calls that are given texts: paths and names.
+    pub fn with_texts(&self) -> CallSet {
+        let has_text = |spec: &Spec| spec.arguments.iter().flatten().any(Argument::is_text);
+        CallSet::Only(
+            self.by_number.iter().filter(|(_, spec)| has_text(spec)).map(|(number, _)| *number).collect(),
+        )
+    }
+
     /// All names.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.by_name.keys().copied()
@@ -239,6 +247,16 @@ impl CallSet {
             (CallSet::Only(only), CallSet::Not(not)) | (CallSet::Not(not), CallSet::Only(only)) => {
                 CallSet::Only(&only - &not)
             }
+        }
+    }
+
+    /// All calls that are not among them.
+    #[must_use]
+    pub fn others(&self) -> CallSet {
+        match self {
+            CallSet::All => CallSet::Only(BTreeSet::new()),
+            CallSet::Only(numbers) => CallSet::Not(numbers.clone()),
+            CallSet::Not(numbers) => CallSet::Only(numbers.clone()),
         }
     }
 
