@@ -12,13 +12,13 @@ const HEADINGS: &str = include_str!("help/headings.txt");
 
 /// The program's commands in groups, as its help shows them; those that are in none are named at the end.
 const GROUPS: [(&str, &[&str]); 3] = [
-    ("measure", &["stat", "record", "top", "compare", "run"]),
+    ("measure", &["stat", "record", "top", "trace", "compare"]),
     ("read recordings", &["report", "annotate", "script", "diff", "flamegraph", "export"]),
     ("know the machine", &["doctor", "list"]),
 ];
 
 /// Commands that make recordings of recordings, or keep what they need, told on a line of their own.
-const REWRITE: &[&str] = &["cut", "merge", "strip", "seal", "convert", "inject", "archive", "buildid-cache"];
+const REWRITE: &[&str] = &["cut", "merge", "strip", "seal", "convert", "inject", "archive", "buildid-cache", "import"];
 
 /// Lines of `--help` are no longer, on however wide a terminal.
 const WIDEST: usize = 100;

@@ -104,9 +104,6 @@ pub(crate) struct CutArgs {
 /// Runs `perfuse cut`.
 pub(crate) fn cut(args: &CutArgs) -> Result {
     let mut data = args.input.open()?;
-    if args.filter.filter.is_some() {
-        return Err(Failure::usage("cut has no --filter; report, script, export and annotate have one"));
-    }
     let mut cut = Cut::default();
     (cut.filter, cut.events) = (args.filter.of(&mut data)?, args.events.clone());
     let done = args.output.write(&args.input.name(), |target| cut.run(data, target))?;
