@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
 ];
 
 /// Commands that make recordings of recordings, or keep what they need, told on a line of their own.
-const REWRITE: &[&str] = &["cut", "merge", "strip", "seal", "convert", "inject", "archive", "buildid-cache", "import"];
+const REWRITE: &[&str] = &["cut", "merge", "strip", "seal", "convert", "inject", "archive", "buildid-cache"];
 
 /// Lines of `--help` are no longer, on however wide a terminal.
 const WIDEST: usize = 100;
@@ -87,8 +87,9 @@ pub(crate) fn commands(program: &Command) -> String {
             text += &format!("  {:<13} {about}\n", command.get_name());
         }
     }
-    let rest: Vec<&str> =
-        shown.iter().map(|command| command.get_name()).filter(|name| !is_grouped(name)).collect();
+    // As everywhere, --version tells the version.
+    let is_told = |name: &&str| !is_grouped(name) && *name != "version";
+    let rest: Vec<&str> = shown.iter().map(|command| command.get_name()).filter(is_told).collect();
     text += &format!("\nrewrite: {}\n", REWRITE.join(", "));
     text + &format!("more: {}\n", rest.join(", "))
 }
