@@ -141,7 +141,7 @@ impl Sink for Shared<'_, '_> {
     fn tool(&mut self, record: ToolRecord<'_>) -> io::Result<()> {
         self.is_idle.set(false);
         let mut tee = self.tee.borrow_mut();
-        tee.also.as_mut().map_or(Ok(()), |also| also.tool(record.clone()))?;
+        tee.also.as_mut().map_or(Ok(()), |also| also.tool(record))?;
         tee.stream(|stream| stream.tool(record))
     }
 

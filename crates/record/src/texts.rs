@@ -20,9 +20,12 @@ const LONGEST: usize = 512;
 const MOST: usize = 1 << 15;
 const MOST_OPEN: usize = 64;
 
+/// By thread and the time when the call was entered; each text with the place of its argument.
+type ByCall = HashMap<(u32, u64), Vec<(usize, String)>>;
+
 /// Texts by call: its thread, and when it was entered.
 #[derive(Clone, Debug, Default)]
-pub struct Texts(Arc<Mutex<HashMap<(u32, u64), Vec<(usize, String)>>>>);
+pub struct Texts(Arc<Mutex<ByCall>>);
 
 impl Texts {
     /// The texts of a call, by the places of its arguments.
