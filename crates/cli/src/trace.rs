@@ -277,7 +277,8 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     }
     let mut file = args.output.as_ref().map(FileSink::new);
     let texts = args.wants_texts().then(|| (table, reader.texts.clone()));
-    let beside = Beside { sink: file.as_mut().map(|file| file as &mut dyn Sink), texts };
+    let beside =
+        Beside { reader_goes_first: true, sink: file.as_mut().map(|file| file as &mut dyn Sink), texts };
     let mut heard = Remarks::default();
     let (ended, read) = streamed(&plan, beside, &mut heard, |stream| {
         // A recording that never began has nothing to tell; the recorder says why.

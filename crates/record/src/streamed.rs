@@ -23,6 +23,9 @@ use std::time::Instant;
 pub struct Beside<'a> {
     /// Keeps the same records.
     pub sink: Option<&'a mut dyn Sink>,
+    /// The one who reads goes before others on busy cpus, if it may, as the one who records does: where it is slower than what is
+    /// recorded, records are lost.
+    pub reader_goes_first: bool,
     /// The texts that system calls of a table were given, where `raw_syscalls:sys_enter` is recorded.
     pub texts: Option<(&'static Calls, Texts)>,
 }
@@ -50,7 +53,14 @@ pub fn streamed<R: Send>(
         Err(error) => return (Err(Error::Io(error)), None),
     };
     thread::scope(|scope| {
-        let reading = scope.spawn(move || read(reader));
+        let goes_first = beside.reader_goes_first;
+        let reading = scope.spawn(move || {
+            if goes_first {
+                // Of this thread alone.
+                let _ = rustix::process::setpriority_process(None, -20);
+            }
+            read(reader)
+        });
         let texts = beside.texts.map(|(table, texts)| TextReader::new(table, texts));
         let tee =
             RefCell::new(Tee { stream: StreamSink::new(writer), also: beside.sink, texts, is_gone: false });
