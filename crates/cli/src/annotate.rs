@@ -14,7 +14,7 @@ use perfuse_annotate::text::{self, Looks, OfEvent, Value};
 use perfuse_annotate::{Annotated, Annotator, Function, Sampled, Skid, Sources, Syntax};
 use perfuse_data::Event;
 use perfuse_data::replay::{Replay, Step};
-use perfuse_profile::{Frames, LocalSymbols, Names, Plan, Profile, Reading};
+use perfuse_profile::{Admitted, Frames, LocalSymbols, Names, Plan, Profile, Reading};
 use perfuse_tui::{CodeOf, Loading, RowOrder, State, Tables};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -314,12 +314,12 @@ fn read_from(
     plan.tasks.comms.clone_from(&filter.comm);
     plan.tasks.pids.clone_from(&filter.pid);
     plan.tasks.tids.clone_from(&filter.tid);
-    let filter = filter.of(&mut data)?;
+    let mut wanted = Admitted::new(filter.of(&mut data)?, symbols);
     let (mut reading, mut passed) = (Reading::new(plan), Passed::default());
     let replay = recording::replay(Replay::new(data), |step| {
         heed(step)?;
         if let Some(sample) = step.sample() {
-            let passes = filter.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time);
+            let passes = wanted.admits(step, sample)?;
             passed.count(sample, passes);
             if !passes {
                 return Ok(());

@@ -4,7 +4,7 @@
 use crate::habits::Lazy;
 use crate::{
     annotate, archive, buildid_cache, compare, config, diff, doctor, dump, export, generate, inject, list,
-    listing, record, report, rewrite, run, script, sim, stat, top, version,
+    listing, record, report, rewrite, run, script, sim, stat, top, trace, version,
 };
 use clap::Parser;
 
@@ -64,6 +64,8 @@ pub(crate) enum Subcommand {
     Record(Lazy<record::Args>),
     /// Show where the machine, a process or a command spends time now
     Top(Lazy<top::Args>),
+    /// Show system calls and events while they happen, or sum them up
+    Trace(Lazy<trace::Args>),
     /// Show the stack of each thread of a process, now
     Dump(Lazy<dump::Args>),
     /// Run an unmodified tool, such as perf, and serve its events

@@ -91,6 +91,13 @@ impl From<perfuse::control::ControlError> for Failure {
     }
 }
 
+impl From<perfuse_trace::ExprError> for Failure {
+    /// With the place.
+    fn from(error: perfuse_trace::ExprError) -> Self {
+        Failure::usage(format_args!("--filter: {}", error.explain()))
+    }
+}
+
 impl From<perfuse_record::Error> for Failure {
     fn from(error: perfuse_record::Error) -> Self {
         use perfuse_record::Error;

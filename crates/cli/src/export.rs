@@ -8,7 +8,7 @@ use crate::term::out::{Out, say};
 use perfuse_data::replay::Replay;
 use perfuse_data::text::foreign;
 use perfuse_export::{Begun, BranchFormat, Branches, Format, WritePlan};
-use perfuse_profile::{Frames, Key, Names};
+use perfuse_profile::{Admitted, Frames, Key, Names};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
@@ -233,10 +233,13 @@ fn branches(args: &Args, input: &Input, format: BranchFormat) -> Result {
         return Err(Failure::usage(format_args!("autofdo and bolt: {why}")));
     }
     let (mut data, symbols) = input.open_or_import(args.symbol_files.symbols(input.force))?;
-    let filter = args.filter.of(&mut data)?;
+    let mut wanted = Admitted::new(args.filter.of(&mut data)?, &symbols);
     let mut branches = Branches::new(symbols);
     recording::replay(Replay::new(data), |step| {
-        branches.step(step, &filter);
+        let passes = step.sample().map_or(Ok(true), |sample| wanted.admits(step, sample))?;
+        if passes {
+            branches.step(step, wanted.filter());
+        }
         Ok(())
     })?;
     if format == BranchFormat::AutoFdo && !branches.has_branches() {

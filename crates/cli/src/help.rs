@@ -12,7 +12,7 @@ const HEADINGS: &str = include_str!("help/headings.txt");
 
 /// The program's commands in groups, as its help shows them; those that are in none are named at the end.
 const GROUPS: [(&str, &[&str]); 3] = [
-    ("measure", &["stat", "record", "top", "compare", "run"]),
+    ("measure", &["stat", "record", "top", "trace", "compare"]),
     ("read recordings", &["report", "annotate", "script", "diff", "flamegraph", "export"]),
     ("know the machine", &["doctor", "list"]),
 ];
@@ -87,8 +87,9 @@ pub(crate) fn commands(program: &Command) -> String {
             text += &format!("  {:<13} {about}\n", command.get_name());
         }
     }
-    let rest: Vec<&str> =
-        shown.iter().map(|command| command.get_name()).filter(|name| !is_grouped(name)).collect();
+    // As everywhere, --version tells the version.
+    let is_told = |name: &&str| !is_grouped(name) && *name != "version";
+    let rest: Vec<&str> = shown.iter().map(|command| command.get_name()).filter(is_told).collect();
     text += &format!("\nrewrite: {}\n", REWRITE.join(", "));
     text + &format!("more: {}\n", rest.join(", "))
 }

@@ -32,6 +32,7 @@ mod script;
 mod sim;
 mod stat;
 mod top;
+mod trace;
 mod usage;
 mod version;
 
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Subcommand::BuildidCache(args) => buildid_cache::run(&args),
         Subcommand::Record(args) => told("record", &args.0.command, record::run(&args)),
         Subcommand::Top(args) => top::run(&args, &nested::record_args),
+        Subcommand::Trace(args) => trace::run(&args, &nested::record_args),
         Subcommand::Dump(args) => dump::run(&args),
         Subcommand::Run(args) => run::run(&args),
         Subcommand::Sim(args) => sim::run(&args),

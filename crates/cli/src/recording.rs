@@ -11,14 +11,14 @@ use crate::exit::Failure;
 use crate::term::foreign::foreign;
 use crate::term::out::{Complaints, say};
 use passed::Passed;
-use perfuse_abi::record::Sample;
 use perfuse_data::describe::{self, DumpOptions};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{CpuRanges, Filter, Formats, Replay, Step, TimeSpans};
 use perfuse_data::{PerfData, Problem, ReadOptions};
 use perfuse_export::{Begun, ImportFormat, import_or_begun};
-use perfuse_profile::{LocalSymbols, Plan, Profile, Reading};
+use perfuse_profile::{Admitted, LocalSymbols, Plan, Profile, Reading};
 use perfuse_symbols::SymbolOptions;
+use perfuse_trace::{Expr, ExprError};
 use perfuse_unwind::Unwinder;
 use progress::Progress;
 use std::ffi::OsString;
@@ -318,7 +318,7 @@ pub(crate) fn profile(
 ) -> Result<(Profile, LocalSymbols, Passed), Failure> {
     let mut progress = Progress::new(input.path());
     let (mut data, symbols) = input.open_or_import(symbols)?;
-    let moments = filter.of(&mut data)?;
+    let mut wanted = Admitted::new(filter.of(&mut data)?, &symbols);
     plan.tasks.comms.clone_from(&filter.comm);
     plan.tasks.pids.clone_from(&filter.pid);
     plan.tasks.tids.clone_from(&filter.tid);
@@ -327,14 +327,14 @@ pub(crate) fn profile(
     let mut passed = Passed::default();
     let replay = replay(Replay::new(data), |step| {
         progress.at(step.entry.location.offset);
-        let passes = |sample: &Sample<'_>| {
-            let passes = moments.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time);
+        if let Some(sample) = step.sample() {
+            let passes = wanted.admits(step, sample)?;
             passed.count(sample, passes);
-            passes
-        };
-        if step.sample().is_none_or(passes) {
-            reading.step(step);
+            if !passes {
+                return Ok(());
+            }
         }
+        reading.step(step);
         Ok(())
     })?;
     progress.finish();
@@ -386,6 +386,14 @@ pub(crate) struct FilterArgs {
     /// Only samples between two times in seconds: [START],[END]; or in parts of the recording: 10%/2, 0%-10%
     #[arg(long, value_name = "SPAN")]
     pub(crate) time: Option<TimeSpans>,
+    /// Only samples for which this holds, such as 'prev_pid > 7 && comm ~ "ba*"': fields of tracepoints, pid, tid, cpu, time, period, addr, ip, weight, comm, event, sym, dso
+    #[arg(long, value_name = "EXPRESSION", value_parser = expression)]
+    pub(crate) filter: Option<Expr>,
+}
+
+/// An expression, or the place where it makes no sense.
+pub(crate) fn expression(text: &str) -> Result<Expr, String> {
+    text.parse().map_err(|error: ExprError| error.explain())
 }
 
 impl FilterArgs {
@@ -395,7 +403,9 @@ impl FilterArgs {
         let cpu = self.cpu.as_ref().map(ToString::to_string).unwrap_or_default();
         let time = self.time.as_ref().map(|spans| spans.text().to_owned()).unwrap_or_default();
         let (comm, pid, tid) = (self.comm.join(","), list(&self.pid), list(&self.tid));
-        let given = [("comm", comm), ("pid", pid), ("tid", tid), ("cpu", cpu), ("time", time)];
+        let filter = self.filter.as_ref().map(ToString::to_string).unwrap_or_default();
+        let given =
+            [("comm", comm), ("pid", pid), ("tid", tid), ("cpu", cpu), ("time", time), ("filter", filter)];
         let given = given.into_iter().filter(|(_, value)| !value.is_empty());
         given.map(|(name, value)| format!("--{name}={value}").into()).collect()
     }
@@ -415,7 +425,9 @@ impl FilterArgs {
     /// Those of cpus and times.
     pub(crate) fn words_of_moments(&self) -> Vec<String> {
         let cpus = self.cpu.as_ref().and_then(|cpus| word("-C", &cpus.to_string()));
-        cpus.into_iter().chain(self.time.as_ref().and_then(|spans| word("--time", spans.text()))).collect()
+        let time = self.time.as_ref().and_then(|spans| word("--time", spans.text()));
+        let filter = self.filter.as_ref().map(|filter| format!("--filter '{}'", foreign(filter.as_str())));
+        cpus.into_iter().chain(time).chain(filter).collect()
     }
 
     /// For one recording.
@@ -427,7 +439,7 @@ impl FilterArgs {
             };
             spans.settle(data).map_err(|why| failure(why, spans))?;
         }
-        let Self { comm: comms, pid: pids, tid: tids, cpu: cpus, .. } = self.clone();
-        Ok(Filter { comms, pids, tids, cpus, time })
+        let Self { comm: comms, pid: pids, tid: tids, cpu: cpus, filter: expr, .. } = self.clone();
+        Ok(Filter { comms, pids, tids, cpus, time, expr })
     }
 }

@@ -31,8 +31,8 @@ use perfuse_data::describe;
 use perfuse_data::replay::{Formats, Lost, Replay};
 use perfuse_html::Page;
 use perfuse_profile::{
-    Entry, Frames, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin, Profile, Reading, SampleRow,
-    Sources, TracepointTexts, Trees, View, ViewPlan,
+    Admitted, Entry, Frames, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin, Profile, Reading,
+    SampleRow, Sources, TracepointTexts, Trees, View, ViewPlan,
 };
 use perfuse_unwind::{End, Unwinder};
 use std::io::Write;
@@ -431,7 +431,7 @@ fn read_watched(args: &Args, watch: &mut impl Watch) -> Result<(Read, Plan)> {
     let mut lost = Lost::default();
     let sockets = facts::sockets(&mut data);
     let machine = describe::machine(&mut data);
-    let filter = args.filter.of(&mut data)?;
+    let mut wanted = Admitted::new(args.filter.of(&mut data)?, &local);
     let replay = Replay::new(data);
     // The events of a file are known from the start, those of a pipe at the first sample.
     let events: Vec<Event> = replay.data().events().iter().cloned().collect();
@@ -454,7 +454,7 @@ fn read_watched(args: &Args, watch: &mut impl Watch) -> Result<(Read, Plan)> {
         args.unsupported.heed(step)?;
         if let Some(sample) = step.sample() {
             let cpu = sample.cpu.map(|cpu| cpu.cpu);
-            let passes = filter.admits_moment(cpu, sample.time) && is_socket(cpu);
+            let passes = is_socket(cpu) && wanted.admits(step, sample)?;
             passed.count(sample, passes);
             if !passes {
                 return Ok(ControlFlow::Continue(()));

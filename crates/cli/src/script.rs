@@ -18,7 +18,7 @@ use perfuse_data::session::Session;
 use perfuse_data::tool::kind;
 use perfuse_data::{Event, FileRecord, Ordered};
 use perfuse_export::script::{self, Clock, Lines, LinesOptions, TimeOfDay};
-use perfuse_profile::Lookup;
+use perfuse_profile::{Admitted, Lookup};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -141,7 +141,7 @@ fn show(mut out: impl Write, args: &Args) -> Result {
 fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let symbols = args.symbol_files.symbols(args.input.force);
     let mut data = args.input.open_named(&symbols)?;
-    let filter = args.filter.of(&mut data)?;
+    let mut wanted = Admitted::new(args.filter.of(&mut data)?, &symbols);
     let clock = match (args.reltime, args.deltatime) {
         (true, _) => Clock::SinceStart,
         (_, true) => Clock::SinceLast,
@@ -184,7 +184,8 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let mut passed = Passed::default();
     // Rounds are the order in which perf emptied its buffers: records between two ends are shown there.
     let ordered = if args.show_round_events { Ordered::as_read(data) } else { Ordered::new(data) };
-    let mut each = |&Step { entry, decoded, session, formats, .. }: &Step<'_>| {
+    let mut each = |step: &Step<'_>| {
+        let &Step { entry, decoded, session, formats, .. } = step;
         let Some(decoded) = decoded else {
             if args.show_round_events && entry.kind() == kind::FINISHED_ROUND {
                 lines.plain("PERF_RECORD_FINISHED_ROUND");
@@ -193,7 +194,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         };
         let Record::Sample(sample) = &decoded.record else {
             // --time is about samples, as perf has it.
-            if shows(args, entry.kind()) && filter.admits_cpu(decoded.cpu()) {
+            if shows(args, entry.kind()) && wanted.filter().admits_cpu(decoded.cpu()) {
                 let index = entry.event_index();
                 let fields =
                     index.map(|index| fields_of(&mut fields, index, entry, args, formats)).transpose()?;
@@ -202,7 +203,8 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             return take_much(&mut lines, out);
         };
         let Some(event) = entry.event() else { return Ok(()) };
-        let passes = is_wanted(args, &filter, decoded, (event, sample), session, &mut lines);
+        let passes = is_wanted(args, wanted.filter(), decoded, (event, sample), session, &mut lines)
+            && wanted.admits(step, sample)?;
         passed.count(sample, passes);
         if !passes {
             return Ok(());
@@ -344,9 +346,6 @@ fn is_wanted(
     lines: &mut Lines,
 ) -> bool {
     let tid = sample.tid.unwrap_or_default();
-    if !filter.admits_moment(decoded.cpu(), sample.time) {
-        return false;
-    }
     if !filter.admits_all_tasks() {
         let comm = session.comm_of(tid.pid, tid.tid).map_or(&b""[..], |comm| session.comm(comm));
         if !filter.admits_task(tid.pid, tid.tid, comm) {

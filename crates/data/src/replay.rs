@@ -3,11 +3,13 @@
 //! [`Replay`] is the one way for all who read recordings: reports, scripts, exports. [`Filter`] says which records
 //! count, [`Groups`] which events a sample of a group stands for, [`Formats`] what tracepoints say.
 
+mod calls;
 mod chains;
 mod deferred;
 mod filter;
 mod formats;
 mod groups;
+mod selection;
 
 use crate::error::Location;
 use crate::events::Events;
@@ -16,6 +18,7 @@ use crate::part::Found;
 use crate::session::Session;
 use crate::tool::{Tool, kind};
 use crate::{Error, FileRecord, Ordered, PerfData};
+pub use calls::{CallReplay, Heard};
 pub use chains::{callstack, is_to_be_unwound, rest_of_chain};
 use deferred::Deferred;
 pub(crate) use deferred::{MOST_WAITING, cookie, joined};
@@ -23,6 +26,7 @@ pub use filter::{CpuRanges, Filter, NoTimes, TimeSpans};
 pub use formats::Formats;
 pub use groups::Groups;
 use perfuse_abi::record::{Decoded, RawRecord, Record, Sample};
+pub use selection::{Places, SampleField, SampleRecord, Selection, sample_fields};
 use std::ops::ControlFlow;
 
 /// Goes through a recording.

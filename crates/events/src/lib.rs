@@ -70,7 +70,6 @@ mod sysfs;
 #[cfg(feature = "tables")]
 mod tables;
 mod terms;
-pub mod tracepoint;
 mod tree;
 
 pub use catalogue::{Catalogue, NoCatalogue, Pmu, PmuEvent, Probe, Refusal, Scale, glob, is_pattern};
@@ -104,6 +103,5 @@ mod threads {
         is_shared::<crate::EventSpec>();
         is_shared::<crate::EventError>();
         is_shared::<crate::Metric>();
-        is_shared::<crate::tracepoint::Format>();
     }
 }

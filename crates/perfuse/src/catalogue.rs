@@ -22,8 +22,8 @@ pub use wanted::Wanted;
 
 use crate::tracefs;
 use perfuse_abi::Attr;
-use perfuse_events::tracepoint::Format;
 use perfuse_events::{Catalogue as _, CommonKind, EventSpec, Machine, Refusal, common_events};
+use perfuse_trace::Format;
 use std::collections::BTreeMap;
 
 /// Kinds of events, in the order in which they are shown.

@@ -8,6 +8,7 @@
 //! them, with [`Trees`] of their callchains.
 #![forbid(unsafe_code)]
 
+mod admitted;
 mod collect;
 mod hash;
 mod index;
@@ -33,6 +34,7 @@ mod view;
 pub use perfuse_data::session::Level;
 pub use perfuse_symbols as symbols;
 
+pub use admitted::Admitted;
 pub use collect::{Collector, Plan, Taken, TaskFilter};
 pub use hash::{Fast, FastMap, FastState};
 pub use keys::{Column, Key};

@@ -6,7 +6,7 @@ use perfuse_abi::EventType;
 use perfuse_abi::record::Sample;
 use perfuse_data::Event;
 use perfuse_data::replay::Formats;
-use perfuse_events::tracepoint::{Field, FieldKind};
+use perfuse_trace::{Field, FieldKind};
 
 /// A field of a tracepoint that is a key: the first of a list is [`Key::Given(1)`](Key::Given), and so on.
 #[derive(Clone, Debug)]

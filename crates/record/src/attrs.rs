@@ -59,7 +59,7 @@ pub(crate) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error>
     }
     for (index, event) in events.iter_mut().enumerate() {
         let mut changed = event.builder.clone().with(|attr| {
-            if !plan.buffering {
+            if !plan.buffering || requests.get(index).is_some_and(|request| request.prompt) {
                 attr.set_wakeup_events(1);
             }
             if plan.fields.identifier {

@@ -32,11 +32,14 @@ mod remark;
 mod rings;
 mod sections;
 mod session;
+mod sieve;
 mod sink;
 mod start;
+mod streamed;
 mod synthesis;
 mod tally;
 mod terms;
+mod texts;
 mod unwound;
 
 pub use attrs::registers;
@@ -51,7 +54,9 @@ pub use probes::find_probes;
 pub use rehearse::rehearse;
 pub use remark::Remark;
 pub use sink::{FileSink, Sink, Stamp, StreamSink, Written};
+pub use streamed::{Beside, streamed};
 pub use terms::{check, join_tracers, remark};
+pub use texts::Texts;
 
 use perfuse::control::Control;
 

@@ -4,12 +4,14 @@
 use crate::attrs::{self, Wanted};
 use crate::clocks::Clocks;
 use crate::plan::{Plan, Request, Target};
+use crate::sieve::{self, Sieve};
 use crate::{Remark, rings, terms};
 use perfuse::abi::{AttrFlags, EventType, Software};
 use perfuse::diagnosis::Cause;
 use perfuse::{HeldCommand, RingOptions, SamplerSet, Scope};
 use perfuse_events::{EventSpec, Source};
 use perfuse_sys::{Errno, page_size};
+use perfuse_trace::Expr;
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -27,6 +29,8 @@ pub(crate) struct Opened {
     pub(crate) remarks: Vec<Remark>,
     /// How each event was opened.
     pub(crate) details: Vec<String>,
+    /// What of filters the kernel cannot do.
+    pub(crate) sieve: Sieve,
 }
 
 /// Opens what the plan asks for, and tells which plan it was. It steps down as often as something is lacking, whatever else was
@@ -83,7 +87,15 @@ pub(crate) fn open<'p>(
     if missed {
         remarks.push(Remark::ThreadsMissed);
     }
-    let mut opened = Opened { set, requests, names: Vec::new(), tracker, remarks, details: Vec::new() };
+    let mut opened = Opened {
+        set,
+        requests,
+        names: Vec::new(),
+        tracker,
+        remarks,
+        details: Vec::new(),
+        sieve: Sieve::default(),
+    };
     opened.filter()?;
     opened.describe(plan);
     Ok((plan, opened))
@@ -170,14 +182,27 @@ impl Opened {
                 let why = format!("--filter is for tracepoints, and {name} is none");
                 return Err(crate::Error::Plan(why));
             }
-            self.set.set_filter(index, text).map_err(|error| {
+            let attr = self.set.attr(index).copied().unwrap_or_default();
+            let split = sieve::split(request, &attr)?;
+            let ids =
+                self.set.sources().iter().filter(|source| source.event == index).map(|source| source.id);
+            let told = split.kernel.clone();
+            self.sieve.add(split, &attr, ids, self.requests.len() == 1);
+            let Some(told) = told else { continue };
+            self.set.set_filter(index, &told).map_err(|error| {
                 let fields = fields_of(name).map(|fields| format!("; its fields: {fields}"));
                 let why = match error.errno() {
                     Errno::EINVAL => "the kernel does not understand it".to_owned(),
                     errno => errno.to_string(),
                 };
                 let fields = fields.unwrap_or_default();
-                crate::Error::Filter(format!("--filter '{text}' for {name}: {why}{fields}"))
+                // Of what nobody understands, the place is told.
+                match text.parse::<Expr>() {
+                    Err(fault) if error.errno() == Errno::EINVAL => {
+                        crate::Error::Filter(format!("--filter for {name}: {}", fault.explain()))
+                    }
+                    _ => crate::Error::Filter(format!("--filter '{text}' for {name}: {why}{fields}")),
+                }
             })?;
         }
         Ok(())

@@ -59,8 +59,10 @@ pub struct Plan {
     pub build_ids: bool,
     /// BPF programs are told of, those there are and those that come.
     pub bpf: bool,
-    /// Records wait in their ring until it is half full.
+    /// Records wait in their ring until it is half full, or for so long.
     pub buffering: bool,
+    /// How long records wait in a ring that does not fill.
+    pub read_every: Duration,
     /// More about each sample.
     pub fields: Fields,
     /// Flags of the event that tells about tasks: `CONTEXT_SWITCH`, `NAMESPACES`, `CGROUP`.
@@ -110,6 +112,7 @@ impl Plan {
             build_ids: true,
             bpf: true,
             buffering: true,
+            read_every: Duration::from_millis(100),
             fields: Fields { cpu: matches!(target, Target::Cpus(_)), ..Fields::default() },
             sideband: AttrFlags::empty(),
             branches: BranchSampleType::empty(),
@@ -181,12 +184,22 @@ pub struct Request {
     pub weak: bool,
     /// Only tasks of this cgroup are sampled.
     pub cgroup: Option<String>,
+    /// Each hit is read at once, whatever waits else.
+    pub prompt: bool,
 }
 
 impl Request {
     /// An event by itself.
     pub fn new(spec: EventSpec) -> Self {
-        Request { spec, filter: None, group: None, group_name: None, weak: false, cgroup: None }
+        Request {
+            spec,
+            filter: None,
+            group: None,
+            group_name: None,
+            weak: false,
+            cgroup: None,
+            prompt: false,
+        }
     }
 
     /// `cycles:P`, as precise as the processor can.

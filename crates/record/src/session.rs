@@ -30,9 +30,6 @@ use std::os::fd::BorrowedFd;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long records wait in a ring that does not fill.
-const READ_EVERY: Duration = Duration::from_millis(100);
-
 pub(crate) struct Session<'a> {
     plan: &'a Plan,
     sink: &'a mut dyn Sink,
@@ -283,6 +280,14 @@ impl<'a> Session<'a> {
                 continue;
             }
             any = true;
+            let sifted;
+            let (first, second) = match self.opened.sieve.is_empty() {
+                true => (first, second),
+                false => {
+                    sifted = self.opened.sieve.pick(first, second, &self.format);
+                    (sifted.as_slice(), &[][..])
+                }
+            };
             if let Some(follow) = &mut self.follow {
                 let kept = follow.pick(first, second, &self.format);
                 self.tally.look(&kept, &[], &self.format);
@@ -338,6 +343,9 @@ impl<'a> Session<'a> {
                 if record.header.kind != RecordType::SAMPLE {
                     self.told.extend_from_slice(&bytes[start..]);
                 }
+            }
+            if !self.opened.sieve.is_empty() {
+                bytes = self.opened.sieve.pick(&bytes, &[], &self.format);
             }
             self.tally.look(&bytes, &[], &self.format);
             result = result.and_then(|()| unwound::hand_on(&mut self.unwinding, self.sink, [&bytes, &[]]));
@@ -414,7 +422,7 @@ impl Work for Session<'_> {
         if self.observer.progress(sums).is_break() {
             goes_on = ControlFlow::Break(());
         }
-        self.look_at = now + READ_EVERY;
+        self.look_at = now + plan.read_every;
         Ok(goes_on)
     }
 

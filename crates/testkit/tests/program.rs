@@ -5,8 +5,9 @@ use perfuse_testkit::source::{tokens, without_tests};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Lines of the program that are not tests.
-const BUDGET: usize = 14_700;
+/// Lines of the program that are not tests. `trace` has a thousand of them: its options, lines as strace's, and tables of calls, of threads
+/// and by keys.
+const BUDGET: usize = 15_900;
 
 /// Words and signs in a row that only a library needs, and the library that has it.
 const FORBIDDEN: &[(&str, &str)] = &[

@@ -1,30 +1,22 @@
 //! A profile that goes on: [`watch`] records, and hands over what came in each interval as a [`Window`].
 //!
-//! Three threads share the work. The caller's records into a socket. One reads the other end into a profile and closes its
-//! windows by the clock. One has the windows, and looks at them as long as it likes: meanwhile the next one grows, so that no
+//! Three threads share the work. The caller's records into a socket ([`streamed`]). One reads the other end into a profile and closes
+//! its windows by the clock. One has the windows, and looks at them as long as it likes: meanwhile the next one grows, so that no
 //! more than two are ever in memory. Where nothing comes from the rings, a record that says so keeps the windows going.
 
-use perfuse_data::feature::{BuildIdEntry, Feature};
 use perfuse_data::replay::{Lost, Replay};
-use perfuse_data::tool::{Tool, ToolRecord, kind};
-use perfuse_data::{NewEvent, PerfData, ReadOptions};
+use perfuse_data::tool::kind;
+use perfuse_data::{PerfData, ReadOptions};
 use perfuse_profile::{Plan, Profile, Reading};
-use perfuse_record::{Ended, Error, Observer, Remark, Sink, StreamSink, Sums, Written};
-use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR2, Signals};
-use std::cell::RefCell;
+use perfuse_record::{Beside, Ended, Error, Observer, Remark, Sums, Written, streamed};
 use std::convert::Infallible;
-use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// How often a recording that has nothing to tell says so.
-const BEAT: Duration = Duration::from_millis(100);
 
 /// The part of a recording that came in an interval.
 #[derive(Debug)]
@@ -102,34 +94,22 @@ pub fn watch<R: Send>(
     observer: &mut dyn Observer,
     consumer: impl FnOnce(&Windows) -> R + Send,
 ) -> Result<(Ended, R), Error> {
-    let signals = [SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGCHLD];
-    let signals = plan.owns_process.then(|| Signals::collect(&signals)).transpose();
-    let blocked = signals.map_err(|errno| Error::Io(perfuse_sys::io_error(errno)))?;
-    let (writer, reader) = UnixStream::pair().map_err(Error::Io)?;
     let (sender, receiver) = channel();
     let (is_taken, has_seen_enough) = (Arc::new(AtomicBool::new(true)), AtomicBool::new(false));
     let windows = Windows { windows: receiver, is_taken: Arc::clone(&is_taken) };
-    thread::scope(|scope| {
-        let handing = Handing { sender, is_taken };
-        scope.spawn(move || read(reader, collected, every, &handing));
-        let ends = Ends(&has_seen_enough);
-        let consuming = scope.spawn(move || {
-            let _ends = ends;
+    let handing = Handing { sender, is_taken };
+    let mut watching = Watching { observer, has_seen_enough: &has_seen_enough };
+    let (ended, consumed) = streamed(plan, Beside::default(), &mut watching, |stream| {
+        // Only one thread can have them.
+        let windows = windows;
+        thread::scope(|scope| {
+            let _ends = Ends(&has_seen_enough);
+            scope.spawn(move || read(stream, collected, every, &handing));
             consumer(&windows)
-        });
-        let stream = Rc::new(RefCell::new(StreamSink::new(writer)));
-        let (mut sink, now) = (Live { stream: Rc::clone(&stream), is_idle: Rc::default() }, Instant::now());
-        let is_idle = Rc::clone(&sink.is_idle);
-        let mut beats =
-            Beats { observer, stream, is_idle, due: now + BEAT, has_seen_enough: &has_seen_enough };
-        let ended = perfuse_record::record(plan, &mut sink, &mut beats, None);
-        // Now the reader finds the end.
-        drop((sink, beats));
-        // A consumer whose reader reads no more is ended by the next signal.
-        drop(blocked);
-        let consumed = consuming.join();
-        Ok((ended?, consumed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
-    })
+        })
+    });
+    // Where nobody consumed, there is an error.
+    Ok((ended?, consumed.ok_or(Error::Gone)?))
 }
 
 /// Tells when it is dropped, also by a panic.
@@ -194,64 +174,13 @@ fn read(stream: UnixStream, collected: &Plan, every: Duration, handing: &Handing
     }
 }
 
-/// Writes the recording, and remembers whether anything came.
-struct Live {
-    stream: Rc<RefCell<StreamSink<UnixStream>>>,
-    is_idle: Rc<RefCell<bool>>,
-}
-
-impl Sink for Live {
-    fn begin(
-        &mut self,
-        events: &[NewEvent],
-        features: Vec<Feature<'_>>,
-        level: Option<i32>,
-    ) -> Result<(), Error> {
-        self.stream.borrow_mut().begin(events, features, level)
-    }
-
-    fn records(&mut self, parts: &[&[u8]]) -> io::Result<()> {
-        *self.is_idle.borrow_mut() = false;
-        self.stream.borrow_mut().records(parts)
-    }
-
-    fn tool(&mut self, record: ToolRecord<'_>) -> io::Result<()> {
-        *self.is_idle.borrow_mut() = false;
-        self.stream.borrow_mut().tool(record)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.borrow_mut().flush()
-    }
-
-    fn len(&self) -> u64 {
-        self.stream.borrow().len()
-    }
-
-    fn complete(
-        &mut self,
-        features: Vec<Feature<'_>>,
-        ids: &[BuildIdEntry<'_>],
-        others_follow: bool,
-    ) -> Result<Written, Error> {
-        self.stream.borrow_mut().complete(features, ids, others_follow)
-    }
-
-    fn fail(&mut self, error: io::Error) -> Error {
-        self.stream.borrow_mut().fail(error)
-    }
-}
-
-/// Hears of the recording first: ends it when the consumer has seen enough, and keeps windows going where nothing comes.
-struct Beats<'a> {
+/// Hears of the recording first, and ends it when the consumer has seen enough.
+struct Watching<'a> {
     observer: &'a mut dyn Observer,
-    stream: Rc<RefCell<StreamSink<UnixStream>>>,
-    is_idle: Rc<RefCell<bool>>,
-    due: Instant,
     has_seen_enough: &'a AtomicBool,
 }
 
-impl Observer for Beats<'_> {
+impl Observer for Watching<'_> {
     fn begins(&mut self, plan: &perfuse_record::Plan, command: Option<u32>) {
         self.observer.begins(plan, command);
     }
@@ -265,16 +194,6 @@ impl Observer for Beats<'_> {
     }
 
     fn progress(&mut self, sums: Sums) -> ControlFlow<()> {
-        let now = Instant::now();
-        if now >= self.due {
-            self.due = now + BEAT;
-            // All rings were empty since the last beat: whatever comes now is younger than all that was told.
-            if self.is_idle.replace(true) {
-                let mut stream = self.stream.borrow_mut();
-                // An error comes again with the next record, and ends the recording.
-                let _ = stream.tool(Tool::FinishedRound.into()).and_then(|()| stream.flush());
-            }
-        }
         match self.has_seen_enough.load(SeqCst) {
             true => ControlFlow::Break(()),
             false => self.observer.progress(sums),
@@ -282,7 +201,7 @@ impl Observer for Beats<'_> {
     }
 
     fn due(&self) -> Option<Instant> {
-        [Some(self.due), self.observer.due()].into_iter().flatten().min()
+        self.observer.due()
     }
 
     fn ends(&mut self, end: &Ended) {

@@ -60,7 +60,8 @@ suite! {
         both_readers_agree_about_tracepoints,
         both_readers_agree_about_pipes,
         perf_finds_all_of_its_header,
-        both_recorders_find_the_same_shares;
+        both_recorders_find_the_same_shares,
+        filters_mean_the_same_in_the_kernel_and_on_records;
     measurements:
         a_command_that_cannot_run_leaves_no_file,
         wrong_command_lines_are_told_apart,

@@ -146,3 +146,48 @@ pub(super) fn a_recording_is_its_owners_alone() -> Outcome {
     assert_eq!(mode & 0o777, 0o600, "as perf's");
     Ok(())
 }
+
+/// A filter that the kernel applies leaves what the same words leave of a recording of everything, whatever of them it can do.
+pub(super) fn filters_mean_the_same_in_the_kernel_and_on_records() -> Outcome {
+    need::root()?;
+    need::tracefs()?;
+    let folder = Folder::new("filters");
+    let file = folder.file("d");
+    let work = "for i in 1 2 3; do env true; (sleep 0.002; cat /etc/hostname) & wait; done >/dev/null";
+    let mut kept = 0;
+    for (event, filter) in [
+        ("sched:sched_switch", "prev_comm == 'sh'"),
+        ("sched:sched_switch", "prev_comm ~ \"*sh\" || prev_comm ~ 's[k-m]*p'"),
+        ("sched:sched_switch", "!prev_pid == 0 && prev_state & 1"),
+        ("sched:sched_switch", "prev_prio >= 120 && next_pid > 0x10 && prev_state == -0"),
+        ("sched:sched_switch", "next_comm !~ 'sw*' && (cpu == 0 || cpu > 0)"),
+        ("sched:sched_switch", "comm == 'sleep' && prev_state in {1, 2..64}"),
+        ("sched:sched_switch", "prev_prio == 376"),
+        ("sched:sched_process_exec", "filename ~ '*/env' || filename ~ '/*cat'"),
+        ("sched:sched_process_exec", "filename =~ 'e(nv|x)' && old_pid > 0"),
+        ("raw_syscalls:sys_enter", "id == 3 || id & 0x100"),
+        ("raw_syscalls:sys_enter", "id < 4 && args[2] % 2 == 0"),
+        ("raw_syscalls:sys_exit", "ret < 0 && ret != -2"),
+        ("raw_syscalls:sys_exit", "ret == 0xfffffffffffffffe || ret == -ENOENT"),
+        ("sched:sched_process_fork", "child_pid > parent_pid && tid == parent_pid"),
+    ] {
+        recorded(&file, &["-e", event, "--filter", filter, "-e", event, "sh", "-c", work]);
+        let mut data = PerfData::open(&file).expect("a recording");
+        let mut filtered = 0;
+        while let Some(entry) = data.next().expect("whole records") {
+            filtered += usize::from(entry.kind() == RecordType::SAMPLE && entry.event_index() == Some(0));
+        }
+        let mut script = Command::new(program());
+        script.args(["script", "-F", "tid,trace", "--filter", filter, "-i"]).arg(&file);
+        let output = script.output().expect("it starts");
+        let lines = text(&output.stdout);
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        lines.lines().for_each(|line| *counts.entry(line).or_default() += 1);
+        let odd: Vec<_> = counts.iter().filter(|(_, count)| **count % 2 == 1).collect();
+        assert!(odd.is_empty(), "{event} {filter}: {odd:?}");
+        assert_eq!(lines.lines().count(), 2 * filtered, "{event} {filter}: {}", text(&output.stderr));
+        kept += usize::from(filtered > 0);
+    }
+    assert!(kept >= 11, "only {kept} filters left anything");
+    Ok(())
+}

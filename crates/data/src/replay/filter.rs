@@ -2,6 +2,7 @@
 
 use crate::PerfData;
 use crate::feature::{Feature, FeatureId, Section};
+use perfuse_trace::Expr;
 use std::fmt;
 
 /// Which records count; all of them by default.
@@ -17,6 +18,8 @@ pub struct Filter {
     pub cpus: Option<CpuRanges>,
     /// Spans of time. Parts of a recording are to be [settled](TimeSpans::settle) first.
     pub time: Option<TimeSpans>,
+    /// Of samples, those that it means: see [`Selection`](super::Selection).
+    pub expr: Option<Expr>,
 }
 
 impl Filter {

@@ -3,7 +3,7 @@
 use crate::feature::{Feature, FeatureId, Section};
 use crate::{Event, PerfData};
 use perfuse_abi::{ByteOrder, EventType};
-use perfuse_events::tracepoint::{Format, Names};
+use perfuse_trace::{Format, Names};
 use std::collections::HashMap;
 
 /// Formats by number, and strings of the kernel by address.

@@ -5,7 +5,7 @@ use super::{RewriteError, Rewritten};
 use crate::feature::{Feature, FeatureId, SampleTime, Section};
 use crate::reader::{Form, PerfData};
 use crate::record::FileRecord;
-use crate::replay::{Filter, Formats};
+use crate::replay::{Filter, Formats, Selection};
 use crate::session::Session;
 use crate::tool::{Tool, kind};
 use crate::{Error, Location, Ordered, Problem};
@@ -49,11 +49,22 @@ impl Cut {
         let is_file = matches!(data.form(), Form::File(_));
         let mut done = Rewritten::default();
         let order = data.order();
-        let is_any_moment = filter.cpus.is_none() && filter.time.is_none();
+        let is_any_moment = filter.cpus.is_none() && filter.time.is_none() && filter.expr.is_none();
         let admits_all = self.events.is_empty() && filter.admits_all_tasks() && is_any_moment;
         let (is_wanted, names_read) = (Vec::new(), 0);
-        let mut cutting =
-            Cutting { cut: self, filter, admits_all, is_wanted, names_read, first: u64::MAX, last: 0 };
+        let selection = filter.expr.clone().map(|expr| Selection::new(expr, false));
+        let formats = Formats::read(&mut data);
+        let mut cutting = Cutting {
+            cut: self,
+            filter,
+            selection,
+            formats,
+            admits_all,
+            is_wanted,
+            names_read,
+            first: u64::MAX,
+            last: 0,
+        };
         cutting.learn_events(&mut data);
         if is_file {
             cutting.check_names(&mut data)?;
@@ -68,7 +79,7 @@ impl Cut {
             sections.retain(|(id, _)| *id != FeatureId::SAMPLE_TIME || cutting.admits_all);
             output.sections(&sections)?;
         }
-        let by_time = !self.filter.comms.is_empty() || data.is_directory();
+        let by_time = !self.filter.comms.is_empty() || self.filter.expr.is_some() || data.is_directory();
         let mut ordered = if by_time { Ordered::new(data) } else { Ordered::as_read(data) };
         cutting.records(&mut ordered, &mut output, &mut done)?;
         let data = ordered.data_mut();
@@ -88,6 +99,8 @@ impl Cut {
 struct Cutting<'c> {
     cut: &'c Cut,
     filter: Filter,
+    selection: Option<Selection>,
+    formats: Formats,
     /// Nothing is asked for.
     admits_all: bool,
     /// Of each event, whether its samples are wanted.
@@ -154,7 +167,7 @@ impl Cutting<'_> {
             };
             let kind = entry.kind();
             if entry.is_kernel() {
-                if self.keeps(&entry, &mut session, done) {
+                if self.keeps(&entry, &mut session, done)? {
                     output.put(entry.bytes())?;
                 }
                 continue;
@@ -174,6 +187,7 @@ impl Cutting<'_> {
                 {
                     output.put(bytes)?;
                 }
+                self.formats = Formats::read(ordered.data_mut());
             }
             if !self.cut.events.is_empty() {
                 self.learn_more(ordered.data_mut(), kind);
@@ -192,45 +206,57 @@ impl Cutting<'_> {
     }
 
     /// Whether a record of the kernel is kept: any that is no sample, and samples that are admitted.
-    fn keeps(&mut self, entry: &FileRecord<'_>, session: &mut Session, done: &mut Rewritten) -> bool {
+    fn keeps(
+        &mut self,
+        entry: &FileRecord<'_>,
+        session: &mut Session,
+        done: &mut Rewritten,
+    ) -> Result<bool, RewriteError> {
         let is_sample = entry.kind() == RecordType::SAMPLE;
         done.samples += u64::from(is_sample);
         if self.admits_all {
             done.kept += u64::from(is_sample);
-            return true;
+            return Ok(true);
         }
-        let by_name = !self.filter.comms.is_empty();
+        // Names of threads may stand in an expression, too.
+        let by_name = !self.filter.comms.is_empty() || self.selection.is_some();
         if !is_sample {
             if by_name {
                 if let Ok(decoded) = entry.decode() {
                     session.apply(&decoded);
                 }
             }
-            return true;
+            return Ok(true);
         }
         // A sample that cannot be read is in no report.
-        let Ok(Decoded { record: Record::Sample(sample), .. }) = entry.decode() else { return false };
+        let Ok(Decoded { record: Record::Sample(sample), .. }) = entry.decode() else { return Ok(false) };
         if !self.cut.events.is_empty() {
             let is_wanted = entry.event_index().and_then(|index| self.is_wanted.get(index));
             if is_wanted != Some(&true) {
-                return false;
+                return Ok(false);
             }
         }
         if !self.filter.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time) {
-            return false;
+            return Ok(false);
         }
         let Tid { pid, tid } = sample.tid.unwrap_or_default();
         let comm = if by_name { session.comm_of(pid, tid) } else { None };
         let nameless = comm.is_none().then(|| format!(":{tid}"));
         let name = nameless.as_ref().map(String::as_bytes).or(comm.map(|comm| session.comm(comm)));
         if !self.filter.admits_task(pid, tid, name.unwrap_or_default()) {
-            return false;
+            return Ok(false);
+        }
+        if let Some(selection) = &mut self.selection {
+            let admitted = selection.admits(entry, &sample, (session, &self.formats), &|_| None);
+            if !admitted.map_err(|error| RewriteError::Refused(format!("--filter: {}", error.explain())))? {
+                return Ok(false);
+            }
         }
         if let Some(time) = sample.time {
             (self.first, self.last) = (self.first.min(time), self.last.max(time));
         }
         done.kept += 1;
-        true
+        Ok(true)
     }
 
     /// The times of the first and the last sample are those of the samples that were kept.

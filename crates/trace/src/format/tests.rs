@@ -1,9 +1,6 @@
 //! Formats as kernels write them, and data made for them.
 
 use super::{FieldKind, Format, NoNames, SHORT};
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use perfuse_abi::ByteOrder;
 
 const COMMON: &str = "name: x

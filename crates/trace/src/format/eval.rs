@@ -1,14 +1,12 @@
 //! Raw data and an expression make a value; values and a format string make a line.
 
-use super::expr::{Cast, Print, Step};
+use super::steps::{Cast, Print, Step};
 use super::{Field, FieldKind, Names, NoNames};
-use alloc::borrow::Cow;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::cell::Cell;
-use core::fmt::Write;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use perfuse_abi::ByteOrder;
+use std::borrow::Cow;
+use std::fmt::Write;
 
 /// Longer widths in formats are cut.
 const MAX_WIDTH: usize = 256;
@@ -39,7 +37,7 @@ fn unsigned(bits: u64) -> Value<'static> {
 }
 
 /// Up to eight bytes as a number.
-fn load(bytes: &[u8], order: ByteOrder) -> u64 {
+pub(crate) fn load(bytes: &[u8], order: ByteOrder) -> u64 {
     let add = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
     match order {
         ByteOrder::Big => bytes.iter().fold(0, add),
@@ -47,13 +45,13 @@ fn load(bytes: &[u8], order: ByteOrder) -> u64 {
     }
 }
 
-fn extend(bits: u64, bytes: usize, signed: bool) -> u64 {
+pub(crate) fn extend(bits: u64, bytes: usize, signed: bool) -> u64 {
     let shift = 64 - 8 * bytes.clamp(1, 8) as u32;
     if signed { ((bits << shift) as i64 >> shift) as u64 } else { bits << shift >> shift }
 }
 
 /// The data of a field: where it is, or where it refers to.
-pub(super) fn bytes<'d>(field: &Field, data: &'d [u8], order: ByteOrder) -> Option<&'d [u8]> {
+pub(crate) fn bytes<'d>(field: &Field, data: &'d [u8], order: ByteOrder) -> Option<&'d [u8]> {
     let here = data.get(field.offset..field.offset.checked_add(field.size)?)?;
     let FieldKind::Dynamic { relative, .. } = field.kind else { return Some(here) };
     let word = load(here.get(..4)?, order) as usize;
@@ -62,11 +60,11 @@ pub(super) fn bytes<'d>(field: &Field, data: &'d [u8], order: ByteOrder) -> Opti
     data.get(start..start.checked_add(len)?)
 }
 
-fn until_nul(bytes: &[u8]) -> &[u8] {
+pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len())]
 }
 
-pub(super) fn number(field: &Field, data: &[u8], order: ByteOrder) -> Option<u64> {
+pub(crate) fn number(field: &Field, data: &[u8], order: ByteOrder) -> Option<u64> {
     let bytes = data.get(field.offset..field.offset.checked_add(field.size)?)?;
     (field.kind == FieldKind::Number && matches!(field.size, 1..=8))
         .then(|| extend(load(bytes, order), field.size, field.signed))
@@ -292,7 +290,7 @@ impl<'s> Scope<'s> {
                     self.room.take(names.len())?;
                     match names.iter().find(|(bits, _)| is(*bits)) {
                         Some((_, name)) => Value::Bytes(name.as_bytes().into()),
-                        None => made(alloc::format!("{wanted:#x}")),
+                        None => made(format!("{wanted:#x}")),
                     }
                 }
                 Step::Hex { spaced } => {
@@ -333,6 +331,27 @@ impl<'s> Scope<'s> {
 fn binary(sign: &str, (a, a_signed): (u64, bool), (b, b_signed): (u64, bool)) -> Option<Value<'static>> {
     let signed = a_signed && b_signed;
     let less = if signed { (a as i64) < b as i64 } else { a < b };
+    Some(match sign {
+        "==" => truth(a == b),
+        "!=" => truth(a != b),
+        "<" => truth(less),
+        ">=" => truth(!less),
+        ">" => truth(!less && a != b),
+        "<=" => truth(less || a == b),
+        _ => {
+            let (bits, signed) = arithmetic(sign, (a, a_signed), (b, b_signed))?;
+            Value::Number { bits, signed }
+        }
+    })
+}
+
+/// What an operator of arithmetic makes of two numbers, each with whether it is signed: as C does with 64 bits.
+pub(crate) fn arithmetic(
+    sign: &str,
+    (a, a_signed): (u64, bool),
+    (b, b_signed): (u64, bool),
+) -> Option<(u64, bool)> {
+    let signed = a_signed && b_signed;
     let bits = match sign {
         "+" => a.wrapping_add(b),
         "-" => a.wrapping_sub(b),
@@ -348,15 +367,9 @@ fn binary(sign: &str, (a, a_signed): (u64, bool), (b, b_signed): (u64, bool)) ->
         "&" => a & b,
         "|" => a | b,
         "^" => a ^ b,
-        "==" => return Some(truth(a == b)),
-        "!=" => return Some(truth(a != b)),
-        "<" => return Some(truth(less)),
-        ">=" => return Some(truth(!less)),
-        ">" => return Some(truth(!less && a != b)),
-        "<=" => return Some(truth(less || a == b)),
         _ => return None,
     };
-    Some(Value::Number { bits, signed })
+    Some((bits, signed))
 }
 
 fn flags(mut value: u64, between: &str, names: &[(u64, String)], room: &Room) -> Option<String> {
@@ -563,24 +576,24 @@ impl Spec {
                     scope.room.take(text.len())?;
                     String::from_utf8_lossy(text).into()
                 }
-                None => alloc::format!("{bits:#x}"),
+                None => format!("{bits:#x}"),
             },
             ('c', Value::Number { bits, .. }) => String::from(char::from(*bits as u8)),
             ('d' | 'i', Value::Number { bits, .. }) => {
                 let number = extend(*bits, self.bytes(), true) as i64;
                 let sign = if self.plus && number >= 0 { "+" } else { "" };
-                alloc::format!("{sign}{number}")
+                format!("{sign}{number}")
             }
-            ('u', Value::Number { bits, .. }) => alloc::format!("{}", extend(*bits, self.bytes(), false)),
+            ('u', Value::Number { bits, .. }) => format!("{}", extend(*bits, self.bytes(), false)),
             ('x' | 'X' | 'o', Value::Number { bits, .. }) => {
                 let bits = extend(*bits, self.bytes(), false);
                 match (letter, self.alternate && bits != 0) {
-                    ('x', true) => alloc::format!("{bits:#x}"),
-                    ('x', false) => alloc::format!("{bits:x}"),
-                    ('X', true) => alloc::format!("0X{bits:X}"),
-                    ('X', false) => alloc::format!("{bits:X}"),
-                    (_, true) => alloc::format!("0{bits:o}"),
-                    (_, false) => alloc::format!("{bits:o}"),
+                    ('x', true) => format!("{bits:#x}"),
+                    ('x', false) => format!("{bits:x}"),
+                    ('X', true) => format!("0X{bits:X}"),
+                    ('X', false) => format!("{bits:X}"),
+                    (_, true) => format!("0{bits:o}"),
+                    (_, false) => format!("{bits:o}"),
                 }
             }
             _ => return None,

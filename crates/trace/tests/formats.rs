@@ -1,6 +1,6 @@
 //! The formats of all tracepoints of the running kernel: nearly every `print fmt` must be understood.
 
-use perfuse_events::tracepoint::Format;
+use perfuse_trace::Format;
 use std::fs;
 use std::path::Path;
 

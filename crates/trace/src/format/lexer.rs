@@ -1,8 +1,5 @@
 //! The words of a `print fmt`.
 
-use alloc::string::String;
-use alloc::vec::Vec;
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Number(u64),

@@ -5,19 +5,17 @@
 //! where it uses something that is not known here, the fields are printed as `name=value` instead. Nothing
 //! in a format or in raw data makes this fail.
 
-mod eval;
+pub(crate) mod eval;
 mod expr;
 mod lexer;
+mod steps;
 #[cfg(test)]
 mod tests;
 
-use alloc::borrow::ToOwned;
-use alloc::string::String;
-use alloc::vec::Vec;
-use core::fmt::Write;
 use eval::{CUT, Room};
-use expr::Print;
 use perfuse_abi::ByteOrder;
+use std::fmt::Write;
+use steps::Print;
 
 /// So many fields are known of a tracepoint, and lines of so many bytes tell them: C has no longer names.
 const FIELDS: usize = 1024;

@@ -1,0 +1,362 @@
+//! `perfuse trace`, the real program: on a kept recording, beside strace, and on programs whose calls are known beforehand.
+
+use perfuse_testkit::{Outcome, need, suite};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+suite! {
+    deterministic:
+        lines_of_a_recording_are_straces,
+        filters_leave_what_they_say,
+        rows_are_of_the_calls_that_count,
+        what_makes_no_sense_is_told_before_anything_runs;
+    witnesses:
+        counts_and_errors_are_straces;
+    measurements:
+        known_numbers_of_calls_are_told,
+        a_recording_answers_again_what_was_told_live,
+        the_commands_exit_status_is_kept,
+        texts_are_those_that_calls_were_given,
+        an_interrupted_trace_still_has_its_table,
+        a_full_disk_leaves_the_table,
+        other_events_are_lines_too,
+        the_embedded_kernel_says_what_it_lacks;
+}
+
+fn program() -> PathBuf {
+    std::env::var_os("PERFUSE_BIN").map_or_else(|| env!("CARGO_BIN_EXE_perfuse").into(), PathBuf::from)
+}
+
+fn fixture() -> String {
+    format!("{}/tests/golden/fixtures/calls.data", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(program());
+    command.arg("trace").args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").output().expect("it starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What is told of the kept recording.
+fn told(arguments: &[&str]) -> String {
+    let output = run(&[&["-i", &fixture()], arguments].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// A folder that is gone with this.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("perfuse-trace-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Threads and children that make known numbers of known calls.
+const KNOWN: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *work(void *n) {
+    for (long i = 0; i < (long)n; i++) syscall(SYS_getppid);
+    for (int i = 0; i < 7; i++) syscall(SYS_openat, AT_FDCWD, "/nonexistent/by-perfuse", O_RDONLY);
+    return 0;
+}
+int main(void) {
+    pthread_t threads[4];
+    for (long i = 0; i < 4; i++) pthread_create(&threads[i], 0, work, (void *)(100 * (i + 1)));
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    for (int child = 0; child < 3; child++) {
+        if (fork() == 0) {
+            work((void *)50);
+            char byte = 0;
+            int ends[2];
+            if (pipe(ends)) _exit(1);
+            for (int i = 0; i < 20; i++) { if (write(ends[1], &byte, 1) != 1 || read(ends[0], &byte, 1) != 1) _exit(1); }
+            _exit(0);
+        }
+        wait(0);
+    }
+    return 0;
+}
+"#;
+
+/// The calls of [`KNOWN`] whose numbers do not depend on who is faster.
+const CALLS: [(&str, u64, u64); 4] =
+    [("getppid", 1000 + 150, 0), ("write", 60, 0), ("pipe2", 3, 0), ("wait4", 3, 0)];
+
+fn known(folder: &Folder) -> Result<String, perfuse_testkit::Skip> {
+    need::program("cc")?;
+    let (source, built) = (folder.file("known.c"), folder.file("known"));
+    std::fs::write(&source, KNOWN).expect("a source");
+    let done =
+        Command::new("cc").args(["-O1", "-pthread", "-o", &built, &source]).status().expect("cc starts");
+    assert!(done.success());
+    Ok(built)
+}
+
+fn needs() -> Outcome {
+    need::root()?;
+    need::tracefs().map(drop)
+}
+
+/// Calls and errors of a table as strace writes it.
+fn counts(table: &str) -> BTreeMap<String, (u64, u64)> {
+    let rows = table.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let numbers: Vec<u64> =
+            words.get(3..words.len() - 1)?.iter().filter_map(|word| word.parse().ok()).collect();
+        words[0].parse::<f64>().ok()?;
+        let errors = numbers.get(1).copied().unwrap_or(0);
+        Some(((*words.last()?).to_owned(), (*numbers.first()?, errors)))
+    });
+    rows.collect()
+}
+
+fn lines_of_a_recording_are_straces() -> Outcome {
+    let lines = told(&[]);
+    for part in [
+        "write(1, ",
+        ") = 6\n",
+        "= -1 ENOENT (No such file or directory)\n",
+        "= -1 EBADF (Bad file descriptor)\n",
+        "lseek(1, 0, SEEK_CUR) = -1 ESPIPE (Illegal seek)\n",
+        "exit_group(3) = ?\n",
+        "openat(AT_FDCWD, 0x",
+        ", O_RDONLY) = -1 ENOENT",
+        "execve(...) = 0\n",
+    ] {
+        assert!(lines.contains(part), "{part}: {lines}");
+    }
+    let timed = told(&["-T", "-r"]);
+    assert_eq!(timed.lines().count(), lines.lines().count());
+    assert!(
+        timed.starts_with("     0.000000 ") && timed.lines().nth(3).is_some_and(|line| line.ends_with('>')),
+        "{timed}"
+    );
+    let objects = told(&["--json"]);
+    for line in objects.lines() {
+        let object: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert!(object["name"].is_string() && object["tid"].is_u64(), "{line}");
+    }
+    Ok(())
+}
+
+fn filters_leave_what_they_say() -> Outcome {
+    let all = told(&[]);
+    let count = |arguments: &[&str]| told(arguments).lines().count();
+    let with = |part: &str| all.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(count(&["--failure"]), with(" = -1 "));
+    assert_eq!(count(&["--if", "ret < 0"]), with(" = -1 "));
+    assert_eq!(count(&["--if", "error == 'ENOENT'"]), with("ENOENT"));
+    assert_eq!(count(&["--if", "name == 'write' && fd == 1 && count == 6"]), 1);
+    assert_eq!(count(&["--if", "name ~ 'open*'"]), with("openat("));
+    assert_eq!(count(&["--if", "flags & 0x80000 && name =~ '^open'"]), with("O_CLOEXEC"));
+    assert_eq!(count(&["--if", "ret >= 0"]) + count(&["--if", "ret < 0"]), all.lines().count() - with("= ?"));
+    assert_eq!(count(&["-e", "openat,close"]), with("openat(") + with("close("));
+    assert_eq!(count(&["-e", "!openat"]), all.lines().count() - with("openat("));
+    Ok(())
+}
+
+fn rows_are_of_the_calls_that_count() -> Outcome {
+    let table = counts(&told(&["-c"]));
+    let rows = told(&["--by", "name", "--show", "count"]);
+    for line in rows.lines().skip(1) {
+        let (name, count) = line.trim().split_once(char::is_whitespace).expect("two columns");
+        assert_eq!(table[name].0, count.trim().parse::<u64>().expect("a number"), "{line}");
+    }
+    assert_eq!(rows.lines().count() - 1, table.len() - 1);
+    let top = told(&["--by", "name", "--show", "count", "--top", "1"]);
+    assert_eq!(top.lines().count(), 2);
+    let sum = told(&["-e", "write", "--of", "ret", "--show", "sum,min,max,hist"]);
+    assert!(sum.lines().nth(1).is_some_and(|line| line.contains('6')), "{sum}");
+    let json: serde_json::Value =
+        serde_json::from_str(&told(&["--by", "error", "--show", "count", "--json"])).expect("JSON");
+    let enoent =
+        json["rows"].as_array().expect("rows").iter().find(|row| row["error"] == "ENOENT").expect("one");
+    assert_eq!(enoent["count"].as_f64(), Some(told(&["--if", "error == 'ENOENT'"]).lines().count() as f64));
+    Ok(())
+}
+
+fn what_makes_no_sense_is_told_before_anything_runs() -> Outcome {
+    for (arguments, part) in [
+        (&["-e", "opennat", "--", "true"][..], "there is no system call 'opennat': openat"),
+        (&["--if", "cuont > 4", "--", "true"][..], "'cuont': count?"),
+        (&["--if", "count >", "--", "true"][..], "expected a field"),
+        (&["--show", "median", "--", "true"][..], "rows tell count, sum"),
+        (&["-i", "x", "--", "true"][..], "-i tells of a recording"),
+    ] {
+        let output = run(arguments);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(part), "{arguments:?}: {said}");
+    }
+    Ok(())
+}
+
+fn counts_and_errors_are_straces() -> Outcome {
+    needs()?;
+    need::program("strace")?;
+    let folder = Folder::new("strace");
+    let known = known(&folder)?;
+    let ours = run(&["-c", "--", &known]);
+    let strace = Command::new("strace").args(["-f", "-c", &known]).output().expect("strace starts");
+    let (ours, theirs) = (counts(&text(&ours.stderr)), counts(&text(&strace.stderr)));
+    // Who waits for whom is another thing in each run.
+    let fixed = |table: &BTreeMap<String, (u64, u64)>| -> BTreeMap<String, (u64, u64)> {
+        let depends =
+            ["futex", "total", "restart_syscall", "madvise", "munmap", "mprotect", "mmap", "rt_sigprocmask"];
+        table
+            .iter()
+            .filter(|(name, _)| !depends.contains(&name.as_str()))
+            .map(|(name, row)| (name.clone(), *row))
+            .collect()
+    };
+    assert_eq!(fixed(&ours), fixed(&theirs));
+    assert!(fixed(&ours).len() > 12, "{ours:?}");
+    Ok(())
+}
+
+fn known_numbers_of_calls_are_told() -> Outcome {
+    needs()?;
+    let folder = Folder::new("known");
+    let known = known(&folder)?;
+    let table = counts(&text(&run(&["-c", "--", &known]).stderr));
+    for (name, calls, errors) in CALLS {
+        assert_eq!(table.get(name), Some(&(calls, errors)), "{name}: {table:?}");
+    }
+    // Of each thread by itself, and the sum of a histogram.
+    let by_thread = run(&["-e", "getppid", "--by", "tid", "--show", "count", "--json", "--", &known]);
+    let said = text(&by_thread.stderr);
+    let json: serde_json::Value = serde_json::from_str(said.lines().next().expect("a line")).expect("JSON");
+    let counts: Vec<u64> = json["rows"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| row["count"].as_f64().expect("a number") as u64)
+        .collect();
+    assert_eq!(counts, [400, 300, 200, 100, 50, 50, 50]);
+    let hist = run(&["-e", "write", "--of", "ret", "--show", "hist", "--json", "--", &known]);
+    let json: serde_json::Value =
+        serde_json::from_str(text(&hist.stderr).lines().next().expect("a line")).expect("JSON");
+    assert_eq!(json["rows"][0]["hist"], serde_json::json!([[1, 2, 60]]));
+    // The loader opens with O_CLOEXEC.
+    let failed = run(&[
+        "-e",
+        "openat",
+        "--if",
+        "error == 'ENOENT' && flags & 0x80000 == 0",
+        "--show",
+        "count",
+        "--json",
+        "--",
+        &known,
+    ]);
+    let json: serde_json::Value =
+        serde_json::from_str(text(&failed.stderr).lines().next().expect("a line")).expect("JSON");
+    assert_eq!(json["rows"][0]["count"].as_f64(), Some(49.0));
+    Ok(())
+}
+
+fn a_recording_answers_again_what_was_told_live() -> Outcome {
+    needs()?;
+    let folder = Folder::new("again");
+    let (known, file) = (known(&folder)?, folder.file("calls.data"));
+    let live = text(&run(&["-c", "-o", &file, "--", &known]).stderr);
+    let again = text(&run(&["-c", "-i", &file]).stdout);
+    assert!(live.starts_with(&again), "{live}\n{again}");
+    let script = Command::new(program())
+        .args(["script", "-i", &file, "--filter", "id == 110"])
+        .output()
+        .expect("it starts");
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(text(&script.stdout).lines().count(), 2 * 1150, "{}", text(&script.stderr));
+    }
+    Ok(())
+}
+
+fn the_commands_exit_status_is_kept() -> Outcome {
+    needs()?;
+    assert_eq!(run(&["-c", "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
+    assert_eq!(run(&["-c", "--", "sh", "-c", "kill -9 $$"]).status.code(), Some(137));
+    assert_eq!(run(&["-c", "--", "/nonexistent"]).status.code(), Some(127));
+    Ok(())
+}
+
+fn texts_are_those_that_calls_were_given() -> Outcome {
+    needs()?;
+    // It goes on after the call, so that its memory can be read.
+    let script = "cat /etc/hostname /nonexistent/by-perfuse; sleep 0.05";
+    let said = text(&run(&["-e", "%file", "--", "sh", "-c", script]).stderr);
+    let given = said.lines().filter(|line| line.contains("openat(AT_FDCWD, \"/")).count();
+    assert!(given > 3, "{said}");
+    assert!(!said.contains("openat(AT_FDCWD, \"\""), "{said}");
+    Ok(())
+}
+
+fn an_interrupted_trace_still_has_its_table() -> Outcome {
+    needs()?;
+    let mut command = Command::new(program());
+    command
+        .args(["trace", "-c", "--", "sh", "-c", "kill -INT $PPID; sleep 5; sleep 5"])
+        .stderr(Stdio::piped());
+    let output = command.output().expect("it starts");
+    let table = counts(&text(&output.stderr));
+    assert!(table.contains_key("execve") && table.contains_key("total"), "{}", text(&output.stderr));
+    Ok(())
+}
+
+fn a_full_disk_leaves_the_table() -> Outcome {
+    needs()?;
+    if !Path::new("/dev/full").exists() {
+        return Err(perfuse_testkit::Skip::needs("/dev/full", "it is not there"));
+    }
+    let output = run(&[
+        "-c",
+        "-o",
+        "/dev/full",
+        "--",
+        "sh",
+        "-c",
+        "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo; done >/dev/null",
+    ]);
+    let said = text(&output.stderr);
+    assert!(said.contains("No space left on device") || said.contains("cannot"), "{said}");
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    Ok(())
+}
+
+fn other_events_are_lines_too() -> Outcome {
+    needs()?;
+    let said = text(&run(&["-e", "sched:sched_process_exec", "--", "sh", "-c", "env true"]).stderr);
+    assert!(said.contains("sched:sched_process_exec: filename=/") && !said.contains("openat("), "{said}");
+    let both =
+        text(&run(&["-e", "sched:sched_process_exit,wait4", "--", "sh", "-c", "env true; env true"]).stderr);
+    assert!(both.contains("sched:sched_process_exit: ") && both.contains("wait4("), "{both}");
+    Ok(())
+}
+
+fn the_embedded_kernel_says_what_it_lacks() -> Outcome {
+    let output = run(&["--kernel", "embedded", "--", "true"]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() != Some(0) && said.contains("tracepoints"), "{said}");
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Texts that system calls were given: read from the memory of the process as soon as the entry of the call comes out of a ring.
+//!
+//! That is a little later than the call. A process that has ended has no memory any more, and one that has written something else
+//! there has another text: this is what can be had without stopping anybody. The memory of a program that has been replaced is
+//! never read: a descriptor of it stays that of the old one.
+
+use perfuse::abi::ByteOrder;
+use perfuse::abi::record::{Decoded, RawRecord, Record, RecordFormat, RecordType};
+use perfuse_data::NewEvent;
+use perfuse_trace::{Calls, Format, RawCall, RawCalls};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Longer texts are cut.
+const LONGEST: usize = 512;
+
+/// So many calls may have texts that nobody has asked for yet, and so many processes a descriptor of their memory.
+const MOST: usize = 1 << 15;
+const MOST_OPEN: usize = 64;
+
+/// By thread and the time when the call was entered; each text with the place of its argument.
+type ByCall = HashMap<(u32, u64), Vec<(usize, String)>>;
+
+/// Texts by call: its thread, and when it was entered.
+#[derive(Clone, Debug, Default)]
+pub struct Texts(Arc<Mutex<ByCall>>);
+
+impl Texts {
+    /// The texts of a call, by the places of its arguments.
+    pub fn take(&self, tid: u32, time: u64) -> Vec<(usize, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(tid, time)).unwrap_or_default()
+    }
+}
+
+/// Reads texts of calls as they come out of the rings.
+#[derive(Debug)]
+pub(crate) struct TextReader {
+    table: &'static Calls,
+    texts: Texts,
+    /// The event that tells of entries: its ids, and how it is read.
+    entries: Option<(Vec<u64>, RecordFormat, RawCalls)>,
+    memories: HashMap<u32, File>,
+}
+
+impl TextReader {
+    pub(crate) fn new(table: &'static Calls, texts: Texts) -> Self {
+        TextReader { table, texts, entries: None, memories: HashMap::new() }
+    }
+
+    /// Finds the event among those of a recording.
+    pub(crate) fn begin(&mut self, events: &[NewEvent]) {
+        self.entries = events.iter().find_map(|event| {
+            let place = perfuse::tracefs::root().ok()?.join("events").join(event.name.replace(':', "/"));
+            let format = Format::parse(&std::fs::read_to_string(place.join("format")).ok()?)?;
+            let raw = RawCalls::of(&event.name, &format).filter(RawCalls::tells_entries)?;
+            Some((event.ids.clone(), RecordFormat::of(&event.attr, ByteOrder::NATIVE), raw))
+        });
+    }
+
+    /// Looks through records of a ring.
+    pub(crate) fn look(&mut self, parts: &[&[u8]]) {
+        let Some((ids, format, raw)) = self.entries.take() else { return };
+        let joined;
+        let mut rest = match parts {
+            [one] | [one, []] => *one,
+            parts => {
+                joined = parts.concat();
+                &joined
+            }
+        };
+        while let Ok((record, after)) = RawRecord::split(rest, ByteOrder::NATIVE) {
+            rest = after;
+            let is_entry = record.header.kind == RecordType::SAMPLE
+                && format.id_of(&record).is_none_or(|id| ids.contains(&id));
+            if let (true, Ok(Decoded { record: Record::Sample(sample), .. })) =
+                (is_entry, record.decode(&format))
+            {
+                let data = sample.raw.as_ref().map_or(&[][..], |raw| raw.as_bytes());
+                if let (Some(RawCall::Entry(number, arguments)), Some(tid), Some(time)) =
+                    (raw.read(data, ByteOrder::NATIVE), sample.tid, sample.time)
+                {
+                    self.entered((tid.pid, tid.tid), time, number, &arguments);
+                }
+            }
+        }
+        self.entries = Some((ids, format, raw));
+    }
+
+    fn entered(&mut self, (pid, tid): (u32, u32), time: u64, number: u64, arguments: &[u64; 6]) {
+        let Some(spec) = self.table.get(number) else { return };
+        let replaces = spec.name.starts_with("execve");
+        let mut found = Vec::new();
+        for (index, argument) in spec.arguments.iter().flatten().enumerate() {
+            let address = arguments.get(index).copied().unwrap_or(0);
+            if argument.is_text() && address != 0 {
+                found.extend(self.text(pid, address, !replaces).map(|text| (index, text)));
+            }
+        }
+        if !found.is_empty() {
+            let mut texts = self.texts.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if texts.len() < MOST {
+                texts.insert((tid, time), found);
+            }
+        }
+    }
+
+    /// The text at an address of a process. A descriptor that is there already is that of the memory before an exec.
+    fn text(&mut self, pid: u32, address: u64, may_open: bool) -> Option<String> {
+        let mut bytes = [0; LONGEST];
+        if let Some(memory) = self.memories.get(&pid) {
+            if let Some(text) = read(memory, address, &mut bytes) {
+                return Some(text);
+            }
+            self.memories.remove(&pid);
+        }
+        if !may_open {
+            return None;
+        }
+        let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+        let text = read(&memory, address, &mut bytes);
+        if self.memories.len() >= MOST_OPEN {
+            self.memories.clear();
+        }
+        self.memories.insert(pid, memory);
+        text
+    }
+}
+
+/// Up to a NUL; not across a page that is not there.
+fn read(memory: &File, address: u64, bytes: &mut [u8; LONGEST]) -> Option<String> {
+    let count = memory.read_at(bytes, address).ok().filter(|&count| count > 0)?;
+    let text = bytes[..count].split(|&byte| byte == 0).next()?;
+    let cut = if text.len() == count && count == LONGEST { "..." } else { "" };
+    Some(String::from_utf8_lossy(text).into_owned() + cut)
+}
