@@ -11,7 +11,9 @@ use crate::locate::{Locator, ThreadTime, level_of};
 use crate::mem;
 use crate::profile::Profile;
 use crate::strings::StringId;
-use crate::tables::{Cgroup, ChainStart, Contexts, EventSum, Given, Location, LocationId, Locations, ObjectId, Thread};
+use crate::tables::{
+    Cgroup, ChainStart, Contexts, EventSum, Given, Location, LocationId, Locations, ObjectId, Thread,
+};
 use counting::{Counted, Counting, Head, Place, Sum};
 use perfuse_abi::Attr;
 use perfuse_abi::record::{CallchainContext, DataSrc, Sample, Weight};

@@ -197,7 +197,8 @@ impl Frames {
         let files = (0..profile.objects.len()).map(|object| names.files(object).to_vec()).collect();
         let rows = RowsByEvent::new(profile);
         let (begins, of_chains) = (Vec::new(), Vec::new());
-        let all = Frames { objects, frames, of_locations, begins, of_chains, offsets, ends, missing, files, rows };
+        let all =
+            Frames { objects, frames, of_locations, begins, of_chains, offsets, ends, missing, files, rows };
         all.with_chains(profile)
     }
 

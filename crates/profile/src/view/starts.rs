@@ -195,13 +195,7 @@ struct Finder<'r, T> {
 impl<'r, T: Takes> Finder<'r, T> {
     fn new(view: &'r View<'_>, is_wanted: &'r [bool], takes: T) -> Self {
         let own = vec![Vec::new(); view.entries.len()];
-        Finder {
-            rows: &view.rows,
-            by_frame: view.entries_by_frame(),
-            is_wanted,
-            own,
-            takes,
-        }
+        Finder { rows: &view.rows, by_frame: view.entries_by_frame(), is_wanted, own, takes }
     }
 
     /// Takes those of some rows that are not the entry's own: callchains that are told from their beginning are not told again.
