@@ -138,8 +138,10 @@ impl Sink for Shared<'_, '_> {
         if let Some(texts) = &mut tee.texts {
             texts.look(parts);
         }
+        // Who reads has it also where it cannot be kept: a full disk does not take it away.
+        let streamed = tee.stream(|stream| stream.records(parts));
         tee.also.as_mut().map_or(Ok(()), |also| also.records(parts))?;
-        tee.stream(|stream| stream.records(parts))
+        streamed
     }
 
     fn record(&mut self, record: &Decoded<'_>, format: &RecordFormat) -> io::Result<()> {
@@ -151,14 +153,16 @@ impl Sink for Shared<'_, '_> {
     fn tool(&mut self, record: ToolRecord<'_>) -> io::Result<()> {
         self.is_idle.set(false);
         let mut tee = self.tee.borrow_mut();
+        let streamed = tee.stream(|stream| stream.tool(record));
         tee.also.as_mut().map_or(Ok(()), |also| also.tool(record))?;
-        tee.stream(|stream| stream.tool(record))
+        streamed
     }
 
     fn flush(&mut self) -> io::Result<()> {
         let mut tee = self.tee.borrow_mut();
+        let streamed = tee.stream(StreamSink::flush);
         tee.also.as_mut().map_or(Ok(()), |also| also.flush())?;
-        tee.stream(StreamSink::flush)
+        streamed
     }
 
     fn len(&self) -> u64 {
