@@ -154,7 +154,7 @@ impl MapSpec {
         let access = RDONLY | WRONLY | RDONLY_PROG | WRONLY_PROG;
         let known = match kind {
             MapKind::Array => NUMA_NODE | access | MMAPABLE | INNER_MAP,
-            MapKind::PerCpuArray => NUMA_NODE | access,
+            MapKind::PerCpuArray => access,
             MapKind::ProgArray => NUMA_NODE | RDONLY | WRONLY,
             MapKind::PerfEventArray => NUMA_NODE | RDONLY | WRONLY | PRESERVE_ELEMS,
             MapKind::StackTrace => NUMA_NODE | RDONLY | WRONLY | STACK_BUILD_ID,
@@ -172,6 +172,9 @@ impl MapSpec {
         }
         if kind.is_lru() && flags & NO_PREALLOC != 0 {
             return Err(ENOTSUPP);
+        }
+        if kind.is_per_cpu() && flags & NUMA_NODE != 0 {
+            return Err(Errno::EINVAL);
         }
         let sizes = match kind {
             MapKind::Array | MapKind::PerCpuArray => key_size == 4 && value_size != 0 && max_entries != 0,
@@ -457,6 +460,10 @@ impl Map {
         self.may_be_read()?;
         if let Some(key) = key {
             self.key(key)?;
+            // A map without keys has none to come after.
+            if key.is_empty() {
+                return Err(Errno::EINVAL);
+            }
         }
         let after = |count: usize| match key.map(index) {
             None => Ok(0),
@@ -485,7 +492,7 @@ impl Map {
         self.may_be_changed()?;
         self.key(key)?;
         match &mut self.kind {
-            Kind::Hash(_) => {
+            Kind::Hash(_) | Kind::Stacks(_) => {
                 let value = self.lookup(key)?;
                 self.unset(key)?;
                 Ok(value)
@@ -552,7 +559,14 @@ impl Map {
         flags: u64,
         cpu: Option<u32>,
     ) -> Result<(), Errno> {
-        if flags & LOCK != 0 || flags & !LOCK > EXIST {
+        // No value has a lock.
+        if flags & LOCK != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if matches!(self.kind, Kind::Ring(_)) {
+            return Err(ENOTSUPP);
+        }
+        if flags > EXIST {
             return Err(Errno::EINVAL);
         }
         let cells = self.cells as usize;

@@ -55,9 +55,7 @@ impl ProgramType {
             25 if self == ProgramType::SocketFilter => true,
             56 | 119 => self == ProgramType::PerfEvent,
             173 => self == ProgramType::Kprobe,
-            174 => {
-                matches!(self, ProgramType::Kprobe | ProgramType::Tracepoint | ProgramType::PerfEvent)
-            }
+            174 => self != ProgramType::SocketFilter,
             _ if ALL.contains(&helper) => true,
             _ => TRACING.contains(&helper) && self != ProgramType::SocketFilter,
         }

@@ -323,6 +323,15 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
+    /// The content of a register of which there is a copy from now on: what is learned of one is known of both.
+    fn copied(&mut self, reg: Reg, mut held: Held) -> Held {
+        if held.kind == Kind::Number && held.id == 0 && held.number.value().is_none() {
+            held.id = self.new_id();
+            self.state.set(reg, held);
+        }
+        held
+    }
+
     fn operand(&self, slot: usize, src: Operand) -> Checked<Held> {
         match src {
             Operand::Reg(reg) => self.read(slot, reg),
@@ -338,12 +347,8 @@ impl<'a> Verifier<'a> {
         match insn {
             Insn::Alu { width, op: AluOp::Mov, dst, src } => {
                 let mut held = self.operand(slot, src)?;
-                if let (Width::W64, Operand::Reg(src), Kind::Number) = (width, src, held.kind) {
-                    // From now on they are copies of each other.
-                    if held.id == 0 && held.number.value().is_none() {
-                        held.id = self.new_id();
-                        self.state.frame_mut().regs[src.index()].id = held.id;
-                    }
+                if let (Width::W64, Operand::Reg(src)) = (width, src) {
+                    held = self.copied(src, held);
                 }
                 if width == Width::W32 {
                     held = match held.kind {
@@ -391,7 +396,10 @@ impl<'a> Verifier<'a> {
                 self.write(slot, dst, held)?;
             }
             Insn::Store { size, base, off, src } => {
-                let held = self.operand(slot, src)?;
+                let mut held = self.operand(slot, src)?;
+                if let (Operand::Reg(src), Size::B8) = (src, size) {
+                    held = self.copied(src, held);
+                }
                 self.store(slot, (base, off, size), &held)?;
             }
             Insn::StoreRelease { size, base, off, src } => {
@@ -453,21 +461,13 @@ impl<'a> Verifier<'a> {
     fn shift_is_sane(&self, slot: usize, op: AluOp, width: Width, src: Operand) -> Checked<()> {
         let Operand::Imm(imm) = src else { return Ok(()) };
         let bits = if width == Width::W64 { 64 } else { 32 };
-        let wrong = match op {
-            AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => !(0..bits).contains(&imm),
-            AluOp::Div | AluOp::SDiv | AluOp::Mod | AluOp::SMod => imm == 0,
-            _ => false,
-        };
-        if wrong {
-            let text = match op {
-                AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => {
-                    format!("a shift by {imm} leaves nothing of {bits} bits")
-                }
-                _ => "this divides by zero".into(),
-            };
-            return Err((slot, Reason::Other { text }));
+        match op {
+            AluOp::Lsh | AluOp::Rsh | AluOp::Arsh if !(0..bits).contains(&imm) => {
+                Err((slot, Reason::Shift { by: imm, bits }))
+            }
+            AluOp::Div | AluOp::SDiv | AluOp::Mod | AluOp::SMod if imm == 0 => Err((slot, Reason::ByZero)),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn alu(
@@ -523,27 +523,19 @@ impl<'a> Verifier<'a> {
                 if null { Reason::MaybeNull { reg, holds } } else { Reason::Arithmetic { reg, holds } };
             return Err((slot, reason));
         }
-        let far = |number: &Scalar| number.smin <= -FAR || number.smax >= FAR;
-        let fixed = by.value().map(|by| by as i64);
-        match fixed {
-            Some(by) if (-FAR..FAR).contains(&by) => {
-                let off = i64::from(pointer.off) + by;
-                if !(-FAR..FAR).contains(&off) {
-                    let holds = self.in_words(pointer);
-                    return Err((slot, Reason::Unbounded { reg, holds }));
+        let far = || Err((slot, Reason::FarAway { reg, holds: format!("{by}") }));
+        let near = -FAR..FAR;
+        match by.value() {
+            Some(by) => {
+                let off = i64::from(pointer.off).checked_add(by as i64).filter(|off| near.contains(off));
+                match off {
+                    Some(off) if near.contains(&(by as i64)) => Ok(Held { off: off as i32, ..*pointer }),
+                    _ => far(),
                 }
-                Ok(Held { off: off as i32, ..*pointer })
             }
-            Some(_) => Err((slot, Reason::Unbounded { reg, holds: format!("{by}") })),
-            // Where it may come from below, accesses are refused later, unless the program compares first.
-            None if by.smin == i64::MIN => Err((slot, Reason::Unbounded { reg, holds: format!("{by}") })),
-            None => {
-                let number = pointer.number.alu(AluOp::Add, Width::W64, by);
-                if far(&pointer.number) {
-                    return Err((slot, Reason::Unbounded { reg, holds: self.in_words(pointer) }));
-                }
-                Ok(Held { number, ..*pointer })
-            }
+            // What may come from far below is never compared enough afterwards.
+            None if by.smin <= -FAR || pointer.number.smin <= -FAR || pointer.number.smax >= FAR => far(),
+            None => Ok(Held { number: pointer.number.alu(AluOp::Add, Width::W64, by), ..*pointer }),
         }
     }
 
@@ -557,7 +549,10 @@ impl<'a> Verifier<'a> {
     ) -> Checked<Next> {
         let (a, b) = (self.read(slot, dst)?, self.operand(slot, src)?);
         let against_null = width == Width::W64 && b.kind == Kind::Number && b.number.value() == Some(0);
-        if a.kind.is_pointer() && against_null && matches!(cond, Cond::Eq | Cond::Ne) {
+        // As on Linux, the context and the stack are not among those.
+        let told =
+            matches!(a.kind, Kind::Value(_) | Kind::Map(_) | Kind::Reserved(_)) || a.kind.may_be_null();
+        if told && against_null && matches!(cond, Cond::Eq | Cond::Ne) {
             let null_goes = cond == Cond::Eq;
             if !a.kind.may_be_null() {
                 return Ok(Next::Slot(if null_goes { next } else { to }));
@@ -668,6 +663,7 @@ impl<'a> Verifier<'a> {
             return Err((slot, Reason::Context { program_type, off, size, write: true }));
         }
         let old = self.load(slot, base, off, size)?;
+        Self::aligned(slot, base, &pointer, i64::from(off), size.bytes())?;
         self.store(slot, (base, off, size), &Held::number(Scalar::UNKNOWN))?;
         let old = if old.kind == Kind::Number { old } else { Held::number(Scalar::UNKNOWN) };
         match op {

@@ -247,7 +247,7 @@ fn a_budget_ends_what_takes_too_long() {
 #[test]
 fn refusals_say_what_a_register_may_hold() {
     let mut bench = Bench::new(&[MapSpec::new(MapKind::Array, 4, 8, 4)]);
-    let lookup = "*(u32 *)(r10 -4) = 0; r1 = map[idx:0]; r2 = r10; r2 += -4; call map_lookup_elem; ";
+    let lookup = "*(u32 *)(r10 -4) = 1; r1 = map[idx:0]; r2 = r10; r2 += -4; call map_lookup_elem; ";
     let not_null = format!("{lookup} if r0 == 0 goto out; ");
     let out = "; out: r0 = 0; exit";
     assert_eq!(
@@ -302,11 +302,9 @@ fn what_a_verifier_must_refuse_is_refused() {
         ("call skb_load_bytes; exit", "bpf_skb_load_bytes is not for a perf event program"),
         ("r1 = map[fd:9]; r0 = 0; exit", "there is no map 9"),
         ("r1 = 0; r2 = 0; call map_lookup_elem; exit", "r1 is the number 0; wanted is a map"),
-        (
-            "r1 = r10; r1 += -8; r2 = 16; call get_current_comm; exit",
-            "16 bytes there are not all within its 512",
-        ),
+        ("r1 = r10; r1 += -8; r2 = 16; call get_current_comm; exit", "16 bytes there reach above the stack"),
         ("r0 = 1; r0 <<= 64; exit", "a shift by 64 leaves nothing of 64 bits"),
+        ("*(u32 *)(r10 -8) = r1; r0 = 0; exit", "this moves a part of a pointer"),
         ("r0 = 1; r0 /= 0; exit", "this divides by zero"),
         ("call f; exit; f: call f; exit", "more than 8 functions call each other"),
         ("call ktime_get_ns; r2 = r1; exit", "r1 holds nothing yet"),

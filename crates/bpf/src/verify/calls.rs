@@ -3,7 +3,7 @@
 use super::memory::Access;
 use super::refusal::Reason;
 use super::scalar::Scalar;
-use super::state::{Frame, Held, Kind, Turns, Word};
+use super::state::{Byte, Frame, Held, Kind, Turns, Word};
 use super::{Checked, FAR, Next, Verifier};
 use crate::helper::{self, Arg, Gives, number};
 use crate::insn::Reg;
@@ -14,6 +14,8 @@ use crate::memory::FRAMES;
 #[derive(Default)]
 struct Told {
     map: Option<MapId>,
+    /// The key is a number that the map has a value for, whatever comes.
+    key_is_there: bool,
     /// The size of the last memory argument, and how it is used.
     memory: Option<(Reg, Access, bool)>,
     most_bytes: i64,
@@ -56,6 +58,7 @@ impl Verifier<'_> {
                 _ => Scalar::UNKNOWN,
             }),
             Gives::Nothing => Held::UNSET,
+            Gives::ValueOrNull if told.key_is_there => Held::pointer(Kind::Value(map)),
             Gives::ValueOrNull => Held { id: self.new_id(), ..Held::pointer(Kind::ValueOrNull(map)) },
             Gives::ReservationOrNull => {
                 let id = self.new_id();
@@ -103,7 +106,14 @@ impl Verifier<'_> {
                 self.map_is_for(slot, id, map, reg)
             }
             Arg::Key => {
-                self.memory_argument(slot, reg, &held, key, Access::Read, "memory with a key of the map")
+                let wants = "memory with a key of the map";
+                self.memory_argument(slot, reg, &held, key, Access::Read, wants)?;
+                // The first value of an array is always there.
+                told.key_is_there = id == number::MAP_LOOKUP_ELEM
+                    && map
+                        .is_some_and(|map| matches!(map.spec().kind, MapKind::Array | MapKind::PerCpuArray))
+                    && self.is_zero(&held, key);
+                Ok(())
             }
             Arg::Value => {
                 self.memory_argument(slot, reg, &held, value, Access::Read, "memory with a value of the map")
@@ -170,6 +180,7 @@ impl Verifier<'_> {
                     told.reservation = held.reservation;
                     Ok(())
                 }
+                Kind::Reserved(_) => Err((slot, Reason::MovedReservation { reg })),
                 kind if kind.may_be_null() => {
                     Err((slot, Reason::MaybeNull { reg, holds: self.in_words(&held) }))
                 }
@@ -217,6 +228,16 @@ impl Verifier<'_> {
             self.smear(frame, first, last + size);
         }
         Ok(())
+    }
+
+    /// Whether so many bytes of a stack are all zero.
+    fn is_zero(&self, held: &Held, size: i64) -> bool {
+        let (Kind::Stack(frame), Some(more)) = (held.kind, held.number.value()) else { return false };
+        let from = i64::from(held.off) + more as i64;
+        (from..from + size).all(|off| {
+            let (index, at) = Frame::word_at(off);
+            matches!(self.state.frames[usize::from(frame)].word(index), Word::Bytes(found) if found[at] == Byte::Zero)
+        })
     }
 
     /// A text in a map that nobody changes.
@@ -322,8 +343,7 @@ impl Verifier<'_> {
             };
         }
         if matches!(result.kind, Kind::Stack(frame) if usize::from(frame) == depth - 1) {
-            let holds = "a pointer to the stack of the function that ends".into();
-            return Err((slot, Reason::Arithmetic { reg: Reg::R0, holds }));
+            return Err((slot, Reason::ReturnsStack));
         }
         let Some(left) = self.state.frames.pop() else { return Ok(Next::End) };
         // Pointers into the stack that is gone point nowhere.
@@ -354,8 +374,8 @@ impl Verifier<'_> {
                         *held = Held::number(Scalar::UNKNOWN);
                     }
                     Word::Bytes(found) => {
-                        for byte in found.iter_mut().filter(|byte| **byte == super::state::Byte::Zero) {
-                            *byte = super::state::Byte::Any;
+                        for byte in found.iter_mut().filter(|byte| **byte == Byte::Zero) {
+                            *byte = Byte::Any;
                         }
                     }
                     Word::Spilled(_) => {}

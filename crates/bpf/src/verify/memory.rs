@@ -4,7 +4,7 @@ use super::refusal::Reason;
 use super::scalar::Scalar;
 use super::state::{Byte, Frame, Held, Kind, Word};
 use super::{Checked, FAR, Verifier};
-use crate::insn::{Reg, Size};
+use crate::insn::{AluOp, Reg, Size, Width};
 use crate::map::MapId;
 use crate::memory::FRAME;
 use crate::program::ContextAccess;
@@ -78,6 +78,9 @@ impl Verifier<'_> {
                 let fixed = i64::from(held.off) + off;
                 let (first, last) = (fixed + number.smin, fixed + number.smax);
                 let room = FRAME as i64;
+                if last + size > 0 && first >= -room && first < 0 {
+                    return Err((slot, Reason::AboveStack { reg, holds: self.in_words(held), size }));
+                }
                 if first < -room || last + size > 0 || size < 0 {
                     return Err((slot, Reason::Outside { reg, holds: self.in_words(held), size, room }));
                 }
@@ -114,7 +117,8 @@ impl Verifier<'_> {
         }
     }
 
-    fn aligned(slot: usize, reg: Reg, held: &Held, off: i64, size: u32) -> Checked<()> {
+    /// Places of the stack, and of whatever is worked on in one step, are multiples of the size.
+    pub(super) fn aligned(slot: usize, reg: Reg, held: &Held, off: i64, size: u32) -> Checked<()> {
         let at = i64::from(held.off) + off;
         // All that may be added is a multiple, too.
         let bits = held.number.bits;
@@ -151,16 +155,11 @@ impl Verifier<'_> {
         let (index, at) = Frame::word_at(first);
         match self.state.frames[frame].word(index) {
             Word::Spilled(spilled) if bytes == 8 => Ok(spilled),
-            Word::Spilled(spilled) if spilled.kind.is_pointer() => Err((
-                slot,
-                Reason::NoPointer {
-                    reg: base,
-                    holds: "on the stack where a pointer was put, which is read whole".into(),
-                },
-            )),
+            Word::Spilled(spilled) if spilled.kind.is_pointer() => Err((slot, Reason::HalfPointer)),
             Word::Spilled(spilled) => {
-                let low = if cfg!(target_endian = "little") { at == 0 } else { at + bytes as usize == 8 };
-                let number = if low { spilled.number.low(bytes * 8) } else { Scalar::of_bytes(bytes) };
+                let below = if cfg!(target_endian = "little") { at } else { 8 - at - bytes as usize };
+                let down = Scalar::of(below as u64 * 8);
+                let number = spilled.number.alu(AluOp::Rsh, Width::W64, &down).low(bytes * 8);
                 Ok(Held::number(number))
             }
             Word::Bytes(found) => {
@@ -201,6 +200,9 @@ impl Verifier<'_> {
         let place = self.reach(slot, (base, &held), off, i64::from(bytes), Access::Write)?;
         let Some((frame, first, last)) = place else { return Ok(()) };
         Self::aligned(slot, base, &held, off, bytes)?;
+        if value.kind.is_pointer() && bytes != 8 && first == last {
+            return Err((slot, Reason::HalfPointer));
+        }
         if first != last {
             self.smear(frame, first, last + i64::from(bytes));
             return Ok(());

@@ -65,6 +65,20 @@ pub enum Reason {
     MaybeNull { reg: Reg, holds: String },
     /// An access outside of what is pointed to.
     Outside { reg: Reg, holds: String, size: i64, room: i64 },
+    /// An access at the top of the stack or above it.
+    AboveStack { reg: Reg, holds: String, size: i64 },
+    /// A pointer that would be moved by a number without an end.
+    FarAway { reg: Reg, holds: String },
+    /// A part of a pointer is put on the stack, or taken from there.
+    HalfPointer,
+    /// A constant shift that leaves nothing.
+    Shift { by: i32, bits: i32 },
+    /// A constant divisor that is zero.
+    ByZero,
+    /// A function that returns a pointer to its stack.
+    ReturnsStack,
+    /// A reservation is given back by a pointer that was moved.
+    MovedReservation { reg: Reg },
     /// An access at a distance that may be negative.
     Negative { reg: Reg, holds: String },
     /// An access at a distance, or of a size, without an end.
@@ -115,12 +129,23 @@ impl Reason {
             | Reason::InfiniteLoop
             | Reason::Unsupported
             | Reason::NoHelper { .. }
-            | Reason::HelperForOthers { .. }
             | Reason::MapForOthers { .. }
             | Reason::NoDirectValue { .. }
             | Reason::Kept { .. }
+            | Reason::AboveStack { .. }
+            | Reason::FarAway { .. }
+            | Reason::Shift { .. }
+            | Reason::ByZero
+            | Reason::ReturnsStack
+            | Reason::MovedReservation { .. }
             | Reason::Turns { .. } => Errno::EINVAL,
             Reason::NoMap { .. } => Errno::EBADF,
+            Reason::HelperForOthers { number: crate::helper::number::GET_FUNC_IP, program_type }
+                if *program_type != ProgramType::SocketFilter =>
+            {
+                crate::map::ENOTSUPP
+            }
+            Reason::HelperForOthers { .. } => Errno::EINVAL,
             _ => Errno::EACCES,
         }
     }
@@ -154,9 +179,24 @@ impl Reason {
             }
             Reason::MaybeNull { .. } => "compare it with 0 first, and go on with it where it is not",
             Reason::Outside { .. } => "compare the distance with the size first, on every way",
+            Reason::AboveStack { .. } => {
+                "the stack lies below r10: take a smaller size, or begin further down"
+            }
+            Reason::FarAway { .. } => {
+                "compare the number with the most that fits first, on both sides, or mask it with '&='"
+            }
+            Reason::HalfPointer => "put pointers on the stack, and take them from there, by 8 bytes",
+            Reason::Shift { .. } => "shift by less than the width",
+            Reason::ByZero => "divide by something else",
+            Reason::ReturnsStack => "let the caller pass memory of its own stack",
+            Reason::MovedReservation { .. } => {
+                "keep the pointer as bpf_ringbuf_reserve gave it, and move a copy"
+            }
             Reason::Negative { .. } => "make it unsigned: compare it without sign, or mask it with '&='",
             Reason::Unbounded { .. } => "compare it with the most that fits, or mask it with '&='",
-            Reason::Misaligned { .. } => "places on the stack are multiples of the access's size",
+            Reason::Misaligned { .. } => {
+                "places on the stack, and those of lock and atomic, are multiples of the size"
+            }
             Reason::Context { program_type, .. } => program_type.context_in_words(),
             Reason::MovedContext { .. } => {
                 "keep the pointer as it came in r1, and put the distance in the access"
@@ -211,6 +251,17 @@ impl fmt::Display for Reason {
             Reason::Outside { reg, holds, size, room } => {
                 write!(f, "{reg} is {holds}: {size} bytes there are not all within its {room}")
             }
+            Reason::AboveStack { reg, holds, size } => {
+                write!(f, "{reg} is {holds}: {size} bytes there reach above the stack")
+            }
+            Reason::FarAway { reg, holds } => {
+                write!(f, "{reg} would be moved by {holds}, which is not bounded")
+            }
+            Reason::HalfPointer => write!(f, "this moves a part of a pointer"),
+            Reason::Shift { by, bits } => write!(f, "a shift by {by} leaves nothing of {bits} bits"),
+            Reason::ByZero => write!(f, "this divides by zero"),
+            Reason::ReturnsStack => write!(f, "r0 points to the stack of the function that ends"),
+            Reason::MovedReservation { reg } => write!(f, "{reg} points into reserved memory and was moved"),
             Reason::Negative { reg, holds } => write!(f, "{reg} is {holds}, and may be negative"),
             Reason::Unbounded { reg, holds } => write!(f, "{reg} is {holds}, which is not bounded"),
             Reason::Misaligned { reg, off, size } => {
