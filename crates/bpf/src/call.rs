@@ -332,6 +332,8 @@ fn probe_read(run: &mut Run<'_, '_>, id: u32, pointer: u64, len: usize, addr: u6
     if len == 0 {
         return Some(0);
     }
+    // Before there is memory of that size for it.
+    run.memory.bytes(pointer, len)?;
     let mut read = vec![0; len];
     let fetch = |run: &mut Run<'_, '_>, addr: u64, into: &mut [u8]| match of_user {
         false if is_own(addr) => {

@@ -73,7 +73,7 @@ mod world;
 pub use insn::{Insn, Reg};
 pub use machine::{Machine, Program, ProgramId, ProgramSpec, Ran, run_unverified};
 pub use map::{Map, MapId, MapKind, MapSpec, Maps};
-pub use perfuse_abi::Errno;
+pub use perfuse_abi::{ByteOrder, Errno};
 pub use program::{ContextAccess, ProgramType};
 pub use text::{AssembleError, assemble, listing};
 pub use verify::{Reason, Refusal, Verified, verify};
