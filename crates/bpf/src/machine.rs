@@ -57,7 +57,8 @@ pub struct Machine {
 pub struct Ran {
     /// `r0`, or why there is none.
     pub result: Result<u64, Fault>,
-    /// Instructions that were run, of the budget.
+    /// Instructions that were run, of the budget: a constant of 64 bits counts twice, and memory that helpers copy counts by words.
+    /// The budget is looked at where a stretch without jumps ends.
     pub instructions: u64,
 }
 

@@ -106,6 +106,7 @@ impl Memory<'_> {
     }
 
     /// The bytes of a pointer, to read.
+    #[inline]
     pub(crate) fn bytes(&self, pointer: u64, len: usize) -> Option<&[u8]> {
         let place = pointer & ((1 << REGION) - 1);
         match pointer >> REGION {
@@ -126,6 +127,7 @@ impl Memory<'_> {
     }
 
     /// The bytes of a pointer, to write.
+    #[inline]
     pub(crate) fn bytes_mut(&mut self, pointer: u64, len: usize) -> Option<&mut [u8]> {
         let place = pointer & ((1 << REGION) - 1);
         match pointer >> REGION {
@@ -150,27 +152,26 @@ impl Memory<'_> {
     }
 
     /// Loads a number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn load(&self, pointer: u64, size: Size) -> Option<u64> {
         let bytes = self.bytes(pointer, size.bytes() as usize)?;
-        Some(match *bytes {
-            [a] => u64::from(a),
-            [a, b] => u64::from(u16::from_ne_bytes([a, b])),
-            [a, b, c, d] => u64::from(u32::from_ne_bytes([a, b, c, d])),
-            [a, b, c, d, e, f, g, h] => u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
-            _ => return None,
+        Some(match size {
+            Size::B1 => u64::from(*bytes.first()?),
+            Size::B2 => u64::from(u16::from_ne_bytes(*bytes.first_chunk()?)),
+            Size::B4 => u64::from(u32::from_ne_bytes(*bytes.first_chunk()?)),
+            Size::B8 => u64::from_ne_bytes(*bytes.first_chunk()?),
         })
     }
 
     /// Stores the low bytes of a number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn store(&mut self, pointer: u64, size: Size, value: u64) -> Option<()> {
         let bytes = self.bytes_mut(pointer, size.bytes() as usize)?;
         match size {
-            Size::B1 => bytes.copy_from_slice(&(value as u8).to_ne_bytes()),
-            Size::B2 => bytes.copy_from_slice(&(value as u16).to_ne_bytes()),
-            Size::B4 => bytes.copy_from_slice(&(value as u32).to_ne_bytes()),
-            Size::B8 => bytes.copy_from_slice(&value.to_ne_bytes()),
+            Size::B1 => *bytes.first_mut()? = value as u8,
+            Size::B2 => *bytes.first_chunk_mut()? = (value as u16).to_ne_bytes(),
+            Size::B4 => *bytes.first_chunk_mut()? = (value as u32).to_ne_bytes(),
+            Size::B8 => *bytes.first_chunk_mut()? = value.to_ne_bytes(),
         }
         Some(())
     }

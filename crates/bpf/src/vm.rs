@@ -245,6 +245,27 @@ impl<'a, 'w> Run<'a, 'w> {
         let mut tail_calls = 0;
         (regs[1], regs[2], regs[10]) = (self.arguments[0], self.arguments[1], frame_pointer(0));
         let mut pc = 0usize;
+        // The budget is charged where a stretch of instructions ends: at jumps, calls and returns.
+        let mut ops: &[Op] = &code.ops;
+        let mut begin = 0usize;
+        macro_rules! charge {
+            () => {
+                match self.budget.checked_sub((pc - begin) as u64) {
+                    Some(rest) => self.budget = rest,
+                    None => {
+                        self.budget = 0;
+                        return Err(Fault::Budget);
+                    }
+                }
+            };
+        }
+        macro_rules! jump {
+            ($to:expr) => {{
+                charge!();
+                pc = $to;
+                begin = pc;
+            }};
+        }
         macro_rules! dst {
             ($op:ident) => {
                 regs[($op.dst & 15) as usize]
@@ -258,7 +279,7 @@ impl<'a, 'w> Run<'a, 'w> {
         macro_rules! go {
             ($op:ident, $if:expr) => {
                 if $if {
-                    pc = $op.off as u32 as usize;
+                    jump!($op.off as u32 as usize);
                 }
             };
         }
@@ -284,11 +305,7 @@ impl<'a, 'w> Run<'a, 'w> {
             }};
         }
         loop {
-            let Some(op) = code.ops.get(pc) else { return Err(Fault::Instruction { slot: pc }) };
-            if self.budget == 0 {
-                return Err(Fault::Budget);
-            }
-            self.budget -= 1;
+            let Some(op) = ops.get(pc) else { return Err(Fault::Instruction { slot: pc }) };
             pc += 1;
             match op.code {
                 0x07 => dst!(op) = dst!(op).wrapping_add(op.imm),
@@ -435,7 +452,7 @@ impl<'a, 'w> Run<'a, 'w> {
                     }
                 }
 
-                0x05 => pc = op.off as u32 as usize,
+                0x05 => jump!(op.off as u32 as usize),
                 0x15 => go!(op, dst!(op) == op.imm),
                 0x1d => go!(op, dst!(op) == src!(op)),
                 0x25 => go!(op, dst!(op) > op.imm),
@@ -482,20 +499,21 @@ impl<'a, 'w> Run<'a, 'w> {
                 0xde => go!(op, dst!(op) as i32 <= src!(op) as i32),
 
                 own::CALL_LOCAL => {
-                    let to = op.off as u32 as usize;
                     self.enter(&mut frames, &mut regs, code, pc, None)?;
-                    pc = to;
+                    jump!(op.off as u32 as usize);
                 }
                 0x85 => {
                     let number = op.imm as u32;
                     let args = [regs[1], regs[2], regs[3], regs[4], regs[5]];
+                    charge!();
+                    begin = pc;
                     let done = call::helper(self, number, args);
                     match done.ok_or(Fault::Helper { slot: pc - 1, number })? {
                         call::Done::Number(value) => regs[0] = value,
                         call::Done::Program(next) if tail_calls < TAIL_CALLS => {
                             tail_calls += 1;
-                            code = next;
-                            pc = 0;
+                            (code, ops) = (next, &next.ops);
+                            (pc, begin) = (0, 0);
                             regs[1] = args[0];
                         }
                         call::Done::Program(_) => regs[0] = 0,
@@ -506,7 +524,7 @@ impl<'a, 'w> Run<'a, 'w> {
                                     let to = turns.function;
                                     self.enter(&mut frames, &mut regs, code, pc, Some(turns))?;
                                     regs[1..=4].copy_from_slice(&args);
-                                    pc = to;
+                                    (pc, begin) = (to, to);
                                 }
                                 None => regs[0] = turns.made,
                             }
@@ -514,20 +532,22 @@ impl<'a, 'w> Run<'a, 'w> {
                     }
                 }
                 0x95 => {
+                    charge!();
                     let Some(mut frame) = frames.pop() else { return Ok(regs[0]) };
+                    (code, ops) = (frame.code, &frame.code.ops);
                     if let Some(turns) = &mut frame.turns {
                         turns.made += 1;
                         let next = if regs[0] == 0 { turns.arguments() } else { None };
                         if let Some(args) = next {
                             regs[1..=4].copy_from_slice(&args);
-                            (code, pc) = (frame.code, turns.function);
+                            (pc, begin) = (turns.function, turns.function);
                             self.memory.clear(frames.len() + 1);
                             frames.push(frame);
                             continue;
                         }
                         regs[0] = turns.made;
                     }
-                    (code, pc) = (frame.code, frame.slot);
+                    (pc, begin) = (frame.slot, frame.slot);
                     regs[6..10].copy_from_slice(&frame.kept);
                     regs[10] = frame_pointer(frames.len());
                 }
