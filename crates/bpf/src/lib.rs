@@ -6,7 +6,7 @@
 //! - [`Insn`] is an instruction, [`insn`] its eight bytes in either byte order; [`assemble`] reads text, `Display` writes it.
 //! - [`Maps`] are what programs share with their owner, with the calls of `bpf(2)` and Linux's errnos, within a limit of memory.
 //! - [`verify()`] proves that a program reads and writes only what it may, and ends; a [`Refusal`] says which instruction is in
-//!   the way, what its register may hold, and what would help.
+//!   the way, what its register may hold, and what would help; [`log`] reads the same out of the log of Linux.
 //! - [`Machine`] keeps verified programs with their maps, and runs them within a budget of instructions in a [`World`], which answers
 //!   what helpers ask: time, process, memory of the kernel and of users, events.
 //!
@@ -60,6 +60,7 @@ extern crate std;
 mod call;
 pub mod helper;
 pub mod insn;
+pub mod log;
 mod machine;
 pub mod map;
 mod memory;
