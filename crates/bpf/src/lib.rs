@@ -34,7 +34,7 @@
 //! assert_eq!(machine.maps.get(counts)?.lookup(&[0; 4])?, 3u64.to_ne_bytes());
 //!
 //! // Without the comparison the program is refused.
-//! let insns = assemble("*(u32 *)(r10 -4) = 0; r1 = map[idx:0]; r2 = r10; r2 += -4; call map_lookup_elem; r0 = *(u64 *)(r0 +0); exit")?;
+//! let insns = assemble("*(u32 *)(r10 -4) = 5; r1 = map[idx:0]; r2 = r10; r2 += -4; call map_lookup_elem; r0 = *(u64 *)(r0 +0); exit")?;
 //! let spec = ProgramSpec { program_type: ProgramType::PerfEvent, insns: &insns, maps: &[counts] };
 //! assert_eq!(
 //!     machine.load(spec).unwrap_err().to_string(),

@@ -39,6 +39,8 @@ pub fn refusal(program_type: ProgramType, insns: &[Insn], log: &str) -> Option<R
                     slot = number.parse().unwrap_or(0);
                     sentences.clear();
                 }
+                // This one begins on the line of the instruction.
+                sentences.extend(rest.find("infinite loop detected").map(|at| &rest[at..]));
             }
             _ if line.starts_with(';') || line.starts_with("from ") || line.starts_with("func#") => {}
             _ => sentences.push(line),
@@ -118,7 +120,7 @@ impl Told<'_> {
         let named = named.filter(|_| text.contains('R')).unwrap_or(self.base());
         let has = |words: &str| text.contains(words);
         let number = |word: &str| after(text, word).unwrap_or(0);
-        let helper = text.rsplit('#').next().and_then(|number| first_number(number)).unwrap_or(0) as u32;
+        let helper = text.rsplit('#').next().and_then(first_number).unwrap_or(0) as u32;
         let reg = named;
         let of_kind = |kind: &str| {
             let holds = in_words(kind);

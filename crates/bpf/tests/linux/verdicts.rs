@@ -288,7 +288,8 @@ pub(super) fn programs_are_let_through_or_refused_alike() -> Outcome {
             }
             (Err(refusal), Err((_, log))) => {
                 // The log tells the same in our words: the same instruction, and the same kind of reason.
-                let told = perfuse_bpf::log::refusal(program_type, &insns, log).expect("it refuses");
+                let told = perfuse_bpf::log::refusal(program_type, &insns, log);
+                let told = told.unwrap_or_else(|| panic!("{text} is refused: {log}"));
                 same += u32::from(
                     told.slot == refusal.slot && discriminant(&told.reason) == discriminant(&refusal.reason),
                 );
