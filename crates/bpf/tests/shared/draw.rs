@@ -315,18 +315,17 @@ pub(crate) fn random(mut seed: u64) -> impl FnMut(u32) -> u32 {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        ((seed >> 32) * u64::from(limit) >> 32) as u32
+        (((seed >> 32) * u64::from(limit)) >> 32) as u32
     }
 }
 
 /// Whether a pointer may become a number that the program shows: it is compared, stored or calculated with as one.
 #[allow(dead_code, reason = "one of the programs that share this runs on one kernel alone")]
 pub(crate) fn shows_pointers(insns: &[Insn]) -> bool {
-    // r9 is the context where it is not loaded from it; and sums with r10 that stay.
-    let context = insns.iter().any(|insn| {
+    // r9 is the context where it is not loaded from it.
+    let is_context = |insn: &Insn| {
         matches!(insn, Insn::Alu { op: AluOp::Mov, dst: Reg::R9, src: Operand::Reg(Reg::R1), .. })
-    }) && !insns
-        .iter()
-        .any(|insn| matches!(insn, Insn::Load { dst: Reg::R9, base: Reg::R1, off: 0, .. }));
-    context
+    };
+    let is_loaded = |insn: &Insn| matches!(insn, Insn::Load { dst: Reg::R9, base: Reg::R1, off: 0, .. });
+    insns.iter().any(is_context) && !insns.iter().any(is_loaded)
 }
