@@ -1,5 +1,5 @@
 //! Helpers: their numbers, names, and what they take and give. [`crate::verify`] checks calls against these rows, and
-//! [`crate::call`] carries them out.
+//! [`crate::vm`] carries them out.
 
 use crate::names::NAMES;
 

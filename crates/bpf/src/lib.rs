@@ -57,7 +57,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod call;
 pub mod helper;
 pub mod insn;
 pub mod log;

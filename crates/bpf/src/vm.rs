@@ -1,8 +1,9 @@
 //! The interpreter: runs a [`Code`] on a [`Memory`] until it returns, faults, or has spent its budget. Opcodes are those of the
 //! instruction set, with jumps, maps and signed forms made ready beforehand, so that a step is one `match`. Helpers are
-//! carried out in [`crate::call`].
+//! carried out in [`call`].
 
-use crate::call;
+mod call;
+
 use crate::insn::{AluOp, AtomicOp, Constant, Insn, Operand, Size, SwapOp, Width, by_slot};
 use crate::map::{MapId, Maps};
 use crate::memory::{CONTEXT_POINTER, FRAMES, Memory, frame_pointer, function_pointer, map_pointer};

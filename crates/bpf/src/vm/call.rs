@@ -1,9 +1,9 @@
 //! Helpers carried out: what `call bpf_…` does to memory, maps and the world.
 
+use super::{Code, Run};
 use crate::helper::number;
 use crate::map::{MapId, MapKind};
 use crate::memory::{Reservation, function_of, is_own, map_of};
-use crate::vm::{Code, Run};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
