@@ -1,5 +1,5 @@
-//! Helpers: their numbers, names, and what they take and give. [`crate::verify`] checks calls against these rows, and
-//! [`crate::vm`] carries them out.
+//! Helpers: their numbers, names, and what they take and give. `verify` checks calls against these rows, and
+//! `vm` carries them out.
 
 use crate::names::NAMES;
 

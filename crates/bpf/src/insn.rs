@@ -1,6 +1,6 @@
-//! Instructions as data, and their eight bytes. [`crate::text`] reads and writes them as people do, [`crate::verify`] proves
-//! what they do, [`crate::vm`] does it. Every instruction that Linux 6.18 takes has one form here; two that mean the same but
-//! differ in their bytes are two, so that decoding and encoding lose nothing.
+//! Instructions as data, and their eight bytes. [`assemble`](crate::assemble) and `Display` are their text,
+//! [`verify`](crate::verify()) proves what they do, a [`Machine`](crate::Machine) does it. Every instruction that Linux 6.18 takes has
+//! one form here; two that mean the same but differ in their bytes are two, so that decoding and encoding lose nothing.
 
 #[cfg(test)]
 pub(crate) mod any;

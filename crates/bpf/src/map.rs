@@ -1,6 +1,6 @@
 //! Maps: what programs share with each other and with whoever loaded them. A map is declared by a [`MapSpec`], made and charged
 //! by [`Maps`], and used by the calls of `bpf(2)` ([`Map::lookup`], [`Map::update`], …) and by programs. Errors are Linux's errnos.
-//! Values lie in memory of the map's own; programs know them by numbers ([`crate::memory`]), never by addresses of the host.
+//! Values lie in memory of the map's own; programs know them by numbers (`memory.rs`), never by addresses of the host.
 
 mod ring;
 mod table;

@@ -1,10 +1,10 @@
 //! The verifier: proves of a program, before it runs, that every access is within what it points to, that registers and memory are
 //! of the kind that is wanted, and that it ends. It goes all ways through the program as Linux's does, with what registers and
-//! stacks may hold ([`state`]), and leaves a way where an earlier one covers it.
+//! stacks may hold (`state`), and leaves a way where an earlier one covers it.
 //!
 //! Its rules are those of Linux for who may load tracing programs (`CAP_BPF` and `CAP_PERFMON`): pointers may be compared and
 //! stored as numbers, and the stack may be read before it was written (here it is zero). Where it is stricter, the crate's page
-//! says so. Parts: [`scalar`] and [`tnum`] are numbers, [`flow`] the ways, [`memory`] accesses, [`calls`] helpers and functions.
+//! says so. Parts: `scalar` and `tnum` are numbers, `flow` the ways, `memory` accesses, `calls` helpers and functions.
 
 mod calls;
 mod flow;
