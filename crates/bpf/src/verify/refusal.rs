@@ -51,12 +51,8 @@ pub enum Reason {
     TooManyWays,
     /// Functions that call each other too deep.
     TooDeep { most: usize },
-    /// Stacks of functions that call each other take too much together.
-    StacksTooBig { bytes: u32 },
     /// A register that nothing was put in.
     Unset { reg: Reg },
-    /// Bytes of the stack that nothing was put in.
-    UnsetStack { off: i64 },
     /// `r10` is not written.
     FramePointer,
     /// An access by what is no pointer to memory.
@@ -169,9 +165,7 @@ impl Reason {
             Reason::TooComplex { .. } => "make loops shorter, or put their body in a function for bpf_loop",
             Reason::TooManyWays => "join ways earlier: fewer conditions behind each other",
             Reason::TooDeep { .. } => "8 functions may be entered at a time, and none calls itself",
-            Reason::StacksTooBig { .. } => "512 bytes are for all functions that call each other",
             Reason::Unset { .. } => "put something in it on every way that leads here; calls clear r1 to r5",
-            Reason::UnsetStack { .. } => "write all bytes first",
             Reason::FramePointer => "copy r10 to another register and move that",
             Reason::NoPointer { .. } => {
                 "only pointers to the stack, the context, values of maps and reserved memory reach memory; others are \
@@ -240,11 +234,7 @@ impl fmt::Display for Reason {
             }
             Reason::TooManyWays => write!(f, "more than 8192 ways are still to be looked at"),
             Reason::TooDeep { most } => write!(f, "more than {most} functions call each other"),
-            Reason::StacksTooBig { bytes } => {
-                write!(f, "functions that call each other take {bytes} bytes of stack")
-            }
             Reason::Unset { reg } => write!(f, "{reg} holds nothing yet"),
-            Reason::UnsetStack { off } => write!(f, "nothing was put on the stack at {off}"),
             Reason::FramePointer => write!(f, "r10, the frame pointer, is only read"),
             Reason::NoPointer { reg, holds } => write!(f, "{reg} is {holds}, not memory"),
             Reason::MaybeNull { reg, holds } => write!(f, "{reg} is {holds}"),
