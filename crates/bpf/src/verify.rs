@@ -662,6 +662,12 @@ impl<'a> Verifier<'a> {
             let size = i64::from(size.bytes());
             return Err((slot, Reason::Context { program_type, off, size, write: true }));
         }
+        // As Linux has it, the old value comes before the pointer is used again.
+        let result = if op == AtomicOp::CmpXchg { Reg::R0 } else { src };
+        if op.fetches() && result == base {
+            let holds = "the old value before the new one is stored".into();
+            return Err((slot, Reason::NoPointer { reg: base, holds }));
+        }
         let old = self.load(slot, base, off, size)?;
         Self::aligned(slot, base, &pointer, i64::from(off), size.bytes())?;
         self.store(slot, (base, off, size), &Held::number(Scalar::UNKNOWN))?;

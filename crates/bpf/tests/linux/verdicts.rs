@@ -123,6 +123,8 @@ const PROGRAMS: &[&str] = &[
     "{VALUE} r1 = 1; lock *(u64 *)(r0 +12) += r1 {OUT}",
     "{VALUE} r1 = 1; lock *(u64 *)(r0 +4) += r1 {OUT}",
     "{VALUE} *(u64 *)(r0 +4) = 1 {OUT}",
+    "{VALUE} r1 = 1; r0 = atomic64_cmpxchg((u64 *)(r0 +0), r0, r1) {OUT}",
+    "{VALUE} r1 = 1; r1 = atomic64_xchg((u64 *)(r0 +0), r1) {OUT}",
     "r2 = 1; lock *(u64 *)(r1 +0) += r2; r0 = 0; exit",
     "*(u64 *)(r10 -8) = 1; r2 = 1; r2 = atomic64_xchg((u64 *)(r10 -8), r2); r0 = r2; exit",
     "*(u64 *)(r10 -8) = 1; r2 = 1; r0 = atomic64_cmpxchg((u64 *)(r10 -8), r0, r2); exit",
