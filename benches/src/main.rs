@@ -4,10 +4,11 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml            # all
-//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat start symbols data record report script sim engine live siblings unwound
+//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat start symbols data record report script sim engine live siblings unwound bpf
 //! ```
 
 mod accuracy;
+mod bpf;
 mod data;
 mod drain;
 mod engine;
@@ -35,7 +36,7 @@ fn main() {
     if let [record::WORK, kind, amount] = wanted.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return record::work(kind, amount.parse().expect("a number"));
     }
-    let all: [(&str, fn()); 15] = [
+    let all: [(&str, fn()); 16] = [
         ("read", read::single),
         ("group", read::group),
         ("drain", drain::all),
@@ -51,6 +52,7 @@ fn main() {
         ("engine", engine::all),
         ("siblings", siblings::all),
         ("unwound", unwound::all),
+        ("bpf", bpf::all),
     ];
     for (name, bench) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {

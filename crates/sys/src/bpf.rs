@@ -1,13 +1,22 @@
-//! The part of `bpf(2)` that tells which BPF programs are loaded. It takes `CAP_SYS_ADMIN` (or `CAP_BPF`
-//! for some of it); others are refused with `EPERM`.
+//! `bpf(2)`: which programs are loaded, maps of one's own, loading programs and running them for a test. It takes
+//! `CAP_SYS_ADMIN` (or `CAP_BPF` for some of it); others are refused with `EPERM`.
 
 use crate::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+const MAP_CREATE: libc::c_long = 0;
+const MAP_LOOKUP_ELEM: libc::c_long = 1;
+const MAP_UPDATE_ELEM: libc::c_long = 2;
+const MAP_DELETE_ELEM: libc::c_long = 3;
+const MAP_GET_NEXT_KEY: libc::c_long = 4;
+const PROG_LOAD: libc::c_long = 5;
+const PROG_TEST_RUN: libc::c_long = 10;
 const PROG_GET_NEXT_ID: libc::c_long = 11;
 const PROG_GET_FD_BY_ID: libc::c_long = 13;
 const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BTF_GET_FD_BY_ID: libc::c_long = 19;
+const MAP_LOOKUP_AND_DELETE_ELEM: libc::c_long = 21;
+const MAP_FREEZE: libc::c_long = 22;
 
 /// The first bytes of `union bpf_attr`, which are all that these commands use.
 #[repr(C, align(8))]
@@ -16,11 +25,11 @@ struct Arguments([u32; 4]);
 
 /// # Safety
 /// The arguments must point to memory of the kind and size that the command wants there.
-unsafe fn bpf(command: libc::c_long, arguments: &mut Arguments) -> Result<i32, Errno> {
+unsafe fn bpf<T>(command: libc::c_long, arguments: &mut T) -> Result<i32, Errno> {
     // SAFETY: the kernel reads and writes at most the size it is told of the live arguments; the caller
     // vouches for what these point to.
     let result = unsafe {
-        libc::syscall(libc::SYS_bpf, command, &raw mut *arguments, size_of::<Arguments>() as libc::c_ulong)
+        libc::syscall(libc::SYS_bpf, command, &raw mut *arguments, size_of::<T>() as libc::c_ulong)
     };
     crate::errno::check(result as libc::c_int)
 }
@@ -183,6 +192,221 @@ unsafe fn object_info(object: BorrowedFd<'_>, info: &mut [u8]) -> Result<usize, 
     // SAFETY: the info is live and as long as told; the caller vouches for its pointers.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut arguments)? };
     Ok(arguments.0[1] as usize)
+}
+
+/// A map of one's own, which knows the sizes that its calls take.
+#[derive(Debug)]
+pub struct Map {
+    descriptor: OwnedFd,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+/// The types with a value for each cpu.
+const PER_CPU: [u32; 4] = [5, 6, 10, 21];
+
+/// Cpus that this machine may ever have, for each of which such a map has a value.
+fn possible_cpus() -> Option<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
+    let last = text.trim().rsplit(['-', ',']).next()?;
+    Some(last.parse::<usize>().ok()? + 1)
+}
+
+/// Of `union bpf_attr` the part of calls on elements.
+#[repr(C)]
+#[derive(Default)]
+struct Element {
+    map: u32,
+    unused: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+impl Map {
+    /// `BPF_MAP_CREATE`, with the numbers of `<linux/bpf.h>`: type, bytes of a key, of a value, entries, flags.
+    pub fn create(declared: [u32; 5]) -> Result<Map, Errno> {
+        let [map_type, key, value, ..] = declared;
+        let value_bytes = if PER_CPU.contains(&map_type) {
+            (value as usize).next_multiple_of(8) * possible_cpus().ok_or(Errno::ENOSYS)?
+        } else {
+            value as usize
+        };
+        let mut arguments = declared;
+        // SAFETY: the arguments hold no pointers.
+        let descriptor = unsafe { bpf(MAP_CREATE, &mut arguments)? };
+        // SAFETY: the kernel has just made the descriptor, and nobody else knows of it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        Ok(Map { descriptor, key_bytes: key as usize, value_bytes })
+    }
+
+    /// A call with a key and a value of their sizes; the kernel may write to both.
+    fn element(
+        &self,
+        command: libc::c_long,
+        key: Option<&mut [u8]>,
+        value: Option<&mut [u8]>,
+        flags: u64,
+    ) -> Result<(), Errno> {
+        let mut pointers = [0; 2];
+        for (pointer, bytes, size) in [(0, key, self.key_bytes), (1, value, self.value_bytes)] {
+            let Some(bytes) = bytes.filter(|_| size != 0) else { continue };
+            if bytes.len() != size {
+                return Err(Errno::EINVAL);
+            }
+            pointers[pointer] = bytes.as_mut_ptr() as u64;
+        }
+        let map = self.descriptor.as_raw_fd() as u32;
+        let mut arguments = Element { map, unused: 0, key: pointers[0], value: pointers[1], flags };
+        // SAFETY: the pointers are to live memory of the sizes of a key and of all values of a key.
+        unsafe { bpf(command, &mut arguments) }.map(|_| ())
+    }
+
+    /// Bytes of a value, of all cpus where each has one.
+    pub fn lookup_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
+    /// `BPF_MAP_LOOKUP_ELEM`.
+    pub fn lookup(&self, key: &[u8]) -> Result<Vec<u8>, Errno> {
+        let mut value = vec![0; self.value_bytes];
+        self.element(MAP_LOOKUP_ELEM, Some(&mut key.to_vec()), Some(&mut value), 0)?;
+        Ok(value)
+    }
+
+    /// `BPF_MAP_UPDATE_ELEM`.
+    pub fn update(&self, key: &[u8], value: &[u8], flags: u64) -> Result<(), Errno> {
+        self.element(MAP_UPDATE_ELEM, Some(&mut key.to_vec()), Some(&mut value.to_vec()), flags)
+    }
+
+    /// `BPF_MAP_DELETE_ELEM`.
+    pub fn delete(&self, key: &[u8]) -> Result<(), Errno> {
+        self.element(MAP_DELETE_ELEM, Some(&mut key.to_vec()), None, 0)
+    }
+
+    /// `BPF_MAP_LOOKUP_AND_DELETE_ELEM`.
+    pub fn lookup_and_delete(&self, key: &[u8]) -> Result<Vec<u8>, Errno> {
+        let mut value = vec![0; self.value_bytes];
+        self.element(MAP_LOOKUP_AND_DELETE_ELEM, Some(&mut key.to_vec()), Some(&mut value), 0)?;
+        Ok(value)
+    }
+
+    /// `BPF_MAP_GET_NEXT_KEY`: the first, or the one after this.
+    pub fn next_key(&self, key: Option<&[u8]>) -> Result<Vec<u8>, Errno> {
+        let (mut before, mut next) = (key.map(<[u8]>::to_vec), vec![0; self.key_bytes]);
+        if before.as_ref().is_some_and(|key| key.len() != self.key_bytes) {
+            return Err(Errno::EINVAL);
+        }
+        let pointer = |bytes: &mut Vec<u8>| bytes.as_mut_ptr() as u64;
+        let key = before.as_mut().map_or(0, pointer);
+        let map = self.descriptor.as_raw_fd() as u32;
+        let mut arguments = Element { map, unused: 0, key, value: pointer(&mut next), flags: 0 };
+        // SAFETY: the pointers are to live memory of a key each.
+        unsafe { bpf(MAP_GET_NEXT_KEY, &mut arguments)? };
+        Ok(next)
+    }
+
+    /// `BPF_MAP_FREEZE`.
+    pub fn freeze(&self) -> Result<(), Errno> {
+        let mut arguments = Arguments([self.descriptor.as_raw_fd() as u32, 0, 0, 0]);
+        // SAFETY: the arguments hold no pointers.
+        unsafe { bpf(MAP_FREEZE, &mut arguments) }.map(|_| ())
+    }
+}
+
+impl AsRawFd for Map {
+    fn as_raw_fd(&self) -> i32 {
+        self.descriptor.as_raw_fd()
+    }
+}
+
+/// Of `union bpf_attr` the part of loading.
+#[repr(C)]
+#[derive(Default)]
+struct Load {
+    program_type: u32,
+    instruction_count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+}
+
+/// `BPF_PROG_LOAD` of a program under a license that may call all helpers. What refuses it comes with the log, if one is wanted.
+pub fn load(
+    program_type: u32,
+    instructions: &[[u8; 8]],
+    wants_log: bool,
+) -> Result<OwnedFd, (Errno, String)> {
+    const LOG: usize = 1 << 20;
+    let mut log = vec![0u8; if wants_log { LOG } else { 0 }];
+    let mut arguments = Load {
+        program_type,
+        instruction_count: instructions.len() as u32,
+        instructions: instructions.as_ptr() as u64,
+        license: c"Dual MIT/GPL".as_ptr() as u64,
+        log_level: u32::from(wants_log),
+        log_size: log.len() as u32,
+        log: if wants_log { log.as_mut_ptr() as u64 } else { 0 },
+        ..Load::default()
+    };
+    // SAFETY: the pointers are to live memory, of as many bytes as the counts say, and to a text with its zero.
+    let loaded = unsafe { bpf(PROG_LOAD, &mut arguments) };
+    match loaded {
+        // SAFETY: the kernel has just made the descriptor, and nobody else knows of it.
+        Ok(descriptor) => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+        Err(errno) => {
+            let len = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+            Err((errno, String::from_utf8_lossy(&log[..len]).into_owned()))
+        }
+    }
+}
+
+/// Of `union bpf_attr` the part of a run.
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    program: u32,
+    result: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration_ns: u32,
+    context_size_in: u32,
+    context_size_out: u32,
+    context_in: u64,
+    context_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    unused: u32,
+}
+
+/// `BPF_PROG_TEST_RUN` with a packet or a context, so many times (0 is once): the result, and nanoseconds of a run on average.
+pub fn test_run(
+    program: BorrowedFd<'_>,
+    data: &[u8],
+    context: &[u8],
+    repeat: u32,
+) -> Result<(u32, u32), Errno> {
+    let pointer = |bytes: &[u8]| if bytes.is_empty() { 0 } else { bytes.as_ptr() as u64 };
+    let mut arguments = TestRun {
+        program: program.as_raw_fd() as u32,
+        data_size_in: data.len() as u32,
+        data_in: pointer(data),
+        repeat,
+        context_size_in: context.len() as u32,
+        context_in: pointer(context),
+        ..TestRun::default()
+    };
+    // SAFETY: the kernel reads as many bytes of the live memory as the sizes say, and writes to the arguments alone.
+    unsafe { bpf(PROG_TEST_RUN, &mut arguments)? };
+    Ok((arguments.result, arguments.duration_ns))
 }
 
 #[cfg(test)]
