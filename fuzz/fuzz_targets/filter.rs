@@ -23,7 +23,9 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(bound) => bound,
         Err(error) => return assert!(error.explain().contains('^')),
     };
-    let holds = |expr: Option<Expr>| expr.is_none_or(|expr| expr.bind(&schema).is_ok_and(|bound| bound.admits(&record)));
+    let holds = |expr: Option<Expr>| {
+        expr.is_none_or(|expr| expr.bind(&schema).is_ok_and(|bound| bound.admits(&record)))
+    };
     let part = expr.kernel_part(&schema);
     // What lies behind a pointer is the kernel's alone.
     if !bound_to_pointers(&format) {
