@@ -8,7 +8,7 @@ use perfuse_abi::{ByteOrder, EventType, SampleType};
 use perfuse_trace::{Bound, Expr, ExprError, Extra, Kind, Record, Schema};
 use std::borrow::Cow;
 
-/// Something that a sample tells beside its data, in the order of [`FIELDS`].
+/// Something that a sample tells beside its data, in the order in which they are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SampleField {
