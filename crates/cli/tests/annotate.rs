@@ -197,7 +197,8 @@ fn a_function_is_seen_from_near_on_the_terminal() -> Outcome {
     command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side());
     let mut child = command.spawn().expect("the program starts");
     drop(command); // and its sides of the terminal
-    terminal.read_until("functions");
+    // The recording was read: before that no function has the cursor.
+    terminal.read_until("cpu-clock:u");
     terminal.types(b"6");
     terminal.read_until("threads");
     // Below the two lines of that page nothing was drawn yet, so words come whole.

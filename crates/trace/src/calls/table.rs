@@ -187,7 +187,7 @@ impl fmt::Display for UnknownCall {
         write!(f, "there is no system call '{}'", self.word)?;
         match self.nearest.len() {
             0 => f.write_str("; groups are %file, %desc, %process, %network, %signal, %ipc, %memory"),
-            _ => write!(f, ": {}?", self.nearest.join(", ")),
+            _ => write!(f, "; did you mean {}?", self.nearest.join(" or ")),
         }
     }
 }
@@ -339,6 +339,6 @@ mod tests {
         assert!(set("%file").and(set("!openat")).has(2) && !set("%file").and(set("!openat")).has(257));
         assert_eq!(set("?nosuch,read"), set("read"));
         let unknown = CallSet::parse("opennat", calls).unwrap_err();
-        assert_eq!(unknown.to_string(), "there is no system call 'opennat': openat, openat2?");
+        assert_eq!(unknown.to_string(), "there is no system call 'opennat'; did you mean openat or openat2?");
     }
 }

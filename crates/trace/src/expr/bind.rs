@@ -361,7 +361,7 @@ fn named(node: &Node, name: &str, schema: &Schema<'_>) -> Result<Typed, Fault> {
             let of = schema.format.map_or_else(String::new, |format| format!(" of {}", format.name));
             let near = match near.len() {
                 0 => format!("; there are {}", schema.own().join(", ")),
-                _ => format!(": {}?", near.join(", ")),
+                _ => format!("; did you mean {}?", near.join(" or ")),
             };
             format!("there is no field{of} '{name}'{near}")
         }

@@ -160,7 +160,7 @@ fn what_means_nothing_is_told_with_its_place() {
         ("tiny == 12kk", 9, "no number of 64 bits"),
         ("tiny == 99999999999999999999", 9, "no number of 64 bits"),
         ("tiny # 4", 6, "'#' means nothing here"),
-        ("timy == 4", 1, "there is no field of thing 'timy': tiny, time?"),
+        ("timy == 4", 1, "there is no field of thing 'timy'; did you mean tiny or time?"),
         ("comm == bash", 9, "a text stands in quotation marks: 'bash'"),
         ("comm == 4", 1, "this is a text"),
         ("comm < 'b'", 1, "texts are not compared by <"),
