@@ -200,7 +200,7 @@ fn rows_are_of_the_calls_that_count() -> Outcome {
 fn what_makes_no_sense_is_told_before_anything_runs() -> Outcome {
     for (arguments, part) in [
         (&["-e", "opennat", "--", "true"][..], "there is no system call 'opennat'; did you mean openat"),
-        (&["--if", "cuont > 4", "--", "true"][..], "'cuont': count?"),
+        (&["--if", "cuont > 4", "--", "true"][..], "'cuont'; did you mean count?"),
         (&["--if", "count >", "--", "true"][..], "expected a field"),
         (&["--show", "median", "--", "true"][..], "rows tell count, sum"),
         (&["-i", "x", "--", "true"][..], "-i tells of a recording"),
