@@ -190,7 +190,8 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             if args.show_round_events && entry.kind() == kind::FINISHED_ROUND {
                 lines.plain("PERF_RECORD_FINISHED_ROUND");
             }
-            return Ok(());
+            lines.tool(entry, formats);
+            return take_much(&mut lines, out);
         };
         let Record::Sample(sample) = &decoded.record else {
             // --time is about samples, as perf has it.

@@ -3,6 +3,7 @@
 //! [`Lines`] collects them: bring each [`Sample`] as a replay hands it over, and take the text when it is much. Names come from strangers;
 //! what a terminal would obey in them is escaped.
 
+mod counts;
 mod extras;
 mod json;
 mod line;

@@ -1,11 +1,12 @@
 //! The lines themselves, in the columns that programs which read perf's lines expect.
 
+use super::counts::Counts;
 use super::places::{self, Places, Space};
 use super::{Sample, extras, json};
 use perfuse_abi::record::{self, CallchainContext, Decoded, Misc, Record, RecordType, Weight};
 use perfuse_abi::{EventType, Software};
 use perfuse_data::describe::{self, Field, Fields};
-use perfuse_data::replay::{callstack, rest_of_chain};
+use perfuse_data::replay::{Formats, callstack, rest_of_chain};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
 use perfuse_data::{Event, FileRecord};
@@ -72,6 +73,7 @@ pub struct Lines {
     sources: Sources,
     /// The source line that each thread has shown last.
     shown: FastMap<u32, (Arc<str>, u32)>,
+    counts: Counts,
 }
 
 impl Lines {
@@ -80,6 +82,7 @@ impl Lines {
         Lines {
             sources: Sources::new().sealed(lookup.symbols()),
             shown: FastMap::default(),
+            counts: Counts::default(),
             text: LineBuffer::default(),
             places: Places::new(lookup),
             options,
@@ -234,6 +237,12 @@ impl Lines {
     pub fn plain(&mut self, line: &'static str) {
         self.text.push(line);
         self.text.push("\n");
+    }
+
+    /// A record that perf has written itself: of those, counts have lines.
+    pub fn tool(&mut self, entry: &FileRecord<'_>, formats: &Formats) {
+        let lines = self.counts.take(entry, formats, self.options.json).unwrap_or_default();
+        self.text.again(lines.as_bytes());
     }
 
     /// A sample.
