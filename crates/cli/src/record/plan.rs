@@ -428,7 +428,6 @@ pub(super) mod tests {
             "--synth nonsense true",
             "--off-cpu true",
             "--kcore true",
-            "--threads=cpu true",
             "-S true",
         ] {
             assert!(plan(line).is_err(), "{line}");
