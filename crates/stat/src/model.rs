@@ -355,6 +355,17 @@ impl Row {
 }
 
 impl Report {
+    /// The same without the rows of what was counted and did not happen, and without events that have no other.
+    #[must_use]
+    pub fn without_zeros(&self) -> Report {
+        let mut report = self.clone();
+        for event in &mut report.events {
+            event.rows.retain(|row| row.spread().is_none_or(|spread| spread.mean != 0.0));
+        }
+        report.events.retain(|event| !event.rows.is_empty());
+        report
+    }
+
     /// Wall time with its spread over the runs.
     pub fn wall_ns(&self) -> Option<Spread> {
         Spread::of(self.runs.iter().map(|run| run.wall_ns as f64))

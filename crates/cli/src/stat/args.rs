@@ -83,7 +83,7 @@ pub(crate) struct Args {
     pub(super) all_kernel: bool,
 
     /// Where cores are of several kinds: count on those of this PMU only, such as cpu_core
-    #[arg(long, value_name = "PMU")]
+    #[arg(long, alias = "pmu-filter", value_name = "PMU")]
     pub(super) cputype: Option<String>,
 
     /// Also the metrics of a top-down analysis, from the tables of this processor (--events-dir)
@@ -229,6 +229,10 @@ pub(crate) struct Args {
     /// Four digits, the default
     #[arg(long)]
     pub(super) no_big_num: bool,
+
+    /// Leave out events that were counted, and did not happen
+    #[arg(long)]
+    pub(super) hide_zero_events: bool,
 
     /// Show how each event was opened
     #[arg(short = 'v', long)]

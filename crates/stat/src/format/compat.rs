@@ -216,6 +216,14 @@ mod tests {
     }
 
     #[test]
+    fn zeros_are_left_out_and_reasons_stay() {
+        let never = event("cycles", Outcome::Missing(Missing::never_enabled()));
+        let all = report(vec![counted("faults", &[0, 3]), counted("cs", &[0, 0]), never]);
+        let names: Vec<String> = all.without_zeros().events.into_iter().map(|event| event.name).collect();
+        assert_eq!(names, ["faults", "cycles"]);
+    }
+
+    #[test]
     fn rates_end_at_g() {
         assert_eq!(per_second(1000.0), (1000.0, ""));
         assert_eq!(per_second(125_109.0), (125.109, "K"));
