@@ -9,7 +9,7 @@ mod json;
 mod line;
 mod places;
 
-pub use line::{Clock, Lines, LinesOptions, TimeOfDay};
+pub use line::{Clock, Decode, Lines, LinesOptions, TimeOfDay};
 use perfuse_abi::record;
 use perfuse_data::Event;
 use perfuse_data::describe::Fields;

@@ -57,7 +57,12 @@ pub struct LinesOptions {
     pub time_of_day: Option<TimeOfDay>,
     /// Callchains end with functions of these names.
     pub stop_at: Vec<String>,
+    /// Takes the first instruction of code apart; without it, fields that tell of it are left out.
+    pub decode: Option<Decode>,
 }
+
+/// The bytes of the first instruction and its text, of code for a machine (a number of the `EM_*` family) at an address.
+pub type Decode = fn(&[u8], u16, u64) -> Option<(usize, String)>;
 
 /// The lines, made one after the other, and held until they are taken.
 pub struct Lines {
@@ -345,8 +350,10 @@ impl Lines {
         if let (true, true, Some(raw)) = (is_bpf, fields.has(Field::BpfOutput), &sample.raw) {
             extras::bpf_output(text, raw.as_bytes());
         }
-        if fields.has(Field::Insnlen) {
-            text.push(" ilen: 0");
+        if [Field::Insnlen, Field::Insn, Field::Disasm].into_iter().any(|field| fields.has(field)) {
+            let address = sample.ip.unwrap_or(0);
+            let found = options.decode.and_then(|decode| places.instruction(&space, level, address, decode));
+            extras::instruction(text, fields, found.as_deref());
         }
         if let (true, Some(address)) = (fields.has(Field::PhysAddr), sample.phys_addr) {
             text.hex(address, 16);
