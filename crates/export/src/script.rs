@@ -9,7 +9,7 @@ mod json;
 mod line;
 mod places;
 
-pub use line::{Clock, Decode, Lines, LinesOptions, TimeOfDay};
+pub use line::{Clock, Lines, LinesOptions, TimeOfDay};
 use perfuse_abi::record;
 use perfuse_data::Event;
 use perfuse_data::describe::Fields;
@@ -34,3 +34,6 @@ pub struct Sample<'a> {
     /// The formats of tracepoints.
     pub formats: &'a Formats,
 }
+
+/// The bytes of the first instruction and its text, of code for a machine (a number of the `EM_*` family) at an address.
+pub type Decode = fn(&[u8], u16, u64) -> Option<(usize, String)>;

@@ -356,7 +356,6 @@ impl Row {
 
 impl Report {
     /// The same without the rows of what was counted and did not happen, and without events that have no other.
-    #[must_use]
     pub fn without_zeros(&self) -> Report {
         let mut report = self.clone();
         for event in &mut report.events {

@@ -2,7 +2,7 @@
 
 use super::counts::Counts;
 use super::places::{self, Places, Space};
-use super::{Sample, extras, json};
+use super::{Decode, Sample, extras, json};
 use perfuse_abi::record::{self, CallchainContext, Decoded, Misc, Record, RecordType, Weight};
 use perfuse_abi::{EventType, Software};
 use perfuse_data::describe::{self, Field, Fields};
@@ -60,9 +60,6 @@ pub struct LinesOptions {
     /// Takes the first instruction of code apart; without it, fields that tell of it are left out.
     pub decode: Option<Decode>,
 }
-
-/// The bytes of the first instruction and its text, of code for a machine (a number of the `EM_*` family) at an address.
-pub type Decode = fn(&[u8], u16, u64) -> Option<(usize, String)>;
 
 /// The lines, made one after the other, and held until they are taken.
 pub struct Lines {

@@ -1,7 +1,7 @@
 //! The text of places in programs. The text of an address under some maps is made once and copied from
 //! then on: a recording has millions of addresses, and few different ones.
 
-use super::line::Decode;
+use super::Decode;
 use perfuse_abi::Attr;
 use perfuse_abi::record::Sample;
 use perfuse_data::describe::{Field, Fields};
