@@ -416,11 +416,7 @@ fn tool_rows(tool: Tool, places: &[(RowPlace, u32)], run: &Run) -> Vec<Row> {
     let row = |(number, (place, targets)): (usize, &(RowPlace, u32))| {
         let outcome = match place {
             RowPlace::Cpu(_) if number > 0 => return None,
-            RowPlace::Core { .. } | RowPlace::Die { .. } | RowPlace::Socket(_) | RowPlace::Node(_)
-                if number > 0 =>
-            {
-                elsewhere.clone()
-            }
+            part if part.is_part() && number > 0 => elsewhere.clone(),
             _ => outcome.clone(),
         };
         Some(Row { place: place.clone(), targets: *targets, outcome })

@@ -275,7 +275,8 @@ impl Played {
         let Seat { socket, die, core } = self.seats.get(cpu as usize).copied().unwrap_or_default();
         match aggregation {
             Aggregation::Everything => RowPlace::Everywhere,
-            Aggregation::Cpu => RowPlace::Cpu(cpu),
+            // Recordings do not tell of clusters and caches here.
+            Aggregation::Cpu | Aggregation::Cluster | Aggregation::Cache(_) => RowPlace::Cpu(cpu),
             Aggregation::Core => RowPlace::Core { socket, die, core },
             Aggregation::Die => RowPlace::Die { socket, die },
             Aggregation::Socket => RowPlace::Socket(socket),
