@@ -355,7 +355,7 @@ fn is_wanted(
 ) -> bool {
     let tid = sample.tid.unwrap_or_default();
     if !filter.admits_all_tasks() {
-        let comm = session.comm_of(tid.pid, tid.tid).map_or(&b""[..], |comm| session.comm(comm));
+        let comm = session.comm_of(tid.tid).map_or(&b""[..], |comm| session.comm(comm));
         if !filter.admits_task(tid.pid, tid.tid, comm) {
             return false;
         }
