@@ -77,6 +77,11 @@ impl MapKind {
         KINDS.iter().find(|row| row.0 == self).map_or("", |row| row.2)
     }
 
+    /// The kind that is called so [in words](Self::in_words).
+    pub(crate) fn in_these_words(words: &str) -> Option<MapKind> {
+        KINDS.iter().find(|row| row.2 == words).map(|row| row.0)
+    }
+
     /// Whether each cpu has values of its own.
     pub fn is_per_cpu(self) -> bool {
         matches!(self, MapKind::PerCpuHash | MapKind::PerCpuArray | MapKind::LruPerCpuHash)
@@ -367,6 +372,11 @@ impl Map {
         Ok(())
     }
 
+    /// Whether it was [frozen](Self::freeze).
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
     /// Whether nobody can change the values any more: the verifier then reads them.
     pub fn is_constant(&self) -> bool {
         self.frozen && self.spec.flags & RDONLY_PROG != 0
@@ -503,6 +513,29 @@ impl Map {
             }
             _ => Err(ENOTSUPP),
         }
+    }
+
+    /// The owner's numbers of what is in an array of programs or events.
+    pub fn handles(&self) -> impl Iterator<Item = u32> + '_ {
+        let handles = if let Kind::Handles(handles) = &self.kind { &handles[..] } else { &[] };
+        handles.iter().copied().flatten()
+    }
+
+    /// Takes out of an array of programs or events what its owner no longer has there.
+    pub fn retain_handles(&mut self, keep: impl Fn(u32) -> bool) {
+        if let Kind::Handles(handles) = &mut self.kind {
+            handles.iter_mut().for_each(|handle| *handle = handle.filter(|handle| keep(*handle)));
+        }
+    }
+
+    /// The values of an array, one after another in whole words, as `mmap(2)` shows them: of other maps none.
+    pub fn cells(&self) -> &[u8] {
+        if matches!(self.kind, Kind::Array) { &self.values } else { &[] }
+    }
+
+    /// The same, to change them.
+    pub fn cells_mut(&mut self) -> &mut [u8] {
+        if matches!(self.kind, Kind::Array) { &mut self.values } else { &mut [] }
     }
 
     /// The ring of a ring buffer.

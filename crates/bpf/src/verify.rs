@@ -422,9 +422,8 @@ impl<'a> Verifier<'a> {
                 return Ok(Next::Slot(to));
             }
             Insn::Exit => return self.exit(slot),
-            Insn::Packet { .. } | Insn::MayGoto(_) | Insn::CallKernel { .. } => {
-                return Err((slot, Reason::Unsupported));
-            }
+            Insn::Packet { index, .. } => self.packet(slot, index)?,
+            Insn::MayGoto(_) | Insn::CallKernel { .. } => return Err((slot, Reason::Unsupported)),
         }
         Ok(Next::Slot(next))
     }

@@ -26,6 +26,16 @@ impl Ring {
         (self.consumer, self.producer)
     }
 
+    /// The reader has come so far, as far as he is to be believed.
+    pub fn set_consumer(&mut self, position: u64) {
+        self.consumer = position;
+    }
+
+    /// The ring's bytes, in which the record at a position begins at that position, modulo their number.
+    pub fn bytes(&self) -> &[u8] {
+        &self.data
+    }
+
     /// Bytes of the ring.
     pub fn size(&self) -> u64 {
         self.data.len() as u64
@@ -38,7 +48,8 @@ impl Ring {
             return None;
         }
         let end = self.producer + whole;
-        if end - self.consumer > self.size() - 1 {
+        // A reader who says that he is ahead of the writer has no room, as on Linux.
+        if end.wrapping_sub(self.consumer) > self.size() - 1 {
             return None;
         }
         let at = self.producer;

@@ -101,6 +101,10 @@ pub enum Reason {
     ZeroSize { reg: Reg },
     /// A map that the helper is not for.
     MapForOthers { number: u32, kind: String },
+    /// A load from a packet by what is none, or in a program that has none.
+    NoPacket,
+    /// A helper that the program's licence does not allow.
+    Licence { number: u32 },
     /// A reservation that is not given back.
     Kept { call: usize },
     /// A function of a helper that returns something else than 0 or 1.
@@ -125,6 +129,8 @@ impl Reason {
             | Reason::InfiniteLoop
             | Reason::Unsupported
             | Reason::NoHelper { .. }
+            | Reason::NoPacket
+            | Reason::Licence { .. }
             | Reason::MapForOthers { .. }
             | Reason::NoDirectValue { .. }
             | Reason::Kept { .. }
@@ -199,6 +205,8 @@ impl Reason {
             Reason::ReadOnly { .. } => "the map has BPF_F_RDONLY_PROG: programs read it alone",
             Reason::WriteOnly { .. } => "the map has BPF_F_WRONLY_PROG: programs write it alone",
             Reason::ZeroSize { .. } => "compare it with 0 first",
+            Reason::NoPacket => "only socket filters read packets so, and have the context in r6 then",
+            Reason::Licence { .. } => "load the program under the GPL, or a licence that goes with it",
             Reason::Kept { .. } => "give it back on every way by bpf_ringbuf_submit or bpf_ringbuf_discard",
             Reason::Turns { .. } => "return 0 to go on and 1 to stop",
             Reason::HelperForOthers { .. }
@@ -277,6 +285,10 @@ impl fmt::Display for Reason {
             Reason::ZeroSize { reg } => write!(f, "{reg} is a size and may be zero"),
             Reason::MapForOthers { number, kind } => {
                 write!(f, "bpf_{} is not for a map of kind {kind}", name(number))
+            }
+            Reason::NoPacket => write!(f, "r6 is no packet"),
+            Reason::Licence { number } => {
+                write!(f, "bpf_{} is for programs under the GPL", name(number))
             }
             Reason::Kept { call } => {
                 write!(f, "the memory that instruction {call} reserved is not given back")

@@ -199,6 +199,14 @@ pub(crate) fn helper<'w>(run: &mut Run<'_, 'w>, id: u32, args: [u64; 5]) -> Opti
             });
             result(written)
         }
+        number::SKB_LOAD_BYTES => {
+            let into = run.memory.bytes_mut(c, d as usize)?;
+            let read = u32::try_from(b).map_err(|_| Errno::EFAULT).and_then(|at| run.world.packet(at, into));
+            if read.is_err() {
+                run.memory.bytes_mut(c, d as usize)?.fill(0);
+            }
+            done(read)
+        }
         number::RINGBUF_OUTPUT
         | number::RINGBUF_RESERVE
         | number::RINGBUF_SUBMIT
@@ -207,7 +215,7 @@ pub(crate) fn helper<'w>(run: &mut Run<'_, 'w>, id: u32, args: [u64; 5]) -> Opti
             let ring = run.memory.maps.get_mut(map_of(a)?).ok()?.ring()?;
             let (consumer, producer) = ring.positions();
             match b {
-                0 => producer - consumer,
+                0 => producer.wrapping_sub(consumer),
                 1 => ring.size(),
                 2 => consumer,
                 3 => producer,
