@@ -4,7 +4,7 @@
 
 mod written;
 
-pub use written::{accepted, text};
+pub use written::{accepted, nothing_looked_at, text};
 
 use crate::insn::{Insn, Reg, Width, by_slot};
 use crate::program::ProgramType;

@@ -43,6 +43,7 @@
 
 pub use perfuse_engine as engine;
 
+mod bpf;
 mod build_id;
 mod clock;
 mod debug;

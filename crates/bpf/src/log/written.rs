@@ -33,6 +33,11 @@ pub fn accepted(verified: &Verified) -> String {
     processed(verified.looked_at, verified.states)
 }
 
+/// The last line of the log of a program that was refused before its instructions were looked at.
+pub fn nothing_looked_at() -> String {
+    processed(0, 0)
+}
+
 fn processed(looked_at: u32, states: u32) -> String {
     format!(
         "processed {looked_at} insns (limit 1000000) max_states_per_insn 0 total_states {states} peak_states {states} \

@@ -54,7 +54,7 @@ impl Intercept {
         let place = MapAt::asked(registers.width(), addr, flags, process.free_place(pages * page));
         let fd = memory.as_fd().as_raw_fd();
         let mut injector = process.injector(tid, registers);
-        let mapped = injector.map(fd, len, prot, flags, place);
+        let mapped = injector.map((fd, 0, libc::O_RDWR), len, prot, flags, place);
         match mapped {
             Ok(addr) => {
                 let ring = MappedRing { event, len: pages * page, prot };

@@ -269,7 +269,6 @@ static void lifetimes(void)
 	printf("run: %s", said(sys_bpf(BPF_PROG_TEST_RUN, &run, sizeof(run))));
 	printf(", %u\n", run.test.retval);
 	close(program);
-	SAY("the map of a program that is gone", BPF(BPF_MAP_GET_FD_BY_ID, .map_id = info.id));
 }
 
 static void test_runs(void)

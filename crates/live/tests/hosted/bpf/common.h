@@ -67,7 +67,7 @@ static const char *said(long answer)
 #define XADD(d, s, o) CODE(BPF_STX | BPF_ATOMIC | BPF_DW, d, s, o, BPF_ADD)
 #define EXIT CODE(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
 
-static char verdict[1 << 16];
+static char verdict[1 << 23];
 
 __attribute__((unused)) static int load_as(int type, const struct bpf_insn *insns, unsigned count, const char *license)
 {

@@ -7,7 +7,6 @@ use super::super::strangers::{as_root, become_user};
 use super::{Kernel, answer, answers, needs, said};
 use perfuse_abi::{Attr, AttrFlags, Breakpoint, EventType, OpenFlags, Software};
 use perfuse_sys::{ioctl, perf_event_open};
-use perfuse_testkit::bpf::{Program, ProgramType};
 use perfuse_testkit::work::{self, Child, Pages};
 use perfuse_testkit::{OwnCgroup, Puppet, need};
 use std::fs::File;
@@ -86,13 +85,34 @@ pub(crate) fn counts_of_the_kernel() {
     .join();
 }
 
-pub(crate) fn bpf_programs() {
+/// A user loads a program.
+pub(crate) fn bpf_of_users() {
     as_root();
-    let program = Program::returning(ProgramType::PerfEvent, 1).unwrap_or_else(|skip| needs(&skip.0));
-    let mut attr = attr(Software::CPU_CLOCK);
-    attr.sample_period = 1_000_000;
-    let attached = ioctl::set_bpf(opened(&attr).as_fd(), program.as_fd());
-    println!("{}", answer(&attached).replace("opens", "works"));
+    if need::sysctl("kernel/unprivileged_bpf_disabled").is_ok_and(|off| off == 0) {
+        needs("an unprivileged_bpf_disabled that is on");
+    }
+    Child::fork(|| {
+        become_user(65534);
+        let instructions = [[0xb7, 0, 0, 0, 1, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
+        let loaded = perfuse_sys::bpf::load(7, &instructions, false).map_err(|(errno, _)| errno);
+        println!("{}", answer(&loaded));
+    })
+    .join();
+}
+
+/// A type, `int`, as `BPF_BTF_LOAD` takes it.
+pub(crate) fn types_of_bpf() {
+    as_root();
+    // magic, version, flags, length of the header; types: where, how long; names: where, how long; the type; the names.
+    let words: [u16; 4] = [0xeb9f, 1, 24, 0];
+    let mut types: Vec<u8> = words.into_iter().flat_map(u16::to_ne_bytes).collect();
+    types.extend([0u32, 16, 16, 5, 1, 1 << 24, 4, 1 << 24 | 32].into_iter().flat_map(u32::to_ne_bytes));
+    types.extend(b"\0int\0");
+    let mut arguments = [0u64; 4];
+    (arguments[0], arguments[2]) = (types.as_ptr() as u64, types.len() as u64);
+    // SAFETY: the arguments are a pointer to live memory, no log, and its length.
+    let loaded = unsafe { libc::syscall(libc::SYS_bpf, 18, arguments.as_mut_ptr(), size_of_val(&arguments)) };
+    println!("{}", said(loaded));
 }
 
 /// Two tasks of different cgroups take turns on a cpu.
