@@ -232,7 +232,7 @@ impl<'a, 'w> Run<'a, 'w> {
             if reservation.open {
                 if let Some(ring) = self.memory.maps.get_mut(reservation.ring).ok().and_then(|map| map.ring())
                 {
-                    ring.commit(reservation.at, None);
+                    ring.commit(reservation.at, &[], true);
                 }
             }
         }

@@ -58,19 +58,15 @@ impl Ring {
         Some(at)
     }
 
-    /// Fills a reservation; true if the reader had read all before it, and so waits for it.
-    pub(crate) fn commit(&mut self, at: u64, content: Option<&[u8]>) -> bool {
+    /// Fills a reservation, which readers then take or, if it is `discarded`, pass over; true if the reader had read all before
+    /// it, and so waits for it.
+    pub(crate) fn commit(&mut self, at: u64, content: &[u8], discarded: bool) -> bool {
         let len = self.header(at) & !BUSY;
-        match content {
-            Some(content) => {
-                let mask = self.data.len() - 1;
-                for (i, byte) in content.iter().enumerate() {
-                    self.data[((at + HEADER) as usize + i) & mask] = *byte;
-                }
-                self.set_header(at, len);
-            }
-            None => self.set_header(at, len | DISCARDED),
+        let mask = self.data.len() - 1;
+        for (i, byte) in content.iter().enumerate() {
+            self.data[((at + HEADER) as usize + i) & mask] = *byte;
         }
+        self.set_header(at, if discarded { len | DISCARDED } else { len });
         self.consumer == at
     }
 

@@ -298,7 +298,7 @@ fn branches(run: &mut Run<'_, '_>, pointer: u64, len: usize, flags: u64) -> Opti
 fn ring(run: &mut Run<'_, '_>, id: u32, [a, b, c, d, _]: [u64; 5]) -> Option<u64> {
     const NO_WAKEUP: u64 = 1;
     const FORCE_WAKEUP: u64 = 2;
-    let (ring, at, content, flags) = match id {
+    let (ring, at, content, discarded, flags) = match id {
         number::RINGBUF_RESERVE => {
             let map = map_of(a)?;
             let ring = run.memory.maps.get_mut(map).ok()?.ring()?;
@@ -315,16 +315,16 @@ fn ring(run: &mut Run<'_, '_>, id: u32, [a, b, c, d, _]: [u64; 5]) -> Option<u64
             }
             let ring = run.memory.maps.get_mut(map).ok()?.ring()?;
             let Some(at) = ring.reserve(c) else { return Some(result(Err(Errno::EAGAIN))) };
-            (map, at, Some(data.into_boxed_slice()), d)
+            (map, at, data.into_boxed_slice(), false, d)
         }
         _ => {
             let reservation = run.memory.reservation(a)?;
             reservation.open = false;
             let content = core::mem::take(&mut reservation.bytes);
-            (reservation.ring, reservation.at, (id == number::RINGBUF_SUBMIT).then_some(content), b)
+            (reservation.ring, reservation.at, content, id == number::RINGBUF_DISCARD, b)
         }
     };
-    let waits = run.memory.maps.get_mut(ring).ok()?.ring()?.commit(at, content.as_deref());
+    let waits = run.memory.maps.get_mut(ring).ok()?.ring()?.commit(at, &content, discarded);
     if flags & FORCE_WAKEUP != 0 || waits && flags & NO_WAKEUP == 0 {
         run.world.ring_wakes(ring);
     }

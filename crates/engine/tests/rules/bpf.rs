@@ -217,7 +217,7 @@ impl Run for Writer {
     }
 }
 
-/// Rules K30, K31: a program writes samples with its own bytes to a `BPF_OUTPUT` event that is on its cpu, wakes its readers, and
+/// Rules K21, K30, K31: a program writes samples with its own bytes to a `BPF_OUTPUT` event that is on its cpu, wakes its readers, and
 /// reads events of its task or cpu.
 #[test]
 fn a_program_writes_and_reads_events() {

@@ -69,3 +69,7 @@ pub(crate) fn calls_of_bpf_are_answered_alike() -> Outcome {
 pub(crate) fn programs_on_overflows_do_the_same() -> Outcome {
     compare("events")
 }
+
+pub(crate) fn programs_on_probes_and_their_memory_do_the_same() -> Outcome {
+    compare("probes")
+}
