@@ -109,6 +109,8 @@ pub(crate) enum Told {
 struct Map {
     map: MapId,
     name: [u8; 16],
+    /// Open files.
+    files: usize,
     /// What an array of events or programs has, by place: the file through which it was set (rule K22), and the owner's number.
     set_by: BTreeMap<u32, (FileId, u32)>,
     /// The type of the programs of an array of programs, once there is one.
@@ -136,6 +138,8 @@ struct Link {
     program: u32,
     event: EventKey,
     cookie: u64,
+    /// Open files.
+    files: usize,
 }
 
 /// All objects of a hosting.
@@ -144,6 +148,8 @@ struct State {
     machine: Machine,
     maps: BTreeMap<u32, Map>,
     programs: BTreeMap<u32, Program>,
+    /// Their ids by the numbers of the machine.
+    ids: BTreeMap<ProgramId, u32>,
     links: BTreeMap<u32, Link>,
     files: BTreeMap<FileId, File>,
     /// Events in arrays, by the number that the arrays have.
@@ -154,6 +160,8 @@ struct State {
     woken: BTreeSet<u32>,
     threads: BTreeMap<TaskId, (Tid, Tid)>,
     told: Vec<Told>,
+    /// What has gone since nothing was led to, roughly.
+    stale: usize,
     last: [u32; 4],
     last_file: u64,
     random: u64,
@@ -186,6 +194,7 @@ impl Shared {
             machine: Machine::new(Maps::new(cpus, MAPS_LIMIT, seed)),
             maps: BTreeMap::new(),
             programs: BTreeMap::new(),
+            ids: BTreeMap::new(),
             links: BTreeMap::new(),
             files: BTreeMap::new(),
             events: BTreeMap::new(),
@@ -193,6 +202,7 @@ impl Shared {
             woken: BTreeSet::new(),
             threads: BTreeMap::new(),
             told: Vec::new(),
+            stale: 0,
             last: [0; 4],
             last_file: 0,
             random: seed,
@@ -214,7 +224,6 @@ impl Shared {
     ) -> Result<Reply, Errno> {
         let attr = Attr::read(caller, addr, size)?;
         let mut state = self.lock();
-        state.collect();
         match command {
             28 => state.create_link(self, engine, caller, &attr),
             command => state.command(engine, caller, command, &attr),
@@ -230,7 +239,11 @@ impl Shared {
             Object::Link(id) => state.end_link(engine, id),
             Object::Program(_) => {}
         }
-        state.collect();
+        state.stale += 1;
+        // So that all of it costs as much as what there is.
+        if state.stale > 16 + (state.maps.len() + state.programs.len()) / 2 {
+            state.collect();
+        }
     }
 
     /// The program of a file, to be attached to an event without a cookie. `EINVAL` of another object.
@@ -307,6 +320,9 @@ impl State {
             (36, "BPF_TOKEN_CREATE"),
             (37, "BPF_PROG_STREAM_READ_BY_FD"),
         ];
+        if matches!(command, 11..=14 | 30 | 31) {
+            self.collect();
+        }
         match command {
             0 => self.create_map(caller, attr),
             1 => self.lookup(caller, attr),
@@ -352,6 +368,11 @@ impl State {
     fn open(&mut self, object: Object, reads: bool, writes: bool) -> FileId {
         self.last_file += 1;
         let file = FileId(self.last_file);
+        match object {
+            Object::Map(id) => drop(self.maps.get_mut(&id).map(|own| own.files += 1)),
+            Object::Link(id) => drop(self.links.get_mut(&id).map(|own| own.files += 1)),
+            Object::Program(_) => {}
+        }
         self.files.insert(file, File { object, reads, writes });
         file
     }
@@ -436,13 +457,17 @@ impl State {
         engine.attach_program(event, attachment)?;
         caller.hold(event);
         let link = self.number(LINK);
-        self.links.insert(link, Link { program: id, event, cookie });
+        self.links.insert(link, Link { program: id, event, cookie, files: 0 });
         Ok(Reply::Opens(self.open(Object::Link(link), true, true)))
     }
 
     fn end_link(&mut self, engine: &mut Engine, id: u32) {
-        let others = self.files.values().any(|file| file.object == Object::Link(id));
-        if let Some(link) = (!others).then(|| self.links.remove(&id)).flatten() {
+        let Some(own) = self.links.get_mut(&id) else { return };
+        own.files -= 1;
+        if own.files > 0 {
+            return;
+        }
+        if let Some(link) = self.links.remove(&id) {
             engine.detach_program(link.event);
             self.released.push(link.event);
         }
@@ -467,8 +492,9 @@ impl State {
     /// A file of a map is closed (rule K22).
     fn map_is_closed(&mut self, id: u32, file: FileId) {
         const PRESERVE_ELEMS: u32 = perfuse_bpf::map::flag::PRESERVE_ELEMS;
-        let last = !self.files.values().any(|file| file.object == Object::Map(id));
         let Some(own) = self.maps.get_mut(&id) else { return };
+        own.files -= 1;
+        let last = own.files == 0;
         let Ok(map) = self.machine.maps.get_mut(own.map) else { return };
         let goes = match map.spec().kind {
             MapKind::PerfEventArray => map.spec().flags & PRESERVE_ELEMS == 0,
@@ -498,6 +524,7 @@ impl State {
 
     /// Lets objects go that nothing leads to.
     fn collect(&mut self) {
+        self.stale = 0;
         let (mut maps, mut programs) = (BTreeSet::new(), BTreeSet::new());
         let mut open_programs: Vec<u32> = self.links.values().map(|link| link.program).collect();
         let mut open_maps: Vec<u32> = Vec::new();
@@ -510,7 +537,8 @@ impl State {
         }
         let is_attached = |program: &Program| program.attachments.iter().any(|one| one.strong_count() > 0);
         open_programs.extend(self.programs.iter().filter(|(_, own)| is_attached(own)).map(|(id, _)| *id));
-        open_maps.extend(self.maps.iter().filter(|(_, own)| own.is_mapped()).map(|(id, _)| *id));
+        let is_mapped = |own: &Map| own.files == 0 && own.is_mapped();
+        open_maps.extend(self.maps.iter().filter(|(_, own)| is_mapped(own)).map(|(id, _)| *id));
         while !open_maps.is_empty() || !open_programs.is_empty() {
             for id in std::mem::take(&mut open_programs) {
                 if programs.insert(id) {
@@ -526,6 +554,7 @@ impl State {
         let gone: Vec<u32> = self.programs.keys().filter(|id| !programs.contains(id)).copied().collect();
         for id in gone {
             if let Some(own) = self.programs.remove(&id) {
+                self.ids.remove(&own.program);
                 let unloaded = self.machine.unload(own.program);
                 debug_assert!(unloaded.is_ok(), "each program is loaded once");
             }
@@ -555,7 +584,7 @@ impl State {
     }
 
     fn id_of(&self, program: ProgramId) -> Option<u32> {
-        self.programs.iter().find(|(_, own)| own.program == program).map(|(id, _)| *id)
+        self.ids.get(&program).copied()
     }
 }
 

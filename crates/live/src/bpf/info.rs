@@ -122,7 +122,7 @@ impl State {
     fn link_info(&self, info: &mut Info, engine: &Engine, id: u32) -> Result<(), Errno> {
         const PERF_EVENT: u32 = 7;
         const OF_EVENT: u32 = 6;
-        let Link { program, event, cookie } = self.links[&id];
+        let Link { program, event, cookie, .. } = self.links[&id];
         info.put_u32(0, PERF_EVENT);
         info.put_u32(4, id);
         info.put_u32(8, program);

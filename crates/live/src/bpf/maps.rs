@@ -19,6 +19,8 @@ pub(super) fn access(flags: u32) -> Result<(bool, bool), Errno> {
     }
 }
 
+/// Elements that one call is answered for: others wait meanwhile.
+const MOST_AT_ONCE: u32 = 1 << 18;
 /// The last type of maps in Linux 6.18.
 const LAST_TYPE: u32 = 33;
 
@@ -55,9 +57,15 @@ impl State {
             self.tell_not_served("types of maps (BTF)".to_owned());
             return Err(self.file(caller, types as i32).map_or_else(|errno| errno, |_| Errno::EINVAL));
         }
-        let map = self.machine.maps.create(spec)?;
+        let map = match self.machine.maps.create(spec.clone()) {
+            Err(Errno::ENOMEM | Errno::ENFILE) => {
+                self.collect();
+                self.machine.maps.create(spec)?
+            }
+            created => created?,
+        };
         let id = self.number(MAP);
-        self.maps.insert(id, Map { map, name, set_by: BTreeMap::new(), owner: None, mapped: None });
+        self.maps.insert(id, Map { map, name, files: 0, set_by: BTreeMap::new(), owner: None, mapped: None });
         Ok(Reply::Opens(self.open(Object::Map(id), reads, writes)))
     }
 
@@ -315,6 +323,9 @@ impl State {
             return Err(Errno::EINVAL);
         }
         let (keys, values, most) = (attr.u64(16), attr.u64(24), attr.u32(32));
+        // As if a signal had come.
+        let (most, goes_on) =
+            if most > MOST_AT_ONCE { (MOST_AT_ONCE, Err(Errno::EINTR)) } else { (most, DONE) };
         if most == 0 {
             return DONE;
         }
@@ -322,7 +333,7 @@ impl State {
         let value_bytes = self.map(id)?.user_value_bytes() as u64;
         let place = |number: u32, bytes: u64, start: u64| start.wrapping_add(u64::from(number) * bytes);
         if looks {
-            return self.look_in_batches(caller, attr, (id, is_hash), command == TAKE);
+            return self.look_in_batches(caller, attr, (id, is_hash), most, command == TAKE).and(goes_on);
         }
         let mut count = 0;
         let mut answer = DONE;
@@ -338,7 +349,7 @@ impl State {
             }
         }
         caller.write(attr.address_of(COUNT), &count.to_ne_bytes())?;
-        answer
+        answer.and(goes_on)
     }
 
     /// Keys and values, from a place on that the caller got from the call before: of arrays the last key, of hashes how many there
@@ -348,11 +359,11 @@ impl State {
         caller: &mut dyn Caller,
         attr: &Attr,
         (id, is_hash): (u32, bool),
+        most: u32,
         takes: bool,
     ) -> Result<Reply, Errno> {
         const COUNT: u64 = 32;
-        let (before, next, keys, values, most) =
-            (attr.u64(0), attr.u64(8), attr.u64(16), attr.u64(24), attr.u32(32));
+        let (before, next, keys, values) = (attr.u64(0), attr.u64(8), attr.u64(16), attr.u64(24));
         caller.write(attr.address_of(COUNT), &[0; 4])?;
         let mut begin = [0; 4];
         if before != 0 {

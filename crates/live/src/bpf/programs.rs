@@ -84,9 +84,12 @@ impl State {
             self.tell_not_served("programs that go with types, others or devices".to_owned());
             return Err(Errno::EINVAL);
         }
-        let used: usize = self.programs.values().map(|own| own.slots.len() / 8).sum();
-        if used + count as usize > INSTRUCTIONS_LIMIT {
-            return Err(Errno::ENOMEM);
+        let used = |state: &Self| state.programs.values().map(|own| own.slots.len() / 8).sum::<usize>();
+        if used(self) + count as usize > INSTRUCTIONS_LIMIT {
+            self.collect();
+            if used(self) + count as usize > INSTRUCTIONS_LIMIT {
+                return Err(Errno::ENOMEM);
+            }
         }
         let mut slots = vec![0; count as usize * 8];
         caller.read(attr.u64(8), &mut slots)?;
@@ -133,6 +136,7 @@ impl State {
         let (uid, tag) = (caller.uid(), tag(&slots));
         let id = self.number(PROGRAM);
         let loaded_ns = proc::clock_ns(libc::CLOCK_BOOTTIME);
+        self.ids.insert(program, id);
         self.programs.insert(
             id,
             Program {

@@ -9,11 +9,15 @@ use perfuse_abi::record::RegsAbi;
 use perfuse_bpf::{Fault, MapId, ProgramType, World};
 use perfuse_engine::{CpuState, EventKey, Events, ProgramContext, Registers, Run};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// Instructions of a run: some tens of milliseconds.
 pub(super) const BUDGET: u64 = 16 << 20;
 /// Frames of a callchain (`kernel.perf_event_max_stack`).
 const MOST_FRAMES: usize = 127;
+
+/// How long a run may read memory of the thread.
+const MOST_READING: Duration = Duration::from_millis(200);
 
 /// A clock that programs read.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +73,10 @@ impl State {
             handles: &self.events,
             random: self.random,
             woken: Vec::new(),
+            ids: None,
+            name: None,
+            stacks: [None, None],
+            read_for: Duration::ZERO,
         };
         let ran = self.machine.run(program, &mut bytes, &mut world, BUDGET);
         let woken = world.woken;
@@ -132,6 +140,12 @@ struct Surroundings<'a> {
     handles: &'a BTreeMap<u32, EventKey>,
     random: u64,
     woken: Vec<MapId>,
+    /// What was looked up in this run.
+    ids: Option<u64>,
+    name: Option<[u8; 16]>,
+    stacks: [Option<Vec<u64>>; 2],
+    /// How long memory of the thread was read for.
+    read_for: Duration,
 }
 
 impl Surroundings<'_> {
@@ -158,16 +172,22 @@ impl World for Surroundings<'_> {
     }
 
     fn uid_gid(&mut self) -> u64 {
-        let (user, group) = proc::real_ids(self.thread.1).unwrap_or((0, 0));
-        u64::from(group) << 32 | u64::from(user)
+        let thread = self.thread.1;
+        *self.ids.get_or_insert_with(|| {
+            let (user, group) = proc::real_ids(thread).unwrap_or((0, 0));
+            u64::from(group) << 32 | u64::from(user)
+        })
     }
 
     fn comm(&mut self) -> [u8; 16] {
-        let mut comm = [0; 16];
-        let name = proc::comm(self.thread.0, self.thread.1);
-        let len = name.len().min(15);
-        comm[..len].copy_from_slice(&name[..len]);
-        comm
+        let (process, thread) = self.thread;
+        *self.name.get_or_insert_with(|| {
+            let mut comm = [0; 16];
+            let name = proc::comm(process, thread);
+            let len = name.len().min(15);
+            comm[..len].copy_from_slice(&name[..len]);
+            comm
+        })
     }
 
     fn cpu(&mut self) -> u32 {
@@ -182,7 +202,14 @@ impl World for Surroundings<'_> {
     }
 
     fn read_user(&mut self, addr: u64, into: &mut [u8]) -> Result<(), Errno> {
-        remote::read_exact(self.thread.1, addr, into).map_err(|_| Errno::EFAULT)
+        // Memory that nobody fills takes its time.
+        if self.read_for > MOST_READING {
+            return Err(Errno::EFAULT);
+        }
+        let begin = Instant::now();
+        let read = remote::read_exact(self.thread.1, addr, into);
+        self.read_for += begin.elapsed();
+        read.map_err(|_| Errno::EFAULT)
     }
 
     /// Linux tells addresses of users from others.
@@ -205,14 +232,18 @@ impl World for Surroundings<'_> {
     }
 
     fn stack(&mut self, user: bool) -> Result<Vec<u64>, Errno> {
-        let (mut chain, cpu_state) = (Vec::new(), self.context.cpu_state);
-        match user {
-            true => cpu_state.user_chain(MOST_FRAMES, &mut chain),
-            false if cpu_state.is_user() => {}
-            false => cpu_state.kernel_chain(MOST_FRAMES, &mut chain),
-        }
-        chain.truncate(MOST_FRAMES);
-        Ok(chain)
+        let cpu_state = self.context.cpu_state;
+        let stack = self.stacks[usize::from(user)].get_or_insert_with(|| {
+            let mut chain = Vec::new();
+            match user {
+                true => cpu_state.user_chain(MOST_FRAMES, &mut chain),
+                false if cpu_state.is_user() => {}
+                false => cpu_state.kernel_chain(MOST_FRAMES, &mut chain),
+            }
+            chain.truncate(MOST_FRAMES);
+            chain
+        });
+        Ok(stack.clone())
     }
 
     fn function_address(&mut self) -> u64 {
