@@ -5,7 +5,7 @@ use super::run::{BUDGET, Clock};
 use super::{Caller, DONE, Reply, State};
 use perfuse_abi::Errno;
 use perfuse_bpf::map::ENOTSUPP;
-use perfuse_bpf::{ProgramType, World};
+use perfuse_bpf::{Fault, ProgramType, World};
 use std::time::Instant;
 
 /// Bytes of an Ethernet header, which socket filters do not see.
@@ -80,6 +80,9 @@ impl State {
             // As if a signal had come.
             left = left.checked_sub(BEGINNING).ok_or(Errno::EINTR)?;
             let ran = self.machine.run(program, context, world, BUDGET.min(left))?;
+            if ran.result == Err(Fault::Budget) && left < BUDGET {
+                return Err(Errno::EINTR);
+            }
             left = left.saturating_sub(ran.instructions);
             result = self.result_of(id, ran.result);
         }

@@ -120,11 +120,9 @@ impl fmt::Display for Note {
                 "process {pid} cannot be traced by the tool, which is answered EPERM: it has perf events, or has been \
                  started by one that has, and perfuse has to stop its calls"
             ),
-            Note::NotServed { what } => write!(
-                f,
-                "the tool asks bpf(2) for {what}, which is not served: answered EINVAL. Served are maps, programs on events \
-                 and probes, socket filters in test runs, and links"
-            ),
+            Note::NotServed { what } => {
+                write!(f, "the tool asks bpf(2) for {what}, which perfuse does not serve: answered EINVAL")
+            }
             Note::ProgramFaulted { program, why } => {
                 write!(f, "the tool's BPF program {program} was ended, with the result 0: {why}")
             }

@@ -73,3 +73,40 @@ pub(crate) fn programs_on_overflows_do_the_same() -> Outcome {
 pub(crate) fn programs_on_probes_and_their_memory_do_the_same() -> Outcome {
     compare("probes")
 }
+
+/// Each line is an answer of Linux; that the last one comes is what matters.
+const SURVIVED: &str = "\
+an endless loop: errno 22
+a number as a pointer: errno 13
+above the stack: errno 13
+far below it: errno 13
+too long: errno 7
+a jungle: errno 22
+loops in loops: ok
+attached: ok
+it goes on: 2
+maps: 1, errno 12
+one of 4 GB: errno 12
+again: ok
+for ever: errno 4
+in one go: errno 4
+attached: 300
+calls by chance are over
+a map still works: 2
+";
+
+pub(crate) fn hostile_programs_are_stopped() -> Outcome {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Skip::needs("x86-64", "the programs name its registers"));
+    }
+    let program = Program::new("hostile")?;
+    for sandbox in [Sandbox::new(), Sandbox::new().unprivileged()] {
+        let output = play(sandbox, "serve", &program.0.display().to_string());
+        assert_eq!(String::from_utf8_lossy(&output.stdout), SURVIVED, "{output:?}");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        let of_faults = told.lines().filter(|line| line.contains("was ended, with the result 0"));
+        assert_eq!(of_faults.count(), 1, "{told}");
+    }
+    Ok(())
+}

@@ -366,6 +366,22 @@ static void tail_calls(void)
 	printf("caller of another type: %s\n", said(typed));
 }
 
+static void descriptors_run_out(void)
+{
+	struct rlimit limit;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = 200;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	close_range(3, ~0u, 0);
+	int first = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 1, 0), count = first >= 0;
+	while (map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 1, 0) >= 0)
+		count++;
+	printf("descriptors: %d, then %s", count, said(-1));
+	printf(", %s\n", said(LOAD_PROGRAM(BPF_PROG_TYPE_SOCKET_FILTER, MOV(0, 42), EXIT)));
+	close(first);
+	SAY("one is closed", LOAD_PROGRAM(BPF_PROG_TYPE_SOCKET_FILTER, MOV(0, 42), EXIT));
+}
+
 int main(int argc, char **argv)
 {
 	(void)argc, (void)argv;
@@ -383,5 +399,6 @@ int main(int argc, char **argv)
 	lifetimes();
 	test_runs();
 	tail_calls();
+	descriptors_run_out();
 	return 0;
 }
