@@ -203,6 +203,12 @@ pub(crate) fn helper(number: u32) -> Option<&'static Helper> {
     HELPERS.binary_search_by_key(&number, |row| row.number).ok().map(|at| &HELPERS[at])
 }
 
+/// Whether a helper writes to the memory that this register points to.
+pub(crate) fn writes(number: u32, reg: crate::insn::Reg) -> bool {
+    let arg = helper(number).and_then(|row| row.args.get(reg.index().checked_sub(1)?));
+    matches!(arg, Some(Arg::MemoryOut | Arg::MemoryOutOrNull | Arg::ValueOut | Arg::NumberOut))
+}
+
 /// The name of a helper without `bpf_`.
 pub fn name(number: u32) -> Option<&'static str> {
     NAMES.get(number as usize).copied().filter(|_| number != 0)

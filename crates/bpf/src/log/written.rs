@@ -1,7 +1,7 @@
 //! The log as Linux writes it: the instruction that is refused, the sentence about it, and how much was looked at.
 
 use crate::helper;
-use crate::insn::Insn;
+use crate::insn::{AluOp, Insn, Reg, Width};
 use crate::map::MapKind;
 use crate::verify::{Reason, Refusal, Verified};
 use alloc::format;
@@ -83,8 +83,14 @@ fn sentence(slot: usize, insn: Option<&Insn>, reason: &Reason) -> String {
     let name = |number: &u32| format!("bpf_{}#{number}", helper::name(*number).unwrap_or("unknown"));
     let is_call = matches!(insn, Some(Insn::CallHelper(_)));
     let is_arithmetic = matches!(insn, Some(Insn::Alu { .. }));
-    let writes = matches!(insn, Some(Insn::Store { .. } | Insn::StoreRelease { .. } | Insn::Atomic { .. }));
-    let r = |reg: &crate::insn::Reg| format!("R{}", reg.number());
+    let writes = match (insn, reason) {
+        (Some(Insn::Store { .. } | Insn::StoreRelease { .. } | Insn::Atomic { .. }), _) => true,
+        (Some(Insn::CallHelper(number)), Reason::Outside { reg, .. } | Reason::AboveStack { reg, .. }) => {
+            helper::writes(*number, *reg)
+        }
+        _ => false,
+    };
+    let r = |reg: &Reg| format!("R{}", reg.number());
     match reason {
         Reason::Empty | Reason::TooLong { .. } => format!("{reason}"),
         Reason::JumpOutside { to } => format!("jump out of range from insn {slot} to {to}"),
@@ -113,28 +119,27 @@ fn sentence(slot: usize, insn: Option<&Insn>, reason: &Reason) -> String {
         },
         Reason::Outside { reg, holds, size, room } => {
             let off = distance(holds) + offset(insn);
+            // Of a place that is known the least one is outside already.
+            let end = if holds.contains(" plus ") { "max" } else { "min" };
+            let outside = format!("{} {end} value is outside of the allowed memory range", r(reg));
             match kind(holds) {
-                "fp" => stack(r(reg), writes, off, *size),
-                "ringbuf_mem" => format!(
-                    "invalid access to memory, mem_size={room} off={off} size={size}\n\
-                     {} max value is outside of the allowed memory range",
-                    r(reg)
-                ),
-                _ => format!(
-                    "invalid access to map value, value_size={room} off={off} size={size}\n\
-                     {} max value is outside of the allowed memory range",
-                    r(reg)
-                ),
+                "fp" => stack(r(reg), holds, writes, off, *size),
+                "ringbuf_mem" => {
+                    format!("invalid access to memory, mem_size={room} off={off} size={size}\n{outside}")
+                }
+                _ => {
+                    format!("invalid access to map value, value_size={room} off={off} size={size}\n{outside}")
+                }
             }
         }
         Reason::AboveStack { reg, holds, size } => {
-            stack(r(reg), writes, distance(holds) + offset(insn), *size)
+            stack(r(reg), holds, writes, distance(holds) + offset(insn), *size)
         }
         Reason::FarAway { .. } => {
             "math between pointer and register with unbounded min value is not allowed".into()
         }
         Reason::HalfPointer => match writes {
-            true => "attempt to corrupt spilled pointer on stack: invalid size of register spill".into(),
+            true => "invalid size of register spill".into(),
             false => "invalid size of register fill".into(),
         },
         Reason::Shift { by, .. } => format!("invalid shift {by}"),
@@ -143,6 +148,9 @@ fn sentence(slot: usize, insn: Option<&Insn>, reason: &Reason) -> String {
         Reason::MovedReservation { reg } => {
             format!("{} must have zero offset when passed to release func or trusted arg to kfunc", r(reg))
         }
+        Reason::Negative { reg, .. } if is_call => {
+            format!("{} min value is negative, either use unsigned or 'var &= const'", r(reg))
+        }
         Reason::Negative { reg, .. } => format!(
             "{} min value is negative, either use unsigned index or do a if (index >=0) check.",
             r(reg)
@@ -150,15 +158,23 @@ fn sentence(slot: usize, insn: Option<&Insn>, reason: &Reason) -> String {
         Reason::Unbounded { reg, .. } => {
             format!("{} unbounded memory access, make sure to bounds check any such access", r(reg))
         }
-        Reason::Misaligned { off, size, .. } => format!("misaligned stack access off 0+0+{off} size {size}"),
+        Reason::Misaligned { reg, off, size } => {
+            let what = if *reg == Reg::R10 { "stack" } else { "value" };
+            format!("misaligned {what} access off 0+0+{off} size {size}")
+        }
+        Reason::Context { .. } if matches!(insn, Some(Insn::Atomic { .. })) => {
+            let Some(Insn::Atomic { base, .. }) = insn else { return String::new() };
+            format!("BPF_ATOMIC stores into {} ctx is not allowed", r(base))
+        }
         Reason::Context { off, size, .. } => format!("invalid bpf_context access off={off} size={size}"),
         Reason::MovedContext { reg } => format!("dereference of modified ctx ptr {} off disallowed", r(reg)),
-        Reason::Arithmetic { reg, holds } => {
-            format!("{} pointer arithmetic on {} prohibited", r(reg), kind(holds))
-        }
+        Reason::Arithmetic { reg, holds } => arithmetic(&r(reg), kind(holds), insn),
         Reason::ReadOnly { .. } => "write into map forbidden".into(),
         Reason::WriteOnly { .. } => "read from map forbidden".into(),
         Reason::NoHelper { number } => format!("invalid func unknown#{number}"),
+        Reason::HelperForOthers { number, program_type } if reason.errno() == crate::map::ENOTSUPP => {
+            format!("func {} not supported for program type {}", name(number), program_type.number())
+        }
         Reason::HelperForOthers { number, .. } => {
             format!("program of this type cannot use helper {}", name(number))
         }
@@ -187,9 +203,39 @@ fn sentence(slot: usize, insn: Option<&Insn>, reason: &Reason) -> String {
     }
 }
 
-fn stack(register: String, writes: bool, off: i64, size: i64) -> String {
+fn stack(register: String, holds: &str, writes: bool, off: i64, size: i64) -> String {
     let direction = if writes { "write to" } else { "read from" };
-    format!("invalid {direction} stack {register} off={off} size={size}")
+    match holds.split_once(" plus ") {
+        Some((_, more)) => {
+            format!(
+                "invalid variable-offset {direction} stack {register} var_off={more} off={off} size={size}"
+            )
+        }
+        None => format!("invalid {direction} stack {register} off={off} size={size}"),
+    }
+}
+
+/// Operations that pointers are not for.
+fn arithmetic(register: &str, kind: &str, insn: Option<&Insn>) -> String {
+    let Some(Insn::Alu { width, op, .. }) = insn else {
+        return format!("{register} pointer arithmetic on {kind} prohibited");
+    };
+    match op {
+        _ if *width == Width::W32 => format!("{register} 32-bit pointer arithmetic prohibited"),
+        AluOp::Sub if kind == "fp" => format!("{register} subtraction from stack pointer prohibited"),
+        AluOp::Add if matches!(kind, "ctx" | "fp" | "map_value" | "ringbuf_mem") => {
+            format!("{register} pointer += pointer prohibited")
+        }
+        AluOp::Add | AluOp::Sub => format!("{register} pointer arithmetic on {kind} prohibited"),
+        AluOp::And => format!("{register} bitwise operator &= on pointer prohibited"),
+        AluOp::Or => format!("{register} bitwise operator |= on pointer prohibited"),
+        AluOp::Xor => format!("{register} bitwise operator ^= on pointer prohibited"),
+        _ => {
+            let text = insn.map(|insn| format!("{insn}")).unwrap_or_default();
+            let operator = text.split_whitespace().nth(1).unwrap_or("=");
+            format!("{register} pointer arithmetic with {operator} operator prohibited")
+        }
+    }
 }
 
 /// Where an instruction reaches from its pointer.
