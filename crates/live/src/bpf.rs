@@ -5,7 +5,7 @@
 //! descriptors of the files that are opened. A program on an event is an [`Attachment`], which the engine runs.
 //!
 //! - `attr`: the arguments of a call.
-//! - `maps`, `programs`, `info`: the commands.
+//! - `maps`, `programs`, `types`, `info`: the commands.
 //! - `test_run`: `BPF_PROG_TEST_RUN`.
 //! - `run`: programs on events, and what their helpers see.
 //! - `mapped`: memory of maps that tools have mapped.
@@ -20,6 +20,7 @@ mod maps;
 mod programs;
 mod run;
 mod test_run;
+mod types;
 
 use crate::ptrace::Tid;
 use attr::Attr;
@@ -45,6 +46,7 @@ enum Object {
     Map(u32),
     Program(u32),
     Link(u32),
+    Types(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +115,8 @@ struct Map {
     files: usize,
     /// What an array of events or programs has, by place: the file through which it was set (rule K22), and the owner's number.
     set_by: BTreeMap<u32, (FileId, u32)>,
+    /// The types that it was made with: their id, that of keys, and that of values.
+    types: [u32; 3],
     /// The type of the programs of an array of programs, once there is one.
     owner: Option<ProgramType>,
     mapped: Option<mapped::Mapped>,
@@ -126,6 +130,7 @@ struct Program {
     gpl: bool,
     slots: Vec<u8>,
     maps: Vec<u32>,
+    types: Option<u32>,
     loaded_ns: u64,
     uid: u32,
     tag: [u8; 8],
@@ -151,6 +156,7 @@ struct State {
     /// Their ids by the numbers of the machine.
     ids: BTreeMap<ProgramId, u32>,
     links: BTreeMap<u32, Link>,
+    types: BTreeMap<u32, types::Types>,
     files: BTreeMap<FileId, File>,
     /// Events in arrays, by the number that the arrays have.
     events: BTreeMap<u32, EventKey>,
@@ -162,7 +168,7 @@ struct State {
     told: Vec<Told>,
     /// What has gone since nothing was led to, roughly.
     stale: usize,
-    last: [u32; 4],
+    last: [u32; 5],
     last_file: u64,
     random: u64,
 }
@@ -184,6 +190,7 @@ const MAP: usize = 0;
 const PROGRAM: usize = 1;
 const LINK: usize = 2;
 const EVENT: usize = 3;
+const TYPES: usize = 4;
 
 impl Shared {
     /// Without objects.
@@ -196,6 +203,7 @@ impl Shared {
             programs: BTreeMap::new(),
             ids: BTreeMap::new(),
             links: BTreeMap::new(),
+            types: BTreeMap::new(),
             files: BTreeMap::new(),
             events: BTreeMap::new(),
             released: Vec::new(),
@@ -203,7 +211,7 @@ impl Shared {
             threads: BTreeMap::new(),
             told: Vec::new(),
             stale: 0,
-            last: [0; 4],
+            last: [0; 5],
             last_file: 0,
             random: seed,
         })))
@@ -237,6 +245,7 @@ impl Shared {
         match object {
             Object::Map(id) => state.map_is_closed(id, file),
             Object::Link(id) => state.end_link(engine, id),
+            Object::Types(id) => drop(state.types.get_mut(&id).map(|own| own.files -= 1)),
             Object::Program(_) => {}
         }
         state.stale += 1;
@@ -285,6 +294,7 @@ impl Shared {
             Some(Object::Map(_)) | None => "anon_inode:bpf-map",
             Some(Object::Program(_)) => "anon_inode:bpf-prog",
             Some(Object::Link(_)) => "anon_inode:bpf_link",
+            Some(Object::Types(_)) => "anon_inode:btf",
         }
     }
 
@@ -306,21 +316,20 @@ impl State {
         command: u32,
         attr: &Attr,
     ) -> Result<Reply, Errno> {
-        const NOT_SERVED: [(u32, &str); 12] = [
+        const NOT_SERVED: [(u32, &str); 11] = [
             (6, "BPF_OBJ_PIN"),
             (7, "BPF_OBJ_GET"),
             (8, "BPF_PROG_ATTACH"),
             (9, "BPF_PROG_DETACH"),
             (16, "BPF_PROG_QUERY"),
             (17, "BPF_RAW_TRACEPOINT_OPEN"),
-            (18, "BPF_BTF_LOAD"),
             (20, "BPF_TASK_FD_QUERY"),
             (32, "BPF_ENABLE_STATS"),
             (33, "BPF_ITER_CREATE"),
             (36, "BPF_TOKEN_CREATE"),
             (37, "BPF_PROG_STREAM_READ_BY_FD"),
         ];
-        if matches!(command, 11..=14 | 30 | 31) {
+        if matches!(command, 11..=14 | 19 | 23 | 30 | 31) {
             self.collect();
         }
         match command {
@@ -334,12 +343,12 @@ impl State {
             11 => next_id(caller, attr, &self.programs),
             12 => next_id(caller, attr, &self.maps),
             31 => next_id(caller, attr, &self.links),
-            // There are no types.
-            23 => next_id(caller, attr, &BTreeMap::<u32, ()>::new()),
+            23 => next_id(caller, attr, &self.types),
             13 => self.open_by_id(attr, Object::Program),
             14 => self.open_by_id(attr, Object::Map),
-            19 => self.open_by_id(attr, |_| Object::Link(0)),
+            19 => self.open_by_id(attr, Object::Types),
             30 => self.open_by_id(attr, Object::Link),
+            18 => self.load_types(caller, attr),
             15 => self.info(engine, caller, attr),
             21 => self.take(caller, attr),
             22 => self.freeze(caller, attr),
@@ -371,6 +380,7 @@ impl State {
         match object {
             Object::Map(id) => drop(self.maps.get_mut(&id).map(|own| own.files += 1)),
             Object::Link(id) => drop(self.links.get_mut(&id).map(|own| own.files += 1)),
+            Object::Types(id) => drop(self.types.get_mut(&id).map(|own| own.files += 1)),
             Object::Program(_) => {}
         }
         self.files.insert(file, File { object, reads, writes });
@@ -399,14 +409,17 @@ impl State {
         let object = object(id);
         match object {
             Object::Map(_) => attr.ends_at(12)?,
+            Object::Types(_) => attr.ends_at(16)?,
             Object::Program(_) | Object::Link(_) => attr.ends_at(4)?,
         }
         let there = match object {
             Object::Map(id) => self.maps.contains_key(&id),
             Object::Program(id) => self.programs.contains_key(&id),
             Object::Link(id) => self.links.contains_key(&id),
+            Object::Types(id) => self.types.contains_key(&id),
         };
-        if matches!(object, Object::Map(_)) && flags & !maps::ACCESS != 0 {
+        let known = if matches!(object, Object::Map(_)) { maps::ACCESS } else { 0 };
+        if flags & !known != 0 {
             return Err(Errno::EINVAL);
         }
         if !there {
@@ -532,7 +545,7 @@ impl State {
             match file.object {
                 Object::Map(id) => open_maps.push(id),
                 Object::Program(id) => open_programs.push(id),
-                Object::Link(_) => {}
+                Object::Link(_) | Object::Types(_) => {}
             }
         }
         let is_attached = |program: &Program| program.attachments.iter().any(|one| one.strong_count() > 0);
@@ -570,6 +583,9 @@ impl State {
             let removed = self.machine.maps.remove(own.map);
             debug_assert!(removed.is_ok(), "each map is made once");
         }
+        let of_programs = self.programs.values().filter_map(|own| own.types);
+        let used: BTreeSet<u32> = of_programs.chain(self.maps.values().map(|own| own.types[0])).collect();
+        self.types.retain(|id, own| own.files > 0 || used.contains(id));
     }
 
     /// The programs in an array of programs, by their ids.

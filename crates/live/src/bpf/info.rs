@@ -9,6 +9,7 @@ use perfuse_engine::Engine;
 const MAP_BYTES: usize = 104;
 const PROGRAM_BYTES: usize = 232;
 const LINK_BYTES: usize = 56;
+const TYPES_BYTES: usize = 32;
 
 struct Info(Vec<u8>);
 
@@ -44,6 +45,7 @@ impl State {
             Object::Map(_) => MAP_BYTES,
             Object::Program(_) => PROGRAM_BYTES,
             Object::Link(_) => LINK_BYTES,
+            Object::Types(_) => TYPES_BYTES,
         };
         let asked = self.asked(caller, addr, room as usize, known)?;
         let mut info = Info(vec![0; known]);
@@ -51,6 +53,7 @@ impl State {
             Object::Map(id) => self.map_info(&mut info, id)?,
             Object::Program(id) => self.program_info(&mut info, caller, &asked, id)?,
             Object::Link(id) => self.link_info(&mut info, engine, id)?,
+            Object::Types(id) => return self.types_info(caller, attr, id, &asked),
         }
         let len = known.min(room as usize);
         caller.write(addr, &info.0[..len])?;
@@ -80,6 +83,9 @@ impl State {
             info.put_u32(4 * at, number);
         }
         info.put(24, &own.name);
+        for (at, number) in own.types.into_iter().enumerate() {
+            info.put_u32(64 + 4 * at, number);
+        }
         Ok(())
     }
 
@@ -115,6 +121,7 @@ impl State {
         info.put_u64(56, pointer(56));
         info.put(64, &own.name);
         info.put_u32(84, u32::from(own.gpl));
+        info.put_u32(128, own.types.unwrap_or(0));
         info.put_u32(216, verified.looked_at);
         Ok(())
     }

@@ -53,10 +53,11 @@ impl State {
         let spec = MapSpec { kind, key_size, value_size, max_entries, flags };
         spec.check()?;
         let name = name(&attr.name(28))?;
-        if key_type != 0 || value_type != 0 || kernel_type != 0 {
-            self.tell_not_served("types of maps (BTF)".to_owned());
-            return Err(self.file(caller, types as i32).map_or_else(|errno| errno, |_| Errno::EINVAL));
+        if kernel_type != 0 {
+            return Err(Errno::EINVAL);
         }
+        let is_typed = key_type != 0 || value_type != 0;
+        let types = if is_typed { self.types_of(caller, types as i32)? } else { 0 };
         let map = match self.machine.maps.create(spec.clone()) {
             Err(Errno::ENOMEM | Errno::ENFILE) => {
                 self.collect();
@@ -65,7 +66,18 @@ impl State {
             created => created?,
         };
         let id = self.number(MAP);
-        self.maps.insert(id, Map { map, name, files: 0, set_by: BTreeMap::new(), owner: None, mapped: None });
+        self.maps.insert(
+            id,
+            Map {
+                map,
+                name,
+                files: 0,
+                set_by: BTreeMap::new(),
+                types: [types, key_type, value_type],
+                owner: None,
+                mapped: None,
+            },
+        );
         Ok(Reply::Opens(self.open(Object::Map(id), reads, writes)))
     }
 

@@ -81,7 +81,9 @@ impl State {
             return Err(Errno::E2BIG);
         }
         if attr.u32(112) != 0 || attr.u32(108) != 0 || attr.u32(64) != 0 {
-            self.tell_not_served("programs that go with types, others or devices".to_owned());
+            self.tell_not_served(
+                "programs that go with functions of the kernel, others or devices".to_owned(),
+            );
             return Err(Errno::EINVAL);
         }
         let used = |state: &Self| state.programs.values().map(|own| own.slots.len() / 8).sum::<usize>();
@@ -101,14 +103,17 @@ impl State {
         };
         let name = name(&attr.name(48))?;
         let room = LogRoom::of(attr)?;
-        if attr.u32(88) != 0 || attr.u32(104) != 0 {
-            self.tell_not_served("types of programs (BTF)".to_owned());
-            return Err(self.file(caller, attr.u32(72) as i32).map_or_else(|errno| errno, |_| Errno::EINVAL));
-        }
         let (insns, maps) = match self.resolved(caller, attr, &slots) {
             Ok(resolved) => resolved,
             Err((errno, text)) => {
                 room.write(caller, attr, &text)?;
+                return Err(errno);
+            }
+        };
+        let types = match self.types_of_program(caller, attr, &insns) {
+            Ok(types) => types,
+            Err((errno, text)) => {
+                room.write(caller, attr, &format!("{text}\n{}", log::nothing_looked_at()))?;
                 return Err(errno);
             }
         };
@@ -146,6 +151,7 @@ impl State {
                 gpl,
                 slots,
                 maps,
+                types,
                 loaded_ns,
                 uid,
                 tag,

@@ -145,7 +145,8 @@ static void rights(void)
 	close(read_only), close(write_only);
 	int fd = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 1, BPF_F_RDONLY_PROG);
 	int program = LOAD_PROGRAM(BPF_PROG_TYPE_SOCKET_FILTER, VALUE(1, fd, 0), PUT(BPF_DW, 1, 0, 5), MOV(0, 0), EXIT);
-	printf("a program writes what it may not: %s, logged %s\n", said(program), logged("write into map forbidden"));
+	printf("a program writes what it may not: %s", said(program));
+	printf(", logged %s\n", logged("write into map forbidden"));
 	program = LOAD_PROGRAM(BPF_PROG_TYPE_SOCKET_FILTER, VALUE(1, fd, 0), LOAD(BPF_DW, 0, 1, 0), EXIT);
 	printf("a program reads what it may: %s\n", said(program));
 	close(fd);

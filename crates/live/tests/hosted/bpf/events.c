@@ -493,11 +493,45 @@ static void goings_on(void)
 	hit(4);
 	printf("with a closed array: %llu\n", at_index(map, 0));
 	close(event);
-	/* Loops. */
-	struct bpf_insn loop[] = { MOV(1, 1000), CODE(BPF_LD | BPF_DW | BPF_IMM, 2, BPF_PSEUDO_FUNC, 0, 18), CODE(0, 0, 0, 0, 0), COPY(3, 10), ADD(3, -24), MOV(4, 0),
+	/* Loops: functions for helpers are told by types. */
+	struct bpf_insn loop[] = { MOV(1, 1000), CODE(BPF_LD | BPF_DW | BPF_IMM, 2, BPF_PSEUDO_FUNC, 0, 19), CODE(0, 0, 0, 0, 0), COPY(3, 10), ADD(3, -24), MOV(4, 0),
 		PUT(BPF_DW, 10, -24, 0), CALL(BPF_FUNC_loop), LOAD(BPF_DW, 7, 10, -24), KEEP(map, 1), MOV(0, 0), EXIT,
 		LOAD(BPF_DW, 1, 2, 0), ADD(1, 2), STORE(BPF_DW, 2, 1, 0), MOV(0, 0), EXIT };
-	(void)loop;
+	printf("without types: %s", said(load_as(BPF_PROG_TYPE_PERF_EVENT, loop, COUNT(loop), "GPL")));
+	printf(", logged %s\n", logged("missing btf func_info"));
+	struct {
+		struct { unsigned short magic; u8 version, flags; u32 header, types, types_len, names, names_len; } header;
+		u32 types[4 + 5 + 3 + 7 + 3];
+		char names[32];
+	} types = {
+		{ 0xeb9f, 1, 0, 24, 0, 88, 88, 32 },
+		/* int; the main function's prototype and the function; those of the other. */
+		{ 1, 1 << 24, 4, 1 << 24 | 32, 0, 13 << 24 | 1, 1, 0, 1, 5, 12 << 24, 2, 0, 13 << 24 | 2, 1, 10, 1, 12, 1, 0, 0, 0 },
+		"\0int\0main\0a\0b\0turn",
+	};
+	types.types[19] = 14, types.types[20] = 12 << 24, types.types[21] = 4;
+	types.header.names_len = sizeof(types.names);
+	types.types[8] = 1, types.types[7] = 10;
+	int btf = sys_bpf(BPF_BTF_LOAD, &(union bpf_attr){ .btf = U(&types), .btf_size = sizeof(types) }, sizeof(union bpf_attr));
+	printf("types: %s\n", said(btf));
+	struct bpf_func_info functions[] = { { 0, 3 }, { 21, 5 } };
+	for (int turn = 0; turn < 4; turn++) {
+		functions[1].insn_off = turn == 1 ? 20 : 21;
+		functions[0].type_id = turn == 2 ? 1 : 3;
+		union bpf_attr load = { .prog_type = BPF_PROG_TYPE_PERF_EVENT, .insns = U(loop), .insn_cnt = COUNT(loop), .license = U("GPL"), .log_level = 1,
+					.log_size = sizeof(verdict), .log_buf = U(verdict), .prog_btf_fd = btf, .func_info = U(functions),
+					.func_info_rec_size = 8, .func_info_cnt = turn == 0 ? 1 : 2 };
+		int looping = sys_bpf(BPF_PROG_LOAD, &load, sizeof(load));
+		printf("with types %d: %s\n", turn, said(looping));
+		if (looping < 0)
+			continue;
+		event = breakpoint(&watched, 1, PERF_SAMPLE_IP);
+		set_bpf(event, looping);
+		hit(1);
+		printf("turns: %llu\n", at_index(map, 1));
+		close(event), close(looping);
+	}
+	close(btf);
 	int program = LOAD_PROGRAM(BPF_PROG_TYPE_PERF_EVENT, MOV(7, 0), ADD(7, 1), IF(BPF_JLT, 7, 5000, -2), KEEP(map, 1), MOV(0, 0), EXIT);
 	printf("a loop: %s\n", said(program));
 	event = breakpoint(&watched, 1, PERF_SAMPLE_IP);
