@@ -801,7 +801,7 @@ impl Machine {
         }
     }
 
-    /// `ioctl(2)`; the id for [`Ioctl::Id`], otherwise 0. (`SET_BPF` is [`set_program`](Self::set_program).)
+    /// `ioctl(2)`; the id for [`Ioctl::Id`], otherwise 0. (`SET_BPF` goes another way, with the program.)
     pub fn ioctl(&mut self, caller: TaskId, event: EventKey, ioctl: Ioctl<'_>) -> Result<u64, Errno> {
         self.ioctl_with(caller, event, ioctl, Err(Errno::EINVAL))
     }

@@ -338,8 +338,8 @@ fn cause(log: &str) -> String {
         let others = ["processed ", "cur state:", "old state:"];
         !line.is_empty() && !others.iter().any(|other| line.starts_with(other))
     };
-    let sentences = log.lines().filter(is_told);
-    sentences.last().unwrap_or_default().to_owned()
+    let mut sentences = log.lines().filter(is_told);
+    sentences.next_back().unwrap_or_default().to_owned()
 }
 
 /// Its words, without numbers.

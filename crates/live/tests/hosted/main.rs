@@ -291,7 +291,7 @@ scenarios! {
     kernel_breakpoints
     counts_of_the_kernel
     bpf_of_users
-    types_of_bpf
+    commands_of_bpf
     untold_events
     modes_of_faults
     kernel_hits

@@ -100,19 +100,11 @@ pub(crate) fn bpf_of_users() {
     .join();
 }
 
-/// A type, `int`, as `BPF_BTF_LOAD` takes it.
-pub(crate) fn types_of_bpf() {
+/// Statistics of programs, as `BPF_ENABLE_STATS` gives them.
+pub(crate) fn commands_of_bpf() {
     as_root();
-    // magic, version, flags, length of the header; types: where, how long; names: where, how long; the type; the names.
-    let words: [u16; 4] = [0xeb9f, 1, 24, 0];
-    let mut types: Vec<u8> = words.into_iter().flat_map(u16::to_ne_bytes).collect();
-    types.extend([0u32, 16, 16, 5, 1, 1 << 24, 4, 1 << 24 | 32].into_iter().flat_map(u32::to_ne_bytes));
-    types.extend(b"\0int\0");
-    let mut arguments = [0u64; 4];
-    (arguments[0], arguments[2]) = (types.as_ptr() as u64, types.len() as u64);
-    // SAFETY: the arguments are a pointer to live memory, no log, and its length.
-    let loaded = unsafe { libc::syscall(libc::SYS_bpf, 18, arguments.as_mut_ptr(), size_of_val(&arguments)) };
-    println!("{}", said(loaded));
+    // SAFETY: the arguments are the kind of statistics, and live.
+    println!("{}", said(unsafe { libc::syscall(libc::SYS_bpf, 32, [0u32; 4].as_mut_ptr(), 16) }));
 }
 
 /// Two tasks of different cgroups take turns on a cpu.
