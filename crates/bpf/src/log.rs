@@ -4,7 +4,7 @@
 
 mod written;
 
-pub use written::{accepted, nothing_looked_at, text};
+pub use written::{accepted, nothing_looked_at, text, undecodable};
 
 use crate::insn::{Insn, Reg, Width, by_slot};
 use crate::program::ProgramType;
@@ -259,7 +259,7 @@ impl Told<'_> {
                 return (Some(number("insn ") as usize), Reason::InfiniteLoop);
             }
             () if has("R6 != pointer to skb") || has("instructions not allowed for this program type") => {
-                Reason::NoPacket
+                Reason::NoPacket { program_type: self.program_type }
             }
             () if has("GPL-restricted") => {
                 let number = match self.insn {
@@ -271,7 +271,11 @@ impl Told<'_> {
             () if has("write into map forbidden") => Reason::ReadOnly { reg: self.base() },
             () if has("read from map forbidden") => Reason::WriteOnly { reg: self.base() },
             () if has("is not pointing to valid bpf_map") => Reason::NoMap { map: number("fd ") as i32 },
-            () if has("direct value access on this type of map") => Reason::NoDirectValue { map: 0 },
+            () if has("direct value access") => Reason::NoDirectValue { map: 0 },
+            () if has("invalid access to map value pointer") => {
+                let [size, at] = [number("value_size="), number("off=")].map(|number| number as u32);
+                Reason::BeyondDirectValue { map: 0, values: if at < size { 2 } else { 1 }, size, at }
+            }
             () if has("unreachable insn") => return (Some(number("insn ") as usize), Reason::Unreachable),
             () if has("jump out of range from insn") => {
                 return (Some(number("insn ") as usize), Reason::JumpOutside { to: number(" to ") });

@@ -1,8 +1,9 @@
 //! The log as Linux writes it: the instruction that is refused, the sentence about it, and how much was looked at.
 
 use crate::helper;
-use crate::insn::{AluOp, Insn, Reg, Width};
+use crate::insn::{AluOp, DecodeError, Insn, Reg, Undecodable, Width};
 use crate::map::MapKind;
+use crate::program::ProgramType;
 use crate::verify::{Reason, Refusal, Verified};
 use alloc::format;
 use alloc::string::String;
@@ -26,6 +27,45 @@ pub fn text(refusal: &Refusal) -> String {
         _ => String::new(),
     };
     format!("{instruction}{}\n{}", sentence(*slot, insn.as_ref(), reason), processed(*looked_at, 0))
+}
+
+/// The log of instructions that are none.
+pub fn undecodable(error: &DecodeError) -> String {
+    let DecodeError { slot, why, found } = error;
+    let sentence = match why {
+        Undecodable::Opcode => format!("unknown opcode {:02x}", found.code),
+        Undecodable::Register(number) => format!("{slot}: ({:02x})\nR{number} is invalid", found.code),
+        Undecodable::Half => "invalid bpf_ld_imm64 insn".into(),
+        Undecodable::Reserved if is_atomic(found.code) => {
+            format!("{slot}: BUG_{:02x}\nBPF_ATOMIC uses invalid atomic opcode {:02x}", found.code, found.imm)
+        }
+        Undecodable::Reserved => {
+            format!("{slot}: ({:02x})\n{} uses reserved fields", found.code, class(found.code))
+        }
+    };
+    format!("{sentence}\n{}", nothing_looked_at())
+}
+
+fn is_atomic(code: u8) -> bool {
+    code & 7 == 3 && code & 0xe0 == 0xc0
+}
+
+/// Linux's name of the class of an opcode, where it speaks of its fields.
+fn class(code: u8) -> &'static str {
+    match (code & 7, code & 0xf0) {
+        (4 | 7, 0xb0) => "BPF_MOV",
+        (4 | 7, 0x80) => "BPF_NEG",
+        (4 | 7, 0xd0) => "BPF_END",
+        (4 | 7, _) => "BPF_ALU",
+        (0, _) => "BPF_LD_ABS",
+        (1, _) => "BPF_LDX",
+        (2, _) => "BPF_ST",
+        (3, _) => "BPF_STX",
+        (5 | 6, 0x00) => "BPF_JA",
+        (5, 0x80) => "BPF_CALL",
+        (5, 0x90) => "BPF_EXIT",
+        _ => "BPF_JMP/JMP32",
+    }
 }
 
 /// The log of a program that was let through.
@@ -56,6 +96,7 @@ fn is_of_a_way(reason: &Reason) -> bool {
             | Reason::Unreachable
             | Reason::NoMap { .. }
             | Reason::NoDirectValue { .. }
+            | Reason::BeyondDirectValue { .. }
     )
 }
 
@@ -102,11 +143,14 @@ fn sentence(slot: usize, insn: Option<&Insn>, reason: &Reason) -> String {
             None => "unknown opcode".into(),
         },
         Reason::NoMap { map } => format!("fd {map} is not pointing to valid bpf_map"),
-        Reason::NoDirectValue { .. } => "direct value access on this type of map is not supported".into(),
+        Reason::NoDirectValue { .. } => "no direct value access support for this map type".into(),
+        Reason::BeyondDirectValue { size, at, .. } => {
+            format!("invalid access to map value pointer, value_size={size} off={at}")
+        }
         Reason::InfiniteLoop => format!("infinite loop detected at insn {slot}"),
         Reason::TooComplex { limit } => format!("BPF program is too large. Processed {} insn", limit + 1),
         Reason::TooManyWays => "The sequence of 8193 jumps is too complex.".into(),
-        Reason::TooDeep { most } => format!("the call stack of {} frames is too deep !", most + 1),
+        Reason::TooDeep { most } => format!("the call stack of {} frames is too deep", most + 1),
         Reason::Unset { reg } => format!("{} !read_ok", r(reg)),
         Reason::FramePointer => "frame pointer is read only".into(),
         Reason::NoPointer { reg, holds } => format!("{} invalid mem access '{}'", r(reg), kind(holds)),
@@ -190,7 +234,10 @@ fn sentence(slot: usize, insn: Option<&Insn>, reason: &Reason) -> String {
                 number => format!("cannot pass map_type {map_type} into func {}", name(&number)),
             }
         }
-        Reason::NoPacket => "at the time of BPF_LD_ABS|IND R6 != pointer to skb".into(),
+        Reason::NoPacket { program_type: ProgramType::SocketFilter } => {
+            "at the time of BPF_LD_ABS|IND R6 != pointer to skb".into()
+        }
+        Reason::NoPacket { .. } => "BPF_LD_[ABS|IND] instructions not allowed for this program type".into(),
         Reason::Licence { .. } => {
             "cannot call GPL-restricted function from non-GPL compatible program".into()
         }

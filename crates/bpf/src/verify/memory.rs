@@ -119,13 +119,16 @@ impl Verifier<'_> {
 
     /// A load from the packet, whose number comes in `r0`; it ends the program where there is none.
     pub(super) fn packet(&mut self, slot: usize, index: Option<Reg>) -> Checked<()> {
-        if let Some(index) = index {
-            self.read(slot, index)?;
+        let refused = Err((slot, Reason::NoPacket { program_type: self.program_type }));
+        if self.program_type != ProgramType::SocketFilter {
+            return refused;
         }
         let held = self.read(slot, Reg::R6)?;
-        let is_packet = held.kind == Kind::Context && held.off == 0 && held.number.value() == Some(0);
-        if self.program_type != ProgramType::SocketFilter || !is_packet {
-            return Err((slot, Reason::NoPacket));
+        if held.kind != Kind::Context || held.off != 0 || held.number.value() != Some(0) {
+            return refused;
+        }
+        if let Some(index) = index {
+            self.read(slot, index)?;
         }
         let frame = self.state.frame_mut();
         for reg in &mut frame.regs[1..=5] {

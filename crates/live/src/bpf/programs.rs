@@ -171,7 +171,7 @@ impl State {
     ) -> Result<(Vec<Insn>, Vec<u32>), (Errno, String)> {
         const MOST_MAPS: usize = 64;
         let mut insns = decode(&slots_of_bytes(slots, ByteOrder::NATIVE))
-            .map_err(|error| (Errno::EINVAL, format!("{error}\n{}", log::nothing_looked_at())))?;
+            .map_err(|error| (Errno::EINVAL, log::undecodable(&error)))?;
         let fd_of = |index: i32| {
             let addr = attr.u64(120).wrapping_add((i64::from(index) * 4) as u64);
             let mut bytes = [0; 4];

@@ -438,7 +438,7 @@ mod tests {
                     let traced = libc::SECCOMP_RET_TRACE | u32::from(mark(width));
                     let answer = match data.meant() {
                         _ if (data.arch, call) == REFUSED => libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
-                        Some((libc::SYS_perf_event_open, _)) => means.answer(width),
+                        Some((libc::SYS_perf_event_open | libc::SYS_bpf, _)) => means.answer(width),
                         Some((libc::SYS_ptrace, _)) if [0, 16, 17, 0x4206].contains(&first) => traced,
                         Some((libc::SYS_clone, _)) if first & UNTRACED != 0 => traced,
                         _ => PASS,

@@ -74,6 +74,10 @@ pub(crate) fn programs_on_probes_and_their_memory_do_the_same() -> Outcome {
     compare("probes")
 }
 
+pub(crate) fn programs_are_loaded_and_run_alike() -> Outcome {
+    compare("loads")
+}
+
 /// Each line is an answer of Linux; that the last one comes is what matters.
 const SURVIVED: &str = "\
 an endless loop: errno 22
