@@ -357,8 +357,8 @@ mod tests {
             "Unreleased reference",
         ),
         (
-            "r1 = map[fd:1]; r2 = r10; r2 += -4; *(u32 *)(r10 -4) = 0; call map_lookup_elem; r0 = 0; exit",
-            "cannot pass map_type 27",
+            "r1 = map[fd:2]; r2 = r10; r2 += -4; *(u32 *)(r10 -4) = 0; call map_lookup_elem; r0 = 0; exit",
+            "cannot pass map_type 4",
         ),
         ("call f; exit; f: call f; exit", "the call stack of 9 frames is too deep"),
     ];
@@ -368,6 +368,7 @@ mod tests {
         let mut maps = Maps::new(1, 1 << 20, 1);
         maps.create(MapSpec::new(MapKind::Array, 4, 16, 4)).unwrap();
         maps.create(MapSpec::new(MapKind::RingBuf, 0, 0, 4096)).unwrap();
+        maps.create(MapSpec::new(MapKind::PerfEventArray, 4, 4, 2)).unwrap();
         for (program, sentence) in REFUSED {
             let insns = assemble(program).unwrap();
             let refusal = verify(ProgramType::PerfEvent, &insns, &maps, &[]).expect_err(program);
