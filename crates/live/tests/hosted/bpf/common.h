@@ -77,6 +77,33 @@ __attribute__((unused)) static int load_as(int type, const struct bpf_insn *insn
 		   .log_size = sizeof(verdict), .log_buf = U(verdict));
 }
 
+/* Types of functions: 3 is that of the main one, 5 of one that a helper calls. */
+__attribute__((unused)) static int load_types(void)
+{
+	struct {
+		struct { unsigned short magic; u8 version, flags; u32 header, types, types_len, names, names_len; } header;
+		u32 types[4 + 5 + 3 + 7 + 3];
+		char names[32];
+	} types = {
+		{ 0xeb9f, 1, 0, 24, 0, 88, 88, 32 },
+		/* int; the main function's prototype and the function; those of the other. */
+		{ 1, 1 << 24, 4, 1 << 24 | 32, 0, 13 << 24 | 1, 1, 0, 1, 5, 12 << 24, 2, 0, 13 << 24 | 2, 1, 10, 1, 12, 1, 0, 0, 0 },
+		"\0int\0main\0a\0b\0turn",
+	};
+	types.types[19] = 14, types.types[20] = 12 << 24, types.types[21] = 4;
+	types.header.names_len = sizeof(types.names);
+	types.types[8] = 1, types.types[7] = 10;
+	return sys_bpf(BPF_BTF_LOAD, &(union bpf_attr){ .btf = U(&types), .btf_size = sizeof(types) }, sizeof(union bpf_attr));
+}
+
+__attribute__((unused)) static int load_typed(const struct bpf_insn *insns, unsigned count, int types, const struct bpf_func_info *functions, unsigned infos)
+{
+	union bpf_attr load = { .prog_type = BPF_PROG_TYPE_PERF_EVENT, .insns = U(insns), .insn_cnt = count, .license = U("GPL"), .log_level = 1,
+				.log_size = sizeof(verdict), .log_buf = U(verdict), .prog_btf_fd = types, .func_info = U(functions), .func_info_rec_size = 8,
+				.func_info_cnt = infos };
+	return sys_bpf(BPF_PROG_LOAD, &load, sizeof(load));
+}
+
 #define LOAD_PROGRAM(type, ...) ({ \
 	struct bpf_insn insns__[] = { __VA_ARGS__ }; \
 	load_as(type, insns__, COUNT(insns__), "GPL"); \

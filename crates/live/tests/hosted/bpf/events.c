@@ -499,29 +499,13 @@ static void goings_on(void)
 		LOAD(BPF_DW, 1, 2, 0), ADD(1, 2), STORE(BPF_DW, 2, 1, 0), MOV(0, 0), EXIT };
 	printf("without types: %s", said(load_as(BPF_PROG_TYPE_PERF_EVENT, loop, COUNT(loop), "GPL")));
 	printf(", logged %s\n", logged("missing btf func_info"));
-	struct {
-		struct { unsigned short magic; u8 version, flags; u32 header, types, types_len, names, names_len; } header;
-		u32 types[4 + 5 + 3 + 7 + 3];
-		char names[32];
-	} types = {
-		{ 0xeb9f, 1, 0, 24, 0, 88, 88, 32 },
-		/* int; the main function's prototype and the function; those of the other. */
-		{ 1, 1 << 24, 4, 1 << 24 | 32, 0, 13 << 24 | 1, 1, 0, 1, 5, 12 << 24, 2, 0, 13 << 24 | 2, 1, 10, 1, 12, 1, 0, 0, 0 },
-		"\0int\0main\0a\0b\0turn",
-	};
-	types.types[19] = 14, types.types[20] = 12 << 24, types.types[21] = 4;
-	types.header.names_len = sizeof(types.names);
-	types.types[8] = 1, types.types[7] = 10;
-	int btf = sys_bpf(BPF_BTF_LOAD, &(union bpf_attr){ .btf = U(&types), .btf_size = sizeof(types) }, sizeof(union bpf_attr));
+	int btf = load_types();
 	printf("types: %s\n", said(btf));
 	struct bpf_func_info functions[] = { { 0, 3 }, { 21, 5 } };
 	for (int turn = 0; turn < 4; turn++) {
 		functions[1].insn_off = turn == 1 ? 20 : 21;
 		functions[0].type_id = turn == 2 ? 1 : 3;
-		union bpf_attr load = { .prog_type = BPF_PROG_TYPE_PERF_EVENT, .insns = U(loop), .insn_cnt = COUNT(loop), .license = U("GPL"), .log_level = 1,
-					.log_size = sizeof(verdict), .log_buf = U(verdict), .prog_btf_fd = btf, .func_info = U(functions),
-					.func_info_rec_size = 8, .func_info_cnt = turn == 0 ? 1 : 2 };
-		int looping = sys_bpf(BPF_PROG_LOAD, &load, sizeof(load));
+		int looping = load_typed(loop, COUNT(loop), btf, functions, turn == 0 ? 1 : 2);
 		printf("with types %d: %s\n", turn, said(looping));
 		if (looping < 0)
 			continue;

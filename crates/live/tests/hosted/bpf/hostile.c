@@ -40,7 +40,8 @@ static void endless(void)
 		MOV(1, 1 << 23), CODE(BPF_LD | BPF_DW | BPF_IMM, 2, BPF_PSEUDO_FUNC, 0, 6), CODE(0, 0, 0, 0, 0), MOV(3, 0), MOV(4, 0), CALL(BPF_FUNC_loop), MOV(0, 0), EXIT,
 		MOV(0, 0), EXIT,
 	};
-	int program = load_as(BPF_PROG_TYPE_PERF_EVENT, insns, COUNT(insns), "GPL");
+	struct bpf_func_info functions[] = { { 0, 3 }, { 8, 5 }, { 16, 5 } };
+	int program = load_typed(insns, COUNT(insns), load_types(), functions, 3);
 	printf("loops in loops: %s\n", said(program));
 	int event = breakpoint();
 	SAY("attached", ioctl(event, PERF_EVENT_IOC_SET_BPF, program));
