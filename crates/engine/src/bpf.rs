@@ -170,6 +170,11 @@ impl Events for Reach<'_> {
 }
 
 impl Engine {
+    /// The events, as a program reaches them that the host runs by itself on a cpu, where `cpu_state` is.
+    pub fn reach<'a>(&'a mut self, cpu: u32, now: u64, cpu_state: &'a dyn CpuState) -> impl Events + 'a {
+        Reach { engine: self, cpu, now, cpu_state }
+    }
+
     /// Whether an event can be put where programs read and write it: `EOPNOTSUPP` for one with `inherit` (rule K21).
     pub fn is_for_programs(&self, event: EventKey) -> Result<(), Errno> {
         let own = self.events.get(event).ok_or(Errno::ENOENT)?;

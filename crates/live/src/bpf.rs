@@ -36,6 +36,10 @@ const MAPS_LIMIT: u64 = 512 << 20;
 /// Instructions that all programs of a hosting may have together.
 const INSTRUCTIONS_LIMIT: usize = 4 << 20;
 
+/// Commands that take more than the objects.
+pub(crate) const TEST_RUN: u32 = 10;
+pub(crate) const LINK_CREATE: u32 = 28;
+
 /// An open file, as copies of its descriptor share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FileId(u64);
@@ -82,6 +86,9 @@ pub(crate) trait Caller {
 
     /// The real user.
     fn uid(&self) -> u32;
+
+    /// Process and thread.
+    fn thread(&self) -> (Tid, Tid);
 
     /// An event is open from now on by one descriptor more: an array or a link has it.
     fn hold(&mut self, event: EventKey);
@@ -221,10 +228,11 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers `bpf(2)`: a command, the address of its arguments, and how many bytes these have.
+    /// Answers `bpf(2)`: a command, the address of its arguments, and how many bytes these have. `place`: the caller's cpu, where it is
+    /// if the command is [`TEST_RUN`], and the time.
     pub(crate) fn call(
         &self,
-        engine: &mut Engine,
+        (engine, place): (&mut Engine, (u32, u64)),
         caller: &mut dyn Caller,
         command: u32,
         addr: u64,
@@ -233,7 +241,8 @@ impl Shared {
         let attr = Attr::read(caller, addr, size)?;
         let mut state = self.lock();
         match command {
-            28 => state.create_link(self, engine, caller, &attr),
+            LINK_CREATE => state.create_link(self, engine, caller, &attr),
+            TEST_RUN => state.test_run(engine, place, caller, &attr),
             command => state.command(engine, caller, command, &attr),
         }
     }
@@ -339,7 +348,6 @@ impl State {
             3 => self.delete(caller, attr),
             4 => self.next_key(caller, attr),
             5 => self.load(caller, attr),
-            10 => self.test_run(caller, attr),
             11 => next_id(caller, attr, &self.programs),
             12 => next_id(caller, attr, &self.maps),
             31 => next_id(caller, attr, &self.links),

@@ -209,8 +209,13 @@ impl State {
         maps.iter().for_each(|(id, _)| self.take_from_mapped(*id));
     }
 
-    /// It has run.
-    pub(super) fn after_run(&mut self, maps: &[(u32, MapId)]) {
-        maps.iter().for_each(|(id, _)| self.give_to_mapped(*id));
+    /// It has run, and wakes readers of some of them.
+    pub(super) fn after_run(&mut self, maps: &[(u32, MapId)], woken: &[MapId]) {
+        for (id, map) in maps {
+            self.give_to_mapped(*id);
+            if woken.contains(map) {
+                self.woken.insert(*id);
+            }
+        }
     }
 }

@@ -52,6 +52,10 @@ impl State {
         };
         let spec = MapSpec { kind, key_size, value_size, max_entries, flags };
         spec.check()?;
+        if kind == MapKind::StackTrace && flags & flag::STACK_BUILD_ID != 0 {
+            self.tell_not_served("stacks with build-ids".to_owned());
+            return Err(Errno::EINVAL);
+        }
         let name = name(&attr.name(28))?;
         if kernel_type != 0 {
             return Err(Errno::EINVAL);

@@ -21,14 +21,14 @@ const MOST_READING: Duration = Duration::from_millis(200);
 
 /// A clock that programs read.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Clock {
+enum Clock {
     Monotonic,
     Boot,
     Tai,
 }
 
 impl Clock {
-    pub(super) fn ns(self) -> u64 {
+    fn ns(self) -> u64 {
         const CLOCK_TAI: i32 = 11;
         proc::clock_ns(match self {
             Clock::Monotonic => libc::CLOCK_MONOTONIC,
@@ -63,27 +63,22 @@ impl State {
         let maps = self.maps_of(id);
         self.before_run(&maps);
         let thread = context.task.and_then(|task| self.threads.get(&task)).copied().unwrap_or((0, 0));
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.draw();
         let mut world = Surroundings {
-            context,
-            events,
-            thread,
             cookie,
-            handles: &self.events,
-            random: self.random,
-            woken: Vec::new(),
-            ids: None,
-            name: None,
-            stacks: [None, None],
-            read_for: Duration::ZERO,
+            values: context.values,
+            ..Surroundings::new((context.cpu, context.cpu_state), events, thread, &self.events, self.random)
         };
         let ran = self.machine.run(program, &mut bytes, &mut world, BUDGET);
         let woken = world.woken;
-        self.after_run(&maps);
-        let is_woken = |(id, map): &(u32, MapId)| woken.contains(map).then_some(*id);
-        self.woken.extend(maps.iter().filter_map(is_woken));
+        self.after_run(&maps, &woken);
         ran.map_or(0, |ran| self.result_of(id, ran.result))
+    }
+
+    /// The next number by chance.
+    pub(super) fn draw(&mut self) {
+        const BY: u64 = 6_364_136_223_846_793_005;
+        self.random = self.random.wrapping_mul(BY).wrapping_add(1_442_695_040_888_963_407);
     }
 
     /// The result of a run of a program.
@@ -129,17 +124,23 @@ fn registers(cpu_state: &dyn CpuState) -> Vec<u8> {
     ORDER.iter().enumerate().map(word).flat_map(u64::to_ne_bytes).collect()
 }
 
-/// The world of a program on an event.
-struct Surroundings<'a> {
-    context: &'a ProgramContext<'a>,
+/// The world of a program: on an event, or in a test run.
+pub(super) struct Surroundings<'a> {
+    cpu: u32,
+    cpu_state: &'a dyn CpuState,
     events: &'a mut dyn Events,
     /// Process and thread.
     thread: (Tid, Tid),
     cookie: u64,
+    /// Of the event that overflowed.
+    values: [u64; 3],
+    /// That a socket filter looks at.
+    pub(super) packet: &'a [u8],
     /// Events of arrays.
     handles: &'a BTreeMap<u32, EventKey>,
     random: u64,
-    woken: Vec<MapId>,
+    /// Rings with a record for a reader who waits.
+    pub(super) woken: Vec<MapId>,
     /// What was looked up in this run.
     ids: Option<u64>,
     name: Option<[u8; 16]>,
@@ -148,7 +149,32 @@ struct Surroundings<'a> {
     read_for: Duration,
 }
 
-impl Surroundings<'_> {
+impl<'a> Surroundings<'a> {
+    pub(super) fn new(
+        (cpu, cpu_state): (u32, &'a dyn CpuState),
+        events: &'a mut dyn Events,
+        thread: (Tid, Tid),
+        handles: &'a BTreeMap<u32, EventKey>,
+        random: u64,
+    ) -> Self {
+        Surroundings {
+            cpu,
+            cpu_state,
+            events,
+            thread,
+            cookie: 0,
+            values: [0; 3],
+            packet: &[],
+            handles,
+            random,
+            woken: Vec::new(),
+            ids: None,
+            name: None,
+            stacks: [None, None],
+            read_for: Duration::ZERO,
+        }
+    }
+
     fn event(&self, handle: u32) -> Result<EventKey, Errno> {
         self.handles.get(&handle).copied().ok_or(Errno::ENOENT)
     }
@@ -191,7 +217,7 @@ impl World for Surroundings<'_> {
     }
 
     fn cpu(&mut self) -> u32 {
-        self.context.cpu
+        self.cpu
     }
 
     fn random(&mut self) -> u32 {
@@ -217,6 +243,12 @@ impl World for Surroundings<'_> {
         Err(if addr < crate::TASK_SIZE { Errno::ERANGE } else { Errno::EFAULT })
     }
 
+    fn packet(&mut self, at: u32, into: &mut [u8]) -> Result<(), Errno> {
+        let found = self.packet.get(at as usize..).and_then(|rest| rest.get(..into.len()));
+        into.copy_from_slice(found.ok_or(Errno::EFAULT)?);
+        Ok(())
+    }
+
     fn event_output(&mut self, event: u32, data: &[u8]) -> Result<(), Errno> {
         let event = self.event(event)?;
         self.events.output(event, data)
@@ -228,11 +260,11 @@ impl World for Surroundings<'_> {
     }
 
     fn own_event(&mut self) -> Result<[u64; 3], Errno> {
-        Ok(self.context.values)
+        Ok(self.values)
     }
 
     fn stack(&mut self, user: bool) -> Result<Vec<u64>, Errno> {
-        let cpu_state = self.context.cpu_state;
+        let cpu_state = self.cpu_state;
         let stack = self.stacks[usize::from(user)].get_or_insert_with(|| {
             let mut chain = Vec::new();
             match user {
@@ -247,7 +279,7 @@ impl World for Surroundings<'_> {
     }
 
     fn function_address(&mut self) -> u64 {
-        self.context.cpu_state.ip()
+        self.cpu_state.ip()
     }
 
     fn cookie(&mut self) -> u64 {

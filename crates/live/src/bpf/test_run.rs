@@ -1,11 +1,13 @@
 //! `BPF_PROG_TEST_RUN`: socket filters on a packet, programs of raw tracepoints on their arguments.
 
 use super::attr::Attr;
-use super::run::{BUDGET, Clock};
+use super::run::{BUDGET, Surroundings};
 use super::{Caller, DONE, Reply, State};
+use crate::ptrace::Tid;
 use perfuse_abi::Errno;
 use perfuse_bpf::map::ENOTSUPP;
-use perfuse_bpf::{Fault, ProgramType, World};
+use perfuse_bpf::{Fault, ProgramType};
+use perfuse_engine::{AtIp, Engine};
 use std::time::Instant;
 
 /// Bytes of an Ethernet header, which socket filters do not see.
@@ -24,33 +26,17 @@ const DATA_LEN: u64 = 12;
 const DURATION: u64 = 36;
 const CONTEXT_LEN: u64 = 44;
 
-/// The world of a run: time, and the packet.
-struct Packet<'a> {
-    bytes: &'a [u8],
-}
-
-impl World for Packet<'_> {
-    fn time_ns(&mut self) -> u64 {
-        Clock::Monotonic.ns()
-    }
-
-    fn boot_time_ns(&mut self) -> u64 {
-        Clock::Boot.ns()
-    }
-
-    fn tai_ns(&mut self) -> u64 {
-        Clock::Tai.ns()
-    }
-
-    fn packet(&mut self, at: u32, into: &mut [u8]) -> Result<(), Errno> {
-        let found = self.bytes.get(at as usize..).and_then(|rest| rest.get(..into.len()));
-        into.copy_from_slice(found.ok_or(Errno::EFAULT)?);
-        Ok(())
-    }
-}
+/// The engine, with the cpu of the caller and the time.
+type On<'a> = (&'a mut Engine, (u32, u64));
 
 impl State {
-    pub(super) fn test_run(&mut self, caller: &mut dyn Caller, attr: &Attr) -> Result<Reply, Errno> {
+    pub(super) fn test_run(
+        &mut self,
+        engine: &mut Engine,
+        place: (u32, u64),
+        caller: &mut dyn Caller,
+        attr: &Attr,
+    ) -> Result<Reply, Errno> {
         attr.ends_at(76)?;
         let (in_len, out_len, context_in, context_out) =
             (attr.u32(40), attr.u32(44), attr.u64(48), attr.u64(56));
@@ -59,39 +45,56 @@ impl State {
         }
         let id = self.program_of(caller, attr.u32(0) as i32)?;
         match self.programs[&id].program_type {
-            ProgramType::SocketFilter => self.run_filter(caller, attr, id),
-            ProgramType::RawTracepoint => self.run_raw(caller, attr, id),
+            ProgramType::SocketFilter => self.run_filter((engine, place), caller, attr, id),
+            ProgramType::RawTracepoint => self.run_raw((engine, place), caller, attr, id),
             _ => Err(ENOTSUPP),
         }
     }
 
-    /// Runs a program some times on the same memory: its last result, and ns of a run.
+    /// Runs a program some times on the same memory, for a thread on its cpu: its last result, and ns of a run.
     fn run_often(
         &mut self,
-        id: u32,
+        (engine, (cpu, now)): On<'_>,
+        (id, thread): (u32, (Tid, Tid)),
         context: &mut [u8],
-        world: &mut dyn World,
+        packet: &[u8],
         times: u32,
     ) -> Result<(u32, u32), Errno> {
+        /// In a system call, which is in no program's place.
+        const CALLED: AtIp = AtIp { user: false, ip: crate::SOMEWHERE_IN_KERNEL };
         let (program, maps) = (self.programs[&id].program, self.maps_of(id));
         self.before_run(&maps);
-        let (begin, mut left, mut result) = (Instant::now(), ALL_RUNS, 0);
+        self.draw();
+        let mut events = engine.reach(cpu, now, &CALLED);
+        let mut world = Surroundings::new((cpu, &CALLED), &mut events, thread, &self.events, self.random);
+        world.packet = packet;
+        let (begin, mut left, mut last) = (Instant::now(), ALL_RUNS, Ok(0));
+        let mut ended = Ok(());
         for _ in 0..times {
             // As if a signal had come.
-            left = left.checked_sub(BEGINNING).ok_or(Errno::EINTR)?;
-            let ran = self.machine.run(program, context, world, BUDGET.min(left))?;
-            if ran.result == Err(Fault::Budget) && left < BUDGET {
-                return Err(Errno::EINTR);
+            left = left.saturating_sub(BEGINNING);
+            let ran = self.machine.run(program, context, &mut world, BUDGET.min(left))?;
+            if left == 0 || ran.result == Err(Fault::Budget) && left < BUDGET {
+                ended = Err(Errno::EINTR);
+                break;
             }
             left = left.saturating_sub(ran.instructions);
-            result = self.result_of(id, ran.result);
+            last = ran.result;
         }
         let ns = begin.elapsed().as_nanos() as u64 / u64::from(times.max(1));
-        self.after_run(&maps);
-        Ok((result, u32::try_from(ns).unwrap_or(u32::MAX)))
+        let woken = world.woken;
+        self.after_run(&maps, &woken);
+        ended?;
+        Ok((self.result_of(id, last), u32::try_from(ns).unwrap_or(u32::MAX)))
     }
 
-    fn run_filter(&mut self, caller: &mut dyn Caller, attr: &Attr, id: u32) -> Result<Reply, Errno> {
+    fn run_filter(
+        &mut self,
+        on: On<'_>,
+        caller: &mut dyn Caller,
+        attr: &Attr,
+        id: u32,
+    ) -> Result<Reply, Errno> {
         let (len, room, data_in, data_out) =
             (attr.u32(8) as usize, attr.u32(12) as usize, attr.u64(16), attr.u64(24));
         let [flags, cpu, batch] = [64, 68, 72].map(|at| attr.u32(at));
@@ -103,8 +106,8 @@ impl State {
         let asked = context(caller, attr)?;
         let mut seen = [0; CONTEXT];
         fill(&mut seen, &packet, asked.as_ref())?;
-        let mut world = Packet { bytes: &packet[HEADER..] };
-        let (result, ns) = self.run_often(id, &mut seen, &mut world, attr.u32(32).max(1))?;
+        let whom = (id, caller.thread());
+        let (result, ns) = self.run_often(on, whom, &mut seen, &packet[HEADER..], attr.u32(32).max(1))?;
         packet[..HEADER].fill(0);
         let mut answer = DONE;
         if data_out != 0 {
@@ -134,7 +137,7 @@ impl State {
         answer
     }
 
-    fn run_raw(&mut self, caller: &mut dyn Caller, attr: &Attr, id: u32) -> Result<Reply, Errno> {
+    fn run_raw(&mut self, on: On<'_>, caller: &mut dyn Caller, attr: &Attr, id: u32) -> Result<Reply, Errno> {
         const ARGUMENTS: u32 = 96;
         const ON_CPU: u32 = 1;
         let len = attr.u32(40);
@@ -153,7 +156,7 @@ impl State {
         if flags != 0 && cpu >= self.machine.maps.cpus() {
             return Err(Errno::ENXIO);
         }
-        let (result, _) = self.run_often(id, &mut arguments, &mut Packet { bytes: &[] }, 1)?;
+        let (result, _) = self.run_often(on, (id, caller.thread()), &mut arguments, &[], 1)?;
         caller.write(attr.address_of(RESULT), &result.to_ne_bytes())?;
         DONE
     }

@@ -57,6 +57,7 @@ pub(super) struct Objects {
 
 /// A thread that calls.
 struct Tool<'a> {
+    pid: Tid,
     tid: Tid,
     files: &'a Files,
     /// Events that an array or a link has from now on.
@@ -85,6 +86,10 @@ impl Caller for Tool<'_> {
         proc::real_ids(self.tid).map_or(0, |(user, _)| user)
     }
 
+    fn thread(&self) -> (Tid, Tid) {
+        (self.pid, self.tid)
+    }
+
     fn hold(&mut self, event: EventKey) {
         self.held.push(event);
     }
@@ -99,12 +104,11 @@ impl Intercept {
         registers: &Registers,
     ) -> Result<u64, Errno> {
         let [command, addr, size] = [0, 1, 2].map(|index| registers.argument(index));
-        // It has to be known.
-        caller(supervisor.shared(), tid)?;
+        let task = caller(supervisor.shared(), tid)?;
         let pid = self.threads.get(&tid).copied().unwrap_or(tid);
         let files = &self.processes.entry(pid).or_default().files;
-        let mut tool = Tool { tid, files, held: Vec::new() };
-        let reply = supervisor.machine().call_bpf(&mut tool, command as u32, addr, size as u32);
+        let mut tool = Tool { pid, tid, files, held: Vec::new() };
+        let reply = supervisor.machine().call_bpf(task, &mut tool, command as u32, addr, size as u32);
         for event in tool.held {
             self.table.hold(File::Event(event));
         }

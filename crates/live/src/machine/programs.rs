@@ -34,15 +34,28 @@ impl Machine {
     /// `bpf(2)`: a command, the address of its arguments in the caller's memory, and how many bytes these have.
     pub(crate) fn call_bpf(
         &mut self,
+        task: TaskId,
         caller: &mut dyn Caller,
         command: u32,
         addr: u64,
         size: u32,
     ) -> Result<Reply, Errno> {
-        const LINK_CREATE: u32 = 28;
         // Programs look at the memory of threads.
-        self.stacks |= command == LINK_CREATE;
-        self.bpf.call(&mut self.engine, caller, command, addr, size)
+        self.stacks |= command == bpf::LINK_CREATE;
+        let is_run = command == bpf::TEST_RUN;
+        // A program that runs for its caller reaches events of it that are on its cpu.
+        if is_run {
+            self.update(task);
+        }
+        let place = (self.cpu_of(task), self.now());
+        if is_run {
+            self.come(task, place.0, place.1);
+        }
+        let reply = self.bpf.call((&mut self.engine, place), caller, command, addr, size);
+        if is_run {
+            self.leave(task, place.0, place.1);
+        }
+        reply
     }
 
     /// The last descriptor of a file is closed.

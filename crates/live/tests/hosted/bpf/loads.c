@@ -1,6 +1,7 @@
 /* Loading of programs: arguments, verdicts with their logs, and what programs do with maps of all kinds. */
 #include "common.h"
 #include <linux/bpf_perf_event.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 
 static u8 packet[64];
@@ -235,6 +236,61 @@ static void runs(void)
 	RUN("a cpu", CALL(BPF_FUNC_get_smp_processor_id), IF(BPF_JLT, 0, 1024, 1), EXIT, MOV(0, 6), EXIT);
 }
 
+static u32 raw_result(int program)
+{
+	u64 arguments[2] = { 0 };
+	union bpf_attr run = { .test = { .prog_fd = program, .ctx_in = U(arguments), .ctx_size_in = sizeof(arguments) } };
+	return sys_bpf(BPF_PROG_TEST_RUN, &run, sizeof(run)) ? 0xdead : run.test.retval;
+}
+
+static void *waits(void *epoll)
+{
+	struct epoll_event event = { 0 };
+	int got = epoll_wait(*(int *)epoll, &event, 1, 5000);
+	return (void *)(long)(got == 1 ? event.data.u32 : -1);
+}
+
+/* What a program finds that runs for its caller. */
+static void surroundings(void)
+{
+	static u64 own = 4711;
+	int raw = BPF_PROG_TYPE_RAW_TRACEPOINT;
+	int pid = LOAD_PROGRAM(raw, CALL(BPF_FUNC_get_current_pid_tgid), ALU(BPF_RSH, 0, 32), EXIT);
+	printf("its process: %d\n", raw_result(pid) == (u32)getpid());
+	int uid = LOAD_PROGRAM(raw, CALL(BPF_FUNC_get_current_uid_gid), EXIT);
+	printf("its user: %d\n", raw_result(uid) == getuid());
+	int name = LOAD_PROGRAM(raw, COPY(1, 10), ADD(1, -16), MOV(2, 16), CALL(BPF_FUNC_get_current_comm), LOAD(BPF_W, 0, 10, -16), EXIT);
+	char comm[16] = { 0 };
+	prctl(PR_GET_NAME, comm);
+	printf("its name: %d\n", raw_result(name) == *(u32 *)comm);
+	int memory = LOAD_PROGRAM(raw, COPY(1, 10), ADD(1, -8), MOV(2, 8), CONST(3, U(&own)), CALL(BPF_FUNC_probe_read_user), LOAD(BPF_DW, 0, 10, -8), EXIT);
+	printf("its memory: %u\n", raw_result(memory));
+	int array = map_of(BPF_MAP_TYPE_PERF_EVENT_ARRAY, 4, 4, 1, 0), zero = 0;
+	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .config = PERF_COUNT_SW_BPF_OUTPUT, .sample_type = PERF_SAMPLE_RAW,
+					.sample_period = 1, .wakeup_events = 1 };
+	int event = syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
+	struct perf_event_mmap_page *page = mmap(0, 2 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, event, 0);
+	set(array, &zero, &event, 0);
+	int output = LOAD_PROGRAM(raw, COPY(6, 1), PUT(BPF_DW, 10, -8, 99), COPY(1, 6), MAP(2, array), MOV(3, 0), COPY(4, 10), ADD(4, -8), MOV(5, 8),
+				  CALL(BPF_FUNC_perf_event_output), EXIT);
+	printf("its events: %d, head %llu\n", (int)raw_result(output), page->data_head);
+	struct pollfd ready = { .fd = event, .events = POLLIN };
+	printf("ready: %d %x\n", poll(&ready, 1, 0), ready.revents);
+	int ring = map_of(BPF_MAP_TYPE_RINGBUF, 0, 0, 4096, 0);
+	int filter = LOAD_PROGRAM(BPF_PROG_TYPE_SOCKET_FILTER, PUT(BPF_DW, 10, -8, 99), MAP(1, ring), COPY(2, 10), ADD(2, -8), MOV(3, 8), MOV(4, 0),
+				  CALL(BPF_FUNC_ringbuf_output), EXIT);
+	int epoll = epoll_create1(0);
+	struct epoll_event wanted = { .events = EPOLLIN, .data = { .u32 = 7 } };
+	epoll_ctl(epoll, EPOLL_CTL_ADD, ring, &wanted);
+	pthread_t thread;
+	void *got;
+	pthread_create(&thread, 0, waits, &epoll);
+	usleep(200000);
+	printf("a ring: %d\n", (int)result(filter));
+	pthread_join(thread, &got);
+	printf("woken: %ld\n", (long)got);
+}
+
 static void execed(char *self)
 {
 	int kept = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 1, 0), closed = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 1, 0);
@@ -267,6 +323,7 @@ int main(int argc, char **argv)
 	arguments();
 	verdicts();
 	runs();
+	surroundings();
 	execed(argv[0]);
 	return 0;
 }
