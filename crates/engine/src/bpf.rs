@@ -253,6 +253,11 @@ impl Engine {
         if query.room != 0 && query.room < query.count { Err(Errno::ENOSPC) } else { Ok(()) }
     }
 
+    /// The program that was attached to an event.
+    pub fn program(&self, event: EventKey) -> Option<&BpfProgram> {
+        self.events.get(event)?.program.as_ref()
+    }
+
     /// Takes a program off its event, as the end of a link of `bpf(2)` does (rule K2).
     pub fn detach_program(&mut self, event: EventKey) {
         if let Some(own) = self.events.get_mut(event) {

@@ -84,6 +84,9 @@ pub(crate) trait Caller {
     /// What a descriptor is.
     fn opened(&self, fd: i32) -> Opened;
 
+    /// What a descriptor of a process is that the caller calls so; `None`: there is no such process.
+    fn opened_in(&self, pid: i32, fd: i32) -> Option<Opened>;
+
     /// The real user.
     fn uid(&self) -> u32;
 
@@ -92,6 +95,24 @@ pub(crate) trait Caller {
 
     /// An event is open from now on by one descriptor more: an array or a link has it.
     fn hold(&mut self, event: EventKey);
+}
+
+/// A probe, as the one who opened it named it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    pub(crate) path: Vec<u8>,
+    pub(crate) offset: u64,
+    pub(crate) semaphore: u64,
+    pub(crate) returns: bool,
+}
+
+/// The machine around the objects.
+pub(crate) struct Kernel<'a> {
+    pub(crate) engine: &'a mut Engine,
+    /// The caller's cpu, where it is if the command is [`TEST_RUN`], and the time.
+    pub(crate) place: (u32, u64),
+    /// The probe of an event, if it is one's.
+    pub(crate) probe_of: &'a dyn Fn(EventKey) -> Option<Probe>,
 }
 
 /// The answer to a call.
@@ -228,11 +249,10 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers `bpf(2)`: a command, the address of its arguments, and how many bytes these have. `place`: the caller's cpu, where it is
-    /// if the command is [`TEST_RUN`], and the time.
+    /// Answers `bpf(2)`: a command, the address of its arguments, and how many bytes these have.
     pub(crate) fn call(
         &self,
-        (engine, place): (&mut Engine, (u32, u64)),
+        kernel: &mut Kernel<'_>,
         caller: &mut dyn Caller,
         command: u32,
         addr: u64,
@@ -241,9 +261,8 @@ impl Shared {
         let attr = Attr::read(caller, addr, size)?;
         let mut state = self.lock();
         match command {
-            LINK_CREATE => state.create_link(self, engine, caller, &attr),
-            TEST_RUN => state.test_run(engine, place, caller, &attr),
-            command => state.command(engine, caller, command, &attr),
+            LINK_CREATE => state.create_link(self, kernel.engine, caller, &attr),
+            command => state.command(kernel, caller, command, &attr),
         }
     }
 
@@ -320,19 +339,18 @@ impl Shared {
 impl State {
     fn command(
         &mut self,
-        engine: &mut Engine,
+        kernel: &mut Kernel<'_>,
         caller: &mut dyn Caller,
         command: u32,
         attr: &Attr,
     ) -> Result<Reply, Errno> {
-        const NOT_SERVED: [(u32, &str); 11] = [
+        const NOT_SERVED: [(u32, &str); 10] = [
             (6, "BPF_OBJ_PIN"),
             (7, "BPF_OBJ_GET"),
             (8, "BPF_PROG_ATTACH"),
             (9, "BPF_PROG_DETACH"),
             (16, "BPF_PROG_QUERY"),
             (17, "BPF_RAW_TRACEPOINT_OPEN"),
-            (20, "BPF_TASK_FD_QUERY"),
             (32, "BPF_ENABLE_STATS"),
             (33, "BPF_ITER_CREATE"),
             (36, "BPF_TOKEN_CREATE"),
@@ -344,10 +362,11 @@ impl State {
         match command {
             0 => self.create_map(caller, attr),
             1 => self.lookup(caller, attr),
-            2 => self.update(engine, caller, attr),
+            2 => self.update(kernel.engine, caller, attr),
             3 => self.delete(caller, attr),
             4 => self.next_key(caller, attr),
             5 => self.load(caller, attr),
+            TEST_RUN => self.test_run(kernel, caller, attr),
             11 => next_id(caller, attr, &self.programs),
             12 => next_id(caller, attr, &self.maps),
             31 => next_id(caller, attr, &self.links),
@@ -357,10 +376,11 @@ impl State {
             19 => self.open_by_id(attr, Object::Types),
             30 => self.open_by_id(attr, Object::Link),
             18 => self.load_types(caller, attr),
-            15 => self.info(engine, caller, attr),
+            15 => self.info(kernel, caller, attr),
+            20 => self.query_descriptor(kernel, caller, attr),
             21 => self.take(caller, attr),
             22 => self.freeze(caller, attr),
-            24..=27 => self.batch(engine, caller, command, attr),
+            24..=27 => self.batch(kernel.engine, caller, command, attr),
             29 => self.update_link(caller, attr),
             34 => self.detach_link(caller, attr),
             35 => self.bind_map(caller, attr),

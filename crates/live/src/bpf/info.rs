@@ -1,9 +1,10 @@
-//! `BPF_OBJ_GET_INFO_BY_FD`: what Linux 6.18 tells of maps, programs and links, in its layout.
+//! `BPF_OBJ_GET_INFO_BY_FD` and `BPF_TASK_FD_QUERY`: what Linux 6.18 tells of maps, programs and links, in its layout.
 
 use super::attr::Attr;
-use super::{Caller, DONE, Link, Object, Opened, Reply, State};
+use super::{Caller, DONE, Kernel, Link, Object, Opened, Reply, State};
 use perfuse_abi::Errno;
-use perfuse_engine::Engine;
+use perfuse_bpf::map::ENOTSUPP;
+use perfuse_engine::ProgramKind;
 
 /// Bytes of `struct bpf_map_info`, `bpf_prog_info` and `bpf_link_info`.
 const MAP_BYTES: usize = 104;
@@ -27,10 +28,54 @@ impl Info {
     }
 }
 
+/// Writes a text with its zero, as much as there is room for: `ENOSPC` if that is not all.
+fn write_text(caller: &mut dyn Caller, to: u64, room: u32, text: &[u8]) -> Result<(), Errno> {
+    let shown = text.len().min((room as usize).saturating_sub(1));
+    caller.write(to, &[&text[..shown], &[0]].concat())?;
+    if shown < text.len() { Err(Errno::ENOSPC) } else { Ok(()) }
+}
+
 impl State {
+    /// `BPF_TASK_FD_QUERY`: the program and the place of a probe.
+    pub(super) fn query_descriptor(
+        &self,
+        kernel: &Kernel<'_>,
+        caller: &mut dyn Caller,
+        attr: &Attr,
+    ) -> Result<Reply, Errno> {
+        const UPROBE: u32 = 4;
+        const URETPROBE: u32 = 5;
+        attr.ends_at(48)?;
+        let (pid, fd, room, to) = (attr.u32(0) as i32, attr.u32(4) as i32, attr.u32(12), attr.u64(16));
+        if attr.u32(8) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let event = match caller.opened_in(pid, fd).ok_or(Errno::ENOENT)? {
+            Opened::Nothing => return Err(Errno::EBADF),
+            Opened::Other | Opened::Bpf(_) => return Err(ENOTSUPP),
+            Opened::Event(event) => event,
+        };
+        let program = kernel.engine.program(event).ok_or(Errno::ENOENT)?;
+        if program.kind == ProgramKind::PerfEvent {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let probe = (kernel.probe_of)(event).ok_or(ENOTSUPP)?;
+        caller.write(attr.address_of(12), &(probe.path.len() as u32).to_ne_bytes())?;
+        let written = if to == 0 { Ok(()) } else { write_text(caller, to, room, &probe.path) };
+        if !matches!(written, Ok(()) | Err(Errno::ENOSPC)) {
+            return written.map(|()| Reply::Number(0));
+        }
+        let kind = if probe.returns { URETPROBE } else { UPROBE };
+        caller.write(attr.address_of(24), &program.id.to_ne_bytes())?;
+        caller.write(attr.address_of(28), &kind.to_ne_bytes())?;
+        caller.write(attr.address_of(32), &probe.offset.to_ne_bytes())?;
+        caller.write(attr.address_of(40), &[0; 8])?;
+        written.and(DONE)
+    }
+
     pub(super) fn info(
         &mut self,
-        engine: &Engine,
+        kernel: &Kernel<'_>,
         caller: &mut dyn Caller,
         attr: &Attr,
     ) -> Result<Reply, Errno> {
@@ -52,7 +97,7 @@ impl State {
         match object {
             Object::Map(id) => self.map_info(&mut info, id)?,
             Object::Program(id) => self.program_info(&mut info, caller, &asked, id)?,
-            Object::Link(id) => self.link_info(&mut info, engine, id)?,
+            Object::Link(id) => self.link_info(&mut info, kernel, caller, &asked, id)?,
             Object::Types(id) => return self.types_info(caller, attr, id, &asked),
         }
         let len = known.min(room as usize);
@@ -126,14 +171,38 @@ impl State {
         Ok(())
     }
 
-    fn link_info(&self, info: &mut Info, engine: &Engine, id: u32) -> Result<(), Errno> {
+    fn link_info(
+        &self,
+        info: &mut Info,
+        kernel: &Kernel<'_>,
+        caller: &mut dyn Caller,
+        asked: &[u8],
+        id: u32,
+    ) -> Result<(), Errno> {
         const PERF_EVENT: u32 = 7;
+        const OF_PROBE: u32 = 1;
+        const OF_RETURN: u32 = 2;
         const OF_EVENT: u32 = 6;
         let Link { program, event, cookie, .. } = self.links[&id];
         info.put_u32(0, PERF_EVENT);
         info.put_u32(4, id);
         info.put_u32(8, program);
-        if let Some(attr) = engine.attr(event) {
+        if let Some(probe) = (kernel.probe_of)(event) {
+            let place = u64::from_ne_bytes(std::array::from_fn(|index| asked[24 + index]));
+            let room = u32::from_ne_bytes(std::array::from_fn(|index| asked[32 + index]));
+            if (place == 0) != (room == 0) {
+                return Err(Errno::EINVAL);
+            }
+            info.put_u32(16, if probe.returns { OF_RETURN } else { OF_PROBE });
+            info.put_u64(24, place);
+            info.put_u32(32, probe.path.len() as u32 + 1);
+            info.put_u32(36, probe.offset as u32);
+            info.put_u64(40, cookie);
+            info.put_u64(48, probe.semaphore);
+            if place != 0 {
+                write_text(caller, place, room, &probe.path)?;
+            }
+        } else if let Some(attr) = kernel.engine.attr(event) {
             info.put_u32(16, OF_EVENT);
             info.put_u64(24, attr.config);
             info.put_u32(32, attr.type_.0);

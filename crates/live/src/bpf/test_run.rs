@@ -2,12 +2,12 @@
 
 use super::attr::Attr;
 use super::run::{BUDGET, Surroundings};
-use super::{Caller, DONE, Reply, State};
+use super::{Caller, DONE, Kernel, Reply, State};
 use crate::ptrace::Tid;
 use perfuse_abi::Errno;
 use perfuse_bpf::map::ENOTSUPP;
 use perfuse_bpf::{Fault, ProgramType};
-use perfuse_engine::{AtIp, Engine};
+use perfuse_engine::AtIp;
 use std::time::Instant;
 
 /// Bytes of an Ethernet header, which socket filters do not see.
@@ -26,14 +26,10 @@ const DATA_LEN: u64 = 12;
 const DURATION: u64 = 36;
 const CONTEXT_LEN: u64 = 44;
 
-/// The engine, with the cpu of the caller and the time.
-type On<'a> = (&'a mut Engine, (u32, u64));
-
 impl State {
     pub(super) fn test_run(
         &mut self,
-        engine: &mut Engine,
-        place: (u32, u64),
+        kernel: &mut Kernel<'_>,
         caller: &mut dyn Caller,
         attr: &Attr,
     ) -> Result<Reply, Errno> {
@@ -45,8 +41,8 @@ impl State {
         }
         let id = self.program_of(caller, attr.u32(0) as i32)?;
         match self.programs[&id].program_type {
-            ProgramType::SocketFilter => self.run_filter((engine, place), caller, attr, id),
-            ProgramType::RawTracepoint => self.run_raw((engine, place), caller, attr, id),
+            ProgramType::SocketFilter => self.run_filter(kernel, caller, attr, id),
+            ProgramType::RawTracepoint => self.run_raw(kernel, caller, attr, id),
             _ => Err(ENOTSUPP),
         }
     }
@@ -54,7 +50,7 @@ impl State {
     /// Runs a program some times on the same memory, for a thread on its cpu: its last result, and ns of a run.
     fn run_often(
         &mut self,
-        (engine, (cpu, now)): On<'_>,
+        kernel: &mut Kernel<'_>,
         (id, thread): (u32, (Tid, Tid)),
         context: &mut [u8],
         packet: &[u8],
@@ -65,7 +61,8 @@ impl State {
         let (program, maps) = (self.programs[&id].program, self.maps_of(id));
         self.before_run(&maps);
         self.draw();
-        let mut events = engine.reach(cpu, now, &CALLED);
+        let (cpu, now) = kernel.place;
+        let mut events = kernel.engine.reach(cpu, now, &CALLED);
         let mut world = Surroundings::new((cpu, &CALLED), &mut events, thread, &self.events, self.random);
         world.packet = packet;
         let (begin, mut left, mut last) = (Instant::now(), ALL_RUNS, Ok(0));
@@ -90,7 +87,7 @@ impl State {
 
     fn run_filter(
         &mut self,
-        on: On<'_>,
+        kernel: &mut Kernel<'_>,
         caller: &mut dyn Caller,
         attr: &Attr,
         id: u32,
@@ -107,7 +104,7 @@ impl State {
         let mut seen = [0; CONTEXT];
         fill(&mut seen, &packet, asked.as_ref())?;
         let whom = (id, caller.thread());
-        let (result, ns) = self.run_often(on, whom, &mut seen, &packet[HEADER..], attr.u32(32).max(1))?;
+        let (result, ns) = self.run_often(kernel, whom, &mut seen, &packet[HEADER..], attr.u32(32).max(1))?;
         packet[..HEADER].fill(0);
         let mut answer = DONE;
         if data_out != 0 {
@@ -137,7 +134,13 @@ impl State {
         answer
     }
 
-    fn run_raw(&mut self, on: On<'_>, caller: &mut dyn Caller, attr: &Attr, id: u32) -> Result<Reply, Errno> {
+    fn run_raw(
+        &mut self,
+        kernel: &mut Kernel<'_>,
+        caller: &mut dyn Caller,
+        attr: &Attr,
+        id: u32,
+    ) -> Result<Reply, Errno> {
         const ARGUMENTS: u32 = 96;
         const ON_CPU: u32 = 1;
         let len = attr.u32(40);
@@ -156,7 +159,7 @@ impl State {
         if flags != 0 && cpu >= self.machine.maps.cpus() {
             return Err(Errno::ENXIO);
         }
-        let (result, _) = self.run_often(on, (id, caller.thread()), &mut arguments, &[], 1)?;
+        let (result, _) = self.run_often(kernel, (id, caller.thread()), &mut arguments, &[], 1)?;
         caller.write(attr.address_of(RESULT), &result.to_ne_bytes())?;
         DONE
     }

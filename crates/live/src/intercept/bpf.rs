@@ -6,7 +6,7 @@
 use super::calls::{Answer, Memory, SystemCall, caller, done};
 use super::files::{File, Files};
 use super::inject::{self, MapAt};
-use super::{Intercept, Note};
+use super::{Intercept, Note, Process};
 use crate::bpf::{Caller, FileId, Opened, Reply, Told};
 use crate::machine::Machine;
 use crate::proc;
@@ -17,7 +17,7 @@ use crate::supervisor::Supervisor;
 use perfuse_abi::Errno;
 use perfuse_engine::{EventKey, UserMemory as _};
 use perfuse_sys::pipe;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
@@ -60,8 +60,20 @@ struct Tool<'a> {
     pid: Tid,
     tid: Tid,
     files: &'a Files,
+    processes: &'a HashMap<Tid, Process>,
+    threads: &'a HashMap<Tid, Tid>,
     /// Events that an array or a link has from now on.
     held: Vec<EventKey>,
+}
+
+/// What a descriptor of a thread is, whose files these are.
+fn opened(files: &Files, tid: Tid, fd: i32) -> Opened {
+    match files.file(fd) {
+        Some(File::Event(event)) => Opened::Event(event),
+        Some(File::Bpf(file)) => Opened::Bpf(file),
+        None if proc::is_open(tid, fd) => Opened::Other,
+        None => Opened::Nothing,
+    }
 }
 
 impl Caller for Tool<'_> {
@@ -74,16 +86,19 @@ impl Caller for Tool<'_> {
     }
 
     fn opened(&self, fd: i32) -> Opened {
-        match self.files.file(fd) {
-            Some(File::Event(event)) => Opened::Event(event),
-            Some(File::Bpf(file)) => Opened::Bpf(file),
-            None if proc::is_open(self.tid, fd) => Opened::Other,
-            None => Opened::Nothing,
-        }
+        opened(self.files, self.tid, fd)
     }
 
     fn uid(&self) -> u32 {
         proc::real_ids(self.tid).map_or(0, |(user, _)| user)
+    }
+
+    fn opened_in(&self, pid: i32, fd: i32) -> Option<Opened> {
+        let Some(process) = self.threads.get(&pid).and_then(|process| self.processes.get(process)) else {
+            proc::process_of(pid)?;
+            return Some(if proc::is_open(pid, fd) { Opened::Other } else { Opened::Nothing });
+        };
+        Some(opened(&process.files, pid, fd))
     }
 
     fn thread(&self) -> (Tid, Tid) {
@@ -106,8 +121,9 @@ impl Intercept {
         let [command, addr, size] = [0, 1, 2].map(|index| registers.argument(index));
         let task = caller(supervisor.shared(), tid)?;
         let pid = self.threads.get(&tid).copied().unwrap_or(tid);
-        let files = &self.processes.entry(pid).or_default().files;
-        let mut tool = Tool { pid, tid, files, held: Vec::new() };
+        self.processes.entry(pid).or_default();
+        let (processes, threads) = (&self.processes, &self.threads);
+        let mut tool = Tool { pid, tid, files: &processes[&pid].files, processes, threads, held: Vec::new() };
         let reply = supervisor.machine().call_bpf(task, &mut tool, command as u32, addr, size as u32);
         for event in tool.held {
             self.table.hold(File::Event(event));

@@ -51,7 +51,10 @@ impl Machine {
         if is_run {
             self.come(task, place.0, place.1);
         }
-        let reply = self.bpf.call((&mut self.engine, place), caller, command, addr, size);
+        let places = self.places.as_ref();
+        let probe_of = |event| places.and_then(|places| places.probe_of(event));
+        let mut kernel = bpf::Kernel { engine: &mut self.engine, place, probe_of: &probe_of };
+        let reply = self.bpf.call(&mut kernel, caller, command, addr, size);
         if is_run {
             self.leave(task, place.0, place.1);
         }

@@ -154,6 +154,51 @@ static void probes(void)
 	close(program), close(returning), close(silent), close(even), close(overflow), close(traced), close(map);
 }
 
+static void query(int fd, int pid, int flags, char *text, u32 room)
+{
+	union bpf_attr attr = { .task_fd_query = { .pid = pid, .fd = fd, .flags = flags, .buf = U(text), .buf_len = room } };
+	if (text)
+		memset(text, 'x', 64), text[63] = 0;
+	printf("query: %s", said(sys_bpf(BPF_TASK_FD_QUERY, &attr, sizeof(attr))));
+	int shown = attr.task_fd_query.buf_len == strlen(self);
+	printf(", program %d type %u offset %d address %llx path %d %d %zu\n", attr.task_fd_query.prog_id != 0, attr.task_fd_query.fd_type,
+	       attr.task_fd_query.probe_offset == U(twice) - U(&__executable_start), attr.task_fd_query.probe_addr, shown, text && !strcmp(text, self),
+	       text && room < 10 ? strlen(text) : 0);
+}
+
+/* What a descriptor is asked about. */
+static void queries(void)
+{
+	static char text[64 + 256];
+	int overflow = LOAD_PROGRAM(BPF_PROG_TYPE_PERF_EVENT, MOV(0, 1), EXIT), program = LOAD_PROGRAM(BPF_PROG_TYPE_KPROBE, MOV(0, 1), EXIT);
+	int other = breakpoint(), event = probe(twice, 0, 0, 0), returning = probe(twice, 1, 0, 0), map = map_of(BPF_MAP_TYPE_ARRAY, 4, 4, 1, 0);
+	query(other, getpid(), 0, text, 300);
+	ioctl(other, PERF_EVENT_IOC_SET_BPF, overflow);
+	query(other, getpid(), 0, text, 300);
+	query(event, getpid(), 0, text, 300);
+	ioctl(event, PERF_EVENT_IOC_SET_BPF, program);
+	query(event, getpid(), 0, text, 300);
+	query(event, getpid(), 0, text, 4);
+	query(event, getpid(), 0, 0, 0);
+	query(event, getpid(), 1, text, 300);
+	query(event, 0x7ffffff, 0, text, 300);
+	query(999, getpid(), 0, text, 300);
+	query(map, getpid(), 0, text, 300);
+	query(1, getpid(), 0, text, 300);
+	int link = BPF(BPF_LINK_CREATE, .link_create = { .prog_fd = program, .target_fd = returning, .attach_type = BPF_PERF_EVENT, .perf_event = { .bpf_cookie = 6 } });
+	query(returning, getpid(), 0, text, 300);
+	query(link, getpid(), 0, text, 300);
+	/* The part of links on events, which older headers do not have: type, path, its length, offset, cookie. */
+	u32 words[16] = { 0 };
+	*(u64 *)(words + 6) = U(text), words[8] = 300;
+	SAY("link info", BPF(BPF_OBJ_GET_INFO_BY_FD, .info = { .bpf_fd = link, .info_len = sizeof(words), .info = U(words) }));
+	printf("type %u of %u, path %d %d, offset %d, cookie %u\n", words[0], words[4], words[8] == strlen(self) + 1, !strcmp(text, self),
+	       words[9] == U(twice) - U(&__executable_start), words[10]);
+	words[8] = 0;
+	SAY("link info without room", BPF(BPF_OBJ_GET_INFO_BY_FD, .info = { .bpf_fd = link, .info_len = sizeof(words), .info = U(words) }));
+	close(other), close(event), close(returning), close(map), close(link), close(overflow), close(program);
+}
+
 struct ring { u64 *consumer; u64 *producer; u8 *data; u64 mask; };
 
 static int ring_of(int fd, u64 size, struct ring *ring)
@@ -317,6 +362,7 @@ int main(void)
 	setvbuf(stdout, 0, _IOFBF, 1 << 20);
 	self[readlink("/proc/self/exe", self, sizeof(self) - 1)] = 0;
 	probes();
+	queries();
 	ring_buffers();
 	arrays();
 	return 0;
