@@ -20,12 +20,13 @@ use crate::stopped::{ExitingThread, StoppedThread};
 use crate::world::{View, World};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, OpenFlags, PollFlags, SampleType, Software};
 use perfuse_engine::{
-    AtIp, BpfProgram, CloneFlags, Config, CpuState, Engine, EventKey, Ioctl, MapRequest, OpenArguments,
-    Sysctl, TaskFacts, TaskId,
+    AtIp, CloneFlags, Config, CpuState, Engine, EventKey, MapRequest, OpenArguments, Sysctl, TaskFacts,
+    TaskId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+mod ioctls;
 mod maps;
 mod names;
 mod namespaces;
@@ -799,49 +800,6 @@ impl Machine {
                 told.migrations = reading.migrations;
             }
         }
-    }
-
-    /// `ioctl(2)`; the id for [`Ioctl::Id`], otherwise 0. (`SET_BPF` goes another way, with the program.)
-    pub fn ioctl(&mut self, caller: TaskId, event: EventKey, ioctl: Ioctl<'_>) -> Result<u64, Errno> {
-        self.ioctl_with(caller, event, ioctl, Err(Errno::EINVAL))
-    }
-
-    fn ioctl_with(
-        &mut self,
-        caller: TaskId,
-        event: EventKey,
-        ioctl: Ioctl<'_>,
-        program: Result<BpfProgram, Errno>,
-    ) -> Result<u64, Errno> {
-        let changes = !matches!(
-            ioctl,
-            Ioctl::Id | Ioctl::PauseOutput(_) | Ioctl::SetOutput(_) | Ioctl::QueryBpf(_) | Ioctl::SetBpf(_)
-        );
-        if matches!(ioctl, Ioctl::Period(_)) {
-            self.follow_limits();
-        }
-        if changes {
-            self.update_targets(event);
-        }
-        let now = self.now();
-        if changes {
-            self.vacate_if_several(&self.engine.targets(event), now);
-        }
-        // The caller runs: the new period holds at once.
-        if matches!(ioctl, Ioctl::Period(_)) && self.engine.targets(event).contains(&caller) {
-            self.come(caller, self.cpu_of(caller), now);
-        }
-        let tid = self.tid_of(caller).map(|(_, tid)| tid);
-        let mut view = View { program, ..View::new(&mut self.world, tid) };
-        if matches!(ioctl, Ioctl::QueryBpf(_)) && self.bpf.is_used() {
-            view.perfmon = true.into();
-        }
-        let answer = self.engine.ioctl(&mut view, caller, event, now, ioctl);
-        if changes {
-            let tasks = self.engine.targets(event);
-            self.look_again(tasks);
-        }
-        answer
     }
 
     /// `read(2)`: fills `bytes`, none for an event in the error state.
