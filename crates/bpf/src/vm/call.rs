@@ -245,7 +245,12 @@ fn bytes(run: &mut Run<'_, '_>, pointer: u64, len: usize) -> Option<Vec<u8>> {
 }
 
 fn key(run: &mut Run<'_, '_>, map: MapId, pointer: u64) -> Option<Vec<u8>> {
-    let len = run.memory.maps.get(map).ok()?.spec().key_size as usize;
+    let spec = run.memory.maps.get(map).ok()?.spec();
+    let len = spec.key_size as usize;
+    if spec.kind == MapKind::LpmTrie {
+        // A look for each bit.
+        run.budget = run.budget.saturating_sub((len * len) as u64);
+    }
     bytes(run, pointer, len)
 }
 

@@ -331,7 +331,9 @@ impl State {
         let is_array = matches!(kind, MapKind::Array | MapKind::PerCpuArray);
         let is_hash =
             matches!(kind, MapKind::Hash | MapKind::PerCpuHash | MapKind::LruHash | MapKind::LruPerCpuHash);
-        if !(is_hash || is_array && matches!(command, LOOKUP | UPDATE)) {
+        // (Those of a trie are not looked at in batches: each key would be looked for among all.)
+        let is_trie = kind == MapKind::LpmTrie && !looks;
+        if !(is_hash || is_trie || is_array && matches!(command, LOOKUP | UPDATE)) {
             return Err(ENOTSUPP);
         }
         let flags = attr.u64(40);

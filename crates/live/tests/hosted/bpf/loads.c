@@ -219,6 +219,21 @@ static void runs(void)
 	while (count < 1000 && !after(lru, before, &key))
 		count++, before = &key;
 	printf("LRU: the last is there %d, not more than fit %d\n", !look(lru, &last, &value), count <= 64);
+	int trie = map_of(BPF_MAP_TYPE_LPM_TRIE, 8, 8, 4, BPF_F_NO_PREALLOC);
+	struct { u32 bits; u8 bytes[4]; } prefixes[] = { { 16, { 192, 168 } }, { 24, { 192, 168, 1 } }, { 8, { 10 } }, { 33, { 1 } }, { 0, { 0 } }, { 32, { 1, 2, 3, 4 } } };
+	for (unsigned i = 0; i < COUNT(prefixes); i++) {
+		value = 100 + i;
+		printf("prefix %u: %s\n", i, said(set(trie, &prefixes[i], &value, 0)));
+	}
+	for (int i = 0; i < 3; i++)
+		RUN("longest prefix", PUT(BPF_W, 10, -8, 32), PUT(BPF_W, 10, -4, i == 0 ? 0x0501a8c0 : i == 1 ? 0x0502a8c0 : 0x05050505), MAP(1, trie), COPY(2, 10), ADD(2, -8),
+		    CALL(BPF_FUNC_map_lookup_elem), IF(BPF_JEQ, 0, 0, 1), LOAD(BPF_DW, 0, 0, 0), EXIT);
+	before = 0, count = 0;
+	u64 found;
+	while (count++ < 10 && !after(trie, before, &found))
+		printf("prefix of %u bits: %x\n", (u32)found, (u32)(found >> 32)), before = &found;
+	SAY("delete a prefix", unset(trie, &prefixes[1]));
+	SAY("again", unset(trie, &prefixes[1]));
 	RUN("arithmetic", MOV(0, 7), ALU(BPF_LSH, 0, 3), ALU(BPF_SUB, 0, 6), ALU(BPF_MUL, 0, 3), ALU(BPF_MOD, 0, 100), ALU(BPF_XOR, 0, 5), EXIT);
 	RUN("a function", MOV(1, 20), CODE(BPF_JMP | BPF_CALL, 0, BPF_PSEUDO_CALL, 0, 1), EXIT, COPY(0, 1), ADD(0, 22), EXIT);
 	RUN("by zero", MOV(0, 7), MOV(1, 0), ALUX(BPF_DIV, 0, 1), EXIT);
