@@ -20,6 +20,8 @@ mod maps;
 mod programs;
 mod run;
 mod test_run;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use crate::ptrace::Tid;

@@ -333,6 +333,10 @@ mod tests {
         ("r0 = 0; again: goto again", "infinite loop detected at insn 1"),
         ("r0 = *(u64 *)(r10 +0); exit", "invalid read from stack R10 off=0 size=8"),
         ("*(u64 *)(r10 -520) = 1; r0 = 0; exit", "invalid write to stack R10 off=-520 size=8"),
+        (
+            "r1 = r10; r1 += -8; r2 = 16; call get_current_comm; exit",
+            "invalid write to stack R1 off=-8 size=16",
+        ),
         ("r0 = 5; r0 = *(u64 *)(r0 +0); exit", "R0 invalid mem access 'scalar'"),
         ("r1 *= 2; r0 = 0; exit", "R1 pointer arithmetic"),
         ("r0 = 1; r0 <<= 64; exit", "invalid shift 64"),
