@@ -111,13 +111,13 @@ impl Caller for Tool<'_> {
 }
 
 impl Intercept {
-    /// `bpf`: the thread is behind the call.
+    /// `bpf`, where the thread is stopped at the call or behind it; a file that is opened has [no descriptor](Self::give_descriptor) yet.
     pub(super) fn bpf(
         &mut self,
         supervisor: &Supervisor,
         tid: Tid,
         registers: &Registers,
-    ) -> Result<u64, Errno> {
+    ) -> Result<Reply, Errno> {
         let [command, addr, size] = [0, 1, 2].map(|index| registers.argument(index));
         let task = caller(supervisor.shared(), tid)?;
         let pid = self.threads.get(&tid).copied().unwrap_or(tid);
@@ -128,23 +128,26 @@ impl Intercept {
         for event in tool.held {
             self.table.hold(File::Event(event));
         }
-        let answer = match reply {
-            Ok(Reply::Number(number)) => Ok(number),
-            Ok(Reply::Opens(file)) => {
-                let pipe = self.pipe_of(&supervisor.machine(), file);
-                let opened =
-                    pipe.and_then(|pipe| self.install_file(tid, registers, (File::Bpf(file), pipe), true));
-                match opened {
-                    Ok(_) => self.hear_of_links(tid, registers),
-                    Err(_) => supervisor.machine().bpf_is_closed(file),
-                }
-                opened
-            }
-            Err(errno) => Err(errno),
-        };
         self.let_events_go(supervisor);
         self.tell_of_bpf(&supervisor.machine());
-        answer
+        reply
+    }
+
+    /// The descriptor of a file that was opened: the thread is behind the call.
+    pub(super) fn give_descriptor(
+        &mut self,
+        supervisor: &Supervisor,
+        tid: Tid,
+        registers: &Registers,
+        file: FileId,
+    ) -> Result<u64, Errno> {
+        let pipe = self.pipe_of(&supervisor.machine(), file);
+        let opened = pipe.and_then(|pipe| self.install_file(tid, registers, (File::Bpf(file), pipe), true));
+        match opened {
+            Ok(_) => self.hear_of_links(tid, registers),
+            Err(_) => self.closed(supervisor, [File::Bpf(file)]),
+        }
+        opened
     }
 
     /// Calls that read symbolic links are heard of from now on.

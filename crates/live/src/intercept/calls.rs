@@ -5,6 +5,7 @@ use super::files::{Descriptor, File, SignalOwner};
 use super::filter::{WAITS, can_wait};
 use super::inject::{self, Injector};
 use super::{Intercept, Note, Process, Untraceable, Wait, listener};
+use crate::bpf::Reply;
 use crate::machine::{Machine, Rights};
 use crate::proc::{self, Namespace};
 use crate::ptrace::{Resume, Tid};
@@ -91,7 +92,11 @@ impl Intercept {
         let mut registers = Registers::in_call(tid, width)?;
         let call = SystemCall::of(&registers).map(|call| call.call);
         let answer = match call {
-            Some(libc::SYS_bpf) => self.bpf(supervisor, tid, &registers),
+            Some(libc::SYS_bpf) => match self.bpf(supervisor, tid, &registers) {
+                Ok(Reply::Opens(file)) => self.give_descriptor(supervisor, tid, &registers, file),
+                Ok(Reply::Number(number)) => Ok(number),
+                Err(errno) => Err(errno),
+            },
             _ => self.open(supervisor, tid, &registers),
         };
         self.tell_stops(supervisor, tid);
@@ -149,9 +154,17 @@ impl Intercept {
                 return Ok(Answer::Done(self.open(supervisor, tid, registers)));
             }
             libc::SYS_bpf => {
-                inject::skip(tid, registers)?;
+                let file = match self.bpf(supervisor, tid, registers) {
+                    Ok(Reply::Opens(file)) => file,
+                    Ok(Reply::Number(number)) => return Ok(Answer::With(Ok(number))),
+                    Err(errno) => return Ok(Answer::With(Err(errno))),
+                };
+                if let Err(killed) = inject::skip(tid, registers) {
+                    self.closed(supervisor, [File::Bpf(file)]);
+                    return Err(killed);
+                }
                 self.stopped_again(supervisor, tid);
-                return Ok(Answer::Done(self.bpf(supervisor, tid, registers)));
+                return Ok(Answer::Done(self.give_descriptor(supervisor, tid, registers, file)));
             }
             call if can_wait(call) => {
                 let answer = self.answered(supervisor.shared(), tid, &system_call);
