@@ -339,7 +339,9 @@ impl Intercept {
         let writes = prot & libc::PROT_WRITE as u64 != 0;
         let shared = flags & libc::MAP_TYPE as u64 != libc::MAP_PRIVATE as u64;
         let pid = self.threads.get(&tid).copied().unwrap_or(tid);
-        let region = supervisor.machine().bpf().map(file, pid, (offset, len), (writes, shared))?;
+        let region = supervisor.machine().bpf().map(file, pid, (offset, len), (writes, shared));
+        self.tell_of_memory(region.is_err());
+        let region = region?;
         let place = match MapAt::asked(registers.width(), addr, flags, 0) {
             MapAt::Preferably(_) => MapAt::Exactly(addr, 0),
             place => place,

@@ -45,10 +45,7 @@ impl Intercept {
         };
         let caller = caller(supervisor.shared(), tid)?;
         let memory = supervisor.machine().mmap(caller, event, request);
-        if let (Err(_), Err(errno), false) = (&memory, memory::can_be_had(), self.told_of_rings) {
-            self.told_of_rings = true;
-            (self.on_note.0)(&Note::NoRings(errno));
-        }
+        self.tell_of_memory(memory.is_err());
         let memory = memory?;
         let process = self.process(tid);
         let place = MapAt::asked(registers.width(), addr, flags, process.free_place(pages * page));
@@ -73,6 +70,17 @@ impl Intercept {
             Err(_) => supervisor.machine().munmap(event),
         }
         mapped
+    }
+
+    /// Memory for rings was refused: the user is told once, if there never is any.
+    pub(super) fn tell_of_memory(&mut self, is_refused: bool) {
+        if !is_refused || self.told_of_rings {
+            return;
+        }
+        if let Err(errno) = memory::can_be_had() {
+            self.told_of_rings = true;
+            (self.on_note.0)(&Note::NoRings(errno));
+        }
     }
 
     /// Memory is about to be unmapped, or something else mapped over it. Rings go as a whole, or not.
