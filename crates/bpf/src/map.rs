@@ -520,6 +520,14 @@ impl Map {
         Ok((number as u32).to_ne_bytes().to_vec())
     }
 
+    /// The keys of a trie of prefixes that stand behind this one, or all, in the order of [`next_key`](Self::next_key): those of other
+    /// maps are asked for one by one.
+    pub fn prefixes_after(&self, key: Option<&[u8]>) -> Vec<Vec<u8>> {
+        let Kind::Prefixes(table, told) = &self.kind else { return Vec::new() };
+        let keys = prefix::all_after(table.keys(), key).into_iter();
+        keys.map(|key| told.get(key).cloned().unwrap_or_else(|| key.to_vec())).collect()
+    }
+
     /// `BPF_MAP_LOOKUP_AND_DELETE_ELEM`: takes a value out.
     pub fn lookup_and_delete(&mut self, key: &[u8]) -> Result<Vec<u8>, Errno> {
         self.may_be_read()?;

@@ -65,6 +65,16 @@ pub(super) fn next<'a>(keys: impl Iterator<Item = &'a [u8]>, key: Option<&[u8]>)
     if is_there { after } else { first }
 }
 
+/// All keys behind this one, or all, in that order.
+pub(super) fn all_after<'a>(keys: impl Iterator<Item = &'a [u8]>, key: Option<&[u8]>) -> Vec<&'a [u8]> {
+    let mut all: Vec<&[u8]> = keys.collect();
+    all.sort_unstable_by(|a, b| order(a, b));
+    match key.and_then(cut).and_then(|key| all.iter().position(|known| *known == key)) {
+        Some(at) => all.split_off(at + 1),
+        None => all,
+    }
+}
+
 fn order(a: &[u8], b: &[u8]) -> Ordering {
     let common = bits(a).min(bits(b));
     match (cut_to(a, common), cut_to(b, common)) {

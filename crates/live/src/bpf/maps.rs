@@ -331,13 +331,13 @@ impl State {
         let is_array = matches!(kind, MapKind::Array | MapKind::PerCpuArray);
         let is_hash =
             matches!(kind, MapKind::Hash | MapKind::PerCpuHash | MapKind::LruHash | MapKind::LruPerCpuHash);
-        // (Those of a trie are not looked at in batches: each key would be looked for among all.)
-        let is_trie = kind == MapKind::LpmTrie && !looks;
+        let is_trie = kind == MapKind::LpmTrie && command != TAKE;
         if !(is_hash || is_trie || is_array && matches!(command, LOOKUP | UPDATE)) {
             return Err(ENOTSUPP);
         }
+        // No value has a lock. Flags of the whole are looked at where hashes are read alone.
         let flags = attr.u64(40);
-        if flags & !flag::LOCK != 0 || flags != 0 || attr.u64(48) != 0 {
+        if flags != 0 || is_hash && looks && attr.u64(48) != 0 {
             return Err(Errno::EINVAL);
         }
         let (keys, values, most) = (attr.u64(16), attr.u64(24), attr.u32(32));
@@ -383,7 +383,7 @@ impl State {
         const COUNT: u64 = 32;
         let (before, next, keys, values) = (attr.u64(0), attr.u64(8), attr.u64(16), attr.u64(24));
         caller.write(attr.address_of(COUNT), &[0; 4])?;
-        let mut begin = [0; 4];
+        let mut begin = vec![0; if is_hash { 4 } else { self.map(id)?.spec().key_size as usize }];
         if before != 0 {
             caller.read(before, &mut begin)?;
         }
@@ -391,18 +391,24 @@ impl State {
         let mut key: Option<Vec<u8>> = None;
         let mut done_before = 0;
         if is_hash {
-            done_before = u32::from_ne_bytes(begin);
+            done_before = begin.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
             for _ in 0..done_before {
                 key = Some(self.map(id)?.next_key(key.as_deref())?);
             }
         } else if before != 0 {
-            key = Some(begin.to_vec());
+            key = Some(begin);
         }
+        let is_trie = self.map(id)?.spec().kind == MapKind::LpmTrie;
+        let mut prefixes = self.map(id)?.prefixes_after(key.as_deref()).into_iter();
+        let mut after = |state: &Self, key: Option<&[u8]>| match is_trie {
+            true => prefixes.next().ok_or(Errno::ENOENT),
+            false => state.map(id)?.next_key(key),
+        };
         let mut count = 0u32;
         let mut answer = DONE;
         let mut taken = Vec::new();
         while count < most {
-            let next = match self.map(id)?.next_key(key.as_deref()) {
+            let next = match after(self, key.as_deref()) {
                 Ok(next) => next,
                 Err(errno) => {
                     answer = Err(errno);
@@ -418,6 +424,10 @@ impl State {
                 taken.push(next.clone());
             }
             key = Some(next);
+        }
+        // All that is behind the last one of a hash is looked at, too.
+        if is_hash && answer.is_ok() && count > 0 {
+            answer = self.map(id)?.next_key(key.as_deref()).and(DONE);
         }
         for key in taken {
             self.map_mut(id)?.delete(&key)?;

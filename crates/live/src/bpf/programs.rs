@@ -95,6 +95,10 @@ impl State {
         }
         let mut slots = vec![0; count as usize * 8];
         caller.read(attr.u64(8), &mut slots)?;
+        // Signatures are the kernel's affair.
+        if attr.u64(152) != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let Some(program_type) = ProgramType::of_number(number) else {
             if (1..=LAST_TYPE).contains(&number) {
                 self.tell_not_served(format!("a program of type {number}"));
@@ -175,7 +179,8 @@ impl State {
         let fd_of = |index: i32| {
             let addr = attr.u64(120).wrapping_add((i64::from(index) * 4) as u64);
             let mut bytes = [0; 4];
-            let read = if attr.u64(120) == 0 { Err(Errno::EPROTO) } else { caller.read(addr, &mut bytes) };
+            let is_there = attr.u64(120) != 0 || attr.u32(148) != 0;
+            let read = if is_there { caller.read(addr, &mut bytes) } else { Err(Errno::EPROTO) };
             let fault =
                 |errno| (errno, format!("fd_idx without fd_array is invalid\n{}", log::nothing_looked_at()));
             read.map(|()| i32::from_ne_bytes(bytes)).map_err(fault)
@@ -200,6 +205,13 @@ impl State {
             }
             self.maps.get(&id).map(|own| own.map.0 as i32).ok_or((Errno::EBADF, String::new()))
         };
+        // Maps beyond those that instructions name.
+        for index in 0..attr.u32(148) {
+            let fd = fd_of(index as i32)?;
+            if self.types_of(caller, fd).is_err() {
+                of_fd(fd)?;
+            }
+        }
         for insn in &mut insns {
             let Insn::Constant { value, .. } = insn else { continue };
             *value = match *value {

@@ -99,6 +99,10 @@ calls by chance are over
 a map still works: 2
 ";
 
+pub(crate) fn drawn_calls_of_bpf_are_answered_alike() -> Outcome {
+    compare("drawn")
+}
+
 pub(crate) fn hostile_programs_are_stopped() -> Outcome {
     if !cfg!(target_arch = "x86_64") {
         return Err(Skip::needs("x86-64", "the programs name its registers"));
