@@ -175,9 +175,38 @@ const HELPERS: &[Helper] = &[
     row(KTIME_GET_TAI_NS, &[], Gives::Number),
 ];
 
+/// Whether Linux has a helper for programs under the GPL alone.
+pub fn is_gpl_only(number: u32) -> bool {
+    const GPL: [u32; 16] = [
+        PROBE_READ,
+        TRACE_PRINTK,
+        PERF_EVENT_READ,
+        PERF_EVENT_OUTPUT,
+        GET_STACKID,
+        GET_CURRENT_TASK,
+        PROBE_READ_STR,
+        PERF_EVENT_READ_VALUE,
+        PERF_PROG_READ_VALUE,
+        GET_STACK,
+        PROBE_READ_USER,
+        PROBE_READ_KERNEL,
+        PROBE_READ_USER_STR,
+        PROBE_READ_KERNEL_STR,
+        READ_BRANCH_RECORDS,
+        GET_FUNC_IP,
+    ];
+    GPL.contains(&number)
+}
+
 /// The helper with this number, if it is run here.
 pub(crate) fn helper(number: u32) -> Option<&'static Helper> {
     HELPERS.binary_search_by_key(&number, |row| row.number).ok().map(|at| &HELPERS[at])
+}
+
+/// Whether a helper writes to the memory that this register points to.
+pub(crate) fn writes(number: u32, reg: crate::insn::Reg) -> bool {
+    let arg = helper(number).and_then(|row| row.args.get(reg.index().checked_sub(1)?));
+    matches!(arg, Some(Arg::MemoryOut | Arg::MemoryOutOrNull | Arg::ValueOut | Arg::NumberOut))
 }
 
 /// The name of a helper without `bpf_`.

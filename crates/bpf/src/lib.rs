@@ -49,7 +49,7 @@
 //!
 //! **Where it is stricter than Linux.** Numbers that are equal but for their history are told apart (Linux forgets those that no proof
 //! needs), so programs with many independent conditions take more steps of the million. `bpf_for_each_map_elem`, functions of the
-//! kernel (kfuncs), `may_goto`, packets by `r0 = *(u8 *)skb[…]`, variables of the kernel and the memory of `task_struct` are refused.
+//! kernel (kfuncs), `may_goto`, variables of the kernel and the memory of `task_struct` are refused.
 //!
 //! **Where it is looser.** Functions that `bpf_loop` calls need no types (BTF); functions that call each other have 512 bytes of stack
 //! each, not together; what is known of a constant's single bytes and of halves of registers goes further in places.

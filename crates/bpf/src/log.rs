@@ -1,5 +1,10 @@
 //! The log of Linux's verifier, read: the sentence that refuses becomes the reason that our verifier would give, so that people
-//! read the same words whoever refused. What has no such reason stays as Linux wrote it.
+//! read the same words whoever refused. What has no such reason stays as Linux wrote it. And [written](text): for callers of
+//! `bpf(2)`, who look for Linux's sentences in it.
+
+mod written;
+
+pub use written::{accepted, nothing_looked_at, text, undecodable};
 
 use crate::insn::{Insn, Reg, Width, by_slot};
 use crate::program::ProgramType;
@@ -252,6 +257,24 @@ impl Told<'_> {
             () if has("At callback return") => Reason::Turns { holds: "something else".to_owned() },
             () if has("infinite loop detected at insn") => {
                 return (Some(number("insn ") as usize), Reason::InfiniteLoop);
+            }
+            () if has("R6 != pointer to skb") || has("instructions not allowed for this program type") => {
+                Reason::NoPacket { program_type: self.program_type }
+            }
+            () if has("GPL-restricted") => {
+                let number = match self.insn {
+                    Some(Insn::CallHelper(number)) => number,
+                    _ => 0,
+                };
+                Reason::Licence { number }
+            }
+            () if has("write into map forbidden") => Reason::ReadOnly { reg: self.base() },
+            () if has("read from map forbidden") => Reason::WriteOnly { reg: self.base() },
+            () if has("is not pointing to valid bpf_map") => Reason::NoMap { map: number("fd ") as i32 },
+            () if has("direct value access") => Reason::NoDirectValue { map: 0 },
+            () if has("invalid access to map value pointer") => {
+                let [size, at] = [number("value_size="), number("off=")].map(|number| number as u32);
+                Reason::BeyondDirectValue { map: 0, values: if at < size { 2 } else { 1 }, size, at }
             }
             () if has("unreachable insn") => return (Some(number("insn ") as usize), Reason::Unreachable),
             () if has("jump out of range from insn") => {

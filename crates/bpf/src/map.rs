@@ -2,11 +2,12 @@
 //! by [`Maps`], and used by the calls of `bpf(2)` ([`Map::lookup`], [`Map::update`], …) and by programs. Errors are Linux's errnos.
 //! Values lie in memory of the map's own; programs know them by numbers (`memory.rs`), never by addresses of the host.
 
+mod prefix;
 mod ring;
 mod table;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use perfuse_abi::Errno;
@@ -37,6 +38,8 @@ pub enum MapKind {
     LruHash,
     /// The same, with a value for each cpu.
     LruPerCpuHash,
+    /// Values by prefixes of bits: a key finds the longest one that it begins with.
+    LpmTrie,
     /// First in, first out.
     Queue,
     /// Last in, first out.
@@ -46,7 +49,7 @@ pub enum MapKind {
 }
 
 /// With their numbers.
-const KINDS: [(MapKind, u32, &str); 12] = [
+const KINDS: [(MapKind, u32, &str); 13] = [
     (MapKind::Hash, 1, "hash"),
     (MapKind::Array, 2, "array"),
     (MapKind::ProgArray, 3, "array of programs"),
@@ -56,6 +59,7 @@ const KINDS: [(MapKind, u32, &str); 12] = [
     (MapKind::StackTrace, 7, "stack trace map"),
     (MapKind::LruHash, 9, "LRU hash"),
     (MapKind::LruPerCpuHash, 10, "per-cpu LRU hash"),
+    (MapKind::LpmTrie, 11, "trie of prefixes"),
     (MapKind::Queue, 22, "queue"),
     (MapKind::Stack, 23, "stack"),
     (MapKind::RingBuf, 27, "ring buffer"),
@@ -77,6 +81,11 @@ impl MapKind {
         KINDS.iter().find(|row| row.0 == self).map_or("", |row| row.2)
     }
 
+    /// The kind that is called so [in words](Self::in_words).
+    pub(crate) fn in_these_words(words: &str) -> Option<MapKind> {
+        KINDS.iter().find(|row| row.2 == words).map(|row| row.0)
+    }
+
     /// Whether each cpu has values of its own.
     pub fn is_per_cpu(self) -> bool {
         matches!(self, MapKind::PerCpuHash | MapKind::PerCpuArray | MapKind::LruPerCpuHash)
@@ -92,7 +101,7 @@ impl MapKind {
 
     /// Whether programs get at values by `map_lookup_elem`.
     pub(crate) fn has_values(self) -> bool {
-        self.is_hash() || matches!(self, MapKind::Array | MapKind::PerCpuArray)
+        self.is_hash() || matches!(self, MapKind::Array | MapKind::PerCpuArray | MapKind::LpmTrie)
     }
 }
 
@@ -141,6 +150,8 @@ const KMALLOC_MAX: u64 = 4 << 20;
 /// `PCPU_MIN_UNIT_SIZE`.
 const PER_CPU_MAX: u32 = 32 << 10;
 const PAGE: u32 = 4096;
+/// `LPM_VAL_SIZE_MAX`: what is left of an allocation.
+const LPM_VALUE_MAX: u32 = KMALLOC_MAX as u32 - prefix::MOST_BYTES - 40;
 
 impl MapSpec {
     /// A map without flags.
@@ -160,6 +171,7 @@ impl MapSpec {
             MapKind::StackTrace => NUMA_NODE | RDONLY | WRONLY | STACK_BUILD_ID,
             MapKind::Queue | MapKind::Stack => NUMA_NODE | access,
             MapKind::RingBuf => NUMA_NODE,
+            MapKind::LpmTrie => NO_PREALLOC | NUMA_NODE | access,
             _ => NO_PREALLOC | NO_COMMON_LRU | NUMA_NODE | access | ZERO_SEED,
         };
         let both = |flags: u32, a: u32, b: u32| flags & (a | b) == a | b;
@@ -188,6 +200,12 @@ impl MapSpec {
                 key_size == 4 && max_entries != 0 && frames != 0 && value_size % frame == 0 && frames <= most
             }
             MapKind::Queue | MapKind::Stack => key_size == 0 && value_size != 0 && max_entries != 0,
+            MapKind::LpmTrie => {
+                (5..=prefix::MOST_BYTES).contains(&key_size)
+                    && (1..=LPM_VALUE_MAX).contains(&value_size)
+                    && max_entries != 0
+                    && flags & NO_PREALLOC != 0
+            }
             MapKind::RingBuf => {
                 key_size == 0 && value_size == 0 && max_entries.is_power_of_two() && max_entries % PAGE == 0
             }
@@ -217,6 +235,7 @@ impl MapSpec {
             MapKind::ProgArray | MapKind::PerfEventArray => 8,
             MapKind::Array | MapKind::PerCpuArray => value,
             MapKind::StackTrace => value + 16,
+            MapKind::LpmTrie => value + 3 * u64::from(self.key_size) + 160,
             // Of hashes the links, too.
             _ => value + u64::from(self.key_size) + 24,
         };
@@ -317,6 +336,8 @@ pub struct Map {
 enum Kind {
     Array,
     Hash(Table),
+    /// Keys cut to their bits; and as they were given, which readers of keys are told.
+    Prefixes(Table, BTreeMap<Vec<u8>, Vec<u8>>),
     List(VecDeque<Box<[u8]>>),
     Ring(Ring),
     Stacks(Vec<Option<Box<[u64]>>>),
@@ -336,6 +357,10 @@ impl Map {
             MapKind::StackTrace => (Vec::new(), Kind::Stacks(vec![None; entries.next_power_of_two()])),
             MapKind::Queue | MapKind::Stack => (Vec::new(), Kind::List(VecDeque::new())),
             MapKind::RingBuf => (Vec::new(), Kind::Ring(Ring::new(entries))),
+            MapKind::LpmTrie => {
+                let table = Table::new(spec.key_size as usize, entries, false, seed);
+                (Vec::new(), Kind::Prefixes(table, BTreeMap::new()))
+            }
             _ => (
                 Vec::new(),
                 Kind::Hash(Table::new(spec.key_size as usize, entries, spec.kind.is_lru(), seed)),
@@ -365,6 +390,11 @@ impl Map {
         }
         self.frozen = true;
         Ok(())
+    }
+
+    /// Whether it was [frozen](Self::freeze).
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
     }
 
     /// Whether nobody can change the values any more: the verifier then reads them.
@@ -401,7 +431,7 @@ impl Map {
         self.may_be_read()?;
         let key = self.key(key)?;
         match &self.kind {
-            Kind::Array | Kind::Hash(_) => {
+            Kind::Array | Kind::Hash(_) | Kind::Prefixes(..) => {
                 let slot = self.slot(key).ok_or(Errno::ENOENT)?;
                 let at = slot * self.cells as usize * self.cell_bytes;
                 Ok(self.values[at..][..self.user_value_bytes()].to_vec())
@@ -473,6 +503,10 @@ impl Map {
         };
         let number = match &self.kind {
             Kind::Hash(table) => return table.next_key(key).map(<[u8]>::to_vec).ok_or(Errno::ENOENT),
+            Kind::Prefixes(table, told) => {
+                let next = prefix::next(table.keys(), key).ok_or(Errno::ENOENT)?;
+                return Ok(told.get(next).cloned().unwrap_or_else(|| next.to_vec()));
+            }
             Kind::Array => after(self.spec.max_entries as usize)?,
             Kind::Handles(handles) => after(handles.len())?,
             Kind::Stacks(stacks) => {
@@ -484,6 +518,14 @@ impl Map {
             Kind::Ring(_) => return Err(ENOTSUPP),
         };
         Ok((number as u32).to_ne_bytes().to_vec())
+    }
+
+    /// The keys of a trie of prefixes that stand behind this one, or all, in the order of [`next_key`](Self::next_key): those of other
+    /// maps are asked for one by one.
+    pub fn prefixes_after(&self, key: Option<&[u8]>) -> Vec<Vec<u8>> {
+        let Kind::Prefixes(table, told) = &self.kind else { return Vec::new() };
+        let keys = prefix::all_after(table.keys(), key).into_iter();
+        keys.map(|key| told.get(key).cloned().unwrap_or_else(|| key.to_vec())).collect()
     }
 
     /// `BPF_MAP_LOOKUP_AND_DELETE_ELEM`: takes a value out.
@@ -505,6 +547,29 @@ impl Map {
         }
     }
 
+    /// The owner's numbers of what is in an array of programs or events.
+    pub fn handles(&self) -> impl Iterator<Item = u32> + '_ {
+        let handles = if let Kind::Handles(handles) = &self.kind { &handles[..] } else { &[] };
+        handles.iter().copied().flatten()
+    }
+
+    /// Takes out of an array of programs or events what its owner no longer has there.
+    pub fn retain_handles(&mut self, keep: impl Fn(u32) -> bool) {
+        if let Kind::Handles(handles) = &mut self.kind {
+            handles.iter_mut().for_each(|handle| *handle = handle.filter(|handle| keep(*handle)));
+        }
+    }
+
+    /// The values of an array, one after another in whole words, as `mmap(2)` shows them: of other maps none.
+    pub fn cells(&self) -> &[u8] {
+        if matches!(self.kind, Kind::Array) { &self.values } else { &[] }
+    }
+
+    /// The same, to change them.
+    pub fn cells_mut(&mut self) -> &mut [u8] {
+        if matches!(self.kind, Kind::Array) { &mut self.values } else { &mut [] }
+    }
+
     /// The ring of a ring buffer.
     pub fn ring(&mut self) -> Option<&mut Ring> {
         match &mut self.kind {
@@ -520,6 +585,7 @@ impl Map {
         match &self.kind {
             Kind::Array => Some(index(key)).filter(|index| *index < self.spec.max_entries as usize),
             Kind::Hash(table) => table.find(key),
+            Kind::Prefixes(table, _) => prefix::longest(key, |prefix| table.find(prefix)),
             _ => None,
         }
     }
@@ -570,6 +636,14 @@ impl Map {
             return Err(Errno::EINVAL);
         }
         let cells = self.cells as usize;
+        // Bits behind the prefix are nothing.
+        let cut;
+        let given = key;
+        let mut key = key;
+        if matches!(self.kind, Kind::Prefixes(..)) {
+            cut = prefix::cut(key).ok_or(Errno::EINVAL)?;
+            key = &cut;
+        }
         let slot = match &mut self.kind {
             Kind::Array => {
                 let slot = index(key);
@@ -581,7 +655,7 @@ impl Map {
                 }
                 slot
             }
-            Kind::Hash(table) => match table.find(key) {
+            Kind::Hash(table) | Kind::Prefixes(table, _) => match table.find(key) {
                 Some(_) if flags == NOEXIST => return Err(Errno::EEXIST),
                 Some(slot) => {
                     table.touch(slot);
@@ -589,7 +663,8 @@ impl Map {
                 }
                 None if flags == EXIST => return Err(Errno::ENOENT),
                 None => {
-                    let slot = table.insert(key).ok_or(Errno::E2BIG)?;
+                    let full = if self.spec.kind == MapKind::LpmTrie { Errno::ENOSPC } else { Errno::E2BIG };
+                    let slot = table.insert(key).ok_or(full)?;
                     let at = slot * cells * self.cell_bytes;
                     let end = at + cells * self.cell_bytes;
                     if self.values.len() < end {
@@ -603,6 +678,9 @@ impl Map {
             Kind::Stacks(_) => return Err(Errno::EINVAL),
             Kind::Handles(_) | Kind::Ring(_) => return Err(ENOTSUPP),
         };
+        if let Kind::Prefixes(_, told) = &mut self.kind {
+            told.insert(key.to_vec(), given.to_vec());
+        }
         let cpu = if cells == 1 { 0 } else { cpu.unwrap_or(0) as usize };
         let at = (slot * cells + cpu.min(cells - 1)) * self.cell_bytes;
         self.values[at..][..value.len()].copy_from_slice(value);
@@ -613,6 +691,11 @@ impl Map {
     pub(crate) fn unset(&mut self, key: &[u8]) -> Result<(), Errno> {
         match &mut self.kind {
             Kind::Hash(table) => table.remove(key).then_some(()).ok_or(Errno::ENOENT),
+            Kind::Prefixes(table, told) => {
+                let key = prefix::cut(key).ok_or(Errno::EINVAL)?;
+                told.remove(&key);
+                table.remove(&key).then_some(()).ok_or(Errno::ENOENT)
+            }
             Kind::Handles(handles) => {
                 let place = handles.get_mut(index(key)).ok_or(Errno::E2BIG)?;
                 place.take().map(|_| ()).ok_or(Errno::ENOENT)

@@ -422,9 +422,8 @@ impl<'a> Verifier<'a> {
                 return Ok(Next::Slot(to));
             }
             Insn::Exit => return self.exit(slot),
-            Insn::Packet { .. } | Insn::MayGoto(_) | Insn::CallKernel { .. } => {
-                return Err((slot, Reason::Unsupported));
-            }
+            Insn::Packet { index, .. } => self.packet(slot, index)?,
+            Insn::MayGoto(_) | Insn::CallKernel { .. } => return Err((slot, Reason::Unsupported)),
         }
         Ok(Next::Slot(next))
     }
@@ -441,8 +440,12 @@ impl<'a> Verifier<'a> {
         let in_value = |(map, found): (MapId, &crate::map::Map), at: i32| {
             let spec = found.spec();
             let at = at as u32;
-            if spec.kind != MapKind::Array || spec.max_entries != 1 || at >= spec.value_size {
-                return Err((slot, Reason::NoDirectValue { map: map.0 as i32 }));
+            let (map_number, values, size) = (map.0 as i32, spec.max_entries, spec.value_size);
+            if spec.kind != MapKind::Array {
+                return Err((slot, Reason::NoDirectValue { map: map_number }));
+            }
+            if values != 1 || at >= size {
+                return Err((slot, Reason::BeyondDirectValue { map: map_number, values, size, at }));
             }
             Ok(Held { off: at as i32, ..Held::pointer(Kind::Value(map)) })
         };

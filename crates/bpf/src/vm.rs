@@ -175,7 +175,7 @@ fn op(slot: usize, insn: Option<Insn>, indices: &[MapId]) -> Op {
         Insn::If { off, .. } => Op { off: target(i32::from(off)), ..plain },
         Insn::CallHelper(number) => Op { imm: u64::from(number), ..plain },
         Insn::CallLocal(off) => Op { code: own::CALL_LOCAL, off: target(off), ..plain },
-        Insn::CallKernel { .. } | Insn::Packet { .. } => none,
+        Insn::CallKernel { .. } => none,
         Insn::Atomic { size, .. } => {
             Op { code: if size == Size::B8 { own::ATOMIC64 } else { own::ATOMIC32 }, ..plain }
         }
@@ -232,7 +232,7 @@ impl<'a, 'w> Run<'a, 'w> {
             if reservation.open {
                 if let Some(ring) = self.memory.maps.get_mut(reservation.ring).ok().and_then(|map| map.ring())
                 {
-                    ring.commit(reservation.at, None);
+                    ring.commit(reservation.at, &[], true);
                 }
             }
         }
@@ -531,6 +531,17 @@ impl<'a, 'w> Run<'a, 'w> {
                             }
                         }
                     }
+                }
+                // From the packet: at a place, or at one and what a register says. Without a byte there the program ends.
+                0x20 | 0x28 | 0x30 | 0x40 | 0x48 | 0x50 => {
+                    let more = if op.code & 0xe0 == 0x40 { src!(op) as u32 } else { 0 };
+                    let len = [4, 2, 1][usize::from(op.code >> 3 & 3)];
+                    let mut bytes = [0; 4];
+                    if self.world.packet((op.imm as u32).wrapping_add(more), &mut bytes[4 - len..]).is_err() {
+                        charge!();
+                        return Ok(0);
+                    }
+                    regs[0] = u64::from(u32::from_be_bytes(bytes));
                 }
                 0x95 => {
                     charge!();

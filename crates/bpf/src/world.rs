@@ -83,6 +83,11 @@ pub trait World {
         Err(Errno::EFAULT)
     }
 
+    /// Reads bytes of the packet that a socket filter looks at. `EFAULT` beyond its end.
+    fn packet(&mut self, at: u32, into: &mut [u8]) -> Result<(), Errno> {
+        Err(Errno::EFAULT)
+    }
+
     /// Writes a sample with these bytes to an event, by the owner's number of it (rule K30).
     fn event_output(&mut self, event: u32, data: &[u8]) -> Result<(), Errno> {
         Err(Errno::EOPNOTSUPP)

@@ -171,3 +171,47 @@ fn memory_is_bounded_by_what_the_owner_allows() {
     assert_eq!(maps.used_bytes(), 0);
     assert!(maps.create(MapSpec::new(MapKind::Array, 4, 8, 10_000)).is_ok());
 }
+
+#[test]
+fn a_trie_finds_the_longest_prefix() {
+    let mut maps = maps();
+    let spec = MapSpec { flags: flag::NO_PREALLOC, ..MapSpec::new(MapKind::LpmTrie, 6, 4, 3) };
+    let id = maps.create(spec).unwrap();
+    let map = maps.get_mut(id).unwrap();
+    let key = |bits: u32, bytes: [u8; 2]| [&number(bits)[..], &bytes].concat();
+    for (place, (bits, bytes)) in [(8, [10, 77]), (16, [10, 1]), (0, [0, 0])].into_iter().enumerate() {
+        assert_eq!(map.update(&key(bits, bytes), &number(place as u32), flag::ANY), Ok(()));
+    }
+    assert_eq!(map.update(&key(9, [10, 0]), &number(9), flag::ANY), Err(Errno::ENOSPC));
+    assert_eq!(map.update(&key(17, [10, 0]), &number(9), flag::ANY), Err(Errno::EINVAL));
+    assert_eq!(map.update(&key(8, [10, 3]), &number(9), flag::NOEXIST), Err(Errno::EEXIST));
+    for (bytes, found) in [([10, 1], 1), ([10, 2], 0), ([11, 1], 2)] {
+        assert_eq!(map.lookup(&key(16, bytes)), Ok(number(found).to_vec()), "{bytes:?}");
+    }
+    // A prefix stands behind all that begin with it, with the bits that it was given with.
+    let mut told = Vec::new();
+    let mut next = map.next_key(None);
+    while let Ok(key) = next {
+        next = map.next_key(Some(&key));
+        told.push(key);
+    }
+    assert_eq!(told, [key(16, [10, 1]), key(8, [10, 77]), key(0, [0, 0])]);
+    assert_eq!(map.delete(&key(8, [10, 0])), Ok(()));
+    assert_eq!(map.delete(&key(8, [10, 0])), Err(Errno::ENOENT));
+    assert_eq!(map.lookup(&key(16, [10, 2])), Ok(number(2).to_vec()));
+}
+
+#[test]
+fn owners_take_out_what_is_gone() {
+    let mut maps = maps();
+    let id = maps.create(MapSpec::new(MapKind::ProgArray, 4, 4, 3)).unwrap();
+    let map = maps.get_mut(id).unwrap();
+    for place in 0..3 {
+        map.update(&number(place), &number(10 + place), flag::ANY).unwrap();
+    }
+    assert_eq!(map.handles().collect::<Vec<_>>(), [10, 11, 12]);
+    map.retain_handles(|handle| handle != 11);
+    assert_eq!(map.handles().collect::<Vec<_>>(), [10, 12]);
+    assert_eq!(map.lookup(&number(1)), Err(Errno::ENOENT));
+    assert!(map.cells().is_empty() && map.cells_mut().is_empty());
+}

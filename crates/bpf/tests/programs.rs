@@ -345,3 +345,57 @@ fn a_loop_without_a_bound_is_refused_and_a_long_one_too() {
         refuses("r0 = 0; again: r0 += 1; if r0 != 0x7fffffff goto again; exit").contains("more than 1000000")
     );
 }
+
+/// A world of a packet.
+struct Packet(&'static [u8]);
+
+impl World for Packet {
+    fn packet(&mut self, at: u32, into: &mut [u8]) -> Result<(), Errno> {
+        let found = self.0.get(at as usize..).and_then(|rest| rest.get(..into.len()));
+        into.copy_from_slice(found.ok_or(Errno::EFAULT)?);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_filter_reads_its_packet() {
+    let mut machine = Machine::new(Maps::new(1, 1 << 20, 7));
+    let mut run = |program_type, text: &str| {
+        let insns = assemble(text).unwrap();
+        let program = machine.load(ProgramSpec { program_type, insns: &insns, maps: &[] })?;
+        let ran = machine.run(program, &mut [0; 192], &mut Packet(b"\x01\x02\x03\x04\x05"), 1000);
+        Ok::<u64, Refusal>(ran.unwrap().result.unwrap())
+    };
+    let filter = ProgramType::SocketFilter;
+    // Numbers of packets begin with their highest byte.
+    assert_eq!(run(filter, "r6 = r1; r0 = *(u16 *)skb[1]; exit"), Ok(0x0203));
+    assert_eq!(run(filter, "r6 = r1; r7 = 2; r0 = *(u8 *)skb[r7 + 2]; exit"), Ok(5));
+    // One that reads behind the end is over.
+    assert_eq!(run(filter, "r6 = r1; r0 = *(u32 *)skb[2]; r0 = 9; exit"), Ok(0));
+    let load = "r2 = 1; r3 = r10; r3 += -8; r4 = 4; call skb_load_bytes; if r0 != 0 goto out; r0 = *(u32 *)(r10 -8); out: exit";
+    assert_eq!(run(filter, load), Ok(u64::from(u32::from_ne_bytes([2, 3, 4, 5]))));
+    assert_eq!(run(filter, &load.replace("r2 = 1", "r2 = 2")).map(|value| value as i64), Ok(-14));
+    let refused = run(ProgramType::PerfEvent, "r6 = r1; r0 = *(u8 *)skb[1]; exit").unwrap_err();
+    assert!(refused.to_string().contains("r6 is no packet"), "{refused}");
+    assert!(run(filter, "r6 = 1; r0 = *(u8 *)skb[1]; exit").is_err());
+    assert!(run(filter, "r6 = r1; r0 = *(u8 *)skb[1]; r0 = r1; exit").is_err(), "loads clear r1 to r5");
+}
+
+#[test]
+fn a_reader_who_says_nonsense_has_no_room() {
+    let mut bench = Bench::new(&[MapSpec::new(MapKind::RingBuf, 0, 0, 4096)]);
+    let output = "*(u64 *)(r10 -8) = 5; r1 = map[idx:0]; r2 = r10; r2 += -8; r3 = 8; r4 = 0; call ringbuf_output; exit";
+    let query = "r1 = map[idx:0]; r2 = 0; call ringbuf_query; exit";
+    assert_eq!(bench.run(output), 0);
+    let at = |bench: &mut Bench, position| {
+        bench.machine.maps.get_mut(bench.maps[0]).unwrap().ring().unwrap().set_consumer(position);
+    };
+    for position in [40, 1 << 40, 1 << 63] {
+        at(&mut bench, position);
+        assert_eq!((bench.run(output) as i64, bench.run(query)), (-11, 16u64.wrapping_sub(position)));
+    }
+    at(&mut bench, 16);
+    assert_eq!((bench.run(output), bench.run(query)), (0, 16));
+    let ring = bench.machine.maps.get_mut(bench.maps[0]).unwrap().ring().unwrap();
+    assert_eq!((ring.bytes().len(), ring.read()), (4096, Some(5u64.to_ne_bytes().to_vec())));
+}

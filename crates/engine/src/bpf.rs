@@ -1,18 +1,19 @@
-//! BPF programs on events (section K). The host runs the program: the engine knows its kind, asks it when it is
-//! to run, and does what its answer means.
+//! BPF programs on events (section K). The host runs the program ([`Run`]): the engine knows its kind, says when it is
+//! to run, and does what its answer means. While it runs it may reach [`Events`], and nothing else of the engine.
 
 use crate::cpu_state::CpuState;
+use crate::effect::Notice;
 use crate::engine::Engine;
-use crate::event::EventKey;
+use crate::event::{EventKey, State};
 use crate::host::{Capability, Host};
 use crate::pmus::tracepoint::Hit;
-use crate::sample::SampleData;
+use crate::sample::{SampleData, Written};
 use crate::task::TaskId;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use perfuse_abi::record::BranchEntry;
-use perfuse_abi::{AttrFlags, Errno, EventType, SampleType};
+use perfuse_abi::{AttrFlags, Errno, EventType, SampleType, Software};
 
 /// The kind of event that a program can be attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct ProgramContext<'a> {
     pub event: EventKey,
     /// The cpu.
     pub cpu: u32,
+    /// The task that runs there.
+    pub task: Option<TaskId>,
     /// The time, on the clock of records.
     pub now: u64,
     /// The interrupted program.
@@ -53,8 +56,29 @@ pub struct ProgramContext<'a> {
     pub branches: &'a [BranchEntry],
 }
 
-/// How a program runs; the answer is its result.
-pub type Run = dyn Fn(&ProgramContext<'_>) -> u32 + Send + Sync;
+/// The way a host runs a program.
+pub trait Run: Send + Sync {
+    /// Runs it; the answer is its result. `events`: those that it may write to and read.
+    fn run(&self, context: &ProgramContext<'_>, events: &mut dyn Events) -> u32;
+}
+
+/// A function that touches no events.
+impl<F: Fn(&ProgramContext<'_>) -> u32 + Send + Sync> Run for F {
+    fn run(&self, context: &ProgramContext<'_>, _events: &mut dyn Events) -> u32 {
+        self(context)
+    }
+}
+
+/// The events, as a program reaches them while it runs on a cpu.
+pub trait Events {
+    /// Writes a sample with these bytes to the ring of an event (rule K30): `EINVAL` for one that is not `BPF_OUTPUT`,
+    /// `EOPNOTSUPP` for one that is not on this cpu now, `ENOSPC` without room.
+    fn output(&mut self, event: EventKey, data: &[u8]) -> Result<(), Errno>;
+
+    /// The count of an event, and for how many ns it was enabled and counting (rule K31): `EOPNOTSUPP` for one with
+    /// `inherit`, `EINVAL` for one of another task or cpu, `EBUSY` for a pinned one that is not on this cpu.
+    fn read(&mut self, event: EventKey) -> Result<[u64; 3], Errno>;
+}
 
 /// A program that a host has loaded.
 #[derive(Clone)]
@@ -65,8 +89,8 @@ pub struct BpfProgram {
     pub kind: ProgramKind,
     /// It asks for stacks, which sets conditions where samples are precise (rule K1).
     pub wants_stacks: bool,
-    /// Runs it.
-    pub run: Arc<Run>,
+    /// Runs it. What it holds is let go when the program is taken off its event, or the event is gone.
+    pub run: Arc<dyn Run>,
 }
 
 impl fmt::Debug for BpfProgram {
@@ -98,7 +122,65 @@ const MOST: usize = 64;
 /// Ids that can be asked for.
 const MOST_ASKED: u32 = 64;
 
+/// The engine, as far as a program on a cpu reaches it.
+struct Reach<'a> {
+    engine: &'a mut Engine,
+    cpu: u32,
+    now: u64,
+    cpu_state: &'a dyn CpuState,
+}
+
+impl Events for Reach<'_> {
+    fn output(&mut self, event: EventKey, data: &[u8]) -> Result<(), Errno> {
+        let own = self.engine.events.get(event).ok_or(Errno::ENOENT)?;
+        let attr = own.attr();
+        if (attr.type_, attr.config) != (EventType::SOFTWARE, Software::BPF_OUTPUT.0) {
+            return Err(Errno::EINVAL);
+        }
+        if own.state != State::Active || own.on != Some(self.cpu) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let data = SampleData { raw: Some(data), ..SampleData::new(self.cpu_state) };
+        match self.engine.write_sample(event, self.cpu, self.now, &data, 0) {
+            Written::Lost => Err(Errno::ENOSPC),
+            Written::There => Ok(()),
+            Written::Wakes => {
+                self.engine.signal(event, Notice::In);
+                Ok(())
+            }
+        }
+    }
+
+    fn read(&mut self, event: EventKey) -> Result<[u64; 3], Errno> {
+        self.engine.is_for_programs(event)?;
+        let (cpu, current) = (self.cpu, self.engine.cpus[self.cpu as usize].current);
+        let own = &self.engine.events[event];
+        match self.engine.target_of(event) {
+            Some(target) if Some(target) != current => return Err(Errno::EINVAL),
+            None if own.cpu != Some(cpu) => return Err(Errno::EINVAL),
+            _ => {}
+        }
+        if own.has(AttrFlags::PINNED) && own.on != Some(cpu) {
+            return Err(Errno::EBUSY);
+        }
+        self.engine.update_count(event, self.now);
+        let times = self.engine.times_of(event, self.now);
+        Ok([self.engine.events[event].hw.count, times.enabled, times.running])
+    }
+}
+
 impl Engine {
+    /// The events, as a program reaches them that the host runs by itself on a cpu, where `cpu_state` is.
+    pub fn reach<'a>(&'a mut self, cpu: u32, now: u64, cpu_state: &'a dyn CpuState) -> impl Events + 'a {
+        Reach { engine: self, cpu, now, cpu_state }
+    }
+
+    /// Whether an event can be put where programs read and write it: `EOPNOTSUPP` for one with `inherit` (rule K21).
+    pub fn is_for_programs(&self, event: EventKey) -> Result<(), Errno> {
+        let own = self.events.get(event).ok_or(Errno::ENOENT)?;
+        if own.has(AttrFlags::INHERIT) { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
+    }
+
     /// Rule K1.
     pub(crate) fn set_program(
         &mut self,
@@ -108,7 +190,12 @@ impl Engine {
         fd: i32,
     ) -> Result<(), Errno> {
         let program = host.bpf_program(caller, fd)?;
-        let own = &self.events[event];
+        self.attach_program(event, program)
+    }
+
+    /// Attaches a program, as a link of `bpf(2)` does (rules K1, K2).
+    pub fn attach_program(&mut self, event: EventKey, program: BpfProgram) -> Result<(), Errno> {
+        let own = self.events.get(event).ok_or(Errno::EBADF)?;
         let takes = self.pmus.get(own.pmu).driver.as_deref().map(|driver| driver.programs());
         let (attr, taken) = (*own.attr(), own.program.is_some());
         let exist = |taken| if taken { Err(Errno::EEXIST) } else { Ok(()) };
@@ -128,9 +215,12 @@ impl Engine {
             exist(taken)?;
             let place = (attr.type_, self.events[event].hw.config);
             let all = self.programs.entry(place).or_default();
-            exist(all.iter().any(|other| other.program.id == program.id))?;
-            if all.len() >= MOST {
-                return Err(Errno::E2BIG);
+            // Each event of a probe has a probe of its own.
+            if program.kind == ProgramKind::Tracepoint {
+                exist(all.iter().any(|other| other.program.id == program.id))?;
+                if all.len() >= MOST {
+                    return Err(Errno::E2BIG);
+                }
             }
             all.push(Attached { event, program: program.clone() });
         }
@@ -163,6 +253,19 @@ impl Engine {
         if query.room != 0 && query.room < query.count { Err(Errno::ENOSPC) } else { Ok(()) }
     }
 
+    /// The program that was attached to an event.
+    pub fn program(&self, event: EventKey) -> Option<&BpfProgram> {
+        self.events.get(event)?.program.as_ref()
+    }
+
+    /// Takes a program off its event, as the end of a link of `bpf(2)` does (rule K2).
+    pub fn detach_program(&mut self, event: EventKey) {
+        if let Some(own) = self.events.get_mut(event) {
+            own.program = None;
+            self.drop_programs(event);
+        }
+    }
+
     /// An event is gone, and with it what it attached.
     pub(crate) fn drop_programs(&mut self, event: EventKey) {
         self.programs.retain(|_, all| {
@@ -173,7 +276,7 @@ impl Engine {
 
     /// Whether the program of an event, or of its original, wants a sample of this overflow (rule K3).
     pub(crate) fn program_wants(
-        &self,
+        &mut self,
         event: EventKey,
         cpu: u32,
         now: u64,
@@ -186,10 +289,11 @@ impl Engine {
         let Some(program) = program.filter(|program| program.kind == ProgramKind::PerfEvent) else {
             return true;
         };
-        let times = self.times_of(event, now);
+        let (run, times) = (program.run.clone(), self.times_of(event, now));
         let context = ProgramContext {
             event,
             cpu,
+            task: self.cpus[cpu as usize].current,
             now,
             cpu_state: data.cpu_state,
             record: &[],
@@ -198,23 +302,40 @@ impl Engine {
             values: [own.hw.count, times.enabled, times.running],
             branches: data.branches.map_or(&[], |(entries, _)| entries),
         };
-        (program.run)(&context) != 0
+        run.run(&context, &mut Reach { engine: self, cpu, now, cpu_state: data.cpu_state }) != 0
     }
 
-    /// Whether all programs of a tracepoint or probe let a hit pass; each of them runs (rule K4).
-    pub(crate) fn programs_pass(
-        &self,
+    /// Runs the programs of a tracepoint or a probe; the events whose programs do not let the hit pass (rule K4). A program of a
+    /// tracepoint is for all events of it; one of a probe for its own, and hits in the process that this measures.
+    pub(crate) fn silenced_by_programs(
+        &mut self,
         type_: EventType,
         cpu: u32,
         now: u64,
         hit: &Hit<'_>,
         cpu_state: &dyn CpuState,
-    ) -> bool {
-        let Some(all) = self.programs.get(&(type_, hit.id)) else { return true };
-        let run = |attached: &Attached| {
+    ) -> Vec<EventKey> {
+        let Some(all) = self.programs.get(&(type_, hit.id)) else { return Vec::new() };
+        let task = self.cpus[cpu as usize].current;
+        let process =
+            |task: Option<TaskId>| task.and_then(|task| self.tasks.get(&task)).map(|task| task.facts.tid.pid);
+        let is_hit = |attached: &&Attached| {
+            type_ == EventType::TRACEPOINT || {
+                let target = self.target_of(attached.event);
+                target.is_none() || process(target) == process(task)
+            }
+        };
+        let all: Vec<(EventKey, Arc<dyn Run>)> = all
+            .iter()
+            .filter(is_hit)
+            .map(|attached| (attached.event, attached.program.run.clone()))
+            .collect();
+        let mut silenced = Vec::new();
+        for (event, run) in all {
             let context = ProgramContext {
-                event: attached.event,
+                event,
                 cpu,
+                task,
                 now,
                 cpu_state,
                 record: hit.record,
@@ -223,8 +344,10 @@ impl Engine {
                 values: [0; 3],
                 branches: &[],
             };
-            (attached.program.run)(&context)
-        };
-        all.iter().fold(1, |passes, attached| passes & run(attached)) == 1
+            if run.run(&context, &mut Reach { engine: self, cpu, now, cpu_state }) & 1 == 0 {
+                silenced.push(event);
+            }
+        }
+        silenced
     }
 }

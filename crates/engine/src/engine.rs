@@ -222,6 +222,11 @@ impl Engine {
         if self.events.get(event).is_some() { self.group_of(event) } else { Vec::new() }
     }
 
+    /// The attr of an event, as it was opened and changed since.
+    pub fn attr(&self, event: EventKey) -> Option<&perfuse_abi::Attr> {
+        self.events.get(event).map(|event| event.attr())
+    }
+
     /// The id of an event, as records carry it.
     pub fn id(&self, event: EventKey) -> Option<u64> {
         self.events.get(event).map(|event| event.id)

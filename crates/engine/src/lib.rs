@@ -58,7 +58,7 @@ mod task;
 
 pub use attr::UserMemory;
 pub use aux::AuxRoom;
-pub use bpf::{BpfProgram, BpfQuery, ProgramContext, ProgramKind, Run};
+pub use bpf::{BpfProgram, BpfQuery, Events, ProgramContext, ProgramKind, Run};
 pub use buffer::MapRequest;
 pub use cpu_state::{AtIp, CpuState, Registers};
 pub use effect::{Effect, Notice, Trap, Watch};

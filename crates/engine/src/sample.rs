@@ -60,6 +60,17 @@ impl core::fmt::Debug for SampleData<'_> {
     }
 }
 
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// There was no ring, or no room in it.
+    Lost,
+    /// It is in the ring.
+    There,
+    /// It is, and wakes those who wait.
+    Wakes,
+}
+
 /// Room that is used again for each record.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
@@ -156,9 +167,9 @@ impl Engine {
         sample_id: SampleId,
         wakeup_events: Option<u32>,
         (cpu, now): (u32, u64),
-    ) {
+    ) -> Written {
         let original = self.events[event].original();
-        let Some(key) = self.events[original].buffer else { return };
+        let Some(key) = self.events[original].buffer else { return Written::Lost };
         let format = self.events[event].format();
         let id = self.events[original].id;
         let ring = &self.buffers[key].ring;
@@ -174,7 +185,7 @@ impl Engine {
             if !ring.is_empty() {
                 self.events[original].lost += 1;
             }
-            return;
+            return Written::Lost;
         };
         if let Some(lost) = slot.lost() {
             let record = Record::Lost(Lost { id, lost });
@@ -203,13 +214,15 @@ impl Engine {
         if let Some(every) = wakeup_events {
             ring.count_sample(every);
         }
-        if slot.finish() {
-            self.wake_readers(key);
-            // A sample's overflow signals anyway (rule G26).
-            if wakeup_events.is_none() {
-                self.signal(original, Notice::In);
-            }
+        if !slot.finish() {
+            return Written::There;
         }
+        self.wake_readers(key);
+        // A sample's overflow signals anyway (rule G26).
+        if wakeup_events.is_none() {
+            self.signal(original, Notice::In);
+        }
+        Written::Wakes
     }
 
     /// Writes a sample (rules H1 to H31).
@@ -220,9 +233,9 @@ impl Engine {
         now: u64,
         data: &SampleData<'_>,
         period: u64,
-    ) {
+    ) -> Written {
         if self.buffer_of(event).is_none() {
-            return;
+            return Written::Lost;
         }
         let mut scratch = core::mem::take(&mut self.scratch);
         let attr = *self.events[event].attr();
@@ -310,9 +323,10 @@ impl Engine {
         bytes.clear();
         let fits = decoded.encode(&format, &mut bytes).is_ok();
         let every = attr.wakeup_events().unwrap_or(0);
-        self.output(event, fits.then_some(&mut bytes), sample_id, Some(every), (cpu, now));
+        let written = self.output(event, fits.then_some(&mut bytes), sample_id, Some(every), (cpu, now));
         (scratch.bytes, scratch.stack, scratch.aux) = (bytes, stack, aux);
         self.scratch = scratch;
+        written
     }
 
     /// Rules H10 to H13.

@@ -25,6 +25,7 @@
 //!   tracee, follows what they start, takes samples, and passes all signals on. A
 //!   [`supervisor::Front`] does the rest with stops (system calls that are intercepted) or between them (commands of
 //!   other threads).
+//! - `bpf` has the maps, programs and links that hosted programs make by `bpf(2)`, and runs programs on events.
 //! - [`served`] has the descriptors of events, and carries out the effects of the engine on them.
 //! - [`ptrace`], [`remote`], [`regs`] and [`proc`] are the calls themselves.
 //!
@@ -43,6 +44,7 @@
 
 pub use perfuse_engine as engine;
 
+mod bpf;
 mod build_id;
 mod clock;
 mod debug;

@@ -7,6 +7,7 @@
 //! [`account`](Machine::account)). After each, [`effects`](Machine::effects)
 //! tells the rest to be done. The fronts have [descriptors](crate::served); here events have keys.
 
+use crate::bpf;
 use crate::build_id::BuildIds;
 use crate::clock::{ClockPmu, ClockRequests};
 use crate::debug;
@@ -19,16 +20,18 @@ use crate::stopped::{ExitingThread, StoppedThread};
 use crate::world::{View, World};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, OpenFlags, PollFlags, SampleType, Software};
 use perfuse_engine::{
-    AtIp, CloneFlags, Config, CpuState, Engine, EventKey, Ioctl, MapRequest, OpenArguments, Sysctl,
-    TaskFacts, TaskId,
+    AtIp, CloneFlags, Config, CpuState, Engine, EventKey, MapRequest, OpenArguments, Sysctl, TaskFacts,
+    TaskId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+mod ioctls;
 mod maps;
 mod names;
 mod namespaces;
 mod probes;
+mod programs;
 mod rights;
 mod sampled;
 mod steps;
@@ -137,6 +140,8 @@ pub struct Machine {
     pending_effects: watches::PendingEffects,
     places: Option<probes::ProbeTable>,
     stepping: steps::Stepping,
+    /// What programs have made by `bpf(2)`.
+    bpf: bpf::Shared,
     /// Once an event asks for them.
     build_ids: Option<BuildIds>,
     estimate_switches: bool,
@@ -199,6 +204,7 @@ impl Machine {
             pending_effects: watches::PendingEffects::default(),
             places,
             stepping,
+            bpf: bpf::Shared::new(),
             build_ids: None,
             estimate_switches: settings.estimate_switches,
             untold_events: settings.untold_events,
@@ -263,6 +269,7 @@ impl Machine {
             steps: steps::StepCount::default(),
         };
         self.tasks.insert(task, known);
+        self.bpf.set_thread(task, Some((pid, tid)));
         self.processes.entry(pid).or_default().threads += 1;
         self.world.by_tid.insert(tid, task);
         task
@@ -349,6 +356,7 @@ impl Machine {
         if old != tid {
             known.files = proc::Files::new(pid, tid);
         }
+        self.bpf.set_thread(task, Some((pid, tid)));
         self.world.by_tid.remove(&old);
         self.world.by_tid.insert(tid, task);
         if old != tid {
@@ -406,6 +414,7 @@ impl Machine {
         self.engine.reap(task, now);
         self.world.namespaces.forget(task);
         self.links.forget(task);
+        self.bpf.set_thread(task, None);
         if let Some(known) = self.tasks.remove(&task) {
             self.sampled.changed(task, known.period.filter(|_| !known.own), None);
             if self.world.by_tid.get(&known.tid) == Some(&task) {
@@ -718,6 +727,9 @@ impl Machine {
         let now = self.now();
         let tid = self.tid_of(caller).map(|(_, tid)| tid);
         let mut view = View { group, allowed: rights.measures, ..View::new(&mut self.world, tid) };
+        if arguments.pid == -1 && programs::only_writes_what_programs_do(&seen) {
+            (view.shows_nothing, view.perfmon) = (true, true.into());
+        }
         let event = self.engine.open(&mut view, caller, now, attr, arguments)?;
         if let Some(errno) = refused {
             self.engine.close(event, now);
@@ -788,34 +800,6 @@ impl Machine {
                 told.migrations = reading.migrations;
             }
         }
-    }
-
-    /// `ioctl(2)`; the id for [`Ioctl::Id`], otherwise 0.
-    pub fn ioctl(&mut self, caller: TaskId, event: EventKey, ioctl: Ioctl<'_>) -> Result<u64, Errno> {
-        let changes =
-            !matches!(ioctl, Ioctl::Id | Ioctl::PauseOutput(_) | Ioctl::SetOutput(_) | Ioctl::QueryBpf(_));
-        if matches!(ioctl, Ioctl::Period(_)) {
-            self.follow_limits();
-        }
-        if changes {
-            self.update_targets(event);
-        }
-        let now = self.now();
-        if changes {
-            self.vacate_if_several(&self.engine.targets(event), now);
-        }
-        // The caller runs: the new period holds at once.
-        if matches!(ioctl, Ioctl::Period(_)) && self.engine.targets(event).contains(&caller) {
-            self.come(caller, self.cpu_of(caller), now);
-        }
-        let tid = self.tid_of(caller).map(|(_, tid)| tid);
-        let mut view = View::new(&mut self.world, tid);
-        let answer = self.engine.ioctl(&mut view, caller, event, now, ioctl);
-        if changes {
-            let tasks = self.engine.targets(event);
-            self.look_again(tasks);
-        }
-        answer
     }
 
     /// `read(2)`: fills `bytes`, none for an event in the error state.

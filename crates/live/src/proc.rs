@@ -413,10 +413,9 @@ pub(crate) fn watched_by_epoll(tid: Tid, epoll: i32) -> Option<Vec<i32>> {
     text.contains("tfd:").then(|| text.lines().filter_map(entry).collect())
 }
 
-/// Whether this descriptor of a thread is that of a BPF program: `EBADF` for none.
-pub(crate) fn is_bpf_program(tid: Tid, fd: u32) -> Result<bool, Errno> {
-    let file = std::fs::read_link(format!("/proc/{tid}/fd/{fd}")).map_err(|_| Errno::EBADF)?;
-    Ok(file.as_os_str() == "anon_inode:bpf-prog")
+/// Whether a thread has this descriptor open.
+pub(crate) fn is_open(tid: Tid, fd: i32) -> bool {
+    fd >= 0 && std::fs::symlink_metadata(format!("/proc/{tid}/fd/{fd}")).is_ok()
 }
 
 /// The text of a setting of the kernel, a file of `/proc/sys/kernel`.
@@ -506,6 +505,13 @@ pub(crate) fn numbers(tid: Tid) -> Option<(Vec<Tid>, Vec<Tid>)> {
 pub(crate) fn process_behind(tid: Tid, fd: u64) -> Option<Tid> {
     let info = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{fd}")).ok()?;
     Status(&info).field("Pid")?.parse().ok().filter(|&pid| pid > 0)
+}
+
+/// The real user and group of a thread.
+pub(crate) fn real_ids(tid: Tid) -> Option<(u32, u32)> {
+    let status = status(tid);
+    let first = |name| Status(&status).field(name)?.split_whitespace().next()?.parse().ok();
+    Some((first("Uid")?, first("Gid")?))
 }
 
 /// All of a thread's status: lists of groups can be long.

@@ -33,6 +33,7 @@ mod numbers {
     /// i386 has its arguments in memory, where no filter looks: events cannot be mapped with it.)
     pub(super) const CALLS: &[(u32, libc::c_long)] = &[
         (336, libc::SYS_perf_event_open),
+        (357, libc::SYS_bpf),
         (3, libc::SYS_read),
         (145, libc::SYS_readv),
         (378, libc::SYS_preadv2),

@@ -5,7 +5,9 @@ use crate::memory::Given;
 use crate::proc;
 use crate::ptrace::Tid;
 use perfuse_abi::Errno;
-use perfuse_engine::{Access, Capability, EventKey, Host, Memory, PidNamespace, SecurityStep, TaskId};
+use perfuse_engine::{
+    Access, BpfProgram, Capability, EventKey, Host, Memory, PidNamespace, SecurityStep, TaskId,
+};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,14 +30,26 @@ pub(crate) struct View<'a> {
     pub(crate) perfmon: OnceCell<bool>,
     /// The event of the descriptor of the group or the output.
     pub(crate) group: Option<EventKey>,
+    /// The program of the descriptor that is to be attached.
+    pub(crate) program: Result<BpfProgram, Errno>,
     /// Whether the caller may measure the task that he names.
     pub(crate) allowed: bool,
+    /// The event only writes what BPF programs of the caller put out, so that a whole cpu shows him nothing.
+    pub(crate) shows_nothing: bool,
 }
 
 impl<'a> View<'a> {
     /// That of a call of a thread's, about no other event or task than that of the call.
     pub(crate) fn new(world: &'a mut World, caller: Option<Tid>) -> Self {
-        View { world, caller, perfmon: OnceCell::new(), group: None, allowed: false }
+        View {
+            world,
+            caller,
+            perfmon: OnceCell::new(),
+            group: None,
+            program: Err(Errno::EINVAL),
+            allowed: false,
+            shows_nothing: false,
+        }
     }
 }
 
@@ -53,7 +67,11 @@ impl Host for View<'_> {
 
     /// There are no whole cpus here, whoever asks.
     fn security(&self, _caller: TaskId, step: SecurityStep) -> Result<(), Errno> {
-        if step == SecurityStep::Cpu { Err(Errno::EACCES) } else { Ok(()) }
+        if step == SecurityStep::Cpu && !self.shows_nothing { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
+    fn bpf_program(&self, _caller: TaskId, _fd: i32) -> Result<BpfProgram, Errno> {
+        self.program.clone()
     }
 
     fn may_access(&self, _caller: TaskId, _target: TaskId, _access: Access) -> bool {

@@ -205,13 +205,6 @@ pub struct Map {
 /// The types with a value for each cpu.
 const PER_CPU: [u32; 4] = [5, 6, 10, 21];
 
-/// Cpus that this machine may ever have, for each of which such a map has a value.
-fn possible_cpus() -> Option<usize> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
-    let last = text.trim().rsplit(['-', ',']).next()?;
-    Some(last.parse::<usize>().ok()? + 1)
-}
-
 /// Of `union bpf_attr` the part of calls on elements.
 #[repr(C)]
 #[derive(Default)]
@@ -228,7 +221,7 @@ impl Map {
     pub fn create(declared: [u32; 5]) -> Result<Map, Errno> {
         let [map_type, key, value, ..] = declared;
         let value_bytes = if PER_CPU.contains(&map_type) {
-            (value as usize).next_multiple_of(8) * possible_cpus().ok_or(Errno::ENOSYS)?
+            (value as usize).next_multiple_of(8) * crate::thread::possible_cpus()
         } else {
             value as usize
         };

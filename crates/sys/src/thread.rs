@@ -100,6 +100,14 @@ pub fn ask_for_short_turns() {
     }
 }
 
+/// How many cpus this machine may ever have, for each of which maps of BPF have a value of their own; where nothing tells, those that
+/// it [can have](configured_cpus).
+pub fn possible_cpus() -> usize {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = text.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<usize>().ok());
+    last.map_or_else(configured_cpus, |last| last + 1)
+}
+
 /// How many cpus this machine can have.
 pub fn configured_cpus() -> usize {
     // SAFETY: sysconf has no preconditions.

@@ -26,6 +26,16 @@ impl Ring {
         (self.consumer, self.producer)
     }
 
+    /// The reader has come so far, as far as he is to be believed.
+    pub fn set_consumer(&mut self, position: u64) {
+        self.consumer = position;
+    }
+
+    /// The ring's bytes, in which the record at a position begins at that position, modulo their number.
+    pub fn bytes(&self) -> &[u8] {
+        &self.data
+    }
+
     /// Bytes of the ring.
     pub fn size(&self) -> u64 {
         self.data.len() as u64
@@ -38,7 +48,8 @@ impl Ring {
             return None;
         }
         let end = self.producer + whole;
-        if end - self.consumer > self.size() - 1 {
+        // A reader who says that he is ahead of the writer has no room, as on Linux.
+        if end.wrapping_sub(self.consumer) > self.size() - 1 {
             return None;
         }
         let at = self.producer;
@@ -47,19 +58,15 @@ impl Ring {
         Some(at)
     }
 
-    /// Fills a reservation; true if the reader had read all before it, and so waits for it.
-    pub(crate) fn commit(&mut self, at: u64, content: Option<&[u8]>) -> bool {
+    /// Fills a reservation, which readers then take or, if it is `discarded`, pass over; true if the reader had read all before
+    /// it, and so waits for it.
+    pub(crate) fn commit(&mut self, at: u64, content: &[u8], discarded: bool) -> bool {
         let len = self.header(at) & !BUSY;
-        match content {
-            Some(content) => {
-                let mask = self.data.len() - 1;
-                for (i, byte) in content.iter().enumerate() {
-                    self.data[((at + HEADER) as usize + i) & mask] = *byte;
-                }
-                self.set_header(at, len);
-            }
-            None => self.set_header(at, len | DISCARDED),
+        let mask = self.data.len() - 1;
+        for (i, byte) in content.iter().enumerate() {
+            self.data[((at + HEADER) as usize + i) & mask] = *byte;
         }
+        self.set_header(at, if discarded { len | DISCARDED } else { len });
         self.consumer == at
     }
 

@@ -112,7 +112,12 @@ impl Table {
         self.heads[chain] = slot as u32;
     }
 
-    /// All keys that are there, chain by chain.
+    /// All keys, in no order.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.slots().into_iter().map(|slot| self.key(slot as usize))
+    }
+
+    /// All slots of keys that are there, chain by chain.
     fn slots(&self) -> Vec<u32> {
         let mut slots = Vec::with_capacity(self.count);
         for head in &self.heads {

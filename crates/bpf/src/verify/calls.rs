@@ -14,6 +14,7 @@ use crate::memory::FRAMES;
 #[derive(Default)]
 struct Told {
     map: Option<MapId>,
+    map_in: Option<Reg>,
     /// The key is a number that the map has a value for, whatever comes.
     key_is_there: bool,
     /// The size of the last memory argument, and how it is used.
@@ -36,6 +37,10 @@ impl Verifier<'_> {
         let mut told = Told::default();
         for (arg, reg) in row.args.iter().zip(ARGUMENTS) {
             self.argument(slot, id, *arg, reg, &mut told)?;
+        }
+        // As on Linux, what the arguments are comes first.
+        if let Some((map, reg)) = told.map.zip(told.map_in) {
+            self.map_is_for(slot, id, map, reg)?;
         }
         if id == number::RINGBUF_SUBMIT || id == number::RINGBUF_DISCARD {
             self.given_back(told.reservation);
@@ -102,10 +107,13 @@ impl Verifier<'_> {
             Arg::Any => Ok(()),
             Arg::Map => {
                 let Kind::Map(map) = held.kind else { return wrong(self, "a map") };
-                told.map = Some(map);
-                self.map_is_for(slot, id, map, reg)
+                (told.map, told.map_in) = (Some(map), Some(reg));
+                Ok(())
             }
             Arg::Key => {
+                if key == 0 {
+                    return Err((slot, Reason::ZeroSize { reg }));
+                }
                 let wants = "memory with a key of the map";
                 self.memory_argument(slot, reg, &held, key, Access::Read, wants)?;
                 // The first value of an array is always there.

@@ -7,7 +7,7 @@ use super::{Checked, FAR, Verifier};
 use crate::insn::{AluOp, Reg, Size, Width};
 use crate::map::MapId;
 use crate::memory::FRAME;
-use crate::program::ContextAccess;
+use crate::program::{ContextAccess, ProgramType};
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,27 @@ impl Verifier<'_> {
                 Err((slot, Reason::Context { program_type, off, size: i64::from(size), write }))
             }
         }
+    }
+
+    /// A load from the packet, whose number comes in `r0`; it ends the program where there is none.
+    pub(super) fn packet(&mut self, slot: usize, index: Option<Reg>) -> Checked<()> {
+        let refused = Err((slot, Reason::NoPacket { program_type: self.program_type }));
+        if self.program_type != ProgramType::SocketFilter {
+            return refused;
+        }
+        let held = self.read(slot, Reg::R6)?;
+        if held.kind != Kind::Context || held.off != 0 || held.number.value() != Some(0) {
+            return refused;
+        }
+        if let Some(index) = index {
+            self.read(slot, index)?;
+        }
+        let frame = self.state.frame_mut();
+        for reg in &mut frame.regs[1..=5] {
+            *reg = Held::UNSET;
+        }
+        frame.regs[0] = Held::number(Scalar::of_bytes(4));
+        Ok(())
     }
 
     /// Places of the stack, and of whatever is worked on in one step, are multiples of the size.

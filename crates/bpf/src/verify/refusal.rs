@@ -43,6 +43,8 @@ pub enum Reason {
     NoMap { map: i32 },
     /// The map's value cannot be pointed to.
     NoDirectValue { map: i32 },
+    /// The place that is pointed to is not in the value, or which value it is in is not said.
+    BeyondDirectValue { map: i32, values: u32, size: u32, at: u32 },
     /// The same state again: it never ends.
     InfiniteLoop,
     /// Too many instructions on all ways.
@@ -101,6 +103,10 @@ pub enum Reason {
     ZeroSize { reg: Reg },
     /// A map that the helper is not for.
     MapForOthers { number: u32, kind: String },
+    /// A load from a packet by what is none, or in a program that has none.
+    NoPacket { program_type: ProgramType },
+    /// A helper that the program's licence does not allow.
+    Licence { number: u32 },
     /// A reservation that is not given back.
     Kept { call: usize },
     /// A function of a helper that returns something else than 0 or 1.
@@ -125,6 +131,8 @@ impl Reason {
             | Reason::InfiniteLoop
             | Reason::Unsupported
             | Reason::NoHelper { .. }
+            | Reason::NoPacket { .. }
+            | Reason::Licence { .. }
             | Reason::MapForOthers { .. }
             | Reason::NoDirectValue { .. }
             | Reason::Kept { .. }
@@ -136,6 +144,8 @@ impl Reason {
             | Reason::MovedReservation { .. }
             | Reason::Turns { .. } => Errno::EINVAL,
             Reason::NoMap { .. } => Errno::EBADF,
+            Reason::BeyondDirectValue { values: 2.., .. } => crate::map::ENOTSUPP,
+            Reason::BeyondDirectValue { .. } => Errno::EINVAL,
             Reason::HelperForOthers { number: crate::helper::number::GET_FUNC_IP, program_type }
                 if *program_type != ProgramType::SocketFilter =>
             {
@@ -158,7 +168,7 @@ impl Reason {
             Reason::FallsOff => "end the function with 'exit' or 'goto'",
             Reason::Unreachable => "leave it out, or let a jump lead there",
             Reason::NoMap { .. } => "make the map first, and keep it until the program is loaded",
-            Reason::NoDirectValue { .. } => {
+            Reason::NoDirectValue { .. } | Reason::BeyondDirectValue { .. } => {
                 "pointers into a value are for arrays of one entry, and begin within the value"
             }
             Reason::InfiniteLoop => "count the turns in a register and leave when it reaches a limit",
@@ -199,6 +209,8 @@ impl Reason {
             Reason::ReadOnly { .. } => "the map has BPF_F_RDONLY_PROG: programs read it alone",
             Reason::WriteOnly { .. } => "the map has BPF_F_WRONLY_PROG: programs write it alone",
             Reason::ZeroSize { .. } => "compare it with 0 first",
+            Reason::NoPacket { .. } => "only socket filters read packets so, and have the context in r6 then",
+            Reason::Licence { .. } => "load the program under the GPL, or a licence that goes with it",
             Reason::Kept { .. } => "give it back on every way by bpf_ringbuf_submit or bpf_ringbuf_discard",
             Reason::Turns { .. } => "return 0 to go on and 1 to stop",
             Reason::HelperForOthers { .. }
@@ -225,7 +237,13 @@ impl fmt::Display for Reason {
             Reason::Unreachable => write!(f, "no way leads here"),
             Reason::Unsupported => write!(f, "this form of instruction is not run here"),
             Reason::NoMap { map } => write!(f, "there is no map {map}"),
-            Reason::NoDirectValue { map } => write!(f, "map {map} has no value there to point to"),
+            Reason::NoDirectValue { map } => write!(f, "map {map} has no value to point to"),
+            Reason::BeyondDirectValue { map, values: 2.., .. } => {
+                write!(f, "map {map} has several values, and which one is pointed to is not said")
+            }
+            Reason::BeyondDirectValue { map, size, at, .. } => {
+                write!(f, "map {map} has values of {size} bytes, and {at} is behind them")
+            }
             Reason::InfiniteLoop => {
                 write!(f, "it comes here again with nothing changed, and would never end")
             }
@@ -277,6 +295,10 @@ impl fmt::Display for Reason {
             Reason::ZeroSize { reg } => write!(f, "{reg} is a size and may be zero"),
             Reason::MapForOthers { number, kind } => {
                 write!(f, "bpf_{} is not for a map of kind {kind}", name(number))
+            }
+            Reason::NoPacket { .. } => write!(f, "r6 is no packet"),
+            Reason::Licence { number } => {
+                write!(f, "bpf_{} is for programs under the GPL", name(number))
             }
             Reason::Kept { call } => {
                 write!(f, "the memory that instruction {call} reserved is not given back")

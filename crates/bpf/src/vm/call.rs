@@ -199,6 +199,14 @@ pub(crate) fn helper<'w>(run: &mut Run<'_, 'w>, id: u32, args: [u64; 5]) -> Opti
             });
             result(written)
         }
+        number::SKB_LOAD_BYTES => {
+            let into = run.memory.bytes_mut(c, d as usize)?;
+            let read = u32::try_from(b).map_err(|_| Errno::EFAULT).and_then(|at| run.world.packet(at, into));
+            if read.is_err() {
+                run.memory.bytes_mut(c, d as usize)?.fill(0);
+            }
+            done(read)
+        }
         number::RINGBUF_OUTPUT
         | number::RINGBUF_RESERVE
         | number::RINGBUF_SUBMIT
@@ -207,7 +215,7 @@ pub(crate) fn helper<'w>(run: &mut Run<'_, 'w>, id: u32, args: [u64; 5]) -> Opti
             let ring = run.memory.maps.get_mut(map_of(a)?).ok()?.ring()?;
             let (consumer, producer) = ring.positions();
             match b {
-                0 => producer - consumer,
+                0 => producer.wrapping_sub(consumer),
                 1 => ring.size(),
                 2 => consumer,
                 3 => producer,
@@ -237,7 +245,12 @@ fn bytes(run: &mut Run<'_, '_>, pointer: u64, len: usize) -> Option<Vec<u8>> {
 }
 
 fn key(run: &mut Run<'_, '_>, map: MapId, pointer: u64) -> Option<Vec<u8>> {
-    let len = run.memory.maps.get(map).ok()?.spec().key_size as usize;
+    let spec = run.memory.maps.get(map).ok()?.spec();
+    let len = spec.key_size as usize;
+    if spec.kind == MapKind::LpmTrie {
+        // A look for each bit.
+        run.budget = run.budget.saturating_sub((len * len) as u64);
+    }
     bytes(run, pointer, len)
 }
 
@@ -290,7 +303,7 @@ fn branches(run: &mut Run<'_, '_>, pointer: u64, len: usize, flags: u64) -> Opti
 fn ring(run: &mut Run<'_, '_>, id: u32, [a, b, c, d, _]: [u64; 5]) -> Option<u64> {
     const NO_WAKEUP: u64 = 1;
     const FORCE_WAKEUP: u64 = 2;
-    let (ring, at, content, flags) = match id {
+    let (ring, at, content, discarded, flags) = match id {
         number::RINGBUF_RESERVE => {
             let map = map_of(a)?;
             let ring = run.memory.maps.get_mut(map).ok()?.ring()?;
@@ -307,16 +320,16 @@ fn ring(run: &mut Run<'_, '_>, id: u32, [a, b, c, d, _]: [u64; 5]) -> Option<u64
             }
             let ring = run.memory.maps.get_mut(map).ok()?.ring()?;
             let Some(at) = ring.reserve(c) else { return Some(result(Err(Errno::EAGAIN))) };
-            (map, at, Some(data.into_boxed_slice()), d)
+            (map, at, data.into_boxed_slice(), false, d)
         }
         _ => {
             let reservation = run.memory.reservation(a)?;
             reservation.open = false;
             let content = core::mem::take(&mut reservation.bytes);
-            (reservation.ring, reservation.at, (id == number::RINGBUF_SUBMIT).then_some(content), b)
+            (reservation.ring, reservation.at, content, id == number::RINGBUF_DISCARD, b)
         }
     };
-    let waits = run.memory.maps.get_mut(ring).ok()?.ring()?.commit(at, content.as_deref());
+    let waits = run.memory.maps.get_mut(ring).ok()?.ring()?.commit(at, &content, discarded);
     if flags & FORCE_WAKEUP != 0 || waits && flags & NO_WAKEUP == 0 {
         run.world.ring_wakes(ring);
     }

@@ -4,7 +4,7 @@ use super::draw;
 use perfuse_bpf::{Errno, MapKind, MapSpec, Maps};
 use perfuse_testkit::Outcome;
 
-const KINDS: [MapKind; 12] = [
+const KINDS: [MapKind; 13] = [
     MapKind::Hash,
     MapKind::Array,
     MapKind::ProgArray,
@@ -14,6 +14,7 @@ const KINDS: [MapKind; 12] = [
     MapKind::StackTrace,
     MapKind::LruHash,
     MapKind::LruPerCpuHash,
+    MapKind::LpmTrie,
     MapKind::Queue,
     MapKind::Stack,
     MapKind::RingBuf,
@@ -31,6 +32,7 @@ pub(super) fn declarations_are_answered_alike() -> Outcome {
             let (key, value, entries) = match kind {
                 MapKind::Queue | MapKind::Stack => (size(0), size(8), size(4)),
                 MapKind::RingBuf => (size(0), size(0), size(4096)),
+                MapKind::LpmTrie => (size(8), size(8), size(4)),
                 MapKind::StackTrace => (size(4), size(80), size(4)),
                 MapKind::ProgArray | MapKind::PerfEventArray => (size(4), size(4), size(4)),
                 _ => (size(4), size(8), size(4)),
@@ -43,6 +45,7 @@ pub(super) fn declarations_are_answered_alike() -> Outcome {
             };
             // A descriptor of a NUMA node, and what a map in a map may have, are asked for in fields that we do not pass.
             let flags = flags & !(1 << 9);
+            let flags = if kind == MapKind::LpmTrie && turn % 8 != 0 { flags | 1 } else { flags };
             let spec = MapSpec { flags, ..MapSpec::new(kind, key, value, entries) };
             let linux =
                 perfuse_sys::bpf::Map::create([kind.number(), key, value, entries, flags]).map(|_| ());
@@ -72,6 +75,7 @@ pub(super) fn calls_are_answered_alike() -> Outcome {
                 MapKind::Queue | MapKind::Stack => MapSpec::new(kind, 0, 8, entries),
                 MapKind::RingBuf => MapSpec::new(kind, 0, 0, 4096),
                 MapKind::StackTrace => MapSpec::new(kind, 4, 16, 4),
+                MapKind::LpmTrie => MapSpec { flags: 1, ..MapSpec::new(kind, 6, 8, entries) },
                 _ => MapSpec::new(kind, 4, 8, entries),
             };
             let declared = [kind.number(), spec.key_size, spec.value_size, spec.max_entries, spec.flags];
@@ -83,7 +87,11 @@ pub(super) fn calls_are_answered_alike() -> Outcome {
             let (key_bytes, value_bytes) = (spec.key_size as usize, here.user_value_bytes());
             for _ in 0..60 {
                 calls += 1;
-                let key: Vec<u8> = below(9).to_ne_bytes()[..key_bytes.min(4)].to_vec();
+                let mut key: Vec<u8> = below(9).to_ne_bytes()[..key_bytes.min(4)].to_vec();
+                if kind == MapKind::LpmTrie {
+                    key[0] = below(18) as u8;
+                    key.extend([[0u8, 0x80, 0xc0][below(3) as usize], below(256) as u8]);
+                }
                 let value: Vec<u8> = (0..value_bytes).map(|_| below(256) as u8).collect();
                 let flags = [0u64, 0, 0, 1, 2, 3, 4, 8][below(8) as usize];
                 let what = below(7);

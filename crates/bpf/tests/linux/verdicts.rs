@@ -262,7 +262,7 @@ pub(super) fn programs_are_let_through_or_refused_alike() -> Outcome {
     let mut machine = Machine::new(Maps::new(2, 1 << 22, 1));
     let ours = specs().map(|spec| machine.maps.create(spec).expect("a map"));
     let mut differ = Vec::new();
-    let (mut compared, mut refused, mut same) = (0, 0, 0);
+    let (mut compared, mut refused, mut same, mut worded) = (0, 0, 0, 0);
     let all = OF_TYPES
         .iter()
         .flat_map(|(program_type, texts)| texts.iter().map(|text| (*program_type, *text)))
@@ -296,6 +296,9 @@ pub(super) fn programs_are_let_through_or_refused_alike() -> Outcome {
                     told.slot == refusal.slot && discriminant(&told.reason) == discriminant(&refusal.reason),
                 );
                 refused += 1;
+                let written = perfuse_bpf::log::text(refusal);
+                let is_same = words(&cause(&written)) == words(&cause(log));
+                worded += u32::from(is_same);
                 if matches!(told.reason, perfuse_bpf::Reason::Other { .. }) {
                     println!("{text}\n   unread: {}", told.reason);
                 }
@@ -314,6 +317,8 @@ pub(super) fn programs_are_let_through_or_refused_alike() -> Outcome {
     println!(
         "{refused} refused by both, {same} of them for the same reason at the same instruction, as the log is read"
     );
+    println!("{worded} of them with the same sentence");
+    assert!(worded * 10 >= refused * 8, "{worded} of {refused} logs have Linux's sentence");
     assert!(differ.is_empty(), "{}", differ.join("\n"));
     assert!(same * 10 >= refused * 8, "{same} of {refused} logs are understood");
     Ok(())
@@ -326,6 +331,22 @@ const KNOWN: [&str; 2] = [
     // The structure of a map is the kernel's own.
     "itself, not memory",
 ];
+
+/// The last sentence of a log before the line of numbers.
+fn cause(log: &str) -> String {
+    let is_told = |line: &&str| {
+        let others = ["processed ", "cur state:", "old state:"];
+        !line.is_empty() && !others.iter().any(|other| line.starts_with(other))
+    };
+    let mut sentences = log.lines().filter(is_told);
+    sentences.next_back().unwrap_or_default().to_owned()
+}
+
+/// Its words, without numbers.
+fn words(sentence: &str) -> Vec<String> {
+    let word = |word: &str| word.chars().filter(|c| c.is_ascii_alphabetic() || *c == '_').collect::<String>();
+    sentence.split_whitespace().map(word).filter(|word| !word.is_empty()).collect()
+}
 
 /// The sentence of a log that refuses.
 fn last(log: &str) -> String {

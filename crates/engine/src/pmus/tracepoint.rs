@@ -179,14 +179,16 @@ impl Engine {
         hit: &Hit<'_>,
         cpu_state: &dyn CpuState,
     ) -> bool {
-        if !self.programs_pass(type_, cpu, now, hit, cpu_state) {
+        let silenced = self.silenced_by_programs(type_, cpu, now, hit, cpu_state);
+        if type_ == EventType::TRACEPOINT && !silenced.is_empty() {
+            self.settle(now);
             return false;
         }
         let data = hit.data(cpu_state);
         let mut heard = core::mem::take(&mut self.heard);
         heard.extend(self.cpus[cpu as usize].listeners.of(type_, hit.id));
         for &event in &heard {
-            if self.passes(event, hit, cpu_state) {
+            if self.passes(event, hit, cpu_state) && !silenced.contains(&event) {
                 self.count_occurrence(event, cpu, now, hit.count, &data);
             }
         }

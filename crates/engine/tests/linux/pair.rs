@@ -153,7 +153,12 @@ impl Pair {
     pub(crate) fn know_programs(&mut self, programs: &Rc<[Program]>, kinds: &[ProgramKind]) {
         self.programs = programs.clone();
         for (program, kind) in self.programs.iter().zip(kinds) {
-            let own = BpfProgram { id: program.id(), kind: *kind, wants_stacks: false, run: Arc::new(|_| 1) };
+            let own = BpfProgram {
+                id: program.id(),
+                kind: *kind,
+                wants_stacks: false,
+                run: Arc::new(|_: &perfuse_engine::ProgramContext<'_>| 1),
+            };
             self.machine.world.programs.insert(program.as_fd().as_raw_fd(), own);
         }
     }

@@ -3,7 +3,8 @@
 use crate::machine::{KERNEL, ME, Machine, USER, attr, decoded, software, with};
 use perfuse_engine::abi::{Attr, AttrFlags, Errno, EventType, SampleType, Software};
 use perfuse_engine::{
-    BpfProgram, BpfQuery, CloneFlags, Effect, Hit, Ioctl, Notice, ProgramContext, ProgramKind, State,
+    BpfProgram, BpfQuery, CloneFlags, Effect, EventKey, Events, Hit, Ioctl, Notice, ProgramContext,
+    ProgramKind, Run, State,
 };
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,7 +26,7 @@ fn machine() -> (Machine, Arc<AtomicU32>) {
             id: 70 + number as u32,
             kind,
             wants_stacks: false,
-            run: Arc::new(move |_| answer.load(Ordering::Relaxed)),
+            run: Arc::new(move |_: &ProgramContext<'_>| answer.load(Ordering::Relaxed)),
         };
         machine.world.programs.insert(FOR_OVERFLOWS + number as i32, program);
     }
@@ -173,7 +174,7 @@ fn the_programs_of_a_tracepoint_are_told() {
             id: number,
             kind: ProgramKind::Tracepoint,
             wants_stacks: false,
-            run: Arc::new(|_| 1),
+            run: Arc::new(|_: &ProgramContext<'_>| 1),
         };
         machine.world.programs.insert(number as i32, program);
         let fd = machine.own(&tracepoint(5));
@@ -196,4 +197,135 @@ fn the_programs_of_a_tracepoint_are_told() {
     machine.world.privileged = false;
     assert_eq!(ask(&mut machine, faults, 64).0, Err(Errno::EPERM));
     machine.world.privileged = true;
+}
+
+/// A program that writes to events and reads them, and keeps the answers.
+struct Writer {
+    to: Vec<EventKey>,
+    answers: Mutex<Vec<Result<[u64; 3], Errno>>>,
+}
+
+impl Run for Writer {
+    fn run(&self, context: &ProgramContext<'_>, events: &mut dyn Events) -> u32 {
+        assert_eq!(context.task, Some(ME));
+        let mut answers = self.answers.lock().unwrap();
+        for &event in &self.to {
+            answers.push(events.output(event, b"twelve bytes").map(|()| [0; 3]));
+            answers.push(events.read(event));
+        }
+        0
+    }
+}
+
+/// Rules K21, K30, K31: a program writes samples with its own bytes to a `BPF_OUTPUT` event that is on its cpu, wakes its readers, and
+/// reads events of its task or cpu.
+#[test]
+fn a_program_writes_and_reads_events() {
+    let mut machine = Machine::new(2);
+    let mut output = software(Software::BPF_OUTPUT);
+    (output.sample_type, output.wakeup) = (SampleType::RAW | SampleType::PERIOD | SampleType::ADDR, 1);
+    output.set_period(1);
+    let own = machine.own(&output);
+    let mut ring = machine.map(own, 1);
+    let of_cpu = machine.wide(&output, 0).unwrap();
+    let elsewhere = machine.wide(&output, 1).unwrap();
+    let off = machine.own(&with(output, AttrFlags::DISABLED));
+    let counter = machine.own(&software(Software::DUMMY));
+    let copied = machine.own(&with(software(Software::DUMMY), AttrFlags::INHERIT));
+    let pinned = machine.own(&with(software(Software::DUMMY), AttrFlags::DISABLED | AttrFlags::PINNED));
+    let child = machine.fork(ME, 200, CloneFlags::default()).unwrap();
+    let arguments = perfuse_engine::OpenArguments { pid: 200, ..Default::default() };
+    let other = machine.open(&software(Software::DUMMY), arguments).unwrap();
+    let _ = child;
+    let all = [own, of_cpu, elsewhere, off, counter, copied, pinned, other];
+    let to = all.map(|fd| machine.key(fd)).to_vec();
+    assert_eq!(machine.engine.is_for_programs(to[5]), Err(Errno::EOPNOTSUPP));
+    let writer = Arc::new(Writer { to, answers: Mutex::default() });
+    let program =
+        BpfProgram { id: 1, kind: ProgramKind::PerfEvent, wants_stacks: false, run: writer.clone() };
+    machine.world.programs.insert(1, program);
+    let faults = machine.own(&sampling());
+    set(&mut machine, faults, 1).unwrap();
+    machine.poll(own);
+    machine.pass(50);
+    machine.fault(0, 1);
+    let answers = std::mem::take(&mut *writer.answers.lock().unwrap());
+    let [outputs, reads] = [0, 1].map(|odd| {
+        let all = answers.iter().skip(odd).step_by(2);
+        all.map(|answer| answer.as_ref().map(|values| values[0]).map_err(|errno| *errno)).collect::<Vec<_>>()
+    });
+    let (gone, wrong) = (Err(Errno::EOPNOTSUPP), Err(Errno::EINVAL));
+    // One has no ring.
+    assert_eq!(outputs, [Ok(0), Err(Errno::ENOSPC), gone, gone, wrong, wrong, wrong, wrong]);
+    assert_eq!(reads, [Ok(0), Ok(0), wrong, Ok(0), Ok(0), gone, Err(Errno::EBUSY), wrong]);
+    assert_eq!(answers[1], Ok([0, 50, 50]));
+    let bytes = ring.take();
+    let records = decoded(&bytes, &output);
+    let [record] = &records[..] else { panic!("{records:?}") };
+    let perfuse_engine::abi::record::Record::Sample(sample) = &record.record else { panic!("{record:?}") };
+    assert_eq!((sample.period, sample.addr), (Some(0), Some(0)));
+    assert_eq!(&sample.raw.as_ref().unwrap().as_bytes()[..12], b"twelve bytes");
+    assert!(machine.poll(own).contains(perfuse_engine::abi::PollFlags::IN));
+    assert_eq!(machine.count(own), 0);
+    // A ring that is paused or full takes nothing.
+    machine.ioctl(own, Ioctl::PauseOutput(true)).unwrap();
+    machine.fault(0, 1);
+    assert_eq!(writer.answers.lock().unwrap()[0], Err(Errno::ENOSPC));
+}
+
+/// Rule K2: a link takes its program off the event again, and lets it go.
+#[test]
+fn a_program_is_taken_off_again() {
+    let (mut machine, answer) = machine();
+    answer.store(0, Ordering::Relaxed);
+    for (asked, number) in [(sampling(), FOR_OVERFLOWS), (tracepoint(5), FOR_TRACEPOINTS)] {
+        let fd = machine.own(&asked);
+        let key = machine.key(fd);
+        let program = machine.world.programs[&number].clone();
+        let run = Arc::downgrade(&program.run);
+        let holders = run.strong_count();
+        assert_eq!(machine.engine.attach_program(key, program.clone()), Ok(()));
+        assert_eq!(machine.engine.attach_program(key, program), Err(Errno::EEXIST));
+        machine.engine.detach_program(key);
+        assert_eq!(run.strong_count(), holders - 1);
+        assert_eq!(set(&mut machine, fd, number), Ok(0));
+        machine.close(fd);
+        assert_eq!(run.strong_count(), holders - 1);
+        assert_eq!(
+            machine.engine.attach_program(key, machine.world.programs[&number].clone()),
+            Err(Errno::EBADF)
+        );
+    }
+}
+
+/// Rule K5: a program of a probe is for its own event, and for hits in the process that this measures.
+#[test]
+fn a_program_silences_its_own_probe() {
+    let (mut machine, answer) = machine();
+    let probes = perfuse_engine::ProbePmu::uprobe(Box::new(crate::kinds::Places));
+    let probes = machine.engine.register(Box::new(probes)).unwrap();
+    let (_, type_) = machine.engine.pmu_by_name("uprobe").unwrap();
+    let probe = Attr { config2: 3, ..attr(type_, 0) };
+    let (own, other) = (machine.own(&probe), machine.own(&probe));
+    let ran = Arc::new(AtomicU32::new(0));
+    let (told, said) = (ran.clone(), answer.clone());
+    let run = move |_: &ProgramContext<'_>| {
+        told.fetch_add(1, Ordering::Relaxed);
+        said.load(Ordering::Relaxed)
+    };
+    let program = BpfProgram { id: 9, kind: ProgramKind::Kprobe, wants_stacks: false, run: Arc::new(run) };
+    machine.world.programs.insert(9, program);
+    set(&mut machine, own, 9).unwrap();
+    for (result, expected) in [(0, 0), (2, 0), (1, 1), (3, 2)] {
+        answer.store(result, Ordering::Relaxed);
+        machine.engine.probe(probes, 0, machine.now, &Hit::new(6, &[]), &USER);
+        assert_eq!(machine.count(own), expected, "{result}");
+    }
+    assert_eq!((machine.count(other), ran.load(Ordering::Relaxed)), (4, 4));
+    let child = machine.fork(ME, 200, CloneFlags::default()).unwrap();
+    machine.switch(0, Some(child));
+    machine.engine.probe(probes, 0, machine.now, &Hit::new(6, &[]), &USER);
+    assert_eq!(ran.load(Ordering::Relaxed), 4);
+    // The same program may be on several events of the place.
+    assert_eq!(set(&mut machine, other, 9), Ok(0));
 }

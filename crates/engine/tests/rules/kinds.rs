@@ -262,7 +262,7 @@ fn filters_are_inherited() {
 
 /// Places that probes can be set at: config2 below 100.
 #[derive(Debug)]
-struct Places;
+pub(crate) struct Places;
 
 impl Probes for Places {
     fn set(&mut self, attr: &Attr, returns: bool) -> Result<u64, Errno> {

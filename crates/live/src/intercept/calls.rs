@@ -1,10 +1,11 @@
 //! The calls of a tool, and their answers. Arguments are at user addresses of the tool; calls that are not about an
 //! event of ours go on to the kernel unchanged.
 
-use super::files::{Descriptor, SignalOwner};
+use super::files::{Descriptor, File, SignalOwner};
 use super::filter::{WAITS, can_wait};
 use super::inject::{self, Injector};
 use super::{Intercept, Note, Process, Untraceable, Wait, listener};
+use crate::bpf::Reply;
 use crate::machine::{Machine, Rights};
 use crate::proc::{self, Namespace};
 use crate::ptrace::{Resume, Tid};
@@ -14,6 +15,7 @@ use crate::served::{carry_out, settle};
 use crate::supervisor::{Next, Supervisor};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, OpenFlags, ioctl};
 use perfuse_engine::{Access, AttrMemory, BpfQuery, EventKey, Ioctl, OpenArguments, TaskId, UserMemory};
+use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The answer to a call that a filter stopped.
@@ -35,10 +37,10 @@ fn word(answer: Result<u64, Errno>) -> i64 {
 /// A call as this program would make it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SystemCall {
-    width: Width,
+    pub(super) width: Width,
     /// As the thread has it.
     number: u64,
-    call: libc::c_long,
+    pub(super) call: libc::c_long,
     arguments: [u64; 6],
 }
 
@@ -63,9 +65,9 @@ impl SystemCall {
 const NOBODY: i32 = i32::MAX;
 
 /// A tool's memory from some address on.
-struct Memory {
-    tid: Tid,
-    addr: u64,
+pub(super) struct Memory {
+    pub(super) tid: Tid,
+    pub(super) addr: u64,
 }
 
 impl UserMemory for Memory {
@@ -80,7 +82,7 @@ impl UserMemory for Memory {
 }
 
 impl Intercept {
-    /// `perf_event_open`, refused by a SIGSYS that is about to be delivered.
+    /// `perf_event_open` or `bpf`, refused by a SIGSYS that is about to be delivered.
     pub(super) fn trapped(
         &mut self,
         supervisor: &mut Supervisor,
@@ -88,7 +90,15 @@ impl Intercept {
         width: Width,
     ) -> Result<(), Errno> {
         let mut registers = Registers::in_call(tid, width)?;
-        let answer = self.open(supervisor, tid, &registers);
+        let call = SystemCall::of(&registers).map(|call| call.call);
+        let answer = match call {
+            Some(libc::SYS_bpf) => match self.bpf(supervisor, tid, &registers) {
+                Ok(Reply::Opens(file)) => self.give_descriptor(supervisor, tid, &registers, file),
+                Ok(Reply::Number(number)) => Ok(number),
+                Err(errno) => Err(errno),
+            },
+            _ => self.open(supervisor, tid, &registers),
+        };
         self.tell_stops(supervisor, tid);
         registers.set_result(word(answer));
         registers.give(tid)
@@ -143,6 +153,19 @@ impl Intercept {
                 self.stopped_again(supervisor, tid);
                 return Ok(Answer::Done(self.open(supervisor, tid, registers)));
             }
+            libc::SYS_bpf => {
+                let file = match self.bpf(supervisor, tid, registers) {
+                    Ok(Reply::Opens(file)) => file,
+                    Ok(Reply::Number(number)) => return Ok(Answer::With(Ok(number))),
+                    Err(errno) => return Ok(Answer::With(Err(errno))),
+                };
+                if let Err(killed) = inject::skip(tid, registers) {
+                    self.closed(supervisor, [File::Bpf(file)]);
+                    return Err(killed);
+                }
+                self.stopped_again(supervisor, tid);
+                return Ok(Answer::Done(self.give_descriptor(supervisor, tid, registers, file)));
+            }
             call if can_wait(call) => {
                 let answer = self.answered(supervisor.shared(), tid, &system_call);
                 return Ok(answer.map_or(Answer::Pass, Answer::With));
@@ -171,6 +194,14 @@ impl Intercept {
                     return Ok(Answer::With(refused));
                 }
             }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_readlink => {
+                return Ok(self.read_link(supervisor, tid, first, second, registers.argument(2)));
+            }
+            libc::SYS_readlinkat => {
+                let [into, room] = [2, 3].map(|index| registers.argument(index));
+                return Ok(self.read_link(supervisor, tid, second, into, room));
+            }
             libc::SYS_close_range => {
                 self.close_range(supervisor, tid, first as u32, second as u32, registers.argument(2));
                 return Ok(Answer::Pass);
@@ -183,7 +214,7 @@ impl Intercept {
             _ => {}
         }
         let fd = if call == libc::SYS_mmap { registers.argument(4) as i32 } else { fd };
-        let Some(event) = self.process(tid).files.get(fd) else {
+        let Some(file) = self.process(tid).files.file(fd) else {
             if call == libc::SYS_mmap && registers.argument(2) & libc::PROT_EXEC as u64 != 0 {
                 return self.map_code(supervisor, tid);
             }
@@ -192,28 +223,27 @@ impl Intercept {
         Ok(match call {
             libc::SYS_close => {
                 let closed = self.close(tid, fd);
-                Self::closed(supervisor, closed);
+                self.closed(supervisor, closed);
                 Answer::Pass
             }
-            libc::SYS_dup => self.duplicate(supervisor, tid, registers, event, 0, false)?,
+            libc::SYS_dup => self.duplicate(supervisor, tid, registers, file, 0, false)?,
             libc::SYS_fcntl => match second as i32 {
                 command @ (libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => {
                     let least = registers.argument(2);
-                    self.duplicate(
-                        supervisor,
-                        tid,
-                        registers,
-                        event,
-                        least,
-                        command == libc::F_DUPFD_CLOEXEC,
-                    )?
+                    self.duplicate(supervisor, tid, registers, file, least, command == libc::F_DUPFD_CLOEXEC)?
                 }
-                command => self.control(supervisor, tid, fd, event, command, registers.argument(2))?,
+                command => self.control(supervisor, tid, fd, file, command, registers.argument(2))?,
             },
+            libc::SYS_fstat | libc::SYS_newfstatat | libc::SYS_statx => {
+                self.tell_kind(supervisor, tid, registers, call)?
+            }
             libc::SYS_mmap => {
                 inject::skip(tid, registers)?;
                 self.stopped_again(supervisor, tid);
-                Answer::Done(self.map(supervisor, tid, registers, event))
+                Answer::Done(match file {
+                    File::Event(event) => self.map(supervisor, tid, registers, event),
+                    File::Bpf(file) => self.map_object(supervisor, tid, registers, file),
+                })
             }
             _ => Answer::Pass,
         })
@@ -264,6 +294,7 @@ impl Intercept {
                 let events = self.table.before_wait(&process.files, numbers.as_deref());
                 self.waits.insert(tid, Wait { call: system_call.number, events });
             }
+            self.before_wait_for_rings(machine, tid);
             return None;
         }
         if call == libc::SYS_prctl {
@@ -273,7 +304,10 @@ impl Intercept {
                 0
             }));
         }
-        let event = self.process(tid).files.get(first as i32)?;
+        let event = match self.process(tid).files.file(first as i32)? {
+            File::Event(event) => event,
+            File::Bpf(_) => return self.answered_of_object(tid, system_call),
+        };
         match call {
             libc::SYS_read => Some(read(machine, tid, event, second, third)),
             libc::SYS_readv => Some(read_parts(machine, tid, event, width, second, third)),
@@ -445,7 +479,11 @@ impl Intercept {
     fn answers_for_itself(&mut self, tid: Tid) -> bool {
         let Some(own) = self.filters_here else { return false };
         let process = self.process(tid);
-        let ours = 1 + usize::from(process.filtered) + process.low.len() + process.watched.len();
+        let ours = 1
+            + usize::from(process.filtered)
+            + usize::from(process.reads_links)
+            + process.low.len()
+            + process.watched.len();
         proc::filters_of(tid) != Some(own + ours)
     }
 
@@ -463,8 +501,19 @@ impl Intercept {
         event: EventKey,
         close_on_exec: bool,
     ) -> Result<u64, Errno> {
-        let first = self.first;
         let pipe = self.table.create(event)?.served.number();
+        self.install_file(tid, registers, (File::Event(event), pipe), close_on_exec)
+    }
+
+    /// Makes a descriptor of a file, whose calls are answered from now on: a copy of this process's.
+    pub(super) fn install_file(
+        &mut self,
+        tid: Tid,
+        registers: &Registers,
+        (file, pipe): (File, RawFd),
+        close_on_exec: bool,
+    ) -> Result<u64, Errno> {
+        let first = self.first;
         let pid = self.threads.get(&tid).copied().unwrap_or(tid);
         let process = self.processes.entry(pid).or_default();
         let high = process.files.count_from(first);
@@ -484,12 +533,12 @@ impl Intercept {
             }
             process.filtered = true;
         }
-        // We should have heard of an older event with that number; it is gone now in any case.
-        let _ = self.table.install(&mut process.files, fd, Descriptor { event, close_on_exec });
+        // We should have heard of an older file with that number; it is gone now in any case.
+        let _ = self.table.install(&mut process.files, fd, Descriptor { file, close_on_exec });
         Ok(fd as u64)
     }
 
-    fn close(&mut self, tid: Tid, fd: i32) -> Option<EventKey> {
+    fn close(&mut self, tid: Tid, fd: i32) -> Option<File> {
         let pid = self.threads.get(&tid).copied().unwrap_or(tid);
         let process = self.processes.get_mut(&pid)?;
         self.table.close(&mut process.files, fd)
@@ -505,7 +554,7 @@ impl Intercept {
             return;
         }
         let closed = self.table.close_all(&mut process.files, |fd, _| inside(fd));
-        Self::closed(supervisor, closed);
+        self.closed(supervisor, closed);
     }
 
     /// `dup` and `F_DUPFD` are done with a number that the filter knows.
@@ -514,7 +563,7 @@ impl Intercept {
         supervisor: &Supervisor,
         tid: Tid,
         registers: &Registers,
-        event: EventKey,
+        file: File,
         least: u64,
         close_on_exec: bool,
     ) -> Result<Answer, Errno> {
@@ -529,7 +578,7 @@ impl Intercept {
         if let Ok(fd) = answer {
             let pid = self.threads.get(&tid).copied().unwrap_or(tid);
             let process = self.processes.entry(pid).or_default();
-            let _ = self.table.install(&mut process.files, fd as i32, Descriptor { event, close_on_exec });
+            let _ = self.table.install(&mut process.files, fd as i32, Descriptor { file, close_on_exec });
         }
         Ok(Answer::Done(answer))
     }
@@ -551,19 +600,19 @@ impl Intercept {
         let first = self.first;
         let pid = self.threads.get(&tid).copied().unwrap_or(tid);
         let process = self.processes.entry(pid).or_default();
-        let closed = match process.files.get(old) {
+        let closed = match process.files.file(old) {
             None => self.table.close(&mut process.files, new),
-            Some(event) => {
+            Some(file) => {
                 let close_on_exec = flags as i32 & libc::O_CLOEXEC != 0;
                 // A number that the tool has chosen, and no filter knows.
                 if new < first && process.low.insert(new) {
                     let mut injector = Injector::new(tid, registers, &mut process.remains);
                     injector.install(&inject::owners(new, new, false))?;
                 }
-                self.table.install(&mut process.files, new, Descriptor { event, close_on_exec })
+                self.table.install(&mut process.files, new, Descriptor { file, close_on_exec })
             }
         };
-        Self::closed(supervisor, closed);
+        self.closed(supervisor, closed);
         Ok(Answer::Done(answer))
     }
 
@@ -573,7 +622,7 @@ impl Intercept {
         supervisor: &Supervisor,
         tid: Tid,
         fd: i32,
-        event: EventKey,
+        file: File,
         command: i32,
         argument: u64,
     ) -> Result<Answer, Errno> {
@@ -595,12 +644,17 @@ impl Intercept {
         if command == libc::F_GETFL {
             // The flags of the pipe are not those of an event.
             let of_pipe = (libc::O_ACCMODE | O_LARGEFILE | libc::O_NONBLOCK) as u64;
-            return Ok(Answer::Done(Ok(flags & !of_pipe | libc::O_RDWR as u64)));
+            let access = match file {
+                File::Event(_) => libc::O_RDWR,
+                File::Bpf(file) => supervisor.machine().bpf().access_of(file),
+            };
+            return Ok(Answer::Done(Ok(flags & !of_pipe | access as u64)));
         }
         if command == libc::F_SETFD {
             let on = argument as i32 & libc::FD_CLOEXEC != 0;
             self.process(tid).files.set_close_on_exec(fd, on);
         }
+        let File::Event(event) = file else { return Ok(Answer::Done(answer)) };
         if command == libc::F_SETFL {
             self.set_asynchronous(&mut supervisor.machine(), fd, event, argument as i32 & libc::O_ASYNC != 0);
         }
@@ -702,9 +756,12 @@ impl Intercept {
                 attr = AttrMemory(&mut memory);
                 Ioctl::ModifyAttributes(&mut attr)
             }
-            // Programs of BPF run in kernels alone.
-            ioctl::SET_BPF if proc::is_bpf_program(tid, argument as u32)? => return Err(Errno::EOPNOTSUPP),
-            ioctl::SET_BPF => return Err(Errno::EINVAL),
+            ioctl::SET_BPF => {
+                let fd = argument as i32;
+                let file = self.process(tid).files.bpf(fd);
+                let none = if proc::is_open(tid, fd) { Errno::EINVAL } else { Errno::EBADF };
+                return lock(machine).set_program(caller, event, file.ok_or(none));
+            }
             // There are no tracepoints, so that nothing is read of the argument.
             ioctl::QUERY_BPF => {
                 query = BpfQuery::default();

@@ -1,7 +1,8 @@
-//! The open files of a tool's processes: which descriptor number is which event, how many numbers an event has, and
-//! to whom its signals go. The pipes behind the numbers are [served](crate::served).
+//! The open files of a tool's processes: which descriptor number is which event or object of `bpf(2)`, how many numbers that has,
+//! and to whom signals of events go. The pipes behind the numbers are [served](crate::served).
 
 use super::UnwantedSignal;
+use crate::bpf::FileId;
 use crate::proc;
 use crate::ptrace::Tid;
 use crate::served::Served;
@@ -9,22 +10,50 @@ use perfuse_abi::Errno;
 use perfuse_engine::EventKey;
 use std::collections::BTreeMap;
 
-/// The descriptors of events that a process has.
+/// The descriptors of events and objects that a process has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
     numbers: BTreeMap<i32, Descriptor>,
 }
 
+/// What a descriptor is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum File {
+    Event(EventKey),
+    Bpf(FileId),
+}
+
 /// One of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Descriptor {
-    pub(super) event: EventKey,
+    pub(super) file: File,
     pub(super) close_on_exec: bool,
 }
 
 impl Files {
+    pub(super) fn file(&self, fd: i32) -> Option<File> {
+        self.numbers.get(&fd).map(|descriptor| descriptor.file)
+    }
+
+    /// The event of a descriptor, if it is one's.
     pub(super) fn get(&self, fd: i32) -> Option<EventKey> {
-        self.numbers.get(&fd).map(|descriptor| descriptor.event)
+        match self.file(fd)? {
+            File::Event(event) => Some(event),
+            File::Bpf(_) => None,
+        }
+    }
+
+    /// The object's file of a descriptor, if it is one's.
+    pub(super) fn bpf(&self, fd: i32) -> Option<FileId> {
+        match self.file(fd)? {
+            File::Event(_) => None,
+            File::Bpf(file) => Some(file),
+        }
+    }
+
+    /// All files of objects that there are descriptors of.
+    pub(super) fn bpf_files(&self) -> impl Iterator<Item = FileId> + '_ {
+        self.numbers.keys().filter_map(|fd| self.bpf(*fd))
     }
 
     /// How many numbers from `first` on there are.
@@ -46,7 +75,7 @@ impl Files {
     }
 
     fn events(&self) -> impl Iterator<Item = EventKey> + '_ {
-        self.numbers.values().map(|descriptor| descriptor.event)
+        self.numbers.keys().filter_map(|fd| self.get(*fd))
     }
 }
 
@@ -160,6 +189,8 @@ impl OpenEvent {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     open: BTreeMap<EventKey, OpenEvent>,
+    /// How many descriptors the files of objects have, in all processes.
+    bpf: BTreeMap<FileId, usize>,
     /// Those with `O_ASYNC` whose last descriptor is closed.
     closed: Vec<OpenEvent>,
 }
@@ -181,20 +212,29 @@ impl Table {
         self.open.remove(&event);
     }
 
-    /// A descriptor is made, in place of an older one with its number. The answer is an event whose last descriptor
-    /// that was.
-    pub(super) fn install(&mut self, files: &mut Files, fd: i32, new: Descriptor) -> Option<EventKey> {
-        if let Some(open) = self.open.get_mut(&new.event) {
-            open.descriptors += 1;
-        }
+    /// A descriptor is made, in place of an older one with its number. The answer is what that was the last descriptor of.
+    pub(super) fn install(&mut self, files: &mut Files, fd: i32, new: Descriptor) -> Option<File> {
+        self.hold(new.file);
         let old = files.numbers.insert(fd, new);
-        old.and_then(|old| self.release(old.event))
+        old.and_then(|old| self.release(old.file))
+    }
+
+    /// A file is open by one descriptor more; arrays and links that have an event count as descriptors of it.
+    pub(super) fn hold(&mut self, file: File) {
+        match file {
+            File::Event(event) => {
+                if let Some(open) = self.open.get_mut(&event) {
+                    open.descriptors += 1;
+                }
+            }
+            File::Bpf(file) => *self.bpf.entry(file).or_default() += 1,
+        }
     }
 
     /// A descriptor is closed; see [`install`](Self::install).
-    pub(super) fn close(&mut self, files: &mut Files, fd: i32) -> Option<EventKey> {
+    pub(super) fn close(&mut self, files: &mut Files, fd: i32) -> Option<File> {
         let old = files.numbers.remove(&fd)?;
-        self.release(old.event)
+        self.release(old.file)
     }
 
     /// All descriptors that are so are closed.
@@ -202,7 +242,7 @@ impl Table {
         &mut self,
         files: &mut Files,
         which: impl Fn(i32, &Descriptor) -> bool,
-    ) -> Vec<EventKey> {
+    ) -> Vec<File> {
         let closed: Vec<i32> = files
             .numbers
             .iter()
@@ -214,21 +254,32 @@ impl Table {
 
     /// A process got a copy.
     pub(super) fn copied(&mut self, files: &Files) {
-        for event in files.events() {
-            if let Some(open) = self.open.get_mut(&event) {
-                open.descriptors += 1;
-            }
+        for descriptor in files.numbers.values() {
+            self.hold(descriptor.file);
         }
     }
 
-    fn release(&mut self, event: EventKey) -> Option<EventKey> {
-        let open = self.open.get_mut(&event)?;
-        open.descriptors -= 1;
-        if open.descriptors > 0 {
-            return None;
+    /// A file is open by one descriptor less; the file, if that was the last.
+    pub(super) fn release(&mut self, file: File) -> Option<File> {
+        match file {
+            File::Event(event) => {
+                let open = self.open.get_mut(&event)?;
+                open.descriptors -= 1;
+                if open.descriptors > 0 {
+                    return None;
+                }
+                self.closed.extend(self.open.remove(&event).filter(|open| open.served.is_asynchronous()));
+            }
+            File::Bpf(id) => {
+                let count = self.bpf.get_mut(&id)?;
+                *count -= 1;
+                if *count > 0 {
+                    return None;
+                }
+                self.bpf.remove(&id);
+            }
         }
-        self.closed.extend(self.open.remove(&event).filter(|open| open.served.is_asynchronous()));
-        Some(event)
+        Some(file)
     }
 
     /// Takes the events that have been closed since this was asked last, and must be kept until the process has closed them too: the

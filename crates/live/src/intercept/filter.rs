@@ -1,10 +1,11 @@
 //! The seccomp filters that bring the calls of a tool to the supervisor.
 //!
-//! There are three. The first is put on the tool before its exec and thus on all that it starts: it knows
-//! `perf_event_open(2)` and the rare calls by which one process begins to trace another, so a measured program pays for
+//! There are four. The first is put on the tool before its exec and thus on all that it starts: it knows
+//! `perf_event_open(2)`, `bpf(2)` and the rare calls by which one process begins to trace another, so a measured program pays for
 //! it as good as nothing. The second is put on a
 //! process when it opens its first event: it knows the calls about descriptors of events, which have
-//! high numbers, and those about memory where rings are mapped, or code.
+//! high numbers, and those about memory where rings are mapped, or code. The last one is for processes with objects of `bpf(2)`, and
+//! knows calls that read symbolic links.
 //!
 //! A filter that was there before may refuse a call with an errno, as Docker's does with
 //! `perf_event_open`. That beats a filter that wants it traced; only `SECCOMP_RET_TRAP` beats that.
@@ -105,7 +106,16 @@ const OF_DESCRIPTORS: &[libc::c_long] = &[
     libc::SYS_preadv2,
     libc::SYS_writev,
     libc::SYS_dup,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
 ];
+
+/// Calls that read a symbolic link.
+#[cfg(target_arch = "x86_64")]
+const OF_LINKS: &[libc::c_long] = &[libc::SYS_readlink, libc::SYS_readlinkat];
+#[cfg(target_arch = "aarch64")]
+const OF_LINKS: &[libc::c_long] = &[libc::SYS_readlinkat];
 
 /// Calls about memory that is there, whose first argument is its address.
 const OF_MEMORY: &[libc::c_long] = &[
@@ -189,14 +199,16 @@ pub(crate) const ATTACH: u32 = 16;
 pub(crate) const DETACH: u32 = 17;
 pub(crate) const SEIZE: u32 = 0x4206;
 
-/// The filter for all processes: opens of events, requests to trace and to leave, and clones with `CLONE_UNTRACED`.
+/// The filter for all processes: opens of events, `bpf(2)`, requests to trace and to leave, and clones with `CLONE_UNTRACED`.
 /// Callers that cannot be served are told that there is no such call, even where the kernel would answer otherwise.
 pub(crate) fn for_all(means: Means) -> Program {
     const NO_SUCH_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
     by_width(|width, program| {
-        let open = width.numbers_of(libc::SYS_perf_event_open).map(|number| (number, means.answer(width)));
+        let answered = [libc::SYS_perf_event_open, libc::SYS_bpf].into_iter();
+        let answered =
+            answered.flat_map(|call| width.numbers_of(call).map(|number| (number, means.answer(width))));
         let refused = (REFUSED.0 == width.architecture()).then_some((REFUSED.1, NO_SUCH_CALL));
-        for (number, said) in open.chain(refused) {
+        for (number, said) in answered.chain(refused) {
             program.extend([branch(libc::BPF_JEQ, number, 0, 1), answer(said)]);
         }
         let request = |which, yes| branch(libc::BPF_JEQ, which, yes, 0);
@@ -259,6 +271,15 @@ fn owners_part(width: Width, program: &mut Program, first: u32, last: u32, waiti
     for &call in WAITS {
         about(call, &[]);
     }
+}
+
+/// The filter for a process that has objects of `bpf(2)`: calls that may ask what a descriptor of one is.
+pub(crate) fn for_links() -> Program {
+    by_width(|width, program| {
+        for &call in OF_LINKS {
+            about(program, width, call, false, &[]);
+        }
+    })
 }
 
 /// The filter for a process that has mapped a ring: calls that change memory near it. `high`: the upper half
@@ -417,7 +438,7 @@ mod tests {
                     let traced = libc::SECCOMP_RET_TRACE | u32::from(mark(width));
                     let answer = match data.meant() {
                         _ if (data.arch, call) == REFUSED => libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
-                        Some((libc::SYS_perf_event_open, _)) => means.answer(width),
+                        Some((libc::SYS_perf_event_open | libc::SYS_bpf, _)) => means.answer(width),
                         Some((libc::SYS_ptrace, _)) if [0, 16, 17, 0x4206].contains(&first) => traced,
                         Some((libc::SYS_clone, _)) if first & UNTRACED != 0 => traced,
                         _ => PASS,

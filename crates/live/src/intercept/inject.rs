@@ -226,21 +226,20 @@ impl<'a> Injector<'a> {
         high.map(|fd| fd as i32).map_err(|_| Errno::EMFILE)
     }
 
-    /// Maps the file of the supervisor's descriptor `fd`, from its start on. `place`: where, and whether
-    /// exactly there.
+    /// Maps the file of the supervisor's descriptor `fd`, from an offset on. `access`: how it is opened, as memory that is mapped to be
+    /// read can be made writable later if its file is. `place`: where, and whether exactly there.
     pub(super) fn map(
         &mut self,
-        fd: RawFd,
+        (fd, offset, access): (RawFd, u64, i32),
         len: u64,
         prot: u64,
         flags: u64,
         place: MapAt,
     ) -> Result<u64, Errno> {
-        // Memory that is mapped to be read can be made writable later.
-        let low = self.open(fd, libc::O_CLOEXEC | libc::O_RDWR)?;
+        let low = self.open(fd, libc::O_CLOEXEC | access)?;
         let flags = flags & !(libc::MAP_FIXED | NOT_OVER_OTHERS) as u64;
         let mut map =
-            |addr, more: i32| self.call(libc::SYS_mmap, [addr, len, prot, flags | more as u64, low, 0]);
+            |addr, more: i32| self.call(libc::SYS_mmap, [addr, len, prot, flags | more as u64, low, offset]);
         let mapped = match place {
             MapAt::Exactly(addr, how) => map(addr, how),
             // Linux of before 4.17 takes it for a hint.
@@ -329,6 +328,11 @@ pub(super) fn first_number(limit: u64) -> i32 {
 /// [wait](super::listener) for their answers.
 pub(super) fn owners(first: i32, last: i32, waiting: bool) -> Program {
     filter::for_owners(first as u32, last as u32, waiting)
+}
+
+/// The filter for processes with objects of `bpf(2)`.
+pub(super) fn links() -> Program {
+    filter::for_links()
 }
 
 /// The filter for processes with a ring at addresses with this upper half.

@@ -9,7 +9,7 @@
 //! - `inject`: system calls that the tool does for us.
 //! - `fd_passing`: how descriptors get into tools that cannot open them; `rights`: the rights of tools over others.
 //! - `ending`: signals that ask for the end.
-//! - `calls`: the answers, one function a call.
+//! - `calls`: the answers, one function a call; `bpf`: those of `bpf(2)`.
 //! - `tracers`: programs that trace others.
 //! - `listener`: calls that wait for their answers instead of being stopped, which costs half.
 //! - here: the lives of processes, and the effects of the engine.
@@ -20,6 +20,7 @@
 //! socket. A tool that blocks or ignores SIGSYS where `perf_event_open` has to be stopped by that
 //! signal, in a container, finds it unblocked and with its default action.
 
+mod bpf;
 mod calls;
 mod ending;
 mod fd_passing;
@@ -40,7 +41,7 @@ use crate::served::{Descriptors, Served, carry_out};
 use crate::supervisor::{Front, Next, Supervisor};
 use crate::width::Width;
 use ending::EndRequest;
-use files::{Files, MappedRing, Table};
+use files::{File, Files, MappedRing, Table};
 pub use filter::Means;
 use inject::{Injector, Remains};
 pub use launch::{Error, Options, run};
@@ -96,6 +97,8 @@ pub struct Intercept {
     cloning: HashMap<Tid, u64>,
     /// Processes that were not the tool's to measure, of which it has been told.
     untraceable: BTreeSet<Tid>,
+    /// Of the tool's objects of `bpf(2)`.
+    objects: bpf::Objects,
 }
 
 /// An [`Intercept`], which the threads that listen to filters use too. The machine is locked after it.
@@ -175,6 +178,8 @@ struct Process {
     filtered: bool,
     /// Numbers below those of events that a `dup2` gave to one; there is a filter for each.
     low: BTreeSet<i32>,
+    /// There is a filter for calls that read symbolic links.
+    reads_links: bool,
     /// Upper halves of addresses where rings are or were; there is a filter for each.
     watched: BTreeSet<u32>,
     /// Of calls that it has done for us.
@@ -261,6 +266,7 @@ impl Intercept {
             trace_requests: HashMap::new(),
             cloning: HashMap::new(),
             untraceable: BTreeSet::new(),
+            objects: bpf::Objects::default(),
         })
     }
 
@@ -312,10 +318,16 @@ impl Intercept {
         self.processes.entry(pid).or_default()
     }
 
-    /// Closes events whose last descriptor is gone.
-    fn closed(supervisor: &Supervisor, events: impl IntoIterator<Item = EventKey>) {
-        for event in events {
-            supervisor.machine().close(event);
+    /// Closes what the last descriptor is gone of.
+    fn closed(&mut self, supervisor: &Supervisor, files: impl IntoIterator<Item = File>) {
+        for file in files {
+            match file {
+                File::Event(event) => supervisor.machine().close(event),
+                File::Bpf(file) => {
+                    supervisor.machine().bpf_is_closed(file);
+                    self.let_events_go(supervisor);
+                }
+            }
         }
     }
 
@@ -515,6 +527,7 @@ impl Front for Intercept {
             rings: BTreeMap::new(),
             filtered: maker.filtered,
             low: maker.low.clone(),
+            reads_links: maker.reads_links,
             watched: maker.watched.clone(),
             remains: maker.remains.of_child(),
             namespace: None,
@@ -538,7 +551,7 @@ impl Front for Intercept {
         process.remains.forget_page();
         let rings = std::mem::take(&mut process.rings);
         let closed = self.table.close_all(&mut process.files, |_, descriptor| descriptor.close_on_exec);
-        Self::closed(supervisor, closed);
+        self.closed(supervisor, closed);
         self.unmap_all(supervisor, rings);
         if tid == self.tool && self.prepared.is_none() {
             let prepared = self.prepare();
@@ -567,7 +580,7 @@ impl Front for Intercept {
         }
         if let Some(mut process) = self.processes.remove(&pid) {
             let closed = self.table.close_all(&mut process.files, |_, _| true);
-            Self::closed(supervisor, closed);
+            self.closed(supervisor, closed);
             self.unmap_all(supervisor, process.rings);
         }
         self.sent.retain(|sent| sent.to != tid);
@@ -575,7 +588,9 @@ impl Front for Intercept {
     }
 
     fn effects(&mut self, machine: &Mutex<Machine>) {
-        carry_out(&mut *machine.lock().unwrap_or_else(PoisonError::into_inner), self);
+        let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+        carry_out(&mut *machine, self);
+        self.tell_of_bpf(&machine);
     }
 
     fn between(&mut self, supervisor: &mut Supervisor) -> bool {

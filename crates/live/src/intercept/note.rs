@@ -37,6 +37,18 @@ pub enum Note {
         /// The process.
         pid: Tid,
     },
+    /// The tool asks `bpf(2)` for something that is not served, which was answered `EINVAL`.
+    NotServed {
+        /// The command, or what is missing of it.
+        what: String,
+    },
+    /// A BPF program ended before its end, with the result 0.
+    ProgramFaulted {
+        /// Its name and id.
+        program: String,
+        /// Why.
+        why: String,
+    },
     /// There is no descriptor left to look at `/proc` with; reading counts is answered `EMFILE`.
     Short,
 }
@@ -108,6 +120,12 @@ impl fmt::Display for Note {
                 "process {pid} cannot be traced by the tool, which is answered EPERM: it has perf events, or has been \
                  started by one that has, and perfuse has to stop its calls"
             ),
+            Note::NotServed { what } => {
+                write!(f, "the tool asks bpf(2) for {what}, which perfuse does not serve: answered EINVAL")
+            }
+            Note::ProgramFaulted { program, why } => {
+                write!(f, "the tool's BPF program {program} was ended, with the result 0: {why}")
+            }
             Note::Short => f.write_str(
                 "there are no file descriptors left to count with: counts cannot be read, and samples are missing. \
                  Start it with a higher limit: ulimit -n",

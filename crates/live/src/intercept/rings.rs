@@ -45,16 +45,13 @@ impl Intercept {
         };
         let caller = caller(supervisor.shared(), tid)?;
         let memory = supervisor.machine().mmap(caller, event, request);
-        if let (Err(_), Err(errno), false) = (&memory, memory::can_be_had(), self.told_of_rings) {
-            self.told_of_rings = true;
-            (self.on_note.0)(&Note::NoRings(errno));
-        }
+        self.tell_of_memory(memory.is_err());
         let memory = memory?;
         let process = self.process(tid);
         let place = MapAt::asked(registers.width(), addr, flags, process.free_place(pages * page));
         let fd = memory.as_fd().as_raw_fd();
         let mut injector = process.injector(tid, registers);
-        let mapped = injector.map(fd, len, prot, flags, place);
+        let mapped = injector.map((fd, 0, libc::O_RDWR), len, prot, flags, place);
         match mapped {
             Ok(addr) => {
                 let ring = MappedRing { event, len: pages * page, prot };
@@ -73,6 +70,17 @@ impl Intercept {
             Err(_) => supervisor.machine().munmap(event),
         }
         mapped
+    }
+
+    /// Memory for rings was refused: the user is told once, if there never is any.
+    pub(super) fn tell_of_memory(&mut self, is_refused: bool) {
+        if !is_refused || self.told_of_rings {
+            return;
+        }
+        if let Err(errno) = memory::can_be_had() {
+            self.told_of_rings = true;
+            (self.on_note.0)(&Note::NoRings(errno));
+        }
     }
 
     /// Memory is about to be unmapped, or something else mapped over it. Rings go as a whole, or not.

@@ -2,6 +2,7 @@
 //! map tells, and the supervisor puts traps there.
 
 use super::Machine;
+use crate::bpf::Probe;
 use crate::proc;
 use crate::ptrace::Tid;
 use crate::remote;
@@ -131,6 +132,15 @@ impl ProbeTable {
         let pmu = ProbePmu::uprobe(Box::new(Numbered)).of_type(type_).for_everybody();
         let pmu = engine.register(Box::new(pmu)).ok()?;
         Some(ProbeTable { pmu, type_, all: Vec::new(), events: BTreeMap::new(), changed: false })
+    }
+}
+
+impl ProbeTable {
+    /// The probe of an event.
+    pub(super) fn probe_of(&self, event: EventKey) -> Option<Probe> {
+        let place = self.all.get(*self.events.get(&event)? as usize)?;
+        let ProbeLocation { path, offset, semaphore, returns, .. } = place.clone();
+        Some(Probe { path, offset, semaphore, returns })
     }
 }
 

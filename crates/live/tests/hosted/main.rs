@@ -3,6 +3,7 @@
 //!
 //! The program runs itself for it: `hosted tool SCENARIO` is the program, `hosted host SCENARIO` serves it.
 
+mod bpf;
 mod breakpoints;
 #[path = "../../../engine/tests/shared/draw.rs"]
 mod draw;
@@ -184,6 +185,12 @@ macro_rules! scenarios {
                             sweep::calls_of_root_are_answered_alike,
                             sweep::calls_that_a_filter_refuses_are_answered_alike,
                             sweep::calls_of_users_are_answered_alike,
+                            bpf::calls_of_bpf_are_answered_alike,
+                            bpf::programs_on_overflows_do_the_same,
+                            bpf::programs_on_probes_and_their_memory_do_the_same,
+                            bpf::programs_are_loaded_and_run_alike,
+                            bpf::drawn_calls_of_bpf_are_answered_alike,
+                            bpf::hostile_programs_are_stopped,
                             narrow::a_narrow_program,
                             narrow::narrow_calls_of_a_wide_program,
                             breakpoints_in_a_docker_container,
@@ -285,7 +292,8 @@ scenarios! {
     single_faults_and_switches
     kernel_breakpoints
     counts_of_the_kernel
-    bpf_programs
+    bpf_of_users
+    commands_of_bpf
     untold_events
     modes_of_faults
     kernel_hits

@@ -64,6 +64,12 @@ pub(super) const EXPLANATIONS: &[(&str, Explains)] = &[
     ("cgroups", |opening, case| {
         opening.flags & OpenFlags::PID_CGROUP.bits() != 0 && case.is_refused("EBADF")
     }),
+    // Of whole cpus, where programs of BPF write to.
+    ("bpf-of-users", |opening, case| {
+        let is_output =
+            opening.is(EventType::SOFTWARE) && Software(opening.attr.config) == Software::BPF_OUTPUT;
+        case.of_user && is_output && opening.pid == -1 && case.linux.starts_with("EACCES")
+    }),
     // Linux goes on to look whether the group is of the same cpu (rule B28).
     ("whole-cpus", |opening, case| opening.pid == -1 && case.is_refused("EACCES")),
     // Linux asks the PMU, which may know no such event, or not let it be sampled so.

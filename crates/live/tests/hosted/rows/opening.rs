@@ -7,7 +7,6 @@ use super::super::strangers::{as_root, become_user};
 use super::{Kernel, answer, answers, needs, said};
 use perfuse_abi::{Attr, AttrFlags, Breakpoint, EventType, OpenFlags, Software};
 use perfuse_sys::{ioctl, perf_event_open};
-use perfuse_testkit::bpf::{Program, ProgramType};
 use perfuse_testkit::work::{self, Child, Pages};
 use perfuse_testkit::{OwnCgroup, Puppet, need};
 use std::fs::File;
@@ -86,13 +85,26 @@ pub(crate) fn counts_of_the_kernel() {
     .join();
 }
 
-pub(crate) fn bpf_programs() {
+/// A user loads a program.
+pub(crate) fn bpf_of_users() {
     as_root();
-    let program = Program::returning(ProgramType::PerfEvent, 1).unwrap_or_else(|skip| needs(&skip.0));
-    let mut attr = attr(Software::CPU_CLOCK);
-    attr.sample_period = 1_000_000;
-    let attached = ioctl::set_bpf(opened(&attr).as_fd(), program.as_fd());
-    println!("{}", answer(&attached).replace("opens", "works"));
+    if need::sysctl("kernel/unprivileged_bpf_disabled").is_ok_and(|off| off == 0) {
+        needs("an unprivileged_bpf_disabled that is on");
+    }
+    Child::fork(|| {
+        become_user(65534);
+        let instructions = [[0xb7, 0, 0, 0, 1, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
+        let loaded = perfuse_sys::bpf::load(7, &instructions, false).map_err(|(errno, _)| errno);
+        println!("{}", answer(&loaded));
+    })
+    .join();
+}
+
+/// Statistics of programs, as `BPF_ENABLE_STATS` gives them.
+pub(crate) fn commands_of_bpf() {
+    as_root();
+    // SAFETY: the arguments are the kind of statistics, and live.
+    println!("{}", said(unsafe { libc::syscall(libc::SYS_bpf, 32, [0u32; 4].as_mut_ptr(), 16) }));
 }
 
 /// Two tasks of different cgroups take turns on a cpu.

@@ -1,0 +1,248 @@
+//! Types (BTF) that programs and maps are told with: looked through, kept, and told again. Nothing here hangs on them but that functions
+//! for helpers have one, as Linux wants it.
+
+use super::attr::Attr;
+use super::{Caller, DONE, Object, Opened, Reply, State, TYPES};
+use perfuse_abi::Errno;
+use perfuse_bpf::Insn;
+use perfuse_bpf::insn::Constant;
+use perfuse_bpf::map::ENOTSUPP;
+use std::collections::BTreeSet;
+
+/// Bytes of all types of a hosting.
+const LIMIT: usize = 64 << 20;
+/// `BTF_MAX_SIZE`.
+const MOST: u32 = 16 << 20;
+const HEADER: usize = 24;
+
+const FUNC: u32 = 12;
+const FUNC_PROTO: u32 = 13;
+const LAST_KIND: u32 = 19;
+
+/// Types of one load.
+#[derive(Debug)]
+pub(super) struct Types {
+    bytes: Vec<u8>,
+    /// Kind and what its count says, by number; there is none with number 0.
+    kinds: Vec<(u32, u32)>,
+    pub(super) files: usize,
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
+impl Types {
+    /// Looks through `bytes`: `EINVAL`, and ENOTSUPP of another version.
+    fn parse(bytes: Vec<u8>) -> Result<Self, Errno> {
+        const MAGIC: [u8; 2] = 0xeb9f_u16.to_ne_bytes();
+        let field = |index: usize| word(&bytes, 4 + 4 * index).ok_or(Errno::EINVAL);
+        if bytes.len() < HEADER || bytes[..2] != MAGIC {
+            return Err(Errno::EINVAL);
+        }
+        if bytes[2] != 1 || bytes[3] != 0 {
+            return Err(ENOTSUPP);
+        }
+        let [header, types_at, types_len, names_at, names_len] =
+            [field(0)?, field(1)?, field(2)?, field(3)?, field(4)?];
+        let part = |at: u32, len: u32| {
+            let from = (header as usize).checked_add(at as usize)?;
+            bytes.get(from..from.checked_add(len as usize)?)
+        };
+        let is_first =
+            types_at == 0 && types_at.checked_add(types_len) == Some(names_at) && types_at % 4 == 0;
+        let whole = (header as usize) + names_at as usize + names_len as usize;
+        if (header as usize) < HEADER || !is_first || whole != bytes.len() || types_len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (types, names) = (part(types_at, types_len), part(names_at, names_len));
+        let (types, names) = (types.ok_or(Errno::EINVAL)?, names.ok_or(Errno::EINVAL)?);
+        if names.first() != Some(&0) || names.last() != Some(&0) {
+            return Err(Errno::EINVAL);
+        }
+        let (mut kinds, mut refers, mut at) = (vec![(0, 0)], Vec::new(), 0);
+        while at < types.len() {
+            let [name, info, refers_to] = [0, 4, 8].map(|more| word(types, at + more));
+            let (name, info, refers_to) =
+                (name.ok_or(Errno::EINVAL)?, info.ok_or(Errno::EINVAL)?, refers_to.ok_or(Errno::EINVAL)?);
+            let (kind, count) = (info >> 24 & 0x1f, info & 0xffff);
+            let behind = match kind {
+                1 | 14 | 17 => 4,
+                2 | 7..=12 | 16 | 18 => 0,
+                3 => 12,
+                4 | 5 | 15 | 19 => 12 * count,
+                6 | FUNC_PROTO => 8 * count,
+                _ => return Err(Errno::EINVAL),
+            };
+            if name as usize >= names.len() || kind > LAST_KIND {
+                return Err(Errno::EINVAL);
+            }
+            if matches!(kind, 2 | 8..=14 | 17 | 18) {
+                refers.push((kind, refers_to));
+            }
+            kinds.push((kind, count));
+            at += 12 + behind as usize;
+        }
+        let is_there = |(kind, to): &(u32, u32)| match kinds.get(*to as usize) {
+            Some((found, _)) => *kind != FUNC || *found == FUNC_PROTO,
+            None => false,
+        };
+        if at != types.len() || !refers.iter().all(is_there) {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Types { bytes, kinds, files: 0 })
+    }
+
+    /// Whether the type of a function is one that other files do not see (`BTF_FUNC_STATIC`); `None` of no function.
+    fn is_static(&self, number: u32) -> Option<bool> {
+        self.kinds.get(number as usize).filter(|(kind, _)| *kind == FUNC).map(|(_, linkage)| *linkage == 0)
+    }
+}
+
+/// Why types do not go with a program, and the sentence of Linux's log.
+type Refused = (Errno, &'static str);
+
+impl State {
+    /// `BPF_BTF_LOAD`.
+    pub(super) fn load_types(&mut self, caller: &mut dyn Caller, attr: &Attr) -> Result<Reply, Errno> {
+        attr.ends_at(40)?;
+        let (from, len, log, log_len, level) =
+            (attr.u64(0), attr.u32(16), attr.u64(8), attr.u32(20), attr.u32(24));
+        if attr.u32(32) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if len > MOST {
+            return Err(Errno::E2BIG);
+        }
+        if (log != 0) != (log_len != 0) || log != 0 && level == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let used = |state: &Self| state.types.values().map(|own| own.bytes.len()).sum::<usize>();
+        if used(self) + len as usize > LIMIT {
+            self.collect();
+            if used(self) + len as usize > LIMIT {
+                return Err(Errno::ENOMEM);
+            }
+        }
+        let mut bytes = vec![0; len as usize];
+        caller.read(from, &mut bytes)?;
+        let types = Types::parse(bytes).inspect_err(|_| {
+            if log != 0 {
+                // The answer is the errno in any case.
+                let _ = caller.write(log, &b"Invalid BTF\0"[..(log_len as usize).min(12)]);
+            }
+        })?;
+        let id = self.number(TYPES);
+        self.types.insert(id, types);
+        Ok(Reply::Opens(self.open(Object::Types(id), true, true)))
+    }
+
+    /// The types of a descriptor, by their id: `EBADF`, `EINVAL`.
+    pub(super) fn types_of(&self, caller: &dyn Caller, fd: i32) -> Result<u32, Errno> {
+        match caller.opened(fd) {
+            Opened::Nothing => Err(Errno::EBADF),
+            _ => match self.file(caller, fd)?.1.object {
+                Object::Types(id) => Ok(id),
+                _ => Err(Errno::EINVAL),
+            },
+        }
+    }
+
+    /// The types that a program is loaded with, if it is told what its functions or lines are; all functions that are pointed to have to
+    /// be told.
+    pub(super) fn types_of_program(
+        &self,
+        caller: &dyn Caller,
+        attr: &Attr,
+        insns: &[Insn],
+    ) -> Result<Option<u32>, Refused> {
+        const RECORD: u32 = 8;
+        const MOST_RECORD: u32 = 252;
+        let (fd, size, from, count) = (attr.u32(72) as i32, attr.u32(76), attr.u64(80), attr.u32(88));
+        let (starts, pointed) = functions(insns);
+        if count == 0 && attr.u32(104) == 0 {
+            return if pointed.is_empty() { Ok(None) } else { Err((Errno::EINVAL, "missing btf func_info")) };
+        }
+        let id =
+            self.types_of(caller, fd).map_err(|errno| (errno, "prog_btf_fd is not pointing to valid btf"))?;
+        let types = &self.types[&id];
+        if count == 0 {
+            return if pointed.is_empty() {
+                Ok(Some(id))
+            } else {
+                Err((Errno::EINVAL, "missing btf func_info"))
+            };
+        }
+        if count as usize != starts.len() {
+            return Err((Errno::EINVAL, "number of funcs in func_info doesn't match number of subprogs"));
+        }
+        if !(RECORD..=MOST_RECORD).contains(&size) || size % 4 != 0 {
+            return Err((Errno::EINVAL, "invalid func info rec size"));
+        }
+        for (index, start) in starts.iter().enumerate() {
+            let mut record = vec![0; size as usize];
+            let addr = from.wrapping_add(index as u64 * u64::from(size));
+            caller.read(addr, &mut record).map_err(|errno| (errno, "func_info cannot be read"))?;
+            if record[RECORD as usize..].iter().any(|byte| *byte != 0) {
+                return Err((Errno::E2BIG, "nonzero tailing record in func info"));
+            }
+            let [at, number] = [0, 4].map(|at| word(&record, at).unwrap_or(0));
+            if at as usize != *start {
+                return Err((
+                    Errno::EINVAL,
+                    "func_info BTF section doesn't match subprog layout in BPF program",
+                ));
+            }
+            match types.is_static(number) {
+                None => return Err((Errno::EINVAL, "invalid type id in func info")),
+                Some(false) if pointed.contains(start) => {
+                    return Err((Errno::EINVAL, "callback function not static"));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(Some(id))
+    }
+
+    /// `struct bpf_btf_info`.
+    pub(super) fn types_info(
+        &self,
+        caller: &mut dyn Caller,
+        attr: &Attr,
+        id: u32,
+        asked: &[u8],
+    ) -> Result<Reply, Errno> {
+        const BYTES: usize = 32;
+        let own = &self.types[&id];
+        let place = asked.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        let room = word(asked, 8).unwrap_or(0) as usize;
+        let shown = room.min(own.bytes.len());
+        if shown > 0 {
+            caller.write(place, &own.bytes[..shown])?;
+        }
+        let mut info = [0; BYTES];
+        info[..8].copy_from_slice(&place.to_ne_bytes());
+        info[8..12].copy_from_slice(&(own.bytes.len() as u32).to_ne_bytes());
+        info[12..16].copy_from_slice(&id.to_ne_bytes());
+        let len = BYTES.min(attr.u32(4) as usize);
+        caller.write(attr.u64(8), &info[..len])?;
+        caller.write(attr.address_of(4), &(len as u32).to_ne_bytes())?;
+        DONE
+    }
+}
+
+/// The slots where functions begin, and those of them that are pointed to.
+fn functions(insns: &[Insn]) -> (BTreeSet<usize>, BTreeSet<usize>) {
+    let (mut starts, mut pointed, mut slot) = (BTreeSet::from([0]), BTreeSet::new(), 0usize);
+    for insn in insns {
+        let to = |off: i32| usize::try_from(slot as i64 + 1 + i64::from(off)).ok();
+        match *insn {
+            Insn::CallLocal(off) => starts.extend(to(off)),
+            Insn::Constant { value: Constant::Function(off), .. } => pointed.extend(to(off)),
+            _ => {}
+        }
+        slot += insn.slots();
+    }
+    starts.extend(&pointed);
+    (starts, pointed)
+}
