@@ -36,6 +36,7 @@ mod sieve;
 mod sink;
 mod start;
 mod streamed;
+mod summed;
 mod synthesis;
 mod tally;
 mod terms;
@@ -55,6 +56,7 @@ pub use rehearse::rehearse;
 pub use remark::Remark;
 pub use sink::{FileSink, Sink, Stamp, StreamSink, Written};
 pub use streamed::{Beside, streamed};
+pub use summed::{CallQuestion, NotInKernel, Summed, SummingUp};
 pub use terms::{check, join_tracers, remark};
 pub use texts::Texts;
 

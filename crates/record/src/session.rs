@@ -18,8 +18,8 @@ use perfuse::abi::record::{RecordFormat, RecordType};
 use perfuse::abi::wire::{Layout, Writer};
 use perfuse::control::{Control, Order};
 use perfuse::kernel::Surroundings;
-use perfuse::measurement::{self, End, Lasts, Measurement, Run, Work};
-use perfuse::{Command, HeldCommand, RunningCommand, Start, Wait};
+use perfuse::measurement::{self, End, Measurement, Run, Work};
+use perfuse::{HeldCommand, RunningCommand, Start, Wait};
 use perfuse_data::NewEvent;
 use perfuse_data::machine::Machine;
 use perfuse_data::tool::Tool;
@@ -111,14 +111,7 @@ impl<'a> Session<'a> {
         if plan.owns_process {
             measurement = measurement.with_signals(&[SIGUSR2])?;
         }
-        let held = match plan.command.split_first() {
-            None => None,
-            Some((program, rest)) => {
-                let command = Command::new(program).args(rest);
-                let command = if plan.silent { command.silent().map_err(Error::Io)? } else { command };
-                Some(command.hold()?)
-            }
-        };
+        let held = plan.hold()?;
         let pid = held.as_ref().map(|held| held.pid());
         let following = plan.following().or_else(|| plan.following_processes());
         let (plan, opened) = opening::open(plan, following.as_ref(), held.as_ref())?;
@@ -252,14 +245,7 @@ impl<'a> Session<'a> {
             Switch::Every(time) => Some(began + time),
             _ => None,
         };
-        let lasts = match (&plan.target, &plan.follow) {
-            (Target::Processes(pids), _) | (Target::Command | Target::Cpus(_), Some(pids)) => {
-                Lasts::Processes(pids)
-            }
-            (Target::Threads(tids), _) => Lasts::Threads(tids),
-            (Target::Command | Target::Cpus(_), None) => Lasts::Forever,
-        };
-        measurement.pass(&Run { command, lasts, began, start: plan.start, timeout: None }, self)
+        measurement.pass(&Run { command, lasts: plan.lasts(), began, start: plan.start, timeout: None }, self)
     }
 
     /// The rings of which the oldest records give way.

@@ -2,13 +2,17 @@
 
 mod codes;
 mod decode;
+mod in_kernel;
 mod join;
 mod raw;
 mod record;
+mod sums;
 mod table;
 
 pub use decode::write_arguments;
+pub use in_kernel::{Element, Entries, InKernel, Whose};
 pub use join::{Call, Joiner, Moment};
 pub use raw::{RawCall, RawCalls};
 pub use record::{CALL_FIELDS, CallRecord, call_schema};
+pub use sums::{CallRow, CallSums};
 pub use table::{Argument, CallSet, Calls, Spec, UnknownCall};

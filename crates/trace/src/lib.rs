@@ -19,7 +19,8 @@
 //!
 //! [`format`](Format) takes formats of tracepoints apart and prints records by them; [`expr`](Expr) is the one language of
 //! filters, a superset of the one that ftrace has. [`Joiner`] makes system calls of entries and exits, [`Calls`] knows their names and
-//! arguments, [`Question`] and [`Groups`] sum records up by keys.
+//! arguments, [`Question`] and [`Groups`] sum records up by keys. [`CallSums`] are the sums of calls, [`InKernel`] the programs by which
+//! the kernel makes them itself.
 #![forbid(unsafe_code)]
 
 mod calls;
@@ -29,8 +30,8 @@ mod format;
 mod sums;
 
 pub use calls::{
-    Argument, CALL_FIELDS, Call, CallRecord, CallSet, Calls, Joiner, Moment, RawCall, RawCalls, Spec,
-    UnknownCall, call_schema, write_arguments,
+    Argument, CALL_FIELDS, Call, CallRecord, CallRow, CallSet, CallSums, Calls, Element, Entries, InKernel,
+    Joiner, Moment, RawCall, RawCalls, Spec, UnknownCall, Whose, call_schema, write_arguments,
 };
 pub use errno::{errno_name, errno_remark};
 pub use expr::{

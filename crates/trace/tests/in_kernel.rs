@@ -1,0 +1,256 @@
+//! Calls summed up by programs are those that are summed up from records: the programs run here, in the interpreter.
+
+use perfuse_abi::regs::Arch;
+use perfuse_bpf::{Machine, MapId, Maps, ProgramId, ProgramSpec, ProgramType, World};
+use perfuse_trace::{CallSet, CallSums, Calls, Element, Entries, InKernel, Joiner, Moment, Whose};
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// The thread that hits a tracepoint, and when.
+#[derive(Default)]
+struct Now {
+    time: u64,
+    pid: u32,
+    tid: u32,
+    cpu: u32,
+}
+
+/// Where the kernel has the task of a thread.
+fn task(tid: u32) -> u64 {
+    0xffff_8880_0000_0000 + u64::from(tid) * 0x1000
+}
+
+impl World for Now {
+    fn time_ns(&mut self) -> u64 {
+        self.time
+    }
+
+    fn pid_tgid(&mut self) -> u64 {
+        u64::from(self.pid) << 32 | u64::from(self.tid)
+    }
+
+    fn current_task(&mut self) -> u64 {
+        task(self.tid)
+    }
+
+    fn cpu(&mut self) -> u32 {
+        self.cpu
+    }
+
+    fn comm(&mut self) -> [u8; 16] {
+        let mut comm = [0; 16];
+        let name = format!("thread {}", self.tid);
+        comm[..name.len()].copy_from_slice(name.as_bytes());
+        comm
+    }
+}
+
+/// A kernel with the programs.
+struct Kernel {
+    asked: InKernel,
+    machine: Machine,
+    maps: Vec<MapId>,
+    programs: HashMap<&'static str, ProgramId>,
+    now: Now,
+}
+
+impl Kernel {
+    fn new(asked: InKernel) -> Self {
+        let mut machine = Machine::new(Maps::new(2, 1 << 30, 7));
+        let maps: Vec<MapId> =
+            asked.maps().into_iter().map(|spec| machine.maps.create(spec).expect("a map")).collect();
+        let calls = Calls::of(Arch::X86_64);
+        let programs = asked.programs(calls).expect("programs").into_iter().map(|(name, insns)| {
+            let spec = ProgramSpec { program_type: ProgramType::RawTracepoint, insns: &insns, maps: &maps };
+            let loaded = machine.load(spec);
+            (name, loaded.unwrap_or_else(|refusal| panic!("{name}: {refusal}\n{}", perfuse_bpf::listing(&insns))))
+        });
+        let programs = programs.collect();
+        let mut kernel = Kernel { asked, machine, maps, programs, now: Now::default() };
+        kernel.asked.beginning().into_iter().for_each(|element| kernel.put(element));
+        kernel
+    }
+
+    fn put(&mut self, (map, key, value): Element) {
+        self.machine.maps.get_mut(self.maps[map]).expect("the map").update(&key, &value, 0).expect("room");
+    }
+
+    fn hit(&mut self, name: &str, now: Now, arguments: [u64; 2]) {
+        self.now = now;
+        let Some(&program) = self.programs.get(name) else { return };
+        let mut context = [0; 96];
+        arguments.iter().zip(context.chunks_exact_mut(8)).for_each(|(argument, bytes)| {
+            bytes.copy_from_slice(&argument.to_ne_bytes());
+        });
+        let ran = self.machine.run(program, &mut context, &mut self.now, 100_000).expect("a program");
+        assert_eq!(ran.result, Ok(0), "{name}");
+    }
+
+    fn sums(&self) -> (CallSums, [u64; 2]) {
+        let read = |map: usize| -> Result<Entries, perfuse_abi::Errno> {
+            let map = self.machine.maps.get(self.maps[map])?;
+            let mut entries = Vec::new();
+            let mut key = map.next_key(None);
+            while let Ok(found) = key {
+                entries.push((found.clone(), map.lookup(&found)?));
+                key = map.next_key(Some(&found));
+            }
+            Ok(entries)
+        };
+        self.asked.sums(&read).expect("maps")
+    }
+}
+
+fn asked(whose: Whose, by_thread: bool) -> InKernel {
+    InKernel { whose, wanted: CallSet::All, failed: false, least_ns: 0, by_thread }
+}
+
+const GETPID: u64 = 39;
+const EXECVE: u64 = 59;
+const CLONE: u64 = 56;
+
+#[test]
+fn a_command_counts_from_its_execve_on_and_so_does_what_it_starts() {
+    for by_thread in [false, true] {
+        let mut kernel = Kernel::new(asked(Whose::Followed, by_thread));
+        kernel.put(InKernel::thread(10, true));
+        let at = |time, tid| Now { time, pid: tid, tid, cpu: tid % 2 };
+        // Nobody is looked for yet.
+        kernel.hit("sys_enter", at(1, 10), [0, GETPID]);
+        kernel.put(InKernel::look());
+        // The end of the call by which it waits, one that fails, and others of a stranger.
+        kernel.hit("sys_exit", at(2, 10), [0, 1]);
+        kernel.hit("sys_enter", at(3, 10), [0, EXECVE]);
+        kernel.hit("sys_exit", at(4, 10), [0, (-2i64) as u64]);
+        kernel.hit("sys_enter", at(4, 77), [0, GETPID]);
+        kernel.hit("sys_exit", at(5, 77), [0, 77]);
+        assert!(kernel.sums().0.rows.is_empty());
+        kernel.hit("sys_enter", at(10, 10), [0, EXECVE]);
+        kernel.hit("sys_exit", at(15, 10), [0, 0]);
+        kernel.hit("sys_enter", at(20, 10), [0, CLONE]);
+        kernel.hit("sched_process_fork", at(21, 10), [task(10), task(11)]);
+        kernel.hit("sys_exit", at(22, 11), [0, 0]);
+        kernel.hit("sys_exit", at(23, 10), [0, 11]);
+        kernel.hit("sys_enter", at(30, 11), [0, GETPID]);
+        kernel.hit("sys_exit", at(37, 11), [0, (-38i64) as u64]);
+        // It never returns.
+        kernel.hit("sys_enter", at(40, 11), [0, 231]);
+        kernel.hit("sched_process_exit", at(41, 11), [task(11), 1]);
+        // A stranger at the same place.
+        kernel.hit("sys_exit", at(42, 11), [0, 0]);
+        kernel.hit("sys_enter", at(43, 11), [0, GETPID]);
+        kernel.hit("sys_exit", at(44, 11), [0, 1]);
+        let (sums, lost) = kernel.sums();
+        assert_eq!(lost, [0, 0]);
+        let by_call = sums.by_call();
+        let told: Vec<_> = [EXECVE, CLONE, GETPID]
+            .map(|number| by_call.get(&number).map(|row| (row.calls(), row.failed(), row.times.sum())))
+            .into();
+        assert_eq!(told, [Some((1, 0, 5)), Some((1, 0, 3)), Some((1, 1, 7))]);
+        assert_eq!(by_call.len(), 3);
+        let named: Vec<_> = sums.names.into_iter().collect();
+        assert_eq!(named, if by_thread { vec![(11, (11, "thread 11".to_owned()))] } else { vec![] });
+    }
+}
+
+#[test]
+fn filters_leave_what_they_say() {
+    let all = asked(Whose::All(5), true);
+    let some = |change: &dyn Fn(&mut InKernel)| {
+        let mut asked = all.clone();
+        change(&mut asked);
+        let mut kernel = Kernel::new(asked);
+        for (time, number, took, returned) in
+            [(10, 0, 3, 4), (20, 1, 30, -9), (60, 2000, 5, -38), (70, 1, 2, -5000), (80, u64::MAX, 1, -38)]
+        {
+            for pid in [5, 6] {
+                kernel.hit("sys_enter", Now { time, pid, tid: pid, cpu: 0 }, [0, number]);
+                kernel.hit("sys_exit", Now { time: time + took, pid, tid: pid, cpu: 1 }, [0, returned as u64]);
+            }
+        }
+        let mut told: Vec<_> =
+            kernel.sums().0.rows.into_iter().map(|((tid, number), row)| (tid, number, row.calls())).collect();
+        told.sort_unstable();
+        told
+    };
+    assert_eq!(some(&|_| {}), [(6, 0, 1), (6, 1, 2), (6, 2000, 1), (6, u64::MAX, 1)]);
+    assert_eq!(some(&|asked| asked.wanted = CallSet::Only([1].into())), [(6, 1, 2)]);
+    assert_eq!(
+        some(&|asked| asked.wanted = CallSet::Not([1].into())),
+        [(6, 0, 1), (6, 2000, 1), (6, u64::MAX, 1)]
+    );
+    assert_eq!(some(&|asked| asked.failed = true), [(6, 1, 1), (6, 2000, 1), (6, u64::MAX, 1)]);
+    assert_eq!(some(&|asked| asked.least_ns = 3), [(6, 0, 1), (6, 1, 1), (6, 2000, 1)]);
+}
+
+#[derive(Clone, Debug)]
+enum Hit {
+    Enter(u32, u64),
+    Leave(u32, i64),
+    Fork(u32),
+    End(u32),
+}
+
+fn hits() -> impl Strategy<Value = Vec<(u64, Hit)>> {
+    let numbers = prop_oneof![0..4u64, Just(9999u64)];
+    let returned = prop_oneof![Just(0i64), -3..3i64, Just(-4095), Just(-4096), Just(i64::MIN)];
+    let hit = prop_oneof![
+        4 => (0..8u32, numbers).prop_map(|(tid, number)| Hit::Enter(tid, number)),
+        5 => (0..8u32, returned).prop_map(|(tid, returned)| Hit::Leave(tid, returned)),
+        1 => (0..8u32).prop_map(Hit::Fork),
+        1 => (0..8u32).prop_map(Hit::End),
+    ];
+    proptest::collection::vec((prop_oneof![0..100u64, 0..1u64 << 40], hit), 1..120)
+}
+
+proptest! {
+    #[test]
+    fn sums_are_those_of_records(hits in hits(), by_thread: bool) {
+        let mut kernel = Kernel::new(asked(Whose::Followed, by_thread));
+        kernel.put(InKernel::thread(100, false));
+        kernel.put(InKernel::look());
+        let (mut joiner, mut sums) = (Joiner::default(), CallSums::default());
+        let (mut alive, mut next, mut time) = (vec![100u32], 101, 1);
+        let mut under_way: HashMap<u32, u64> = HashMap::new();
+        for (index, (passed, hit)) in hits.into_iter().enumerate() {
+            time += passed;
+            let pick = |which: u32| alive.get(which as usize % alive.len().max(1)).copied();
+            let now = |tid| Now { time, pid: tid, tid, cpu: index as u32 % 2 };
+            let at = |tid| Moment { time, pid: tid, tid, cpu: None };
+            match hit {
+                Hit::Enter(which, number) => if let Some(tid) = pick(which) {
+                    kernel.hit("sys_enter", now(tid), [0, number]);
+                    under_way.insert(tid, number);
+                    joiner.enter(at(tid), number, [0; 6]);
+                },
+                Hit::Leave(which, returned) => if let Some(tid) = pick(which) {
+                    kernel.hit("sys_exit", now(tid), [0, returned as u64]);
+                    let number = under_way.remove(&tid);
+                    if let Some(call) = number.and_then(|number| joiner.exit(at(tid), number, returned)) {
+                        sums.add(&call, b"");
+                    }
+                },
+                Hit::Fork(which) => if let Some(tid) = pick(which) {
+                    kernel.hit("sched_process_fork", now(tid), [task(tid), task(next)]);
+                    alive.push(next);
+                    next += 1;
+                },
+                Hit::End(which) => if let Some(tid) = pick(which) {
+                    kernel.hit("sched_process_exit", now(tid), [task(tid), 1]);
+                    joiner.ended(tid);
+                    under_way.remove(&tid);
+                    alive.retain(|other| *other != tid);
+                },
+            }
+        }
+        let (told, lost) = kernel.sums();
+        prop_assert_eq!(lost, [0, 0]);
+        if by_thread {
+            prop_assert_eq!(told.rows, sums.rows);
+        } else {
+            let (mut all, told) = (sums.by_call(), told.by_call());
+            all.values_mut().for_each(|row| row.times = row.times.without_steps());
+            prop_assert_eq!(told, all);
+        }
+    }
+}
