@@ -124,6 +124,24 @@ pub enum AluOp {
 }
 
 impl AluOp {
+    /// All of them.
+    pub const ALL: [AluOp; 14] = [
+        AluOp::Add,
+        AluOp::Sub,
+        AluOp::Mul,
+        AluOp::Div,
+        AluOp::SDiv,
+        AluOp::Or,
+        AluOp::And,
+        AluOp::Lsh,
+        AluOp::Rsh,
+        AluOp::Mod,
+        AluOp::SMod,
+        AluOp::Xor,
+        AluOp::Mov,
+        AluOp::Arsh,
+    ];
+
     /// The operation bits of the opcode, and the offset that tells signed division from unsigned.
     const fn code(self) -> (u8, i16) {
         match self {
@@ -144,24 +162,8 @@ impl AluOp {
         }
     }
 
-    const fn of_code(code: u8, off: i16) -> Option<AluOp> {
-        Some(match (code & 0xf0, off) {
-            (0x00, 0) => AluOp::Add,
-            (0x10, 0) => AluOp::Sub,
-            (0x20, 0) => AluOp::Mul,
-            (0x30, 0) => AluOp::Div,
-            (0x30, 1) => AluOp::SDiv,
-            (0x40, 0) => AluOp::Or,
-            (0x50, 0) => AluOp::And,
-            (0x60, 0) => AluOp::Lsh,
-            (0x70, 0) => AluOp::Rsh,
-            (0x90, 0) => AluOp::Mod,
-            (0x90, 1) => AluOp::SMod,
-            (0xa0, 0) => AluOp::Xor,
-            (0xb0, 0) => AluOp::Mov,
-            (0xc0, 0) => AluOp::Arsh,
-            _ => return None,
-        })
+    fn of_code(code: u8, off: i16) -> Option<AluOp> {
+        AluOp::ALL.into_iter().find(|op| op.code() == (code & 0xf0, off))
     }
 }
 
@@ -194,20 +196,39 @@ pub enum Cond {
     SLe,
 }
 
-/// All comparisons, with the operation bits of the opcode.
-const CONDS: [(Cond, u8); 11] = [
-    (Cond::Eq, 0x10),
-    (Cond::Gt, 0x20),
-    (Cond::Ge, 0x30),
-    (Cond::Set, 0x40),
-    (Cond::Ne, 0x50),
-    (Cond::SGt, 0x60),
-    (Cond::SGe, 0x70),
-    (Cond::Lt, 0xa0),
-    (Cond::Le, 0xb0),
-    (Cond::SLt, 0xc0),
-    (Cond::SLe, 0xd0),
-];
+impl Cond {
+    /// All of them.
+    pub const ALL: [Cond; 11] = [
+        Cond::Eq,
+        Cond::Gt,
+        Cond::Ge,
+        Cond::Set,
+        Cond::Ne,
+        Cond::SGt,
+        Cond::SGe,
+        Cond::Lt,
+        Cond::Le,
+        Cond::SLt,
+        Cond::SLe,
+    ];
+
+    /// The operation bits of the opcode.
+    const fn code(self) -> u8 {
+        match self {
+            Cond::Eq => 0x10,
+            Cond::Gt => 0x20,
+            Cond::Ge => 0x30,
+            Cond::Set => 0x40,
+            Cond::Ne => 0x50,
+            Cond::SGt => 0x60,
+            Cond::SGe => 0x70,
+            Cond::Lt => 0xa0,
+            Cond::Le => 0xb0,
+            Cond::SLt => 0xc0,
+            Cond::SLe => 0xd0,
+        }
+    }
+}
 
 /// An operation on memory that is one step for all cpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -482,9 +503,8 @@ impl Insn {
             Insn::GotoLong(off) => slot(JMP32, 0, 0, 0, off),
             Insn::MayGoto(off) => slot(0xe0 | JMP, 0, 0, off, 0),
             Insn::If { width, cond, dst, src, off } => {
-                let code = CONDS.iter().find(|known| known.0 == cond).map_or(0, |known| known.1);
                 let (from, src, imm) = operand(src);
-                slot(code | from | if width == Width::W64 { JMP } else { JMP32 }, dst.0, src, off, imm)
+                slot(cond.code() | from | if width == Width::W64 { JMP } else { JMP32 }, dst.0, src, off, imm)
             }
             Insn::CallHelper(number) => slot(0x80 | JMP, 0, 0, 0, number as i32),
             Insn::CallLocal(off) => slot(0x80 | JMP, 0, 1, 0, off),
@@ -595,8 +615,8 @@ impl Insn {
                         Ok(Insn::MayGoto(off))
                     }
                     _ => {
-                        let cond = CONDS.iter().find(|known| known.1 == code & 0xf0);
-                        let cond = cond.ok_or(Undecodable::Opcode)?.0;
+                        let cond = Cond::ALL.into_iter().find(|cond| cond.code() == code & 0xf0);
+                        let cond = cond.ok_or(Undecodable::Opcode)?;
                         Ok(Insn::If { width: width(code), cond, dst, src: operand()?, off })
                     }
                 }

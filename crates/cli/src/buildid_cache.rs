@@ -128,12 +128,14 @@ impl Cache<'_> {
             Some(pid) => RootOf::process(pid).and_then(|root| root.find(file)),
             None => file.canonicalize().map(|real| (real.clone(), real)),
         };
-        found.map_err(|error| Failure::new(format_args!("{}: {}", file.display(), reason(&error))))
+        found.map_err(|error| {
+            Failure::new(format_args!("{}: {}", foreign(file.as_os_str().as_bytes()), reason(&error)))
+        })
     }
 
     fn told(&self, did: &str, id: &BuildId, file: &Path) {
         if self.args.verbose {
-            say(format_args!("{did} {id} {}", file.display()));
+            say(format_args!("{did} {id} {}", foreign(file.as_os_str().as_bytes())));
         }
     }
 
@@ -191,7 +193,7 @@ impl Cache<'_> {
             true => Ok(()),
             false => Err(Failure::new(format_args!(
                 "{}: {kept} of the {named} files that it names by build-id are kept",
-                recording.display()
+                foreign(recording.as_os_str().as_bytes())
             ))),
         }
     }
@@ -204,7 +206,10 @@ impl Cache<'_> {
         let id = self.id_of(file)?;
         match self.store.remove(&id).map_err(Failure::new)? {
             true => self.told("removed", &id, file),
-            false => say(format_args!("{}: the store has not this build, {id}", file.display())),
+            false => say(format_args!(
+                "{}: the store has not this build, {id}",
+                foreign(file.as_os_str().as_bytes())
+            )),
         }
         Ok(())
     }
@@ -214,7 +219,7 @@ impl Cache<'_> {
         let name = self.places(file).map_or_else(|_| std::path::absolute(file), |(name, _)| Ok(name))?;
         let ids = self.store.named(&name).map_err(Failure::new)?;
         if ids.is_empty() {
-            say(format_args!("{}: the store has no build of it", name.display()));
+            say(format_args!("{}: the store has no build of it", foreign(name.as_os_str().as_bytes())));
         }
         ids.iter().try_for_each(|id| self.forget(id, &name))
     }

@@ -94,7 +94,7 @@ impl From<perfuse::control::ControlError> for Failure {
 impl From<perfuse_trace::ExprError> for Failure {
     /// With the place.
     fn from(error: perfuse_trace::ExprError) -> Self {
-        Failure::usage(format_args!("--filter: {}", error.explain()))
+        Failure::usage(error.explain())
     }
 }
 

@@ -1,9 +1,9 @@
 //! The files. A process that is gone meanwhile is an absence, and no error.
 
 use crate::{Stat, Status};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// The processes that there are, in order.
@@ -130,6 +130,42 @@ fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     all.sort_unstable();
     Ok(all)
+}
+
+/// So many pages of a range are looked at; those behind count as not at hand.
+const MOST_PAGES: usize = 64;
+
+/// Of an entry of `/proc/PID/pagemap` (`Documentation/admin-guide/mm/pagemap.rst`): in memory, swapped out, and protected against
+/// writing by a userfaultfd.
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+const PROTECTED: u64 = 1 << 57;
+
+/// How many bytes of a range of memory can be read, or `written`, from its start on without waiting for anybody who fills pages;
+/// where nothing tells, all. `pages` is the process's `pagemap`, `page_bytes` the size of a page.
+pub fn at_hand(pages: &File, addr: u64, len: usize, written: bool, page_bytes: usize) -> usize {
+    let size = page_bytes as u64;
+    let first = addr / size;
+    let last = addr.saturating_add(len.saturating_sub(1) as u64) / size;
+    let count = (last - first + 1).min(MOST_PAGES as u64);
+    let mut bytes = [0; 8 * MOST_PAGES];
+    let bytes = &mut bytes[..8 * count as usize];
+    let got = pages.read_at(bytes, first.saturating_mul(8)).unwrap_or(0);
+    if got == 0 {
+        return len;
+    }
+    let is_there = |entry: &[u8]| {
+        let entry = entry.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        entry & (PRESENT | SWAPPED) != 0 && !(written && entry & PROTECTED != 0)
+    };
+    let there = bytes[..got].chunks_exact(8).take_while(|entry| is_there(entry)).count() as u64;
+    ((first + there) * size).saturating_sub(addr).min(len as u64) as usize
+}
+
+/// The same of the memory of a process.
+pub fn bytes_at_hand(pid: u32, addr: u64, len: usize, written: bool, page_bytes: usize) -> usize {
+    File::open(format!("/proc/{pid}/pagemap"))
+        .map_or(len, |pages| at_hand(&pages, addr, len, written, page_bytes))
 }
 
 #[cfg(test)]

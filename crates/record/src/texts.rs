@@ -41,7 +41,7 @@ pub(crate) struct TextReader {
     texts: Texts,
     /// The event that tells of entries: its ids, and how it is read.
     entries: Option<(Vec<u64>, RecordFormat, RawCalls)>,
-    memories: HashMap<u32, File>,
+    memories: HashMap<u32, Memory>,
 }
 
 impl TextReader {
@@ -91,11 +91,13 @@ impl TextReader {
     fn entered(&mut self, (pid, tid): (u32, u32), time: u64, number: u64, arguments: &[u64; 6]) {
         let Some(spec) = self.table.get(number) else { return };
         let replaces = spec.name.starts_with("execve");
+        let may_be_empty = spec.may_have_empty_path(arguments);
         let mut found = Vec::new();
         for (index, argument) in spec.arguments.iter().flatten().enumerate() {
             let address = arguments.get(index).copied().unwrap_or(0);
             if argument.is_text() && address != 0 {
-                found.extend(self.text(pid, address, !replaces).map(|text| (index, text)));
+                let text = self.text(pid, address, !replaces).filter(|text| may_be_empty || !text.is_empty());
+                found.extend(text.map(|text| (index, text)));
             }
         }
         if !found.is_empty() {
@@ -108,9 +110,8 @@ impl TextReader {
 
     /// The text at an address of a process. A descriptor that is there already is that of the memory before an exec.
     fn text(&mut self, pid: u32, address: u64, may_open: bool) -> Option<String> {
-        let mut bytes = [0; LONGEST];
         if let Some(memory) = self.memories.get(&pid) {
-            if let Some(text) = read(memory, address, &mut bytes) {
+            if let Some(text) = memory.text(address) {
                 return Some(text);
             }
             self.memories.remove(&pid);
@@ -118,8 +119,8 @@ impl TextReader {
         if !may_open {
             return None;
         }
-        let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
-        let text = read(&memory, address, &mut bytes);
+        let memory = Memory::of(pid)?;
+        let text = memory.text(address);
         if self.memories.len() >= MOST_OPEN {
             self.memories.clear();
         }
@@ -128,10 +129,29 @@ impl TextReader {
     }
 }
 
-/// Up to a NUL; not across a page that is not there.
-fn read(memory: &File, address: u64, bytes: &mut [u8; LONGEST]) -> Option<String> {
-    let count = memory.read_at(bytes, address).ok().filter(|&count| count > 0)?;
-    let text = bytes[..count].split(|&byte| byte == 0).next()?;
-    let cut = if text.len() == count && count == LONGEST { "..." } else { "" };
-    Some(String::from_utf8_lossy(text).into_owned() + cut)
+/// The memory of a process, and where told, which of its pages are there.
+#[derive(Debug)]
+struct Memory {
+    bytes: File,
+    pages: Option<File>,
+}
+
+impl Memory {
+    fn of(pid: u32) -> Option<Self> {
+        let bytes = File::open(format!("/proc/{pid}/mem")).ok()?;
+        Some(Memory { bytes, pages: File::open(format!("/proc/{pid}/pagemap")).ok() })
+    }
+
+    /// The text at an address, up to a NUL. It is read from pages that are there alone: the call has read it, so that the others
+    /// are those of another program by now, or somebody fills them who would be waited for.
+    fn text(&self, address: u64) -> Option<String> {
+        let mut bytes = [0; LONGEST];
+        let at_hand = self.pages.as_ref().map_or(LONGEST, |pages| {
+            perfuse_proc::read::at_hand(pages, address, LONGEST, false, perfuse_sys::page_size())
+        });
+        let count = self.bytes.read_at(&mut bytes[..at_hand], address).ok().filter(|&count| count > 0)?;
+        let text = bytes[..count].split(|&byte| byte == 0).next()?;
+        let cut = if text.len() == count && count == LONGEST { "..." } else { "" };
+        Some(String::from_utf8_lossy(text).into_owned() + cut)
+    }
 }

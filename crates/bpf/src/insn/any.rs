@@ -43,7 +43,7 @@ fn constant() -> impl Strategy<Value = Constant> {
 }
 
 pub(crate) fn insn() -> impl Strategy<Value = Insn> {
-    let cond = select(CONDS.map(|known| known.0).to_vec());
+    let cond = select(Cond::ALL.to_vec());
     let atomic = select(ATOMICS.map(|known| known.0).to_vec());
     let swap = select(vec![SwapOp::Le, SwapOp::Be, SwapOp::Swap]);
     let place = || (reg(), any::<i16>());

@@ -9,35 +9,6 @@ pub(crate) struct Draw<'a> {
     pub(crate) below: &'a mut dyn FnMut(u32) -> u32,
 }
 
-const ALU: [AluOp; 14] = [
-    AluOp::Add,
-    AluOp::Sub,
-    AluOp::Mul,
-    AluOp::Div,
-    AluOp::SDiv,
-    AluOp::Or,
-    AluOp::And,
-    AluOp::Lsh,
-    AluOp::Rsh,
-    AluOp::Mod,
-    AluOp::SMod,
-    AluOp::Xor,
-    AluOp::Mov,
-    AluOp::Arsh,
-];
-const CONDS: [Cond; 11] = [
-    Cond::Eq,
-    Cond::Gt,
-    Cond::Ge,
-    Cond::Set,
-    Cond::Ne,
-    Cond::SGt,
-    Cond::SGe,
-    Cond::Lt,
-    Cond::Le,
-    Cond::SLt,
-    Cond::SLe,
-];
 const ATOMICS: [AtomicOp; 10] = [
     AtomicOp::Add,
     AtomicOp::Or,
@@ -150,7 +121,7 @@ impl Draw<'_> {
     fn piece(&mut self, insns: &mut Vec<Insn>, around: &Around, depth: u32) {
         match (self.below)(if depth < 2 { 20 } else { 14 }) {
             0..=5 => {
-                let op = self.one_of(&ALU);
+                let op = self.one_of(&AluOp::ALL);
                 let src = match (op, self.operand()) {
                     (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Operand::Imm(imm)) => Operand::Imm(imm & 31),
                     (AluOp::Div | AluOp::SDiv | AluOp::Mod | AluOp::SMod, Operand::Imm(0)) => Operand::Imm(3),
@@ -228,7 +199,7 @@ impl Draw<'_> {
             self.piece(insns, around, depth + 1);
         }
         let over = |insns: &[Insn]| insns[at + 1..].iter().map(Insn::slots).sum::<usize>() as i16;
-        let (width, cond, dst, src) = (self.width(), self.one_of(&CONDS), self.reg(), self.operand());
+        let (width, cond, dst, src) = (self.width(), self.one_of(&Cond::ALL), self.reg(), self.operand());
         insns[at] = Insn::If { width, cond, dst, src, off: over(insns) };
     }
 

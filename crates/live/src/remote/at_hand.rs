@@ -4,8 +4,6 @@
 
 use crate::ptrace::Tid;
 use perfuse_abi::Errno;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::sync_channel;
 use std::thread::Builder;
@@ -15,34 +13,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// So many threads wait at most; then what is not there counts as none at once.
 const MOST_WAITING: usize = 16;
-/// So many pages of a range are looked at; those behind count as not at hand.
-const MOST_PAGES: usize = 64;
-
-/// Of an entry of `/proc/PID/pagemap` (`Documentation/admin-guide/mm/pagemap.rst`): in memory, swapped out, and protected against
-/// writing by a userfaultfd.
-const PRESENT: u64 = 1 << 63;
-const SWAPPED: u64 = 1 << 62;
-const PROTECTED: u64 = 1 << 57;
-
 /// How many bytes of a range can be read, or `written`, from its start on without waiting for anybody; where nothing tells, all.
 pub(super) fn bytes_at_hand(tid: Tid, addr: u64, len: usize, written: bool) -> usize {
-    let size = perfuse_sys::page_size() as u64;
-    let first = addr / size;
-    let last = addr.saturating_add(len.saturating_sub(1) as u64) / size;
-    let count = (last - first + 1).min(MOST_PAGES as u64);
-    let mut bytes = [0; 8 * MOST_PAGES];
-    let bytes = &mut bytes[..8 * count as usize];
-    let pages = File::open(format!("/proc/{tid}/pagemap"));
-    let got = pages.and_then(|pages| pages.read_at(bytes, first.saturating_mul(8))).unwrap_or(0);
-    if got == 0 {
-        return len;
-    }
-    let is_there = |entry: &[u8]| {
-        let entry = entry.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        entry & (PRESENT | SWAPPED) != 0 && !(written && entry & PROTECTED != 0)
-    };
-    let there = bytes[..got].chunks_exact(8).take_while(|entry| is_there(entry)).count() as u64;
-    ((first + there) * size).saturating_sub(addr).min(len as u64) as usize
+    perfuse_proc::read::bytes_at_hand(tid as u32, addr, len, written, perfuse_sys::page_size())
 }
 
 /// Has a thread of its own do some work, unless that takes too long: `EFAULT`. The time until the thread runs does not count.

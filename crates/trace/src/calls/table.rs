@@ -16,6 +16,17 @@ pub struct Spec {
     pub arguments: Option<Vec<Argument>>,
 }
 
+/// `AT_EMPTY_PATH` (`openat(2)` and its kin).
+const EMPTY_PATH: u64 = 0x1000;
+
+impl Spec {
+    /// Whether a call with these arguments may be given an empty path, which then stands for the descriptor alone.
+    pub fn may_have_empty_path(&self, arguments: &[u64; 6]) -> bool {
+        let flags = |(argument, value): (&Argument, &u64)| argument.kind == "at" && value & EMPTY_PATH != 0;
+        self.arguments.iter().flatten().zip(arguments).any(flags)
+    }
+}
+
 /// An argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument {
@@ -287,6 +298,18 @@ impl CallSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_path_is_asked_for_by_a_flag() {
+        let calls = Calls::of(Arch::X86_64);
+        let may = |name: &str, arguments| {
+            let number = calls.number(name).expect("it is in the table");
+            calls.get(number).expect("it has a row").may_have_empty_path(&arguments)
+        };
+        assert!(may("newfstatat", [3, 0x1234, 0, 0x1000, 0, 0]));
+        assert!(!may("newfstatat", [3, 0x1234, 0x1000, 0x100, 0x1000, 0]));
+        assert!(!may("openat", [3, 0x1234, 0x1000, 0x1000, 0x1000, 0x1000]));
+    }
 
     #[test]
     fn numbers_are_those_of_the_architecture() {
