@@ -17,7 +17,9 @@ use perfuse_abi::regs::Arch;
 use perfuse_data::replay::{CallReplay, Heard, Lost, Replay, SampleField, SampleRecord, Step, sample_fields};
 use perfuse_data::{Event, PerfData, ReadOptions};
 use perfuse_events::glob;
-use perfuse_record::{Beside, Ended, FileSink, Observer, Remark, Sink, Texts, streamed};
+use perfuse_record::{
+    Beside, CallQuestion, Ended, FileSink, Observer, Remark, Sink, Summed, SummingUp, Texts, streamed,
+};
 use perfuse_trace::{
     Asked, Call, CallRecord, CallSet, Calls, Expr, ExprError, Question, Schema, call_schema,
 };
@@ -213,14 +215,31 @@ impl Args {
         self.has_lines() || self.condition.is_some() || self.has_rows()
     }
 
+    /// What `--duration` asks for.
+    fn least(&self) -> Result<Option<Duration>> {
+        let least = self.duration.map(|ms| Duration::try_from_secs_f64(ms / 1000.0)).transpose();
+        least.map_err(|why| Failure::usage(format_args!("--duration: {why}")))
+    }
+
+    /// What the kernel's own sums can answer, if they can: tables of calls alone.
+    fn in_kernel(&self, wanted: &Wanted) -> Result<Option<CallQuestion>> {
+        let has_more =
+            self.has_lines() || self.has_rows() || self.condition.is_some() || self.output.is_some();
+        if has_more || !wanted.has_calls || !wanted.events.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(CallQuestion {
+            wanted: wanted.calls.clone(),
+            failed: self.failure,
+            least: self.least()?.unwrap_or_default(),
+            by_thread: !self.count || self.json,
+        }))
+    }
+
     /// The condition with what `--duration` and `--failure` add to it.
     fn question(&self) -> Result<Question> {
         let mut parts: Vec<String> = self.condition.iter().map(|expr| format!("({expr})")).collect();
-        if let Some(ms) = self.duration {
-            let ns = Duration::try_from_secs_f64(ms / 1000.0)
-                .map_err(|why| Failure::usage(format_args!("--duration: {why}")))?;
-            parts.push(format!("duration >= {}", ns.as_nanos()));
-        }
+        parts.extend(self.least()?.map(|least| format!("duration >= {}", least.as_nanos())));
         parts.extend(self.failure.then(|| "error != ''".to_owned()));
         let condition = match (&self.condition, parts.len()) {
             (Some(expr), 1) => Some(expr.clone()),
@@ -275,6 +294,13 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     if let (true, Some(first)) = (args.wants_texts() && wanted.has_calls, plan.events.first_mut()) {
         first.prompt = true;
     }
+    let way = match args.in_kernel(&wanted)? {
+        None => None,
+        Some(question) => match SummingUp::prepare(&plan, &question, table) {
+            Ok(summing) => return told_by_kernel(args, table, summing.run(&plan)?),
+            Err(why) => Some(format!("summed up from records: {why}")),
+        },
+    };
     let mut file = args.output.as_ref().map(FileSink::new);
     let texts = args.wants_texts().then(|| (table, reader.texts.clone()));
     let beside =
@@ -302,7 +328,33 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     };
     let ended: Ended = ended?;
     told?;
+    way.into_iter().for_each(say);
     Ok(record::exit_code(&ended))
+}
+
+/// Writes the tables of what the kernel has summed up.
+fn told_by_kernel(args: &Args, table: &Calls, summed: Summed) -> Result {
+    let text = Sums::of(summed.sums).text(args, table);
+    put(&text, !args.command.is_empty())?;
+    for (count, what) in [
+        (summed.without_row, "calls found no room in the sums of the kernel"),
+        (summed.without_thread, "threads found no room in the kernel's list: their calls are not counted"),
+    ] {
+        if count > 0 {
+            say(format_args!("{} {what}", grouped(count)));
+        }
+    }
+    say("summed up in the kernel (BPF): no records, none lost");
+    Ok(record::exit_code(&summed.ended))
+}
+
+/// Writes tables where lines would be.
+fn put(text: &str, to_stderr: bool) -> Result<()> {
+    match to_stderr {
+        true => out::stderr().write_all(text.as_bytes())?,
+        false => out::print(text.as_bytes())?,
+    }
+    Ok(())
 }
 
 /// Remarks of the recording, told when it is over, below lines and tables.
@@ -474,12 +526,7 @@ impl<'a> Reader<'a> {
         if let Some(lines) = &mut self.lines {
             lines.flush()?;
         }
-        let text = self.sums.text(self.args, self.table);
-        if self.to_stderr {
-            out::stderr().write_all(text.as_bytes())?
-        } else {
-            out::print(text.as_bytes())?
-        }
+        put(&self.sums.text(self.args, self.table), self.to_stderr)?;
         if let Some(error) = self.refused.take().filter(|_| self.asked.values().all(Option::is_none)) {
             return Err(error.into());
         }

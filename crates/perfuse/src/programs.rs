@@ -114,7 +114,10 @@ impl Programs {
                 ProgramError { attempt: ProgramAttempt::Map(number), errno, log: String::new() }
             })
         };
-        Ok(Programs { maps: maps.iter().enumerate().map(create).collect::<Result<_, _>>()?, links: Vec::new() })
+        Ok(Programs {
+            maps: maps.iter().enumerate().map(create).collect::<Result<_, _>>()?,
+            links: Vec::new(),
+        })
     }
 
     /// A map, to be read and written. Its calls are those of `bpf(2)`.
@@ -172,11 +175,8 @@ impl Programs {
 
     /// Loads a program, with the maps in the place of their numbers.
     fn load(&self, program_type: ProgramType, place: &str, insns: &[Insn]) -> Result<OwnedFd, ProgramError> {
-        let refused = |(errno, log)| ProgramError {
-            attempt: ProgramAttempt::Load(place.to_owned()),
-            errno,
-            log,
-        };
+        let refused =
+            |(errno, log)| ProgramError { attempt: ProgramAttempt::Load(place.to_owned()), errno, log };
         let descriptor = |index: i32| {
             let map = usize::try_from(index).ok().and_then(|index| self.maps.get(index));
             map.map(Map::as_raw_fd).ok_or_else(|| refused((Errno::EBADF, String::new())))

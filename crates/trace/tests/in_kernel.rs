@@ -2,7 +2,7 @@
 
 use perfuse_abi::regs::Arch;
 use perfuse_bpf::{Machine, MapId, Maps, ProgramId, ProgramSpec, ProgramType, World};
-use perfuse_trace::{CallSet, CallSums, Calls, Element, Entries, InKernel, Joiner, Moment, Whose};
+use perfuse_trace::{Call, CallSet, CallSums, Calls, Element, Entries, InKernel, Joiner, Moment, Whose};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -63,7 +63,11 @@ impl Kernel {
         let programs = asked.programs(calls).expect("programs").into_iter().map(|(name, insns)| {
             let spec = ProgramSpec { program_type: ProgramType::RawTracepoint, insns: &insns, maps: &maps };
             let loaded = machine.load(spec);
-            (name, loaded.unwrap_or_else(|refusal| panic!("{name}: {refusal}\n{}", perfuse_bpf::listing(&insns))))
+            (
+                name,
+                loaded
+                    .unwrap_or_else(|refusal| panic!("{name}: {refusal}\n{}", perfuse_bpf::listing(&insns))),
+            )
         });
         let programs = programs.collect();
         let mut kernel = Kernel { asked, machine, maps, programs, now: Now::default() };
@@ -75,11 +79,11 @@ impl Kernel {
         self.machine.maps.get_mut(self.maps[map]).expect("the map").update(&key, &value, 0).expect("room");
     }
 
-    fn hit(&mut self, name: &str, now: Now, arguments: [u64; 2]) {
+    fn hit(&mut self, name: &str, now: Now, arguments: impl AsRef<[u64]>) {
         self.now = now;
         let Some(&program) = self.programs.get(name) else { return };
         let mut context = [0; 96];
-        arguments.iter().zip(context.chunks_exact_mut(8)).for_each(|(argument, bytes)| {
+        arguments.as_ref().iter().zip(context.chunks_exact_mut(8)).for_each(|(argument, bytes)| {
             bytes.copy_from_slice(&argument.to_ne_bytes());
         });
         let ran = self.machine.run(program, &mut context, &mut self.now, 100_000).expect("a program");
@@ -165,7 +169,11 @@ fn filters_leave_what_they_say() {
         {
             for pid in [5, 6] {
                 kernel.hit("sys_enter", Now { time, pid, tid: pid, cpu: 0 }, [0, number]);
-                kernel.hit("sys_exit", Now { time: time + took, pid, tid: pid, cpu: 1 }, [0, returned as u64]);
+                kernel.hit(
+                    "sys_exit",
+                    Now { time: time + took, pid, tid: pid, cpu: 1 },
+                    [0, returned as u64],
+                );
             }
         }
         let mut told: Vec<_> =
@@ -183,22 +191,52 @@ fn filters_leave_what_they_say() {
     assert_eq!(some(&|asked| asked.least_ns = 3), [(6, 0, 1), (6, 1, 1), (6, 2000, 1)]);
 }
 
+#[test]
+fn a_call_that_a_signal_interrupts_counts_unless_its_thread_is_killed() {
+    let interrupted = |sent: &[u64], delivered: Option<u64>| {
+        let mut kernel = Kernel::new(asked(Whose::All(1), false));
+        let at = |time| Now { time, pid: 10, tid: 10, cpu: 0 };
+        kernel.hit("sys_enter", at(1), [0, 34]);
+        for &signal in sent {
+            kernel.hit(
+                "signal_generate",
+                Now { time: 2, pid: 7, tid: 7, cpu: 0 },
+                [signal, 0, task(10), 1, 0],
+            );
+        }
+        kernel.hit("sys_exit", at(3), [0, (-514i64) as u64]);
+        match delivered {
+            Some(signal) => kernel.hit("signal_deliver", at(4), [signal, 0, 0]),
+            None => kernel.hit("sys_enter", at(5), [0, 34]),
+        }
+        kernel.hit("sched_process_exit", at(6), [task(10), 1]);
+        kernel.sums().0.by_call().get(&34).map_or(0, |row| row.failed())
+    };
+    // A handler; the call goes on by itself; killed; killed by the kernel for a signal that is deadly.
+    let told = [(&[10][..], Some(10)), (&[][..], None), (&[9][..], Some(9)), (&[15][..], Some(9))]
+        .map(|(sent, delivered)| interrupted(sent, delivered));
+    assert_eq!(told, [1, 1, 0, 1]);
+}
+
 #[derive(Clone, Debug)]
 enum Hit {
     Enter(u32, u64),
     Leave(u32, i64),
     Fork(u32),
     End(u32),
+    Signal(u32, u64),
 }
 
 fn hits() -> impl Strategy<Value = Vec<(u64, Hit)>> {
     let numbers = prop_oneof![0..4u64, Just(9999u64)];
-    let returned = prop_oneof![Just(0i64), -3..3i64, Just(-4095), Just(-4096), Just(i64::MIN)];
+    let returned =
+        prop_oneof![Just(0i64), -3..3i64, Just(-4), -518..-510i64, Just(-4095), Just(-4096), Just(i64::MIN)];
     let hit = prop_oneof![
         4 => (0..8u32, numbers).prop_map(|(tid, number)| Hit::Enter(tid, number)),
         5 => (0..8u32, returned).prop_map(|(tid, returned)| Hit::Leave(tid, returned)),
         1 => (0..8u32).prop_map(Hit::Fork),
         1 => (0..8u32).prop_map(Hit::End),
+        1 => (0..8u32, 8..11u64).prop_map(|(tid, signal)| Hit::Signal(tid, signal)),
     ];
     proptest::collection::vec((prop_oneof![0..100u64, 0..1u64 << 40], hit), 1..120)
 }
@@ -212,6 +250,8 @@ proptest! {
         let (mut joiner, mut sums) = (Joiner::default(), CallSums::default());
         let (mut alive, mut next, mut time) = (vec![100u32], 101, 1);
         let mut under_way: HashMap<u32, u64> = HashMap::new();
+        // Calls that a signal interrupted, and the thread has not gone on.
+        let mut waiting: HashMap<u32, Call> = HashMap::new();
         for (index, (passed, hit)) in hits.into_iter().enumerate() {
             time += passed;
             let pick = |which: u32| alive.get(which as usize % alive.len().max(1)).copied();
@@ -219,6 +259,7 @@ proptest! {
             let at = |tid| Moment { time, pid: tid, tid, cpu: None };
             match hit {
                 Hit::Enter(which, number) => if let Some(tid) = pick(which) {
+                    waiting.remove(&tid).iter().for_each(|call| sums.add(call, b""));
                     kernel.hit("sys_enter", now(tid), [0, number]);
                     under_way.insert(tid, number);
                     joiner.enter(at(tid), number, [0; 6]);
@@ -227,8 +268,15 @@ proptest! {
                     kernel.hit("sys_exit", now(tid), [0, returned as u64]);
                     let number = under_way.remove(&tid);
                     if let Some(call) = number.and_then(|number| joiner.exit(at(tid), number, returned)) {
-                        sums.add(&call, b"");
+                        match returned {
+                            -4 | -516..=-512 => drop(waiting.insert(tid, call)),
+                            _ => sums.add(&call, b""),
+                        }
                     }
+                },
+                Hit::Signal(which, signal) => if let Some(tid) = pick(which) {
+                    kernel.hit("signal_deliver", now(tid), [signal, 0]);
+                    waiting.remove(&tid).iter().filter(|_| signal != 9).for_each(|call| sums.add(call, b""));
                 },
                 Hit::Fork(which) => if let Some(tid) = pick(which) {
                     kernel.hit("sched_process_fork", now(tid), [task(tid), task(next)]);

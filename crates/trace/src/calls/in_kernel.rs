@@ -4,6 +4,10 @@
 //! A thread is known by where the kernel has its task, which stays when a thread executes a program and gets the number of its process.
 //! Followed threads are in a map from the moment when they are born ([`FORK`]), before their first call; of those
 //! that ran already, or wait to be executed, numbers are given, and they are in the map from their next call on.
+//!
+//! A call that a signal interrupts counts when the thread has got the signal, or goes on: where it is killed, the call never returned,
+//! though the kernel tells an exit. The kernel kills by SIGKILL for other deadly signals too; a debugger such as strace sees
+//! those others, and so the thread that one was sent to has returned.
 
 use super::sums::{CallRow, CallSums};
 use super::table::{CallSet, Calls};
@@ -12,7 +16,6 @@ use perfuse_bpf::map::flag::NO_PREALLOC;
 use perfuse_bpf::{AssembleError, Insn, MapKind, MapSpec, assemble};
 
 /// Numbers of the maps.
-const THREADS: usize = 0;
 const SEEDS: usize = 1;
 const STATE: usize = 2;
 const ROWS: usize = 3;
@@ -63,7 +66,13 @@ const LOOK: &str = "
     r2 += -8
     call map_lookup_elem";
 
-/// Goes out unless the caller is one of the threads that are given; `r0` is its flag. Its number stays at -12.
+/// The states of threads: it waits to be executed; its last call was interrupted, and does not count yet.
+const WAITS: u64 = 1;
+const INTERRUPTED: u64 = 2;
+
+const SIGKILL: u32 = 9;
+
+/// Goes out unless the caller is one of the threads that are given; `r0` is its state. Its number stays at -12.
 const GIVEN: &str = "
     r1 = map[idx:2][0]+0
     r1 = *(u64 *)(r1 +0)
@@ -76,16 +85,20 @@ const GIVEN: &str = "
     call map_lookup_elem
     if r0 == 0 goto out";
 
-/// Puts the thread of the key at -8 into the map, with the flag in `r1`: when it entered a call, which, and the flag.
+/// Puts the thread of the key at -8 into the map, with the state in `r1`. Of a thread the map has when it entered a call, which
+/// one, its state, how long its last call took, what that returned, and whether a signal was sent since.
 const INSERT: &str = "
+    *(u64 *)(r10 -64) = 0
+    *(u64 *)(r10 -56) = 0
+    *(u64 *)(r10 -48) = r1
     *(u64 *)(r10 -40) = 0
     *(u64 *)(r10 -32) = 0
-    *(u64 *)(r10 -24) = r1
+    *(u64 *)(r10 -24) = 0
     r1 = map[idx:0]
     r2 = r10
     r2 += -8
     r3 = r10
-    r3 += -40
+    r3 += -64
     r4 = 1
     call map_update_elem
     if r0 == 0 goto inserted
@@ -123,6 +136,8 @@ const ENTER: &str = "sys_enter";
 const LEAVE: &str = "sys_exit";
 const FORK: &str = "sched_process_fork";
 const END: &str = "sched_process_exit";
+const SENT: &str = "signal_generate";
+const SIGNAL: &str = "signal_deliver";
 
 /// The element of the key at -24 in a map, in `r0`; a new one is zeros. What finds no room is counted.
 fn element(map: usize, bytes: usize) -> String {
@@ -149,7 +164,7 @@ fn element(map: usize, bytes: usize) -> String {
          r1 = map[idx:2][0]+16
          r2 = 1
          lock *(u64 *)(r1 +0) += r2
-         goto out
+         goto counted
          found{map}:",
         24 + bytes
     )
@@ -174,7 +189,7 @@ impl InKernel {
         };
         let if_by_thread = |most| if self.by_thread { most } else { 1 };
         vec![
-            growing(8, 24, 1 << 16),
+            growing(8, 48, 1 << 16),
             growing(4, 8, 1 << 16),
             MapSpec::new(MapKind::Array, 4, 24, 1),
             sums(32, 1 << 17, 1 << 10),
@@ -191,7 +206,13 @@ impl InKernel {
     ///
     /// None of this crate's own making.
     pub fn programs(&self, calls: &Calls) -> Result<Vec<(&'static str, Vec<Insn>)>, AssembleError> {
-        let mut programs = vec![(LEAVE, self.leave(calls)), (ENTER, self.enter()), (END, self.end())];
+        let mut programs = vec![
+            (LEAVE, self.leave(calls)),
+            (ENTER, self.enter()),
+            (SENT, Self::sent()),
+            (SIGNAL, self.signal()),
+            (END, self.end()),
+        ];
         if self.whose == Whose::Followed {
             programs.push((FORK, Self::fork()));
         }
@@ -219,34 +240,67 @@ impl InKernel {
              if r0 == 0 goto out
              known:
              r7 = r0
+             r1 = *(u64 *)(r7 +16)
+             if r1 != {INTERRUPTED} goto enters
+             *(u64 *)(r7 +16) = 0
+             r1 = r7
+             call count
+             enters:
              *(u64 *)(r7 +8) = r6
+             *(u64 *)(r7 +40) = 0
              call ktime_get_ns
              *(u64 *)(r7 +0) = r0
+             out: r0 = 0
+             exit
+             {}",
+            self.count()
+        )
+    }
+
+    /// A signal is sent to a thread, or to the process of which it is the first one, and not ignored.
+    fn sent() -> String {
+        format!(
+            "r7 = *(u64 *)(r1 +32)
+             if w7 != 0 goto out
+             r6 = *(u64 *)(r1 +0)
+             if w6 == {SIGKILL} goto out
+             r7 = *(u64 *)(r1 +16)
+             *(u64 *)(r10 -8) = r7
+             r1 = map[idx:0]
+             r2 = r10
+             r2 += -8
+             call map_lookup_elem
+             if r0 == 0 goto out
+             *(u64 *)(r0 +40) = 1
              out: r0 = 0
              exit"
         )
     }
 
+    /// A thread gets a signal.
+    fn signal(&self) -> String {
+        format!(
+            "r6 = *(u64 *)(r1 +0)
+             {LOOK}
+             if r0 == 0 goto out
+             r1 = *(u64 *)(r0 +16)
+             if r1 != {INTERRUPTED} goto out
+             *(u64 *)(r0 +16) = 0
+             r1 = *(u64 *)(r0 +40)
+             if w6 != {SIGKILL} goto counts
+             if r1 == 0 goto out
+             counts:
+             r1 = r0
+             call count
+             out: r0 = 0
+             exit
+             {}",
+            self.count()
+        )
+    }
+
     fn leave(&self, calls: &Calls) -> String {
         let execve = calls.number("execve").unwrap_or_default();
-        let wanted = match &self.wanted {
-            CallSet::All => String::new(),
-            set => format!(
-                "if r8 > {} goto {}
-                 r1 = map[idx:{WANTED}][0]+0
-                 r1 += r8
-                 r1 = *(u8 *)(r1 +0)
-                 if r1 == 0 goto out
-                 wanted:",
-                NUMBERS - 1,
-                if set.has(NUMBERS.into()) { "wanted" } else { "out" }
-            ),
-        };
-        let failed = "if r6 s>= 0 goto out\nif r6 s< -4095 goto out";
-        let (tid, step) = match self.by_thread {
-            true => ("call get_current_pid_tgid\n*(u32 *)(r10 -16) = r0", format!("{STEP}\n{}", count(STEPS))),
-            false => ("*(u32 *)(r10 -16) = 0", String::new()),
-        };
         format!(
             "r6 = *(u64 *)(r1 +8)
              {LOOK}
@@ -257,21 +311,65 @@ impl InKernel {
              *(u64 *)(r7 +0) = 0
              call ktime_get_ns
              r0 -= r8
-             r9 = r0
-             r8 = *(u64 *)(r7 +8)
+             *(u64 *)(r7 +24) = r0
+             *(u64 *)(r7 +32) = r6
              r1 = *(u64 *)(r7 +16)
-             if r1 == 0 goto counts
-             // It waited to be executed.
+             if r1 != {WAITS} goto returns
+             r8 = *(u64 *)(r7 +8)
              if r8 != {execve} goto out
              if r6 != 0 goto out
              *(u64 *)(r7 +16) = 0
              r1 = map[idx:2][0]+0
              *(u64 *)(r1 +0) = 0
+             returns:
+             // EINTR, and the kernel's own: ERESTARTSYS to ERESTART_RESTARTBLOCK.
+             if r6 == -4 goto interrupted
+             if r6 s> -512 goto counts
+             if r6 s< -516 goto counts
+             interrupted:
+             *(u64 *)(r7 +16) = {INTERRUPTED}
+             goto out
              counts:
+             r1 = r7
+             call count
+             out: r0 = 0
+             exit
+             {}",
+            self.count()
+        )
+    }
+
+    /// A function of each program: counts the last call of the thread whose element is in `r1`.
+    fn count(&self) -> String {
+        let wanted = match &self.wanted {
+            CallSet::All => String::new(),
+            set => format!(
+                "if r8 > {} goto {}
+                 r1 = map[idx:{WANTED}][0]+0
+                 r1 += r8
+                 r1 = *(u8 *)(r1 +0)
+                 if r1 == 0 goto counted
+                 wanted:",
+                NUMBERS - 1,
+                if set.has(NUMBERS.into()) { "wanted" } else { "counted" }
+            ),
+        };
+        let failed = "if r6 s>= 0 goto counted\nif r6 s< -4095 goto counted";
+        let (tid, step) = match self.by_thread {
+            true => {
+                ("call get_current_pid_tgid\n*(u32 *)(r10 -16) = r0", format!("{STEP}\n{}", count(STEPS)))
+            }
+            false => ("*(u32 *)(r10 -16) = 0", String::new()),
+        };
+        format!(
+            "count:
+             r8 = *(u64 *)(r1 +8)
+             r9 = *(u64 *)(r1 +24)
+             r6 = *(u64 *)(r1 +32)
              {wanted}
              {failed}
              r1 = {least:#x}
-             if r9 < r1 goto out
+             if r9 < r1 goto counted
              *(u64 *)(r10 -24) = r8
              {tid}
              *(u32 *)(r10 -12) = 0
@@ -301,7 +399,8 @@ impl InKernel {
              {error}
              fine:
              {step}
-             out: r0 = 0
+             counted:
+             r0 = 0
              exit",
             failed = if self.failed { failed } else { "" },
             least = self.least_ns,
@@ -368,7 +467,7 @@ impl InKernel {
     /// Makes a thread followed, from its next call on; one that `waits` from the `execve` on that succeeds, itself included.
     /// When all are given, [`look`](Self::look) begins to look for them.
     pub fn thread(tid: u32, waits: bool) -> Element {
-        (SEEDS, tid.to_ne_bytes().to_vec(), u64::from(waits).to_ne_bytes().to_vec())
+        (SEEDS, tid.to_ne_bytes().to_vec(), (u64::from(waits) * WAITS).to_ne_bytes().to_vec())
     }
 
     /// Begins to look for the threads that are given.
@@ -396,7 +495,8 @@ impl InKernel {
             sums.rows.insert(row_of(&key), CallRow { times, ..CallRow::default() });
         }
         for (key, value) in read(ERRORS)? {
-            if let (Some(row), Ok(error)) = (sums.rows.get_mut(&row_of(&key)), u16::try_from(half(&key, 12))) {
+            if let (Some(row), Ok(error)) = (sums.rows.get_mut(&row_of(&key)), u16::try_from(half(&key, 12)))
+            {
                 row.errors.insert(error, value.chunks_exact(8).map(|cpu| word(cpu, 0)).sum());
             }
         }
