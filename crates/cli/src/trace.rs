@@ -17,11 +17,10 @@ use perfuse_abi::regs::Arch;
 use perfuse_data::replay::{CallReplay, Heard, Lost, Replay, SampleField, SampleRecord, Step, sample_fields};
 use perfuse_data::{Event, PerfData, ReadOptions};
 use perfuse_events::glob;
-use perfuse_record::{
-    Beside, CallQuestion, Ended, FileSink, Observer, Remark, Sink, Summed, SummingUp, Texts, streamed,
-};
+use perfuse_record::{Beside, Ended, FileSink, Observer, Remark, Sink, Summed, SummingUp, Texts, streamed};
 use perfuse_trace::{
-    Asked, Call, CallRecord, CallSet, Calls, Expr, ExprError, Question, Schema, call_schema,
+    Asked, Call, CallQuestion, CallRecord, CallSet, Calls, Expr, ExprError, Question, Rows, Schema,
+    call_schema,
 };
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -221,19 +220,34 @@ impl Args {
         least.map_err(|why| Failure::usage(format_args!("--duration: {why}")))
     }
 
-    /// What the kernel's own sums can answer, if they can: tables of calls alone.
-    fn in_kernel(&self, wanted: &Wanted) -> Result<Option<CallQuestion>> {
-        let has_more =
-            self.has_lines() || self.has_rows() || self.condition.is_some() || self.output.is_some();
+    /// What the kernel's own sums can answer, if it is tables that are asked for; else why not, if that has to be told.
+    fn in_kernel(
+        &self,
+        wanted: &Wanted,
+        table: &Calls,
+    ) -> Result<Option<std::result::Result<CallQuestion, &'static str>>> {
+        let has_more = self.has_lines() || self.output.is_some();
         if has_more || !wanted.has_calls || !wanted.events.is_empty() {
             return Ok(None);
         }
-        Ok(Some(CallQuestion {
-            wanted: wanted.calls.clone(),
-            failed: self.failure,
-            least: self.least()?.unwrap_or_default(),
-            by_thread: !self.count || self.json,
-        }))
+        if self.condition.is_some() {
+            return Ok(Some(Err("its programs know no --if")));
+        }
+        let tables = usize::from(self.count) + usize::from(self.summary) + usize::from(self.has_rows());
+        let (rows, wanted) = if tables > 1 {
+            return Ok(Some(Err("its programs make one table")));
+        } else if self.has_rows() {
+            let of = self.question()?.of;
+            let spread = self.show.is_empty() || self.show.iter().any(|what| what.is_spread());
+            match Rows::by_keys(&self.by, of.as_ref(), spread, &wanted.calls, table) {
+                Some(found) => found,
+                None => return Ok(Some(Err("its programs do not know these keys"))),
+            }
+        } else {
+            (if self.count && !self.json { Rows::ByCall } else { Rows::ByThread }, wanted.calls.clone())
+        };
+        let least_ns = self.least()?.map_or(0, |least| u64::try_from(least.as_nanos()).unwrap_or(u64::MAX));
+        Ok(Some(Ok(CallQuestion { wanted, failed: self.failure, least_ns, rows })))
     }
 
     /// The condition with what `--duration` and `--failure` add to it.
@@ -294,11 +308,13 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     if let (true, Some(first)) = (args.wants_texts() && wanted.has_calls, plan.events.first_mut()) {
         first.prompt = true;
     }
-    let way = match args.in_kernel(&wanted)? {
+    let records = |why: &dyn std::fmt::Display| Some(format!("summed up from records: {why}"));
+    let way = match args.in_kernel(&wanted, table)? {
         None => None,
-        Some(question) => match SummingUp::prepare(&plan, &question, table) {
-            Ok(summing) => return told_by_kernel(args, table, summing.run(&plan)?),
-            Err(why) => Some(format!("summed up from records: {why}")),
+        Some(Err(why)) => records(&why),
+        Some(Ok(question)) => match SummingUp::prepare(&plan, &question, table) {
+            Ok(summing) => return told_by_kernel(args, table, summing.run(&plan, table)?),
+            Err(why) => records(&why),
         },
     };
     let mut file = args.output.as_ref().map(FileSink::new);
@@ -334,11 +350,10 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
 
 /// Writes the tables of what the kernel has summed up.
 fn told_by_kernel(args: &Args, table: &Calls, summed: Summed) -> Result {
-    let text = Sums::of(summed.sums).text(args, table);
-    put(&text, !args.command.is_empty())?;
+    put(&Sums::of(summed.rows).text(args, table), !args.command.is_empty())?;
     for (count, what) in [
-        (summed.without_row, "calls found no room in the sums of the kernel"),
-        (summed.without_thread, "threads found no room in the kernel's list: their calls are not counted"),
+        (summed.no_room.calls, "calls found no room in the sums of the kernel"),
+        (summed.no_room.threads, "threads found no room in the kernel's list: their calls are not counted"),
     ] {
         if count > 0 {
             say(format_args!("{} {what}", grouped(count)));

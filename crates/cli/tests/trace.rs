@@ -12,8 +12,11 @@ suite! {
         rows_are_of_the_calls_that_count,
         what_makes_no_sense_is_told_before_anything_runs;
     witnesses:
-        counts_and_errors_are_straces;
+        counts_and_errors_are_straces,
+        those_of_processes_that_start_execute_and_die_too;
     measurements:
+        nothing_is_lost_where_the_kernel_sums_up,
+        threads_of_a_process_that_runs_already_are_summed_up_and_what_they_start,
         known_numbers_of_calls_are_told,
         a_recording_answers_again_what_was_told_live,
         the_commands_exit_status_is_kept,
@@ -24,7 +27,7 @@ suite! {
         the_embedded_kernel_says_what_it_lacks;
 }
 
-fn program() -> PathBuf {
+fn perfuse() -> PathBuf {
     std::env::var_os("PERFUSE_BIN").map_or_else(|| env!("CARGO_BIN_EXE_perfuse").into(), PathBuf::from)
 }
 
@@ -33,7 +36,7 @@ fn fixture() -> String {
 }
 
 fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(program());
+    let mut command = Command::new(perfuse());
     command.arg("trace").args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").output().expect("it starts")
 }
 
@@ -100,14 +103,80 @@ int main(void) {
 }
 "#;
 
+/// Processes of processes, threads that execute programs, and deaths within calls: each call as often in each run.
+const TREE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char *self;
+static void calls(int n) { for (int i = 0; i < n; i++) { syscall(SYS_getppid); syscall(SYS_dup, -1); } }
+static volatile int ready;
+static void *sleeper(void *unused) { __sync_fetch_and_add(&ready, 1); for (;;) syscall(SYS_pause); }
+static void *executes(void *unused) { while (ready < 2) {} calls(3); execl(self, self, "leaf", (char *)0); _exit(9); }
+static void tree(int depth) {
+    calls(5);
+    for (int child = 0; depth > 0 && child < 2; child++) if (fork() == 0) { tree(depth - 1); _exit(0); }
+    for (int child = 0; depth > 0 && child < 2; child++) wait(0);
+}
+int main(int count, char **arguments) {
+    self = arguments[0];
+    if (count > 1) { calls(7); return 0; }
+    tree(4);
+    /* Executed by a thread that is not the first one, while others sleep. */
+    if (fork() == 0) {
+        pthread_t threads[3];
+        for (int i = 0; i < 2; i++) pthread_create(&threads[i], 0, sleeper, 0);
+        pthread_create(&threads[2], 0, executes, 0);
+        for (;;) syscall(SYS_pause);
+    }
+    wait(0);
+    /* Executed after vfork. */
+    for (int i = 0; i < 3; i++) {
+        if (vfork() == 0) { execl(self, self, "leaf", (char *)0); _exit(9); }
+        wait(0);
+    }
+    /* Killed within a call that never returns, and by a fault. */
+    for (int i = 0; i < 3; i++) {
+        int ends[2];
+        if (pipe(ends)) return 1;
+        pid_t child = fork();
+        if (child == 0) {
+            calls(2);
+            if (i == 2) *(volatile int *)8 = 0;
+            if (write(ends[1], "x", 1) != 1) return 1;
+            for (;;) syscall(SYS_pause);
+        }
+        close(ends[1]);
+        char byte;
+        if (read(ends[0], &byte, 1) < 0) return 1;
+        close(ends[0]);
+        usleep(50000);
+        if (i < 2) kill(child, i ? SIGKILL : SIGTERM);
+        wait(0);
+    }
+    return 0;
+}
+"#;
+
 /// The calls of [`KNOWN`] whose numbers do not depend on who is faster.
 const CALLS: [(&str, u64, u64); 4] =
     [("getppid", 1000 + 150, 0), ("write", 60, 0), ("pipe2", 3, 0), ("wait4", 3, 0)];
 
 fn known(folder: &Folder) -> Result<String, perfuse_testkit::Skip> {
+    compiled(folder, KNOWN)
+}
+
+fn compiled(folder: &Folder, text: &str) -> Result<String, perfuse_testkit::Skip> {
     need::program("cc")?;
     let (source, built) = (folder.file("known.c"), folder.file("known"));
-    std::fs::write(&source, KNOWN).expect("a source");
+    std::fs::write(&source, text).expect("a source");
     let done =
         Command::new("cc").args(["-O1", "-pthread", "-o", &built, &source]).status().expect("cc starts");
     assert!(done.success());
@@ -235,6 +304,79 @@ fn counts_and_errors_are_straces() -> Outcome {
     Ok(())
 }
 
+fn those_of_processes_that_start_execute_and_die_too() -> Outcome {
+    needs()?;
+    in_kernel()?;
+    need::program("strace")?;
+    let folder = Folder::new("tree");
+    let tree = compiled(&folder, TREE)?;
+    let ours = text(&run(&["-c", "--", &tree]).stderr);
+    assert!(ours.ends_with("summed up in the kernel (BPF): no records, none lost\n"), "{ours}");
+    let strace = Command::new("strace").args(["-f", "-c", &tree]).output().expect("strace starts");
+    assert_eq!(counts(&ours), counts(&text(&strace.stderr)));
+    Ok(())
+}
+
+/// The kernel sums up calls itself for this user.
+fn in_kernel() -> Outcome {
+    needs()?;
+    need::first_pid_namespace()?;
+    let said = text(&run(&["-c", "--", "true"]).stderr);
+    match said.lines().last().and_then(|line| line.split_once("summed up from records: ")) {
+        Some((_, why)) => Err(perfuse_testkit::Skip::needs("BPF", why)),
+        None => Ok(()),
+    }
+}
+
+fn nothing_is_lost_where_the_kernel_sums_up() -> Outcome {
+    in_kernel()?;
+    let folder = Folder::new("busy");
+    let busy = compiled(
+        &folder,
+        "#include <sys/syscall.h>\n#include <unistd.h>\n#include <sys/wait.h>\nint main(int c, char **v) { \
+         for (long i = 0; i < 3000000; i++) syscall(SYS_getppid); if (c > 1) return 0; \
+         if (fork() == 0) execl(v[0], v[0], \"again\", (char *)0); wait(0); return 0; }",
+    )?;
+    let table =
+        counts(&text(&run(&["-c", "--", "sh", "-c", &format!("{busy}; {busy} & {busy} once; wait")]).stderr));
+    assert_eq!(table.get("getppid"), Some(&(15_000_000, 0)));
+    Ok(())
+}
+
+fn threads_of_a_process_that_runs_already_are_summed_up_and_what_they_start() -> Outcome {
+    in_kernel()?;
+    let folder = Folder::new("attached");
+    let source = "#include <pthread.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n#include <sys/wait.h>\n\
+        static void *work(void *n) { for (long i = 0; i < (long)n; i++) syscall(SYS_getppid); return 0; }\n\
+        int main(void) { char byte; pthread_t thread; if (read(0, &byte, 1) != 1) return 1;\n\
+        for (long i = 1; i < 4; i++) { pthread_create(&thread, 0, work, (void *)(i * 100)); pthread_join(thread, 0); }\n\
+        if (fork() == 0) { work((void *)1000); _exit(0); } wait(0); sleep(1); return 0; }";
+    let program = compiled(&folder, source)?;
+    let mut child =
+        Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+    let pid = child.id().to_string();
+    let mut trace = Command::new(perfuse());
+    let trace =
+        trace.args(["trace", "-s", "--json", "-p", &pid]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let trace = trace.spawn().expect("it starts");
+    // Its programs run when it sleeps in poll; a second is plenty, and the test is tried again if not.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    drop(child.stdin.take().map(|mut input| std::io::Write::write_all(&mut input, b"x")));
+    child.wait().expect("its end");
+    let output = trace.wait_with_output().expect("its end");
+    let json: serde_json::Value = serde_json::from_str(&text(&output.stdout)).expect("JSON");
+    let mut calls: Vec<u64> = json["calls"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .filter(|row| row["call"] == "getppid")
+        .map(|row| row["calls"].as_u64().expect("a number"))
+        .collect();
+    calls.sort_unstable();
+    assert_eq!(calls, [100, 200, 300, 1000], "{}", text(&output.stderr));
+    Ok(())
+}
+
 fn known_numbers_of_calls_are_told() -> Outcome {
     needs()?;
     let folder = Folder::new("known");
@@ -281,9 +423,10 @@ fn a_recording_answers_again_what_was_told_live() -> Outcome {
     let folder = Folder::new("again");
     let (known, file) = (known(&folder)?, folder.file("calls.data"));
     let live = text(&run(&["-c", "-o", &file, "--", &known]).stderr);
+    assert!(!live.contains("summed up"), "{live}");
     let again = text(&run(&["-c", "-i", &file]).stdout);
     assert!(live.starts_with(&again), "{live}\n{again}");
-    let script = Command::new(program())
+    let script = Command::new(perfuse())
         .args(["script", "-i", &file, "--filter", "id == 110"])
         .output()
         .expect("it starts");
@@ -314,7 +457,7 @@ fn texts_are_those_that_calls_were_given() -> Outcome {
 
 fn an_interrupted_trace_still_has_its_table() -> Outcome {
     needs()?;
-    let mut command = Command::new(program());
+    let mut command = Command::new(perfuse());
     command
         .args(["trace", "-c", "--", "sh", "-c", "kill -INT $PPID; sleep 5; sleep 5"])
         .stderr(Stdio::piped());

@@ -56,7 +56,7 @@ pub use rehearse::rehearse;
 pub use remark::Remark;
 pub use sink::{FileSink, Sink, Stamp, StreamSink, Written};
 pub use streamed::{Beside, streamed};
-pub use summed::{CallQuestion, NotInKernel, Summed, SummingUp};
+pub use summed::{NotInKernel, Summed, SummedRows, SummingUp};
 pub use terms::{check, join_tracers, remark};
 pub use texts::Texts;
 

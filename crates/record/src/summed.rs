@@ -2,26 +2,13 @@
 //! reason is told ([`NotInKernel`]), and records are the other way ([`streamed`](crate::streamed)).
 
 use crate::{Ended, Error, Plan, Sums, Target};
+use perfuse::abi::regs::Arch;
 use perfuse::measurement::{End, Measurement, Run};
-use perfuse::{HeldCommand, ProgramError, Programs, Start};
+use perfuse::{Errno, HeldCommand, ProgramError, Programs, Start};
 use perfuse_proc::read;
-use perfuse_trace::{CallSet, CallSums, Calls, Element, InKernel, Whose};
+use perfuse_trace::{CallQuestion, CallSums, Calls, Element, Groups, InKernel, NoRoom, Rows, Whose};
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
-
-/// Which calls are summed up, and how finely.
-#[derive(Clone, Debug)]
-pub struct CallQuestion {
-    /// Which calls.
-    pub wanted: CallSet,
-    /// Only calls that failed.
-    pub failed: bool,
-    /// Only calls that took so long or longer.
-    pub least: Duration,
-    /// Threads are told apart, and percentiles and histograms are known.
-    pub by_thread: bool,
-}
 
 /// Why the kernel cannot sum up the calls of a plan. `{}` is the end of a sentence.
 #[derive(Clone, Debug)]
@@ -62,13 +49,20 @@ pub struct SummingUp {
 #[non_exhaustive]
 pub struct Summed {
     /// The sums.
-    pub sums: CallSums,
-    /// Calls that found no room in the sums.
-    pub without_row: u64,
-    /// Threads that found no room; their calls are not in the sums.
-    pub without_thread: u64,
+    pub rows: SummedRows,
+    /// What found no room.
+    pub no_room: NoRoom,
     /// How it ended. It has no samples.
     pub ended: Ended,
+}
+
+/// Sums of calls, as they were asked for.
+#[derive(Clone, Debug)]
+pub enum SummedRows {
+    /// By call, or by thread and call.
+    Calls(CallSums),
+    /// By keys.
+    Keys(Groups),
 }
 
 impl SummingUp {
@@ -101,11 +95,11 @@ impl SummingUp {
         if !std::fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link == Path::new("pid:[4026531836]")) {
             return no("processes have other numbers in this container than the kernel has");
         }
-        let CallQuestion { wanted, failed, least, by_thread } = question.clone();
-        let least_ns = u64::try_from(least.as_nanos()).unwrap_or(u64::MAX);
-        let asked = InKernel { whose, wanted, failed, least_ns, by_thread };
-        let mut programs = Programs::new(&asked.maps())?;
-        let texts = asked.programs(calls).map_err(|_| NotInKernel::Asked("its programs are faulty"))?;
+        let Some(arch) = Arch::NATIVE else { return no("registers of this architecture are not known") };
+        let asked = InKernel { whose, asked: question.clone() };
+        let cpus = perfuse_sys::bpf::possible_cpus().unwrap_or(1);
+        let mut programs = Programs::new(&asked.maps(cpus))?;
+        let texts = asked.programs(calls, arch).map_err(|_| NotInKernel::Asked("its programs are faulty"))?;
         put(&programs, asked.beginning())?;
         for (place, insns) in texts {
             programs.at_raw_tracepoint(place, &insns)?;
@@ -118,7 +112,7 @@ impl SummingUp {
     /// # Errors
     ///
     /// The command cannot be executed; the target is gone; the sums cannot be read.
-    pub fn run(mut self, plan: &Plan) -> Result<Summed, Error> {
+    pub fn run(mut self, plan: &Plan, calls: &Calls) -> Result<Summed, Error> {
         let mut measurement = Measurement::of(&plan.kernel);
         if plan.owns_process {
             measurement = measurement.with_signals(&[])?;
@@ -137,9 +131,24 @@ impl SummingUp {
         let End { command, was_stopped, .. } = measurement.pass(&run, &mut ())?;
         let elapsed = plan.kernel.surroundings().now() - began;
         self.programs.detach();
+        let (rows, no_room) = self.rows(calls).map_err(of_map)?;
+        let status = command.map(|(status, _)| status);
+        let ended =
+            Ended { status, stopped: was_stopped, sums: Sums::default(), events: 0, elapsed, stacks: None };
+        Ok(Summed { rows, no_room, ended })
+    }
+
+    /// Reads the maps.
+    fn rows(&self, calls: &Calls) -> Result<(SummedRows, NoRoom), Errno> {
         let read = |map: usize| self.programs.map(map).entries();
-        let (mut sums, [without_row, without_thread]) = self.asked.sums(&read).map_err(of_map)?;
-        if self.asked.by_thread {
+        if matches!(self.asked.asked.rows, Rows::ByKeys { .. }) {
+            return self
+                .asked
+                .groups(&read, calls)
+                .map(|(groups, no_room)| (SummedRows::Keys(groups), no_room));
+        }
+        let (mut sums, no_room) = self.asked.sums(&read)?;
+        if self.asked.asked.rows == Rows::ByThread {
             // Of threads that have ended the programs kept the names.
             let living: Vec<u32> =
                 sums.rows.keys().map(|(tid, _)| *tid).filter(|tid| !sums.names.contains_key(tid)).collect();
@@ -148,10 +157,7 @@ impl SummingUp {
                 sums.names.insert(tid, (read::process_of(tid).unwrap_or(tid), name));
             }
         }
-        let status = command.map(|(status, _)| status);
-        let ended =
-            Ended { status, stopped: was_stopped, sums: Sums::default(), events: 0, elapsed, stacks: None };
-        Ok(Summed { sums, without_row, without_thread, ended })
+        Ok((SummedRows::Calls(sums), no_room))
     }
 
     /// Tells the programs whom to follow.
@@ -187,7 +193,7 @@ impl SummingUp {
     }
 }
 
-fn of_map(errno: perfuse::Errno) -> Error {
+fn of_map(errno: Errno) -> Error {
     Error::Plan(format!("the sums of the kernel cannot be read: {}", perfuse_sys::io_error(errno)))
 }
 

@@ -207,8 +207,8 @@ pub struct Map {
 /// The types with a value for each cpu.
 const PER_CPU: [u32; 4] = [5, 6, 10, 21];
 
-/// Cpus that this machine may ever have, for each of which such a map has a value.
-fn possible_cpus() -> Option<usize> {
+/// Cpus that this machine may ever have: maps with a value for each cpu have so many.
+pub fn possible_cpus() -> Option<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
     let last = text.trim().rsplit(['-', ',']).next()?;
     Some(last.parse::<usize>().ok()? + 1)

@@ -10,7 +10,7 @@ mod sums;
 mod table;
 
 pub use decode::write_arguments;
-pub use in_kernel::{Element, Entries, InKernel, Whose};
+pub use in_kernel::{CallQuestion, Element, Entries, InKernel, Key, NoRoom, Rows, Whose, Width};
 pub use join::{Call, Joiner, Moment};
 pub use raw::{RawCall, RawCalls};
 pub use record::{CALL_FIELDS, CallRecord, call_schema};

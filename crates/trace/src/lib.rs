@@ -30,8 +30,9 @@ mod format;
 mod sums;
 
 pub use calls::{
-    Argument, CALL_FIELDS, Call, CallRecord, CallRow, CallSet, CallSums, Calls, Element, Entries, InKernel,
-    Joiner, Moment, RawCall, RawCalls, Spec, UnknownCall, Whose, call_schema, write_arguments,
+    Argument, CALL_FIELDS, Call, CallQuestion, CallRecord, CallRow, CallSet, CallSums, Calls, Element,
+    Entries, InKernel, Joiner, Key, Moment, NoRoom, RawCall, RawCalls, Rows, Spec, UnknownCall, Whose, Width,
+    call_schema, write_arguments,
 };
 pub use errno::{errno_name, errno_remark};
 pub use expr::{

@@ -23,9 +23,9 @@ pub struct Distribution {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
     pub(crate) count: u64,
-    pub(crate) sum: u64,
-    pub(crate) least: u64,
-    pub(crate) most: u64,
+    pub(crate) sum: i128,
+    pub(crate) least: i128,
+    pub(crate) most: i128,
 }
 
 impl Distribution {
@@ -52,8 +52,8 @@ impl Distribution {
     /// Takes numbers that were summed up elsewhere. Percentiles and powers know those alone that come by [`add_step`](Self::add_step) too.
     pub(crate) fn add_parts(&mut self, parts: Parts) {
         self.count += parts.count;
-        self.sum += i128::from(parts.sum);
-        let (least, most) = (i128::from(parts.least), i128::from(parts.most));
+        self.sum += parts.sum;
+        let Parts { least, most, .. } = parts;
         let (low, high) = self.range.unwrap_or((least, most));
         self.range = Some((low.min(least), high.max(most)));
     }
@@ -223,6 +223,11 @@ impl Groups {
             return;
         }
         self.rows.entry(key).or_default().add(value);
+    }
+
+    /// Takes numbers with the same keys that were summed up elsewhere.
+    pub(crate) fn insert(&mut self, key: Vec<Option<Value>>, row: &Distribution) {
+        self.rows.entry(key).or_default().merge(row);
     }
 
     /// The rows, those with the largest `rank` first; of equal ones, by their keys.

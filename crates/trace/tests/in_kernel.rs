@@ -2,7 +2,10 @@
 
 use perfuse_abi::regs::Arch;
 use perfuse_bpf::{Machine, MapId, Maps, ProgramId, ProgramSpec, ProgramType, World};
-use perfuse_trace::{Call, CallSet, CallSums, Calls, Element, Entries, InKernel, Joiner, Moment, Whose};
+use perfuse_trace::{
+    Call, CallQuestion, CallRecord, CallSet, CallSums, Calls, Element, Entries, Expr, Groups, InKernel,
+    Joiner, Moment, NoRoom, Question, Rows, Schema, Whose, call_schema,
+};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -13,6 +16,7 @@ struct Now {
     pid: u32,
     tid: u32,
     cpu: u32,
+    arguments: [u64; 6],
 }
 
 /// Where the kernel has the task of a thread.
@@ -20,7 +24,16 @@ fn task(tid: u32) -> u64 {
     0xffff_8880_0000_0000 + u64::from(tid) * 0x1000
 }
 
+/// Where the registers of the caller are.
+const REGISTERS: u64 = 0xffff_c900_0000_1000;
+
 impl World for Now {
+    fn read_kernel(&mut self, addr: u64, into: &mut [u8]) -> Result<(), perfuse_abi::Errno> {
+        let place = [112, 104, 96, 56, 72, 64].iter().position(|at| REGISTERS + at == addr);
+        into.copy_from_slice(&self.arguments[place.ok_or(perfuse_abi::Errno::EFAULT)?].to_ne_bytes());
+        Ok(())
+    }
+
     fn time_ns(&mut self) -> u64 {
         self.time
     }
@@ -58,17 +71,20 @@ impl Kernel {
     fn new(asked: InKernel) -> Self {
         let mut machine = Machine::new(Maps::new(2, 1 << 30, 7));
         let maps: Vec<MapId> =
-            asked.maps().into_iter().map(|spec| machine.maps.create(spec).expect("a map")).collect();
+            asked.maps(2).into_iter().map(|spec| machine.maps.create(spec).expect("a map")).collect();
         let calls = Calls::of(Arch::X86_64);
-        let programs = asked.programs(calls).expect("programs").into_iter().map(|(name, insns)| {
-            let spec = ProgramSpec { program_type: ProgramType::RawTracepoint, insns: &insns, maps: &maps };
-            let loaded = machine.load(spec);
-            (
-                name,
-                loaded
-                    .unwrap_or_else(|refusal| panic!("{name}: {refusal}\n{}", perfuse_bpf::listing(&insns))),
-            )
-        });
+        let programs =
+            asked.programs(calls, Arch::X86_64).expect("programs").into_iter().map(|(name, insns)| {
+                let spec =
+                    ProgramSpec { program_type: ProgramType::RawTracepoint, insns: &insns, maps: &maps };
+                let loaded = machine.load(spec);
+                (
+                    name,
+                    loaded.unwrap_or_else(|refusal| {
+                        panic!("{name}: {refusal}\n{}", perfuse_bpf::listing(&insns))
+                    }),
+                )
+            });
         let programs = programs.collect();
         let mut kernel = Kernel { asked, machine, maps, programs, now: Now::default() };
         kernel.asked.beginning().into_iter().for_each(|element| kernel.put(element));
@@ -90,23 +106,25 @@ impl Kernel {
         assert_eq!(ran.result, Ok(0), "{name}");
     }
 
-    fn sums(&self) -> (CallSums, [u64; 2]) {
-        let read = |map: usize| -> Result<Entries, perfuse_abi::Errno> {
-            let map = self.machine.maps.get(self.maps[map])?;
-            let mut entries = Vec::new();
-            let mut key = map.next_key(None);
-            while let Ok(found) = key {
-                entries.push((found.clone(), map.lookup(&found)?));
-                key = map.next_key(Some(&found));
-            }
-            Ok(entries)
-        };
-        self.asked.sums(&read).expect("maps")
+    fn read(&self, map: usize) -> Result<Entries, perfuse_abi::Errno> {
+        let map = self.machine.maps.get(self.maps[map])?;
+        let mut entries = Vec::new();
+        let mut key = map.next_key(None);
+        while let Ok(found) = key {
+            entries.push((found.clone(), map.lookup(&found)?));
+            key = map.next_key(Some(&found));
+        }
+        Ok(entries)
+    }
+
+    fn sums(&self) -> (CallSums, NoRoom) {
+        self.asked.sums(&|map| self.read(map)).expect("maps")
     }
 }
 
 fn asked(whose: Whose, by_thread: bool) -> InKernel {
-    InKernel { whose, wanted: CallSet::All, failed: false, least_ns: 0, by_thread }
+    let rows = if by_thread { Rows::ByThread } else { Rows::ByCall };
+    InKernel { whose, asked: CallQuestion { wanted: CallSet::All, failed: false, least_ns: 0, rows } }
 }
 
 const GETPID: u64 = 39;
@@ -118,7 +136,7 @@ fn a_command_counts_from_its_execve_on_and_so_does_what_it_starts() {
     for by_thread in [false, true] {
         let mut kernel = Kernel::new(asked(Whose::Followed, by_thread));
         kernel.put(InKernel::thread(10, true));
-        let at = |time, tid| Now { time, pid: tid, tid, cpu: tid % 2 };
+        let at = |time, tid| Now { time, pid: tid, tid, cpu: tid % 2, ..Now::default() };
         // Nobody is looked for yet.
         kernel.hit("sys_enter", at(1, 10), [0, GETPID]);
         kernel.put(InKernel::look());
@@ -145,7 +163,7 @@ fn a_command_counts_from_its_execve_on_and_so_does_what_it_starts() {
         kernel.hit("sys_enter", at(43, 11), [0, GETPID]);
         kernel.hit("sys_exit", at(44, 11), [0, 1]);
         let (sums, lost) = kernel.sums();
-        assert_eq!(lost, [0, 0]);
+        assert_eq!(lost, NoRoom::default());
         let by_call = sums.by_call();
         let told: Vec<_> = [EXECVE, CLONE, GETPID]
             .map(|number| by_call.get(&number).map(|row| (row.calls(), row.failed(), row.times.sum())))
@@ -168,10 +186,10 @@ fn filters_leave_what_they_say() {
             [(10, 0, 3, 4), (20, 1, 30, -9), (60, 2000, 5, -38), (70, 1, 2, -5000), (80, u64::MAX, 1, -38)]
         {
             for pid in [5, 6] {
-                kernel.hit("sys_enter", Now { time, pid, tid: pid, cpu: 0 }, [0, number]);
+                kernel.hit("sys_enter", Now { time, pid, tid: pid, cpu: 0, ..Now::default() }, [0, number]);
                 kernel.hit(
                     "sys_exit",
-                    Now { time: time + took, pid, tid: pid, cpu: 1 },
+                    Now { time: time + took, pid, tid: pid, cpu: 1, ..Now::default() },
                     [0, returned as u64],
                 );
             }
@@ -182,25 +200,25 @@ fn filters_leave_what_they_say() {
         told
     };
     assert_eq!(some(&|_| {}), [(6, 0, 1), (6, 1, 2), (6, 2000, 1), (6, u64::MAX, 1)]);
-    assert_eq!(some(&|asked| asked.wanted = CallSet::Only([1].into())), [(6, 1, 2)]);
+    assert_eq!(some(&|asked| asked.asked.wanted = CallSet::Only([1].into())), [(6, 1, 2)]);
     assert_eq!(
-        some(&|asked| asked.wanted = CallSet::Not([1].into())),
+        some(&|asked| asked.asked.wanted = CallSet::Not([1].into())),
         [(6, 0, 1), (6, 2000, 1), (6, u64::MAX, 1)]
     );
-    assert_eq!(some(&|asked| asked.failed = true), [(6, 1, 1), (6, 2000, 1), (6, u64::MAX, 1)]);
-    assert_eq!(some(&|asked| asked.least_ns = 3), [(6, 0, 1), (6, 1, 1), (6, 2000, 1)]);
+    assert_eq!(some(&|asked| asked.asked.failed = true), [(6, 1, 1), (6, 2000, 1), (6, u64::MAX, 1)]);
+    assert_eq!(some(&|asked| asked.asked.least_ns = 3), [(6, 0, 1), (6, 1, 1), (6, 2000, 1)]);
 }
 
 #[test]
 fn a_call_that_a_signal_interrupts_counts_unless_its_thread_is_killed() {
     let interrupted = |sent: &[u64], delivered: Option<u64>| {
         let mut kernel = Kernel::new(asked(Whose::All(1), false));
-        let at = |time| Now { time, pid: 10, tid: 10, cpu: 0 };
+        let at = |time| Now { time, pid: 10, tid: 10, cpu: 0, ..Now::default() };
         kernel.hit("sys_enter", at(1), [0, 34]);
         for &signal in sent {
             kernel.hit(
                 "signal_generate",
-                Now { time: 2, pid: 7, tid: 7, cpu: 0 },
+                Now { time: 2, pid: 7, tid: 7, cpu: 0, ..Now::default() },
                 [signal, 0, task(10), 1, 0],
             );
         }
@@ -241,7 +259,71 @@ fn hits() -> impl Strategy<Value = Vec<(u64, Hit)>> {
     proptest::collection::vec((prop_oneof![0..100u64, 0..1u64 << 40], hit), 1..120)
 }
 
+/// A name that is the thread's, as the programs see it.
+fn comm(tid: u32) -> Vec<u8> {
+    format!("thread {tid}").into_bytes()
+}
+
+const EXPRESSIONS: [&str; 11] =
+    ["name", "nr", "pid", "tid", "comm", "ret", "error", "fd", "count", "arg1", "duration"];
+
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn rows_by_keys_are_those_of_records(
+        keys in proptest::sample::subsequence(&EXPRESSIONS[..], 0..4),
+        of in proptest::option::of(proptest::sample::select(&["duration", "ret", "count", "fd", "arg1"][..])),
+        spread: bool,
+        all in proptest::collection::vec((0..3u32, 0..4u64, -6..6i64, 1..1u64 << 40, any::<[i32; 6]>(), 0..2u32), 1..60),
+    ) {
+        let calls = Calls::of(Arch::X86_64);
+        let keys: Vec<Expr> = keys.iter().map(|key| key.parse().unwrap()).collect();
+        let of: Option<Expr> = of.map(|of| of.parse().unwrap());
+        // read, write, open, close: a 'fd' is the first argument of those that have one.
+        let wanted = CallSet::Only((0..4).collect());
+        let question = Question { condition: None, keys, of };
+        let Some((rows, wanted)) =
+            Rows::by_keys(&question.keys, question.of.as_ref(), spread, &wanted, calls)
+        else {
+            return Err(TestCaseError::fail(format!("{question:?}")));
+        };
+        let asked = CallQuestion { wanted, failed: false, least_ns: 0, rows };
+        let mut kernel = Kernel::new(InKernel { whose: Whose::All(1), asked });
+        let (mut joiner, mut groups, mut time) = (Joiner::default(), Groups::default(), 0);
+        for (who, number, returned, took, arguments, cpu) in all {
+            let tid = 100 + who;
+            // Sizes are those that memory can have.
+            let arguments = arguments.map(|bits| (bits.unsigned_abs() >> 1).into());
+            let mut now = |passed: u64| {
+                time += passed;
+                (Now { time, pid: tid / 2, tid, cpu, arguments }, Moment { time, pid: tid / 2, tid, cpu: Some(cpu) })
+            };
+            let (entered, at) = now(1);
+            kernel.hit("sys_enter", entered, [REGISTERS, number]);
+            joiner.enter(at, number, arguments);
+            let (left, at) = now(took);
+            kernel.hit("sys_exit", left, [REGISTERS, returned as u64]);
+            if returned == -4 {
+                kernel.hit("signal_deliver", now(1).0, [10, 0]);
+            }
+            let call = joiner.exit(at, number, returned).unwrap();
+            let extras = call_schema(calls.get(number));
+            if let Ok(asked) = question.bind(&Schema::of_extras(&extras)) {
+                groups.add(&asked, &CallRecord { call: &call, calls, comm: &comm(tid), text: &|_| None });
+            }
+        }
+        let (told, lost) = kernel.asked.groups(&|map| kernel.read(map), calls).unwrap();
+        prop_assert_eq!(lost, NoRoom::default());
+        let rank = |row: &perfuse_trace::Distribution| row.count() as f64;
+        let of_all = |groups: &Groups| -> Vec<_> {
+            let rows = groups.rows(rank).into_iter();
+            let rows = rows.map(|(key, row)| (key.to_vec(), if spread { row.clone() } else { row.without_steps() }));
+            rows.collect()
+        };
+        prop_assert_eq!(of_all(&told), of_all(&groups));
+    }
+
     #[test]
     fn sums_are_those_of_records(hits in hits(), by_thread: bool) {
         let mut kernel = Kernel::new(asked(Whose::Followed, by_thread));
@@ -255,7 +337,7 @@ proptest! {
         for (index, (passed, hit)) in hits.into_iter().enumerate() {
             time += passed;
             let pick = |which: u32| alive.get(which as usize % alive.len().max(1)).copied();
-            let now = |tid| Now { time, pid: tid, tid, cpu: index as u32 % 2 };
+            let now = |tid| Now { time, pid: tid, tid, cpu: index as u32 % 2, ..Now::default() };
             let at = |tid| Moment { time, pid: tid, tid, cpu: None };
             match hit {
                 Hit::Enter(which, number) => if let Some(tid) = pick(which) {
@@ -292,7 +374,7 @@ proptest! {
             }
         }
         let (told, lost) = kernel.sums();
-        prop_assert_eq!(lost, [0, 0]);
+        prop_assert_eq!(lost, NoRoom::default());
         if by_thread {
             prop_assert_eq!(told.rows, sums.rows);
         } else {

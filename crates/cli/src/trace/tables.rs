@@ -7,6 +7,7 @@ use crate::term::number::{grouped, time};
 use crate::term::table::{Cell, Column, Side, Table};
 use anstyle::Style;
 use perfuse_data::replay::SampleRecord;
+use perfuse_record::SummedRows;
 use perfuse_trace::{Asked, CallRecord, CallRow, CallSums, Calls, Distribution, Groups, Value, errno_name};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -44,6 +45,11 @@ impl What {
         found.ok_or_else(|| "rows tell count, sum, avg, min, max, p50, p90, p99, hist".to_owned())
     }
 
+    /// Whether it takes more than counts, sums and extremes.
+    pub(super) fn is_spread(self) -> bool {
+        matches!(self, What::P50 | What::P90 | What::P99 | What::Hist)
+    }
+
     fn name(self) -> &'static str {
         What::ALL.iter().find(|(_, what)| *what == self).map_or("", |(name, _)| name)
     }
@@ -76,8 +82,11 @@ impl Sums {
     }
 
     /// Of what the kernel has summed up.
-    pub(super) fn of(calls: CallSums) -> Self {
-        Sums { calls: Some(calls), groups: None }
+    pub(super) fn of(rows: SummedRows) -> Self {
+        match rows {
+            SummedRows::Calls(calls) => Sums { calls: Some(calls), groups: None },
+            SummedRows::Keys(groups) => Sums { calls: None, groups: Some(groups) },
+        }
     }
 
     pub(super) fn call(&mut self, asked: &Asked, record: &CallRecord<'_>) {

@@ -103,6 +103,11 @@ impl Calls {
         )
     }
 
+    /// All numbers.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.by_number.keys().copied()
+    }
+
     /// All names.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.by_name.keys().copied()
