@@ -174,7 +174,7 @@ impl Args {
     fn words(&self, wanted: &Wanted, table: &Calls) -> Vec<OsString> {
         let mut words: Vec<OsString> =
             ["perfuse", "record", "--no-follow", "-c1"].map(OsString::from).to_vec();
-        words.extend(wanted.words(self.wants_texts().then(|| table.with_texts())));
+        words.extend(wanted.words(self.wants_texts(table).then(|| table.with_texts())));
         let kernel = self.kernel.as_ref().map(|kernel| kernel.word().to_string_lossy().into_owned());
         for (name, value) in [
             ("--pid", self.pid.as_ref()),
@@ -210,8 +210,11 @@ impl Args {
     }
 
     /// Whether texts that calls were given are told, or asked for.
-    fn wants_texts(&self) -> bool {
-        self.has_lines() || self.condition.is_some() || self.has_rows()
+    fn wants_texts(&self, table: &Calls) -> bool {
+        let asked = self.condition.iter().chain(&self.by).chain(&self.of);
+        let mut words =
+            asked.flat_map(|expr| expr.as_str().split(|c: char| !c.is_alphanumeric() && c != '_'));
+        self.has_lines() || words.any(|word| table.has_text(word))
     }
 
     /// What `--duration` asks for.
@@ -305,7 +308,7 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
         plan.pages = Some((RINGS / rings).clamp(1 << 19, 16 << 20) / perfuse_sys::page_size());
     }
     plan.read_every = Duration::from_millis(if args.has_lines() { 10 } else { 100 });
-    if let (true, Some(first)) = (args.wants_texts() && wanted.has_calls, plan.events.first_mut()) {
+    if let (true, Some(first)) = (args.wants_texts(table) && wanted.has_calls, plan.events.first_mut()) {
         first.prompt = true;
     }
     let records = |why: &dyn std::fmt::Display| Some(format!("summed up from records: {why}"));
@@ -318,7 +321,7 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
         },
     };
     let mut file = args.output.as_ref().map(FileSink::new);
-    let texts = args.wants_texts().then(|| (table, reader.texts.clone()));
+    let texts = args.wants_texts(table).then(|| (table, reader.texts.clone()));
     let beside =
         Beside { reader_goes_first: true, sink: file.as_mut().map(|file| file as &mut dyn Sink), texts };
     let mut heard = Remarks::default();
@@ -394,6 +397,7 @@ struct Reader<'a> {
     /// The question for each call by its number, and for each other event; nothing where it lacks a field.
     asked: HashMap<(bool, u64), Option<Arc<Asked>>>,
     texts: Texts,
+    wants_texts: bool,
     lines: Option<Lines>,
     sums: Sums,
     lost: Lost,
@@ -435,6 +439,7 @@ impl<'a> Reader<'a> {
             calls: CallReplay::default(),
             asked: HashMap::new(),
             texts: Texts::default(),
+            wants_texts: args.wants_texts(table) && args.input.is_none(),
             lines,
             sums,
             lost: Lost::default(),
@@ -468,7 +473,10 @@ impl<'a> Reader<'a> {
         }
         let comm =
             step.and_then(|step| Some(step.session.comm(step.session.comm_of(call.at.pid, call.at.tid)?)));
-        let texts = self.texts.take(call.at.tid, call.at.time);
+        let texts = match self.wants_texts {
+            true => self.texts.take(call.at.tid, call.at.time),
+            false => Vec::new(),
+        };
         let text = |index| texts.iter().find(|(place, _)| *place == index).map(|(_, text)| text.clone());
         let record = CallRecord { call, calls: self.table, comm: comm.unwrap_or_default(), text: &text };
         let table = self.table;

@@ -7,7 +7,7 @@
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{Decoded, RawRecord, Record, RecordFormat, RecordType};
 use perfuse_data::NewEvent;
-use perfuse_trace::{Calls, Format, RawCall, RawCalls};
+use perfuse_trace::{Calls, Format, RawCall, RawCalls, socket_address};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,6 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Longer texts are cut.
 const LONGEST: usize = 512;
+
+/// `sizeof(struct sockaddr_storage)`.
+const LONGEST_ADDRESS: usize = 128;
 
 /// So many calls may have texts that nobody has asked for yet, and so many processes a descriptor of their memory.
 const MOST: usize = 1 << 15;
@@ -96,7 +99,14 @@ impl TextReader {
         for (index, argument) in spec.arguments.iter().flatten().enumerate() {
             let address = arguments.get(index).copied().unwrap_or(0);
             if argument.is_text() && address != 0 {
-                let text = self.text(pid, address, !replaces).filter(|text| may_be_empty || !text.is_empty());
+                let text = match argument.is_socket_address() {
+                    true => {
+                        let len = arguments.get(index + 1).map_or(0, |len| *len as u32 as usize);
+                        self.read(pid, !replaces, &|memory| memory.socket_address(address, len))
+                    }
+                    false => self.read(pid, !replaces, &|memory| memory.text(address)),
+                };
+                let text = text.filter(|text| may_be_empty || !text.is_empty());
                 found.extend(text.map(|text| (index, text)));
             }
         }
@@ -108,10 +118,10 @@ impl TextReader {
         }
     }
 
-    /// The text at an address of a process. A descriptor that is there already is that of the memory before an exec.
-    fn text(&mut self, pid: u32, address: u64, may_open: bool) -> Option<String> {
+    /// What is in the memory of a process. A descriptor that is there already is that of the memory before an exec.
+    fn read(&mut self, pid: u32, may_open: bool, read: &dyn Fn(&Memory) -> Option<String>) -> Option<String> {
         if let Some(memory) = self.memories.get(&pid) {
-            if let Some(text) = memory.text(address) {
+            if let Some(text) = read(memory) {
                 return Some(text);
             }
             self.memories.remove(&pid);
@@ -120,7 +130,7 @@ impl TextReader {
             return None;
         }
         let memory = Memory::of(pid)?;
-        let text = memory.text(address);
+        let text = read(&memory);
         if self.memories.len() >= MOST_OPEN {
             self.memories.clear();
         }
@@ -146,12 +156,24 @@ impl Memory {
     /// are those of another program by now, or somebody fills them who would be waited for.
     fn text(&self, address: u64) -> Option<String> {
         let mut bytes = [0; LONGEST];
-        let at_hand = self.pages.as_ref().map_or(LONGEST, |pages| {
-            perfuse_proc::read::at_hand(pages, address, LONGEST, false, perfuse_sys::page_size())
-        });
-        let count = self.bytes.read_at(&mut bytes[..at_hand], address).ok().filter(|&count| count > 0)?;
+        let count = self.bytes(address, &mut bytes).filter(|&count| count > 0)?;
         let text = bytes[..count].split(|&byte| byte == 0).next()?;
         let cut = if text.len() == count && count == LONGEST { "..." } else { "" };
         Some(String::from_utf8_lossy(text).into_owned() + cut)
+    }
+
+    /// A socket's address of so many bytes.
+    fn socket_address(&self, address: u64, len: usize) -> Option<String> {
+        let mut bytes = [0; LONGEST_ADDRESS];
+        let bytes = &mut bytes[..len.min(LONGEST_ADDRESS)];
+        (self.bytes(address, bytes)? == bytes.len()).then(|| socket_address(bytes))
+    }
+
+    /// Reads memory; how many bytes could be had.
+    fn bytes(&self, address: u64, bytes: &mut [u8]) -> Option<usize> {
+        let at_hand = self.pages.as_ref().map_or(bytes.len(), |pages| {
+            perfuse_proc::read::at_hand(pages, address, bytes.len(), false, perfuse_sys::page_size())
+        });
+        self.bytes.read_at(&mut bytes[..at_hand], address).ok()
     }
 }

@@ -1,14 +1,16 @@
 //! System calls: which there are, what their arguments mean, and calls made of entries and exits.
 
+mod address;
 mod codes;
 mod decode;
-mod in_kernel;
+pub(crate) mod in_kernel;
 mod join;
 mod raw;
 mod record;
 mod sums;
 mod table;
 
+pub use address::socket_address;
 pub use decode::write_arguments;
 pub use in_kernel::{CallQuestion, Element, Entries, InKernel, Key, NoRoom, Rows, Whose, Width};
 pub use join::{Call, Joiner, Moment};

@@ -27,18 +27,20 @@ mod calls;
 mod errno;
 mod expr;
 mod format;
+mod off_cpu;
 mod sums;
 
 pub use calls::{
     Argument, CALL_FIELDS, Call, CallQuestion, CallRecord, CallRow, CallSet, CallSums, Calls, Element,
     Entries, InKernel, Joiner, Key, Moment, NoRoom, RawCall, RawCalls, Rows, Spec, UnknownCall, Whose, Width,
-    call_schema, write_arguments,
+    call_schema, socket_address, write_arguments,
 };
 pub use errno::{errno_name, errno_remark};
 pub use expr::{
     Bound, BoundValue, Expr, ExprError, Extra, KernelPart, Kind, NoExtras, RawRecord, Record, Schema, Value,
 };
 pub use format::{Field, FieldKind, Format, Names, NoNames};
+pub use off_cpu::{OffCpu, OffCpuRow};
 pub use perfuse_abi as abi;
 pub use sums::{Asked, Distribution, Groups, Question};
 

@@ -1,10 +1,10 @@
 //! Calls summed up by programs are those that are summed up from records: the programs run here, in the interpreter.
 
 use perfuse_abi::regs::Arch;
-use perfuse_bpf::{Machine, MapId, Maps, ProgramId, ProgramSpec, ProgramType, World};
+use perfuse_bpf::{Insn, Machine, MapId, MapSpec, Maps, ProgramId, ProgramSpec, ProgramType, World};
 use perfuse_trace::{
     Call, CallQuestion, CallRecord, CallSet, CallSums, Calls, Element, Entries, Expr, Groups, InKernel,
-    Joiner, Moment, NoRoom, Question, Rows, Schema, Whose, call_schema,
+    Joiner, Moment, NoRoom, OffCpu, OffCpuRow, Question, Rows, Schema, Whose, call_schema,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -17,6 +17,7 @@ struct Now {
     tid: u32,
     cpu: u32,
     arguments: [u64; 6],
+    stack: &'static [u64],
 }
 
 /// Where the kernel has the task of a thread.
@@ -50,6 +51,12 @@ impl World for Now {
         self.cpu
     }
 
+    fn stack(&mut self, user: bool) -> Result<Vec<u64>, perfuse_abi::Errno> {
+        assert!(user);
+        // Threads without one are the kernel's.
+        if self.stack.is_empty() { Err(perfuse_abi::Errno::EFAULT) } else { Ok(self.stack.to_vec()) }
+    }
+
     fn comm(&mut self) -> [u8; 16] {
         let mut comm = [0; 16];
         let name = format!("thread {}", self.tid);
@@ -58,37 +65,42 @@ impl World for Now {
     }
 }
 
-/// A kernel with the programs.
-struct Kernel {
-    asked: InKernel,
+/// A kernel with programs.
+struct Kernel<A> {
+    asked: A,
     machine: Machine,
     maps: Vec<MapId>,
     programs: HashMap<&'static str, ProgramId>,
     now: Now,
 }
 
-impl Kernel {
+impl Kernel<InKernel> {
     fn new(asked: InKernel) -> Self {
-        let mut machine = Machine::new(Maps::new(2, 1 << 30, 7));
-        let maps: Vec<MapId> =
-            asked.maps(2).into_iter().map(|spec| machine.maps.create(spec).expect("a map")).collect();
-        let calls = Calls::of(Arch::X86_64);
-        let programs =
-            asked.programs(calls, Arch::X86_64).expect("programs").into_iter().map(|(name, insns)| {
-                let spec =
-                    ProgramSpec { program_type: ProgramType::RawTracepoint, insns: &insns, maps: &maps };
-                let loaded = machine.load(spec);
-                (
-                    name,
-                    loaded.unwrap_or_else(|refusal| {
-                        panic!("{name}: {refusal}\n{}", perfuse_bpf::listing(&insns))
-                    }),
-                )
-            });
-        let programs = programs.collect();
-        let mut kernel = Kernel { asked, machine, maps, programs, now: Now::default() };
+        let programs = asked.programs(Calls::of(Arch::X86_64), Arch::X86_64).expect("programs");
+        let mut kernel = Kernel::of(asked.maps(2), programs, asked);
         kernel.asked.beginning().into_iter().for_each(|element| kernel.put(element));
         kernel
+    }
+
+    fn sums(&self) -> (CallSums, NoRoom) {
+        self.asked.sums(&|map| self.read(map)).expect("maps")
+    }
+}
+
+impl<A> Kernel<A> {
+    fn of(maps: Vec<MapSpec>, programs: Vec<(&'static str, Vec<Insn>)>, asked: A) -> Self {
+        let mut machine = Machine::new(Maps::new(2, 1 << 30, 7));
+        let maps: Vec<MapId> =
+            maps.into_iter().map(|spec| machine.maps.create(spec).expect("a map")).collect();
+        let programs = programs.into_iter().map(|(name, insns)| {
+            let spec = ProgramSpec { program_type: ProgramType::RawTracepoint, insns: &insns, maps: &maps };
+            match machine.load(spec) {
+                Ok(id) => (name, id),
+                Err(refusal) => panic!("{name}: {refusal}\n{}", perfuse_bpf::listing(&insns)),
+            }
+        });
+        let programs = programs.collect();
+        Kernel { asked, machine, maps, programs, now: Now::default() }
     }
 
     fn put(&mut self, (map, key, value): Element) {
@@ -115,10 +127,6 @@ impl Kernel {
             key = map.next_key(Some(&found));
         }
         Ok(entries)
-    }
-
-    fn sums(&self) -> (CallSums, NoRoom) {
-        self.asked.sums(&|map| self.read(map)).expect("maps")
     }
 }
 
@@ -297,7 +305,7 @@ proptest! {
             let arguments = arguments.map(|bits| (bits.unsigned_abs() >> 1).into());
             let mut now = |passed: u64| {
                 time += passed;
-                (Now { time, pid: tid / 2, tid, cpu, arguments }, Moment { time, pid: tid / 2, tid, cpu: Some(cpu) })
+                (Now { time, pid: tid / 2, tid, cpu, arguments, stack: &[] }, Moment { time, pid: tid / 2, tid, cpu: Some(cpu) })
             };
             let (entered, at) = now(1);
             kernel.hit("sys_enter", entered, [REGISTERS, number]);
@@ -383,4 +391,56 @@ proptest! {
             prop_assert_eq!(told, all);
         }
     }
+}
+
+/// Goes from one thread to another one; the first is in this state from now on.
+fn switch(kernel: &mut Kernel<OffCpu>, time: u64, from: u32, state: u64, to: u32, stack: &'static [u64]) {
+    let now = Now { time, pid: from / 10 * 10, tid: from, stack, ..Now::default() };
+    kernel.hit("sched_switch", now, [0, task(from), task(to), state]);
+}
+
+#[test]
+fn sleep_is_summed_up_by_thread_and_stack() {
+    let off_cpu = OffCpu { whose: Whose::Followed };
+    let mut kernel = Kernel::of(off_cpu.maps(), off_cpu.programs().unwrap(), off_cpu);
+    kernel.put(OffCpu::thread(10, true));
+    kernel.put(OffCpu::thread(20, false));
+    kernel.put(OffCpu::look());
+    let (one, other): (&[u64], &[u64]) = (&[0x400, 0x500], &[0x700]);
+    // Before it is executed it sleeps for others' sake.
+    switch(&mut kernel, 100, 10, 1, 99, one);
+    switch(&mut kernel, 200, 99, 0, 10, one);
+    kernel.hit("sched_process_exec", Now { time: 210, pid: 10, tid: 10, ..Now::default() }, [task(10), 10]);
+    switch(&mut kernel, 300, 10, 1, 99, one);
+    switch(&mut kernel, 340, 99, 1, 10, one);
+    // Preempted, which is no sleep; then in an uninterruptible one; then at another stack.
+    switch(&mut kernel, 400, 10, 0, 99, one);
+    switch(&mut kernel, 450, 99, 1, 10, one);
+    switch(&mut kernel, 500, 10, 2, 99, one);
+    switch(&mut kernel, 505, 99, 1, 10, one);
+    switch(&mut kernel, 600, 10, 0x2001, 20, other);
+    switch(&mut kernel, 700, 20, 1, 10, &[]);
+    // A thread that it starts, which sleeps to the end; 20 ends.
+    kernel.hit(
+        "sched_process_fork",
+        Now { time: 710, pid: 10, tid: 10, ..Now::default() },
+        [task(10), task(11)],
+    );
+    switch(&mut kernel, 720, 10, 0, 11, one);
+    switch(&mut kernel, 730, 11, 1, 20, other);
+    kernel.hit("sched_process_exit", Now { time: 740, pid: 20, tid: 20, ..Now::default() }, [task(20), 1]);
+    switch(&mut kernel, 750, 20, 1, 99, other);
+    let (rows, lost) = off_cpu.rows(&|map| kernel.read(map), 1000).unwrap();
+    let row = |tid: u32, stack: &[u64], count, ns| OffCpuRow {
+        pid: tid / 10 * 10,
+        tid,
+        stack: stack.to_vec(),
+        count,
+        ns,
+    };
+    assert_eq!(
+        rows,
+        [row(11, other, 1, 270), row(10, other, 1, 100), row(10, one, 2, 45), row(20, &[], 1, 30)]
+    );
+    assert_eq!(lost, NoRoom::default());
 }

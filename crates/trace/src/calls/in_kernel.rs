@@ -10,7 +10,7 @@
 //! those others, and so the thread that one was sent to has returned.
 
 mod keys;
-mod text;
+pub(crate) mod text;
 
 pub use keys::{Key, Width};
 
@@ -293,7 +293,7 @@ impl InKernel {
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_ne_bytes(*word))
 }
 

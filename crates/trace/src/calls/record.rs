@@ -45,7 +45,7 @@ pub fn call_schema(spec: Option<&Spec>) -> Vec<Extra> {
     let extra = arguments.map(|argument| Extra {
         name: argument.name,
         kind: match argument.kind {
-            "path" | "str" => Kind::Text,
+            "path" | "str" | "sockaddr" => Kind::Text,
             "fd" | "dirfd" | "int" | "pid" | "long" => Kind::Signed,
             _ => Kind::Unsigned,
         },

@@ -1,5 +1,6 @@
 //! The table of system calls, and sets of them as people write them.
 
+use super::record::CALL_FIELDS;
 use perfuse_abi::regs::Arch;
 use perfuse_events::nearest;
 use regex_lite::Regex;
@@ -37,9 +38,14 @@ pub struct Argument {
 }
 
 impl Argument {
-    /// Whether it is the address of a text that the call reads.
+    /// Whether it is the address of a text that the call reads, or of a socket's address.
     pub fn is_text(&self) -> bool {
-        matches!(self.kind, "path" | "str")
+        matches!(self.kind, "path" | "str" | "sockaddr")
+    }
+
+    /// Whether it is the address of a socket's address, whose length is the next argument.
+    pub fn is_socket_address(&self) -> bool {
+        self.kind == "sockaddr"
     }
 }
 
@@ -101,6 +107,15 @@ impl Calls {
         CallSet::Only(
             self.by_number.iter().filter(|(_, spec)| has_text(spec)).map(|(number, _)| *number).collect(),
         )
+    }
+
+    /// Whether a call has an argument of this name that is a text, and no other field has the name.
+    pub fn has_text(&self, name: &str) -> bool {
+        if CALL_FIELDS.iter().any(|field| field.name == name) {
+            return false;
+        }
+        let mut arguments = self.by_number.values().flat_map(|spec| spec.arguments.iter().flatten());
+        arguments.any(|argument| argument.name == name && argument.is_text())
     }
 
     /// All numbers.

@@ -7,7 +7,7 @@ use crate::calls::table::{CallSet, Calls};
 use perfuse_abi::regs::Arch;
 
 /// The thread of the caller: `r0` is its place in the map, or 0; its key stays at -8.
-const LOOK: &str = "
+pub(crate) const LOOK: &str = "
     call get_current_task
     *(u64 *)(r10 -8) = r0
     r1 = map[idx:0]
@@ -20,22 +20,28 @@ const INTERRUPTED: u64 = 2;
 
 const SIGKILL: u32 = 9;
 
-/// Goes out unless the caller is one of the threads that are given; `r0` is its state. Its number stays at -12.
-const GIVEN: &str = "
-    r1 = map[idx:2][0]+0
-    r1 = *(u64 *)(r1 +0)
-    if r1 == 0 goto out
-    call get_current_pid_tgid
-    *(u32 *)(r10 -12) = r0
-    r1 = map[idx:1]
-    r2 = r10
-    r2 += -12
-    call map_lookup_elem
-    if r0 == 0 goto out";
+/// Goes out, to this label, unless the caller is one of the threads that are given; `r0` is its state. Its number stays at -12.
+pub(crate) fn given(out: &str) -> String {
+    format!(
+        "r1 = map[idx:2][0]+0
+         r1 = *(u64 *)(r1 +0)
+         if r1 == 0 goto {out}
+         call get_current_pid_tgid
+         *(u32 *)(r10 -12) = r0
+         r1 = map[idx:1]
+         r2 = r10
+         r2 += -12
+         call map_lookup_elem
+         if r0 == 0 goto {out}"
+    )
+}
+
+/// Takes the thread that [`given`] has found off the list.
+pub(crate) const TAKEN: &str = "r1 = map[idx:1]\nr2 = r10\nr2 += -12\ncall map_delete_elem";
 
 /// Puts the thread of the key at -8 into the map, with the state in `r1`. Of a thread the map has when it entered a call, which
 /// one, its state, how long its last call took, what that returned, whether a signal was sent since, and arguments.
-fn insert(bytes: usize) -> String {
+pub(crate) fn insert(bytes: usize) -> String {
     let zeros: String =
         (0..bytes / 8).filter(|word| *word != 2).map(|word| store(16 + bytes - word * 8, "0")).collect();
     format!(
@@ -60,7 +66,7 @@ fn insert(bytes: usize) -> String {
 }
 
 /// Stores to so many bytes below the end of the stack.
-fn store(below: usize, value: &str) -> String {
+pub(crate) fn store(below: usize, value: &str) -> String {
     format!("*(u64 *)(r10 -{below}) = {value}\n")
 }
 
@@ -102,7 +108,7 @@ const SENT: &str = "signal_generate";
 const SIGNAL: &str = "signal_deliver";
 
 /// The element of a key of so many bytes at `below` the end of the stack, in `r0`; a new one is zeros. What finds no room is counted.
-fn element(map: usize, bytes: usize, below: usize, free: usize) -> String {
+pub(crate) fn element(map: usize, bytes: usize, below: usize, free: usize) -> String {
     let find = format!(
         "r1 = map[idx:{map}]
          r2 = r10
@@ -157,10 +163,7 @@ impl InKernel {
             Whose::All(but) => {
                 (format!("call get_current_pid_tgid\nr0 >>= 32\nif r0 == {but} goto out\nr1 = 0\n"), "")
             }
-            Whose::Followed => (
-                format!("{GIVEN}\nr1 = *(u64 *)(r0 +0)\n"),
-                "r1 = map[idx:1]\nr2 = r10\nr2 += -12\ncall map_delete_elem",
-            ),
+            Whose::Followed => (format!("{}\nr1 = *(u64 *)(r0 +0)\n", given("out")), TAKEN),
         };
         let kept: String = self
             .arguments()
@@ -401,13 +404,14 @@ impl InKernel {
             "r6 = *(u64 *)(r1 +8)
              {LOOK}
              if r0 != 0 goto known
-             {GIVEN}
+             {}
              known:
              *(u64 *)(r10 -8) = r6
              r1 = 0
              {}
              out: r0 = 0
              exit",
+            given("out"),
             insert(self.thread_bytes())
         )
     }
