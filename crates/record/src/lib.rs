@@ -23,7 +23,9 @@ mod choice;
 mod clocks;
 mod error;
 mod follow;
+mod followed;
 mod observer;
+mod off_cpu;
 mod opening;
 mod plan;
 mod probes;
@@ -46,6 +48,7 @@ mod unwound;
 pub use attrs::registers;
 pub use choice::{CallChains, Choice, Why};
 pub use error::Error;
+pub use followed::NotInKernel;
 pub use observer::{Ended, Observer, Sums};
 pub use perfuse_unwind::Sums as StackSums;
 pub use plan::{
@@ -56,7 +59,7 @@ pub use rehearse::rehearse;
 pub use remark::Remark;
 pub use sink::{FileSink, Sink, Stamp, StreamSink, Written};
 pub use streamed::{Beside, streamed};
-pub use summed::{NotInKernel, Summed, SummedRows, SummingUp};
+pub use summed::{Summed, SummedRows, SummingUp};
 pub use terms::{check, join_tracers, remark};
 pub use texts::Texts;
 

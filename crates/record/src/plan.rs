@@ -206,6 +206,8 @@ pub struct Request {
     pub cgroup: Option<String>,
     /// Each hit is read at once, whatever waits else.
     pub prompt: bool,
+    /// It is the [time that threads sleep](Request::off_cpu).
+    pub off_cpu: bool,
 }
 
 impl Request {
@@ -219,6 +221,7 @@ impl Request {
             weak: false,
             cgroup: None,
             prompt: false,
+            off_cpu: false,
         }
     }
 

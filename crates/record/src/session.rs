@@ -4,6 +4,7 @@
 mod finish;
 
 use crate::follow::Follow;
+use crate::off_cpu::Sleeping;
 use crate::opening::{self, Opened};
 use crate::plan::{Plan, Switch, Target};
 use crate::sections::{self, Facts};
@@ -43,6 +44,8 @@ pub(crate) struct Session<'a> {
     facts: Facts,
     machine: Looking,
     programs: Programs,
+    /// Sums up how long threads sleep, if that is asked for.
+    sleeping: Option<Sleeping>,
     /// Of the current file, and of all before it.
     tally: Tally,
     before: Sums,
@@ -163,6 +166,7 @@ impl<'a> Session<'a> {
             facts,
             machine,
             programs,
+            sleeping: None,
             tally,
             before,
             told: Vec::new(),
@@ -184,6 +188,13 @@ impl<'a> Session<'a> {
         if at_once && matches!(plan.target, Target::Cpus(_)) {
             // Without what this program itself does to begin.
             session.opened.set.enable()?;
+        }
+        match Sleeping::begin(plan, held.as_ref()) {
+            Ok(sleeping) => session.sleeping = sleeping,
+            Err(error) => {
+                session.sink.undo();
+                return Err(error);
+            }
         }
         let command = match held.map(HeldCommand::release).transpose() {
             Ok(command) => command,
