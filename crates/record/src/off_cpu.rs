@@ -35,8 +35,8 @@ pub(crate) struct Sleeping {
 }
 
 impl Sleeping {
-    /// Attaches the programs, if the plan asks for them.
-    pub(crate) fn begin(plan: &Plan, held: Option<&HeldCommand>) -> Result<Option<Self>, Error> {
+    /// Attaches the programs, if the plan asks for them. Those of a command or of processes follow nobody yet.
+    pub(crate) fn prepare(plan: &Plan) -> Result<Option<Self>, Error> {
         if !plan.events.iter().any(|request| request.off_cpu) {
             return Ok(None);
         }
@@ -47,8 +47,12 @@ impl Sleeping {
         for (place, insns) in texts {
             programs.at_raw_tracepoint(place, &insns).map_err(|error| refused(error.into()))?;
         }
-        follow(&programs, plan, held)?;
         Ok(Some(Sleeping { asked, programs }))
+    }
+
+    /// Begins to follow the plan's target.
+    pub(crate) fn begin(&self, plan: &Plan, held: Option<&HeldCommand>) -> Result<(), Error> {
+        follow(&self.programs, plan, held)
     }
 
     /// Ends the programs: what they came to, and how much found no room.

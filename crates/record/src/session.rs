@@ -116,6 +116,7 @@ impl<'a> Session<'a> {
         }
         let held = plan.hold()?;
         let pid = held.as_ref().map(|held| held.pid());
+        let sleeping = Sleeping::prepare(plan)?;
         let following = plan.following().or_else(|| plan.following_processes());
         let (plan, opened) = opening::open(plan, following.as_ref(), held.as_ref())?;
         // Rings have to be read in time, also where all cpus are busy. The command is a process of its own already.
@@ -166,7 +167,7 @@ impl<'a> Session<'a> {
             facts,
             machine,
             programs,
-            sleeping: None,
+            sleeping,
             tally,
             before,
             told: Vec::new(),
@@ -189,12 +190,11 @@ impl<'a> Session<'a> {
             // Without what this program itself does to begin.
             session.opened.set.enable()?;
         }
-        match Sleeping::begin(plan, held.as_ref()) {
-            Ok(sleeping) => session.sleeping = sleeping,
-            Err(error) => {
-                session.sink.undo();
-                return Err(error);
-            }
+        if let Some(Err(error)) =
+            session.sleeping.as_ref().map(|sleeping| sleeping.begin(plan, held.as_ref()))
+        {
+            session.sink.undo();
+            return Err(error);
         }
         let command = match held.map(HeldCommand::release).transpose() {
             Ok(command) => command,
