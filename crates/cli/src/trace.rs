@@ -156,7 +156,7 @@ impl Wanted {
     fn words(&self, texts: Option<CallSet>) -> Vec<OsString> {
         let all = self.calls.clone();
         let entries = match texts {
-            Some(texts) => vec![all.clone().and(texts.clone()), all.clone().and(texts.others())],
+            Some(texts) => vec![all.within(&texts), all.within(&texts.others())],
             None => vec![all.clone()],
         };
         let raw =

@@ -21,6 +21,7 @@ suite! {
         a_recording_answers_again_what_was_told_live,
         the_commands_exit_status_is_kept,
         texts_are_those_that_calls_were_given,
+        addresses_of_sockets_are_told_and_each_call_once,
         an_interrupted_trace_still_has_its_table,
         a_full_disk_leaves_the_table,
         other_events_are_lines_too,
@@ -452,6 +453,46 @@ fn texts_are_those_that_calls_were_given() -> Outcome {
     let given = said.lines().filter(|line| line.contains("openat(AT_FDCWD, \"/")).count();
     assert!(given > 3, "{said}");
     assert!(!said.contains("openat(AT_FDCWD, \"\""), "{said}");
+    Ok(())
+}
+
+fn addresses_of_sockets_are_told_and_each_call_once() -> Outcome {
+    needs()?;
+    let folder = Folder::new("sockets");
+    // It goes on after the calls, so that its memory can be read.
+    let program = compiled(
+        &folder,
+        r#"
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+static struct sockaddr_in four = { .sin_family = AF_INET };
+static struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+static struct sockaddr_un file = { .sun_family = AF_UNIX, .sun_path = "/nonexistent/byperfuse" };
+int main(void) {
+    int one = socket(AF_INET, SOCK_DGRAM, 0), two = socket(AF_INET6, SOCK_DGRAM, 0), three = socket(AF_UNIX, SOCK_STREAM, 0);
+    four.sin_port = six.sin6_port = htons(7);
+    four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connect(one, (void *)&four, sizeof four);
+    sendto(two, "x", 1, 0, (void *)&six, sizeof six);
+    connect(three, (void *)&file, sizeof file);
+    sleep(1);
+    return 0;
+}"#,
+    )?;
+    let said = text(&run(&["-e", "%net", "--", &program]).stderr);
+    for part in [
+        "connect(3, {AF_INET, 127.0.0.1:7}, 16) = 0\n",
+        "0, {AF_INET6, [::1]:7}, 28) = ",
+        "connect(5, {AF_UNIX, \"/nonexistent/by\\33perfuse\"}, 110) = -1 ENOENT",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(said.matches("socket(AF_").count(), 3, "{said}");
+    let some = text(&run(&["-e", "connect", "--if", "uservaddr ~ '*127.0.0.1:7}'", "--", &program]).stderr);
+    assert_eq!(some.lines().count(), 1, "{some}");
     Ok(())
 }
 

@@ -166,7 +166,7 @@ impl Memory {
     fn socket_address(&self, address: u64, len: usize) -> Option<String> {
         let mut bytes = [0; LONGEST_ADDRESS];
         let bytes = &mut bytes[..len.min(LONGEST_ADDRESS)];
-        (self.bytes(address, bytes)? == bytes.len()).then(|| socket_address(bytes))
+        if self.bytes(address, bytes)? == bytes.len() { socket_address(bytes) } else { None }
     }
 
     /// Reads memory; how many bytes could be had.

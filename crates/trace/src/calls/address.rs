@@ -5,20 +5,19 @@ use super::decode::quoted;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// An address as it lies in the memory of a process. Numbers of its header are in the machine's own order.
+/// An address as it lies in the memory of a process, in the machine's own order; nothing if it is of no family: then something else
+/// lies there.
 ///
 /// ```
-/// assert_eq!(perfuse_trace::socket_address(&[1, 0, b'/', b'a', 0]), "{AF_UNIX, \"/a\"}");
+/// let mut bytes = 1u16.to_ne_bytes().to_vec();
+/// bytes.extend(b"/a\0");
+/// assert_eq!(perfuse_trace::socket_address(&bytes).unwrap(), "{AF_UNIX, \"/a\"}");
 /// ```
-pub fn socket_address(bytes: &[u8]) -> String {
-    let Some(&family) = bytes.first_chunk() else { return "{}".to_owned() };
-    let family = u16::from_ne_bytes(family);
-    let known = match names("af") {
-        Some(Names::Codes(codes)) => codes.iter().find(|(code, _)| *code == u64::from(family)),
-        _ => None,
-    };
-    let mut out =
-        String::from("{") + &known.map_or_else(|| family.to_string(), |(_, name)| (*name).to_owned());
+pub fn socket_address(bytes: &[u8]) -> Option<String> {
+    let family = u16::from_ne_bytes(*bytes.first_chunk()?);
+    let Some(Names::Codes(codes)) = names("af") else { return None };
+    let (_, name) = codes.iter().find(|(code, _)| *code == u64::from(family) && family != 0)?;
+    let mut out = format!("{{{name}");
     let rest = &bytes[2..];
     let _ = match family {
         1 => unix(&mut out, rest),
@@ -47,7 +46,7 @@ pub fn socket_address(bytes: &[u8]) -> String {
         }
     };
     out.push('}');
-    out
+    Some(out)
 }
 
 /// A path; one that begins with a zero is a name without a file, and goes on to the end.
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
 
     fn of(family: u16, rest: &[u8]) -> String {
-        socket_address(&[&family.to_ne_bytes(), rest].concat())
+        socket_address(&[&family.to_ne_bytes(), rest].concat()).unwrap_or_default()
     }
 
     #[test]
@@ -84,12 +83,15 @@ mod tests {
         netlink[2..6].copy_from_slice(&7u32.to_ne_bytes());
         netlink[6..].copy_from_slice(&0x11u32.to_ne_bytes());
         assert_eq!(of(16, &netlink), "{AF_NETLINK, pid=7, groups=0x11}");
-        assert_eq!(of(0, &[0; 14]), "{AF_UNSPEC}");
-        assert_eq!(of(999, &[1, 2, 0xff]), "{999, 0102ff}");
+        assert_eq!(of(0, &[0; 14]), "");
+        assert_eq!(
+            (of(17, &[1, 2, 0xff]), of(999, &[1, 2, 0xff])),
+            ("{AF_PACKET, 0102ff}".into(), String::new())
+        );
         // Too short.
         assert_eq!(
             (of(2, &[0, 80]), socket_address(&[2]), socket_address(&[])),
-            ("{AF_INET, 0050}".into(), "{}".into(), "{}".into())
+            ("{AF_INET, 0050}".into(), None, None)
         );
     }
 }

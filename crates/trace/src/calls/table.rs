@@ -267,7 +267,7 @@ impl CallSet {
         Group::ALL.iter().any(|group| group.name == word.trim_start_matches('%'))
     }
 
-    /// Both sets: what a list behind another one adds, or takes away if it begins with `!`.
+    /// With another list behind it: what that adds, or takes away if it begins with `!`.
     #[must_use]
     pub fn and(self, other: CallSet) -> CallSet {
         match (self, other) {
@@ -278,6 +278,18 @@ impl CallSet {
             (CallSet::Only(only), CallSet::Not(not)) | (CallSet::Not(not), CallSet::Only(only)) => {
                 CallSet::Only(&only - &not)
             }
+        }
+    }
+
+    /// The calls that are in both sets.
+    #[must_use]
+    pub fn within(&self, other: &CallSet) -> CallSet {
+        match (self, other) {
+            (CallSet::All, set) | (set, CallSet::All) => set.clone(),
+            (CallSet::Only(numbers), set) | (set, CallSet::Only(numbers)) => {
+                CallSet::Only(numbers.iter().copied().filter(|&number| set.has(number)).collect())
+            }
+            (CallSet::Not(one), CallSet::Not(other)) => CallSet::Not(one | other),
         }
     }
 
@@ -381,6 +393,12 @@ mod tests {
         assert_eq!(set("all").filter(), None);
         assert!(set("%file").and(set("!openat")).has(2) && !set("%file").and(set("!openat")).has(257));
         assert_eq!(set("?nosuch,read"), set("read"));
+        // Each call is in one of the two parts of a set.
+        let (texts, all) = (calls.with_texts(), set("openat,close"));
+        assert_eq!((all.within(&texts), all.within(&texts.others())), (set("openat"), set("close")));
+        assert_eq!(set("!openat").within(&texts.others()), texts.others().and(set("!openat")));
+        assert_eq!(set("!close").within(&texts), texts);
+        assert_eq!(set("all").within(&texts), texts);
         let unknown = CallSet::parse("opennat", calls).unwrap_err();
         assert_eq!(unknown.to_string(), "there is no system call 'opennat'; did you mean openat or openat2?");
     }
