@@ -12,6 +12,7 @@ use crate::recording::{self, expression};
 use crate::term::number::grouped;
 use crate::term::out::{self, say};
 use lines::Lines;
+use perfuse::Perf;
 use perfuse_abi::record::Sample;
 use perfuse_abi::regs::Arch;
 use perfuse_data::replay::{CallReplay, Heard, Lost, Replay, SampleField, SampleRecord, Step, sample_fields};
@@ -292,12 +293,13 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     let table = Calls::of(native);
     let wanted = Wanted::of(&args.event, table)?;
     let mut reader = Reader::new(args, table, !args.command.is_empty())?;
-    let (kernel, mut plan, remarks) = record::plan(&*record_args(args.words(&wanted, table))?).map_err(|failure| match failure.to_string() {
-        said if said.contains("embedded kernel") && wanted.has_calls => Failure::new(format_args!(
-            "{said}; the embedded kernel has no tracepoints of system calls yet, so that trace needs Linux's: root, or CAP_PERFMON and tracefs"
+    let may = |kernel: &Perf| match kernel.facts().is_embedded && wanted.has_calls {
+        true => Err(Failure::new(
+            "the embedded kernel has no tracepoints of system calls yet, so that trace needs Linux's: root, or CAP_PERFMON and tracefs",
         )),
-        _ => failure,
-    })?;
+        false => Ok(()),
+    };
+    let (kernel, mut plan, remarks) = record::plan(&*record_args(args.words(&wanted, table))?, may)?;
     drop(kernel);
     remarks.into_iter().for_each(say);
     (plan.build_ids, plan.bpf, plan.fields.cpu) = (false, false, true);

@@ -81,7 +81,12 @@ fn one_liners_work_or_say_what_is_missing() -> Outcome {
             // Of what does not happen meanwhile nothing is told; but files are opened and read, and a process is looked for.
             let happens =
                 ["openat", "read", "%stat", "kill", "raw_syscalls", "record", "report", "-c", "--by name"];
-            assert!(!told.is_empty() || line.contains("--duration") || !happens.iter().any(|word| line.contains(word)), "{line}");
+            assert!(
+                !told.is_empty()
+                    || line.contains("--duration")
+                    || !happens.iter().any(|word| line.contains(word)),
+                "{line}"
+            );
             (!output.status.success()).then_some(said)
         });
         match failed {

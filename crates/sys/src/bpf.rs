@@ -204,6 +204,9 @@ pub struct Map {
     value_bytes: usize,
 }
 
+/// Keys of a map with their values.
+pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// The types with a value for each cpu.
 const PER_CPU: [u32; 4] = [5, 6, 10, 21];
 
@@ -309,7 +312,7 @@ impl Map {
     }
 
     /// All keys with their values; of a map that changes meanwhile, some may be missing or come twice.
-    pub fn entries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Errno> {
+    pub fn entries(&self) -> Result<Entries, Errno> {
         let mut entries = Vec::new();
         let mut next = self.next_key(None);
         loop {

@@ -94,6 +94,9 @@ pub type Element = (usize, Vec<u8>, Vec<u8>);
 /// Keys of a map with their values, as `bpf(2)` gives them.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// Rows with the bytes of their keys.
+type KeyedRows = Vec<(Vec<u8>, CallRow)>;
+
 /// What found no room in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoRoom {
@@ -212,13 +215,10 @@ impl InKernel {
     }
 
     /// The rows by the bytes of their keys, when the programs run no more.
-    fn rows<E>(
-        &self,
-        read: &dyn Fn(usize) -> Result<Entries, E>,
-    ) -> Result<(Vec<(Vec<u8>, CallRow)>, NoRoom), E> {
+    fn rows<E>(&self, read: &dyn Fn(usize) -> Result<Entries, E>) -> Result<(KeyedRows, NoRoom), E> {
         let turn = self.of().map_or(0, |of| u64::from(of.is_signed()) << 63);
         let number = |bits: u64| if turn != 0 { i128::from(bits as i64) } else { i128::from(bits) };
-        let mut rows: Vec<(Vec<u8>, CallRow)> = Vec::new();
+        let mut rows = KeyedRows::new();
         for (key, value) in read(ROWS)? {
             let mut times = Distribution::default();
             for cpu in value.chunks_exact(32) {
