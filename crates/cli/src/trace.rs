@@ -9,10 +9,12 @@ use crate::common::kernel::{Choice, Choices};
 use crate::exit::{Failure, Result};
 use crate::record;
 use crate::recording::{self, expression};
+use crate::term::foreign::foreign;
 use crate::term::number::grouped;
 use crate::term::out::{self, say};
 use lines::Lines;
 use perfuse::Perf;
+use perfuse_abi::EventType;
 use perfuse_abi::record::Sample;
 use perfuse_abi::regs::Arch;
 use perfuse_data::replay::{CallReplay, Heard, Lost, Replay, SampleField, SampleRecord, Step, sample_fields};
@@ -286,7 +288,27 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
         let machine = perfuse_data::describe::machine(&mut data);
         let table = Calls::of(Arch::from_machine(&machine).unwrap_or(native));
         let mut reader = Reader::new(args, table, false)?;
-        recording::replay(Replay::new(data), |step| reader.step(step))?;
+        let was_cut = data.features().next().is_none();
+        let mut replay = Replay::new(data);
+        if was_cut && replay.formats().is_empty() {
+            let events = replay.data().events().iter();
+            let tracepoints = events.filter(|event| event.attr.type_ == EventType::TRACEPOINT);
+            let ids: Vec<u64> = tracepoints.map(|event| event.attr.config).collect();
+            let formats = perfuse::tracefs::formats(&ids);
+            formats.iter().for_each(|(system, text)| replay.formats_mut().add(system, text));
+            if !ids.is_empty() {
+                if formats.is_empty() {
+                    return Err(Failure::new(format_args!(
+                        "{}: the recording was cut short before the formats of its tracepoints, and this machine tells none (root, and a tracefs, are needed)",
+                        foreign(path.as_os_str().as_encoded_bytes())
+                    )));
+                }
+                say(
+                    "the recording was cut short before the formats of its tracepoints: those of this machine are taken",
+                );
+            }
+        }
+        recording::replay(replay, |step| reader.step(step))?;
         reader.finish(&[])?;
         return Ok(ExitCode::SUCCESS);
     }

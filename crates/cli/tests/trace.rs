@@ -24,6 +24,7 @@ suite! {
         addresses_of_sockets_are_told_and_each_call_once,
         an_interrupted_trace_still_has_its_table,
         a_full_disk_leaves_the_table,
+        a_recording_that_was_cut_short_has_its_calls,
         other_events_are_lines_too,
         the_embedded_kernel_says_what_it_lacks;
 }
@@ -525,6 +526,21 @@ fn a_full_disk_leaves_the_table() -> Outcome {
     let said = text(&output.stderr);
     assert!(said.contains("No space left on device") || said.contains("cannot"), "{said}");
     assert_eq!(output.status.code(), Some(125), "{said}");
+    Ok(())
+}
+
+fn a_recording_that_was_cut_short_has_its_calls() -> Outcome {
+    needs()?;
+    let folder = Folder::new("cut");
+    let file = folder.file("cut.data");
+    // The recorder is killed before it writes what stands behind the records.
+    let script = "cat /nonexistent/by-perfuse 2>/dev/null; sleep 0.5; kill -9 $PPID";
+    let killed = run(&["-c", "-o", &file, "--", "sh", "-c", script]);
+    assert!(!killed.status.success());
+    let again = run(&["-c", "-i", &file]);
+    let (table, said) = (counts(&text(&again.stdout)), text(&again.stderr));
+    assert!(table.contains_key("execve") && table["openat"].1 > 0, "{said}{table:?}");
+    assert!(said.contains("the recording was cut short"), "{said}");
     Ok(())
 }
 
