@@ -332,9 +332,6 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
         plan.pages = Some((RINGS / rings).clamp(1 << 19, 16 << 20) / perfuse_sys::page_size());
     }
     plan.read_every = Duration::from_millis(if args.has_lines() { 10 } else { 100 });
-    if let (true, Some(first)) = (args.wants_texts(table) && wanted.has_calls, plan.events.first_mut()) {
-        first.prompt = true;
-    }
     let records = |why: &dyn std::fmt::Display| Some(format!("summed up from records: {why}"));
     let way = match args.in_kernel(&wanted, table)? {
         None => None,
@@ -345,7 +342,8 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
         },
     };
     let mut file = args.output.as_ref().map(FileSink::new);
-    let texts = args.wants_texts(table).then(|| (table, reader.texts.clone()));
+    let texts = (args.wants_texts(table) && wanted.has_calls)
+        .then(|| (table, reader.texts.clone(), wanted.calls.clone()));
     let beside =
         Beside { reader_goes_first: true, sink: file.as_mut().map(|file| file as &mut dyn Sink), texts };
     let mut heard = Remarks::default();

@@ -21,6 +21,7 @@ suite! {
         a_recording_answers_again_what_was_told_live,
         the_commands_exit_status_is_kept,
         texts_are_those_that_calls_were_given,
+        texts_are_copied_before_they_change,
         addresses_of_sockets_are_told_and_each_call_once,
         an_interrupted_trace_still_has_its_table,
         a_full_disk_leaves_the_table,
@@ -454,6 +455,26 @@ fn texts_are_those_that_calls_were_given() -> Outcome {
     let given = said.lines().filter(|line| line.contains("openat(AT_FDCWD, \"/")).count();
     assert!(given > 3, "{said}");
     assert!(!said.contains("openat(AT_FDCWD, \"\""), "{said}");
+    Ok(())
+}
+
+fn texts_are_copied_before_they_change() -> Outcome {
+    in_kernel()?;
+    let folder = Folder::new("copies");
+    // Each name lies where the one before was, and the process ends at once.
+    let program = compiled(
+        &folder,
+        "#include <stdio.h>\n#include <fcntl.h>\n#include <unistd.h>\nint main(int c, char **v) {\n\
+         char name[64]; for (int i = 0; i < 3000; i++) { if (i % 100 == 0) usleep(2000); sprintf(name, \"/nonexistent/by-perfuse-%d\", i); open(name, O_RDONLY); }\n\
+         if (c == 1) execl(v[0], v[0], \"again\", (char *)0); return 0; }",
+    )?;
+    let said = text(&run(&["-e", "openat,execve", "--", &program]).stderr);
+    for number in [0, 1, 1500, 2999] {
+        let line = format!("openat(AT_FDCWD, \"/nonexistent/by-perfuse-{number}\", O_RDONLY) = -1 ENOENT");
+        assert_eq!(said.matches(&line).count(), 2, "{line}");
+    }
+    assert_eq!(said.matches("openat(AT_FDCWD, \"/nonexistent/by-perfuse-").count(), 6000);
+    assert!(said.contains(&format!("execve(\"{program}\", ")), "{said:.2000}");
     Ok(())
 }
 

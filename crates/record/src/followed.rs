@@ -1,7 +1,7 @@
 //! BPF programs that follow the target of a plan: whether Linux runs them here, and whom they follow.
 
 use crate::{Error, Plan, Target};
-use perfuse::{HeldCommand, ProgramAttempt, ProgramError, Programs, Start};
+use perfuse::{ProgramAttempt, ProgramError, Programs, Start};
 use perfuse_proc::read;
 use perfuse_trace::{Element, InKernel, Whose};
 use std::fmt;
@@ -61,8 +61,8 @@ pub(crate) fn whose(plan: &Plan) -> Result<Whose, NotInKernel> {
     }
 }
 
-/// Tells programs whom to follow: the threads of a plan's target.
-pub(crate) fn follow(programs: &Programs, plan: &Plan, held: Option<&HeldCommand>) -> Result<(), Error> {
+/// Tells programs whom to follow: the threads of a plan's target, of which `held` is the command that waits to be executed.
+pub(crate) fn follow(programs: &Programs, plan: &Plan, held: Option<u32>) -> Result<(), Error> {
     let threads = || -> Vec<u32> {
         let of = |&pid: &u32| plan.kernel.surroundings().threads(pid).unwrap_or_default();
         match (&plan.target, &plan.follow) {
@@ -80,7 +80,7 @@ pub(crate) fn follow(programs: &Programs, plan: &Plan, held: Option<&HeldCommand
         (_, pids) => pids.as_ref().is_some_and(Vec::is_empty),
     };
     if let (true, Some(held)) = (is_command, held) {
-        return put(vec![InKernel::thread(held.pid(), true), InKernel::look()]);
+        return put(vec![InKernel::thread(held, true), InKernel::look()]);
     }
     let mut known = Vec::new();
     let mut found = threads();

@@ -52,7 +52,7 @@ impl Sleeping {
 
     /// Begins to follow the plan's target.
     pub(crate) fn begin(&self, plan: &Plan, held: Option<&HeldCommand>) -> Result<(), Error> {
-        follow(&self.programs, plan, held)
+        follow(&self.programs, plan, held.map(HeldCommand::pid))
     }
 
     /// Ends the programs: what they came to, and how much found no room.

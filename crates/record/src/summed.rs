@@ -71,7 +71,7 @@ impl SummingUp {
             measurement = measurement.with_signals(&[])?;
         }
         let held = plan.hold()?;
-        follow(&self.programs, plan, held.as_ref())?;
+        follow(&self.programs, plan, held.as_ref().map(HeldCommand::pid))?;
         let command = held.map(HeldCommand::release).transpose().map_err(Error::Start)?;
         let began = plan.kernel.surroundings().now();
         let run = Run {

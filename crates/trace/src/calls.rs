@@ -12,7 +12,7 @@ mod table;
 
 pub use address::socket_address;
 pub use decode::write_arguments;
-pub use in_kernel::{CallQuestion, Element, Entries, InKernel, Key, NoRoom, Rows, Whose, Width};
+pub use in_kernel::{CallQuestion, CallTexts, Element, Entries, InKernel, Key, NoRoom, Rows, Whose, Width};
 pub use join::{Call, Joiner, Moment};
 pub use raw::{RawCall, RawCalls};
 pub use record::{CALL_FIELDS, CallRecord, call_schema};

@@ -31,9 +31,9 @@ mod off_cpu;
 mod sums;
 
 pub use calls::{
-    Argument, CALL_FIELDS, Call, CallQuestion, CallRecord, CallRow, CallSet, CallSums, Calls, Element,
-    Entries, InKernel, Joiner, Key, Moment, NoRoom, RawCall, RawCalls, Rows, Spec, UnknownCall, Whose, Width,
-    call_schema, socket_address, write_arguments,
+    Argument, CALL_FIELDS, Call, CallQuestion, CallRecord, CallRow, CallSet, CallSums, CallTexts, Calls,
+    Element, Entries, InKernel, Joiner, Key, Moment, NoRoom, RawCall, RawCalls, Rows, Spec, UnknownCall,
+    Whose, Width, call_schema, socket_address, write_arguments,
 };
 pub use errno::{errno_name, errno_remark};
 pub use expr::{

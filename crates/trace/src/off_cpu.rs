@@ -3,7 +3,7 @@
 //! As with perf's `--off-cpu`, a thread that is preempted while it could run does not count: its stack says nothing about why. Whom the
 //! programs follow, and how, is told in `calls/in_kernel.rs`.
 
-use crate::calls::in_kernel::text::{LOOK, TAKEN, element, given, insert};
+use crate::calls::in_kernel::text::{END, FORK, LOOK, TAKEN, element, given, insert};
 use crate::calls::in_kernel::word;
 use crate::calls::{Element, Entries, InKernel, NoRoom, Whose};
 use perfuse_bpf::map::flag::NO_PREALLOC;
@@ -67,9 +67,9 @@ impl OffCpu {
     ///
     /// None of this crate's own making.
     pub fn programs(&self) -> Result<Vec<(&'static str, Vec<Insn>)>, AssembleError> {
-        let mut texts = vec![("sched_switch", self.switch()), ("sched_process_exit", Self::end())];
+        let mut texts = vec![("sched_switch", self.switch()), (END, InKernel::forget())];
         if self.whose == Whose::Followed {
-            texts.push(("sched_process_fork", Self::fork()));
+            texts.push((FORK, InKernel::born(THREAD_BYTES)));
             texts.push(("sched_process_exec", Self::exec()));
         }
         texts.into_iter().map(|(name, text)| Ok((name, assemble(&text)?))).collect()
@@ -153,24 +153,6 @@ impl OffCpu {
         )
     }
 
-    /// A thread that is followed has started another one.
-    fn fork() -> String {
-        format!(
-            "r6 = *(u64 *)(r1 +8)
-             {LOOK}
-             if r0 != 0 goto known
-             {}
-             known:
-             *(u64 *)(r10 -8) = r6
-             r1 = 0
-             {}
-             out: r0 = 0
-             exit",
-            given("out"),
-            insert(THREAD_BYTES)
-        )
-    }
-
     /// One that waits to be executed has been.
     fn exec() -> String {
         format!(
@@ -184,20 +166,6 @@ impl OffCpu {
              exit",
             given("out"),
             insert(THREAD_BYTES)
-        )
-    }
-
-    /// A thread ends.
-    fn end() -> String {
-        format!(
-            "{LOOK}
-             if r0 == 0 goto out
-             r1 = map[idx:{THREADS}]
-             r2 = r10
-             r2 += -8
-             call map_delete_elem
-             out: r0 = 0
-             exit"
         )
     }
 

@@ -3,8 +3,8 @@
 use perfuse_abi::regs::Arch;
 use perfuse_bpf::{Insn, Machine, MapId, MapSpec, Maps, ProgramId, ProgramSpec, ProgramType, World};
 use perfuse_trace::{
-    Call, CallQuestion, CallRecord, CallSet, CallSums, Calls, Element, Entries, Expr, Groups, InKernel,
-    Joiner, Moment, NoRoom, OffCpu, OffCpuRow, Question, Rows, Schema, Whose, call_schema,
+    Call, CallQuestion, CallRecord, CallSet, CallSums, CallTexts, Calls, Element, Entries, Expr, Groups,
+    InKernel, Joiner, Moment, NoRoom, OffCpu, OffCpuRow, Question, Rows, Schema, Whose, call_schema,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -18,6 +18,7 @@ struct Now {
     cpu: u32,
     arguments: [u64; 6],
     stack: &'static [u64],
+    memory: Vec<u8>,
 }
 
 /// Where the kernel has the task of a thread.
@@ -32,6 +33,14 @@ impl World for Now {
     fn read_kernel(&mut self, addr: u64, into: &mut [u8]) -> Result<(), perfuse_abi::Errno> {
         let place = [112, 104, 96, 56, 72, 64].iter().position(|at| REGISTERS + at == addr);
         into.copy_from_slice(&self.arguments[place.ok_or(perfuse_abi::Errno::EFAULT)?].to_ne_bytes());
+        Ok(())
+    }
+
+    /// The user's memory begins at 0x1000.
+    fn read_user(&mut self, addr: u64, into: &mut [u8]) -> Result<(), perfuse_abi::Errno> {
+        let from = addr.checked_sub(0x1000).ok_or(perfuse_abi::Errno::EFAULT)? as usize;
+        let bytes = self.memory.get(from..from + into.len()).ok_or(perfuse_abi::Errno::EFAULT)?;
+        into.copy_from_slice(bytes);
         Ok(())
     }
 
@@ -305,7 +314,7 @@ proptest! {
             let arguments = arguments.map(|bits| (bits.unsigned_abs() >> 1).into());
             let mut now = |passed: u64| {
                 time += passed;
-                (Now { time, pid: tid / 2, tid, cpu, arguments, stack: &[] }, Moment { time, pid: tid / 2, tid, cpu: Some(cpu) })
+                (Now { time, pid: tid / 2, tid, cpu, arguments, ..Now::default() }, Moment { time, pid: tid / 2, tid, cpu: Some(cpu) })
             };
             let (entered, at) = now(1);
             kernel.hit("sys_enter", entered, [REGISTERS, number]);
@@ -443,4 +452,56 @@ fn sleep_is_summed_up_by_thread_and_stack() {
         [row(11, other, 1, 270), row(10, other, 1, 100), row(10, one, 2, 45), row(20, &[], 1, 30)]
     );
     assert_eq!(lost, NoRoom::default());
+}
+
+#[test]
+fn texts_are_copied_as_calls_begin() {
+    let calls = Calls::of(Arch::X86_64);
+    let mut texts = CallTexts::new(Whose::Followed, CallSet::All);
+    let beginning = texts.beginning(calls, Arch::X86_64);
+    let mut kernel = Kernel::of(texts.maps(), texts.programs().unwrap(), ());
+    beginning.into_iter().for_each(|element| kernel.put(element));
+    kernel.put(InKernel::thread(10, false));
+    kernel.put(InKernel::look());
+    let mut memory = vec![0; 0x1000];
+    memory[..6].copy_from_slice(b"/a/one");
+    memory[0x100..0x104].copy_from_slice(b"/two");
+    memory[0x200..0x400].fill(b'x');
+    memory[0x400..0x408].copy_from_slice(&[2, 0, 0, 80, 127, 0, 0, 1]);
+    let enter = |kernel: &mut Kernel<()>, time, tid, number: u64, arguments: [u64; 6], memory: &[u8]| {
+        let now = Now { time, pid: tid, tid, arguments, memory: memory.to_vec(), ..Now::default() };
+        kernel.hit("sys_enter", now, [REGISTERS, number]);
+    };
+    let number = |name: &str| calls.number(name).unwrap();
+    let (openat, rename, connect) = (number("openat"), number("rename"), number("connect"));
+    let made: [(u64, [u64; 6], &[(usize, &str)]); 5] = [
+        (openat, [3, 0x1000, 0, 0, 0, 0], &[(1, "/a/one")]),
+        (rename, [0x1000, 0x1100, 0, 0, 0, 0], &[(0, "/a/one"), (1, "/two")]),
+        (connect, [3, 0x1400, 16, 0, 0, 0], &[(1, "{AF_INET, 127.0.0.1:80}")]),
+        // Not there; and longer than what is copied.
+        (openat, [3, 0x10, 0, 0, 0, 0], &[]),
+        (openat, [3, 0x1200, 0, 0, 0, 0], &[]),
+    ];
+    for (index, (number, arguments, _)) in made.iter().enumerate() {
+        enter(&mut kernel, 1000 * index as u64, 10, *number, *arguments, &memory);
+        // Calls without texts, and those of strangers.
+        enter(&mut kernel, 1000 * index as u64 + 1, 10, 0, [0x1000; 6], &memory);
+        enter(&mut kernel, 1000 * index as u64 + 2, 77, openat, [3, 0x1000, 0, 0, 0, 0], &memory);
+    }
+    // Another text at the same address since then.
+    memory[..6].copy_from_slice(b"/other");
+    let read = |kernel: &Kernel<()>, key: &[u8]| {
+        kernel.machine.maps.get(kernel.maps[4]).expect("the map").lookup(key)
+    };
+    for (index, (number, arguments, told)) in made.iter().enumerate().take(4) {
+        let time = 1000 * index as u64 + 300;
+        let found = texts.of_call((10, time), *number, arguments, calls, &|key| read(&kernel, key));
+        let told: Vec<(usize, String)> = told.iter().map(|(at, text)| (*at, (*text).to_owned())).collect();
+        assert_eq!(found, told, "{index}");
+    }
+    let (number, arguments, _) = made[4];
+    let found = texts.of_call((10, 4300), number, &arguments, calls, &|key| read(&kernel, key));
+    assert_eq!(found, [(1, "x".repeat(255) + "...")]);
+    let none = texts.of_call((77, 300), openat, &made[0].1, calls, &|key| read(&kernel, key));
+    assert_eq!(none, []);
 }

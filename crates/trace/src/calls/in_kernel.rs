@@ -11,8 +11,10 @@
 
 mod keys;
 pub(crate) mod text;
+mod texts;
 
 pub use keys::{Key, Width};
+pub use texts::CallTexts;
 
 use super::sums::{CallRow, CallSums};
 use super::table::{CallSet, Calls};

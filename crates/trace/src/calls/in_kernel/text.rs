@@ -100,10 +100,10 @@ sign:
     *(u64 *)(r10 -8) = r1";
 
 /// A tracepoint of the kernel, by its raw name.
-const ENTER: &str = "sys_enter";
+pub(crate) const ENTER: &str = "sys_enter";
 const LEAVE: &str = "sys_exit";
-const FORK: &str = "sched_process_fork";
-const END: &str = "sched_process_exit";
+pub(crate) const FORK: &str = "sched_process_fork";
+pub(crate) const END: &str = "sched_process_exit";
 const SENT: &str = "signal_generate";
 const SIGNAL: &str = "signal_deliver";
 
@@ -148,7 +148,7 @@ impl InKernel {
             (END, self.end()),
         ];
         if self.whose == Whose::Followed {
-            programs.push((FORK, self.fork()));
+            programs.push((FORK, Self::born(self.thread_bytes())));
         }
         programs
     }
@@ -399,7 +399,7 @@ impl InKernel {
     }
 
     /// A thread that is followed, or will be, has started another one.
-    fn fork(&self) -> String {
+    pub(crate) fn born(thread_bytes: usize) -> String {
         format!(
             "r6 = *(u64 *)(r1 +8)
              {LOOK}
@@ -412,7 +412,7 @@ impl InKernel {
              out: r0 = 0
              exit",
             given("out"),
-            insert(self.thread_bytes())
+            insert(thread_bytes)
         )
     }
 
@@ -446,6 +446,20 @@ impl InKernel {
              out: r0 = 0
              exit",
             if self.asked.rows == Rows::ByThread { name } else { "" }
+        )
+    }
+
+    /// A thread ends, and nothing is kept of it.
+    pub(crate) fn forget() -> String {
+        format!(
+            "{LOOK}
+             if r0 == 0 goto out
+             r1 = map[idx:0]
+             r2 = r10
+             r2 += -8
+             call map_delete_elem
+             out: r0 = 0
+             exit"
         )
     }
 }
